@@ -1,0 +1,45 @@
+// Package codegen turns IR modules into what compilers take: StableHLO, Mosaic, Pallas.
+// A backend is a rule table over ops; a target is a row of hardware facts.
+package codegen
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Target is one TPU generation: the facts the generator, the cost model and the search need.
+// All rates are per core, as a kernel sees them.
+type Target struct {
+	Name     string  // v6e
+	Topology string  // the smallest topology name that the compiler takes
+	MXUs     int     // matrix units per core
+	MXUSize  int     // rows and columns of one matrix unit
+	VMEM     int     // bytes of vector memory
+	HBM      float64 // bytes per second of main memory
+	Clock    float64 // cycles per second, derived from public peak figures
+	BF16VPU  bool    // the vector unit computes in bf16
+	// MatmulCycles is how long one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
+	MatmulBF16, MatmulF32 int
+	BranchDelay           int // bundles executed after a branch, before its target
+}
+
+// Targets lists the supported generations, oldest first.
+var Targets = []Target{
+	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
+	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
+	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
+	{Name: "v6e", Topology: "v6e:2x2", MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4},
+	{Name: "tpu7x", Topology: "tpu7x:2x2x1", MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1},
+}
+
+// LookupTarget finds a target by name.
+func LookupTarget(name string) (*Target, error) {
+	names := make([]string, len(Targets))
+	for i := range Targets {
+		if Targets[i].Name == name {
+			return &Targets[i], nil
+		}
+		names[i] = Targets[i].Name
+	}
+	return nil, fmt.Errorf("unknown target %q (known: %s)", name, strings.Join(names, " "))
+}

@@ -1,0 +1,18 @@
+// Package gdn is the gated delta rule: what is computed (Spec), the float64 truth (Reference), inputs to test with
+// (Class), stored cases (Case), and how a kernel computes it (Variant, Build).
+//
+// One value head, state S in R^{K x V}, tokens in order:
+//
+//	S' = exp(g_t) S               g_t is the log decay
+//	u  = beta_t (v_t - S'^T k_t)  the delta uses the decayed state
+//	S  = S' + k_t u^T
+//	o_t = scale S^T q_t           the output uses the updated state; scale multiplies q only
+//
+// Rules:
+//
+//  1. Value head h reads query and key head h / (Hv/Hk): repeat-interleave, never tiling.
+//  2. Fused gates are g = -exp(A_log) softplus(a + dt_bias) and beta = sigmoid(b), or 2 sigmoid(b) with negative
+//     eigenvalues allowed.
+//  3. With L2 norm, q and k become x rsqrt(sum x^2 + 1e-6) per token and head before anything else; a zero row stays zero.
+//  4. With packed sequences, sequence n owns tokens cu_seqlens[n] .. cu_seqlens[n+1]-1 and has its own state.
+package gdn

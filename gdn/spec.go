@@ -1,0 +1,262 @@
+package gdn
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Gates says which tensors carry the gates.
+type Gates uint8
+
+// The forms of the gates.
+const (
+	GatesGiven Gates = iota // g (log decay) and beta
+	GatesFused              // A_log, a, dt_bias, b; the kernel computes g and beta
+)
+
+// Layout is the order of the last two axes of the state.
+type Layout uint8
+
+// The layouts of the state.
+const (
+	StateKV Layout = iota // [N, Hv, K, V]
+	StateVK               // [N, Hv, V, K], k last
+)
+
+// Empty is what the final state of a sequence without tokens is.
+type Empty uint8
+
+// The conventions for an empty sequence.
+const (
+	EmptyKeep Empty = iota // its initial state
+	EmptyZero              // zeros, whatever its initial state
+)
+
+// Direction is the pass that is computed.
+type Direction uint8
+
+// The directions.
+const (
+	Forward Direction = iota
+)
+
+var (
+	gatesNames     = []string{GatesGiven: "given", GatesFused: "fused"}
+	layoutNames    = []string{StateKV: "kv", StateVK: "vk"}
+	emptyNames     = []string{EmptyKeep: "keep", EmptyZero: "zero"}
+	directionNames = []string{Forward: "forward"}
+)
+
+func (g Gates) String() string     { return enumName(gatesNames, int(g)) }
+func (l Layout) String() string    { return enumName(layoutNames, int(l)) }
+func (e Empty) String() string     { return enumName(emptyNames, int(e)) }
+func (d Direction) String() string { return enumName(directionNames, int(d)) }
+
+func enumName(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("invalid(%d)", i)
+}
+
+// Spec is what is computed: sizes, element types, layouts and options. It is comparable, and has a text form (String,
+// Parse), a JSON form and a Hash. Start from NewSpec, which sets the defaults.
+type Spec struct {
+	Direction  Direction
+	Batch      int      // B
+	Tokens     int      // T; 1 is a decode step
+	HeadsK     int      // Hk: query and key heads
+	HeadsV     int      // Hv: value heads, a multiple of Hk
+	K          int      // width of a query or key
+	V          int      // width of a value
+	DType      ir.DType // of q, k, v: f32, bf16 or f16
+	Out        ir.DType // of o; DType unless set otherwise
+	Gates      Gates
+	GateDType  ir.DType // of a and b when the gates are fused: f32 or bf16
+	NegEigval  bool     // beta in (0,2): doubles the sigmoid of fused gates; with given gates it only states the range
+	L2Norm     bool     // q and k are normalised per token and head
+	Seqs       int      // number of sequences packed along the tokens; 0 means none are, and there is no cu_seqlens
+	Init       bool     // initial_state is an input; otherwise states start at zero
+	Final      bool     // final_state is an output
+	Scale      float64  // multiplies q; 0 means K^-1/2
+	State      Layout
+	StateDType ir.DType // of initial_state and final_state: f32 or bf16
+	Empty      Empty
+	Packed     bool // tensors have no batch axis: q is [T, Hk, K]
+}
+
+// NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
+func NewSpec(batch, tokens, headsK, headsV, k, v int) Spec {
+	return Spec{Batch: batch, Tokens: tokens, HeadsK: headsK, HeadsV: headsV, K: k, V: v,
+		DType: ir.F32, Out: ir.F32, GateDType: ir.F32, StateDType: ir.F32, Final: true}
+}
+
+// Param is a named input or output.
+type Param struct {
+	Name string
+	Type ir.Type
+}
+
+// Groups is the number of value heads that share one query and key head.
+func (s Spec) Groups() int { return s.HeadsV / s.HeadsK }
+
+// Sequences is the number of states: Seqs where sequences are packed, Batch otherwise.
+func (s Spec) Sequences() int {
+	if s.Seqs > 0 {
+		return s.Seqs
+	}
+	return s.Batch
+}
+
+// DefaultScale is K^-1/2.
+func (s Spec) DefaultScale() float64 { return 1 / math.Sqrt(float64(s.K)) }
+
+// EffectiveScale is Scale, or the default where that is 0.
+func (s Spec) EffectiveScale() float64 {
+	if s.Scale == 0 {
+		return s.DefaultScale()
+	}
+	return s.Scale
+}
+
+// Inputs lists the inputs in their fixed order: q, k, v, then g, beta or A_log, a, dt_bias, b, then initial_state and
+// cu_seqlens where the spec has them.
+func (s Spec) Inputs() []Param {
+	p := []Param{
+		{"q", s.tokenType(s.DType, s.HeadsK, s.K)},
+		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
+		{"v", s.tokenType(s.DType, s.HeadsV, s.V)},
+	}
+	if s.Gates == GatesFused {
+		p = append(p,
+			Param{"A_log", ir.T(ir.F32, s.HeadsV)}, Param{"a", s.tokenType(s.GateDType, s.HeadsV)},
+			Param{"dt_bias", ir.T(ir.F32, s.HeadsV)}, Param{"b", s.tokenType(s.GateDType, s.HeadsV)})
+	} else {
+		p = append(p, Param{"g", s.tokenType(ir.F32, s.HeadsV)}, Param{"beta", s.tokenType(ir.F32, s.HeadsV)})
+	}
+	if s.Init {
+		p = append(p, Param{"initial_state", s.stateType()})
+	}
+	if s.Seqs > 0 {
+		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
+	}
+	return p
+}
+
+// Outputs lists the outputs in their fixed order: o, then final_state where the spec has it.
+func (s Spec) Outputs() []Param {
+	p := []Param{{"o", s.tokenType(s.Out, s.HeadsV, s.V)}}
+	if s.Final {
+		p = append(p, Param{"final_state", s.stateType()})
+	}
+	return p
+}
+
+// tokenType is [B, T, dims...], or [T, dims...] without a batch axis.
+func (s Spec) tokenType(d ir.DType, dims ...int) ir.Type {
+	shape := []int{s.Batch, s.Tokens}
+	if s.Packed {
+		shape = shape[1:]
+	}
+	return ir.T(d, append(shape, dims...)...)
+}
+
+func (s Spec) stateType() ir.Type {
+	if s.State == StateVK {
+		return ir.T(s.StateDType, s.Sequences(), s.HeadsV, s.V, s.K)
+	}
+	return ir.T(s.StateDType, s.Sequences(), s.HeadsV, s.K, s.V)
+}
+
+// NecessaryBytes is the main memory traffic that no implementation avoids: each input read once, each output written once.
+func (s Spec) NecessaryBytes() int64 {
+	var n int64
+	for _, p := range append(s.Inputs(), s.Outputs()...) {
+		n += int64(p.Type.Bytes())
+	}
+	return n
+}
+
+// Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:
+// K K^T and Q K^T once per key head; K S, Q S, T x, P x and K^T x per value head. Making the inverse T is not counted,
+// since its cost depends on the method. A chunk of 1 or less counts the token recurrence.
+func (s Spec) Flops(chunk int) float64 {
+	tokens := float64(s.Batch) * float64(s.Tokens)
+	hk, hv, k, v := float64(s.HeadsK), float64(s.HeadsV), float64(s.K), float64(s.V)
+	c := float64(min(chunk, s.Tokens))
+	if c <= 1 {
+		return tokens * hv * 7 * k * v
+	}
+	return tokens * (hk*4*c*k + hv*(6*k*v+4*c*v))
+}
+
+// Limits of the sizes. They keep element counts within 32-bit indices and mistakes from allocating the machine.
+const (
+	maxBatch    = 1 << 16
+	maxTokens   = 1 << 24
+	maxHeads    = 1 << 12
+	maxWidth    = 1 << 12
+	maxSeqs     = 1 << 16
+	maxElements = 1 << 31
+)
+
+// Validate checks every bound. An option that could change nothing is refused too.
+func (s Spec) Validate() error {
+	for _, f := range fields {
+		if f.check == nil {
+			continue
+		}
+		if err := f.check(&s); err != nil {
+			return fmt.Errorf("spec: %s (%s): %w", f.key, f.name, err)
+		}
+	}
+	for _, p := range append(s.Inputs(), s.Outputs()...) {
+		n := 1.0
+		for _, d := range p.Type.Shape {
+			n *= float64(d)
+		}
+		if n >= maxElements {
+			return fmt.Errorf("spec: %s %v has %.3g elements; at most 2^31-1 are allowed: make the batch, tokens or heads smaller", p.Name, p.Type, n)
+		}
+	}
+	return nil
+}
+
+// Hash identifies the spec: 16 hexadecimal digits of the SHA-256 of its text.
+func (s Spec) Hash() string {
+	sum := sha256.Sum256([]byte(s.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Preset is a spec with a name.
+type Preset struct {
+	Name, Doc, Text string
+}
+
+// Presets lists the named specs. Parse takes a name in first place, and fields after it change that spec.
+var Presets = []Preset{
+	{"bench", "the bench work: prefill of 4096 tokens in bf16", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"},
+	{"tiny", "small enough for the interpreter", "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32"},
+	{"decode", "one decode step of a batch of 64", "b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,init"},
+	{"contest-decode", "FlashInfer contest definition gdn_decode_qk4_v8_d128_k_last, batch 64",
+		"b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk"},
+	{"contest-prefill", "FlashInfer contest definition gdn_prefill_qk4_v8_d128_k_last, 8192 tokens in 32 sequences",
+		"b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=32,init,state=vk,empty=zero,packed"},
+}
+
+// LookupPreset finds a preset by name.
+func LookupPreset(name string) (Spec, error) {
+	names := make([]string, len(Presets))
+	for i, p := range Presets {
+		if p.Name == name {
+			return Parse(p.Text)
+		}
+		names[i] = p.Name
+	}
+	return Spec{}, fmt.Errorf("spec: unknown preset %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+}

@@ -1,0 +1,400 @@
+package gdn
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// field is one entry of the text and JSON forms of a Spec. The order of the table is the order of the text.
+type field struct {
+	key    string // in the text form
+	name   string // in the JSON form; Parse takes it too
+	doc    string
+	always bool // printed even at its default
+	quoted bool // a string in JSON
+	isBool bool
+	get    func(*Spec) string
+	set    func(*Spec, string) error
+	check  func(*Spec) error
+}
+
+var fields = []field{
+	intField("b", "batch", "sequences of equal length", maxBatch, func(s *Spec) *int { return &s.Batch }, nil),
+	intField("t", "tokens", "tokens of one sequence, or of all packed sequences", maxTokens, func(s *Spec) *int { return &s.Tokens }, nil),
+	intField("hk", "heads_k", "query and key heads", maxHeads, func(s *Spec) *int { return &s.HeadsK }, nil),
+	intField("hv", "heads_v", "value heads, a multiple of hk", maxHeads, func(s *Spec) *int { return &s.HeadsV }, func(s *Spec) error {
+		if s.HeadsV%s.HeadsK != 0 {
+			return fmt.Errorf("%d is not a multiple of hk=%d: each query and key head serves hv/hk value heads", s.HeadsV, s.HeadsK)
+		}
+		return nil
+	}),
+	intField("k", "k", "width of a query or key", maxWidth, func(s *Spec) *int { return &s.K }, nil),
+	intField("v", "v", "width of a value", maxWidth, func(s *Spec) *int { return &s.V }, nil),
+	dtypeField("dtype", "dtype", "element type of q, k, v", true, func(s *Spec) *ir.DType { return &s.DType }, nil, ir.F32, ir.BF16, ir.F16),
+	dtypeField("out", "out", "element type of o (default: dtype)", false, func(s *Spec) *ir.DType { return &s.Out }, nil, ir.F32, ir.BF16, ir.F16),
+	enumField("gates", "gates", "given (g, beta) or fused (A_log, a, dt_bias, b)", gatesNames, func(s *Spec) *Gates { return &s.Gates }, nil),
+	dtypeField("gatedtype", "gate_dtype", "element type of a and b", false, func(s *Spec) *ir.DType { return &s.GateDType }, func(s *Spec) error {
+		if s.Gates == GatesGiven && s.GateDType != ir.F32 {
+			return fmt.Errorf("%v needs gates=fused: given gates are f32", s.GateDType)
+		}
+		return nil
+	}, ir.F32, ir.BF16),
+	boolField("negeig", "neg_eigval", "beta in (0,2)", func(s *Spec) *bool { return &s.NegEigval }, nil),
+	boolField("l2norm", "l2norm", "q and k are normalised", func(s *Spec) *bool { return &s.L2Norm }, nil),
+	{key: "seqs", name: "seqs", doc: "number of packed sequences; 0: none, no cu_seqlens",
+		get: func(s *Spec) string { return strconv.Itoa(s.Seqs) },
+		set: func(s *Spec, v string) error { return setInt(&s.Seqs, v, 0, maxSeqs) },
+		check: func(s *Spec) error {
+			if s.Seqs < 0 || s.Seqs > maxSeqs {
+				return fmt.Errorf("%d is out of range: 0 (none) to %d", s.Seqs, maxSeqs)
+			}
+			if s.Seqs > 0 && s.Batch != 1 {
+				return fmt.Errorf("packed sequences need b=1, here b=%d: pack the batch along the tokens", s.Batch)
+			}
+			return nil
+		}},
+	boolField("init", "initial_state", "initial_state is an input", func(s *Spec) *bool { return &s.Init }, nil),
+	boolField("final", "final_state", "final_state is an output", func(s *Spec) *bool { return &s.Final }, nil),
+	{key: "scale", name: "scale", doc: "multiplies q; 0 means k^-1/2",
+		get: func(s *Spec) string { return strconv.FormatFloat(s.Scale, 'g', -1, 64) },
+		set: func(s *Spec, v string) error {
+			x, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				return fmt.Errorf("%q is not a number", v)
+			}
+			s.Scale = x
+			return checkScale(x)
+		},
+		check: func(s *Spec) error { return checkScale(s.Scale) }},
+	enumField("state", "state_layout", "order of the last axes of the state: kv or vk", layoutNames, func(s *Spec) *Layout { return &s.State }, func(s *Spec) error {
+		if s.State != StateKV && !s.Init && !s.Final {
+			return fmt.Errorf("there is neither an initial nor a final state that could be %v", s.State)
+		}
+		return nil
+	}),
+	dtypeField("statedtype", "state_dtype", "element type of the states", false, func(s *Spec) *ir.DType { return &s.StateDType }, func(s *Spec) error {
+		if s.StateDType != ir.F32 && !s.Init && !s.Final {
+			return fmt.Errorf("there is neither an initial nor a final state that could be %v", s.StateDType)
+		}
+		return nil
+	}, ir.F32, ir.BF16),
+	enumField("empty", "empty", "final state of an empty sequence: keep the initial one, or zero", emptyNames, func(s *Spec) *Empty { return &s.Empty }, func(s *Spec) error {
+		if s.Empty == EmptyZero && (s.Seqs == 0 || !s.Init || !s.Final) {
+			return fmt.Errorf("zero differs from keep only with packed sequences (seqs), an initial state (init) and a final state")
+		}
+		return nil
+	}),
+	boolField("packed", "packed", "tensors have no batch axis", func(s *Spec) *bool { return &s.Packed }, func(s *Spec) error {
+		if s.Packed && s.Batch != 1 {
+			return fmt.Errorf("tensors without a batch axis need b=1, here b=%d", s.Batch)
+		}
+		return nil
+	}),
+	enumField("direction", "direction", "forward", directionNames, func(s *Spec) *Direction { return &s.Direction }, nil),
+}
+
+func intField(key, name, doc string, limit int, at func(*Spec) *int, check func(*Spec) error) field {
+	return field{key: key, name: name, doc: doc, always: true,
+		get: func(s *Spec) string { return strconv.Itoa(*at(s)) },
+		set: func(s *Spec, v string) error { return setInt(at(s), v, 1, limit) },
+		check: func(s *Spec) error {
+			if n := *at(s); n < 1 || n > limit {
+				return fmt.Errorf("%d is out of range: 1 to %d", n, limit)
+			}
+			if check != nil {
+				return check(s)
+			}
+			return nil
+		}}
+}
+
+func setInt(p *int, v string, low, high int) error {
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return fmt.Errorf("%q is not an integer from %d to %d", v, low, high)
+	}
+	if n < low || n > high {
+		return fmt.Errorf("%d is out of range: %d to %d", n, low, high)
+	}
+	*p = n
+	return nil
+}
+
+func checkScale(x float64) error {
+	if math.IsNaN(x) || math.IsInf(x, 0) || math.Signbit(x) {
+		return fmt.Errorf("%v is not a positive finite number, or 0 for k^-1/2", x)
+	}
+	return nil
+}
+
+func boolField(key, name, doc string, at func(*Spec) *bool, check func(*Spec) error) field {
+	return field{key: key, name: name, doc: doc, isBool: true, check: check,
+		get: func(s *Spec) string { return strconv.FormatBool(*at(s)) },
+		set: func(s *Spec, v string) error {
+			if v != "true" && v != "false" {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			*at(s) = v == "true"
+			return nil
+		}}
+}
+
+func dtypeField(key, name, doc string, always bool, at func(*Spec) *ir.DType, check func(*Spec) error, allowed ...ir.DType) field {
+	names := make([]string, len(allowed))
+	for i, d := range allowed {
+		names[i] = d.String()
+	}
+	wrong := func(v string) error {
+		return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest(v, names), strings.Join(names, " "))
+	}
+	return field{key: key, name: name, doc: doc, always: always, quoted: true,
+		get: func(s *Spec) string { return at(s).String() },
+		set: func(s *Spec, v string) error {
+			for _, d := range allowed {
+				if d.String() == v {
+					*at(s) = d
+					return nil
+				}
+			}
+			return wrong(v)
+		},
+		check: func(s *Spec) error {
+			for _, d := range allowed {
+				if *at(s) == d {
+					if check != nil {
+						return check(s)
+					}
+					return nil
+				}
+			}
+			return wrong(at(s).String())
+		}}
+}
+
+func enumField[E ~uint8](key, name, doc string, names []string, at func(*Spec) *E, check func(*Spec) error) field {
+	return field{key: key, name: name, doc: doc, quoted: true,
+		get: func(s *Spec) string { return enumName(names, int(*at(s))) },
+		set: func(s *Spec, v string) error {
+			for i, n := range names {
+				if n == v {
+					*at(s) = E(i)
+					return nil
+				}
+			}
+			return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest(v, names), strings.Join(names, " "))
+		},
+		check: func(s *Spec) error {
+			if int(*at(s)) >= len(names) {
+				return fmt.Errorf("%d is not allowed (allowed: %s)", *at(s), strings.Join(names, " "))
+			}
+			if check != nil {
+				return check(s)
+			}
+			return nil
+		}}
+}
+
+// String gives the canonical text: the sizes and dtype always, then the other fields that differ from their default, in
+// a fixed order. A boolean that is true is its key alone. The text is safe in a shell and Parse gives the spec back:
+//
+//	b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,l2norm,seqs=3,init,final=false,scale=1,state=vk
+func (s Spec) String() string {
+	base := NewSpec(1, 1, 1, 1, 1, 1)
+	base.Out = s.DType
+	var b strings.Builder
+	for _, f := range fields {
+		v := f.get(&s)
+		if !f.always && v == f.get(&base) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(f.key)
+		if !f.isBool || v != "true" {
+			b.WriteString("=" + v)
+		}
+	}
+	return b.String()
+}
+
+// Parse reads the text form: entries key=value separated by commas, in any order, each at most once; a boolean key alone
+// is true. A preset's name may come first. Otherwise t, hk and k are required, and the defaults are b=1, hv=hk, v=k,
+// dtype=f32. Errors name the field and what it allows. The result is valid.
+func Parse(text string) (Spec, error) {
+	s := NewSpec(1, 0, 0, 0, 0, 0)
+	seen := map[string]bool{}
+	preset := false
+	for i, entry := range strings.Split(text, ",") {
+		entry = strings.TrimSpace(entry)
+		key, value, hasValue := strings.Cut(entry, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		f := lookupField(key)
+		switch {
+		case entry == "" && text == entry:
+			return Spec{}, fmt.Errorf("spec: the text is empty (example: %s)", Presets[0].Text)
+		case entry == "":
+			return Spec{}, fmt.Errorf("spec: entry %d of %q is empty: remove the comma", i+1, text)
+		case f == nil && i == 0 && !hasValue:
+			p, err := LookupPreset(entry)
+			if err != nil {
+				return Spec{}, err
+			}
+			s, preset = p, true
+			continue
+		case f == nil:
+			return Spec{}, unknownField(key)
+		case seen[f.key]:
+			return Spec{}, fmt.Errorf("spec: %s is given twice", f.key)
+		case !hasValue && !f.isBool:
+			return Spec{}, fmt.Errorf("spec: %s (%s) needs a value: %s=...", f.key, f.doc, f.key)
+		case !hasValue:
+			value = "true"
+		}
+		seen[f.key] = true
+		if err := f.set(&s, value); err != nil {
+			return Spec{}, fmt.Errorf("spec: %s (%s): %w", f.key, f.doc, err)
+		}
+	}
+	return s.complete(seen, preset)
+}
+
+// complete fills what depends on other fields and was not set, and validates.
+func (s Spec) complete(seen map[string]bool, preset bool) (Spec, error) {
+	if !preset {
+		for _, key := range []string{"t", "hk", "k"} {
+			if !seen[key] {
+				f := lookupField(key)
+				return Spec{}, fmt.Errorf("spec: %s (%s) is missing: add %s=...", key, f.doc, key)
+			}
+		}
+		if !seen["hv"] {
+			s.HeadsV = s.HeadsK
+		}
+		if !seen["v"] {
+			s.V = s.K
+		}
+	}
+	if !seen["out"] && (!preset || seen["dtype"]) {
+		s.Out = s.DType
+	}
+	if err := s.Validate(); err != nil {
+		return Spec{}, err
+	}
+	return s, nil
+}
+
+func lookupField(key string) *field {
+	for i := range fields {
+		if fields[i].key == key || fields[i].name == key {
+			return &fields[i]
+		}
+	}
+	return nil
+}
+
+func unknownField(key string) error {
+	var names, keys []string
+	for _, f := range fields {
+		keys = append(keys, f.key)
+		names = append(names, f.key, f.name)
+	}
+	return fmt.Errorf("spec: unknown field %q%s (known: %s)", key, suggest(key, names), strings.Join(keys, " "))
+}
+
+// MarshalJSON writes every field under its long name.
+func (s Spec) MarshalJSON() ([]byte, error) {
+	entries := make([]string, len(fields))
+	for i, f := range fields {
+		v := f.get(&s)
+		if f.quoted {
+			v = strconv.Quote(v)
+		}
+		entries[i] = strconv.Quote(f.name) + ":" + v
+	}
+	return []byte("{" + strings.Join(entries, ",") + "}"), nil
+}
+
+// UnmarshalJSON reads an object of fields, with the defaults of Parse for those absent, or a string in the text form.
+// The result is valid.
+func (s *Spec) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		p, err := Parse(text)
+		*s = p
+		return err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil {
+		return fmt.Errorf("spec: want a JSON object of fields, or the text form as a string: %w", err)
+	}
+	r := NewSpec(1, 0, 0, 0, 0, 0)
+	seen := map[string]bool{}
+	for key := range object {
+		if f := lookupField(key); f == nil || f.name != key {
+			return unknownField(key)
+		}
+	}
+	for _, f := range fields {
+		raw, ok := object[f.name]
+		if !ok {
+			continue
+		}
+		value := string(raw)
+		if f.quoted {
+			if err := json.Unmarshal(raw, &value); err != nil {
+				return fmt.Errorf("spec: %s: %s is not a string", f.name, raw)
+			}
+		}
+		if err := f.set(&r, value); err != nil {
+			return fmt.Errorf("spec: %s: %w", f.name, err)
+		}
+		seen[f.key] = true
+	}
+	r, err := r.complete(seen, false)
+	if err != nil {
+		return err
+	}
+	*s = r
+	return nil
+}
+
+// suggest gives ` (did you mean "x"?)` for the known name nearest to a mistyped one, or nothing where none is near.
+func suggest(got string, known []string) string {
+	best, name := (len(got)+1)/2+1, ""
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(got), strings.ToLower(k)); d < best && d < len(k) {
+			best, name = d, k
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", name)
+}
+
+// editDistance counts the insertions, deletions and substitutions between two words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

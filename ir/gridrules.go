@@ -1,0 +1,300 @@
+package ir
+
+import (
+	"fmt"
+	"slices"
+)
+
+func blockTypes(vs []*Value) []Type {
+	ts := make([]Type, len(vs))
+	for i, v := range vs {
+		ts[i] = v.Type
+	}
+	return ts
+}
+
+func sameTypes(what string, got, want []Type) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: has %d, wants %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if !got[i].Equal(want[i]) {
+			return fmt.Errorf("%s %d: has %s, wants %s", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+func tLoop(in *Instr) ([]Type, error) {
+	ts := blockTypes(in.Args)
+	if in.Attrs.Count < 0 {
+		return nil, fmt.Errorf("count %d", in.Attrs.Count)
+	}
+	if in.Body == nil {
+		return nil, fmt.Errorf("no body")
+	}
+	if err := sameTypes("body parameter", blockTypes(in.Body.Params), append([]Type{T(I32)}, ts...)); err != nil {
+		return nil, err
+	}
+	return ts, sameTypes("yielded value", blockTypes(in.Body.Yield), ts)
+}
+
+func tProgramID(in *Instr) ([]Type, error) {
+	if in.Attrs.Axis < 0 {
+		return nil, fmt.Errorf("axis %d", in.Attrs.Axis)
+	}
+	return one(T(I32))
+}
+
+func tWhen(in *Instr) ([]Type, error) {
+	if t := in.Args[0].Type; !t.Equal(T(Bool)) {
+		return nil, fmt.Errorf("condition of type %s, wants bool[]", t)
+	}
+	if in.Body == nil || len(in.Body.Params) != 0 || len(in.Body.Yield) != 0 {
+		return nil, fmt.Errorf("the body takes and yields nothing")
+	}
+	return nil, nil
+}
+
+// At evaluates the index at a grid point; tables holds the contents of the grid's tables.
+func (x Index) At(id []int, tables [][]int64) int {
+	i := x.Const
+	if x.Axis >= 0 {
+		i = max(id[x.Axis]+x.Shift, 0)
+		if x.Max >= 0 {
+			i = min(i, x.Max)
+		}
+	}
+	if x.Table >= 0 {
+		i = int(tables[x.Table][i])
+	}
+	return i
+}
+
+// bounds gives the least and greatest value of the index before any table look-up.
+func (x Index) bounds(g *Grid) (lo, hi int) {
+	if x.Axis < 0 {
+		return x.Const, x.Const
+	}
+	lo, hi = max(x.Shift, 0), max(g.Dims[x.Axis].Size-1+x.Shift, 0)
+	if x.Max >= 0 {
+		lo, hi = min(lo, x.Max), min(hi, x.Max)
+	}
+	return lo, hi
+}
+
+func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error {
+	if len(w.Block) != t.Rank() || len(w.Index) != t.Rank() {
+		return fmt.Errorf("%s: block %v with %d indices for %s", what, w.Block, len(w.Index), t)
+	}
+	for d, x := range w.Index {
+		if w.Block[d] < 1 || t.Shape[d] < 1 {
+			return fmt.Errorf("%s: empty window or operand (block %v of %s)", what, w.Block, t)
+		}
+		if x.Axis >= len(g.Dims) || x.Table >= g.Tables {
+			return fmt.Errorf("%s: dimension %d names axis %d, table %d of %d axes, %d tables", what, d, x.Axis, x.Table, len(g.Dims), g.Tables)
+		}
+		lo, hi := x.bounds(g)
+		if x.Table >= 0 {
+			if n := tables[x.Table].Type.Shape[0]; lo < 0 || hi >= n {
+				return fmt.Errorf("%s: dimension %d reads entry %d of a table of %d", what, d, hi, n)
+			}
+			continue
+		}
+		if lo < 0 || (hi+1)*w.Block[d] > t.Shape[d] {
+			return fmt.Errorf("%s: dimension %d: block %d of %d elements lies outside %s", what, d, hi, w.Block[d], t)
+		}
+	}
+	return nil
+}
+
+func (g *Grid) checkCommon(in *Instr) error {
+	if g.Name != "" && !isName(g.Name) {
+		return fmt.Errorf("malformed name %q", g.Name)
+	}
+	axes := map[string]bool{}
+	for i, d := range g.Dims {
+		if !isName(d.Name) || axes[d.Name] {
+			return fmt.Errorf("axis name %q is malformed or taken", d.Name)
+		}
+		axes[d.Name] = true
+		if d.Size < 1 {
+			return fmt.Errorf("axis %s has size %d", d.Name, d.Size)
+		}
+		if d.Seq && i != len(g.Dims)-1 {
+			return fmt.Errorf("axis %s is sequential but not the last", d.Name)
+		}
+	}
+	if len(in.Args) != g.Tables+len(g.In)+len(g.Carry) {
+		return fmt.Errorf("has %d operands, wants %d tables, %d inputs, %d carries", len(in.Args), g.Tables, len(g.In), len(g.Carry))
+	}
+	if len(g.Outs) != len(g.Out) {
+		return fmt.Errorf("%d output types for %d output windows", len(g.Outs), len(g.Out))
+	}
+	for i, v := range in.Args[:g.Tables] {
+		if v.Type.DType != I32 || v.Type.Rank() != 1 {
+			return fmt.Errorf("table %d is %s, wants i32[n]", i, v.Type)
+		}
+	}
+	for i, w := range g.In {
+		if err := g.checkWindow(fmt.Sprintf("input %d", i), w, in.Args[g.Tables+i].Type, in.Args); err != nil {
+			return err
+		}
+	}
+	for i, w := range g.Out {
+		if err := g.checkWindow(fmt.Sprintf("output %d", i), w, g.Outs[i], in.Args); err != nil {
+			return err
+		}
+	}
+	for i, w := range g.Carry {
+		if err := g.checkWindow(fmt.Sprintf("carry %d", i), w, in.Args[g.Tables+len(g.In)+i].Type, in.Args); err != nil {
+			return err
+		}
+	}
+	if in.Body == nil {
+		return fmt.Errorf("no body")
+	}
+	return nil
+}
+
+func tGrid(in *Instr) ([]Type, error) {
+	g := in.Attrs.Grid
+	if g == nil {
+		return nil, fmt.Errorf("no grid")
+	}
+	if err := g.checkCommon(in); err != nil {
+		return nil, err
+	}
+	var params, yields, results []Type
+	for i, w := range g.In {
+		params = append(params, T(in.Args[g.Tables+i].Type.DType, w.Block...))
+	}
+	for i, w := range g.Out {
+		yields = append(yields, T(g.Outs[i].DType, w.Block...))
+		results = append(results, g.Outs[i])
+	}
+	for i, w := range g.Carry {
+		t := in.Args[g.Tables+len(g.In)+i].Type
+		params = append(params, T(t.DType, w.Block...))
+		yields = append(yields, T(t.DType, w.Block...))
+		results = append(results, t)
+	}
+	if len(g.Scratch) > 0 || len(g.Alias) > 0 {
+		return nil, fmt.Errorf("scratch and aliases belong to kernels")
+	}
+	if err := sameTypes("body parameter", blockTypes(in.Body.Params), params); err != nil {
+		return nil, err
+	}
+	return results, sameTypes("yielded value", blockTypes(in.Body.Yield), yields)
+}
+
+func tKernel(in *Instr) ([]Type, error) {
+	g := in.Attrs.Grid
+	if g == nil {
+		return nil, fmt.Errorf("no grid")
+	}
+	if err := g.checkCommon(in); err != nil {
+		return nil, err
+	}
+	if len(g.Carry) > 0 {
+		return nil, fmt.Errorf("a kernel has no carries: they are windows and scratch")
+	}
+	var params []Type
+	for _, v := range in.Args[:g.Tables] {
+		params = append(params, Ref(SMEM, I32, v.Type.Shape...))
+	}
+	for i, w := range g.In {
+		params = append(params, Ref(VMEM, in.Args[g.Tables+i].Type.DType, w.Block...))
+	}
+	for i, w := range g.Out {
+		params = append(params, Ref(VMEM, g.Outs[i].DType, w.Block...))
+	}
+	for i, t := range g.Scratch {
+		if !t.IsRef() {
+			return nil, fmt.Errorf("scratch %d is %s, wants a reference", i, t)
+		}
+		params = append(params, t)
+	}
+	for _, a := range g.Alias {
+		if a[0] < 0 || a[0] >= len(g.Out) || a[1] < 0 || a[1] >= len(g.In) || !g.Outs[a[0]].Equal(in.Args[g.Tables+a[1]].Type) {
+			return nil, fmt.Errorf("alias of output %d and input %d", a[0], a[1])
+		}
+	}
+	if len(in.Body.Yield) != 0 {
+		return nil, fmt.Errorf("a kernel yields nothing")
+	}
+	return g.Outs, sameTypes("body parameter", blockTypes(in.Body.Params), params)
+}
+
+// trimmed drops leading dimensions of 1 until n remain.
+func trimmed(s []int, n int) []int {
+	for len(s) > n && s[0] == 1 {
+		s = s[1:]
+	}
+	return s
+}
+
+func tAccess(in *Instr, ref, val Type, idx []*Value) error {
+	a := &in.Attrs
+	if !ref.IsRef() || val.IsRef() || ref.DType != val.DType || val.Rank() > ref.Rank() {
+		return fmt.Errorf("%s against reference %s", val, ref)
+	}
+	if ref.Space == HBM {
+		return fmt.Errorf("%s must be copied to vmem first", ref)
+	}
+	if len(a.Starts) != ref.Rank() || (a.Strides != nil && len(a.Strides) != ref.Rank()) {
+		return fmt.Errorf("starts %v strides %v of %s", a.Starts, a.Strides, ref)
+	}
+	if len(idx) != 0 {
+		if err := scalars(idx, ref.Rank()); err != nil {
+			return err
+		}
+	}
+	lead := ref.Rank() - val.Rank()
+	for i, n := range ref.Shape {
+		b := 1
+		if i >= lead {
+			b = val.Shape[i-lead]
+		}
+		if a.Starts[i] < 0 || a.Step(i) < 1 || b < 1 {
+			return fmt.Errorf("dimension %d of %s: start %d, step %d, size %d", i, ref, a.Starts[i], a.Step(i), b)
+		}
+		if last := a.Starts[i] + (b-1)*a.Step(i); last >= n {
+			return fmt.Errorf("dimension %d of %s: element %d is outside", i, ref, last)
+		}
+	}
+	return nil
+}
+
+func tLoad(in *Instr) ([]Type, error) {
+	t, err := declared(in)
+	if err != nil {
+		return nil, err
+	}
+	return []Type{t}, tAccess(in, in.Args[0].Type, t, in.Args[1:])
+}
+
+func tStore(in *Instr) ([]Type, error) {
+	return nil, tAccess(in, in.Args[1].Type, in.Args[0].Type, in.Args[2:])
+}
+
+func tRefCast(in *Instr) ([]Type, error) {
+	t, err := declared(in)
+	if err != nil {
+		return nil, err
+	}
+	x := in.Args[0].Type
+	if !x.IsRef() || t.Space != x.Space || t.Bytes() != x.Bytes() || x.Rank() < 2 || t.Rank() < 2 ||
+		t.Shape[t.Rank()-1] != x.Shape[x.Rank()-1] {
+		return nil, fmt.Errorf("%s as %s", x, t)
+	}
+	return one(t)
+}
+
+func tDMA(in *Instr) ([]Type, error) {
+	src, dst, sem := in.Args[0].Type, in.Args[1].Type, in.Args[2].Type
+	if !src.IsRef() || !dst.IsRef() || src.DType != dst.DType || !slices.Equal(src.Shape, dst.Shape) || sem.DType != Sem {
+		return nil, fmt.Errorf("copy of %s to %s on %s", src, dst, sem)
+	}
+	return nil, nil
+}

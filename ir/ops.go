@@ -1,0 +1,188 @@
+package ir
+
+import "fmt"
+
+// Op is an operation; its facts are in its row of Ops.
+type Op uint8
+
+// The ops. Each one's meaning is its Doc in the table.
+const (
+	BadOp Op = iota
+	OpConst
+	OpIota
+	OpNeg
+	OpAbs
+	OpExp
+	OpExp2
+	OpLog
+	OpLog2
+	OpLog1p
+	OpSqrt
+	OpRsqrt
+	OpTanh
+	OpLogistic
+	OpNot
+	OpAdd
+	OpSub
+	OpMul
+	OpDiv
+	OpMax
+	OpMin
+	OpAnd
+	OpOr
+	OpXor
+	OpShl
+	OpShr
+	OpCompare
+	OpSelect
+	OpConvert
+	OpBitcast
+	OpPack
+	OpWords
+	OpHalves
+	OpBroadcast
+	OpReshape
+	OpTranspose
+	OpSlice
+	OpConcat
+	OpPad
+	OpReduceSum
+	OpReduceMax
+	OpCumsum
+	OpTake
+	OpGatherRows
+	OpDynSlice
+	OpDynUpdate
+	OpDot
+	OpLoop
+	OpGrid
+	OpKernel
+	OpProgramID
+	OpWhen
+	OpLoad
+	OpStore
+	OpRefCast
+	OpDMAStart
+	OpDMAWait
+	NumOps
+)
+
+// Row is the static description of an op.
+type Row struct {
+	Name     string
+	Args     int // operand count; -1: any, -n: at least n-1... see Min
+	Min      int // least operand count where Args is -1
+	Level    Level
+	Effect   bool     // touches references: never removed, merged or reordered
+	Explicit bool     // the result type is given, not inferred
+	Body     bool     // has a body
+	Attrs    []string // attribute names, in printing order
+	Doc      string
+	// Types returns the result types from operands and attributes; explicit types are read from the
+	// instruction's results and checked.
+	Types func(in *Instr) ([]Type, error)
+}
+
+// Ops is the op table, indexed by Op. Filled in init because some rows' type rules refer back to it.
+var Ops [NumOps]Row
+
+func init() {
+	const any = -1
+	Ops = [NumOps]Row{
+		OpConst: {Name: "const", Explicit: true, Attrs: []string{"value"}, Types: tConst, Doc: "every element is value"},
+		OpIota:  {Name: "iota", Explicit: true, Attrs: []string{"axis"}, Types: tIota, Doc: "every element is its index along axis"},
+
+		OpNeg:      {Name: "neg", Args: 1, Types: tUnary(isNumber), Doc: "-x"},
+		OpAbs:      {Name: "abs", Args: 1, Types: tUnary(isNumber), Doc: "|x|"},
+		OpExp:      {Name: "exp", Args: 1, Types: tUnary(isFloat), Doc: "e to the x"},
+		OpExp2:     {Name: "exp2", Args: 1, Types: tUnary(isFloat), Doc: "2 to the x"},
+		OpLog:      {Name: "log", Args: 1, Types: tUnary(isFloat), Doc: "natural logarithm"},
+		OpLog2:     {Name: "log2", Args: 1, Types: tUnary(isFloat), Doc: "logarithm to base 2"},
+		OpLog1p:    {Name: "log1p", Args: 1, Types: tUnary(isFloat), Doc: "natural logarithm of 1 + x"},
+		OpSqrt:     {Name: "sqrt", Args: 1, Types: tUnary(isFloat), Doc: "square root"},
+		OpRsqrt:    {Name: "rsqrt", Args: 1, Types: tUnary(isFloat), Doc: "1 / square root"},
+		OpTanh:     {Name: "tanh", Args: 1, Types: tUnary(isFloat), Doc: "hyperbolic tangent"},
+		OpLogistic: {Name: "logistic", Args: 1, Types: tUnary(isFloat), Doc: "1 / (1 + exp(-x))"},
+		OpNot:      {Name: "not", Args: 1, Types: tUnary(isBits), Doc: "bitwise, or logical for bool"},
+
+		OpAdd: {Name: "add", Args: 2, Types: tBinary(isNumber), Doc: "x + y"},
+		OpSub: {Name: "sub", Args: 2, Types: tBinary(isNumber), Doc: "x - y"},
+		OpMul: {Name: "mul", Args: 2, Types: tBinary(isNumber), Doc: "x * y"},
+		OpDiv: {Name: "div", Args: 2, Types: tBinary(isNumber), Doc: "x / y; integers truncate toward zero"},
+		OpMax: {Name: "max", Args: 2, Types: tBinary(isNumber), Doc: "the larger; NaN wins"},
+		OpMin: {Name: "min", Args: 2, Types: tBinary(isNumber), Doc: "the smaller; NaN wins"},
+		OpAnd: {Name: "and", Args: 2, Types: tBinary(isBits), Doc: "bitwise, or logical for bool"},
+		OpOr:  {Name: "or", Args: 2, Types: tBinary(isBits), Doc: "bitwise, or logical for bool"},
+		OpXor: {Name: "xor", Args: 2, Types: tBinary(isBits), Doc: "bitwise, or logical for bool"},
+		OpShl: {Name: "shl", Args: 2, Types: tBinary(isInt), Doc: "x shifted left by y bits; 0 from the width on"},
+		OpShr: {Name: "shr", Args: 2, Types: tBinary(isInt), Doc: "x shifted right by y bits, zeros shifted in; 0 from the width on"},
+
+		OpCompare: {Name: "compare", Args: 2, Attrs: []string{"cmp"}, Types: tCompare, Doc: "x cmp y, as bool"},
+		OpSelect:  {Name: "select", Args: 3, Types: tSelect, Doc: "y where x, else z"},
+		OpConvert: {Name: "convert", Args: 1, Explicit: true, Types: tConvert, Doc: "to another element type; floats round to nearest even, floats to integers truncate and saturate"},
+		OpBitcast: {Name: "bitcast", Args: 1, Explicit: true, Types: tBitcast, Doc: "same bits, another element type of the same width"},
+
+		OpPack:   {Name: "pack", Args: 2, Types: tPack, Doc: "u32 words of two f32 rounded to bf16: the first in the low half"},
+		OpWords:  {Name: "words", Args: 1, Types: tWords, Doc: "bf16 rows 2i (low half) and 2i+1 (high half) as u32 row i"},
+		OpHalves: {Name: "halves", Args: 1, Types: tHalves, Doc: "the inverse of words"},
+
+		OpBroadcast: {Name: "broadcast", Args: 1, Explicit: true, Attrs: []string{"dims"}, Types: tBroadcast, Doc: "operand dimension i becomes result dimension dims[i]; size 1 stretches, other dimensions repeat"},
+		OpReshape:   {Name: "reshape", Args: 1, Explicit: true, Types: tReshape, Doc: "same elements in row-major order"},
+		OpTranspose: {Name: "transpose", Args: 1, Attrs: []string{"dims"}, Types: tTranspose, Doc: "result dimension i is operand dimension dims[i]"},
+		OpSlice:     {Name: "slice", Args: 1, Attrs: []string{"starts", "limits", "strides"}, Types: tSlice, Doc: "elements starts to limits by strides"},
+		OpConcat:    {Name: "concat", Args: any, Min: 1, Attrs: []string{"axis"}, Types: tConcat, Doc: "operands one after another along axis"},
+		OpPad:       {Name: "pad", Args: 1, Attrs: []string{"value", "starts", "limits"}, Types: tPad, Doc: "starts elements of value before, limits after, per dimension"},
+
+		OpReduceSum: {Name: "reduce_sum", Args: 1, Attrs: []string{"dims"}, Types: tReduce, Doc: "sum over dims, which are dropped; floats narrower than f32 are summed in f32 and rounded once"},
+		OpReduceMax: {Name: "reduce_max", Args: 1, Attrs: []string{"dims"}, Types: tReduce, Doc: "maximum over dims, which are dropped"},
+		OpCumsum:    {Name: "cumsum", Args: 1, Attrs: []string{"axis"}, Types: tCumsum, Doc: "inclusive prefix sums along axis"},
+		OpTake:      {Name: "take", Args: 2, Attrs: []string{"axis"}, Types: tTake, Doc: "x[.., y[..], ..]: indices along axis, same rank and shape elsewhere; every index in range"},
+		OpGatherRows: {Name: "gather_rows", Args: 2, Attrs: []string{"axis"}, Types: tGatherRows,
+			Doc: "rows of x along axis picked by the i32 vector y; an index out of range gives zeros"},
+		OpDynSlice:  {Name: "dyn_slice", Args: any, Min: 2, Explicit: true, Types: tDynSlice, Doc: "block of the result's shape from i32 scalar starts, one a dimension, clamped to fit"},
+		OpDynUpdate: {Name: "dyn_update", Args: any, Min: 3, Level: Tensor, Types: tDynUpdate, Doc: "x with block y written at i32 scalar starts, clamped to fit"},
+		OpDot:       {Name: "dot", Args: 2, Explicit: true, Attrs: []string{"lb", "rb", "lc", "rc", "prec"}, Types: tDot, Doc: "general matrix product; result dimensions are batch, left free, right free; sums in f32"},
+
+		OpLoop: {Name: "loop", Args: any, Attrs: []string{"count"}, Body: true, Types: tLoop, Doc: "body(i, carried...) -> carried, for i = 0 .. count-1; i is an i32 scalar"},
+		OpGrid: {Name: "grid", Args: any, Level: Tensor, Body: true, Types: tGrid, Doc: "body over windows at every point of a grid; see Grid"},
+		OpKernel: {Name: "kernel", Args: any, Level: Tensor, Body: true, Types: tKernel,
+			Doc: "a grid whose body works on references; see Grid"},
+		OpProgramID: {Name: "program_id", Attrs: []string{"axis"}, Types: tProgramID, Doc: "id of the grid point along axis; inside a grid's or kernel's body"},
+
+		OpWhen: {Name: "when", Args: 1, Level: Kernel, Effect: true, Body: true, Types: tWhen, Doc: "runs the body, which only has effects, if the bool scalar holds"},
+		OpLoad: {Name: "load", Args: any, Min: 1, Level: Kernel, Effect: true, Explicit: true, Attrs: []string{"starts", "strides"}, Types: tLoad,
+			Doc: "block of a reference from starts (plus i32 scalar operands, one a dimension, if given) by strides; the result drops leading dimensions of 1; a scalar from smem"},
+		OpStore: {Name: "store", Args: any, Min: 2, Level: Kernel, Effect: true, Attrs: []string{"starts", "strides"}, Types: tStore,
+			Doc: "store(value, ref, scalars...): the inverse of load"},
+		OpRefCast: {Name: "refcast", Args: 1, Level: Kernel, Explicit: true, Types: tRefCast,
+			Doc: "the same memory seen as another element type; a width change halves or doubles the rows as words and halves do, a reshape may join leading dimensions"},
+		OpDMAStart: {Name: "dma_start", Args: 3, Level: Kernel, Effect: true, Types: tDMA, Doc: "dma_start(source, target, semaphore): copy begins; the target is undefined until the wait"},
+		OpDMAWait:  {Name: "dma_wait", Args: 3, Level: Kernel, Effect: true, Types: tDMA, Doc: "waits for the copy of the same operands"},
+	}
+}
+
+// String is the op's name in the text form.
+func (o Op) String() string {
+	if o == BadOp || o >= NumOps {
+		return fmt.Sprintf("op(%d)", uint8(o))
+	}
+	return Ops[o].Name
+}
+
+// ParseOp is the inverse of String.
+func ParseOp(s string) (Op, bool) {
+	for o := BadOp + 1; o < NumOps; o++ {
+		if Ops[o].Name == s {
+			return o, true
+		}
+	}
+	return BadOp, false
+}
+
+// Pure tells whether the op has no effect and depends on its operands alone (a body must be looked at too).
+func (o Op) Pure() bool { return !Ops[o].Effect }
+
+// IsElementwise tells ops that compute each element from the elements at the same index.
+func (o Op) IsElementwise() bool {
+	return o >= OpNeg && o <= OpPack
+}

@@ -1,0 +1,614 @@
+package ir
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxNesting bounds how deep bodies may nest in parsed text.
+const maxNesting = 32
+
+// maxElements bounds the size of a parsed type, so that hostile text can not ask for absurd memory.
+const maxElements = 1 << 40
+
+// Parse reads the text form and verifies the module. Errors name the line and column.
+func Parse(text string) (*Module, error) {
+	p := &parser{src: text, env: map[string]*Value{}}
+	m, err := p.module()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Verify(); err != nil {
+		return nil, fmt.Errorf("module %s: %w", m.Name, err)
+	}
+	return m, nil
+}
+
+type parser struct {
+	src   string
+	pos   int
+	env   map[string]*Value
+	depth int
+}
+
+func (p *parser) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	line := 1 + strings.Count(p.src[:p.pos], "\n")
+	col := p.pos - strings.LastIndexByte(p.src[:p.pos], '\n')
+	return fmt.Errorf("line %d, column %d: %w", line, col, err)
+}
+
+func (p *parser) errf(f string, a ...any) error { return p.wrap(fmt.Errorf(f, a...)) }
+
+// space skips blanks and comments (// to the end of the line).
+func (p *parser) space() {
+	for p.pos < len(p.src) {
+		switch c := p.src[p.pos]; {
+		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
+			p.pos++
+		case strings.HasPrefix(p.src[p.pos:], "//"):
+			if i := strings.IndexByte(p.src[p.pos:], '\n'); i >= 0 {
+				p.pos += i
+			} else {
+				p.pos = len(p.src)
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (p *parser) peek(s string) bool {
+	p.space()
+	return strings.HasPrefix(p.src[p.pos:], s)
+}
+
+func (p *parser) accept(s string) bool {
+	if p.peek(s) {
+		p.pos += len(s)
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(s string) error {
+	if p.accept(s) {
+		return nil
+	}
+	end := min(p.pos+20, len(p.src))
+	return p.errf("expected %q, found %q", s, p.src[p.pos:end])
+}
+
+func (p *parser) while(ok func(byte) bool) string {
+	start := p.pos
+	for p.pos < len(p.src) && ok(p.src[p.pos]) {
+		p.pos++
+	}
+	return p.src[start:p.pos]
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func (p *parser) word() string {
+	p.space()
+	return p.while(isWord)
+}
+
+func (p *parser) number() string {
+	p.space()
+	return p.while(func(c byte) bool { return isWord(c) || c == '.' || c == '+' || c == '-' })
+}
+
+func (p *parser) int(v *int) error {
+	p.space()
+	s := p.while(func(c byte) bool { return c == '-' || c == '+' || c >= '0' && c <= '9' })
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return p.errf("expected an integer, found %q", s)
+	}
+	*v = n
+	return nil
+}
+
+func (p *parser) ints(v *[]int) error {
+	if err := p.expect("["); err != nil {
+		return err
+	}
+	*v = []int{}
+	for !p.accept("]") {
+		if len(*v) > 0 {
+			if err := p.expect(","); err != nil {
+				return err
+			}
+		}
+		var n int
+		if err := p.int(&n); err != nil {
+			return err
+		}
+		*v = append(*v, n)
+	}
+	return nil
+}
+
+func (p *parser) typ() (t Type, err error) {
+	w := p.word()
+	if p.accept(":") {
+		for s := HBM; int(s) < len(spaces); s++ {
+			if spaces[s] == w {
+				t.Space = s
+			}
+		}
+		if t.Space == None {
+			return t, p.errf("unknown memory space %q (known: hbm vmem smem)", w)
+		}
+		w = p.word()
+	}
+	if w == "sem" {
+		t.DType = Sem
+	} else if t.DType, err = ParseDType(w); err != nil {
+		return t, p.wrap(err)
+	}
+	if err := p.ints(&t.Shape); err != nil {
+		return t, err
+	}
+	n := 1
+	for _, d := range t.Shape {
+		if d < 0 || (d > 0 && n > maxElements/d) {
+			return t, p.errf("type %s is negative or too large", t)
+		}
+		n *= max(d, 1)
+	}
+	return t, nil
+}
+
+func (p *parser) valueName() (string, error) {
+	if err := p.expect("%"); err != nil {
+		return "", err
+	}
+	s := p.while(isWord)
+	if s == "" {
+		return "", p.errf("expected a value name after %%")
+	}
+	return s, nil
+}
+
+func (p *parser) use() (*Value, error) {
+	s, err := p.valueName()
+	if err != nil {
+		return nil, err
+	}
+	v := p.env[s]
+	if v == nil {
+		return nil, p.errf("%%%s is not defined here", s)
+	}
+	return v, nil
+}
+
+func (p *parser) define(name string, v *Value) error {
+	if p.env[name] != nil {
+		return p.errf("%%%s is defined twice", name)
+	}
+	p.env[name] = v
+	return nil
+}
+
+// commaList parses items until none of sep follows.
+func (p *parser) commaList(f func() error) error {
+	for {
+		if err := f(); err != nil {
+			return err
+		}
+		if !p.accept(",") {
+			return nil
+		}
+	}
+}
+
+func (p *parser) module() (*Module, error) {
+	m := &Module{Body: &Block{}}
+	if p.word() != "module" {
+		return nil, p.errf("expected a module")
+	}
+	m.Name = p.word()
+	if !isName(m.Name) {
+		return nil, p.errf("malformed module name %q", m.Name)
+	}
+	if err := p.params(m.Body, true); err != nil {
+		return nil, err
+	}
+	if err := p.expect("->"); err != nil {
+		return nil, err
+	}
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	if !p.accept(")") {
+		if err := p.commaList(func() error {
+			w := p.word()
+			if !isName(w) {
+				return p.errf("malformed result name %q", w)
+			}
+			m.Results = append(m.Results, w)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if err := p.expect(")"); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.block(m.Body); err != nil {
+		return nil, err
+	}
+	if p.space(); p.pos != len(p.src) {
+		return nil, p.errf("text after the module")
+	}
+	return m, nil
+}
+
+func (p *parser) params(b *Block, named bool) error {
+	if err := p.expect("("); err != nil {
+		return err
+	}
+	if p.accept(")") {
+		return nil
+	}
+	if err := p.commaList(func() error {
+		n, err := p.valueName()
+		if err != nil {
+			return err
+		}
+		if err := p.expect(":"); err != nil {
+			return err
+		}
+		t, err := p.typ()
+		if err != nil {
+			return err
+		}
+		v := &Value{Type: t}
+		if named {
+			v.Name = n
+		}
+		b.Params = append(b.Params, v)
+		return p.define(n, v)
+	}); err != nil {
+		return err
+	}
+	return p.expect(")")
+}
+
+func (p *parser) block(b *Block) error {
+	if p.depth++; p.depth > maxNesting {
+		return p.errf("bodies nest deeper than %d", maxNesting)
+	}
+	defer func() { p.depth-- }()
+	if err := p.expect("{"); err != nil {
+		return err
+	}
+	for {
+		p.space()
+		start := p.pos
+		if p.word() == "yield" {
+			if p.peek("%") {
+				if err := p.commaList(func() error {
+					v, err := p.use()
+					b.Yield = append(b.Yield, v)
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			return p.expect("}")
+		}
+		p.pos = start
+		in, err := p.instr()
+		if err != nil {
+			return err
+		}
+		b.Instrs = append(b.Instrs, in)
+	}
+}
+
+func (p *parser) instr() (*Instr, error) {
+	in := &Instr{Loc: Loc{Chunk: -1, Head: -1}}
+	var names []string
+	if p.peek("%") {
+		if err := p.commaList(func() error {
+			n, err := p.valueName()
+			names = append(names, n)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if err := p.expect("="); err != nil {
+			return nil, err
+		}
+	}
+	w := p.word()
+	op, ok := ParseOp(w)
+	if !ok {
+		return nil, p.errf("unknown op %q", w)
+	}
+	in.Op = op
+	row := &Ops[op]
+	if p.peek("%") {
+		if err := p.commaList(func() error {
+			v, err := p.use()
+			in.Args = append(in.Args, v)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	grid := op == OpGrid || op == OpKernel
+	if len(row.Attrs) > 0 || grid {
+		if err := p.expect("{"); err != nil {
+			return nil, err
+		}
+		var err error
+		if grid {
+			in.Attrs.Grid, err = p.grid()
+		} else {
+			err = p.attrs(in)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := p.expect("}"); err != nil {
+			return nil, err
+		}
+	}
+	if row.Body {
+		in.Body = &Block{}
+		if err := p.params(in.Body, false); err != nil {
+			return nil, err
+		}
+		if err := p.block(in.Body); err != nil {
+			return nil, err
+		}
+	}
+	if p.accept(":") {
+		if err := p.commaList(func() error {
+			t, err := p.typ()
+			in.Results = append(in.Results, &Value{Type: t, Def: in})
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if len(in.Results) != len(names) {
+		return nil, p.errf("%d results with %d types", len(names), len(in.Results))
+	}
+	for i, n := range names {
+		if err := p.define(n, in.Results[i]); err != nil {
+			return nil, err
+		}
+	}
+	if p.accept("@") {
+		in.Loc = parseLoc(p.while(func(c byte) bool { return isWord(c) || c == '.' || c == '-' }))
+	}
+	return in, nil
+}
+
+func parseLoc(s string) Loc {
+	parts := strings.Split(s, ".")
+	l := At(parts[0])
+	for _, q := range parts[1:] {
+		if len(q) < 2 {
+			continue
+		}
+		n, err := strconv.Atoi(q[1:])
+		switch {
+		case err != nil || n < 0:
+		case q[0] == 'c':
+			l.Chunk = n
+		case q[0] == 'h':
+			l.Head = n
+		}
+	}
+	return l
+}
+
+func (p *parser) attrs(in *Instr) error {
+	seen := map[string]bool{}
+	allowed := Ops[in.Op].Attrs
+	err := p.commaList(func() error {
+		k := p.word()
+		ok := false
+		for _, a := range allowed {
+			ok = ok || a == k
+		}
+		if !ok || seen[k] {
+			return p.errf("attribute %q of %s is unknown or repeated (known: %s)", k, in.Op, strings.Join(allowed, " "))
+		}
+		seen[k] = true
+		if err := p.expect("="); err != nil {
+			return err
+		}
+		return attrKinds[k].parse(p, &in.Attrs)
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range allowed {
+		if !seen[a] && a != "strides" {
+			return p.errf("%s lacks attribute %s", in.Op, a)
+		}
+	}
+	return nil
+}
+
+func (p *parser) grid() (*Grid, error) {
+	g := &Grid{}
+	err := p.commaList(func() error {
+		k := p.word()
+		if err := p.expect("="); err != nil {
+			return err
+		}
+		switch k {
+		case "name":
+			g.Name = p.word()
+			return nil
+		case "tables":
+			return p.int(&g.Tables)
+		}
+		if err := p.expect("("); err != nil {
+			return err
+		}
+		var item func() error
+		switch k {
+		case "dims":
+			item = func() error { return p.gridDim(g) }
+		case "in":
+			item = func() error { return p.window(g, &g.In) }
+		case "carry":
+			item = func() error { return p.window(g, &g.Carry) }
+		case "out":
+			item = func() error {
+				if err := p.window(g, &g.Out); err != nil {
+					return err
+				}
+				if err := p.expect(":"); err != nil {
+					return err
+				}
+				t, err := p.typ()
+				g.Outs = append(g.Outs, t)
+				return err
+			}
+		case "scratch":
+			item = func() error {
+				t, err := p.typ()
+				g.Scratch = append(g.Scratch, t)
+				return err
+			}
+		case "alias":
+			item = func() error {
+				var a [2]int
+				if err := p.int(&a[0]); err != nil {
+					return err
+				}
+				if err := p.expect("="); err != nil {
+					return err
+				}
+				err := p.int(&a[1])
+				g.Alias = append(g.Alias, a)
+				return err
+			}
+		default:
+			return p.errf("unknown grid attribute %q (known: name dims tables in out carry scratch alias)", k)
+		}
+		if p.accept(")") {
+			return nil
+		}
+		if err := p.commaList(item); err != nil {
+			return err
+		}
+		return p.expect(")")
+	})
+	return g, err
+}
+
+func (p *parser) gridDim(g *Grid) error {
+	d := GridDim{Name: p.word()}
+	if err := p.expect(":"); err != nil {
+		return err
+	}
+	if err := p.int(&d.Size); err != nil {
+		return err
+	}
+	if p.accept(":") {
+		if p.word() != "seq" {
+			return p.errf("expected seq")
+		}
+		d.Seq = true
+	}
+	g.Dims = append(g.Dims, d)
+	return nil
+}
+
+func (p *parser) window(g *Grid, ws *[]Window) error {
+	var w Window
+	if err := p.ints(&w.Block); err != nil {
+		return err
+	}
+	if err := p.expect("@("); err != nil {
+		return err
+	}
+	if !p.accept(")") {
+		if err := p.commaList(func() error {
+			x, err := p.index(g)
+			w.Index = append(w.Index, x)
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := p.expect(")"); err != nil {
+			return err
+		}
+	}
+	*ws = append(*ws, w)
+	return nil
+}
+
+func (p *parser) index(g *Grid) (Index, error) {
+	x := IndexConst(0)
+	p.space()
+	start := p.pos
+	if w := p.word(); len(w) > 1 && w[0] == 't' && p.accept("[") {
+		n, err := strconv.Atoi(w[1:])
+		if err != nil || n < 0 {
+			return x, p.errf("malformed table %q", w)
+		}
+		if x, err = p.index(g); err != nil {
+			return x, err
+		}
+		if x.Table >= 0 {
+			return x, p.errf("a table of a table")
+		}
+		x.Table = n
+		return x, p.expect("]")
+	}
+	p.pos = start
+	if p.accept("clamp(") {
+		x, err := p.index(g)
+		if err != nil {
+			return x, err
+		}
+		if x.Axis < 0 || x.Table >= 0 || x.Max >= 0 {
+			return x, p.errf("clamp of something other than an axis")
+		}
+		if err := p.expect(","); err != nil {
+			return x, err
+		}
+		if err := p.int(&x.Max); err != nil {
+			return x, err
+		}
+		if x.Max < 0 {
+			return x, p.errf("clamp to a negative index")
+		}
+		return x, p.expect(")")
+	}
+	if c := p.src[p.pos:]; c != "" && (c[0] == '-' || c[0] >= '0' && c[0] <= '9') {
+		return x, p.int(&x.Const)
+	}
+	w := p.word()
+	for i, d := range g.Dims {
+		if d.Name == w {
+			x = IndexAxis(i)
+		}
+	}
+	if x.Axis < 0 {
+		return x, p.errf("unknown grid axis %q", w)
+	}
+	if p.peek("+") || p.peek("-") {
+		if err := p.int(&x.Shift); err != nil {
+			return x, err
+		}
+	}
+	return x, nil
+}

@@ -1,0 +1,272 @@
+package ir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// String is the text form; Parse reads it back.
+func (m *Module) String() string { return m.text(true) }
+
+// Hash is the module's identity: the SHA-256, in hex, of its text without locations.
+func (m *Module) Hash() string {
+	h := sha256.Sum256([]byte(m.text(false)))
+	return hex.EncodeToString(h[:])
+}
+
+func (m *Module) text(locs bool) string {
+	p := printer{names: map[*Value]string{}, locs: locs}
+	for _, v := range m.Body.Params {
+		p.names[v] = "%" + v.Name
+	}
+	p.printf("module %s (", m.Name)
+	p.params(m.Body.Params)
+	p.printf(") -> (%s) ", strings.Join(m.Results, ", "))
+	p.block(m.Body, 0)
+	p.printf("\n")
+	return p.String()
+}
+
+// short is one line for error messages.
+func (in *Instr) short() string {
+	p := printer{names: map[*Value]string{}, locs: true, noBody: true}
+	p.instr(in, 0)
+	s := strings.TrimSpace(p.String())
+	if len(s) > 300 {
+		s = s[:300] + "..."
+	}
+	return s
+}
+
+type printer struct {
+	strings.Builder
+	names  map[*Value]string
+	next   int
+	locs   bool
+	noBody bool
+}
+
+func (p *printer) printf(f string, a ...any) { fmt.Fprintf(&p.Builder, f, a...) }
+
+func (p *printer) name(v *Value) string {
+	if v == nil {
+		return "%nil"
+	}
+	n, ok := p.names[v]
+	if !ok {
+		n = "%" + strconv.Itoa(p.next)
+		p.next++
+		p.names[v] = n
+	}
+	return n
+}
+
+func (p *printer) list(vs []*Value) {
+	for i, v := range vs {
+		if i > 0 {
+			p.printf(", ")
+		}
+		p.printf("%s", p.name(v))
+	}
+}
+
+func (p *printer) params(vs []*Value) {
+	for i, v := range vs {
+		if i > 0 {
+			p.printf(", ")
+		}
+		p.printf("%s: %s", p.name(v), v.Type)
+	}
+}
+
+func (p *printer) block(b *Block, depth int) {
+	p.printf("{\n")
+	for _, in := range b.Instrs {
+		p.instr(in, depth+1)
+	}
+	p.printf("%syield ", strings.Repeat("  ", depth+1))
+	p.list(b.Yield)
+	p.printf("\n%s}", strings.Repeat("  ", depth))
+}
+
+func (p *printer) instr(in *Instr, depth int) {
+	p.printf("%s", strings.Repeat("  ", depth))
+	if len(in.Results) > 0 {
+		p.list(in.Results)
+		p.printf(" = ")
+	}
+	p.printf("%s", in.Op)
+	for i, a := range in.Args {
+		p.printf("%s%s", map[bool]string{true: " ", false: ", "}[i == 0], p.name(a))
+	}
+	if attrs := in.attrText(); attrs != "" {
+		p.printf(" {%s}", attrs)
+	}
+	if in.Body != nil && !p.noBody {
+		p.printf(" (")
+		p.params(in.Body.Params)
+		p.printf(") ")
+		p.block(in.Body, depth)
+	}
+	for i, r := range in.Results {
+		p.printf("%s%s", map[bool]string{true: " : ", false: ", "}[i == 0], r.Type)
+	}
+	if l := in.Loc.String(); l != "" && p.locs {
+		p.printf(" @%s", l)
+	}
+	p.printf("\n")
+}
+
+// ints prints [1,2,3].
+func ints(v []int) string {
+	s := make([]string, len(v))
+	for i, x := range v {
+		s[i] = strconv.Itoa(x)
+	}
+	return "[" + strings.Join(s, ",") + "]"
+}
+
+// attrText lists the attributes that the op's row names, in the row's order; absent strides are left out.
+func (in *Instr) attrText() string {
+	a := &in.Attrs
+	if in.Op == BadOp || in.Op >= NumOps {
+		return ""
+	}
+	if a.Grid != nil {
+		return a.Grid.String()
+	}
+	var out []string
+	for _, k := range Ops[in.Op].Attrs {
+		if k == "strides" && a.Strides == nil {
+			continue
+		}
+		out = append(out, k+"="+attrKinds[k].print(a))
+	}
+	return strings.Join(out, ", ")
+}
+
+// attrKinds prints and parses each attribute.
+var attrKinds = map[string]struct {
+	print func(*Attrs) string
+	parse func(*parser, *Attrs) error
+}{
+	"axis":    {func(a *Attrs) string { return strconv.Itoa(a.Axis) }, func(p *parser, a *Attrs) error { return p.int(&a.Axis) }},
+	"count":   {func(a *Attrs) string { return strconv.Itoa(a.Count) }, func(p *parser, a *Attrs) error { return p.int(&a.Count) }},
+	"dims":    {func(a *Attrs) string { return ints(a.Dims) }, func(p *parser, a *Attrs) error { return p.ints(&a.Dims) }},
+	"starts":  {func(a *Attrs) string { return ints(a.Starts) }, func(p *parser, a *Attrs) error { return p.ints(&a.Starts) }},
+	"limits":  {func(a *Attrs) string { return ints(a.Limits) }, func(p *parser, a *Attrs) error { return p.ints(&a.Limits) }},
+	"strides": {func(a *Attrs) string { return ints(a.Strides) }, func(p *parser, a *Attrs) error { return p.ints(&a.Strides) }},
+	"lb":      {func(a *Attrs) string { return ints(a.dot().LB) }, func(p *parser, a *Attrs) error { return p.ints(&a.dot().LB) }},
+	"rb":      {func(a *Attrs) string { return ints(a.dot().RB) }, func(p *parser, a *Attrs) error { return p.ints(&a.dot().RB) }},
+	"lc":      {func(a *Attrs) string { return ints(a.dot().LC) }, func(p *parser, a *Attrs) error { return p.ints(&a.dot().LC) }},
+	"rc":      {func(a *Attrs) string { return ints(a.dot().RC) }, func(p *parser, a *Attrs) error { return p.ints(&a.dot().RC) }},
+	"prec": {func(a *Attrs) string { return a.Prec.String() }, func(p *parser, a *Attrs) (err error) {
+		a.Prec, err = ParsePrecision(p.word())
+		return p.wrap(err)
+	}},
+	"cmp": {func(a *Attrs) string { return a.Cmp.String() }, func(p *parser, a *Attrs) (err error) {
+		a.Cmp, err = ParseCmp(p.word())
+		return p.wrap(err)
+	}},
+	"value": {func(a *Attrs) string { return strconv.FormatFloat(a.Value, 'g', -1, 64) }, func(p *parser, a *Attrs) (err error) {
+		a.Value, err = strconv.ParseFloat(p.number(), 64)
+		return p.wrap(err)
+	}},
+}
+
+func (a *Attrs) dot() *DotDims {
+	if a.Dot == nil {
+		a.Dot = &DotDims{}
+	}
+	return a.Dot
+}
+
+// String is the grid's part of the text form.
+func (g *Grid) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name=%s, dims=(", g.Name)
+	for i, d := range g.Dims {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s:%d", d.Name, d.Size)
+		if d.Seq {
+			b.WriteString(":seq")
+		}
+	}
+	b.WriteString(")")
+	if g.Tables > 0 {
+		fmt.Fprintf(&b, ", tables=%d", g.Tables)
+	}
+	windows := func(key string, ws []Window, ts []Type) {
+		if len(ws) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, ", %s=(", key)
+		for i, w := range ws {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(ints(w.Block) + "@(")
+			for j, x := range w.Index {
+				if j > 0 {
+					b.WriteString(",")
+				}
+				b.WriteString(g.indexText(x))
+			}
+			b.WriteString(")")
+			if ts != nil && i < len(ts) {
+				b.WriteString(":" + ts[i].String())
+			}
+		}
+		b.WriteString(")")
+	}
+	windows("in", g.In, nil)
+	windows("out", g.Out, g.Outs)
+	windows("carry", g.Carry, nil)
+	if len(g.Scratch) > 0 {
+		b.WriteString(", scratch=(")
+		for i, t := range g.Scratch {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(t.String())
+		}
+		b.WriteString(")")
+	}
+	if len(g.Alias) > 0 {
+		b.WriteString(", alias=(")
+		for i, a := range g.Alias {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%d=%d", a[0], a[1])
+		}
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// indexText prints 3, c, c-1, clamp(c-1,31) or t0[...] of one of these.
+func (g *Grid) indexText(x Index) string {
+	s := strconv.Itoa(x.Const)
+	if x.Axis >= 0 {
+		s = "?"
+		if x.Axis < len(g.Dims) {
+			s = g.Dims[x.Axis].Name
+		}
+		if x.Shift != 0 {
+			s += fmt.Sprintf("%+d", x.Shift)
+		}
+		if x.Max >= 0 {
+			s = fmt.Sprintf("clamp(%s,%d)", s, x.Max)
+		}
+	}
+	if x.Table >= 0 {
+		s = fmt.Sprintf("t%d[%s]", x.Table, s)
+	}
+	return s
+}

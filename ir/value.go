@@ -1,0 +1,232 @@
+package ir
+
+import "fmt"
+
+// Value is the result of an instruction, or a parameter of a block.
+type Value struct {
+	Type Type
+	Name string // a module parameter's name; empty for other values
+	Def  *Instr // nil for block parameters
+}
+
+// Loc says which part of the algorithm an instruction belongs to. It survives to the schedule.
+// Chunk and Head are -1 where they do not apply.
+type Loc struct {
+	Stage       string
+	Chunk, Head int
+}
+
+// At makes a location for a whole stage.
+func At(stage string) Loc { return Loc{Stage: stage, Chunk: -1, Head: -1} }
+
+// String gives stage, stage.c1, stage.h3 or stage.c1.h3; empty for no location.
+func (l Loc) String() string {
+	if l.Stage == "" {
+		return ""
+	}
+	s := l.Stage
+	if l.Chunk >= 0 {
+		s += fmt.Sprintf(".c%d", l.Chunk)
+	}
+	if l.Head >= 0 {
+		s += fmt.Sprintf(".h%d", l.Head)
+	}
+	return s
+}
+
+// Instr is one operation.
+type Instr struct {
+	Op      Op
+	Args    []*Value
+	Results []*Value
+	Attrs   Attrs
+	Body    *Block // loop, grid, kernel and when
+	Loc     Loc
+}
+
+// Result is the only result.
+func (in *Instr) Result() *Value { return in.Results[0] }
+
+// Block is a straight sequence of instructions with parameters and yielded values.
+type Block struct {
+	Params []*Value
+	Instrs []*Instr
+	Yield  []*Value
+}
+
+// Module is one function: parameters and results by name.
+type Module struct {
+	Name    string
+	Body    *Block   // Params carry their names
+	Results []string // names of Body.Yield
+}
+
+// Params returns the module's parameters.
+func (m *Module) Params() []*Value { return m.Body.Params }
+
+// Walk visits every instruction of a block, outer before inner, in program order.
+func (b *Block) Walk(f func(*Instr)) {
+	for _, in := range b.Instrs {
+		f(in)
+		if in.Body != nil {
+			in.Body.Walk(f)
+		}
+	}
+}
+
+// Level is where an op may stand.
+type Level uint8
+
+// The levels.
+const (
+	Both   Level = iota // tensor level, and inside kernels
+	Tensor              // outside kernels only
+	Kernel              // inside a kernel's body only
+)
+
+// Precision is how a dot treats its operands; sums are always float32 (or the result's wider type).
+type Precision uint8
+
+// The precisions. BF16x3 and BF16x6 split float32 operands into two and three bf16 parts.
+const (
+	PrecF32    Precision = iota // operands as they are
+	PrecBF16x1                  // operands rounded to bf16
+	PrecBF16x3                  // hi*hi + hi*lo + lo*hi
+	PrecBF16x6                  // the six leading products of three-way splits
+)
+
+var precisions = [...]string{"f32", "bf16x1", "bf16x3", "bf16x6"}
+
+func (p Precision) String() string { return precisions[p] }
+
+// ParsePrecision is the inverse of String.
+func ParsePrecision(s string) (Precision, error) {
+	for i, n := range precisions {
+		if n == s {
+			return Precision(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown precision %q (known: f32 bf16x1 bf16x3 bf16x6)", s)
+}
+
+// Cmp is the relation of a compare.
+type Cmp uint8
+
+// The relations. NaN compares false except under NE.
+const (
+	EQ Cmp = iota
+	NE
+	LT
+	LE
+	GT
+	GE
+)
+
+var cmps = [...]string{"eq", "ne", "lt", "le", "gt", "ge"}
+
+func (c Cmp) String() string { return cmps[c] }
+
+// ParseCmp is the inverse of String.
+func ParseCmp(s string) (Cmp, error) {
+	for i, n := range cmps {
+		if n == s {
+			return Cmp(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown relation %q (known: eq ne lt le gt ge)", s)
+}
+
+// DotDims names the dimensions of a dot. The result's dimensions are batch, left free, right free, each in operand order.
+type DotDims struct {
+	LB, RB []int // batch
+	LC, RC []int // contracting
+}
+
+// GridDim is one axis of a grid. Parallel axes come first; only the last axis may be sequential.
+type GridDim struct {
+	Name string
+	Size int
+	Seq  bool
+}
+
+// Index is one block index of a window as a function of the grid point:
+//
+//	x = Const                                  if Axis < 0
+//	x = clamp(id[Axis] + Shift, 0, Max)        otherwise (Max < 0: no clamp)
+//	x = table[x]                               if Table >= 0, table being the grid's Table-th table operand
+type Index struct {
+	Axis  int
+	Shift int
+	Max   int
+	Const int
+	Table int
+}
+
+// IndexConst is a fixed block index.
+func IndexConst(c int) Index { return Index{Axis: -1, Const: c, Max: -1, Table: -1} }
+
+// IndexAxis is the id of a grid axis.
+func IndexAxis(a int) Index { return Index{Axis: a, Max: -1, Table: -1} }
+
+// IndexTable looks the id of an axis up in a table operand.
+func IndexTable(a, table int) Index { return Index{Axis: a, Max: -1, Table: table} }
+
+// Window says which block of an operand a program sees: block b along dimension d covers elements
+// [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand.
+type Window struct {
+	Block []int
+	Index []Index
+}
+
+// Grid describes a grid (pure body) or kernel (body on references).
+//
+// Operands, in order: Tables i32 vectors, len(In) windowed inputs, len(Carry) initial carries.
+// Results, in order: len(Out) arrays, len(Carry) final carries.
+//
+// A grid runs its points in lexicographic order; points that differ in a parallel axis are independent.
+// Body parameters of a grid: the input blocks, then the carried blocks; it yields the output blocks, then the new carried blocks.
+// A carried block is loaded from the initial carry when its window's index differs from the previous point's (and at the
+// first point), and stored to the final carry before it changes (and after the last point). Windows of a carry that no point
+// visits keep the initial content. The output windows of all points must cover each output exactly once.
+//
+// A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
+// Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
+// yields nothing. An input window holds its block at every point. An output window is undefined until stored to, keeps its
+// content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
+// at first and kept throughout. Alias lists {output, input} pairs: blocks of the output that no point visits hold the
+// input's content; otherwise they are undefined.
+type Grid struct {
+	Name    string
+	Dims    []GridDim
+	Tables  int
+	In      []Window
+	Out     []Window
+	Carry   []Window
+	Outs    []Type   // types of the Out results
+	Scratch []Type   // kernel only
+	Alias   [][2]int // kernel only
+}
+
+// Points is the number of grid points.
+func (g *Grid) Points() int {
+	n := 1
+	for _, d := range g.Dims {
+		n *= d.Size
+	}
+	return n
+}
+
+// Attrs are the static parameters of an instruction. Which fields an op uses is in its table row.
+type Attrs struct {
+	Axis    int
+	Dims    []int // broadcast: result dimension of each operand dimension; transpose: permutation; reduce: axes
+	Starts  []int // slice, load, store, view: first element; pad: low padding
+	Limits  []int // slice: end; pad: high padding
+	Strides []int // slice, load, store: step (nil: 1)
+	Dot     *DotDims
+	Prec    Precision
+	Cmp     Cmp
+	Value   float64 // const
+	Count   int     // loop
+	Grid    *Grid
+}

@@ -1,0 +1,135 @@
+package ir
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is a fault in a module, with the instruction it concerns.
+type Error struct {
+	Instr string // the instruction's text, shortened; empty for the module itself
+	What  string
+}
+
+func (e *Error) Error() string {
+	if e.Instr == "" {
+		return e.What
+	}
+	return fmt.Sprintf("%s\n    in: %s", e.What, e.Instr)
+}
+
+// Verify checks levels, dominance, operand counts and every type in the module.
+func (m *Module) Verify() error {
+	if m.Body == nil {
+		return &Error{What: "module has no body"}
+	}
+	if len(m.Results) != len(m.Body.Yield) {
+		return &Error{What: fmt.Sprintf("module names %d results and yields %d", len(m.Results), len(m.Body.Yield))}
+	}
+	names := map[string]bool{}
+	for _, p := range m.Body.Params {
+		if p.Type.IsRef() {
+			return &Error{What: fmt.Sprintf("parameter %s is a reference", p.Name)}
+		}
+		if !isName(p.Name) || names[p.Name] {
+			return &Error{What: fmt.Sprintf("parameter name %q is empty, malformed or taken", p.Name)}
+		}
+		names[p.Name] = true
+	}
+	v := verifier{seen: map[*Value]bool{}}
+	return v.block(m.Body, Tensor, 0)
+}
+
+func isName(s string) bool {
+	if s == "" || (s[0] >= '0' && s[0] <= '9') {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) < 0
+}
+
+type verifier struct {
+	seen map[*Value]bool
+}
+
+func (v *verifier) block(b *Block, level Level, dims int) error {
+	var mine []*Value
+	def := func(x *Value) {
+		v.seen[x] = true
+		mine = append(mine, x)
+	}
+	defer func() {
+		for _, x := range mine {
+			delete(v.seen, x)
+		}
+	}()
+	for _, p := range b.Params {
+		def(p)
+	}
+	for _, in := range b.Instrs {
+		if err := v.instr(in, level, dims); err != nil {
+			return err
+		}
+		for _, r := range in.Results {
+			def(r)
+		}
+	}
+	for i, y := range b.Yield {
+		if !v.seen[y] {
+			return &Error{What: fmt.Sprintf("yielded value %d is not defined before its use", i)}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) instr(in *Instr, level Level, dims int) error {
+	fail := func(format string, args ...any) error {
+		return &Error{Instr: in.short(), What: fmt.Sprintf("%s: %s", in.Op, fmt.Sprintf(format, args...))}
+	}
+	if in.Op == BadOp || in.Op >= NumOps {
+		return fail("unknown op")
+	}
+	row := &Ops[in.Op]
+	if row.Level != Both && row.Level != level {
+		return fail("not allowed at the %s level", map[Level]string{Tensor: "tensor", Kernel: "kernel"}[level])
+	}
+	for i, a := range in.Args {
+		if a == nil || !v.seen[a] {
+			return fail("operand %d is not defined before its use", i)
+		}
+	}
+	if in.Op == OpProgramID && in.Attrs.Axis >= dims {
+		return fail("axis %d of a grid of %d axes", in.Attrs.Axis, dims)
+	}
+	ts, err := in.types()
+	if err != nil {
+		return fail("%v", err)
+	}
+	if err := sameTypes("result", blockTypes(in.Results), ts); err != nil {
+		return fail("%v", err)
+	}
+	if in.Body == nil {
+		return nil
+	}
+	inner := level
+	switch in.Op {
+	case OpGrid:
+		dims = len(in.Attrs.Grid.Dims)
+	case OpKernel:
+		inner, dims = Kernel, len(in.Attrs.Grid.Dims)
+	}
+	return v.block(in.Body, inner, dims)
+}
+
+// types applies the row's rule after checking what every rule relies on.
+func (in *Instr) types() ([]Type, error) {
+	row := &Ops[in.Op]
+	if row.Args >= 0 && len(in.Args) != row.Args || len(in.Args) < row.Min {
+		return nil, fmt.Errorf("has %d operands", len(in.Args))
+	}
+	if (in.Body != nil) != row.Body {
+		return nil, fmt.Errorf("a body is missing or out of place")
+	}
+	return row.Types(in)
+}

@@ -1,0 +1,488 @@
+package llo
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+)
+
+// A program is a schedule ready to execute: one code word per bundle.
+type program struct {
+	file    string
+	code    []code
+	symbols []string // names of the symbols of addresses; 0 is unused
+	inputs  []input
+}
+
+// A code word holds what of a bundle matters for time and control.
+type code struct {
+	addr   int64
+	cycles int64 // issue: 1 and the delays
+	steps  []step
+	matrix []matrixUse
+	branch *branch
+	calls  []string
+}
+
+// A matrixUse holds one MXU, or its weight port, for some cycles.
+type matrixUse struct {
+	unit   int
+	push   bool
+	cycles int64
+}
+
+// Cycles that a weight push holds the port of its MXU.
+const (
+	pushBF16 = 4
+	pushF32  = 2
+)
+
+// maxMXUs bounds the unit numbers that a schedule may name.
+const maxMXUs = 8
+
+type branch struct {
+	target int // index in program.code
+	guard  guard
+}
+
+// A guard is the predicate of an instruction: it runs where register reg is true (false, if negated).
+type guard struct {
+	reg    int // noRegister: always
+	negate bool
+}
+
+// An input is an operand of the op, as its first bundle declares it.
+type input struct {
+	index int
+	space string // hbm, vmem, smem, or empty for a scalar passed by value
+	sym   int16
+}
+
+type stepKind uint8
+
+const (
+	stepCompute stepKind = iota
+	stepLoad             // dst = smem[sum of args]
+	stepStore            // smem[sum of args[1:]] = args[0]
+	stepDMA
+)
+
+// A step is one decoded scalar instruction.
+type step struct {
+	kind   stepKind
+	dst    int // register, or noRegister
+	guard  guard
+	old    *operand // value of dst where the guard fails, if not its own
+	eval   func(typ string, a []value) value
+	typ    string // suffix of the op name
+	args   []operand
+	from   string // DMA: memory spaces
+	to     string
+	opname string
+}
+
+// An operand is a register or a constant.
+type operand struct {
+	reg    int // noRegister: the constant
+	val    value
+	negate bool // predicates
+}
+
+// Registers: scalars first, then predicates.
+const (
+	noRegister     = -1
+	firstPredicate = 256
+	registers      = 2 * firstPredicate
+)
+
+// A notUnderstood is an instruction or a state of the scalar program that the executor can not follow.
+type notUnderstood struct {
+	file string
+	addr int64
+	what string
+}
+
+func (e *notUnderstood) Error() string {
+	return fmt.Sprintf("schedule not understood: %s:%#x: %s", e.file, e.addr, e.what)
+}
+
+// decode prepares a parsed schedule for execution on a target.
+func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) {
+	d := &decoder{
+		program: &program{file: file, code: make([]code, len(bundles)), symbols: []string{""}},
+		target:  t, symbol: map[string]int16{}, regions: map[int]int{},
+	}
+	for i, b := range bundles {
+		for _, r := range b.regions {
+			if _, ok := d.regions[r]; !ok {
+				d.regions[r] = i
+			}
+		}
+	}
+	for i, b := range bundles {
+		if err := d.bundle(&d.code[i], b); err != nil {
+			return nil, &notUnderstood{file, b.addr, err.Error()}
+		}
+	}
+	return d.program, nil
+}
+
+type decoder struct {
+	*program
+	target  *codegen.Target
+	symbol  map[string]int16
+	regions map[int]int // region number -> index of its first bundle
+}
+
+func (d *decoder) bundle(c *code, b bundle) error {
+	c.addr, c.cycles = b.addr, 1
+	for _, in := range b.ins {
+		if err := d.instruction(c, in); err != nil {
+			return fmt.Errorf("%s: %w", in.op, err)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) instruction(c *code, in instruction) error {
+	name, suffix, _ := strings.Cut(in.op, ".")
+	switch {
+	case name == "vmatmul", strings.HasPrefix(name, "vmatpush"):
+		return d.matrixUse(c, in.op, name != "vmatmul")
+	case name == "vdelay":
+		n, err := strconv.ParseInt(in.args, 0, 32)
+		if err != nil || n < 0 {
+			return fmt.Errorf("delay %q is not a number of cycles", in.args)
+		}
+		c.cycles += n
+	case name == "sbr":
+		return d.branch(c, in.args)
+	case name == "shalt" && suffix != "err", name == "scall", name == "sret":
+		return fmt.Errorf("control transfer of an unknown kind")
+	case name == "inlined_call":
+		if in.call == "" {
+			return fmt.Errorf("no comment tells which op is called")
+		}
+		c.calls = append(c.calls, in.call)
+	case name == "inlined_call_operand":
+		return d.operandOf(c, in, suffix)
+	case name == "sphi", name == "int_to_ptr": // names of one register, not instructions
+		if name == "int_to_ptr" {
+			return d.alias(in)
+		}
+	case name == "sst":
+		return d.store(c, in)
+	case name == "dma" && strings.Contains(suffix, "_to_"):
+		return d.dma(c, in, suffix)
+	case register(in.dst) != noRegister:
+		return d.compute(c, in, name, suffix)
+	}
+	return nil
+}
+
+func (d *decoder) matrixUse(c *code, op string, push bool) error {
+	use := matrixUse{push: push}
+	if i := strings.LastIndex(op, "mxu"); i >= 0 {
+		n, err := strconv.Atoi(op[i+len("mxu"):])
+		if err != nil || n < 0 || n >= maxMXUs {
+			return fmt.Errorf("matrix unit %q", op[i:])
+		}
+		use.unit = n
+	}
+	suffixes := strings.Split(op, ".")
+	f32, bf16 := slices.Contains(suffixes, "f32"), slices.Contains(suffixes, "bf16")
+	switch {
+	case push && bf16:
+		use.cycles = pushBF16
+	case push:
+		use.cycles = pushF32
+	case f32:
+		use.cycles = int64(d.target.MatmulF32)
+	default:
+		use.cycles = int64(d.target.MatmulBF16)
+	}
+	c.matrix = append(c.matrix, use)
+	return nil
+}
+
+func (d *decoder) branch(c *code, args string) error {
+	g, _, rest, err := d.guard(args)
+	if err != nil {
+		return err
+	}
+	_, label, ok := strings.Cut(rest, "target = $region")
+	if !ok {
+		return fmt.Errorf("branch without a region as its target: %s", args)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(label))
+	if err != nil {
+		return fmt.Errorf("branch to region %q", label)
+	}
+	to, ok := d.regions[n]
+	if !ok {
+		return fmt.Errorf("branch to region %d, which does not start anywhere: the file is cut short", n)
+	}
+	if c.branch != nil {
+		return fmt.Errorf("two branches in one bundle")
+	}
+	c.branch = &branch{to, g}
+	return nil
+}
+
+// operandOf decodes `inlined_call_operand.hbm [shape: s32[5], index: 0, kind: input, ...]`.
+func (d *decoder) operandOf(c *code, in instruction, space string) error {
+	dst := register(in.dst)
+	if dst == noRegister {
+		return nil // an operand in vector memory that the op names directly
+	}
+	_, rest, ok := strings.Cut(in.args, "index: ")
+	digits, _, ok2 := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(strings.TrimSpace(digits))
+	if !ok || !ok2 || err != nil || n < 0 {
+		return fmt.Errorf("operand without an index: %s", in.args)
+	}
+	if strings.HasPrefix(space, "<no") {
+		space = "" // passed by value
+	}
+	sym, err := d.symbolOf(fmt.Sprintf("operand%d", n))
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(d.inputs, func(i input) bool { return i.index == n })
+	if at < 0 {
+		at = len(d.inputs)
+		d.inputs = append(d.inputs, input{n, space, sym})
+	}
+	v := operand{reg: noRegister, val: value{sym: sym, known: true}}
+	c.steps = append(c.steps, step{dst: dst, guard: always, args: []operand{v}, eval: scalarOps["smov"], opname: in.op})
+	return nil
+}
+
+var always = guard{reg: noRegister}
+
+// alias checks that `%a_s1 = int_to_ptr.x [...] %b_s1` names one register twice.
+func (d *decoder) alias(in instruction) error {
+	fields := strings.Fields(in.args)
+	if len(fields) == 0 || register(in.dst) != register(fields[len(fields)-1]) {
+		return fmt.Errorf("%s and %s are different registers", in.dst, in.args)
+	}
+	return nil
+}
+
+// store decodes `sst [smem:[address]] value`.
+func (d *decoder) store(c *code, in instruction) error {
+	g, _, rest, err := d.guard(in.args)
+	if err != nil {
+		return err
+	}
+	addr, rest, err := d.address(rest)
+	if err != nil {
+		return err
+	}
+	v, err := d.operand(strings.TrimLeft(rest, ", \t"))
+	if err != nil {
+		return err
+	}
+	c.steps = append(c.steps, step{kind: stepStore, dst: noRegister, guard: g, args: append([]operand{v}, addr...), opname: in.op})
+	return nil
+}
+
+// dma decodes `dma.from_to_to [thread:$0] (guard), source, size in granules, destination, ...`.
+func (d *decoder) dma(c *code, in instruction, suffix string) error {
+	from, to, _ := strings.Cut(suffix, "_to_")
+	args := in.args
+	if strings.HasPrefix(args, "[thread") {
+		_, args, _ = strings.Cut(args, "]")
+	}
+	g, _, rest, err := d.guard(args)
+	if err != nil {
+		return err
+	}
+	st := step{kind: stepDMA, dst: noRegister, guard: g, from: from, to: to, opname: in.op}
+	for i, a := range strings.Split(rest, ",") {
+		if i == 3 {
+			break
+		}
+		v, err := d.operand(a)
+		if err != nil {
+			return err
+		}
+		st.args = append(st.args, v)
+	}
+	if len(st.args) < 3 {
+		return fmt.Errorf("want source, size and destination: %s", in.args)
+	}
+	c.steps = append(c.steps, st)
+	return nil
+}
+
+// compute decodes an instruction that writes a scalar or predicate register.
+func (d *decoder) compute(c *code, in instruction, name, suffix string) error {
+	st := step{dst: register(in.dst), typ: suffix, opname: in.op}
+	g, old, rest, err := d.guard(in.args)
+	if err != nil {
+		return err
+	}
+	st.guard, st.old = g, old
+	switch eval := scalarOps[name]; {
+	case name == "sld" && strings.HasPrefix(rest, "[smem:["):
+		st.kind = stepLoad
+		if st.args, _, err = d.address(rest); err != nil {
+			return err
+		}
+	case eval == nil:
+		st.eval = func(string, []value) value { return value{} }
+	default:
+		st.eval = eval
+		for a := range strings.SplitSeq(rest, ",") {
+			v, err := d.operand(a)
+			if err != nil {
+				return err
+			}
+			st.args = append(st.args, v)
+		}
+		want, ok := arity[name]
+		if !ok {
+			want = 2
+		}
+		if len(st.args) < want {
+			return fmt.Errorf("want %d operands: %s", want, in.args)
+		}
+	}
+	c.steps = append(c.steps, st)
+	return nil
+}
+
+// guard takes `(%p)`, `(!%p)` or `(!%p, %old)` and the comma after it out of args, wherever it stands.
+func (d *decoder) guard(args string) (g guard, old *operand, rest string, err error) {
+	open := strings.Index(args, "(")
+	if open < 0 {
+		return always, nil, args, nil
+	}
+	inner, after, ok := strings.Cut(args[open+1:], ")")
+	if !ok {
+		return g, nil, "", fmt.Errorf("predicate is not closed: %s", args)
+	}
+	p, other, hasOld := strings.Cut(inner, ",")
+	p = strings.TrimSpace(p)
+	g.negate = strings.HasPrefix(p, "!")
+	if g.reg = register(strings.TrimPrefix(p, "!")); g.reg < firstPredicate {
+		return g, nil, "", fmt.Errorf("predicate %q is not a predicate register", inner)
+	}
+	if hasOld {
+		v, err := d.operand(other)
+		if err != nil {
+			return g, nil, "", err
+		}
+		old = &v
+	}
+	after = strings.TrimPrefix(strings.TrimSpace(after), ",")
+	return g, old, strings.TrimSpace(args[:open] + after), nil
+}
+
+// address decodes `[smem:[#allocation4 + $0x1]]` into the operands to add, and returns what follows.
+func (d *decoder) address(text string) (sum []operand, rest string, err error) {
+	inner, ok := strings.CutPrefix(text, "[smem:[")
+	if !ok {
+		return nil, "", fmt.Errorf("want an address in scalar memory: %s", text)
+	}
+	inner, rest, ok = strings.Cut(inner, "]]")
+	if !ok {
+		return nil, "", fmt.Errorf("address is not closed: %s", text)
+	}
+	for term := range strings.SplitSeq(inner, "+") {
+		v, err := d.operand(strings.TrimPrefix(strings.TrimSpace(term), "$"))
+		if err != nil {
+			return nil, "", err
+		}
+		sum = append(sum, v)
+	}
+	return sum, strings.TrimSpace(rest), nil
+}
+
+// operand decodes a register, an integer, or the address `[#name]`, with or without an offset. After an operand the dump may name the
+// allocation that it points into, which is left out. What has none of these forms is a constant unknown.
+func (d *decoder) operand(text string) (operand, error) {
+	text = strings.TrimSpace(text)
+	unknown := operand{reg: noRegister}
+	switch {
+	case text == "":
+		return unknown, fmt.Errorf("missing operand")
+	case text[0] == '%', strings.HasPrefix(text, "!%"):
+		name, _, _ := strings.Cut(text, " ")
+		name, negate := strings.CutPrefix(name, "!")
+		if r := register(name); r != noRegister {
+			return operand{reg: r, negate: negate}, nil
+		}
+		return unknown, nil
+	case text[0] == '[' || text[0] == '#':
+		inner := strings.Trim(text, "[]")
+		base, offset, _ := strings.Cut(inner, "+")
+		base = strings.TrimSpace(base)
+		if base == "" || base[0] != '#' {
+			return unknown, nil
+		}
+		sym, err := d.symbolOf(base)
+		if err != nil {
+			return unknown, err
+		}
+		v := value{sym: sym, known: true}
+		if offset = strings.TrimPrefix(strings.TrimSpace(offset), "$"); offset != "" {
+			n, ok := integer(offset)
+			if !ok {
+				return unknown, nil
+			}
+			v.num = n
+		}
+		return operand{reg: noRegister, val: v}, nil
+	}
+	word, _, _ := strings.Cut(text, " ")
+	if n, ok := integer(word); ok {
+		return operand{reg: noRegister, val: number(n)}, nil
+	}
+	return unknown, nil
+}
+
+func (d *decoder) symbolOf(name string) (int16, error) {
+	if s, ok := d.symbol[name]; ok {
+		return s, nil
+	}
+	if len(d.symbols) >= 1<<15 {
+		return 0, fmt.Errorf("more than %d allocations", 1<<15-1)
+	}
+	s := int16(len(d.symbols))
+	d.symbols = append(d.symbols, name)
+	d.symbol[name] = s
+	return s, nil
+}
+
+// integer reads a 32-bit constant, signed or unsigned.
+func integer(text string) (int32, bool) {
+	n, err := strconv.ParseInt(text, 0, 64)
+	if err != nil || n < -1<<31 || n >= 1<<32 {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// register returns the index of a physical register named `%<virtual>_s7` or `%<virtual>_p3`, noRegister for all others.
+func register(name string) int {
+	if name == "" || name[0] != '%' {
+		return noRegister
+	}
+	phys := name[strings.LastIndexByte(name, '_')+1:]
+	if len(phys) < 2 || phys[0] != 's' && phys[0] != 'p' {
+		return noRegister
+	}
+	n, err := strconv.Atoi(phys[1:])
+	if err != nil || n < 0 || n >= firstPredicate {
+		return noRegister
+	}
+	if phys[0] == 'p' {
+		n += firstPredicate
+	}
+	return n
+}

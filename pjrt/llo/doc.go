@@ -1,0 +1,21 @@
+// Package llo turns the schedules that libtpu dumps into deterministic static cycles.
+//
+// libtpu writes the final VLIW bundles of every op that it compiles, for a TPU that need not be there, when it is loaded with [Flags] in
+// LIBTPU_INIT_ARGS. A bundle issues in one cycle; how often it does is decided by the scalar slots of the program itself. So the package
+// executes the scalar program (registers, predicates, scalar memory, branches with their delay slots) and counts:
+//
+//	cycles = bundles executed + delays + waits for a matrix unit that an earlier matmul still holds
+//
+// Rules:
+//
+//  1. The count is exact or refused. A branch on a value that only a run would tell is the error "schedule not understood", never a
+//     smaller number. Values of scalar operands (sequence offsets) can be given in [Options].
+//  2. The top-level program calls ops; each op costs its own cycles times its calls. The runtime's own prologue and epilogue, named in
+//     angle brackets, are left out. In the top-level program a forward branch on the runtime's state (first launch, random seed) falls
+//     through, which executes every part that it might skip.
+//  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Bytes
+//     that pass main memory are reported beside it.
+//  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location. Of a Mosaic location only the
+//     innermost file, line and column survive (a name around it does not), so that a generator that wants cycles by stage writes the
+//     stage as the file.
+package llo

@@ -1,0 +1,334 @@
+package llo
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A trace is what executing a program once came to.
+type trace struct {
+	counts   []int64 // executions of each bundle
+	waits    []int64 // cycles that each bundle waited for a matrix unit
+	bundles  int64
+	cycles   int64
+	busy     [maxMXUs]int64
+	hbmBytes int64 // -1: the size of a transfer is not known
+	calls    map[string]int64
+	order    []string // calls in order of their first execution
+}
+
+// granule is the unit of a DMA size in bytes.
+const granule = 32
+
+// A machine executes one program. It is in order: a bundle takes one cycle and its delays; all slots read registers and memory before
+// any writes; the bundles in the delay slots of a taken branch execute.
+type machine struct {
+	*program
+	delaySlots int
+	scalars    func(index int) ([]int64, bool)
+	limit      int64
+	top        bool // top-level program: see unknownBranch
+
+	regs   [registers]value
+	mem    map[value]value // scalar memory by word address
+	args   []value
+	writes []write
+	trace  trace
+}
+
+type write struct {
+	reg int // noRegister: to memory
+	at  value
+	val value
+}
+
+// run executes from the first bundle to past the last one.
+func (m *machine) run() (*trace, error) {
+	n := len(m.code)
+	m.mem = map[value]value{}
+	m.trace = trace{counts: make([]int64, n), waits: make([]int64, n), calls: map[string]int64{}}
+	for _, in := range m.inputs {
+		if in.space == "smem" {
+			m.fill(value{sym: in.sym, known: true}, in.index, 0, -1)
+		}
+	}
+	var now, steps int64
+	var matrixFree, portFree [maxMXUs]int64
+	target, slots := 0, 0 // of the branch under way
+	for pc := 0; pc < n; {
+		c := &m.code[pc]
+		if steps++; steps > m.limit {
+			return nil, m.errorf(c, "still running after %d bundles", m.limit)
+		}
+		m.trace.counts[pc]++
+		now += c.cycles
+		if len(c.matrix) > 0 {
+			start := now
+			now = m.occupy(c.matrix, now, &matrixFree, &portFree)
+			m.trace.waits[pc] += now - start
+		}
+		taken := false
+		if c.branch != nil {
+			var err error
+			if taken, err = m.takes(c, pc); err != nil {
+				return nil, err
+			}
+		}
+		if len(c.steps) > 0 {
+			if err := m.execute(c); err != nil {
+				return nil, err
+			}
+		}
+		for _, op := range c.calls {
+			if m.trace.calls[op]++; m.trace.calls[op] == 1 {
+				m.trace.order = append(m.trace.order, op)
+			}
+		}
+		pc++
+		if slots > 0 {
+			if taken {
+				return nil, m.errorf(c, "branch taken in the delay slots of another")
+			}
+			if slots--; slots == 0 {
+				pc = target
+			}
+		} else if taken {
+			target, slots = c.branch.target, m.delaySlots
+			if slots == 0 {
+				pc = target
+			}
+		}
+	}
+	if slots > 0 {
+		return nil, m.errorf(&m.code[n-1], "ends in the delay slots of a branch: the file is cut short")
+	}
+	m.trace.bundles, m.trace.cycles = steps, now
+	return &m.trace, nil
+}
+
+// occupy lets the bundle wait until its matrix units and ports are free, holds them, and returns when it issued.
+func (m *machine) occupy(uses []matrixUse, now int64, matrix, port *[maxMXUs]int64) int64 {
+	for _, u := range uses {
+		if !u.push {
+			now = max(now, matrix[u.unit])
+			m.trace.busy[u.unit] += u.cycles
+		}
+	}
+	for _, u := range uses {
+		if !u.push {
+			matrix[u.unit] = now + u.cycles
+		}
+	}
+	for _, u := range uses {
+		if u.push {
+			now = max(now, port[u.unit])
+		}
+	}
+	for _, u := range uses {
+		if u.push {
+			port[u.unit] = now + u.cycles
+		}
+	}
+	return now
+}
+
+func (m *machine) errorf(c *code, format string, args ...any) error {
+	return &notUnderstood{m.file, c.addr, fmt.Sprintf(format, args...)}
+}
+
+// holds evaluates a guard; ok is false where its predicate is unknown.
+func (m *machine) holds(g guard) (runs, ok bool) {
+	if g.reg == noRegister {
+		return true, true
+	}
+	p := m.regs[g.reg]
+	if !p.isNumber() {
+		return false, false
+	}
+	return p.num != 0 != g.negate, true
+}
+
+// takes decides a branch. The top-level program skips parts on the state of the runtime (first launch, random seed): there a forward
+// branch on an unknown falls through, which executes every part that it might skip. Any other unknown is an error.
+func (m *machine) takes(c *code, pc int) (bool, error) {
+	runs, ok := m.holds(c.branch.guard)
+	if ok || m.top && c.branch.target > pc {
+		return runs, nil
+	}
+	what := fmt.Sprintf("branch to %#x on a predicate that only a run would tell", m.code[c.branch.target].addr)
+	if names := m.unboundInputs(); names != "" {
+		what += "; give the values of operand " + names + " in Options.Scalars"
+	}
+	return false, m.errorf(c, "%s", what)
+}
+
+// unboundInputs lists the operands that may steer control and have no values.
+func (m *machine) unboundInputs() string {
+	var names []string
+	for _, in := range m.inputs {
+		if _, ok := m.scalars(in.index); !ok && (in.space == "" || in.space == "smem" || m.prefetched(in.sym)) {
+			names = append(names, fmt.Sprint(in.index))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// prefetched reports whether some DMA copies the operand to scalar memory.
+func (m *machine) prefetched(sym int16) bool {
+	for i := range m.code {
+		for _, s := range m.code[i].steps {
+			if s.kind == stepDMA && s.to == "smem" && m.value(s.args[0]).sym == sym {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *machine) value(o operand) value {
+	v := o.val
+	if o.reg != noRegister {
+		v = m.regs[o.reg]
+	}
+	if o.negate {
+		v = not(v)
+	}
+	return v
+}
+
+func (m *machine) sum(terms []operand) value {
+	total := number(0)
+	for _, o := range terms {
+		total = total.add(m.value(o))
+	}
+	return total
+}
+
+func (m *machine) execute(c *code) error {
+	m.writes = m.writes[:0]
+	for i := range c.steps {
+		s := &c.steps[i]
+		runs, ok := m.holds(s.guard)
+		if ok && !runs && s.old == nil {
+			continue
+		}
+		switch s.kind {
+		case stepDMA:
+			m.dma(s, ok)
+			continue
+		case stepStore:
+			v, at := m.value(s.args[0]), m.sum(s.args[1:])
+			if !at.known {
+				m.clobber(s.args[1:])
+				continue
+			}
+			if !ok && m.mem[at] != v {
+				v = value{}
+			}
+			m.writes = append(m.writes, write{noRegister, at, v})
+			continue
+		}
+		var v value
+		switch {
+		case ok && !runs:
+			v = m.value(*s.old)
+		case s.kind == stepLoad:
+			if at := m.sum(s.args); at.known {
+				v = m.mem[at]
+			}
+		default:
+			m.args = m.args[:0]
+			for _, a := range s.args {
+				m.args = append(m.args, m.value(a))
+			}
+			v = s.eval(s.typ, m.args)
+			if v.sym != 0 && s.opname[0] == 'i' {
+				v = m.inputValue(v)
+			}
+		}
+		if !ok {
+			was := m.regs[s.dst]
+			if s.old != nil {
+				was = m.value(*s.old)
+			}
+			if was != v {
+				v = value{}
+			}
+		}
+		m.writes = append(m.writes, write{reg: s.dst, val: v})
+	}
+	for _, w := range m.writes {
+		if w.reg == noRegister {
+			m.mem[w.at] = w.val
+		} else {
+			m.regs[w.reg] = w.val
+		}
+	}
+	return nil
+}
+
+// inputValue is what the register of an operand holds: its address, or for one passed by value, that value.
+func (m *machine) inputValue(v value) value {
+	for _, in := range m.inputs {
+		if in.sym == v.sym && in.space == "" {
+			if data, ok := m.scalars(in.index); ok && len(data) > 0 {
+				return number(int32(data[0]))
+			}
+			return value{}
+		}
+	}
+	return v
+}
+
+// clobber forgets what a store to a partly known address may have overwritten: the allocation that it names, or all but spill slots.
+func (m *machine) clobber(terms []operand) {
+	var sym int16
+	for _, o := range terms {
+		if v := m.value(o); v.known && v.sym != 0 {
+			sym = v.sym
+		}
+	}
+	m.forget(sym)
+}
+
+// forget makes the words of an allocation unknown, all words but spill slots for sym 0.
+func (m *machine) forget(sym int16) {
+	for at := range m.mem {
+		if at.sym == sym || sym == 0 && !strings.HasSuffix(m.symbols[at.sym], "_spill") {
+			delete(m.mem, at)
+		}
+	}
+}
+
+// dma counts the bytes that pass main memory and fills scalar memory from the values of the operand that is its source.
+func (m *machine) dma(s *step, certain bool) {
+	src, size, dst := m.value(s.args[0]), m.value(s.args[1]), m.value(s.args[2])
+	for _, space := range [2]string{s.from, s.to} {
+		switch {
+		case space != "hbm" || m.trace.hbmBytes < 0:
+		case !certain || !size.isNumber():
+			m.trace.hbmBytes = -1
+		default:
+			m.trace.hbmBytes += int64(uint32(size.num)) * granule
+		}
+	}
+	if s.to != "smem" {
+		return
+	}
+	m.forget(dst.sym)
+	for _, in := range m.inputs {
+		if certain && src.known && src.exp == 0 && in.sym == src.sym && dst.known && size.isNumber() {
+			m.fill(dst, in.index, int(src.num)*granule/4, int(size.num)*granule/4)
+		}
+	}
+}
+
+// fill copies count words (-1: all) of the values of an operand, from word first on, to scalar memory.
+func (m *machine) fill(dst value, index, first, count int) {
+	data, _ := m.scalars(index)
+	for i := 0; first+i >= 0 && first+i < len(data) && (count < 0 || i < count); i++ {
+		at := dst
+		at.num += int32(i)
+		m.mem[at] = number(int32(data[first+i]))
+	}
+}

@@ -1,0 +1,182 @@
+package llo
+
+import (
+	"cmp"
+	"math/bits"
+	"strings"
+)
+
+// scalarOps is the table of the operations whose results the executor computes, keyed by the name before the first dot for those
+// that come in several types. An operation that is not here leaves its destination unknown, which is no error until a branch asks.
+var scalarOps = map[string]func(typ string, a []value) value{
+	"smov":    func(_ string, a []value) value { return a[len(a)-1] },
+	"pmov":    func(_ string, a []value) value { return a[len(a)-1] },
+	"sadd":    binary(value.add),
+	"ssub":    binary(value.sub),
+	"smul":    arithmetic(func(x, y int32) int32 { return x * y }),
+	"sand":    arithmetic(func(x, y int32) int32 { return x & y }),
+	"sor":     arithmetic(func(x, y int32) int32 { return x | y }),
+	"sxor":    arithmetic(func(x, y int32) int32 { return x ^ y }),
+	"sshll":   shifted(+1, false),
+	"sshrl":   shifted(-1, false),
+	"sshra":   shifted(-1, true),
+	"smin":    extremum(func(less bool) bool { return less }),
+	"smax":    extremum(func(less bool) bool { return !less }),
+	"sclz":    unary(func(x uint32) uint32 { return uint32(bits.LeadingZeros32(x)) }),
+	"spopcnt": unary(func(x uint32) uint32 { return uint32(bits.OnesCount32(x)) }),
+	"sc": binary(func(x, y value) value { // carry of the sum
+		if !x.isNumber() || !y.isNumber() {
+			return value{}
+		}
+		_, carry := bits.Add32(uint32(x.num), uint32(y.num), 0)
+		return number(int32(carry))
+	}),
+	"scmp":          compare,
+	"scalar_lea":    sum,
+	"scalar_select": choose,
+	"pneg":          func(_ string, a []value) value { return not(a[0]) },
+	"pnot":          func(_ string, a []value) value { return not(a[0]) },
+	"pand":          func(_ string, a []value) value { return and(a) },
+	"pnand":         func(_ string, a []value) value { return not(and(a)) },
+	"por":           func(_ string, a []value) value { return or(a) },
+	"pnor":          func(_ string, a []value) value { return not(or(a)) },
+	"pxor":          arithmetic(func(x, y int32) int32 { return x ^ y }),
+}
+
+// arity is the least number of operands of an entry of scalarOps.
+var arity = map[string]int{"smov": 1, "pmov": 1, "pneg": 1, "pnot": 1, "sclz": 1, "spopcnt": 1, "scalar_select": 3}
+
+func binary(f func(x, y value) value) func(string, []value) value {
+	return func(typ string, a []value) value {
+		if strings.HasPrefix(typ, "f") || strings.HasPrefix(typ, "bf") {
+			return value{}
+		}
+		return f(a[0], a[1])
+	}
+}
+
+func sum(_ string, a []value) value {
+	total := number(0)
+	for _, v := range a {
+		total = total.add(v)
+	}
+	return total
+}
+
+func arithmetic(f func(x, y int32) int32) func(string, []value) value {
+	return binary(func(x, y value) value {
+		if !x.isNumber() || !y.isNumber() {
+			return value{}
+		}
+		return number(f(x.num, y.num))
+	})
+}
+
+func unary(f func(x uint32) uint32) func(string, []value) value {
+	return func(_ string, a []value) value {
+		if !a[0].isNumber() {
+			return value{}
+		}
+		return number(int32(f(uint32(a[0].num))))
+	}
+}
+
+func shifted(sign int, arith bool) func(string, []value) value {
+	return binary(func(x, n value) value {
+		if !n.isNumber() || n.num < 0 || n.num > 63 {
+			return value{}
+		}
+		return x.shift(sign*int(n.num), arith)
+	})
+}
+
+func extremum(first func(less bool) bool) func(string, []value) value {
+	return func(typ string, a []value) value {
+		less, ok := order(typ, a[0], a[1])
+		switch {
+		case !ok:
+			return value{}
+		case first(less < 0):
+			return a[0]
+		}
+		return a[1]
+	}
+}
+
+// order compares as the type suffix says (s32, u32); floats are not ordered here.
+func order(typ string, x, y value) (int, bool) {
+	if !x.comparable(y) {
+		return 0, false
+	}
+	switch {
+	case strings.HasPrefix(typ, "s"), x.sym != 0 && strings.HasPrefix(typ, "u"):
+		return cmp.Compare(x.num, y.num), true
+	case strings.HasPrefix(typ, "u"):
+		return cmp.Compare(uint32(x.num), uint32(y.num)), true
+	}
+	return 0, false
+}
+
+// relations are the first suffixes of scmp.
+var relations = map[string]func(order int) bool{
+	"eq": func(o int) bool { return o == 0 }, "ne": func(o int) bool { return o != 0 },
+	"lt": func(o int) bool { return o < 0 }, "le": func(o int) bool { return o <= 0 },
+	"gt": func(o int) bool { return o > 0 }, "ge": func(o int) bool { return o >= 0 },
+}
+
+// compare is scmp.<relation>.<type>[.totalorder].
+func compare(suffix string, a []value) value {
+	rel, typ, _ := strings.Cut(suffix, ".")
+	holds := relations[rel]
+	o, ok := order(typ, a[0], a[1])
+	if holds == nil || !ok {
+		return value{}
+	}
+	return truth(holds(o))
+}
+
+func choose(_ string, a []value) value {
+	switch {
+	case a[0].isNumber() && a[0].num != 0:
+		return a[1]
+	case a[0].isNumber():
+		return a[2]
+	case a[1] == a[2]:
+		return a[1]
+	}
+	return value{}
+}
+
+func not(v value) value {
+	if !v.isNumber() {
+		return value{}
+	}
+	return truth(v.num == 0)
+}
+
+// and is 0 as soon as one operand is, whatever the others; or likewise with 1.
+func and(a []value) value {
+	all := number(1)
+	for _, v := range a {
+		if v.isNumber() && v.num == 0 {
+			return v
+		}
+		if !v.isNumber() {
+			all = value{}
+		}
+	}
+	return all
+}
+
+func or(a []value) value {
+	any := number(0)
+	for _, v := range a {
+		if v.isNumber() && v.num != 0 {
+			return number(1)
+		}
+		if !v.isNumber() {
+			any = value{}
+		}
+	}
+	return any
+}

@@ -1,0 +1,342 @@
+package llo
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+)
+
+// Flags are what LIBTPU_INIT_ARGS must hold, beside --xla_jf_dump_to=<folder>, for the dumps that [Analyze] reads. They change no schedule.
+// Source annotations carry Mosaic locations to the bundles.
+const Flags = "--xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=final_bundles|final_hlo-static --xla_mosaic_enable_llo_source_annotations=true"
+
+// A Report is the static cost of one compiled module on one core.
+type Report struct {
+	Target   string     `json:"target"`
+	Cycles   int64      `json:"cycles"`    // whole module
+	Bundles  int64      `json:"bundles"`   // executed, whole module
+	TopLevel int64      `json:"top_level"` // cycles of the top-level program itself, without the ops that it calls
+	HBMBytes int64      `json:"hbm_bytes"` // bytes that DMAs read from and write to main memory; -1 where only a run would tell
+	VMEM     int64      `json:"vmem"`      // bytes of vector memory of the op that needs most; -1 if the dump does not say
+	Schedule string     `json:"schedule"`  // hash of all bundles, with register and allocation numbering made canonical and no names or locations
+	Ops      []OpReport `json:"ops"`       // by cycles over all calls, most first
+}
+
+// An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
+type OpReport struct {
+	Name      string     `json:"name"`
+	Calls     int64      `json:"calls"`
+	Static    int        `json:"static"`    // bundles in the schedule
+	Bundles   int64      `json:"bundles"`   // bundles executed
+	Cycles    int64      `json:"cycles"`    // bundles, delays and waits
+	Stall     int64      `json:"stall"`     // cycles that bundles waited for a matrix unit
+	MXUBusy   int64      `json:"mxu_busy"`  // cycles that matmuls held the busiest matrix unit
+	HBMBytes  int64      `json:"hbm_bytes"` // as in Report
+	VMEM      int64      `json:"vmem"`      // bytes of vector memory, spills included; -1 if the dump does not say
+	Spills    int64      `json:"spills"`    // register spills executed
+	Fills     int64      `json:"fills"`     // register fills executed
+	Slots     []Slot     `json:"slots"`     // in the order of the dump
+	Hot       []Region   `json:"hot"`       // straight-line parts by cycles, most first, at most 16
+	Locations []Location `json:"locations"` // by cycles, most first; empty if the dump carries no locations
+}
+
+// A Slot is the use of one kind of instruction slot.
+type Slot struct {
+	Name     string `json:"name"`     // MXU, or MATMUL and MATPUSH; XLU VALU VPOP EUP VLOAD VSTORE SALU; VLOAD:FILL and VSTORE:SPILL are parts of theirs
+	Used     int64  `json:"used"`     // instructions executed
+	Capacity int64  `json:"capacity"` // slots in the bundles executed
+}
+
+// A Region is a run of bundles without a branch in or out.
+type Region struct {
+	First  int64 `json:"first"` // address of the first bundle
+	Last   int64 `json:"last"`
+	Runs   int64 `json:"runs"`   // executions
+	Cycles int64 `json:"cycles"` // over all runs
+	Stall  int64 `json:"stall"`
+}
+
+// A Location is a place in the source of a kernel and the cycles that its instructions account for.
+type Location struct {
+	File         string `json:"file"` // empty: instructions and waits that the compiler gives no location
+	Line         int    `json:"line"`
+	Column       int    `json:"column"`
+	Cycles       int64  `json:"cycles"`
+	Instructions int64  `json:"instructions"` // executed
+}
+
+// Options adjusts Analyze. The zero value is the default.
+type Options struct {
+	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is the index of the operand
+	// of the custom call ("0"), or op and index ("gdn.1/0"), which goes before.
+	Scalars map[string][]int64
+	// MaxBundles ends the execution of a schedule with an error; 0 means 1e9.
+	MaxBundles int64
+}
+
+// Analyze reads the dump folder of one compile and costs the whole module on the target.
+func Analyze(dir string, t *codegen.Target) (*Report, error) { return Options{}.Analyze(dir, t) }
+
+// Analyze is like the function of the same name.
+func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
+	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.BranchDelay < 0 {
+		return nil, fmt.Errorf("target %q lacks matmul cycles or branch delay", t.Name)
+	}
+	files, err := findDumps(dir)
+	if err != nil {
+		return nil, err
+	}
+	a := &analysis{Options: o, files: files, target: t, calls: map[string]int64{}, ops: map[string]*OpReport{}, hash: map[string]string{}}
+	a.MaxBundles = cmp.Or(a.MaxBundles, 1e9)
+	if err := a.readVMEM(); err != nil {
+		return nil, err
+	}
+	top, order, err := a.cost(topLevel, 1)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Target: t.Name, Cycles: top.Cycles, Bundles: top.Bundles, TopLevel: top.Cycles, HBMBytes: top.HBMBytes, VMEM: -1}
+	schedule := sha256.New()
+	for _, name := range order {
+		op := a.ops[name]
+		op.Calls = a.calls[name]
+		r.Cycles += op.Calls * op.Cycles
+		r.Bundles += op.Calls * op.Bundles
+		if r.HBMBytes >= 0 && op.HBMBytes >= 0 {
+			r.HBMBytes += op.Calls * op.HBMBytes
+		} else {
+			r.HBMBytes = -1
+		}
+		r.VMEM = max(r.VMEM, op.VMEM)
+		r.Ops = append(r.Ops, *op)
+		fmt.Fprintf(schedule, "%d %s\n", op.Calls, a.hash[name])
+	}
+	if len(r.Ops) == 0 {
+		fmt.Fprintf(schedule, "%s\n", a.hash[topLevel])
+	}
+	r.Schedule = fmt.Sprintf("%x", schedule.Sum(nil)[:16])
+	slices.SortStableFunc(r.Ops, func(x, y OpReport) int {
+		return cmp.Or(cmp.Compare(y.Calls*y.Cycles, x.Calls*x.Cycles), strings.Compare(x.Name, y.Name))
+	})
+	return r, nil
+}
+
+// Stages sums the cycles of all calls of all ops by the file of the location, most first.
+func (r *Report) Stages() []Location {
+	stages := map[string]*Location{}
+	for _, op := range r.Ops {
+		for _, l := range op.Locations {
+			s := stages[l.File]
+			if s == nil {
+				s = &Location{File: l.File}
+				stages[l.File] = s
+			}
+			s.Cycles += op.Calls * l.Cycles
+			s.Instructions += op.Calls * l.Instructions
+		}
+	}
+	var list []Location
+	for _, s := range stages {
+		list = append(list, *s)
+	}
+	sortLocations(list)
+	return list
+}
+
+// topLevel is the name of the program that calls the ops.
+const topLevel = "TLP"
+
+// A dump is the pair of files of one op.
+type dump struct{ bundles, utilization string }
+
+var dumpName = regexp.MustCompile(`^\d+-(.+)-\d+-(final_bundles\.txt|final_hlo-static-per-bundle-utilization\.txt|vmem_report\.html)$`)
+
+type dumpFiles struct {
+	dir  string
+	ops  map[string]dump
+	vmem string // file, or empty
+}
+
+// findDumps lists the files of one compile, by op.
+func findDumps(dir string) (*dumpFiles, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("schedule dumps: %w", err)
+	}
+	f := &dumpFiles{dir: dir, ops: map[string]dump{}}
+	for _, e := range entries {
+		m := dumpName.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		d := f.ops[m[1]]
+		var slot *string
+		switch {
+		case strings.HasSuffix(m[2], ".html"):
+			slot = &f.vmem
+		case strings.HasPrefix(m[2], "final_bundles"):
+			slot = &d.bundles
+		default:
+			slot = &d.utilization
+		}
+		if *slot != "" {
+			return nil, fmt.Errorf("schedule dumps: %s holds more than one compile: %s and %s; give each compile its own folder", dir, *slot, e.Name())
+		}
+		*slot = e.Name()
+		f.ops[m[1]] = d
+	}
+	if f.ops[topLevel].bundles == "" {
+		return nil, fmt.Errorf("schedule dumps: no top-level program (*-%s-*-final_bundles.txt) in %s; compile with LIBTPU_INIT_ARGS=%q and --xla_jf_dump_to", topLevel, dir, Flags)
+	}
+	return f, nil
+}
+
+type analysis struct {
+	Options
+	files  *dumpFiles
+	target *codegen.Target
+	calls  map[string]int64
+	ops    map[string]*OpReport
+	hash   map[string]string
+	vmem   map[string]int64
+	open   []string // ops being costed, against a cycle of calls
+}
+
+// cost executes an op and all that it calls, and returns its report and the ops called in order of first call.
+func (a *analysis) cost(name string, calls int64) (*OpReport, []string, error) {
+	if slices.Contains(a.open, name) {
+		return nil, nil, fmt.Errorf("schedule not understood: %s calls itself through %s", name, strings.Join(a.open, ", "))
+	}
+	d, ok := a.files.ops[name]
+	if !ok || d.bundles == "" || d.utilization == "" {
+		return nil, nil, fmt.Errorf("schedule dumps: op %q is called but its final_bundles or utilization file is missing in %s; was the dump filtered?", name, a.files.dir)
+	}
+	a.open = append(a.open, name)
+	defer func() { a.open = a.open[:len(a.open)-1] }()
+
+	bundles, err := read(a.files.dir, d.bundles, parseBundles)
+	if err != nil {
+		return nil, nil, err
+	}
+	use, err := read(a.files.dir, d.utilization, parseUtilization)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(use.rows) != len(bundles) {
+		return nil, nil, fmt.Errorf("schedule not understood: %s has %d bundles, but %s has %d rows: one is cut short", d.bundles, len(bundles), d.utilization, len(use.rows))
+	}
+	p, err := decode(d.bundles, bundles, a.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &machine{
+		program: p, delaySlots: a.target.BranchDelay, limit: a.MaxBundles, top: name == topLevel,
+		scalars: func(index int) ([]int64, bool) {
+			v, ok := a.Scalars[fmt.Sprintf("%s/%d", name, index)]
+			if !ok {
+				v, ok = a.Scalars[fmt.Sprint(index)]
+			}
+			return v, ok
+		},
+	}
+	tr, err := m.run()
+	if err != nil {
+		return nil, nil, err
+	}
+	var order []string
+	for _, callee := range tr.order {
+		if strings.HasPrefix(callee, "<") {
+			continue
+		}
+		n := calls * tr.calls[callee]
+		if a.ops[callee] == nil {
+			_, inner, err := a.cost(callee, n)
+			if err != nil {
+				return nil, nil, err
+			}
+			order = append(append(order, callee), inner...)
+		}
+		a.calls[callee] += n
+	}
+	op := report(name, p, bundles, tr, use)
+	if v, ok := a.vmem[name]; ok {
+		op.VMEM = v
+	}
+	a.ops[name] = op
+	a.hash[name] = canonicalHash(bundles)
+	return op, order, nil
+}
+
+// read parses a file of the folder and names it in the error.
+func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("schedule dumps: %w", err)
+	}
+	v, err := parse(string(data))
+	if e := (*syntaxError)(nil); errors.As(err, &e) {
+		err = fmt.Errorf("schedule not understood: %s:%d: %s", name, e.line, e.what)
+	}
+	return v, err
+}
+
+// report sums up one execution.
+func report(name string, p *program, bundles []bundle, tr *trace, use *utilization) *OpReport {
+	op := &OpReport{
+		Name: name, Calls: 1, Static: len(p.code), Bundles: tr.bundles, Cycles: tr.cycles,
+		MXUBusy: slices.Max(tr.busy[:]), HBMBytes: tr.hbmBytes, VMEM: -1, Slots: use.executed(tr.counts, tr.bundles),
+	}
+	for _, w := range tr.waits {
+		op.Stall += w
+	}
+	for _, s := range op.Slots {
+		switch s.Name {
+		case "VSTORE:SPILL":
+			op.Spills = s.Used
+		case "VLOAD:FILL":
+			op.Fills = s.Used
+		}
+	}
+	op.Hot = hotRegions(p, tr)
+	op.Locations = locations(p, bundles, tr)
+	return op
+}
+
+// hotRegions cuts the program where control enters or leaves, that is where the execution count changes or a branch lands.
+func hotRegions(p *program, tr *trace) []Region {
+	lands := map[int]bool{}
+	for i := range p.code {
+		if b := p.code[i].branch; b != nil {
+			lands[b.target] = true
+		}
+	}
+	var regions []Region
+	for i := range p.code {
+		if i == 0 || lands[i] || tr.counts[i] != tr.counts[i-1] {
+			regions = append(regions, Region{First: p.code[i].addr, Runs: tr.counts[i]})
+		}
+		r := &regions[len(regions)-1]
+		r.Last = p.code[i].addr
+		r.Cycles += tr.cyclesAt(p, i)
+		r.Stall += tr.waits[i]
+	}
+	regions = slices.DeleteFunc(regions, func(r Region) bool { return r.Cycles == 0 })
+	slices.SortFunc(regions, func(x, y Region) int {
+		return cmp.Or(cmp.Compare(y.Cycles, x.Cycles), cmp.Compare(x.First, y.First))
+	})
+	return regions[:min(len(regions), 16)]
+}
+
+// cyclesAt is what all executions of a bundle took.
+func (tr *trace) cyclesAt(p *program, i int) int64 {
+	return tr.counts[i]*p.code[i].cycles + tr.waits[i]
+}

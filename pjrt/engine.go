@@ -1,0 +1,338 @@
+//go:build cgo
+
+package pjrt
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	xla "github.com/gomlx/go-xla/pkg/pjrt"
+	"github.com/gomlx/go-xla/pkg/types/dtypes"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// HasCgo tells whether this binary can run programs.
+const HasCgo = true
+
+var errClosed = errors.New("pjrt: closed already")
+
+// The runtime's names of the element types.
+var runtimeTypes = map[ir.DType]dtypes.DType{
+	ir.F64: dtypes.Float64, ir.F32: dtypes.Float32, ir.F16: dtypes.Float16, ir.BF16: dtypes.BFloat16,
+	ir.I64: dtypes.Int64, ir.I32: dtypes.Int32, ir.U32: dtypes.Uint32, ir.U16: dtypes.Uint16, ir.Bool: dtypes.Bool,
+}
+
+// Engine is a client of one plugin; programs run on its first device.
+type Engine struct {
+	mu       sync.RWMutex // held for reading while a program compiles or runs, for writing while something closes
+	client   *xla.Client  // nil when closed
+	listing  sync.Mutex   // guards programs among readers
+	programs map[*Program]struct{}
+}
+
+// engines keeps each engine reachable until it is closed: the runtime must free programs before their client, and a
+// garbage collector gives no such order.
+var engines sync.Map
+
+// Open loads a plugin from the path of its shared library and makes a client for its devices. A plugin stays loaded
+// for the life of the process.
+func Open(pluginPath string) (*Engine, error) {
+	path, err := filepath.Abs(pluginPath)
+	if err != nil {
+		return nil, fmt.Errorf("pjrt: %w", err)
+	}
+	if err := checkLibrary(path); err != nil {
+		return nil, fmt.Errorf("pjrt: %s: %w", path, err)
+	}
+	plugin, err := xla.GetPlugin(path)
+	if err != nil {
+		return nil, fmt.Errorf("pjrt: loading %s: %w", path, err)
+	}
+	client, err := plugin.NewClient(nil)
+	if err != nil {
+		_, message := splitError(err)
+		return nil, fmt.Errorf("pjrt: no device for %s: %s", path, message)
+	}
+	e := &Engine{client: client, programs: map[*Program]struct{}{}}
+	engines.Store(e, nil)
+	if client.NumDevices() == 0 {
+		e.Close()
+		return nil, fmt.Errorf("pjrt: no device for %s", path)
+	}
+	return e, nil
+}
+
+// checkLibrary refuses a file that is not a PJRT plugin before the loader sees it.
+func checkLibrary(path string) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		var bad *elf.FormatError
+		if errors.As(err, &bad) {
+			return errors.New("not a shared library")
+		}
+		return err
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		return fmt.Errorf("not a shared library: %w", err)
+	}
+	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == xla.GetPJRTApiFunctionName }) {
+		return fmt.Errorf("not a PJRT plugin: no symbol %s", xla.GetPJRTApiFunctionName)
+	}
+	return nil
+}
+
+// Close frees the engine and its programs. Closing twice is allowed.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.client == nil {
+		return nil
+	}
+	var errs []error
+	for p := range e.programs {
+		errs = append(errs, p.free())
+	}
+	errs = append(errs, e.client.Destroy())
+	e.client = nil
+	engines.Delete(e)
+	return errors.Join(errs...)
+}
+
+// Platform is the plugin's name of its kind of device, such as cpu; empty when closed.
+func (e *Engine) Platform() string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.client == nil {
+		return ""
+	}
+	return e.client.Platform()
+}
+
+// Version is the plugin's version of its interface and platform.
+func (e *Engine) Version() string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.client == nil {
+		return ""
+	}
+	major, minor := e.client.Plugin().Version()
+	return fmt.Sprintf("PJRT %d.%d, %s", major, minor, e.client.PlatformVersion())
+}
+
+// Devices describes the devices, the first being the one used.
+func (e *Engine) Devices() []string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var out []string
+	if e.client == nil {
+		return nil
+	}
+	for _, d := range e.client.AddressableDevices() {
+		description, err := d.GetDescription()
+		if err != nil {
+			out = append(out, "device without a description: "+err.Error())
+			continue
+		}
+		out = append(out, description.DebugString())
+	}
+	return out
+}
+
+// Program is a compiled program, loaded on its engine's device.
+type Program struct {
+	engine    *Engine
+	exec      *xla.LoadedExecutable // nil when closed
+	signature signature
+	known     bool // signature could be read
+}
+
+// Compile compiles a StableHLO module in text form; its entry is @main, which must give at least one result.
+// A refusal by the compiler is a *CompileError.
+func (e *Engine) Compile(stablehlo string) (*Program, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	exec, err := e.compile(stablehlo)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{engine: e, exec: exec}
+	p.signature, p.known = parseSignature(stablehlo)
+	e.listing.Lock()
+	defer e.listing.Unlock()
+	e.programs[p] = struct{}{}
+	return p, nil
+}
+
+func (e *Engine) compile(stablehlo string) (*xla.LoadedExecutable, error) {
+	if e.client == nil {
+		return nil, errClosed
+	}
+	if stablehlo == "" {
+		return nil, &CompileError{Message: "the program is empty"}
+	}
+	exec, err := e.client.Compile().WithStableHLO([]byte(stablehlo)).Done()
+	if err != nil {
+		code, message := splitError(err)
+		return nil, &CompileError{Code: code, Message: message}
+	}
+	if exec.NumOutputs == 0 {
+		return nil, errors.Join(&CompileError{Message: "@main gives no result"}, exec.Destroy())
+	}
+	return exec, nil
+}
+
+// Close frees the program. Closing twice is allowed.
+func (p *Program) Close() error {
+	p.engine.mu.Lock()
+	defer p.engine.mu.Unlock()
+	return p.free()
+}
+
+// free needs the engine's lock.
+func (p *Program) free() error {
+	if p.exec == nil {
+		return nil
+	}
+	err := p.exec.Destroy()
+	p.exec = nil
+	delete(p.engine.programs, p)
+	return err
+}
+
+// Run executes the program once on copies of the arguments and copies the results back. Arguments must agree with
+// the program in number, element type and shape.
+func (p *Program) Run(args ...*array.Array) ([]*array.Array, error) {
+	p.engine.mu.RLock()
+	defer p.engine.mu.RUnlock()
+	inputs, err := p.upload(args)
+	defer destroy(inputs)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := p.execute(inputs)
+	defer destroy(outputs)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*array.Array, len(outputs))
+	for i, b := range outputs {
+		if results[i], err = download(b); err != nil {
+			return nil, fmt.Errorf("pjrt: result %d: %w", i, err)
+		}
+	}
+	return results, nil
+}
+
+// Time executes the program repeatedly with its arguments kept on the device. Results are freed, not fetched,
+// outside of the timed part.
+func (p *Program) Time(opts TimeOptions, args ...*array.Array) (Timing, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return Timing{}, err
+	}
+	p.engine.mu.RLock()
+	defer p.engine.mu.RUnlock()
+	inputs, err := p.upload(args)
+	defer destroy(inputs)
+	if err != nil {
+		return Timing{}, err
+	}
+	all := make([]time.Duration, 0, opts.Trials)
+	for i := range opts.Warmup + opts.Trials {
+		start := time.Now()
+		outputs, err := p.execute(inputs)
+		took := time.Since(start)
+		destroy(outputs)
+		if err != nil {
+			return Timing{}, err
+		}
+		if i >= opts.Warmup {
+			all = append(all, took)
+		}
+	}
+	return summarize(all), nil
+}
+
+// upload checks the arguments and copies them to the device. Buffers made before an error are returned with it.
+func (p *Program) upload(args []*array.Array) ([]*xla.Buffer, error) {
+	if p.exec == nil {
+		return nil, errClosed
+	}
+	for i, a := range args {
+		if err := a.Check(); err != nil {
+			return nil, fmt.Errorf("pjrt: argument %d: %w", i, err)
+		}
+	}
+	if p.known {
+		if err := p.signature.check(args); err != nil {
+			return nil, fmt.Errorf("pjrt: %w", err)
+		}
+	}
+	var buffers []*xla.Buffer
+	for i, a := range args {
+		data := a.Data
+		if len(data) == 0 {
+			data = make([]byte, 1) // the runtime wants an address even where there is nothing to copy
+		}
+		b, err := p.engine.client.BufferFromHost().FromRawData(data, runtimeTypes[a.Type], a.Shape).Done()
+		if err != nil {
+			_, message := splitError(err)
+			return buffers, fmt.Errorf("pjrt: copying argument %d (%s) to the device: %s", i, a, message)
+		}
+		buffers = append(buffers, b)
+	}
+	return buffers, nil
+}
+
+// execute runs the program and waits for its end.
+func (p *Program) execute(inputs []*xla.Buffer) ([]*xla.Buffer, error) {
+	outputs, err := p.exec.Execute(inputs...).Done()
+	if err != nil {
+		_, message := splitError(err)
+		return nil, fmt.Errorf("pjrt: running the program: %s", message)
+	}
+	return outputs, nil
+}
+
+// download copies a buffer to the host.
+func download(b *xla.Buffer) (*array.Array, error) {
+	elem, err := b.DType()
+	if err != nil {
+		return nil, err
+	}
+	shape, err := b.Dimensions()
+	if err != nil {
+		return nil, err
+	}
+	for d, r := range runtimeTypes {
+		if r != elem {
+			continue
+		}
+		a := array.New(d, shape...)
+		if len(a.Data) == 0 {
+			return a, nil
+		}
+		return a, b.ToHost(a.Data)
+	}
+	return nil, fmt.Errorf("element type %s has no host array; convert it in the program", elem)
+}
+
+// destroy frees buffers at once rather than when the garbage collector finds them.
+func destroy(buffers []*xla.Buffer) {
+	for _, b := range buffers {
+		b.Destroy() // an error here means that the buffer was gone already
+	}
+}

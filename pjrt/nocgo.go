@@ -1,0 +1,48 @@
+//go:build !cgo
+
+package pjrt
+
+import (
+	"errors"
+
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// HasCgo tells whether this binary can run programs.
+const HasCgo = false
+
+// ErrNoCgo is the error of Open in a binary built without cgo.
+var ErrNoCgo = errors.New("pjrt: this binary was built without cgo, which running programs needs: install a C compiler (gcc or clang) and build again with CGO_ENABLED=1")
+
+// Engine can not be opened without cgo.
+type Engine struct{}
+
+// Program can not be compiled without cgo.
+type Program struct{}
+
+// Open gives ErrNoCgo.
+func Open(string) (*Engine, error) { return nil, ErrNoCgo }
+
+// Close does nothing.
+func (*Engine) Close() error { return nil }
+
+// Platform is empty.
+func (*Engine) Platform() string { return "" }
+
+// Version is empty.
+func (*Engine) Version() string { return "" }
+
+// Devices is empty.
+func (*Engine) Devices() []string { return nil }
+
+// Compile gives ErrNoCgo.
+func (*Engine) Compile(string) (*Program, error) { return nil, ErrNoCgo }
+
+// Close does nothing.
+func (*Program) Close() error { return nil }
+
+// Run gives ErrNoCgo.
+func (*Program) Run(...*array.Array) ([]*array.Array, error) { return nil, ErrNoCgo }
+
+// Time gives ErrNoCgo.
+func (*Program) Time(TimeOptions, ...*array.Array) (Timing, error) { return Timing{}, ErrNoCgo }

@@ -1,0 +1,69 @@
+package plugins
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// pciRoot is where the kernel lists PCI devices.
+const pciRoot = "/sys/bus/pci/devices"
+
+// TPU generations by the device id of Google's PCI functions.
+var tpuDevices = map[string]string{
+	"0x005e": "v4", "0x0062": "v5p", "0x0063": "v5e", "0x006f": "v6e", "0x0076": "tpu7x",
+}
+
+const (
+	vendorGoogle = "0x1ae0"
+	vendorNVIDIA = "0x10de"
+	vendorAMD    = "0x1002"
+	classDisplay = "0x03"   // display controllers
+	classAccel   = "0x1200" // processing accelerators
+)
+
+// pciDevice is one PCI function, its numbers as the kernel writes them: 0x1ae0.
+type pciDevice struct{ vendor, device, class string }
+
+func listPCI(root string) []pciDevice {
+	dirs, _ := filepath.Glob(filepath.Join(root, "*"))
+	var out []pciDevice
+	for _, dir := range dirs {
+		read := func(name string) string {
+			b, _ := os.ReadFile(filepath.Join(dir, name))
+			return strings.TrimSpace(string(b))
+		}
+		out = append(out, pciDevice{read("vendor"), read("device"), read("class")})
+	}
+	return out
+}
+
+// AttachedTPUs names the generation of each TPU chip attached to this machine; nil where there is none.
+func AttachedTPUs() []string { return tpusOf(listPCI(pciRoot)) }
+
+func tpusOf(devices []pciDevice) []string {
+	var out []string
+	for _, d := range devices {
+		if generation, ok := tpuDevices[d.device]; ok && d.vendor == vendorGoogle {
+			out = append(out, generation)
+		}
+	}
+	return out
+}
+
+// gpusOf names the vendor of each GPU.
+func gpusOf(devices []pciDevice) []string {
+	var out []string
+	for _, d := range devices {
+		if !strings.HasPrefix(d.class, classDisplay) && !strings.HasPrefix(d.class, classAccel) {
+			continue
+		}
+		switch d.vendor {
+		case vendorNVIDIA:
+			out = append(out, "NVIDIA")
+		case vendorAMD:
+			out = append(out, "AMD")
+		}
+	}
+	return out
+}

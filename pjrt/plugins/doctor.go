@@ -1,0 +1,165 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/pjrt"
+)
+
+// Check is one line of a diagnosis. A device that is not attached is no failure: nothing but measuring needs it.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend,omitempty"` // what to do; empty where OK
+}
+
+// Doctor examines the machine: the tools, the cache, the plugins and the devices. It downloads nothing; it loads the
+// CPU plugin where it is present.
+func Doctor(ctx context.Context) []Check {
+	cpu, cpuErr := CPU(ctx, Options{Offline: true})
+	tpu, tpuErr := TPU(ctx, Options{Offline: true})
+	complete := cpuErr == nil && tpuErr == nil
+	pci := listPCI(pciRoot)
+	checks := []Check{
+		{Name: "go", OK: true, Detail: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
+		checkCompiler(os.Getenv("CC")),
+		checkPip(ctx, complete),
+		checkCache(complete),
+		checkCPU(cpu, cpuErr),
+		checkTPU(tpu, tpuErr),
+		checkDevices("TPU", tpusOf(pci)),
+		checkDevices("GPU", gpusOf(pci)),
+	}
+	return checks
+}
+
+// checkCompiler looks for the C compiler that cgo needs; cc is the user's choice, with arguments perhaps.
+func checkCompiler(cc string) Check {
+	c := Check{Name: "C compiler", OK: true}
+	candidates := []string{"gcc", "clang", "cc"}
+	if words := strings.Fields(cc); len(words) > 0 {
+		candidates = words[:1]
+	}
+	for _, name := range candidates {
+		if path, err := exec.LookPath(name); err == nil {
+			c.Detail = path
+			break
+		}
+	}
+	switch {
+	case !pjrt.HasCgo:
+		c.OK = false
+		c.Mend = "build gdngen again with CGO_ENABLED=1: running programs needs cgo"
+		if c.Detail == "" {
+			c.Detail, c.Mend = "none in PATH", "install gcc or clang, then "+c.Mend
+		} else {
+			c.Detail += ", but this binary was built without cgo"
+		}
+	case c.Detail == "":
+		c.Detail = "none in PATH; this binary has what it needs, building from source would fail"
+	}
+	return c
+}
+
+// checkPip looks for the downloader; nobody misses it once the plugins are there.
+func checkPip(ctx context.Context, complete bool) Check {
+	c := Check{Name: "python3 and pip"}
+	python, err := findPython()
+	if err != nil {
+		c.Detail, c.Mend = "no python3 in PATH", "install Python 3 with pip"
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, python, "-m", "pip", "--version").CombinedOutput()
+		version, _, _ := strings.Cut(strings.TrimSpace(string(out)), " from ")
+		c.OK, c.Detail = err == nil, python+", "+version
+		if err != nil {
+			c.Mend = "install pip (python3 -m ensurepip, or the python3-pip package of your system)"
+		}
+	}
+	if !c.OK && complete {
+		c.OK, c.Mend = true, ""
+		c.Detail += " (not needed: the plugins are present)"
+	}
+	return c
+}
+
+// checkCache tries to write to the cache, without leaving anything behind in a directory that exists.
+func checkCache(complete bool) Check {
+	c := Check{Name: "cache", Mend: "set " + CacheEnv + " to a directory that can be written and has 2 GiB free"}
+	dir, err := CacheDir()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	var probe *os.File
+	if err == nil {
+		probe, err = os.CreateTemp(dir, ".probe-")
+	}
+	if err != nil {
+		c.Detail = err.Error()
+		return c
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	free := int64(freeSpace(dir))
+	c.Detail = fmt.Sprintf("%s, %s free", dir, mib(free))
+	if complete || free >= 2*(cpuRelease.bytes+tpuRelease.bytes)+cpuRelease.size+tpuRelease.size+spare {
+		c.OK, c.Mend = true, ""
+	}
+	return c
+}
+
+func checkCPU(p Plugin, err error) Check {
+	c := pluginCheck("CPU plugin", p, err)
+	if !c.OK {
+		return c
+	}
+	engine, err := pjrt.Open(p.Path)
+	if err != nil {
+		c.OK, c.Detail = false, err.Error()
+		c.Mend = "remove " + filepath.Dir(p.Path) + " and run `gdngen setup`"
+		if p.Source != "cache" {
+			c.Mend = "name another library"
+		}
+		return c
+	}
+	defer engine.Close()
+	c.Detail += fmt.Sprintf("; loads, %s", engine.Version())
+	return c
+}
+
+func checkTPU(p Plugin, err error) Check {
+	c := pluginCheck("libtpu", p, err)
+	if c.OK && p.Source == "cache" {
+		c.Detail += "; size as pinned"
+	}
+	return c
+}
+
+func pluginCheck(name string, p Plugin, err error) Check {
+	if err == nil {
+		return Check{Name: name, OK: true, Detail: strings.TrimSpace(p.Name+" "+p.Version) + " (" + p.Source + "): " + p.Path}
+	}
+	c := Check{Name: name, Detail: err.Error()}
+	var missing *MissingError
+	if errors.As(err, &missing) {
+		c.Detail, c.Mend = fmt.Sprintf("%s: %s", missing.Why, missing.Detail), missing.Mend
+	}
+	return c
+}
+
+func checkDevices(kind string, found []string) Check {
+	if len(found) == 0 {
+		return Check{Name: kind, OK: true, Detail: "no " + kind + " attached"}
+	}
+	return Check{Name: kind, OK: true, Detail: fmt.Sprintf("%d attached: %s", len(found), strings.Join(found, ", "))}
+}

@@ -1,0 +1,173 @@
+// Package plugins obtains the PJRT plugins that gdngen runs and compiles with, at pinned versions, and tells what a
+// machine has and lacks.
+//
+// A plugin is taken from the first of: the path given by the caller; the environment variable of the plugin
+// (GDNGEN_CPU_PLUGIN, GDNGEN_LIBTPU); the user's cache; a download into that cache by pip, whose content is verified
+// against a pinned SHA-256. The cache is the directory gdngen of the user's cache directory, or GDNGEN_CACHE.
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// CacheEnv names the environment variable that moves the cache.
+const CacheEnv = "GDNGEN_CACHE"
+
+// Plugin is a plugin ready to be loaded.
+type Plugin struct {
+	Name    string
+	Version string // the pinned version; empty for a library the user named
+	Path    string // absolute path of the shared library
+	Source  string // where it was found: "option", "environment", "cache" or "download"
+}
+
+// Options says how to look for a plugin.
+type Options struct {
+	Path     string    // use this shared library; empty to search
+	Progress io.Writer // lines about a download, redrawn in place on a terminal; nil for silence
+	Offline  bool      // never download
+}
+
+// CPU obtains the plugin that runs programs on the CPU.
+func CPU(ctx context.Context, opts Options) (Plugin, error) { return cpuRelease.obtain(ctx, opts) }
+
+// TPU obtains libtpu, which compiles for TPUs whether or not one is attached.
+func TPU(ctx context.Context, opts Options) (Plugin, error) { return tpuRelease.obtain(ctx, opts) }
+
+// MissingError says that a plugin could not be had.
+type MissingError struct {
+	Plugin string // what is missing
+	Why    Reason
+	Detail string // what happened
+	Mend   string // what the user can do
+	Err    error  // the cause, where there is one
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("plugin %s is missing: %s: %s; %s", e.Plugin, e.Why, e.Detail, e.Mend)
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// Reason is why a plugin is missing.
+type Reason string
+
+// The reasons.
+const (
+	NoFile       Reason = "no such library"
+	NoPlatform   Reason = "no build for this platform"
+	Offline      Reason = "offline"
+	NoPython     Reason = "no Python"
+	NoPip        Reason = "no pip"
+	NoNetwork    Reason = "no network"
+	NotFound     Reason = "no such release"
+	HashMismatch Reason = "hash mismatch"
+	NoDisk       Reason = "no disk space"
+	NoCache      Reason = "cache not usable"
+	Failed       Reason = "download failed"
+)
+
+// release is one pinned plugin: a wheel and the library in it.
+type release struct {
+	name     string
+	version  string
+	env      string // environment variable with the path of another build
+	platform string // platform tag of the wheel
+	sha256   string // of the wheel
+	bytes    int64  // of the wheel
+	library  string // path in the wheel
+	size     int64  // of the library
+}
+
+var (
+	cpuRelease = release{
+		name: "lammps-jax-pjrt-cpu", version: "0.11.2", env: "GDNGEN_CPU_PLUGIN",
+		platform: "manylinux_2_27_x86_64",
+		sha256:   "1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1", bytes: 62711338,
+		library: "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so", size: 201600336,
+	}
+	tpuRelease = release{
+		name: "libtpu", version: "0.0.51", env: "GDNGEN_LIBTPU",
+		platform: "manylinux_2_31_x86_64",
+		sha256:   "ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34", bytes: 204805508,
+		library: "libtpu/libtpu.so", size: 574812664,
+	}
+)
+
+// missing makes an error about the release.
+func (r release) missing(why Reason, detail, mend string, err error) *MissingError {
+	return &MissingError{Plugin: r.name + " " + r.version, Why: why, Detail: detail, Mend: mend, Err: err}
+}
+
+// obtain resolves the release in the order of the package comment.
+func (r release) obtain(ctx context.Context, opts Options) (Plugin, error) {
+	if opts.Path != "" {
+		return r.named(opts.Path, "option", "check the path given")
+	}
+	if path := os.Getenv(r.env); path != "" {
+		return r.named(path, "environment", "correct or unset "+r.env)
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return Plugin{}, r.missing(NoCache, err.Error(), "set "+CacheEnv+" to a directory that can be written", err)
+	}
+	p := Plugin{Name: r.name, Version: r.version, Path: r.cached(cache), Source: "cache"}
+	if r.present(p.Path) {
+		return p, nil
+	}
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return Plugin{}, r.missing(NoPlatform, "the pinned build is for linux/amd64, this is "+runtime.GOOS+"/"+runtime.GOARCH,
+			"set "+r.env+" to a PJRT plugin built for it", nil)
+	}
+	if opts.Offline {
+		return Plugin{}, r.missing(Offline, "it is not in the cache and downloads are off",
+			"run `gdngen setup` while connected, or set "+r.env, nil)
+	}
+	fetched, err := r.download(ctx, p.Path, opts.Progress)
+	if err != nil {
+		var missing *MissingError
+		if ctx.Err() != nil {
+			return Plugin{}, fmt.Errorf("obtaining %s %s: %w", r.name, r.version, context.Cause(ctx))
+		}
+		if !errors.As(err, &missing) {
+			missing = r.missing(NoCache, err.Error(), "check the directory, or set "+CacheEnv+" to another", err)
+		}
+		return Plugin{}, missing
+	}
+	if fetched {
+		p.Source = "download"
+	}
+	return p, nil
+}
+
+// named is a library which the user chose.
+func (r release) named(path, source, mend string) (Plugin, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = os.Stat(abs); err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a file", abs)
+		}
+	}
+	if err != nil {
+		return Plugin{}, r.missing(NoFile, err.Error(), mend, err)
+	}
+	return Plugin{Name: r.name, Path: abs, Source: source}, nil
+}
+
+// cached is the library's place in a cache directory.
+func (r release) cached(cache string) string {
+	return filepath.Join(cache, "plugins", r.name+"-"+r.version, filepath.Base(r.library))
+}
+
+// present tells whether a whole library is at path. Libraries are renamed into place, so the size tells enough.
+func (r release) present(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == r.size
+}

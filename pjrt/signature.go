@@ -1,0 +1,110 @@
+package pjrt
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// The element types a program may take and give, as StableHLO text writes them.
+var elementTypes = map[string]ir.DType{
+	"f64": ir.F64, "f32": ir.F32, "f16": ir.F16, "bf16": ir.BF16,
+	"i64": ir.I64, "i32": ir.I32, "ui32": ir.U32, "ui16": ir.U16, "i1": ir.Bool,
+}
+
+// signature is the list of the arguments of @main. An argument of a type that has no host array is ir.Invalid.
+type signature []ir.Type
+
+var (
+	prettyMain  = regexp.MustCompile(`func\.func\s+(?:public\s+)?@main\s*\(`)
+	genericFunc = regexp.MustCompile(`function_type\s*=\s*\(`)
+	genericMain = regexp.MustCompile(`sym_name\s*=\s*"main"`)
+	tensorType  = regexp.MustCompile(`tensor<([^<>]*)>`)
+)
+
+// parseSignature finds the arguments of @main in the text of a module, in pretty or generic form. ok is false where
+// it can not tell; the runtime then is the one to object.
+func parseSignature(text string) (s signature, ok bool) {
+	var args string
+	if at := prettyMain.FindStringIndex(text); at != nil {
+		args, ok = untilParen(text[at[1]:])
+	} else if all := genericFunc.FindAllStringIndex(text, -1); len(all) == 1 && genericMain.MatchString(text) {
+		args, ok = untilParen(text[all[0][1]:])
+	}
+	if !ok {
+		return nil, false
+	}
+	for _, m := range tensorType.FindAllStringSubmatch(args, -1) {
+		t, ok := parseTensorType(m[1])
+		if !ok {
+			return nil, false
+		}
+		s = append(s, t)
+	}
+	return s, true
+}
+
+// untilParen gives the text before the closing parenthesis, without attribute dictionaries and strings.
+func untilParen(text string) (string, bool) {
+	var b strings.Builder
+	parens, braces, quoted := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			braces++
+		case c == '}':
+			braces--
+		case braces > 0:
+		case c == ')' && parens == 0:
+			return b.String(), true
+		default:
+			if c == '(' {
+				parens++
+			}
+			if c == ')' {
+				parens--
+			}
+			b.WriteByte(c)
+		}
+	}
+	return "", false
+}
+
+// parseTensorType reads 4x8xf32 or f32.
+func parseTensorType(text string) (ir.Type, bool) {
+	text, _, _ = strings.Cut(text, ",") // an encoding may follow
+	dims := strings.Split(strings.TrimSpace(text), "x")
+	shape := []int{}
+	for _, dim := range dims[:len(dims)-1] {
+		n, err := strconv.Atoi(dim)
+		if err != nil || n < 0 {
+			return ir.Type{}, false
+		}
+		shape = append(shape, n)
+	}
+	return ir.T(elementTypes[dims[len(dims)-1]], shape...), true
+}
+
+// check compares the arguments of a call with the signature.
+func (s signature) check(args []*array.Array) error {
+	if len(args) != len(s) {
+		return fmt.Errorf("the program takes %d arguments, given %d", len(s), len(args))
+	}
+	for i, a := range args {
+		if a.Type != s[i].DType || !slices.Equal(a.Shape, s[i].Shape) {
+			return fmt.Errorf("argument %d must be %s, given %s", i, s[i], a)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package gdn
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Class is a distribution of test inputs. Its limits are on the largest error over the largest magnitude of the
+// reference, per output tensor.
+type Class struct {
+	Name        string
+	Doc         string
+	Adversarial bool
+
+	keys    func(r *rand.Rand, heads, width, tokens int) []float64
+	decay   func(r *rand.Rand) float64
+	beta    func(r *rand.Rand) float64
+	doubles bool // beta and the limits are doubled where the spec has negative eigenvalues
+	beyond  bool // beta exceeds 1: the spec must have negative eigenvalues
+	flat    bool // q and v from U(0,1) too
+	limits  limits
+}
+
+// limits are the bounds at each precision of the matrix products.
+type limits struct{ f32, bf16x3, bf16x1 float64 }
+
+// End-to-end figures of kernels with a legitimate inversion, realistic and adversarial. Three classes have their own,
+// twice the largest figure measured in float32 and emulated low-precision runs of the chunkwise form (structured merge
+// from a 16 leaf by substitution, K = V = 128, chunks of 64 and 128, 512 to 2048 tokens, with and without an initial
+// state): outputs of nearly identical keys are small remainders of what cancels, and float32 itself leaves 5e-6 there;
+// beta beyond 1 turns the sign of the state at each token, and errors of earlier tokens hardly fade.
+var (
+	realistic   = limits{1e-6, 2e-5, 7e-3}
+	adversarial = limits{3e-6, 3e-4, 4e-2}
+	cancelling  = limits{1e-5, 3e-4, 6e-2}
+	reflecting  = limits{2e-5, 1.5e-3, .15}
+)
+
+// Classes lists the distributions, realistic ones first.
+var Classes = []Class{
+	{Name: "random", Doc: "normal q, v, unit keys, log-sigmoid decay, sigmoid beta",
+		keys: normalKeys, decay: logSigmoid(4), beta: sigmoidBeta, doubles: true, limits: realistic},
+	{Name: "slow", Doc: "as random, decay from U(-.01, 0): long memory",
+		keys: normalKeys, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: realistic},
+	{Name: "cos.75", Doc: "q, k, v from U(0,1), q and k unit: keys at cosine .75, the data of flash-linear-attention's own tests",
+		keys: flatKeys, decay: flatLogSigmoid, beta: flatBeta, doubles: true, flat: true, limits: realistic},
+	{Name: "beta0", Doc: "beta is zero, decay from U(-.001, 0): the state only decays, and is zero without an initial one",
+		keys: normalKeys, decay: uniformDecay(.001), beta: constant(0), limits: realistic},
+	{Name: "u01nodecay", Doc: "as cos.75 without decay", Adversarial: true,
+		keys: flatKeys, decay: constant(0), beta: flatBeta, doubles: true, flat: true, limits: limits{3e-6, 3e-4, 2e-2}},
+	{Name: "cos.9", Doc: "keys at cosine .9, beta 1, no decay", Adversarial: true,
+		keys: correlatedKeys(.9), decay: constant(0), beta: constant(1), limits: adversarial},
+	{Name: "cos.99", Doc: "keys at cosine .99, beta 1, no decay", Adversarial: true,
+		keys: correlatedKeys(.99), decay: constant(0), beta: constant(1), limits: cancelling},
+	{Name: "identical", Doc: "one key for all tokens of a head, beta 1, no decay", Adversarial: true,
+		keys: correlatedKeys(1), decay: constant(0), beta: constant(1), limits: cancelling},
+	{Name: "resets", Doc: "as random, with a log decay of -20 or -1e4 at 3 % of the tokens", Adversarial: true,
+		keys: normalKeys, decay: resets(logSigmoid(4), .03, -20, -1e4), beta: sigmoidBeta, doubles: true, limits: adversarial},
+	{Name: "reset.cos.9", Doc: "keys at cosine .9, beta 1, a log decay of -1e4 at 2 % of the tokens", Adversarial: true,
+		keys: correlatedKeys(.9), decay: resets(logSigmoid(4), .02, -1e4), beta: constant(1), limits: adversarial},
+	{Name: "beta2", Doc: "one key for all tokens of a head, beta from U(1,2), decay from U(-.02, 0); needs neg_eigval", Adversarial: true,
+		keys: correlatedKeys(1), decay: uniformDecay(.02), beta: func(r *rand.Rand) float64 { return 1 + r.Float64() }, beyond: true, limits: reflecting},
+}
+
+// LookupClass finds a class by name.
+func LookupClass(name string) (Class, error) {
+	names := make([]string, len(Classes))
+	for i, c := range Classes {
+		if c.Name == name {
+			return c, nil
+		}
+		names[i] = c.Name
+	}
+	return Class{}, fmt.Errorf("unknown input class %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+}
+
+// Supports says whether the class can be drawn for a spec.
+func (c Class) Supports(s Spec) error {
+	if c.beyond && !s.NegEigval {
+		return fmt.Errorf("input class %s has beta beyond 1: the spec must allow it with negeig", c.Name)
+	}
+	return nil
+}
+
+// Limit is the bound for a spec at a precision of the matrix products (f32, bf16x6, bf16x3, bf16x1), for an output of the
+// given element type: the error of computing plus that of rounding the output once.
+func (c Class) Limit(s Spec, precision string, out ir.DType) (float64, error) {
+	byPrecision := map[string]float64{"f32": c.limits.f32, "bf16x6": c.limits.f32, "bf16x3": c.limits.bf16x3, "bf16x1": c.limits.bf16x1}
+	limit, ok := byPrecision[precision]
+	if !ok {
+		return 0, fmt.Errorf("unknown precision %q (known: f32 bf16x6 bf16x3 bf16x1)", precision)
+	}
+	if c.doubles && s.NegEigval {
+		limit *= 2
+	}
+	return limit + map[ir.DType]float64{ir.BF16: 0x1p-8, ir.F16: 0x1p-11}[out], nil
+}
+
+// Generate draws the inputs of a spec. The same class, spec and seed give the same arrays; each tensor has its own random
+// stream, so an option of the spec does not change the tensors it does not concern. Gates that are fused are inverted
+// from the class's decay and beta. Of three or more packed sequences the second is empty. With L2 norm, rows of q and k
+// have random lengths.
+func (c Class) Generate(s Spec, seed uint64) (map[string]*array.Array, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if err := c.Supports(s); err != nil {
+		return nil, err
+	}
+	d := draw{c, s, seed}
+	values := map[string][]float64{"q": d.queries(), "k": d.keys(), "v": d.values(), "initial_state": d.normal("initial_state", d.stateSize())}
+	if s.Gates == GatesFused {
+		d.fusedGates(values)
+	} else {
+		values["g"], values["beta"] = d.gates()
+	}
+	out := map[string]*array.Array{}
+	for _, p := range s.Inputs() {
+		if p.Name == "cu_seqlens" {
+			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, d.bounds())
+			continue
+		}
+		out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values[p.Name])
+	}
+	return out, nil
+}
+
+// draw is one call of Generate.
+type draw struct {
+	c    Class
+	s    Spec
+	seed uint64
+}
+
+// stream is the random stream of one tensor.
+func (d draw) stream(tensor string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(d.c.Name + "/" + tensor))
+	return rand.New(rand.NewPCG(d.seed, h.Sum64()))
+}
+
+func (d draw) tokens() int { return d.s.Batch * d.s.Tokens }
+
+func (d draw) stateSize() int {
+	if !d.s.Init {
+		return 0
+	}
+	return d.s.Sequences() * d.s.HeadsV * d.s.K * d.s.V
+}
+
+func (d draw) normal(tensor string, n int) []float64 {
+	return fill(n, d.stream(tensor).NormFloat64)
+}
+
+func (d draw) queries() []float64 {
+	r := d.stream("q")
+	keys := normalKeys
+	if d.c.flat {
+		keys = flatKeys
+	}
+	return d.stretch(r, keys(r, d.s.HeadsK, d.s.K, d.tokens()))
+}
+
+func (d draw) keys() []float64 {
+	r := d.stream("k")
+	return d.stretch(r, d.c.keys(r, d.s.HeadsK, d.s.K, d.tokens()))
+}
+
+// stretch gives unit rows random lengths where the kernel normalises them again.
+func (d draw) stretch(r *rand.Rand, x []float64) []float64 {
+	if d.s.L2Norm {
+		for row := range slices.Chunk(x, d.s.K) {
+			length := .5 + 4*r.Float64()
+			for i := range row {
+				row[i] *= length
+			}
+		}
+	}
+	return x
+}
+
+func (d draw) values() []float64 {
+	r := d.stream("v")
+	n := d.tokens() * d.s.HeadsV * d.s.V
+	if d.c.flat {
+		return fill(n, r.Float64)
+	}
+	return fill(n, r.NormFloat64)
+}
+
+// gates draws log decay and beta, [tokens, Hv].
+func (d draw) gates() (g, beta []float64) {
+	n := d.tokens() * d.s.HeadsV
+	rg, rb := d.stream("g"), d.stream("beta")
+	g = fill(n, func() float64 { return d.c.decay(rg) })
+	beta = fill(n, func() float64 { return d.c.beta(rb) })
+	if d.c.doubles && d.s.NegEigval {
+		for i := range beta {
+			beta[i] *= 2
+		}
+	}
+	return g, beta
+}
+
+// gateReach bounds the raw gates: sigmoid and softplus are 1 and 0 in float32 well before it.
+const gateReach = 40
+
+// fusedGates draws A_log and dt_bias, and solves for the a and b that give the class's decay and beta.
+func (d draw) fusedGates(values map[string][]float64) {
+	g, beta := d.gates()
+	aLog, dtBias := d.normal("A_log", d.s.HeadsV), d.normal("dt_bias", d.s.HeadsV)
+	top := 1.0
+	if d.s.NegEigval {
+		top = 2
+	}
+	a, b := make([]float64, len(g)), make([]float64, len(beta))
+	for i := range g {
+		h := i % d.s.HeadsV
+		a[i] = max(-gateReach, inverseSoftplus(-g[i]/math.Exp(aLog[h]))-dtBias[h])
+		p := beta[i] / top
+		b[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
+	}
+	values["A_log"], values["dt_bias"], values["a"], values["b"] = aLog, dtBias, a, b
+}
+
+func inverseSoftplus(y float64) float64 {
+	if y > softplusLimit {
+		return y
+	}
+	return math.Log(math.Expm1(y))
+}
+
+// bounds draws cu_seqlens.
+func (d draw) bounds() []int64 {
+	r := d.stream("cu_seqlens")
+	cu := make([]int64, d.s.Seqs+1)
+	for i := 1; i < d.s.Seqs; i++ {
+		cu[i] = r.Int64N(int64(d.s.Tokens) + 1)
+	}
+	cu[d.s.Seqs] = int64(d.s.Tokens)
+	slices.Sort(cu)
+	if d.s.Seqs > 2 {
+		cu[2] = cu[1]
+	}
+	return cu
+}
+
+func fill(n int, next func() float64) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = next()
+	}
+	return x
+}
+
+// unit scales a row to length 1.
+func unit(row []float64) {
+	sum := 0.0
+	for _, e := range row {
+		sum += e * e
+	}
+	if sum == 0 {
+		return
+	}
+	for i := range row {
+		row[i] /= math.Sqrt(sum)
+	}
+}
+
+func unitRows(x []float64, width int) []float64 {
+	for row := range slices.Chunk(x, width) {
+		unit(row)
+	}
+	return x
+}
+
+func normalKeys(r *rand.Rand, heads, width, tokens int) []float64 {
+	return unitRows(fill(tokens*heads*width, r.NormFloat64), width)
+}
+
+func flatKeys(r *rand.Rand, heads, width, tokens int) []float64 {
+	return unitRows(fill(tokens*heads*width, r.Float64), width)
+}
+
+// correlatedKeys gives unit keys any two of which, within a head, are at the given cosine in the mean.
+func correlatedKeys(cosine float64) func(r *rand.Rand, heads, width, tokens int) []float64 {
+	return func(r *rand.Rand, heads, width, tokens int) []float64 {
+		base := normalKeys(r, heads, width, 1)
+		x := fill(tokens*heads*width, r.NormFloat64)
+		for i := range tokens * heads {
+			row, common := x[i*width:][:width], base[i%heads*width:][:width]
+			dot := 0.0
+			for j := range row {
+				dot += row[j] * common[j]
+			}
+			for j := range row {
+				row[j] -= dot * common[j]
+			}
+			unit(row)
+			for j := range row {
+				row[j] = math.Sqrt(cosine)*common[j] + math.Sqrt(1-cosine)*row[j]
+			}
+		}
+		return x
+	}
+}
+
+func constant(x float64) func(*rand.Rand) float64 { return func(*rand.Rand) float64 { return x } }
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func sigmoidBeta(r *rand.Rand) float64 { return sigmoid(r.NormFloat64()) }
+
+func flatBeta(r *rand.Rand) float64 { return sigmoid(r.Float64()) }
+
+func flatLogSigmoid(r *rand.Rand) float64 { return math.Log(sigmoid(r.Float64())) }
+
+// logSigmoid is the log of the sigmoid of a normal number over the gate normaliser.
+func logSigmoid(normaliser float64) func(*rand.Rand) float64 {
+	return func(r *rand.Rand) float64 { return math.Log(sigmoid(r.NormFloat64())) / normaliser }
+}
+
+func uniformDecay(most float64) func(*rand.Rand) float64 {
+	return func(r *rand.Rand) float64 { return -most * r.Float64() }
+}
+
+// resets replaces a share of the log decays by one of the given values.
+func resets(decay func(*rand.Rand) float64, share float64, values ...float64) func(*rand.Rand) float64 {
+	return func(r *rand.Rand) float64 {
+		g := decay(r)
+		if r.Float64() < share {
+			g = values[r.IntN(len(values))]
+		}
+		return g
+	}
+}

@@ -1,0 +1,269 @@
+package gdn
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+const (
+	l2Eps         = 1e-6 // inside the root of the q and k norm
+	softplusLimit = 20   // beyond it softplus(x) is x, as in the field's kernels
+)
+
+// Reference computes the rule token by token in float64: the definition that every kernel is judged by. Inputs are those
+// of s.Inputs, exactly, by name; the outputs are those of s.Outputs with element type F64. Inputs that CheckInputs refuses,
+// and values that overflow float64, are errors. Heads and sequences run in parallel.
+func Reference(s Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	if err := CheckInputs(s, inputs); err != nil {
+		return nil, err
+	}
+	r := newRecurrence(s, inputs)
+	r.run()
+	out := map[string]*array.Array{}
+	for _, p := range s.Outputs() {
+		values := r.o
+		if p.Name == "final_state" {
+			values = r.states
+		}
+		if i := slices.IndexFunc(values, notFinite); i >= 0 {
+			return nil, fmt.Errorf("reference: %s is %v at %v: the inputs make the recurrence overflow (|k| <= 1, g <= 0 and beta <= 2 keep it bounded)",
+				p.Name, values[i], unflatten(i, p.Type.Shape))
+		}
+		out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, values)
+	}
+	return out, nil
+}
+
+// CheckInputs verifies that the inputs are those of the spec: no name missing or unknown, shapes and element types equal,
+// values finite, cu_seqlens rising from 0 to the number of tokens.
+func CheckInputs(s Spec, inputs map[string]*array.Array) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	params := s.Inputs()
+	names := make([]string, len(params))
+	for i, p := range params {
+		names[i] = p.Name
+	}
+	for name := range inputs {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("input %s: the spec %v has no such input%s (it has %v)", name, s, suggest(name, names), names)
+		}
+	}
+	for _, p := range params {
+		a := inputs[p.Name]
+		if a == nil {
+			return fmt.Errorf("input %s: missing, the spec %v wants %v", p.Name, s, p.Type)
+		}
+		if err := a.Check(); err != nil {
+			return fmt.Errorf("input %s: %w", p.Name, err)
+		}
+		if !a.IRType().Equal(p.Type) {
+			return fmt.Errorf("input %s: is %v, the spec wants %v", p.Name, a, p.Type)
+		}
+		if p.Name == "cu_seqlens" {
+			if err := checkBounds(a.Int64s(), s.Tokens); err != nil {
+				return fmt.Errorf("input cu_seqlens: %w", err)
+			}
+			continue
+		}
+		if i, x, bad := firstNotFinite(a); bad {
+			return fmt.Errorf("input %s: is %v at %v: values must be finite", p.Name, x, unflatten(i, a.Shape))
+		}
+	}
+	return nil
+}
+
+func checkBounds(cu []int64, tokens int) error {
+	if cu[0] != 0 {
+		return fmt.Errorf("starts at %d, must start at 0", cu[0])
+	}
+	for n := 1; n < len(cu); n++ {
+		if cu[n] < cu[n-1] {
+			return fmt.Errorf("falls from %d to %d at entry %d: sequence bounds must not fall", cu[n-1], cu[n], n)
+		}
+	}
+	if last := cu[len(cu)-1]; last != int64(tokens) {
+		return fmt.Errorf("ends at %d, must end at the number of tokens, %d", last, tokens)
+	}
+	return nil
+}
+
+func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
+// firstNotFinite finds the first NaN or infinity of an array.
+func firstNotFinite(a *array.Array) (index int, value float64, found bool) {
+	values := a.Float64s()
+	if i := slices.IndexFunc(values, notFinite); i >= 0 {
+		return i, values[i], true
+	}
+	return 0, 0, false
+}
+
+// unflatten turns a flat index into one index per axis.
+func unflatten(i int, shape []int) []int {
+	at := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return at
+}
+
+// recurrence is the data of one run. Tokens of all sequences follow each other; sequence n owns bounds[n] to bounds[n+1].
+type recurrence struct {
+	s       Spec
+	q, k    []float64 // [tokens, Hk, K], normalised; q scaled
+	v, o    []float64 // [tokens, Hv, V]
+	g, beta []float64 // [tokens, Hv]
+	initial []float64 // as the spec lays it out; nil means zeros
+	states  []float64 // final states, as the spec lays them out
+	bounds  []int
+}
+
+func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
+	values := func(name string) []float64 { return inputs[name].Float64s() }
+	r := &recurrence{s: s, q: values("q"), k: values("k"), v: values("v")}
+	if s.Gates == GatesFused {
+		r.g, r.beta = FusedGates(s, values("A_log"), values("a"), values("dt_bias"), values("b"))
+	} else {
+		r.g, r.beta = values("g"), values("beta")
+	}
+	if s.L2Norm {
+		normaliseRows(r.q, s.K)
+		normaliseRows(r.k, s.K)
+	}
+	scale := s.EffectiveScale()
+	for i := range r.q {
+		r.q[i] *= scale
+	}
+	if s.Init {
+		r.initial = values("initial_state")
+	}
+	if s.Seqs > 0 {
+		for _, b := range inputs["cu_seqlens"].Int64s() {
+			r.bounds = append(r.bounds, int(b))
+		}
+	} else {
+		for n := range s.Batch + 1 {
+			r.bounds = append(r.bounds, n*s.Tokens)
+		}
+	}
+	r.o = make([]float64, len(r.v))
+	r.states = make([]float64, s.Sequences()*s.HeadsV*s.K*s.V)
+	return r
+}
+
+// FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv].
+func FusedGates(s Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
+	g, beta = make([]float64, len(a)), make([]float64, len(b))
+	top := 1.0
+	if s.NegEigval {
+		top = 2
+	}
+	for i := range a {
+		h := i % s.HeadsV
+		g[i] = -math.Exp(aLog[h]) * softplus(a[i]+dtBias[h])
+		beta[i] = top / (1 + math.Exp(-b[i]))
+	}
+	return g, beta
+}
+
+func softplus(x float64) float64 {
+	if x > softplusLimit {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+// normaliseRows scales each row of the given width by rsqrt(sum x^2 + eps).
+func normaliseRows(x []float64, width int) {
+	for row := range slices.Chunk(x, width) {
+		sum := l2Eps
+		for _, e := range row {
+			sum += e * e
+		}
+		for i := range row {
+			row[i] /= math.Sqrt(sum)
+		}
+	}
+}
+
+// run takes every head of every sequence through its tokens, on all processors.
+func (r *recurrence) run() {
+	work := int64(r.s.Sequences() * r.s.HeadsV)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(int64(runtime.GOMAXPROCS(0)), work) {
+		wg.Go(func() {
+			state := make([]float64, r.s.K*r.s.V)
+			u := make([]float64, r.s.V)
+			for w := next.Add(1) - 1; w < work; w = next.Add(1) - 1 {
+				r.head(int(w)/r.s.HeadsV, int(w)%r.s.HeadsV, state, u)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// head runs one value head of one sequence; state [K, V] and u [V] are scratch.
+func (r *recurrence) head(n, h int, state, u []float64) {
+	s := r.s
+	begin, end := r.bounds[n], r.bounds[n+1]
+	hk := h / s.Groups()
+	at := (n*s.HeadsV + h) * s.K * s.V
+	clear(state)
+	if r.initial != nil && (begin < end || s.Empty == EmptyKeep) {
+		s.eachState(func(kv, own int) { state[kv] = r.initial[at+own] })
+	}
+	for t := begin; t < end; t++ {
+		keyRow, headRow := (t*s.HeadsK+hk)*s.K, t*s.HeadsV+h
+		k, q := r.k[keyRow:keyRow+s.K], r.q[keyRow:keyRow+s.K]
+		v, o := r.v[headRow*s.V:][:s.V], r.o[headRow*s.V:][:s.V]
+		step(state, k, q, v, math.Exp(r.g[headRow]), r.beta[headRow], o, u)
+	}
+	s.eachState(func(kv, own int) { r.states[at+own] = state[kv] })
+}
+
+// step is one token: it updates state [K, V] and writes o [V]; u [V] is scratch. Row i of the state belongs to k[i].
+func step(state, k, q, v []float64, decay, beta float64, o, u []float64) {
+	clear(u)
+	for i, ki := range k {
+		row := state[i*len(v):][:len(u)]
+		for j := range row {
+			row[j] *= decay
+			u[j] += ki * row[j]
+		}
+	}
+	for j := range u {
+		u[j] = beta * (v[j] - u[j])
+	}
+	clear(o)
+	for i, ki := range k {
+		row, qi := state[i*len(v):][:len(u)], q[i]
+		for j := range row {
+			row[j] += ki * u[j]
+			o[j] += qi * row[j]
+		}
+	}
+}
+
+// eachState visits the elements of one head's state: the index in [K, V] order and the index in the spec's own layout.
+func (s Spec) eachState(visit func(kv, own int)) {
+	for i := range s.K {
+		for j := range s.V {
+			if s.State == StateVK {
+				visit(i*s.V+j, j*s.K+i)
+			} else {
+				visit(i*s.V+j, i*s.V+j)
+			}
+		}
+	}
+}

@@ -130,7 +130,7 @@ func TestClassLimits(t *testing.T) {
 	require.NoError(t, err)
 	l, err := random.Limit(mustParse(t, "t=2,hk=1,k=2,negeig"), "bf16x1", ir.F32)
 	require.NoError(t, err)
-	require.Equal(t, 14e-3, l)
+	require.Equal(t, 2e-2, l)
 	_, err = LookupClass("randon")
 	require.ErrorContains(t, err, `did you mean "random"`)
 }

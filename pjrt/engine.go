@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -77,11 +78,10 @@ func checkLibrary(path string) error {
 	}
 	f, err := elf.Open(path)
 	if err != nil {
-		var bad *elf.FormatError
-		if errors.As(err, &bad) {
-			return errors.New("not a shared library")
+		if path := new(fs.PathError); errors.As(err, &path) {
+			return err
 		}
-		return err
+		return fmt.Errorf("not a shared library: %w", err)
 	}
 	defer f.Close()
 	symbols, err := f.DynamicSymbols()

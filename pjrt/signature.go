@@ -24,7 +24,7 @@ var (
 	prettyMain  = regexp.MustCompile(`func\.func\s+(?:public\s+)?@main\s*\(`)
 	genericFunc = regexp.MustCompile(`function_type\s*=\s*\(`)
 	genericMain = regexp.MustCompile(`sym_name\s*=\s*"main"`)
-	tensorType  = regexp.MustCompile(`tensor<([^<>]*)>`)
+	tensorType  = regexp.MustCompile(`(?:%[\w$.-]+\s*:\s*)?tensor<([^<>]*)>`)
 )
 
 // parseSignature finds the arguments of @main in the text of a module, in pretty or generic form. ok is false where
@@ -36,7 +36,7 @@ func parseSignature(text string) (s signature, ok bool) {
 	} else if all := genericFunc.FindAllStringIndex(text, -1); len(all) == 1 && genericMain.MatchString(text) {
 		args, ok = untilParen(text[all[0][1]:])
 	}
-	if !ok {
+	if !ok || strings.Trim(tensorType.ReplaceAllString(args, ""), ", \t\r\n") != "" {
 		return nil, false
 	}
 	for _, m := range tensorType.FindAllStringSubmatch(args, -1) {

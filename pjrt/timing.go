@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -57,5 +58,5 @@ func splitError(err error) (code int, message string) {
 		return 0, err.Error()
 	}
 	code, _ = strconv.Atoi(m[1])
-	return code, m[2]
+	return code, strings.TrimSpace(m[2])
 }

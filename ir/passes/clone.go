@@ -1,0 +1,178 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Rewriter copies a module, block by block, letting a callback replace instructions on the way. It embeds a builder that
+// appends to the block being written, at the location of the instruction being copied; bodies get their own builder for
+// the time of their copy.
+type Rewriter struct {
+	*ir.Builder
+	f      Rewrite
+	values map[*ir.Value]*ir.Value
+}
+
+// Rewrite decides over one instruction of the old module. args are the new values of its operands. To replace it, append
+// what stands for it with r's builder methods and return one new value per old result, and true; a result that nobody
+// reads may be nil. To keep it return false (nothing may have been appended then, unless it is meant to stay): it is
+// copied with Copy, and its body is rewritten in turn.
+type Rewrite func(r *Rewriter, in *ir.Instr, args []*ir.Value) (results []*ir.Value, done bool)
+
+// Transform rewrites a whole module. The old one is left as it is and shares nothing with the new one, which is verified.
+func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
+	n, b := ir.NewModule(m.Name)
+	r := &Rewriter{Builder: b, f: f, values: map[*ir.Value]*ir.Value{}}
+	for _, p := range m.Body.Params {
+		r.Set(p, b.Param(p.Name, CloneType(p.Type)))
+	}
+	yield := r.Splice(m.Body)
+	if err := b.Finish(n, slices.Clone(m.Results), yield); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Clone copies a module.
+func Clone(m *ir.Module) (*ir.Module, error) {
+	return Transform(m, func(*Rewriter, *ir.Instr, []*ir.Value) ([]*ir.Value, bool) { return nil, false })
+}
+
+// Value is the new value that stands for an old one. Asking for a value that has none is a fault of the builder.
+func (r *Rewriter) Value(old *ir.Value) *ir.Value {
+	v := r.values[old]
+	if v == nil && old != nil {
+		r.Failf("rewrite: a %s value is used but was dropped or not copied yet", old.Type)
+	}
+	return v
+}
+
+// Values maps a list.
+func (r *Rewriter) Values(old []*ir.Value) []*ir.Value {
+	vs := make([]*ir.Value, len(old))
+	for i, v := range old {
+		vs[i] = r.Value(v)
+	}
+	return vs
+}
+
+// Set makes v stand for old from here on.
+func (r *Rewriter) Set(old, v *ir.Value) { r.values[old] = v }
+
+// Splice rewrites the instructions of an old block into the current one and returns the new yielded values. The block's
+// parameters must have been Set. Splicing a block twice copies it twice.
+func (r *Rewriter) Splice(old *ir.Block) []*ir.Value {
+	for _, in := range old.Instrs {
+		r.instr(in)
+		if r.Err() != nil {
+			return nil
+		}
+	}
+	return r.Values(old.Yield)
+}
+
+func (r *Rewriter) instr(in *ir.Instr) {
+	args := r.Values(in.Args)
+	if r.Err() != nil {
+		return
+	}
+	r.At(in.Loc)
+	results, done := r.f(r, in, args)
+	if r.Err() != nil {
+		return
+	}
+	if !done {
+		results = r.Copy(in, args)
+	}
+	if len(results) != len(in.Results) {
+		r.Failf("rewrite of %s: %d values for %d results", in.Op, len(results), len(in.Results))
+		return
+	}
+	for i, v := range in.Results {
+		r.Set(v, results[i])
+	}
+}
+
+// Copy appends a copy of an old instruction with new operands, its body rewritten, and returns the results.
+func (r *Rewriter) Copy(in *ir.Instr, args []*ir.Value) []*ir.Value {
+	var body *ir.Block
+	if in.Body != nil {
+		body = r.Body(in.Body)
+	}
+	var explicit []ir.Type
+	if ir.Ops[in.Op].Explicit {
+		for _, v := range in.Results {
+			explicit = append(explicit, CloneType(v.Type))
+		}
+	}
+	rs := r.Append(in.Op, slices.Clone(args), CloneAttrs(in.Attrs), body, explicit...)
+	if r.Err() != nil {
+		return nil
+	}
+	return rs
+}
+
+// Body rewrites an old block into a new one. The new parameters have the given types, or the old ones if none are given.
+func (r *Rewriter) Body(old *ir.Block, types ...ir.Type) *ir.Block {
+	blk := &ir.Block{}
+	outer := r.Builder
+	r.Builder = outer.On(blk)
+	defer func() { r.Builder = outer }()
+	if len(types) != 0 && len(types) != len(old.Params) {
+		r.Failf("rewrite: %d types for %d body parameters", len(types), len(old.Params))
+		return blk
+	}
+	for i, p := range old.Params {
+		t := p.Type
+		if len(types) > 0 {
+			t = types[i]
+		}
+		r.Set(p, r.Param(p.Name, CloneType(t)))
+	}
+	blk.Yield = r.Splice(old)
+	return blk
+}
+
+// CloneType copies a type.
+func CloneType(t ir.Type) ir.Type {
+	t.Shape = slices.Clone(t.Shape)
+	return t
+}
+
+// CloneAttrs copies attributes so that changing the copy leaves the original as it is.
+func CloneAttrs(a ir.Attrs) ir.Attrs {
+	a.Dims, a.Starts = slices.Clone(a.Dims), slices.Clone(a.Starts)
+	a.Limits, a.Strides = slices.Clone(a.Limits), slices.Clone(a.Strides)
+	if a.Dot != nil {
+		a.Dot = &ir.DotDims{LB: slices.Clone(a.Dot.LB), RB: slices.Clone(a.Dot.RB), LC: slices.Clone(a.Dot.LC), RC: slices.Clone(a.Dot.RC)}
+	}
+	if a.Grid != nil {
+		a.Grid = CloneGrid(a.Grid)
+	}
+	return a
+}
+
+// CloneGrid copies a grid.
+func CloneGrid(g *ir.Grid) *ir.Grid {
+	n := *g
+	windows := func(ws []ir.Window) []ir.Window {
+		out := slices.Clone(ws)
+		for i, w := range out {
+			out[i] = ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
+		}
+		return out
+	}
+	types := func(ts []ir.Type) []ir.Type {
+		out := slices.Clone(ts)
+		for i, t := range out {
+			out[i] = CloneType(t)
+		}
+		return out
+	}
+	n.Dims, n.Alias = slices.Clone(g.Dims), slices.Clone(g.Alias)
+	n.In, n.Out, n.Carry = windows(g.In), windows(g.Out), windows(g.Carry)
+	n.Outs, n.Scratch = types(g.Outs), types(g.Scratch)
+	return &n
+}

@@ -120,7 +120,7 @@ func checkCache(complete bool) Check {
 
 func checkCPU(p Plugin, err error) Check {
 	c := pluginCheck("CPU plugin", p, err)
-	if !c.OK {
+	if !c.OK || !pjrt.HasCgo { // without cgo the compiler's line says what is wrong
 		return c
 	}
 	engine, err := pjrt.Open(p.Path)

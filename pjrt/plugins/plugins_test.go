@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/pjrt"
 )
 
 // probe is a small release whose wheel lies in the directory links.
@@ -316,6 +318,10 @@ func TestDoctor(t *testing.T) {
 		require.Contains(t, c.Mend, "gdngen setup")
 	}
 
+	if !pjrt.HasCgo {
+		require.Contains(t, find(checks, "C compiler").Mend, "CGO_ENABLED=1")
+		return
+	}
 	bad := filepath.Join(t.TempDir(), "bad.so")
 	require.NoError(t, os.WriteFile(bad, []byte("bad"), 0o644))
 	t.Setenv(cpuRelease.env, bad)
@@ -343,5 +349,7 @@ func TestCPU(t *testing.T) {
 	require.NoError(t, err)
 	c := checkCPU(p, nil)
 	require.True(t, c.OK, c.Detail)
-	require.Contains(t, c.Detail, "loads, PJRT 0.")
+	if pjrt.HasCgo {
+		require.Contains(t, c.Detail, "loads, PJRT 0.")
+	}
 }

@@ -67,7 +67,8 @@ const (
 	stepCompute stepKind = iota
 	stepLoad             // dst = smem[sum of args]
 	stepStore            // smem[sum of args[1:]] = args[0]
-	stepDMA
+	stepDMA              // args: source, granules, destination, sync flag
+	stepWait             // args: sync flag, granules
 )
 
 // A step is one decoded scalar instruction.
@@ -177,6 +178,8 @@ func (d *decoder) instruction(c *code, in instruction) error {
 		return d.store(c, in)
 	case name == "dma" && strings.Contains(suffix, "_to_"):
 		return d.dma(c, in, suffix)
+	case in.op == "dma.done.wait":
+		return d.wait(c, in)
 	case register(in.dst) != noRegister:
 		return d.compute(c, in, name, suffix)
 	}
@@ -303,7 +306,7 @@ func (d *decoder) dma(c *code, in instruction, suffix string) error {
 	}
 	st := step{kind: stepDMA, dst: noRegister, guard: g, from: from, to: to, opname: in.op}
 	for i, a := range strings.Split(rest, ",") {
-		if i == 3 {
+		if i == 4 {
 			break
 		}
 		v, err := d.operand(a)
@@ -312,8 +315,30 @@ func (d *decoder) dma(c *code, in instruction, suffix string) error {
 		}
 		st.args = append(st.args, v)
 	}
-	if len(st.args) < 3 {
-		return fmt.Errorf("want source, size and destination: %s", in.args)
+	if len(st.args) < 4 {
+		return fmt.Errorf("want source, size, destination and sync flag: %s", in.args)
+	}
+	c.steps = append(c.steps, st)
+	return nil
+}
+
+// wait decodes `dma.done.wait (guard), flag, size in granules`.
+func (d *decoder) wait(c *code, in instruction) error {
+	g, _, rest, err := d.guard(in.args)
+	if err != nil {
+		return err
+	}
+	flag, size, ok := strings.Cut(rest, ",")
+	if !ok {
+		return fmt.Errorf("want sync flag and size: %s", in.args)
+	}
+	st := step{kind: stepWait, dst: noRegister, guard: g, opname: in.op}
+	for _, a := range []string{flag, size} {
+		v, err := d.operand(a)
+		if err != nil {
+			return err
+		}
+		st.args = append(st.args, v)
 	}
 	c.steps = append(c.steps, st)
 	return nil

@@ -2,6 +2,7 @@ package llo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ type trace struct {
 // granule is the unit of a DMA size in bytes.
 const granule = 32
 
+// wordBytes is the size of a word of scalar memory.
+const wordBytes = 4
+
 // A machine executes one program. It is in order: a bundle takes one cycle and its delays; all slots read registers and memory before
 // any writes; the bundles in the delay slots of a taken branch execute.
 type machine struct {
@@ -29,11 +33,13 @@ type machine struct {
 	limit      int64
 	top        bool // top-level program: see unknownBranch
 
-	regs   [registers]value
-	mem    map[value]value // scalar memory by word address
-	args   []value
-	writes []write
-	trace  trace
+	regs    [registers]value
+	mem     map[value]value // scalar memory by word address
+	args    []value
+	writes  []write
+	open    map[value]int // transfers of unknown size to or from main memory, by sync flag: how often they pass it
+	unbound []int         // operands without values that scalar memory or a register takes
+	trace   trace
 }
 
 type write struct {
@@ -45,7 +51,7 @@ type write struct {
 // run executes from the first bundle to past the last one.
 func (m *machine) run() (*trace, error) {
 	n := len(m.code)
-	m.mem = map[value]value{}
+	m.mem, m.open = map[value]value{}, map[value]int{}
 	m.trace = trace{counts: make([]int64, n), waits: make([]int64, n), calls: map[string]int64{}}
 	for _, in := range m.inputs {
 		if in.space == "smem" {
@@ -102,6 +108,9 @@ func (m *machine) run() (*trace, error) {
 	if slots > 0 {
 		return nil, m.errorf(&m.code[n-1], "ends in the delay slots of a branch: the file is cut short")
 	}
+	if len(m.open) > 0 {
+		m.trace.hbmBytes = -1
+	}
 	m.trace.bundles, m.trace.cycles = steps, now
 	return &m.trace, nil
 }
@@ -156,33 +165,10 @@ func (m *machine) takes(c *code, pc int) (bool, error) {
 		return runs, nil
 	}
 	what := fmt.Sprintf("branch to %#x on a predicate that only a run would tell", m.code[c.branch.target].addr)
-	if names := m.unboundInputs(); names != "" {
-		what += "; give the values of operand " + names + " in Options.Scalars"
+	if len(m.unbound) > 0 {
+		what += fmt.Sprintf("; give the values of operands %v in Options.Scalars", m.unbound)
 	}
 	return false, m.errorf(c, "%s", what)
-}
-
-// unboundInputs lists the operands that may steer control and have no values.
-func (m *machine) unboundInputs() string {
-	var names []string
-	for _, in := range m.inputs {
-		if _, ok := m.scalars(in.index); !ok && (in.space == "" || in.space == "smem" || m.prefetched(in.sym)) {
-			names = append(names, fmt.Sprint(in.index))
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-// prefetched reports whether some DMA copies the operand to scalar memory.
-func (m *machine) prefetched(sym int16) bool {
-	for i := range m.code {
-		for _, s := range m.code[i].steps {
-			if s.kind == stepDMA && s.to == "smem" && m.value(s.args[0]).sym == sym {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (m *machine) value(o operand) value {
@@ -215,6 +201,9 @@ func (m *machine) execute(c *code) error {
 		switch s.kind {
 		case stepDMA:
 			m.dma(s, ok)
+			continue
+		case stepWait:
+			m.wait(s)
 			continue
 		case stepStore:
 			v, at := m.value(s.args[0]), m.sum(s.args[1:])
@@ -271,7 +260,7 @@ func (m *machine) execute(c *code) error {
 func (m *machine) inputValue(v value) value {
 	for _, in := range m.inputs {
 		if in.sym == v.sym && in.space == "" {
-			if data, ok := m.scalars(in.index); ok && len(data) > 0 {
+			if data := m.input(in.index); len(data) > 0 {
 				return number(int32(data[0]))
 			}
 			return value{}
@@ -300,35 +289,68 @@ func (m *machine) forget(sym int16) {
 	}
 }
 
-// dma counts the bytes that pass main memory and fills scalar memory from the values of the operand that is its source.
+// dma counts the bytes that pass main memory and fills scalar memory from the values of the operand that is its source. A transfer
+// whose size the runtime decides (one core of two may do it) counts what the program then waits for.
 func (m *machine) dma(s *step, certain bool) {
-	src, size, dst := m.value(s.args[0]), m.value(s.args[1]), m.value(s.args[2])
+	src, size, dst, flag := m.value(s.args[0]), m.value(s.args[1]), m.value(s.args[2]), m.value(s.args[3])
+	passes := 0
 	for _, space := range [2]string{s.from, s.to} {
-		switch {
-		case space != "hbm" || m.trace.hbmBytes < 0:
-		case !certain || !size.isNumber():
-			m.trace.hbmBytes = -1
-		default:
-			m.trace.hbmBytes += int64(uint32(size.num)) * granule
+		if space == "hbm" {
+			passes++
 		}
+	}
+	switch {
+	case passes == 0:
+	case certain && size.isNumber():
+		m.transfer(passes, size)
+	case flag.known && m.open[flag] == 0:
+		m.open[flag] = passes
+	default:
+		m.trace.hbmBytes = -1
 	}
 	if s.to != "smem" {
 		return
 	}
 	m.forget(dst.sym)
 	for _, in := range m.inputs {
-		if certain && src.known && src.exp == 0 && in.sym == src.sym && dst.known && size.isNumber() {
-			m.fill(dst, in.index, int(src.num)*granule/4, int(size.num)*granule/4)
+		if certain && src.known && in.sym == src.sym && dst.known && size.isNumber() {
+			m.fill(dst, in.index, int(src.num)*granule/wordBytes, int(size.num)*granule/wordBytes)
 		}
+	}
+}
+
+// transfer adds a transfer of some granules that passes main memory once or twice.
+func (m *machine) transfer(passes int, granules value) {
+	if m.trace.hbmBytes >= 0 {
+		m.trace.hbmBytes += int64(passes) * int64(uint32(granules.num)) * granule
+	}
+}
+
+// wait settles a transfer of unknown size on the flag.
+func (m *machine) wait(s *step) {
+	flag, size := m.value(s.args[0]), m.value(s.args[1])
+	if passes := m.open[flag]; flag.known && passes > 0 && size.isNumber() {
+		m.transfer(passes, size)
+		delete(m.open, flag)
 	}
 }
 
 // fill copies count words (-1: all) of the values of an operand, from word first on, to scalar memory.
 func (m *machine) fill(dst value, index, first, count int) {
-	data, _ := m.scalars(index)
+	data := m.input(index)
 	for i := 0; first+i >= 0 && first+i < len(data) && (count < 0 || i < count); i++ {
 		at := dst
 		at.num += int32(i)
 		m.mem[at] = number(int32(data[first+i]))
 	}
+}
+
+// input returns the values given for an operand; that there are none is remembered for the error that may follow.
+func (m *machine) input(index int) []int64 {
+	data, ok := m.scalars(index)
+	if !ok && !slices.Contains(m.unbound, index) {
+		m.unbound = append(m.unbound, index)
+		slices.Sort(m.unbound)
+	}
+	return data
 }

@@ -42,6 +42,7 @@ type canonical struct {
 // rewrite replaces the names in an operand list.
 func (c *canonical) rewrite(text string) string {
 	var out strings.Builder
+	text = strings.Join(strings.Fields(text), " ")
 	for text != "" {
 		i := strings.IndexAny(text, "%#$")
 		if i < 0 {

@@ -149,7 +149,7 @@ func (lx *lexer) body(b *bundle) error {
 			if err != nil {
 				return err
 			}
-			if l, ok := commentLoc(comment); ok {
+			if l, ok := commentLoc(comment); ok && loc == "" {
 				loc = l
 			}
 			if call == "" {
@@ -233,18 +233,15 @@ func newInstruction(text, loc, call string) instruction {
 	return in
 }
 
-// commentLoc finds `loc(...)` in a comment and returns its inside.
+// commentLoc finds the first `loc(...)` among the notes of a comment and returns its inside.
 func commentLoc(comment string) (string, bool) {
-	i := strings.Index(comment, "loc(\"")
-	if i < 0 || i > 0 && comment[i-1] != ' ' {
-		return "", false
+	for note := range strings.SplitSeq(comment, " :: ") {
+		note = strings.TrimSpace(note)
+		if loc, ok := strings.CutPrefix(note, "loc("); ok {
+			return strings.CutSuffix(loc, ")")
+		}
 	}
-	rest := comment[i+len("loc("):]
-	end := strings.LastIndexByte(rest, ')')
-	if end < 0 {
-		return "", false
-	}
-	return rest[:end], true
+	return "", false
 }
 
 // commentCall returns the op that a comment `%name = kind(...)` or `<name>` tells of.

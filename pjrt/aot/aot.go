@@ -1,0 +1,270 @@
+// Package aot compiles StableHLO modules for a TPU that is not attached: PJRT_TopologyDescription_Create and
+// PJRT_Compile of libtpu.so, called through purego without cgo.
+//
+// libtpu ends its process on some programs instead of returning an error, so it is never loaded into the caller. A
+// [Compiler] keeps one child process with libtpu loaded, hands it one request at a time, and starts another after
+// the child died, was stopped, or was recycled. The rules:
+//
+//  1. [RunWorkerIfAsked] is the first call of main and of TestMain: the child is this same program, started again.
+//  2. One Compiler runs one compile at a time; concurrent calls wait for their turn. For parallel compiles use
+//     several Compilers (about 200 MB each).
+//  3. The child sees a fixed environment, none of the caller's TPU or XLA settings, so a result depends on the
+//     request and on libtpu alone.
+//  4. Every failure has a type that says who is to blame: see [RejectError], [VMEMError], [CrashError],
+//     [TimeoutError], [RequestError] and [InfraError].
+package aot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options configure a Compiler. Only Libtpu is required.
+type Options struct {
+	Libtpu        string        // path of libtpu.so
+	Timeout       time.Duration // limit of one request, without the start of a child; default 60 s
+	RecycleAfter  int           // compiles served by one child before it is replaced; default 300
+	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
+	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, separated by spaces
+}
+
+const (
+	defaultTimeout = 60 * time.Second
+	defaultRecycle = 300
+	startLimit     = 2 * time.Minute // to load libtpu, possibly from a cold and slow disk
+)
+
+// Request is one compile.
+type Request struct {
+	Topology string // such as "v6e:2x2"; see Topologies
+	Module   string // StableHLO text whose entry point is @main
+	// DumpDir receives the schedule dump; it is created, and should be fresh: names start with a time stamp, so
+	// dumps of several requests would lie mixed. Empty: no dump is kept. After an error it may hold part of a dump.
+	DumpDir string
+	// Flags are per-compile overrides of XLA and libtpu flags, such as xla_tpu_scoped_vmem_limit_kib: "32768".
+	Flags map[string]string
+	// Passes is a regular expression that adds LLO passes to those always dumped (final_bundles, final_hlo-static
+	// and vmem_report). libtpu reads it once, so a request with other passes than the last one starts a new child.
+	Passes  string
+	WantHLO bool // fill Result.OptimizedHLO
+}
+
+// MemoryStats is device memory (HBM) in bytes, as libtpu states it for the executable.
+type MemoryStats struct {
+	Code, Arguments, Outputs, Alias, Temp, Peak, Total int64
+}
+
+// Result is a compiled executable, described.
+type Result struct {
+	CodeBytes    int64              // size of the generated code
+	Memory       MemoryStats        //
+	Fingerprint  string             // hexadecimal; the same for the same module, flags, topology and libtpu
+	Cost         map[string]float64 // XLA's cost analysis; it does not look inside a custom call
+	OptimizedHLO string             // HLO text after optimisation, when the request wants it
+	Elapsed      time.Duration      // inside the child: compile, queries and dump
+}
+
+// Compiler compiles for absent TPUs. Its methods may be called from several goroutines.
+type Compiler struct {
+	opts    Options
+	turn    chan struct{} // holds one token: the right to touch what is below
+	child   *child
+	tmp     string        // private: the dump link and a directory for dumps that nobody keeps
+	closing chan struct{} // closed by Close
+	close   sync.Once
+}
+
+// New returns a Compiler. It starts nothing: the child starts with the first request.
+func New(o Options) *Compiler {
+	o.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
+	o.RecycleAfter = cmp.Or(max(o.RecycleAfter, 0), defaultRecycle)
+	c := &Compiler{opts: o, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	c.turn <- struct{}{}
+	return c
+}
+
+// Compile compiles one module. A done ctx stops the child and returns an error that wraps ctx.Err(); all other
+// errors are of the types of this package.
+func (c *Compiler) Compile(ctx context.Context, r Request) (*Result, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	return c.compile(ctx, r)
+}
+
+// compile is Compile without validation.
+func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
+	if err := c.take(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { c.turn <- struct{}{} }()
+	for {
+		if err := c.ready(ctx, r.Passes); err != nil {
+			return nil, err
+		}
+		first := c.child.served == 0
+		res, err := c.ask(ctx, r)
+		// Earlier requests may be why a used child died: only a fresh one convicts this request.
+		if crash := (*CrashError)(nil); errors.As(err, &crash) && !first {
+			continue
+		}
+		return res, err
+	}
+}
+
+// take waits for the turn.
+func (c *Compiler) take(ctx context.Context) error {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return stopped(ctx)
+	}
+	select {
+	case <-c.closing:
+		c.turn <- struct{}{}
+		return errClosed()
+	default:
+		return nil
+	}
+}
+
+// ready makes c.child a living child that dumps the given extra passes.
+func (c *Compiler) ready(ctx context.Context, passes string) error {
+	if err := c.makeTemp(); err != nil {
+		return err
+	}
+	if c.child != nil && c.child.alive() && c.child.passes == passes && c.child.served < c.opts.RecycleAfter &&
+		(c.opts.MemoryLimit <= 0 || c.child.rss <= c.opts.MemoryLimit) {
+		return nil
+	}
+	c.drop()
+	lib, err := filepath.Abs(c.opts.Libtpu)
+	if err == nil {
+		_, err = os.Stat(lib)
+	}
+	if c.opts.Libtpu == "" || err != nil {
+		return &InfraError{Op: "find libtpu", Err: fmt.Errorf("%q is not a readable libtpu.so: %w", c.opts.Libtpu,
+			cmp.Or(err, os.ErrNotExist))}
+	}
+	ch, err := startChild(lib, c.link(), passes, c.opts.ExtraInitArgs)
+	if err != nil {
+		return &InfraError{Op: "start the compile worker", Err: err}
+	}
+	c.child = ch
+	var hello reply
+	switch err := ch.exchange(ctx, c.closing, startLimit, nil, &hello); {
+	case err == errDied:
+		exit, noise := ch.obituary()
+		c.drop()
+		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf(
+			"it ended (%s) while loading %s; does main call aot.RunWorkerIfAsked first? stderr: %s", exit, lib, noise)}
+	case err == errLate:
+		c.drop()
+		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf("not ready after %v", startLimit)}
+	case err != nil:
+		c.drop()
+		return err
+	case hello.Stage != "":
+		c.drop()
+		return &InfraError{Op: "load libtpu", Err: errors.New(hello.Msg)}
+	}
+	return nil
+}
+
+// ask sends one request to the ready child and judges the answer.
+func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
+	dir := c.scratch()
+	if r.DumpDir != "" {
+		abs, err := filepath.Abs(r.DumpDir)
+		if err == nil {
+			err = os.MkdirAll(abs, 0o755)
+		}
+		if err != nil {
+			return nil, &InfraError{Op: "create the dump directory", Err: err}
+		}
+		dir = abs
+	} else {
+		defer clearDir(dir)
+	}
+	if err := pointLink(c.link(), dir); err != nil {
+		return nil, &InfraError{Op: "point the dump link at " + dir, Err: err}
+	}
+	var a reply
+	err := c.child.exchange(ctx, c.closing, c.opts.Timeout,
+		&order{Topology: r.Topology, Module: r.Module, Flags: r.Flags, DumpDir: dir, WantHLO: r.WantHLO}, &a)
+	switch {
+	case err == errDied:
+		exit, noise := c.child.obituary()
+		c.drop()
+		if why := diskTrouble(noise); why != "" {
+			return nil, &InfraError{Op: "write the dump to " + dir, Err: errors.New(why)}
+		}
+		return nil, &CrashError{Exit: exit, Stderr: noise}
+	case err == errLate:
+		c.drop()
+		return nil, &TimeoutError{Limit: c.opts.Timeout}
+	case err != nil:
+		c.drop()
+		return nil, err
+	}
+	c.child.served++
+	c.child.rss = a.RSS
+	return a.judge()
+}
+
+// drop stops and reaps the child, if there is one.
+func (c *Compiler) drop() {
+	if c.child != nil {
+		c.child.stop()
+		c.child = nil
+	}
+}
+
+// Close stops a running compile, reaps the child and removes the temporary files. Later compiles are refused.
+func (c *Compiler) Close() error {
+	c.close.Do(func() { close(c.closing) })
+	<-c.turn
+	defer func() { c.turn <- struct{}{} }()
+	c.drop()
+	if c.tmp == "" {
+		return nil
+	}
+	err := os.RemoveAll(c.tmp)
+	c.tmp = ""
+	if err != nil {
+		return &InfraError{Op: "remove temporary files", Err: err}
+	}
+	return nil
+}
+
+func (c *Compiler) link() string    { return filepath.Join(c.tmp, "dump") }
+func (c *Compiler) scratch() string { return filepath.Join(c.tmp, "scratch") }
+
+func (c *Compiler) makeTemp() error {
+	if c.tmp != "" {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "gdngen-aot-")
+	if err == nil {
+		c.tmp = dir
+		err = os.Mkdir(c.scratch(), 0o755)
+	}
+	if err != nil {
+		return &InfraError{Op: "create a temporary directory", Err: err}
+	}
+	if strings.ContainsAny(dir, " \t\n") {
+		return &InfraError{Op: "create a temporary directory",
+			Err: fmt.Errorf("libtpu can not take a path with spaces: %q; set TMPDIR to one without", dir)}
+	}
+	return nil
+}
+
+func stopped(ctx context.Context) error { return fmt.Errorf("aot: compile stopped: %w", ctx.Err()) }
+func errClosed() error                  { return &InfraError{Op: "compile", Err: errors.New("the compiler is closed")} }

@@ -1,0 +1,96 @@
+package aot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// dumpedPasses are the LLO passes whose dump is always written: the schedule, and its use of slots per bundle.
+// The VMEM report is written whatever the expression; naming it keeps that so.
+const dumpedPasses = "final_bundles|final_hlo-static|vmem_report"
+
+// initArgs is the value of LIBTPU_INIT_ARGS. libtpu reads it once, at load, splits it at spaces and keeps quotes.
+func initArgs(link, passes, extra string) string {
+	labels := dumpedPasses
+	if passes != "" {
+		labels += "|" + passes
+	}
+	return strings.TrimSpace(fmt.Sprintf("--xla_jf_dump_to=%s --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=%s %s",
+		link, labels, extra))
+}
+
+// pointLink makes link a symbolic link to dir, atomically.
+func pointLink(link, dir string) error {
+	next := link + ".next"
+	if err := os.Remove(next); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Symlink(dir, next); err != nil {
+		return err
+	}
+	return os.Rename(next, link)
+}
+
+// clearDir removes what is in dir.
+func clearDir(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		os.RemoveAll(filepath.Join(dir, e.Name()))
+	}
+}
+
+// settleLimit is how long dump files may stay open after the compile returned.
+const settleLimit = 10 * time.Second
+
+// awaitDump returns when this process has no file of dir open any more and the schedule is among the files.
+func awaitDump(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		open := openFiles(real)
+		switch {
+		case len(open) > 0 && time.Since(start) > settleLimit:
+			return fmt.Errorf("still being written after %v: %s", settleLimit, open[0])
+		case len(open) > 0:
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(escapeGlob(real), "*-final_bundles.txt"))
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("libtpu wrote no schedule (*-final_bundles.txt) to %s; this libtpu may have renamed its dump flags", dir)
+		}
+		return err
+	}
+}
+
+// openFiles lists the files under dir that this process has open.
+func openFiles(dir string) []string {
+	var open []string
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		if path, err := os.Readlink(fd); err == nil && strings.HasPrefix(path, dir+string(filepath.Separator)) {
+			open = append(open, path)
+		}
+	}
+	return open
+}
+
+// dumpedHLO reads the optimised module from the dump in dir: the newest, when earlier requests left theirs.
+func dumpedHLO(dir string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*-TLP-hlo.txt"))
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("libtpu wrote no optimised HLO (*-TLP-hlo.txt) to %s", dir)
+	}
+	text, err := os.ReadFile(slices.Max(found))
+	return string(text), err
+}
+
+// escapeGlob quotes the characters of path that filepath.Glob interprets.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}

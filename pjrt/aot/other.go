@@ -1,0 +1,37 @@
+//go:build !linux || !(amd64 || arm64)
+
+package aot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// RunWorkerIfAsked must be the first call of main and of TestMain. libtpu exists for 64-bit Linux only: elsewhere
+// it returns at once, and every compile is an InfraError.
+func RunWorkerIfAsked() {}
+
+var (
+	errDied = errors.New("the worker ended")
+	errLate = errors.New("the worker is late")
+)
+
+type child struct {
+	passes string
+	served int
+	rss    int64
+}
+
+func startChild(libtpu, link, passes, extra string) (*child, error) {
+	return nil, fmt.Errorf("libtpu runs on 64-bit Linux, this is %s/%s", runtime.GOOS, runtime.GOARCH)
+}
+
+func (*child) alive() bool                     { return false }
+func (*child) stop()                           {}
+func (*child) obituary() (exit, stderr string) { return "", "" }
+func (*child) exchange(context.Context, <-chan struct{}, time.Duration, *order, *reply) error {
+	return errDied
+}

@@ -1,0 +1,30 @@
+package aot
+
+// The worker and its parent exchange JSON lines: the worker says hello with one reply when libtpu is loaded, then
+// answers every order with one reply. Stage is empty for success.
+
+// order is what the parent asks of the worker.
+type order struct {
+	Topology, Module string
+	Flags            map[string]string `json:",omitempty"`
+	DumpDir          string
+	WantHLO          bool `json:",omitempty"`
+}
+
+// reply is the worker's answer.
+type reply struct {
+	Stage  string  `json:",omitempty"`
+	Code   int     `json:",omitempty"`
+	Msg    string  `json:",omitempty"`
+	Result *Result `json:",omitempty"`
+	RSS    int64   // bytes resident after the request
+}
+
+// workerVariable tells a process that it is a compile worker; its value is the path of libtpu.so.
+const workerVariable = "GDNGEN_AOT_WORKER"
+
+// File descriptors of the worker; its standard output and error belong to libtpu's messages.
+const (
+	ordersFD  = 3
+	repliesFD = 4
+)

@@ -1,0 +1,132 @@
+//go:build linux && (amd64 || arm64)
+
+package aot
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// RunWorkerIfAsked must be the first call of main and of TestMain. In a process that a Compiler started it serves
+// compile requests and never returns; in any other it returns at once.
+func RunWorkerIfAsked() {
+	libtpu := os.Getenv(workerVariable)
+	if libtpu == "" {
+		return
+	}
+	os.Unsetenv(workerVariable)
+	dieBySignal()
+	serve(libtpu, json.NewDecoder(os.NewFile(ordersFD, "orders")), json.NewEncoder(os.NewFile(repliesFD, "replies")))
+	os.Exit(0)
+}
+
+// dieBySignal lets the kernel end this process on a fault in libtpu, in place of Go's handlers: the parent then sees
+// the signal, and standard error holds libtpu's words rather than goroutines. No core is written.
+func dieBySignal() {
+	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+	var standard struct {
+		handler, flags, restorer, mask uintptr // the kernel's sigaction; zero is SIG_DFL
+	}
+	for _, s := range []syscall.Signal{syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGSEGV, syscall.SIGTRAP} {
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&standard)), 0, unsafe.Sizeof(standard.mask), 0, 0)
+	}
+}
+
+// serve answers orders until their pipe closes.
+func serve(libtpu string, orders *json.Decoder, replies *json.Encoder) {
+	p, err := openPlugin(libtpu)
+	if replies.Encode(failed(stageLoad, err)) != nil || err != nil {
+		return
+	}
+	topologies := map[string]*topology{} // never destroyed: libtpu dies when one is
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			return
+		}
+		a := p.obey(&o, topologies)
+		a.RSS = residentBytes()
+		if replies.Encode(a) != nil {
+			return
+		}
+	}
+}
+
+// failed is the reply to an error at a stage; success for a nil error.
+func failed(stage string, err error) *reply {
+	if err == nil {
+		return &reply{}
+	}
+	a := &reply{Stage: stage, Msg: err.Error()}
+	if e := (*statusError)(nil); errors.As(err, &e) {
+		a.Code, a.Msg = e.code, e.msg
+	}
+	return a
+}
+
+// obey does one order.
+func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
+	start := time.Now()
+	t := topologies[o.Topology]
+	if t == nil {
+		var err error
+		if t, err = p.newTopology(o.Topology); err != nil {
+			return failed(stageTopology, err)
+		}
+		topologies[o.Topology] = t
+	}
+	e, err := t.compile(o.Module, compileOptions(o.Flags))
+	if err != nil {
+		return failed(stageCompile, err)
+	}
+	defer e.destroy()
+	r, err := e.describe()
+	if err != nil {
+		return failed(stageQuery, err)
+	}
+	if err := awaitDump(o.DumpDir); err != nil {
+		return failed(stageDump, err)
+	}
+	if o.WantHLO {
+		if r.OptimizedHLO, err = dumpedHLO(o.DumpDir); err != nil {
+			return failed(stageDump, err)
+		}
+	}
+	r.Elapsed = time.Since(start)
+	return &reply{Result: r}
+}
+
+// describe asks an executable for everything that a Result holds.
+func (e *executable) describe() (*Result, error) {
+	var r Result
+	var fingerprint string
+	for _, query := range []func() error{
+		func() (err error) { r.CodeBytes, err = e.codeBytes(); return },
+		func() (err error) { r.Memory, err = e.memory(); return },
+		func() (err error) { r.Cost, err = e.cost(); return },
+		func() (err error) { fingerprint, err = e.fingerprint(); return },
+	} {
+		if err := query(); err != nil {
+			return nil, err
+		}
+	}
+	r.Fingerprint = hex.EncodeToString([]byte(fingerprint))
+	return &r, nil
+}
+
+// residentBytes is this process's resident memory; 0 if the kernel does not tell.
+func residentBytes() int64 {
+	statm, _ := os.ReadFile("/proc/self/statm")
+	if f := strings.Fields(string(statm)); len(f) > 1 {
+		pages, _ := strconv.ParseInt(f[1], 10, 64)
+		return pages * int64(os.Getpagesize())
+	}
+	return 0
+}

@@ -14,12 +14,15 @@ import (
 const dumpedPasses = "final_bundles|final_hlo-static|vmem_report"
 
 // initArgs is the value of LIBTPU_INIT_ARGS. libtpu reads it once, at load, splits it at spaces and keeps quotes.
+// The source annotations put loc("file":line:column) of Mosaic ops into the comments of the schedule and change
+// nothing else; ops without a location get "-" and their line and column in the text of the body.
 func initArgs(link, passes, extra string) string {
 	labels := dumpedPasses
 	if passes != "" {
 		labels += "|" + passes
 	}
-	return strings.TrimSpace(fmt.Sprintf("--xla_jf_dump_to=%s --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=%s %s",
+	return strings.TrimSpace(fmt.Sprintf(
+		"--xla_jf_dump_to=%s --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=%s --xla_mosaic_enable_llo_source_annotations=true %s",
 		link, labels, extra))
 }
 

@@ -37,13 +37,13 @@ func kernelBody(scratchRows int) string {
   "stable_mosaic.func.func"() ({
   ^bb0(%i: i32, %x: TILE, %y: TILE, %o: TILE, %t: SCRATCH):
     %c0 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
-    %0 = "stable_mosaic.vector.load"(%x, %c0, %c0) : (TILE, index, index) -> VEC loc("read.x")
-    %1 = "stable_mosaic.vector.load"(%y, %c0, %c0) : (TILE, index, index) -> VEC loc("read.y")
-    %2 = "stable_mosaic.arith.addf"(%0, %1) {fastmath = #arith.fastmath<none>} : (VEC, VEC) -> VEC loc("sum")
+    %0 = "stable_mosaic.vector.load"(%x, %c0, %c0) : (TILE, index, index) -> VEC
+    %1 = "stable_mosaic.vector.load"(%y, %c0, %c0) : (TILE, index, index) -> VEC
+    %2 = "stable_mosaic.arith.addf"(%0, %1) {fastmath = #arith.fastmath<none>} : (VEC, VEC) -> VEC loc("sum":3:7)
     %3 = "stable_mosaic.vector.load"(%t, %c0, %c0) : (SCRATCH, index, index) -> VEC
     %4 = "stable_mosaic.arith.addf"(%2, %3) {fastmath = #arith.fastmath<none>} : (VEC, VEC) -> VEC
-    "stable_mosaic.tpu.vector_store"(%4, %t, %c0, %c0) {STORE} : (VEC, SCRATCH, index, index) -> () loc("keep")
-    "stable_mosaic.tpu.vector_store"(%4, %o, %c0, %c0) {STORE} : (VEC, TILE, index, index) -> () loc("write.o")
+    "stable_mosaic.tpu.vector_store"(%4, %t, %c0, %c0) {STORE} : (VEC, SCRATCH, index, index) -> ()
+    "stable_mosaic.tpu.vector_store"(%4, %o, %c0, %c0) {STORE} : (VEC, TILE, index, index) -> ()
     "stable_mosaic.func.return"() : () -> ()
   }) {sym_name = "add", function_type = (i32, TILE, TILE, TILE, SCRATCH) -> (), tpu.core_type = #tpu.core_type<tc>,
       iteration_bounds = array<i64: 4>, dimension_semantics = [#tpu.dimension_semantics<arbitrary>],

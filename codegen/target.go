@@ -21,15 +21,16 @@ type Target struct {
 	// MatmulCycles is how long one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
 	MatmulBF16, MatmulF32 int
 	BranchDelay           int // bundles executed after a branch, before its target
+	Granule               int // bytes of the unit that a DMA size is counted in
 }
 
 // Targets lists the supported generations, oldest first.
 var Targets = []Target{
-	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
-	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
-	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4},
-	{Name: "v6e", Topology: "v6e:2x2", MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4},
-	{Name: "tpu7x", Topology: "tpu7x:2x2x1", MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1},
+	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 512},
+	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32},
+	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32},
+	{Name: "v6e", Topology: "v6e:2x2", MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
+	{Name: "tpu7x", Topology: "tpu7x:2x2x1", MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
 }
 
 // LookupTarget finds a target by name.

@@ -114,7 +114,10 @@ func (e *notUnderstood) Error() string {
 func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) {
 	d := &decoder{
 		program: &program{file: file, code: make([]code, len(bundles)), symbols: []string{""}},
-		target:  t, symbol: map[string]int16{}, regions: map[int]int{},
+		target:  t, symbol: map[string]int16{}, regions: map[int]int{}, exit: -1,
+	}
+	if last := len(bundles) - 1; last >= 0 && bundles[last].exit {
+		d.exit = last
 	}
 	for i, b := range bundles {
 		for _, r := range b.regions {
@@ -136,6 +139,7 @@ type decoder struct {
 	target  *codegen.Target
 	symbol  map[string]int16
 	regions map[int]int // region number -> index of its first bundle
+	exit    int         // index of the exit bundle, -1 if there is none
 }
 
 func (d *decoder) bundle(c *code, b bundle) error {
@@ -170,10 +174,9 @@ func (d *decoder) instruction(c *code, in instruction) error {
 		c.calls = append(c.calls, in.call)
 	case name == "inlined_call_operand":
 		return d.operandOf(c, in, suffix)
-	case name == "sphi", name == "int_to_ptr": // names of one register, not instructions
-		if name == "int_to_ptr" {
-			return d.alias(in)
-		}
+	case name == "sphi": // names registers, is no instruction
+	case name == "int_to_ptr":
+		return d.alias(c, in)
 	case name == "sst":
 		return d.store(c, in)
 	case name == "dma" && strings.Contains(suffix, "_to_"):
@@ -225,6 +228,9 @@ func (d *decoder) branch(c *code, args string) error {
 		return fmt.Errorf("branch to region %q", label)
 	}
 	to, ok := d.regions[n]
+	if !ok && d.exit >= 0 { // an empty region at the end
+		to, ok = d.exit, true
+	}
 	if !ok {
 		return fmt.Errorf("branch to region %d, which does not start anywhere: the file is cut short", n)
 	}
@@ -266,12 +272,20 @@ func (d *decoder) operandOf(c *code, in instruction, space string) error {
 
 var always = guard{reg: noRegister}
 
-// alias checks that `%a_s1 = int_to_ptr.x [...] %b_s1` names one register twice.
-func (d *decoder) alias(in instruction) error {
+// alias decodes `%a_s1 = int_to_ptr.hbm [...] %b_s1`, which most often names a register anew; with two registers it is a move.
+func (d *decoder) alias(c *code, in instruction) error {
 	fields := strings.Fields(in.args)
-	if len(fields) == 0 || register(in.dst) != register(fields[len(fields)-1]) {
-		return fmt.Errorf("%s and %s are different registers", in.dst, in.args)
+	if len(fields) == 0 {
+		return fmt.Errorf("missing operand")
 	}
+	dst, src := register(in.dst), register(fields[len(fields)-1])
+	switch {
+	case dst == src:
+		return nil
+	case dst == noRegister:
+		return fmt.Errorf("%s is not a register", in.dst)
+	}
+	c.steps = append(c.steps, step{dst: dst, guard: always, args: []operand{{reg: src}}, eval: scalarOps["smov"], opname: in.op})
 	return nil
 }
 

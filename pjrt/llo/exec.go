@@ -18,9 +18,6 @@ type trace struct {
 	order    []string // calls in order of their first execution
 }
 
-// granule is the unit of a DMA size in bytes.
-const granule = 32
-
 // wordBytes is the size of a word of scalar memory.
 const wordBytes = 4
 
@@ -29,6 +26,7 @@ const wordBytes = 4
 type machine struct {
 	*program
 	delaySlots int
+	granule    int // bytes
 	scalars    func(index int) ([]int64, bool)
 	limit      int64
 	top        bool // top-level program: see unknownBranch
@@ -231,7 +229,7 @@ func (m *machine) execute(c *code) error {
 				m.args = append(m.args, m.value(a))
 			}
 			v = s.eval(s.typ, m.args)
-			if v.sym != 0 && s.opname[0] == 'i' {
+			if v.sym != 0 && strings.HasPrefix(s.opname, "inlined_call_operand") {
 				v = m.inputValue(v)
 			}
 		}
@@ -314,7 +312,7 @@ func (m *machine) dma(s *step, certain bool) {
 	m.forget(dst.sym)
 	for _, in := range m.inputs {
 		if certain && src.known && in.sym == src.sym && dst.known && size.isNumber() {
-			m.fill(dst, in.index, int(src.num)*granule/wordBytes, int(size.num)*granule/wordBytes)
+			m.fill(dst, in.index, int(src.num)*m.granule/wordBytes, int(size.num)*m.granule/wordBytes)
 		}
 	}
 }
@@ -322,7 +320,7 @@ func (m *machine) dma(s *step, certain bool) {
 // transfer adds a transfer of some granules that passes main memory once or twice.
 func (m *machine) transfer(passes int, granules value) {
 	if m.trace.hbmBytes >= 0 {
-		m.trace.hbmBytes += int64(passes) * int64(uint32(granules.num)) * granule
+		m.trace.hbmBytes += int64(passes) * int64(uint32(granules.num)) * int64(m.granule)
 	}
 }
 

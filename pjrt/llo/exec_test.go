@@ -13,7 +13,10 @@ import (
 )
 
 // testTarget has round numbers.
-var testTarget = &codegen.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, BranchDelay: 2}
+var testTarget = &codegen.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, BranchDelay: 2, Granule: granule}
+
+// granule of the targets whose dumps are kept.
+const granule = 32
 
 // assemble writes bundles as a dump does: one a line, `LABEL: instructions / regions`.
 func assemble(lines ...string) string {
@@ -45,7 +48,7 @@ func execute(t *testing.T, o Options, top bool, lines ...string) (*trace, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{program: p, delaySlots: testTarget.BranchDelay, limit: 1000, top: top, scalars: func(i int) ([]int64, bool) {
+	m := &machine{program: p, delaySlots: testTarget.BranchDelay, granule: testTarget.Granule, limit: 1000, top: top, scalars: func(i int) ([]int64, bool) {
 		v, ok := o.Scalars[fmt.Sprint(i)]
 		return v, ok
 	}}
@@ -81,6 +84,7 @@ func TestScalarSemantics(t *testing.T) {
 		{"guard fails", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %s1_s1 = smov 1 | %s1_s1 = smov (!%p2_p2), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", false},
 		{"guard with other value", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %s3_s3 = smov 5 | %s1_s1 = smov (!%p2_p2, %s3_s3), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 5", true},
 		{"alias", "%s1_s1 = smov 5 ;; %s2_s1 = int_to_ptr.vmem [resolvable:$true] %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s1, 5", true},
+		{"move of an address", "%s1_s1 = smov 5 | %s2_s2 = int_to_ptr.hbm [resolvable:$false] %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 5", true},
 		{"unknown store elsewhere", "%s1_s1 = sld [smem:[#allocation9]] | %0 = sst [smem:[#allocation2]] 4 | %0 = sst [smem:[#allocation1 + %s1_s1]] 3 | %s2_s2 = sld [smem:[#allocation2]] | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 4", true},
 	}
 	for _, c := range cases {
@@ -226,16 +230,16 @@ func TestDecodeErrors(t *testing.T) {
 		"%1 = sbr.rel (%p1_p1) target = $region9": "branch to region 9, which does not start anywhere",
 		"%1 = sbr.abs (%p1_p1) 17":                "branch without a region",
 		"%1 = sbr.rel (%s1_s1) target = $region4": "is not a predicate register",
-		"%1 = shalt":                                        "control transfer of an unknown kind",
-		"%s1_s1 = sadd.s32 1":                               "want 2 operands",
-		"%s1_s1 = sadd.s32 1, ":                             "missing operand",
-		"%1 = sst [smem:[#allocation1 3":                    "address is not closed",
-		"%1 = vdelay many":                                  "not a number of cycles",
-		"%1 = vmatmul.bf16.mxu9 %v1":                        `matrix unit "mxu9"`,
-		"%s1_s1 = int_to_ptr.hbm [resolvable:$true] %s2_s2": "different registers",
-		"%1 = dma.hbm_to_vmem %s1_s1, 3":                    "want source, size, destination",
-		"%1 = inlined_call":                                 "no comment tells which op",
-		"%s1_s1 = inlined_call_operand.hbm [shape: f32[]]":  "operand without an index",
+		"%1 = shalt":                                       "control transfer of an unknown kind",
+		"%s1_s1 = sadd.s32 1":                              "want 2 operands",
+		"%s1_s1 = sadd.s32 1, ":                            "missing operand",
+		"%1 = sst [smem:[#allocation1 3":                   "address is not closed",
+		"%1 = vdelay many":                                 "not a number of cycles",
+		"%1 = vmatmul.bf16.mxu9 %v1":                       `matrix unit "mxu9"`,
+		"%s1_s1 = int_to_ptr.hbm":                          "missing operand",
+		"%1 = dma.hbm_to_vmem %s1_s1, 3":                   "want source, size, destination",
+		"%1 = inlined_call":                                "no comment tells which op",
+		"%s1_s1 = inlined_call_operand.hbm [shape: f32[]]": "operand without an index",
 	} {
 		_, err := execute(t, Options{}, false, "", ins+" / 4", "")
 		require.ErrorContains(t, err, "schedule not understood: file:0x1: ", ins)

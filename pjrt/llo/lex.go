@@ -11,6 +11,7 @@ type bundle struct {
 	addr    int64
 	ins     []instruction
 	regions []int // regions that start at this bundle: what a branch names as its target
+	exit    bool  // the bundle after the last: where regions that never start would
 }
 
 // An instruction is one slot of a bundle: `%dst = op args`. Comments are removed from args; of what they say, the source
@@ -201,6 +202,7 @@ func (lx *lexer) trailer(b *bundle) error {
 		}
 		for note := range strings.SplitSeq(comment, "::") {
 			words := strings.Fields(note)
+			b.exit = b.exit || strings.HasPrefix(strings.TrimSpace(note), "exit bundle")
 			if n := len(words); n >= 3 && strings.HasPrefix(words[0], "Start") && words[n-2] == "region" {
 				r, err := strconv.Atoi(words[n-1])
 				if err != nil {

@@ -87,8 +87,8 @@ func Analyze(dir string, t *codegen.Target) (*Report, error) { return Options{}.
 
 // Analyze is like the function of the same name.
 func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
-	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.BranchDelay < 0 {
-		return nil, fmt.Errorf("target %q lacks matmul cycles or branch delay", t.Name)
+	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.BranchDelay < 0 || t.Granule <= 0 {
+		return nil, fmt.Errorf("target %q lacks matmul cycles, branch delay or DMA granule", t.Name)
 	}
 	files, err := findDumps(dir)
 	if err != nil {
@@ -238,7 +238,7 @@ func (a *analysis) cost(name string, calls int64) (*OpReport, []string, error) {
 		return nil, nil, err
 	}
 	m := &machine{
-		program: p, delaySlots: a.target.BranchDelay, limit: a.MaxBundles, top: name == topLevel,
+		program: p, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
 		scalars: func(index int) ([]int64, bool) {
 			v, ok := a.Scalars[fmt.Sprintf("%s/%d", name, index)]
 			if !ok {

@@ -30,6 +30,9 @@ func (m *Module) text(locs bool) string {
 	return p.String()
 }
 
+// String is one line for error messages: the instruction without its body, values numbered from 0.
+func (in *Instr) String() string { return in.short() }
+
 // short is one line for error messages.
 func (in *Instr) short() string {
 	p := printer{names: map[*Value]string{}, locs: true, noBody: true}

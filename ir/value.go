@@ -109,6 +109,20 @@ func ParsePrecision(s string) (Precision, error) {
 	return 0, fmt.Errorf("unknown precision %q (known: f32 bf16x1 bf16x3 bf16x6)", s)
 }
 
+// Parts is the number of bf16 parts an operand is split into: the rounded operand, the rounded rest, and so on; 0 for
+// PrecF32. A bf16 operand is its own only part.
+func (p Precision) Parts() int { return [...]int{PrecBF16x1: 1, PrecBF16x3: 2, PrecBF16x6: 3}[p] }
+
+// Products lists which part of the left operand meets which of the right, in the order in which the products are added:
+// the smallest first. Those of parts that a bf16 operand lacks are left out. Nil for PrecF32.
+func (p Precision) Products() [][2]int {
+	return [...][][2]int{
+		PrecBF16x1: {{0, 0}},
+		PrecBF16x3: {{0, 1}, {1, 0}, {0, 0}},
+		PrecBF16x6: {{0, 2}, {2, 0}, {1, 1}, {0, 1}, {1, 0}, {0, 0}},
+	}[p]
+}
+
 // Cmp is the relation of a compare.
 type Cmp uint8
 

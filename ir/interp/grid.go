@@ -1,0 +1,230 @@
+package interp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// launch is a grid or kernel with its operands.
+type launch struct {
+	g      *ir.Grid
+	tables [][]int64
+	in     []*tensor
+	carry  []*tensor // initial
+}
+
+func newLaunch(g *ir.Grid, args []*tensor) *launch {
+	l := &launch{g: g, in: args[g.Tables : g.Tables+len(g.In)], carry: args[g.Tables+len(g.In):]}
+	for _, t := range args[:g.Tables] {
+		l.tables = append(l.tables, t.n)
+	}
+	return l
+}
+
+// point is the id of the p-th point in lexicographic order.
+func (l *launch) point(p int) []int {
+	id := make([]int, len(l.g.Dims))
+	for i := len(id) - 1; i >= 0; i-- {
+		id[i] = p % l.g.Dims[i].Size
+		p /= l.g.Dims[i].Size
+	}
+	return id
+}
+
+// start is the first element of a window at a point, along each dimension.
+func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
+	at := make([]int, len(w.Index))
+	for d, x := range w.Index {
+		i := x.At(id, l.tables)
+		if i < 0 || i > shape[d]/w.Block[d]-1 {
+			return nil, fmt.Errorf("block %d of %d elements lies outside dimension %d of %v at point %v", i, w.Block[d], d, shape, id)
+		}
+		at[d] = i * w.Block[d]
+	}
+	return at, nil
+}
+
+// blockNumber numbers the blocks of a window row-major.
+func blockNumber(w ir.Window, at, shape []int) int {
+	n := 0
+	for d, a := range at {
+		n = n*(shape[d]/w.Block[d]) + a/w.Block[d]
+	}
+	return n
+}
+
+// blocks counts the blocks of a window; whole tells whether they cover the operand.
+func blocks(w ir.Window, shape []int) (n int, whole bool) {
+	n, whole = 1, true
+	for d, s := range shape {
+		n *= s / w.Block[d]
+		whole = whole && s%w.Block[d] == 0
+	}
+	return n, whole
+}
+
+// groups splits the points into runs along the sequential axis: n runs of size points each.
+func (l *launch) groups() (n, size int) {
+	n, size = l.g.Points(), 1
+	if k := len(l.g.Dims); k > 0 && l.g.Dims[k-1].Seq {
+		size = l.g.Dims[k-1].Size
+	}
+	return n / size, size
+}
+
+// check verifies before the run that every window lies inside its operand at every point, that the output windows cover
+// each output exactly once, and that no two groups share a carry window.
+func (l *launch) check() error {
+	_, size := l.groups()
+	each := func(what string, k int, w ir.Window, shape []int, visit func(p, block int) error) error {
+		for p := range l.g.Points() {
+			at, err := l.start(w, l.point(p), shape)
+			if err != nil {
+				return fmt.Errorf("%s %d: %w", what, k, err)
+			}
+			if visit == nil {
+				continue
+			}
+			if err := visit(p, blockNumber(w, at, shape)); err != nil {
+				return fmt.Errorf("%s %d: %w", what, k, err)
+			}
+		}
+		return nil
+	}
+	for i, w := range l.g.In {
+		if err := each("input", i, w, l.in[i].shape, nil); err != nil {
+			return err
+		}
+	}
+	for i, w := range l.g.Out {
+		n, whole := blocks(w, l.g.Outs[i].Shape)
+		if !whole {
+			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
+		}
+		if n != l.g.Points() {
+			return fmt.Errorf("output %d: %d points for %d blocks, each must be written exactly once", i, l.g.Points(), n)
+		}
+		seen := make([]bool, n)
+		if err := each("output", i, w, l.g.Outs[i].Shape, func(p, block int) error {
+			if seen[block] {
+				return fmt.Errorf("point %v writes a block that another point has written", l.point(p))
+			}
+			seen[block] = true
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for i, w := range l.g.Carry {
+		owner := map[int]int{}
+		if err := each("carry", i, w, l.carry[i].shape, func(p, block int) error {
+			if o, ok := owner[block]; ok && o != p/size {
+				return fmt.Errorf("point %v shares a block with one that differs in a parallel axis", l.point(p))
+			}
+			owner[block] = p / size
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (fr *frame) runGrid(s *step) error {
+	g := s.in.Attrs.Grid
+	l := newLaunch(g, fr.tensors(s.args))
+	if err := l.check(); err != nil {
+		return err
+	}
+	var outs, finals []*tensor
+	for _, t := range g.Outs {
+		outs = append(outs, newLike(t))
+	}
+	for _, c := range l.carry {
+		finals = append(finals, c.clone())
+	}
+	n, size := l.groups()
+	errs := make([]error, n)
+	parallel(n, true, func(group int) {
+		inner := &frame{cells: slices.Clone(fr.cells), grid: g, outer: fr.point()}
+		errs[group] = inner.gridGroup(s, l, outs, finals, group*size, (group+1)*size)
+	})
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	for i, t := range append(outs, finals...) {
+		fr.cells[s.results[i]] = cell{t: t}
+	}
+	return nil
+}
+
+// gridGroup runs points lo to hi one after another.
+func (fr *frame) gridGroup(s *step, l *launch, outs, finals []*tensor, lo, hi int) error {
+	g := l.g
+	inAt, carryAt := make([][]int, len(g.In)), make([][]int, len(g.Carry))
+	in, carried := make([]*tensor, len(g.In)), make([]*tensor, len(g.Carry))
+	flush := func(i int) {
+		if carried[i] != nil {
+			write(finals[i], carried[i], carryAt[i])
+		}
+	}
+	for p := lo; p < hi; p++ {
+		fr.id = l.point(p)
+		for i, w := range g.In {
+			at, err := l.start(w, fr.id, l.in[i].shape)
+			if err != nil {
+				return err
+			}
+			if in[i] == nil || !slices.Equal(at, inAt[i]) {
+				in[i], inAt[i] = fetch(w, l.in[i], at), at
+			}
+			fr.cells[s.body.params[i]] = cell{t: in[i]}
+		}
+		for i, w := range g.Carry {
+			at, err := l.start(w, fr.id, l.carry[i].shape)
+			if err != nil {
+				return err
+			}
+			if carried[i] == nil || !slices.Equal(at, carryAt[i]) {
+				flush(i)
+				carried[i], carryAt[i] = fetch(w, l.carry[i], at), at
+			}
+			fr.cells[s.body.params[len(g.In)+i]] = cell{t: carried[i]}
+		}
+		if err := fr.exec(s.body); err != nil {
+			return err
+		}
+		for i, w := range g.Out {
+			at, err := l.start(w, fr.id, outs[i].shape)
+			if err != nil {
+				return err
+			}
+			write(outs[i], fr.cells[s.body.yield[i]].t, at)
+		}
+		for i := range g.Carry {
+			carried[i] = fr.cells[s.body.yield[len(g.Out)+i]].t
+		}
+	}
+	for i := range g.Carry {
+		flush(i)
+	}
+	return nil
+}
+
+// fetch copies a window.
+func fetch(w ir.Window, x *tensor, at []int) *tensor {
+	out := newTensor(x.dt, w.Block)
+	read(out, x, at, nil)
+	return out
+}
+
+func (fr *frame) programID(s *step) error {
+	t := newTensor(ir.I32, nil)
+	t.n[0] = int64(fr.id[s.in.Attrs.Axis])
+	fr.cells[s.results[0]] = cell{t: t}
+	return nil
+}

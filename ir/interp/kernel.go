@@ -1,0 +1,342 @@
+package interp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// memory is what references point to. Its tensor is mutable; fixed says why it may not be stored to.
+type memory struct {
+	t     *tensor
+	fixed string
+}
+
+// ref is a view of a memory: the same rows (of the last dimension) under another shape or element type.
+type ref struct {
+	mem *memory
+	t   ir.Type
+}
+
+// outWindow is an output window of a kernel: its buffer and where it belongs.
+type outWindow struct {
+	buf *memory
+	at  []int
+}
+
+func (fr *frame) runKernel(s *step) error {
+	g := s.in.Attrs.Grid
+	l := newLaunch(g, fr.tensors(s.args))
+	params := s.body.params
+	k := &frame{cells: slices.Clone(fr.cells), grid: g, outer: fr.point(), dma: new([]transfer)}
+	bind := func(i int, m *memory) {
+		k.cells[params[i]] = cell{ref: &ref{mem: m, t: s.in.Body.Params[i].Type}}
+	}
+	for i, t := range fr.tensors(s.args)[:g.Tables] {
+		bind(i, &memory{t: t, fixed: "a table is read only"})
+	}
+	nextOut := g.Tables + len(g.In)
+	for i, t := range g.Scratch {
+		bind(nextOut+len(g.Out)+i, &memory{t: poisoned(t.DType, t.Shape)})
+	}
+	outs, written := make([]*tensor, len(g.Out)), make([][]bool, len(g.Out))
+	for i, t := range g.Outs {
+		outs[i] = poisoned(t.DType, t.Shape)
+	}
+	for _, a := range g.Alias {
+		outs[a[0]] = l.in[a[1]].clone()
+		written[a[0]] = make([]bool, outs[a[0]].size())
+	}
+	inAt, windows := make([][]int, len(g.In)), make([]outWindow, len(g.Out))
+	flush := func(i int) {
+		w := windows[i]
+		if w.buf == nil {
+			return
+		}
+		write(outs[i], w.buf.t, w.at)
+		if written[i] != nil {
+			region(outs[i].shape, w.at, g.Out[i].Block, func(e int) bool {
+				written[i][e] = true
+				return true
+			})
+		}
+	}
+	for p := range g.Points() {
+		k.id = l.point(p)
+		for i, w := range g.Out {
+			at, err := l.start(w, k.id, outs[i].shape)
+			if err != nil {
+				return fmt.Errorf("output %d: %w", i, err)
+			}
+			if windows[i].buf == nil || !slices.Equal(at, windows[i].at) {
+				flush(i)
+				windows[i] = outWindow{&memory{t: poisoned(g.Outs[i].DType, w.Block)}, at}
+				bind(nextOut+i, windows[i].buf)
+			}
+		}
+		for i, w := range g.In {
+			at, err := l.start(w, k.id, l.in[i].shape)
+			if err != nil {
+				return fmt.Errorf("input %d: %w", i, err)
+			}
+			if inAt[i] != nil && slices.Equal(at, inAt[i]) {
+				continue
+			}
+			for _, a := range g.Alias {
+				if a[1] == i && !region(l.in[i].shape, at, w.Block, func(e int) bool { return !written[a[0]][e] }) {
+					return fmt.Errorf("at point %v input %d reads a block that output %d, its alias, has overwritten", k.id, i, a[0])
+				}
+			}
+			inAt[i] = at
+			bind(g.Tables+i, &memory{t: fetch(w, l.in[i], at), fixed: "an input window is read only"})
+		}
+		if err := k.exec(s.body); err != nil {
+			return err
+		}
+	}
+	for i := range windows {
+		flush(i)
+	}
+	if n := len(*k.dma); n > 0 {
+		return fmt.Errorf("%d copies were started and not waited for, the first by %s", n, (*k.dma)[0].by)
+	}
+	for i, t := range outs {
+		fr.cells[s.results[i]] = cell{t: t}
+	}
+	return nil
+}
+
+func poisoned(d ir.DType, shape []int) *tensor {
+	t := newTensor(d, shape)
+	t.poison()
+	return t
+}
+
+// region visits the elements of a block until f says false.
+func region(shape, at, block []int, f func(element int) bool) bool {
+	if len(block) == 0 {
+		return f(0)
+	}
+	str := strides(shape)
+	for _, row := range rowStarts(block[:len(block)-1], str, at) {
+		for i := range block[len(block)-1] {
+			if !f(row + at[len(at)-1] + i) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// rowStarts lists the offsets of the rows of a block from at; str are the strides.
+func rowStarts(block, str, at []int) []int {
+	rows := []int{0}
+	for d, n := range block {
+		next := make([]int, 0, len(rows)*n)
+		for _, r := range rows {
+			for i := range n {
+				next = append(next, r+(at[d]+i)*str[d])
+			}
+		}
+		rows = next
+	}
+	return rows
+}
+
+func (fr *frame) when(s *step) error {
+	if fr.cells[s.args[0]].t.scalar() == 0 {
+		return nil
+	}
+	return fr.exec(s.body)
+}
+
+func (fr *frame) refCast(s *step) error {
+	fr.cells[s.results[0]] = cell{ref: &ref{mem: fr.cells[s.args[0]].ref.mem, t: s.in.Result().Type}}
+	return nil
+}
+
+// access is the block that a load or store touches: shape has the reference's rank.
+type access struct {
+	r         *ref
+	shape, at []int
+	step      []int
+}
+
+func newAccess(r *ref, val []int, in *ir.Instr, idx []*tensor) (*access, error) {
+	n := r.t.Rank()
+	a := &access{r: r, shape: make([]int, n), at: slices.Clone(in.Attrs.Starts), step: make([]int, n)}
+	lead := n - len(val)
+	for d := range n {
+		a.shape[d], a.step[d] = 1, in.Attrs.Step(d)
+		if d >= lead {
+			a.shape[d] = val[d-lead]
+		}
+		if len(idx) > 0 {
+			a.at[d] += int(idx[d].scalar())
+		}
+		if last := a.at[d] + (a.shape[d]-1)*a.step[d]; a.at[d] < 0 || last >= r.t.Shape[d] {
+			return nil, fmt.Errorf("elements %d to %d of dimension %d are outside %s", a.at[d], last, d, r.t)
+		}
+	}
+	return a, nil
+}
+
+// copy moves the block between the reference and v, whose elements are those of the block in row-major order.
+func (a *access) copy(v *tensor, store bool) {
+	mem := a.r.mem.t
+	str := strides(a.r.t.Shape)
+	off, mStr, vStr := 0, make([]int, len(str)), strides(a.shape)
+	for d := range str {
+		off += a.at[d] * str[d]
+		mStr[d] = a.step[d] * str[d]
+	}
+	if a.r.t.DType == mem.dt {
+		b := block{dst: v, src: mem, dStr: vStr, sStr: mStr, sOff: off, shape: a.shape}
+		if store {
+			b = block{dst: mem, src: v, dStr: mStr, sStr: vStr, dOff: off, shape: a.shape}
+		}
+		b.copy()
+		return
+	}
+	width := a.r.t.Shape[len(str)-1]
+	for i, e := range offsets(a.shape, mStr, all(len(str))) {
+		if e += off; store {
+			a.r.setBits(e/width, e%width, v.bits(i))
+		} else {
+			v.setBits(i, a.r.bits(e/width, e%width))
+		}
+	}
+}
+
+func all(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// bits reads an element of a view by row and column. Where the widths differ, 32 bit row r is made of 16 bit rows 2r
+// (low half) and 2r+1 (high half).
+func (r *ref) bits(row, col int) uint64 {
+	mem, n := r.mem.t, r.t.Shape[r.t.Rank()-1]
+	switch own, view := mem.dt.Bytes(), r.t.DType.Bytes(); {
+	case own < view:
+		return mem.bits(2*row*n+col) | mem.bits((2*row+1)*n+col)<<16
+	case own > view:
+		return mem.bits(row/2*n+col) >> (row % 2 * 16) & 0xffff
+	}
+	return mem.bits(row*n + col)
+}
+
+// setBits is the inverse of bits.
+func (r *ref) setBits(row, col int, b uint64) {
+	mem, n := r.mem.t, r.t.Shape[r.t.Rank()-1]
+	switch own, view := mem.dt.Bytes(), r.t.DType.Bytes(); {
+	case own < view:
+		mem.setBits(2*row*n+col, b&0xffff)
+		mem.setBits((2*row+1)*n+col, b>>16)
+	case own > view:
+		i, shift := row/2*n+col, row%2*16
+		mem.setBits(i, mem.bits(i)&^(0xffff<<shift)|b<<shift)
+	default:
+		mem.setBits(row*n+col, b)
+	}
+}
+
+func (fr *frame) load(s *step) error {
+	t := s.in.Result().Type
+	a, err := newAccess(fr.cells[s.args[0]].ref, t.Shape, s.in, fr.tensors(s.args[1:]))
+	if err != nil {
+		return err
+	}
+	out := newLike(t)
+	a.copy(out, false)
+	fr.cells[s.results[0]] = cell{t: out}
+	return nil
+}
+
+func (fr *frame) store(s *step) error {
+	v, r := fr.cells[s.args[0]].t, fr.cells[s.args[1]].ref
+	if r.mem.fixed != "" {
+		return fmt.Errorf("store: %s", r.mem.fixed)
+	}
+	a, err := newAccess(r, v.shape, s.in, fr.tensors(s.args[2:]))
+	if err != nil {
+		return err
+	}
+	a.copy(v, true)
+	return nil
+}
+
+// transfer is a copy between its start and its wait.
+type transfer struct {
+	src, dst, sem *ref
+	content       *tensor // of the source at the start
+	by            string
+}
+
+// whole reads all of a reference.
+func (r *ref) whole() *tensor {
+	out := newTensor(r.t.DType, r.t.Shape)
+	r.all().copy(out, false)
+	return out
+}
+
+func (r *ref) all() *access {
+	n := r.t.Rank()
+	a := &access{r: r, shape: r.t.Shape, at: make([]int, n), step: make([]int, n)}
+	for i := range a.step {
+		a.step[i] = 1
+	}
+	return a
+}
+
+func sameBits(x, y *tensor) bool {
+	for i := range x.size() {
+		if x.bits(i) != y.bits(i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (fr *frame) dmaStart(s *step) error {
+	t := transfer{fr.cells[s.args[0]].ref, fr.cells[s.args[1]].ref, fr.cells[s.args[2]].ref, nil, s.in.String()}
+	if t.dst.mem.fixed != "" {
+		return fmt.Errorf("target: %s", t.dst.mem.fixed)
+	}
+	for _, p := range *fr.dma {
+		if p.dst.mem == t.dst.mem || p.dst.mem == t.src.mem || p.src.mem == t.dst.mem {
+			return fmt.Errorf("source or target is busy with a copy that has not been waited for")
+		}
+	}
+	if t.src.mem == t.dst.mem {
+		return fmt.Errorf("source and target are the same memory")
+	}
+	t.content = t.src.whole()
+	t.dst.mem.t.poison()
+	*fr.dma = append(*fr.dma, t)
+	return nil
+}
+
+func (fr *frame) dmaWait(s *step) error {
+	src, dst, sem := fr.cells[s.args[0]].ref, fr.cells[s.args[1]].ref, fr.cells[s.args[2]].ref
+	i := slices.IndexFunc(*fr.dma, func(t transfer) bool {
+		return t.src.mem == src.mem && t.dst.mem == dst.mem && t.sem.mem == sem.mem
+	})
+	if i < 0 {
+		return fmt.Errorf("no copy of these operands was started")
+	}
+	t := (*fr.dma)[i]
+	*fr.dma = slices.Delete(*fr.dma, i, i+1)
+	if !sameBits(t.content, t.src.whole()) {
+		return fmt.Errorf("the source changed between start and wait")
+	}
+	if !sameBits(dst.mem.t, poisoned(dst.mem.t.dt, dst.mem.t.shape)) {
+		return fmt.Errorf("the target was written between start and wait")
+	}
+	t.dst.all().copy(t.content, true)
+	return nil
+}

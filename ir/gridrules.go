@@ -8,7 +8,9 @@ import (
 func blockTypes(vs []*Value) []Type {
 	ts := make([]Type, len(vs))
 	for i, v := range vs {
-		ts[i] = v.Type
+		if v != nil {
+			ts[i] = v.Type
+		}
 	}
 	return ts
 }
@@ -29,6 +31,11 @@ func tLoop(in *Instr) ([]Type, error) {
 	ts := blockTypes(in.Args)
 	if in.Attrs.Count < 0 {
 		return nil, fmt.Errorf("count %d", in.Attrs.Count)
+	}
+	for i, t := range ts {
+		if t.IsRef() {
+			return nil, fmt.Errorf("carried value %d is a reference", i)
+		}
 	}
 	if in.Body == nil {
 		return nil, fmt.Errorf("no body")
@@ -91,6 +98,9 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 		if w.Block[d] < 1 || t.Shape[d] < 1 {
 			return fmt.Errorf("%s: empty window or operand (block %v of %s)", what, w.Block, t)
 		}
+		if x.Shift > maxElements || x.Shift < -maxElements {
+			return fmt.Errorf("%s: dimension %d is shifted by %d", what, d, x.Shift)
+		}
 		if x.Axis >= len(g.Dims) || x.Table >= g.Tables {
 			return fmt.Errorf("%s: dimension %d names axis %d, table %d of %d axes, %d tables", what, d, x.Axis, x.Table, len(g.Dims), g.Tables)
 		}
@@ -101,7 +111,7 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 			}
 			continue
 		}
-		if lo < 0 || (hi+1)*w.Block[d] > t.Shape[d] {
+		if lo < 0 || hi > t.Shape[d]/w.Block[d]-1 {
 			return fmt.Errorf("%s: dimension %d: block %d of %d elements lies outside %s", what, d, hi, w.Block[d], t)
 		}
 	}
@@ -112,15 +122,20 @@ func (g *Grid) checkCommon(in *Instr) error {
 	if g.Name != "" && !isName(g.Name) {
 		return fmt.Errorf("malformed name %q", g.Name)
 	}
+	if g.Tables < 0 || g.Tables > len(in.Args) {
+		return fmt.Errorf("%d tables among %d operands", g.Tables, len(in.Args))
+	}
+	points := 1
 	axes := map[string]bool{}
 	for i, d := range g.Dims {
 		if !isName(d.Name) || axes[d.Name] {
 			return fmt.Errorf("axis name %q is malformed or taken", d.Name)
 		}
 		axes[d.Name] = true
-		if d.Size < 1 {
+		if d.Size < 1 || d.Size > maxElements/points {
 			return fmt.Errorf("axis %s has size %d", d.Name, d.Size)
 		}
+		points *= d.Size
 		if d.Seq && i != len(g.Dims)-1 {
 			return fmt.Errorf("axis %s is sequential but not the last", d.Name)
 		}
@@ -130,6 +145,11 @@ func (g *Grid) checkCommon(in *Instr) error {
 	}
 	if len(g.Outs) != len(g.Out) {
 		return fmt.Errorf("%d output types for %d output windows", len(g.Outs), len(g.Out))
+	}
+	for i, t := range g.Outs {
+		if err := checkType(t); err != nil || t.IsRef() || t.DType == Sem {
+			return fmt.Errorf("output %d is %s", i, t)
+		}
 	}
 	for i, v := range in.Args[:g.Tables] {
 		if v.Type.DType != I32 || v.Type.Rank() != 1 {
@@ -210,7 +230,7 @@ func tKernel(in *Instr) ([]Type, error) {
 		params = append(params, Ref(VMEM, g.Outs[i].DType, w.Block...))
 	}
 	for i, t := range g.Scratch {
-		if !t.IsRef() {
+		if err := checkType(t); err != nil || !t.IsRef() {
 			return nil, fmt.Errorf("scratch %d is %s, wants a reference", i, t)
 		}
 		params = append(params, t)
@@ -259,8 +279,8 @@ func tAccess(in *Instr, ref, val Type, idx []*Value) error {
 		if a.Starts[i] < 0 || a.Step(i) < 1 || b < 1 {
 			return fmt.Errorf("dimension %d of %s: start %d, step %d, size %d", i, ref, a.Starts[i], a.Step(i), b)
 		}
-		if last := a.Starts[i] + (b-1)*a.Step(i); last >= n {
-			return fmt.Errorf("dimension %d of %s: element %d is outside", i, ref, last)
+		if left := n - 1 - a.Starts[i]; left < 0 || (b-1) > left/a.Step(i) {
+			return fmt.Errorf("dimension %d of %s: %d elements from %d by %d reach outside", i, ref, b, a.Starts[i], a.Step(i))
 		}
 	}
 	return nil
@@ -287,6 +307,14 @@ func tRefCast(in *Instr) ([]Type, error) {
 	if !x.IsRef() || t.Space != x.Space || t.Bytes() != x.Bytes() || x.Rank() < 2 || t.Rank() < 2 ||
 		t.Shape[t.Rank()-1] != x.Shape[x.Rank()-1] {
 		return nil, fmt.Errorf("%s as %s", x, t)
+	}
+	narrow, wide := x, t
+	if t.DType.Bytes() < x.DType.Bytes() {
+		narrow, wide = t, x
+	}
+	n, w := narrow.DType.Bytes(), wide.DType.Bytes()
+	if n != w && (n != 2 || w != 4 || narrow.Shape[narrow.Rank()-2]%2 != 0) || n < 2 && x.DType != t.DType {
+		return nil, fmt.Errorf("%s as %s: wants the same width, or 16 bits with an even number of rows and 32 bits", x, t)
 	}
 	return one(t)
 }

@@ -70,8 +70,8 @@ const (
 // Row is the static description of an op.
 type Row struct {
 	Name     string
-	Args     int // operand count; -1: any, -n: at least n-1... see Min
-	Min      int // least operand count where Args is -1
+	Args     int // operand count; -1: any from Min on
+	Min      int // least operand count
 	Level    Level
 	Effect   bool     // touches references: never removed, merged or reordered
 	Explicit bool     // the result type is given, not inferred

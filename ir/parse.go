@@ -156,14 +156,7 @@ func (p *parser) typ() (t Type, err error) {
 	if err := p.ints(&t.Shape); err != nil {
 		return t, err
 	}
-	n := 1
-	for _, d := range t.Shape {
-		if d < 0 || (d > 0 && n > maxElements/d) {
-			return t, p.errf("type %s is negative or too large", t)
-		}
-		n *= max(d, 1)
-	}
-	return t, nil
+	return t, p.wrap(checkType(t))
 }
 
 func (p *parser) valueName() (string, error) {
@@ -555,47 +548,35 @@ func (p *parser) window(g *Grid, ws *[]Window) error {
 	return nil
 }
 
+// index parses a block index: [t<n> "["] (const | ["clamp("] axis [shift] ["," max ")"]) ["]"].
 func (p *parser) index(g *Grid) (Index, error) {
-	x := IndexConst(0)
+	table := -1
 	p.space()
 	start := p.pos
 	if w := p.word(); len(w) > 1 && w[0] == 't' && p.accept("[") {
 		n, err := strconv.Atoi(w[1:])
 		if err != nil || n < 0 {
-			return x, p.errf("malformed table %q", w)
+			return Index{}, p.errf("malformed table %q", w)
 		}
-		if x, err = p.index(g); err != nil {
-			return x, err
-		}
-		if x.Table >= 0 {
-			return x, p.errf("a table of a table")
-		}
-		x.Table = n
-		return x, p.expect("]")
+		table = n
+	} else {
+		p.pos = start
 	}
-	p.pos = start
-	if p.accept("clamp(") {
-		x, err := p.index(g)
-		if err != nil {
-			return x, err
-		}
-		if x.Axis < 0 || x.Table >= 0 || x.Max >= 0 {
-			return x, p.errf("clamp of something other than an axis")
-		}
-		if err := p.expect(","); err != nil {
-			return x, err
-		}
-		if err := p.int(&x.Max); err != nil {
-			return x, err
-		}
-		if x.Max < 0 {
-			return x, p.errf("clamp to a negative index")
-		}
-		return x, p.expect(")")
+	x, err := p.axisIndex(g)
+	if err != nil || table < 0 {
+		return x, err
 	}
+	x.Table = table
+	return x, p.expect("]")
+}
+
+func (p *parser) axisIndex(g *Grid) (Index, error) {
+	x := IndexConst(0)
+	p.space()
 	if c := p.src[p.pos:]; c != "" && (c[0] == '-' || c[0] >= '0' && c[0] <= '9') {
 		return x, p.int(&x.Const)
 	}
+	clamp := p.accept("clamp(")
 	w := p.word()
 	for i, d := range g.Dims {
 		if d.Name == w {
@@ -610,5 +591,17 @@ func (p *parser) index(g *Grid) (Index, error) {
 			return x, err
 		}
 	}
-	return x, nil
+	if !clamp {
+		return x, nil
+	}
+	if err := p.expect(","); err != nil {
+		return x, err
+	}
+	if err := p.int(&x.Max); err != nil {
+		return x, err
+	}
+	if x.Max < 0 {
+		return x, p.errf("clamp to a negative index")
+	}
+	return x, p.expect(")")
 }

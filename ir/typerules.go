@@ -18,24 +18,40 @@ func declared(in *Instr) (Type, error) {
 		return Type{}, fmt.Errorf("wants one declared result type, has %d", len(in.Results))
 	}
 	t := in.Results[0].Type
-	for _, d := range t.Shape {
-		if d < 0 {
-			return t, fmt.Errorf("declared type %s has a negative dimension", t)
-		}
+	return t, checkType(t)
+}
+
+// declaredValue is declared for ops that make values.
+func declaredValue(in *Instr) (Type, error) {
+	t, err := declared(in)
+	if err == nil && (t.IsRef() || t.DType == Sem) {
+		err = fmt.Errorf("declared type %s is not a value", t)
 	}
-	return t, nil
+	return t, err
+}
+
+// checkType rejects types that no value or reference can have.
+func checkType(t Type) error {
+	if t.DType == Invalid || int(t.DType) >= len(dtypes) || int(t.Space) >= len(spaces) {
+		return fmt.Errorf("unknown element type or memory space")
+	}
+	n := 1
+	for _, d := range t.Shape {
+		if d < 0 || (d > 0 && n > maxElements/d) {
+			return fmt.Errorf("type %s is negative or has more than %d elements", t, maxElements)
+		}
+		n *= max(d, 1)
+	}
+	return nil
 }
 
 func tConst(in *Instr) ([]Type, error) {
-	t, err := declared(in)
-	if err == nil && t.IsRef() {
-		err = fmt.Errorf("a constant is a value, not %s", t)
-	}
+	t, err := declaredValue(in)
 	return []Type{t}, err
 }
 
 func tIota(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +103,7 @@ func tSelect(in *Instr) ([]Type, error) {
 }
 
 func tConvert(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +156,7 @@ func tHalves(in *Instr) ([]Type, error) {
 }
 
 func tBroadcast(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +173,7 @@ func tBroadcast(in *Instr) ([]Type, error) {
 }
 
 func tReshape(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +227,9 @@ func tSlice(in *Instr) ([]Type, error) {
 		if a.Starts[i] < 0 || a.Limits[i] < a.Starts[i] || a.Limits[i] > x.Shape[i] || st < 1 {
 			return nil, fmt.Errorf("dimension %d of %s: %d to %d by %d", i, x, a.Starts[i], a.Limits[i], st)
 		}
-		s[i] = (a.Limits[i] - a.Starts[i] + st - 1) / st
+		if n := a.Limits[i] - a.Starts[i]; n > 0 {
+			s[i] = (n-1)/st + 1
+		}
 	}
 	return one(T(x.DType, s...))
 }
@@ -244,8 +262,8 @@ func tPad(in *Instr) ([]Type, error) {
 	}
 	s := slices.Clone(x.Shape)
 	for i := range s {
-		if a.Starts[i] < 0 || a.Limits[i] < 0 {
-			return nil, fmt.Errorf("negative padding of dimension %d", i)
+		if lo, hi := a.Starts[i], a.Limits[i]; lo < 0 || hi < 0 || lo > maxElements || hi > maxElements {
+			return nil, fmt.Errorf("padding of dimension %d by %d and %d", i, lo, hi)
 		}
 		s[i] += a.Starts[i] + a.Limits[i]
 	}
@@ -279,7 +297,7 @@ func tCumsum(in *Instr) ([]Type, error) {
 
 func tTake(in *Instr) ([]Type, error) {
 	x, y, ax := in.Args[0].Type, in.Args[1].Type, in.Attrs.Axis
-	if x.IsRef() || y.DType != I32 || x.Rank() != y.Rank() || ax < 0 || ax >= x.Rank() {
+	if x.IsRef() || y.IsRef() || y.DType != I32 || x.Rank() != y.Rank() || ax < 0 || ax >= x.Rank() {
 		return nil, fmt.Errorf("%s by %s along axis %d", x, y, ax)
 	}
 	for i := range x.Shape {
@@ -292,7 +310,7 @@ func tTake(in *Instr) ([]Type, error) {
 
 func tGatherRows(in *Instr) ([]Type, error) {
 	x, y, ax := in.Args[0].Type, in.Args[1].Type, in.Attrs.Axis
-	if x.IsRef() || y.DType != I32 || y.Rank() != 1 || ax < 0 || ax >= x.Rank() {
+	if x.IsRef() || y.IsRef() || y.DType != I32 || y.Rank() != 1 || ax < 0 || ax >= x.Rank() {
 		return nil, fmt.Errorf("%s by %s along axis %d", x, y, ax)
 	}
 	s := slices.Clone(x.Shape)
@@ -325,7 +343,7 @@ func fits(block, whole []int) bool {
 }
 
 func tDynSlice(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}
@@ -338,14 +356,14 @@ func tDynSlice(in *Instr) ([]Type, error) {
 
 func tDynUpdate(in *Instr) ([]Type, error) {
 	x, y := in.Args[0].Type, in.Args[1].Type
-	if x.IsRef() || y.DType != x.DType || !fits(y.Shape, x.Shape) {
+	if x.IsRef() || y.IsRef() || y.DType != x.DType || !fits(y.Shape, x.Shape) {
 		return nil, fmt.Errorf("%s in %s", y, x)
 	}
 	return []Type{x}, scalars(in.Args[2:], x.Rank())
 }
 
 func tDot(in *Instr) ([]Type, error) {
-	t, err := declared(in)
+	t, err := declaredValue(in)
 	if err != nil {
 		return nil, err
 	}

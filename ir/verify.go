@@ -23,20 +23,30 @@ func (m *Module) Verify() error {
 	if m.Body == nil {
 		return &Error{What: "module has no body"}
 	}
+	if !isName(m.Name) {
+		return &Error{What: fmt.Sprintf("malformed module name %q", m.Name)}
+	}
 	if len(m.Results) != len(m.Body.Yield) {
 		return &Error{What: fmt.Sprintf("module names %d results and yields %d", len(m.Results), len(m.Body.Yield))}
 	}
 	names := map[string]bool{}
+	for _, n := range m.Results {
+		if !isName(n) || names[n] {
+			return &Error{What: fmt.Sprintf("result name %q is empty, malformed or taken", n)}
+		}
+		names[n] = true
+	}
+	clear(names)
 	for _, p := range m.Body.Params {
-		if p.Type.IsRef() {
-			return &Error{What: fmt.Sprintf("parameter %s is a reference", p.Name)}
+		if err := checkType(p.Type); err != nil || p.Type.IsRef() || p.Type.DType == Sem {
+			return &Error{What: fmt.Sprintf("parameter %s of type %s is not a value", p.Name, p.Type)}
 		}
 		if !isName(p.Name) || names[p.Name] {
 			return &Error{What: fmt.Sprintf("parameter name %q is empty, malformed or taken", p.Name)}
 		}
 		names[p.Name] = true
 	}
-	v := verifier{seen: map[*Value]bool{}}
+	v := verifier{seen: map[*Value]bool{}, defined: map[*Value]bool{}}
 	return v.block(m.Body, Tensor, 0)
 }
 
@@ -49,15 +59,20 @@ func isName(s string) bool {
 	}) < 0
 }
 
+// verifier knows the values that are visible here and those that were ever defined.
 type verifier struct {
-	seen map[*Value]bool
+	seen, defined map[*Value]bool
 }
 
 func (v *verifier) block(b *Block, level Level, dims int) error {
 	var mine []*Value
-	def := func(x *Value) {
-		v.seen[x] = true
+	def := func(x *Value, in *Instr) error {
+		if x == nil || v.defined[x] || x.Def != in {
+			return &Error{What: "a value is nil, defined twice or names another instruction as its definition"}
+		}
+		v.seen[x], v.defined[x] = true, true
 		mine = append(mine, x)
+		return nil
 	}
 	defer func() {
 		for _, x := range mine {
@@ -65,14 +80,21 @@ func (v *verifier) block(b *Block, level Level, dims int) error {
 		}
 	}()
 	for _, p := range b.Params {
-		def(p)
+		if err := def(p, nil); err != nil {
+			return err
+		}
 	}
 	for _, in := range b.Instrs {
+		if in == nil {
+			return &Error{What: "an instruction is nil"}
+		}
 		if err := v.instr(in, level, dims); err != nil {
 			return err
 		}
 		for _, r := range in.Results {
-			def(r)
+			if err := def(r, in); err != nil {
+				return err
+			}
 		}
 	}
 	for i, y := range b.Yield {
@@ -99,6 +121,17 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 			return fail("operand %d is not defined before its use", i)
 		}
 	}
+	for _, r := range in.Results {
+		if r == nil {
+			return fail("a result is nil")
+		}
+	}
+	if s := in.Loc.Stage; strings.IndexFunc(s, func(r rune) bool { return r != '-' && (r > 'z' || !isWord(byte(r))) }) >= 0 {
+		return fail("location %q: a stage is of letters, digits, _ and -", s)
+	}
+	if (in.Attrs.Grid != nil) != (in.Op == OpGrid || in.Op == OpKernel) {
+		return fail("a grid is missing or out of place")
+	}
 	if in.Op == OpProgramID && in.Attrs.Axis >= dims {
 		return fail("axis %d of a grid of %d axes", in.Attrs.Axis, dims)
 	}
@@ -108,6 +141,11 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 	}
 	if err := sameTypes("result", blockTypes(in.Results), ts); err != nil {
 		return fail("%v", err)
+	}
+	for _, t := range ts {
+		if err := checkType(t); err != nil {
+			return fail("%v", err)
+		}
 	}
 	if in.Body == nil {
 		return nil

@@ -1,0 +1,395 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// batchRule says how an op inside a grid becomes one over leading batch dimensions. Without emit, operands are aligned and
+// the op is repeated with its attributes shifted by the number of batch dimensions.
+type batchRule struct {
+	shift  func(a *ir.Attrs, lead []int)
+	emit   func(b *batcher, in *ir.Instr) []batched
+	refuse string
+}
+
+const kernelOnly = "acts on references, which a grid's pure body does not have"
+
+// batchRules has a row for every op.
+var batchRules [ir.NumOps]batchRule
+
+func init() { // loop's rule refers back to the table
+	same := batchRule{shift: func(*ir.Attrs, []int) {}}
+	for op := ir.BadOp; op < ir.NumOps; op++ {
+		if op.IsElementwise() {
+			batchRules[op] = same
+		}
+	}
+	axis := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Axis += len(lead) }}
+	reduce := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Dims = later(a.Dims, len(lead)) }}
+	dims := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Dims = append(upTo(len(lead)), later(a.Dims, len(lead))...) }}
+	for op, r := range map[ir.Op]batchRule{
+		ir.BadOp:       {refuse: "is no op"},
+		ir.OpConst:     same, // no operands, so no batch dimensions
+		ir.OpIota:      same,
+		ir.OpSelect:    {emit: (*batcher).choose},
+		ir.OpWords:     same,
+		ir.OpHalves:    same,
+		ir.OpReshape:   same,
+		ir.OpBroadcast: dims,
+		ir.OpTranspose: dims,
+		ir.OpSlice: {shift: func(a *ir.Attrs, lead []int) {
+			n := len(lead)
+			a.Starts = append(make([]int, n), a.Starts...)
+			a.Limits = append(slices.Clone(lead), a.Limits...)
+			if a.Strides != nil {
+				a.Strides = append(filled(n, 1), a.Strides...)
+			}
+		}},
+		ir.OpPad: {shift: func(a *ir.Attrs, lead []int) {
+			a.Starts = append(make([]int, len(lead)), a.Starts...)
+			a.Limits = append(make([]int, len(lead)), a.Limits...)
+		}},
+		ir.OpConcat:     axis,
+		ir.OpCumsum:     axis,
+		ir.OpTake:       axis,
+		ir.OpReduceSum:  reduce,
+		ir.OpReduceMax:  reduce,
+		ir.OpGatherRows: {emit: (*batcher).gatherRows},
+		ir.OpDynSlice:   {emit: (*batcher).dynSlice},
+		ir.OpDynUpdate:  {emit: (*batcher).dynUpdate},
+		ir.OpDot:        {emit: (*batcher).dot},
+		ir.OpLoop:       {emit: (*batcher).loop},
+		ir.OpProgramID:  {emit: (*batcher).programID},
+		ir.OpGrid:       {refuse: "is batched before the grid around it"},
+		ir.OpKernel:     {refuse: "is a kernel within a grid: lower the outer grid instead"},
+		ir.OpWhen:       {refuse: kernelOnly},
+		ir.OpLoad:       {refuse: kernelOnly},
+		ir.OpStore:      {refuse: kernelOnly},
+		ir.OpRefCast:    {refuse: kernelOnly},
+		ir.OpDMAStart:   {refuse: kernelOnly},
+		ir.OpDMAWait:    {refuse: kernelOnly},
+	} {
+		batchRules[op] = r
+	}
+}
+
+func upTo(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+func later(s []int, n int) []int {
+	out := make([]int, len(s))
+	for i, x := range s {
+		out[i] = x + n
+	}
+	return out
+}
+
+// block batches the instructions of a block.
+func (b *batcher) block(blk *ir.Block) {
+	for _, in := range blk.Instrs {
+		if b.Err() != nil {
+			return
+		}
+		b.At(in.Loc)
+		rule := batchRules[in.Op]
+		var rs []batched
+		switch {
+		case rule.refuse != "":
+			b.Failf("grid %s: %s %s", b.g.Name, in.Op, rule.refuse)
+			return
+		case rule.emit != nil:
+			rs = rule.emit(b, in)
+		default:
+			rs = b.repeat(in, rule)
+		}
+		for i, r := range in.Results {
+			b.env[r] = rs[i]
+		}
+	}
+}
+
+// union is the set of axes that any of the values depends on.
+func (b *batcher) union(vs []*ir.Value) axes {
+	var on axes
+	for _, v := range vs {
+		on |= b.value(v).on
+	}
+	return on
+}
+
+// aligned gives values for all points of the axes.
+func (b *batcher) aligned(vs []*ir.Value, on axes) []*ir.Value {
+	out := make([]*ir.Value, len(vs))
+	for i, v := range vs {
+		out[i] = b.align(b.value(v), on)
+	}
+	return out
+}
+
+func (b *batcher) repeat(in *ir.Instr, rule batchRule) []batched {
+	on := b.union(in.Args)
+	at := CloneAttrs(in.Attrs)
+	rule.shift(&at, b.sizes(on))
+	var explicit []ir.Type
+	if ir.Ops[in.Op].Explicit {
+		t := in.Result().Type
+		explicit = []ir.Type{ir.T(t.DType, b.sizes(on, t.Shape...)...)}
+	}
+	return []batched{{b.Append(in.Op, b.aligned(in.Args, on), at, nil, explicit...)[0], on}}
+}
+
+// choose spreads a scalar condition that depends on the point over the branches.
+func (b *batcher) choose(in *ir.Instr) []batched {
+	on := b.union(in.Args)
+	c := b.value(in.Args[0])
+	if in.Args[0].Type.Rank() > 0 || c.on != 0 {
+		c.v = b.align(c, on)
+		if in.Args[0].Type.Rank() == 0 {
+			c.v = b.along(c.v, on, in.Result().Type.Shape)
+		}
+	}
+	return []batched{{b.Select(c.v, b.align(b.value(in.Args[1]), on), b.align(b.value(in.Args[2]), on)), on}}
+}
+
+func (b *batcher) programID(in *ir.Instr) []batched {
+	a := in.Attrs.Axis
+	switch dim := b.g.Dims[a]; {
+	case dim.Size == 1:
+		return []batched{{v: b.scalar(0)}}
+	case dim.Seq:
+		return []batched{{v: b.step}}
+	default:
+		return []batched{{b.Iota(ir.T(ir.I32, dim.Size), 0), 1 << a}}
+	}
+}
+
+// dot keeps an axis of one operand alone as a free dimension of it.
+func (b *batcher) dot(in *ir.Instr) []batched {
+	x, y := b.value(in.Args[0]), b.value(in.Args[1])
+	xs, ys := x.on.list(), y.on.list()
+	both := x.on & y.on
+	at := CloneAttrs(in.Attrs)
+	d := at.Dot
+	lb, rb := later(d.LB, len(xs)), later(d.RB, len(ys))
+	d.LB, d.RB = nil, nil
+	for _, a := range both.list() {
+		d.LB, d.RB = append(d.LB, slices.Index(xs, a)), append(d.RB, slices.Index(ys, a))
+	}
+	d.LB, d.RB = append(d.LB, lb...), append(d.RB, rb...)
+	d.LC, d.RC = later(d.LC, len(xs)), later(d.RC, len(ys))
+
+	// The product's dimensions: shared axes, batch, x's own axes, x's free, y's own axes, y's free.
+	t := in.Result().Type
+	left := in.Args[0].Type.Rank() - len(in.Attrs.Dot.LC) // batch and free dimensions of the left operand
+	nb := len(in.Attrs.Dot.LB)
+	var order []int // where each dimension of the product goes, as axis or, from 64 on, as dimension of t
+	order = append(order, both.list()...)
+	order = append(order, later(upTo(nb), 64)...)
+	order = append(order, (x.on &^ both).list()...)
+	order = append(order, later(upTo(left-nb), 64+nb)...)
+	order = append(order, (y.on &^ both).list()...)
+	order = append(order, later(upTo(t.Rank()-left), 64+left)...)
+	shape, perm := make([]int, len(order)), upTo(len(order))
+	for i, o := range order {
+		if o < 64 {
+			shape[i] = b.g.Dims[o].Size
+		} else {
+			shape[i] = t.Shape[o-64]
+		}
+	}
+	slices.SortFunc(perm, func(i, j int) int { return order[i] - order[j] })
+	v := b.Append(ir.OpDot, []*ir.Value{x.v, y.v}, at, nil, ir.T(t.DType, shape...))[0]
+	return []batched{{b.permute(v, perm), x.on | y.on}}
+}
+
+// loop carries each value with all axes it comes to depend on.
+func (b *batcher) loop(in *ir.Instr) []batched {
+	on := make([]axes, len(in.Args))
+	for i, v := range in.Args {
+		on[i] = b.value(v).on
+	}
+	for i, s := range b.settle(in.Body, on, map[*ir.Value]axes{}) {
+		on[i] = s
+	}
+	init := make([]*ir.Value, len(in.Args))
+	for i, v := range in.Args {
+		init[i] = b.align(b.value(v), on[i])
+	}
+	rs := b.Loop(in.Attrs.Count, init, func(nb *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
+		defer func(old *ir.Builder) { b.Builder = old }(b.Builder)
+		b.Builder = nb
+		b.env[in.Body.Params[0]] = batched{v: i}
+		for j, v := range carried {
+			b.env[in.Body.Params[1+j]] = batched{v, on[j]}
+		}
+		b.block(in.Body)
+		if b.Err() != nil {
+			return carried
+		}
+		next := make([]*ir.Value, len(carried))
+		for j, y := range in.Body.Yield {
+			next[j] = b.align(b.value(y), on[j])
+		}
+		return next
+	})
+	out := make([]batched, len(rs))
+	for i, v := range rs {
+		out[i] = batched{v, on[i]}
+	}
+	return out
+}
+
+// settle gives the axes of the carried values of a loop, from those of their initial values.
+func (b *batcher) settle(body *ir.Block, init []axes, known map[*ir.Value]axes) []axes {
+	on := slices.Clone(init)
+	of := func(v *ir.Value) axes {
+		if s, ok := known[v]; ok {
+			return s
+		}
+		return b.value(v).on
+	}
+	for {
+		known[body.Params[0]] = 0
+		for i, s := range on {
+			known[body.Params[1+i]] = s
+		}
+		for _, in := range body.Instrs {
+			var s axes
+			for _, v := range in.Args {
+				s |= of(v)
+			}
+			if in.Op == ir.OpLoop {
+				args := make([]axes, len(in.Args))
+				for i, v := range in.Args {
+					args[i] = of(v)
+				}
+				for i, s := range b.settle(in.Body, args, known) {
+					known[in.Results[i]] = s
+				}
+				continue
+			}
+			if dim := in.Attrs.Axis; in.Op == ir.OpProgramID && !b.g.Dims[dim].Seq && b.g.Dims[dim].Size > 1 {
+				s = 1 << dim
+			}
+			for _, r := range in.Results {
+				known[r] = s
+			}
+		}
+		stable := true
+		for i, y := range body.Yield {
+			if s := on[i] | of(y); s != on[i] {
+				on[i], stable = s, false
+			}
+		}
+		if stable {
+			return on
+		}
+	}
+}
+
+// along spreads scalars, one a point, over a full shape.
+func (b *batcher) along(x *ir.Value, on axes, shape []int) *ir.Value {
+	return b.Broadcast(x, b.sizes(on, shape...), upTo(len(on.list()))...)
+}
+
+// clampTo bounds indices from 0 to hi.
+func (b *batcher) clampTo(i *ir.Value, hi int) *ir.Value {
+	return b.Min(b.Max(i, b.Like(i, 0)), b.Like(i, float64(hi)))
+}
+
+func (b *batcher) gatherRows(in *ir.Instr) []batched {
+	x, idx := b.value(in.Args[0]), b.value(in.Args[1])
+	axis := in.Attrs.Axis
+	if idx.on == 0 {
+		return []batched{{b.GatherRows(x.v, idx.v, axis+len(x.on.list())), x.on}}
+	}
+	on := x.on | idx.on
+	n, t := len(on.list()), in.Result().Type
+	rows := b.Broadcast(b.align(idx, on), b.sizes(on, t.Shape...), append(upTo(n), n+axis)...)
+	count := in.Args[0].Type.Shape[axis]
+	zero := b.Const(ir.T(t.DType, rows.Type.Shape...), 0)
+	if count == 0 {
+		return []batched{{zero, on}}
+	}
+	v := b.Take(b.align(x, on), b.clampTo(rows, count-1), n+axis)
+	held := b.And(b.Compare(ir.GE, rows, b.Like(rows, 0)), b.Compare(ir.LT, rows, b.Like(rows, float64(count))))
+	return []batched{{b.Select(held, v, zero), on}}
+}
+
+func (b *batcher) dynSlice(in *ir.Instr) []batched {
+	x, starts := b.value(in.Args[0]), in.Args[1:]
+	t := in.Result().Type
+	common := func(x batched) batched { // the starts that all points share
+		n := len(x.on.list())
+		args, shape := []*ir.Value{x.v}, slices.Clone(x.v.Type.Shape)
+		for range n {
+			args = append(args, b.scalar(0))
+		}
+		for d, s := range starts {
+			if s := b.value(s); s.on == 0 {
+				args, shape[n+d] = append(args, s.v), t.Shape[d]
+			} else {
+				args = append(args, b.scalar(0))
+			}
+		}
+		return batched{b.Append(ir.OpDynSlice, args, ir.Attrs{}, nil, ir.T(t.DType, shape...))[0], x.on}
+	}
+	x = common(x)
+	for d, s := range starts {
+		start := b.value(s)
+		if start.on == 0 {
+			continue
+		}
+		on := x.on | start.on
+		n := len(on.list())
+		v := b.align(x, on)
+		shape := slices.Clone(v.Type.Shape[n:])
+		first := b.clampTo(b.align(start, on), shape[d]-t.Shape[d])
+		shape[d] = t.Shape[d]
+		rows := b.Add(b.along(first, on, shape), b.Iota(ir.T(ir.I32, b.sizes(on, shape...)...), n+d))
+		x = batched{b.Take(v, rows, n+d), on}
+	}
+	return []batched{x}
+}
+
+func (b *batcher) dynUpdate(in *ir.Instr) []batched {
+	starts := in.Args[2:]
+	on := b.union(in.Args)
+	n := len(on.list())
+	x, y := b.align(b.value(in.Args[0]), on), b.align(b.value(in.Args[1]), on)
+	if b.union(starts) == 0 {
+		args := []*ir.Value{x, y}
+		for range n {
+			args = append(args, b.scalar(0))
+		}
+		for _, s := range starts {
+			args = append(args, b.value(s).v)
+		}
+		return []batched{{b.Append(ir.OpDynUpdate, args, ir.Attrs{}, nil)[0], on}}
+	}
+	// Each element picks its place in the block; elements outside of it keep x.
+	whole, block := in.Args[0].Type.Shape, in.Args[1].Type.Shape
+	if slices.Contains(block, 0) {
+		return []batched{{x, on}}
+	}
+	inside := b.Const(ir.T(ir.Bool, b.sizes(on, whole...)...), 1)
+	for d, s := range starts {
+		first := b.clampTo(b.align(b.value(s), on), whole[d]-block[d])
+		place := func(shape []int) *ir.Value {
+			return b.Sub(b.Iota(ir.T(ir.I32, b.sizes(on, shape...)...), n+d), b.along(first, on, shape))
+		}
+		at := place(whole)
+		inside = b.And(inside, b.And(b.Compare(ir.GE, at, b.Like(at, 0)), b.Compare(ir.LT, at, b.Like(at, float64(block[d])))))
+		shape := slices.Clone(y.Type.Shape[n:])
+		shape[d] = whole[d]
+		y = b.Take(y, b.clampTo(place(shape), block[d]-1), n+d)
+	}
+	return []batched{{b.Select(inside, y, x), on}}
+}

@@ -1,0 +1,352 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// view is a window of an operand as the batched program sees it. Each dimension d of the operand is cut into a block
+// count and the block. The staged form of the operand has, in order: the block counts of the dimensions whose index is a
+// scalar known only at a step, the parallel axes of the window, and the block.
+type view struct {
+	b      *batcher
+	what   string
+	w      ir.Window
+	whole  ir.Type
+	tables []*ir.Value
+	cut    []cut
+}
+
+// How a dimension's block index is known.
+type kind uint8
+
+const (
+	fixed   kind = iota // the constant at
+	plain               // the id of the parallel axis at: the first blocks, in order
+	picked              // a function of the parallel axis at: by gathering
+	dynamic             // a scalar of the step, or a table's entry
+)
+
+type cut struct {
+	kind kind
+	at   int
+	n    int // block count in the staged form, the axis's size for plain and picked
+}
+
+func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) *view {
+	v := &view{b: b, what: what, w: w, whole: t, tables: tables}
+	var seen axes
+	for d, x := range w.Index {
+		c := cut{kind: fixed, at: x.Const, n: 1}
+		if x.Axis >= 0 {
+			dim := b.g.Dims[x.Axis]
+			last := max(dim.Size-1+x.Shift, 0)
+			clamped := x.Max >= 0 && x.Max < last
+			switch {
+			case dim.Size == 1:
+				c.at = max(x.Shift, 0)
+				if clamped {
+					c.at = x.Max
+				}
+			case dim.Seq:
+				c.kind = dynamic
+			case x.Shift == 0 && !clamped && x.Table < 0:
+				c = cut{plain, x.Axis, dim.Size}
+			default:
+				c = cut{picked, x.Axis, dim.Size}
+			}
+		}
+		if c.kind == fixed && x.Table >= 0 {
+			c = cut{kind: dynamic, at: c.at}
+		}
+		if c.kind == dynamic {
+			c.n = t.Shape[d] / w.Block[d]
+		}
+		if c.kind == plain || c.kind == picked {
+			if seen>>c.at&1 == 1 {
+				b.Failf("grid %s: %s: two dimensions of the window follow the parallel axis %s; cut one of them into blocks in the body", b.g.Name, what, b.g.Dims[c.at].Name)
+			}
+			seen |= 1 << c.at
+		}
+		v.cut = append(v.cut, c)
+	}
+	return v
+}
+
+// on is the set of parallel axes of the window.
+func (v *view) on() axes {
+	var s axes
+	for _, c := range v.cut {
+		if c.kind == plain || c.kind == picked {
+			s |= 1 << c.at
+		}
+	}
+	return s
+}
+
+// varies tells whether the block is known only at a step.
+func (v *view) varies() bool { return len(v.counts()) > 0 }
+
+// counts are the block counts of the dynamic dimensions.
+func (v *view) counts() []int {
+	var n []int
+	for _, c := range v.cut {
+		if c.kind == dynamic {
+			n = append(n, c.n)
+		}
+	}
+	return n
+}
+
+func (v *view) stagedShape() []int {
+	return append(v.counts(), v.b.sizes(v.on(), v.w.Block...)...)
+}
+
+// order gives, for each dimension of the staged form, its position among the cut dimensions (count 0, block 0, count 1,
+// block 1, ...; fixed dimensions have no count).
+func (v *view) order() []int {
+	pos, next := make([][2]int, len(v.cut)), 0
+	for d, c := range v.cut {
+		if c.kind != fixed {
+			pos[d][0] = next
+			next++
+		}
+		pos[d][1] = next
+		next++
+	}
+	var out []int
+	for d, c := range v.cut {
+		if c.kind == dynamic {
+			out = append(out, pos[d][0])
+		}
+	}
+	for _, a := range v.on().list() {
+		for d, c := range v.cut {
+			if (c.kind == plain || c.kind == picked) && c.at == a {
+				out = append(out, pos[d][0])
+			}
+		}
+	}
+	for d := range v.cut {
+		out = append(out, pos[d][1])
+	}
+	return out
+}
+
+// region is the part of the operand that the blocks of the staged form cover, picked dimensions counting whole.
+func (v *view) region() (lo, hi []int) {
+	for d, c := range v.cut {
+		n, at := c.n, 0
+		switch c.kind {
+		case fixed:
+			at = c.at
+		case picked:
+			n = v.whole.Shape[d] / v.w.Block[d]
+		}
+		lo, hi = append(lo, at*v.w.Block[d]), append(hi, (at+n)*v.w.Block[d])
+	}
+	return lo, hi
+}
+
+// cutShape is the shape of the region with its counts apart; whole tells whether picked dimensions keep all blocks.
+func (v *view) cutShape(whole bool) []int {
+	var s []int
+	for d, c := range v.cut {
+		if n := c.n; c.kind != fixed {
+			if c.kind == picked && whole {
+				n = v.whole.Shape[d] / v.w.Block[d]
+			}
+			s = append(s, n)
+		}
+		s = append(s, v.w.Block[d])
+	}
+	return s
+}
+
+// split gives the staged form of an operand.
+func (v *view) split(x *ir.Value) *ir.Value {
+	b := v.b
+	lo, hi := v.region()
+	if !slices.Equal(hi, x.Type.Shape) || slices.Max(append([]int{0}, lo...)) > 0 {
+		x = b.Slice(x, lo, hi)
+	}
+	x = b.Reshape(x, v.cutShape(true)...)
+	at := 0
+	for d, c := range v.cut {
+		if c.kind == picked {
+			x = b.GatherRows(x, v.vector(d), at)
+		}
+		if c.kind != fixed {
+			at++
+		}
+		at++
+	}
+	return b.permute(x, v.order())
+}
+
+// permute transposes, unless the order is already right.
+func (b *batcher) permute(x *ir.Value, perm []int) *ir.Value {
+	if slices.IsSorted(perm) {
+		return x
+	}
+	return b.Transpose(x, perm...)
+}
+
+// vector is the block index of picked dimension d at every point of its axis.
+func (v *view) vector(d int) *ir.Value {
+	x := v.w.Index[d]
+	i := v.clamped(v.b.Iota(ir.T(ir.I32, v.cut[d].n), 0), x)
+	if x.Table >= 0 {
+		i = v.b.Take(v.tables[x.Table], i, 0)
+	}
+	return i
+}
+
+// clamped applies shift and clamp to ids.
+func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
+	b := v.b
+	if x.Shift != 0 {
+		i = b.Max(b.Add(i, b.Like(i, float64(x.Shift))), b.Like(i, 0))
+	}
+	if x.Max >= 0 && x.Max < b.g.Dims[x.Axis].Size-1+x.Shift {
+		i = b.Min(i, b.Like(i, float64(x.Max)))
+	}
+	return i
+}
+
+// scalars are the block indices of the dynamic dimensions at a step.
+func (v *view) scalars(step *ir.Value) []*ir.Value {
+	var out []*ir.Value
+	for d, c := range v.cut {
+		if c.kind != dynamic {
+			continue
+		}
+		x := v.w.Index[d]
+		i := v.b.scalar(c.at)
+		if x.Axis >= 0 && v.b.g.Dims[x.Axis].Size > 1 {
+			i = v.clamped(step, x)
+		}
+		if x.Table >= 0 {
+			t := v.b.Append(ir.OpDynSlice, []*ir.Value{v.tables[x.Table], i}, ir.Attrs{}, nil, ir.T(ir.I32, 1))[0]
+			i = v.b.Reshape(t)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// changed tells whether the block differs from the previous step's, as a bool scalar; nil where it always does.
+func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
+	b := v.b
+	for d, c := range v.cut {
+		if x := v.w.Index[d]; c.kind == dynamic && x.Axis >= 0 && x.Table < 0 && x.Shift >= 0 && (x.Max < 0 || x.Max >= b.g.Dims[x.Axis].Size-1+x.Shift) {
+			return nil
+		}
+	}
+	before := b.Max(b.Sub(step, b.scalar(1)), b.scalar(0))
+	changed := b.Compare(ir.EQ, step, b.scalar(0))
+	for i, old := range v.scalars(before) {
+		changed = b.Or(changed, b.Compare(ir.NE, idx[i], old))
+	}
+	return changed
+}
+
+// starts completes the indices of dynamic dimensions to those of the staged form.
+func (v *view) starts(idx []*ir.Value) []*ir.Value {
+	zero := v.b.scalar(0)
+	out := slices.Clone(idx)
+	for range len(v.stagedShape()) - len(idx) {
+		out = append(out, zero)
+	}
+	return out
+}
+
+// read takes the blocks of a step out of the staged form.
+func (v *view) read(staged *ir.Value, idx []*ir.Value) *ir.Value {
+	if len(idx) == 0 {
+		return staged
+	}
+	b := v.b
+	block := b.sizes(v.on(), v.w.Block...)
+	one := append(filled(len(idx), 1), block...)
+	x := b.Append(ir.OpDynSlice, append([]*ir.Value{staged}, v.starts(idx)...), ir.Attrs{}, nil, ir.T(staged.Type.DType, one...))[0]
+	return b.Reshape(x, block...)
+}
+
+// write puts the blocks of a step into the staged form.
+func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
+	if len(idx) == 0 {
+		return x
+	}
+	b := v.b
+	x = b.Reshape(x, append(filled(len(idx), 1), x.Type.Shape...)...)
+	return b.Append(ir.OpDynUpdate, append([]*ir.Value{staged, x}, v.starts(idx)...), ir.Attrs{}, nil)[0]
+}
+
+// fit aligns a yielded value with the window's axes.
+func (v *view) fit(x batched) *ir.Value {
+	for _, a := range (x.on &^ v.on()).list() {
+		v.b.Failf("grid %s: %s: points along the parallel axis %s write the same block; name the axis in the window or make it sequential", v.b.g.Name, v.what, v.b.g.Dims[a].Name)
+		return x.v
+	}
+	return v.b.align(x, v.on())
+}
+
+// join is the inverse of split: the operand from its staged form. What no block covers is taken from base, which may be
+// nil where all is covered.
+func (v *view) join(x, base *ir.Value) *ir.Value {
+	b := v.b
+	order := v.order()
+	back := make([]int, len(order))
+	for i, p := range order {
+		back[p] = i
+	}
+	x = b.permute(x, back)
+	lo, hi := v.region()
+	at := 0
+	var mask *ir.Value
+	for d, c := range v.cut {
+		if c.kind == picked {
+			// Which point, if any, holds each block.
+			n := v.whole.Shape[d] / v.w.Block[d]
+			ids := ir.T(ir.I32, c.n, n)
+			hit := b.Compare(ir.EQ, b.Broadcast(v.vector(d), ids.Shape, 0), b.Iota(ids, 1))
+			from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
+			x = b.GatherRows(x, from, at)
+			held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), v.cutShape(true), at)
+			if mask != nil {
+				held = b.And(mask, held)
+			}
+			mask = held
+		}
+		if c.kind != fixed {
+			at++
+		}
+		at++
+	}
+	if mask != nil && base != nil {
+		x = b.Select(mask, x, b.Reshape(b.Slice(base, lo, hi), v.cutShape(true)...))
+	}
+	var shape []int
+	for d := range lo {
+		shape = append(shape, hi[d]-lo[d])
+	}
+	x = b.Reshape(x, shape...)
+	if base == nil || slices.Equal(shape, v.whole.Shape) {
+		return x
+	}
+	idx := []*ir.Value{base, x}
+	for _, s := range lo {
+		idx = append(idx, b.scalar(s))
+	}
+	return b.Append(ir.OpDynUpdate, idx, ir.Attrs{}, nil)[0]
+}
+
+func filled(n, v int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = v
+	}
+	return s
+}

@@ -30,8 +30,9 @@ func (fr *frame) runKernel(s *step) error {
 	l := newLaunch(g, fr.tensors(s.args))
 	params := s.body.params
 	k := &frame{cells: slices.Clone(fr.cells), grid: g, outer: fr.point(), dma: new([]transfer)}
+	bound := make([]cell, len(params)) // a point frees the cells that it has read last
 	bind := func(i int, m *memory) {
-		k.cells[params[i]] = cell{ref: &ref{mem: m, t: s.in.Body.Params[i].Type}}
+		bound[i] = cell{ref: &ref{mem: m, t: s.in.Body.Params[i].Type}}
 	}
 	for i, t := range fr.tensors(s.args)[:g.Tables] {
 		bind(i, &memory{t: t, fixed: "a table is read only"})
@@ -90,6 +91,9 @@ func (fr *frame) runKernel(s *step) error {
 			}
 			inAt[i] = at
 			bind(g.Tables+i, &memory{t: fetch(w, l.in[i], at), fixed: "an input window is read only"})
+		}
+		for i, c := range bound {
+			k.cells[params[i]] = c
 		}
 		if err := k.exec(s.body); err != nil {
 			return err

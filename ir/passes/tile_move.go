@@ -1,0 +1,458 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+func whole(d []factor, n int) bool {
+	c := clean(d)
+	if n == 1 {
+		return len(c) == 0
+	}
+	return len(c) == 1 && c[0] == factor{n, byLane, 1}
+}
+
+// tiles gives the plain tiles of a value: one [rows, lanes] tile for each point of the leading dimensions, row-major.
+// Moving elements costs instructions, so the result is kept for the block that asked.
+func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
+	if v.mat != nil {
+		return v.mat, nil
+	}
+	for s := t.sc; s != nil; s = s.up {
+		if m := s.mats[v]; m != nil {
+			return m, nil
+		}
+	}
+	m, err := t.gather(v)
+	if err == nil {
+		t.sc.mats[v] = m
+	}
+	return m, err
+}
+
+func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
+	n := len(v.dims)
+	var lead [][]factor
+	var rowD, laneD []factor
+	switch n {
+	case 0:
+	case 1:
+		laneD = v.dims[0]
+	default:
+		lead, rowD, laneD = v.dims[:n-2], v.dims[n-2], v.dims[n-1]
+	}
+	b := t.b()
+	if whole(laneD, v.src.lanes) {
+		at, err := walk(lead)
+		if err != nil {
+			return nil, err
+		}
+		return t.rowTiles(v, at, clean(rowD))
+	}
+	if whole(rowD, v.src.lanes) && v.src.lanes > 1 {
+		// The last two dimensions are swapped. One column of each row of a tile: transpose the tile once, then cut.
+		if size(laneD) == 1 && v.src.elems != nil && v.src.rows > 1 {
+			at, err := walk(lead)
+			if err != nil {
+				return nil, err
+			}
+			var out []*ir.Value
+			for _, p := range at {
+				x := t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, v.src.elems[v.tile+p.tile])
+				c := v.row + p.row
+				out = append(out, t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, c}, Limits: []int{v.src.lanes, c + 1}}, x))
+			}
+			return out, nil
+		}
+		u := *v
+		u.dims = append(slices.Clone(lead), laneD, rowD)
+		xs, err := t.tiles(&u)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]*ir.Value, len(xs))
+		for i, x := range xs {
+			out[i] = t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
+		}
+		return out, nil
+	}
+	if v.src.lanes == 1 {
+		// Columns that are to lie along lanes: turn each, then stack them as rows.
+		u := *v
+		u.dims = append(slices.Clone(lead), rowD, laneD, nil)
+		xs, err := t.tiles(&u)
+		if err != nil {
+			return nil, err
+		}
+		k := size(rowD)
+		var out []*ir.Value
+		for i := 0; i < len(xs); i += k {
+			var rows []*ir.Value
+			for _, x := range xs[i : i+k] {
+				rows = append(rows, t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x))
+			}
+			out = append(out, b.Concat(0, rows...))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("lanes of shape %v come from %v of %d lanes: not expressible in tiles", v.shape(), laneD, v.src.lanes)
+}
+
+// rowTiles makes a tile at each point, whose rows follow the factors rf.
+func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {
+	var inner factor
+	outer := rf
+	if k := len(rf); k > 0 && rf[k-1].kind == byRow {
+		inner, outer = rf[k-1], rf[:k-1]
+	} else {
+		inner = factor{1, byRow, 1}
+	}
+	src := v.src
+	if src.ref == nil {
+		rowsOuter := slices.ContainsFunc(outer, func(f factor) bool { return f.kind == byRow })
+		strided := inner.stride != 1 && inner.size > 1
+		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
+		if strided || rowsOuter || single {
+			var err error
+			if v, err = t.toScratch(v); err != nil {
+				return nil, err
+			}
+			return t.tilesLike(v)
+		}
+	}
+	sub, err := walk([][]factor{outer})
+	if err != nil {
+		return nil, err
+	}
+	var out []*ir.Value
+	for _, p := range at {
+		var parts []*ir.Value
+		for _, q := range sub {
+			x, err := t.rows(v, p.tile+q.tile, p.row+q.row, inner.size, inner.stride)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, x)
+		}
+		out = append(out, t.b().Concat(0, parts...))
+	}
+	return out, nil
+}
+
+// tilesLike gathers a value that has just been given a new source, in the value's own element type.
+func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
+	xs, err := t.gather(v)
+	if err != nil || v.src.ref.Type.DType == v.dtype {
+		return xs, err
+	}
+	for i, x := range xs {
+		xs[i] = t.convert(x, v.dtype)
+	}
+	return xs, nil
+}
+
+// rows reads count rows of a source.
+func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) {
+	src := v.src
+	tile, row = tile+v.tile, row+v.row
+	if src.ref != nil {
+		return t.loadRows(src, row, count, stride)
+	}
+	x := src.elems[tile]
+	if row == 0 && count == src.rows {
+		return x, nil
+	}
+	return t.emit(ir.OpSlice, ir.Attrs{Starts: []int{row, 0}, Limits: []int{row + count, src.lanes}}, x), nil
+}
+
+// unravel turns a row number of a reference into starts for a load or store of count rows by stride.
+func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
+	s := ref.Type.Shape
+	starts := make([]int, len(s))
+	r := row
+	for i := len(s) - 2; i >= 0; i-- {
+		starts[i] = r % s[i]
+		r /= s[i]
+	}
+	if starts[len(s)-2]+(count-1)*stride >= s[len(s)-2] {
+		return nil, fmt.Errorf("%d rows by %d from row %d cross a leading dimension of %s", count, stride, row, ref.Type)
+	}
+	return starts, nil
+}
+
+func strides(ref *ir.Value, stride int) []int {
+	if stride == 1 {
+		return nil
+	}
+	st := make([]int, ref.Type.Rank())
+	for i := range st {
+		st[i] = 1
+	}
+	st[len(st)-2] = stride
+	return st
+}
+
+// loadRows reads rows of a reference. Rows of two-byte elements by a stride are read as words that hold two rows each.
+func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error) {
+	if count == 1 {
+		stride = 1
+	}
+	load := func() (*ir.Value, error) {
+		ref := src.ref
+		if stride > 1 && ref.Type.DType.Bytes() == 2 {
+			if ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0 {
+				wide, err := t.widened(src)
+				if err != nil {
+					return nil, err
+				}
+				x, err := t.loadRows(wide, row, count, stride)
+				if err != nil {
+					return nil, err
+				}
+				return t.convert(x, ref.Type.DType), nil
+			}
+			w, err := t.loadRows(t.words(src), row/2, count, stride/2)
+			if err != nil {
+				return nil, err
+			}
+			return t.convert(t.half(w, row%2), ir.BF16), nil
+		}
+		starts, err := unravel(ref, row, count, stride)
+		if err != nil {
+			return nil, err
+		}
+		return t.b().Load(ref, []int{count, src.lanes}, starts, strides(ref, stride)), nil
+	}
+	if !src.pure {
+		return load()
+	}
+	var err error
+	x := t.once(fmt.Sprintf("load %p %d %d %d", src.ref, row, count, stride), func() (x *ir.Value) {
+		x, err = load()
+		return x
+	})
+	return x, err
+}
+
+// words views a bf16 reference as u32 words of two rows.
+func (t *tiler) words(src *source) *source {
+	ref := src.ref
+	s := slices.Clone(ref.Type.Shape)
+	s[len(s)-2] /= 2
+	w := t.once(fmt.Sprintf("words %p", ref), func() *ir.Value { return t.b().RefCast(ref, ir.U32, s...) })
+	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, pure: src.pure}
+}
+
+// half takes the low (0) or high (1) bf16 of each word as f32.
+func (t *tiler) half(w *ir.Value, which int) *ir.Value {
+	var x *ir.Value
+	if which == 0 {
+		x = t.emit(ir.OpShl, ir.Attrs{}, w, t.splat(w.Type, 16))
+	} else {
+		x = t.emit(ir.OpAnd, ir.Attrs{}, w, t.splat(w.Type, 0xffff0000))
+	}
+	return t.emitT(ir.OpBitcast, ir.T(ir.F32, w.Type.Shape...), ir.Attrs{}, x)
+}
+
+// widened copies a two-byte reference to f32 scratch, where rows can be read by any stride.
+func (t *tiler) widened(src *source) (*source, error) {
+	ref := src.ref
+	out := &source{rows: src.rows, lanes: src.lanes, pure: src.pure}
+	out.ref = t.once(fmt.Sprintf("wide %p", ref), func() *ir.Value {
+		sc := t.scratch(ir.F32, src.rows, src.lanes)
+		per := ref.Type.Shape[ref.Type.Rank()-2]
+		for r := 0; r < src.rows; r += per {
+			starts, _ := unravel(ref, r, per, 1)
+			x := t.b().Load(ref, []int{per, src.lanes}, starts, nil)
+			t.b().Store(t.convert(x, ir.F32), sc, []int{r, 0}, nil)
+		}
+		return sc
+	})
+	return out, nil
+}
+
+// toScratch writes a value's tiles one after another into four-byte scratch and views the value there.
+func (t *tiler) toScratch(v *tiled) (*tiled, error) {
+	src := v.src
+	d := src.elems[0].Type.DType
+	if d.Bytes() == 2 {
+		d = ir.F32
+	}
+	if d.Bytes() != 4 {
+		return nil, fmt.Errorf("rows of %s can not be moved between tiles", d)
+	}
+	ref := t.once(fmt.Sprintf("scratch %p", src), func() *ir.Value {
+		sc := t.scratch(d, len(src.elems)*src.rows, src.lanes)
+		for i, x := range src.elems {
+			t.b().Store(t.convert(x, d), sc, []int{i * src.rows, 0}, nil)
+		}
+		return sc
+	})
+	u := &tiled{dtype: v.dtype, row: v.row + v.tile*src.rows,
+		src: &source{ref: ref, rows: len(src.elems) * src.rows, lanes: src.lanes, pure: true}}
+	for _, dim := range v.dims {
+		var fs []factor
+		for _, f := range dim {
+			if f.kind == byTile {
+				f = factor{f.size, byRow, f.stride * src.rows}
+			}
+			fs = append(fs, f)
+		}
+		u.dims = append(u.dims, fs)
+	}
+	return u, nil
+}
+
+// prepareStore brings a value into registers in a form that can be stored to the whole of ref, and returns the stores.
+func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
+	n := len(v.dims)
+	if n < 2 {
+		return nil, fmt.Errorf("a result block of rank %d; windows have at least 2 dimensions", n)
+	}
+	plain := func() (*tiled, error) {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return nil, err
+		}
+		return normal(v.dtype, v.shape(), xs), nil
+	}
+	u := v
+	_, ok := storable(u)
+	if !ok {
+		var err error
+		if u, err = plain(); err != nil {
+			return nil, err
+		}
+		if _, ok = storable(u); !ok {
+			return nil, fmt.Errorf("shape %v can not be stored by rows", v.shape())
+		}
+	}
+	puts, _ := storable(u)
+	count := u.src.rows
+	stride := 1
+	if len(puts) > 0 {
+		stride = puts[0].stride
+	}
+	if ref.Type.DType.Bytes() == 2 && stride > 1 {
+		return t.storeWords(u, ref, puts, count, stride)
+	}
+	return func() error {
+		for _, p := range puts {
+			starts, err := unravel(ref, p.row, count, p.stride)
+			if err != nil {
+				return err
+			}
+			t.b().Store(u.src.elems[p.tile], ref, starts, strides(ref, p.stride))
+		}
+		return nil
+	}, nil
+}
+
+// put says that a whole tile's rows go to rows row, row+stride, ... of the target.
+type put struct{ tile, row, stride int }
+
+// storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are spread otherwise.
+func storable(v *tiled) ([]put, bool) {
+	n := len(v.dims)
+	if v.src.elems == nil || !whole(v.dims[n-1], v.src.lanes) || v.row != 0 {
+		return nil, false
+	}
+	var flat []factor
+	for _, d := range v.dims[:n-1] {
+		flat = append(flat, d...)
+	}
+	flat = clean(flat)
+	var tiles []factor
+	var at []int // stride in rows of the target of each tile factor
+	rowStride := 1
+	seen := v.src.rows == 1
+	inner := 1
+	for i := len(flat) - 1; i >= 0; i-- {
+		f := flat[i]
+		switch f.kind {
+		case byRow:
+			if seen || f.stride != 1 || f.size != v.src.rows {
+				return nil, false
+			}
+			seen, rowStride = true, inner
+		case byTile:
+			tiles, at = append(tiles, f), append(at, inner)
+		default:
+			return nil, false
+		}
+		inner *= f.size
+	}
+	if !seen {
+		return nil, false
+	}
+	puts := []put{{v.tile, 0, rowStride}}
+	for i := len(tiles) - 1; i >= 0; i-- {
+		var next []put
+		for _, p := range puts {
+			for j := range tiles[i].size {
+				next = append(next, put{p.tile + j*tiles[i].stride, p.row + j*at[i], rowStride})
+			}
+		}
+		puts = next
+	}
+	return puts, true
+}
+
+// storeWords stores bf16 rows by a stride: two tiles whose rows alternate go together as u32 words; otherwise everything
+// passes through f32 scratch.
+func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride int) (func() error, error) {
+	byRowNo := map[int]int{}
+	for _, p := range puts {
+		byRowNo[p.row] = p.tile
+	}
+	paired := stride%2 == 0 && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
+	for _, p := range puts {
+		if _, ok := byRowNo[p.row^1]; !ok {
+			paired = false
+		}
+	}
+	wide := func(tile int) *ir.Value {
+		x := u.src.elems[tile]
+		if x.Def != nil && x.Def.Op == ir.OpConvert && x.Def.Args[0].Type.DType == ir.F32 {
+			return x.Def.Args[0]
+		}
+		return t.convert(x, ir.F32)
+	}
+	if paired {
+		return func() error {
+			words := t.words(&source{ref: ref, rows: 2, lanes: u.src.lanes}).ref
+			for _, p := range puts {
+				if p.row%2 != 0 {
+					continue
+				}
+				starts, err := unravel(words, p.row/2, count, stride/2)
+				if err != nil {
+					return err
+				}
+				w := t.b().Pack(wide(p.tile), wide(byRowNo[p.row+1]))
+				t.b().Store(w, words, starts, strides(words, stride/2))
+			}
+			return nil
+		}, nil
+	}
+	return func() error {
+		rows := product(ref.Type.Shape[:ref.Type.Rank()-1])
+		sc := t.scratch(ir.F32, rows, u.src.lanes)
+		for _, p := range puts {
+			t.b().Store(wide(p.tile), sc, []int{p.row, 0}, strides(sc, stride))
+		}
+		per := ref.Type.Shape[ref.Type.Rank()-2]
+		for r := 0; r < rows; r += per {
+			starts, err := unravel(ref, r, per, 1)
+			if err != nil {
+				return err
+			}
+			x := t.b().Load(sc, []int{per, u.src.lanes}, []int{r, 0}, nil)
+			t.b().Store(t.b().Convert(x, ref.Type.DType), ref, starts, nil)
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,657 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// emit appends a pure op on tiles, once for the same operands and attributes.
+func (t *tiler) emit(op ir.Op, a ir.Attrs, args ...*ir.Value) *ir.Value {
+	return t.once(tileKey(op, a, ir.Type{}, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
+}
+
+// emitT is emit for ops whose type is given.
+func (t *tiler) emitT(op ir.Op, ty ir.Type, a ir.Attrs, args ...*ir.Value) *ir.Value {
+	return t.once(tileKey(op, a, ty, args), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
+}
+
+func tileKey(op ir.Op, a ir.Attrs, ty ir.Type, args []*ir.Value) string {
+	k := fmt.Sprintf("%d %s %d %v %v %v %v %d %d %v", op, ty, a.Axis, a.Dims, a.Starts, a.Limits, a.Strides, a.Prec, a.Cmp, a.Value)
+	if a.Dot != nil {
+		k += fmt.Sprintf("%v", *a.Dot)
+	}
+	for _, x := range args {
+		k += fmt.Sprintf(" %p", x)
+	}
+	return k
+}
+
+func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {
+	return t.emitT(ir.OpConst, ty, ir.Attrs{Value: v})
+}
+
+func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
+	if x.Type.DType == d {
+		return x
+	}
+	return t.emitT(ir.OpConvert, ir.T(d, x.Type.Shape...), ir.Attrs{}, x)
+}
+
+func tileShape(shape []int) []int {
+	if len(shape) == 0 {
+		return nil
+	}
+	_, r, l := rowsLanes(shape)
+	return []int{r, l}
+}
+
+// tileRules lowers one instruction each. Ops without a rule can not stand in a grid that becomes a kernel.
+var tileRules = map[ir.Op]func(*tiler, *ir.Instr) error{}
+
+func init() {
+	for op := ir.OpNeg; op <= ir.OpPack; op++ {
+		tileRules[op] = (*tiler).elementwise
+	}
+	tileRules[ir.OpConst] = (*tiler).constant
+	tileRules[ir.OpIota] = (*tiler).iota
+	tileRules[ir.OpWords] = (*tiler).perTile
+	tileRules[ir.OpHalves] = (*tiler).perTile
+	tileRules[ir.OpTake] = (*tiler).take
+	tileRules[ir.OpBroadcast] = (*tiler).broadcast
+	tileRules[ir.OpReshape] = (*tiler).reshape
+	tileRules[ir.OpTranspose] = (*tiler).transpose
+	tileRules[ir.OpSlice] = (*tiler).slice
+	tileRules[ir.OpConcat] = (*tiler).concat
+	tileRules[ir.OpReduceSum] = (*tiler).reduce
+	tileRules[ir.OpReduceMax] = (*tiler).reduce
+	tileRules[ir.OpDynSlice] = (*tiler).dynSlice
+	tileRules[ir.OpDot] = (*tiler).dot
+	tileRules[ir.OpLoop] = (*tiler).loop
+	tileRules[ir.OpProgramID] = (*tiler).programID
+}
+
+func (t *tiler) instr(in *ir.Instr) error {
+	for i, a := range in.Args {
+		if t.sc.find(a) == nil {
+			return fmt.Errorf("operand %d comes from outside the grid; pass it in through a window", i)
+		}
+	}
+	rule := tileRules[in.Op]
+	if rule == nil {
+		return fmt.Errorf("has no form in tiles; do it outside the grid")
+	}
+	return rule(t, in)
+}
+
+// bind records tiles as the plain value of the instruction's result.
+func (t *tiler) bind(in *ir.Instr, elems []*ir.Value) error {
+	r := in.Result()
+	t.sc.env[r] = normal(r.Type.DType, r.Type.Shape, elems)
+	return nil
+}
+
+func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
+
+// headLoc sets the location of the i-th of n tiles.
+func (t *tiler) headLoc(in *ir.Instr, i, n int) {
+	l := in.Loc
+	if n > 1 && l.Head < 0 {
+		l.Head = i
+	}
+	t.b().At(l)
+}
+
+func (t *tiler) elementwise(in *ir.Instr) error {
+	r := in.Result().Type
+	if t.aligned(in) {
+		return nil
+	}
+	args := make([][]*ir.Value, len(in.Args))
+	n := 1
+	for i := range in.Args {
+		var err error
+		if args[i], err = t.tiles(t.arg(in, i)); err != nil {
+			return err
+		}
+		n = max(n, len(args[i]))
+	}
+	out := make([]*ir.Value, n)
+	for j := range n {
+		t.headLoc(in, j, n)
+		xs := make([]*ir.Value, len(args))
+		for i, a := range args {
+			xs[i] = a[min(j, len(a)-1)]
+		}
+		out[j] = t.elementOp(in, ir.T(r.DType, tileShape(r.Shape)...), xs)
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) elementOp(in *ir.Instr, ty ir.Type, xs []*ir.Value) *ir.Value {
+	if ir.Ops[in.Op].Explicit {
+		return t.emitT(in.Op, ty, in.Attrs, xs...)
+	}
+	return t.emit(in.Op, in.Attrs, xs...)
+}
+
+// aligned computes an elementwise op on the source tiles as they lie, where all operands lie alike or are constants, so that a
+// pending transpose or reshape stays pending.
+func (t *tiler) aligned(in *ir.Instr) bool {
+	var like *tiled
+	for i := range in.Args {
+		v := t.arg(in, i)
+		if _, ok := constTile(v); ok {
+			continue
+		}
+		switch {
+		case v.src.elems == nil || v.mat != nil || len(v.dims) < 2:
+			return false
+		case like == nil:
+			like = v
+		case v.tile != like.tile || v.row != like.row || len(v.src.elems) != len(like.src.elems) ||
+			v.src.rows != like.src.rows || v.src.lanes != like.src.lanes || !slices.EqualFunc(v.dims, like.dims, slices.Equal):
+			return false
+		}
+	}
+	if like == nil {
+		return false
+	}
+	n := len(like.src.elems)
+	out := &source{rows: like.src.rows, lanes: like.src.lanes, elems: make([]*ir.Value, n)}
+	r := in.Result().Type
+	for j := range n {
+		t.headLoc(in, j, n)
+		xs := make([]*ir.Value, len(in.Args))
+		for i := range in.Args {
+			v := t.arg(in, i)
+			if c, ok := constTile(v); ok {
+				xs[i] = t.splat(ir.T(v.dtype, out.rows, out.lanes), c)
+			} else {
+				xs[i] = v.src.elems[j]
+			}
+		}
+		out.elems[j] = t.elementOp(in, ir.T(r.DType, out.rows, out.lanes), xs)
+	}
+	u := *like
+	u.dtype, u.src, u.mat = r.DType, out, nil
+	t.sc.env[in.Result()] = &u
+	return true
+}
+
+// constTile tells a value all of whose elements are one constant.
+func constTile(v *tiled) (float64, bool) {
+	if v.src.elems == nil || len(v.src.elems) == 0 {
+		return 0, false
+	}
+	x := v.src.elems[0]
+	for _, y := range v.src.elems {
+		if x != y {
+			return 0, false
+		}
+	}
+	if x.Def != nil && x.Def.Op == ir.OpConst {
+		return x.Def.Attrs.Value, true
+	}
+	return 0, false
+}
+
+func repeat(x *ir.Value, n int) []*ir.Value {
+	out := make([]*ir.Value, n)
+	for i := range out {
+		out[i] = x
+	}
+	return out
+}
+
+func (t *tiler) constant(in *ir.Instr) error {
+	r := in.Result().Type
+	lead, _, _ := rowsLanes(r.Shape)
+	return t.bind(in, repeat(t.splat(ir.T(r.DType, tileShape(r.Shape)...), in.Attrs.Value), product(lead)))
+}
+
+func (t *tiler) iota(in *ir.Instr) error {
+	r := in.Result().Type
+	lead, rows, lanes := rowsLanes(r.Shape)
+	ty := ir.T(r.DType, rows, lanes)
+	n := product(lead)
+	if ax := in.Attrs.Axis - (r.Rank() - 2); ax >= 0 {
+		return t.bind(in, repeat(t.emitT(ir.OpIota, ty, ir.Attrs{Axis: ax}), n))
+	}
+	inner := product(lead[in.Attrs.Axis+1:])
+	out := make([]*ir.Value, n)
+	for i := range out {
+		out[i] = t.splat(ty, float64(i/inner%lead[in.Attrs.Axis]))
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) perTile(in *ir.Instr) error {
+	xs, err := t.tiles(t.arg(in, 0))
+	if err != nil {
+		return err
+	}
+	out := make([]*ir.Value, len(xs))
+	for i, x := range xs {
+		t.headLoc(in, i, len(xs))
+		out[i] = t.emit(in.Op, in.Attrs, x)
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) take(in *ir.Instr) error {
+	ax := in.Attrs.Axis - (in.Result().Type.Rank() - 2)
+	if ax < 0 {
+		return fmt.Errorf("along a leading dimension")
+	}
+	xs, err := t.tiles(t.arg(in, 0))
+	if err != nil {
+		return err
+	}
+	is, err := t.tiles(t.arg(in, 1))
+	if err != nil {
+		return err
+	}
+	out := make([]*ir.Value, len(xs))
+	for i := range xs {
+		t.headLoc(in, i, len(xs))
+		out[i] = t.emit(ir.OpTake, ir.Attrs{Axis: ax}, xs[i], is[i])
+	}
+	return t.bind(in, out)
+}
+
+// broadcast takes, for each leading point of the result, the part of the operand that lies along the result's rows and lanes,
+// and stretches that tile.
+func (t *tiler) broadcast(in *ir.Instr) error {
+	v, r := t.arg(in, 0), in.Result().Type
+	n := r.Rank()
+	lead, rows, lanes := rowsLanes(r.Shape)
+	if column := slices.Index(in.Attrs.Dims, n-2); v.src.ref != nil && column == len(v.dims)-1 {
+		// The operand's lanes become rows: turn the whole tile, not each row.
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		v = normal(v.dtype, v.shape(), xs)
+	}
+	u := *v
+	u.dims, u.mat = nil, nil
+	var rowD, laneD []factor
+	var leadSizes, leadAt []int // operand size and result dimension of each leading operand dimension
+	for i, d := range in.Attrs.Dims {
+		switch d {
+		case n - 1:
+			laneD = v.dims[i]
+		case n - 2:
+			rowD = v.dims[i]
+		default:
+			u.dims = append(u.dims, v.dims[i])
+			leadSizes, leadAt = append(leadSizes, size(v.dims[i])), append(leadAt, d)
+		}
+	}
+	var xs []*ir.Value
+	var err error
+	if len(v.dims) == 0 {
+		xs, err = t.tiles(v)
+	} else {
+		u.dims = append(u.dims, rowD, laneD)
+		if v.mat != nil && len(leadSizes) == len(v.dims)-2 && rowD != nil && laneD != nil {
+			xs = v.mat
+		} else {
+			xs, err = t.tiles(&u)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	all := points(lead)
+	out := make([]*ir.Value, len(all))
+	for j, p := range all {
+		t.headLoc(in, j, len(all))
+		k := 0
+		for i, s := range leadSizes {
+			k *= s
+			if s > 1 {
+				k += p[leadAt[i]]
+			}
+		}
+		x := xs[k]
+		if x.Type.Rank() == 0 {
+			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{}}, x)
+		} else if x.Type.Shape[0] != rows || x.Type.Shape[1] != lanes {
+			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{0, 1}}, x)
+		}
+		out[j] = x
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) reshape(in *ir.Instr) error {
+	v, shape := t.arg(in, 0), in.Result().Type.Shape
+	u, ok := v.reshape(shape)
+	if !ok {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		if u, ok = normal(v.dtype, v.shape(), xs).reshape(shape); !ok {
+			return fmt.Errorf("%v to %v splits lanes", v.shape(), shape)
+		}
+	}
+	t.sc.env[in.Result()] = u
+	return nil
+}
+
+func (t *tiler) transpose(in *ir.Instr) error {
+	t.sc.env[in.Result()] = t.arg(in, 0).transpose(in.Attrs.Dims)
+	return nil
+}
+
+func (t *tiler) slice(in *ir.Instr) error {
+	v, a := t.arg(in, 0), &in.Attrs
+	if u, ok := v.slice(a.Starts, a.Limits, a.Step); ok {
+		t.sc.env[in.Result()] = u
+		return nil
+	}
+	xs, err := t.tiles(v)
+	if err != nil {
+		return err
+	}
+	// Leading dimensions choose tiles; rows and lanes are cut.
+	shape := v.shape()
+	n := len(shape)
+	if n == 0 {
+		return fmt.Errorf("of a scalar")
+	}
+	cut := ir.Attrs{Starts: []int{0}, Limits: []int{1}}
+	if n > 1 {
+		cut = ir.Attrs{Starts: []int{a.Starts[n-2]}, Limits: []int{a.Limits[n-2]}, Strides: []int{a.Step(n - 2)}}
+	} else {
+		cut.Strides = []int{1}
+	}
+	cut.Starts, cut.Limits = append(cut.Starts, a.Starts[n-1]), append(cut.Limits, a.Limits[n-1])
+	cut.Strides = append(cut.Strides, a.Step(n-1))
+	if cut.Strides[0] == 1 && cut.Strides[1] == 1 {
+		cut.Strides = nil
+	}
+	lead, _, _ := rowsLanes(shape)
+	outLead, _, _ := rowsLanes(in.Result().Type.Shape)
+	var out []*ir.Value
+	for j, p := range points(outLead) {
+		t.headLoc(in, j, product(outLead))
+		k := 0
+		for i := range lead {
+			k = k*lead[i] + a.Starts[i] + p[i]*a.Step(i)
+		}
+		out = append(out, t.emit(ir.OpSlice, cut, xs[k]))
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) concat(in *ir.Instr) error {
+	r := in.Result().Type
+	parts := make([][]*ir.Value, len(in.Args))
+	for i := range in.Args {
+		var err error
+		if parts[i], err = t.tiles(t.arg(in, i)); err != nil {
+			return err
+		}
+	}
+	lead, _, _ := rowsLanes(r.Shape)
+	ax := in.Attrs.Axis - (r.Rank() - 2)
+	if ax >= 0 {
+		out := make([]*ir.Value, product(lead))
+		for j := range out {
+			t.headLoc(in, j, len(out))
+			xs := make([]*ir.Value, len(parts))
+			for i := range parts {
+				xs[i] = parts[i][j]
+			}
+			out[j] = t.emit(ir.OpConcat, ir.Attrs{Axis: ax}, xs...)
+		}
+		return t.bind(in, out)
+	}
+	var out []*ir.Value
+	for o := range product(lead[:in.Attrs.Axis]) {
+		for i, p := range parts {
+			inner := product(in.Args[i].Type.Shape[in.Attrs.Axis : r.Rank()-2])
+			out = append(out, p[o*inner:(o+1)*inner]...)
+		}
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) reduce(in *ir.Instr) error {
+	v, r := t.arg(in, 0), in.Result().Type
+	xs, err := t.tiles(v)
+	if err != nil {
+		return err
+	}
+	shape := v.shape()
+	n := len(shape)
+	lead, rows, lanes := rowsLanes(shape)
+	wide := r.DType
+	if in.Op == ir.OpReduceSum && r.DType.IsFloat() && r.DType.Bytes() < 4 {
+		wide = ir.F32
+	}
+	combine := ir.OpAdd
+	if in.Op == ir.OpReduceMax {
+		combine = ir.OpMax
+	}
+	// Leading dimensions: combine tiles, pairwise so that the chain is short.
+	groups := map[int][]*ir.Value{}
+	var keep []int
+	for i, d := range lead {
+		if !slices.Contains(in.Attrs.Dims, i) {
+			keep = append(keep, d)
+		}
+	}
+	for j, p := range points(lead) {
+		k := 0
+		for i := range lead {
+			if !slices.Contains(in.Attrs.Dims, i) {
+				k = k*lead[i] + p[i]
+			}
+		}
+		groups[k] = append(groups[k], t.convert(xs[j], wide))
+	}
+	src := &source{rows: rows, lanes: lanes}
+	rowOut := n >= 2 && slices.Contains(in.Attrs.Dims, n-2)
+	laneOut := n >= 1 && slices.Contains(in.Attrs.Dims, n-1)
+	for k := range product(keep) {
+		t.headLoc(in, k, product(keep))
+		g := groups[k]
+		for len(g) > 1 {
+			var next []*ir.Value
+			for i := 0; i+1 < len(g); i += 2 {
+				next = append(next, t.emit(combine, ir.Attrs{}, g[i], g[i+1]))
+			}
+			if len(g)%2 == 1 {
+				next = append(next, g[len(g)-1])
+			}
+			g = next
+		}
+		x := g[0]
+		if rowOut && rows > 1 {
+			x = t.emit(in.Op, ir.Attrs{Dims: []int{0}}, x)
+			x = t.emitT(ir.OpReshape, ir.T(wide, 1, lanes), ir.Attrs{}, x)
+		}
+		if laneOut && lanes > 1 {
+			m := x.Type.Shape[0]
+			x = t.emit(in.Op, ir.Attrs{Dims: []int{1}}, x)
+			x = t.emitT(ir.OpReshape, ir.T(wide, m, 1), ir.Attrs{}, x)
+		}
+		src.elems = append(src.elems, t.convert(x, r.DType))
+	}
+	out := &tiled{dtype: r.DType, src: src}
+	stride := product(keep)
+	for _, d := range keep {
+		stride /= d
+		out.dims = append(out.dims, []factor{{d, byTile, stride}})
+	}
+	if rowOut {
+		src.rows = 1
+	} else if n >= 2 {
+		out.dims = append(out.dims, []factor{{rows, byRow, 1}})
+	}
+	if laneOut {
+		src.lanes = 1
+	} else if n >= 1 {
+		out.dims = append(out.dims, []factor{{lanes, byLane, 1}})
+	}
+	if len(out.dims) == 0 {
+		return fmt.Errorf("to a scalar; keep the rows or the lanes")
+	}
+	t.sc.env[in.Result()] = out
+	return nil
+}
+
+func (t *tiler) programID(in *ir.Instr) error {
+	return t.bind(in, []*ir.Value{t.emit(ir.OpProgramID, in.Attrs)})
+}
+
+// dynSlice reads rows from a place known at run time. The other dimensions must be taken whole.
+func (t *tiler) dynSlice(in *ir.Instr) error {
+	v, r := t.arg(in, 0), in.Result().Type
+	shape := v.shape()
+	n := len(shape)
+	for i := range shape {
+		if i != n-2 && shape[i] != r.Shape[i] {
+			return fmt.Errorf("dimension %d of %v is cut; only rows can be read from a place known at run time", i, shape)
+		}
+	}
+	count := r.Shape[n-2]
+	if v.src.ref == nil || v.src.ref.Type.DType.Bytes() != 4 {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		if v, err = t.toScratch(normal(v.dtype, shape, xs)); err != nil {
+			return err
+		}
+	}
+	rf := clean(v.dims[n-2])
+	if len(rf) != 1 || rf[0].kind != byRow || !whole(v.dims[n-1], v.src.lanes) {
+		return fmt.Errorf("rows of shape %v do not lie one stride apart", shape)
+	}
+	idx, err := t.tiles(t.arg(in, 1+n-2))
+	if err != nil {
+		return err
+	}
+	b := t.b()
+	zero := t.splat(ir.T(ir.I32), 0)
+	i := b.Min(b.Max(idx[0], zero), t.splat(ir.T(ir.I32), float64(rf[0].size-count)))
+	if rf[0].stride != 1 {
+		i = b.Mul(i, t.splat(ir.T(ir.I32), float64(rf[0].stride)))
+	}
+	at, err := walk(v.dims[:n-2])
+	if err != nil {
+		return err
+	}
+	ref := v.src.ref
+	var out []*ir.Value
+	for j, p := range at {
+		t.headLoc(in, j, len(at))
+		starts, err := unravel(ref, v.row+p.row, 1, 1)
+		if err != nil {
+			return err
+		}
+		dyn := make([]*ir.Value, ref.Type.Rank())
+		for k := range dyn {
+			dyn[k] = zero
+		}
+		dyn[len(dyn)-2] = i
+		x := b.Load(ref, []int{count, v.src.lanes}, starts, strides(ref, rf[0].stride), dyn...)
+		out = append(out, t.convert(x, r.DType))
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) dot(in *ir.Instr) error {
+	d, r := in.Attrs.Dot, in.Result().Type
+	nb := len(d.LB)
+	for i := range nb {
+		if d.LB[i] != i || d.RB[i] != i {
+			return fmt.Errorf("batch dimensions %v, %v do not lead", d.LB, d.RB)
+		}
+	}
+	if in.Args[0].Type.Rank() != nb+2 || in.Args[1].Type.Rank() != nb+2 || len(d.LC) != 1 {
+		return fmt.Errorf("operands %s and %s have more than rows and lanes besides %d batch dimensions", in.Args[0].Type, in.Args[1].Type, nb)
+	}
+	xs, err := t.tiles(t.arg(in, 0))
+	if err != nil {
+		return err
+	}
+	ys, err := t.tiles(t.arg(in, 1))
+	if err != nil {
+		return err
+	}
+	dims := &ir.DotDims{LB: []int{}, RB: []int{}, LC: []int{d.LC[0] - nb}, RC: []int{d.RC[0] - nb}}
+	_, rows, lanes := rowsLanes(r.Shape)
+	out := make([]*ir.Value, len(xs))
+	for i := range xs {
+		t.headLoc(in, i, len(xs))
+		x, y := xs[i], ys[i]
+		if in.Attrs.Prec == ir.PrecBF16x1 {
+			x, y = t.convert(x, ir.BF16), t.convert(y, ir.BF16)
+		}
+		z := t.emitT(ir.OpDot, ir.T(ir.F32, rows, lanes), ir.Attrs{Dot: dims, Prec: in.Attrs.Prec}, x, y)
+		out[i] = t.convert(z, r.DType)
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) loop(in *ir.Instr) error {
+	var args []*ir.Value
+	for i := range in.Args {
+		xs, err := t.tiles(t.arg(in, i))
+		if err != nil {
+			return err
+		}
+		args = append(args, xs...)
+	}
+	outer := t.sc
+	blk := &ir.Block{}
+	b := outer.b.On(blk)
+	t.sc = newScope(b, outer)
+	i := b.Param("", ir.T(ir.I32))
+	t.sc.env[in.Body.Params[0]] = normal(ir.I32, nil, []*ir.Value{i})
+	k := 0
+	for _, p := range in.Body.Params[1:] {
+		lead, _, _ := rowsLanes(p.Type.Shape)
+		var xs []*ir.Value
+		for range product(lead) {
+			xs = append(xs, b.Param("", args[k].Type))
+			k++
+		}
+		t.sc.env[p] = normal(p.Type.DType, p.Type.Shape, xs)
+	}
+	err := t.block(in.Body)
+	if err == nil {
+		for _, y := range in.Body.Yield {
+			var xs []*ir.Value
+			if xs, err = t.tiles(t.sc.find(y)); err != nil {
+				break
+			}
+			blk.Yield = append(blk.Yield, xs...)
+		}
+	}
+	t.sc = outer
+	if err != nil {
+		return err
+	}
+	t.b().At(in.Loc)
+	rs := t.b().Append(ir.OpLoop, args, in.Attrs, blk)
+	if t.b().Err() != nil {
+		return t.b().Err()
+	}
+	k = 0
+	for _, r := range in.Results {
+		lead, _, _ := rowsLanes(r.Type.Shape)
+		n := product(lead)
+		t.sc.env[r] = normal(r.Type.DType, r.Type.Shape, rs[k:k+n])
+		k += n
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package passes_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/stretchr/testify/require"
+)
+
+// movers builds a grid that uses every way in which elements move between tiles: token-major bf16 windows, rows and columns of
+// gates, blocks of rows, a transpose through scratch, reductions, a loop, and token-major bf16 results.
+func movers(t *testing.T) *ir.Module {
+	const B, T, H, C, D = 2, 64, 4, 32, 32
+	m, b := ir.NewModule("movers")
+	q := b.Param("q", ir.T(ir.BF16, B, T*H, D))
+	g := b.Param("g", ir.T(ir.F32, B, T/C, H, C))
+	s0 := b.Param("s0", ir.T(ir.F32, B, H, D, D))
+	grid := &ir.Grid{
+		Name: "movers", Dims: []ir.GridDim{{Name: "b", Size: B}, {Name: "c", Size: T / C, Seq: true}},
+		In: []ir.Window{
+			{Block: []int{1, C * H, D}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0)}},
+			{Block: []int{1, 1, H, C}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0), ir.IndexConst(0)}},
+		},
+		Out: []ir.Window{
+			{Block: []int{1, C * H, D}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0)}},
+			{Block: []int{1, 1, H, C}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0), ir.IndexConst(0)}},
+		},
+		Outs:  []ir.Type{ir.T(ir.BF16, B, T*H, D), ir.T(ir.F32, B, T/C, H, C)},
+		Carry: []ir.Window{{Block: []int{1, H, D, D}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}},
+	}
+	rs := b.Grid(grid, []*ir.Value{q, g, s0}, func(b *ir.Builder, in, carried []*ir.Value) (outs, next []*ir.Value) {
+		b.Stage("work")
+		q := b.Convert(b.Transpose(b.Reshape(in[0], C, H, D), 1, 0, 2), ir.F32) // [H,C,D]
+		g := b.Reshape(in[1], H, C)
+		s := b.Reshape(carried[0], H, D, D)
+		col := b.Broadcast(g, []int{H, C, D}, 0, 1)
+		row := b.Broadcast(g, []int{H, D, C}, 0, 2)
+		last := b.Broadcast(b.SliceAxis(g, 1, C-1, C), []int{H, D, D}, 0, 1)
+		x := b.Mul(q, col)
+		kk := b.MatMul(x, q, false, true, ir.PrecF32) // [H,C,C]
+		kk = b.Add(kk, b.Transpose(kk, 0, 2, 1))
+		kk = b.Mul(kk, b.SliceAxis(row, 1, 0, C))
+		blocks := b.Reshape(kk, H, C/8, 8, C)
+		packed := b.Sum(blocks, 1)             // [H,8,C]
+		turned := b.Transpose(packed, 1, 0, 2) // [8,H,C]
+		one := b.Reshape(b.SliceAxis(turned, 0, 3, 4), H, C)
+		mask := b.Compare(ir.LT, b.Iota(ir.T(ir.I32, H, C), 1), b.Const(ir.T(ir.I32, H, C), 7))
+		one = b.Select(mask, one, b.Scale(one, 2))
+		back := b.Transpose(b.Concat(0, b.Reshape(one, 1, H, C), b.SliceAxis(turned, 0, 1, 8)), 1, 0, 2) // [H,8,C]
+		big := b.Reshape(b.Broadcast(back, []int{H, C / 8, 8, C}, 0, 2, 3), H, C, C)
+		norm := b.Sum(b.Mul(q, q), 2) // [H,C]
+		big = b.Mul(big, b.Broadcast(b.Unary(ir.OpLogistic, norm), []int{H, C, C}, 0, 1))
+		y := b.MatMul(big, q, false, false, ir.PrecF32)
+		y = b.Add(y, b.MatMul(q, s, false, false, ir.PrecBF16x1))
+		rows := b.Loop(3, []*ir.Value{y}, func(b *ir.Builder, i *ir.Value, c []*ir.Value) []*ir.Value {
+			z := b.Const(ir.T(ir.I32), 0)
+			r := b.Append(ir.OpDynSlice, []*ir.Value{q, z, i, z}, ir.Attrs{}, nil, ir.T(ir.F32, H, 1, D))[0]
+			return []*ir.Value{b.Add(c[0], b.Broadcast(r, []int{H, C, D}, 0, 1, 2))}
+		})
+		y = b.Convert(rows[0], ir.BF16)
+		sNext := b.Add(b.Mul(s, last), b.MatMul(q, x, true, false, ir.PrecF32))
+		o := b.Reshape(b.Transpose(y, 1, 0, 2), 1, C*H, D)
+		return []*ir.Value{o, b.Reshape(b.Add(one, norm), 1, 1, H, C)}, []*ir.Value{b.Reshape(sNext, 1, H, D, D)}
+	})
+	require.NoError(t, b.Finish(m, []string{"o", "w", "s"}, rs))
+	return m
+}
+
+func TestTile(t *testing.T) {
+	m := movers(t)
+	k, err := passes.Tile(m)
+	require.NoError(t, err)
+	require.NoError(t, k.Verify())
+	back, err := ir.Parse(k.String())
+	require.NoError(t, err)
+	require.Equal(t, k.String(), back.String())
+	args := randomArgs(m, 1)
+	want, err := interp.Run(m, args, interp.Options{})
+	require.NoError(t, err)
+	got, err := interp.Run(k, args, interp.Options{})
+	require.NoError(t, err)
+	for name := range want {
+		require.LessOrEqual(t, array.Compare(got[name], want[name]).RelMax, 1e-6, name)
+	}
+}
+
+// randomArgs makes normal inputs for a module.
+func randomArgs(m *ir.Module, seed uint64) map[string]*array.Array {
+	r := rand.New(rand.NewPCG(seed, 7))
+	args := map[string]*array.Array{}
+	for _, p := range m.Params() {
+		v := make([]float64, p.Type.Size())
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		args[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, v)
+	}
+	return args
+}

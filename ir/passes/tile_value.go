@@ -1,0 +1,234 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// A tiled value is a batched value held as 2-D tiles. Its logical dimensions are lists of factors, outer first, each a
+// stride through the tiles of the source, through the rows of a tile or through its lanes. Reshapes, transposes and slices
+// only rewrite the factors; rows and lanes move when a consumer needs tiles in another form (see tiler.tiles).
+type tiled struct {
+	dtype ir.DType
+	dims  [][]factor
+	src   *source
+	tile  int // first tile
+	row   int // first row
+	mat   []*ir.Value
+}
+
+type factorKind uint8
+
+const (
+	byTile factorKind = iota
+	byRow
+	byLane
+)
+
+type factor struct {
+	size   int
+	kind   factorKind
+	stride int
+}
+
+// source is where elements are: tiles in registers, or one reference whose leading dimensions are taken together as rows.
+type source struct {
+	elems       []*ir.Value
+	ref         *ir.Value
+	rows, lanes int // of one tile; for a reference the whole of it
+	pure        bool
+}
+
+func (s *source) shapeOf() (rows, lanes int) { return s.rows, s.lanes }
+
+func (t *tiled) shape() []int {
+	s := make([]int, len(t.dims))
+	for i, d := range t.dims {
+		s[i] = size(d)
+	}
+	return s
+}
+
+func size(d []factor) int {
+	n := 1
+	for _, f := range d {
+		n *= f.size
+	}
+	return n
+}
+
+// rowsLanes gives the tile shape of a logical shape: its last two dimensions; a vector is one row.
+func rowsLanes(shape []int) (lead []int, rows, lanes int) {
+	switch n := len(shape); n {
+	case 0:
+		return nil, 1, 1
+	case 1:
+		return nil, 1, shape[0]
+	default:
+		return shape[:n-2], shape[n-2], shape[n-1]
+	}
+}
+
+func product(s []int) int {
+	n := 1
+	for _, d := range s {
+		n *= d
+	}
+	return n
+}
+
+// normal wraps tiles that hold a value of the given logical shape in its plain form.
+func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
+	lead, rows, lanes := rowsLanes(shape)
+	t := &tiled{dtype: d, src: &source{elems: elems, rows: rows, lanes: lanes}, mat: elems}
+	stride := product(lead)
+	for _, n := range lead {
+		stride /= max(n, 1)
+		t.dims = append(t.dims, []factor{{n, byTile, stride}})
+	}
+	switch len(shape) {
+	case 0:
+	case 1:
+		t.dims = append(t.dims, []factor{{lanes, byLane, 1}})
+	default:
+		t.dims = append(t.dims, []factor{{rows, byRow, 1}}, []factor{{lanes, byLane, 1}})
+	}
+	return t
+}
+
+// window wraps a reference.
+func window(ref *ir.Value, pure bool) *tiled {
+	s := ref.Type.Shape
+	n := len(s)
+	rows := product(s[:n-1])
+	t := &tiled{dtype: ref.Type.DType, src: &source{ref: ref, rows: rows, lanes: s[n-1], pure: pure}}
+	stride := rows
+	for _, d := range s[:n-1] {
+		stride /= d
+		t.dims = append(t.dims, []factor{{d, byRow, stride}})
+	}
+	t.dims = append(t.dims, []factor{{s[n-1], byLane, 1}})
+	return t
+}
+
+// clean drops factors of one element and joins neighbours that continue each other.
+func clean(d []factor) []factor {
+	var out []factor
+	for _, f := range d {
+		if f.size == 1 {
+			continue
+		}
+		if k := len(out) - 1; k >= 0 && out[k].kind == f.kind && out[k].stride == f.size*f.stride {
+			out[k] = factor{out[k].size * f.size, f.kind, f.stride}
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// reshape regroups the factors into a new shape; it fails where a boundary falls inside a factor that can not be split there.
+func (t *tiled) reshape(shape []int) (*tiled, bool) {
+	var flat []factor
+	for _, d := range t.dims {
+		flat = append(flat, d...)
+	}
+	flat = clean(flat)
+	out := *t
+	out.dims, out.mat = nil, nil
+	for _, n := range shape {
+		var d []factor
+		need := n
+		for need > 1 {
+			if len(flat) == 0 {
+				return nil, false
+			}
+			f := flat[0]
+			switch {
+			case need%f.size == 0:
+				d = append(d, f)
+				need /= f.size
+				flat = flat[1:]
+			case f.size%need == 0:
+				inner := f.size / need
+				d = append(d, factor{need, f.kind, f.stride * inner})
+				flat[0].size = inner
+				need = 1
+			default:
+				return nil, false
+			}
+		}
+		out.dims = append(out.dims, d)
+	}
+	if len(flat) > 0 {
+		return nil, false
+	}
+	return &out, true
+}
+
+func (t *tiled) transpose(perm []int) *tiled {
+	out := *t
+	out.dims, out.mat = make([][]factor, len(perm)), nil
+	for i, p := range perm {
+		out.dims[i] = t.dims[p]
+	}
+	return &out
+}
+
+// slice takes part of each dimension; it fails on a part of the lanes or of a dimension of several factors.
+func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
+	out := *t
+	out.dims, out.mat = slices.Clone(t.dims), nil
+	for i, d := range t.dims {
+		n := size(d)
+		st := step(i)
+		m := (limits[i] - starts[i] + st - 1) / st
+		if m == n {
+			continue
+		}
+		c := clean(d)
+		if len(c) != 1 || c[0].kind == byLane {
+			return nil, false
+		}
+		f := c[0]
+		if f.kind == byTile {
+			out.tile += starts[i] * f.stride
+		} else {
+			out.row += starts[i] * f.stride
+		}
+		out.dims[i] = []factor{{m, f.kind, f.stride * st}}
+	}
+	return &out, true
+}
+
+// step is one point of a walk over factors: how far it lies through tiles and rows.
+type step struct{ tile, row int }
+
+// walk lists the points of a dimension list in row-major order. Lane factors of size 1 contribute nothing.
+func walk(dims [][]factor) ([]step, error) {
+	out := []step{{}}
+	for _, d := range dims {
+		for _, f := range d {
+			if f.kind == byLane && f.size > 1 {
+				return nil, fmt.Errorf("lanes are spread over leading dimensions")
+			}
+			next := make([]step, 0, len(out)*f.size)
+			for _, s := range out {
+				for i := range f.size {
+					p := s
+					switch f.kind {
+					case byTile:
+						p.tile += i * f.stride
+					case byRow:
+						p.row += i * f.stride
+					}
+					next = append(next, p)
+				}
+			}
+			out = next
+		}
+	}
+	return out, nil
+}

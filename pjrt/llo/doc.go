@@ -11,11 +11,12 @@
 //  1. The count is exact or refused. A branch on a value that only a run would tell is the error "schedule not understood", never a
 //     smaller number. Values of scalar operands (sequence offsets) can be given in [Options].
 //  2. The top-level program calls ops; each op costs its own cycles times its calls. The runtime's own prologue and epilogue, named in
-//     angle brackets, are left out. In the top-level program a forward branch on the runtime's state (first launch, random seed) falls
-//     through, which executes every part that it might skip.
+//     angle brackets, are left out. In the top-level program a forward branch on the runtime's state or on data falls through, which
+//     executes every part that it might skip: a conditional costs all its branches.
 //  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Bytes
 //     that pass main memory are reported beside it.
-//  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location. Of a Mosaic location only the
-//     innermost file, line and column survive (a name around it does not), so that a generator that wants cycles by stage writes the
-//     stage as the file.
+//  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location; a bundle where none does waits
+//     for what comes next, and its cycles go there. Of a Mosaic location only file, line and column survive, loc("file":line:column); a
+//     name around it or alone does not. So a generator that wants cycles by stage writes the stage as the file ([Report.Stages]).
+//     libtpu 0.0.42 loses the locations of matmuls, 0.0.51 keeps them.
 package llo

@@ -220,9 +220,17 @@ func TestCalls(t *testing.T) {
 	require.EqualValues(t, -1, r.VMEM)
 	require.Equal(t, []Slot{{"MXU", 0, 10}, {"SALU", 5, 10}}, r.Ops[0].Slots)
 
+	// A second way to the same op multiplies what that op calls.
+	write("other", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */", "")
+	write("TLP", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */", "%1 = inlined_call /* %other = fusion(%a) */", "%1 = inlined_call /* %other = fusion(%a) */")
+	r, err = Analyze(dir, testTarget)
+	require.NoError(t, err)
+	require.EqualValues(t, 3+3*3+2*2+6*10, r.Cycles)
+	require.EqualValues(t, 3+3*3+2*2+6*5, r.Bundles)
+
 	write("leaf", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */")
 	_, err = Analyze(dir, testTarget)
-	require.ErrorContains(t, err, "outer.1 calls itself")
+	require.ErrorContains(t, err, "outer.1 calls itself through TLP, outer.1, leaf")
 }
 
 func TestDecodeErrors(t *testing.T) {

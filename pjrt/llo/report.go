@@ -94,20 +94,20 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &analysis{Options: o, files: files, target: t, calls: map[string]int64{}, ops: map[string]*OpReport{}, hash: map[string]string{}}
+	a := &analysis{Options: o, files: files, target: t, ops: map[string]*analyzed{}}
 	a.MaxBundles = cmp.Or(a.MaxBundles, 1e9)
 	if err := a.readVMEM(); err != nil {
 		return nil, err
 	}
-	top, order, err := a.cost(topLevel, 1)
-	if err != nil {
+	if err := a.cost(topLevel); err != nil {
 		return nil, err
 	}
+	order := a.tally(topLevel, 1, nil)
+	top := a.ops[topLevel]
 	r := &Report{Target: t.Name, Cycles: top.Cycles, Bundles: top.Bundles, TopLevel: top.Cycles, HBMBytes: top.HBMBytes, VMEM: -1}
 	schedule := sha256.New()
-	for _, name := range order {
+	for _, name := range order[1:] {
 		op := a.ops[name]
-		op.Calls = a.calls[name]
 		r.Cycles += op.Calls * op.Cycles
 		r.Bundles += op.Calls * op.Bundles
 		if r.HBMBytes >= 0 && op.HBMBytes >= 0 {
@@ -116,11 +116,11 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 			r.HBMBytes = -1
 		}
 		r.VMEM = max(r.VMEM, op.VMEM)
-		r.Ops = append(r.Ops, *op)
-		fmt.Fprintf(schedule, "%d %s\n", op.Calls, a.hash[name])
+		r.Ops = append(r.Ops, op.OpReport)
+		fmt.Fprintf(schedule, "%d %s\n", op.Calls, op.hash)
 	}
 	if len(r.Ops) == 0 {
-		fmt.Fprintf(schedule, "%s\n", a.hash[topLevel])
+		fmt.Fprintln(schedule, top.hash)
 	}
 	r.Schedule = fmt.Sprintf("%x", schedule.Sum(nil)[:16])
 	slices.SortStableFunc(r.Ops, func(x, y OpReport) int {
@@ -203,39 +203,61 @@ type analysis struct {
 	Options
 	files  *dumpFiles
 	target *codegen.Target
-	calls  map[string]int64
-	ops    map[string]*OpReport
-	hash   map[string]string
+	ops    map[string]*analyzed
 	vmem   map[string]int64
 	open   []string // ops being costed, against a cycle of calls
 }
 
-// cost executes an op and all that it calls, and returns its report and the ops called in order of first call.
-func (a *analysis) cost(name string, calls int64) (*OpReport, []string, error) {
-	if slices.Contains(a.open, name) {
-		return nil, nil, fmt.Errorf("schedule not understood: %s calls itself through %s", name, strings.Join(a.open, ", "))
+// An analyzed op knows what it calls.
+type analyzed struct {
+	OpReport
+	hash    string
+	callees []string // in order of first call
+	counts  map[string]int64
+}
+
+// tally adds n calls of an op and of all that it calls, and lists the ops in order of their first call.
+func (a *analysis) tally(name string, n int64, order []string) []string {
+	op := a.ops[name]
+	if op.Calls == 0 {
+		order = append(order, name)
 	}
-	d, ok := a.files.ops[name]
-	if !ok || d.bundles == "" || d.utilization == "" {
-		return nil, nil, fmt.Errorf("schedule dumps: op %q is called but its final_bundles or utilization file is missing in %s; was the dump filtered?", name, a.files.dir)
+	op.Calls += n
+	for _, callee := range op.callees {
+		order = a.tally(callee, n*op.counts[callee], order)
+	}
+	return order
+}
+
+// cost executes an op and, once each, all that it calls.
+func (a *analysis) cost(name string) error {
+	if slices.Contains(a.open, name) {
+		return fmt.Errorf("schedule not understood: %s calls itself through %s", name, strings.Join(a.open, ", "))
+	}
+	if a.ops[name] != nil {
+		return nil
+	}
+	d := a.files.ops[name]
+	if d.bundles == "" || d.utilization == "" {
+		return fmt.Errorf("schedule dumps: op %q is called but its final_bundles or utilization file is missing in %s; was the dump filtered?", name, a.files.dir)
 	}
 	a.open = append(a.open, name)
 	defer func() { a.open = a.open[:len(a.open)-1] }()
 
 	bundles, err := read(a.files.dir, d.bundles, parseBundles)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	use, err := read(a.files.dir, d.utilization, parseUtilization)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if len(use.rows) != len(bundles) {
-		return nil, nil, fmt.Errorf("schedule not understood: %s has %d bundles, but %s has %d rows: one is cut short", d.bundles, len(bundles), d.utilization, len(use.rows))
+		return fmt.Errorf("schedule not understood: %s has %d bundles, but %s has %d rows: one is cut short", d.bundles, len(bundles), d.utilization, len(use.rows))
 	}
 	p, err := decode(d.bundles, bundles, a.target)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	m := &machine{
 		program: p, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
@@ -249,30 +271,23 @@ func (a *analysis) cost(name string, calls int64) (*OpReport, []string, error) {
 	}
 	tr, err := m.run()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var order []string
+	op := &analyzed{OpReport: *report(name, p, bundles, tr, use), hash: canonicalHash(bundles), counts: tr.calls}
+	if v, ok := a.vmem[name]; ok {
+		op.VMEM = v
+	}
 	for _, callee := range tr.order {
 		if strings.HasPrefix(callee, "<") {
 			continue
 		}
-		n := calls * tr.calls[callee]
-		if a.ops[callee] == nil {
-			_, inner, err := a.cost(callee, n)
-			if err != nil {
-				return nil, nil, err
-			}
-			order = append(append(order, callee), inner...)
+		if err := a.cost(callee); err != nil {
+			return err
 		}
-		a.calls[callee] += n
-	}
-	op := report(name, p, bundles, tr, use)
-	if v, ok := a.vmem[name]; ok {
-		op.VMEM = v
+		op.callees = append(op.callees, callee)
 	}
 	a.ops[name] = op
-	a.hash[name] = canonicalHash(bundles)
-	return op, order, nil
+	return nil
 }
 
 // read parses a file of the folder and names it in the error.
@@ -292,7 +307,7 @@ func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
 // report sums up one execution.
 func report(name string, p *program, bundles []bundle, tr *trace, use *utilization) *OpReport {
 	op := &OpReport{
-		Name: name, Calls: 1, Static: len(p.code), Bundles: tr.bundles, Cycles: tr.cycles,
+		Name: name, Static: len(p.code), Bundles: tr.bundles, Cycles: tr.cycles,
 		MXUBusy: slices.Max(tr.busy[:]), HBMBytes: tr.hbmBytes, VMEM: -1, Slots: use.executed(tr.counts, tr.bundles),
 	}
 	for _, w := range tr.waits {

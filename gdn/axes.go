@@ -1,0 +1,208 @@
+package gdn
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Axis is one choice of a Variant.
+type Axis struct {
+	Name       string
+	Doc        string
+	Structural bool     // changes the program's structure; the others are scalars, tuned inside a structural cell
+	Always     bool     // printed even at its default
+	Values     []string // legal texts
+	Default    string
+	Get        func(*Variant) string
+	Set        func(*Variant, string) error
+	Applies    func(Variant) bool // nil: always
+}
+
+var (
+	algoNames   = []string{AlgoChunk: "chunk", AlgoToken: "token"}
+	solveNames  = []string{SolveMerge: "merge", SolveLadder: "ladder", SolveBlock: "block", SolveForward: "forward", SolveNeumann: "neumann", SolveNewton: "newton"}
+	leafByNames = []string{LeafSubst: "subst", LeafNeumann: "neumann"}
+	mergeNames  = []string{MergePacked: "packed", MergeRows: "rows", MergeBlocks: "blocks"}
+	formNames   = []string{FormVPrime: "vprime", FormUW: "uw"}
+	flowNames   = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
+	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token"}
+	decayNames  = []string{DecayClamp: "clamp", DecaySegment: "segment"}
+	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
+	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
+	sideNames   = []string{BetaLeft: "left", BetaRight: "right"}
+)
+
+func (a Algo) String() string   { return enumName(algoNames, int(a)) }
+func (s Solve) String() string  { return enumName(solveNames, int(s)) }
+func (l LeafBy) String() string { return enumName(leafByNames, int(l)) }
+func (m Merge) String() string  { return enumName(mergeNames, int(m)) }
+func (f Form) String() string   { return enumName(formNames, int(f)) }
+func (f Flow) String() string   { return enumName(flowNames, int(f)) }
+func (h Heads) String() string  { return enumName(headsNames, int(h)) }
+func (d Decay) String() string  { return enumName(decayNames, int(d)) }
+func (p Place) String() string  { return enumName(placeNames, int(p)) }
+func (j Joint) String() string  { return enumName(jointNames, int(j)) }
+func (s Side) String() string   { return enumName(sideNames, int(s)) }
+
+func chunked(v Variant) bool { return v.Algo == AlgoChunk }
+
+func leafed(v Variant) bool {
+	return chunked(v) && (v.Solve == SolveMerge || v.Solve == SolveLadder || v.Solve == SolveBlock)
+}
+
+// Axes is the table of choices, in the order of the text form.
+var Axes = []Axis{
+	choiceAxis("algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, nil, func(v *Variant) *Algo { return &v.Algo }).always(),
+	intAxis("chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, nil,
+		func(v *Variant) *int { return &v.Chunk }, 8, 16, 32, 64, 128, 256).always().scalar(),
+	choiceAxis("solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
+		solveNames, SolveMerge, chunked, func(v *Variant) *Solve { return &v.Solve }).always(),
+	intAxis("leaf", "block that merge, ladder and block start from", 8, leafed, func(v *Variant) *int { return &v.Leaf }, 1, 4, 8, 16, 32).always(),
+	choiceAxis("leafby", "how a leaf is inverted: row substitution or a power series", leafByNames, LeafSubst,
+		func(v Variant) bool { return leafed(v) && v.Leaf > 1 }, func(v *Variant) *LeafBy { return &v.LeafBy }),
+	intAxis("leafnewton", "Newton steps on a leaf made by a power series", 0,
+		func(v Variant) bool { return leafed(v) && v.Leaf > 1 && v.LeafBy == LeafNeumann }, func(v *Variant) *int { return &v.LeafNewton }, 0, 1, 2),
+	choiceAxis("merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
+		func(v Variant) bool { return chunked(v) && v.Solve == SolveMerge }, func(v *Variant) *Merge { return &v.Merge }),
+	choiceAxis("form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, chunked, func(v *Variant) *Form { return &v.Form }),
+	choiceAxis("flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, chunked,
+		func(v *Variant) *Flow { return &v.Flow }).always(),
+	intAxis("heads", "value heads in lockstep in a program; 0: all", 0, nil, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
+	intAxis("batch", "batch rows in lockstep in a program", 1, nil, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8),
+	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
+	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, or as they are; the latter needs all heads in a program",
+		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
+	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, or exact segment sums", decayNames, DecayClamp, chunked,
+		func(v *Variant) *Decay { return &v.Decay }),
+	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
+	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one", jointNames, JointSeparate, chunked, func(v *Variant) *Joint { return &v.KQ }),
+	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads", true, chunked, func(v *Variant) *bool { return &v.Share }),
+	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse", sideNames, BetaLeft, chunked,
+		func(v *Variant) *Side { return &v.Beta }),
+	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
+		Get: func(v *Variant) string { return v.PrecState.String() },
+		Set: func(v *Variant, text string) error {
+			p, err := parsePrecision(text)
+			if err == nil {
+				v.PrecInv, v.PrecIntra, v.PrecState = p, p, p
+			}
+			return err
+		}},
+	precAxis("precinv", "precision of the products that make the inverse", chunked, func(v *Variant) *ir.Precision { return &v.PrecInv }),
+	precAxis("precintra", "precision of K K^T, Q K^T, T x and P x", chunked, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
+	precAxis("precstate", "precision of K S, Q S, W S and K^T V'", nil, func(v *Variant) *ir.Precision { return &v.PrecState }),
+	{Name: "store", Doc: "element type of T, P and V' between stages", Structural: true, Values: []string{"f32", "bf16"}, Default: "f32", Applies: chunked,
+		Get: func(v *Variant) string { return v.Store.String() },
+		Set: func(v *Variant, text string) error {
+			if !slices.Contains([]string{"f32", "bf16"}, text) {
+				return notLegal(text, []string{"f32", "bf16"})
+			}
+			v.Store, _ = ir.ParseDType(text)
+			return nil
+		}},
+}
+
+var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}
+
+func parsePrecision(text string) (ir.Precision, error) {
+	if !slices.Contains(precisionNames, text) {
+		return 0, notLegal(text, precisionNames)
+	}
+	return ir.ParsePrecision(text)
+}
+
+func notLegal(text string, values []string) error {
+	return fmt.Errorf("%q is not allowed%s (allowed: %s)", text, suggest(text, values), strings.Join(values, " "))
+}
+
+func (a Axis) always() Axis { a.Always = true; return a }
+func (a Axis) scalar() Axis { a.Structural = false; return a }
+
+func choiceAxis[E ~uint8](name, doc string, names []string, def E, applies func(Variant) bool, at func(*Variant) *E) Axis {
+	return Axis{Name: name, Doc: doc, Structural: true, Values: names, Default: names[def], Applies: applies,
+		Get: func(v *Variant) string { return enumName(names, int(*at(v))) },
+		Set: func(v *Variant, text string) error {
+			i := slices.Index(names, text)
+			if i < 0 {
+				return notLegal(text, names)
+			}
+			*at(v) = E(i)
+			return nil
+		}}
+}
+
+func intAxis(name, doc string, def int, applies func(Variant) bool, at func(*Variant) *int, legal ...int) Axis {
+	values := make([]string, len(legal))
+	for i, n := range legal {
+		values[i] = strconv.Itoa(n)
+	}
+	return Axis{Name: name, Doc: doc, Structural: true, Values: values, Default: strconv.Itoa(def), Applies: applies,
+		Get: func(v *Variant) string { return strconv.Itoa(*at(v)) },
+		Set: func(v *Variant, text string) error {
+			if !slices.Contains(values, text) {
+				return notLegal(text, values)
+			}
+			*at(v), _ = strconv.Atoi(text)
+			return nil
+		}}
+}
+
+func boolAxis(name, doc string, def bool, applies func(Variant) bool, at func(*Variant) *bool) Axis {
+	names := []string{"no", "yes"}
+	text := func(b bool) string {
+		if b {
+			return names[1]
+		}
+		return names[0]
+	}
+	return Axis{Name: name, Doc: doc, Structural: true, Values: names, Default: text(def), Applies: applies,
+		Get: func(v *Variant) string { return text(*at(v)) },
+		Set: func(v *Variant, t string) error {
+			if !slices.Contains(names, t) {
+				return notLegal(t, names)
+			}
+			*at(v) = t == names[1]
+			return nil
+		}}
+}
+
+func precAxis(name, doc string, applies func(Variant) bool, at func(*Variant) *ir.Precision) Axis {
+	return Axis{Name: name, Doc: doc, Structural: true, Values: precisionNames, Default: "f32", Applies: applies,
+		Get: func(v *Variant) string { return at(v).String() },
+		Set: func(v *Variant, text string) error {
+			p, err := parsePrecision(text)
+			if err == nil {
+				*at(v) = p
+			}
+			return err
+		}}
+}
+
+// LookupAxis finds an axis by name.
+func LookupAxis(name string) (Axis, error) {
+	if a := lookupAxis(name); a != nil {
+		return *a, nil
+	}
+	return Axis{}, unknownAxis(name)
+}
+
+func lookupAxis(name string) *Axis {
+	for i := range Axes {
+		if Axes[i].Name == name {
+			return &Axes[i]
+		}
+	}
+	return nil
+}
+
+func unknownAxis(name string) error {
+	names := make([]string, len(Axes))
+	for i, a := range Axes {
+		names[i] = a.Name
+	}
+	return fmt.Errorf("variant: unknown axis %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+}

@@ -1,0 +1,222 @@
+package gdn
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Build makes the program of s by v: a module whose parameters are s.Inputs and whose results are s.Outputs. Glue
+// (reshapes, transposes, padding, gathering of packed sequences) surrounds grids with pure bodies. In a body, values are
+// [N, rows, lanes]: N is chunks in flight x batch rows x heads, in lockstep.
+func Build(s Spec, v Variant) (*ir.Module, error) {
+	if err := v.Check(s); err != nil {
+		return nil, err
+	}
+	m, b := ir.NewModule("gdn")
+	p := newPlan(s, v.Fit(s), b)
+	results := p.module()
+	names := make([]string, len(results))
+	for i, o := range s.Outputs() {
+		names[i] = o.Name
+	}
+	if err := b.Finish(m, names, results); err != nil {
+		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
+	}
+	return m, nil
+}
+
+// plan is the fitted shape of the program.
+type plan struct {
+	s    Spec
+	v    Variant
+	b    *ir.Builder
+	c    int // tokens of a chunk
+	nc   int // chunks, a multiple of v.Chunks
+	gb   int // value heads of a program that share a key head
+	kb   int // key heads of a program
+	args map[string]*ir.Value
+}
+
+func newPlan(s Spec, v Variant, b *ir.Builder) *plan {
+	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
+	p.kb = v.Heads / p.gb
+	if s.Seqs > 0 {
+		p.nc = s.Tokens/p.c + s.Seqs
+	} else {
+		step := p.c * v.Chunks
+		p.nc = (s.Tokens + step - 1) / step * v.Chunks
+	}
+	for _, in := range s.Inputs() {
+		p.args[in.Name] = b.Param(in.Name, in.Type)
+	}
+	return p
+}
+
+// padded is the number of tokens in whole chunks.
+func (p *plan) padded() int { return p.nc * p.c }
+
+// groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own.
+func (p *plan) groupSplit() bool { return p.gb < p.s.Groups() }
+
+// valueHeads is the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk].
+func (p *plan) valueHeads() []int {
+	if p.groupSplit() {
+		return []int{p.s.HeadsK, p.s.Groups()}
+	}
+	return []int{p.s.HeadsV}
+}
+
+// module emits glue, grids and glue.
+func (p *plan) module() []*ir.Value {
+	in := p.glueIn()
+	gates := in.gates()
+	all := append([]*operand{in.q, in.k, in.v}, gates...)
+	switch {
+	case p.v.Algo == AlgoToken:
+		return p.glueOut(in, p.grid("token", in, all, in.state, (*gen).token))
+	case p.v.Flow == FlowFused:
+		return p.glueOut(in, p.grid("fused", in, all, in.state, (*gen).fused))
+	case p.v.Flow == FlowSolve:
+		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, (*gen).inverse)
+		in.t = r.outputs[0]
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, (*gen).fused))
+	case p.v.Form == FormUW:
+		r := p.grid("intra", in, all, nil, (*gen).intra)
+		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
+		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
+		if p.v.Beta == BetaLeft { // U and W hold beta
+			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.decayGate()...)
+		}
+		return p.glueOut(in, p.grid("scan", in, used, in.state, (*gen).scan))
+	default:
+		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, (*gen).intra)
+		in.t, in.p = r.outputs[0], r.outputs[1]
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, (*gen).scan))
+	}
+}
+
+// operand is an input or output of a grid: the whole array, and its window per axis of the plan.
+type operand struct {
+	value *ir.Value
+	axes  []axis
+	block []int
+	shape []int
+	dtype ir.DType
+}
+
+// axis is what a dimension of an operand is indexed by.
+type axis uint8
+
+const (
+	axisNone axis = iota
+	axisBatch
+	axisHead
+	axisGroup
+	axisChunk
+	axisSeq // the sequence of the chunk, by table
+)
+
+// operands are what the grids read. Fields that a spec or variant does not use are nil.
+type operands struct {
+	q, k, v  *operand
+	g, beta  *operand // where gates are fused in the kernel: the raw a and b
+	aLog, dt *operand // where gates are fused in the kernel, and only there
+
+	t, u, w, p *operand // from an earlier grid
+
+	state   *operand
+	table   *ir.Value // packed sequences: the sequence of each chunk
+	slots   *ir.Value // packed sequences: the slot of each token
+	lengths *ir.Value // packed sequences: tokens of each, i32
+}
+
+func (o *operands) decayGate() []*operand {
+	if o.aLog != nil {
+		return []*operand{o.g, o.aLog, o.dt}
+	}
+	return []*operand{o.g}
+}
+
+func (o *operands) gates() []*operand { return append(o.decayGate(), o.beta) }
+
+type gridResult struct {
+	outputs []*operand
+	state   *ir.Value
+}
+
+// grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
+// sequential and carry it, as e.state of the body.
+func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*gen) []blockOut) gridResult {
+	s, v := p.s, p.v
+	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / p.kb}}
+	at := map[axis]int{axisBatch: 0, axisHead: 1}
+	if p.groupSplit() {
+		at[axisGroup] = len(dims)
+		dims = append(dims, ir.GridDim{Name: "g", Size: s.Groups() / p.gb})
+	}
+	at[axisChunk] = len(dims)
+	dims = append(dims, ir.GridDim{Name: "c", Size: p.nc / v.Chunks, Seq: state != nil})
+	window := func(o *operand) ir.Window {
+		w := ir.Window{Block: o.block}
+		for _, a := range o.axes {
+			switch a {
+			case axisNone:
+				w.Index = append(w.Index, ir.IndexConst(0))
+			case axisSeq:
+				w.Index = append(w.Index, ir.IndexTable(at[axisChunk], 0))
+			default:
+				w.Index = append(w.Index, ir.IndexAxis(at[a]))
+			}
+		}
+		return w
+	}
+	g := &ir.Grid{Name: name, Dims: dims}
+	var args []*ir.Value
+	if state != nil && in.table != nil {
+		g.Tables, args = 1, append(args, in.table)
+	}
+	for _, o := range used {
+		g.In = append(g.In, window(o))
+		args = append(args, o.value)
+	}
+	if state != nil {
+		g.Carry = []ir.Window{window(state)}
+		args = append(args, state.value)
+	}
+	var outs []blockOut
+	rs := p.b.Grid(g, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+		e := newGen(p, b, in)
+		for i, o := range used {
+			e.blocks[o] = blocks[i]
+		}
+		if state != nil {
+			e.state = b.Reshape(carried[0], v.Batch*v.Heads, s.K, s.V)
+		}
+		outs = body(e)
+		for _, o := range outs {
+			ys = append(ys, o.block)
+			g.Out = append(g.Out, window(o.operand))
+			g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+		}
+		if state != nil {
+			next = []*ir.Value{b.Reshape(e.state, state.block...)}
+		}
+		return ys, next
+	})
+	var r gridResult
+	for i, o := range outs {
+		o.operand.value = rs[i]
+		r.outputs = append(r.outputs, o.operand)
+	}
+	if state != nil {
+		r.state = rs[len(outs)]
+	}
+	return r
+}
+
+// blockOut is an output block with the array that it belongs to.
+type blockOut struct {
+	block   *ir.Value
+	operand *operand
+}

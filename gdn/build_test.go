@@ -1,0 +1,62 @@
+package gdn
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/stretchr/testify/require"
+)
+
+// everything runs all variants on all cases and classes: GDNGEN_FULL=1. By default each variant meets some of them.
+var everything = os.Getenv("GDNGEN_FULL") != ""
+
+func parseVariant(t testing.TB, text string) Variant {
+	t.Helper()
+	v, err := ParseVariant(text)
+	require.NoError(t, err)
+	return v
+}
+
+func build(t testing.TB, s Spec, v Variant) *ir.Module {
+	t.Helper()
+	m, err := Build(s, v)
+	require.NoError(t, err, "%s by %s", s, v)
+	return m
+}
+
+func interpret(t testing.TB, s Spec, v Variant, inputs map[string]*array.Array) map[string]*array.Array {
+	t.Helper()
+	out, err := interp.Run(build(t, s, v), inputs, interp.Options{})
+	require.NoError(t, err, "%s by %s", s, v)
+	return out
+}
+
+// Every variant passes every forward case of the fixtures at the tolerance of its precision.
+func TestVariantsOnFixtures(t *testing.T) {
+	cases, err := ReadCases(fixtures)
+	require.NoError(t, err)
+	for i, n := range Variants {
+		v := parseVariant(t, n.Text)
+		for j, c := range cases {
+			if !c.Supported || n.Negative || !everything && (i+j)%4 != 0 {
+				continue
+			}
+			t.Run(n.Name+"/"+c.Name, func(t *testing.T) {
+				t.Parallel()
+				inputs, expected, err := c.Load()
+				require.NoError(t, err)
+				file, err := c.FileOutputs(interpret(t, c.Spec, v, inputs))
+				require.NoError(t, err)
+				verdicts, err := c.Judge(expected, file.Tensors, v.Precision().String())
+				require.NoError(t, err)
+				for _, d := range verdicts {
+					t.Logf("%s %s: ratio %.2g of %.2g, max %.2g", d.Name, d.Rule, d.Ratio, d.Limit, d.MaxAbs)
+					require.True(t, d.Pass, "%+v", d)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package gdn
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// padGate is a raw a whose decay is exactly zero: padding must not decay the state.
+const padGate = -1e4
+
+// glueIn brings the inputs into the order that the grids read.
+func (p *plan) glueIn() *operands {
+	s, b := p.s, p.b
+	b.Stage("glue")
+	in := &operands{}
+	var slots *slotting
+	if s.Seqs > 0 {
+		slots = p.slotting()
+		in.table, in.slots, in.lengths = slots.table, slots.slots, slots.lengths
+	}
+	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
+	q, k := p.args["q"], p.args["k"]
+	if s.L2Norm && p.v.Fuse == PlaceGlue {
+		q, k = normRows(b, q), normRows(b, k)
+	}
+	in.q = p.rows(token(q, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
+	in.k = p.rows(token(k, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
+	in.v = p.rows(token(p.args["v"], 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	switch {
+	case s.Gates == GatesGiven:
+		in.g, in.beta = p.gate(token(p.args["g"], 0)), p.gate(token(p.args["beta"], 0))
+	case p.v.Fuse == PlaceKernel:
+		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
+		in.g, in.beta = p.gate(token(a, padGate)), p.gate(token(raw, 0))
+		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
+	default:
+		a := b.Convert(p.args["a"], ir.F32)
+		last := []int{a.Type.Rank() - 1}
+		g := decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last...), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last...))
+		beta := betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
+		in.g, in.beta = p.gate(token(g, 0)), p.gate(token(beta, 0))
+	}
+	in.state = p.stateIn()
+	return in
+}
+
+// headBlock and headAxes are the window of valueHeads.
+func (p *plan) headBlock() []int {
+	if p.groupSplit() {
+		return []int{1, p.gb}
+	}
+	return []int{p.v.Heads}
+}
+
+func (p *plan) headAxes() []axis {
+	if p.groupSplit() {
+		return []axis{axisHead, axisGroup}
+	}
+	return []axis{axisHead}
+}
+
+// tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens hold fill.
+func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
+	if p.s.Packed {
+		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
+	}
+	if slots != nil {
+		y := p.b.GatherRows(x, slots.source, 1)
+		if fill == 0 {
+			return y
+		}
+		valid := p.b.Broadcast(slots.valid, y.Type.Shape, 1)
+		return p.b.Select(valid, y, p.b.Like(y, fill))
+	}
+	if n := p.padded() - p.s.Tokens; n > 0 {
+		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
+		hi[1] = n
+		x = p.b.Pad(x, fill, lo, hi)
+	}
+	return x
+}
+
+// rows describes [B, padded, H, D] to the grids: heads moved before tokens, or tokens and heads joined as rows.
+func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
+	b, v := p.b, p.v
+	h, d := x.Type.Shape[2], x.Type.Shape[3]
+	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, v.Chunks * p.c * h, d}}
+	if v.Layout == HeadsInner {
+		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
+		return o
+	}
+	x = b.Transpose(x, 0, 2, 1, 3)
+	o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{p.padded(), d})...)
+	o.axes = join([]axis{axisBatch}, at, []axis{axisChunk, axisNone})
+	o.block = join([]int{v.Batch}, block, []int{v.Chunks * p.c, d})
+	return o
+}
+
+func join[E any](l ...[]E) []E { return slices.Concat(l...) }
+
+// gate describes [B, padded, Hv] to the grids as [B, chunks, Hv/heads, heads, C]: tokens in lanes.
+func (p *plan) gate(x *ir.Value) *operand {
+	b, v := p.b, p.v
+	x = b.Reshape(x, p.s.Batch, p.nc, p.c, p.s.HeadsV)
+	x = b.Transpose(x, 0, 1, 3, 2)
+	lead, at := p.headPrograms()
+	return &operand{
+		value: b.Reshape(x, join([]int{p.s.Batch, p.nc}, lead, []int{v.Heads, p.c})...),
+		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
+		block: join([]int{v.Batch, v.Chunks}, ones(len(lead)), []int{v.Heads, p.c}),
+	}
+}
+
+// headPrograms is the number of programs along the axes of the value heads.
+func (p *plan) headPrograms() ([]int, []axis) {
+	if p.groupSplit() {
+		return []int{p.s.HeadsK, p.s.Groups() / p.gb}, []axis{axisHead, axisGroup}
+	}
+	return []int{p.s.HeadsV / p.v.Heads}, []axis{axisHead}
+}
+
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
+
+// headGate describes a vector over the value heads to the grids as [Hv/heads, heads, C], the same in every lane.
+func (p *plan) headGate(x *ir.Value) *operand {
+	lead, at := p.headPrograms()
+	x = p.b.Reshape(x, append(lead, p.v.Heads)...)
+	shape := join(lead, []int{p.v.Heads, p.c})
+	dims := make([]int, len(lead)+1)
+	for i := range dims {
+		dims[i] = i
+	}
+	return &operand{
+		value: p.b.Broadcast(x, shape, dims...),
+		axes:  join(at, []axis{axisNone, axisNone}),
+		block: join(ones(len(lead)), []int{p.v.Heads, p.c}),
+	}
+}
+
+// stateIn describes the initial states to the scan, in float32 and [N, Hv, K, V].
+func (p *plan) stateIn() *operand {
+	s, b := p.s, p.b
+	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
+	var x *ir.Value
+	if s.Init {
+		x = b.Convert(p.args["initial_state"], ir.F32)
+		if s.State == StateVK {
+			x = b.Transpose(x, 0, 1, 3, 2)
+		}
+	} else {
+		x = b.Const(ir.T(ir.F32, shape...), 0)
+	}
+	o := &operand{
+		value: b.Reshape(x, join(shape[:1], p.valueHeads(), shape[2:])...),
+		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
+		block: join([]int{p.v.Batch}, p.headBlock(), []int{s.K, s.V}),
+	}
+	if s.Seqs > 0 {
+		o.axes[0] = axisSeq
+	}
+	return o
+}
+
+// glueOut brings the output of the scan and its final states into the order of the spec.
+func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
+	s, b := p.s, p.b
+	b.Stage("glue")
+	o := r.outputs[0].value
+	if p.v.Layout == HeadsInner {
+		o = b.Reshape(o, s.Batch, p.padded(), s.HeadsV, s.V)
+	} else {
+		o = b.Transpose(b.Reshape(o, s.Batch, s.HeadsV, p.padded(), s.V), 0, 2, 1, 3)
+	}
+	if in.slots != nil {
+		o = b.GatherRows(o, in.slots, 1)
+	} else {
+		if p.padded() > s.Tokens {
+			o = b.SliceAxis(o, 1, 0, s.Tokens)
+		}
+	}
+	if s.Packed {
+		o = b.Reshape(o, s.Tokens, s.HeadsV, s.V)
+	}
+	results := []*ir.Value{o}
+	if s.Final {
+		x := b.Reshape(r.state, s.Sequences(), s.HeadsV, s.K, s.V)
+		if s.Empty == EmptyZero {
+			used := b.Compare(ir.GT, in.lengths, b.Like(in.lengths, 0))
+			x = b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
+		}
+		if s.State == StateVK {
+			x = b.Transpose(x, 0, 1, 3, 2)
+		}
+		results = append(results, b.Convert(x, s.StateDType))
+	}
+	return results
+}
+
+// slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
+// name the last sequence that has tokens.
+type slotting struct {
+	source  *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
+	valid   *ir.Value // [padded] bool
+	table   *ir.Value // [chunks] i32: the sequence of each chunk
+	slots   *ir.Value // [Tokens] i32: the slot of each token
+	lengths *ir.Value // [Seqs] i32
+}
+
+func (p *plan) slotting() *slotting {
+	s, b := p.s, p.b
+	n, nc, c := s.Seqs, p.nc, p.c
+	vec := func(k int) ir.Type { return ir.T(ir.I32, k) }
+	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
+	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+	length := b.Sub(end, begin)
+	chunks := b.Div(b.Add(length, b.Like(length, float64(c-1))), b.Like(length, float64(c)))
+	until := b.Cumsum(chunks, 0) // chunks up to and with each sequence
+	first := b.Sub(until, chunks)
+
+	// countNotAfter gives, for 0 .. k-1, how many entries of a rising vector do not exceed it.
+	countNotAfter := func(rising *ir.Value, k int) *ir.Value {
+		sq := ir.T(ir.I32, k, n)
+		c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
+		return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
+	}
+	seqs := b.Iota(vec(n), 0)
+	used := b.Select(b.Compare(ir.GT, chunks, b.Like(chunks, 0)), seqs, b.Like(seqs, 0))
+	last := b.Append(ir.OpReduceMax, []*ir.Value{used}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	table := b.Min(countNotAfter(until, nc), b.Broadcast(last, []int{nc}))
+
+	local := b.Sub(b.Iota(vec(nc), 0), b.GatherRows(first, table, 0)) // which chunk of its sequence
+	at := b.Add(b.GatherRows(begin, table, 0), b.Mul(local, b.Like(local, float64(c))))
+	sq := ir.T(ir.I32, nc, c)
+	token := b.Add(b.Broadcast(at, sq.Shape, 0), b.Iota(sq, 1))
+	valid := b.Compare(ir.LT, token, b.Broadcast(b.GatherRows(end, table, 0), sq.Shape, 0))
+	source := b.Select(valid, token, b.Like(token, float64(s.Tokens)))
+
+	seq := countNotAfter(end, s.Tokens)
+	slots := b.Add(b.Sub(b.Iota(vec(s.Tokens), 0), b.GatherRows(begin, seq, 0)),
+		b.Mul(b.GatherRows(first, seq, 0), b.Const(vec(s.Tokens), float64(c))))
+	return &slotting{b.Reshape(source, nc*c), b.Reshape(valid, nc*c), table, slots, length}
+}
+
+// decayGate is -exp(A_log) softplus(a + dt_bias) in float32.
+func decayGate(b *ir.Builder, a, aLog, dt *ir.Value) *ir.Value {
+	x := b.Add(a, dt)
+	limit := b.Like(x, softplusLimit)
+	soft := b.Unary(ir.OpLog1p, b.Exp(b.Min(x, limit)))
+	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
+}
+
+// betaGate is the sigmoid, doubled where negative eigenvalues are allowed.
+func betaGate(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
+	beta := b.Unary(ir.OpLogistic, x)
+	if double {
+		beta = b.Scale(beta, 2)
+	}
+	return beta
+}
+
+// normRows scales each row of lanes to length 1, in float32.
+func normRows(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	n := x.Type.Rank() - 1
+	sum := b.Sum(b.Mul(x, x), n)
+	r := b.Unary(ir.OpRsqrt, b.Add(sum, b.Like(sum, l2Eps)))
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
+}
+
+// resetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
+const resetFloor = -40
+

@@ -1,0 +1,124 @@
+package gdn
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// minChunk is the least chunk of the chunkwise form; maxToken the most tokens that a grid step of the recurrence unrolls.
+const (
+	minChunk = 8
+	maxToken = 16
+)
+
+// Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
+// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step. Choices that the
+// spec leaves without effect go to their default. Build fits its variant, so variants that fit alike build alike.
+func (v Variant) Fit(s Spec) Variant {
+	v = v.Canon()
+	limit, least := v.Chunk, minChunk
+	if v.Algo == AlgoToken {
+		limit, least = min(limit, maxToken), 1
+	}
+	for v.Chunk = least; v.Chunk < s.Tokens && v.Chunk < limit; v.Chunk *= 2 {
+	}
+	v.Leaf = min(v.Leaf, v.Chunk)
+	if v.Heads == 0 || v.Heads > s.HeadsV {
+		v.Heads = s.HeadsV
+	}
+	for !s.lockstep(v.Heads) {
+		v.Heads--
+	}
+	v.Batch = min(v.Batch, s.Batch)
+	for s.Batch%v.Batch != 0 {
+		v.Batch--
+	}
+	if s.Gates == GatesGiven && !s.L2Norm {
+		v.Fuse = PlaceGlue
+	}
+	if min(v.Heads, s.Groups()) == 1 {
+		v.Share = true
+	}
+	if v.Algo == AlgoToken || s.Seqs > 0 {
+		v.Chunks = 1
+	}
+	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= s.Tokens {
+		v.Chunks /= 2
+	}
+	return v
+}
+
+// lockstep says whether a program may take n value heads: whole groups of key heads, or an equal part of one group.
+func (s Spec) lockstep(n int) bool {
+	g := s.Groups()
+	return s.HeadsV%n == 0 && (n%g == 0 || g%n == 0)
+}
+
+// Check says why v can not be built for s.
+func (v Variant) Check(s Spec) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	for _, a := range Axes {
+		w := v
+		if err := a.Set(&w, a.Get(&v)); err != nil {
+			return fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
+		}
+	}
+	if f := v.Fit(s); v.Layout == HeadsInner && f.Heads != s.HeadsV {
+		return fmt.Errorf("variant: layout=token needs all %d value heads in a program, here heads=%d: set heads=0, or layout=head", s.HeadsV, v.Heads)
+	}
+	return nil
+}
+
+// Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16
+// included. Tolerances are chosen by it.
+func (v Variant) Precision() ir.Precision {
+	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
+	v = v.Canon()
+	low := v.PrecState
+	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra} {
+		if rank[p] > rank[low] {
+			low = p
+		}
+	}
+	if v.Store == ir.BF16 {
+		low = ir.PrecBF16x1
+	}
+	return low
+}
+
+// Unsafe says why v loses its numbers on correlated keys, or is empty. It assumes |k| <= 1, and beta <= 1 or, where the
+// spec has negative eigenvalues, beta <= 2. Powers of A grow with the size of the block although its inverse does not, so
+// a power series is safe on small leaves alone.
+func (v Variant) Unsafe(s Spec) string {
+	v = v.Fit(s)
+	switch {
+	case v.Algo == AlgoToken:
+	case v.Solve == SolveNeumann, v.Solve == SolveNewton:
+		if v.Chunk > minChunk || !seriesSafe(v.Chunk, 0, v.PrecInv, s.NegEigval) {
+			return fmt.Sprintf("solve=%s is a power series over the whole chunk of %d: its terms grow without bound on correlated keys", v.Solve, v.Chunk)
+		}
+	case leafed(v) && v.Leaf > 1 && v.LeafBy == LeafNeumann && !seriesSafe(v.Leaf, v.LeafNewton, v.PrecInv, s.NegEigval):
+		return fmt.Sprintf("a power series on a leaf of %d with %d Newton steps at %s%s: safe are 4 at any precision, 8 from bf16x3 on, and at f32 or bf16x6 16 with one step and 32 with two",
+			v.Leaf, v.LeafNewton, v.PrecInv, map[bool]string{true: " and beta up to 2, which rules out 8 and 32 too"}[s.NegEigval])
+	}
+	return ""
+}
+
+// seriesSafe is the static guard on a power series over a block.
+func seriesSafe(block, newton int, p ir.Precision, beta2 bool) bool {
+	full := p == ir.PrecF32 || p == ir.PrecBF16x6
+	switch {
+	case block <= 4:
+		return true
+	case block <= 8:
+		return p != ir.PrecBF16x1 && !beta2
+	case block <= 16:
+		return full && newton >= 1
+	case block <= 32:
+		return full && newton >= 2 && !beta2
+	}
+	return false
+}

@@ -1,0 +1,478 @@
+package gdn
+
+import (
+	"github.com/gdngen/gdngen/ir"
+)
+
+// gen emits one grid's body. Values of N entries are ordered chunk in flight, batch row, head.
+type gen struct {
+	*plan
+	b      *ir.Builder
+	in     *operands
+	blocks map[*operand]*ir.Value
+	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
+	iotas  map[[3]int]*ir.Value
+}
+
+func newGen(p *plan, b *ir.Builder, in *operands) *gen {
+	return &gen{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}}
+}
+
+// loadRows brings a window of tokens to [N, C, D].
+func (e *gen) loadRows(o *operand) *ir.Value {
+	b, v := e.b, e.v
+	x := e.blocks[o]
+	d := x.Type.Shape[x.Type.Rank()-1]
+	if v.Layout == HeadsInner {
+		h := x.Type.Shape[1] / (v.Chunks * e.c)
+		if v.Batch*v.Chunks == 1 {
+			return b.Transpose(b.Reshape(x, e.c, h, d), 1, 0, 2)
+		}
+		x = b.Transpose(b.Reshape(x, v.Batch*v.Chunks, e.c, h, d), 0, 2, 1, 3)
+		return e.chunksFirst(b.Reshape(x, v.Batch, v.Chunks, h, e.c, d))
+	}
+	n := x.Type.Size() / (v.Chunks * e.c * d)
+	return e.chunksFirst(b.Reshape(x, n, v.Chunks, e.c, d))
+}
+
+// chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last.
+func (e *gen) chunksFirst(x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	if s[0] > 1 && s[1] > 1 {
+		perm := []int{1, 0}
+		for i := 2; i < len(s); i++ {
+			perm = append(perm, i)
+		}
+		x = e.b.Transpose(x, perm...)
+	}
+	r, l := s[len(s)-2], s[len(s)-1]
+	return e.b.Reshape(x, x.Type.Size()/(r*l), r, l)
+}
+
+// loadGate brings a window of a gate to [N, C].
+func (e *gen) loadGate(o *operand) *ir.Value {
+	x := e.b.Reshape(e.blocks[o], e.v.Batch, e.v.Chunks, e.v.Heads, e.c)
+	return e.b.Reshape(e.chunksFirst(x), e.v.Batch*e.v.Chunks*e.v.Heads, e.c)
+}
+
+// loadHeadGate brings a window of headGate to [N, C].
+func (e *gen) loadHeadGate(o *operand) *ir.Value {
+	x := e.b.Reshape(e.blocks[o], e.v.Heads, e.c)
+	if m := e.v.Batch * e.v.Chunks; m > 1 {
+		x = e.b.Broadcast(x, []int{m, e.v.Heads, e.c}, 1, 2)
+		x = e.b.Reshape(x, m*e.v.Heads, e.c)
+	}
+	return x
+}
+
+// loadMade brings a window of what an earlier grid made to [N, C, D].
+func (e *gen) loadMade(o *operand) *ir.Value {
+	s := o.shape
+	r, l := s[len(s)-2], s[len(s)-1]
+	return e.chunksFirst(e.b.Reshape(e.blocks[o], e.v.Batch, e.v.Chunks, e.v.Heads, r, l))
+}
+
+// made describes [N, R, L] as an output of this grid for a later one.
+func (e *gen) made(x *ir.Value) blockOut {
+	v, s := e.v, x.Type.Shape
+	x = e.b.Reshape(x, v.Chunks, v.Batch, v.Heads, s[1], s[2])
+	if v.Chunks > 1 && v.Batch > 1 {
+		x = e.b.Transpose(x, 1, 0, 2, 3, 4)
+	}
+	o := &operand{
+		dtype: x.Type.DType,
+		shape: join([]int{e.s.Batch, e.nc}, e.valueHeads(), s[1:]),
+		axes:  join([]axis{axisBatch, axisChunk}, e.headAxes(), []axis{axisNone, axisNone}),
+		block: join([]int{v.Batch, v.Chunks}, e.headBlock(), s[1:]),
+	}
+	return blockOut{e.b.Reshape(x, o.block...), o}
+}
+
+// output describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's output of tokens.
+func (e *gen) output(chunks []*ir.Value) blockOut {
+	b, v, s := e.b, e.v, e.s
+	o := &operand{dtype: s.Out, axes: e.in.v.axes, block: e.in.v.block, shape: e.in.v.value.Type.Shape}
+	for i, x := range chunks {
+		x = b.Convert(x, s.Out)
+		if v.Layout == HeadsInner {
+			if v.Batch == 1 {
+				x = b.Transpose(x, 1, 0, 2)
+			} else {
+				x = b.Transpose(b.Reshape(x, v.Batch, v.Heads, e.c, s.V), 0, 2, 1, 3)
+			}
+			x = b.Reshape(x, v.Batch, e.c*v.Heads, s.V)
+		}
+		chunks[i] = x
+	}
+	return blockOut{b.Reshape(b.Concat(1, chunks...), o.block...), o}
+}
+
+// iota is the i32 index along an axis of a [rows, lanes] tile.
+func (e *gen) iota(rows, lanes, axis int) *ir.Value {
+	key := [3]int{rows, lanes, axis}
+	if e.iotas[key] == nil {
+		e.iotas[key] = e.b.Iota(ir.T(ir.I32, rows, lanes), axis)
+	}
+	return e.iotas[key]
+}
+
+// over repeats a [R, L] tile over N entries.
+func (e *gen) over(n int, x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	return e.b.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
+}
+
+// column spreads [N, C] over lanes to [N, C, lanes]; row spreads it over rows to [N, rows, C].
+func (e *gen) column(x *ir.Value, lanes int) *ir.Value {
+	s := x.Type.Shape
+	return e.b.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
+}
+
+func (e *gen) row(x *ir.Value, rows int) *ir.Value {
+	s := x.Type.Shape
+	return e.b.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
+}
+
+// scalar spreads lane i of [N, C] over [N, rows, lanes].
+func (e *gen) scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
+	n := x.Type.Shape[0]
+	x = e.b.Broadcast(e.b.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
+	return e.row(x, rows)
+}
+
+// perValue repeats what belongs to key heads for each value head of the program.
+func (e *gen) perValue(x *ir.Value) *ir.Value {
+	if e.gb == 1 {
+		return x
+	}
+	s := x.Type.Shape
+	x = e.b.Broadcast(x, []int{s[0], e.gb, s[1], s[2]}, 0, 2, 3)
+	return e.b.Reshape(x, s[0]*e.gb, s[1], s[2])
+}
+
+// dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
+func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
+	d := ir.F32
+	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
+	switch {
+	case p == ir.PrecBF16x1 && (e.v.Store == ir.BF16 || bx || by):
+		d = ir.BF16
+	case p != ir.PrecF32 && bx && by:
+		d, p = ir.BF16, ir.PrecBF16x1 // exact
+	}
+	return e.b.MatMul(e.b.Convert(x, d), e.b.Convert(y, d), tx, ty, p)
+}
+
+// store rounds what is kept between stages.
+func (e *gen) store(x *ir.Value) *ir.Value { return e.b.Convert(x, e.v.Store) }
+
+// gates are the gates of N entries, each [N, C] f32.
+type gates struct {
+	g, beta *ir.Value // log decay, clamped where the variant says so
+	sum     *ir.Value // inclusive prefix sums of g
+	left    *ir.Value // sum of g after each token
+}
+
+// loadGates loads the gates, computing them from their raw form where that is the kernel's task.
+func (e *gen) loadGates() gates {
+	b := e.b.Stage("gates")
+	var w gates
+	w.g = e.loadGate(e.in.g)
+	if o := e.in.beta; e.blocks[o] != nil {
+		w.beta = e.loadGate(o)
+	}
+	if e.in.aLog != nil {
+		w.g = decayGate(b, w.g, e.loadHeadGate(e.in.aLog), e.loadHeadGate(e.in.dt))
+		if w.beta != nil {
+			w.beta = betaGate(b, w.beta, e.s.NegEigval)
+		}
+	}
+	return w
+}
+
+// sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
+func (e *gen) sums(w *gates) {
+	b, c := e.b, e.c
+	if e.v.Decay == DecayClamp {
+		w.g = b.Max(w.g, b.Like(w.g, resetFloor))
+	}
+	ones := func(cmp ir.Cmp) *ir.Value {
+		t := ir.T(ir.F32, c, c)
+		return b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+	}
+	w.sum = b.MatMul(w.g, ones(ir.LE), false, false, ir.PrecF32)
+	w.left = b.MatMul(w.g, ones(ir.GT), false, false, ir.PrecF32)
+}
+
+// decay is exp of the sum of g after token j up to token i, at [N, i, j]; 0 for j after i.
+func (e *gen) decay(w gates) *ir.Value {
+	b, c := e.b.Stage("decay"), e.c
+	n := w.g.Type.Shape[0]
+	cube := []int{n, c, c}
+	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)
+	var d *ir.Value
+	if e.v.Decay == DecaySegment {
+		t := ir.T(ir.F32, c, c)
+		upto := b.Select(b.Compare(ir.GE, ri, ci), b.Const(t, 1), b.Const(t, 0))
+		after := e.over(n, b.Compare(ir.GT, ri, ci))
+		g := e.column(w.g, c)
+		d = b.MatMul(e.over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
+	} else {
+		d = b.Sub(e.column(w.sum, c), e.row(w.sum, c))
+	}
+	seen := b.Broadcast(b.Compare(ir.GE, ri, ci), cube, 1, 2)
+	return b.Exp(b.Select(seen, d, b.Like(d, masked)))
+}
+
+// masked is a log decay that is zero after exp.
+const masked = -1e30
+
+// keys and queries of the chunks in flight, [N of key heads, C, K].
+func (e *gen) loadKey(o *operand) *ir.Value {
+	b := e.b.Stage("load")
+	x := e.loadRows(o)
+	low := e.s.DType == ir.BF16 && (e.v.PrecIntra != ir.PrecF32 || e.v.PrecState != ir.PrecF32)
+	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
+		return normRows(b, x)
+	}
+	if !low {
+		x = b.Convert(x, ir.F32)
+	}
+	return x
+}
+
+// products are K K^T, negated, and scale Q K^T where there is a q, for each value head.
+func (e *gen) products(q, k *ir.Value) (negKK, qk *ir.Value) {
+	b := e.b.Stage("products")
+	if !e.v.Share {
+		k = e.perValue(k)
+		if q != nil {
+			q = e.perValue(q)
+		}
+	}
+	switch {
+	case q == nil:
+		negKK = e.dot(k, k, false, true, e.v.PrecIntra)
+	case e.v.KQ == JointJoined:
+		if q.Type.DType != k.Type.DType {
+			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
+		}
+		both := e.dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
+		negKK, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+	default:
+		negKK = e.dot(k, k, false, true, e.v.PrecIntra)
+		qk = e.dot(q, k, false, true, e.v.PrecIntra)
+	}
+	negKK = b.Neg(negKK)
+	if qk != nil {
+		qk = b.Scale(qk, e.s.EffectiveScale())
+	}
+	if e.v.Share {
+		negKK = e.perValue(negKK)
+		if qk != nil {
+			qk = e.perValue(qk)
+		}
+	}
+	return negKK, qk
+}
+
+// weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
+// their column.
+func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
+	b, c := e.b.Stage("decay"), e.c
+	n := d.Type.Shape[0]
+	inner := d
+	if e.v.Beta == BetaRight {
+		d = b.Mul(d, e.row(w.beta, c))
+		inner = d
+	} else if negKK != nil {
+		inner = b.Mul(d, e.column(w.beta, c))
+	}
+	if negKK != nil {
+		strict := e.over(n, b.Compare(ir.GT, e.iota(c, c, 0), e.iota(c, c, 1)))
+		negA = b.Select(strict, b.Mul(negKK, inner), b.Like(d, 0))
+	}
+	if qk != nil {
+		p = e.store(b.Mul(qk, d))
+	}
+	return negA, p
+}
+
+// work is what the state step of the chunks in flight needs, each of N entries.
+type work struct {
+	q, k *ir.Value // of key heads
+	v    *ir.Value
+	t, p *ir.Value
+	u, w *ir.Value // form uw
+	gates
+}
+
+// stateFree does the work that needs no state; what an earlier grid made is loaded.
+func (e *gen) stateFree() *work {
+	w := &work{}
+	if e.blocks[e.in.q] != nil {
+		w.q = e.loadKey(e.in.q)
+	}
+	w.k = e.loadKey(e.in.k)
+	if e.blocks[e.in.v] != nil {
+		w.v = e.b.Convert(e.loadRows(e.in.v), ir.F32)
+	}
+	w.gates = e.loadGates()
+	e.sums(&w.gates)
+	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
+	needT := !has(e.in.t) && !has(e.in.u)
+	needP := w.q != nil && !has(e.in.p)
+	if needT || needP {
+		var q, negKK, qk *ir.Value
+		if needP {
+			q = w.q
+		}
+		if needT {
+			negKK, qk = e.products(q, w.k)
+		} else {
+			qk = e.queryProducts(q, w.k)
+		}
+		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
+		w.p = p
+		if needT {
+			w.t = e.store(e.solve(negA))
+		}
+	}
+	e.b.Stage("load")
+	for _, l := range []struct {
+		o  *operand
+		to **ir.Value
+	}{{e.in.t, &w.t}, {e.in.p, &w.p}, {e.in.u, &w.u}, {e.in.w, &w.w}} {
+		if has(l.o) {
+			*l.to = e.loadMade(l.o)
+		}
+	}
+	if e.v.Form == FormUW && w.u == nil && w.v != nil {
+		e.explicit(w)
+	}
+	return w
+}
+
+// queryProducts is scale Q K^T for each value head.
+func (e *gen) queryProducts(q, k *ir.Value) *ir.Value {
+	b := e.b.Stage("products")
+	return e.perValue(b.Scale(e.dot(q, k, false, true, e.v.PrecIntra), e.s.EffectiveScale()))
+}
+
+// explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
+func (e *gen) explicit(w *work) {
+	b := e.b.Stage("uw")
+	ku, kw := w.v, b.Mul(b.Convert(e.perValue(w.k), ir.F32), e.column(b.Exp(w.sum), e.s.K))
+	if e.v.Beta == BetaLeft {
+		ku = b.Mul(ku, e.column(w.beta, e.s.V))
+		kw = b.Mul(kw, e.column(w.beta, e.s.K))
+	}
+	w.u = e.store(e.dot(w.t, e.store(ku), false, false, e.v.PrecIntra))
+	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.PrecIntra))
+}
+
+// fused does everything in one grid, or everything but the inverse.
+func (e *gen) fused() []blockOut { return e.steps(e.stateFree()) }
+
+// scan takes what intra made through the states.
+func (e *gen) scan() []blockOut { return e.steps(e.stateFree()) }
+
+// intra makes T and P, or U, W and P.
+func (e *gen) intra() []blockOut {
+	w := e.stateFree()
+	e.b.Stage("keep")
+	if e.v.Form == FormUW {
+		return []blockOut{e.made(w.u), e.made(w.w), e.made(w.p)}
+	}
+	return []blockOut{e.made(w.t), e.made(w.p)}
+}
+
+// inverse makes T alone.
+func (e *gen) inverse() []blockOut {
+	w := e.stateFree()
+	e.b.Stage("keep")
+	return []blockOut{e.made(w.t)}
+}
+
+// steps takes the chunks in flight through the state, in order.
+func (e *gen) steps(w *work) []blockOut {
+	b := e.b.Stage("state")
+	scale := e.s.EffectiveScale()
+	grown := b.Exp(w.sum)
+	rest := b.Exp(w.left)
+	if e.v.Beta == BetaRight {
+		rest = b.Mul(rest, w.beta)
+	}
+	k, q := e.perValue(w.k), e.perValue(w.q)
+	restK := e.store(b.Mul(b.Convert(k, ir.F32), e.column(rest, e.s.K)))
+	n := e.v.Batch * e.v.Heads
+	var outs []*ir.Value
+	for c := range e.v.Chunks {
+		b.At(ir.Loc{Stage: "state", Chunk: c, Head: -1})
+		at := func(x *ir.Value) *ir.Value {
+			if x == nil || e.v.Chunks == 1 {
+				return x
+			}
+			return b.SliceAxis(x, 0, c*n, (c+1)*n)
+		}
+		state := e.state
+		up := at(grown)
+		kS, qS := e.stateProducts(w, at(k), at(q), state)
+		var u *ir.Value
+		if e.v.Form == FormUW {
+			u = b.Sub(b.Convert(at(w.u), ir.F32), e.dot(at(w.w), state, false, false, e.v.PrecState))
+		} else {
+			r := b.Sub(at(w.v), b.Mul(e.column(up, e.s.V), kS))
+			if e.v.Beta == BetaLeft {
+				r = b.Mul(r, e.column(at(w.beta), e.s.V))
+			}
+			u = e.dot(at(w.t), e.store(r), false, false, e.v.PrecIntra)
+		}
+		u = e.store(u)
+		own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
+		outs = append(outs, b.Add(b.Mul(e.column(b.Scale(up, scale), e.s.V), qS), own))
+		kept := b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V))
+		e.state = b.Add(kept, e.dot(at(restK), u, true, false, e.v.PrecState))
+	}
+	b.Stage("output")
+	return []blockOut{e.output(outs)}
+}
+
+// stateProducts are K S, where the form needs it, and Q S.
+func (e *gen) stateProducts(w *work, k, q, state *ir.Value) (kS, qS *ir.Value) {
+	b := e.b
+	if e.v.Form == FormUW {
+		return nil, e.dot(q, state, false, false, e.v.PrecState)
+	}
+	if e.v.KQ == JointJoined {
+		if q.Type.DType != k.Type.DType {
+			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
+		}
+		both := e.dot(b.Concat(1, k, q), state, false, false, e.v.PrecState)
+		return b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+	}
+	return e.dot(k, state, false, false, e.v.PrecState), e.dot(q, state, false, false, e.v.PrecState)
+}
+
+// token takes the tokens of a grid step through the recurrence one by one.
+func (e *gen) token() []blockOut {
+	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
+	v := e.b.Convert(e.loadRows(e.in.v), ir.F32)
+	w := e.loadGates()
+	b := e.b.Stage("state")
+	q = b.Convert(q, ir.F32)
+	q = b.Scale(q, e.s.EffectiveScale())
+	decay := b.Exp(w.g)
+	var outs []*ir.Value
+	for i := range e.c {
+		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 1, i, i+1) }
+		s := b.Mul(e.state, e.scalar(decay, i, e.s.K, e.s.V))
+		u := b.Sub(at(v), e.dot(at(k), s, false, false, e.v.PrecState))
+		u = b.Mul(u, e.scalar(w.beta, i, 1, e.s.V))
+		s = b.Add(s, e.dot(at(k), u, true, false, e.v.PrecState))
+		outs = append(outs, e.dot(at(q), s, false, false, e.v.PrecState))
+		e.state = s
+	}
+	b.Stage("output")
+	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
+}

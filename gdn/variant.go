@@ -1,0 +1,244 @@
+package gdn
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// The choices of a Variant. What each means is its row of Axes.
+type (
+	Algo   uint8
+	Solve  uint8
+	LeafBy uint8
+	Merge  uint8
+	Form   uint8
+	Flow   uint8
+	Heads  uint8
+	Decay  uint8
+	Place  uint8
+	Joint  uint8
+	Side   uint8
+)
+
+// Values of the choices.
+const (
+	AlgoChunk Algo = iota
+	AlgoToken
+)
+
+const (
+	SolveMerge Solve = iota
+	SolveLadder
+	SolveBlock
+	SolveForward
+	SolveNeumann
+	SolveNewton
+)
+
+const (
+	LeafSubst LeafBy = iota
+	LeafNeumann
+)
+
+const (
+	MergePacked Merge = iota
+	MergeRows
+	MergeBlocks
+)
+
+const (
+	FormVPrime Form = iota
+	FormUW
+)
+
+const (
+	FlowFused Flow = iota
+	FlowSplit
+	FlowSolve
+)
+
+const (
+	HeadsOuter Heads = iota
+	HeadsInner
+)
+
+const (
+	DecayClamp Decay = iota
+	DecaySegment
+)
+
+const (
+	PlaceGlue Place = iota
+	PlaceKernel
+)
+
+const (
+	JointSeparate Joint = iota
+	JointJoined
+)
+
+const (
+	BetaLeft Side = iota
+	BetaRight
+)
+
+// Variant is how a kernel computes the rule. It is comparable, and has a text form (String, ParseVariant), which is also
+// its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only in axes that do not apply to them
+// are made equal by Canon; ParseVariant and With return canonical variants.
+type Variant struct {
+	Algo       Algo
+	Chunk      int // tokens of a chunk, a power of two
+	Solve      Solve
+	Leaf       int // block that the inversion starts from
+	LeafBy     LeafBy
+	LeafNewton int
+	Merge      Merge
+	Form       Form
+	Flow       Flow
+	Heads      int // value heads of a program; 0: all
+	Batch      int // batch rows of a program
+	Chunks     int // chunks of a program
+	Layout     Heads
+	Decay      Decay
+	Fuse       Place
+	KQ         Joint
+	Share      bool
+	Beta       Side
+	PrecInv    ir.Precision
+	PrecIntra  ir.Precision
+	PrecState  ir.Precision
+	Store      ir.DType
+}
+
+// DefaultVariant is a good float32 program for a CPU: chunk 64, blocks merged from leaves of 8, all heads of a batch row
+// in one program.
+func DefaultVariant() Variant {
+	var v Variant
+	for _, a := range Axes {
+		if a.Default != "" {
+			if err := a.Set(&v, a.Default); err != nil {
+				panic(fmt.Sprintf("axis %s: default: %v", a.Name, err)) // the table is wrong; a test reads it whole
+			}
+		}
+	}
+	return v
+}
+
+// Canon puts every axis that does not apply at its default.
+func (v Variant) Canon() Variant {
+	for _, a := range Axes {
+		if a.Applies != nil && !a.Applies(v) && a.Default != "" {
+			_ = a.Set(&v, a.Default)
+		}
+	}
+	return v
+}
+
+// String gives the canonical text, axes in the order of the table: those marked Always, and the others that apply and
+// differ from their default. ParseVariant gives Canon back.
+//
+//	algo=chunk,chunk=128,solve=merge,leaf=16,flow=fused,layout=token,prec=bf16x1,store=bf16
+func (v Variant) String() string { return v.text(func(Axis) bool { return true }) }
+
+// Cell is the text of the structural axes alone: variants that share it differ in scalars only.
+func (v Variant) Cell() string { return v.text(func(a Axis) bool { return a.Structural }) }
+
+func (v Variant) text(keep func(Axis) bool) string {
+	v = v.Canon()
+	same := v.PrecInv == v.PrecState && v.PrecIntra == v.PrecState && v.PrecState != ir.PrecF32 && v.Algo == AlgoChunk
+	var parts []string
+	for _, a := range Axes {
+		value := a.Get(&v)
+		switch {
+		case !keep(a) || a.Applies != nil && !a.Applies(v):
+		case a.Name == "prec":
+			if same {
+				parts = append(parts, "prec="+value)
+			}
+		case strings.HasPrefix(a.Name, "prec") && same:
+		case a.Always || value != a.Default:
+			parts = append(parts, a.Name+"="+value)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Hash identifies the variant: 16 hexadecimal digits of the SHA-256 of its text.
+func (v Variant) Hash() string {
+	sum := sha256.Sum256([]byte(v.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// With changes one axis, named as in the text form, and puts axes that no longer apply at their default.
+func (v Variant) With(axis, value string) (Variant, error) {
+	a := lookupAxis(axis)
+	if a == nil {
+		return v, unknownAxis(axis)
+	}
+	if a.Applies != nil && !a.Applies(v) {
+		return v, fmt.Errorf("variant: %s (%s) does not apply to %s", a.Name, a.Doc, v)
+	}
+	if err := a.Set(&v, value); err != nil {
+		return v, fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
+	}
+	return v.Canon(), nil
+}
+
+// ParseVariant reads the text form: entries axis=value separated by commas, applied in order over the default, each axis
+// at most once. A name of Variants may come first, and entries after it change that variant. An axis that does not apply
+// to the result is an error.
+func ParseVariant(text string) (Variant, error) {
+	v := DefaultVariant()
+	seen := map[string]bool{}
+	for i, entry := range strings.Split(text, ",") {
+		entry = strings.TrimSpace(entry)
+		key, value, hasValue := strings.Cut(entry, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		a := lookupAxis(key)
+		switch {
+		case entry == "" && text == entry:
+			return Variant{}, fmt.Errorf("variant: the text is empty (example: %s)", Variants[0].Text)
+		case entry == "":
+			return Variant{}, fmt.Errorf("variant: entry %d of %q is empty: remove the comma", i+1, text)
+		case a == nil && i == 0 && !hasValue:
+			p, err := LookupVariant(entry)
+			if err != nil {
+				return Variant{}, err
+			}
+			v = p
+			continue
+		case a == nil:
+			return Variant{}, unknownAxis(key)
+		case seen[a.Name]:
+			return Variant{}, fmt.Errorf("variant: %s is given twice", a.Name)
+		case !hasValue:
+			return Variant{}, fmt.Errorf("variant: %s (%s) needs a value: %s=%s", a.Name, a.Doc, a.Name, strings.Join(a.Values, "|"))
+		}
+		seen[a.Name] = true
+		if err := a.Set(&v, value); err != nil {
+			return Variant{}, fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
+		}
+	}
+	for _, a := range Axes {
+		if seen[a.Name] && a.Applies != nil && !a.Applies(v) {
+			return Variant{}, fmt.Errorf("variant: %s (%s) does not apply to %s: leave it out", a.Name, a.Doc, v)
+		}
+	}
+	return v.Canon(), nil
+}
+
+// MarshalText writes the text form.
+func (v Variant) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText reads the text form.
+func (v *Variant) UnmarshalText(text []byte) error {
+	p, err := ParseVariant(string(text))
+	if err == nil {
+		*v = p
+	}
+	return err
+}

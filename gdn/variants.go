@@ -1,0 +1,112 @@
+package gdn
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// NamedVariant is a variant with a name.
+type NamedVariant struct {
+	Name, Doc, Text string
+	Negative        bool // wrong on correlated keys by design: a numerics gate must reject it
+}
+
+// Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
+var Variants = []NamedVariant{
+	{Name: "default", Doc: "small blocks merged, all heads in a program: good for a CPU in float32", Text: "algo=chunk"},
+	{Name: "naive", Doc: "one head a program, forward substitution over the chunk: where a search starts", Text: "solve=forward,heads=1"},
+	{Name: "token", Doc: "the token recurrence", Text: "algo=token,chunk=16"},
+	{Name: "token-inner", Doc: "the token recurrence on tensors as they are", Text: "algo=token,chunk=8,layout=token"},
+	{Name: "forward", Doc: "forward substitution, all heads in lockstep", Text: "solve=forward,chunk=32,decay=segment"},
+	{Name: "block", Doc: "block forward substitution", Text: "solve=block,leaf=16"},
+	{Name: "ladder", Doc: "X + X L X from single rows", Text: "solve=ladder,leaf=1"},
+	{Name: "ladder16", Doc: "X + X L X from leaves of 16", Text: "solve=ladder,leaf=16,beta=right"},
+	{Name: "merge-rows", Doc: "merges by the rows of the odd blocks", Text: "solve=merge,leaf=16,merge=rows,layout=token,kq=joined"},
+	{Name: "merge-packed", Doc: "merges with packed rows, beta on the right", Text: "solve=merge,leaf=16,merge=packed,layout=token,beta=right"},
+	{Name: "merge-neumann", Doc: "leaves of 8 by a power series", Text: "solve=merge,leaf=8,leafby=neumann,decay=segment"},
+	{Name: "merge-newton", Doc: "leaves of 16 by a power series and a Newton step", Text: "solve=merge,leaf=16,leafby=neumann,leafnewton=1,merge=packed"},
+	{Name: "merge-newton32", Doc: "leaves of 32 by a power series and two Newton steps", Text: "solve=merge,leaf=32,leafby=neumann,leafnewton=2"},
+	{Name: "uw", Doc: "explicit U and W in one kernel", Text: "form=uw,kq=joined"},
+	{Name: "split", Doc: "state-free grid, then a scan over V' = T(beta(V - K S))", Text: "flow=split,solve=merge,leaf=16,merge=packed"},
+	{Name: "split-uw", Doc: "state-free grid with U and W, then a scan: the form of flash-linear-attention", Text: "flow=split,form=uw,chunks=2"},
+	{Name: "solve-alone", Doc: "the inverse in a grid of its own", Text: "flow=solve,solve=ladder,leaf=8,fuse=kernel"},
+	{Name: "ahead", Doc: "state-free work of two chunks at once", Text: "chunks=2,solve=merge,leaf=16,merge=rows,fuse=kernel,layout=token"},
+	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed"},
+	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,kq=joined,beta=right,prec=bf16x1,store=bf16"},
+	{Name: "neumann", Doc: "a power series over the whole chunk", Text: "solve=neumann", Negative: true},
+	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},
+}
+
+// LookupVariant finds a named variant.
+func LookupVariant(name string) (Variant, error) {
+	names := make([]string, len(Variants))
+	for i, n := range Variants {
+		if n.Name == name {
+			return ParseVariant(n.Text)
+		}
+		names[i] = n.Name
+	}
+	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+}
+
+// Naive is where a search starts: one head a program, forward substitution over the whole chunk.
+func Naive() Variant {
+	v, err := LookupVariant("naive")
+	if err != nil {
+		panic(err) // the table is wrong; a test reads it whole
+	}
+	return v
+}
+
+// Neighbours gives the variants that differ from v in one axis and can be built for s, fitted, each once, v left out.
+func Neighbours(v Variant, s Spec) []Variant {
+	var l []Variant
+	seen := map[Variant]bool{v.Fit(s): true}
+	for _, a := range Axes {
+		for _, value := range a.Values {
+			w, err := v.With(a.Name, value)
+			if err != nil || w.Check(s) != nil {
+				continue
+			}
+			if f := w.Fit(s); !seen[f] {
+				seen[f] = true
+				l = append(l, w)
+			}
+		}
+	}
+	return l
+}
+
+// cellAxes are the axes that Cells walks, outermost first.
+var cellAxes = []string{"algo", "solve", "leaf", "leafby", "leafnewton", "merge", "flow", "form", "layout", "heads", "chunks", "beta", "kq", "decay", "fuse"}
+
+// Cells walks the structural cells of s that can be built, base giving the scalars, precisions and storage. Each cell
+// comes once, and cells that the guard refuses are left out.
+func Cells(s Spec, base Variant) iter.Seq[Variant] {
+	return func(yield func(Variant) bool) {
+		seen := map[Variant]bool{}
+		var walk func(v Variant, axes []string) bool
+		walk = func(v Variant, axes []string) bool {
+			if len(axes) == 0 {
+				f := v.Fit(s)
+				if seen[f] || v.Check(s) != nil || v.Unsafe(s) != "" {
+					return true
+				}
+				seen[f] = true
+				return yield(v)
+			}
+			a := lookupAxis(axes[0])
+			if a.Applies != nil && !a.Applies(v) {
+				return walk(v, axes[1:])
+			}
+			for _, value := range a.Values {
+				if w, err := v.With(a.Name, value); err == nil && !walk(w, axes[1:]) {
+					return false
+				}
+			}
+			return true
+		}
+		walk(base.Canon(), cellAxes)
+	}
+}

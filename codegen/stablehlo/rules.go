@@ -28,7 +28,7 @@ func init() { // loop's rule refers back to the table
 		ir.OpIota:  {emit: emitIota},
 
 		ir.OpNeg:      exact("negate"),
-		ir.OpAbs:      exact("abs"),
+		ir.OpAbs:      {emit: emitAbs},
 		ir.OpExp:      rounded("exponential"),
 		ir.OpExp2:     {emit: emitExp2},
 		ir.OpLog:      rounded("log"),
@@ -43,8 +43,8 @@ func init() { // loop's rule refers back to the table
 		ir.OpSub:      rounded("subtract"),
 		ir.OpMul:      rounded("multiply"),
 		ir.OpDiv:      rounded("divide"),
-		ir.OpMax:      exact("maximum"),
-		ir.OpMin:      exact("minimum"),
+		ir.OpMax:      extremum("maximum", "GT"),
+		ir.OpMin:      extremum("minimum", "LT"),
 		ir.OpAnd:      exact("and"),
 		ir.OpOr:       exact("or"),
 		ir.OpXor:      exact("xor"),
@@ -117,6 +117,31 @@ func rounded(name string) rule {
 		t := in.Result().Type
 		return p.round(p.let("stablehlo.%s %s : %s", name, strings.Join(a, ", "), p.typ(t)), t)
 	}}
+}
+
+func emitAbs(p *printer, in *ir.Instr, a []string) string {
+	if d := in.Result().Type.DType; d == ir.U32 || d == ir.U16 {
+		return a[0] // the op is not defined on unsigned numbers
+	}
+	return exact("abs").emit(p, in, a)
+}
+
+// extremum is the rule of max and min.
+func extremum(name, relation string) rule {
+	return rule{emit: func(p *printer, in *ir.Instr, a []string) string {
+		return p.extreme(name, relation, a[0], a[1], p.carrier(in.Result().Type))
+	}}
+}
+
+// extreme is the larger or smaller of plain values. That of floats is written out so that NaN wins: the runtime's own op
+// drops it on a CPU.
+func (p *printer) extreme(name, relation, x, y string, t ir.Type) string {
+	if !t.DType.IsFloat() {
+		return p.bits(name, x, y, t)
+	}
+	c := ir.T(ir.Bool, t.Shape...)
+	first := p.bits("or", p.compare(relation, x, y, t, "FLOAT"), p.compare("NE", x, x, t, "FLOAT"), c)
+	return p.let("stablehlo.select %s, %s, %s : %s, %s", first, x, y, TensorType(c), TensorType(t))
 }
 
 // round rounds x, held in t's carrier, to t's own precision.

@@ -96,7 +96,20 @@ func emitReduceMax(p *printer, in *ir.Instr, a []string) string {
 	}
 	x, r := p.carrier(in.Args[0].Type), p.carrier(in.Result().Type)
 	least := p.let("stablehlo.constant dense<%s> : %s", leastOf(x.DType), TensorType(ir.T(x.DType)))
-	return p.fold("maximum", least, a[0], x, r, in.Attrs.Dims)
+	if !x.DType.IsFloat() {
+		return p.fold("maximum", least, a[0], x, r, in.Attrs.Dims)
+	}
+	v, l, m, elem := p.fresh(), p.fresh(), p.fresh(), ir.T(x.DType)
+	p.line("%s = stablehlo.reduce(%s init: %s) across dimensions = %s : (%s, %s) -> %s", v, a[0], least, list(in.Attrs.Dims),
+		TensorType(x), TensorType(elem), TensorType(r))
+	p.depth++
+	p.line("reducer(%[1]s: %[3]s, %[2]s: %[3]s) {", l, m, TensorType(elem))
+	p.depth++
+	p.line("stablehlo.return %s : %s", p.extreme("maximum", "GT", l, m, elem), TensorType(elem))
+	p.depth--
+	p.line("}")
+	p.depth--
+	return v
 }
 
 // leastOf is the identity of a maximum.

@@ -1,0 +1,165 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// FileName is the journal's name in the folder of a run.
+const FileName = "journal.jsonl"
+
+// lockName is the name of the file that excludes a second writer.
+const lockName = "lock"
+
+// LockedError says that another driver is writing the run.
+type LockedError struct{ Dir string }
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("run %s is in use by another driver: wait for its end, or choose another folder", e.Dir)
+}
+
+// Journal is a journal open for writing. Its methods may be called from several goroutines.
+type Journal struct {
+	mu    sync.Mutex
+	file  *os.File
+	lock  *flock.Flock
+	size  int64
+	seq   int
+	last  string
+	state *State
+	bad   error // a failed write that could not be undone
+}
+
+// Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
+// tell of an unfinished last line, which is removed.
+func Open(dir string) (j *Journal, warnings []string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	lock := flock.New(filepath.Join(dir, lockName))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal: locking %s: %w", dir, err)
+	}
+	if !locked {
+		return nil, nil, &LockedError{Dir: dir}
+	}
+	path := filepath.Join(dir, FileName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("journal: %w", err), lock.Unlock())
+	}
+	j = &Journal{file: f, lock: lock, state: NewState()}
+	var torn int64
+	j.size, torn, j.last, j.seq, err = scan(f, j.state.Add)
+	if err == nil && torn > 0 {
+		warnings = append(warnings, tornWarning(path, j.seq, torn))
+		err = f.Truncate(j.size)
+	}
+	if err == nil {
+		err = errors.Join(f.Sync(), syncDir(dir))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close(), lock.Unlock())
+	}
+	return j, warnings, nil
+}
+
+func tornWarning(path string, seq int, bytes int64) string {
+	return fmt.Sprintf("journal %s: line %d was cut while it was written: its %d bytes are dropped", path, seq+1, bytes)
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Read folds the journal in a folder without writing or locking. each, if not nil, sees every record.
+func Read(dir string, each func(Record) error) (s *State, warnings []string, err error) {
+	f, err := os.Open(filepath.Join(dir, FileName))
+	if err != nil {
+		return nil, nil, fmt.Errorf("there is no run in %s: %w", dir, err)
+	}
+	defer f.Close()
+	s = NewState()
+	_, torn, _, seq, err := scan(f, func(r Record) error {
+		if each != nil {
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		return s.Add(r)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if torn > 0 {
+		warnings = append(warnings, tornWarning(f.Name(), seq, torn))
+	}
+	if s.Header == nil {
+		return nil, warnings, fmt.Errorf("the run in %s was stopped before it began: start it anew", dir)
+	}
+	return s, warnings, nil
+}
+
+// State is the fold of all records, kept up to date by Append.
+func (j *Journal) State() *State { return j.state }
+
+// Append writes one record and waits until it is on the disk. A write that fails leaves the journal as it was.
+func (j *Journal) Append(kind Kind, body any, wall map[string]float64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.bad != nil {
+		return j.bad
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	r := Record{Seq: j.seq, Prev: j.last, Kind: kind, Body: text, Times: Times{At: time.Now().UTC(), Wall: wall}}
+	line, sum, err := encode(r)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := j.state.check(r); err != nil {
+		return fmt.Errorf("journal: record %d: %w", j.seq, err)
+	}
+	_, err = j.file.WriteAt(line, j.size)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		err = fmt.Errorf("journal: writing record %d: %w", j.seq, err)
+		if undo := j.file.Truncate(j.size); undo != nil {
+			j.bad = errors.Join(err, undo)
+		}
+		return err
+	}
+	j.size += int64(len(line))
+	j.seq++
+	j.last = sum
+	return j.state.Add(r)
+}
+
+// Close gives the journal up to other writers.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return nil
+	}
+	err := errors.Join(j.file.Close(), j.lock.Unlock())
+	j.file, j.bad = nil, errors.New("journal: closed already")
+	return err
+}

@@ -1,0 +1,286 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var header = Header{Format: Format, Spec: "tiny", Targets: []string{"v5e", "v6e"}, Strategy: "exhaustive", Lookahead: 1, Gates: []string{"build", "verdict"}}
+
+// ranked is a candidate with a verdict computed from its scores.
+func ranked(t *testing.T, s *State, scores ...int64) *Candidate {
+	id := s.Len() + 1
+	c := &Candidate{ID: id, Variant: fmt.Sprint("v", id), IR: fmt.Sprint("ir", id), Gate: "verdict"}
+	for i, score := range scores {
+		c.Costs = append(c.Costs, Cost{Target: header.Targets[i], Cycles: score, Score: score, Schedule: fmt.Sprint(id, i)})
+	}
+	var err error
+	c.Verdict, c.Reason, err = s.Now().Rank(c)
+	require.NoError(t, err)
+	return c
+}
+
+// write makes a journal with a header and candidates with the given scores on the first target.
+func write(t *testing.T, dir string, scores ...int64) {
+	j, warnings, err := Open(dir)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.NoError(t, j.Append(KindHeader, header, nil))
+	for _, s := range scores {
+		require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), s), map[string]float64{"build": .5}))
+	}
+	require.NoError(t, j.Close())
+}
+
+func TestRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, 100, 90, 95, 500, 90)
+	var kinds []Kind
+	s, warnings, err := Read(dir, func(r Record) error { kinds = append(kinds, r.Kind); return nil })
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, header, *s.Header)
+	require.Len(t, kinds, 6)
+	var verdicts []Verdict
+	for _, c := range s.Now().Candidates() {
+		verdicts = append(verdicts, c.Verdict)
+	}
+	require.Equal(t, []Verdict{Keep, Keep, Hold, Slower, Hold}, verdicts)
+	require.Equal(t, 2, s.Now().Champion("v5e").ID, "of equals, the first")
+	require.Equal(t, 1, s.At(1).Champion("v5e").ID)
+	require.Nil(t, s.At(0).Champion("v5e"))
+	require.Nil(t, s.Now().Champion("v6e"))
+	_, seen := s.At(2).Variant("v3")
+	require.False(t, seen)
+	id, seen := s.At(3).Variant("v3")
+	require.True(t, seen)
+	require.Equal(t, 3, id)
+
+	j, _, err := Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 10), nil))
+	require.Equal(t, 6, j.State().Now().Champion("v5e").ID)
+	require.NoError(t, j.Close())
+	require.Error(t, j.Append(KindEnd, Event{}, nil))
+	champions, faults := Verify(j.State(), nil)
+	require.Empty(t, faults)
+	require.Equal(t, map[string]int{"v5e": 6}, champions)
+}
+
+// Any cut of the last line loses that line alone, and the run goes on from there.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, 100, 90, 80)
+	path := filepath.Join(dir, FileName)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	start := bytes.LastIndexByte(whole[:len(whole)-1], '\n') + 1
+	for cut := start; cut < len(whole); cut++ {
+		require.NoError(t, os.WriteFile(path, whole[:cut], 0o644))
+		s, warnings, err := Read(dir, nil)
+		require.NoError(t, err)
+		require.Equal(t, 2, s.Len())
+		require.Len(t, warnings, min(1, cut-start))
+		if cut > start && cut%40 != 0 {
+			continue
+		}
+		j, warnings, err := Open(dir)
+		require.NoError(t, err)
+		require.Len(t, warnings, min(1, cut-start))
+		require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 70), nil))
+		require.NoError(t, j.Close())
+		s, warnings, err = Read(dir, nil)
+		require.NoError(t, err)
+		require.Empty(t, warnings)
+		require.Equal(t, int64(70), s.Now().Champion("v5e").Cost("v5e").Score)
+	}
+}
+
+// Any changed byte before the last line break is found, and the line is named.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, 100, 90, 80)
+	path := filepath.Join(dir, FileName)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for at := range whole[:len(whole)-1] {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 1
+		require.NoError(t, os.WriteFile(path, bad, 0o644))
+		_, _, err := Read(dir, nil)
+		var corrupt *CorruptError
+		require.ErrorAs(t, err, &corrupt, "byte %d", at)
+		require.Equal(t, 1+bytes.Count(whole[:at], []byte("\n")), corrupt.Line)
+		if at%97 == 0 {
+			_, _, err = Open(dir)
+			require.ErrorAs(t, err, &corrupt)
+			after, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, bad, after, "a damaged journal is left as it is")
+		}
+	}
+}
+
+func TestChain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, 100, 90, 80)
+	path := filepath.Join(dir, FileName)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(whole), "\n"), "\n")
+	lines[len(lines)-1] += "\n"
+	other := t.TempDir()
+	write(t, other, 100, 91, 80)
+	foreign, err := os.ReadFile(filepath.Join(other, FileName))
+	require.NoError(t, err)
+	swapped := strings.SplitAfter(string(foreign), "\n")
+	for name, test := range map[string]struct {
+		text string
+		line int
+	}{
+		"a line is missing":       {lines[0] + lines[2] + lines[3], 2},
+		"lines are exchanged":     {lines[0] + lines[2] + lines[1] + lines[3], 2},
+		"a line of another run":   {lines[0] + swapped[1] + lines[2], 2},
+		"a line is doubled":       {lines[0] + lines[1] + lines[1], 3},
+		"the header is missing":   {lines[1], 1},
+		"an empty line":           {lines[0] + "\n" + lines[1], 2},
+		"a line of something":     {lines[0] + "{}\n", 2},
+		"the header comes twice":  {lines[0] + lines[0], 2},
+		"nothing but line breaks": {"\n\n", 1},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(test.text), 0o644))
+		_, _, err = Read(dir, nil)
+		var corrupt *CorruptError
+		require.ErrorAs(t, err, &corrupt, name)
+		require.Equal(t, test.line, corrupt.Line, name)
+		require.Contains(t, err.Error(), path)
+	}
+}
+
+func TestTwoDrivers(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := Open(dir)
+	require.NoError(t, err)
+	_, _, err = Open(dir)
+	var locked *LockedError
+	require.ErrorAs(t, err, &locked)
+	require.NoError(t, j.Close())
+	j, _, err = Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+}
+
+func TestNoRun(t *testing.T) {
+	dir := t.TempDir()
+	_, _, err := Read(dir, nil)
+	require.ErrorContains(t, err, "no run in "+dir)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, FileName), []byte(`{"seq":0`), 0o644))
+	_, _, err = Read(dir, nil)
+	require.ErrorContains(t, err, "before it began")
+}
+
+// Append refuses what could not be read again, and the journal stays good.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := Open(dir)
+	require.NoError(t, err)
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep}, nil), "before the header")
+	require.ErrorContains(t, j.Append(KindHeader, Header{Format: 99, Targets: header.Targets, Lookahead: 1}, nil), "format 99")
+	require.NoError(t, j.Append(KindHeader, header, nil))
+	require.ErrorContains(t, j.Append(KindHeader, header, nil), "second header")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Keep}, nil), "1 was expected")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}, nil), "unknown verdict")
+	require.ErrorContains(t, j.Append("note", Event{}, nil), "unknown kind")
+	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}, nil))
+	require.NoError(t, j.Close())
+	s, _, err := Read(dir, nil)
+	require.NoError(t, err)
+	require.Len(t, s.Events(), 1)
+}
+
+func TestDecision(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	write(t, a, 100, 90)
+	write(t, b, 100, 90)
+	decisions := func(dir string) (all []string) {
+		_, _, err := Read(dir, func(r Record) error {
+			if text, ok := r.Decision(); ok {
+				all = append(all, text)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		return all
+	}
+	require.Equal(t, decisions(a), decisions(b))
+	require.Len(t, decisions(a), 3)
+}
+
+func TestFigure(t *testing.T) {
+	for _, x := range []float64{0, 1.5e-7, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		text, err := json.Marshal(Figure(x))
+		require.NoError(t, err)
+		var back Figure
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.Equal(t, math.IsNaN(x), math.IsNaN(float64(back)))
+		if !math.IsNaN(x) {
+			require.Equal(t, x, float64(back))
+		}
+	}
+	require.Error(t, json.Unmarshal([]byte(`"much"`), new(Figure)))
+}
+
+func TestVerify(t *testing.T) {
+	build := func(change func(id int, c *Candidate)) []string {
+		dir := t.TempDir()
+		j, _, err := Open(dir)
+		require.NoError(t, err)
+		defer j.Close()
+		require.NoError(t, j.Append(KindHeader, header, nil))
+		for i, score := range []int64{100, 90, 200} {
+			c := ranked(t, j.State(), score)
+			change(i+1, c)
+			require.NoError(t, j.Append(KindCandidate, c, nil))
+		}
+		_, faults := Verify(j.State(), func(key string) error {
+			if key == "gone" {
+				return fmt.Errorf("it is missing")
+			}
+			return nil
+		})
+		return faults
+	}
+	require.Empty(t, build(func(int, *Candidate) {}))
+	for want, change := range map[string]func(c *Candidate){
+		"its scores say slower":           func(c *Candidate) { c.Verdict = Keep },
+		"object ir: it is missing":        func(c *Candidate) { c.Objects = map[string]string{"ir": "gone"} },
+		"neither the program nor":         func(c *Candidate) { c.Verdict, c.Of = Duplicate, 1 },
+		"repeats 7, which is not":         func(c *Candidate) { c.Verdict, c.Of = Duplicate, 7 },
+		"parent 3 is not":                 func(c *Candidate) { c.Parent = 3 },
+		"no gate \"guess\"":               func(c *Candidate) { c.Gate = "guess" },
+		"without a reason":                func(c *Candidate) { c.Reason = "" },
+		"no cost on any target":           func(c *Candidate) { c.Costs = nil },
+		"does not follow from its errors": func(c *Candidate) { c.Errors = []ClassError{{Error: 2, Limit: 1}} },
+	} {
+		faults := build(func(id int, c *Candidate) {
+			if id == 3 {
+				change(c)
+			}
+		})
+		require.NotEmpty(t, faults, want)
+		require.Contains(t, strings.Join(faults, "\n"), want)
+	}
+	require.Empty(t, build(func(id int, c *Candidate) {
+		if id == 3 {
+			c.Verdict, c.Of, c.Costs[0].Schedule = Duplicate, 1, "1 0"
+		}
+	}))
+}

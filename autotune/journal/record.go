@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Format is the version of the journal's form. A reader refuses others.
+const Format = 1
+
+// Kind says what a record's body is.
+type Kind string
+
+// The kinds.
+const (
+	KindHeader    Kind = "header"    // Header; the first record and no other
+	KindCandidate Kind = "candidate" // Candidate
+	KindSession   Kind = "session"   // Event: a driver took the run up
+	KindError     Kind = "error"     // Event: the machinery failed; the candidate is tried again
+	KindPause     Kind = "pause"     // Event: the machinery kept failing; the driver gave up
+	KindEnd       Kind = "end"       // Event: a driver left the run, and why
+)
+
+// Record is one line.
+type Record struct {
+	Seq   int             `json:"seq"`  // from 0
+	Prev  string          `json:"prev"` // checksum of the record before; empty for the first
+	Kind  Kind            `json:"kind"`
+	Body  json.RawMessage `json:"body"`
+	Times Times           `json:"times"`
+}
+
+// Times is what differs between two runs of the same search.
+type Times struct {
+	At   time.Time          `json:"at"`
+	Wall map[string]float64 `json:"wall,omitempty"` // seconds by gate
+}
+
+// Decision is the part of the record that two runs with the same header share: kind and body of a header or candidate.
+// ok is false for events.
+func (r Record) Decision() (text string, ok bool) {
+	return string(r.Kind) + " " + string(r.Body), r.Kind == KindHeader || r.Kind == KindCandidate
+}
+
+// Header is what a run is: everything that its decisions depend on.
+type Header struct {
+	Format    int               `json:"format"`
+	Spec      string            `json:"spec"`    // text of the gdn.Spec
+	Targets   []string          `json:"targets"` // the first is compiled for first
+	Seed      uint64            `json:"seed"`
+	Strategy  string            `json:"strategy"`          // such as beam:4
+	Seeds     []string          `json:"seeds"`             // variants proposed first
+	Focus     map[string]string `json:"focus,omitempty"`   // axes held at a value
+	Lookahead int               `json:"lookahead"`         // candidate n is proposed knowing those before n-lookahead+1
+	Generator string            `json:"generator"`         // version of gdngen
+	Plugins   map[string]string `json:"plugins,omitempty"` // versions by name
+	Gates     []string          `json:"gates"`             // names, in order
+}
+
+// Event tells what happened to the run rather than to a candidate.
+type Event struct {
+	Candidate int    `json:"candidate,omitempty"` // the one being judged
+	Gate      string `json:"gate,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Message   string `json:"message"`
+}
+
+// Candidate is the judgement of one variant.
+type Candidate struct {
+	ID         int               `json:"id"`               // from 1, in order of proposal
+	Parent     int               `json:"parent,omitempty"` // the candidate it was changed from; 0: none
+	Variant    string            `json:"variant"`
+	Cell       string            `json:"cell"`             // structural part of the variant
+	Scalar     bool              `json:"scalar,omitempty"` // differs from its parent in scalars alone: tuning, not an iteration
+	Hypothesis string            `json:"hypothesis"`
+	IR         string            `json:"ir,omitempty"` // hash of the module
+	Gate       string            `json:"gate"`         // the last gate reached
+	Verdict    Verdict           `json:"verdict"`
+	Reason     string            `json:"reason,omitempty"`
+	Of         int               `json:"of,omitempty"` // the earlier candidate that a duplicate repeats
+	Errors     []ClassError      `json:"errors,omitempty"`
+	Costs      []Cost            `json:"costs,omitempty"` // in the order of the header's targets, as far as reached
+	Notes      []string          `json:"notes,omitempty"`
+	Objects    map[string]string `json:"objects,omitempty"` // keys in the object store, by role
+}
+
+// ClassError is the error of one input class: the largest error over the largest magnitude, of the output that is worst
+// against its limit.
+type ClassError struct {
+	Class  string `json:"class"`
+	Engine string `json:"engine"` // interp or cpu
+	Output string `json:"output"`
+	Error  Figure `json:"error"`
+	Limit  Figure `json:"limit"`
+}
+
+// Cost is the static cost on one target, or why there is none.
+type Cost struct {
+	Target   string  `json:"target"`
+	Verdict  Verdict `json:"verdict,omitempty"` // where there is no cost
+	Reason   string  `json:"reason,omitempty"`
+	Cycles   int64   `json:"cycles,omitempty"`    // static cycles of the whole module
+	HBM      int64   `json:"hbm,omitempty"`       // cycles that its main memory traffic takes at least
+	Score    int64   `json:"score,omitempty"`     // the larger of the two: what candidates are ranked by
+	PerToken Figure  `json:"per_token,omitempty"` // score per token and value head
+	Spills   int64   `json:"spills,omitempty"`    // register spills executed
+	VMEM     int64   `json:"vmem,omitempty"`      // bytes; -1 where the compiler does not say
+	Schedule string  `json:"schedule,omitempty"`  // hash of the bundles
+}
+
+// Cost finds the cost on a target; nil if there is none.
+func (c *Candidate) Cost(target string) *Cost {
+	for i := range c.Costs {
+		if c.Costs[i].Target == target && c.Costs[i].Verdict == "" {
+			return &c.Costs[i]
+		}
+	}
+	return nil
+}
+
+// Worst is the class error that uses most of its limit; nil where there is none.
+func (c *Candidate) Worst() *ClassError {
+	var worst *ClassError
+	for i := range c.Errors {
+		if worst == nil || c.Errors[i].Use() > worst.Use() {
+			worst = &c.Errors[i]
+		}
+	}
+	return worst
+}
+
+// Use is the error as a share of its limit, infinite where the error is not a number.
+func (e ClassError) Use() float64 {
+	if math.IsNaN(float64(e.Error)) {
+		return math.Inf(1)
+	}
+	return float64(e.Error / e.Limit)
+}
+
+// Figure is a float64 whose JSON form has the values that JSON lacks as strings.
+type Figure float64
+
+// MarshalJSON writes NaN and infinities as strings.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	x := float64(f)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.AppendQuote(nil, fmt.Sprint(x)), nil
+	}
+	return json.Marshal(x)
+}
+
+// UnmarshalJSON is the inverse.
+func (f *Figure) UnmarshalJSON(text []byte) error {
+	if len(text) > 1 && text[0] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	x, err := strconv.ParseFloat(string(text), 64)
+	*f = Figure(x)
+	return err
+}

@@ -1,0 +1,250 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// State is the fold over a journal. Its methods may be called from several goroutines.
+type State struct {
+	Header *Header // nil before the first record
+
+	mu         sync.RWMutex
+	candidates []*Candidate
+	walls      []map[string]float64
+	events     []Record
+	last       Record
+	variants   map[string]int   // first candidate by variant
+	modules    map[string]int   // by hash of the module
+	schedules  map[string]int   // by target and hash of the schedule
+	champions  map[string][]int // by target, in order of succession
+}
+
+// NewState is the state before the first record.
+func NewState() *State {
+	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}}
+}
+
+// check says why a record can not come next.
+func (s *State) check(r Record) error {
+	_, _, err := s.parse(r)
+	return err
+}
+
+func (s *State) parse(r Record) (*Header, *Candidate, error) {
+	switch {
+	case r.Kind == KindHeader && s.Header != nil:
+		return nil, nil, errors.New("a second header")
+	case r.Kind == KindHeader:
+		h := new(Header)
+		if err := json.Unmarshal(r.Body, h); err != nil {
+			return nil, nil, err
+		}
+		if h.Format != Format {
+			return nil, nil, fmt.Errorf("format %d, this program reads %d", h.Format, Format)
+		}
+		if len(h.Targets) == 0 || h.Lookahead < 1 {
+			return nil, nil, errors.New("the header has no targets or no lookahead")
+		}
+		return h, nil, nil
+	case s.Header == nil:
+		return nil, nil, fmt.Errorf("a record of kind %q before the header", r.Kind)
+	case r.Kind == KindCandidate:
+		c := new(Candidate)
+		if err := json.Unmarshal(r.Body, c); err != nil {
+			return nil, nil, err
+		}
+		if want := len(s.candidates) + 1; c.ID != want {
+			return nil, nil, fmt.Errorf("candidate %d, and %d was expected", c.ID, want)
+		}
+		if !c.Verdict.Known() {
+			return nil, nil, fmt.Errorf("candidate %d: unknown verdict %q", c.ID, c.Verdict)
+		}
+		return nil, c, nil
+	case slices.Contains([]Kind{KindSession, KindError, KindPause, KindEnd}, r.Kind):
+		return nil, nil, json.Unmarshal(r.Body, new(Event))
+	}
+	return nil, nil, fmt.Errorf("unknown kind %q", r.Kind)
+}
+
+// Add folds one record.
+func (s *State) Add(r Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, c, err := s.parse(r)
+	if err != nil {
+		return err
+	}
+	s.last = r
+	switch {
+	case h != nil:
+		s.Header = h
+	case c != nil:
+		s.addCandidate(c, r.Times.Wall)
+	default:
+		s.events = append(s.events, r)
+	}
+	return nil
+}
+
+func (s *State) addCandidate(c *Candidate, wall map[string]float64) {
+	s.candidates = append(s.candidates, c)
+	s.walls = append(s.walls, wall)
+	first(s.variants, c.Variant, c.ID)
+	if c.IR != "" {
+		first(s.modules, c.IR, c.ID)
+	}
+	for _, cost := range c.Costs {
+		if cost.Verdict == "" {
+			first(s.schedules, cost.Target+" "+cost.Schedule, c.ID)
+		}
+	}
+	if !c.Verdict.Ranked() {
+		return
+	}
+	for _, t := range s.Header.Targets {
+		if cost := c.Cost(t); cost != nil {
+			line := s.champions[t]
+			if len(line) == 0 || cost.Score < s.candidates[line[len(line)-1]-1].Cost(t).Score {
+				s.champions[t] = append(line, c.ID)
+			}
+		}
+	}
+}
+
+func first(m map[string]int, key string, id int) {
+	if m[key] == 0 {
+		m[key] = id
+	}
+}
+
+// Len is the number of candidates.
+func (s *State) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.candidates)
+}
+
+// Events lists the records that are not of candidates.
+func (s *State) Events() []Record {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.events)
+}
+
+// Last is the record added last.
+func (s *State) Last() Record {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.last
+}
+
+// Walls gives the seconds by gate of every candidate, in the order of their ids.
+func (s *State) Walls() []map[string]float64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.walls)
+}
+
+// Now is the view of all candidates so far.
+func (s *State) Now() View { return s.At(s.Len()) }
+
+// At is the view of the first n candidates. It does not change when more are added.
+func (s *State) At(n int) View { return View{s, n} }
+
+// View is what was known when a number of candidates had been judged.
+type View struct {
+	s *State
+	n int
+}
+
+// Header is the run's header.
+func (v View) Header() *Header { return v.s.Header }
+
+// Len is the number of candidates in view.
+func (v View) Len() int { return v.n }
+
+// Candidates lists them in the order of their ids. They must not be changed.
+func (v View) Candidates() []*Candidate {
+	v.s.mu.RLock()
+	defer v.s.mu.RUnlock()
+	return slices.Clip(v.s.candidates[:v.n])
+}
+
+// Candidate finds one by id; nil if it is not in view.
+func (v View) Candidate(id int) *Candidate {
+	v.s.mu.RLock()
+	defer v.s.mu.RUnlock()
+	if id < 1 || id > v.n {
+		return nil
+	}
+	return v.s.candidates[id-1]
+}
+
+func (v View) lookup(m map[string]int, key string) (id int, ok bool) {
+	v.s.mu.RLock()
+	defer v.s.mu.RUnlock()
+	id = m[key]
+	return id, id != 0 && id <= v.n
+}
+
+// Variant finds the first candidate of a variant.
+func (v View) Variant(text string) (id int, ok bool) { return v.lookup(v.s.variants, text) }
+
+// Module finds the first candidate with a module.
+func (v View) Module(hash string) (id int, ok bool) { return v.lookup(v.s.modules, hash) }
+
+// Schedule finds the first candidate with a schedule on a target.
+func (v View) Schedule(target, hash string) (id int, ok bool) {
+	return v.lookup(v.s.schedules, target+" "+hash)
+}
+
+// Champion is the best candidate on a target; nil if there is none. Of equals it is the first.
+func (v View) Champion(target string) *Candidate {
+	v.s.mu.RLock()
+	defer v.s.mu.RUnlock()
+	line := v.s.champions[target]
+	for i := len(line) - 1; i >= 0; i-- {
+		if line[i] <= v.n {
+			return v.s.candidates[line[i]-1]
+		}
+	}
+	return nil
+}
+
+// HoldWithin is how close to the best, as a ratio of scores, a candidate is held.
+const HoldWithin = 1.1
+
+// Rank judges a correct candidate with costs against those in view: keep, hold or slower, and the reason. A candidate
+// without any cost has no rank.
+func (v View) Rank(c *Candidate) (Verdict, string, error) {
+	verdict, reason, ratio := Verdict(""), "", 0.0
+	for _, t := range v.s.Header.Targets {
+		cost := c.Cost(t)
+		if cost == nil {
+			continue
+		}
+		best := v.Champion(t)
+		if best == nil {
+			return Keep, "the first on " + t, nil
+		}
+		had := best.Cost(t).Score
+		if cost.Score < had {
+			return Keep, fmt.Sprintf("%.2f %% below candidate %d on %s", 100*(1-float64(cost.Score)/float64(had)), best.ID, t), nil
+		}
+		if r := float64(cost.Score) / float64(had); verdict == "" || r < ratio {
+			verdict, ratio = Slower, r
+			reason = fmt.Sprintf("%.2f x candidate %d on %s, its best target", r, best.ID, t)
+		}
+	}
+	if verdict == "" {
+		return "", "", fmt.Errorf("candidate %d has no cost on any target", c.ID)
+	}
+	if ratio <= HoldWithin {
+		verdict = Hold
+	}
+	return verdict, reason, nil
+}

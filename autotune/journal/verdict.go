@@ -1,0 +1,31 @@
+package journal
+
+import "slices"
+
+// Verdict is what became of a candidate.
+type Verdict string
+
+// The verdicts. A failure of the machinery is none of them: it is a record of kind error, and the candidate is tried again.
+const (
+	Keep          Verdict = "keep"           // the best so far on at least one target
+	Hold          Verdict = "hold"           // not the best, but close to it on at least one target
+	Slower        Verdict = "slower"         // correct, and not close
+	Duplicate     Verdict = "duplicate"      // the same program or schedule as an earlier candidate
+	Pruned        Verdict = "pruned"         // can not become the best: its lower bound is above it
+	Invalid       Verdict = "invalid"        // not a legal variant of the spec, or a malformed program
+	Numerics      Verdict = "numerics"       // wrong numbers
+	EmitError     Verdict = "emit-error"     // a backend refuses the program
+	CompileReject Verdict = "compile-reject" // a compiler refuses it
+	VMEM          Verdict = "vmem"           // needs more vector memory than a target has
+	Timeout       Verdict = "timeout"        // a gate did not end in its time
+	Crash         Verdict = "crash"          // killed the process that compiled or ran it
+)
+
+// Verdicts lists all of them, best first.
+var Verdicts = []Verdict{Keep, Hold, Slower, Duplicate, Pruned, Invalid, Numerics, EmitError, CompileReject, VMEM, Timeout, Crash}
+
+// Known says whether v is one of Verdicts.
+func (v Verdict) Known() bool { return slices.Contains(Verdicts, v) }
+
+// Ranked says whether a candidate with this verdict is correct and has a cost of its own.
+func (v Verdict) Ranked() bool { return v == Keep || v == Hold || v == Slower }

@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Verify recomputes every decision of a journal from its records: duplicates repeat an earlier candidate, ranks follow from
+// the scores, and what a verdict needs is there. has, if not nil, tells whether an object is stored whole. It returns the
+// champions by target; faults name the candidate.
+func Verify(s *State, has func(key string) error) (champions map[string]int, faults []string) {
+	champions = map[string]int{}
+	best := map[string]int64{}
+	for _, c := range s.Now().Candidates() {
+		fault := func(format string, args ...any) {
+			faults = append(faults, fmt.Sprintf("candidate %d: ", c.ID)+fmt.Sprintf(format, args...))
+		}
+		before := s.At(c.ID - 1)
+		if c.Parent != 0 && before.Candidate(c.Parent) == nil {
+			fault("its parent %d is not an earlier candidate", c.Parent)
+		}
+		if !slices.Contains(s.Header.Gates, c.Gate) {
+			fault("the run has no gate %q", c.Gate)
+		}
+		if c.Reason == "" {
+			fault("verdict %s without a reason", c.Verdict)
+		}
+		if c.Verdict == Duplicate {
+			if why := notRepeated(c, before.Candidate(c.Of)); why != "" {
+				fault("%s", why)
+			}
+		}
+		if has != nil {
+			for _, role := range slices.Sorted(maps.Keys(c.Objects)) {
+				if err := has(c.Objects[role]); err != nil {
+					fault("object %s: %v", role, err)
+				}
+			}
+		}
+		failed := slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) })
+		if failed != (c.Verdict == Numerics) && c.Verdict != Crash && c.Verdict != Timeout {
+			fault("verdict %s does not follow from its errors", c.Verdict)
+		}
+		if !c.Verdict.Ranked() {
+			continue
+		}
+		switch rank, reason, err := before.Rank(c); {
+		case err != nil:
+			fault("%v", err)
+		case rank != c.Verdict || reason != c.Reason:
+			fault("verdict %s (%s), and its scores say %s (%s)", c.Verdict, c.Reason, rank, reason)
+		}
+		for _, t := range s.Header.Targets {
+			if cost := c.Cost(t); cost != nil && (champions[t] == 0 || cost.Score < best[t]) {
+				champions[t], best[t] = c.ID, cost.Score
+			}
+		}
+	}
+	for _, t := range s.Header.Targets {
+		if c := s.Now().Champion(t); c != nil && c.ID != champions[t] {
+			faults = append(faults, fmt.Sprintf("target %s: the champion is %d, and the records say %d", t, c.ID, champions[t]))
+		}
+	}
+	return champions, faults
+}
+
+// notRepeated says why c does not repeat the program or a schedule of an earlier candidate.
+func notRepeated(c, earlier *Candidate) string {
+	if earlier == nil {
+		return fmt.Sprintf("it repeats %d, which is not an earlier candidate", c.Of)
+	}
+	if c.IR == earlier.IR && c.IR != "" {
+		return ""
+	}
+	for _, cost := range c.Costs {
+		if e := earlier.Cost(cost.Target); cost.Verdict == "" && e != nil && e.Schedule == cost.Schedule {
+			return ""
+		}
+	}
+	return fmt.Sprintf("it has neither the program nor a schedule of candidate %d", c.Of)
+}

@@ -1,0 +1,88 @@
+// Package store keeps the objects of a search by content: a key is the SHA-256 of what is stored. Files are compressed,
+// appear whole or not at all, and are never changed.
+package store
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Store is a folder of objects. The folder is made by the first Put.
+type Store struct{ Dir string }
+
+// Key is the key of some content.
+func Key(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func (s Store) path(key string) string { return filepath.Join(s.Dir, key[:2], key[2:]+".gz") }
+
+// Put stores content durably and returns its key. Content that is there already is not written again.
+func (s Store) Put(content []byte) (key string, err error) {
+	key = Key(content)
+	path := s.path(key)
+	if _, err := os.Stat(path); err == nil {
+		return key, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	f, err := os.CreateTemp(s.Dir, ".new-")
+	if err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	defer os.Remove(f.Name()) // nothing is there any more after the rename
+	z := gzip.NewWriter(f)
+	_, err = z.Write(content)
+	if err = errors.Join(err, z.Close(), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	return key, nil
+}
+
+// Get reads an object and verifies it against its key.
+func (s Store) Get(key string) ([]byte, error) {
+	if _, err := hex.DecodeString(key); err != nil || len(key) != 2*sha256.Size {
+		return nil, fmt.Errorf("store: %q is not a key", key)
+	}
+	data, err := os.ReadFile(s.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store: object %s is missing", key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	var content []byte
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		content, err = io.ReadAll(z)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: object %s is damaged: %w", key, err)
+	}
+	if Key(content) != key {
+		return nil, fmt.Errorf("store: object %s is damaged: its content is another", key)
+	}
+	return content, nil
+}
+
+// Clean removes what writers that were killed left behind. No other writer may be at work.
+func (s Store) Clean() error {
+	left, err := filepath.Glob(filepath.Join(s.Dir, ".new-*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}

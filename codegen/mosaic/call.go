@@ -1,0 +1,86 @@
+package mosaic
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/stablehlo"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Backend emits modules whose grids have been lowered to kernels.
+type Backend struct{}
+
+// Name is mosaic.
+func (Backend) Name() string { return "mosaic" }
+
+// Supports refuses ops that can not stand in a kernel's body.
+func (Backend) Supports(op ir.Op) error { return Supports(op) }
+
+// Emit verifies a module and renders it as StableHLO, each kernel as a call of a Mosaic body made for the target.
+func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, error) {
+	if err := m.Verify(); err != nil {
+		return nil, err
+	}
+	a := &codegen.Artifact{}
+	var err error
+	a.Text, err = stablehlo.Emitter{Kernel: func(in *ir.Instr, operands []string) (string, error) {
+		body, err := Body(in, target)
+		if err != nil {
+			return "", err
+		}
+		a.Kernels = append(a.Kernels, codegen.Kernel{Name: Name(in), Text: body})
+		return call(in, target, body, operands)
+	}}.Emit(m)
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.
+// operands are the names of the kernel's operands.
+func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string) (string, error) {
+	limit, err := vmemLimit(kernel, target)
+	if err != nil {
+		return "", err
+	}
+	config := `{"custom_call_config": {"body": "` + base64.StdEncoding.EncodeToString([]byte(body)) + `", "serialization_format": 1, "needs_layout_passes": true}`
+	if limit > 0 {
+		config += fmt.Sprintf(`, "scoped_memory_configs": [{"memory_space": 1, "offset": 0, "size": %d}]`, limit)
+	}
+	config += "}"
+	g := kernel.Attrs.Grid
+	attrs := fmt.Sprintf(`backend_config = "%s", kernel_name = %q, operand_layouts = [%s]`,
+		strings.ReplaceAll(config, `"`, `\22`), Name(kernel), list(kernel.Args, func(v *ir.Value) string { return layout(v.Type) }))
+	if len(g.Alias) > 0 {
+		attrs += ", output_operand_aliases = [" + list(g.Alias, func(a [2]int) string {
+			tuple := ""
+			if len(g.Outs) > 1 {
+				tuple = fmt.Sprint(a[0])
+			}
+			return fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = [%s], operand_index = %d, operand_tuple_indices = []>", tuple, g.Tables+a[1])
+		}) + "]"
+	}
+	attrs += ", result_layouts = [" + list(g.Outs, layout) + "]"
+	results := list(g.Outs, stablehlo.TensorType)
+	if len(g.Outs) != 1 {
+		results = "(" + results + ")"
+	}
+	return fmt.Sprintf("stablehlo.custom_call @tpu_custom_call(%s) {%s} : (%s) -> %s loc(%q)", strings.Join(operands, ", "), attrs,
+		list(kernel.Args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
+}
+
+// layout is the row-major layout of an array.
+func layout(t ir.Type) string {
+	order := make([]int, t.Rank())
+	for i := range order {
+		order[i] = t.Rank() - 1 - i
+	}
+	if len(order) == 1 {
+		return "dense<0> : tensor<1xindex>"
+	}
+	return fmt.Sprintf("dense<[%s]> : tensor<%dxindex>", ints(order), len(order))
+}

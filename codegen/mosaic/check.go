@@ -1,0 +1,142 @@
+package mosaic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// lanes is the width of a vector register; it holds sublanes rows of 32-bit elements.
+const lanes, sublanes = 128, 8
+
+// rowTile is the number of rows of a native tile.
+func rowTile(d ir.DType) int { return sublanes * 4 / max(d.Bytes(), 1) }
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// checkWindows refuses blocks that the compiler can not tile: the last two dimensions of a block must be multiples of the
+// tile or whole.
+func checkWindows(kernel *ir.Instr) error {
+	g := kernel.Attrs.Grid
+	for i, w := range allWindows(g) {
+		what, t := fmt.Sprintf("input %d", i), ir.Type{}
+		if i < len(g.In) {
+			t = kernel.Args[g.Tables+i].Type
+		} else {
+			what, t = fmt.Sprintf("output %d", i-len(g.In)), g.Outs[i-len(g.In)]
+		}
+		fail := func(format string, args ...any) error {
+			return fmt.Errorf("mosaic: kernel %s, %s: block %v of %s: %s", g.Name, what, w.Block, t, fmt.Sprintf(format, args...))
+		}
+		n := t.Rank()
+		if n == 0 {
+			return fail("a scalar operand: pass it in a table, or as [1,1]")
+		}
+		tile := map[int]int{n - 1: lanes, n - 2: rowTile(t.DType)}
+		if n == 1 {
+			tile[0] = lanes * 4 / t.DType.Bytes()
+		}
+		for d, m := range tile {
+			if d >= 0 && w.Block[d] != t.Shape[d] && w.Block[d]%m != 0 {
+				return fail("dimension %d: %d is neither a multiple of %d nor the whole %d", d, w.Block[d], m, t.Shape[d])
+			}
+		}
+	}
+	return nil
+}
+
+// defaultVMEM is what the compiler grants a kernel that asks for nothing; reserve is left to the compiler's own needs.
+const defaultVMEM, reserve = 16 << 20, 2 << 20
+
+type user struct {
+	what  string
+	bytes int
+}
+
+// padded is the size of a reference in vector memory, whose last two dimensions fill whole tiles. Fewer rows than a tile
+// are rounded up to a power of two.
+func padded(d ir.DType, shape []int) int {
+	n := d.Bytes()
+	if d == ir.Sem {
+		return 0
+	}
+	for i, s := range shape {
+		switch i {
+		case len(shape) - 1:
+			s = roundUp(s, lanes)
+		case len(shape) - 2:
+			if tile := rowTile(d); s >= tile {
+				s = roundUp(s, tile)
+			} else {
+				p := 4 / d.Bytes()
+				for p < s {
+					p *= 2
+				}
+				s = p
+			}
+		}
+		n *= s
+	}
+	return n
+}
+
+func vmemUsers(kernel *ir.Instr) []user {
+	g := kernel.Attrs.Grid
+	var us []user
+	for i, w := range allWindows(g) {
+		p := kernel.Body.Params[g.Tables+i].Type
+		if p.Space != ir.VMEM {
+			continue
+		}
+		u := user{fmt.Sprintf("input %d %s", i, p), padded(p.DType, w.Block)}
+		if i >= len(g.In) {
+			u.what = fmt.Sprintf("output %d %s", i-len(g.In), p)
+		}
+		if i >= len(g.In) || !fixed(g, w) {
+			u.what += " twice"
+			u.bytes *= 2
+		}
+		us = append(us, u)
+	}
+	for i, t := range g.Scratch {
+		if t.Space == ir.VMEM {
+			us = append(us, user{fmt.Sprintf("scratch %d %s", i, t), padded(t.DType, t.Shape)})
+		}
+	}
+	return us
+}
+
+// VMEMBytes estimates the vector memory of a kernel: windows, double-buffered unless they show one block throughout, and
+// scratch. It does not count spills.
+func VMEMBytes(kernel *ir.Instr) int {
+	n := 0
+	for _, u := range vmemUsers(kernel) {
+		n += u.bytes
+	}
+	return n
+}
+
+// vmemLimit is the limit to ask for, or 0 for the default. A kernel that can not fit is an error that names the biggest users.
+func vmemLimit(kernel *ir.Instr, target *codegen.Target) (int, error) {
+	n := VMEMBytes(kernel)
+	if n > target.VMEM {
+		us := vmemUsers(kernel)
+		slices.SortStableFunc(us, func(a, b user) int { return cmp.Compare(b.bytes, a.bytes) })
+		var top []string
+		for _, u := range us[:min(len(us), 4)] {
+			top = append(top, fmt.Sprintf("%s (%.2f MiB)", u.what, mib(u.bytes)))
+		}
+		return 0, fmt.Errorf("mosaic: kernel %s needs %.2f MiB of vector memory, %s has %.0f MiB; the biggest users: %s",
+			kernel.Attrs.Grid.Name, mib(n), target.Name, mib(target.VMEM), strings.Join(top, ", "))
+	}
+	if n+reserve <= defaultVMEM {
+		return 0, nil
+	}
+	return min(n+n/4+4*reserve, target.VMEM), nil
+}
+
+func mib(n int) float64 { return float64(n) / (1 << 20) }

@@ -72,11 +72,12 @@ type scope struct {
 	env  map[*ir.Value]*tiled
 	memo map[string]*ir.Value
 	mats map[*tiled][]*ir.Value
+	cols map[string]*columns
 	up   *scope
 }
 
 func newScope(b *ir.Builder, up *scope) *scope {
-	return &scope{b: b, env: map[*ir.Value]*tiled{}, memo: map[string]*ir.Value{}, mats: map[*tiled][]*ir.Value{}, up: up}
+	return &scope{b: b, env: map[*ir.Value]*tiled{}, memo: map[string]*ir.Value{}, mats: map[*tiled][]*ir.Value{}, cols: map[string]*columns{}, up: up}
 }
 
 func (s *scope) find(v *ir.Value) *tiled {

@@ -111,7 +111,7 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 		inner = factor{1, byRow, 1}
 	}
 	src := v.src
-	if src.ref == nil {
+	if src.elems != nil {
 		rowsOuter := slices.ContainsFunc(outer, func(f factor) bool { return f.kind == byRow })
 		strided := inner.stride != 1 && inner.size > 1
 		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
@@ -145,8 +145,8 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 // tilesLike gathers a value that has just been given a new source, in the value's own element type.
 func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 	xs, err := t.gather(v)
-	if err != nil || v.src.ref.Type.DType == v.dtype {
-		return xs, err
+	if err != nil {
+		return nil, err
 	}
 	for i, x := range xs {
 		xs[i] = t.convert(x, v.dtype)
@@ -158,7 +158,7 @@ func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) {
 	src := v.src
 	tile, row = tile+v.tile, row+v.row
-	if src.ref != nil {
+	if src.elems == nil {
 		return t.loadRows(src, row, count, stride)
 	}
 	x := src.elems[tile]
@@ -202,18 +202,18 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 	}
 	load := func() (*ir.Value, error) {
 		ref := src.ref
-		if stride > 1 && ref.Type.DType.Bytes() == 2 {
-			if ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0 {
-				wide, err := t.widened(src)
-				if err != nil {
-					return nil, err
-				}
-				x, err := t.loadRows(wide, row, count, stride)
-				if err != nil {
-					return nil, err
-				}
-				return t.convert(x, ref.Type.DType), nil
+		if src.cols != nil {
+			return src.cols.load(t, row, count, stride)
+		}
+		narrow := ref.Type.DType.Bytes() == 2
+		if stride > 1 && (src.lanes != laneCount || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
+			x, err := t.columns(src).load(t, row, count, stride)
+			if err != nil {
+				return nil, err
 			}
+			return t.convert(x, ref.Type.DType), nil
+		}
+		if stride > 1 && narrow {
 			w, err := t.loadRows(t.words(src), row/2, count, stride/2)
 			if err != nil {
 				return nil, err
@@ -230,7 +230,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 		return load()
 	}
 	var err error
-	x := t.once(fmt.Sprintf("load %p %d %d %d", src.ref, row, count, stride), func() (x *ir.Value) {
+	x := t.once(fmt.Sprintf("load %p %p %d %d %d", src.ref, src.cols, row, count, stride), func() (x *ir.Value) {
 		x, err = load()
 		return x
 	})
@@ -257,42 +257,100 @@ func (t *tiler) half(w *ir.Value, which int) *ir.Value {
 	return t.emitT(ir.OpBitcast, ir.T(ir.F32, w.Type.Shape...), ir.Attrs{}, x)
 }
 
-// widened copies a two-byte reference to f32 scratch, where rows can be read by any stride.
-func (t *tiler) widened(src *source) (*source, error) {
-	ref := src.ref
-	out := &source{rows: src.rows, lanes: src.lanes, pure: src.pure}
-	out.ref = t.once(fmt.Sprintf("wide %p", ref), func() *ir.Value {
-		sc := t.scratch(ir.F32, src.rows, src.lanes)
-		per := ref.Type.Shape[ref.Type.Rank()-2]
-		for r := 0; r < src.rows; r += per {
-			starts, _ := unravel(ref, r, per, 1)
-			x := t.b().Load(ref, []int{per, src.lanes}, starts, nil)
-			t.b().Store(t.convert(x, ir.F32), sc, []int{r, 0}, nil)
+// laneCount is the lanes of a register: rows are read and written by a stride only in references of just so many lanes.
+const laneCount = 128
+
+// columns is four-byte scratch in which rows of any number of lanes can be read and written by a stride: one reference for
+// each 128 lanes.
+type columns struct {
+	refs  []*ir.Value
+	lanes int
+}
+
+func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
+	if d.Bytes() == 2 {
+		d = ir.F32
+	}
+	c := &columns{lanes: lanes}
+	for range (lanes + laneCount - 1) / laneCount {
+		c.refs = append(c.refs, t.scratch(d, rows, laneCount))
+	}
+	return c
+}
+
+func (c *columns) cut(i int) (lo, hi int) { return i * laneCount, min((i+1)*laneCount, c.lanes) }
+
+// store writes [count, lanes] to rows row, row+stride, ...
+func (c *columns) store(t *tiler, x *ir.Value, row, stride int) {
+	x = t.convert(x, c.refs[0].Type.DType)
+	for i, ref := range c.refs {
+		lo, hi := c.cut(i)
+		part := x
+		if hi-lo != c.lanes {
+			part = t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, lo}, Limits: []int{x.Type.Shape[0], hi}}, x)
 		}
-		return sc
-	})
-	return out, nil
+		if hi-lo < laneCount && stride > 1 { // a store by a stride writes whole registers
+			part = t.b().Concat(1, part, t.splat(ir.T(part.Type.DType, x.Type.Shape[0], laneCount-(hi-lo)), 0))
+		}
+		t.b().Store(part, ref, []int{row, 0}, strides(ref, stride))
+	}
+}
+
+// load reads rows row, row+stride, ...
+func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
+	var parts []*ir.Value
+	for i, ref := range c.refs {
+		lo, hi := c.cut(i)
+		x := t.b().Load(ref, []int{count, laneCount}, []int{row, 0}, strides(ref, stride))
+		if hi-lo < laneCount {
+			x = t.b().Slice(x, []int{0, 0}, []int{count, hi - lo})
+		}
+		parts = append(parts, x)
+	}
+	return t.b().Concat(1, parts...), t.b().Err()
+}
+
+// columns copies a reference to where its rows can be read by a stride.
+func (t *tiler) columns(src *source) *columns {
+	key := fmt.Sprintf("columns %p", src.ref)
+	for s := t.sc; s != nil; s = s.up {
+		if c := s.cols[key]; c != nil {
+			return c
+		}
+	}
+	c := t.newColumns(src.ref.Type.DType, src.rows, src.lanes)
+	per := src.ref.Type.Shape[src.ref.Type.Rank()-2]
+	for r := 0; r < src.rows; r += per {
+		starts, _ := unravel(src.ref, r, per, 1)
+		c.store(t, t.b().Load(src.ref, []int{per, src.lanes}, starts, nil), r, 1)
+	}
+	if src.pure {
+		t.sc.cols[key] = c
+	}
+	return c
 }
 
 // toScratch writes a value's tiles one after another into four-byte scratch and views the value there.
 func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	src := v.src
 	d := src.elems[0].Type.DType
-	if d.Bytes() == 2 {
-		d = ir.F32
-	}
-	if d.Bytes() != 4 {
+	if d.Bytes() != 4 && d.Bytes() != 2 {
 		return nil, fmt.Errorf("rows of %s can not be moved between tiles", d)
 	}
-	ref := t.once(fmt.Sprintf("scratch %p", src), func() *ir.Value {
-		sc := t.scratch(d, len(src.elems)*src.rows, src.lanes)
+	key := fmt.Sprintf("scratch %p", src)
+	var cols *columns
+	for s := t.sc; s != nil && cols == nil; s = s.up {
+		cols = s.cols[key]
+	}
+	if cols == nil {
+		cols = t.newColumns(d, len(src.elems)*src.rows, src.lanes)
 		for i, x := range src.elems {
-			t.b().Store(t.convert(x, d), sc, []int{i * src.rows, 0}, nil)
+			cols.store(t, x, i*src.rows, 1)
 		}
-		return sc
-	})
+		t.sc.cols[key] = cols
+	}
 	u := &tiled{dtype: v.dtype, row: v.row + v.tile*src.rows,
-		src: &source{ref: ref, rows: len(src.elems) * src.rows, lanes: src.lanes, pure: true}}
+		src: &source{cols: cols, rows: len(src.elems) * src.rows, lanes: src.lanes, pure: true}}
 	for _, dim := range v.dims {
 		var fs []factor
 		for _, f := range dim {
@@ -336,7 +394,7 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	if len(puts) > 0 {
 		stride = puts[0].stride
 	}
-	if ref.Type.DType.Bytes() == 2 && stride > 1 {
+	if stride > 1 && (ref.Type.DType.Bytes() == 2 || u.src.lanes != laneCount) {
 		return t.storeWords(u, ref, puts, count, stride)
 	}
 	return func() error {
@@ -401,14 +459,14 @@ func storable(v *tiled) ([]put, bool) {
 	return puts, true
 }
 
-// storeWords stores bf16 rows by a stride: two tiles whose rows alternate go together as u32 words; otherwise everything
-// passes through f32 scratch.
+// storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose rows alternate go together
+// as u32 words; anything else passes through scratch.
 func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride int) (func() error, error) {
 	byRowNo := map[int]int{}
 	for _, p := range puts {
 		byRowNo[p.row] = p.tile
 	}
-	paired := stride%2 == 0 && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
+	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
 	for _, p := range puts {
 		if _, ok := byRowNo[p.row^1]; !ok {
 			paired = false
@@ -416,6 +474,9 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	}
 	wide := func(tile int) *ir.Value {
 		x := u.src.elems[tile]
+		if x.Type.DType.Bytes() == 4 {
+			return x
+		}
 		if x.Def != nil && x.Def.Op == ir.OpConvert && x.Def.Args[0].Type.DType == ir.F32 {
 			return x.Def.Args[0]
 		}
@@ -440,9 +501,9 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	}
 	return func() error {
 		rows := product(ref.Type.Shape[:ref.Type.Rank()-1])
-		sc := t.scratch(ir.F32, rows, u.src.lanes)
+		cols := t.newColumns(ref.Type.DType, rows, u.src.lanes)
 		for _, p := range puts {
-			t.b().Store(wide(p.tile), sc, []int{p.row, 0}, strides(sc, stride))
+			cols.store(t, wide(p.tile), p.row, stride)
 		}
 		per := ref.Type.Shape[ref.Type.Rank()-2]
 		for r := 0; r < rows; r += per {
@@ -450,7 +511,10 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 			if err != nil {
 				return err
 			}
-			x := t.b().Load(sc, []int{per, u.src.lanes}, []int{r, 0}, nil)
+			x, err := cols.load(t, r, per, 1)
+			if err != nil {
+				return err
+			}
 			t.b().Store(t.b().Convert(x, ref.Type.DType), ref, starts, nil)
 		}
 		return nil

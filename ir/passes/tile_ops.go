@@ -549,7 +549,13 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 	if err != nil {
 		return err
 	}
-	ref := v.src.ref
+	ref, d := v.src.ref, v.src.lanes
+	if ref == nil {
+		if len(v.src.cols.refs) != 1 {
+			return fmt.Errorf("rows of %d lanes can not be read from a place known at run time; at most %d", d, laneCount)
+		}
+		ref = v.src.cols.refs[0]
+	}
 	var out []*ir.Value
 	for j, p := range at {
 		t.headLoc(in, j, len(at))
@@ -562,7 +568,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 			dyn[k] = zero
 		}
 		dyn[len(dyn)-2] = i
-		x := b.Load(ref, []int{count, v.src.lanes}, starts, strides(ref, rf[0].stride), dyn...)
+		x := b.Load(ref, []int{count, d}, starts, strides(ref, rf[0].stride), dyn...)
 		out = append(out, t.convert(x, r.DType))
 	}
 	return t.bind(in, out)

@@ -33,15 +33,15 @@ type factor struct {
 	stride int
 }
 
-// source is where elements are: tiles in registers, or one reference whose leading dimensions are taken together as rows.
+// source is where elements are: tiles in registers, one reference whose leading dimensions are taken together as rows, or
+// scratch in columns of registers.
 type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
+	cols        *columns
 	rows, lanes int // of one tile; for a reference the whole of it
 	pure        bool
 }
-
-func (s *source) shapeOf() (rows, lanes int) { return s.rows, s.lanes }
 
 func (t *tiled) shape() []int {
 	s := make([]int, len(t.dims))

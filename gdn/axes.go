@@ -30,7 +30,7 @@ var (
 	formNames   = []string{FormVPrime: "vprime", FormUW: "uw"}
 	flowNames   = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
 	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token"}
-	decayNames  = []string{DecayClamp: "clamp", DecaySegment: "segment"}
+	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment"}
 	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
 	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
 	sideNames   = []string{BetaLeft: "left", BetaRight: "right"}
@@ -76,7 +76,7 @@ var Axes = []Axis{
 	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
 	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, or as they are; the latter needs all heads in a program",
 		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
-	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, or exact segment sums", decayNames, DecayClamp, chunked,
+	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment", decayNames, DecaySplit, chunked,
 		func(v *Variant) *Decay { return &v.Decay }),
 	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
 	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one", jointNames, JointSeparate, chunked, func(v *Variant) *Joint { return &v.KQ }),

@@ -274,4 +274,3 @@ func normRows(b *ir.Builder, x *ir.Value) *ir.Value {
 
 // resetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
 const resetFloor = -40
-

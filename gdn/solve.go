@@ -100,7 +100,8 @@ func (e *gen) pairs(neg *ir.Value, w int) *ir.Value {
 	}))
 }
 
-// merge doubles the inverted blocks: the new block of a pair is X22 B21 X11, which only multiplies true inverses.
+// merge doubles the inverted blocks: the new block of a pair is X22 (B21 X11), which only multiplies true inverses. The
+// other order of the two products is several times less accurate where beta is near 2.
 func (e *gen) merge(neg *ir.Value) *ir.Value {
 	if e.v.Merge == MergeBlocks {
 		return e.mergeBlocks(neg)
@@ -116,29 +117,38 @@ func (e *gen) merge(neg *ir.Value) *ir.Value {
 	return x
 }
 
-// mergeRows merges at width w with the rows of the odd blocks as left operand: all of them, or packed into w rows, their
-// lanes being disjoint.
+// mergeRows merges at width w on the rows of the odd blocks: all of them, or packed into w rows, their lanes being disjoint.
 func (e *gen) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	b, c := e.b, e.c
 	n, pairs := x.Type.Shape[0], c/(2*w)
-	halves := b.Reshape(x, n, pairs, 2, w, c)
-	even, odd := b.SliceAxis(halves, 2, 0, 1), b.SliceAxis(halves, 2, 1, 2)
-	rows := b.Reshape(odd, n, c/2, c)
 	packed := e.v.Merge == MergePacked && pairs > 1
-	left := rows
-	if packed {
-		left = b.Sum(b.Reshape(odd, n, pairs, w, c), 1)
+	odd := func(x *ir.Value) *ir.Value { // [N, pairs, 1, w, C]
+		return b.SliceAxis(b.Reshape(x, n, pairs, 2, w, c), 2, 1, 2)
 	}
-	z := e.inv(b.Convert(e.inv(left, e.pairs(neg, w)), x.Type.DType), x)
-	z = b.Convert(z, x.Type.DType)
+	pack := func(x *ir.Value) *ir.Value { return b.Sum(b.Reshape(x, n, pairs, w, c), 1) }
+	below := e.tile(c/2, c, func(r, l *ir.Value) *ir.Value { // where B21 and X21 are: row r belongs to pair r/w
+		return b.Compare(ir.EQ, b.Mul(e.divided(r, w), b.Like(r, 2)), e.divided(l, w))
+	})
+	rows := b.Reshape(odd(x), n, c/2, c)
+	b21, x22 := e.keep(b.Reshape(odd(neg), n, c/2, c), below), rows
+	if packed {
+		b21, x22 = pack(b21), pack(x22)
+	}
+	right := b.Convert(e.inv(b21, x), x.Type.DType) // B21 X11
+	if packed {
+		right = b.Reshape(b.Broadcast(right, []int{n, c / w, w, c}, 0, 2, 3), n, c, c)
+		right = e.pairs(right, w)
+	} else { // what stands in the rows of even blocks meets zeros
+		right = b.Reshape(right, n, pairs, 1, w, c)
+		right = b.Reshape(b.Concat(2, right, right), n, c, c)
+	}
+	z := b.Convert(e.inv(x22, right), x.Type.DType)
 	if packed {
 		z = b.Reshape(b.Broadcast(z, []int{n, pairs, w, c}, 0, 2, 3), n, c/2, c)
 	}
-	below := e.tile(c/2, c, func(r, l *ir.Value) *ir.Value { // row r belongs to pair r/w
-		return b.Compare(ir.EQ, b.Mul(e.divided(r, w), b.Like(r, 2)), e.divided(l, w))
-	})
-	odd = b.Reshape(b.Select(e.over(n, below), z, rows), n, pairs, 1, w, c)
-	return b.Reshape(b.Concat(2, even, odd), n, c, c)
+	joined := b.Reshape(b.Select(e.over(n, below), z, rows), n, pairs, 1, w, c)
+	even := b.SliceAxis(b.Reshape(x, n, pairs, 2, w, c), 2, 0, 1)
+	return b.Reshape(b.Concat(2, even, joined), n, c, c)
 }
 
 // mergeBlocks keeps the inverted blocks as [blocks, N, w, w].
@@ -152,7 +162,7 @@ func (e *gen) mergeBlocks(neg *ir.Value) *ir.Value {
 		x11 := b.Reshape(b.SliceAxis(x, 1, 0, 1), pairs, n, w, w)
 		x22 := b.Reshape(b.SliceAxis(x, 1, 1, 2), pairs, n, w, w)
 		b21 := e.blocksOf(neg, w, 2*w, w, 0)
-		x21 := e.inv(e.inv(x22, b21), x11)
+		x21 := e.inv(x22, e.inv(b21, x11))
 		x = b.Concat(2, b.Concat(3, x11, b.Like(x11, 0)), b.Concat(3, x21, x22))
 	}
 	return b.Reshape(x, n, c, c)

@@ -168,9 +168,10 @@ func (e *gen) store(x *ir.Value) *ir.Value { return e.b.Convert(x, e.v.Store) }
 
 // gates are the gates of N entries, each [N, C] f32.
 type gates struct {
-	g, beta *ir.Value // log decay, clamped where the variant says so
-	sum     *ir.Value // inclusive prefix sums of g
-	left    *ir.Value // sum of g after each token
+	g, beta *ir.Value   // log decay, clamped where the variant says so
+	parts   []*ir.Value // inclusive prefix sums of the parts that g is split into
+	sum     *ir.Value   // inclusive prefix sums of g
+	left    *ir.Value   // sum of g after each token
 }
 
 // loadGates loads the gates, computing them from their raw form where that is the kernel's task.
@@ -190,18 +191,37 @@ func (e *gen) loadGates() gates {
 	return w
 }
 
+// coarse is the step of the coarse part of a split decay: its sums over a chunk are exact in float32, and those of the
+// rest are below 1.
+const coarse = 1.0 / 256
+
 // sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
 func (e *gen) sums(w *gates) {
 	b, c := e.b, e.c
-	if e.v.Decay == DecayClamp {
+	if e.v.Decay != DecaySegment {
 		w.g = b.Max(w.g, b.Like(w.g, resetFloor))
 	}
-	ones := func(cmp ir.Cmp) *ir.Value {
+	times := func(g *ir.Value, cmp ir.Cmp) *ir.Value {
 		t := ir.T(ir.F32, c, c)
-		return b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+		ones := b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+		return b.MatMul(g, ones, false, false, ir.PrecF32)
 	}
-	w.sum = b.MatMul(w.g, ones(ir.LE), false, false, ir.PrecF32)
-	w.left = b.MatMul(w.g, ones(ir.GT), false, false, ir.PrecF32)
+	parts := []*ir.Value{w.g}
+	if e.v.Decay == DecaySplit {
+		steps := b.Convert(b.Convert(b.Scale(w.g, 1/coarse), ir.I32), ir.F32)
+		most := b.Scale(steps, coarse)
+		parts = []*ir.Value{most, b.Sub(w.g, most)}
+	}
+	for _, g := range parts {
+		g = times(g, ir.LE)
+		w.parts = append(w.parts, g)
+		if w.sum == nil {
+			w.sum = g
+		} else {
+			w.sum = b.Add(w.sum, g)
+		}
+	}
+	w.left = times(w.g, ir.GT)
 }
 
 // decay is exp of the sum of g after token j up to token i, at [N, i, j]; 0 for j after i.
@@ -218,7 +238,14 @@ func (e *gen) decay(w gates) *ir.Value {
 		g := e.column(w.g, c)
 		d = b.MatMul(e.over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
 	} else {
-		d = b.Sub(e.column(w.sum, c), e.row(w.sum, c))
+		for _, g := range w.parts {
+			part := b.Sub(e.column(g, c), e.row(g, c))
+			if d == nil {
+				d = part
+			} else {
+				d = b.Add(d, part)
+			}
+		}
 	}
 	seen := b.Broadcast(b.Compare(ir.GE, ri, ci), cube, 1, 2)
 	return b.Exp(b.Select(seen, d, b.Like(d, masked)))

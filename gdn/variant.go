@@ -67,7 +67,8 @@ const (
 )
 
 const (
-	DecayClamp Decay = iota
+	DecaySplit Decay = iota
+	DecayClamp
 	DecaySegment
 )
 

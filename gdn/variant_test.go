@@ -1,0 +1,231 @@
+package gdn
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/stretchr/testify/require"
+)
+
+// randomVariant draws every axis.
+func randomVariant(r *rand.Rand) Variant {
+	v := DefaultVariant()
+	for _, a := range Axes {
+		if err := a.Set(&v, a.Values[r.IntN(len(a.Values))]); err != nil {
+			panic(err)
+		}
+	}
+	return v.Canon()
+}
+
+func requireVariantRoundTrip(t *testing.T, v Variant) {
+	t.Helper()
+	back, err := ParseVariant(v.String())
+	require.NoError(t, err, v.String())
+	require.Equal(t, v, back, v.String())
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	require.Equal(t, `"`+v.String()+`"`, string(data))
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, v, back)
+	require.Equal(t, v.Hash(), back.Hash())
+}
+
+func TestVariantText(t *testing.T) {
+	require.Equal(t, "algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused", DefaultVariant().String())
+	require.Equal(t, "algo=chunk,solve=merge,leaf=8,flow=fused", DefaultVariant().Cell())
+	require.Equal(t, "algo=chunk,chunk=64,solve=forward,flow=fused,heads=1", Naive().String())
+	require.Equal(t, "algo=token,chunk=16,precstate=bf16x1", parseVariant(t, "algo=token,chunk=16,prec=bf16x1").String())
+	require.Equal(t, "algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused,prec=bf16x3", parseVariant(t, "prec=bf16x3").String())
+	require.Equal(t, parseVariant(t, "prec=bf16x1,precinv=f32"), parseVariant(t, "precstate=bf16x1,precintra=bf16x1"))
+	require.Equal(t, parseVariant(t, "merge-packed,chunk=128"), parseVariant(t, "chunk=128,leaf=16,layout=token,beta=right,merge=packed"))
+	r := rand.New(rand.NewPCG(1, 1))
+	hashes := map[string]Variant{}
+	for range 3000 {
+		v := randomVariant(r)
+		requireVariantRoundTrip(t, v)
+		if old, ok := hashes[v.Hash()]; ok {
+			require.Equal(t, old, v)
+		}
+		hashes[v.Hash()] = v
+		scalar, err := v.With("chunk", "256")
+		require.NoError(t, err)
+		require.Equal(t, v.Cell(), scalar.Cell())
+	}
+	for _, n := range Variants {
+		v := parseVariant(t, n.Text)
+		requireVariantRoundTrip(t, v)
+		same, err := LookupVariant(n.Name)
+		require.NoError(t, err)
+		require.Equal(t, v, same)
+	}
+}
+
+func FuzzVariantText(f *testing.F) {
+	for _, n := range Variants {
+		f.Add(n.Text)
+		f.Add(n.Name)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if v, err := ParseVariant(text); err == nil {
+			requireVariantRoundTrip(t, v)
+		}
+	})
+}
+
+// Changing an axis changes the text, and the cell exactly where the axis is structural.
+func TestAxes(t *testing.T) {
+	names := map[string]bool{}
+	for _, a := range Axes {
+		require.False(t, names[a.Name], a.Name)
+		names[a.Name] = true
+		require.NotEmpty(t, a.Doc, a.Name)
+		require.GreaterOrEqual(t, len(a.Values), 2, a.Name)
+		if a.Name != "prec" {
+			require.Contains(t, a.Values, a.Default, a.Name)
+		}
+		v := DefaultVariant()
+		require.Error(t, a.Set(&v, "nonsense"), a.Name)
+		if a.Name == "leafnewton" {
+			v = parseVariant(t, "leaf=16,leafby=neumann")
+		}
+		texts, cells := map[string]bool{}, map[string]bool{}
+		for _, value := range a.Values {
+			w, err := v.With(a.Name, value)
+			require.NoError(t, err, a.Name)
+			require.Equal(t, value, a.Get(&w), a.Name)
+			texts[w.String()], cells[w.Cell()] = true, true
+		}
+		require.Len(t, texts, len(a.Values), a.Name)
+		require.Equal(t, a.Structural, len(cells) == len(a.Values), a.Name)
+	}
+}
+
+func TestVariantErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "the text is empty",
+		"chunk":                             "needs a value: chunk=8|16",
+		"chunk=64,":                         "entry 2",
+		"chunk=64,chunk=64":                 "chunk is given twice",
+		"chunk=63":                          `"63" is not allowed`,
+		"chnk=64":                           `did you mean "chunk"`,
+		"solve=laddr":                       `did you mean "ladder"`,
+		"solve=merg":                        `allowed: merge ladder block forward neumann newton`,
+		"mergepacked":                       `did you mean "merge-packed"`,
+		"solve=forward,leaf=8":              "leaf (block that merge, ladder and block start from) does not apply",
+		"algo=token,solve=merge":            "does not apply",
+		"leafnewton=1":                      "does not apply",
+		"prec=f16":                          "allowed: f32 bf16x1 bf16x3 bf16x6",
+		"store=f16":                         "allowed: f32 bf16",
+		"share=true":                        "allowed: no yes",
+		"algo=chunk,chunk=64,wat=1,leaf=16": `unknown axis "wat"`,
+	} {
+		_, err := ParseVariant(text)
+		require.ErrorContains(t, err, want, text)
+	}
+	_, err := Naive().With("leaf", "8")
+	require.ErrorContains(t, err, "does not apply")
+	_, err = Naive().With("leef", "8")
+	require.ErrorContains(t, err, `did you mean "leaf"`)
+	_, err = Naive().With("chunk", "100")
+	require.ErrorContains(t, err, "allowed: 8 16 32 64 128 256")
+
+	s := mustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
+	require.ErrorContains(t, parseVariant(t, "layout=token,heads=2").Check(s), "layout=token needs all 4 value heads")
+	_, err = Build(s, parseVariant(t, "layout=token,heads=2"))
+	require.ErrorContains(t, err, "layout=token")
+	_, err = Build(s, Variant{})
+	require.ErrorContains(t, err, "chunk")
+	_, err = Build(Spec{}, DefaultVariant())
+	require.ErrorContains(t, err, "spec")
+}
+
+func TestFit(t *testing.T) {
+	fit := func(text, spec string) Variant { return parseVariant(t, text).Fit(mustParse(t, spec)) }
+	require.Equal(t, 8, fit("chunk=64", "t=1,hk=1,k=8").Chunk)
+	require.Equal(t, 16, fit("chunk=64", "t=9,hk=1,k=8").Chunk)
+	require.Equal(t, 1, fit("algo=token,chunk=64", "t=1,hk=1,k=8").Chunk)
+	require.Equal(t, 16, fit("algo=token,chunk=64", "t=99,hk=1,k=8").Chunk)
+	require.Equal(t, 8, fit("leaf=32", "t=8,hk=1,k=8").Leaf)
+	require.Equal(t, 1, fit("chunks=4", "t=64,hk=1,k=8").Chunks)
+	require.Equal(t, 2, fit("chunks=4", "t=128,hk=1,k=8").Chunks)
+	require.Equal(t, 1, fit("chunks=4", "t=999,hk=1,k=8,seqs=2").Chunks)
+	require.Equal(t, 3, fit("batch=4", "b=3,t=8,hk=1,k=8").Batch)
+	require.Equal(t, 3, fit("batch=4", "b=6,t=8,hk=1,k=8").Batch)
+	for heads, want := range map[string]int{"0": 12, "1": 1, "2": 1, "4": 3, "8": 6, "16": 12} {
+		require.Equal(t, want, fit("heads="+heads, "t=8,hk=4,hv=12,k=8").Heads, heads)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	s, s2 := mustParse(t, "t=256,hk=1,k=8"), mustParse(t, "t=256,hk=1,k=8,negeig")
+	for text, want := range map[string][2]bool{ // safe with beta up to 1, up to 2
+		"algo=token":                                         {true, true},
+		"solve=forward":                                      {true, true},
+		"leaf=32":                                            {true, true},
+		"solve=ladder,leaf=1,prec=bf16x1":                    {true, true},
+		"leaf=4,leafby=neumann,prec=bf16x1":                  {true, true},
+		"leaf=8,leafby=neumann,prec=bf16x1":                  {false, false},
+		"leaf=8,leafby=neumann,prec=bf16x3":                  {true, false},
+		"leaf=16,leafby=neumann":                             {false, false},
+		"leaf=16,leafby=neumann,leafnewton=1":                {true, true},
+		"leaf=32,leafby=neumann,leafnewton=1":                {false, false},
+		"leaf=32,leafby=neumann,leafnewton=2":                {true, false},
+		"leaf=16,leafby=neumann,leafnewton=1,precinv=bf16x3": {false, false},
+		"solve=neumann":                                      {false, false},
+		"solve=newton":                                       {false, false},
+		"solve=neumann,chunk=16":                             {false, false},
+	} {
+		v := parseVariant(t, text)
+		require.Equal(t, want[0], v.Unsafe(s) == "", "%s: %s", text, v.Unsafe(s))
+		require.Equal(t, want[1], v.Unsafe(s2) == "", "%s: %s", text, v.Unsafe(s2))
+	}
+	for _, n := range Variants {
+		require.Equal(t, n.Negative, parseVariant(t, n.Text).Unsafe(s) != "", n.Name)
+	}
+}
+
+func TestPrecision(t *testing.T) {
+	for text, want := range map[string]ir.Precision{
+		"algo=chunk": ir.PrecF32, "prec=bf16x6": ir.PrecBF16x6, "prec=bf16x3": ir.PrecBF16x3, "prec=bf16x1": ir.PrecBF16x1,
+		"prec=bf16x3,precinv=f32": ir.PrecBF16x3, "precinv=bf16x1": ir.PrecBF16x1, "precintra=bf16x6,precstate=bf16x3": ir.PrecBF16x3,
+		"store=bf16": ir.PrecBF16x1, "algo=token": ir.PrecF32, "algo=token,precstate=bf16x3": ir.PrecBF16x3,
+	} {
+		require.Equal(t, want, parseVariant(t, text).Precision(), text)
+	}
+}
+
+func TestNeighboursAndCells(t *testing.T) {
+	s := mustParse(t, "b=2,t=200,hk=2,hv=4,k=16")
+	all := Neighbours(DefaultVariant(), s)
+	require.Greater(t, len(all), 30)
+	fits := map[Variant]bool{DefaultVariant().Fit(s): true}
+	axes := map[string]bool{}
+	for _, v := range all {
+		require.False(t, fits[v.Fit(s)], v.String())
+		fits[v.Fit(s)] = true
+		for _, a := range Axes {
+			d := DefaultVariant()
+			if a.Get(&v) != a.Get(&d) {
+				axes[a.Name] = true
+			}
+		}
+	}
+	for _, name := range strings.Fields("algo chunk solve leaf leafby merge form flow heads batch chunks layout decay kq beta precinv precintra precstate store") {
+		require.True(t, axes[name], name)
+	}
+	n, cells := 0, map[string]bool{}
+	for v := range Cells(s, DefaultVariant()) {
+		require.NoError(t, v.Check(s))
+		require.Empty(t, v.Unsafe(s))
+		cells[v.Cell()] = true
+		if n++; n == 4000 {
+			break
+		}
+	}
+	require.Equal(t, 4000, n)
+	require.Len(t, cells, n)
+}

@@ -139,8 +139,8 @@ func init() {
 		OpTake:      {Name: "take", Args: 2, Attrs: []string{"axis"}, Types: tTake, Doc: "x[.., y[..], ..]: indices along axis, same rank and shape elsewhere; every index in range"},
 		OpGatherRows: {Name: "gather_rows", Args: 2, Attrs: []string{"axis"}, Types: tGatherRows,
 			Doc: "rows of x along axis picked by the i32 vector y; an index out of range gives zeros"},
-		OpDynSlice:  {Name: "dyn_slice", Args: any, Min: 2, Explicit: true, Types: tDynSlice, Doc: "block of the result's shape from i32 scalar starts, one a dimension, clamped to fit"},
-		OpDynUpdate: {Name: "dyn_update", Args: any, Min: 3, Level: Tensor, Types: tDynUpdate, Doc: "x with block y written at i32 scalar starts, clamped to fit"},
+		OpDynSlice:  {Name: "dyn_slice", Args: any, Min: 1, Explicit: true, Types: tDynSlice, Doc: "block of the result's shape from i32 scalar starts, one a dimension, clamped to fit"},
+		OpDynUpdate: {Name: "dyn_update", Args: any, Min: 2, Level: Tensor, Types: tDynUpdate, Doc: "x with block y written at i32 scalar starts, clamped to fit"},
 		OpDot:       {Name: "dot", Args: 2, Explicit: true, Attrs: []string{"lb", "rb", "lc", "rc", "prec"}, Types: tDot, Doc: "general matrix product; result dimensions are batch, left free, right free; sums in f32"},
 
 		OpLoop: {Name: "loop", Args: any, Attrs: []string{"count"}, Body: true, Types: tLoop, Doc: "body(i, carried...) -> carried, for i = 0 .. count-1; i is an i32 scalar"},

@@ -15,10 +15,10 @@ type Rewriter struct {
 	values map[*ir.Value]*ir.Value
 }
 
-// Rewrite decides over one instruction of the old module. args are the new values of its operands. To replace it, append
-// what stands for it with r's builder methods and return one new value per old result, and true; a result that nobody
-// reads may be nil. To keep it return false (nothing may have been appended then, unless it is meant to stay): it is
-// copied with Copy, and its body is rewritten in turn.
+// Rewrite decides over one instruction of the old module. args are the new values of its operands, nil for those that were
+// dropped. To replace it, append what stands for it with r's builder methods and return one new value per old result, and
+// true; a result that nobody reads may be nil. To keep it return false (nothing may have been appended then, unless it is
+// meant to stay): it is copied with Copy, and its body is rewritten in turn.
 type Rewrite func(r *Rewriter, in *ir.Instr, args []*ir.Value) (results []*ir.Value, done bool)
 
 // Transform rewrites a whole module. The old one is left as it is and shares nothing with the new one, which is verified.
@@ -74,9 +74,9 @@ func (r *Rewriter) Splice(old *ir.Block) []*ir.Value {
 }
 
 func (r *Rewriter) instr(in *ir.Instr) {
-	args := r.Values(in.Args)
-	if r.Err() != nil {
-		return
+	args := make([]*ir.Value, len(in.Args))
+	for i, a := range in.Args {
+		args[i] = r.values[a]
 	}
 	r.At(in.Loc)
 	results, done := r.f(r, in, args)

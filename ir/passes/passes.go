@@ -22,7 +22,19 @@ type Pass struct {
 }
 
 // Passes is the table of all passes.
-var Passes []Pass
+var Passes = []Pass{
+	{Name: "precision", Run: precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
+	{Name: "fold", Run: fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
+	{Name: "cse", Run: cse, Doc: "merges equal instructions; same bits",
+		After: []string{
+			"precision", // dots that share an operand repeat its split
+			"fold",      // makes operands and constants equal
+		}},
+	{Name: "dce", Run: dce, Doc: "removes what nobody reads; same bits",
+		After: []string{
+			"precision", "fold", "cse", // leave unread instructions behind
+		}},
+}
 
 // Find returns a row of the table.
 func Find(name string) (Pass, error) {

@@ -1,0 +1,55 @@
+package passes
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// cse merges instructions without effect or body that have equal ops, operands, attributes and types. A value found in an
+// outer block serves in the bodies of loops and whens; grid and kernel bodies stay closed: they start afresh, so that no
+// value is captured from outside which was not before.
+func cse(m *ir.Module) (*ir.Module, error) {
+	known := map[string][]*ir.Value{}
+	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		if in.Body != nil {
+			outer := known
+			inner := map[string][]*ir.Value{}
+			if in.Op == ir.OpLoop || in.Op == ir.OpWhen {
+				for k, v := range outer {
+					inner[k] = v
+				}
+			}
+			known = inner
+			defer func() { known = outer }()
+			return r.Copy(in, args), true
+		}
+		if !in.Op.Pure() {
+			return nil, false
+		}
+		k := key(in, args)
+		vs, ok := known[k]
+		if !ok {
+			vs = r.Copy(in, args)
+			known[k] = vs
+		}
+		return vs, true
+	})
+}
+
+// key is equal for instructions that compute the same.
+func key(in *ir.Instr, args []*ir.Value) string {
+	a := in.Attrs
+	s := fmt.Sprint(uint8(in.Op), a.Axis, a.Dims, a.Starts, a.Limits, a.Strides, a.Prec, a.Cmp, math.Float64bits(a.Value), a.Count)
+	if a.Dot != nil {
+		s += fmt.Sprint(*a.Dot)
+	}
+	for _, v := range args {
+		s += fmt.Sprintf(" %p", v)
+	}
+	for _, v := range in.Results {
+		s += " " + v.Type.String()
+	}
+	return s
+}

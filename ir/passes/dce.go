@@ -1,0 +1,52 @@
+package passes
+
+import "github.com/gdngen/gdngen/ir"
+
+// dce removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
+// stay, and with them what their bodies yield.
+func dce(m *ir.Module) (*ir.Module, error) {
+	live := map[*ir.Value]bool{}
+	keep := map[*ir.Instr]bool{}
+	mark(m.Body, live, keep)
+	return Transform(m, func(_ *Rewriter, in *ir.Instr, _ []*ir.Value) ([]*ir.Value, bool) {
+		return make([]*ir.Value, len(in.Results)), !keep[in]
+	})
+}
+
+// mark walks a block backwards: definitions stand before their uses.
+func mark(b *ir.Block, live map[*ir.Value]bool, keep map[*ir.Instr]bool) {
+	for _, v := range b.Yield {
+		live[v] = true
+	}
+	for i := len(b.Instrs) - 1; i >= 0; i-- {
+		in := b.Instrs[i]
+		needed := effects(in)
+		for _, r := range in.Results {
+			needed = needed || live[r]
+		}
+		if !needed {
+			continue
+		}
+		keep[in] = true
+		for _, a := range in.Args {
+			live[a] = true
+		}
+		if in.Body != nil {
+			mark(in.Body, live, keep)
+		}
+	}
+}
+
+// effects tells whether an instruction touches references of an outer body. Those of a kernel's body are its own.
+func effects(in *ir.Instr) bool {
+	if in.Op == ir.OpKernel {
+		return false
+	}
+	found := ir.Ops[in.Op].Effect
+	if in.Body != nil {
+		for _, c := range in.Body.Instrs {
+			found = found || effects(c)
+		}
+	}
+	return found
+}

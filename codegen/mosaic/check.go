@@ -18,8 +18,8 @@ func rowTile(d ir.DType) int { return sublanes * 4 / max(d.Bytes(), 1) }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// checkWindows refuses blocks that the compiler can not tile: the last two dimensions of a block must be multiples of the
-// tile or whole.
+// checkWindows refuses blocks that the compiler can not tile: the last two dimensions of a block must be multiples of 8 rows and
+// 128 lanes, or whole.
 func checkWindows(kernel *ir.Instr) error {
 	g := kernel.Attrs.Grid
 	for i, w := range allWindows(g) {
@@ -36,7 +36,7 @@ func checkWindows(kernel *ir.Instr) error {
 		if n == 0 {
 			return fail("a scalar operand: pass it in a table, or as [1,1]")
 		}
-		tile := map[int]int{n - 1: lanes, n - 2: rowTile(t.DType)}
+		tile := map[int]int{n - 1: lanes, n - 2: sublanes}
 		if n == 1 {
 			tile[0] = lanes * 4 / t.DType.Bytes()
 		}

@@ -149,8 +149,7 @@ func emitCompare(e *emitter, in *ir.Instr) ([]value, error) {
 	case d.IsFloat():
 		return one(e.compareFloats(c, x, y)), nil
 	case d == ir.Bool:
-		x, y = e.mask(x), e.mask(y)
-		return one(e.op("arith.cmpi", t, predicate(signedPredicates[c]), x, y)), nil
+		return one(e.compareBools(c, x, y)), nil
 	case d == ir.U32 && c > ir.NE && x.t.shape != nil:
 		return one(e.op("arith.cmpi", t, predicate(signedPredicates[c]), e.flip(x), e.flip(y))), nil
 	case d == ir.U32:
@@ -168,6 +167,24 @@ func (e *emitter) compareFloats(c ir.Cmp, x, y value) value {
 	}
 	equal := e.op("arith.cmpf", t, predicate(floatPredicates[ir.EQ]), x, y)
 	return e.op("arith.xori", t, "", equal, e.constant(t, 1))
+}
+
+// compareBools orders false before true.
+func (e *emitter) compareBools(c ir.Cmp, x, y value) value {
+	not := func(v value) value { return e.op("arith.xori", v.t, "", v, e.constant(v.t, 1)) }
+	switch c {
+	case ir.EQ:
+		return not(e.op("arith.xori", x.t, "", x, y))
+	case ir.NE:
+		return e.op("arith.xori", x.t, "", x, y)
+	case ir.LT:
+		return e.op("arith.andi", x.t, "", not(x), y)
+	case ir.LE:
+		return e.op("arith.ori", x.t, "", not(x), y)
+	case ir.GT:
+		return e.op("arith.andi", x.t, "", x, not(y))
+	}
+	return e.op("arith.ori", x.t, "", x, not(y))
 }
 
 // mask makes 0 or 1 in i32 of a bool; truth is the way back.

@@ -40,14 +40,14 @@ func (e *emitter) access(in *ir.Instr, ref, val ir.Type, dyn []*ir.Value) (a acc
 			a.index = append(a.index, e.index(s.lo))
 			continue
 		}
-		if i == ref.Rank()-1 && s.mult%lanes != 0 && n != size {
+		if ref.Space == ir.VMEM && i == ref.Rank()-1 && s.mult%lanes != 0 && n != size {
 			return a, fmt.Errorf("lanes of %s from a run-time start that is not known to be a multiple of %d", ref, lanes)
 		}
 		v := e.values[dyn[i]]
 		if start != 0 {
 			v = e.op("arith.addi", v.t, "", v, e.int(start))
 		}
-		if s.mult > 1 && i >= ref.Rank()-2 && s.mult < 1<<31 {
+		if ref.Space == ir.VMEM && s.mult > 1 && i >= ref.Rank()-2 && s.mult < 1<<31 {
 			v = e.op("tpu.assume_multiple", v.t, fmt.Sprintf("multiple = %d : i32", s.mult), v)
 		}
 		a.index = append(a.index, e.op("arith.index_cast", scalarType("index"), "", v))

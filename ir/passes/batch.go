@@ -9,7 +9,7 @@ import (
 
 // Batch rewrites every grid into plain ops: parallel axes become leading dimensions of the values that depend on them,
 // the sequential axis a loop. Windows become reshapes and transposes outside the loop, one block index a leading
-// dimension there, so that a step reads and writes contiguous blocks. Sums of dots may be made in another order.
+// dimension there, so that a step reads and writes contiguous blocks; Moves then collapses them. Sums of dots may be made in another order.
 func Batch(m *ir.Module) (*ir.Module, error) {
 	for {
 		found := false
@@ -21,8 +21,11 @@ func Batch(m *ir.Module) (*ir.Module, error) {
 			b := &batcher{Builder: r.Builder, g: in.Attrs.Grid, outer: r.Value, env: map[*ir.Value]batched{}}
 			return b.grid(in, args), true
 		})
-		if err != nil || !found {
-			return n, err
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return Moves(n)
 		}
 		m = n
 	}
@@ -134,8 +137,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	}
 	for i, w := range carries {
 		if w.varies() {
-			block := b.sizes(w.on(), w.w.Block...)
-			state = append(state, b.Const(ir.T(initial[i].Type.DType, block...), 0), fresh[i])
+			state = append(state, b.Const(ir.T(initial[i].Type.DType, w.stagedBlock()...), 0), fresh[i])
 		} else {
 			state = append(state, fresh[i])
 		}
@@ -145,7 +147,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 		b.Builder, b.step = nb, step
 		b.At(loc)
 		for i, w := range ins {
-			b.env[in.Body.Params[i]] = batched{w.read(staged[i], w.scalars(step)), w.on()}
+			b.env[in.Body.Params[i]] = batched{b.Reshape(w.read(staged[i], w.scalars(step)), w.fullBlock()...), w.on()}
 		}
 		var at [][]*ir.Value
 		s := state[len(outs):]
@@ -163,7 +165,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 				s = s[1:]
 			}
 			s = s[1:]
-			b.env[in.Body.Params[len(ins)+i]] = batched{block, w.on()}
+			b.env[in.Body.Params[len(ins)+i]] = batched{b.Reshape(block, w.fullBlock()...), w.on()}
 		}
 		b.block(in.Body)
 		if b.Err() != nil {

@@ -8,7 +8,7 @@ import (
 
 // view is a window of an operand as the batched program sees it. Each dimension d of the operand is cut into a block
 // count and the block. The staged form of the operand has, in order: the block counts of the dimensions whose index is a
-// scalar known only at a step, the parallel axes of the window, and the block.
+// scalar known only at a step, the parallel axes of the window, and the dimensions of the block that are not 1.
 type view struct {
 	b      *batcher
 	what   string
@@ -99,9 +99,20 @@ func (v *view) counts() []int {
 	return n
 }
 
-func (v *view) stagedShape() []int {
-	return append(v.counts(), v.b.sizes(v.on(), v.w.Block...)...)
+func (v *view) stagedShape() []int { return append(v.counts(), v.stagedBlock()...) }
+
+// stagedBlock is the shape of a step's blocks in the staged form; fullBlock that in the body.
+func (v *view) stagedBlock() []int {
+	var wide []int
+	for _, n := range v.w.Block {
+		if n != 1 {
+			wide = append(wide, n)
+		}
+	}
+	return v.b.sizes(v.on(), wide...)
 }
+
+func (v *view) fullBlock() []int { return v.b.sizes(v.on(), v.w.Block...) }
 
 // order gives, for each dimension of the staged form, its position among the cut dimensions (count 0, block 0, count 1,
 // block 1, ...; fixed dimensions have no count).
@@ -182,7 +193,7 @@ func (v *view) split(x *ir.Value) *ir.Value {
 		}
 		at++
 	}
-	return b.permute(x, v.order())
+	return b.Reshape(b.permute(x, v.order()), v.stagedShape()...)
 }
 
 // permute transposes, unless the order is already right.
@@ -267,8 +278,7 @@ func (v *view) read(staged *ir.Value, idx []*ir.Value) *ir.Value {
 	if len(idx) == 0 {
 		return staged
 	}
-	b := v.b
-	block := b.sizes(v.on(), v.w.Block...)
+	b, block := v.b, v.stagedBlock()
 	one := append(filled(len(idx), 1), block...)
 	x := b.Append(ir.OpDynSlice, append([]*ir.Value{staged}, v.starts(idx)...), ir.Attrs{}, nil, ir.T(staged.Type.DType, one...))[0]
 	return b.Reshape(x, block...)
@@ -284,13 +294,13 @@ func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
 	return b.Append(ir.OpDynUpdate, append([]*ir.Value{staged, x}, v.starts(idx)...), ir.Attrs{}, nil)[0]
 }
 
-// fit aligns a yielded value with the window's axes.
+// fit brings a yielded value to the window's axes and the staged block.
 func (v *view) fit(x batched) *ir.Value {
 	for _, a := range (x.on &^ v.on()).list() {
 		v.b.Failf("grid %s: %s: points along the parallel axis %s write the same block; name the axis in the window or make it sequential", v.b.g.Name, v.what, v.b.g.Dims[a].Name)
 		return x.v
 	}
-	return v.b.align(x, v.on())
+	return v.b.Reshape(v.b.align(x, v.on()), v.stagedBlock()...)
 }
 
 // join is the inverse of split: the operand from its staged form. What no block covers is taken from base, which may be
@@ -302,7 +312,7 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 	for i, p := range order {
 		back[p] = i
 	}
-	x = b.permute(x, back)
+	x = b.permute(b.Reshape(x, append(v.counts(), v.fullBlock()...)...), back)
 	lo, hi := v.region()
 	at := 0
 	var mask *ir.Value

@@ -1,0 +1,140 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Moves collapses chains of reshapes and transposes: each value that one of them makes comes from the chain's source by at
+// most one transpose, without dimensions of size 1, between two reshapes. Compilers turn the order of unit dimensions
+// and every further transpose into copies.
+func Moves(m *ir.Module) (*ir.Module, error) {
+	moves := map[*ir.Value]*move{}
+	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		if in.Op != ir.OpReshape && in.Op != ir.OpTranspose {
+			return nil, false
+		}
+		from := moves[in.Args[0]]
+		if from == nil {
+			from = still(in.Args[0])
+		}
+		next := from.then(in)
+		if next == nil {
+			if next = still(in.Args[0]).then(in); next == nil {
+				return nil, false
+			}
+		}
+		moves[in.Result()] = next
+		return []*ir.Value{next.emit(r)}, true
+	})
+}
+
+// move says how the elements of a value lie in a source: the source's dimensions are cut into parts, and each dimension of
+// the value is the product of some of these, outermost first.
+type move struct {
+	source *ir.Value
+	parts  []int   // sizes of the parts, in the source's order, none 1
+	dims   [][]int // for each dimension of the value, its parts
+}
+
+func still(v *ir.Value) *move {
+	m := &move{source: v}
+	for _, n := range v.Type.Shape {
+		m.dims = append(m.dims, nil)
+		if n != 1 {
+			m.dims[len(m.dims)-1] = []int{len(m.parts)}
+			m.parts = append(m.parts, n)
+		}
+	}
+	return m
+}
+
+// then is the move followed by a reshape or transpose; nil where a new dimension would cut a part unevenly.
+func (m *move) then(in *ir.Instr) *move {
+	if in.Op == ir.OpTranspose {
+		n := &move{source: m.source, parts: m.parts}
+		for _, d := range in.Attrs.Dims {
+			n.dims = append(n.dims, m.dims[d])
+		}
+		return n
+	}
+	n := &move{source: m.source, parts: slices.Clone(m.parts)}
+	queue := slices.Concat(m.dims...)
+	for _, size := range in.Result().Type.Shape {
+		var own []int
+		for size > 1 {
+			if len(queue) == 0 {
+				return nil
+			}
+			p := queue[0]
+			have := n.parts[p]
+			switch {
+			case have == 0:
+				return nil
+			case size%have == 0:
+				own, queue, size = append(own, p), queue[1:], size/have
+			case have%size == 0:
+				n.cut(p, size, own, queue)
+				own, queue[0], size = append(own, p), p+1, 1
+			default:
+				return nil
+			}
+		}
+		if size == 0 {
+			return nil
+		}
+		n.dims = append(n.dims, own)
+	}
+	return n
+}
+
+// cut splits part p into an outer part of the given size and the rest, renumbering the parts after it, also in own and
+// queue, whose first is p.
+func (m *move) cut(p, outer int, own, queue []int) {
+	m.parts = slices.Insert(m.parts, p+1, m.parts[p]/outer)
+	m.parts[p] = outer
+	for _, l := range append(slices.Clone(m.dims), own, queue) {
+		for i := range l {
+			if l[i] > p {
+				l[i]++
+			}
+		}
+	}
+}
+
+// emit makes the value.
+func (m *move) emit(r *Rewriter) *ir.Value {
+	// Parts that stay neighbours stay together.
+	order := slices.Concat(m.dims...)
+	joined := make([]bool, len(m.parts)) // to the part before it
+	for i := 1; i < len(order); i++ {
+		joined[order[i]] = order[i] == order[i-1]+1
+	}
+	var shape, perm []int
+	at := make([]int, len(m.parts))
+	for p, n := range m.parts {
+		if !joined[p] {
+			shape = append(shape, 1)
+		}
+		at[p] = len(shape) - 1
+		shape[at[p]] *= n
+	}
+	for _, p := range order {
+		if !joined[p] {
+			perm = append(perm, at[p])
+		}
+	}
+	final := make([]int, len(m.dims))
+	for d, l := range m.dims {
+		final[d] = 1
+		for _, p := range l {
+			final[d] *= m.parts[p]
+		}
+	}
+	x := r.Value(m.source)
+	if slices.IsSorted(perm) {
+		return r.Reshape(x, final...)
+	}
+	return r.Reshape(r.Transpose(r.Reshape(x, shape...), perm...), final...)
+}

@@ -7,23 +7,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// dumpedPasses are the LLO passes whose dump is always written: the schedule, and its use of slots per bundle.
-// The VMEM report is written whatever the expression; naming it keeps that so.
-const dumpedPasses = "final_bundles|final_hlo-static|vmem_report"
-
 // initArgs is the value of LIBTPU_INIT_ARGS. libtpu reads it once, at load, splits it at spaces and keeps quotes.
-// The source annotations put loc("file":line:column) of Mosaic ops into the comments of the schedule and change
-// nothing else; ops without a location get "-" and their line and column in the text of the body.
+// The source annotations among the flags put loc("file":line:column) of Mosaic ops into the comments of the schedule
+// and change nothing else; ops without a location get "-" and their line and column in the text of the body.
 func initArgs(link, passes, extra string) string {
-	labels := dumpedPasses
+	flags := llo.Flags
 	if passes != "" {
-		labels += "|" + passes
+		flags += "|" + passes
 	}
-	return strings.TrimSpace(fmt.Sprintf(
-		"--xla_jf_dump_to=%s --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=%s --xla_mosaic_enable_llo_source_annotations=true %s",
-		link, labels, extra))
+	return strings.TrimSpace(fmt.Sprintf("--xla_jf_dump_to=%s %s %s", link, flags, extra))
 }
 
 // pointLink makes link a symbolic link to dir, atomically.

@@ -19,4 +19,7 @@
 //     for what comes next, and its cycles go there. Of a Mosaic location only file, line and column survive, loc("file":line:column); a
 //     name around it or alone does not. So a generator that wants cycles by stage writes the stage as the file ([Report.Stages]).
 //     libtpu 0.0.42 loses the locations of matmuls, 0.0.51 keeps them.
+//  5. libtpu compiles ops that are the same computation once and dumps one of them. An op without a schedule takes that of its twin, found
+//     in the optimised module: same opcode, types with layouts, constants, attributes and computations called, up to names. Its report
+//     says so ([OpReport].Twin); without exactly such a twin the op is an error.
 package llo

@@ -15,8 +15,9 @@ import (
 )
 
 // Flags are what LIBTPU_INIT_ARGS must hold, beside --xla_jf_dump_to=<folder>, for the dumps that [Analyze] reads. They change no schedule.
-// Source annotations carry Mosaic locations to the bundles.
-const Flags = "--xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=final_bundles|final_hlo-static --xla_mosaic_enable_llo_source_annotations=true"
+// Source annotations carry Mosaic locations to the bundles. The expression for passes ends the flags: more can be added as "|pass".
+// libtpu writes the vmem report whatever the expression; naming it keeps that so.
+const Flags = "--xla_jf_dump_llo_text=true --xla_mosaic_enable_llo_source_annotations=true --xla_jf_dump_llo_pass_label_regex=final_bundles|final_hlo-static|vmem_report"
 
 // A Report is the static cost of one compiled module on one core.
 type Report struct {
@@ -33,6 +34,7 @@ type Report struct {
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
 type OpReport struct {
 	Name      string     `json:"name"`
+	Twin      string     `json:"twin,omitempty"` // op whose schedule this is, where libtpu compiled two ops of the same computation once
 	Calls     int64      `json:"calls"`
 	Static    int        `json:"static"`    // bundles in the schedule
 	Bundles   int64      `json:"bundles"`   // bundles executed
@@ -157,12 +159,15 @@ const topLevel = "TLP"
 // A dump is the pair of files of one op.
 type dump struct{ bundles, utilization string }
 
-var dumpName = regexp.MustCompile(`^\d+-(.+)-\d+-(final_bundles\.txt|final_hlo-static-per-bundle-utilization\.txt|vmem_report\.html)$`)
+func (d dump) complete() bool { return d.bundles != "" && d.utilization != "" }
+
+var dumpName = regexp.MustCompile(`^\d+-(.+)-\d+-(final_bundles\.txt|final_hlo-static-per-bundle-utilization\.txt|vmem_report\.html)$|^\d+-TLP-hlo\.txt$`)
 
 type dumpFiles struct {
 	dir  string
 	ops  map[string]dump
 	vmem string // file, or empty
+	hlo  string // file of the optimised module, or empty
 }
 
 // findDumps lists the files of one compile, by op.
@@ -180,6 +185,8 @@ func findDumps(dir string) (*dumpFiles, error) {
 		d := f.ops[m[1]]
 		var slot *string
 		switch {
+		case m[2] == "":
+			slot = &f.hlo
 		case strings.HasSuffix(m[2], ".html"):
 			slot = &f.vmem
 		case strings.HasPrefix(m[2], "final_bundles"):
@@ -191,7 +198,9 @@ func findDumps(dir string) (*dumpFiles, error) {
 			return nil, fmt.Errorf("schedule dumps: %s holds more than one compile: %s and %s; give each compile its own folder", dir, *slot, e.Name())
 		}
 		*slot = e.Name()
-		f.ops[m[1]] = d
+		if m[1] != "" {
+			f.ops[m[1]] = d
+		}
 	}
 	if f.ops[topLevel].bundles == "" {
 		return nil, fmt.Errorf("schedule dumps: no top-level program (*-%s-*-final_bundles.txt) in %s; compile with LIBTPU_INIT_ARGS=%q and --xla_jf_dump_to", topLevel, dir, Flags)
@@ -205,6 +214,7 @@ type analysis struct {
 	target *codegen.Target
 	ops    map[string]*analyzed
 	vmem   map[string]int64
+	hlo    *hlo     // read when an op lacks a schedule
 	open   []string // ops being costed, against a cycle of calls
 }
 
@@ -237,9 +247,13 @@ func (a *analysis) cost(name string) error {
 	if a.ops[name] != nil {
 		return nil
 	}
-	d := a.files.ops[name]
-	if d.bundles == "" || d.utilization == "" {
-		return fmt.Errorf("schedule dumps: op %q is called but its final_bundles or utilization file is missing in %s; was the dump filtered?", name, a.files.dir)
+	d, twin := a.files.ops[name], ""
+	if !d.complete() {
+		var err error
+		if twin, err = a.twin(name); err != nil {
+			return fmt.Errorf("schedule dumps: op %q is called but its final_bundles or utilization file is missing in %s, and so is a twin: %w; was the dump filtered?", name, a.files.dir, err)
+		}
+		d = a.files.ops[twin]
 	}
 	a.open = append(a.open, name)
 	defer func() { a.open = a.open[:len(a.open)-1] }()
@@ -274,7 +288,10 @@ func (a *analysis) cost(name string) error {
 		return err
 	}
 	op := &analyzed{OpReport: *report(name, p, bundles, tr, use), hash: canonicalHash(bundles), counts: tr.calls}
+	op.Twin = twin
 	if v, ok := a.vmem[name]; ok {
+		op.VMEM = v
+	} else if v, ok := a.vmem[twin]; ok {
 		op.VMEM = v
 	}
 	for _, callee := range tr.order {

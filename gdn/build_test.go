@@ -25,8 +25,13 @@ func build(t testing.TB, s Spec, v Variant) *ir.Module {
 
 func interpret(t testing.TB, s Spec, v Variant, inputs map[string]*array.Array) map[string]*array.Array {
 	t.Helper()
-	out, err := interp.Run(build(t, s, v), inputs, interp.Options{})
-	require.NoError(t, err, "%s by %s", s, v)
+	return run(t, build(t, s, v), inputs)
+}
+
+func run(t testing.TB, m *ir.Module, inputs map[string]*array.Array) map[string]*array.Array {
+	t.Helper()
+	out, err := interp.Run(m, inputs, interp.Options{})
+	require.NoError(t, err)
 	return out
 }
 

@@ -99,18 +99,22 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 
 func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 
-// gate describes [B, padded, Hv] to the grids as [B, chunks, Hv/heads, heads, C]: tokens in lanes.
+// gate describes [B, padded, Hv] to the grids as [B/batch, chunks/step, Hv/heads, N, C]: a window is a tile of the N
+// entries of a program by the tokens of a chunk.
 func (p *plan) gate(x *ir.Value) *operand {
-	b, v := p.b, p.v
-	x = b.Reshape(x, p.s.Batch, p.nc, p.c, p.s.HeadsV)
-	x = b.Transpose(x, 0, 1, 3, 2)
+	b, v, s := p.b, p.v, p.s
+	x = b.Reshape(x, s.Batch/v.Batch, v.Batch, p.nc/v.Chunks, v.Chunks, p.c, s.HeadsV/v.Heads, v.Heads)
+	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
 	lead, at := p.headPrograms()
 	return &operand{
-		value: b.Reshape(x, join([]int{p.s.Batch, p.nc}, lead, []int{v.Heads, p.c})...),
+		value: b.Reshape(x, join([]int{s.Batch / v.Batch, p.nc / v.Chunks}, lead, []int{p.entries(), p.c})...),
 		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
-		block: join([]int{v.Batch, v.Chunks}, ones(len(lead)), []int{v.Heads, p.c}),
+		block: join([]int{1, 1}, ones(len(lead)), []int{p.entries(), p.c}),
 	}
 }
+
+// entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads.
+func (p *plan) entries() int { return p.v.Chunks * p.v.Batch * p.v.Heads }
 
 // headPrograms is the number of programs along the axes of the value heads.
 func (p *plan) headPrograms() ([]int, []axis) {
@@ -122,19 +126,16 @@ func (p *plan) headPrograms() ([]int, []axis) {
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// headGate describes a vector over the value heads to the grids as [Hv/heads, heads, C], the same in every lane.
+// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as gate, the same in every lane.
 func (p *plan) headGate(x *ir.Value) *operand {
+	b, v := p.b, p.v
+	programs := p.s.HeadsV / v.Heads
+	x = b.Broadcast(b.Reshape(x, programs, v.Heads), []int{programs, v.Chunks * v.Batch, v.Heads, p.c}, 0, 2)
 	lead, at := p.headPrograms()
-	x = p.b.Reshape(x, append(lead, p.v.Heads)...)
-	shape := join(lead, []int{p.v.Heads, p.c})
-	dims := make([]int, len(lead)+1)
-	for i := range dims {
-		dims[i] = i
-	}
 	return &operand{
-		value: p.b.Broadcast(x, shape, dims...),
+		value: b.Reshape(x, join(lead, []int{p.entries(), p.c})...),
 		axes:  join(at, []axis{axisNone, axisNone}),
-		block: join(ones(len(lead)), []int{p.v.Heads, p.c}),
+		block: join(ones(len(lead)), []int{p.entries(), p.c}),
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
 // lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step. Choices that the
-// spec leaves without effect go to their default. Build fits its variant, so variants that fit alike build alike.
+// spec, which must be valid, leaves without effect go to their default. Build fits its variant, so variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
 	limit, least := v.Chunk, minChunk
@@ -24,13 +24,13 @@ func (v Variant) Fit(s Spec) Variant {
 	for v.Chunk = least; v.Chunk < s.Tokens && v.Chunk < limit; v.Chunk *= 2 {
 	}
 	v.Leaf = min(v.Leaf, v.Chunk)
-	if v.Heads == 0 || v.Heads > s.HeadsV {
+	if v.Heads <= 0 || v.Heads > s.HeadsV {
 		v.Heads = s.HeadsV
 	}
 	for !s.lockstep(v.Heads) {
 		v.Heads--
 	}
-	v.Batch = min(v.Batch, s.Batch)
+	v.Batch = max(1, min(v.Batch, s.Batch))
 	for s.Batch%v.Batch != 0 {
 		v.Batch--
 	}

@@ -50,20 +50,7 @@ func (e *gen) chunksFirst(x *ir.Value) *ir.Value {
 }
 
 // loadGate brings a window of a gate to [N, C].
-func (e *gen) loadGate(o *operand) *ir.Value {
-	x := e.b.Reshape(e.blocks[o], e.v.Batch, e.v.Chunks, e.v.Heads, e.c)
-	return e.b.Reshape(e.chunksFirst(x), e.v.Batch*e.v.Chunks*e.v.Heads, e.c)
-}
-
-// loadHeadGate brings a window of headGate to [N, C].
-func (e *gen) loadHeadGate(o *operand) *ir.Value {
-	x := e.b.Reshape(e.blocks[o], e.v.Heads, e.c)
-	if m := e.v.Batch * e.v.Chunks; m > 1 {
-		x = e.b.Broadcast(x, []int{m, e.v.Heads, e.c}, 1, 2)
-		x = e.b.Reshape(x, m*e.v.Heads, e.c)
-	}
-	return x
-}
+func (e *gen) loadGate(o *operand) *ir.Value { return e.b.Reshape(e.blocks[o], e.entries(), e.c) }
 
 // loadMade brings a window of what an earlier grid made to [N, C, D].
 func (e *gen) loadMade(o *operand) *ir.Value {
@@ -183,7 +170,7 @@ func (e *gen) loadGates() gates {
 		w.beta = e.loadGate(o)
 	}
 	if e.in.aLog != nil {
-		w.g = decayGate(b, w.g, e.loadHeadGate(e.in.aLog), e.loadHeadGate(e.in.dt))
+		w.g = decayGate(b, w.g, e.loadGate(e.in.aLog), e.loadGate(e.in.dt))
 		if w.beta != nil {
 			w.beta = betaGate(b, w.beta, e.s.NegEigval)
 		}

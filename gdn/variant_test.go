@@ -160,6 +160,22 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// Fitting twice is fitting once, and a fitted variant builds the same program.
+func TestFitIsStable(t *testing.T) {
+	for i := range 200 {
+		r := rand.New(rand.NewPCG(uint64(i), 9))
+		s, v := randomSpec(r), randomVariant(r)
+		f := v.Fit(s)
+		require.Equal(t, f, f.Fit(s), "%s for %s", v, s)
+		w, err := v.With("chunk", "256")
+		require.NoError(t, err)
+		if v.Check(s) == nil && w.Fit(s) == f {
+			require.Equal(t, build(t, s, v).Hash(), build(t, s, w).Hash())
+		}
+	}
+	require.NotPanics(t, func() { Variant{Heads: -3, Batch: -1, Chunks: -1}.Fit(mustParse(t, "t=4,hk=2,hv=6,k=4")) })
+}
+
 func TestGuard(t *testing.T) {
 	s, s2 := mustParse(t, "t=256,hk=1,k=8"), mustParse(t, "t=256,hk=1,k=8,negeig")
 	for text, want := range map[string][2]bool{ // safe with beta up to 1, up to 2

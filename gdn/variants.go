@@ -21,7 +21,7 @@ var Variants = []NamedVariant{
 	{Name: "forward", Doc: "forward substitution, all heads in lockstep", Text: "solve=forward,chunk=32,decay=segment"},
 	{Name: "block", Doc: "block forward substitution", Text: "solve=block,leaf=16"},
 	{Name: "ladder", Doc: "X + X L X from single rows", Text: "solve=ladder,leaf=1"},
-	{Name: "ladder16", Doc: "X + X L X from leaves of 16", Text: "solve=ladder,leaf=16,beta=right,decay=clamp"},
+	{Name: "ladder16", Doc: "X + X L X from leaves of 16", Text: "solve=ladder,leaf=16,beta=right"},
 	{Name: "merge-rows", Doc: "merges by the rows of the odd blocks", Text: "solve=merge,leaf=16,merge=rows,layout=token,kq=joined"},
 	{Name: "merge-packed", Doc: "merges with packed rows, beta on the right", Text: "solve=merge,leaf=16,merge=packed,layout=token,beta=right"},
 	{Name: "merge-neumann", Doc: "leaves of 8 by a power series", Text: "solve=merge,leaf=8,leafby=neumann,decay=segment"},

@@ -1,0 +1,123 @@
+package gdn
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/stretchr/testify/require"
+)
+
+// worst is the largest error over the largest magnitude, of the worse output.
+func worst(got, want map[string]*array.Array) float64 {
+	m := 0.0
+	for name, w := range want {
+		m = max(m, array.Compare(got[name], w).RelMax) // max with NaN is NaN
+	}
+	return m
+}
+
+// Every legitimate variant meets the limits of its precision on every class of inputs, adversarial ones included, and both
+// whole-chunk power series break down on correlated keys.
+func TestVariantsOnClasses(t *testing.T) {
+	base := mustParse(t, "t=192,hk=1,k=32")
+	for _, n := range Variants {
+		v := parseVariant(t, n.Text)
+		t.Run(n.Name, func(t *testing.T) {
+			t.Parallel()
+			broken := map[string]bool{}
+			for _, c := range Classes {
+				s := base
+				s.NegEigval = c.beyond
+				inputs := generate(t, c.Name, s, 1)
+				got := worst(interpret(t, s, v, inputs), reference(t, s, inputs))
+				limit, err := c.Limit(s, v.Precision().String(), s.Out)
+				require.NoError(t, err)
+				broken[c.Name] = !(got <= limit)
+				if !n.Negative && v.Unsafe(s) == "" {
+					require.LessOrEqual(t, got, limit, c.Name)
+				}
+			}
+			for _, class := range []string{"u01nodecay", "cos.9", "cos.99", "identical"} {
+				require.Equal(t, n.Negative, broken[class], class)
+			}
+			require.False(t, broken["random"])
+		})
+	}
+}
+
+// randomSpec draws a small spec.
+func randomSpec(r *rand.Rand) Spec {
+	pick := func(l ...int) int { return l[r.IntN(len(l))] }
+	s := NewSpec(pick(1, 1, 2, 3), 1+r.IntN(70), pick(1, 2, 3), 0, pick(4, 8, 12), pick(4, 8, 20))
+	s.HeadsV = s.HeadsK * pick(1, 1, 2, 4)
+	coin := func() bool { return r.IntN(2) == 0 }
+	s.Init, s.Final, s.L2Norm, s.NegEigval = coin(), coin(), coin(), coin()
+	if coin() {
+		s.Gates = GatesFused
+		if coin() {
+			s.GateDType = ir.BF16
+		}
+	}
+	if s.Batch == 1 {
+		s.Packed = coin()
+		if coin() {
+			s.Seqs = pick(1, 2, 3, 5, 9)
+		}
+	}
+	if s.Init || s.Final {
+		s.State = Layout(r.IntN(2))
+	}
+	if s.Seqs > 0 && s.Init && s.Final {
+		s.Empty = Empty(r.IntN(2))
+	}
+	if coin() {
+		s.DType = ir.BF16
+	}
+	if coin() {
+		s.Scale = .3
+	}
+	return s
+}
+
+// Random variants agree with the reference on random specs, and the text of their programs parses back.
+func TestRandomVariantsAgree(t *testing.T) {
+	const runs = 250
+	seen := map[string]int{}
+	for i := range runs {
+		r := rand.New(rand.NewPCG(uint64(i), 5))
+		s := randomSpec(r)
+		v := randomVariant(r)
+		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+		if v.Check(s) != nil || v.Unsafe(s) != "" {
+			continue
+		}
+		for _, a := range Axes {
+			seen[a.Name+"="+a.Get(&v)]++
+		}
+		name := fmt.Sprintf("%d: %s by %s", i, s, v)
+		inputs := generate(t, "random", s, uint64(i))
+		want := reference(t, s, inputs)
+		m := build(t, s, v)
+		p, err := ir.Parse(m.String())
+		require.NoError(t, err, name)
+		require.Equal(t, m.Hash(), p.Hash(), name)
+		out := run(t, m, inputs)
+		limit, err := Classes[0].Limit(s, "f32", s.Out)
+		require.NoError(t, err)
+		if v.Decay == DecayClamp {
+			limit = 5e-6 // one sum of clamped decays is good to 4e-6
+		}
+		require.LessOrEqual(t, worst(out, want), limit, name)
+	}
+	for _, a := range Axes {
+		for _, value := range a.Values {
+			if a.Name == "store" || len(a.Name) > 3 && a.Name[:4] == "prec" || a.Name == "solve" && (value == "neumann" || value == "newton") {
+				continue
+			}
+			require.Positive(t, seen[a.Name+"="+value], "%s=%s was never drawn", a.Name, value)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package passes
+
+import (
+	"container/heap"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Order rearranges the body of every kernel: stage by stage, within a stage by the number of dots before, and within such a
+// level in groups of width heads, a group's instructions together. Dots of all heads then follow one another, which hides their
+// latency, while what lies between two dots keeps the tiles of few heads live. Only the order changes: values are defined
+// before their use and accesses to the same memory keep their sequence.
+func Order(m *ir.Module, width int) (*ir.Module, error) {
+	out, err := Clone(m)
+	if err != nil {
+		return nil, err
+	}
+	out.Body.Walk(func(in *ir.Instr) {
+		if in.Op == ir.OpKernel {
+			order(in.Body, width)
+		}
+	})
+	return out, nil
+}
+
+func order(b *ir.Block, width int) {
+	n := len(b.Instrs)
+	ranks := map[string]int{}
+	heads := affinity(b)
+	keys := make([][4]int, n)
+	level := map[*ir.Value]int{}
+	for i, in := range b.Instrs {
+		s := in.Loc.Stage
+		if _, ok := ranks[s]; !ok {
+			ranks[s] = len(ranks)
+		}
+		group := -1
+		if heads[i] >= 0 {
+			group = heads[i] / max(width, 1)
+		}
+		depth := 0
+		for _, a := range in.Args {
+			depth = max(depth, level[a])
+		}
+		keys[i] = [4]int{ranks[s], depth, group, i}
+		if in.Op == ir.OpDot {
+			depth++
+		}
+		for _, r := range in.Results {
+			level[r] = depth
+		}
+	}
+	b.Instrs = topological(b, func(i, j int) bool { return slices.Compare(keys[i][:], keys[j][:]) < 0 })
+}
+
+// affinity is the head that each instruction works for, -1 for several: its location's, or that of all its operands, or that
+// of all its users.
+func affinity(b *ir.Block) []int {
+	index := map[*ir.Value]int{}
+	for i, in := range b.Instrs {
+		for _, r := range in.Results {
+			index[r] = i
+		}
+	}
+	heads := make([]int, len(b.Instrs))
+	common := func(h, g int) int {
+		switch {
+		case h == -2:
+			return g
+		case h != g:
+			return -1
+		}
+		return h
+	}
+	for i, in := range b.Instrs {
+		h := -2 // nothing known
+		if in.Loc.Head >= 0 {
+			h = in.Loc.Head
+		} else {
+			for _, a := range in.Args {
+				if j, ok := index[a]; ok && heads[j] != -2 {
+					h = common(h, heads[j])
+				}
+			}
+		}
+		heads[i] = h
+	}
+	users := make([]int, len(b.Instrs))
+	for i := range users {
+		users[i] = -2
+	}
+	for i := len(b.Instrs) - 1; i >= 0; i-- {
+		if heads[i] == -2 {
+			heads[i] = users[i]
+		}
+		for _, a := range b.Instrs[i].Args {
+			if j, ok := index[a]; ok {
+				users[j] = common(users[j], heads[i])
+			}
+		}
+	}
+	for i, h := range heads {
+		heads[i] = max(h, -1)
+	}
+	return heads
+}
+
+// topological lists a block's instructions so that dependences hold, the least ready one first.
+func topological(b *ir.Block, less func(i, j int) bool) []*ir.Instr {
+	deps := dependences(b)
+	n := len(b.Instrs)
+	waits := make([]int, n)
+	next := make([][]int, n)
+	for i, ds := range deps {
+		waits[i] = len(ds)
+		for _, d := range ds {
+			next[d] = append(next[d], i)
+		}
+	}
+	h := &ready{less: less}
+	for i := range n {
+		if waits[i] == 0 {
+			heap.Push(h, i)
+		}
+	}
+	out := make([]*ir.Instr, 0, n)
+	for h.Len() > 0 {
+		i := heap.Pop(h).(int)
+		out = append(out, b.Instrs[i])
+		for _, j := range next[i] {
+			if waits[j]--; waits[j] == 0 {
+				heap.Push(h, j)
+			}
+		}
+	}
+	return out
+}
+
+type ready struct {
+	items []int
+	less  func(i, j int) bool
+}
+
+func (r *ready) Len() int           { return len(r.items) }
+func (r *ready) Less(i, j int) bool { return r.less(r.items[i], r.items[j]) }
+func (r *ready) Swap(i, j int)      { r.items[i], r.items[j] = r.items[j], r.items[i] }
+func (r *ready) Push(x any)         { r.items = append(r.items, x.(int)) }
+func (r *ready) Pop() any {
+	x := r.items[len(r.items)-1]
+	r.items = r.items[:len(r.items)-1]
+	return x
+}
+
+// dependences lists, for each instruction of a block, the earlier ones that must stay before it.
+func dependences(b *ir.Block) [][]int {
+	def := map[*ir.Value]int{}
+	root := map[*ir.Value]*ir.Value{} // the memory behind a reference
+	type access struct {
+		at    int
+		store bool
+		box   *box
+	}
+	seen := map[*ir.Value][]access{}
+	deps := make([][]int, len(b.Instrs))
+	for i, in := range b.Instrs {
+		ds := map[int]bool{}
+		uses(in, func(v *ir.Value) {
+			if j, ok := def[v]; ok {
+				ds[j] = true
+			}
+		})
+		if in.Op == ir.OpRefCast {
+			root[in.Result()] = memory(root, in.Args[0])
+		}
+		accesses(in, func(ref *ir.Value, store bool, bx *box) {
+			r := memory(root, ref)
+			if ref != r {
+				bx = nil // seen through a cast: any part
+			}
+			for _, a := range seen[r] {
+				if (a.store || store) && a.box.overlaps(bx) && a.at != i {
+					ds[a.at] = true
+				}
+			}
+			seen[r] = append(seen[r], access{i, store, bx})
+		})
+		for _, r := range in.Results {
+			def[r] = i
+		}
+		for d := range ds {
+			deps[i] = append(deps[i], d)
+		}
+		slices.Sort(deps[i])
+	}
+	return deps
+}
+
+func memory(root map[*ir.Value]*ir.Value, ref *ir.Value) *ir.Value {
+	if r := root[ref]; r != nil {
+		return r
+	}
+	return ref
+}
+
+// uses visits the operands of an instruction and of its body.
+func uses(in *ir.Instr, f func(*ir.Value)) {
+	for _, a := range in.Args {
+		f(a)
+	}
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) {
+			for _, a := range x.Args {
+				f(a)
+			}
+		})
+		for _, y := range in.Body.Yield {
+			f(y)
+		}
+	}
+}
+
+// accesses visits the memory that an instruction touches. Inside bodies any part may be touched.
+func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
+	switch in.Op {
+	case ir.OpLoad:
+		f(in.Args[0], false, newBox(in, in.Args[0], in.Result().Type, len(in.Args) > 1))
+	case ir.OpStore:
+		f(in.Args[1], true, newBox(in, in.Args[1], in.Args[0].Type, len(in.Args) > 2))
+	case ir.OpDMAStart, ir.OpDMAWait:
+		f(in.Args[0], false, nil)
+		f(in.Args[1], true, nil)
+		f(in.Args[2], true, nil)
+	}
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) {
+			accesses(x, func(ref *ir.Value, store bool, _ *box) { f(ref, store, nil) })
+		})
+	}
+}
+
+// box is the part of a reference that a load or store touches; nil is any part.
+type box struct{ lo, count, step []int }
+
+func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
+	if dynamic {
+		return nil
+	}
+	n := ref.Type.Rank()
+	b := &box{lo: in.Attrs.Starts, count: make([]int, n), step: make([]int, n)}
+	for i := range n {
+		b.count[i], b.step[i] = 1, in.Attrs.Step(i)
+		if k := i - (n - val.Rank()); k >= 0 {
+			b.count[i] = val.Shape[k]
+		}
+	}
+	return b
+}
+
+func (a *box) overlaps(b *box) bool {
+	if a == nil || b == nil {
+		return true
+	}
+	for i := range a.lo {
+		alast, blast := a.lo[i]+(a.count[i]-1)*a.step[i], b.lo[i]+(b.count[i]-1)*b.step[i]
+		if alast < b.lo[i] || blast < a.lo[i] {
+			return false
+		}
+		if a.step[i] == b.step[i] && (a.lo[i]-b.lo[i])%a.step[i] != 0 {
+			return false
+		}
+	}
+	return true
+}

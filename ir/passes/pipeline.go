@@ -1,0 +1,665 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Pipelining is how the steps of a kernel overlap. A chunk passes through phases 0, 1, ...; in time slot t phase p works on
+// chunk t - Lags[p], and a grid step holds Chunks time slots.
+type Pipelining struct {
+	Chunks int            // chunks per grid step; must divide the chunks of the grid
+	Lags   []int          // lag of each phase in chunks: 0 for the first, then ascending
+	Stages map[string]int // least phase of the dots of a stage; everything else stands in the earliest phase that it can
+	Width  int            // heads in lockstep, as in Order
+	Spans  [][2]float64   // part of its time slot over which a phase is spread; nil: all of it
+}
+
+// Pipeline overlaps the phases of successive chunks in the body of every kernel that has a sequential axis. What carries state
+// stands in the last phase. Values pass from phase to phase through rings in scratch. The first and last steps, in which some
+// phases have no chunk, get bodies of their own. Kernels with one phase and one chunk a step are only ordered.
+func Pipeline(m *ir.Module, opt Pipelining) (*ir.Module, error) {
+	if len(opt.Lags) == 0 || opt.Lags[0] != 0 || !slices.IsSorted(opt.Lags) || len(slices.Compact(slices.Clone(opt.Lags))) != len(opt.Lags) || opt.Chunks < 1 {
+		return nil, fmt.Errorf("pipeline: lags %v must ascend from 0, and a step must hold at least one chunk", opt.Lags)
+	}
+	ordered, err := Order(m, opt.Width)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Chunks == 1 && len(opt.Lags) == 1 {
+		return ordered, nil
+	}
+	return Transform(ordered, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		if in.Op != ir.OpKernel || !sequential(in.Attrs.Grid) {
+			return nil, false
+		}
+		l := &pipeline{opt: opt, g: in.Attrs.Grid, body: in.Body}
+		rs, err := l.lower(r.Builder, args)
+		if err != nil {
+			r.Failf("pipeline %s: %w", l.g.Name, err)
+		}
+		return rs, true
+	})
+}
+
+func sequential(g *ir.Grid) bool {
+	n := len(g.Dims)
+	return n > 0 && g.Dims[n-1].Seq
+}
+
+// pipeline lowers one kernel.
+type pipeline struct {
+	opt  Pipelining
+	g    *ir.Grid
+	body *ir.Block
+
+	seq   int // the sequential axis
+	index map[*ir.Value]int
+	root  map[*ir.Value]*ir.Value
+	param map[*ir.Value]int // number of a parameter
+	phase []int
+	free  []bool // computed anew wherever it is needed
+	rings map[*ir.Value]*ring
+
+	ng     *ir.Grid
+	blk    *ir.Block
+	params map[seen]*ir.Value // new parameters
+}
+
+// seen is an old parameter as a phase sees it: a window delayed by some steps.
+type seen struct {
+	param, delay int
+}
+
+// ring holds a value of the last few chunks between two phases.
+type ring struct {
+	ref   *ir.Value
+	mod   int  // steps after which a place is used again; a power of two
+	words bool // bf16 rows as u32 words
+}
+
+// slot is one phase's work in one time slot of a step.
+type slot struct {
+	phase, time  int
+	delay, chunk int // the chunk is number chunk of the step that was delay steps ago
+}
+
+func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
+	l.seq = len(l.g.Dims) - 1
+	n := l.g.Dims[l.seq].Size
+	if n%l.opt.Chunks != 0 {
+		return nil, fmt.Errorf("%d chunks do not make whole steps of %d", n, l.opt.Chunks)
+	}
+	if err := l.analyse(); err != nil {
+		return nil, err
+	}
+	var slots []slot
+	last := 0
+	for t := range l.opt.Chunks {
+		for p, lag := range l.opt.Lags {
+			s := slot{phase: p, time: t}
+			if lag > t {
+				s.delay = (lag - t + l.opt.Chunks - 1) / l.opt.Chunks
+			}
+			s.chunk = t - lag + s.delay*l.opt.Chunks
+			slots = append(slots, s)
+			last = max(last, s.delay)
+		}
+	}
+	steps := n / l.opt.Chunks
+	l.ng = CloneGrid(l.g)
+	l.ng.Dims[l.seq].Size = steps + last
+	l.blk = &ir.Block{}
+	kb := b.On(l.blk)
+	kargs, err := l.windows(kb, slots, args, steps)
+	if err != nil {
+		return nil, err
+	}
+	l.makeRings(kb, slots)
+
+	// A body for each run of steps in which the same slots have a chunk.
+	kb.Stage("step")
+	c := kb.ProgramID(l.seq)
+	active := func(step int) []slot {
+		var out []slot
+		for _, s := range slots {
+			if step >= s.delay && step < steps+s.delay {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	for lo := 0; lo < steps+last; {
+		hi := lo
+		for hi+1 < steps+last && slices.Equal(active(hi+1), active(lo)) {
+			hi++
+		}
+		kb.Stage("step")
+		var cond *ir.Value
+		at := func(cmp ir.Cmp, x int) *ir.Value { return kb.Compare(cmp, c, kb.Const(ir.T(ir.I32), float64(x))) }
+		switch {
+		case lo == hi:
+			cond = at(ir.EQ, lo)
+		case lo == 0:
+			cond = at(ir.LE, hi)
+		default:
+			cond = kb.And(at(ir.GE, lo), at(ir.LE, hi))
+		}
+		kb.When(cond, func(b *ir.Builder) { err = l.step(b, c, active(lo)) })
+		if err != nil {
+			return nil, err
+		}
+		lo = hi + 1
+	}
+	if kb.Err() != nil {
+		return nil, kb.Err()
+	}
+	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+}
+
+// analyse finds the phase of each instruction.
+func (l *pipeline) analyse() error {
+	ins := l.body.Instrs
+	l.index, l.root, l.param = map[*ir.Value]int{}, map[*ir.Value]*ir.Value{}, map[*ir.Value]int{}
+	for i, p := range l.body.Params {
+		l.param[p] = i
+	}
+	lastPhase := len(l.opt.Lags) - 1
+	loaded := map[*ir.Value]bool{}
+	for i, in := range ins {
+		for _, r := range in.Results {
+			l.index[r] = i
+		}
+		if in.Op == ir.OpRefCast {
+			l.root[in.Result()] = memory(l.root, in.Args[0])
+		}
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			if !store {
+				loaded[memory(l.root, ref)] = true
+			}
+		})
+	}
+	firstOut := l.g.Tables + len(l.g.In)
+	isOut := func(ref *ir.Value) bool {
+		i, ok := l.param[ref]
+		return ok && i >= firstOut && i < firstOut+len(l.g.Out)
+	}
+	deps := dependences(l.body)
+	l.phase, l.free = make([]int, len(ins)), make([]bool, len(ins))
+	light := make([]bool, len(ins))
+	for i, in := range ins {
+		carried, window, scratch := false, true, false
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			ref = memory(l.root, ref)
+			carried = carried || isOut(ref) && loaded[ref]
+			window = window && !store && l.param[ref] < firstOut
+			scratch = scratch || l.param[ref] >= firstOut
+		})
+		l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
+		light[i] = in.Body == nil && window && !scratch
+		for _, d := range deps[i] {
+			l.phase[i] = max(l.phase[i], l.phase[d])
+			l.free[i] = l.free[i] && l.free[d]
+			light[i] = light[i] && (light[d] || l.free[d])
+		}
+		switch in.Op {
+		case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
+			light[i] = false
+		}
+		if hasDot(in) {
+			l.phase[i] = max(l.phase[i], min(l.opt.Stages[in.Loc.Stage], lastPhase))
+		}
+		if carried {
+			l.phase[i] = lastPhase
+		}
+	}
+	// Loads and cheap work on them wait until they are needed.
+	first := make([]int, len(ins))
+	for i := range first {
+		first[i] = lastPhase + 1
+	}
+	for i := len(ins) - 1; i >= 0; i-- {
+		if light[i] && !l.free[i] && first[i] <= lastPhase {
+			l.phase[i] = max(l.phase[i], first[i])
+		}
+		if l.free[i] {
+			continue
+		}
+		for _, d := range deps[i] {
+			first[d] = min(first[d], l.phase[i])
+		}
+	}
+	// Scratch belongs to one phase; the rings are the only memory between phases.
+	owner := map[*ir.Value]int{}
+	var err error
+	for i, in := range ins {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+			ref = memory(l.root, ref)
+			if l.param[ref] < firstOut {
+				return
+			}
+			if p, ok := owner[ref]; ok && p != l.phase[i] && err == nil {
+				err = fmt.Errorf("%s at %q: memory of phase %d is used in phase %d", in.Op, in.Loc, p, l.phase[i])
+			}
+			owner[ref] = l.phase[i]
+		})
+	}
+	return err
+}
+
+func hasDot(in *ir.Instr) bool {
+	found := in.Op == ir.OpDot
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) { found = found || x.Op == ir.OpDot })
+	}
+	return found
+}
+
+// windows makes the new grid's windows, one for each delay at which a window is read, and the block's parameters.
+func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps int) ([]*ir.Value, error) {
+	g, ng := l.g, l.ng
+	used := map[seen]bool{}
+	for i, in := range l.body.Instrs {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+			p := l.param[memory(l.root, ref)]
+			for _, s := range slots {
+				if s.phase == l.phase[i] {
+					used[seen{p, s.delay}] = true
+				}
+			}
+		})
+	}
+	moves := func(w ir.Window) bool {
+		return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
+	}
+	delayed := func(w ir.Window, delay int) (ir.Window, error) {
+		out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
+		for d := range out.Index {
+			x := &out.Index[d]
+			if x.Axis != l.seq {
+				continue
+			}
+			if x.Shift != 0 || x.Max >= 0 || x.Table >= 0 && l.opt.Chunks > 1 {
+				return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Chunks)
+			}
+			x.Shift, x.Max = -delay, steps-1
+			if x.Table < 0 {
+				out.Block[d] *= l.opt.Chunks
+			}
+		}
+		return out, nil
+	}
+	l.params = map[seen]*ir.Value{}
+	kargs := slices.Clone(args[:g.Tables])
+	for i := range g.Tables {
+		p := b.Param("", l.body.Params[i].Type)
+		for _, s := range slots {
+			l.params[seen{i, s.delay}] = p
+		}
+	}
+	ng.In, ng.Out, ng.Alias = nil, nil, nil
+	inputOf := map[int]int{}
+	for i, w := range g.In {
+		old := g.Tables + i
+		var shared *ir.Value
+		for d := 0; d < ng.Dims[l.seq].Size; d++ {
+			if !used[seen{old, d}] {
+				continue
+			}
+			if shared != nil && !moves(w) {
+				l.params[seen{old, d}] = shared
+				continue
+			}
+			nw, err := delayed(w, d)
+			if err != nil {
+				return nil, err
+			}
+			inputOf[i] = len(ng.In)
+			ng.In = append(ng.In, nw)
+			kargs = append(kargs, args[old])
+			shared = b.Param("", ir.Ref(ir.VMEM, args[old].Type.DType, nw.Block...))
+			l.params[seen{old, d}] = shared
+		}
+	}
+	for i, w := range g.Out {
+		old := g.Tables + len(g.In) + i
+		delay := -1
+		for d := 0; d < ng.Dims[l.seq].Size; d++ {
+			if used[seen{old, d}] {
+				if delay >= 0 && moves(w) {
+					return nil, fmt.Errorf("output %d is stored in steps of different delay; make the lag of its phase a multiple of the chunks of a step", i)
+				}
+				delay = d
+			}
+		}
+		nw, err := delayed(w, max(delay, 0))
+		if err != nil {
+			return nil, err
+		}
+		ng.Out = append(ng.Out, nw)
+		p := b.Param("", ir.Ref(ir.VMEM, g.Outs[i].DType, nw.Block...))
+		for _, s := range slots {
+			l.params[seen{old, s.delay}] = p
+		}
+	}
+	for _, a := range g.Alias {
+		j, ok := inputOf[a[1]]
+		if !ok {
+			return nil, fmt.Errorf("input %d, alias of output %d, is not read", a[1], a[0])
+		}
+		ng.Alias = append(ng.Alias, [2]int{a[0], j})
+	}
+	for i, t := range g.Scratch {
+		old := g.Tables + len(g.In) + len(g.Out) + i
+		p := b.Param("", t)
+		for _, s := range slots {
+			l.params[seen{old, s.delay}] = p
+		}
+	}
+	return kargs, nil
+}
+
+// makeRings finds the values that pass between phases and gives each a ring that holds it from its phase to the last that
+// reads it.
+func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
+	l.rings = map[*ir.Value]*ring{}
+	reach := map[*ir.Value]int{}
+	var order []*ir.Value
+	for i, in := range l.body.Instrs {
+		if l.free[i] {
+			continue
+		}
+		uses(in, func(v *ir.Value) {
+			j, ok := l.index[v]
+			if !ok || l.free[j] || l.phase[j] == l.phase[i] {
+				return
+			}
+			if _, known := reach[v]; !known {
+				order = append(order, v)
+			}
+			reach[v] = max(reach[v], l.opt.Lags[l.phase[i]]-l.opt.Lags[l.phase[j]])
+		})
+	}
+	slices.SortFunc(order, func(x, y *ir.Value) int { return l.index[x] - l.index[y] })
+	for _, v := range order {
+		mod := 1
+		for mod*l.opt.Chunks < reach[v]+1 {
+			mod *= 2
+		}
+		shape := slices.Clone(v.Type.Shape)
+		if len(shape) != 2 || v.Type.DType == ir.Bool {
+			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Loc)
+			return
+		}
+		r := &ring{mod: mod, words: v.Type.DType == ir.BF16 && shape[0]%2 == 0}
+		d := v.Type.DType
+		if r.words {
+			d, shape[0] = ir.U32, shape[0]/2
+		}
+		t := ir.Ref(ir.VMEM, d, append([]int{mod * l.opt.Chunks}, shape...)...)
+		l.ng.Scratch = append(l.ng.Scratch, t)
+		r.ref = b.Param("", t)
+		l.rings[v] = r
+	}
+}
+
+// event is one instruction of one slot on the step's time line.
+type event struct {
+	at    float64
+	slot  int
+	instr int
+}
+
+// step emits the body of a step in which some slots are active.
+func (l *pipeline) step(b *ir.Builder, c *ir.Value, slots []slot) error {
+	var events []event
+	copies := make([]*copier, len(slots))
+	for k, s := range slots {
+		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+		lo, hi := 0.0, 1.0
+		if l.opt.Spans != nil {
+			lo, hi = l.opt.Spans[s.phase][0], l.opt.Spans[s.phase][1]
+		}
+		total, done := 0.0, 0.0
+		var mine []int
+		for i, in := range l.body.Instrs {
+			if l.phase[i] == s.phase && !l.free[i] {
+				mine = append(mine, i)
+				total += weight(in)
+			}
+		}
+		for _, i := range mine {
+			w := weight(l.body.Instrs[i])
+			events = append(events, event{float64(s.time) + lo + (hi-lo)*(done+w/2)/max(total, 1), k, i})
+			done += w
+		}
+	}
+	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
+	for _, e := range events {
+		if err := copies[e.slot].place(l.body.Instrs[e.instr]); err != nil {
+			return err
+		}
+	}
+	return b.Err()
+}
+
+// weight estimates how many bundles an instruction fills.
+func weight(in *ir.Instr) float64 {
+	regs := func(t ir.Type) float64 {
+		_, r, l := rowsLanes(t.Shape)
+		per := 8 * 4 / max(t.DType.Bytes(), 1)
+		return float64((r + per - 1) / per * ((l + 127) / 128))
+	}
+	switch in.Op {
+	case ir.OpDot:
+		return regs(in.Args[0].Type)
+	case ir.OpStore:
+		return regs(in.Args[0].Type) / 2
+	case ir.OpLoop, ir.OpWhen:
+		w := 0.0
+		for _, x := range in.Body.Instrs {
+			w += weight(x)
+		}
+		return w * float64(max(in.Attrs.Count, 1))
+	case ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
+		return regs(in.Result().Type)
+	case ir.OpSlice, ir.OpConcat, ir.OpReshape:
+		return 0
+	}
+	if len(in.Results) == 0 {
+		return 1
+	}
+	return regs(in.Result().Type) / 4
+}
+
+// copier emits one slot's instructions.
+type copier struct {
+	*pipeline
+	slot  slot
+	b     *ir.Builder
+	step  *ir.Value // id of the step
+	env   map[*ir.Value]*ir.Value
+	task  ir.Loc
+	loads []*ir.Value // values read from rings for the current task
+}
+
+// place emits an instruction and puts its results into their rings.
+func (k *copier) place(in *ir.Instr) error {
+	if in.Loc != k.task {
+		for _, v := range k.loads {
+			delete(k.env, v)
+		}
+		k.task, k.loads = in.Loc, nil
+	}
+	if err := k.emit(k.b, in); err != nil {
+		return err
+	}
+	for _, v := range in.Results {
+		r := k.rings[v]
+		if r == nil {
+			continue
+		}
+		x := k.env[v]
+		if r.words {
+			x = k.b.Words(x)
+		}
+		starts, idx := k.place3(r)
+		k.b.Store(x, r.ref, starts, nil, idx...)
+	}
+	return k.b.Err()
+}
+
+// place3 is where in a ring the slot's chunk lies.
+func (k *copier) place3(r *ring) (starts []int, idx []*ir.Value) {
+	starts = []int{k.slot.chunk, 0, 0}
+	if r.mod == 1 {
+		return starts, nil
+	}
+	b := k.b
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	turn := b.And(b.Sub(k.step, i32(k.slot.delay)), i32(r.mod-1))
+	return starts, []*ir.Value{b.Mul(turn, i32(k.opt.Chunks)), i32(0), i32(0)}
+}
+
+// value is what stands for an old value in this slot.
+func (k *copier) value(old *ir.Value) (*ir.Value, error) {
+	if v := k.env[old]; v != nil {
+		return v, nil
+	}
+	if p, ok := k.param[old]; ok {
+		v := k.params[seen{p, k.slot.delay}]
+		if v == nil {
+			return nil, fmt.Errorf("parameter %d is not seen with a delay of %d steps", p, k.slot.delay)
+		}
+		return v, nil
+	}
+	i, ok := k.index[old]
+	if !ok {
+		return nil, fmt.Errorf("a %s value comes from outside the kernel", old.Type)
+	}
+	if k.free[i] {
+		if err := k.emit(k.b, k.body.Instrs[i]); err != nil {
+			return nil, err
+		}
+		return k.env[old], nil
+	}
+	r := k.rings[old]
+	if r == nil {
+		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
+	}
+	starts, idx := k.place3(r)
+	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], starts, nil, idx...)
+	if r.words {
+		v = k.b.Halves(v)
+	}
+	k.env[old] = v
+	k.loads = append(k.loads, old)
+	return v, nil
+}
+
+// emit copies an instruction, with windows moved to the slot's chunk.
+func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
+	args := make([]*ir.Value, len(in.Args))
+	for i, a := range in.Args {
+		var err error
+		if args[i], err = k.value(a); err != nil {
+			return fmt.Errorf("%s at %q: %w", in.Op, in.Loc, err)
+		}
+	}
+	attrs := CloneAttrs(in.Attrs)
+	var types []ir.Type
+	for _, r := range in.Results {
+		types = append(types, r.Type)
+	}
+	b.At(in.Loc)
+	switch in.Op {
+	case ir.OpProgramID:
+		if in.Attrs.Axis != k.seq {
+			break
+		}
+		i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+		c := b.Mul(b.Sub(k.step, i32(k.slot.delay)), i32(k.opt.Chunks))
+		k.env[in.Result()] = b.Add(c, i32(k.slot.chunk))
+		return b.Err()
+	case ir.OpLoad:
+		k.shift(&attrs, in.Args[0])
+	case ir.OpStore:
+		k.shift(&attrs, in.Args[1])
+	case ir.OpRefCast:
+		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
+		if !slices.Equal(old, now) {
+			t := CloneType(types[0])
+			if t.Rank() != len(old) {
+				return fmt.Errorf("refcast at %q joins dimensions of a window of several chunks", in.Loc)
+			}
+			for d := range old {
+				t.Shape[d] = t.Shape[d] * now[d] / old[d]
+			}
+			types[0] = t
+		}
+	}
+	var body *ir.Block
+	if in.Body != nil {
+		body = &ir.Block{}
+		inner := b.On(body)
+		for _, p := range in.Body.Params {
+			k.env[p] = inner.Param("", p.Type)
+		}
+		// What the body reads of other phases is loaded before it.
+		var err error
+		uses(in, func(v *ir.Value) {
+			if _, outer := k.index[v]; outer && err == nil {
+				_, err = k.value(v)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, x := range in.Body.Instrs {
+			if err := k.emit(inner, x); err != nil {
+				return err
+			}
+		}
+		for _, y := range in.Body.Yield {
+			v, err := k.value(y)
+			if err != nil {
+				return err
+			}
+			body.Yield = append(body.Yield, v)
+		}
+	}
+	rs := b.Append(in.Op, args, attrs, body, explicit(in.Op, types)...)
+	if b.Err() != nil {
+		return b.Err()
+	}
+	for i, r := range in.Results {
+		k.env[r] = rs[i]
+	}
+	return nil
+}
+
+// shift moves the start of a load or store to the slot's chunk of the window behind ref.
+func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
+	r := memory(k.root, ref)
+	p, ok := k.param[r]
+	if !ok {
+		return
+	}
+	var w ir.Window
+	switch i := p - k.g.Tables; {
+	case i >= 0 && i < len(k.g.In):
+		w = k.g.In[i]
+	case i >= len(k.g.In) && i < len(k.g.In)+len(k.g.Out):
+		w = k.g.Out[i-len(k.g.In)]
+	default:
+		return
+	}
+	for d, x := range w.Index {
+		if x.Axis == k.seq && x.Table < 0 {
+			a.Starts[d] += k.slot.chunk * ref.Type.Shape[d]
+		}
+	}
+}

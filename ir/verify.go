@@ -123,7 +123,7 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 	}
 	for _, r := range in.Results {
 		if r == nil {
-			return fail("a result is nil")
+			return &Error{What: in.Op.String() + ": a result is nil"}
 		}
 	}
 	if s := in.Loc.Stage; strings.IndexFunc(s, func(r rune) bool { return r != '-' && (r > 'z' || !isWord(byte(r))) }) >= 0 {

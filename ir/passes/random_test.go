@@ -33,15 +33,19 @@ func program(t testing.TB, seed uint64, n int) (*ir.Module, map[string]*array.Ar
 		v := make([]float64, p.Type.Size())
 		for j := range v {
 			v[j] = math.Round(g.r.NormFloat64()*64) / 16
+			if g.r.IntN(2) == 0 {
+				v[j] = specials[g.r.IntN(len(specials))]
+			}
 		}
 		args[p.Name] = array.FromFloat64s(d, shape, v)
 	}
 	g.steps(n)
 	var names []string
 	var outs []*ir.Value
-	for i := range 8 {
-		names = append(names, fmt.Sprintf("o%d", i))
-		outs = append(outs, g.vals[len(g.vals)-1-g.r.IntN(min(20, len(g.vals)))])
+	for i, v := range g.vals {
+		if g.r.IntN(3) > 0 { // the others may be dead
+			names, outs = append(names, fmt.Sprintf("o%d", i)), append(outs, v)
+		}
 	}
 	require.NoError(t, b.Finish(m, names, outs), "seed %d", seed)
 	return m, args
@@ -109,6 +113,8 @@ func ranked(n int) func(ir.Type) bool {
 	return func(t ir.Type) bool { return t.Rank() >= n }
 }
 
+var specials = []float64{0, 0, math.Copysign(0, -1), math.Copysign(0, -1), 1, 1, -1, 2, .5, math.Inf(1), math.Inf(-1), 65535, 1.5}
+
 // like returns a value of a type: one at hand, or a constant.
 func (g *gen) like(t ir.Type) *ir.Value {
 	if g.r.IntN(3) > 0 {
@@ -116,9 +122,10 @@ func (g *gen) like(t ir.Type) *ir.Value {
 			return v
 		}
 	}
-	consts := []float64{0, math.Copysign(0, -1), 1, -1, 2, .5, math.Inf(1), math.Inf(-1), 65535, 1.5}
-	return g.Const(t, consts[g.r.IntN(len(consts))])
+	return g.splat(t)
 }
+
+func (g *gen) splat(t ir.Type) *ir.Value { return g.Const(t, specials[g.r.IntN(len(specials))]) }
 
 func unary(ok func(ir.Type) bool) func(*gen, ir.Op) []*ir.Value {
 	return func(g *gen, op ir.Op) []*ir.Value { return one(g.Unary(op, g.pick(ok))) }
@@ -128,6 +135,9 @@ func binary(ok func(ir.Type) bool) func(*gen, ir.Op) []*ir.Value {
 	return func(g *gen, op ir.Op) []*ir.Value {
 		x := g.pick(ok)
 		y := g.like(x.Type)
+		if g.r.IntN(2) == 0 {
+			y = g.splat(x.Type)
+		}
 		if g.r.IntN(2) == 0 {
 			x, y = y, x
 		}

@@ -45,6 +45,9 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		lead, rowD, laneD = v.dims[:n-2], v.dims[n-2], v.dims[n-1]
 	}
 	b := t.b()
+	if out, ok, err := t.lanesApart(v, lead, rowD, laneD); ok {
+		return out, err
+	}
 	if whole(laneD, v.src.lanes) {
 		at, err := walk(lead)
 		if err != nil {
@@ -99,6 +102,40 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		return out, nil
 	}
 	return nil, fmt.Errorf("lanes of shape %v come from %v of %d lanes: not expressible in tiles", v.shape(), laneD, v.src.lanes)
+}
+
+// lanesApart gathers a value whose lanes are one of the leading dimensions: each tile is a column. It reports whether the value
+// is of that form.
+func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
+	if v.src.lanes == 1 || size(laneD) != 1 {
+		return nil, false, nil
+	}
+	k := slices.IndexFunc(lead, func(d []factor) bool { return whole(d, v.src.lanes) })
+	if k < 0 {
+		return nil, false, nil
+	}
+	u := *v
+	u.dims, u.mat = append(append(slices.Clone(lead[:k]), lead[k+1:]...), rowD, lead[k]), nil
+	xs, err := t.tiles(&u)
+	if err != nil {
+		return nil, true, err
+	}
+	rows := size(rowD)
+	var out []*ir.Value
+	var sizes []int
+	for _, d := range lead {
+		sizes = append(sizes, size(d))
+	}
+	for _, p := range points(sizes) {
+		i := 0
+		for j, n := range sizes {
+			if j != k {
+				i = i*n + p[j]
+			}
+		}
+		out = append(out, t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, p[k]}, Limits: []int{rows, p[k] + 1}}, xs[i]))
+	}
+	return out, true, nil
 }
 
 // rowTiles makes a tile at each point, whose rows follow the factors rf.

@@ -148,9 +148,13 @@ func (c *compiler) block(b *ir.Block) (*code, error) {
 	k := &code{params: c.list(b.Params)}
 	for _, in := range b.Instrs {
 		s := step{in: in, rule: rules[in.Op], args: c.list(in.Args), results: c.list(in.Results)}
-		for _, r := range in.Results {
+		made := in.Results
+		if in.Body != nil {
+			made = append(slices.Clone(made), in.Body.Params...)
+		}
+		for _, r := range made {
 			if r.Type.Size() > c.max {
-				return nil, fault(in, nil, fmt.Errorf("a result of %s has more than %d elements", r.Type, c.max))
+				return nil, fault(in, nil, fmt.Errorf("a value of %s has more than %d elements", r.Type, c.max))
 			}
 		}
 		if in.Op == ir.OpConst || in.Op == ir.OpIota {

@@ -322,5 +322,5 @@ func TestArguments(t *testing.T) {
 	m, err = ir.Parse("module t () -> (o) { %1 = const {value=1} : f32[1000,1000] yield %1 }")
 	require.NoError(t, err)
 	_, err = Run(m, nil, Options{MaxElements: 1000})
-	require.ErrorContains(t, err, "a result of f32[1000,1000] has more than 1000 elements")
+	require.ErrorContains(t, err, "a value of f32[1000,1000] has more than 1000 elements")
 }

@@ -323,8 +323,35 @@ when %%d () {
 store %%s, %%o0 {starts=[0,0]} @rest
 yield
 }`, x("f32")).dims = "i:3:seq"
-	for name, sem := range map[string]string{"dma": "sem[]", "dma_array": "sem[1]"} {
-		add(name, on("f32[64,128]"), on("f32[64,128]"), "dma_start %%a0, %%b, %%s @copy\ndma_wait %%a0, %%b, %%s @copy\n%%r0 = load %%b {starts=[0,0]} : f32[64,128]").scratch = []string{"%b: vmem:f32[64,128]", "%s: vmem:" + sem}
+	add("scalar_integers", on(x("f32")), on(x("f32")), `%%p = program_id {axis=0} : i32[]
+%%two = const {value=2} : i32[]
+%%zero = const {value=0} : i32[]
+%%a = compare %%p, %%zero {cmp=gt} : bool[]
+%%b = compare %%p, %%two {cmp=lt} : bool[]
+%%c = and %%a, %%b : bool[]
+%%n = not %%c : bool[]
+when %%n () {
+%%z = const {value=7} : %[1]s
+store %%z, %%o0 {starts=[0,0]} @edge
+yield
+}
+when %%c () {
+%%m = mul %%p, %%two : i32[]
+%%s = sub %%m, %%p : i32[]
+%%t = max %%s, %%two : i32[]
+%%u = select %%b, %%t, %%zero : i32[]
+%%d = and %%u, %%two : i32[]
+%%e = shl %%d, %%two : i32[]
+%%f = convert %%e : f32[]
+%%g = broadcast %%f {dims=[]} : %[1]s
+%%h = load %%o0 {starts=[0,0]} : %[1]s
+%%i = add %%g, %%h : %[1]s
+%%j = add %%i, %%v0 : %[1]s
+store %%j, %%o0 {starts=[0,0]} @middle
+yield
+}`, x("f32")).dims = "i:2:seq"
+	for i, sem := range []string{"sem[]", "sem[1]"} {
+		add(fmt.Sprint("dma_", i), on("f32[64,128]"), on("f32[64,128]"), "dma_start %%a0, %%b, %%s @copy\ndma_wait %%a0, %%b, %%s @copy\n%%r0 = load %%b {starts=[0,0]} : f32[64,128]").scratch = []string{"%b: vmem:f32[64,128]", "%s: vmem:" + sem}
 	}
 	add("chain_bf16", on(x("bf16"), x("bf16")), on(x("bf16")), "%%s = mul %%v0, %%v1 : %[1]s\n%%t = add %%s, %%v0 : %[1]s\n%%m = max %%t, %%v1 : %[1]s\n%%r0 = sub %%m, %%s : %[1]s", x("bf16"))
 	add("small", on("f32[3,5]", "f32[3,5]"), on("f32[3,5]"), "%%r0 = mul %%v0, %%v1 : f32[3,5]")

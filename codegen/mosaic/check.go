@@ -18,10 +18,15 @@ func rowTile(d ir.DType) int { return sublanes * 4 / max(d.Bytes(), 1) }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// checkWindows refuses blocks that the compiler can not tile: the last two dimensions of a block must be multiples of 8 rows and
+// checkWindows refuses scratch in main memory, and blocks that the compiler can not tile: the last two dimensions of a block must be multiples of 8 rows and
 // 128 lanes, or whole.
 func checkWindows(kernel *ir.Instr) error {
 	g := kernel.Attrs.Grid
+	for i, t := range g.Scratch {
+		if t.Space == ir.HBM {
+			return fmt.Errorf("mosaic: kernel %s: scratch %d is %s: scratch lies in vmem or smem; main memory comes in as an operand", g.Name, i, t)
+		}
+	}
 	for i, w := range allWindows(g) {
 		what, t := fmt.Sprintf("input %d", i), ir.Type{}
 		if i < len(g.In) {

@@ -56,7 +56,7 @@ type value struct {
 // elems are the MLIR names of the element types that kernels may use; integers are signless.
 var elems = map[ir.DType]string{ir.F32: "f32", ir.BF16: "bf16", ir.I32: "i32", ir.U32: "i32", ir.U16: "i16", ir.Bool: "i1", ir.Sem: "!tpu.dma_semaphore"}
 
-var memories = map[ir.Space]string{ir.HBM: "any", ir.VMEM: "vmem", ir.SMEM: "smem"}
+var memories = map[ir.Space]string{ir.HBM: "hbm", ir.VMEM: "vmem", ir.SMEM: "smem"}
 
 func mlirType(t ir.Type) (mtype, error) {
 	elem, ok := elems[t.DType]

@@ -43,6 +43,9 @@ func (e *emitter) access(in *ir.Instr, ref, val ir.Type, dyn []*ir.Value) (a acc
 		if ref.Space == ir.VMEM && i == ref.Rank()-1 && s.mult%lanes != 0 && n != size {
 			return a, fmt.Errorf("lanes of %s from a run-time start that is not known to be a multiple of %d", ref, lanes)
 		}
+		if ref.Space == ir.VMEM && i == ref.Rank()-2 && ref.DType.Bytes() < 4 && s.mult%sublanes != 0 {
+			return a, fmt.Errorf("rows of %s from a run-time start that is not known to be a multiple of %d: refcast to u32 words, or store f32", ref, sublanes)
+		}
 		v := e.values[dyn[i]]
 		if start != 0 {
 			v = e.op("arith.addi", v.t, "", v, e.int(start))

@@ -50,8 +50,8 @@ func emitBroadcast(e *emitter, in *ir.Instr) ([]value, error) {
 		return one(v), nil
 	}
 	if t.elem == "i1" {
-		w := value{v.id, v.t}
-		if w = e.mask(w); len(w.t.shape) > 0 {
+		w := e.mask(v)
+		if len(w.t.shape) > 0 {
 			w = e.cast(w, placed(v.t.shape, in.Attrs.Dims, len(t.shape))...)
 		}
 		return one(e.truth(e.op("vector.broadcast", t.as("i32"), "", w))), nil
@@ -215,7 +215,7 @@ func emitReduce(e *emitter, in *ir.Instr) ([]value, error) {
 	}
 	attrs := fmt.Sprintf("kind = #vector.kind<%s>, reduction_dims = array<i64: %s>", kind, ints(dims))
 	r := e.op("vector.multi_reduction", t, attrs, v, e.constant(t, start))
-	if e.result(in).shape == nil || len(in.Result().Type.Shape) == 0 {
+	if in.Result().Type.Rank() == 0 {
 		r = e.extract(e.cast(r, slices.Repeat([]int{1}, len(v.t.shape))...))
 	}
 	if narrow {

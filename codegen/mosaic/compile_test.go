@@ -1,0 +1,79 @@
+package mosaic_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+// compiler obtains libtpu; without it the test is skipped, but fails in CI.
+func compiler(t *testing.T) *aot.Compiler {
+	t.Helper()
+	ci := os.Getenv("CI") == "true"
+	p, err := plugins.TPU(t.Context(), plugins.Options{Offline: !ci})
+	if err != nil {
+		if ci {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	c := aot.New(aot.Options{Libtpu: p.Path})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func compile(t *testing.T, c *aot.Compiler, m *ir.Module, tg *codegen.Target) {
+	t.Helper()
+	a, err := mosaic.Backend{}.Emit(m, tg)
+	require.NoError(t, err)
+	_, err = c.Compile(t.Context(), aot.Request{Topology: tg.Topology, Module: a.Text})
+	require.NoError(t, err, tg.Name)
+}
+
+// covering keeps the cases that use an op for the first time.
+func covering(t *testing.T, cs []kernelCase) (kept []kernelCase) {
+	seen := map[ir.Op]bool{}
+	for _, c := range cs {
+		n := len(seen)
+		parse(t, module([]kernelCase{c})).Body.Walk(func(in *ir.Instr) { seen[in.Op] = true })
+		if len(seen) > n {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// TestCompile: the TPU compiler accepts the golden kernels and every op for every target; in CI, every case.
+func TestCompile(t *testing.T) {
+	c := compiler(t)
+	cs := cases()
+	if os.Getenv("CI") != "true" {
+		cs = covering(t, cs)
+	}
+	for i := range codegen.Targets {
+		tg := &codegen.Targets[i]
+		mine := slices.DeleteFunc(slices.Clone(cs), func(k kernelCase) bool { return tg.Name == "v4" && k.name == "take_rows" })
+		compile(t, c, parse(t, module(mine)), tg)
+	}
+	for _, f := range []string{"testdata/windows.txtar", "testdata/step.txtar"} {
+		ar, err := txtar.ParseFile(f)
+		require.NoError(t, err)
+		m := parse(t, string(ar.Files[0].Data))
+		for i := range codegen.Targets {
+			compile(t, c, m, &codegen.Targets[i])
+		}
+	}
+}

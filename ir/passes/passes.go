@@ -23,6 +23,12 @@ type Pass struct {
 
 // Passes is the table of all passes.
 var Passes = []Pass{
+	{Name: "batch", Run: Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
+	{Name: "tile", Run: Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
+	{Name: "moves", Run: Moves, Doc: "collapses chains of reshapes and transposes; same bits",
+		After: []string{
+			"batch", // makes the chains
+		}},
 	{Name: "precision", Run: precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
 	{Name: "fold", Run: fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
 	{Name: "cse", Run: cse, Doc: "merges equal instructions; same bits",

@@ -30,7 +30,7 @@ func equal(t *testing.T, want, got *array.Array, msg string) {
 // Every pass that promises the same bits keeps them on random programs, keeps its input as it was, and alone changes
 // nothing the second time.
 func TestPassesKeepBits(t *testing.T) {
-	for _, names := range [][]string{{"fold"}, {"cse"}, {"dce"}, {"precision"}, {"precision", "fold", "cse", "dce"}} {
+	for _, names := range [][]string{{"fold"}, {"cse"}, {"dce"}, {"precision"}, {"moves", "dce"}, {"precision", "fold", "cse", "dce"}} {
 		for seed := range uint64(60) {
 			m, args := program(t, seed, 50)
 			text := m.String()

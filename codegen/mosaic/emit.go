@@ -42,10 +42,6 @@ func (t mtype) String() string {
 func (t mtype) as(elem string) mtype  { t.elem = elem; return t }
 func (t mtype) of(shape ...int) mtype { t.shape = shape; return t }
 func scalarType(elem string) mtype    { return mtype{elem: elem} }
-func (t mtype) is(elem ...string) bool {
-	return strings.Contains(" "+strings.Join(elem, " ")+" ", " "+t.elem+" ")
-}
-func (v value) withShape(s ...int) mtype { return v.t.of(s...) }
 
 // value is an SSA value of the emitted text.
 type value struct {

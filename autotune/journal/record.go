@@ -53,6 +53,7 @@ type Header struct {
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`          // such as beam:4
 	Seeds     []string          `json:"seeds"`             // variants proposed first
+	Axes      []string          `json:"axes,omitempty"`    // axes walked; none: all
 	Focus     map[string]string `json:"focus,omitempty"`   // axes held at a value
 	Lookahead int               `json:"lookahead"`         // candidate n is proposed knowing those before n-lookahead+1
 	Generator string            `json:"generator"`         // version of gdngen

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // State is the fold over a journal. Its methods may be called from several goroutines.
@@ -16,7 +17,8 @@ type State struct {
 	candidates []*Candidate
 	walls      []map[string]float64
 	events     []Record
-	last       Record
+	last       time.Time
+	busy       time.Duration
 	variants   map[string]int   // first candidate by variant
 	modules    map[string]int   // by hash of the module
 	schedules  map[string]int   // by target and hash of the schedule
@@ -78,7 +80,10 @@ func (s *State) Add(r Record) error {
 	if err != nil {
 		return err
 	}
-	s.last = r
+	if r.Kind != KindSession && !s.last.IsZero() {
+		s.busy += r.Times.At.Sub(s.last)
+	}
+	s.last = r.Times.At
 	switch {
 	case h != nil:
 		s.Header = h
@@ -135,11 +140,11 @@ func (s *State) Events() []Record {
 	return slices.Clone(s.events)
 }
 
-// Last is the record added last.
-func (s *State) Last() Record {
+// Busy is how long drivers have worked on the run.
+func (s *State) Busy() time.Duration {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.last
+	return s.busy
 }
 
 // Walls gives the seconds by gate of every candidate, in the order of their ids.

@@ -1,0 +1,240 @@
+package autotune
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
+// them from there. The others may differ from session to session, and have no part in any decision.
+type Config struct {
+	Spec      gdn.Spec          // zero: the preset bench
+	Targets   []string          // the first is compiled for first; none: v5e v6e tpu7x
+	Seed      uint64            //
+	Strategy  string            // such as beam:4, the default, or exhaustive
+	Seeds     []string          // variants proposed first, as text or by name; none: DefaultSeeds
+	Axes      []string          // axes that are walked; none: all
+	Focus     map[string]string // axes held at a value
+	Lookahead int               // candidates judged at a time; 0: 4
+
+	Dir        string         // the folder of the run
+	Budget     time.Duration  // of this session; 0: no limit
+	Candidates int            // of the whole run; 0: no limit
+	Workers    int            // candidates judged in parallel; 0: one a core, at most 2
+	Attempts   int            // of a gate whose machinery fails, before the run pauses; 0: 3
+	Backoff    time.Duration  // before the second attempt, doubled for each further one; 0: 1 s
+	Lab        LabOptions     // for the default evaluator
+	Evaluator  Evaluator      // nil: a Lab, closed at the end
+	Generator  string         // version of the program; empty: that of the build
+	Progress   func(Progress) // called for each candidate recorded
+	Warn       func(string)   // called for what the user should know
+}
+
+// Progress is the state of a session.
+type Progress struct {
+	Candidate *journal.Candidate // recorded just now
+	View      journal.View       // of all candidates
+	Elapsed   time.Duration      // of this session
+	Budget    time.Duration
+}
+
+const (
+	defaultLookahead = 4
+	defaultAttempts  = 3
+	defaultBackoff   = time.Second
+	defaultStrategy  = "beam:4"
+	maxLookahead     = 64
+)
+
+// DefaultTargets are the targets of a search that names none.
+var DefaultTargets = []string{"v5e", "v6e", "tpu7x"}
+
+// defaultSpec is the preset of a search without a spec.
+const defaultSpec = "bench"
+
+// header validates the run's own part of the configuration and gives it its full form.
+func (c *Config) header(e Evaluator) (journal.Header, error) {
+	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead,
+		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins()}
+	if c.Spec == (gdn.Spec{}) {
+		s, err := gdn.LookupPreset(defaultSpec)
+		if err != nil {
+			return h, err
+		}
+		c.Spec = s
+	}
+	if err := c.Spec.Validate(); err != nil {
+		return h, err
+	}
+	h.Spec = c.Spec.String()
+	if len(h.Targets) == 0 {
+		h.Targets = DefaultTargets
+	}
+	if h.Lookahead == 0 {
+		h.Lookahead = defaultLookahead
+	}
+	if h.Strategy == "" {
+		h.Strategy = defaultStrategy
+	}
+	names := c.Seeds
+	if len(names) == 0 {
+		names = DefaultSeeds(c.Spec)
+	}
+	for _, name := range names {
+		v, err := gdn.ParseVariant(name)
+		if err != nil {
+			return h, err
+		}
+		h.Seeds = append(h.Seeds, v.String())
+	}
+	for _, g := range e.Gates() {
+		h.Gates = append(h.Gates, g.Name)
+	}
+	h.Gates = append(h.Gates, verdictGate)
+	_, err := newPlan(&h)
+	return h, err
+}
+
+func (c *Config) generator() string {
+	if c.Generator != "" {
+		return c.Generator
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// plan is a header, parsed.
+type plan struct {
+	*journal.Header
+	spec     gdn.Spec
+	targets  []*codegen.Target
+	strategy strategy.Strategy
+}
+
+func newPlan(h *journal.Header) (*plan, error) {
+	p := &plan{Header: h}
+	var err error
+	if p.spec, err = gdn.Parse(h.Spec); err != nil {
+		return nil, err
+	}
+	for i, name := range h.Targets {
+		t, err := codegen.LookupTarget(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(h.Targets[:i], name) {
+			return nil, fmt.Errorf("target %s is given twice", name)
+		}
+		p.targets = append(p.targets, t)
+	}
+	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
+		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
+	}
+	space := strategy.Space{Spec: p.spec, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
+	for _, text := range h.Seeds {
+		v, err := gdn.ParseVariant(text)
+		if err != nil {
+			return nil, err
+		}
+		space.Seeds = append(space.Seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
+	}
+	p.strategy, err = strategy.Parse(h.Strategy, space)
+	return p, err
+}
+
+// DefaultSeeds are the named variants, each of another structure, as they suit a spec: where its tensors are bf16, those
+// without a precision of their own compute in bf16. The naive one is first, and the negative examples are early.
+func DefaultSeeds(s gdn.Spec) []string {
+	var first, negative, rest []string
+	for _, n := range gdn.Variants {
+		v, err := gdn.ParseVariant(n.Text)
+		if err != nil {
+			continue // the table is tested whole
+		}
+		if s.DType == ir.BF16 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
+			if w, err := v.With("prec", "bf16x1"); err == nil && w.Unsafe(s) == "" {
+				v = w
+			}
+		}
+		switch text := v.String(); {
+		case n.Negative:
+			negative = append(negative, text)
+		case n.Name == "naive" || n.Name == "bf16":
+			first = append(first, text)
+		default:
+			rest = append(rest, text)
+		}
+	}
+	return slices.Concat(first, negative, rest)
+}
+
+// seedDoc is the hypothesis of a seed: what the table says about the named variant of the same cell.
+func seedDoc(v gdn.Variant) string {
+	for _, n := range gdn.Variants {
+		if w, err := gdn.ParseVariant(n.Text); err == nil {
+			w.PrecInv, w.PrecIntra, w.PrecState = v.PrecInv, v.PrecIntra, v.PrecState
+			if w.Canon() == v {
+				return "seed " + n.Name + ": " + n.Doc
+			}
+		}
+	}
+	return "seed given by the user"
+}
+
+// matches says why a run can not be gone on with.
+func matches(h *journal.Header, generator string, e Evaluator) error {
+	var gates []string
+	for _, g := range e.Gates() {
+		gates = append(gates, g.Name)
+	}
+	gates = append(gates, verdictGate)
+	var differs []string
+	note := func(what string, was, is any) { differs = append(differs, fmt.Sprintf("%s %v, now %v", what, was, is)) }
+	if h.Generator != generator {
+		note("generator", h.Generator, generator)
+	}
+	if !maps.Equal(h.Plugins, e.Plugins()) {
+		note("plugins", h.Plugins, e.Plugins())
+	}
+	if !slices.Equal(h.Gates, gates) {
+		note("gates", h.Gates, gates)
+	}
+	if len(differs) > 0 {
+		return fmt.Errorf("the run was begun with other tools, whose figures do not compare (%s): start a new run", strings.Join(differs, "; "))
+	}
+	return nil
+}
+
+// objectsDir is where a run keeps its objects.
+func objectsDir(dir string) string { return filepath.Join(dir, "objects") }
+
+// PauseError says that the machinery kept failing. The run can be resumed.
+type PauseError struct {
+	Candidate int
+	Gate      string
+	Attempts  int
+	Err       error
+}
+
+func (e *PauseError) Error() string {
+	return fmt.Sprintf("the run pauses at candidate %d: gate %s failed %d times, last: %v; nothing is lost: mend it and resume", e.Candidate, e.Gate, e.Attempts, e.Err)
+}
+
+func (e *PauseError) Unwrap() error { return e.Err }
+
+// ErrExists says that a folder holds a run already.
+var ErrExists = errors.New("the folder holds a run already: resume it, or choose another")

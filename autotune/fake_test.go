@@ -1,0 +1,107 @@
+package autotune
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/aot"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	if dir := os.Getenv(scriptedEnv); dir != "" {
+		scripted(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// fake is an evaluator without machinery: figures follow from the hash of the variant, and so do refusals, unless a test
+// says otherwise.
+type fake struct {
+	delay   time.Duration // of each judgement, varied by the hash
+	refuse  func(gate string, w *Work) *Refusal
+	fail    func(gate string, w *Work) error
+	plugins map[string]string
+}
+
+func number(v gdn.Variant, salt string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, v.Hash(), salt)
+	return h.Sum64()
+}
+
+func (f *fake) Plugins() map[string]string { return f.plugins }
+func (f *fake) Close() error               { return nil }
+
+func (f *fake) Gates() []Gate {
+	gates := []Gate{
+		{Name: "legality", Run: legality},
+		{Name: "build", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+			time.Sleep(f.delay * time.Duration(number(w.Variant, "time")%8) / 4)
+			w.Record.IR = fmt.Sprint(number(w.Variant, "ir") % 500)
+			w.Objects["ir"] = []byte(w.Variant.String())
+			return nil, nil
+		}},
+		{Name: "duplicate", Again: true, Run: duplicate},
+		{Name: "bound", Run: prune},
+		{Name: "numerics", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+			e := journal.ClassError{Class: "identical", Engine: "fake", Output: "o", Error: 1e-7, Limit: 1e-6}
+			if w.Variant.Unsafe(w.Spec) != "" {
+				e.Error = 1e9
+			}
+			w.Record.Errors = append(w.Record.Errors, e)
+			if e.Use() > 1 {
+				return refuse(journal.Numerics, "o is off by %g", float64(e.Error)), nil
+			}
+			return nil, nil
+		}},
+		{Name: "compile", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+			t := w.Targets[0]
+			w.Objects["module/"+t.Name] = []byte("module")
+			if number(w.Variant, "vmem")%10 == 0 {
+				return refuse(journal.VMEM, "too large"), nil
+			}
+			w.Record.Costs = append(w.Record.Costs, fakeCost(w, t.Name))
+			return nil, nil
+		}},
+		{Name: "schedule", Again: true, Run: schedule},
+		{Name: "targets", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+			for _, t := range w.Targets[1:] {
+				w.Record.Costs = append(w.Record.Costs, fakeCost(w, t.Name))
+			}
+			return nil, nil
+		}},
+	}
+	for i, g := range gates {
+		gates[i].Run = func(ctx context.Context, w *Work) (*Refusal, error) {
+			if f.fail != nil {
+				if err := f.fail(g.Name, w); err != nil {
+					return nil, err
+				}
+			}
+			if f.refuse != nil {
+				if r := f.refuse(g.Name, w); r != nil {
+					return r, nil
+				}
+			}
+			return g.Run(ctx, w)
+		}
+	}
+	return gates
+}
+
+// fakeCost draws a cost above the bound of any variant.
+func fakeCost(w *Work, target string) journal.Cost {
+	score := int64(200_000 + number(w.Variant, target)%1_000_000)
+	var name [8]byte
+	binary.LittleEndian.PutUint64(name[:], number(w.Variant, "schedule "+target)%400)
+	return journal.Cost{Target: target, Cycles: score, Score: score, PerToken: journal.Figure(float64(score) / 32768), Schedule: fmt.Sprintf("%x", name)}
+}

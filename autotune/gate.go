@@ -1,0 +1,107 @@
+package autotune
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Evaluator judges candidates.
+type Evaluator interface {
+	// Gates lists the gates in the order of their price.
+	Gates() []Gate
+	// Plugins names what the judgement depends on beside the program itself, with versions.
+	Plugins() map[string]string
+	Close() error
+}
+
+// Gate is one step of the judgement.
+type Gate struct {
+	Name, Doc string
+	Price     time.Duration // typical, on one core
+	// Again says that the gate asks for earlier candidates. It is asked again when the candidate's turn comes to be
+	// recorded, for those that were judged at the same time.
+	Again bool
+	// Run judges. A nil refusal lets the candidate pass. An error is a failure of the machinery.
+	Run func(context.Context, *Work) (*Refusal, error)
+}
+
+// Refusal ends a judgement.
+type Refusal struct {
+	Verdict journal.Verdict
+	Reason  string
+	Of      int // the earlier candidate, where this is a duplicate
+}
+
+func refuse(v journal.Verdict, format string, args ...any) *Refusal {
+	return &Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Work is a candidate on its way through the gates.
+type Work struct {
+	Spec    gdn.Spec
+	Targets []*codegen.Target
+	Seed    uint64
+	Variant gdn.Variant
+	Known   journal.View       // the earlier candidates that may be asked for
+	Record  *journal.Candidate // filled on the way
+	Module  *ir.Module         // for Spec
+	Objects map[string][]byte  // to be stored, by role
+	Wall    map[string]float64 // seconds by gate
+
+	compiled any // what one gate of the evaluator leaves for the next
+}
+
+// clock adds the time since start to a gate.
+func (w *Work) clock(gate string, start time.Time) { w.Wall[gate] += time.Since(start).Seconds() }
+
+// verdictGate is the name of the last gate, which the driver itself is: rank by cost.
+const verdictGate = "verdict"
+
+// judge runs one gate. A panic is the candidate's fault.
+func judge(ctx context.Context, g Gate, w *Work) (r *Refusal, err error) {
+	defer w.clock(g.Name, time.Now())
+	defer func() {
+		if p := recover(); p != nil {
+			r, err = refuse(journal.Crash, "gate %s panics: %v%s", g.Name, p, panicSite(debug.Stack())), nil
+		}
+	}()
+	w.Record.Gate = g.Name
+	return g.Run(ctx, w)
+}
+
+// panicSite finds the function that panicked in a stack.
+func panicSite(stack []byte) string {
+	_, after, _ := strings.Cut(string(stack), "panic(")
+	lines := strings.Split(after, "\n")
+	for i := 2; i+1 < len(lines); i += 2 {
+		if name, _, ok := strings.Cut(lines[i], "("); ok && !strings.HasPrefix(name, "runtime.") {
+			return " in " + name[strings.LastIndexByte(name, '/')+1:]
+		}
+	}
+	return ""
+}
+
+// conclude writes the refusal into the record.
+func (w *Work) conclude(r *Refusal) {
+	w.Record.Verdict, w.Record.Reason, w.Record.Of = r.Verdict, r.Reason, r.Of
+}
+
+// mark is a candidate as a gate found it.
+type mark struct {
+	record  journal.Candidate
+	objects map[string][]byte
+}
+
+// mark remembers the candidate before a gate; back returns to it.
+func (w *Work) mark() mark { return mark{*w.Record, maps.Clone(w.Objects)} }
+
+func (w *Work) back(m mark) { *w.Record, w.Objects = m.record, m.objects }

@@ -1,0 +1,86 @@
+package autotune
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+var kills = flag.Int("kills", 20, "how often TestKill kills the driver")
+
+// scriptedEnv makes the test binary a driver of the run in a folder.
+const scriptedEnv = "GDNGEN_TEST_RUN"
+
+const scriptedCandidates = 300
+
+// scripted is a run that only its end or a signal stops.
+func scripted(dir string) {
+	s, err := gdn.LookupPreset("bench")
+	if err != nil {
+		panic(err)
+	}
+	c := Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: 2 * time.Millisecond}, Generator: "test"}
+	begin := Search
+	if _, _, err := journal.Read(dir, nil); err == nil {
+		begin = Resume
+	}
+	if _, err := begin(context.Background(), c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Killed at random moments and resumed, a run makes the same decisions, and nothing that was recorded is lost.
+func TestKill(t *testing.T) {
+	whole := quick(t, scriptedCandidates)
+	_, err := Search(t.Context(), whole)
+	require.NoError(t, err)
+	want := decisions(t, whole.Dir)
+
+	dir := t.TempDir()
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), scriptedEnv+"="+dir)
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		return cmd
+	}
+	r := rand.New(rand.NewPCG(1, uint64(*kills)))
+	had, cut := 0, 0
+	for killed := 0; killed < *kills; killed++ {
+		cmd := start()
+		time.Sleep(time.Duration(r.Int64N(int64(120 * time.Millisecond))))
+		require.NoError(t, cmd.Process.Kill())
+		if err := cmd.Wait(); err == nil {
+			break // it had come to its end
+		}
+		require.Equal(t, syscall.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+		if _, _, err := journal.Read(dir, nil); err != nil {
+			require.Zero(t, had, "killed before the header, or %v", err)
+			continue
+		}
+		got := decisions(t, dir)
+		require.GreaterOrEqual(t, len(got), had, "records are lost")
+		require.Equal(t, want[:len(got)], got)
+		if len(got) > 1 && len(got) < len(want) {
+			cut++
+		}
+		had = len(got)
+	}
+	require.NoError(t, start().Wait())
+	require.Equal(t, want, decisions(t, dir))
+	require.Equal(t, requireVerified(t, whole.Dir), requireVerified(t, dir))
+	require.NotZero(t, cut, "no kill fell into the run")
+	t.Logf("%d kills within the run", cut)
+}

@@ -1,0 +1,109 @@
+package autotune
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// LabOptions says what a Lab works with. The zero value is the default.
+type LabOptions struct {
+	Workers  int             // compile workers, about 200 MB each; 0: one a core, at most 2
+	Timeout  time.Duration   // of one compile; 0: the compiler's default
+	CPU, TPU plugins.Options // where to find the plugins
+}
+
+// Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
+type Lab struct {
+	exams     exams
+	cpu       *pjrt.Engine
+	noCPU     string // why there is none
+	compilers chan *aot.Compiler
+	all       []*aot.Compiler
+	plugins   map[string]string
+}
+
+// NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for the
+// CPU the interpreter takes its part. The process must begin with aot.RunWorkerIfAsked.
+func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
+	tpu, err := plugins.TPU(ctx, o.TPU)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{plugins: map[string]string{}}
+	if l.plugins["libtpu"], err = version(tpu); err != nil {
+		return nil, err
+	}
+	if err := l.openCPU(ctx, o.CPU); err != nil {
+		return nil, err
+	}
+	workers := cmp.Or(max(o.Workers, 0), min(2, runtime.NumCPU()))
+	l.compilers = make(chan *aot.Compiler, workers)
+	for range workers {
+		c := aot.New(aot.Options{Libtpu: tpu.Path, Timeout: o.Timeout})
+		l.all = append(l.all, c)
+		l.compilers <- c
+	}
+	return l, nil
+}
+
+// openCPU opens the CPU engine, or says in noCPU why there is none.
+func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
+	p, err := plugins.CPU(ctx, o)
+	if err == nil {
+		if l.plugins["cpu"], err = version(p); err == nil {
+			l.cpu, err = pjrt.Open(p.Path)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		l.noCPU = err.Error()
+		l.plugins["cpu"] = "none"
+	}
+	return nil
+}
+
+// version identifies a plugin: its release, or the beginning of the checksum of a library that the user named.
+func version(p plugins.Plugin) (string, error) {
+	if p.Version != "" {
+		return p.Version, nil
+	}
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("%s: %w", p.Path, err)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// Plugins gives the versions of the plugins by name.
+func (l *Lab) Plugins() map[string]string { return l.plugins }
+
+// Close stops the workers and frees the engine.
+func (l *Lab) Close() error {
+	var errs []error
+	for _, c := range l.all {
+		errs = append(errs, c.Close())
+	}
+	if l.cpu != nil {
+		errs = append(errs, l.cpu.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,138 @@
+// Package report sums up a run: a ranking by target, the reason of every rejection, and where the time went.
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+)
+
+// Summary is a run, summed up.
+type Summary struct {
+	Dir        string                  `json:"dir"`
+	Spec       string                  `json:"spec"`
+	Strategy   string                  `json:"strategy"`
+	Seed       uint64                  `json:"seed"`
+	Targets    []string                `json:"targets"`
+	Stopped    string                  `json:"stopped,omitempty"` // why the last driver left it
+	Candidates int                     `json:"candidates"`
+	Iterations int                     `json:"iterations"` // candidates that are no mere tuning of scalars
+	Cells      int                     `json:"cells"`      // structures with a cost on every target
+	Verdicts   map[journal.Verdict]int `json:"verdicts"`
+	Rankings   []Ranking               `json:"rankings"` // by target
+	Rejected   []Row                   `json:"rejected"` // all without a rank, in order
+	Infra      int                     `json:"infra"`    // failures of the machinery
+	Seconds    float64                 `json:"seconds"`
+	PerMinute  float64                 `json:"per_minute"` // candidates
+	Gates      []GateTime              `json:"gates"`      // where the time went, in the order of the gates
+	Warnings   []string                `json:"warnings,omitempty"`
+}
+
+// Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
+type Ranking struct {
+	Target string `json:"target"`
+	Rows   []Row  `json:"rows"`
+}
+
+// Row is one candidate. Figures of the cost are those of the ranking's target, and absent among the rejected.
+type Row struct {
+	ID       int             `json:"id"`
+	Variant  string          `json:"variant"`
+	Cell     string          `json:"cell"`
+	Verdict  journal.Verdict `json:"verdict"`
+	Reason   string          `json:"reason"`
+	Gate     string          `json:"gate"`
+	Class    string          `json:"class,omitempty"` // the input class that is worst against its limit
+	Error    journal.Figure  `json:"error"`
+	Limit    journal.Figure  `json:"limit"`
+	PerToken journal.Figure  `json:"per_token,omitempty"` // score per token and value head
+	Cost     *journal.Cost   `json:"cost,omitempty"`
+}
+
+// GateTime is the time that one gate took.
+type GateTime struct {
+	Gate    string  `json:"gate"`
+	Reached int     `json:"reached"` // candidates that it judged
+	Refused int     `json:"refused"`
+	Seconds float64 `json:"seconds"`
+}
+
+// New sums a run up.
+func New(dir string, s *journal.State) *Summary {
+	h := s.Header
+	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Candidates: s.Len(),
+		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds()}
+	all := s.Now().Candidates()
+	cells := map[string]bool{}
+	for _, c := range all {
+		r.Verdicts[c.Verdict]++
+		if !c.Scalar {
+			r.Iterations++
+		}
+		if !c.Verdict.Ranked() {
+			r.Rejected = append(r.Rejected, row(c, nil))
+		} else if !slices.ContainsFunc(h.Targets, func(t string) bool { return c.Cost(t) == nil }) {
+			cells[c.Cell] = true
+		}
+	}
+	r.Cells = len(cells)
+	for _, t := range h.Targets {
+		r.Rankings = append(r.Rankings, rank(t, all))
+	}
+	for _, e := range s.Events() {
+		if e.Kind == journal.KindError {
+			r.Infra++
+		}
+	}
+	if r.Seconds > 0 {
+		r.PerMinute = float64(r.Candidates) * 60 / r.Seconds
+	}
+	r.Gates = gateTimes(h.Gates, all, s.Walls())
+	return r
+}
+
+func rank(target string, all []*journal.Candidate) Ranking {
+	r := Ranking{Target: target}
+	for _, c := range all {
+		if cost := c.Cost(target); cost != nil && c.Verdict.Ranked() {
+			r.Rows = append(r.Rows, row(c, cost))
+		}
+	}
+	slices.SortStableFunc(r.Rows, func(x, y Row) int { return cmp.Compare(x.Cost.Score, y.Cost.Score) })
+	return r
+}
+
+func row(c *journal.Candidate, cost *journal.Cost) Row {
+	r := Row{ID: c.ID, Variant: c.Variant, Cell: c.Cell, Verdict: c.Verdict, Reason: c.Reason, Gate: c.Gate, Cost: cost}
+	if w := c.Worst(); w != nil {
+		r.Class, r.Error, r.Limit = w.Class, w.Error, w.Limit
+	}
+	if cost != nil {
+		r.PerToken = cost.PerToken
+	}
+	return r
+}
+
+// gateTimes sums the wall times of each gate; a candidate reached the gates up to its last.
+func gateTimes(gates []string, all []*journal.Candidate, walls []map[string]float64) []GateTime {
+	l := make([]GateTime, len(gates))
+	for i, g := range gates {
+		l[i].Gate = g
+		for j, c := range all {
+			l[i].Seconds += walls[j][g]
+			last := slices.Index(gates, c.Gate)
+			if last >= i {
+				l[i].Reached++
+			}
+			if last == i && !c.Verdict.Ranked() {
+				l[i].Refused++
+			}
+		}
+	}
+	return l
+}
+
+// Elapsed is the time that drivers worked on the run.
+func (s *Summary) Elapsed() time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }

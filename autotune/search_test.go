@@ -1,0 +1,417 @@
+package autotune
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// quick is a search with the fake evaluator.
+func quick(t *testing.T, candidates int) Config {
+	s, err := gdn.LookupPreset("bench")
+	require.NoError(t, err)
+	return Config{Spec: s, Dir: t.TempDir(), Candidates: candidates, Evaluator: &fake{}, Generator: "test", Backoff: time.Millisecond}
+}
+
+// decisions lists the header and the candidates of a run without their times.
+func decisions(t *testing.T, dir string) (l []string) {
+	_, _, err := journal.Read(dir, func(r journal.Record) error {
+		if text, ok := r.Decision(); ok {
+			l = append(l, text)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return l
+}
+
+func requireVerified(t *testing.T, dir string) map[string]int {
+	champions, faults, err := Verify(dir)
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	return champions
+}
+
+func TestSearch(t *testing.T) {
+	c := quick(t, 150)
+	var progress int
+	c.Progress = func(p Progress) { progress++; require.Equal(t, progress, p.Candidate.ID) }
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 150, sum.Candidates)
+	require.Equal(t, 150, progress)
+	require.Equal(t, "the budget of 150 candidates is spent", sum.Stopped)
+	require.Len(t, sum.Rankings, 3)
+	require.Greater(t, sum.Cells, 12)
+	for _, v := range []journal.Verdict{journal.Keep, journal.Hold, journal.Slower, journal.Duplicate, journal.Numerics, journal.VMEM} {
+		require.NotZero(t, sum.Verdicts[v], v)
+	}
+	require.Less(t, sum.Iterations, sum.Candidates, "tuning of scalars is no iteration")
+	require.NotZero(t, sum.Iterations)
+	champions := requireVerified(t, c.Dir)
+	for i, target := range DefaultTargets {
+		best, err := Best(c.Dir, target)
+		require.NoError(t, err)
+		require.Equal(t, champions[target], best.ID)
+		require.Equal(t, best.ID, sum.Rankings[i].Rows[0].ID)
+		text, err := Object(c.Dir, best.Objects["ir"])
+		require.NoError(t, err)
+		require.Equal(t, best.Variant, string(text))
+	}
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	neumann := 0
+	for _, k := range s.Now().Candidates() {
+		require.NotEmpty(t, k.Hypothesis)
+		require.NotEmpty(t, k.Reason)
+		if strings.Contains(k.Variant, "solve=neumann") || strings.Contains(k.Variant, "solve=newton") {
+			require.Equal(t, journal.Numerics, k.Verdict, k.Variant)
+			neumann++
+		}
+	}
+	require.Equal(t, 2, neumann)
+	var text bytes.Buffer
+	require.NoError(t, sum.Text(&text, 10))
+	for _, want := range []string{"v5e: cycles per token", "... ", "rejected", "numerics", "off by 1e+09", "candidates a minute"} {
+		require.Contains(t, text.String(), want)
+	}
+	data, err := json.Marshal(sum)
+	require.NoError(t, err)
+	var back report.Summary
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, sum.Rankings, back.Rankings)
+}
+
+// The same header gives the same journal, whatever the number of workers, the speed of gates and the interruptions.
+func TestDeterminism(t *testing.T) {
+	for _, strategy := range []string{"beam:3", "exhaustive"} {
+		whole := quick(t, 40)
+		whole.Strategy = strategy
+		_, err := Search(t.Context(), whole)
+		require.NoError(t, err)
+		want := decisions(t, whole.Dir)
+		require.Len(t, want, 41)
+
+		for _, workers := range []int{1, 4} {
+			c := quick(t, 40)
+			c.Strategy, c.Workers, c.Evaluator = strategy, workers, &fake{delay: time.Millisecond}
+			_, err = Search(t.Context(), c)
+			require.NoError(t, err)
+			require.Equal(t, want, decisions(t, c.Dir), "%s, %d workers", strategy, workers)
+		}
+
+		c := quick(t, 7)
+		c.Strategy = strategy
+		_, err = Search(t.Context(), c)
+		require.NoError(t, err)
+		for n := 8; n <= 40; n += 8 {
+			_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: n, Evaluator: &fake{}, Generator: "test"})
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, decisions(t, c.Dir), "%s in parts", strategy)
+
+		c = quick(t, 40)
+		c.Strategy, c.Seed = strategy, 1
+		_, err = Search(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, strategy == "exhaustive", decisions(t, c.Dir)[38] == want[38], "the seed matters to beam alone")
+	}
+}
+
+// Each verdict that a gate gives ends in the journal as that, with its reason.
+func TestVerdicts(t *testing.T) {
+	for _, v := range journal.Verdicts[3:] {
+		c := quick(t, 3)
+		c.Seeds = []string{"naive", "default", "split"}
+		c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+			if gate != "build" || w.Record.ID != 2 {
+				return nil
+			}
+			w.Record.IR = "same"
+			return &Refusal{Verdict: v, Reason: "because", Of: 1}
+		}}
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, 1, sum.Verdicts[v])
+		require.Equal(t, journal.Keep, sum.Rankings[0].Rows[0].Verdict)
+		require.Len(t, sum.Rejected, 1)
+		require.Equal(t, "because", sum.Rejected[0].Reason)
+		require.Equal(t, "build", sum.Rejected[0].Gate)
+	}
+}
+
+func TestPanicIsACrash(t *testing.T) {
+	c := quick(t, 2)
+	c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+		if gate == "compile" && w.Record.ID == 1 {
+			var none []int
+			_ = none[w.Record.ID]
+		}
+		return nil
+	}}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 1, sum.Verdicts[journal.Crash])
+	require.Contains(t, sum.Rejected[0].Reason, "gate compile panics: runtime error: index out of range")
+	require.Contains(t, sum.Rejected[0].Reason, "in autotune.TestPanicIsACrash")
+}
+
+// Candidates judged at the same time that turn out equal: the later one is the duplicate, and keeps nothing of what its
+// later gates found.
+func TestDuplicatesInFlight(t *testing.T) {
+	for _, gate := range []string{"duplicate", "schedule"} {
+		c := quick(t, 4)
+		c.Workers = 4
+		c.Evaluator = &fake{delay: time.Millisecond, refuse: func(at string, w *Work) *Refusal {
+			switch {
+			case gate == "duplicate" && at == "duplicate":
+				w.Record.IR = "one"
+			case gate == "schedule" && at == "schedule":
+				w.Record.Costs[0].Schedule = "one"
+			}
+			return nil
+		}, fail: nil}
+		c.Seeds = []string{"default", "forward", "ladder16", "merge-rows"}
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, 3, sum.Verdicts[journal.Duplicate], gate)
+		requireVerified(t, c.Dir)
+		s, _, err := journal.Read(c.Dir, nil)
+		require.NoError(t, err)
+		for _, k := range s.Now().Candidates()[1:] {
+			require.Equal(t, 1, k.Of)
+			require.Equal(t, gate, k.Gate)
+			require.Len(t, k.Costs, map[string]int{"duplicate": 0, "schedule": 1}[gate])
+			_, compiled := k.Objects["module/v5e"]
+			require.Equal(t, gate == "schedule", compiled)
+		}
+	}
+}
+
+// Failing machinery is retried, then the run pauses; nothing is judged by it, and resuming ends as if it had not been.
+func TestInfrastructure(t *testing.T) {
+	want := quick(t, 30)
+	_, err := Search(t.Context(), want)
+	require.NoError(t, err)
+
+	c := quick(t, 30)
+	var left atomic.Int64
+	left.Store(2)
+	outage := &fake{fail: func(gate string, w *Work) error {
+		if gate == "compile" && w.Record.ID >= 10 && left.Add(-1) >= 0 {
+			return errors.New("no worker")
+		}
+		return nil
+	}}
+	c.Evaluator = outage
+	var warnings atomic.Int64
+	c.Warn = func(string) { warnings.Add(1) }
+	c.Attempts = 3
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 2, sum.Infra)
+	require.EqualValues(t, 2, warnings.Load())
+	require.Equal(t, decisions(t, want.Dir), decisions(t, c.Dir))
+
+	c.Dir = t.TempDir()
+	left.Store(1 << 40)
+	sum, err = Search(t.Context(), c)
+	var pause *PauseError
+	require.ErrorAs(t, err, &pause)
+	require.GreaterOrEqual(t, pause.Candidate, 10)
+	require.Equal(t, 3, pause.Attempts)
+	require.ErrorContains(t, err, "no worker")
+	require.Equal(t, pause.Candidate-1, sum.Candidates)
+	require.Equal(t, "the machinery failed", sum.Stopped)
+	left.Store(0)
+	_, err = Resume(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, decisions(t, want.Dir), decisions(t, c.Dir))
+}
+
+// A full disk or a lost folder ends the session with what is recorded intact.
+func TestStoreFails(t *testing.T) {
+	c := quick(t, 20)
+	require.NoError(t, os.WriteFile(objectsDir(c.Dir), nil, 0o644)) // where a folder must be
+	_, err := Search(t.Context(), c)
+	var pause *PauseError
+	require.ErrorAs(t, err, &pause)
+	require.NoError(t, os.Remove(objectsDir(c.Dir)))
+	sum, err := Resume(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 20, sum.Candidates)
+	requireVerified(t, c.Dir)
+}
+
+func TestInterruptDrains(t *testing.T) {
+	c := quick(t, 0)
+	c.Evaluator = &fake{delay: 5 * time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.Progress = func(p Progress) {
+		if p.Candidate.ID == 20 {
+			cancel()
+		}
+	}
+	sum, err := Search(ctx, c)
+	require.NoError(t, err)
+	require.Equal(t, "interrupted", sum.Stopped)
+	require.GreaterOrEqual(t, sum.Candidates, 20)
+	require.LessOrEqual(t, sum.Candidates, 20+defaultLookahead)
+	n := sum.Candidates
+	sum, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: n + 5, Evaluator: &fake{}, Generator: "test"})
+	require.NoError(t, err)
+	require.Equal(t, n+5, sum.Candidates)
+	whole := quick(t, n+5)
+	_, err = Search(t.Context(), whole)
+	require.NoError(t, err)
+	require.Equal(t, decisions(t, whole.Dir), decisions(t, c.Dir))
+}
+
+func TestBudget(t *testing.T) {
+	c := quick(t, 0)
+	c.Evaluator = &fake{delay: 10 * time.Millisecond}
+	c.Budget = 150 * time.Millisecond
+	start := time.Now()
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the budget of 150ms is spent", sum.Stopped)
+	require.NotZero(t, sum.Candidates)
+	require.Less(t, time.Since(start), 2*time.Second)
+	require.InDelta(t, time.Since(start).Seconds(), sum.Seconds, .5)
+}
+
+// The walk over few axes ends by itself, and every cell is there once.
+func TestExhaustion(t *testing.T) {
+	c := quick(t, 0)
+	c.Strategy, c.Seeds, c.Axes = "exhaustive", []string{"default"}, []string{"form", "kq", "beta"}
+	c.Focus = map[string]string{"flow": "split"}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the strategy has nothing more to propose", sum.Stopped)
+	require.Equal(t, 8, sum.Candidates)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	for _, k := range s.Now().Candidates() {
+		require.Contains(t, k.Variant, "flow=split")
+	}
+	sum, err = Resume(t.Context(), Config{Dir: c.Dir, Evaluator: &fake{}, Generator: "test"})
+	require.NoError(t, err)
+	require.Equal(t, 8, sum.Candidates)
+
+	c = quick(t, 0)
+	c.Strategy, c.Seeds, c.Axes = "beam:2", []string{"default"}, []string{"form", "kq"}
+	sum, err = Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the strategy has nothing more to propose", sum.Stopped)
+	require.Equal(t, 4, sum.Candidates)
+}
+
+func TestRefusedConfigurations(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		`unknown target "v9"`:        func(c *Config) { c.Targets = []string{"v9"} },
+		"v6e is given twice":         func(c *Config) { c.Targets = []string{"v6e", "v6e"} },
+		"unknown strategy":           func(c *Config) { c.Strategy = "luck" },
+		"no parameter of beam":       func(c *Config) { c.Strategy = "beam:0" },
+		"no parameter of exhaustive": func(c *Config) { c.Strategy = "exhaustive:3" },
+		"unknown axis":               func(c *Config) { c.Axes = []string{"colour"} },
+		"form can not be":            func(c *Config) { c.Focus = map[string]string{"form": "w"} },
+		"unknown name":               func(c *Config) { c.Seeds = []string{"mystery"} },
+		"needs a folder":             func(c *Config) { c.Dir = "" },
+		"lookahead 65":               func(c *Config) { c.Lookahead = 65 },
+		"tokens":                     func(c *Config) { c.Spec.Tokens = -1 },
+	} {
+		c := quick(t, 3)
+		change(&c)
+		_, err := Search(t.Context(), c)
+		require.ErrorContains(t, err, want)
+	}
+	c := quick(t, 3)
+	_, err := Resume(t.Context(), c)
+	require.ErrorContains(t, err, "no run in")
+	_, err = Search(t.Context(), c)
+	require.NoError(t, err)
+	_, err = Search(t.Context(), c)
+	require.ErrorIs(t, err, ErrExists)
+	c.Evaluator = &fake{plugins: map[string]string{"libtpu": "2"}}
+	_, err = Resume(t.Context(), c)
+	require.ErrorContains(t, err, "begun with other tools")
+	c.Evaluator, c.Generator = &fake{}, "later"
+	_, err = Resume(t.Context(), c)
+	require.ErrorContains(t, err, "generator test, now later")
+	_, err = Best(c.Dir, "v4")
+	require.ErrorContains(t, err, "no candidate with a cost on v4")
+}
+
+func TestSecondDriver(t *testing.T) {
+	c := quick(t, 10)
+	var second error
+	c.Progress = func(p Progress) {
+		if p.Candidate.ID == 5 {
+			_, second = Resume(t.Context(), Config{Dir: c.Dir, Evaluator: &fake{}})
+			sum, err := Status(c.Dir)
+			require.NoError(t, err)
+			require.Equal(t, 5, sum.Candidates)
+		}
+	}
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	var locked *journal.LockedError
+	require.ErrorAs(t, second, &locked)
+}
+
+// The bound prunes what is above the best on every target, and nothing else.
+func TestPruning(t *testing.T) {
+	c := quick(t, 6)
+	c.Lookahead, c.Seeds, c.Strategy = 1, []string{"default", "forward", "token", "ladder", "block", "split"}, "exhaustive"
+	c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+		if gate == "schedule" && w.Record.ID == 2 { // a miracle on the first target
+			w.Record.Costs[0].Score = 1
+		}
+		if gate == "targets" && w.Record.ID == 3 { // and on the others
+			for _, t := range w.Targets[1:] {
+				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Score: 1, Schedule: "wonder"})
+			}
+			w.Targets = w.Targets[:1]
+		}
+		return nil
+	}}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 3, sum.Verdicts[journal.Pruned], "%v", sum.Verdicts)
+	require.Contains(t, sum.Rejected[0].Reason, "at least")
+	requireVerified(t, c.Dir)
+}
+
+func TestTornJournalResumes(t *testing.T) {
+	whole := quick(t, 20)
+	_, err := Search(t.Context(), whole)
+	require.NoError(t, err)
+	c := quick(t, 12)
+	_, err = Search(t.Context(), c)
+	require.NoError(t, err)
+	path := filepath.Join(c.Dir, journal.FileName)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := len(data) - 1; cut > len(data)*2/3; cut -= 301 {
+		require.NoError(t, os.WriteFile(path, data[:cut], 0o644))
+		var warned []string
+		_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: 20, Evaluator: &fake{}, Generator: "test", Warn: func(s string) { warned = append(warned, s) }})
+		require.NoError(t, err)
+		require.Equal(t, decisions(t, whole.Dir), decisions(t, c.Dir))
+		require.Contains(t, fmt.Sprint(warned), "was cut")
+	}
+}

@@ -1,0 +1,35 @@
+package autotune
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// tiny is a spec like s that the interpreter runs in a moment: one chunk and a part of the next, narrow heads.
+func tiny(s gdn.Spec, v gdn.Variant) gdn.Spec {
+	f := v.Fit(s)
+	s = fewHeads(s, f)
+	s.Tokens = min(s.Tokens, f.Chunk*f.Chunks+max(1, f.Chunk/4))
+	s.K, s.V = min(s.K, 16), min(s.V, 16)
+	return s
+}
+
+// moderate is a spec like s that shows the errors of full heads over several chunks and a part of one.
+func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
+	f := v.Fit(s)
+	s = fewHeads(s, f)
+	s.Tokens = min(s.Tokens, max(2*f.Chunk*f.Chunks, 256)+max(1, f.Chunk/4))
+	return s
+}
+
+// fewHeads keeps one program's worth of heads and rows, two where programs share the heads, and at most three sequences.
+func fewHeads(s gdn.Spec, f gdn.Variant) gdn.Spec {
+	g := s.Groups()
+	heads := g
+	if f.Heads < s.HeadsV {
+		heads = max(g, min(2*f.Heads, s.HeadsV))
+	}
+	s.HeadsK, s.HeadsV = heads/g, heads
+	s.Batch = min(s.Batch, f.Batch)
+	s.Seqs = min(s.Seqs, 3)
+	return s
+}

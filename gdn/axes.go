@@ -30,10 +30,12 @@ var (
 	formNames   = []string{FormVPrime: "vprime", FormUW: "uw"}
 	flowNames   = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
 	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token"}
-	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment"}
+	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
 	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
 	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
-	sideNames   = []string{BetaLeft: "left", BetaRight: "right"}
+	sideNames   = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
+	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
+	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 )
 
 func (a Algo) String() string   { return enumName(algoNames, int(a)) }
@@ -47,6 +49,8 @@ func (d Decay) String() string  { return enumName(decayNames, int(d)) }
 func (p Place) String() string  { return enumName(placeNames, int(p)) }
 func (j Joint) String() string  { return enumName(jointNames, int(j)) }
 func (s Side) String() string   { return enumName(sideNames, int(s)) }
+func (m Mask) String() string   { return enumName(maskNames, int(m)) }
+func (t Turn) String() string   { return enumName(turnNames, int(t)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
@@ -76,13 +80,17 @@ var Axes = []Axis{
 	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
 	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, or as they are; the latter needs all heads in a program",
 		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
-	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment", decayNames, DecaySplit, chunked,
+	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of two bf16 parts, for low precisions", decayNames, DecaySplit, chunked,
 		func(v *Variant) *Decay { return &v.Decay }),
 	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
 	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one", jointNames, JointSeparate, chunked, func(v *Variant) *Joint { return &v.KQ }),
 	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads", true, chunked, func(v *Variant) *bool { return &v.Share }),
-	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse", sideNames, BetaLeft, chunked,
+	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, chunked,
 		func(v *Variant) *Side { return &v.Beta }),
+	boolAxis("fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, chunked, func(v *Variant) *bool { return &v.Fold }),
+	choiceAxis("out", "Q S + P V' as two products, or [Q, P] [S; V'] as one", jointNames, JointSeparate,
+		func(v Variant) bool { return chunked(v) && v.Fold && v.PrecIntra == v.PrecState }, func(v *Variant) *Joint { return &v.Out }),
+	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
 	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
 		Get: func(v *Variant) string { return v.PrecState.String() },
 		Set: func(v *Variant, text string) error {
@@ -104,6 +112,15 @@ var Axes = []Axis{
 			v.Store, _ = ir.ParseDType(text)
 			return nil
 		}},
+	boolAxis("low", "products with decay in bf16 instead of f32: half the work on targets whose vector unit has bf16", false, stored, func(v *Variant) *bool { return &v.Low }),
+	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
+}
+
+func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
+
+// wordable says whether the inverse can be made on words: by packed merges in one bf16 pass from leaves that fill registers.
+func wordable(v Variant) bool {
+	return stored(v) && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16 && v.PrecInv == ir.PrecBF16x1
 }
 
 var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}

@@ -1,6 +1,8 @@
 package gdn
 
 import (
+	"math"
+
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -188,6 +190,10 @@ func (e *gen) sums(w *gates) {
 	if e.v.Decay != DecaySegment {
 		w.g = b.Max(w.g, b.Like(w.g, resetFloor))
 	}
+	if e.v.Decay == DecayBase2 {
+		e.base2Sums(w)
+		return
+	}
 	times := func(g *ir.Value, cmp ir.Cmp) *ir.Value {
 		t := ir.T(ir.F32, c, c)
 		ones := b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
@@ -211,7 +217,39 @@ func (e *gen) sums(w *gates) {
 	w.left = times(w.g, ir.GT)
 }
 
-// decay is exp of the sum of g after token j up to token i, at [N, i, j]; 0 for j after i.
+// base2Sums are the sums of g log2(e), as two exact bf16 parts of g by a triangle of ones.
+func (e *gen) base2Sums(w *gates) {
+	b, c := e.b, e.c
+	w.g = b.Scale(w.g, math.Log2E)
+	t := ir.T(ir.BF16, c, c)
+	ones := b.Select(b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+	high := b.Convert(w.g, ir.BF16)
+	low := b.Convert(b.Sub(w.g, b.Convert(high, ir.F32)), ir.BF16)
+	w.sum = b.Add(b.MatMul(high, ones, false, false, ir.PrecBF16x1), b.MatMul(low, ones, false, false, ir.PrecBF16x1))
+	w.parts = []*ir.Value{w.sum}
+	w.left = b.Sub(b.Broadcast(b.SliceAxis(w.sum, 1, c-1, c), w.sum.Type.Shape, 0, 1), w.sum)
+}
+
+// exp is the exponential in the base of the sums; log its inverse.
+func (e *gen) exp(x *ir.Value) *ir.Value {
+	if e.v.Decay == DecayBase2 {
+		return e.b.Unary(ir.OpExp2, x)
+	}
+	return e.b.Exp(x)
+}
+
+func (e *gen) log(x *ir.Value) *ir.Value {
+	if e.v.Decay == DecayBase2 {
+		return e.b.Unary(ir.OpLog2, x)
+	}
+	return e.b.Unary(ir.OpLog, x)
+}
+
+// leastBeta stands for a beta of 0 where its logarithm is taken.
+const leastBeta = 1e-37
+
+// decay is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent; for
+// j after i it is 0, or anything where masks are on words.
 func (e *gen) decay(w gates) *ir.Value {
 	b, c := e.b.Stage("decay"), e.c
 	n := w.g.Type.Shape[0]
@@ -224,9 +262,16 @@ func (e *gen) decay(w gates) *ir.Value {
 		after := e.over(n, b.Compare(ir.GT, ri, ci))
 		g := e.column(w.g, c)
 		d = b.MatMul(e.over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
+		if e.v.Beta == BetaExponent {
+			d = b.Add(d, e.row(e.log(b.Max(w.beta, b.Like(w.beta, leastBeta))), c))
+		}
 	} else {
-		for _, g := range w.parts {
-			part := b.Sub(e.column(g, c), e.row(g, c))
+		for i, g := range w.parts {
+			after := g
+			if i == 0 && e.v.Beta == BetaExponent {
+				after = b.Sub(g, e.log(b.Max(w.beta, b.Like(w.beta, leastBeta))))
+			}
+			part := b.Sub(e.column(g, c), e.row(after, c))
 			if d == nil {
 				d = part
 			} else {
@@ -234,8 +279,11 @@ func (e *gen) decay(w gates) *ir.Value {
 			}
 		}
 	}
+	if e.v.Mask == MaskWords {
+		return e.exp(d)
+	}
 	seen := b.Broadcast(b.Compare(ir.GE, ri, ci), cube, 1, 2)
-	return b.Exp(b.Select(seen, d, b.Like(d, masked)))
+	return e.exp(b.Select(seen, d, b.Like(d, masked)))
 }
 
 // masked is a log decay that is zero after exp.
@@ -299,17 +347,55 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	if e.v.Beta == BetaRight {
 		d = b.Mul(d, e.row(w.beta, c))
 		inner = d
-	} else if negKK != nil {
+	} else if e.v.Beta == BetaLeft && negKK != nil {
 		inner = b.Mul(d, e.column(w.beta, c))
+	}
+	times := func(x, d *ir.Value) *ir.Value { return b.Mul(e.element(x), e.element(d)) }
+	if e.v.Mask == MaskWords {
+		if negKK != nil {
+			negA = e.toWords(times(negKK, inner))
+		}
+		if qk != nil {
+			p = b.Halves(e.lowerWords(e.toWords(times(qk, d))))
+		}
+		return negA, p
 	}
 	if negKK != nil {
 		strict := e.over(n, b.Compare(ir.GT, e.iota(c, c, 0), e.iota(c, c, 1)))
-		negA = b.Select(strict, b.Mul(negKK, inner), b.Like(d, 0))
+		negA = b.Convert(times(negKK, inner), ir.F32)
+		negA = b.Select(strict, negA, b.Like(negA, 0))
 	}
 	if qk != nil {
-		p = e.store(b.Mul(qk, d))
+		p = e.store(times(qk, d))
 	}
 	return negA, p
+}
+
+// element rounds an operand of a product with decay to the type in which those are formed.
+func (e *gen) element(x *ir.Value) *ir.Value {
+	if e.v.Low {
+		return e.b.Convert(x, ir.BF16)
+	}
+	return e.b.Convert(x, ir.F32)
+}
+
+// byRows multiplies row i of x [N, C, D] by g [N, C] at i.
+func (e *gen) byRows(x, g *ir.Value) *ir.Value {
+	b, s := e.b, x.Type.Shape
+	if !e.v.Low {
+		return b.Mul(e.element(x), e.column(g, s[2]))
+	}
+	// A column of words is spread over half the registers.
+	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
+	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
+	return b.Mul(e.element(x), b.Halves(col))
+}
+
+// byLanes multiplies lane j of x [N, D, C] by g [N, C] at j.
+func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
+	b, s := e.b, x.Type.Shape
+	g = e.element(b.Reshape(g, s[0], 1, s[2]))
+	return b.Mul(e.element(x), b.Broadcast(g, s, 0, 1, 2))
 }
 
 // work is what the state step of the chunks in flight needs, each of N entries.
@@ -349,7 +435,11 @@ func (e *gen) stateFree() *work {
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 		w.p = p
 		if needT {
-			w.t = e.store(e.solve(negA))
+			if e.v.Mask == MaskWords {
+				w.t = e.solveWords(negA)
+			} else {
+				w.t = e.store(e.solve(negA))
+			}
 		}
 	}
 	e.b.Stage("load")
@@ -376,7 +466,7 @@ func (e *gen) queryProducts(q, k *ir.Value) *ir.Value {
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
 func (e *gen) explicit(w *work) {
 	b := e.b.Stage("uw")
-	ku, kw := w.v, b.Mul(b.Convert(e.perValue(w.k), ir.F32), e.column(b.Exp(w.sum), e.s.K))
+	ku, kw := w.v, b.Mul(b.Convert(e.perValue(w.k), ir.F32), e.column(e.exp(w.sum), e.s.K))
 	if e.v.Beta == BetaLeft {
 		ku = b.Mul(ku, e.column(w.beta, e.s.V))
 		kw = b.Mul(kw, e.column(w.beta, e.s.K))
@@ -412,13 +502,12 @@ func (e *gen) inverse() []blockOut {
 func (e *gen) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
 	scale := e.s.EffectiveScale()
-	grown := b.Exp(w.sum)
-	rest := b.Exp(w.left)
-	if e.v.Beta == BetaRight {
-		rest = b.Mul(rest, w.beta)
-	}
+	grown := e.exp(w.sum)
+	restK := e.rest(w)
 	k, q := e.perValue(w.k), e.perValue(w.q)
-	restK := e.store(b.Mul(b.Convert(k, ir.F32), e.column(rest, e.s.K)))
+	if e.v.Fold {
+		k, q = e.store(e.byRows(k, grown)), e.store(e.byRows(q, b.Scale(grown, scale)))
+	}
 	n := e.v.Batch * e.v.Heads
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
@@ -429,36 +518,66 @@ func (e *gen) steps(w *work) []blockOut {
 			}
 			return b.SliceAxis(x, 0, c*n, (c+1)*n)
 		}
+		grow := func(x, by *ir.Value) *ir.Value {
+			if e.v.Fold {
+				return x
+			}
+			return b.Mul(e.column(by, e.s.V), x)
+		}
 		state := e.state
 		up := at(grown)
-		kS, qS := e.stateProducts(w, at(k), at(q), state)
+		kS, qS := e.stateProducts(at(k), at(q), state)
 		var u *ir.Value
 		if e.v.Form == FormUW {
 			u = b.Sub(b.Convert(at(w.u), ir.F32), e.dot(at(w.w), state, false, false, e.v.PrecState))
 		} else {
-			r := b.Sub(at(w.v), b.Mul(e.column(up, e.s.V), kS))
+			r := b.Sub(at(w.v), grow(kS, up))
 			if e.v.Beta == BetaLeft {
 				r = b.Mul(r, e.column(at(w.beta), e.s.V))
 			}
 			u = e.dot(at(w.t), e.store(r), false, false, e.v.PrecIntra)
 		}
 		u = e.store(u)
-		own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
-		outs = append(outs, b.Add(b.Mul(e.column(b.Scale(up, scale), e.s.V), qS), own))
+		if e.v.Out == JointJoined {
+			left, right := b.Concat(2, at(q), at(w.p)), b.Concat(1, e.store(state), u)
+			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
+		} else {
+			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
+			outs = append(outs, b.Add(grow(qS, b.Scale(up, scale)), own))
+		}
 		kept := b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V))
-		e.state = b.Add(kept, e.dot(at(restK), u, true, false, e.v.PrecState))
+		e.state = b.Add(kept, e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState))
 	}
 	b.Stage("output")
 	return []blockOut{e.output(outs)}
 }
 
-// stateProducts are K S, where the form needs it, and Q S.
-func (e *gen) stateProducts(w *work, k, q, state *ir.Value) (kS, qS *ir.Value) {
+// rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
+// that is not in V' yet. It is [N, C, K], or [N, K, C] where it is turned before.
+func (e *gen) rest(w *work) *ir.Value {
 	b := e.b
-	if e.v.Form == FormUW {
-		return nil, e.dot(q, state, false, false, e.v.PrecState)
+	left := e.exp(w.left)
+	if e.v.Beta != BetaLeft {
+		left = b.Mul(left, w.beta)
 	}
-	if e.v.KQ == JointJoined {
+	if e.v.Turn == TurnKey {
+		return e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
+	}
+	return e.store(e.byRows(e.perValue(w.k), left))
+}
+
+// stateProducts are K S and Q S, where the form needs them.
+func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
+	b := e.b
+	needK, needQ := e.v.Form != FormUW, e.v.Out != JointJoined
+	switch {
+	case !needK && !needQ:
+		return nil, nil
+	case !needK:
+		return nil, e.dot(q, state, false, false, e.v.PrecState)
+	case !needQ:
+		return e.dot(k, state, false, false, e.v.PrecState), nil
+	case e.v.KQ == JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}

@@ -22,6 +22,8 @@ type (
 	Place  uint8
 	Joint  uint8
 	Side   uint8
+	Mask   uint8
+	Turn   uint8
 )
 
 // Values of the choices.
@@ -70,6 +72,7 @@ const (
 	DecaySplit Decay = iota
 	DecayClamp
 	DecaySegment
+	DecayBase2
 )
 
 const (
@@ -85,6 +88,17 @@ const (
 const (
 	BetaLeft Side = iota
 	BetaRight
+	BetaExponent
+)
+
+const (
+	MaskSelect Mask = iota
+	MaskWords
+)
+
+const (
+	TurnValue Turn = iota
+	TurnKey
 )
 
 // Variant is how a kernel computes the rule. It is comparable, and has a text form (String, ParseVariant), which is also
@@ -109,10 +123,15 @@ type Variant struct {
 	KQ         Joint
 	Share      bool
 	Beta       Side
+	Fold       bool
+	Out        Joint
+	Turn       Turn
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
 	Store      ir.DType
+	Low        bool
+	Mask       Mask
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

@@ -57,7 +57,7 @@ func (b *Builder) Param(name string, t Type) *Value {
 
 // Append adds an instruction whose results are inferred, except where the op takes explicit types.
 func (b *Builder) Append(op Op, args []*Value, a Attrs, body *Block, explicit ...Type) []*Value {
-	in := &Instr{Op: op, Args: args, Attrs: a, Body: body, Loc: b.loc}
+	in := &Instr{Op: op, Args: slices.Clone(args), Attrs: a, Body: body, Loc: b.loc}
 	for _, t := range explicit {
 		in.Results = append(in.Results, &Value{Type: t, Def: in})
 	}

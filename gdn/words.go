@@ -1,0 +1,117 @@
+package gdn
+
+import "github.com/gdngen/gdngen/ir"
+
+// With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
+// it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
+// is cut off here.
+
+// wordMask is all ones where the lane's block of w is number i, on rows of words.
+func (e *gen) wordMask(rows, w, i int) *ir.Value {
+	b := e.b
+	lane := e.iota(rows, e.c, 1)
+	t := ir.T(ir.U32, rows, e.c)
+	return b.Select(b.Compare(ir.EQ, e.divided(lane, w), b.Like(lane, float64(i))), b.Const(t, 0xffffffff), b.Const(t, 0))
+}
+
+// andMask clears x [N, rows, C] outside block i of w lanes.
+func (e *gen) andMask(x *ir.Value, w, i int) *ir.Value {
+	s := x.Type.Shape
+	return e.b.And(x, e.over(s[0], e.wordMask(s[1], w, i)))
+}
+
+// lowerWords clears what lies above the diagonal of words [N, C/2, C]. Row r of words holds rows 2r (low) and 2r + 1 (high).
+func (e *gen) lowerWords(x *ir.Value) *ir.Value {
+	b, c := e.b, e.c
+	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
+	t := ir.T(ir.U32, c/2, c)
+	zero := b.Const(t, 0)
+	even := b.Add(r, r)
+	low := b.Select(b.Compare(ir.LE, l, even), b.Const(t, 0xffff), zero)
+	high := b.Select(b.Compare(ir.LE, l, e.plus(even, 1)), b.Const(t, 0xffff0000), zero)
+	return b.And(x, e.over(x.Type.Shape[0], b.Or(low, high)))
+}
+
+// wordRows cuts words [N, R, C] into blocks of h rows.
+func (e *gen) wordRows(x *ir.Value, h int) []*ir.Value {
+	var out []*ir.Value
+	for i := 0; i < x.Type.Shape[1]; i += h {
+		out = append(out, e.b.SliceAxis(x, 1, i, i+h))
+	}
+	return out
+}
+
+func (e *gen) toWords(x *ir.Value) *ir.Value { return e.b.Words(e.b.Convert(x, ir.BF16)) }
+
+func (e *gen) joinRows(x []*ir.Value) *ir.Value { return e.b.Halves(e.b.Concat(1, x...)) }
+
+func (e *gen) orAll(xs []*ir.Value) *ir.Value {
+	out := xs[0]
+	for _, x := range xs[1:] {
+		out = e.b.Or(out, x)
+	}
+	return out
+}
+
+// solveWords is the merge solver with packed rows on words: from -A, whose upper part may hold anything, [N, C/2, C] to
+// (I + A)^-1 in bf16, [N, C, C].
+func (e *gen) solveWords(negA *ir.Value) *ir.Value {
+	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
+	a := e.wordRows(negA, l/2)
+	var own []*ir.Value
+	for i, rows := range a {
+		own = append(own, e.andMask(rows, l, i))
+	}
+	d := b.Convert(b.Halves(e.orAll(own)), ir.F32)
+	leaf := e.toWords(e.substLanes(d))
+	e.b.Stage("solve")
+	x := make([]*ir.Value, len(a))
+	for i := range x {
+		x[i] = e.andMask(leaf, l, i)
+	}
+	for w := l; w < c; w *= 2 {
+		e.mergeWords(x, a, w)
+	}
+	return e.joinRows(x)
+}
+
+// mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height. The products work on the
+// rows of all pairs at once, packed into the rows of one block: their lanes are disjoint.
+func (e *gen) mergeWords(x, a []*ir.Value, w int) {
+	b := e.b
+	per, pairs := w/e.v.Leaf, e.c/(2*w)
+	odd := func(p, m int) int { return (2*p+1)*per + m }
+	var b21, x22 []*ir.Value
+	for m := range per {
+		var below, right []*ir.Value
+		for p := range pairs {
+			below = append(below, e.andMask(a[odd(p, m)], w, 2*p))
+			right = append(right, x[odd(p, m)])
+		}
+		b21, x22 = append(b21, e.orAll(below)), append(x22, e.orAll(right))
+	}
+	part := func(rows *ir.Value, p int) *ir.Value { // of one pair; of the only pair, everything
+		if pairs == 1 {
+			return rows
+		}
+		return e.andMask(rows, w, 2*p)
+	}
+	right := e.wordRows(e.toWords(e.inv(e.joinRows(b21), e.joinRows(x))), e.v.Leaf/2) // B21 X11
+	zero := b.Like(x[0], 0)
+	spread := make([]*ir.Value, len(x))
+	for i := range spread {
+		spread[i] = zero
+	}
+	for p := range pairs {
+		for m := range per {
+			spread[odd(p, m)] = part(right[m], p)
+		}
+	}
+	z := e.wordRows(e.toWords(e.inv(e.joinRows(x22), e.joinRows(spread))), e.v.Leaf/2) // X22 B21 X11
+	for p := range pairs {
+		for m := range per {
+			i := odd(p, m)
+			x[i] = b.Or(x[i], part(z[m], p))
+		}
+	}
+}

@@ -22,13 +22,19 @@ type Target struct {
 	MatmulBF16, MatmulF32 int
 	BranchDelay           int // bundles executed after a branch, before its target
 	Granule               int // bytes of the unit that a DMA size is counted in
+	// Flags are compile options to pass with every module whose kernels hold bf16; nil where the compiler's defaults do.
+	Flags map[string]string
 }
+
+// fullTiles makes vectors of bf16 in a kernel take whole registers, 16 rows each, as they do by default from v6e on. Before v6e libtpu 0.0.51
+// otherwise keeps 8 rows in half a register, and a bitcast from bf16 to 32 bits goes through memory. Layouts outside of kernels stay.
+var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}
 
 // Targets lists the supported generations, oldest first.
 var Targets = []Target{
-	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 512},
-	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32},
-	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32},
+	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},
+	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
+	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
 	{Name: "v6e", Topology: "v6e:2x2", MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
 	{Name: "tpu7x", Topology: "tpu7x:2x2x1", MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
 }

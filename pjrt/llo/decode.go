@@ -367,6 +367,8 @@ func (d *decoder) compute(c *code, in instruction, name, suffix string) error {
 	}
 	st.guard, st.old = g, old
 	switch eval := scalarOps[name]; {
+	case in.core:
+		st.eval, st.args = scalarOps["smov"], []operand{{reg: noRegister, val: number(0)}}
 	case name == "sld" && strings.HasPrefix(rest, "[smem:["):
 		st.kind = stepLoad
 		if st.args, _, err = d.address(rest); err != nil {

@@ -22,4 +22,5 @@
 //  5. libtpu compiles ops that are the same computation once and dumps one of them. An op without a schedule takes that of its twin, found
 //     in the optimised module: same opcode, types with layouts, constants, attributes and computations called, up to names. Its report
 //     says so ([OpReport].Twin); without exactly such a twin the op is an error.
+//  6. Where two cores share a program (v4, v5p), the count is that of core 0.
 package llo

@@ -76,6 +76,7 @@ func TestScalarSemantics(t *testing.T) {
 		{"select", "%p2_p2 = scmp.gt.s32.totalorder 1, 2 | %s1_s1 = scalar_select /*predicate=*/%p2_p2, /*on_true=*/1, /*on_false=*/9 | %p1_p1 = scmp.ge.s32.totalorder %s1_s1, 9", true},
 		{"predicates", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %p3_p3 = pneg %p2_p2 | %p4_p4 = por %p3_p3, %p2_p2 | %p1_p1 = pnand %p4_p4, %p3_p3", true},
 		{"unknown and false", "%p2_p2 = scmp.eq.s32.totalorder 0, 1 | %s1_s1 = sld [smem:[#allocation1]] | %p3_p3 = scmp.eq.s32.totalorder %s1_s1, 0 | %p1_p1 = pand %p3_p3, %p2_p2", false},
+		{"number of the core", "%s1_s1 = sld [smem:[#allocation1]] /* megacore core id :: core id */ | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 0", true},
 		{"memory", "%s1_s1 = smov 3 | %0 = sst [smem:[#allocation1 + $0x2]] %s1_s1 | %s2_s2 = sld [smem:[#allocation1 + $0x2]] | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 3", true},
 		{"computed address", "%s1_s1 = scalar_lea.smem [#allocation1], 3 | %0 = sst [smem:[#allocation1 + $0x5]] /*sx=*/7 | %s3_s3 = scalar_lea.smem %s1_s1, 1 [#allocation1] | %s2_s2 = sld [smem:[%s3_s3 + $0x1]] | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 7", true},
 		{"addresses of one base", "%s1_s1 = smov [#allocation1] | %s2_s2 = sshll.u32 %s1_s1, 4 | %s3_s3 = scalar_lea.vmem %s2_s2, 64 | %p1_p1 = scmp.lt.s32.totalorder %s2_s2, %s3_s3", true},

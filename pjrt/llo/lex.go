@@ -15,11 +15,12 @@ type bundle struct {
 }
 
 // An instruction is one slot of a bundle: `%dst = op args`. Comments are removed from args; of what they say, the source
-// location and the name of a called op are kept.
+// location, the name of a called op and whether it loads the number of the core are kept.
 type instruction struct {
 	dst, op, args string
 	loc           string // text within loc(...), empty where the compiler knows none
 	call          string // name of the op that an inlined_call runs
+	core          bool   // loads the number of the core that runs the program
 }
 
 // A syntaxError is a place in a dump that does not read as a schedule.
@@ -118,14 +119,17 @@ func (lx *lexer) body(b *bundle) error {
 	start := lx.pos
 	var text strings.Builder
 	var loc, call string
+	var core bool
 	depth, from := 0, lx.pos
 	flush := func(end int) { text.WriteString(lx.src[from:end]) }
 	finish := func() {
 		if s := strings.TrimSpace(text.String()); s != "" {
-			b.ins = append(b.ins, newInstruction(s, loc, call))
+			in := newInstruction(s, loc, call)
+			in.core = core && in.op == "sld"
+			b.ins = append(b.ins, in)
 		}
 		text.Reset()
-		loc, call = "", ""
+		loc, call, core = "", "", false
 	}
 	for lx.pos < len(lx.src) {
 		switch c := lx.src[lx.pos]; {
@@ -156,6 +160,7 @@ func (lx *lexer) body(b *bundle) error {
 			if call == "" {
 				call = commentCall(comment)
 			}
+			core = core || strings.HasSuffix(strings.TrimSpace(comment), "core id")
 			from = lx.pos
 			continue
 		}

@@ -37,11 +37,12 @@ func engine(t *testing.T) *pjrt.Engine {
 // probe collects values into a module: every value tried becomes a result.
 type probe struct {
 	*ir.Builder
-	m     *ir.Module
-	names []string
-	outs  []*ir.Value
-	args  map[string]*array.Array
-	rand  *rand.Rand
+	native bool // emit bf16 as it is
+	m      *ir.Module
+	names  []string
+	outs   []*ir.Value
+	args   map[string]*array.Array
+	rand   *rand.Rand
 }
 
 func newProbe() *probe {
@@ -91,6 +92,10 @@ func (p *probe) check(t *testing.T, e *pjrt.Engine, seen map[ir.Op]bool) {
 	again, err := stablehlo.Backend{}.Emit(p.m, nil)
 	require.NoError(t, err)
 	require.Equal(t, a.Text, again.Text)
+	if p.native {
+		a.Text, err = stablehlo.Emitter{Native: true}.Emit(p.m)
+		require.NoError(t, err)
+	}
 	want, err := interp.Run(p.m, p.args, interp.Options{})
 	require.NoError(t, err)
 	prog, err := e.Compile(a.Text)
@@ -126,6 +131,15 @@ func TestOpsOnCPU(t *testing.T) {
 	t.Run("bits", func(t *testing.T) { p := newProbe(); p.words(); p.check(t, e, seen) })
 	t.Run("dot", func(t *testing.T) { p := newProbe(); p.dots(); p.check(t, e, seen) })
 	t.Run("loop", func(t *testing.T) { p := newProbe(); p.loops(); p.check(t, e, seen) })
+	t.Run("native", func(t *testing.T) {
+		p := newProbe()
+		p.native = true
+		p.words()
+		p.conversions()
+		p.moves(ir.BF16)
+		p.dots()
+		p.check(t, e, seen)
+	})
 	if t.Failed() {
 		return
 	}

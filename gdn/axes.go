@@ -114,6 +114,11 @@ var Axes = []Axis{
 		}},
 	boolAxis("low", "products with decay in bf16 instead of f32: half the work on targets whose vector unit has bf16", false, stored, func(v *Variant) *bool { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
+	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
+		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
+	intAxis("steps", "chunks of a kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
+	intAxis("lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, chunked,
+		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
 }
 
 func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }

@@ -32,7 +32,7 @@ type plan struct {
 	v    Variant
 	b    *ir.Builder
 	c    int // tokens of a chunk
-	nc   int // chunks, a multiple of v.Chunks
+	nc   int // chunks, a multiple of v.Chunks x v.Steps
 	gb   int // value heads of a program that share a key head
 	kb   int // key heads of a program
 	args map[string]*ir.Value
@@ -44,8 +44,8 @@ func newPlan(s Spec, v Variant, b *ir.Builder) *plan {
 	if s.Seqs > 0 {
 		p.nc = s.Tokens/p.c + s.Seqs
 	} else {
-		step := p.c * v.Chunks
-		p.nc = (s.Tokens + step - 1) / step * v.Chunks
+		step := p.c * v.Chunks * v.Steps
+		p.nc = (s.Tokens + step - 1) / step * v.Chunks * v.Steps
 	}
 	for _, in := range s.Inputs() {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
@@ -172,6 +172,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		return w
 	}
 	g := &ir.Grid{Name: name, Dims: dims}
+	if state != nil {
+		g.Sched = v.sched()
+	}
 	var args []*ir.Value
 	if state != nil && in.table != nil {
 		g.Tables, args = 1, append(args, in.table)
@@ -213,6 +216,27 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		r.state = rs[len(outs)]
 	}
 	return r
+}
+
+// sched is how the steps of the grid that carries the state overlap as a kernel; nil: they follow one another as built.
+func (v Variant) sched() *ir.Sched {
+	if v.Ahead == 0 && v.Steps == 1 && v.Lock == 0 {
+		return nil
+	}
+	s := &ir.Sched{Steps: v.Steps, Lags: []int{0}, Lock: max(v.Lock, 1)}
+	if v.Lock == 0 {
+		s.Lock = v.Heads * v.Batch * v.Chunks
+	}
+	// Results must come from whole steps: the last lag is a multiple of the steps.
+	last := (v.Ahead + v.Steps - 1) / v.Steps * v.Steps
+	switch v.Ahead {
+	case 1:
+		s.Lags = []int{0, last}
+	case 2:
+		s.Lags = []int{0, last / 2, last}
+		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
+	}
+	return s
 }
 
 // blockOut is an output block with the array that it belongs to.

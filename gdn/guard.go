@@ -41,10 +41,13 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Share = true
 	}
 	if v.Algo == AlgoToken || s.Seqs > 0 {
-		v.Chunks = 1
+		v.Chunks, v.Steps = 1, 1
 	}
 	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= s.Tokens {
 		v.Chunks /= 2
+	}
+	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
+		v.Steps /= 2
 	}
 	return v
 }
@@ -72,8 +75,8 @@ func (v Variant) Check(s Spec) error {
 	return nil
 }
 
-// Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16
-// included. Tolerances are chosen by it.
+// Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
+// sums of bf16 parts included. Tolerances are chosen by it.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
@@ -83,7 +86,7 @@ func (v Variant) Precision() ir.Precision {
 			low = p
 		}
 	}
-	if v.Store == ir.BF16 {
+	if v.Store == ir.BF16 || v.Decay == DecayBase2 {
 		low = ir.PrecBF16x1
 	}
 	return low

@@ -132,6 +132,9 @@ type Variant struct {
 	Store      ir.DType
 	Low        bool
 	Mask       Mask
+	Ahead      int // phases ahead of the state
+	Steps      int // chunks of a kernel's step
+	Lock       int // heads in lockstep between dots; 0: as built
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

@@ -89,8 +89,13 @@ func TestAxes(t *testing.T) {
 		}
 		v := DefaultVariant()
 		require.Error(t, a.Set(&v, "nonsense"), a.Name)
-		if a.Name == "leafnewton" {
-			v = parseVariant(t, "leaf=16,leafby=neumann")
+		if context, ok := map[string]string{
+			"leafnewton": "leaf=16,leafby=neumann",
+			"out":        "fold=yes",
+			"low":        "store=bf16",
+			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",
+		}[a.Name]; ok {
+			v = parseVariant(t, context)
 		}
 		texts, cells := map[string]bool{}, map[string]bool{}
 		for _, value := range a.Values {

@@ -140,6 +140,9 @@ func (g *Grid) checkCommon(in *Instr) error {
 			return fmt.Errorf("axis %s is sequential but not the last", d.Name)
 		}
 	}
+	if err := g.Sched.check(g); err != nil {
+		return err
+	}
 	if len(in.Args) != g.Tables+len(g.In)+len(g.Carry) {
 		return fmt.Errorf("has %d operands, wants %d tables, %d inputs, %d carries", len(in.Args), g.Tables, len(g.In), len(g.Carry))
 	}
@@ -173,6 +176,34 @@ func (g *Grid) checkCommon(in *Instr) error {
 	}
 	if in.Body == nil {
 		return fmt.Errorf("no body")
+	}
+	return nil
+}
+
+func (s *Sched) check(g *Grid) error {
+	if s == nil {
+		return nil
+	}
+	n := len(g.Dims)
+	switch {
+	case n == 0 || !g.Dims[n-1].Seq:
+		return fmt.Errorf("a schedule needs a sequential axis")
+	case s.Steps < 1 || g.Dims[n-1].Size%s.Steps != 0:
+		return fmt.Errorf("%d chunks do not make whole steps of %d", g.Dims[n-1].Size, s.Steps)
+	case s.Lock < 1:
+		return fmt.Errorf("%d heads in lockstep", s.Lock)
+	case len(s.Lags) == 0 || s.Lags[0] != 0:
+		return fmt.Errorf("lags %v do not start at 0", s.Lags)
+	}
+	for i := 1; i < len(s.Lags); i++ {
+		if s.Lags[i] <= s.Lags[i-1] || s.Lags[i] > 1<<20 {
+			return fmt.Errorf("lags %v do not ascend", s.Lags)
+		}
+	}
+	for _, p := range s.Phases {
+		if p.Phase < 0 || p.Phase >= len(s.Lags) || p.Stage == "" || !isStage(p.Stage) {
+			return fmt.Errorf("stage %q in phase %d of %d", p.Stage, p.Phase, len(s.Lags))
+		}
 	}
 	return nil
 }

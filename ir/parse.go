@@ -449,6 +449,12 @@ func (p *parser) grid() (*Grid, error) {
 			return nil
 		case "tables":
 			return p.int(&g.Tables)
+		case "steps":
+			return p.int(&g.sched().Steps)
+		case "lags":
+			return p.ints(&g.sched().Lags)
+		case "lock":
+			return p.int(&g.sched().Lock)
 		}
 		if err := p.expect("("); err != nil {
 			return err
@@ -473,6 +479,16 @@ func (p *parser) grid() (*Grid, error) {
 				g.Outs = append(g.Outs, t)
 				return err
 			}
+		case "phases":
+			item = func() error {
+				w := StagePhase{Stage: p.word()}
+				if err := p.expect(":"); err != nil {
+					return err
+				}
+				err := p.int(&w.Phase)
+				g.sched().Phases = append(g.sched().Phases, w)
+				return err
+			}
 		case "scratch":
 			item = func() error {
 				t, err := p.typ()
@@ -493,7 +509,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out carry scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil
@@ -504,6 +520,13 @@ func (p *parser) grid() (*Grid, error) {
 		return p.expect(")")
 	})
 	return g, err
+}
+
+func (g *Grid) sched() *Sched {
+	if g.Sched == nil {
+		g.Sched = &Sched{Lags: []int{}}
+	}
+	return g.Sched
 }
 
 func (p *parser) gridDim(g *Grid) error {

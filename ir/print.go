@@ -230,6 +230,16 @@ func (g *Grid) String() string {
 	windows("in", g.In, nil)
 	windows("out", g.Out, g.Outs)
 	windows("carry", g.Carry, nil)
+	if s := g.Sched; s != nil {
+		fmt.Fprintf(&b, ", steps=%d, lags=%s, lock=%d", s.Steps, ints(s.Lags), s.Lock)
+		if len(s.Phases) > 0 {
+			var ps []string
+			for _, p := range s.Phases {
+				ps = append(ps, fmt.Sprintf("%s:%d", p.Stage, p.Phase))
+			}
+			b.WriteString(", phases=(" + strings.Join(ps, ", ") + ")")
+		}
+	}
 	if len(g.Scratch) > 0 {
 		b.WriteString(", scratch=(")
 		for i, t := range g.Scratch {

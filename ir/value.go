@@ -217,6 +217,7 @@ type Grid struct {
 	Out     []Window
 	Carry   []Window
 	Outs    []Type   // types of the Out results
+	Sched   *Sched   // how a kernel's steps overlap; nil: as they stand
 	Scratch []Type   // kernel only
 	Alias   [][2]int // kernel only
 }
@@ -228,6 +229,21 @@ func (g *Grid) Points() int {
 		n *= d.Size
 	}
 	return n
+}
+
+// Sched is how the steps of a kernel are ordered and overlap; it changes no result. A chunk, one point of the sequential axis,
+// passes through phases 0, 1, ...; in time slot t phase p works on chunk t - Lags[p], and a step holds Steps time slots.
+type Sched struct {
+	Steps  int          // chunks of a step; divides the points of the sequential axis
+	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
+	Phases []StagePhase // least phase of the dots of a stage; what carries state stands in the last phase
+	Lock   int          // heads in lockstep between two dots
+}
+
+// StagePhase assigns a stage to a phase.
+type StagePhase struct {
+	Stage string
+	Phase int
 }
 
 // Attrs are the static parameters of an instruction. Which fields an op uses is in its table row.

@@ -50,6 +50,11 @@ func (m *Module) Verify() error {
 	return v.block(m.Body, Tensor, 0)
 }
 
+// isStage allows the empty name.
+func isStage(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r != '-' && (r > 'z' || !isWord(byte(r))) }) < 0
+}
+
 func isName(s string) bool {
 	if s == "" || (s[0] >= '0' && s[0] <= '9') {
 		return false
@@ -126,7 +131,7 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 			return &Error{What: in.Op.String() + ": a result is nil"}
 		}
 	}
-	if s := in.Loc.Stage; strings.IndexFunc(s, func(r rune) bool { return r != '-' && (r > 'z' || !isWord(byte(r))) }) >= 0 {
+	if s := in.Loc.Stage; !isStage(s) {
 		return fail("location %q: a stage is of letters, digits, _ and -", s)
 	}
 	if (in.Attrs.Grid != nil) != (in.Op == OpGrid || in.Op == OpKernel) {

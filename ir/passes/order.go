@@ -7,23 +7,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Order rearranges the body of every kernel: stage by stage, within a stage by the number of dots before, and within such a
-// level in groups of width heads, a group's instructions together. Dots of all heads then follow one another, which hides their
+// order rearranges the body of a kernel: stage by stage, within a stage by the number of dots before, and within such a level in
+// groups of width heads, a group's instructions together. Dots of all heads then follow one another, which hides their
 // latency, while what lies between two dots keeps the tiles of few heads live. Only the order changes: values are defined
 // before their use and accesses to the same memory keep their sequence.
-func Order(m *ir.Module, width int) (*ir.Module, error) {
-	out, err := Clone(m)
-	if err != nil {
-		return nil, err
-	}
-	out.Body.Walk(func(in *ir.Instr) {
-		if in.Op == ir.OpKernel {
-			order(in.Body, width)
-		}
-	})
-	return out, nil
-}
-
 func order(b *ir.Block, width int) {
 	n := len(b.Instrs)
 	ranks := map[string]int{}

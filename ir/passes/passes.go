@@ -25,6 +25,7 @@ type Pass struct {
 var Passes = []Pass{
 	{Name: "batch", Run: Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
 	{Name: "tile", Run: Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
+	{Name: "pipeline", Run: Pipeline, Doc: "orders kernels and overlaps their steps as their schedules say; same bits"},
 	{Name: "moves", Run: Moves, Doc: "collapses chains of reshapes and transposes; same bits",
 		After: []string{
 			"batch", // makes the chains

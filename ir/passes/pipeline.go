@@ -8,35 +8,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Pipelining is how the steps of a kernel overlap. A chunk passes through phases 0, 1, ...; in time slot t phase p works on
-// chunk t - Lags[p], and a grid step holds Chunks time slots.
-type Pipelining struct {
-	Chunks int            // chunks per grid step; must divide the chunks of the grid
-	Lags   []int          // lag of each phase in chunks: 0 for the first, then ascending
-	Stages map[string]int // least phase of the dots of a stage; everything else stands in the earliest phase that it can
-	Width  int            // heads in lockstep, as in Order
-	Spans  [][2]float64   // part of its time slot over which a phase is spread; nil: all of it
-}
-
-// Pipeline overlaps the phases of successive chunks in the body of every kernel that has a sequential axis. What carries state
-// stands in the last phase. Values pass from phase to phase through rings in scratch. The first and last steps, in which some
-// phases have no chunk, get bodies of their own. Kernels with one phase and one chunk a step are only ordered.
-func Pipeline(m *ir.Module, opt Pipelining) (*ir.Module, error) {
-	if len(opt.Lags) == 0 || opt.Lags[0] != 0 || !slices.IsSorted(opt.Lags) || len(slices.Compact(slices.Clone(opt.Lags))) != len(opt.Lags) || opt.Chunks < 1 {
-		return nil, fmt.Errorf("pipeline: lags %v must ascend from 0, and a step must hold at least one chunk", opt.Lags)
-	}
-	ordered, err := Order(m, opt.Width)
-	if err != nil {
-		return nil, err
-	}
-	if opt.Chunks == 1 && len(opt.Lags) == 1 {
-		return ordered, nil
-	}
-	return Transform(ordered, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
-		if in.Op != ir.OpKernel || !sequential(in.Attrs.Grid) {
+// Pipeline orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks. What
+// carries state stands in the last phase; dots of the stages that the schedule names stand in the phase it gives or later;
+// everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
+// Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
+// bodies of their own.
+func Pipeline(m *ir.Module) (*ir.Module, error) {
+	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		if in.Op != ir.OpKernel || in.Attrs.Grid.Sched == nil {
 			return nil, false
 		}
-		l := &pipeline{opt: opt, g: in.Attrs.Grid, body: in.Body}
+		l := &pipeline{opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		order(l.body, l.opt.Lock)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
 			r.Failf("pipeline %s: %w", l.g.Name, err)
@@ -45,14 +28,9 @@ func Pipeline(m *ir.Module, opt Pipelining) (*ir.Module, error) {
 	})
 }
 
-func sequential(g *ir.Grid) bool {
-	n := len(g.Dims)
-	return n > 0 && g.Dims[n-1].Seq
-}
-
 // pipeline lowers one kernel.
 type pipeline struct {
-	opt  Pipelining
+	opt  *ir.Sched
 	g    *ir.Grid
 	body *ir.Block
 
@@ -90,28 +68,25 @@ type slot struct {
 func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
 	n := l.g.Dims[l.seq].Size
-	if n%l.opt.Chunks != 0 {
-		return nil, fmt.Errorf("%d chunks do not make whole steps of %d", n, l.opt.Chunks)
-	}
 	if err := l.analyse(); err != nil {
 		return nil, err
 	}
 	var slots []slot
 	last := 0
-	for t := range l.opt.Chunks {
+	for t := range l.opt.Steps {
 		for p, lag := range l.opt.Lags {
 			s := slot{phase: p, time: t}
 			if lag > t {
-				s.delay = (lag - t + l.opt.Chunks - 1) / l.opt.Chunks
+				s.delay = (lag - t + l.opt.Steps - 1) / l.opt.Steps
 			}
-			s.chunk = t - lag + s.delay*l.opt.Chunks
+			s.chunk = t - lag + s.delay*l.opt.Steps
 			slots = append(slots, s)
 			last = max(last, s.delay)
 		}
 	}
-	steps := n / l.opt.Chunks
+	steps := n / l.opt.Steps
 	l.ng = CloneGrid(l.g)
-	l.ng.Dims[l.seq].Size = steps + last
+	l.ng.Dims[l.seq].Size, l.ng.Sched = steps+last, nil
 	l.blk = &ir.Block{}
 	kb := b.On(l.blk)
 	kargs, err := l.windows(kb, slots, args, steps)
@@ -136,6 +111,13 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		hi := lo
 		for hi+1 < steps+last && slices.Equal(active(hi+1), active(lo)) {
 			hi++
+		}
+		if lo == 0 && hi == steps+last-1 {
+			err = l.step(kb, c, slots)
+			if err != nil {
+				return nil, err
+			}
+			break
 		}
 		kb.Stage("step")
 		var cond *ir.Value
@@ -168,6 +150,10 @@ func (l *pipeline) analyse() error {
 		l.param[p] = i
 	}
 	lastPhase := len(l.opt.Lags) - 1
+	stages := map[string]int{}
+	for _, s := range l.opt.Phases {
+		stages[s.Stage] = s.Phase
+	}
 	loaded := map[*ir.Value]bool{}
 	for i, in := range ins {
 		for _, r := range in.Results {
@@ -210,7 +196,7 @@ func (l *pipeline) analyse() error {
 			light[i] = false
 		}
 		if hasDot(in) {
-			l.phase[i] = max(l.phase[i], min(l.opt.Stages[in.Loc.Stage], lastPhase))
+			l.phase[i] = max(l.phase[i], stages[in.Loc.Stage])
 		}
 		if carried {
 			l.phase[i] = lastPhase
@@ -282,12 +268,12 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			if x.Axis != l.seq {
 				continue
 			}
-			if x.Shift != 0 || x.Max >= 0 || x.Table >= 0 && l.opt.Chunks > 1 {
-				return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Chunks)
+			if x.Shift != 0 || x.Max >= 0 || x.Table >= 0 && l.opt.Steps > 1 {
+				return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
 			}
 			x.Shift, x.Max = -delay, steps-1
 			if x.Table < 0 {
-				out.Block[d] *= l.opt.Chunks
+				out.Block[d] *= l.opt.Steps
 			}
 		}
 		return out, nil
@@ -386,7 +372,7 @@ func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
 	slices.SortFunc(order, func(x, y *ir.Value) int { return l.index[x] - l.index[y] })
 	for _, v := range order {
 		mod := 1
-		for mod*l.opt.Chunks < reach[v]+1 {
+		for mod*l.opt.Steps < reach[v]+1 {
 			mod *= 2
 		}
 		shape := slices.Clone(v.Type.Shape)
@@ -399,7 +385,7 @@ func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
 		if r.words {
 			d, shape[0] = ir.U32, shape[0]/2
 		}
-		t := ir.Ref(ir.VMEM, d, append([]int{mod * l.opt.Chunks}, shape...)...)
+		t := ir.Ref(ir.VMEM, d, append([]int{mod * l.opt.Steps}, shape...)...)
 		l.ng.Scratch = append(l.ng.Scratch, t)
 		r.ref = b.Param("", t)
 		l.rings[v] = r
@@ -419,10 +405,6 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, slots []slot) error {
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
 		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
-		lo, hi := 0.0, 1.0
-		if l.opt.Spans != nil {
-			lo, hi = l.opt.Spans[s.phase][0], l.opt.Spans[s.phase][1]
-		}
 		total, done := 0.0, 0.0
 		var mine []int
 		for i, in := range l.body.Instrs {
@@ -433,7 +415,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, slots []slot) error {
 		}
 		for _, i := range mine {
 			w := weight(l.body.Instrs[i])
-			events = append(events, event{float64(s.time) + lo + (hi-lo)*(done+w/2)/max(total, 1), k, i})
+			events = append(events, event{float64(s.time) + (done+w/2)/max(total, 1), k, i})
 			done += w
 		}
 	}
@@ -506,14 +488,14 @@ func (k *copier) place(in *ir.Instr) error {
 		if r.words {
 			x = k.b.Words(x)
 		}
-		starts, idx := k.place3(r)
+		starts, idx := k.within(r)
 		k.b.Store(x, r.ref, starts, nil, idx...)
 	}
 	return k.b.Err()
 }
 
-// place3 is where in a ring the slot's chunk lies.
-func (k *copier) place3(r *ring) (starts []int, idx []*ir.Value) {
+// within is where in a ring the slot's chunk lies.
+func (k *copier) within(r *ring) (starts []int, idx []*ir.Value) {
 	starts = []int{k.slot.chunk, 0, 0}
 	if r.mod == 1 {
 		return starts, nil
@@ -521,7 +503,7 @@ func (k *copier) place3(r *ring) (starts []int, idx []*ir.Value) {
 	b := k.b
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
 	turn := b.And(b.Sub(k.step, i32(k.slot.delay)), i32(r.mod-1))
-	return starts, []*ir.Value{b.Mul(turn, i32(k.opt.Chunks)), i32(0), i32(0)}
+	return starts, []*ir.Value{b.Mul(turn, i32(k.opt.Steps)), i32(0), i32(0)}
 }
 
 // value is what stands for an old value in this slot.
@@ -550,7 +532,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if r == nil {
 		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
 	}
-	starts, idx := k.place3(r)
+	starts, idx := k.within(r)
 	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], starts, nil, idx...)
 	if r.words {
 		v = k.b.Halves(v)
@@ -581,7 +563,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 			break
 		}
 		i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-		c := b.Mul(b.Sub(k.step, i32(k.slot.delay)), i32(k.opt.Chunks))
+		c := b.Mul(b.Sub(k.step, i32(k.slot.delay)), i32(k.opt.Steps))
 		k.env[in.Result()] = b.Add(c, i32(k.slot.chunk))
 		return b.Err()
 	case ir.OpLoad:

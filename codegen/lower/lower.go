@@ -1,0 +1,81 @@
+// Package lower leads from a spec and a variant to a program: gdn.Build, then the passes a backend needs, then its Emit.
+//
+// Rules:
+//
+//  1. A route is a row of a table: a backend, and how a module gets to it.
+//  2. A module is lowered whole: what Emit gives takes the inputs of the spec, in order, and returns its outputs.
+package lower
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/stablehlo"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Route is the way from a module at the tensor level to the text of a backend.
+type Route struct {
+	codegen.Backend
+	Doc       string
+	TPU       bool                                 // emits for a codegen.Target; others ignore it
+	Transform func(*ir.Module) (*ir.Module, error) // what the backend asks for beyond a verified module
+}
+
+// Routes lists the backends.
+var Routes = []Route{
+	{Backend: stablehlo.Backend{}, Transform: tidy,
+		Doc: "a whole program for a CPU or GPU: parallel grid axes are batch dimensions, the sequential one a loop"},
+	{Backend: mosaic.Backend{}, Transform: Kernels, TPU: true,
+		Doc: "a program for a TPU: StableHLO around one tpu_custom_call a kernel, its body in textual stable_mosaic"},
+}
+
+// Lookup finds a route by the name of its backend.
+func Lookup(name string) (Route, error) {
+	var names []string
+	for _, r := range Routes {
+		if r.Name() == name {
+			return r, nil
+		}
+		names = append(names, r.Name())
+	}
+	return Route{}, fmt.Errorf("unknown backend %q (known: %s)", name, strings.Join(names, " "))
+}
+
+// tidy removes what is computed twice or never.
+func tidy(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, "fold", "cse", "dce") }
+
+// Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 in lockstep, with matrix products in
+// single passes, and overlap their steps as their schedules say.
+func Kernels(m *ir.Module) (*ir.Module, error) {
+	return passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline")
+}
+
+// Emit lowers a module and renders it.
+func (r Route) Emit(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
+	if r.TPU && t == nil {
+		return nil, fmt.Errorf("backend %s needs a target", r.Name())
+	}
+	m, err := r.Transform(m)
+	if err != nil {
+		return nil, fmt.Errorf("backend %s: %w", r.Name(), err)
+	}
+	return r.Backend.Emit(m, t)
+}
+
+// Program is a spec computed by a variant, as a backend renders it.
+func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*codegen.Artifact, error) {
+	r, err := Lookup(backend)
+	if err != nil {
+		return nil, err
+	}
+	m, err := gdn.Build(s, v)
+	if err != nil {
+		return nil, err
+	}
+	return r.Emit(m, t)
+}

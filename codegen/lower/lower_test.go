@@ -1,0 +1,68 @@
+package lower_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+func spec(t *testing.T, text string) gdn.Spec {
+	t.Helper()
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	return s
+}
+
+func variant(t *testing.T, text string) gdn.Variant {
+	t.Helper()
+	v, err := gdn.ParseVariant(text)
+	require.NoError(t, err)
+	return v
+}
+
+// What a route does to a module before it is emitted changes no result of the interpreter.
+func TestTransformsKeepResults(t *testing.T) {
+	s := spec(t, "t=40,hk=1,hv=2,k=128,v=128,init")
+	class, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	inputs, err := class.Generate(s, 1)
+	require.NoError(t, err)
+	for _, text := range []string{"default,chunk=16", "bf16x3,chunk=32", "token"} {
+		m, err := gdn.Build(s, variant(t, text))
+		require.NoError(t, err)
+		want, err := interp.Run(m, inputs, interp.Options{})
+		require.NoError(t, err)
+		for _, r := range lower.Routes {
+			n, err := r.Transform(m)
+			require.NoError(t, err, "%s by %s", r.Name(), text)
+			got, err := interp.Run(n, inputs, interp.Options{})
+			require.NoError(t, err, "%s by %s", r.Name(), text)
+			require.Equal(t, want, got, "%s by %s", r.Name(), text)
+		}
+	}
+}
+
+func TestProgram(t *testing.T) {
+	s, v := spec(t, "t=40,hk=1,hv=2,k=128,v=128"), gdn.DefaultVariant()
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	for _, r := range lower.Routes {
+		a, err := lower.Program(s, v, r.Name(), target)
+		require.NoError(t, err, r.Name())
+		require.Contains(t, a.Text, "@main(%q: tensor<1x40x1x128xf32>, %k:")
+		require.Equal(t, r.TPU, len(a.Kernels) > 0)
+		require.NotEmpty(t, r.Doc)
+	}
+	_, err = lower.Program(s, v, "mosaik", target)
+	require.ErrorContains(t, err, `unknown backend "mosaik" (known: stablehlo mosaic)`)
+	_, err = lower.Program(s, v, "mosaic", nil)
+	require.ErrorContains(t, err, "needs a target")
+	v.Chunk = 7
+	_, err = lower.Program(s, v, "stablehlo", nil)
+	require.ErrorContains(t, err, "chunk")
+}

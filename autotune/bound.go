@@ -1,8 +1,6 @@
 package autotune
 
 import (
-	"math"
-
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -12,14 +10,19 @@ func hbmCycles(bytes int64, t *codegen.Target) int64 {
 	return int64(float64(bytes) / t.HBM * t.Clock)
 }
 
-// bound is a score that no program of the variant can be below: the necessary traffic, and for the chunkwise form its
-// matrix products on full matrix units in single passes, the inverse left out. Products computed once for several value
-// heads count once, so the bound holds for every variant of the same chunk.
+// What the vector unit of every target does in a cycle at most: float32 operations.
+const vectorRate = 4 * 8 * 128
+
+// bound is a score that no program of the variant can be below: the necessary traffic, and the arithmetic.
+//
+// For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products
+// computed once for several value heads count once, so it holds for every variant of the same chunk. For the token
+// recurrence it is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
 func bound(s gdn.Spec, v gdn.Variant, t *codegen.Target) int64 {
-	low := hbmCycles(s.NecessaryBytes(), t)
-	if f := v.Fit(s); f.Algo == gdn.AlgoChunk {
-		perCycle := 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize)
-		low = max(low, int64(math.Floor(s.Flops(f.Chunk)/perCycle)))
+	f := v.Fit(s)
+	work := s.Flops(f.Chunk) / (2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize))
+	if f.Algo == gdn.AlgoToken {
+		work = 2 * float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV) * float64(s.K) * float64(s.V) / vectorRate
 	}
-	return low
+	return max(hbmCycles(s.NecessaryBytes(), t), int64(work))
 }

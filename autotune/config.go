@@ -30,7 +30,7 @@ type Config struct {
 	Lookahead int               // candidates judged at a time; 0: 4
 
 	Dir        string         // the folder of the run
-	Budget     time.Duration  // of this session; 0: no limit
+	Budget     time.Duration  // of this session, without the set-up; 0: no limit
 	Candidates int            // of the whole run; 0: no limit
 	Workers    int            // candidates judged in parallel; 0: one a core, at most 2
 	Attempts   int            // of a gate whose machinery fails, before the run pauses; 0: 3

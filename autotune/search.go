@@ -38,7 +38,6 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	c.Workers = cmp.Or(max(c.Workers, 0), min(2, runtime.NumCPU()))
 	c.Attempts = cmp.Or(max(c.Attempts, 0), defaultAttempts)
 	c.Backoff = cmp.Or(max(c.Backoff, 0), defaultBackoff)
-	start := time.Now()
 	j, warnings, err := journal.Open(c.Dir)
 	if err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 		defer func() { err = errors.Join(err, lab.Close()) }()
 		e = lab
 	}
-	d := &driver{Config: c, journal: j, state: j.State(), gates: e.Gates(), objects: store.Store{Dir: objectsDir(c.Dir)}, start: start}
+	d := &driver{Config: c, journal: j, state: j.State(), gates: e.Gates(), objects: store.Store{Dir: objectsDir(c.Dir)}, start: time.Now()}
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
 	}
@@ -222,7 +221,8 @@ func (d *driver) pending(known int, flight []*task) []gdn.Variant {
 }
 
 func (d *driver) task(id int, p strategy.Proposal, view journal.View) *task {
-	c := &journal.Candidate{ID: id, Parent: p.Parent, Variant: p.Variant.String(), Cell: p.Variant.Cell(), Hypothesis: p.Hypothesis}
+	fitted := p.Variant.Fit(d.plan.spec)
+	c := &journal.Candidate{ID: id, Parent: p.Parent, Variant: p.Variant.String(), Fitted: fitted.String(), Cell: fitted.Cell(), Hypothesis: p.Hypothesis}
 	if parent := view.Candidate(p.Parent); parent != nil {
 		c.Scalar = parent.Cell == c.Cell
 	}

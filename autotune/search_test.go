@@ -137,7 +137,7 @@ func TestVerdicts(t *testing.T) {
 	for _, v := range journal.Verdicts[3:] {
 		c := quick(t, 3)
 		c.Seeds = []string{"naive", "default", "split"}
-		c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
 			if gate != "build" || w.Record.ID != 2 {
 				return nil
 			}
@@ -156,7 +156,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestPanicIsACrash(t *testing.T) {
 	c := quick(t, 2)
-	c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
 		if gate == "compile" && w.Record.ID == 1 {
 			var none []int
 			_ = none[w.Record.ID]
@@ -176,7 +176,7 @@ func TestDuplicatesInFlight(t *testing.T) {
 	for _, gate := range []string{"duplicate", "schedule"} {
 		c := quick(t, 4)
 		c.Workers = 4
-		c.Evaluator = &fake{delay: time.Millisecond, refuse: func(at string, w *Work) *Refusal {
+		c.Evaluator = &fake{roomy: true, delay: time.Millisecond, refuse: func(at string, w *Work) *Refusal {
 			switch {
 			case gate == "duplicate" && at == "duplicate":
 				w.Record.IR = "one"
@@ -302,7 +302,13 @@ func TestExhaustion(t *testing.T) {
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, "the strategy has nothing more to propose", sum.Stopped)
-	require.Equal(t, 8, sum.Candidates)
+	cells := 1
+	for _, name := range c.Axes {
+		a, err := gdn.LookupAxis(name)
+		require.NoError(t, err)
+		cells *= len(a.Values)
+	}
+	require.Equal(t, cells, sum.Candidates)
 	s, _, err := journal.Read(c.Dir, nil)
 	require.NoError(t, err)
 	for _, k := range s.Now().Candidates() {
@@ -310,7 +316,7 @@ func TestExhaustion(t *testing.T) {
 	}
 	sum, err = Resume(t.Context(), Config{Dir: c.Dir, Evaluator: &fake{}, Generator: "test"})
 	require.NoError(t, err)
-	require.Equal(t, 8, sum.Candidates)
+	require.Equal(t, cells, sum.Candidates)
 
 	c = quick(t, 0)
 	c.Strategy, c.Seeds, c.Axes = "beam:2", []string{"default"}, []string{"form", "kq"}
@@ -377,7 +383,7 @@ func TestSecondDriver(t *testing.T) {
 func TestPruning(t *testing.T) {
 	c := quick(t, 6)
 	c.Lookahead, c.Seeds, c.Strategy = 1, []string{"default", "forward", "token", "ladder", "block", "split"}, "exhaustive"
-	c.Evaluator = &fake{refuse: func(gate string, w *Work) *Refusal {
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
 		if gate == "schedule" && w.Record.ID == 2 { // a miracle on the first target
 			w.Record.Costs[0].Score = 1
 		}

@@ -13,11 +13,14 @@ func tiny(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	return s
 }
 
-// moderate is a spec like s that shows the errors of full heads over several chunks and a part of one.
+// moderateTokens holds several of most variants' chunks, and a part of one.
+const moderateTokens = 300
+
+// moderate is a spec like s that shows the errors of full heads over two grid steps at least. Most variants share it.
 func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	f := v.Fit(s)
 	s = fewHeads(s, f)
-	s.Tokens = min(s.Tokens, max(2*f.Chunk*f.Chunks, 256)+max(1, f.Chunk/4))
+	s.Tokens = min(s.Tokens, max(moderateTokens, 2*f.Chunk*f.Chunks+f.Chunk/4))
 	return s
 }
 

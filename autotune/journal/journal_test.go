@@ -18,7 +18,7 @@ var header = Header{Format: Format, Spec: "tiny", Targets: []string{"v5e", "v6e"
 // ranked is a candidate with a verdict computed from its scores.
 func ranked(t *testing.T, s *State, scores ...int64) *Candidate {
 	id := s.Len() + 1
-	c := &Candidate{ID: id, Variant: fmt.Sprint("v", id), IR: fmt.Sprint("ir", id), Gate: "verdict"}
+	c := &Candidate{ID: id, Variant: fmt.Sprint("v", id), Fitted: fmt.Sprint("v", id), IR: fmt.Sprint("ir", id), Gate: "verdict"}
 	for i, score := range scores {
 		c.Costs = append(c.Costs, Cost{Target: header.Targets[i], Cycles: score, Score: score, Schedule: fmt.Sprint(id, i)})
 	}
@@ -58,9 +58,9 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, 1, s.At(1).Champion("v5e").ID)
 	require.Nil(t, s.At(0).Champion("v5e"))
 	require.Nil(t, s.Now().Champion("v6e"))
-	_, seen := s.At(2).Variant("v3")
+	_, seen := s.At(2).Fitted("v3")
 	require.False(t, seen)
-	id, seen := s.At(3).Variant("v3")
+	id, seen := s.At(3).Fitted("v3")
 	require.True(t, seen)
 	require.Equal(t, 3, id)
 

@@ -74,7 +74,8 @@ type Candidate struct {
 	ID         int               `json:"id"`               // from 1, in order of proposal
 	Parent     int               `json:"parent,omitempty"` // the candidate it was changed from; 0: none
 	Variant    string            `json:"variant"`
-	Cell       string            `json:"cell"`             // structural part of the variant
+	Fitted     string            `json:"fitted"`           // the variant at the sizes of the spec: equal ones are one program
+	Cell       string            `json:"cell"`             // structural part of the fitted variant
 	Scalar     bool              `json:"scalar,omitempty"` // differs from its parent in scalars alone: tuning, not an iteration
 	Hypothesis string            `json:"hypothesis"`
 	IR         string            `json:"ir,omitempty"` // hash of the module

@@ -19,7 +19,7 @@ type State struct {
 	events     []Record
 	last       time.Time
 	busy       time.Duration
-	variants   map[string]int   // first candidate by variant
+	variants   map[string]int   // first candidate by fitted variant
 	modules    map[string]int   // by hash of the module
 	schedules  map[string]int   // by target and hash of the schedule
 	champions  map[string][]int // by target, in order of succession
@@ -98,7 +98,7 @@ func (s *State) Add(r Record) error {
 func (s *State) addCandidate(c *Candidate, wall map[string]float64) {
 	s.candidates = append(s.candidates, c)
 	s.walls = append(s.walls, wall)
-	first(s.variants, c.Variant, c.ID)
+	first(s.variants, c.Fitted, c.ID)
 	if c.IR != "" {
 		first(s.modules, c.IR, c.ID)
 	}
@@ -196,8 +196,8 @@ func (v View) lookup(m map[string]int, key string) (id int, ok bool) {
 	return id, id != 0 && id <= v.n
 }
 
-// Variant finds the first candidate of a variant.
-func (v View) Variant(text string) (id int, ok bool) { return v.lookup(v.s.variants, text) }
+// Fitted finds the first candidate of a fitted variant.
+func (v View) Fitted(text string) (id int, ok bool) { return v.lookup(v.s.variants, text) }
 
 // Module finds the first candidate with a module.
 func (v View) Module(hash string) (id int, ok bool) { return v.lookup(v.s.modules, hash) }

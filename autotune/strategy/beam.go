@@ -31,7 +31,6 @@ func (b *beam) Next(judged journal.View, pending []gdn.Variant) (Proposal, bool)
 		if err != nil {
 			continue
 		}
-		v = v.Fit(b.space.Spec)
 		scalars, structures := b.neighbours(v)
 		if w, ok := firstUntried(scalars, tried); ok {
 			text, _ := change(v, w)
@@ -83,11 +82,10 @@ func (b *beam) neighbours(v gdn.Variant) (scalars, structures []gdn.Variant) {
 	}
 	var shuffled []keyed
 	for _, w := range gdn.Neighbours(v, b.space.Spec) {
-		w = w.Fit(b.space.Spec)
 		_, axes := change(v, w)
 		switch { // the axis that was changed comes first: others follow from it
 		case len(axes) == 0 || !b.space.walks(axes[0].Name) || !b.space.inside(w) || w.Unsafe(b.space.Spec) != "":
-		case w.Cell() == v.Cell():
+		case w.Fit(b.space.Spec).Cell() == v.Fit(b.space.Spec).Cell():
 			scalars = append(scalars, w)
 		default:
 			shuffled = append(shuffled, keyed{sha256.Sum256(fmt.Appendf(nil, "%d %s %s", b.space.Seed, v, w)), w})

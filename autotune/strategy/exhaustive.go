@@ -19,7 +19,7 @@ type exhaustive struct {
 func newExhaustive(s Space) *exhaustive {
 	base := gdn.DefaultVariant()
 	if len(s.Seeds) > 0 {
-		base = s.Seeds[0].Variant
+		base = s.Seeds[0].Variant // scalars and precisions of the walk
 	}
 	walk := gdn.Cells(s.Spec, s.focus(base))
 	if len(s.Axes) > 0 {
@@ -65,7 +65,7 @@ func (e *exhaustive) Next(judged journal.View, pending []gdn.Variant) (Proposal,
 			if !ok {
 				return Proposal{}, false
 			}
-			e.cells = append(e.cells, v.Fit(e.space.Spec))
+			e.cells = append(e.cells, v)
 		}
 		if v := e.cells[i]; e.space.inside(v) && !tried(v) {
 			return Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}, true

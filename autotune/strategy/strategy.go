@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Proposal is a variant to judge, fitted to the spec.
+// Proposal is a variant to judge.
 type Proposal struct {
 	Variant    gdn.Variant
 	Parent     int    // the candidate it was changed from; 0: none
@@ -22,7 +22,7 @@ type Proposal struct {
 
 // Strategy proposes variants.
 type Strategy interface {
-	// Next gives a variant that is neither judged nor pending. ok is false where there is none: for good where nothing is
+	// Next gives a variant that, fitted to the spec, is neither judged nor pending. ok is false where there is none: for good where nothing is
 	// pending, until more is judged otherwise.
 	Next(judged journal.View, pending []gdn.Variant) (p Proposal, ok bool)
 }
@@ -112,11 +112,11 @@ func (s Space) focus(v gdn.Variant) gdn.Variant {
 			v = w
 		}
 	}
-	return v.Fit(s.Spec)
+	return v
 }
 
 // inside says whether v has the held values on all held axes that apply to it.
-func (s Space) inside(v gdn.Variant) bool { return s.focus(v) == v.Fit(s.Spec) }
+func (s Space) inside(v gdn.Variant) bool { return s.focus(v).Fit(s.Spec) == v.Fit(s.Spec) }
 
 // walks says whether an axis may change.
 func (s Space) walks(axis string) bool {
@@ -126,12 +126,14 @@ func (s Space) walks(axis string) bool {
 
 // tried tells which variants are judged or pending.
 func (s Space) tried(judged journal.View, pending []gdn.Variant) func(gdn.Variant) bool {
+	under := map[gdn.Variant]bool{}
+	for _, p := range pending {
+		under[p.Fit(s.Spec)] = true
+	}
 	return func(v gdn.Variant) bool {
-		if slices.Contains(pending, v) {
-			return true
-		}
-		_, ok := judged.Variant(v.String())
-		return ok
+		v = v.Fit(s.Spec)
+		_, ok := judged.Fitted(v.String())
+		return ok || under[v]
 	}
 }
 

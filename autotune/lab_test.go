@@ -1,0 +1,240 @@
+package autotune
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// lab opens a real evaluator.
+func lab(t *testing.T, o LabOptions) *Lab {
+	l, err := NewLab(t.Context(), o)
+	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+func spec(t *testing.T, text string) gdn.Spec {
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	return s
+}
+
+// A small search through every real gate: structures with costs, the whole-chunk series rejected by their numbers, the
+// same integers in a second run.
+func TestRealSearch(t *testing.T) {
+	c := Config{Spec: spec(t, "b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16"), Targets: []string{"v6e"}, Dir: t.TempDir(), Strategy: "exhaustive",
+		Seeds: []string{"merge-packed,prec=bf16x1", "neumann", "newton", "merge-packed,prec=bf16x1,heads=2", "forward,prec=bf16x1"}, Candidates: 5, Evaluator: lab(t, LabOptions{})}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	all := s.Now().Candidates()
+	require.Len(t, all, 5)
+	var verdicts []journal.Verdict
+	for _, k := range all {
+		t.Log(k.Verdict, k.Variant, k.Reason)
+		verdicts = append(verdicts, k.Verdict)
+	}
+	require.True(t, verdicts[0].Ranked())
+	require.Equal(t, journal.Numerics, verdicts[1])
+	require.Equal(t, journal.Numerics, verdicts[2])
+	require.Contains(t, all[1].Reason, "on identical inputs")
+	require.Greater(t, float64(all[1].Worst().Error), 1e3)
+	first := all[0]
+	require.Len(t, first.Errors, len(tinyClasses)+len(classes(c.Spec)))
+	for _, e := range first.Errors {
+		require.LessOrEqual(t, e.Use(), 1., e.Class)
+	}
+	cost := first.Cost("v6e")
+	require.NotNil(t, cost)
+	require.Greater(t, cost.Cycles, bound(c.Spec, gdn.DefaultVariant(), mustTarget(t, "v6e")))
+	require.InDelta(t, float64(cost.Score)/512, float64(cost.PerToken), 1e-9)
+	for _, role := range []string{"ir", "module/v6e", "schedule/v6e"} {
+		require.Contains(t, first.Objects, role)
+	}
+	text, err := Object(c.Dir, first.Objects["module/v6e"])
+	require.NoError(t, err)
+	require.Contains(t, string(text), "tpu_custom_call")
+	requireVerified(t, c.Dir)
+
+	again := c
+	again.Dir = t.TempDir()
+	again.Candidates = 1
+	_, err = Search(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, decisions(t, c.Dir)[:2], decisions(t, again.Dir))
+	require.NotEmpty(t, sum.Rankings[0].Rows)
+}
+
+func mustTarget(t *testing.T, name string) *codegen.Target {
+	x, err := codegen.LookupTarget(name)
+	require.NoError(t, err)
+	return x
+}
+
+// workOn is a candidate as the driver makes it.
+func workOn(t *testing.T, s gdn.Spec, variant string) *Work {
+	v, err := gdn.ParseVariant(variant)
+	require.NoError(t, err)
+	state := journal.NewState()
+	return &Work{Spec: s, Targets: []*codegen.Target{mustTarget(t, "v6e")}, Variant: v, Known: state.Now(),
+		Record: &journal.Candidate{ID: 1}, Objects: map[string][]byte{}, Wall: map[string]float64{}}
+}
+
+// Variants that the guard calls unsafe are refused by the numbers alone, and safe ones pass, in the interpreter.
+func TestNumericsByInterpreter(t *testing.T) {
+	l := &Lab{noCPU: "the test has none"}
+	s := spec(t, "b=1,t=300,hk=1,hv=2,k=32,v=32,dtype=f32")
+	for variant, want := range map[string]journal.Verdict{
+		"default":                            "",
+		"ladder":                             "",
+		"merge-newton,prec=f32":              "",
+		"bf16x3":                             "",
+		"token":                              "",
+		"neumann":                            journal.Numerics,
+		"newton":                             journal.Numerics,
+		"neumann,prec=bf16x1":                journal.Numerics,
+		"neumann,chunk=32":                   journal.Numerics,
+		"leaf=32,leafby=neumann":             journal.Numerics,
+		"leaf=16,leafby=neumann,prec=bf16x3": journal.Numerics,
+	} {
+		w := workOn(t, s, variant)
+		require.Equal(t, want == journal.Numerics, w.Variant.Unsafe(s) != "", variant)
+		r, err := l.interpret(t.Context(), w)
+		require.NoError(t, err)
+		if r == nil {
+			r, err = l.numerics(t.Context(), w)
+			require.NoError(t, err)
+			require.Contains(t, w.Record.Notes[0], "the test has none")
+			require.Len(t, w.Record.Errors, len(tinyClasses)+len(classes(s)))
+		}
+		if want == "" {
+			require.Nil(t, r, variant)
+		} else {
+			require.NotNil(t, r, variant)
+			require.Equal(t, want, r.Verdict, variant)
+		}
+	}
+}
+
+// What the compiler answers to bad modules is a verdict; that it can not be reached is none.
+func TestCompileVerdicts(t *testing.T) {
+	l := lab(t, LabOptions{Workers: 1, Timeout: 20 * time.Second})
+	s := spec(t, "tiny")
+	v6e := mustTarget(t, "v6e")
+	for want, text := range map[journal.Verdict]string{
+		journal.CompileReject: "module { nonsense }",
+		journal.Crash: `module { func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+			%0 = func.call @main(%a) : (tensor<2xf32>) -> tensor<2xf32>
+			return %0 : tensor<2xf32> } }`,
+	} {
+		w := workOn(t, s, "default")
+		w.artifacts().text = text
+		r, err := l.compile(t.Context(), w)
+		require.NoError(t, err)
+		require.NotNil(t, r)
+		require.Equal(t, want, r.Verdict)
+		require.Contains(t, r.Reason, "v6e: ")
+	}
+	w := workOn(t, s, "default")
+	w.artifacts().text = "module {}"
+	w.Targets[0] = &codegen.Target{Name: "v9", Topology: "v9:1x1"}
+	_, err := l.compile(t.Context(), w)
+	require.ErrorContains(t, err, "v9")
+	_ = v6e
+	for err, want := range map[error]journal.Verdict{
+		&aot.RejectError{}: journal.CompileReject, &aot.VMEMError{}: journal.VMEM, &aot.TimeoutError{}: journal.Timeout,
+		&aot.CrashError{}: journal.Crash, &aot.RequestError{}: "", &aot.InfraError{Err: errors.New("x")}: "",
+	} {
+		require.Equal(t, want, compileVerdict(err), "%T", err)
+	}
+}
+
+// A target without room leaves the candidate to the others; only where no target takes it, it is refused.
+func TestVMEM(t *testing.T) {
+	l := lab(t, LabOptions{Workers: 1})
+	small, big := *mustTarget(t, "v6e"), mustTarget(t, "v6e")
+	small.Name, small.VMEM = "small", 1<<16
+	for _, targets := range [][]*codegen.Target{{&small}, {&small, big}} {
+		w := workOn(t, spec(t, "b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16"), "merge-packed,prec=bf16x1")
+		w.Targets = targets
+		var r *Refusal
+		for _, g := range l.Gates() {
+			if g.Name == "interpret" || g.Name == "numerics" {
+				continue
+			}
+			var err error
+			r, err = judge(t.Context(), g, w)
+			require.NoError(t, err)
+			if r != nil {
+				break
+			}
+		}
+		require.Equal(t, journal.VMEM, w.Record.Costs[0].Verdict)
+		if len(targets) == 1 {
+			require.Equal(t, journal.VMEM, r.Verdict)
+			require.True(t, strings.HasPrefix(r.Reason, "small: "))
+			continue
+		}
+		require.Nil(t, r)
+		require.Positive(t, w.Record.Cost("v6e").Cycles)
+	}
+}
+
+// A missing libtpu is an error that says how to mend it, before anything is judged.
+func TestNoCompiler(t *testing.T) {
+	_, err := NewLab(t.Context(), LabOptions{TPU: plugins.Options{Path: "/does/not/exist.so"}})
+	var missing *plugins.MissingError
+	require.ErrorAs(t, err, &missing)
+}
+
+func TestDefaultSeeds(t *testing.T) {
+	for _, preset := range gdn.Presets {
+		s := spec(t, preset.Name)
+		seeds := DefaultSeeds(s)
+		require.Len(t, seeds, len(gdn.Variants))
+		cells := map[string]bool{}
+		for i, text := range seeds {
+			v, err := gdn.ParseVariant(text)
+			require.NoError(t, err)
+			require.NotEqual(t, "seed given by the user", seedDoc(v), text)
+			require.Equal(t, i == 2 || i == 3, strings.Contains(text, "solve=ne"), text)
+			cells[v.Cell()] = true
+		}
+		require.Greater(t, len(cells), 16)
+	}
+}
+
+// The shrunk specs hold more than one grid step, and the variant is legal for them.
+func TestShrink(t *testing.T) {
+	for _, preset := range gdn.Presets {
+		s := spec(t, preset.Name)
+		for _, text := range DefaultSeeds(s) {
+			v, err := gdn.ParseVariant(text)
+			require.NoError(t, err)
+			for _, small := range []gdn.Spec{tiny(s, v), moderate(s, v)} {
+				require.NoError(t, v.Check(small), "%s by %s", small, v)
+				require.Equal(t, s.Groups(), small.Groups())
+				f, g := v.Fit(s), v.Fit(small)
+				require.Equal(t, f.Chunk, g.Chunk, "%s by %s", small, v)
+				if s.Tokens > 600 && s.Seqs == 0 {
+					require.Greater(t, small.Tokens, g.Chunk*g.Chunks)
+				}
+			}
+		}
+	}
+}

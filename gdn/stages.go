@@ -245,10 +245,8 @@ func (e *gen) log(x *ir.Value) *ir.Value {
 	return e.b.Unary(ir.OpLog, x)
 }
 
-// leastBeta stands for a beta of 0 where its logarithm is taken.
-const leastBeta = 1e-37
-
-// decay is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent; for
+// decay is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
+// logarithm of 0 is -Inf, whose exponential is 0); for
 // j after i it is 0, or anything where masks are on words.
 func (e *gen) decay(w gates) *ir.Value {
 	b, c := e.b.Stage("decay"), e.c
@@ -263,13 +261,13 @@ func (e *gen) decay(w gates) *ir.Value {
 		g := e.column(w.g, c)
 		d = b.MatMul(e.over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
 		if e.v.Beta == BetaExponent {
-			d = b.Add(d, e.row(e.log(b.Max(w.beta, b.Like(w.beta, leastBeta))), c))
+			d = b.Add(d, e.row(e.log(w.beta), c))
 		}
 	} else {
 		for i, g := range w.parts {
 			after := g
 			if i == 0 && e.v.Beta == BetaExponent {
-				after = b.Sub(g, e.log(b.Max(w.beta, b.Like(w.beta, leastBeta))))
+				after = b.Sub(g, e.log(w.beta))
 			}
 			part := b.Sub(e.column(g, c), e.row(after, c))
 			if d == nil {

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// app is one run of the program: its streams, the global flags, and what commands open on the way.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	output    format
+	libtpu    string
+	cpuPlugin string
+	offline   bool
+	timeout   time.Duration
+
+	ctx      context.Context // of the command
+	cancel   context.CancelFunc
+	engine   *pjrt.Engine
+	compiler *aot.Compiler
+	tpu      plugins.Plugin
+}
+
+// root makes the command tree.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gdngen",
+		Short: "Generate, check, cost and search kernels of the gated delta rule",
+		Long: `gdngen generates kernels of the gated delta rule (Gated DeltaNet), checks their numbers against a float64 reference, says what
+they cost on five TPU generations with no TPU attached, and searches structural variants for the cheapest correct one.
+
+A cost is in static cycles, counted in the schedule that libtpu compiles: a lower bound of compute time, never a measurement.
+
+` + exitHelp,
+		Example: `  gdngen run --cases tests/fixtures --out out --engine interp     compute stored cases and compare
+  gdngen gen --spec bench --variant bf16 --backend mosaic -o k.mlir    write a kernel for v6e
+  gdngen explain --spec bench --variant bf16 --target v5e,v6e     what it costs, and where
+  gdngen search run --budget 3m --run runs/first                  rank structural variants`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if a.timeout < 0 {
+				return usage(fmt.Errorf("--timeout %v is negative", a.timeout))
+			}
+			a.ctx, a.cancel = cmd.Context(), func() {}
+			if a.timeout > 0 {
+				a.ctx, a.cancel = context.WithTimeout(cmd.Context(), a.timeout)
+			}
+			return nil
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	a.output = "text"
+	f := root.PersistentFlags()
+	f.VarP(&a.output, "output", "o", "form of the data on standard output")
+	f.StringVar(&a.libtpu, "libtpu", "", "libtpu.so to compile with, in place of the pinned one")
+	f.StringVar(&a.cpuPlugin, "cpu-plugin", "", "PJRT plugin to run on the CPU with, in place of the pinned one")
+	f.BoolVar(&a.offline, "offline", false, "download nothing")
+	f.DurationVar(&a.timeout, "timeout", 0, "give up after this time, with status 124; 0: never")
+	root.SetFlagErrorFunc(flagError)
+	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
+	root.SetHelpCommandGroupID("self")
+	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(),
+		a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(),
+		a.setupCmd(), a.doctorCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
+	return root
+}
+
+// close frees what commands opened. A program that is still running is left to the end of the process.
+func (a *app) close() {
+	if a.compiler != nil {
+		a.compiler.Close()
+	}
+	if a.engine != nil && a.ctx.Err() == nil {
+		a.engine.Close()
+	}
+	if a.cancel != nil {
+		a.cancel()
+	}
+}
+
+var unknownFlag = regexp.MustCompile(`^unknown flag: --([\w-]+)`)
+
+// flagError is a usage error, with the flag that a mistyped one is nearest to.
+func flagError(cmd *cobra.Command, err error) error {
+	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return usage(fmt.Errorf("%w%s; see %s --help", err, near(m[1], names, "--"), cmd.CommandPath()))
+	}
+	return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+}
+
+// near gives `, did you mean "x"?` for the known name that a mistyped one is nearest to, or nothing.
+func near(got string, known []string, prefix string) string {
+	c := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, name := range known {
+		c.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	found := c.SuggestionsFor(got)
+	if len(found) == 0 {
+		return ""
+	}
+	best := found[0]
+	if i := slices.IndexFunc(found, func(name string) bool { return strings.HasPrefix(name, got) }); i >= 0 {
+		best = found[i]
+	}
+	return fmt.Sprintf(", did you mean %q?", prefix+best)
+}
+
+// args makes the fault of a validator of arguments one of usage.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+		}
+		return nil
+	}
+}
+
+// group makes a command that only has others below it.
+func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	c.AddCommand(below...)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var names []string
+		for _, b := range cmd.Commands() {
+			names = append(names, b.Name())
+		}
+		if len(args) > 0 {
+			return usage(fmt.Errorf("unknown command %q for %q%s (known: %s)", args[0], cmd.CommandPath(), near(args[0], names, ""), strings.Join(names, " ")))
+		}
+		return usage(fmt.Errorf("%s needs one of: %s", cmd.CommandPath(), strings.Join(names, " ")))
+	}
+	return c
+}
+
+// cpu opens the engine that runs on the CPU, fetching its plugin where it is missing.
+func (a *app) cpu() (*pjrt.Engine, error) {
+	if a.engine != nil {
+		return a.engine, nil
+	}
+	if !pjrt.HasCgo {
+		_, err := pjrt.Open("")
+		return nil, &codeError{exitNoEngine, err}
+	}
+	p, err := plugins.CPU(a.ctx, plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline})
+	if err != nil {
+		return nil, err
+	}
+	if a.engine, err = pjrt.Open(p.Path); err != nil {
+		return nil, failed(exitNoEngine, "the CPU engine can not be opened: %w; --engine interp needs none", err)
+	}
+	return a.engine, nil
+}
+
+// compileLimit bounds one compile.
+const compileLimit = 5 * time.Minute
+
+// aot gives the compiler for absent TPUs, fetching libtpu where it is missing.
+func (a *app) aot() (*aot.Compiler, error) {
+	if a.compiler != nil {
+		return a.compiler, nil
+	}
+	var err error
+	a.tpu, err = plugins.TPU(a.ctx, plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline})
+	if err != nil {
+		return nil, err
+	}
+	a.compiler = aot.New(aot.Options{Libtpu: a.tpu.Path, Timeout: compileLimit})
+	return a.compiler, nil
+}
+
+// versionOf names a plugin: the pinned release, or what lies beside a library of the user's choice.
+func versionOf(p plugins.Plugin) string {
+	if p.Version != "" {
+		return p.Name + " " + p.Version
+	}
+	library := filepath.Dir(p.Path)
+	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
+	if len(infos) == 1 {
+		version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
+		return p.Name + " " + version
+	}
+	return p.Name + " of unknown version at " + p.Path
+}
+
+// await gives up waiting for f when the command's context ends; f then goes on until the process ends.
+func await[T any](a *app, f func() (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		v, err := f()
+		done <- outcome{v, err}
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-a.ctx.Done():
+		var none T
+		return none, a.ctx.Err()
+	}
+}
+
+// readInput reads a file, or standard input where the name is "-".
+func (a *app) readInput(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(a.stdin)
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// bound is a number of cycles that something needs at least, beside the schedule's.
+type bound struct {
+	Name    string  `json:"name"`
+	Cycles  int64   `json:"cycles"`
+	Ratio   float64 `json:"ratio"` // cycles of the schedule over these
+	Meaning string  `json:"meaning"`
+}
+
+// bounds lists what a schedule can be measured by: the traffic and the matrix products that the spec makes necessary, and
+// those that the module has.
+func bounds(r *llo.Report, m *module, t *codegen.Target) []bound {
+	var list []bound
+	add := func(name string, cycles float64, meaning string) {
+		if cycles >= 1 {
+			list = append(list, bound{name, int64(cycles), float64(r.Cycles) / cycles, meaning})
+		}
+	}
+	if s := m.spec; s != nil {
+		add("hbm, spec", hbmCycles(s.NecessaryBytes(), t), "each input read once, each output written once")
+		if f := m.variant.Fit(*s); f.Algo == gdn.AlgoChunk {
+			add("mxu, spec", s.Flops(f.Chunk)/mxuFlops(t, max(s.K, s.V, f.Chunk)),
+				fmt.Sprintf("matrix products of the chunkwise form at chunk %d, one bf16 pass, without the inverse", f.Chunk))
+		}
+	}
+	if r.HBMBytes >= 0 {
+		add("hbm, module", hbmCycles(r.HBMBytes, t), "main memory traffic of the module's DMAs")
+	}
+	var busy int64
+	for _, op := range r.Ops {
+		busy += op.Calls * op.MXUBusy
+	}
+	add("mxu, module", float64(busy), "cycles that the matrix products of the schedule hold the busiest matrix unit")
+	return list
+}
+
+// hbmCycles is the time, in core cycles, that main memory traffic takes at least.
+func hbmCycles(n int64, t *codegen.Target) float64 { return float64(n) / t.HBM * t.Clock }
+
+// mxuFlops is the most floating-point operations a cycle of bf16 products whose dimensions are at most width. Products of
+// half the size of a matrix unit fill at most half of it, two of them packed into one.
+func mxuFlops(t *codegen.Target, width int) float64 {
+	const rows = 16 // of bf16, in one vmatmul
+	peak := 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * rows / float64(t.MatmulBF16)
+	if 2*width <= t.MXUSize {
+		return peak / 2
+	}
+	return peak
+}

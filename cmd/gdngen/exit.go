@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// The exit statuses.
+const (
+	exitOK            = 0
+	exitFailure       = 1
+	exitUsage         = 2
+	exitNumerics      = 3
+	exitRejected      = 4
+	exitRegression    = 5
+	exitNoEngine      = 6
+	exitInfra         = 7
+	exitNoImprovement = 8
+	exitTimeout       = 124
+	exitInterrupted   = 130
+)
+
+const exitHelp = `Exit status:
+  0    success
+  1    failure: a file can not be read, a module can not be built
+  2    wrong usage: an unknown command, flag, target, variant or spec
+  3    numerics: a result is outside its tolerance
+  4    rejected: a backend or a compiler refuses the program
+  5    lint or regression
+  6    an engine is absent: see gdngen doctor
+  7    infrastructure: no verdict could be reached; the same command may succeed later
+  8    a search found nothing better (only on request)
+  124  the time limit was reached
+  130  interrupted`
+
+// codeError is an error with the exit status that it asks for.
+type codeError struct {
+	code int
+	err  error
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+
+// failed makes an error with an exit status.
+func failed(code int, format string, args ...any) error {
+	return &codeError{code, fmt.Errorf(format, args...)}
+}
+
+// usage marks an error as the fault of the command line; nil stays nil.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{exitUsage, err}
+}
+
+// exits tells the exit status of errors that carry none, the first row that fits deciding.
+var exits = []struct {
+	code int
+	fits func(error) bool
+}{
+	{exitInfra, isA[*autotune.PauseError]},
+	{exitTimeout, is(context.DeadlineExceeded)},
+	{exitTimeout, isA[*aot.TimeoutError]},
+	{exitInterrupted, is(context.Canceled)},
+	{exitNoEngine, isA[*plugins.MissingError]},
+	{exitRejected, isA[*aot.RejectError]},
+	{exitRejected, isA[*aot.VMEMError]},
+	{exitRejected, isA[*aot.CrashError]},
+	{exitRejected, isA[*pjrt.CompileError]},
+	{exitRejected, isA[*mosaic.Error]},
+	{exitUsage, isA[*aot.RequestError]},
+	{exitInfra, isA[*aot.InfraError]},
+	{exitInfra, isA[*journal.LockedError]},
+}
+
+func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+func isA[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
+}
+
+func exitCode(err error) int {
+	if e := (*codeError)(nil); errors.As(err, &e) {
+		return e.code
+	}
+	for _, x := range exits {
+		if x.fits(err) {
+			return x.code
+		}
+	}
+	if strings.HasPrefix(err.Error(), "unknown command") { // cobra's own, on the root command
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// complain prints an error with what helps next.
+func (a *app) complain(err error, code int) {
+	message := err.Error()
+	switch {
+	case code == exitInterrupted:
+		message = "interrupted"
+	case code == exitTimeout && errors.Is(err, context.DeadlineExceeded):
+		message = fmt.Sprintf("not done within --timeout %v", a.timeout)
+	}
+	fmt.Fprintf(a.stderr, "%s %s\n", a.paint(a.stderr, red, "gdngen:"), message)
+	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) {
+		fmt.Fprintln(a.stderr, "        `gdngen doctor` shows what this machine has and lacks")
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+func (a *app) genCmd() *cobra.Command {
+	var g struct{ spec, stored, variant, backend, target, level, file string }
+	c := &cobra.Command{
+		Use:   "gen (--spec SPEC | --case FILE)",
+		Short: "Write the program of a spec or a stored case",
+		Long: `gen writes a module for a spec, or for a stored case (a safetensors file beside its manifest.json). Its @main takes q, k, v, then g and
+beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and returns o and
+final_state, in the layouts of the spec.
+
+Backends: stablehlo for a CPU or GPU, mosaic for a TPU, ir for the text of the intermediate representation.`,
+		Example: `  gdngen gen --spec bench --variant bf16 --backend mosaic --target v6e -o kernel.mlir
+  gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
+  gdngen gen --spec tiny --variant token --backend ir --level kernel`,
+		GroupID: "work",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := genSpec(g.spec, g.stored)
+			if err != nil {
+				return err
+			}
+			v, err := parseVariant(g.variant)
+			if err != nil {
+				return err
+			}
+			if err := v.Check(s); err != nil {
+				return usage(err)
+			}
+			if why := v.Unsafe(s); why != "" {
+				a.warn("%s", why)
+			}
+			text, err := render(s, v, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
+			if err != nil {
+				return err
+			}
+			if g.file == "" || g.file == "-" {
+				_, err = fmt.Fprint(a.stdout, text)
+				return err
+			}
+			return os.WriteFile(g.file, []byte(text), 0o644)
+		},
+	}
+	specFlag(c, &g.spec, "")
+	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
+	variantFlag(c, &g.variant)
+	c.Flags().StringVar(&g.backend, "backend", "stablehlo", "stablehlo, mosaic or ir")
+	c.Flags().StringVar(&g.target, "target", "v6e", "TPU generation, for mosaic (see gdngen targets)")
+	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
+	c.Flags().StringVarP(&g.file, "output", "o", "", "write to this file; standard output without")
+	complete(c, "backend", append(backendNames(), "ir"))
+	complete(c, "target", targetNames())
+	complete(c, "level", []string{"tensor", "kernel"})
+	return c
+}
+
+func genSpec(text, stored string) (gdn.Spec, error) {
+	switch {
+	case text == "" && stored == "":
+		return gdn.Spec{}, usage(errors.New("what to generate? give --spec or --case"))
+	case text != "" && stored != "":
+		return gdn.Spec{}, usage(errors.New("give --spec or --case, not both"))
+	case stored == "":
+		return parseSpec(text)
+	}
+	c, err := findCase(stored)
+	if err != nil {
+		return gdn.Spec{}, err
+	}
+	if !c.Supported {
+		return gdn.Spec{}, fmt.Errorf("case %s is not supported: %s", c.Name, c.Reason)
+	}
+	return c.Spec, nil
+}
+
+// render gives the text of a spec by a variant.
+func render(s gdn.Spec, v gdn.Variant, backend, target, level string, levelGiven bool) (string, error) {
+	if levelGiven && backend != "ir" {
+		return "", usage(errors.New("--level goes with --backend ir"))
+	}
+	if backend == "ir" {
+		m, err := gdn.Build(s, v)
+		if err != nil {
+			return "", err
+		}
+		switch level {
+		case "tensor":
+		case "kernel":
+			if m, err = lower.Kernels(m); err != nil {
+				return "", err
+			}
+		default:
+			return "", usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+		}
+		return m.String(), nil
+	}
+	r, err := parseBackend(backend)
+	if err != nil {
+		return "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic ir)", backend, near(backend, append(backendNames(), "ir"), "")))
+	}
+	targets, err := parseTargets(target)
+	if err != nil {
+		return "", err
+	}
+	if len(targets) != 1 {
+		return "", usage(fmt.Errorf("gen writes one module: give one target, not %d", len(targets)))
+	}
+	m, err := gdn.Build(s, v)
+	if err != nil {
+		return "", err
+	}
+	artifact, err := r.Emit(m, targets[0])
+	if err != nil {
+		return "", failed(exitRejected, "%w", err)
+	}
+	return artifact.Text, nil
+}

@@ -1,0 +1,45 @@
+// Command gdngen generates, checks, costs and searches kernels of the gated delta rule.
+//
+// Rules:
+//
+//  1. Standard output carries data only; progress, warnings and errors go to standard error.
+//  2. The exit status says what happened; see the table in exit.go.
+//  3. Plugins are fetched when they are first needed, with progress, and a command that can not have one says what to do.
+//  4. An interrupt ends a command cleanly; a second one ends it at once.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/gdngen/gdngen/pjrt/aot"
+)
+
+func main() {
+	aot.RunWorkerIfAsked()
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns its exit status.
+func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt has its usual effect
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	defer a.close()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	a.complain(err, code)
+	return code
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// parseSpec reads a spec from the command line.
+func parseSpec(text string) (gdn.Spec, error) {
+	s, err := gdn.Parse(text)
+	return s, usage(err)
+}
+
+// parseVariant reads a variant from the command line.
+func parseVariant(text string) (gdn.Variant, error) {
+	v, err := gdn.ParseVariant(text)
+	return v, usage(err)
+}
+
+// parseTargets reads a list of targets; "all" stands for every one.
+func parseTargets(text string) ([]*codegen.Target, error) {
+	var list []*codegen.Target
+	if text == "all" {
+		for i := range codegen.Targets {
+			list = append(list, &codegen.Targets[i])
+		}
+		return list, nil
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		t, err := codegen.LookupTarget(strings.TrimSpace(name))
+		if err != nil {
+			return nil, usage(fmt.Errorf("%w%s", err, near(name, targetNames(), "")))
+		}
+		if slices.Contains(list, t) {
+			return nil, usage(fmt.Errorf("target %s is given twice", t.Name))
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+func targetNames() []string {
+	var names []string
+	for _, t := range codegen.Targets {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// parseBackend finds the route of a backend.
+func parseBackend(name string) (lower.Route, error) {
+	r, err := lower.Lookup(name)
+	if err != nil {
+		return r, usage(fmt.Errorf("%w%s", err, near(name, backendNames(), "")))
+	}
+	return r, nil
+}
+
+func backendNames() []string {
+	var names []string
+	for _, r := range lower.Routes {
+		names = append(names, r.Name())
+	}
+	return names
+}
+
+func presetNames() []string {
+	var names []string
+	for _, p := range gdn.Presets {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func variantNames() []string {
+	var names []string
+	for _, v := range gdn.Variants {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+// specFlag adds --spec.
+func specFlag(cmd *cobra.Command, at *string, value string) {
+	cmd.Flags().StringVar(at, "spec", value, "what is computed: a preset, fields, or both (see gdngen help spec)")
+	complete(cmd, "spec", presetNames())
+}
+
+// variantFlag adds --variant.
+func variantFlag(cmd *cobra.Command, at *string) {
+	cmd.Flags().StringVar(at, "variant", "default", "how it is computed: a name, axes, or both (see gdngen help variant)")
+	complete(cmd, "variant", variantNames())
+}
+
+// complete offers the values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist
+	}
+}
+
+// findCase finds a stored case by the path of its tensors, with or without the extension.
+func findCase(path string) (*gdn.Case, error) {
+	dir, base := filepath.Split(path)
+	cases, err := gdn.ReadCases(filepath.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, c := range cases {
+		if c.Name == base || filepath.Base(c.File) == base {
+			return &cases[i], nil
+		}
+		names = append(names, c.Name)
+	}
+	return nil, usage(fmt.Errorf("%s has no case %q%s (it has %s)", filepath.Join(filepath.Clean(dir), gdn.ManifestName), base, near(base, names, ""), strings.Join(names, " ")))
+}
+
+// module is a program to compile, and where it comes from.
+type module struct {
+	Name    string `json:"name"` // file
+	Spec    string `json:"spec,omitempty"`
+	Variant string `json:"variant,omitempty"`
+	Backend string `json:"backend,omitempty"`
+
+	text    string
+	spec    *gdn.Spec // nil for a foreign module
+	variant gdn.Variant
+}
+
+func (m *module) String() string {
+	if m.spec == nil {
+		return m.Name
+	}
+	return fmt.Sprintf("%s by %s through %s", m.Spec, m.Variant, m.Backend)
+}
+
+// origin is the flags that say where a module comes from.
+type origin struct{ spec, variant, backend string }
+
+func (o *origin) flags(cmd *cobra.Command) {
+	specFlag(cmd, &o.spec, "")
+	variantFlag(cmd, &o.variant)
+	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(backendNames(), " or "))
+	complete(cmd, "backend", backendNames())
+}
+
+// modules makes the module of each target: the file's, or that of the spec.
+func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*codegen.Target) ([]*module, error) {
+	switch {
+	case len(args) == 1 && o.spec != "":
+		return nil, usage(errors.New("give a file or --spec, not both"))
+	case len(args) == 0 && o.spec == "":
+		return nil, usage(errors.New("what to compile? give a file of StableHLO, or --spec"))
+	case len(args) == 1:
+		for _, flag := range []string{"variant", "backend"} {
+			if cmd.Flags().Changed(flag) {
+				return nil, usage(fmt.Errorf("--%s goes with --spec, not with a file", flag))
+			}
+		}
+		text, err := a.readModule(args[0])
+		return slices.Repeat([]*module{{Name: args[0], text: text}}, len(targets)), err
+	}
+	s, err := parseSpec(o.spec)
+	if err != nil {
+		return nil, err
+	}
+	v, err := parseVariant(o.variant)
+	if err != nil {
+		return nil, err
+	}
+	r, err := parseBackend(o.backend)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Check(s); err != nil {
+		return nil, usage(err)
+	}
+	built, err := gdn.Build(s, v)
+	if err != nil {
+		return nil, err
+	}
+	var list []*module
+	for _, t := range targets {
+		artifact, err := r.Emit(built, t)
+		if err != nil {
+			return nil, failed(exitRejected, "%s: %w", t.Name, err)
+		}
+		list = append(list, &module{Spec: s.String(), Variant: v.String(), Backend: o.backend, text: artifact.Text, spec: &s, variant: v})
+	}
+	return list, nil
+}
+
+// readModule reads the text of a StableHLO module.
+func (a *app) readModule(name string) (string, error) {
+	data, err := a.readInput(name)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.HasPrefix(string(data), "ML\xefR"):
+		return "", fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, jit(f).lower(...).as_text())", name)
+	case !strings.Contains(string(data), "main"):
+		return "", fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
+	}
+	return string(data), nil
+}

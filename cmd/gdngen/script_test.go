@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	testscript.Main(m, map[string]func(){"gdngen": main})
+}
+
+// params runs the scripts of a folder with a cache of plugins.
+func params(t *testing.T, dir, cache string) testscript.Params {
+	t.Helper()
+	fixtures, err := filepath.Abs("../../tests/fixtures")
+	require.NoError(t, err)
+	return testscript.Params{
+		Dir: dir,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("FIXTURES", fixtures)
+			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
+			e.Setenv("TMPDIR", e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit},
+	}
+}
+
+// Scripts that need no plugin; the cache is empty.
+func TestScripts(t *testing.T) { testscript.Run(t, params(t, "testdata/script", "")) }
+
+// Scripts that run and compile.
+func TestPluginScripts(t *testing.T) {
+	for _, obtain := range []func(context.Context, plugins.Options) (plugins.Plugin, error){plugins.CPU, plugins.TPU} {
+		if p, err := obtain(context.Background(), plugins.Options{}); err != nil || !pjrt.HasCgo {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("%v: %v (cgo: %v)", p, err, pjrt.HasCgo)
+			}
+			t.Skipf("%v: %v (cgo: %v)", p, err, pjrt.HasCgo)
+		}
+	}
+	cache, err := plugins.CacheDir()
+	require.NoError(t, err)
+	testscript.Run(t, params(t, "testdata/plugins", cache))
+}
+
+// exitsWith STATUS ARGS... runs gdngen and demands an exit status.
+func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: exits STATUS ARGS...")
+	}
+	err := ts.Exec("gdngen", args[1:]...)
+	status := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		status = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(status) != args[0] {
+		ts.Fatalf("exit status %d, want %s", status, args[0])
+	}
+}
+
+// makecase DIR SPEC CLASS writes a folder with one case named c, as Reference computes it.
+func makeCase(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: makecase DIR SPEC CLASS")
+	}
+	dir := ts.MkAbs(args[0])
+	s, err := gdn.Parse(args[1])
+	ts.Check(err)
+	class, err := gdn.LookupClass(args[2])
+	ts.Check(err)
+	f := &array.File{}
+	f.Tensors, err = class.Generate(s, 1)
+	ts.Check(err)
+	outputs, err := gdn.Reference(s, f.Tensors)
+	ts.Check(err)
+	for _, p := range s.Outputs() {
+		f.Tensors[p.Name] = outputs[p.Name].Convert(p.Type.DType)
+	}
+	tensors, limits := map[string]any{}, map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(f.Tensors)) {
+		stored := map[string]string{"f32": "float32", "bf16": "bfloat16", "i64": "int64"}[f.Tensors[name].Type.String()]
+		tensors[name] = map[string]any{"shape": f.Tensors[name].Shape, "dtype": stored}
+	}
+	for _, p := range s.Outputs() {
+		limits[p.Name] = map[string]float64{"f32_ratio": 1e-5}
+	}
+	manifest, err := json.MarshalIndent(map[string]any{"cases": []any{map[string]any{
+		"name": "c", "file": "c.safetensors", "op": "gated_delta_rule", "class": "made", "scale": s.EffectiveScale(), "tensors": tensors, "tolerance": limits,
+	}}}, "", " ")
+	ts.Check(err)
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(os.WriteFile(filepath.Join(dir, gdn.ManifestName), manifest, 0o644))
+	ts.Check(array.WriteSafetensors(filepath.Join(dir, "c.safetensors"), f))
+}
+
+// poison FILE TENSOR VALUE sets the first element of a float32 tensor, or removes the tensor where there is no value.
+func poison(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	f, err := array.ParseSafetensors(data)
+	ts.Check(err)
+	if len(args) == 2 {
+		delete(f.Tensors, args[1])
+		f.Names = nil
+	} else {
+		x, err := strconv.ParseFloat(args[2], 64)
+		ts.Check(err)
+		values := f.Tensors[args[1]].Float32s()
+		values[0] = float32(x)
+		if !math.IsNaN(x) && values[0] == 0 {
+			ts.Fatalf("poison wants a value that shows")
+		}
+		f.Tensors[args[1]] = array.FromFloat32s(f.Tensors[args[1]].Type, f.Tensors[args[1]].Shape, values)
+	}
+	ts.Check(array.WriteSafetensors(path, f))
+}
+
+// edit FILE OLD NEW replaces each OLD, of which there must be one, in a file.
+func edit(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: edit FILE OLD NEW")
+	}
+	text := ts.ReadFile(args[0])
+	changed := strings.ReplaceAll(text, args[1], args[2])
+	if changed == text {
+		ts.Fatalf("%s holds no %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(changed), 0o644))
+}

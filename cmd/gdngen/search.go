@@ -1,0 +1,288 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// searchFlags are the flags of a session of a search.
+type searchFlags struct {
+	config  autotune.Config
+	improve bool
+	top     int
+}
+
+func (s *searchFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	runFlag(c, &s.config.Dir)
+	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session; 0: no limit")
+	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
+	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel; 0: one a core, at most 2")
+	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
+	topFlag(c, &s.top)
+}
+
+func runFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "run", "", "folder of the run")
+}
+
+func topFlag(c *cobra.Command, at *int) {
+	c.Flags().IntVar(at, "top", 20, "rows of each ranking in the text form; 0: all")
+}
+
+func (a *app) searchCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "search",
+		Short: "Search structural variants for the cheapest correct kernel",
+		Long: `search judges variants of a spec by gates from cheap to dear: legality, IR, analytic bound, the interpreter, a CPU against float64 on ordinary
+and adversarial inputs, the compiler, static cost, and full numerics. Each ends with a verdict and a reason, in a journal of JSON lines from
+which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate.`,
+		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen search resume --budget 3m --run runs/first\n  gdngen search best --run runs/first --target v6e",
+		GroupID: "work",
+	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd())
+}
+
+func (a *app) searchRunCmd() *cobra.Command {
+	var s searchFlags
+	var spec, targets string
+	names, docs := strategy.Names()
+	for i := range names {
+		docs[i] = names[i] + " (" + docs[i] + ")"
+	}
+	c := &cobra.Command{
+		Use:   "run --run DIR",
+		Short: "Begin a search, and print its ranking at the end",
+		Long: `run begins a search in a fresh folder. An interrupt lets the candidates under way finish and leaves a run that search resume goes on with.
+
+Strategies: ` + strings.Join(docs, "; ") + `.`,
+		Example: `  gdngen search run --budget 3m --run runs/first
+  gdngen search run --spec decode --targets v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if s.config.Spec, err = parseSpec(spec); err != nil {
+				return err
+			}
+			list, err := parseTargets(targets)
+			if err != nil {
+				return err
+			}
+			for _, t := range list {
+				s.config.Targets = append(s.config.Targets, t.Name)
+			}
+			if _, err := strategy.Parse(s.config.Strategy, strategy.Space{Spec: s.config.Spec, Axes: s.config.Axes, Focus: s.config.Focus}); err != nil {
+				return usage(err)
+			}
+			for _, text := range s.config.Seeds {
+				if _, err := parseVariant(text); err != nil {
+					return err
+				}
+			}
+			return a.search(&s, false)
+		},
+	}
+	s.add(c)
+	specFlag(c, &spec, "bench")
+	f := c.Flags()
+	f.StringVar(&targets, "targets", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
+	f.StringVar(&s.config.Strategy, "strategy", "beam:4", strings.Join(names, " or "))
+	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
+	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
+	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
+	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
+	complete(c, "targets", append(targetNames(), "all"))
+	complete(c, "strategy", names)
+	return c
+}
+
+func (a *app) searchResumeCmd() *cobra.Command {
+	var s searchFlags
+	c := &cobra.Command{
+		Use:     "resume --run DIR",
+		Short:   "Go on with a search that was stopped or killed",
+		Example: "  gdngen search resume --run runs/first --budget 10m",
+		Args:    args(cobra.NoArgs),
+		RunE:    func(*cobra.Command, []string) error { return a.search(&s, true) },
+	}
+	s.add(c)
+	return c
+}
+
+// search drives a session and prints the summary of the run.
+func (a *app) search(s *searchFlags, resume bool) error {
+	c := &s.config
+	switch {
+	case c.Dir == "":
+		return usage(errors.New("a search needs --run DIR"))
+	case c.Budget < 0 || c.Candidates < 0 || c.Workers < 0:
+		return usage(errors.New("--budget, --max-candidates and --workers are not negative"))
+	}
+	c.Generator, _ = version()
+	c.Lab.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
+	c.Lab.TPU = plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline}
+	c.Warn = func(text string) { a.warn("%s", text) }
+	improved := false
+	c.Progress = func(p autotune.Progress) {
+		improved = improved || p.Candidate.Verdict == journal.Keep
+		a.note("%s", progressLine(p))
+	}
+	drive := autotune.Search
+	if resume {
+		drive = autotune.Resume
+	}
+	sum, err := drive(a.ctx, *c)
+	if errors.Is(err, autotune.ErrExists) {
+		return usage(fmt.Errorf("%w: gdngen search resume --run %s", err, c.Dir))
+	}
+	if sum != nil {
+		if out := a.emitSummary(sum, s.top); err == nil {
+			err = out
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case a.ctx.Err() != nil:
+		a.note("the run can be resumed: gdngen search resume --run %s", c.Dir)
+		return a.ctx.Err()
+	case s.improve && !improved:
+		return failed(exitNoImprovement, "this session found nothing better")
+	}
+	return nil
+}
+
+// progressLine tells of a candidate.
+func progressLine(p autotune.Progress) string {
+	c := p.Candidate
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s #%d %s", p.Elapsed.Round(time.Second), c.ID, c.Verdict)
+	for _, cost := range c.Costs {
+		if cost.Verdict == "" {
+			fmt.Fprintf(&b, " %s %.2f", cost.Target, float64(cost.PerToken))
+		}
+	}
+	fmt.Fprintf(&b, "  %s", c.Variant)
+	if !c.Verdict.Ranked() {
+		reason, _, _ := strings.Cut(c.Reason, "\n")
+		fmt.Fprintf(&b, "  (%s)", reason)
+	}
+	return b.String()
+}
+
+// emitSummary prints a run; its rows are those of the rankings, then the rejected ones.
+func (a *app) emitSummary(sum *report.Summary, top int) error {
+	type row struct {
+		Target string `json:"target,omitempty"` // absent among the rejected
+		Rank   int    `json:"rank,omitempty"`
+		report.Row
+	}
+	var rows []row
+	for _, r := range sum.Rankings {
+		for i, c := range r.Rows {
+			rows = append(rows, row{r.Target, i + 1, c})
+		}
+	}
+	for _, c := range sum.Rejected {
+		rows = append(rows, row{Row: c})
+	}
+	var err error
+	bad := emit(a, sum, rows, func(w io.Writer) { err = sum.Text(w, top) })
+	return errors.Join(bad, err)
+}
+
+func (a *app) searchStatusCmd() *cobra.Command {
+	var dir string
+	var top int
+	c := &cobra.Command{
+		Use:     "status --run DIR",
+		Short:   "Print the ranking of a run, which may be in progress",
+		Example: "  gdngen search status --run runs/first\n  gdngen search status --run runs/first -o json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return usage(errors.New("status of what? give --run DIR"))
+			}
+			sum, err := autotune.Status(dir)
+			if err != nil {
+				return err
+			}
+			for _, w := range sum.Warnings {
+				a.warn("%s", w)
+			}
+			return a.emitSummary(sum, top)
+		},
+	}
+	runFlag(c, &dir)
+	topFlag(c, &top)
+	return c
+}
+
+func (a *app) searchBestCmd() *cobra.Command {
+	var dir, target, module string
+	c := &cobra.Command{
+		Use:   "best --run DIR",
+		Short: "Print the best variant of a run on a target",
+		Example: `  gdngen search best --run runs/first --target v6e
+  gdngen explain --spec bench --variant "$(gdngen search best --run runs/first)"
+  gdngen search best --run runs/first --module best.mlir`,
+		Args: args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return usage(errors.New("the best of what? give --run DIR"))
+			}
+			if target != "" {
+				if _, err := parseTargets(target); err != nil {
+					return err
+				}
+			}
+			best, err := autotune.Best(dir, target)
+			if err != nil {
+				return err
+			}
+			if module != "" {
+				if err := writeModule(dir, target, best, module); err != nil {
+					return err
+				}
+			}
+			return emit(a, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
+		},
+	}
+	runFlag(c, &dir)
+	c.Flags().StringVar(&target, "target", "", "TPU generation (default: the first of the run)")
+	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file")
+	complete(c, "target", targetNames())
+	return c
+}
+
+// writeModule writes the module of a candidate, as it was compiled for a target.
+func writeModule(dir, target string, c *journal.Candidate, file string) error {
+	if target == "" {
+		sum, err := autotune.Status(dir)
+		if err != nil {
+			return err
+		}
+		target = sum.Targets[0]
+	}
+	key, ok := c.Objects["module/"+target]
+	if !ok {
+		return fmt.Errorf("run %s keeps no module of candidate %d for %s", filepath.Clean(dir), c.ID, target)
+	}
+	text, err := autotune.Object(dir, key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// specTopic explains the text of a spec.
+func specTopic() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("A spec says what is computed: fields key=value separated by commas. A preset may come first, and fields after it change it.\n" +
+		"Without a preset t, hk and k are wanted. A boolean field alone is true.\n\nPresets:\n")
+	for _, p := range gdn.Presets {
+		fmt.Fprintf(&b, "  %-16s %s\n  %-16s %s\n", p.Name, p.Doc, "", p.Text)
+	}
+	b.WriteString("\nFields by their long names, with the values of preset bench:\n")
+	if s, err := gdn.LookupPreset("bench"); err == nil {
+		if fields, err := json.MarshalIndent(s, "  ", " "); err == nil {
+			b.WriteString("  " + string(fields) + "\n")
+		}
+	}
+	b.WriteString("\nA wrong field or value is answered with what is allowed.")
+	return &cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: b.String(),
+		Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"}
+}
+
+// variantTopic explains the text of a variant.
+func variantTopic() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("A variant says how a kernel computes a spec: axes axis=value separated by commas, over the default. A name may come first, and\n" +
+		"axes after it change it. gdngen variants lists the names. A search moves along the structural axes and tunes the others.\n\nAxes:\n")
+	for _, x := range gdn.Axes {
+		kind := "structural"
+		if !x.Structural {
+			kind = "scalar"
+		}
+		values := make([]string, len(x.Values))
+		for i, v := range x.Values {
+			values[i] = v
+			if v == x.Default {
+				values[i] = "[" + v + "]"
+			}
+		}
+		fmt.Fprintf(&b, "  %-11s %s (%s)\n  %-11s %s\n", x.Name, x.Doc, kind, "", strings.Join(values, " "))
+	}
+	b.WriteString("\nDefaults are in brackets.")
+	return &cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: b.String(),
+		Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}
+}

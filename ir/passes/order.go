@@ -139,7 +139,8 @@ func (r *ready) Pop() any {
 	return x
 }
 
-// dependences lists, for each instruction of a block, the earlier ones that must stay before it.
+// dependences lists, for each instruction of a block, the earlier ones that must stay before it. A store stays after what reads
+// the loads that it overwrites.
 func dependences(b *ir.Block) [][]int {
 	def := map[*ir.Value]int{}
 	root := map[*ir.Value]*ir.Value{} // the memory behind a reference
@@ -149,12 +150,16 @@ func dependences(b *ir.Block) [][]int {
 		box   *box
 	}
 	seen := map[*ir.Value][]access{}
+	users := map[int][]int{} // of a load
 	deps := make([][]int, len(b.Instrs))
 	for i, in := range b.Instrs {
 		ds := map[int]bool{}
 		uses(in, func(v *ir.Value) {
 			if j, ok := def[v]; ok {
 				ds[j] = true
+				if b.Instrs[j].Op == ir.OpLoad {
+					users[j] = append(users[j], i)
+				}
 			}
 		})
 		if in.Op == ir.OpRefCast {
@@ -168,6 +173,11 @@ func dependences(b *ir.Block) [][]int {
 			for _, a := range seen[r] {
 				if (a.store || store) && a.box.overlaps(bx) && a.at != i {
 					ds[a.at] = true
+					for _, u := range users[a.at] { // so that what was loaded could as well be loaded where it is used
+						if u != i {
+							ds[u] = true
+						}
+					}
 				}
 			}
 			seen[r] = append(seen[r], access{i, store, bx})

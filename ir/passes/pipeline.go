@@ -40,6 +40,7 @@ type pipeline struct {
 	param map[*ir.Value]int // number of a parameter
 	phase []int
 	free  []bool // computed anew wherever it is needed
+	lazy  []bool // computed where a task needs it, and again for another task
 	rings map[*ir.Value]*ring
 
 	ng     *ir.Grid
@@ -169,10 +170,6 @@ func (l *pipeline) analyse() error {
 		})
 	}
 	firstOut := l.g.Tables + len(l.g.In)
-	isOut := func(ref *ir.Value) bool {
-		i, ok := l.param[ref]
-		return ok && i >= firstOut && i < firstOut+len(l.g.Out)
-	}
 	deps := dependences(l.body)
 	l.phase, l.free = make([]int, len(ins)), make([]bool, len(ins))
 	light := make([]bool, len(ins))
@@ -180,7 +177,7 @@ func (l *pipeline) analyse() error {
 		carried, window, scratch := false, true, false
 		accesses(in, func(ref *ir.Value, store bool, _ *box) {
 			ref = memory(l.root, ref)
-			carried = carried || isOut(ref) && loaded[ref]
+			carried = carried || l.isOut(ref) && loaded[ref]
 			window = window && !store && l.param[ref] < firstOut
 			scratch = scratch || l.param[ref] >= firstOut
 		})
@@ -218,6 +215,7 @@ func (l *pipeline) analyse() error {
 			first[d] = min(first[d], l.phase[i])
 		}
 	}
+	l.findLazy(light)
 	// Scratch belongs to one phase; the rings are the only memory between phases.
 	owner := map[*ir.Value]int{}
 	var err error
@@ -234,6 +232,58 @@ func (l *pipeline) analyse() error {
 		})
 	}
 	return err
+}
+
+// findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A
+// load of what is stored to later must be read before that store; order sees to that for what stands before it as built.
+func (l *pipeline) findLazy(light []bool) {
+	ins := l.body.Instrs
+	l.lazy = make([]bool, len(ins))
+	lastStore := map[*ir.Value]int{}
+	for i, in := range ins {
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			if store {
+				lastStore[memory(l.root, ref)] = i
+			}
+		})
+	}
+	users := make([][]int, len(ins))
+	for i, in := range ins {
+		uses(in, func(v *ir.Value) {
+			if j, ok := l.index[v]; ok {
+				users[j] = append(users[j], i)
+			}
+		})
+	}
+	tasks := make([]ir.Loc, len(ins))
+	for i := len(ins) - 1; i >= 0; i-- {
+		in := ins[i]
+		tasks[i] = in.Loc
+		if l.free[i] || len(users[i]) == 0 {
+			continue
+		}
+		single, samePhase, before := true, true, true
+		for _, u := range users[i] {
+			single = single && tasks[u] == tasks[users[i][0]]
+			samePhase = samePhase && l.phase[u] == l.phase[i]
+			if in.Op == ir.OpLoad {
+				before = before && u < lastStore[memory(l.root, in.Args[0])]
+			}
+		}
+		window := in.Op == ir.OpLoad && l.param[memory(l.root, in.Args[0])] < l.g.Tables+len(l.g.In)
+		carry := in.Op == ir.OpLoad && len(in.Args) == 1 && before && l.isOut(in.Args[0])
+		if samePhase && (window && light[i] || carry || light[i] && single) {
+			l.lazy[i] = true
+			tasks[i] = tasks[users[i][0]]
+		}
+	}
+}
+
+// isOut says whether a reference is an output window.
+func (l *pipeline) isOut(ref *ir.Value) bool {
+	i, ok := l.param[memory(l.root, ref)]
+	first := l.g.Tables + len(l.g.In)
+	return ok && i >= first && i < first+len(l.g.Out)
 }
 
 func hasDot(in *ir.Instr) bool {
@@ -408,7 +458,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, slots []slot) error {
 		total, done := 0.0, 0.0
 		var mine []int
 		for i, in := range l.body.Instrs {
-			if l.phase[i] == s.phase && !l.free[i] {
+			if l.phase[i] == s.phase && !l.free[i] && !l.lazy[i] {
 				mine = append(mine, i)
 				total += weight(in)
 			}
@@ -465,7 +515,7 @@ type copier struct {
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
 	task  ir.Loc
-	loads []*ir.Value // values read from rings for the current task
+	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
 // place emits an instruction and puts its results into their rings.
@@ -522,9 +572,12 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %s value comes from outside the kernel", old.Type)
 	}
-	if k.free[i] {
+	if k.free[i] || k.lazy[i] && k.phase[i] == k.slot.phase {
 		if err := k.emit(k.b, k.body.Instrs[i]); err != nil {
 			return nil, err
+		}
+		if k.lazy[i] {
+			k.loads = append(k.loads, old)
 		}
 		return k.env[old], nil
 	}

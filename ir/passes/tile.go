@@ -64,6 +64,8 @@ type tiler struct {
 	body *ir.Block
 	sc   *scope
 	refs []*ir.Value // scratch parameters, in order
+
+	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
 
 // scope is a block under construction with the values known in it.
@@ -124,7 +126,7 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	g.In, g.Out, g.Outs = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs)
 	nin := len(src.In)
 	kargs := slices.Clone(args[:src.Tables+nin])
-	t := &tiler{g: &g, body: &ir.Block{}}
+	t := &tiler{g: &g, body: &ir.Block{}, exact: map[*ir.Value]bool{}}
 	t.sc = newScope(b.On(t.body), nil)
 
 	// Carries: an output window each, started from an input window or a constant.

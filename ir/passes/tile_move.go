@@ -291,7 +291,9 @@ func (t *tiler) half(w *ir.Value, which int) *ir.Value {
 	} else {
 		x = t.emit(ir.OpAnd, ir.Attrs{}, w, t.splat(w.Type, 0xffff0000))
 	}
-	return t.emitT(ir.OpBitcast, ir.T(ir.F32, w.Type.Shape...), ir.Attrs{}, x)
+	x = t.emitT(ir.OpBitcast, ir.T(ir.F32, w.Type.Shape...), ir.Attrs{}, x)
+	t.exact[x] = true
+	return x
 }
 
 // laneCount is the lanes of a register: rows are read and written by a stride only in references of just so many lanes.

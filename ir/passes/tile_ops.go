@@ -36,6 +36,9 @@ func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
 	if x.Type.DType == d {
 		return x
 	}
+	if x.Def != nil && x.Def.Op == ir.OpConvert && x.Def.Args[0].Type.DType == d && t.exact[x.Def.Args[0]] {
+		return x.Def.Args[0]
+	}
 	return t.emitT(ir.OpConvert, ir.T(d, x.Type.Shape...), ir.Attrs{}, x)
 }
 
@@ -130,6 +133,9 @@ func (t *tiler) elementwise(in *ir.Instr) error {
 }
 
 func (t *tiler) elementOp(in *ir.Instr, ty ir.Type, xs []*ir.Value) *ir.Value {
+	if in.Op == ir.OpConvert {
+		return t.convert(xs[0], ty.DType)
+	}
 	if ir.Ops[in.Op].Explicit {
 		return t.emitT(in.Op, ty, in.Attrs, xs...)
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	Seeds     []string          // variants proposed first, as text or by name; none: DefaultSeeds
 	Axes      []string          // axes that are walked; none: all
 	Focus     map[string]string // axes held at a value
+	Precision string            // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
 	Lookahead int               // candidates judged at a time; 0: 4
 
 	Dir        string         // the folder of the run
@@ -66,7 +67,7 @@ const defaultSpec = "bench"
 
 // header validates the run's own part of the configuration and gives it its full form.
 func (c *Config) header(e Evaluator) (journal.Header, error) {
-	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead,
+	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
 		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins()}
 	if c.Spec == (gdn.Spec{}) {
 		s, err := gdn.LookupPreset(defaultSpec)
@@ -88,9 +89,15 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 	if h.Strategy == "" {
 		h.Strategy = defaultStrategy
 	}
+	if h.Precision == "" {
+		h.Precision = "bf16x1"
+		if c.Spec.DType == ir.F32 {
+			h.Precision = "f32"
+		}
+	}
 	names := c.Seeds
 	if len(names) == 0 {
-		names = DefaultSeeds(c.Spec)
+		names = DefaultSeeds(c.Spec, h.Precision)
 	}
 	for _, name := range names {
 		v, err := gdn.ParseVariant(name)
@@ -144,7 +151,10 @@ func newPlan(h *journal.Header) (*plan, error) {
 	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
 		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
 	}
-	space := strategy.Space{Spec: p.spec, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
+	if _, err := ir.ParsePrecision(h.Precision); err != nil {
+		return nil, err
+	}
+	space := strategy.Space{Least: h.Precision, Spec: p.spec, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
 	for _, text := range h.Seeds {
 		v, err := gdn.ParseVariant(text)
 		if err != nil {
@@ -156,30 +166,49 @@ func newPlan(h *journal.Header) (*plan, error) {
 	return p, err
 }
 
-// DefaultSeeds are the named variants, each of another structure, as they suit a spec: where its tensors are bf16, those
-// without a precision of their own compute in bf16. The naive one is first, and the negative examples are early.
-func DefaultSeeds(s gdn.Spec) []string {
-	var first, negative, rest []string
+// inBF16 are the changes that make a float32 variant one for bf16 tensors; the first that keeps its numbers is taken.
+var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
+
+// DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
+// without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the negative
+// examples, then the rest.
+func DefaultSeeds(s gdn.Spec, least string) []string {
+	var naive, low, negative, rest []string
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
-		if err != nil {
-			continue // the table is tested whole
+		if err != nil || !strategy.Reaches(v.Precision().String(), least) {
+			continue // a test reads the table whole
 		}
-		if s.DType == ir.BF16 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
-			if w, err := v.With("prec", "bf16x1"); err == nil && w.Unsafe(s) == "" {
-				v = w
-			}
+		own := v.Precision() == ir.PrecBF16x1
+		if s.DType != ir.F32 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
+			v = lowered(v, s, least)
 		}
 		switch text := v.String(); {
+		case n.Name == "naive":
+			naive = append(naive, text)
+		case own:
+			low = append(low, text)
 		case n.Negative:
 			negative = append(negative, text)
-		case n.Name == "naive" || n.Name == "bf16":
-			first = append(first, text)
 		default:
 			rest = append(rest, text)
 		}
 	}
-	return slices.Concat(first, negative, rest)
+	return slices.Concat(naive, low, negative, rest)
+}
+
+// lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.
+func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
+	for _, p := range inBF16 {
+		w, err := v.With("prec", p[0])
+		if err == nil {
+			w, err = w.With("precinv", p[1])
+		}
+		if err == nil && w.Unsafe(s) == "" && strategy.Reaches(w.Precision().String(), least) {
+			return w
+		}
+	}
+	return v
 }
 
 // seedDoc is the hypothesis of a seed: what the table says about the named variant of the same cell.

@@ -50,6 +50,7 @@ type Work struct {
 	Spec    gdn.Spec
 	Targets []*codegen.Target
 	Seed    uint64
+	Least   string // the lowest precision allowed
 	Variant gdn.Variant
 	Known   journal.View       // the earlier candidates that may be asked for
 	Record  *journal.Candidate // filled on the way

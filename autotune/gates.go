@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
@@ -36,6 +37,9 @@ func (l *Lab) Gates() []Gate {
 func legality(_ context.Context, w *Work) (*Refusal, error) {
 	if err := w.Variant.Check(w.Spec); err != nil {
 		return refuse(journal.Invalid, "%v", err), nil
+	}
+	if p := w.Variant.Precision().String(); !strategy.Reaches(p, w.Least) {
+		return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least), nil
 	}
 	return nil, nil
 }

@@ -22,7 +22,7 @@ var kills = flag.Int("kills", 20, "how often TestKill kills the driver")
 // scriptedEnv makes the test binary a driver of the run in a folder.
 const scriptedEnv = "GDNGEN_TEST_RUN"
 
-const scriptedCandidates = 300
+const scriptedCandidates = 150
 
 // scripted is a run that only its end or a signal stops.
 func scripted(dir string) {
@@ -30,7 +30,7 @@ func scripted(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	c := Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: 2 * time.Millisecond}, Generator: "test"}
+	c := Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: time.Millisecond}, Generator: "test"}
 	begin := Search
 	if _, _, err := journal.Read(dir, nil); err == nil {
 		begin = Resume
@@ -60,7 +60,7 @@ func TestKill(t *testing.T) {
 	had, cut := 0, 0
 	for killed := 0; killed < *kills; killed++ {
 		cmd := start()
-		time.Sleep(time.Duration(r.Int64N(int64(120 * time.Millisecond))))
+		time.Sleep(time.Duration(r.Int64N(int64(100 * time.Millisecond))))
 		require.NoError(t, cmd.Process.Kill())
 		if err := cmd.Wait(); err == nil {
 			break // it had come to its end

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -68,7 +69,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 		err = end
 	}
 	sum = report.New(c.Dir, d.state)
-	sum.Stopped, sum.Warnings = stopped, warnings
+	sum.Warnings = warnings
 	return sum, err
 }
 
@@ -81,7 +82,34 @@ type driver struct {
 	gates   []Gate
 	objects store.Store
 	start   time.Time
+	pace    pace
 }
+
+// pace is how long candidates take that reach a compiler.
+type pace struct {
+	mu    sync.Mutex
+	sum   time.Duration
+	count int
+}
+
+func (p *pace) add(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum, p.count = p.sum+d, p.count+1
+}
+
+func (p *pace) mean() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sum / time.Duration(max(1, p.count))
+}
+
+// spent says whether the budget leaves no time for one more candidate.
+func (d *driver) spent() bool {
+	return d.Budget > 0 && time.Since(d.start)+d.pace.mean() >= d.Budget
+}
+
+func (d *driver) budgetSpent() string { return fmt.Sprintf("the budget of %v is spent", d.Budget) }
 
 // begin writes the header of a new run, or checks that of an old one.
 func (d *driver) begin(e Evaluator) error {
@@ -170,10 +198,11 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 			stop("interrupted")
 			<-flight[0].done
 		case <-deadline:
-			stop(fmt.Sprintf("the budget of %v is spent", d.Budget))
+			stop(d.budgetSpent())
 			<-flight[0].done
 		}
 		if !flight[0].judged {
+			stop(d.budgetSpent())
 			return stopped, nil
 		}
 		if err := d.record(flight[0]); err != nil {
@@ -192,8 +221,8 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, "interrupted"
-	case d.Budget > 0 && time.Since(d.start) >= d.Budget:
-		return nil, fmt.Sprintf("the budget of %v is spent", d.Budget)
+	case d.spent():
+		return nil, d.budgetSpent()
 	case d.Candidates > 0 && id > d.Candidates:
 		return nil, fmt.Sprintf("the budget of %d candidates is spent", d.Candidates)
 	}
@@ -227,7 +256,7 @@ func (d *driver) task(id int, p strategy.Proposal, view journal.View) *task {
 		c.Scalar = parent.Cell == c.Cell
 	}
 	return &task{
-		work: &Work{Spec: d.plan.spec, Targets: d.plan.targets, Seed: d.plan.Seed, Variant: p.Variant, Known: view, Record: c,
+		work: &Work{Spec: d.plan.spec, Targets: d.plan.targets, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Known: view, Record: c,
 			Objects: map[string][]byte{}, Wall: map[string]float64{}},
 		marks: map[int]mark{}, done: make(chan struct{}),
 	}
@@ -241,7 +270,16 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 		return
 	default:
 	}
+	if d.spent() {
+		return
+	}
 	t.judged = true
+	start := time.Now()
+	defer func() {
+		if len(t.work.Record.Costs) > 0 {
+			d.pace.add(time.Since(start))
+		}
+	}()
 	for i, g := range d.gates {
 		if g.Again {
 			t.marks[i] = t.work.mark()

@@ -55,6 +55,7 @@ type Header struct {
 	Seeds     []string          `json:"seeds"`             // variants proposed first
 	Axes      []string          `json:"axes,omitempty"`    // axes walked; none: all
 	Focus     map[string]string `json:"focus,omitempty"`   // axes held at a value
+	Precision string            `json:"precision"`         // the lowest that a candidate may compute in
 	Lookahead int               `json:"lookahead"`         // candidate n is proposed knowing those before n-lookahead+1
 	Generator string            `json:"generator"`         // version of gdngen
 	Plugins   map[string]string `json:"plugins,omitempty"` // versions by name

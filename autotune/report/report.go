@@ -3,6 +3,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ type Summary struct {
 type Ranking struct {
 	Target string `json:"target"`
 	Rows   []Row  `json:"rows"`
+	Absent []Row  `json:"absent,omitempty"` // ranked elsewhere, without a cost here; verdict and reason are those of this target
 }
 
 // Row is one candidate. Figures of the cost are those of the ranking's target, and absent among the rejected.
@@ -82,8 +84,16 @@ func New(dir string, s *journal.State) *Summary {
 		r.Rankings = append(r.Rankings, rank(t, all))
 	}
 	for _, e := range s.Events() {
-		if e.Kind == journal.KindError {
+		switch e.Kind {
+		case journal.KindError:
 			r.Infra++
+		case journal.KindSession:
+			r.Stopped = "a driver is at work, or was killed"
+		case journal.KindEnd:
+			var end journal.Event
+			if json.Unmarshal(e.Body, &end) == nil {
+				r.Stopped = end.Message
+			}
 		}
 	}
 	if r.Seconds > 0 {
@@ -98,6 +108,12 @@ func rank(target string, all []*journal.Candidate) Ranking {
 	for _, c := range all {
 		if cost := c.Cost(target); cost != nil && c.Verdict.Ranked() {
 			r.Rows = append(r.Rows, row(c, cost))
+		} else if c.Verdict.Ranked() {
+			x := row(c, nil)
+			if i := slices.IndexFunc(c.Costs, func(k journal.Cost) bool { return k.Target == target }); i >= 0 {
+				x.Verdict, x.Reason = c.Costs[i].Verdict, c.Costs[i].Reason
+			}
+			r.Absent = append(r.Absent, x)
 		}
 	}
 	slices.SortStableFunc(r.Rows, func(x, y Row) int { return cmp.Compare(x.Cost.Score, y.Cost.Score) })

@@ -23,15 +23,9 @@ func (s *Summary) Text(out io.Writer, top int) error {
 	for _, r := range s.Rankings {
 		p.printf("\n%s: cycles per token and value head (static; nothing ran on a TPU)\n", r.Target)
 		p.ranking(r.Rows, top)
+		p.reasons("no cost on "+r.Target, r.Absent)
 	}
-	if len(s.Rejected) > 0 {
-		p.printf("\nrejected\n")
-		t := p.table()
-		for _, r := range s.Rejected {
-			fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, clip(r.Variant, 90), clip(r.Reason, 160))
-		}
-		p.flush(t)
-	}
+	p.reasons("\nrejected", s.Rejected)
 	if len(s.Gates) > 0 {
 		p.printf("\ntime by gate, %.1f candidates a minute\n", s.PerMinute)
 		t := p.table()
@@ -60,6 +54,18 @@ func (p *printer) flush(t *tabwriter.Writer) {
 	if err := t.Flush(); p.err == nil {
 		p.err = err
 	}
+}
+
+func (p *printer) reasons(title string, rows []Row) {
+	if len(rows) == 0 {
+		return
+	}
+	p.printf("%s\n", title)
+	t := p.table()
+	for _, r := range rows {
+		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, clip(r.Variant, 90), clip(r.Reason, 200))
+	}
+	p.flush(t)
 }
 
 func (p *printer) ranking(rows []Row, top int) {

@@ -84,7 +84,7 @@ func (b *beam) neighbours(v gdn.Variant) (scalars, structures []gdn.Variant) {
 	for _, w := range gdn.Neighbours(v, b.space.Spec) {
 		_, axes := change(v, w)
 		switch { // the axis that was changed comes first: others follow from it
-		case len(axes) == 0 || !b.space.walks(axes[0].Name) || !b.space.inside(w) || w.Unsafe(b.space.Spec) != "":
+		case len(axes) == 0 || !b.space.walks(axes[0].Name) || !b.space.inside(w) || w.Unsafe(b.space.Spec) != "" || !Reaches(w.Precision().String(), b.space.Least):
 		case w.Fit(b.space.Spec).Cell() == v.Fit(b.space.Spec).Cell():
 			scalars = append(scalars, w)
 		default:

@@ -67,7 +67,7 @@ func (e *exhaustive) Next(judged journal.View, pending []gdn.Variant) (Proposal,
 			}
 			e.cells = append(e.cells, v)
 		}
-		if v := e.cells[i]; e.space.inside(v) && !tried(v) {
+		if v := e.cells[i]; e.space.inside(v) && Reaches(v.Precision().String(), e.space.Least) && !tried(v) {
 			return Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}, true
 		}
 	}

@@ -33,6 +33,7 @@ type Space struct {
 	Seeds []Seed            // proposed first, in order
 	Axes  []string          // the axes that are walked; none: all
 	Focus map[string]string // axes held at a value, also in the seeds
+	Least string            // the lowest precision that is proposed; seeds may have others
 	Seed  uint64            // of the order in which equals are tried
 }
 
@@ -103,6 +104,12 @@ func (s Space) check() error {
 		}
 	}
 	return nil
+}
+
+// Reaches says whether a precision is at least another one. An f32 product and bf16x6 count as equal, as their limits are.
+func Reaches(precision, least string) bool {
+	rank := map[string]int{"f32": 3, "bf16x6": 3, "bf16x3": 2, "bf16x1": 1}
+	return rank[precision] >= rank[least]
 }
 
 // focus sets the held axes that apply.

@@ -114,7 +114,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 			hi++
 		}
 		if lo == 0 && hi == steps+last-1 {
-			err = l.step(kb, c, slots)
+			err = l.step(kb, c, lo, hi, slots)
 			if err != nil {
 				return nil, err
 			}
@@ -131,7 +131,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		default:
 			cond = kb.And(at(ir.GE, lo), at(ir.LE, hi))
 		}
-		kb.When(cond, func(b *ir.Builder) { err = l.step(b, c, active(lo)) })
+		kb.When(cond, func(b *ir.Builder) { err = l.step(b, c, lo, hi, active(lo)) })
 		if err != nil {
 			return nil, err
 		}
@@ -449,12 +449,12 @@ type event struct {
 	instr int
 }
 
-// step emits the body of a step in which some slots are active.
-func (l *pipeline) step(b *ir.Builder, c *ir.Value, slots []slot) error {
+// step emits the body of the steps lo to hi, in which some slots are active.
+func (l *pipeline) step(b *ir.Builder, c *ir.Value, lo, hi int, slots []slot) error {
 	var events []event
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
-		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, lo: lo, hi: hi, env: map[*ir.Value]*ir.Value{}}
 		total, done := 0.0, 0.0
 		var mine []int
 		for i, in := range l.body.Instrs {
@@ -512,7 +512,9 @@ type copier struct {
 	*pipeline
 	slot  slot
 	b     *ir.Builder
-	step  *ir.Value // id of the step
+	step  *ir.Value // id of the step, from lo to hi
+	lo    int
+	hi    int
 	env   map[*ir.Value]*ir.Value
 	task  ir.Loc
 	loads []*ir.Value // values read from rings, or lazy, for the current task
@@ -595,8 +597,45 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	return v, nil
 }
 
-// emit copies an instruction, with windows moved to the slot's chunk.
+// holds tells whether a condition on the chunk's number is known in all steps of the body.
+func (k *copier) holds(cond *ir.Value) (value, known bool) {
+	i, ok := k.index[cond]
+	if !ok {
+		return false, false
+	}
+	in := k.body.Instrs[i]
+	if in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
+		return false, false
+	}
+	id, limit := in.Args[0].Def, in.Args[1].Def
+	if id == nil || limit == nil || id.Op != ir.OpProgramID || id.Attrs.Axis != k.seq || limit.Op != ir.OpConst {
+		return false, false
+	}
+	first := (k.lo-k.slot.delay)*k.opt.Steps + k.slot.chunk
+	last := (k.hi-k.slot.delay)*k.opt.Steps + k.slot.chunk
+	at := int(limit.Attrs.Value)
+	if at < first || at > last || (last-at)%k.opt.Steps != 0 {
+		return false, true
+	}
+	return true, first == last
+}
+
+// emit copies an instruction, with windows moved to the slot's chunk. A condition that is known is not tested: a test would
+// end the straight line in which the compiler overlaps work.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
+	if in.Op == ir.OpWhen {
+		if value, known := k.holds(in.Args[0]); known {
+			if !value {
+				return nil
+			}
+			for _, x := range in.Body.Instrs {
+				if err := k.emit(b, x); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
 		var err error

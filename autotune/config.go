@@ -171,9 +171,9 @@ var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", 
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
 // without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the negative
-// examples, then the rest.
+// examples, then the rest. Those with a pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
-	var naive, low, negative, rest []string
+	var naive, low, negative, rest, slow []string
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
 		if err != nil || !strategy.Reaches(v.Precision().String(), least) {
@@ -186,6 +186,8 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
+		case v.Ahead > 0:
+			slow = append(slow, text)
 		case own:
 			low = append(low, text)
 		case n.Negative:
@@ -194,7 +196,7 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 			rest = append(rest, text)
 		}
 	}
-	return slices.Concat(naive, low, negative, rest)
+	return slices.Concat(naive, low, negative, rest, slow)
 }
 
 // lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.

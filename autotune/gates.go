@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/pjrt"
@@ -20,17 +21,18 @@ import (
 func (l *Lab) Gates() []Gate {
 	ms := time.Millisecond
 	return []Gate{
-		{Name: "legality", Doc: "the variant is legal for the spec", Price: ms, Run: legality},
+		{Name: "legality", Doc: "the variant is legal for the spec, and precise enough", Price: ms, Run: legality},
 		{Name: "build", Doc: "its program is well formed", Price: 10 * ms, Run: build},
-		{Name: "duplicate", Doc: "no earlier candidate has the same program", Price: 0, Again: true, Run: duplicate},
-		{Name: "bound", Doc: "its lower bound is below the best", Price: 0, Run: prune},
-		{Name: "interpret", Doc: "right numbers in the interpreter on a tiny shape", Price: 100 * ms, Run: l.interpret},
-		{Name: "numerics", Doc: "right numbers on the CPU on every input class at a moderate shape", Price: 1000 * ms, Run: l.numerics},
-		{Name: "emit", Doc: "it can be emitted for the first target", Price: 200 * ms, Run: l.emit},
-		{Name: "compile", Doc: "the first target's compiler takes it", Price: 3000 * ms, Run: l.compile},
-		{Name: "cost", Doc: "the cost of its schedule", Price: 300 * ms, Run: l.cost},
-		{Name: "schedule", Doc: "no earlier candidate has the same schedule", Price: 0, Again: true, Run: schedule},
-		{Name: "targets", Doc: "costs on the other targets", Price: 5000 * ms, Run: l.targets},
+		{Name: "duplicate", Doc: "no earlier candidate has the same program", Again: true, Run: duplicate},
+		{Name: "bound", Doc: "its lower bound is below the best", Run: prune},
+		{Name: "interpret", Doc: "right numbers of the program on a tiny shape, in the interpreter", Price: 50 * ms, Run: l.interpret},
+		{Name: "numerics", Doc: "right numbers of its kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
+		{Name: "emit", Doc: "it can be emitted for the first target", Price: 100 * ms, Run: l.emit},
+		{Name: "compile", Doc: "the first target's compiler takes it", Price: 2000 * ms, Run: l.compile},
+		{Name: "cost", Doc: "the cost of its schedule", Price: 100 * ms, Run: l.cost},
+		{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule},
+		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
+		{Name: "cpu", Doc: "of those close to the best: right numbers on every input class, on the CPU", Price: 4000 * ms, Run: l.onCPU},
 	}
 }
 
@@ -100,17 +102,31 @@ func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
 		}
 		few = append(few, c)
 	}
-	return l.interpretOn(w, tiny(w.Spec, w.Variant), few)
-}
-
-// interpretOn examines the variant, built for another spec, in the interpreter.
-func (l *Lab) interpretOn(w *Work, s gdn.Spec, few []gdn.Class) (*Refusal, error) {
+	s := tiny(w.Spec, w.Variant)
 	m, err := gdn.Build(s, w.Variant)
 	if err != nil {
 		return refuse(journal.Invalid, "%v", err), nil
 	}
+	return l.interpretOn(w, s, m, few, "interp")
+}
+
+// numerics examines the kernels that the TPU backend emits.
+func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
+	s := moderate(w.Spec, w.Variant)
+	m, err := gdn.Build(s, w.Variant)
+	if err != nil {
+		return refuse(journal.Invalid, "%v", err), nil
+	}
+	if m, err = lower.Kernels(m); err != nil {
+		return refuse(journal.EmitError, "%s: %v", s, err), nil
+	}
+	return l.interpretOn(w, s, m, classes(s), "kernels")
+}
+
+// interpretOn examines a module of the variant, built for a spec, in the interpreter.
+func (l *Lab) interpretOn(w *Work, s gdn.Spec, m *ir.Module, few []gdn.Class, engine string) (*Refusal, error) {
 	var fault *interp.Error
-	r, err := l.exams.examine(w, s, few, "interp", func(in map[string]*array.Array) (map[string]*array.Array, error) {
+	r, err := l.exams.examine(w, s, few, engine, func(in map[string]*array.Array) (map[string]*array.Array, error) {
 		return interp.Run(m, in, interp.Options{})
 	})
 	if errors.As(err, &fault) {
@@ -119,12 +135,16 @@ func (l *Lab) interpretOn(w *Work, s gdn.Spec, few []gdn.Class) (*Refusal, error
 	return r, err
 }
 
-func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
-	s := moderate(w.Spec, w.Variant)
-	if l.cpu == nil {
-		w.Record.Notes = append(w.Record.Notes, "numerics by the interpreter, for the CPU can not be used: "+l.noCPU)
-		return l.interpretOn(w, s, classes(s))
+// onCPU examines candidates that would be kept or held. Compiling for the CPU costs as much as for a target.
+func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
+	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
+		return nil, err
 	}
+	if l.cpu == nil {
+		w.Record.Notes = append(w.Record.Notes, "not examined on the CPU: "+l.noCPU)
+		return nil, nil
+	}
+	s := moderate(w.Spec, w.Variant)
 	m, err := gdn.Build(s, w.Variant)
 	if err != nil {
 		return refuse(journal.Invalid, "%v", err), nil
@@ -138,7 +158,7 @@ func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
 		return refuse(journal.EmitError, "%v", err), nil
 	}
 	p, err := l.cpu.Compile(a.Text)
-	if reject := (*pjrt.CompileError)(nil); errors.As(err, &reject) {
+	if is[*pjrt.CompileError](err) {
 		return refuse(journal.CompileReject, "cpu: %v", err), nil
 	}
 	if err != nil {

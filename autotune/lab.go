@@ -35,7 +35,7 @@ type Lab struct {
 }
 
 // NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for the
-// CPU the interpreter takes its part. The process must begin with aot.RunWorkerIfAsked.
+// CPU the interpreter alone examines numbers. The process must begin with aot.RunWorkerIfAsked.
 func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	tpu, err := plugins.TPU(ctx, o.TPU)
 	if err != nil {

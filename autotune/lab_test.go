@@ -1,8 +1,10 @@
 package autotune
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +58,7 @@ func TestRealSearch(t *testing.T) {
 	require.Contains(t, all[1].Reason, "on identical inputs")
 	require.Greater(t, float64(all[1].Worst().Error), 1e3)
 	first := all[0]
-	require.Len(t, first.Errors, len(tinyClasses)+len(classes(c.Spec)))
+	require.Len(t, first.Errors, len(tinyClasses)+2*len(classes(c.Spec)), "in the interpreter, as kernels and on the CPU")
 	for _, e := range first.Errors {
 		require.LessOrEqual(t, e.Use(), 1., e.Class)
 	}
@@ -98,7 +100,7 @@ func workOn(t *testing.T, s gdn.Spec, variant string) *Work {
 
 // Variants that the guard calls unsafe are refused by the numbers alone, and safe ones pass, in the interpreter.
 func TestNumericsByInterpreter(t *testing.T) {
-	l := &Lab{noCPU: "the test has none"}
+	l := &Lab{}
 	s := spec(t, "b=1,t=300,hk=1,hv=2,k=32,v=32,dtype=f32")
 	for variant, want := range map[string]journal.Verdict{
 		"default":                            "",
@@ -120,7 +122,6 @@ func TestNumericsByInterpreter(t *testing.T) {
 		if r == nil {
 			r, err = l.numerics(t.Context(), w)
 			require.NoError(t, err)
-			require.Contains(t, w.Record.Notes[0], "the test has none")
 			require.Len(t, w.Record.Errors, len(tinyClasses)+len(classes(s)))
 		}
 		if want == "" {
@@ -128,6 +129,43 @@ func TestNumericsByInterpreter(t *testing.T) {
 		} else {
 			require.NotNil(t, r, variant)
 			require.Equal(t, want, r.Verdict, variant)
+		}
+	}
+}
+
+// Only what would be kept or held is examined on the CPU; without a CPU that is noted.
+func TestOnCPU(t *testing.T) {
+	s := spec(t, "b=1,t=128,hk=1,hv=2,k=32,v=32,dtype=f32")
+	state := journal.NewState()
+	add := func(kind journal.Kind, body any) {
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		require.NoError(t, state.Add(journal.Record{Kind: kind, Body: text}))
+	}
+	score := func(n int64) []journal.Cost { return []journal.Cost{{Target: "v6e", Score: n, Schedule: "s"}} }
+	add(journal.KindHeader, journal.Header{Format: journal.Format, Targets: []string{"v6e"}, Lookahead: 1})
+	add(journal.KindCandidate, journal.Candidate{ID: 1, Verdict: journal.Keep, Costs: score(100)})
+	for cost, examined := range map[int64]bool{90: true, 105: true, 300: false} {
+		w := workOn(t, s, "default")
+		w.Known, w.Record.Costs = state.Now(), score(cost)
+		r, err := (&Lab{noCPU: "the test has none"}).onCPU(t.Context(), w)
+		require.NoError(t, err)
+		require.Nil(t, r)
+		require.Equal(t, examined, len(w.Record.Notes) == 1)
+		require.Empty(t, w.Record.Errors)
+	}
+	l := lab(t, LabOptions{Workers: 1})
+	for variant, want := range map[string]journal.Verdict{"default": "", "neumann": journal.Numerics} {
+		w := workOn(t, s, variant)
+		w.Known, w.Record.Costs = state.Now(), score(90)
+		r, err := l.onCPU(t.Context(), w)
+		require.NoError(t, err)
+		require.Len(t, w.Record.Errors, len(classes(s)))
+		require.Equal(t, "cpu", w.Record.Errors[0].Engine)
+		if want == "" {
+			require.Nil(t, r)
+		} else {
+			require.Equal(t, want, r.Verdict)
 		}
 	}
 }
@@ -175,7 +213,7 @@ func TestVMEM(t *testing.T) {
 		w.Targets = targets
 		var r *Refusal
 		for _, g := range l.Gates() {
-			if g.Name == "interpret" || g.Name == "numerics" {
+			if slices.Contains([]string{"interpret", "numerics", "cpu"}, g.Name) {
 				continue
 			}
 			var err error

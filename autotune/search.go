@@ -104,9 +104,9 @@ func (p *pace) mean() time.Duration {
 	return p.sum / time.Duration(max(1, p.count))
 }
 
-// spent says whether the budget leaves no time for one more candidate.
+// spent says whether the budget does not leave half the time that a candidate takes.
 func (d *driver) spent() bool {
-	return d.Budget > 0 && time.Since(d.start)+d.pace.mean() >= d.Budget
+	return d.Budget > 0 && time.Since(d.start)+d.pace.mean()/2 >= d.Budget
 }
 
 func (d *driver) budgetSpent() string { return fmt.Sprintf("the budget of %v is spent", d.Budget) }

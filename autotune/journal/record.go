@@ -94,7 +94,7 @@ type Candidate struct {
 // against its limit.
 type ClassError struct {
 	Class  string `json:"class"`
-	Engine string `json:"engine"` // interp or cpu
+	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT
 	Output string `json:"output"`
 	Error  Figure `json:"error"`
 	Limit  Figure `json:"limit"`

@@ -41,6 +41,7 @@ type pipeline struct {
 	phase []int
 	free  []bool // computed anew wherever it is needed
 	lazy  []bool // computed where a task needs it, and again for another task
+	first []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
 	rings map[*ir.Value]*ring
 
 	ng     *ir.Grid
@@ -171,7 +172,7 @@ func (l *pipeline) analyse() error {
 	}
 	firstOut := l.g.Tables + len(l.g.In)
 	deps := dependences(l.body)
-	l.phase, l.free = make([]int, len(ins)), make([]bool, len(ins))
+	l.phase, l.free, l.first = make([]int, len(ins)), make([]bool, len(ins)), make([]bool, len(ins))
 	light := make([]bool, len(ins))
 	for i, in := range ins {
 		carried, window, scratch := false, true, false
@@ -198,6 +199,7 @@ func (l *pipeline) analyse() error {
 		if carried {
 			l.phase[i] = lastPhase
 		}
+		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
 	}
 	// Loads and cheap work on them wait until they are needed.
 	first := make([]int, len(ins))
@@ -279,6 +281,39 @@ func (l *pipeline) findLazy(light []bool) {
 	}
 }
 
+// atFirst says whether a condition holds at the first chunk alone.
+func (l *pipeline) atFirst(cond *ir.Value) bool {
+	in := cond.Def
+	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
+		return false
+	}
+	id, zero := in.Args[0].Def, in.Args[1].Def
+	return id != nil && zero != nil && id.Op == ir.OpProgramID && id.Attrs.Axis == l.seq && zero.Op == ir.OpConst && zero.Attrs.Value == 0
+}
+
+// still says whether an instruction touches only windows that do not move along the sequential axis.
+func (l *pipeline) still(in *ir.Instr) bool {
+	ok := true
+	accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+		p := l.param[memory(l.root, ref)] - l.g.Tables
+		var w ir.Window
+		switch {
+		case p >= 0 && p < len(l.g.In):
+			w = l.g.In[p]
+		case p >= len(l.g.In) && p < len(l.g.In)+len(l.g.Out):
+			w = l.g.Out[p-len(l.g.In)]
+		default:
+			ok = false
+		}
+		ok = ok && !l.moves(w)
+	})
+	return ok
+}
+
+func (l *pipeline) moves(w ir.Window) bool {
+	return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
+}
+
 // isOut says whether a reference is an output window.
 func (l *pipeline) isOut(ref *ir.Value) bool {
 	i, ok := l.param[memory(l.root, ref)]
@@ -301,15 +336,16 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 	for i, in := range l.body.Instrs {
 		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
 			p := l.param[memory(l.root, ref)]
+			if l.first[i] {
+				used[seen{p, 0}] = true
+				return
+			}
 			for _, s := range slots {
 				if s.phase == l.phase[i] {
 					used[seen{p, s.delay}] = true
 				}
 			}
 		})
-	}
-	moves := func(w ir.Window) bool {
-		return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
 	}
 	delayed := func(w ir.Window, delay int) (ir.Window, error) {
 		out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
@@ -345,7 +381,7 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			if !used[seen{old, d}] {
 				continue
 			}
-			if shared != nil && !moves(w) {
+			if shared != nil && !l.moves(w) {
 				l.params[seen{old, d}] = shared
 				continue
 			}
@@ -365,7 +401,7 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 		delay := -1
 		for d := 0; d < ng.Dims[l.seq].Size; d++ {
 			if used[seen{old, d}] {
-				if delay >= 0 && moves(w) {
+				if delay >= 0 && l.moves(w) {
 					return nil, fmt.Errorf("output %d is stored in steps of different delay; make the lag of its phase a multiple of the chunks of a step", i)
 				}
 				delay = d
@@ -405,7 +441,7 @@ func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
 	reach := map[*ir.Value]int{}
 	var order []*ir.Value
 	for i, in := range l.body.Instrs {
-		if l.free[i] {
+		if l.free[i] || l.first[i] {
 			continue
 		}
 		uses(in, func(v *ir.Value) {
@@ -451,14 +487,19 @@ type event struct {
 
 // step emits the body of the steps lo to hi, in which some slots are active.
 func (l *pipeline) step(b *ir.Builder, c *ir.Value, lo, hi int, slots []slot) error {
+	if lo == 0 {
+		if err := l.start(b, c, hi); err != nil {
+			return err
+		}
+	}
 	var events []event
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
-		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, lo: lo, hi: hi, env: map[*ir.Value]*ir.Value{}}
+		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 		total, done := 0.0, 0.0
 		var mine []int
 		for i, in := range l.body.Instrs {
-			if l.phase[i] == s.phase && !l.free[i] && !l.lazy[i] {
+			if l.phase[i] == s.phase && !l.free[i] && !l.lazy[i] && !l.first[i] {
 				mine = append(mine, i)
 				total += weight(in)
 			}
@@ -473,6 +514,28 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, lo, hi int, slots []slot) er
 	for _, e := range events {
 		if err := copies[e.slot].place(l.body.Instrs[e.instr]); err != nil {
 			return err
+		}
+	}
+	return b.Err()
+}
+
+// start sets the carries at the first of the steps 0 to hi.
+func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
+	k := &copier{pipeline: l, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+	for i, in := range l.body.Instrs {
+		if !l.first[i] {
+			continue
+		}
+		if hi > 0 {
+			if err := k.emit(b, in); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, x := range in.Body.Instrs {
+			if err := k.emit(b, x); err != nil {
+				return err
+			}
 		}
 	}
 	return b.Err()
@@ -512,9 +575,7 @@ type copier struct {
 	*pipeline
 	slot  slot
 	b     *ir.Builder
-	step  *ir.Value // id of the step, from lo to hi
-	lo    int
-	hi    int
+	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
 	task  ir.Loc
 	loads []*ir.Value // values read from rings, or lazy, for the current task
@@ -597,45 +658,8 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	return v, nil
 }
 
-// holds tells whether a condition on the chunk's number is known in all steps of the body.
-func (k *copier) holds(cond *ir.Value) (value, known bool) {
-	i, ok := k.index[cond]
-	if !ok {
-		return false, false
-	}
-	in := k.body.Instrs[i]
-	if in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
-		return false, false
-	}
-	id, limit := in.Args[0].Def, in.Args[1].Def
-	if id == nil || limit == nil || id.Op != ir.OpProgramID || id.Attrs.Axis != k.seq || limit.Op != ir.OpConst {
-		return false, false
-	}
-	first := (k.lo-k.slot.delay)*k.opt.Steps + k.slot.chunk
-	last := (k.hi-k.slot.delay)*k.opt.Steps + k.slot.chunk
-	at := int(limit.Attrs.Value)
-	if at < first || at > last || (last-at)%k.opt.Steps != 0 {
-		return false, true
-	}
-	return true, first == last
-}
-
-// emit copies an instruction, with windows moved to the slot's chunk. A condition that is known is not tested: a test would
-// end the straight line in which the compiler overlaps work.
+// emit copies an instruction, with windows moved to the slot's chunk.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
-	if in.Op == ir.OpWhen {
-		if value, known := k.holds(in.Args[0]); known {
-			if !value {
-				return nil
-			}
-			for _, x := range in.Body.Instrs {
-				if err := k.emit(b, x); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
 		var err error

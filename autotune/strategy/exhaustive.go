@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"iter"
+	"strings"
 	"sync"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -12,7 +13,7 @@ import (
 type exhaustive struct {
 	space Space
 	mu    sync.Mutex
-	cells []gdn.Variant // those drawn so far, a cache of the walk
+	cells []gdn.Variant // those drawn so far and inside the space, a cache of the walk
 	more  func() (gdn.Variant, bool)
 }
 
@@ -22,15 +23,30 @@ func newExhaustive(s Space) *exhaustive {
 		base = s.Seeds[0].Variant // scalars and precisions of the walk
 	}
 	walk := gdn.Cells(s.Spec, s.focus(base))
-	if len(s.Axes) > 0 {
-		walk = s.product(s.focus(base))
+	if axes := s.walked(); len(axes) > 0 {
+		walk = product(s.focus(base), axes)
 	}
 	more, _ := iter.Pull(walk)
 	return &exhaustive{space: s, more: more}
 }
 
-// product walks all values of the axes given, the first outermost. What can not be built is left to the gates.
-func (s Space) product(base gdn.Variant) iter.Seq[gdn.Variant] {
+// walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are held, the others that are
+// structural, but for precisions.
+func (s Space) walked() []string {
+	if len(s.Axes) > 0 || len(s.Focus) == 0 {
+		return s.Axes
+	}
+	var axes []string
+	for _, a := range gdn.Axes {
+		if a.Structural && s.walks(a.Name) && !strings.HasPrefix(a.Name, "prec") {
+			axes = append(axes, a.Name)
+		}
+	}
+	return axes
+}
+
+// product walks all values of the axes, the first outermost.
+func product(base gdn.Variant, axes []string) iter.Seq[gdn.Variant] {
 	return func(yield func(gdn.Variant) bool) {
 		var walk func(v gdn.Variant, axes []string) bool
 		walk = func(v gdn.Variant, axes []string) bool {
@@ -48,7 +64,7 @@ func (s Space) product(base gdn.Variant) iter.Seq[gdn.Variant] {
 			}
 			return true
 		}
-		walk(base, s.Axes)
+		walk(base, axes)
 	}
 }
 
@@ -60,15 +76,25 @@ func (e *exhaustive) Next(judged journal.View, pending []gdn.Variant) (Proposal,
 		return p, true
 	}
 	for i := 0; ; i++ {
-		if i == len(e.cells) {
-			v, ok := e.more()
-			if !ok {
-				return Proposal{}, false
-			}
-			e.cells = append(e.cells, v)
+		if i == len(e.cells) && !e.draw() {
+			return Proposal{}, false
 		}
-		if v := e.cells[i]; e.space.inside(v) && Reaches(v.Precision().String(), e.space.Least) && !tried(v) {
+		if v := e.cells[i]; !tried(v) {
 			return Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}, true
+		}
+	}
+}
+
+// draw adds the next cell inside the space; false at the end of the walk.
+func (e *exhaustive) draw() bool {
+	for {
+		v, ok := e.more()
+		if !ok {
+			return false
+		}
+		if e.space.inside(v) && (len(e.space.Axes) > 0 || v.Unsafe(e.space.Spec) == "") && Reaches(v.Precision().String(), e.space.Least) {
+			e.cells = append(e.cells, v)
+			return true
 		}
 	}
 }

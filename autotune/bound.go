@@ -20,7 +20,7 @@ const vectorRate = 4 * 8 * 128
 // recurrence it is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
 func bound(s gdn.Spec, v gdn.Variant, t *codegen.Target) int64 {
 	f := v.Fit(s)
-	work := s.Flops(f.Chunk) / (2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize))
+	work := s.Flops(f.Chunk) / t.PeakFlops()
 	if f.Algo == gdn.AlgoToken {
 		work = 2 * float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV) * float64(s.K) * float64(s.V) / vectorRate
 	}

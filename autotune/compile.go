@@ -80,7 +80,7 @@ func (l *Lab) compileFor(ctx context.Context, w *Work, t *codegen.Target) (*jour
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.Compile(ctx, aot.Request{Topology: t.Topology, Module: w.artifacts().text, DumpDir: dir})
+	_, err = c.Compile(ctx, aot.Request{Topology: t.Topology, Module: w.artifacts().text, DumpDir: dir, Flags: t.Flags})
 	if err == nil {
 		w.artifacts().dump = dir
 		return nil, nil

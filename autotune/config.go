@@ -170,8 +170,9 @@ func newPlan(h *journal.Header) (*plan, error) {
 var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
-// without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the negative
-// examples, then the rest. Those with a pipeline, which compile slowest, are last.
+// without a precision of their own compute in bf16. First is the naive one, then those made for bf16 and the first of those
+// with a pipeline, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a
+// pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
 	var naive, low, negative, rest, slow []string
 	for _, n := range gdn.Variants {
@@ -196,7 +197,8 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 			rest = append(rest, text)
 		}
 	}
-	return slices.Concat(naive, low, negative, rest, slow)
+	first := min(len(slow), 1)
+	return slices.Concat(naive, low, slow[:first], negative, rest, slow[first:])
 }
 
 // lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.

@@ -30,6 +30,12 @@ type Target struct {
 // otherwise keeps 8 rows in half a register, and a bitcast from bf16 to 32 bits goes through memory. Layouts outside of kernels stay.
 var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}
 
+// PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
+// that is narrower than a unit fills a part of it.
+func (t *Target) PeakFlops() float64 {
+	return 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * 16 / float64(t.MatmulBF16)
+}
+
 // Targets lists the supported generations, oldest first.
 var Targets = []Target{
 	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
@@ -124,6 +125,10 @@ func once(b *testing.B, p *pjrt.Program, args []*array.Array) time.Duration {
 }
 
 func median(all []time.Duration) time.Duration {
-	s := slices.Sorted(slices.Values(all))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	s := make([]float64, len(all))
+	for i, t := range all {
+		s[i] = float64(t)
+	}
+	slices.Sort(s)
+	return time.Duration(stat.Quantile(.5, stat.Empirical, s, nil))
 }

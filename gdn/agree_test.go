@@ -96,7 +96,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 			class = "bf16x1"
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
 			v.Algo, v.Solve, v.Merge, v.LeafBy, v.Leaf = AlgoChunk, SolveMerge, MergePacked, LeafSubst, 16
-			v.Low, v.Mask = r.IntN(2) == 0, Mask(r.IntN(2))
+			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
 		} else if v.Decay == DecayBase2 {
 			v.Decay = DecaySplit
 		}

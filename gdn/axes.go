@@ -36,6 +36,8 @@ var (
 	sideNames   = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
 	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
+	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
+	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
 
 func (a Algo) String() string   { return enumName(algoNames, int(a)) }
@@ -51,6 +53,8 @@ func (j Joint) String() string  { return enumName(jointNames, int(j)) }
 func (s Side) String() string   { return enumName(sideNames, int(s)) }
 func (m Mask) String() string   { return enumName(maskNames, int(m)) }
 func (t Turn) String() string   { return enumName(turnNames, int(t)) }
+func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
+func (l Low) String() string    { return enumName(lowNames, int(l)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
@@ -91,6 +95,7 @@ var Axes = []Axis{
 	choiceAxis("out", "Q S + P V' as two products, or [Q, P] [S; V'] as one", jointNames, JointSeparate,
 		func(v Variant) bool { return chunked(v) && v.Fold && v.PrecIntra == v.PrecState }, func(v *Variant) *Joint { return &v.Out }),
 	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
+	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
 		Get: func(v *Variant) string { return v.PrecState.String() },
 		Set: func(v *Variant, text string) error {
@@ -112,7 +117,8 @@ var Axes = []Axis{
 			v.Store, _ = ir.ParseDType(text)
 			return nil
 		}},
-	boolAxis("low", "products with decay in bf16 instead of f32: half the work on targets whose vector unit has bf16", false, stored, func(v *Variant) *bool { return &v.Low }),
+	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or A and P too", lowNames, LowNone, stored,
+		func(v *Variant) *Low { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
 	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),

@@ -325,7 +325,7 @@ func (e *gen) products(q, k *ir.Value) (negKK, qk *ir.Value) {
 	}
 	negKK = b.Neg(negKK)
 	if qk != nil {
-		qk = b.Scale(qk, e.s.EffectiveScale())
+		qk = e.scaled(qk)
 	}
 	if e.v.Share {
 		negKK = e.perValue(negKK)
@@ -334,6 +334,14 @@ func (e *gen) products(q, k *ir.Value) (negKK, qk *ir.Value) {
 		}
 	}
 	return negKK, qk
+}
+
+// scaled is what is made of q, times the scale unless the output takes it.
+func (e *gen) scaled(x *ir.Value) *ir.Value {
+	if e.v.Scale == ScaleOutput {
+		return x
+	}
+	return e.b.Scale(x, e.s.EffectiveScale())
 }
 
 // weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
@@ -348,7 +356,7 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	} else if e.v.Beta == BetaLeft && negKK != nil {
 		inner = b.Mul(d, e.column(w.beta, c))
 	}
-	times := func(x, d *ir.Value) *ir.Value { return b.Mul(e.element(x), e.element(d)) }
+	times := func(x, d *ir.Value) *ir.Value { return b.Mul(e.element(x, LowAll), e.element(d, LowAll)) }
 	if e.v.Mask == MaskWords {
 		if negKK != nil {
 			negA = e.toWords(times(negKK, inner))
@@ -369,9 +377,9 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	return negA, p
 }
 
-// element rounds an operand of a product with decay to the type in which those are formed.
-func (e *gen) element(x *ir.Value) *ir.Value {
-	if e.v.Low {
+// element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
+func (e *gen) element(x *ir.Value, from Low) *ir.Value {
+	if e.v.Low >= from {
 		return e.b.Convert(x, ir.BF16)
 	}
 	return e.b.Convert(x, ir.F32)
@@ -380,20 +388,20 @@ func (e *gen) element(x *ir.Value) *ir.Value {
 // byRows multiplies row i of x [N, C, D] by g [N, C] at i.
 func (e *gen) byRows(x, g *ir.Value) *ir.Value {
 	b, s := e.b, x.Type.Shape
-	if !e.v.Low {
-		return b.Mul(e.element(x), e.column(g, s[2]))
+	if e.v.Low == LowNone {
+		return b.Mul(e.element(x, LowRows), e.column(g, s[2]))
 	}
 	// A column of words is spread over half the registers.
 	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
 	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
-	return b.Mul(e.element(x), b.Halves(col))
+	return b.Mul(e.element(x, LowRows), b.Halves(col))
 }
 
 // byLanes multiplies lane j of x [N, D, C] by g [N, C] at j.
 func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
 	b, s := e.b, x.Type.Shape
-	g = e.element(b.Reshape(g, s[0], 1, s[2]))
-	return b.Mul(e.element(x), b.Broadcast(g, s, 0, 1, 2))
+	g = e.element(b.Reshape(g, s[0], 1, s[2]), LowRows)
+	return b.Mul(e.element(x, LowRows), b.Broadcast(g, s, 0, 1, 2))
 }
 
 // work is what the state step of the chunks in flight needs, each of N entries.
@@ -402,6 +410,9 @@ type work struct {
 	v    *ir.Value
 	t, p *ir.Value
 	u, w *ir.Value // form uw
+	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
+	stateK, stateQ, restK *ir.Value
+	grown                 *ir.Value // exp(G) [N, C]
 	gates
 }
 
@@ -418,6 +429,7 @@ func (e *gen) stateFree() *work {
 	w.gates = e.loadGates()
 	e.sums(&w.gates)
 	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
+	scans := e.state != nil
 	needT := !has(e.in.t) && !has(e.in.u)
 	needP := w.q != nil && !has(e.in.p)
 	if needT || needP {
@@ -432,6 +444,9 @@ func (e *gen) stateFree() *work {
 		}
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 		w.p = p
+		if scans {
+			e.stateOperands(w)
+		}
 		if needT {
 			if e.v.Mask == MaskWords {
 				w.t = e.solveWords(negA)
@@ -449,16 +464,31 @@ func (e *gen) stateFree() *work {
 			*l.to = e.loadMade(l.o)
 		}
 	}
+	if scans && w.restK == nil {
+		e.stateOperands(w)
+	}
 	if e.v.Form == FormUW && w.u == nil && w.v != nil {
 		e.explicit(w)
 	}
 	return w
 }
 
+// stateOperands makes what meets the state.
+func (e *gen) stateOperands(w *work) {
+	b := e.b.Stage("operands")
+	w.grown = e.exp(w.sum)
+	w.restK = e.rest(w)
+	w.stateK, w.stateQ = e.perValue(w.k), e.perValue(w.q)
+	if e.v.Fold {
+		w.stateK = e.store(e.byRows(w.stateK, w.grown))
+		w.stateQ = e.store(e.byRows(w.stateQ, b.Scale(w.grown, e.s.EffectiveScale())))
+	}
+}
+
 // queryProducts is scale Q K^T for each value head.
 func (e *gen) queryProducts(q, k *ir.Value) *ir.Value {
-	b := e.b.Stage("products")
-	return e.perValue(b.Scale(e.dot(q, k, false, true, e.v.PrecIntra), e.s.EffectiveScale()))
+	e.b.Stage("products")
+	return e.perValue(e.scaled(e.dot(q, k, false, true, e.v.PrecIntra)))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
@@ -499,12 +529,11 @@ func (e *gen) inverse() []blockOut {
 // steps takes the chunks in flight through the state, in order.
 func (e *gen) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
-	scale := e.s.EffectiveScale()
 	grown := e.exp(w.sum)
 	restK := e.rest(w)
 	k, q := e.perValue(w.k), e.perValue(w.q)
 	if e.v.Fold {
-		k, q = e.store(e.byRows(k, grown)), e.store(e.byRows(q, b.Scale(grown, scale)))
+		k, q = e.store(e.byRows(k, grown)), e.store(e.byRows(q, e.scaled(grown)))
 	}
 	n := e.v.Batch * e.v.Heads
 	var outs []*ir.Value
@@ -541,12 +570,17 @@ func (e *gen) steps(w *work) []blockOut {
 			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
 		} else {
 			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
-			outs = append(outs, b.Add(grow(qS, b.Scale(up, scale)), own))
+			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
 		}
 		kept := b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V))
 		e.state = b.Add(kept, e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState))
 	}
 	b.Stage("output")
+	if e.v.Scale == ScaleOutput {
+		for i, x := range outs {
+			outs[i] = b.Scale(x, e.s.EffectiveScale())
+		}
+	}
 	return []blockOut{e.output(outs)}
 }
 

@@ -24,6 +24,8 @@ type (
 	Side   uint8
 	Mask   uint8
 	Turn   uint8
+	Scale  uint8
+	Low    uint8
 )
 
 // Values of the choices.
@@ -97,6 +99,17 @@ const (
 )
 
 const (
+	ScaleQuery Scale = iota
+	ScaleOutput
+)
+
+const (
+	LowNone Low = iota
+	LowRows
+	LowAll
+)
+
+const (
 	TurnValue Turn = iota
 	TurnKey
 )
@@ -126,11 +139,12 @@ type Variant struct {
 	Fold       bool
 	Out        Joint
 	Turn       Turn
+	Scale      Scale
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
 	Store      ir.DType
-	Low        bool
+	Low        Low
 	Mask       Mask
 	Ahead      int // phases ahead of the state
 	Steps      int // chunks of a kernel's step

@@ -54,8 +54,10 @@ func checkWindows(kernel *ir.Instr) error {
 	return nil
 }
 
-// defaultVMEM is what the compiler grants a kernel that asks for nothing; reserve is left to the compiler's own needs.
-const defaultVMEM, reserve = 16 << 20, 2 << 20
+// defaultVMEM is what the compiler grants a kernel that asks for nothing. spillRoom is what a kernel gets beyond its windows and
+// scratch for registers that are spilled, which the compiler alone knows: 8 MiB have been seen in kernels of many heads.
+// A kernel that is far below the default asks for nothing.
+const defaultVMEM, spillRoom = 16 << 20, 16 << 20
 
 type user struct {
 	what  string
@@ -91,6 +93,7 @@ func padded(d ir.DType, shape []int) int {
 
 func vmemUsers(kernel *ir.Instr) []user {
 	g := kernel.Attrs.Grid
+	single := !slices.ContainsFunc(g.Dims, func(d ir.GridDim) bool { return d.Size > 1 })
 	var us []user
 	for i, w := range allWindows(g) {
 		p := kernel.Body.Params[g.Tables+i].Type
@@ -101,7 +104,7 @@ func vmemUsers(kernel *ir.Instr) []user {
 		if i >= len(g.In) {
 			u.what = fmt.Sprintf("output %d %s", i-len(g.In), p)
 		}
-		if i >= len(g.In) || !fixed(g, w) {
+		if !single && (i >= len(g.In) || !fixed(g, w)) {
 			u.what += " twice"
 			u.bytes *= 2
 		}
@@ -115,8 +118,8 @@ func vmemUsers(kernel *ir.Instr) []user {
 	return us
 }
 
-// VMEMBytes estimates the vector memory of a kernel: windows, double-buffered unless they show one block throughout, and
-// scratch. It does not count spills.
+// VMEMBytes estimates the vector memory of a kernel: windows, double-buffered unless they are inputs that show one block
+// throughout or the grid has one point, and scratch. It does not count spills.
 func VMEMBytes(kernel *ir.Instr) int {
 	n := 0
 	for _, u := range vmemUsers(kernel) {
@@ -135,13 +138,13 @@ func vmemLimit(kernel *ir.Instr, target *codegen.Target) (int, error) {
 		for _, u := range us[:min(len(us), 4)] {
 			top = append(top, fmt.Sprintf("%s (%.2f MiB)", u.what, mib(u.bytes)))
 		}
-		return 0, fmt.Errorf("mosaic: kernel %s needs %.2f MiB of vector memory, %s has %.0f MiB; the biggest users: %s",
+		return 0, fmt.Errorf("mosaic: kernel %s needs %.2f MiB of vector memory, %s has %.0f MiB: put fewer heads, batch rows or chunks in a program, or shorten the chunk; the biggest users: %s",
 			kernel.Attrs.Grid.Name, mib(n), target.Name, mib(target.VMEM), strings.Join(top, ", "))
 	}
-	if n+reserve <= defaultVMEM {
+	if n+spillRoom/2 <= defaultVMEM {
 		return 0, nil
 	}
-	return min(n+n/4+4*reserve, target.VMEM), nil
+	return min(n+n/4+spillRoom, target.VMEM), nil
 }
 
 func mib(n int) float64 { return float64(n) / (1 << 20) }

@@ -1,0 +1,145 @@
+package oracle
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/stretchr/testify/require"
+)
+
+// python finds the interpreter of the oracle: GDNGEN_PYTHON, or the virtual environment of the repository. Without one the
+// test is skipped, but fails in CI.
+func python(t *testing.T) string {
+	t.Helper()
+	p := os.Getenv("GDNGEN_PYTHON")
+	if p == "" {
+		p = filepath.Join("..", "..", ".venv", "bin", "python")
+	}
+	if _, err := exec.LookPath(p); err != nil {
+		const how = "no Python for the oracle: set GDNGEN_PYTHON to an interpreter with the packages of tests/oracle/requirements.txt"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(how)
+		}
+		t.Skip(how)
+	}
+	return p
+}
+
+// evaluate runs the text of a module through mosaic_eval.py on the inputs of a spec, and names its outputs.
+func evaluate(t *testing.T, python string, s gdn.Spec, text string, inputs map[string]*array.Array) map[string]*array.Array {
+	t.Helper()
+	dir := t.TempDir()
+	module, in, out := filepath.Join(dir, "m.mlir"), filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
+	f := &array.File{Tensors: map[string]*array.Array{}}
+	for i, p := range s.Inputs() {
+		f.Tensors[fmt.Sprint("arg", i)] = inputs[p.Name]
+	}
+	require.NoError(t, array.WriteSafetensors(in, f))
+	require.NoError(t, os.WriteFile(module, []byte(text), 0o644))
+	msg, err := exec.Command(python, "mosaic_eval.py", module, "--inputs", in, "--out", out).CombinedOutput()
+	require.NoError(t, err, "%s", msg)
+	f, err = array.ReadSafetensors(out)
+	require.NoError(t, err)
+	outputs := map[string]*array.Array{}
+	for i, p := range s.Outputs() {
+		outputs[p.Name] = f.Tensors[fmt.Sprint("out", i)]
+	}
+	return outputs
+}
+
+// A bf16 case of the fixtures, from the emitted text alone, meets the bf16x1 tolerance of the manifest by each legitimate
+// solve, in each dataflow, with and without bf16 vector units.
+func TestSolvesOnFixture(t *testing.T) {
+	py := python(t)
+	cases, err := gdn.ReadCases(filepath.Join("..", "fixtures"))
+	require.NoError(t, err)
+	var c gdn.Case
+	for _, x := range cases {
+		if x.Name == "s07_bf16_inputs_t200" {
+			c = x
+		}
+	}
+	require.NotEmpty(t, c.Name)
+	inputs, expected, err := c.Load()
+	require.NoError(t, err)
+	for _, row := range []struct{ name, target, variant string }{
+		{"forward", "v6e", "solve=forward,chunk=32,prec=bf16x1,store=bf16"},
+		{"block", "v5e", "solve=block,leaf=16,prec=bf16x1,store=bf16,low=yes,decay=segment"},
+		{"ladder", "v6e", "solve=ladder,leaf=1,beta=right,prec=bf16x1,store=bf16"},
+		{"ladder16", "v5e", "solve=ladder,leaf=16,flow=solve,turn=key,prec=bf16x1,store=bf16"},
+		{"merge-blocks", "v6e", "leaf=8,flow=split,form=uw,chunks=2,prec=bf16x1,store=bf16"},
+		{"merge-rows", "v5e", "leaf=16,merge=rows,layout=token,kq=joined,prec=bf16x1,store=bf16"},
+		{"merge-neumann4", "v6e", "leaf=4,leafby=neumann,flow=split,prec=bf16x1,store=bf16"},
+		{"merge-newton16", "v5e", "leaf=16,leafby=neumann,leafnewton=1,prec=bf16x1,precinv=f32,store=bf16"},
+		{"bf16", "v5e", "bf16"},
+		{"tpu", "v6e", "tpu"},
+		{"tpu-f32", "v5e", "tpu-f32"},
+		{"token", "v6e", "algo=token,prec=bf16x1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			v, err := gdn.ParseVariant(row.variant)
+			require.NoError(t, err)
+			require.Empty(t, v.Unsafe(c.Spec))
+			require.Equal(t, "bf16x1", v.Precision().String())
+			target, err := codegen.LookupTarget(row.target)
+			require.NoError(t, err)
+			a, err := lower.Program(c.Spec, v, "mosaic", target)
+			require.NoError(t, err)
+			got := evaluate(t, py, c.Spec, a.Text, inputs)
+			outputs := map[string]*array.Array{}
+			for i, p := range c.Spec.Outputs() {
+				outputs[c.Outputs[i].Name] = got[p.Name]
+			}
+			verdicts, err := c.Judge(expected, outputs, "bf16x1")
+			require.NoError(t, err)
+			require.Len(t, verdicts, len(c.Outputs))
+			for _, v := range verdicts {
+				require.True(t, v.Pass, "%+v", v)
+			}
+		})
+	}
+}
+
+// What a spec may ask for, from the emitted text against the float64 reference, on correlated keys: packed sequences with
+// empty ones, a decode step of several batch rows, widths that fill no registers.
+func TestSpecsAgainstReference(t *testing.T) {
+	py := python(t)
+	class, err := gdn.LookupClass("reset.cos.9")
+	require.NoError(t, err)
+	for _, row := range []struct{ name, target, spec, variant string }{
+		{"packed", "v6e", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=3,init,state=vk,empty=zero,packed", "chunk=16,leaf=4,fuse=kernel,ahead=1,steps=2"},
+		{"decode", "v5e", "b=4,t=1,hk=1,hv=4,k=128,v=128,dtype=bf16,gates=fused,init", "tpu,batch=2"},
+		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=token,kq=joined,fuse=kernel"},
+		{"wide", "v6e", "t=40,hk=1,hv=1,k=256,v=96,dtype=bf16", "bf16x3,chunk=32,layout=token"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := gdn.Parse(row.spec)
+			require.NoError(t, err)
+			v, err := gdn.ParseVariant(row.variant)
+			require.NoError(t, err)
+			target, err := codegen.LookupTarget(row.target)
+			require.NoError(t, err)
+			a, err := lower.Program(s, v, "mosaic", target)
+			require.NoError(t, err)
+			inputs, err := class.Generate(s, 1)
+			require.NoError(t, err)
+			want, err := gdn.Reference(s, inputs)
+			require.NoError(t, err)
+			got := evaluate(t, py, s, a.Text, inputs)
+			for _, o := range s.Outputs() {
+				limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+				require.NoError(t, err)
+				require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, o.Name)
+			}
+		})
+	}
+}

@@ -56,10 +56,14 @@ type guard struct {
 
 // An input is an operand of the op, as its first bundle declares it.
 type input struct {
-	index int
+	index int    // addressTable: no operand, but where the operands are
 	space string // hbm, vmem, smem, or empty for a scalar passed by value
 	sym   int16
 }
+
+// addressTable is the index of the table in scalar memory that passes the addresses of the operands of an op that has many. What it
+// holds stays unknown: addresses steer no branch, and a transfer counts by its size.
+const addressTable = -1
 
 type stepKind uint8
 
@@ -250,7 +254,7 @@ func (d *decoder) operandOf(c *code, in instruction, space string) error {
 	_, rest, ok := strings.Cut(in.args, "index: ")
 	digits, _, ok2 := strings.Cut(rest, ",")
 	n, err := strconv.Atoi(strings.TrimSpace(digits))
-	if !ok || !ok2 || err != nil || n < 0 {
+	if !ok || !ok2 || err != nil || n < addressTable {
 		return fmt.Errorf("operand without an index: %s", in.args)
 	}
 	if strings.HasPrefix(space, "<no") {

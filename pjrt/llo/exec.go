@@ -52,7 +52,7 @@ func (m *machine) run() (*trace, error) {
 	m.mem, m.open = map[value]value{}, map[value]int{}
 	m.trace = trace{counts: make([]int64, n), waits: make([]int64, n), calls: map[string]int64{}}
 	for _, in := range m.inputs {
-		if in.space == "smem" {
+		if in.space == "smem" && in.index != addressTable {
 			m.fill(value{sym: in.sym, known: true}, in.index, 0, -1)
 		}
 	}

@@ -29,7 +29,7 @@ func FuzzSchedule(f *testing.F) {
 			m := &machine{program: p, delaySlots: 2, granule: granule, limit: 100, top: strings.Contains(text, "TLP"), scalars: func(int) ([]int64, bool) { return []int64{1, 2}, true }}
 			tr, err := m.run()
 			if err == nil {
-				report("fuzz", p, bundles, tr, &utilization{})
+				report("fuzz", p, bundles, tr, &utilization{}, 0)
 			}
 			return tr, err
 		}

@@ -36,19 +36,26 @@ type OpReport struct {
 	Name      string     `json:"name"`
 	Twin      string     `json:"twin,omitempty"` // op whose schedule this is, where libtpu compiled two ops of the same computation once
 	Calls     int64      `json:"calls"`
-	Static    int        `json:"static"`    // bundles in the schedule
-	Bundles   int64      `json:"bundles"`   // bundles executed
-	Cycles    int64      `json:"cycles"`    // bundles, delays and waits
-	Stall     int64      `json:"stall"`     // cycles that bundles waited for a matrix unit
-	MXUBusy   int64      `json:"mxu_busy"`  // cycles that matmuls held the busiest matrix unit
-	HBMBytes  int64      `json:"hbm_bytes"` // as in Report
-	VMEM      int64      `json:"vmem"`      // bytes of vector memory, spills included; -1 if the dump does not say
-	Spills    int64      `json:"spills"`    // register spills executed
-	Fills     int64      `json:"fills"`     // register fills executed
-	Slots     []Slot     `json:"slots"`     // in the order of the dump
-	Hot       []Region   `json:"hot"`       // straight-line parts by cycles, most first, at most 16
-	Locations []Location `json:"locations"` // by cycles, most first; empty if the dump carries no locations
+	Static    int        `json:"static"`            // bundles in the schedule
+	Bundles   int64      `json:"bundles"`           // bundles executed
+	Cycles    int64      `json:"cycles"`            // bundles, delays and waits
+	Stall     int64      `json:"stall"`             // cycles that bundles waited for a matrix unit
+	MXUBusy   int64      `json:"mxu_busy"`          // cycles that matmuls held the busiest matrix unit
+	HBMBytes  int64      `json:"hbm_bytes"`         // as in Report
+	VMEM      int64      `json:"vmem"`              // bytes of vector memory, spills included; -1 if the dump does not say
+	Spills    int64      `json:"spills"`            // register spills executed
+	Fills     int64      `json:"fills"`             // register fills executed
+	Slots     []Slot     `json:"slots"`             // in the order of the dump
+	Hot       []Region   `json:"hot"`               // straight-line parts by cycles, most first, at most 16
+	Locations []Location `json:"locations"`         // by cycles, most first; empty if the dump carries no locations
+	Profile   *Profile   `json:"profile,omitempty"` // if Options.Columns asks for one
 }
+
+// Names of slots that are parts of others: register fills and spills.
+const (
+	slotFill  = "VLOAD:FILL"
+	slotSpill = "VSTORE:SPILL"
+)
 
 // A Slot is the use of one kind of instruction slot.
 type Slot struct {
@@ -77,9 +84,12 @@ type Location struct {
 
 // Options adjusts Analyze. The zero value is the default.
 type Options struct {
-	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is the index of the operand
-	// of the custom call ("0"), or op and index ("gdn.1/0"), which goes before.
+	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is op and index of the
+	// operand ("gdn.1/0"), the op without the number that XLA adds ("gdn/0"), or the index alone ("0"), for all ops; the first that is
+	// there counts.
 	Scalars map[string][]int64
+	// Columns is the most columns of the profile of each op; 0: no profiles.
+	Columns int
 	// MaxBundles ends the execution of a schedule with an error; 0 means 1e9.
 	MaxBundles int64
 }
@@ -276,18 +286,19 @@ func (a *analysis) cost(name string) error {
 	m := &machine{
 		program: p, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
 		scalars: func(index int) ([]int64, bool) {
-			v, ok := a.Scalars[fmt.Sprintf("%s/%d", name, index)]
-			if !ok {
-				v, ok = a.Scalars[fmt.Sprint(index)]
+			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprint(index)} {
+				if v, ok := a.Scalars[key]; ok {
+					return v, true
+				}
 			}
-			return v, ok
+			return nil, false
 		},
 	}
 	tr, err := m.run()
 	if err != nil {
 		return err
 	}
-	op := &analyzed{OpReport: *report(name, p, bundles, tr, use), hash: canonicalHash(bundles), counts: tr.calls}
+	op := &analyzed{OpReport: *report(name, p, bundles, tr, use, a.Columns), hash: canonicalHash(bundles), counts: tr.calls}
 	op.Twin = twin
 	if v, ok := a.vmem[name]; ok {
 		op.VMEM = v
@@ -322,7 +333,7 @@ func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
 }
 
 // report sums up one execution.
-func report(name string, p *program, bundles []bundle, tr *trace, use *utilization) *OpReport {
+func report(name string, p *program, bundles []bundle, tr *trace, use *utilization, columns int) *OpReport {
 	op := &OpReport{
 		Name: name, Static: len(p.code), Bundles: tr.bundles, Cycles: tr.cycles,
 		MXUBusy: slices.Max(tr.busy[:]), HBMBytes: tr.hbmBytes, VMEM: -1, Slots: use.executed(tr.counts, tr.bundles),
@@ -332,15 +343,24 @@ func report(name string, p *program, bundles []bundle, tr *trace, use *utilizati
 	}
 	for _, s := range op.Slots {
 		switch s.Name {
-		case "VSTORE:SPILL":
+		case slotSpill:
 			op.Spills = s.Used
-		case "VLOAD:FILL":
+		case slotFill:
 			op.Fills = s.Used
 		}
 	}
 	op.Hot = hotRegions(p, tr)
 	op.Locations = locations(p, bundles, tr)
+	op.Profile = profile(p, bundles, tr, use, columns)
 	return op
+}
+
+// withoutNumber is the name of an op without the ".N" that tells it from others of that name.
+func withoutNumber(name string) string {
+	if i := strings.LastIndexByte(name, '.'); i > 0 && strings.Trim(name[i+1:], "0123456789") == "" {
+		return name[:i]
+	}
+	return name
 }
 
 // hotRegions cuts the program where control enters or leaves, that is where the execution count changes or a branch lands.

@@ -97,6 +97,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
 			v.Algo, v.Solve, v.Merge, v.LeafBy, v.Leaf = AlgoChunk, SolveMerge, MergePacked, LeafSubst, 16
 			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
+			v.MergePairs = []int{0, 16, 32, 64}[r.IntN(4)]
 		} else if v.Decay == DecayBase2 {
 			v.Decay = DecaySplit
 		}

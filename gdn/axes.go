@@ -117,9 +117,11 @@ var Axes = []Axis{
 			v.Store, _ = ir.ParseDType(text)
 			return nil
 		}},
-	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or A and P too", lowNames, LowNone, stored,
+	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
+	intAxis("mergepairs", "widest block whose merges take two heads in one product of 256 rows of weights", 0,
+		func(v Variant) bool { return wordable(v) && v.Mask == MaskWords }, func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64),
 	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
 	intAxis("steps", "chunks of a kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),

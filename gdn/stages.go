@@ -429,7 +429,6 @@ func (e *gen) stateFree() *work {
 	w.gates = e.loadGates()
 	e.sums(&w.gates)
 	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
-	scans := e.state != nil
 	needT := !has(e.in.t) && !has(e.in.u)
 	needP := w.q != nil && !has(e.in.p)
 	if needT || needP {
@@ -444,9 +443,6 @@ func (e *gen) stateFree() *work {
 		}
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 		w.p = p
-		if scans {
-			e.stateOperands(w)
-		}
 		if needT {
 			if e.v.Mask == MaskWords {
 				w.t = e.solveWords(negA)
@@ -464,7 +460,7 @@ func (e *gen) stateFree() *work {
 			*l.to = e.loadMade(l.o)
 		}
 	}
-	if scans && w.restK == nil {
+	if e.state != nil {
 		e.stateOperands(w)
 	}
 	if e.v.Form == FormUW && w.u == nil && w.v != nil {

@@ -125,6 +125,7 @@ type Variant struct {
 	LeafBy     LeafBy
 	LeafNewton int
 	Merge      Merge
+	MergePairs int // widest block whose merges take two heads in a product
 	Form       Form
 	Flow       Flow
 	Heads      int // value heads of a program; 0: all

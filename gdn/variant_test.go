@@ -94,6 +94,7 @@ func TestAxes(t *testing.T) {
 			"out":        "fold=yes",
 			"low":        "store=bf16",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",
+			"mergepairs": "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
 		}[a.Name]; ok {
 			v = parseVariant(t, context)
 		}

@@ -96,7 +96,7 @@ func (e *gen) mergeWords(x, a []*ir.Value, w int) {
 		}
 		return e.andMask(rows, w, 2*p)
 	}
-	right := e.wordRows(e.toWords(e.inv(e.joinRows(b21), e.joinRows(x))), e.v.Leaf/2) // B21 X11
+	right := e.wordRows(e.toWords(e.pairInv(e.joinRows(b21), e.joinRows(x), w)), e.v.Leaf/2) // B21 X11
 	zero := b.Like(x[0], 0)
 	spread := make([]*ir.Value, len(x))
 	for i := range spread {
@@ -107,11 +107,27 @@ func (e *gen) mergeWords(x, a []*ir.Value, w int) {
 			spread[odd(p, m)] = part(right[m], p)
 		}
 	}
-	z := e.wordRows(e.toWords(e.inv(e.joinRows(x22), e.joinRows(spread))), e.v.Leaf/2) // X22 B21 X11
+	z := e.wordRows(e.toWords(e.pairInv(e.joinRows(x22), e.joinRows(spread), w)), e.v.Leaf/2) // X22 B21 X11
 	for p := range pairs {
 		for m := range per {
 			i := odd(p, m)
 			x[i] = b.Or(x[i], part(z[m], p))
 		}
 	}
+}
+
+// pairInv multiplies [N, h, C] by [N, C, C] for merges of blocks of w lanes. Up to the variant's widest block two heads share a
+// product, [X, 0; 0, Y] [U; V]: a matrix unit of 256 rows takes the weights of both in the time of one.
+func (e *gen) pairInv(x, y *ir.Value, w int) *ir.Value {
+	b := e.b
+	n, h, c := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2]
+	if w > e.v.MergePairs || n%2 != 0 {
+		return e.inv(x, y)
+	}
+	two := b.Reshape(x, n/2, 2, h, c)
+	first := b.Reshape(b.SliceAxis(two, 1, 0, 1), n/2, h, c)
+	second := b.Reshape(b.SliceAxis(two, 1, 1, 2), n/2, h, c)
+	zero := b.Like(first, 0)
+	left := b.Concat(1, b.Concat(2, first, zero), b.Concat(2, zero, second))
+	return b.Reshape(e.inv(left, b.Reshape(y, n/2, 2*c, c)), n, h, c)
 }

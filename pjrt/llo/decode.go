@@ -46,6 +46,7 @@ const maxMXUs = 8
 type branch struct {
 	target int // index in program.code
 	guard  guard
+	slots  int // bundles after it that execute before the target
 }
 
 // A guard is the predicate of an instruction: it runs where register reg is true (false, if negated).
@@ -59,6 +60,7 @@ type input struct {
 	index int    // addressTable: no operand, but where the operands are
 	space string // hbm, vmem, smem, or empty for a scalar passed by value
 	sym   int16
+	shape string // as in "s32[7]"
 }
 
 // addressTable is the index of the table in scalar memory that passes the addresses of the operands of an op that has many. What it
@@ -133,6 +135,9 @@ func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) 
 	for i, b := range bundles {
 		if err := d.bundle(&d.code[i], b); err != nil {
 			return nil, &notUnderstood{file, b.addr, err.Error()}
+		}
+		if br := d.code[i].branch; br != nil {
+			br.slots = d.delaySlots(bundles, i)
 		}
 	}
 	return d.program, nil
@@ -241,7 +246,7 @@ func (d *decoder) branch(c *code, args string) error {
 	if c.branch != nil {
 		return fmt.Errorf("two branches in one bundle")
 	}
-	c.branch = &branch{to, g}
+	c.branch = &branch{target: to, guard: g}
 	return nil
 }
 
@@ -267,11 +272,21 @@ func (d *decoder) operandOf(c *code, in instruction, space string) error {
 	at := slices.IndexFunc(d.inputs, func(i input) bool { return i.index == n })
 	if at < 0 {
 		at = len(d.inputs)
-		d.inputs = append(d.inputs, input{n, space, sym})
+		d.inputs = append(d.inputs, input{n, space, sym, shapeOf(in.args)})
 	}
 	v := operand{reg: noRegister, val: value{sym: sym, known: true}}
 	c.steps = append(c.steps, step{dst: dst, guard: always, args: []operand{v}, eval: scalarOps["smov"], opname: in.op})
 	return nil
+}
+
+// shapeOf is the shape in the arguments of an operand, empty if there is none.
+func shapeOf(args string) string {
+	_, rest, _ := strings.Cut(args, "shape: ")
+	shape, _, ok := strings.Cut(rest, ", index")
+	if !ok {
+		return ""
+	}
+	return shape
 }
 
 var always = guard{reg: noRegister}

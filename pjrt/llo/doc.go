@@ -15,6 +15,8 @@
 //     executes every part that it might skip: a conditional costs all its branches.
 //  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Bytes
 //     that pass main memory are reported beside it.
+//     On tpu7x a branch has 1, 3 or 6 delay slots, which the dump does not print but its regions show (slots.go). All execute; of a taken
+//     branch only the first [codegen.Target].BranchDelay count, so that there the count is up to 5 cycles short for each.
 //  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location; a bundle where none does waits
 //     for what comes next, and its cycles go there. Of a Mosaic location only file, line and column survive, loc("file":line:column); a
 //     name around it or alone does not. So a generator that wants cycles by stage writes the stage as the file ([Report.Stages]).

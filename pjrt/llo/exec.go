@@ -25,8 +25,9 @@ const wordBytes = 4
 // any writes; the bundles in the delay slots of a taken branch execute.
 type machine struct {
 	*program
-	delaySlots int
+	delaySlots int // bundles after a taken branch that count; all of branch.slots execute
 	granule    int // bytes
+	op         string
 	scalars    func(index int) ([]int64, bool)
 	limit      int64
 	top        bool // top-level program: see unknownBranch
@@ -58,18 +59,21 @@ func (m *machine) run() (*trace, error) {
 	}
 	var now, steps int64
 	var matrixFree, portFree [maxMXUs]int64
-	target, slots := 0, 0 // of the branch under way
+	target, slots, uncounted := 0, 0, 0 // of the branch under way
 	for pc := 0; pc < n; {
 		c := &m.code[pc]
 		if steps++; steps > m.limit {
 			return nil, m.errorf(c, "still running after %d bundles", m.limit)
 		}
-		m.trace.counts[pc]++
-		now += c.cycles
-		if len(c.matrix) > 0 {
-			start := now
-			now = m.occupy(c.matrix, now, &matrixFree, &portFree)
-			m.trace.waits[pc] += now - start
+		if slots == 0 || slots > uncounted {
+			m.trace.bundles++
+			m.trace.counts[pc]++
+			now += c.cycles
+			if len(c.matrix) > 0 {
+				start := now
+				now = m.occupy(c.matrix, now, &matrixFree, &portFree)
+				m.trace.waits[pc] += now - start
+			}
 		}
 		taken := false
 		if c.branch != nil {
@@ -97,7 +101,7 @@ func (m *machine) run() (*trace, error) {
 				pc = target
 			}
 		} else if taken {
-			target, slots = c.branch.target, m.delaySlots
+			target, slots, uncounted = c.branch.target, c.branch.slots, c.branch.slots-m.delaySlots
 			if slots == 0 {
 				pc = target
 			}
@@ -109,7 +113,7 @@ func (m *machine) run() (*trace, error) {
 	if len(m.open) > 0 {
 		m.trace.hbmBytes = -1
 	}
-	m.trace.bundles, m.trace.cycles = steps, now
+	m.trace.cycles = now
 	return &m.trace, nil
 }
 
@@ -163,8 +167,8 @@ func (m *machine) takes(c *code, pc int) (bool, error) {
 		return runs, nil
 	}
 	what := fmt.Sprintf("branch to %#x on a predicate that only a run would tell", m.code[c.branch.target].addr)
-	if len(m.unbound) > 0 {
-		what += fmt.Sprintf("; give the values of operands %v in Options.Scalars", m.unbound)
+	for i, n := range m.unbound {
+		what += []string{"; give the values of operands in Options.Scalars: ", ", "}[min(i, 1)] + m.operandKey(n)
 	}
 	return false, m.errorf(c, "%s", what)
 }
@@ -252,6 +256,17 @@ func (m *machine) execute(c *code) error {
 		}
 	}
 	return nil
+}
+
+// operandKey names an operand as a key of Options.Scalars, with its shape.
+func (m *machine) operandKey(index int) string {
+	key := fmt.Sprintf("%s/%d", m.op, index)
+	for _, in := range m.inputs {
+		if in.index == index && in.shape != "" {
+			key += " (" + in.shape + ")"
+		}
+	}
+	return key
 }
 
 // inputValue is what the register of an operand holds: its address, or for one passed by value, that value.

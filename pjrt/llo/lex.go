@@ -12,6 +12,8 @@ type bundle struct {
 	ins     []instruction
 	regions []int // regions that start at this bundle: what a branch names as its target
 	exit    bool  // the bundle after the last: where regions that never start would
+
+	endsRegion bool
 }
 
 // An instruction is one slot of a bundle: `%dst = op args`. Comments are removed from args; of what they say, the source
@@ -208,6 +210,7 @@ func (lx *lexer) trailer(b *bundle) error {
 		for note := range strings.SplitSeq(comment, "::") {
 			words := strings.Fields(note)
 			b.exit = b.exit || strings.HasPrefix(strings.TrimSpace(note), "exit bundle")
+			b.endsRegion = b.endsRegion || len(words) == 3 && words[0] == "End" && words[1] == "region"
 			if n := len(words); n >= 3 && strings.HasPrefix(words[0], "Start") && words[n-2] == "region" {
 				r, err := strconv.Atoi(words[n-1])
 				if err != nil {

@@ -161,7 +161,7 @@ func TestScalarOperands(t *testing.T) {
 	target := lookup(t, "v6e")
 	_, err := Analyze(dir, target)
 	require.ErrorContains(t, err, "schedule not understood: ")
-	require.ErrorContains(t, err, "varlen.1-02-final_bundles.txt:0x42: branch to 0x82 on a predicate that only a run would tell; give the values of operands [0 1]")
+	require.ErrorContains(t, err, "varlen.1-02-final_bundles.txt:0x42: branch to 0x82 on a predicate that only a run would tell; give the values of operands in Options.Scalars: varlen.1/0 (s32[5]), varlen.1/1 (s32[1])")
 
 	cost := func(offsets []int64, n int64) int64 {
 		r, err := Options{Scalars: map[string][]int64{"0": offsets, "1": {100}, "varlen.1/1": {n}}}.Analyze(dir, target)

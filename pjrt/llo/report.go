@@ -284,7 +284,7 @@ func (a *analysis) cost(name string) error {
 		return err
 	}
 	m := &machine{
-		program: p, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
+		program: p, op: name, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
 		scalars: func(index int) ([]int64, bool) {
 			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprint(index)} {
 				if v, ok := a.Scalars[key]; ok {

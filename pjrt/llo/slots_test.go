@@ -1,0 +1,56 @@
+package llo
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The schedule is that of a grid of 64 steps in a software pipeline of 66. It saves a predicate in a delay slot, and stores to the output
+// under the guard of the branch over it.
+func TestDelaySlots(t *testing.T) {
+	src, err := os.ReadFile(filepath.Join("testdata", "slots_tpu7x.txt"))
+	require.NoError(t, err)
+	bundles, err := parseBundles(string(src))
+	require.NoError(t, err)
+	target := lookup(t, "tpu7x")
+	p, err := decode("slots", bundles, target)
+	require.NoError(t, err)
+	slots := map[int64]int{}
+	at := map[int64]int{}
+	for i, c := range p.code {
+		at[c.addr] = i
+		if c.branch != nil {
+			slots[c.addr] = c.branch.slots
+		}
+	}
+	require.Equal(t, map[int64]int{
+		0x15:  3, // rest of the region before, then the next branch
+		0x19:  3, // two guarded, one empty
+		0x27:  3,
+		0x6c:  1, // the region that it skips starts behind one empty bundle
+		0x7b:  6, // all kept: the region ends at the sixth
+		0xdea: 6,
+		0xe08: 6, // backward
+	}, slots)
+
+	m := &machine{program: p, delaySlots: target.BranchDelay, granule: target.Granule, limit: 1e5, scalars: func(int) ([]int64, bool) { return nil, false }}
+	tr, err := m.run()
+	require.NoError(t, err)
+	require.EqualValues(t, 66, tr.counts[at[0xc]], "steps of the pipeline")
+	require.EqualValues(t, 64, tr.counts[at[0x19]], "steps that may fetch")
+	require.EqualValues(t, 64, tr.counts[at[0x1d]], "fetches")
+	require.EqualValues(t, 64, tr.counts[at[0x6e]], "steps that compute")
+	require.EqualValues(t, 1, tr.counts[at[0x82]], "first step")
+	require.EqualValues(t, 64, tr.counts[at[0xdf1]], "stores")
+
+	fixed := *target
+	fixed.Name = "fixed"
+	p, err = decode("slots", bundles, &fixed)
+	require.NoError(t, err)
+	m.program = p
+	_, err = m.run()
+	require.ErrorContains(t, err, "0xdea", "with one slot the predicate of the last step is lost")
+}

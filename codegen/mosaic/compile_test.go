@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
@@ -30,7 +31,7 @@ func compiler(t *testing.T) *aot.Compiler {
 		}
 		t.Skip(err)
 	}
-	c := aot.New(aot.Options{Libtpu: p.Path})
+	c := aot.New(aot.Options{Libtpu: p.Path, Timeout: 5 * time.Minute})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }

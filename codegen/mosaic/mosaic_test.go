@@ -112,7 +112,7 @@ func TestVMEM(t *testing.T) {
 	m = parse(t, kernelText("", "[8,128]", ", scratch=(vmem:f32[40000,128])"))
 	a, err = mosaic.Backend{}.Emit(m, target(t, "v6e"))
 	require.NoError(t, err)
-	require.Contains(t, a.Text, `\22scoped_memory_configs\22: [{\22memory_space\22: 1, \22offset\22: 0, \22size\22: 34009088}]`)
+	require.Contains(t, a.Text, `\22scoped_memory_configs\22: [{\22memory_space\22: 1, \22offset\22: 0, \22size\22: 42397696}]`)
 	_, err = mosaic.Backend{}.Emit(m, target(t, "v4"))
 	require.ErrorContains(t, err, "v4 has 16 MiB")
 }

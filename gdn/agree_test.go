@@ -92,12 +92,18 @@ func TestRandomVariantsAgree(t *testing.T) {
 		v := randomVariant(r)
 		class := "f32"
 		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		if i%3 == 0 { // what only the lowest precision has
-			class = "bf16x1"
-			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
+		words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
+			class = p.String()
+			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = p, p, p, store
 			v.Algo, v.Solve, v.Merge, v.LeafBy, v.Leaf = AlgoChunk, SolveMerge, MergePacked, LeafSubst, 16
+		}
+		if i%3 == 0 {
+			words(ir.PrecBF16x1, ir.BF16)
 			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
 			v.MergePairs = []int{0, 16, 32, 64}[r.IntN(4)]
+		} else if i%8 == 1 {
+			words(ir.PrecBF16x3, ir.F32)
+			v.Parts, v.Mask = Parts(r.IntN(2)), Mask(r.IntN(2))
 		} else if v.Decay == DecayBase2 {
 			v.Decay = DecaySplit
 		}

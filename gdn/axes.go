@@ -37,6 +37,7 @@ var (
 	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
+	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
 
@@ -55,6 +56,7 @@ func (m Mask) String() string   { return enumName(maskNames, int(m)) }
 func (t Turn) String() string   { return enumName(turnNames, int(t)) }
 func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
 func (l Low) String() string    { return enumName(lowNames, int(l)) }
+func (p Parts) String() string  { return enumName(partsNames, int(p)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
@@ -84,7 +86,7 @@ var Axes = []Axis{
 	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
 	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, or as they are; the latter needs all heads in a program",
 		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
-	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of two bf16 parts, for low precisions", decayNames, DecaySplit, chunked,
+	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, chunked,
 		func(v *Variant) *Decay { return &v.Decay }),
 	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
 	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one", jointNames, JointSeparate, chunked, func(v *Variant) *Joint { return &v.KQ }),
@@ -108,6 +110,10 @@ var Axes = []Axis{
 	precAxis("precinv", "precision of the products that make the inverse", chunked, func(v *Variant) *ir.Precision { return &v.PrecInv }),
 	precAxis("precintra", "precision of K K^T, Q K^T, T x and P x", chunked, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
 	precAxis("precstate", "precision of K S, Q S, W S and K^T V'", nil, func(v *Variant) *ir.Precision { return &v.PrecState }),
+	choiceAxis("parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
+		func(v Variant) bool {
+			return chunked(v) && (v.PrecInv == ir.PrecBF16x3 || v.PrecIntra == ir.PrecBF16x3 || v.PrecState == ir.PrecBF16x3)
+		}, func(v *Variant) *Parts { return &v.Parts }),
 	{Name: "store", Doc: "element type of T, P and V' between stages", Structural: true, Values: []string{"f32", "bf16"}, Default: "f32", Applies: chunked,
 		Get: func(v *Variant) string { return v.Store.String() },
 		Set: func(v *Variant, text string) error {
@@ -119,7 +125,7 @@ var Axes = []Axis{
 		}},
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
-	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
+	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
 	intAxis("mergepairs", "widest block whose merges take two heads in one product of 256 rows of weights", 0,
 		func(v Variant) bool { return wordable(v) && v.Mask == MaskWords }, func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64),
 	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
@@ -131,9 +137,11 @@ var Axes = []Axis{
 
 func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
 
-// wordable says whether the inverse can be made on words: by packed merges in one bf16 pass from leaves that fill registers.
+// wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
+// that fill registers.
 func wordable(v Variant) bool {
-	return stored(v) && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16 && v.PrecInv == ir.PrecBF16x1
+	low := v.Store == ir.BF16 && v.PrecInv == ir.PrecBF16x1 || v.Store == ir.F32 && v.PrecInv == ir.PrecBF16x3 && v.Parts == PartsKept
+	return chunked(v) && low && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16
 }
 
 var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}

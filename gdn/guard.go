@@ -76,7 +76,7 @@ func (v Variant) Check(s Spec) error {
 }
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
-// sums of bf16 parts included. Tolerances are chosen by it.
+// in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
@@ -86,7 +86,10 @@ func (v Variant) Precision() ir.Precision {
 			low = p
 		}
 	}
-	if v.Store == ir.BF16 || v.Decay == DecayBase2 {
+	if v.Decay == DecayBase2 && rank[low] < rank[ir.PrecBF16x3] {
+		low = ir.PrecBF16x3
+	}
+	if v.Store == ir.BF16 {
 		low = ir.PrecBF16x1
 	}
 	return low

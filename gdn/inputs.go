@@ -44,7 +44,7 @@ type limits struct{ f32, bf16x3, bf16x1 float64 }
 //
 // Power series across a chunk miss them by orders of magnitude.
 var (
-	realistic   = limits{1e-6, 3e-5, 1e-2}
+	realistic   = limits{1e-6, 2e-5, 1e-2}
 	adversarial = limits{3e-6, 3e-4, 4e-2}
 	cancelling  = limits{1.5e-5, 3e-4, 4e-2}
 	reflecting  = limits{1.6e-5, 1.5e-3, .15}

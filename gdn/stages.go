@@ -14,10 +14,11 @@ type gen struct {
 	blocks map[*operand]*ir.Value
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
 	iotas  map[[3]int]*ir.Value
+	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
 }
 
 func newGen(p *plan, b *ir.Builder, in *operands) *gen {
-	return &gen{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}}
+	return &gen{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
 }
 
 // loadRows brings a window of tokens to [N, C, D].
@@ -141,6 +142,9 @@ func (e *gen) perValue(x *ir.Value) *ir.Value {
 
 // dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
 func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
+	if p == ir.PrecBF16x3 && e.v.Parts == PartsKept {
+		return e.dotParts(x, y, tx, ty)
+	}
 	d := ir.F32
 	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
 	switch {
@@ -152,8 +156,14 @@ func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	return e.b.MatMul(e.b.Convert(x, d), e.b.Convert(y, d), tx, ty, p)
 }
 
-// store rounds what is kept between stages.
-func (e *gen) store(x *ir.Value) *ir.Value { return e.b.Convert(x, e.v.Store) }
+// store rounds what is kept between stages, or cuts it into the parts that are kept.
+func (e *gen) store(x *ir.Value) *ir.Value {
+	x = e.b.Convert(x, e.v.Store)
+	if e.v.Parts == PartsKept {
+		e.cut(x)
+	}
+	return x
+}
 
 // gates are the gates of N entries, each [N, C] f32.
 type gates struct {
@@ -217,15 +227,25 @@ func (e *gen) sums(w *gates) {
 	w.left = times(w.g, ir.GT)
 }
 
-// base2Sums are the sums of g log2(e), as two exact bf16 parts of g by a triangle of ones.
+// base2Sums are the sums of g log2(e), as bf16 parts of g by a triangle of ones: two, or the three that are all of a float32
+// where the label is above bf16x1.
 func (e *gen) base2Sums(w *gates) {
 	b, c := e.b, e.c
 	w.g = b.Scale(w.g, math.Log2E)
 	t := ir.T(ir.BF16, c, c)
 	ones := b.Select(b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
-	high := b.Convert(w.g, ir.BF16)
-	low := b.Convert(b.Sub(w.g, b.Convert(high, ir.F32)), ir.BF16)
-	w.sum = b.Add(b.MatMul(high, ones, false, false, ir.PrecBF16x1), b.MatMul(low, ones, false, false, ir.PrecBF16x1))
+	n := 3
+	if e.v.Precision() == ir.PrecBF16x1 {
+		n = 2
+	}
+	for _, part := range e.split(w.g, n) {
+		part = b.MatMul(part, ones, false, false, ir.PrecBF16x1)
+		if w.sum == nil {
+			w.sum = part
+		} else {
+			w.sum = b.Add(w.sum, part)
+		}
+	}
 	w.parts = []*ir.Value{w.sum}
 	w.left = b.Sub(b.Broadcast(b.SliceAxis(w.sum, 1, c-1, c), w.sum.Type.Shape, 0, 1), w.sum)
 }
@@ -359,10 +379,10 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	times := func(x, d *ir.Value) *ir.Value { return b.Mul(e.element(x, LowAll), e.element(d, LowAll)) }
 	if e.v.Mask == MaskWords {
 		if negKK != nil {
-			negA = e.toWords(times(negKK, inner))
+			negA = times(negKK, inner)
 		}
 		if qk != nil {
-			p = b.Halves(e.lowerWords(e.toWords(times(qk, d))))
+			p = e.lower(times(qk, d))
 		}
 		return negA, p
 	}
@@ -562,7 +582,7 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 		u = e.store(u)
 		if e.v.Out == JointJoined {
-			left, right := b.Concat(2, at(q), at(w.p)), b.Concat(1, e.store(state), u)
+			left, right := e.concat(2, at(q), at(w.p)), e.concat(1, e.store(state), u)
 			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
 		} else {
 			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
@@ -609,7 +629,7 @@ func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.dot(b.Concat(1, k, q), state, false, false, e.v.PrecState)
+		both := e.dot(e.concat(1, k, q), state, false, false, e.v.PrecState)
 		return b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
 	}
 	return e.dot(k, state, false, false, e.v.PrecState), e.dot(q, state, false, false, e.v.PrecState)

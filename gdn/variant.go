@@ -26,6 +26,7 @@ type (
 	Turn   uint8
 	Scale  uint8
 	Low    uint8
+	Parts  uint8
 )
 
 // Values of the choices.
@@ -99,6 +100,11 @@ const (
 )
 
 const (
+	PartsLate Parts = iota
+	PartsKept
+)
+
+const (
 	ScaleQuery Scale = iota
 	ScaleOutput
 )
@@ -144,6 +150,7 @@ type Variant struct {
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
+	Parts      Parts
 	Store      ir.DType
 	Low        Low
 	Mask       Mask

@@ -93,6 +93,7 @@ func TestAxes(t *testing.T) {
 			"leafnewton": "leaf=16,leafby=neumann",
 			"out":        "fold=yes",
 			"low":        "store=bf16",
+			"parts":      "prec=bf16x3",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",
 			"mergepairs": "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
 		}[a.Name]; ok {
@@ -214,7 +215,7 @@ func TestPrecision(t *testing.T) {
 	for text, want := range map[string]ir.Precision{
 		"algo=chunk": ir.PrecF32, "prec=bf16x6": ir.PrecBF16x6, "prec=bf16x3": ir.PrecBF16x3, "prec=bf16x1": ir.PrecBF16x1,
 		"prec=bf16x3,precinv=f32": ir.PrecBF16x3, "precinv=bf16x1": ir.PrecBF16x1, "precintra=bf16x6,precstate=bf16x3": ir.PrecBF16x3,
-		"store=bf16": ir.PrecBF16x1, "algo=token": ir.PrecF32, "algo=token,precstate=bf16x3": ir.PrecBF16x3,
+		"decay=base2": ir.PrecBF16x3, "decay=base2,prec=bf16x1": ir.PrecBF16x1, "store=bf16": ir.PrecBF16x1, "algo=token": ir.PrecF32, "algo=token,precstate=bf16x3": ir.PrecBF16x3,
 	} {
 		require.Equal(t, want, parseVariant(t, text).Precision(), text)
 	}

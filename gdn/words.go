@@ -1,6 +1,10 @@
 package gdn
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
 
 // With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
 // it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
@@ -20,8 +24,9 @@ func (e *gen) andMask(x *ir.Value, w, i int) *ir.Value {
 	return e.b.And(x, e.over(s[0], e.wordMask(s[1], w, i)))
 }
 
-// lowerWords clears what lies above the diagonal of words [N, C/2, C]. Row r of words holds rows 2r (low) and 2r + 1 (high).
-func (e *gen) lowerWords(x *ir.Value) *ir.Value {
+// lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts. Row r of words holds rows 2r (low) and
+// 2r + 1 (high).
+func (e *gen) lower(x *ir.Value) *ir.Value {
 	b, c := e.b, e.c
 	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
 	t := ir.T(ir.U32, c/2, c)
@@ -29,7 +34,12 @@ func (e *gen) lowerWords(x *ir.Value) *ir.Value {
 	even := b.Add(r, r)
 	low := b.Select(b.Compare(ir.LE, l, even), b.Const(t, 0xffff), zero)
 	high := b.Select(b.Compare(ir.LE, l, e.plus(even, 1)), b.Const(t, 0xffff0000), zero)
-	return b.And(x, e.over(x.Type.Shape[0], b.Or(low, high)))
+	mask := e.over(x.Type.Shape[0], b.Or(low, high))
+	var parts []*ir.Value
+	for _, words := range e.toWords(x) {
+		parts = append(parts, b.Halves(b.And(words, mask)))
+	}
+	return e.joined(parts)
 }
 
 // wordRows cuts words [N, R, C] into blocks of h rows.
@@ -41,9 +51,39 @@ func (e *gen) wordRows(x *ir.Value, h int) []*ir.Value {
 	return out
 }
 
-func (e *gen) toWords(x *ir.Value) *ir.Value { return e.b.Words(e.b.Convert(x, ir.BF16)) }
+// toWords is x in bf16, or its parts, as words.
+func (e *gen) toWords(x *ir.Value) []*ir.Value {
+	var out []*ir.Value
+	for _, part := range e.wordParts(x) {
+		out = append(out, e.b.Words(part))
+	}
+	return out
+}
 
-func (e *gen) joinRows(x []*ir.Value) *ir.Value { return e.b.Halves(e.b.Concat(1, x...)) }
+func (e *gen) wordParts(x *ir.Value) []*ir.Value {
+	if e.v.Parts == PartsKept {
+		return e.cut(x)
+	}
+	return []*ir.Value{e.b.Convert(x, ir.BF16)}
+}
+
+// toRows cuts the words of x into blocks of half a leaf's height, for each part.
+func (e *gen) toRows(x *ir.Value) [][]*ir.Value {
+	var out [][]*ir.Value
+	for _, words := range e.toWords(x) {
+		out = append(out, e.wordRows(words, e.v.Leaf/2))
+	}
+	return out
+}
+
+// joinRows is the value of blocks of words, for each part.
+func (e *gen) joinRows(x [][]*ir.Value) *ir.Value {
+	var parts []*ir.Value
+	for _, rows := range x {
+		parts = append(parts, e.b.Halves(e.b.Concat(1, rows...)))
+	}
+	return e.joined(parts)
+}
 
 func (e *gen) orAll(xs []*ir.Value) *ir.Value {
 	out := xs[0]
@@ -53,42 +93,49 @@ func (e *gen) orAll(xs []*ir.Value) *ir.Value {
 	return out
 }
 
-// solveWords is the merge solver with packed rows on words: from -A, whose upper part may hold anything, [N, C/2, C] to
-// (I + A)^-1 in bf16, [N, C, C].
+// solveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
+// (I + A)^-1 in bf16 or its parts.
 func (e *gen) solveWords(negA *ir.Value) *ir.Value {
-	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
-	a := e.wordRows(negA, l/2)
-	var own []*ir.Value
-	for i, rows := range a {
-		own = append(own, e.andMask(rows, l, i))
+	a := e.toRows(negA)
+	b, l := e.b.Stage("leaf"), e.v.Leaf
+	var own [][]*ir.Value
+	for _, rows := range a {
+		var blocks []*ir.Value
+		for i, block := range rows {
+			blocks = append(blocks, e.andMask(block, l, i))
+		}
+		own = append(own, []*ir.Value{e.orAll(blocks)})
 	}
-	d := b.Convert(b.Halves(e.orAll(own)), ir.F32)
-	leaf := e.toWords(e.substLanes(d))
+	leaf := e.toWords(e.substLanes(b.Convert(e.joinRows(own), ir.F32)))
 	e.b.Stage("solve")
-	x := make([]*ir.Value, len(a))
-	for i := range x {
-		x[i] = e.andMask(leaf, l, i)
+	x := make([][]*ir.Value, len(leaf))
+	for p, words := range leaf {
+		for i := range a[p] {
+			x[p] = append(x[p], e.andMask(words, l, i))
+		}
 	}
-	for w := l; w < c; w *= 2 {
+	for w := l; w < e.c; w *= 2 {
 		e.mergeWords(x, a, w)
 	}
 	return e.joinRows(x)
 }
 
-// mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height. The products work on the
-// rows of all pairs at once, packed into the rows of one block: their lanes are disjoint.
-func (e *gen) mergeWords(x, a []*ir.Value, w int) {
+// mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
+// products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint.
+func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.b
 	per, pairs := w/e.v.Leaf, e.c/(2*w)
 	odd := func(p, m int) int { return (2*p+1)*per + m }
-	var b21, x22 []*ir.Value
-	for m := range per {
-		var below, right []*ir.Value
-		for p := range pairs {
-			below = append(below, e.andMask(a[odd(p, m)], w, 2*p))
-			right = append(right, x[odd(p, m)])
+	b21, x22 := make([][]*ir.Value, len(a)), make([][]*ir.Value, len(a))
+	for k := range a {
+		for m := range per {
+			var below, right []*ir.Value
+			for p := range pairs {
+				below = append(below, e.andMask(a[k][odd(p, m)], w, 2*p))
+				right = append(right, x[k][odd(p, m)])
+			}
+			b21[k], x22[k] = append(b21[k], e.orAll(below)), append(x22[k], e.orAll(right))
 		}
-		b21, x22 = append(b21, e.orAll(below)), append(x22, e.orAll(right))
 	}
 	part := func(rows *ir.Value, p int) *ir.Value { // of one pair; of the only pair, everything
 		if pairs == 1 {
@@ -96,22 +143,24 @@ func (e *gen) mergeWords(x, a []*ir.Value, w int) {
 		}
 		return e.andMask(rows, w, 2*p)
 	}
-	right := e.wordRows(e.toWords(e.pairInv(e.joinRows(b21), e.joinRows(x), w)), e.v.Leaf/2) // B21 X11
-	zero := b.Like(x[0], 0)
-	spread := make([]*ir.Value, len(x))
-	for i := range spread {
-		spread[i] = zero
-	}
-	for p := range pairs {
-		for m := range per {
-			spread[odd(p, m)] = part(right[m], p)
+	right := e.toRows(e.pairInv(e.joinRows(b21), e.joinRows(x), w)) // B21 X11
+	zero := b.Like(x[0][0], 0)
+	spread := make([][]*ir.Value, len(x))
+	for k := range x {
+		spread[k] = slices.Repeat([]*ir.Value{zero}, len(x[k]))
+		for p := range pairs {
+			for m := range per {
+				spread[k][odd(p, m)] = part(right[k][m], p)
+			}
 		}
 	}
-	z := e.wordRows(e.toWords(e.pairInv(e.joinRows(x22), e.joinRows(spread), w)), e.v.Leaf/2) // X22 B21 X11
-	for p := range pairs {
-		for m := range per {
-			i := odd(p, m)
-			x[i] = b.Or(x[i], part(z[m], p))
+	z := e.toRows(e.pairInv(e.joinRows(x22), e.joinRows(spread), w)) // X22 B21 X11
+	for k := range x {
+		for p := range pairs {
+			for m := range per {
+				i := odd(p, m)
+				x[k][i] = b.Or(x[k][i], part(z[k][m], p))
+			}
 		}
 	}
 }

@@ -252,3 +252,16 @@ func TestNeighboursAndCells(t *testing.T) {
 	require.Equal(t, 4000, n)
 	require.Len(t, cells, n)
 }
+
+// A named variant is known by its name alone and with axes after it, so no name is that of an axis.
+func TestNamesParse(t *testing.T) {
+	for _, n := range Variants {
+		want, err := ParseVariant(n.Text)
+		require.NoError(t, err, n.Name)
+		got, err := ParseVariant(n.Name)
+		require.NoError(t, err, n.Name)
+		require.Equal(t, want, got, n.Name)
+		_, err = ParseVariant(n.Name + ",chunk=16")
+		require.NoError(t, err, n.Name)
+	}
+}

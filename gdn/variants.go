@@ -32,7 +32,7 @@ var Variants = []NamedVariant{
 	{Name: "split", Doc: "state-free grid, then a scan over V' = T(beta(V - K S))", Text: "flow=split,solve=merge,leaf=16,merge=packed"},
 	{Name: "split-uw", Doc: "state-free grid with U and W, then a scan: the form of flash-linear-attention", Text: "flow=split,form=uw,chunks=2"},
 	{Name: "solve-alone", Doc: "the inverse in a grid of its own", Text: "flow=solve,solve=ladder,leaf=8,fuse=kernel"},
-	{Name: "ahead", Doc: "state-free work of two chunks at once", Text: "chunks=2,solve=merge,leaf=16,merge=rows,fuse=kernel,layout=token"},
+	{Name: "chunks2", Doc: "state-free work of two chunks at once", Text: "chunks=2,solve=merge,leaf=16,merge=rows,fuse=kernel,layout=token"},
 	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed,decay=clamp"},
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",

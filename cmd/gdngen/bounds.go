@@ -40,7 +40,25 @@ func bounds(r *llo.Report, m *module, t *codegen.Target) []bound {
 		busy += op.Calls * op.MXUBusy
 	}
 	add("mxu, module", float64(busy), "cycles that the matrix products of the schedule hold the busiest matrix unit")
+	full, slot := fullestSlot(r)
+	add("slots, module", full, "instructions of the fullest slot, "+slot+", packed without a gap")
 	return list
+}
+
+// fullestSlot gives the slot of the matrix or vector units whose instructions need most bundles if each bundle fills it, and how many.
+func fullestSlot(r *llo.Report) (most float64, name string) {
+	need := map[string]float64{}
+	for _, op := range r.Ops {
+		for _, s := range op.Slots {
+			if s.Capacity > 0 {
+				need[s.Name] += float64(op.Calls) * float64(s.Used) / float64(s.Capacity) * float64(op.Bundles)
+			}
+			if n := need[s.Name]; s.Name != "SALU" && (n > most || n == most && s.Name < name) {
+				most, name = n, s.Name
+			}
+		}
+	}
+	return most, name
 }
 
 // hbmCycles is the time, in core cycles, that main memory traffic takes at least.

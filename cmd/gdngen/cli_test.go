@@ -143,12 +143,14 @@ func TestBounds(t *testing.T) {
 	for name, want := range map[string][2]float64{"v5e": {1.45, 1.50}, "v6e": {.845, .75}, "tpu7x": {.47, .75}} {
 		target, err := codegen.LookupTarget(name)
 		require.NoError(t, err)
-		r := &llo.Report{Cycles: 4 * 4096 * 8, HBMBytes: -1, Ops: []llo.OpReport{{Calls: 2, MXUBusy: 4096 * 8}}}
+		r := &llo.Report{Cycles: 4 * 4096 * 8, HBMBytes: -1, Ops: []llo.OpReport{{Calls: 2, MXUBusy: 4096 * 8, Bundles: 4096 * 8,
+			Slots: []llo.Slot{{Name: "SALU", Used: 9, Capacity: 9}, {Name: "VALU", Used: 3, Capacity: 4}, {Name: "XLU", Used: 1, Capacity: 4}}}}}
 		list := bounds(r, m, target)
-		require.Len(t, list, 3)
+		require.Len(t, list, 4)
 		for i, w := range want {
 			require.InDelta(t, w, float64(list[i].Cycles)/(4096*8), .01, "%s %s", name, list[i].Name)
 		}
+		require.Equal(t, bound{"slots, module", 2 * 4096 * 6, 4. / 1.5, "instructions of the fullest slot, VALU, packed without a gap"}, list[3])
 		require.Equal(t, "mxu, module", list[2].Name)
 		require.InDelta(t, 2, list[2].Ratio, 1e-9)
 	}
@@ -158,4 +160,20 @@ func TestWholeStages(t *testing.T) {
 	got := wholeStages([]llo.Location{{File: "solve.c0.h1", Cycles: 5, Instructions: 1}, {File: "-", Cycles: 4}, {File: "state", Cycles: 3},
 		{File: "state.c1.h0", Cycles: 3, Instructions: 2}, {File: "", Cycles: 3}})
 	require.Equal(t, []llo.Location{{Cycles: 7}, {File: "state", Cycles: 6, Instructions: 2}, {File: "solve", Cycles: 5, Instructions: 1}}, got)
+}
+
+// Figures of the same name stand side by side, the largest changes first; what only one has counts as 0 in the other.
+func TestCompare(t *testing.T) {
+	a := &explanation{Stages: []llo.Location{{File: "solve", Cycles: 50}, {File: "leaf", Cycles: 30}, {Cycles: 5}},
+		Report: &llo.Report{Cycles: 90, Ops: []llo.OpReport{{Name: "f", Calls: 2, Cycles: 40, Spills: 3, Slots: []llo.Slot{{Name: "XLU", Used: 5, Capacity: 10}}}}}}
+	b := &explanation{Stages: []llo.Location{{File: "leaf", Cycles: 10}, {File: "solve", Cycles: 49}, {File: "gates", Cycles: 7}},
+		Report: &llo.Report{Cycles: 70, Ops: []llo.OpReport{{Name: "g", Calls: 1, Cycles: 66, Slots: []llo.Slot{{Name: "XLU", Used: 1, Capacity: 4}}}}}}
+	c := compare(a, b)
+	require.Equal(t, []change{{Name: "leaf", A: 30, B: 10, Delta: -20}, {Name: "gates", B: 7, Delta: 7}, {Name: noLocation, A: 5, Delta: -5}, {Name: "solve", A: 50, B: 49, Delta: -1}}, c.Stages)
+	require.Equal(t, []change{{Name: "XLU", A: 10, B: 1, Delta: -9, FullA: "50.0%", FullB: "25.0%"}}, c.Slots)
+	require.Equal(t, []change{{Name: "f", A: 80, Delta: -80}, {Name: "g", B: 66, Delta: 66}}, c.Ops)
+	require.Equal(t, change{Name: "cycles", A: 90, B: 70, Delta: -20}, c.Totals[0])
+	require.Equal(t, "0.78 x", c.Totals[0].Ratio())
+	require.Contains(t, c.Totals, change{Name: "spills", A: 6, Delta: -6})
+	require.Equal(t, "-", change{B: 4}.Ratio())
 }

@@ -124,7 +124,7 @@ func (a *app) compile(compiler *aot.Compiler, m *module, t *codegen.Target, dump
 	if dump != "" {
 		row.Dump = dir
 	}
-	r, err := compiler.Compile(a.ctx, aot.Request{Topology: t.Topology, Module: m.text, DumpDir: dir})
+	r, err := compiler.Compile(a.ctx, aot.Request{Topology: t.Topology, Module: m.text, DumpDir: dir, Flags: t.Flags})
 	if err != nil {
 		if !row.judge(err) {
 			return nil, err
@@ -132,7 +132,7 @@ func (a *app) compile(compiler *aot.Compiler, m *module, t *codegen.Target, dump
 		return row, err
 	}
 	row.CodeBytes, row.Memory, row.Fingerprint, row.Seconds = r.CodeBytes, &r.Memory, r.Fingerprint, r.Elapsed.Seconds()
-	if report, err := llo.Analyze(dir, t); err == nil {
+	if report, err := (llo.Options{Scalars: m.Scalars}).Analyze(dir, t); err == nil {
 		row.VMEM = report.VMEM
 	}
 	return row, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -24,92 +25,143 @@ type explanation struct {
 	Bounds   []bound        `json:"bounds"`
 	Stages   []llo.Location `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report    `json:"report"`
+	Against  *explanation   `json:"against,omitempty"` // of the module that --diff names
+	Diff     *comparison    `json:"diff,omitempty"`
 
+	module *module
 	work   float64 // tokens x value heads; 0 where not known
 	target *codegen.Target
 }
 
-// explainResult is a module on some targets.
+// explainResult is a module on some targets, alone or against another.
 type explainResult struct {
 	Module  *module        `json:"module"`
+	Against *module        `json:"against,omitempty"`
 	Note    string         `json:"note"`
 	Targets []*explanation `json:"targets"`
 }
 
 const staticNote = "static cycles are counted in the compiler's schedule: a lower bound of compute time. Waits for DMA and main memory are not in them; nothing ran on a TPU."
 
+// pageColumns is the most columns of the picture of a schedule.
+const pageColumns = 600
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	origin
+	target, dump, diff, html string
+	tokens, heads, top       int
+	scalars                  []string
+}
+
 func (a *app) explainCmd() *cobra.Command {
-	var o origin
-	var target, dump string
-	var tokens, heads, top int
-	var scalars []string
+	var f explainFlags
 	c := &cobra.Command{
 		Use:   "explain (FILE | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
 		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
-the slots, spills, VMEM, and how far the whole is from what main memory and the matrix units allow. A file may hold any StableHLO module
-in text form, such as one that JAX lowered, so other kernels are costed by the same ruler. The status is 4 if a target rejects it.
+the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. A file may hold any
+StableHLO module in text form, such as one that JAX lowered, so other kernels are costed by the same ruler. --diff sets a second variant
+or file beside it, the largest changes first. --html writes one page with a picture of the slots over the schedule of the hottest part.
+The status is 4 if a target rejects a module.
 
-` + strings.ToUpper(staticNote[:1]) + staticNote[1:],
+` + strings.ToUpper(staticNote[:1]) + staticNote[1:] + `
+A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
+  gdngen explain --spec bench --variant bf16 --diff tpu --html tpu.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := parseTargets(target)
-			if err != nil {
-				return err
-			}
-			options, err := parseScalars(scalars)
-			if err != nil {
-				return err
-			}
-			if tokens < 0 || heads < 0 || (tokens > 0) != (heads > 0) {
-				return usage(errors.New("--tokens and --heads go together and are at least 1"))
-			}
-			modules, err := o.modules(a, cmd, args, targets)
-			if err != nil {
-				return err
-			}
-			if tokens > 0 && modules[0].spec != nil {
-				return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
-			}
-			compiler, err := a.aot()
-			if err != nil {
-				return err
-			}
-			r := &explainResult{Module: modules[0], Note: staticNote}
-			var refused error
-			for i, t := range targets {
-				e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), work: float64(tokens) * float64(heads), target: t}
-				err := a.explain(e, compiler, modules[i], options, dump)
-				if err != nil && len(targets) == 1 || a.ctx.Err() != nil {
-					return err
-				}
-				if err != nil {
-					a.warn("%s: %v", t.Name, err)
-					if refused == nil {
-						refused = failed(exitCode(err), "%s: %w", t.Name, err)
-					}
-					continue
-				}
-				r.Targets = append(r.Targets, e)
-			}
-			if err := emit(a, r, r.Targets, func(w io.Writer) { r.write(a, w, top) }); err != nil {
-				return err
-			}
-			return refused
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.explainAll(&f, cmd, args) },
 	}
-	o.flags(c)
-	targetFlag(c, &target)
-	c.Flags().IntVar(&tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
-	c.Flags().IntVar(&heads, "heads", 0, "value heads of a module from a file")
-	c.Flags().IntVar(&top, "top", 8, "rows of each list in the text form")
-	c.Flags().StringArrayVar(&scalars, "scalars", nil, "values of a scalar operand that steers control flow: OPERAND=V,V,... or OP/OPERAND=V,V,...")
-	c.Flags().StringVar(&dump, "dump", "", "keep the schedules in a folder for each target below this one")
+	f.flags(c)
+	targetFlag(c, &f.target)
+	c.Flags().StringVar(&f.diff, "diff", "", "compare with this variant of the spec, or with the module in this file")
+	c.Flags().StringVar(&f.html, "html", "", "write a page with tables and pictures to this file too")
+	c.Flags().IntVar(&f.tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
+	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
+	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
+	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow: OPERAND=V,V,... or OP/OPERAND=V,V,...")
+	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules in a folder for each target below this one")
 	return c
+}
+
+func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
+	targets, err := parseTargets(f.target)
+	if err != nil {
+		return err
+	}
+	options, err := parseScalars(f.scalars)
+	if err != nil {
+		return err
+	}
+	if f.html != "" {
+		options.Columns = pageColumns
+	}
+	if f.tokens < 0 || f.heads < 0 || (f.tokens > 0) != (f.heads > 0) {
+		return usage(errors.New("--tokens and --heads go together and are at least 1"))
+	}
+	modules, err := f.modules(a, cmd, args, targets)
+	if err != nil {
+		return err
+	}
+	if f.tokens > 0 && modules[0].spec != nil {
+		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
+	}
+	r := &explainResult{Module: modules[0], Note: staticNote}
+	var others []*module
+	if f.diff != "" {
+		if others, err = f.others(a, f.diff, targets); err != nil {
+			return err
+		}
+		r.Against = others[0]
+	}
+	if len(modules[0].Scalars) > 0 {
+		a.note("%s", representativeNote)
+		r.Note += " " + strings.ToUpper(representativeNote[:1]) + representativeNote[1:] + "."
+	}
+	work := float64(f.tokens) * float64(f.heads)
+	if s := modules[0].spec; s != nil {
+		work = float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV)
+	}
+	compiler, err := a.aot()
+	if err != nil {
+		return err
+	}
+	one := func(m *module, t *codegen.Target) (*explanation, error) {
+		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), module: m, work: work, target: t}
+		return e, a.explain(e, compiler, options, f.dump)
+	}
+	var refused error
+	for i, t := range targets {
+		e, err := one(modules[i], t)
+		if err == nil && others != nil {
+			if e.Against, err = one(others[i], t); err == nil {
+				e.Diff = compare(e, e.Against)
+			}
+		}
+		if err != nil && len(targets) == 1 || a.ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			a.warn("%s: %v", t.Name, err)
+			if refused == nil {
+				refused = failed(exitCode(err), "%s: %w", t.Name, err)
+			}
+			continue
+		}
+		r.Targets = append(r.Targets, e)
+	}
+	if f.html != "" {
+		if err := r.writePage(f.html); err != nil {
+			return err
+		}
+	}
+	if err := emit(a, r, r.Targets, func(w io.Writer) { r.write(a, w, f.top) }); err != nil {
+		return err
+	}
+	return refused
 }
 
 // parseScalars reads values of scalar operands.
@@ -132,20 +184,21 @@ func parseScalars(entries []string) (llo.Options, error) {
 }
 
 // explain compiles the module and fills the explanation.
-func (a *app) explain(e *explanation, compiler *aot.Compiler, m *module, options llo.Options, dump string) error {
+func (a *app) explain(e *explanation, compiler *aot.Compiler, options llo.Options, dump string) error {
 	dir, done, err := dumpFolder(dump, e.target)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: e.target.Topology, Module: m.text, DumpDir: dir}); err != nil {
+	m := e.module
+	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: e.target.Topology, Module: m.text, DumpDir: dir, Flags: e.target.Flags}); err != nil {
 		return err
+	}
+	if len(options.Scalars) == 0 {
+		options.Scalars = m.Scalars
 	}
 	if e.Report, err = options.Analyze(dir, e.target); err != nil {
 		return err
-	}
-	if s := m.spec; s != nil {
-		e.work = float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV)
 	}
 	if e.work > 0 {
 		e.PerToken = float64(e.Report.Cycles) / e.work
@@ -158,16 +211,22 @@ func (a *app) explain(e *explanation, compiler *aot.Compiler, m *module, options
 	return nil
 }
 
+// wholeStage is the stage of a place stage.chunk.head of a generated kernel.
+func wholeStage(place string) string {
+	stage, _, _ := strings.Cut(place, ".")
+	if stage == "-" {
+		return ""
+	}
+	return stage
+}
+
 // wholeStages sums the places stage.chunk.head of a generated kernel by stage. What the compiler made of ops without a
 // location it places in the file "-", the whole of a short grid included.
 func wholeStages(places []llo.Location) []llo.Location {
 	var list []llo.Location
 	at := map[string]int{}
 	for _, p := range places {
-		p.File, _, _ = strings.Cut(p.File, ".")
-		if p.File == "-" {
-			p.File = ""
-		}
+		p.File = wholeStage(p.File)
 		i, ok := at[p.File]
 		if !ok {
 			at[p.File] = len(list)
@@ -181,11 +240,39 @@ func wholeStages(places []llo.Location) []llo.Location {
 	return list
 }
 
+// Changed lists the axes in which two variants of a spec differ, as A -> B; empty where one is no variant.
+func (r *explainResult) Changed() string {
+	if r.Against == nil || r.Module.spec == nil || r.Against.spec == nil {
+		return ""
+	}
+	var list []string
+	for _, x := range gdn.Axes {
+		if from, to := x.Get(&r.Module.variant), x.Get(&r.Against.variant); from != to {
+			list = append(list, fmt.Sprintf("%s %s -> %s", x.Name, from, to))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// noLocation stands for what the compiler gives no location.
+const noLocation = "(no location)"
+
 func (r *explainResult) write(a *app, w io.Writer, top int) {
-	fmt.Fprintf(w, "module    %s\n", r.Module)
+	if r.Against == nil {
+		fmt.Fprintf(w, "module    %s\n", r.Module)
+	} else {
+		fmt.Fprintf(w, "module A  %s\nmodule B  %s\n", r.Module, r.Against)
+		if changed := r.Changed(); changed != "" {
+			fmt.Fprintf(w, "changed   %s\n", changed)
+		}
+	}
 	for _, e := range r.Targets {
 		fmt.Fprintln(w)
-		e.write(a, w, top)
+		if e.Diff != nil {
+			e.Diff.write(a, w, e, top)
+		} else {
+			e.write(a, w, top)
+		}
 	}
 	if len(r.Targets) > 0 {
 		fmt.Fprintf(w, "\n%s\n", r.Note)
@@ -239,11 +326,7 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 		if i == top {
 			break
 		}
-		name := s.File
-		if name == "" {
-			name = "(no location)"
-		}
-		t.add(name, s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Instructions)
+		t.add(cmp.Or(s.File, noLocation), s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Instructions)
 	}
 	if len(e.Stages) > 0 {
 		t.write(a, w)

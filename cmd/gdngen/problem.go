@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,10 +128,11 @@ func findCase(path string) (*gdn.Case, error) {
 
 // module is a program to compile, and where it comes from.
 type module struct {
-	Name    string `json:"name"` // file
-	Spec    string `json:"spec,omitempty"`
-	Variant string `json:"variant,omitempty"`
-	Backend string `json:"backend,omitempty"`
+	Name    string             `json:"name"` // file
+	Spec    string             `json:"spec,omitempty"`
+	Variant string             `json:"variant,omitempty"`
+	Backend string             `json:"backend,omitempty"`
+	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
 
 	text    string
 	spec    *gdn.Spec // nil for a foreign module
@@ -167,14 +169,32 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 				return nil, usage(fmt.Errorf("--%s goes with --spec, not with a file", flag))
 			}
 		}
-		text, err := a.readModule(args[0])
-		return slices.Repeat([]*module{{Name: args[0], text: text}}, len(targets)), err
+		return a.fileModules(args[0], targets)
 	}
-	s, err := parseSpec(o.spec)
+	v, err := parseVariant(o.variant)
 	if err != nil {
 		return nil, err
 	}
-	v, err := parseVariant(o.variant)
+	return o.generate(v, targets)
+}
+
+// others makes the modules to compare with: the same spec by another variant, or those of a file.
+func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*module, error) {
+	if o.spec != "" {
+		v, err := parseVariant(text)
+		if err == nil {
+			return o.generate(v, targets)
+		}
+		if _, missing := os.Stat(text); missing != nil && text != "-" {
+			return nil, usage(fmt.Errorf("--diff %s is neither a file nor a variant: %w", text, err))
+		}
+	}
+	return a.fileModules(text, targets)
+}
+
+// generate renders the spec by a variant for each target.
+func (o *origin) generate(v gdn.Variant, targets []*codegen.Target) ([]*module, error) {
+	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
 	}
@@ -189,15 +209,25 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 	if err != nil {
 		return nil, err
 	}
+	scalars, err := representativeScalars(built, s)
+	if err != nil {
+		return nil, err
+	}
 	var list []*module
 	for _, t := range targets {
 		artifact, err := r.Emit(built, t)
 		if err != nil {
 			return nil, failed(exitRejected, "%s: %w", t.Name, err)
 		}
-		list = append(list, &module{Spec: s.String(), Variant: v.String(), Backend: o.backend, text: artifact.Text, spec: &s, variant: v})
+		list = append(list, &module{Spec: s.String(), Variant: v.String(), Backend: o.backend, Scalars: scalars, text: artifact.Text, spec: &s, variant: v})
 	}
 	return list, nil
+}
+
+// fileModules is the module of a file, the same for each target.
+func (a *app) fileModules(name string, targets []*codegen.Target) ([]*module, error) {
+	text, err := a.readModule(name)
+	return slices.Repeat([]*module{{Name: name, text: text}}, len(targets)), err
 }
 
 // readModule reads the text of a StableHLO module.

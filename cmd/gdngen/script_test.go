@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -43,7 +45,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv("TMPDIR", e.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas},
 	}
 }
 
@@ -151,4 +153,38 @@ func edit(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s holds no %q", args[0], args[1])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(changed), 0o644))
+}
+
+// page FILE WORDS... demands a well-formed page that needs nothing else, has a picture, and holds the words.
+func pageHas(ts *testscript.TestScript, _ bool, args []string) {
+	text := ts.ReadFile(args[0])
+	d := xml.NewDecoder(strings.NewReader(text))
+	shapes := 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		ts.Check(err)
+		e, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		if e.Name.Local == "path" {
+			shapes++
+		}
+		for _, a := range e.Attr {
+			if slices.Contains([]string{"src", "href", "data", "action"}, a.Name.Local) || strings.Contains(a.Value, "url(") {
+				ts.Fatalf("<%s> names something outside of the page: %s=%q", e.Name.Local, a.Name.Local, a.Value)
+			}
+		}
+	}
+	if shapes < 8 || strings.Contains(text, "ZgotmplZ") {
+		ts.Fatalf("%s has %d shapes, or what the template refused", args[0], shapes)
+	}
+	for _, word := range args[1:] {
+		if !strings.Contains(text, word) {
+			ts.Fatalf("%s holds no %q", args[0], word)
+		}
+	}
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// comparison sets module B beside module A on one target. Each list begins with the largest change.
+type comparison struct {
+	Totals []change `json:"totals"` // in a fixed order
+	Stages []change `json:"stages"` // cycles by stage of the algorithm
+	Slots  []change `json:"slots"`  // instructions executed, by slot
+	Ops    []change `json:"ops"`    // cycles over all calls, by op
+}
+
+// change is one figure of A and of B.
+type change struct {
+	Name  string `json:"name"`
+	A     int64  `json:"a"`
+	B     int64  `json:"b"`
+	Delta int64  `json:"delta"`            // B - A
+	FullA string `json:"full_a,omitempty"` // of a slot: the filled part of what the bundles hold
+	FullB string `json:"full_b,omitempty"`
+}
+
+// Ratio prints B over A.
+func (c change) Ratio() string {
+	if c.A == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f x", float64(c.B)/float64(c.A))
+}
+
+// compare sets b beside a.
+func compare(a, b *explanation) *comparison {
+	return &comparison{Totals: merge(totals(a.Report), totals(b.Report)), Stages: sorted(merge(stageRows(a), stageRows(b))),
+		Slots: sorted(merge(slotRows(a.Report), slotRows(b.Report))), Ops: sorted(merge(opRows(a.Report), opRows(b.Report)))}
+}
+
+func totals(r *llo.Report) []change {
+	var stall, busy, spills, fills int64
+	for _, op := range r.Ops {
+		stall += op.Calls * op.Stall
+		busy += op.Calls * op.MXUBusy
+		spills += op.Calls * op.Spills
+		fills += op.Calls * op.Fills
+	}
+	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: busy},
+		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}
+}
+
+func stageRows(e *explanation) []change {
+	var list []change
+	for _, s := range e.Stages {
+		list = append(list, change{Name: cmp.Or(s.File, noLocation), A: s.Cycles})
+	}
+	return list
+}
+
+func slotRows(r *llo.Report) []change {
+	var list []change
+	capacity := map[string]int64{}
+	for _, op := range r.Ops {
+		for _, s := range op.Slots {
+			i := slices.IndexFunc(list, func(c change) bool { return c.Name == s.Name })
+			if i < 0 {
+				i = len(list)
+				list = append(list, change{Name: s.Name})
+			}
+			list[i].A += op.Calls * s.Used
+			capacity[s.Name] += op.Calls * s.Capacity
+		}
+	}
+	for i := range list {
+		list[i].FullA = percent(list[i].A, capacity[list[i].Name])
+	}
+	return list
+}
+
+func opRows(r *llo.Report) []change {
+	var list []change
+	for _, op := range r.Ops {
+		list = append(list, change{Name: op.Name, A: op.Calls * op.Cycles})
+	}
+	return list
+}
+
+// merge puts the figures of b beside those of a of the same name.
+func merge(a, b []change) []change {
+	list := slices.Clone(a)
+	for _, c := range b {
+		i := slices.IndexFunc(list, func(o change) bool { return o.Name == c.Name })
+		if i < 0 {
+			i = len(list)
+			list = append(list, change{Name: c.Name})
+		}
+		list[i].B, list[i].FullB = c.A, c.FullA
+	}
+	for i := range list {
+		list[i].Delta = list[i].B - list[i].A
+	}
+	return list
+}
+
+// sorted orders by the size of the change.
+func sorted(list []change) []change {
+	size := func(c change) int64 { return max(c.Delta, -c.Delta) }
+	slices.SortStableFunc(list, func(x, y change) int { return cmp.Or(cmp.Compare(size(y), size(x)), strings.Compare(x.Name, y.Name)) })
+	return list
+}
+
+func (d *comparison) write(a *app, w io.Writer, e *explanation, top int) {
+	fmt.Fprintf(w, "target    %s, by %s\n", e.Target, e.Compiler)
+	if e.work > 0 {
+		fmt.Fprintf(w, "A         %.2f cycles per token and value head\nB         %.2f\n", e.PerToken, e.Against.PerToken)
+	}
+	for _, part := range []struct {
+		head  string
+		rows  []change
+		whole bool // all rows
+	}{{"WHOLE", d.Totals, true}, {"CYCLES BY STAGE", d.Stages, false}, {"INSTRUCTIONS BY SLOT", d.Slots, true}, {"CYCLES BY OP", d.Ops, false}} {
+		fmt.Fprintln(w)
+		heads := []string{part.head, ">A", ">B", ">B - A", ">B / A"}
+		slots := len(part.rows) > 0 && part.rows[0].FullA+part.rows[0].FullB != ""
+		if slots {
+			heads = append(heads, ">FULL A", ">FULL B")
+		}
+		t := newTable(heads...)
+		for i, c := range part.rows {
+			if i == top && !part.whole {
+				t.add(fmt.Sprintf("(%d more)", len(part.rows)-top))
+				break
+			}
+			row := []any{c.Name, c.A, c.B, fmt.Sprintf("%+d", c.Delta), c.Ratio()}
+			if slots {
+				row = append(row, cmp.Or(c.FullA, "-"), cmp.Or(c.FullB, "-"))
+			}
+			t.add(row...)
+		}
+		t.write(a, w)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// representativeNote says what a cost of packed sequences rests on.
+const representativeNote = "packed sequences: the cost is that of sequences of equal length"
+
+// representativeScalars gives the tables in scalar memory that the kernels of a built module read, for sequences of equal
+// length, keyed kernel/operand as llo.Options wants them. A module without packed sequences has none.
+func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
+	if s.Seqs == 0 {
+		return nil, nil
+	}
+	tables := map[string]*ir.Value{}
+	m.Body.Walk(func(in *ir.Instr) {
+		if in.Op == ir.OpGrid || in.Op == ir.OpKernel {
+			for i, table := range in.Args[:in.Attrs.Grid.Tables] {
+				tables[fmt.Sprintf("%s/%d", mosaic.Name(in), i)] = table
+			}
+		}
+	})
+	glue := &ir.Module{Name: m.Name, Body: &ir.Block{Params: m.Body.Params, Instrs: m.Body.Instrs}}
+	names := slices.Sorted(maps.Keys(tables))
+	for i, name := range names {
+		glue.Results = append(glue.Results, fmt.Sprintf("table%d", i))
+		glue.Body.Yield = append(glue.Body.Yield, tables[name])
+	}
+	glue, err := passes.Apply(glue, "dce")
+	if err != nil {
+		return nil, err
+	}
+	read := map[*ir.Value]bool{}
+	glue.Body.Walk(func(in *ir.Instr) {
+		for _, a := range in.Args {
+			read[a] = true
+		}
+	})
+	glue.Body.Params = slices.DeleteFunc(glue.Body.Params, func(p *ir.Value) bool { return !read[p] && !slices.Contains(glue.Body.Yield, p) })
+	args := map[string]*array.Array{}
+	for _, p := range glue.Body.Params {
+		if p.Name != "cu_seqlens" {
+			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens alone: give its values with --scalars", p.Name)
+		}
+		args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, equalLengths(s))
+	}
+	values, err := interp.Run(glue, args, interp.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("tables of the kernels: %w", err)
+	}
+	scalars := map[string][]int64{}
+	for i, name := range names {
+		scalars[name] = values[glue.Results[i]].Int64s()
+	}
+	return scalars, nil
+}
+
+// equalLengths is cu_seqlens of sequences whose lengths differ by at most one token.
+func equalLengths(s gdn.Spec) []int64 {
+	cu := make([]int64, s.Seqs+1)
+	for i := range cu {
+		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)
+	}
+	return cu
+}

@@ -133,6 +133,8 @@ var Axes = []Axis{
 	intAxis("steps", "chunks of a kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
 	intAxis("lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, chunked,
 		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
+	intAxis("late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
+		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),
 }
 
 func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }

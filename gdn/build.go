@@ -223,7 +223,7 @@ func (v Variant) sched() *ir.Sched {
 	if v.Ahead == 0 && v.Steps == 1 && v.Lock == 0 {
 		return nil
 	}
-	s := &ir.Sched{Steps: v.Steps, Lags: []int{0}, Lock: max(v.Lock, 1)}
+	s := &ir.Sched{Steps: v.Steps, Lags: []int{0}, Lock: max(v.Lock, 1), Late: v.Late}
 	if v.Lock == 0 {
 		s.Lock = v.Heads * v.Batch * v.Chunks
 	}

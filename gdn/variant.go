@@ -157,6 +157,7 @@ type Variant struct {
 	Ahead      int // phases ahead of the state
 	Steps      int // chunks of a kernel's step
 	Lock       int // heads in lockstep between dots; 0: as built
+	Late       int // hundredths of a chunk's time that the state waits for the other phases
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

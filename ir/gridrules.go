@@ -192,6 +192,8 @@ func (s *Sched) check(g *Grid) error {
 		return fmt.Errorf("%d chunks do not make whole steps of %d", g.Dims[n-1].Size, s.Steps)
 	case s.Lock < 1:
 		return fmt.Errorf("%d heads in lockstep", s.Lock)
+	case s.Late < 0 || s.Late > 90:
+		return fmt.Errorf("the last phase is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
 	case len(s.Lags) == 0 || s.Lags[0] != 0:
 		return fmt.Errorf("lags %v do not start at 0", s.Lags)
 	}

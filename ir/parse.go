@@ -455,6 +455,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.ints(&g.sched().Lags)
 		case "lock":
 			return p.int(&g.sched().Lock)
+		case "late":
+			return p.int(&g.sched().Late)
 		}
 		if err := p.expect("("); err != nil {
 			return err

@@ -232,6 +232,9 @@ func (g *Grid) String() string {
 	windows("carry", g.Carry, nil)
 	if s := g.Sched; s != nil {
 		fmt.Fprintf(&b, ", steps=%d, lags=%s, lock=%d", s.Steps, ints(s.Lags), s.Lock)
+		if s.Late != 0 {
+			fmt.Fprintf(&b, ", late=%d", s.Late)
+		}
 		if len(s.Phases) > 0 {
 			var ps []string
 			for _, p := range s.Phases {

@@ -238,6 +238,7 @@ type Sched struct {
 	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
 	Phases []StagePhase // least phase of the dots of a stage; what carries state stands in the last phase
 	Lock   int          // heads in lockstep between two dots
+	Late   int          // hundredths of a time slot that the last phase waits for the others
 }
 
 // StagePhase assigns a stage to a phase.

@@ -114,25 +114,17 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		for hi+1 < steps+last && slices.Equal(active(hi+1), active(lo)) {
 			hi++
 		}
-		if lo == 0 && hi == steps+last-1 {
-			err = l.step(kb, c, lo, hi, slots)
-			if err != nil {
-				return nil, err
+		for _, r := range l.runs(lo, hi) {
+			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 {
+				err = l.step(kb, c, r, slots)
+				break
 			}
-			break
+			kb.Stage("step")
+			kb.When(r.holds(kb, c), func(b *ir.Builder) { err = l.step(b, c, r, active(lo)) })
+			if err != nil {
+				break
+			}
 		}
-		kb.Stage("step")
-		var cond *ir.Value
-		at := func(cmp ir.Cmp, x int) *ir.Value { return kb.Compare(cmp, c, kb.Const(ir.T(ir.I32), float64(x))) }
-		switch {
-		case lo == hi:
-			cond = at(ir.EQ, lo)
-		case lo == 0:
-			cond = at(ir.LE, hi)
-		default:
-			cond = kb.And(at(ir.GE, lo), at(ir.LE, hi))
-		}
-		kb.When(cond, func(b *ir.Builder) { err = l.step(b, c, lo, hi, active(lo)) })
 		if err != nil {
 			return nil, err
 		}
@@ -142,6 +134,45 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		return nil, kb.Err()
 	}
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+}
+
+// run is the steps from lo to hi that share a body: those whose remainder by turns is turn.
+type run struct {
+	lo, hi, turn, turns int
+}
+
+// runs divides the steps from lo to hi so that each body knows which places of the rings it uses: where a place depends on the
+// number of the step, a compiler can not tell a load of one chunk from a store of another, and keeps their order.
+func (l *pipeline) runs(lo, hi int) []run {
+	turns := 1
+	for _, r := range l.rings {
+		turns = max(turns, r.mod)
+	}
+	var out []run
+	for at := lo; at <= hi && at < lo+turns; at++ {
+		r := run{lo: lo, hi: hi, turn: at % turns, turns: turns}
+		if at+turns > hi {
+			r.lo, r.hi = at, at
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// holds is the condition that step c belongs to the run.
+func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	if r.lo == r.hi {
+		return b.Compare(ir.EQ, c, i32(r.lo))
+	}
+	cond := b.Compare(ir.LE, c, i32(r.hi))
+	if r.lo > 0 {
+		cond = b.And(b.Compare(ir.GE, c, i32(r.lo)), cond)
+	}
+	if r.turns > 1 {
+		cond = b.And(cond, b.Compare(ir.EQ, b.And(c, i32(r.turns-1)), i32(r.turn)))
+	}
+	return cond
 }
 
 // analyse finds the phase of each instruction.
@@ -485,18 +516,21 @@ type event struct {
 	instr int
 }
 
-// step emits the body of the steps lo to hi, in which some slots are active.
-func (l *pipeline) step(b *ir.Builder, c *ir.Value, lo, hi int, slots []slot) error {
-	if lo == 0 {
-		if err := l.start(b, c, hi); err != nil {
+// step emits the body of a run of steps, in which some slots are active.
+func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
+	if r.lo == 0 && r.turn == 0 {
+		if err := l.start(b, c, r.hi); err != nil {
 			return err
 		}
 	}
 	var events []event
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
-		copies[k] = &copier{pipeline: l, slot: s, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
-		total, done := 0.0, 0.0
+		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+		total, done, late := 0.0, 0.0, 0.0
+		if s.phase == len(l.opt.Lags)-1 {
+			late = float64(l.opt.Late) / 100
+		}
 		var mine []int
 		for i, in := range l.body.Instrs {
 			if l.phase[i] == s.phase && !l.free[i] && !l.lazy[i] && !l.first[i] {
@@ -506,7 +540,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, lo, hi int, slots []slot) er
 		}
 		for _, i := range mine {
 			w := weight(l.body.Instrs[i])
-			events = append(events, event{float64(s.time) + (done+w/2)/max(total, 1), k, i})
+			events = append(events, event{float64(s.time) + late + (1-late)*(done+w/2)/max(total, 1), k, i})
 			done += w
 		}
 	}
@@ -574,6 +608,7 @@ func weight(in *ir.Instr) float64 {
 type copier struct {
 	*pipeline
 	slot  slot
+	run   run
 	b     *ir.Builder
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
@@ -601,22 +636,15 @@ func (k *copier) place(in *ir.Instr) error {
 		if r.words {
 			x = k.b.Words(x)
 		}
-		starts, idx := k.within(r)
-		k.b.Store(x, r.ref, starts, nil, idx...)
+		k.b.Store(x, r.ref, k.within(r), nil)
 	}
 	return k.b.Err()
 }
 
 // within is where in a ring the slot's chunk lies.
-func (k *copier) within(r *ring) (starts []int, idx []*ir.Value) {
-	starts = []int{k.slot.chunk, 0, 0}
-	if r.mod == 1 {
-		return starts, nil
-	}
-	b := k.b
-	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-	turn := b.And(b.Sub(k.step, i32(k.slot.delay)), i32(r.mod-1))
-	return starts, []*ir.Value{b.Mul(turn, i32(k.opt.Steps)), i32(0), i32(0)}
+func (k *copier) within(r *ring) []int {
+	turn := (k.run.turn + k.run.turns - k.slot.delay%r.mod) % r.mod
+	return []int{turn*k.opt.Steps + k.slot.chunk, 0, 0}
 }
 
 // value is what stands for an old value in this slot.
@@ -648,8 +676,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if r == nil {
 		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
 	}
-	starts, idx := k.within(r)
-	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], starts, nil, idx...)
+	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil)
 	if r.words {
 		v = k.b.Halves(v)
 	}
@@ -660,6 +687,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 
 // emit copies an instruction, with windows moved to the slot's chunk.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
+	b.At(in.Loc)
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
 		var err error

@@ -65,6 +65,7 @@ type tiler struct {
 	sc   *scope
 	refs []*ir.Value // scratch parameters, in order
 
+	heads int                // entries of the first carry; 0: none
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
 
@@ -137,6 +138,9 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	}
 	var carries []carry
 	for i, w := range src.Carry {
+		if i == 0 && len(w.Block) > 2 {
+			t.heads = product(w.Block[:len(w.Block)-2])
+		}
 		init := args[src.Tables+nin+i]
 		c := carry{in: -1, out: len(g.Out)}
 		table := slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 })

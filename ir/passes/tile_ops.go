@@ -97,11 +97,11 @@ func (t *tiler) bind(in *ir.Instr, elems []*ir.Value) error {
 
 func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
 
-// headLoc sets the location of the i-th of n tiles.
+// headLoc sets the location of the i-th of n tiles. A tile that several heads share belongs to the first of them.
 func (t *tiler) headLoc(in *ir.Instr, i, n int) {
 	l := in.Loc
 	if n > 1 && l.Head < 0 {
-		l.Head = i
+		l.Head = i * max(t.heads/n, 1)
 	}
 	t.b().At(l)
 }

@@ -1,0 +1,365 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/aot"
+)
+
+// resultsTable is the table that is made when no other is given.
+//
+//go:embed results.json
+var resultsTable []byte
+
+// resultsPlan says what the table of results holds: rows of work, and candidates to compute each with.
+type resultsPlan struct {
+	Classes    []string          `json:"classes"` // of inputs, by which a champion is judged
+	Candidates []resultCandidate `json:"candidates"`
+	Rows       []resultRow       `json:"rows"` // the first is what others are measured by
+	Peers      []resultPeer      `json:"peers,omitempty"`
+}
+
+// resultCandidate is a variant that may be the champion of a row.
+type resultCandidate struct {
+	Name    string `json:"name"`
+	Variant string `json:"variant"`
+	Targets string `json:"targets,omitempty"` // as --target takes them; empty: all
+
+	variant gdn.Variant
+}
+
+// resultRow is one piece of work.
+type resultRow struct {
+	Title      string            `json:"title"`
+	Spec       string            `json:"spec"`
+	Precision  string            `json:"precision"`            // of the candidates' matrix products; empty: any
+	Within     float64           `json:"within,omitempty"`     // most cycles per token and head, as a multiple of the first row's
+	Candidates []resultCandidate `json:"candidates,omitempty"` // in place of the plan's
+	Also       []resultCandidate `json:"also,omitempty"`       // beside the plan's
+
+	spec gdn.Spec
+}
+
+// resultPeer is a published kernel, measured on the work of the first row.
+type resultPeer struct {
+	Name   string             `json:"name"`
+	Date   string             `json:"date"`
+	Note   string             `json:"note,omitempty"`
+	Cycles map[string]float64 `json:"cycles"` // per token and value head, by target
+}
+
+// champion is the cheapest candidate of a row on a target whose numbers are right.
+type champion struct {
+	Target   string       `json:"target"`
+	Name     string       `json:"name,omitempty"` // of the candidate; empty where none will do
+	Variant  string       `json:"variant,omitempty"`
+	PerToken float64      `json:"cycles_per_token_head,omitempty"`
+	HBMRatio float64      `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
+	Cost     *resultCost  `json:"cost,omitempty"`
+	Errors   []classError `json:"errors,omitempty"`
+	Rejected []string     `json:"rejected,omitempty"` // candidates that will not do, with the reason
+}
+
+// classError is the largest error of a class of inputs, over the outputs.
+type classError struct {
+	Class string  `json:"class"`
+	Error float64 `json:"error"`
+	Limit float64 `json:"limit"`
+}
+
+// rowResult is a row with its champions.
+type rowResult struct {
+	resultRow
+	Champions []*champion `json:"champions"`
+}
+
+// results is the whole table.
+type results struct {
+	Compiler   string            `json:"compiler"`
+	Note       string            `json:"note"`
+	Classes    []string          `json:"classes"`
+	Rows       []rowResult       `json:"rows"`
+	Candidates []resultCandidate `json:"candidates"`
+	Missed     []string          `json:"missed"` // requirements, in words
+	Peers      []resultPeer      `json:"peers,omitempty"`
+}
+
+func (a *app) resultsCmd() *cobra.Command {
+	var target, table, file string
+	var fresh bool
+	c := &cobra.Command{
+		Use:   "results",
+		Short: "Make the table of the cheapest variants, by target and shape",
+		Long: `results compiles candidates for each target and piece of work of a table, and names the champion: the one of least static cycles whose
+numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
+same table and compiler give the same file. What was computed once is kept in the cache, by the hash of the program.`,
+		Example: "  gdngen results -o docs/results.md\n  gdngen results --target v6e --table rows.json -o results.json",
+		GroupID: "work",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			targets, err := parseTargets(target)
+			if err != nil {
+				return err
+			}
+			data := resultsTable
+			if table != "" {
+				if data, err = a.readInput(table); err != nil {
+					return err
+				}
+			}
+			plan, err := parsePlan(data)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", cmp.Or(table, "table of results"), err))
+			}
+			r, err := a.results(plan, targets, fresh)
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			if strings.HasSuffix(file, ".json") {
+				e := json.NewEncoder(&b)
+				e.SetEscapeHTML(false)
+				e.SetIndent("", "  ")
+				if err := e.Encode(r); err != nil {
+					return err
+				}
+			} else {
+				r.markdown(&b)
+			}
+			if file == "" || file == "-" {
+				_, err = a.stdout.Write(b.Bytes())
+				return err
+			}
+			return os.WriteFile(file, b.Bytes(), 0o644)
+		},
+	}
+	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
+	complete(c, "target", append(targetNames(), "all"))
+	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
+	c.Flags().StringVarP(&file, "output", "o", "", "write to this file, data where it ends in .json; standard output without")
+	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")
+	return c
+}
+
+// parsePlan reads and checks a table.
+func parsePlan(data []byte) (*resultsPlan, error) {
+	var p resultsPlan
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, err
+	}
+	if len(p.Rows) == 0 {
+		return nil, errors.New("there are no rows")
+	}
+	for _, name := range p.Classes {
+		if _, err := gdn.LookupClass(name); err != nil {
+			return nil, err
+		}
+	}
+	lists := [][]resultCandidate{p.Candidates}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		var err error
+		if row.spec, err = gdn.Parse(row.Spec); err != nil {
+			return nil, fmt.Errorf("row %q: %w", row.Title, err)
+		}
+		if row.Precision != "" {
+			if _, err := ir.ParsePrecision(row.Precision); err != nil {
+				return nil, fmt.Errorf("row %q: %w", row.Title, err)
+			}
+		}
+		lists = append(lists, row.Candidates, row.Also)
+	}
+	for _, list := range lists {
+		for i := range list {
+			c := &list[i]
+			var err error
+			if c.variant, err = gdn.ParseVariant(c.Variant); err != nil {
+				return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+			}
+			if _, err := parseTargets(cmp.Or(c.Targets, "all")); err != nil {
+				return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+			}
+		}
+	}
+	return &p, nil
+}
+
+// candidatesFor lists what a row is computed with.
+func (p *resultsPlan) candidatesFor(row *resultRow) []resultCandidate {
+	all := slices.Concat(p.Candidates, row.Also)
+	if len(row.Candidates) > 0 {
+		all = row.Candidates
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c resultCandidate) bool {
+		return row.Precision != "" && c.variant.Precision().String() != row.Precision
+	})
+}
+
+// results finds the champions.
+func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*results, error) {
+	compiler, err := a.aot()
+	if err != nil {
+		return nil, err
+	}
+	store, err := openResultStore(versionOf(a.tpu), fresh)
+	if err != nil {
+		return nil, err
+	}
+	r := &results{Compiler: versionOf(a.tpu), Note: staticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		out := rowResult{resultRow: *row}
+		var tried []*trial
+		for _, c := range p.candidatesFor(row) {
+			tried = append(tried, newTrial(row.spec, c))
+			if !slices.ContainsFunc(r.Candidates, func(o resultCandidate) bool { return o.Name == c.Name && o.Variant == c.Variant }) {
+				c.Targets = ""
+				r.Candidates = append(r.Candidates, c)
+			}
+		}
+		for _, t := range targets {
+			start := time.Now()
+			best, err := a.champion(row, tried, t, compiler, store, p.Classes)
+			if err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", row.Title, t.Name, err)
+			}
+			a.note("[%d/%d] %s, %s: %s %.3f (%.0f s)", i+1, len(p.Rows), row.Title, t.Name, cmp.Or(best.Name, "none"), best.PerToken, time.Since(start).Seconds())
+			out.Champions = append(out.Champions, best)
+		}
+		r.Rows = append(r.Rows, out)
+	}
+	r.require()
+	return r, nil
+}
+
+// champion costs the candidates of a row on a target and takes the cheapest whose numbers are right.
+func (a *app) champion(row *resultRow, tried []*trial, t *codegen.Target, compiler *aot.Compiler, store *resultStore, classes []string) (*champion, error) {
+	best := &champion{Target: t.Name}
+	type entry struct {
+		*trial
+		cost  *resultCost
+		score float64
+	}
+	var list []entry
+	for _, try := range tried {
+		if try.Targets != "" && !slices.Contains(strings.Split(try.Targets, ","), t.Name) {
+			continue
+		}
+		cost, err := try.cost(a, t, compiler, store)
+		if err != nil {
+			return nil, err
+		}
+		if cost.Refused != "" {
+			best.Rejected = append(best.Rejected, try.Name+": "+cost.Refused)
+			continue
+		}
+		list = append(list, entry{try, cost, max(float64(cost.Cycles), hbmCycles(max(cost.HBMBytes, row.spec.NecessaryBytes()), t))})
+	}
+	slices.SortStableFunc(list, func(x, y entry) int {
+		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
+	})
+	for _, e := range list {
+		errs, err := await(a, func() ([]classError, error) { return e.errors(store, classes) })
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(errs, func(c classError) bool { return !(c.Error <= c.Limit) }); i >= 0 {
+			off := fmt.Sprintf("off by %.2e", errs[i].Error)
+			if errs[i].Error == maxError {
+				off = "no number"
+			}
+			best.Rejected = append(best.Rejected, fmt.Sprintf("%s: %s on %s, %.2g is allowed", e.Name, off, errs[i].Class, errs[i].Limit))
+			continue
+		}
+		best.Name, best.Variant, best.Cost, best.Errors = e.Name, e.variant.String(), e.cost, errs
+		best.PerToken = float64(e.cost.Cycles) / float64(row.spec.Batch*row.spec.Tokens*row.spec.HeadsV)
+		if e.cost.HBMBytes >= 0 {
+			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())
+		}
+		return best, nil
+	}
+	return best, nil
+}
+
+// maxHBMRatio is the most traffic that a champion may cause, as a multiple of the necessary.
+const maxHBMRatio = 1.3
+
+// require lists what the champions miss.
+func (r *results) require() {
+	for _, row := range r.Rows {
+		for i, c := range row.Champions {
+			first := r.Rows[0].Champions[i]
+			switch {
+			case c.Name == "":
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: no candidate will do", row.Title, c.Target))
+				continue
+			case row.Within > 0 && first.PerToken > 0 && c.PerToken > row.Within*first.PerToken:
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the cycles per token of %s, more than %.2f x", row.Title, c.Target, c.PerToken/first.PerToken, strings.ToLower(r.Rows[0].Title[:1])+r.Rows[0].Title[1:], row.Within))
+			}
+			if c.HBMRatio > maxHBMRatio {
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary main memory traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, maxHBMRatio))
+			}
+		}
+	}
+}
+
+// trial is a candidate with the modules made from it, once for all targets.
+type trial struct {
+	resultCandidate
+	spec    gdn.Spec
+	module  *ir.Module // lowered; nil where refused
+	scalars map[string][]int64
+	refused string
+	ready   bool
+}
+
+func newTrial(s gdn.Spec, c resultCandidate) *trial { return &trial{resultCandidate: c, spec: s} }
+
+// kernels builds and lowers; what can not be is refused.
+func kernels(s gdn.Spec, v gdn.Variant) (lowered, built *ir.Module, err error) {
+	if err := v.Check(s); err != nil {
+		return nil, nil, err
+	}
+	if built, err = gdn.Build(s, v); err != nil {
+		return nil, nil, err
+	}
+	lowered, err = lower.Kernels(built)
+	return lowered, built, err
+}
+
+func (t *trial) lower() {
+	if t.ready {
+		return
+	}
+	t.ready = true
+	m, built, err := kernels(t.spec, t.variant)
+	if err == nil {
+		t.module = m
+		t.scalars, err = representativeScalars(built, t.spec)
+	}
+	if err != nil {
+		t.refused = firstLine(err)
+	}
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

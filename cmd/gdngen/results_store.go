@@ -1,0 +1,186 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/llo"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// resultCost is the static cost of a program, or why it has none.
+type resultCost struct {
+	Cycles   int64  `json:"cycles,omitempty"`
+	HBMBytes int64  `json:"hbm_bytes,omitempty"`
+	VMEM     int64  `json:"vmem,omitempty"`
+	Spills   int64  `json:"spills,omitempty"`
+	Fills    int64  `json:"fills,omitempty"`
+	Refused  string `json:"refused,omitempty"`
+}
+
+// costModel changes when a schedule is counted otherwise than before, or a program computed otherwise, so that what is kept no longer holds.
+const costModel = 1
+
+// resultStore keeps results in the cache, each in a file named by the hash of all that it follows from.
+type resultStore struct {
+	dir      string
+	compiler string
+	fresh    bool
+}
+
+func openResultStore(compiler string, fresh bool) (*resultStore, error) {
+	cache, err := plugins.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "results")
+	return &resultStore{dir, compiler, fresh}, os.MkdirAll(dir, 0o755)
+}
+
+// kept gives what make gives, from the cache where it is there. A file that does not read counts as absent.
+func kept[T any](s *resultStore, make func() (T, error), from ...string) (T, error) {
+	h := sha256.New()
+	for _, text := range append(from, fmt.Sprint(costModel)) {
+		fmt.Fprintf(h, "%d\n%s", len(text), text)
+	}
+	path := filepath.Join(s.dir, fmt.Sprintf("%x.json", h.Sum(nil)[:16]))
+	var v T
+	if data, err := os.ReadFile(path); err == nil && !s.fresh && json.Unmarshal(data, &v) == nil {
+		return v, nil
+	}
+	v, err := make()
+	if err != nil {
+		return v, err
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	part, err := os.CreateTemp(s.dir, "part-")
+	if err != nil {
+		return v, err
+	}
+	_, err = part.Write(data)
+	if err = errors.Join(err, part.Close()); err != nil {
+		return v, err
+	}
+	return v, os.Rename(part.Name(), path)
+}
+
+// cost compiles the candidate for a target.
+func (t *trial) cost(a *app, target *codegen.Target, compiler *aot.Compiler, store *resultStore) (*resultCost, error) {
+	t.lower()
+	if t.refused != "" {
+		return &resultCost{Refused: t.refused}, nil
+	}
+	artifact, err := mosaic.Backend{}.Emit(t.module, target)
+	if err != nil {
+		return &resultCost{Refused: firstLine(err)}, nil
+	}
+	return kept(store, func() (*resultCost, error) { return t.compile(a, artifact.Text, target, compiler) },
+		"cost", store.compiler, target.Name, fmt.Sprint(target.Flags), fmt.Sprint(t.scalars), artifact.Text)
+}
+
+func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *aot.Compiler) (*resultCost, error) {
+	dir, done, err := dumpFolder("", target)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: target.Topology, Module: text, DumpDir: dir, Flags: target.Flags}); err != nil {
+		if row := new(compileRow); row.judge(err) && row.Verdict != compileTimeout {
+			return &resultCost{Refused: row.Verdict + ": " + firstLine(err)}, nil
+		}
+		return nil, err
+	}
+	r, err := llo.Options{Scalars: t.scalars}.Analyze(dir, target)
+	if err != nil {
+		return &resultCost{Refused: firstLine(err)}, nil
+	}
+	c := &resultCost{Cycles: r.Cycles, HBMBytes: r.HBMBytes, VMEM: r.VMEM}
+	for _, op := range r.Ops {
+		c.Spills += op.Calls * op.Spills
+		c.Fills += op.Calls * op.Fills
+	}
+	return c, nil
+}
+
+// examTokens is the most tokens that numbers are judged on: several chunks and a part of one.
+const examTokens = 576
+
+// exam is the spec that numbers are judged on: one key head and its value heads, few tokens.
+func (t *trial) exam() gdn.Spec {
+	s := t.spec
+	s.HeadsK, s.HeadsV = 1, s.Groups()
+	s.Tokens = min(s.Tokens, examTokens)
+	s.Batch = min(s.Batch, max(1, t.variant.Fit(s).Batch))
+	return s
+}
+
+// errors are those of the lowered kernel, as the interpreter computes it, against float64.
+func (t *trial) errors(store *resultStore, classes []string) ([]classError, error) {
+	s := t.exam()
+	m, _, err := kernels(s, t.variant)
+	if err != nil {
+		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
+	}
+	precision := t.variant.Precision().String()
+	var list []classError
+	text := m.String()
+	for _, name := range classes {
+		class, err := gdn.LookupClass(name)
+		if err != nil {
+			return nil, err
+		}
+		if class.Supports(s) != nil {
+			continue
+		}
+		limit, err := class.Limit(s, precision, s.Out)
+		if err != nil {
+			return nil, err
+		}
+		e, err := kept(store, func() (float64, error) {
+			inputs, err := class.Generate(s, 1)
+			if err != nil {
+				return 0, err
+			}
+			want, err := gdn.Reference(s, inputs)
+			if err != nil {
+				return 0, err
+			}
+			got, err := interp.Run(m, inputs, interp.Options{})
+			if err != nil {
+				return 0, err
+			}
+			var worst []float64
+			for _, p := range s.Outputs() {
+				// NaN can not be kept as a number of JSON, and is beyond any limit
+				off := array.Compare(got[p.Name], want[p.Name]).RelMax
+				if !(off < maxError) {
+					off = maxError
+				}
+				worst = append(worst, off)
+			}
+			return slices.Max(worst), nil
+		}, "error", s.String(), name, text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, classError{name, e, limit})
+	}
+	return list, nil
+}
+
+// maxError stands for all errors that are larger, and for what is not a number.
+const maxError = 1e30

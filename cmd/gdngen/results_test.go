@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The table built in reads, each of its rows has a candidate, and the first row is the work that peers were measured on.
+func TestResultsTable(t *testing.T) {
+	p, err := parsePlan(resultsTable)
+	require.NoError(t, err)
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		list := p.candidatesFor(row)
+		require.NotEmpty(t, list, row.Title)
+		seen := map[string]bool{}
+		for _, c := range list {
+			require.NoError(t, c.variant.Check(row.spec), "%s by %s", row.Title, c.Name)
+			require.False(t, seen[c.variant.Fit(row.spec).Hash()], "%s: %s is another candidate by another name", row.Title, c.Name)
+			seen[c.variant.Fit(row.spec).Hash()] = true
+		}
+	}
+	bench, err := parseSpec("bench")
+	require.NoError(t, err)
+	require.Equal(t, bench, p.Rows[0].spec)
+}
+
+func TestResultsTableErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		``:   "EOF",
+		`{}`: "no rows",
+		`{"rows": [{"title": "x", "spec": "t=0"}]}`:                                                                `row "x": spec`,
+		`{"rows": [{"title": "x", "spec": "tiny", "precision": "f8"}]}`:                                            `row "x": unknown precision "f8"`,
+		`{"rows": [{"title": "x", "spec": "tiny", "more": 1}]}`:                                                    "unknown field",
+		`{"rows": [{"title": "x", "spec": "tiny"}], "candidates": [{"name": "c", "variant": "no"}]}`:               `candidate "c": variant`,
+		`{"rows": [{"title": "x", "spec": "tiny"}], "candidates": [{"name": "c", "variant": "", "targets": "x"}]}`: `candidate "c"`,
+	} {
+		_, err := parsePlan([]byte(text))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// What is missed is told: more cycles than allowed beside the first row, traffic, and work that no candidate can do.
+func TestResultsRequire(t *testing.T) {
+	cost := &resultCost{Cycles: 1}
+	r := &results{Compiler: "libtpu 1", Note: staticNote, Rows: []rowResult{
+		{resultRow{Title: "The bench work"}, []*champion{{Target: "v6e", Name: "a", PerToken: 2, HBMRatio: 1.3, Cost: cost}, {Target: "v4"}}},
+		{resultRow{Title: "Long", Within: 1.15}, []*champion{{Target: "v6e", Name: "a", PerToken: 2.31, HBMRatio: 1.31, Cost: cost}, {Target: "v4", Name: "a", PerToken: 9, Cost: cost}}},
+		{resultRow{Title: "Fine", Within: 1.15}, []*champion{{Target: "v6e", Name: "a", PerToken: 2.29, Cost: cost}, {Target: "v4", Name: "a", PerToken: 1, Cost: cost}}},
+	}}
+	r.require()
+	require.Equal(t, []string{
+		"The bench work on v4: no candidate will do",
+		"Long on v6e: 1.16 x the cycles per token of the bench work, more than 1.15 x",
+		"Long on v6e: 1.31 x the necessary main memory traffic, more than 1.3 x",
+	}, r.Missed)
+	var b bytes.Buffer
+	r.markdown(&b)
+	require.Contains(t, b.String(), "\n| v6e | a | 2.310 | 1.16 | 1.31 |")
+	require.Contains(t, b.String(), "\n| v4 | none |")
+	require.NotContains(t, b.String(), "All are met")
+}

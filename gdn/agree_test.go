@@ -79,6 +79,12 @@ func randomSpec(r *rand.Rand) Spec {
 	if coin() {
 		s.Scale = .3
 	}
+	if s.Init && s.Final {
+		s.InPlace = coin()
+		if coin() {
+			s.Pool = pick(1, 4, 11)
+		}
+	}
 	return s
 }
 

@@ -20,6 +20,9 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
 	}
+	if s.InPlace {
+		m.Reuse = []ir.Reuse{{Result: "final_state", Param: "initial_state"}}
+	}
 	if err := b.Finish(m, names, results); err != nil {
 		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
 	}
@@ -129,6 +132,7 @@ type operands struct {
 	table   *ir.Value // packed sequences: the sequence of each chunk
 	slots   *ir.Value // packed sequences: the slot of each token
 	lengths *ir.Value // packed sequences: tokens of each, i32
+	seqs    *ir.Value // packed sequences: the sequence of each token
 }
 
 func (o *operands) decayGate() []*operand {

@@ -17,7 +17,7 @@ func (p *plan) glueIn() *operands {
 	var slots *slotting
 	if s.Seqs > 0 {
 		slots = p.slotting()
-		in.table, in.slots, in.lengths = slots.table, slots.slots, slots.lengths
+		in.table, in.slots, in.lengths, in.seqs = slots.table, slots.slots, slots.lengths, slots.seqs
 	}
 	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
 	q, k := p.args["q"], p.args["k"]
@@ -145,7 +145,11 @@ func (p *plan) stateIn() *operand {
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
 	var x *ir.Value
 	if s.Init {
-		x = b.Convert(p.args["initial_state"], ir.F32)
+		x = p.args["initial_state"]
+		if s.Pool > 0 {
+			x = b.GatherRows(x, p.args["state_indices"], 0)
+		}
+		x = b.Convert(x, ir.F32)
 		if s.State == StateVK {
 			x = b.Transpose(x, 0, 1, 3, 2)
 		}
@@ -183,6 +187,9 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	if s.Packed {
 		o = b.Reshape(o, s.Tokens, s.HeadsV, s.V)
 	}
+	if s.Pool > 0 {
+		o = p.skip(o, in)
+	}
 	results := []*ir.Value{o}
 	if s.Final {
 		x := b.Reshape(r.state, s.Sequences(), s.HeadsV, s.K, s.V)
@@ -193,9 +200,36 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 		if s.State == StateVK {
 			x = b.Transpose(x, 0, 1, 3, 2)
 		}
-		results = append(results, b.Convert(x, s.StateDType))
+		x = b.Convert(x, s.StateDType)
+		if s.Pool > 0 {
+			x = p.intoPool(x)
+		}
+		results = append(results, x)
 	}
 	return results
+}
+
+// skip puts zeros into the outputs of sequences without a state.
+func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
+	b, indices := p.b, p.args["state_indices"]
+	at := 0 // the dimension of o that runs over sequences, or tokens
+	if in.seqs != nil {
+		indices = b.GatherRows(indices, in.seqs, 0)
+		at = o.Type.Rank() - 3
+	}
+	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
+	return b.Select(b.Broadcast(held, o.Type.Shape, at), o, b.Like(o, 0))
+}
+
+// intoPool puts the final states of the sequences into the pool.
+func (p *plan) intoPool(x *ir.Value) *ir.Value {
+	b, s := p.b, p.s
+	ids := ir.T(ir.I32, s.Sequences(), s.Pool)
+	hit := b.Compare(ir.EQ, b.Broadcast(p.args["state_indices"], ids.Shape, 0), b.Iota(ids, 1))
+	from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	pool := p.args["initial_state"]
+	held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), pool.Type.Shape, 0)
+	return b.Select(held, b.GatherRows(x, from, 0), pool)
 }
 
 // slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
@@ -206,6 +240,7 @@ type slotting struct {
 	table   *ir.Value // [chunks] i32: the sequence of each chunk
 	slots   *ir.Value // [Tokens] i32: the slot of each token
 	lengths *ir.Value // [Seqs] i32
+	seqs    *ir.Value // [Tokens] i32: the sequence of each token
 }
 
 func (p *plan) slotting() *slotting {
@@ -240,7 +275,7 @@ func (p *plan) slotting() *slotting {
 	seq := countNotAfter(end, s.Tokens)
 	slots := b.Add(b.Sub(b.Iota(vec(s.Tokens), 0), b.GatherRows(begin, seq, 0)),
 		b.Mul(b.GatherRows(first, seq, 0), b.Const(vec(s.Tokens), float64(c))))
-	return &slotting{b.Reshape(source, nc*c), b.Reshape(valid, nc*c), table, slots, length}
+	return &slotting{b.Reshape(source, nc*c), b.Reshape(valid, nc*c), table, slots, length, seq}
 }
 
 // decayGate is -exp(A_log) softplus(a + dt_bias) in float32.

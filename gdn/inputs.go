@@ -112,8 +112,9 @@ func (c Class) Limit(s Spec, precision string, out ir.DType) (float64, error) {
 
 // Generate draws the inputs of a spec. The same class, spec and seed give the same arrays; each tensor has its own random
 // stream, so an option of the spec does not change the tensors it does not concern. Gates that are fused are inverted
-// from the class's decay and beta. Of three or more packed sequences the second is empty. With L2 norm, rows of q and k
-// have random lengths.
+// from the class's decay and beta. Of three or more packed sequences the second is empty. Of four or more sequences with
+// states in a pool the third has none; so have those for which the pool has no state left. With L2 norm, rows of q and k have
+// random lengths.
 func (c Class) Generate(s Spec, seed uint64) (map[string]*array.Array, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -130,8 +131,12 @@ func (c Class) Generate(s Spec, seed uint64) (map[string]*array.Array, error) {
 	}
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
-		if p.Name == "cu_seqlens" {
+		switch p.Name {
+		case "cu_seqlens":
 			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, d.bounds())
+			continue
+		case "state_indices":
+			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, d.indices())
 			continue
 		}
 		out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values[p.Name])
@@ -159,7 +164,7 @@ func (d draw) stateSize() int {
 	if !d.s.Init {
 		return 0
 	}
-	return d.s.Sequences() * d.s.HeadsV * d.s.K * d.s.V
+	return d.s.States() * d.s.HeadsV * d.s.K * d.s.V
 }
 
 func (d draw) normal(tensor string, n int) []float64 {
@@ -257,6 +262,19 @@ func (d draw) bounds() []int64 {
 		cu[2] = cu[1]
 	}
 	return cu
+}
+
+// indices draws state_indices.
+func (d draw) indices() []int64 {
+	perm := d.stream("state_indices").Perm(d.s.Pool)
+	list := make([]int64, d.s.Sequences())
+	for n := range list {
+		list[n] = -1
+		if n < len(perm) && (n != 2 || len(list) < 4) {
+			list[n] = int64(perm[n])
+		}
+	}
+	return list
 }
 
 func fill(n int, next func() float64) []float64 {

@@ -74,6 +74,12 @@ func CheckInputs(s Spec, inputs map[string]*array.Array) error {
 			}
 			continue
 		}
+		if p.Name == "state_indices" {
+			if err := checkIndices(a.Int64s(), s.Pool); err != nil {
+				return fmt.Errorf("input state_indices: %w", err)
+			}
+			continue
+		}
 		if i, x, bad := firstNotFinite(a); bad {
 			return fmt.Errorf("input %s: is %v at %v: values must be finite", p.Name, x, unflatten(i, a.Shape))
 		}
@@ -92,6 +98,20 @@ func checkBounds(cu []int64, tokens int) error {
 	}
 	if last := cu[len(cu)-1]; last != int64(tokens) {
 		return fmt.Errorf("ends at %d, must end at the number of tokens, %d", last, tokens)
+	}
+	return nil
+}
+
+func checkIndices(list []int64, pool int) error {
+	holder := map[int64]int{}
+	for n, i := range list {
+		if i < -1 || i >= int64(pool) {
+			return fmt.Errorf("is %d at entry %d: want a state of the pool, 0 to %d, or -1 for a sequence that is skipped", i, n, pool-1)
+		}
+		if m, taken := holder[i]; taken && i >= 0 {
+			return fmt.Errorf("is %d at entries %d and %d: two sequences can not share a state", i, m, n)
+		}
+		holder[i] = n
 	}
 	return nil
 }
@@ -126,6 +146,7 @@ type recurrence struct {
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
 	bounds  []int
+	slots   []int // the state of each sequence; -1: the sequence is skipped
 }
 
 func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
@@ -157,7 +178,16 @@ func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
 		}
 	}
 	r.o = make([]float64, len(r.v))
-	r.states = make([]float64, s.Sequences()*s.HeadsV*s.K*s.V)
+	r.states = make([]float64, s.States()*s.HeadsV*s.K*s.V)
+	for n := range s.Sequences() {
+		r.slots = append(r.slots, n)
+	}
+	if s.Pool > 0 {
+		copy(r.states, r.initial)
+		for n, i := range inputs["state_indices"].Int64s() {
+			r.slots[n] = int(i)
+		}
+	}
 	return r
 }
 
@@ -218,7 +248,10 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	s := r.s
 	begin, end := r.bounds[n], r.bounds[n+1]
 	hk := h / s.Groups()
-	at := (n*s.HeadsV + h) * s.K * s.V
+	if r.slots[n] < 0 {
+		return
+	}
+	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
 	clear(state)
 	if r.initial != nil && (begin < end || s.Empty == EmptyKeep) {
 		s.eachState(func(kv, own int) { state[kv] = r.initial[at+own] })

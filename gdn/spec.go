@@ -88,6 +88,8 @@ type Spec struct {
 	StateDType ir.DType // of initial_state and final_state: f32 or bf16
 	Empty      Empty
 	Packed     bool // tensors have no batch axis: q is [T, Hk, K]
+	Pool       int  // states of a pool that sequences name by index; 0: one state a sequence, in order
+	InPlace    bool // final_state takes the memory of initial_state, which the caller gives up
 }
 
 // NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
@@ -124,8 +126,8 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, then g, beta or A_log, a, dt_bias, b, then initial_state and
-// cu_seqlens where the spec has them.
+// Inputs lists the inputs in their fixed order: q, k, v, then g, beta or A_log, a, dt_bias, b, then initial_state,
+// state_indices and cu_seqlens where the spec has them.
 func (s Spec) Inputs() []Param {
 	p := []Param{
 		{"q", s.tokenType(s.DType, s.HeadsK, s.K)},
@@ -141,6 +143,9 @@ func (s Spec) Inputs() []Param {
 	}
 	if s.Init {
 		p = append(p, Param{"initial_state", s.stateType()})
+	}
+	if s.Pool > 0 {
+		p = append(p, Param{"state_indices", ir.T(ir.I32, s.Sequences())})
 	}
 	if s.Seqs > 0 {
 		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
@@ -166,15 +171,25 @@ func (s Spec) tokenType(d ir.DType, dims ...int) ir.Type {
 	return ir.T(d, append(shape, dims...)...)
 }
 
+// States is the number of states that initial_state and final_state hold: the pool's, or one a sequence.
+func (s Spec) States() int {
+	if s.Pool > 0 {
+		return s.Pool
+	}
+	return s.Sequences()
+}
+
 func (s Spec) stateType() ir.Type {
 	if s.State == StateVK {
-		return ir.T(s.StateDType, s.Sequences(), s.HeadsV, s.V, s.K)
+		return ir.T(s.StateDType, s.States(), s.HeadsV, s.V, s.K)
 	}
-	return ir.T(s.StateDType, s.Sequences(), s.HeadsV, s.K, s.V)
+	return ir.T(s.StateDType, s.States(), s.HeadsV, s.K, s.V)
 }
 
 // NecessaryBytes is the main memory traffic that no implementation avoids: each input read once, each output written once.
+// Of a pool the states of the sequences count.
 func (s Spec) NecessaryBytes() int64 {
+	s.Pool = 0
 	var n int64
 	for _, p := range append(s.Inputs(), s.Outputs()...) {
 		n += int64(p.Type.Bytes())
@@ -243,6 +258,8 @@ var Presets = []Preset{
 	{"bench", "the bench work: prefill of 4096 tokens in bf16", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"},
 	{"tiny", "small enough for the interpreter", "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32"},
 	{"decode", "one decode step of a batch of 64", "b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,init"},
+	{"decode-pool", "a decode step of 64 sequences whose states lie in a pool, updated in place",
+		"b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,init,pool=256,inplace"},
 	{"contest-decode", "FlashInfer contest definition gdn_decode_qk4_v8_d128_k_last, batch 64",
 		"b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk"},
 	{"contest-prefill", "FlashInfer contest definition gdn_prefill_qk4_v8_d128_k_last, 8192 tokens in 32 sequences",

@@ -95,6 +95,24 @@ var fields = []field{
 		}
 		return nil
 	}),
+	{key: "pool", name: "pool", doc: "states of a pool that state_indices names for each sequence, -1 for none; 0: no pool",
+		get: func(s *Spec) string { return strconv.Itoa(s.Pool) },
+		set: func(s *Spec, v string) error { return setInt(&s.Pool, v, 0, maxSeqs) },
+		check: func(s *Spec) error {
+			if s.Pool < 0 || s.Pool > maxSeqs {
+				return fmt.Errorf("%d is out of range: 0 (none) to %d", s.Pool, maxSeqs)
+			}
+			if s.Pool > 0 && (!s.Init || !s.Final) {
+				return fmt.Errorf("a pool is read and written: it needs an initial state (init) and a final state")
+			}
+			return nil
+		}},
+	boolField("inplace", "in_place", "final_state takes the memory of initial_state", func(s *Spec) *bool { return &s.InPlace }, func(s *Spec) error {
+		if s.InPlace && (!s.Init || !s.Final) {
+			return fmt.Errorf("it needs an initial state (init) and a final state")
+		}
+		return nil
+	}),
 	enumField("direction", "direction", "forward", directionNames, func(s *Spec) *Direction { return &s.Direction }, nil),
 }
 

@@ -235,6 +235,11 @@ func (p *parser) module() (*Module, error) {
 			return nil, err
 		}
 	}
+	if p.accept("reuse") {
+		if err := p.reuse(m); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.block(m.Body); err != nil {
 		return nil, err
 	}
@@ -242,6 +247,25 @@ func (p *parser) module() (*Module, error) {
 		return nil, p.errf("text after the module")
 	}
 	return m, nil
+}
+
+// reuse reads (result=parameter, ...).
+func (p *parser) reuse(m *Module) error {
+	if err := p.expect("("); err != nil {
+		return err
+	}
+	if err := p.commaList(func() error {
+		r := Reuse{Result: p.word()}
+		if err := p.expect("="); err != nil {
+			return err
+		}
+		r.Param = p.word()
+		m.Reuse = append(m.Reuse, r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return p.expect(")")
 }
 
 func (p *parser) params(b *Block, named bool) error {

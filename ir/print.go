@@ -25,6 +25,13 @@ func (m *Module) text(locs bool) string {
 	p.printf("module %s (", m.Name)
 	p.params(m.Body.Params)
 	p.printf(") -> (%s) ", strings.Join(m.Results, ", "))
+	if len(m.Reuse) > 0 {
+		pairs := make([]string, len(m.Reuse))
+		for i, r := range m.Reuse {
+			pairs[i] = r.Result + "=" + r.Param
+		}
+		p.printf("reuse (%s) ", strings.Join(pairs, ", "))
+	}
 	p.block(m.Body, 0)
 	p.printf("\n")
 	return p.String()

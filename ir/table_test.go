@@ -205,12 +205,15 @@ func TestRejects(t *testing.T) {
 		"":                              "expected a module",
 		"module 1 () -> () { yield }":   "malformed module name",
 		"module t () -> () { yield } x": "text after the module",
-		"module t (%a: f32[2]) -> () { yield %a }":         "names 0 results and yields 1",
-		"module t (%a: f32[2]) -> (o, o) { yield %a, %a }": `result name "o"`,
-		"module t (%0: f32[2]) -> (o) { yield %0 }":        `parameter name "0"`,
-		"module t (%a: vmem:f32[2]) -> () { yield }":       "is not a value",
-		"module t (%a: zmem:f32[2]) -> () { yield }":       `unknown memory space "zmem"`,
-		"module t (%a: f31[2]) -> () {\n yield }":          "line 1, column 18",
+		"module t (%a: f32[2]) -> () { yield %a }":                          "names 0 results and yields 1",
+		"module t (%a: f32[2]) -> (o, o) { yield %a, %a }":                  `result name "o"`,
+		"module t (%0: f32[2]) -> (o) { yield %0 }":                         `parameter name "0"`,
+		"module t (%a: vmem:f32[2]) -> () { yield }":                        "is not a value",
+		"module t (%a: zmem:f32[2]) -> () { yield }":                        `unknown memory space "zmem"`,
+		"module t (%a: f31[2]) -> () {\n yield }":                           "line 1, column 18",
+		"module t (%a: f32[2]) -> (o) reuse (p=a) { yield %a }":             `result "p" and parameter "a": one of them does not exist`,
+		"module t (%a: f32[2]) -> (o) reuse (o=a, o=a) { yield %a }":        "twice",
+		"module t (%a: f32[2], %b: f32[3]) -> (o) reuse (o=b) { yield %a }": "can not take the memory",
 	} {
 		_, err := ir.Parse(text)
 		require.ErrorContains(t, err, want, text)

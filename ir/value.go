@@ -59,7 +59,12 @@ type Module struct {
 	Name    string
 	Body    *Block   // Params carry their names
 	Results []string // names of Body.Yield
+	Reuse   []Reuse  // results that take the memory of parameters
 }
+
+// Reuse says that a result takes the memory of a parameter of the same type: the caller gives the parameter up, and the
+// result is in its place. It changes no value.
+type Reuse struct{ Result, Param string }
 
 // Params returns the module's parameters.
 func (m *Module) Params() []*Value { return m.Body.Params }

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,7 +48,29 @@ func (m *Module) Verify() error {
 		names[p.Name] = true
 	}
 	v := verifier{seen: map[*Value]bool{}, defined: map[*Value]bool{}}
-	return v.block(m.Body, Tensor, 0)
+	if err := v.block(m.Body, Tensor, 0); err != nil {
+		return err
+	}
+	return m.checkReuse()
+}
+
+// checkReuse wants each pair to name a result and a parameter of one type, each in one pair at most.
+func (m *Module) checkReuse() error {
+	taken := map[string]bool{}
+	for _, r := range m.Reuse {
+		i := slices.Index(m.Results, r.Result)
+		j := slices.IndexFunc(m.Body.Params, func(p *Value) bool { return p.Name == r.Param })
+		switch {
+		case i < 0 || j < 0:
+			return &Error{What: fmt.Sprintf("reuse names result %q and parameter %q: one of them does not exist", r.Result, r.Param)}
+		case taken["result "+r.Result] || taken["parameter "+r.Param]:
+			return &Error{What: fmt.Sprintf("reuse names result %q or parameter %q twice", r.Result, r.Param)}
+		case !m.Body.Yield[i].Type.Equal(m.Body.Params[j].Type):
+			return &Error{What: fmt.Sprintf("result %q of type %s can not take the memory of parameter %q of type %s", r.Result, m.Body.Yield[i].Type, r.Param, m.Body.Params[j].Type)}
+		}
+		taken["result "+r.Result], taken["parameter "+r.Param] = true, true
+	}
+	return nil
 }
 
 // isStage allows the empty name.

@@ -157,6 +157,7 @@ type Program struct {
 	exec      *xla.LoadedExecutable // nil when closed
 	signature signature
 	known     bool // signature could be read
+	reused    []reuse
 }
 
 // Compile compiles a StableHLO module in text form; its entry is @main, which must give at least one result.
@@ -170,6 +171,7 @@ func (e *Engine) Compile(stablehlo string) (*Program, error) {
 	}
 	p := &Program{engine: e, exec: exec}
 	p.signature, p.known = parseSignature(stablehlo)
+	p.reused = parseReuse(stablehlo)
 	e.listing.Lock()
 	defer e.listing.Unlock()
 	e.programs[p] = struct{}{}
@@ -237,7 +239,7 @@ func (p *Program) Run(args ...*array.Array) ([]*array.Array, error) {
 }
 
 // Time executes the program repeatedly with its arguments kept on the device. Results are freed, not fetched,
-// outside of the timed part.
+// outside of the timed part. Where a result takes the memory of an argument, it is the argument of the next run.
 func (p *Program) Time(opts TimeOptions, args ...*array.Array) (Timing, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -255,6 +257,11 @@ func (p *Program) Time(opts TimeOptions, args ...*array.Array) (Timing, error) {
 		start := time.Now()
 		outputs, err := p.execute(inputs)
 		took := time.Since(start)
+		if err == nil {
+			for _, r := range p.reused {
+				inputs[r.argument], outputs[r.result] = outputs[r.result], inputs[r.argument]
+			}
+		}
 		destroy(outputs)
 		if err != nil {
 			return Timing{}, err
@@ -297,9 +304,13 @@ func (p *Program) upload(args []*array.Array) ([]*xla.Buffer, error) {
 	return buffers, nil
 }
 
-// execute runs the program and waits for its end.
+// execute runs the program and waits for its end. Arguments whose memory results take are given up.
 func (p *Program) execute(inputs []*xla.Buffer) ([]*xla.Buffer, error) {
-	outputs, err := p.exec.Execute(inputs...).Done()
+	run := p.exec.Execute(inputs...)
+	for _, r := range p.reused {
+		run = run.Donate(r.argument)
+	}
+	outputs, err := run.Done()
 	if err != nil {
 		_, message := splitError(err)
 		return nil, fmt.Errorf("pjrt: running the program: %s", message)

@@ -313,3 +313,25 @@ func BenchmarkRunSmall(b *testing.B) {
 		}
 	}
 }
+
+// A result in the memory of an argument: the values are the same, and a timed program goes on from its own results.
+func TestReuse(t *testing.T) {
+	e := open(t)
+	p := compile(t, e, `module @m {
+  func.func public @main(%x: tensor<3xf32>, %y: tensor<3xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<3xf32>, tensor<3xf32>) {
+    %0 = stablehlo.multiply %x, %y : tensor<3xf32>
+    %1 = stablehlo.add %x, %y : tensor<3xf32>
+    return %0, %1 : tensor<3xf32>, tensor<3xf32>
+  }
+}
+`)
+	x, y := array.FromFloat32s(ir.F32, []int{3}, []float32{1, 2, 3}), array.FromFloat32s(ir.F32, []int{3}, []float32{4, 5, 6})
+	for range 2 {
+		out, err := p.Run(x, y)
+		require.NoError(t, err)
+		require.Equal(t, []float32{4, 10, 18}, out[0].Float32s())
+		require.Equal(t, []float32{5, 7, 9}, out[1].Float32s())
+	}
+	_, err := p.Time(pjrt.TimeOptions{Warmup: 1, Trials: 5}, x, y)
+	require.NoError(t, err)
+}

@@ -49,6 +49,27 @@ func parseSignature(text string) (s signature, ok bool) {
 	return s, true
 }
 
+// reuse says that a result takes the memory of an argument.
+type reuse struct{ argument, result int }
+
+var aliasingOutput = regexp.MustCompile(`%[\w$.-]+\s*:\s*tensor<[^<>]*>(?:\s*\{tf\.aliasing_output = (\d+) : i32\})?`)
+
+// parseReuse finds the arguments of @main whose memory results take, in the pretty form that package stablehlo writes.
+func parseReuse(text string) []reuse {
+	at := prettyMain.FindStringIndex(text)
+	if at == nil {
+		return nil
+	}
+	head, _, _ := strings.Cut(text[at[1]:], "->")
+	var list []reuse
+	for i, m := range aliasingOutput.FindAllStringSubmatch(head, -1) {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			list = append(list, reuse{argument: i, result: n})
+		}
+	}
+	return list
+}
+
 // untilParen gives the text before the closing parenthesis, without attribute dictionaries and strings.
 func untilParen(text string) (string, bool) {
 	var b strings.Builder

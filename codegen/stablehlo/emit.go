@@ -3,6 +3,7 @@ package stablehlo
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -57,7 +58,7 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 	p := &printer{native: em.Native || em.Kernel != nil, kernel: em.Kernel, names: map[*ir.Value]string{}, depth: 2}
 	var params, results []string
 	for _, v := range m.Params() {
-		params = append(params, fmt.Sprintf("%%%s: %s", v.Name, TensorType(v.Type)))
+		params = append(params, fmt.Sprintf("%%%s: %s%s", v.Name, TensorType(v.Type), reused(m, v.Name)))
 	}
 	for _, v := range m.Body.Yield {
 		results = append(results, TensorType(v.Type))
@@ -79,6 +80,16 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 	}
 	return fmt.Sprintf("module @%s {\n  func.func public @main(%s) -> (%s) {\n%s  }\n}\n",
 		m.Name, strings.Join(params, ", "), strings.Join(results, ", "), p.text.String()), nil
+}
+
+// reused is the attribute of a parameter whose memory a result takes.
+func reused(m *ir.Module, param string) string {
+	for _, r := range m.Reuse {
+		if r.Param == param {
+			return fmt.Sprintf(" {tf.aliasing_output = %d : i32}", slices.Index(m.Results, r.Result))
+		}
+	}
+	return ""
 }
 
 // printer writes the lines of one function.

@@ -28,6 +28,7 @@ func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
 	for _, p := range m.Body.Params {
 		r.Set(p, b.Param(p.Name, CloneType(p.Type)))
 	}
+	n.Reuse = slices.Clone(m.Reuse)
 	yield := r.Splice(m.Body)
 	if err := b.Finish(n, slices.Clone(m.Results), yield); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // Tile lowers every grid to a kernel: windows and carries become references, and every batched value becomes 2-D tiles that
 // are computed in lockstep, one op over all tiles before the next op. Carries live in their output window.
 func Tile(m *ir.Module) (*ir.Module, error) {
-	out := &ir.Module{Name: m.Name, Results: m.Results, Body: &ir.Block{}}
+	out := &ir.Module{Name: m.Name, Results: m.Results, Reuse: m.Reuse, Body: &ir.Block{}}
 	b := ir.NewBuilder(out.Body)
 	env := map[*ir.Value]*ir.Value{}
 	for _, p := range m.Body.Params {

@@ -3,7 +3,9 @@ package llo
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,11 +26,16 @@ type hloOp struct {
 	root        bool     // the result of its computation
 }
 
-// parseHLO reads the text of an optimised module. Lines that are no ops and open no computation are skipped.
+var hloOpLine = regexp.MustCompile(`^ +(ROOT )?%`)
+
+// parseHLO reads the text of an optimised module. Lines that are no ops and open no computation are skipped; an attribute may go on
+// over several lines.
 func parseHLO(text string) (*hlo, error) {
 	h := &hlo{ops: map[string]*hloOp{}, computations: map[string][]string{}, bodies: map[string]string{}}
 	computation := ""
-	for i, line := range strings.Split(text, "\n") {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line, first := lines[i], i+1
 		trimmed, root := strings.CutPrefix(strings.TrimSpace(line), "ROOT ")
 		name, rest, isOp := strings.Cut(trimmed, " = ")
 		switch {
@@ -37,8 +44,13 @@ func parseHLO(text string) (*hlo, error) {
 			computation = hloName(strings.TrimPrefix(line, "ENTRY "))
 		case isOp && strings.HasPrefix(name, "%"):
 			op, err := parseHLOOp(rest)
+			for errors.Is(err, errOpen) && i+1 < len(lines) && lines[i+1] != "}" && !hloOpLine.MatchString(lines[i+1]) {
+				i++
+				rest += "\n" + lines[i]
+				op, err = parseHLOOp(rest)
+			}
 			if err != nil {
-				return nil, &syntaxError{i + 1, err.Error()}
+				return nil, &syntaxError{first, err.Error()}
 			}
 			op.root = root
 			name = hloName(name)
@@ -92,6 +104,8 @@ func nestedList(text string) (list []string, err error) {
 	return list, nil
 }
 
+var errOpen = errors.New("bracket or quote is not closed")
+
 // nested cuts text at the first separator that no bracket and no quote encloses.
 func nested(text string, separator byte) (before, after string, err error) {
 	depth, quoted := 0, false
@@ -113,7 +127,7 @@ func nested(text string, separator byte) (before, after string, err error) {
 		}
 	}
 	if depth != 0 || quoted {
-		return "", "", fmt.Errorf("bracket or quote is not closed: %.60s", text)
+		return "", "", fmt.Errorf("%w: %.60s", errOpen, text)
 	}
 	return text, "", nil
 }

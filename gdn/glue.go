@@ -86,7 +86,14 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
 	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, v.Chunks * p.c * h, d}}
-	if v.Layout == HeadsInner {
+	switch {
+	case v.Layout == HeadsInner && v.Heads < p.s.HeadsV: // a window of the program's heads at each token
+		hb := block[0]
+		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
+		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
+		o.block = []int{v.Batch, v.Chunks * p.c, 1, hb, d}
+		return o
+	case v.Layout == HeadsInner:
 		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
 		return o
 	}

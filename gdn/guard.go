@@ -69,8 +69,8 @@ func (v Variant) Check(s Spec) error {
 			return fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
 		}
 	}
-	if f := v.Fit(s); v.Layout == HeadsInner && f.Heads != s.HeadsV {
-		return fmt.Errorf("variant: layout=token needs all %d value heads in a program, here heads=%d: set heads=0, or layout=head", s.HeadsV, v.Heads)
+	if f := v.Fit(s); v.Layout == HeadsInner && f.Heads < s.Groups() {
+		return fmt.Errorf("variant: layout=token needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", s.Groups(), v.Heads)
 	}
 	return nil
 }

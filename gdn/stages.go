@@ -27,7 +27,7 @@ func (e *gen) loadRows(o *operand) *ir.Value {
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
 	if v.Layout == HeadsInner {
-		h := x.Type.Shape[1] / (v.Chunks * e.c)
+		h := x.Type.Size() / (v.Batch * v.Chunks * e.c * d)
 		if v.Batch*v.Chunks == 1 {
 			return b.Transpose(b.Reshape(x, e.c, h, d), 1, 0, 2)
 		}

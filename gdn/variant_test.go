@@ -142,8 +142,8 @@ func TestVariantErrors(t *testing.T) {
 	require.ErrorContains(t, err, "allowed: 8 16 32 64 128 256")
 
 	s := mustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
-	require.ErrorContains(t, parseVariant(t, "layout=token,heads=2").Check(s), "layout=token needs all 4 value heads")
-	_, err = Build(s, parseVariant(t, "layout=token,heads=2"))
+	require.ErrorContains(t, parseVariant(t, "layout=token,heads=1").Check(s), "layout=token needs all 2 value heads of a key head")
+	_, err = Build(s, parseVariant(t, "layout=token,heads=1"))
 	require.ErrorContains(t, err, "layout=token")
 	_, err = Build(s, Variant{})
 	require.ErrorContains(t, err, "chunk")

@@ -68,6 +68,12 @@ var matrix = []struct{ spec, variant string }{
 		"algo=chunk,chunk=16,solve=merge,leaf=16,merge=packed,flow=solve,batch=2,layout=token,kq=joined,scale=output,precinv=bf16x1,precintra=bf16x1,precstate=bf16x6,store=bf16,low=rows,ahead=1,steps=4,lock=1"},
 	{"b=1,t=1,hk=4,hv=16,k=64,v=256,dtype=bf16,gates=fused,l2norm,seqs=3,init,empty=zero,packed",
 		"algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused,chunks=2,layout=token,fuse=kernel"},
+	{"b=1,t=600,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "tpu,heads=4"},
+	{"b=2,t=40,hk=6,hv=6,k=128,v=64,dtype=bf16,init", "algo=chunk,chunk=16,leaf=4,heads=2,batch=2,layout=token,ahead=1,steps=2"},
+	{"b=2,t=40,hk=3,hv=6,k=128,v=128,dtype=bf16", "algo=chunk,chunk=16,leaf=4,heads=2,batch=2,chunks=2,layout=token"},
+	{"b=1,t=70,hk=8,hv=32,k=128,v=128,dtype=f32", "algo=chunk,chunk=32,leaf=8,heads=16,layout=token,ahead=1,steps=2"},
+	{"b=1,t=70,hk=3,hv=6,k=96,v=256,dtype=bf16,gates=fused,l2norm,seqs=3", "algo=chunk,chunk=16,leaf=8,heads=2,layout=token,fuse=kernel"},
+	{"b=4,t=9,hk=8,hv=16,k=128,v=128,dtype=bf16", "algo=token,chunk=8,heads=8,batch=2,layout=token"},
 }
 
 // Kernels compute to the last bit what the module at the tensor level does, each of their instructions names its stage, and

@@ -149,9 +149,9 @@ func emitRefCast(e *emitter, in *ir.Instr) ([]value, error) {
 	}
 	shape := slices.Clone(to.Shape)
 	shape[to.Rank()-2] = rows / from.DType.Bytes()
-	tile := 32 / from.DType.Bytes()
-	if from.Shape[from.Rank()-2]%tile != 0 || shape[to.Rank()-2]%tile != 0 {
-		return nil, fmt.Errorf("%s as %s: leading dimensions join only where both have rows in multiples of %d", from, to, tile)
+	joined := from.Shape[from.Rank()-2]
+	if n := shape[to.Rank()-2]; !fullTiles(from.DType, joined) || !fullTiles(from.DType, n) {
+		return nil, fmt.Errorf("%s as %s: leading dimensions join only where both have rows in powers of two or multiples of %d", from, to, rowTile(from.DType))
 	}
 	if !slices.Equal(shape, from.Shape) {
 		v = e.op("tpu.memref_reshape", v.t.of(shape...), "", v)
@@ -161,6 +161,9 @@ func emitRefCast(e *emitter, in *ir.Instr) ([]value, error) {
 	}
 	return one(v), nil
 }
+
+// fullTiles says whether rows fill the tiles that the compiler gives a reference: fewer than a whole tile get one of a power of two.
+func fullTiles(d ir.DType, rows int) bool { return rows%rowTile(d) == 0 || rows&(rows-1) == 0 }
 
 func emitDMA(e *emitter, in *ir.Instr) ([]value, error) {
 	src, dst, sem := e.arg(in, 0), e.arg(in, 1), e.arg(in, 2)

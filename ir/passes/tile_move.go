@@ -243,7 +243,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			return src.cols.load(t, row, count, stride)
 		}
 		narrow := ref.Type.DType.Bytes() == 2
-		if stride > 1 && (src.lanes != laneCount || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
+		if stride > 1 && (src.lanes != laneCount || !joins(ref, row, count, stride) || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
 			x, err := t.columns(src).load(t, row, count, stride)
 			if err != nil {
 				return nil, err
@@ -257,6 +257,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			}
 			return t.convert(t.half(w, row%2), ir.BF16), nil
 		}
+		ref = t.flat(ref, row, count, stride)
 		starts, err := unravel(ref, row, count, stride)
 		if err != nil {
 			return nil, err
@@ -272,6 +273,27 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 		return x
 	})
 	return x, err
+}
+
+// joins says whether count rows by a stride lie inside one leading index of a reference, or else whether its leading
+// dimensions can be taken into the rows: tiles in memory, of up to 32 bytes a lane, are then full.
+func joins(ref *ir.Value, row, count, stride int) bool {
+	s := ref.Type.Shape
+	n := s[len(s)-2]
+	return row%n+(count-1)*stride < n || n&(n-1) == 0 || n*ref.Type.DType.Bytes()%32 == 0
+}
+
+// flat views a reference with as many of its inner leading dimensions taken into the rows as count rows by a stride cross.
+func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
+	s := slices.Clone(ref.Type.Shape)
+	n := len(s) - 2
+	for d := n - 1; d >= 0 && row%s[n]+(count-1)*stride >= s[n]; d-- {
+		s[n], s[d] = s[n]*s[d], 1
+	}
+	if slices.Equal(s, ref.Type.Shape) {
+		return ref
+	}
+	return t.once(fmt.Sprintf("flat %p %v", ref, s), func() *ir.Value { return t.b().RefCast(ref, ref.Type.DType, s...) })
 }
 
 // words views a bf16 reference as u32 words of two rows.
@@ -433,11 +455,13 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	if len(puts) > 0 {
 		stride = puts[0].stride
 	}
-	if stride > 1 && (ref.Type.DType.Bytes() == 2 || u.src.lanes != laneCount) {
+	narrow := ref.Type.DType.Bytes() == 2 || u.src.lanes != laneCount
+	if stride > 1 && (narrow || slices.ContainsFunc(puts, func(p put) bool { return !joins(ref, p.row, count, p.stride) })) {
 		return t.storeWords(u, ref, puts, count, stride)
 	}
 	return func() error {
 		for _, p := range puts {
+			ref := t.flat(ref, p.row, count, p.stride)
 			starts, err := unravel(ref, p.row, count, p.stride)
 			if err != nil {
 				return err
@@ -507,7 +531,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	}
 	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
 	for _, p := range puts {
-		if _, ok := byRowNo[p.row^1]; !ok {
+		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, p.row, count, p.stride) {
 			paired = false
 		}
 	}
@@ -528,6 +552,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 				if p.row%2 != 0 {
 					continue
 				}
+				words := t.flat(words, p.row/2, count, stride/2)
 				starts, err := unravel(words, p.row/2, count, stride/2)
 				if err != nil {
 					return err

@@ -100,15 +100,14 @@ func (e *exams) examine(w *Work, s gdn.Spec, l []gdn.Class, engine string,
 func classError(s gdn.Spec, c gdn.Class, precision string, got, want map[string]*array.Array) (journal.ClassError, error) {
 	ce := journal.ClassError{Class: c.Name}
 	for _, p := range s.Outputs() {
-		limit, err := c.Limit(s, precision, p.Type.DType)
-		if err != nil {
-			return ce, err
-		}
-		o := journal.ClassError{Class: c.Name, Output: p.Name, Limit: journal.Figure(limit)}
 		if got[p.Name] == nil {
 			return ce, fmt.Errorf("the program gives no %s", p.Name)
 		}
-		o.Error = journal.Figure(array.Compare(got[p.Name], want[p.Name]).RelMax)
+		off, limit, err := c.Error(s, precision, p, got[p.Name], want[p.Name])
+		if err != nil {
+			return ce, err
+		}
+		o := journal.ClassError{Class: c.Name, Output: p.Name, Limit: journal.Figure(limit), Error: journal.Figure(off)}
 		if ce.Output == "" || o.Use() > ce.Use() {
 			ce = o
 		}

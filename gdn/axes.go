@@ -38,6 +38,7 @@ var (
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
+	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
 
@@ -56,6 +57,7 @@ func (m Mask) String() string   { return enumName(maskNames, int(m)) }
 func (t Turn) String() string   { return enumName(turnNames, int(t)) }
 func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
 func (l Low) String() string    { return enumName(lowNames, int(l)) }
+func (s Save) String() string   { return enumName(saveNames, int(s)) }
 func (p Parts) String() string  { return enumName(partsNames, int(p)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
@@ -114,15 +116,7 @@ var Axes = []Axis{
 		func(v Variant) bool {
 			return chunked(v) && (v.PrecInv == ir.PrecBF16x3 || v.PrecIntra == ir.PrecBF16x3 || v.PrecState == ir.PrecBF16x3)
 		}, func(v *Variant) *Parts { return &v.Parts }),
-	{Name: "store", Doc: "element type of T, P and V' between stages", Structural: true, Values: []string{"f32", "bf16"}, Default: "f32", Applies: chunked,
-		Get: func(v *Variant) string { return v.Store.String() },
-		Set: func(v *Variant, text string) error {
-			if !slices.Contains([]string{"f32", "bf16"}, text) {
-				return notLegal(text, []string{"f32", "bf16"})
-			}
-			v.Store, _ = ir.ParseDType(text)
-			return nil
-		}},
+	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
@@ -135,6 +129,23 @@ var Axes = []Axis{
 		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
 	intAxis("late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
 		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),
+	choiceAxis("save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, chunked,
+		func(v *Variant) *Save { return &v.Save }),
+	storageAxis("saved", "element type of what is kept for the backward pass", chunked, func(v *Variant) *ir.DType { return &v.Saved }),
+}
+
+// storageAxis is a choice between f32 and bf16.
+func storageAxis(name, doc string, applies func(Variant) bool, at func(*Variant) *ir.DType) Axis {
+	values := []string{"f32", "bf16"}
+	return Axis{Name: name, Doc: doc, Structural: true, Values: values, Default: "f32", Applies: applies,
+		Get: func(v *Variant) string { return at(v).String() },
+		Set: func(v *Variant, text string) error {
+			if !slices.Contains(values, text) {
+				return notLegal(text, values)
+			}
+			*at(v), _ = ir.ParseDType(text)
+			return nil
+		}}
 }
 
 func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }

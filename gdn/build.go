@@ -14,7 +14,7 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 		return nil, err
 	}
 	m, b := ir.NewModule("gdn")
-	p := newPlan(s, v.Fit(s), b)
+	p := newPlan(s, v.Fit(s), b, s.Inputs())
 	results := p.module()
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
@@ -34,14 +34,15 @@ type plan struct {
 	s    Spec
 	v    Variant
 	b    *ir.Builder
-	c    int // tokens of a chunk
-	nc   int // chunks, a multiple of v.Chunks x v.Steps
-	gb   int // value heads of a program that share a key head
-	kb   int // key heads of a program
+	c    int  // tokens of a chunk
+	nc   int  // chunks, a multiple of v.Chunks x v.Steps
+	gb   int  // value heads of a program that share a key head
+	kb   int  // key heads of a program
+	down bool // grids walk the chunks from the last to the first
 	args map[string]*ir.Value
 }
 
-func newPlan(s Spec, v Variant, b *ir.Builder) *plan {
+func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
 	p.kb = v.Heads / p.gb
 	if s.Seqs > 0 {
@@ -50,7 +51,7 @@ func newPlan(s Spec, v Variant, b *ir.Builder) *plan {
 		step := p.c * v.Chunks * v.Steps
 		p.nc = (s.Tokens + step - 1) / step * v.Chunks * v.Steps
 	}
-	for _, in := range s.Inputs() {
+	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
 	}
 	return p
@@ -72,6 +73,9 @@ func (p *plan) valueHeads() []int {
 
 // module emits glue, grids and glue.
 func (p *plan) module() []*ir.Value {
+	if p.s.Direction != Forward {
+		return p.training()
+	}
 	in := p.glueIn()
 	gates := in.gates()
 	all := append([]*operand{in.q, in.k, in.v}, gates...)
@@ -128,11 +132,11 @@ type operands struct {
 
 	t, u, w, p *operand // from an earlier grid
 
-	state   *operand
-	table   *ir.Value // packed sequences: the sequence of each chunk
-	slots   *ir.Value // packed sequences: the slot of each token
-	lengths *ir.Value // packed sequences: tokens of each, i32
-	seqs    *ir.Value // packed sequences: the sequence of each token
+	state     *operand
+	*slotting // of packed sequences
+
+	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
+	kept       kept     // of the reverse grid: what the forward grid kept
 }
 
 func (o *operands) decayGate() []*operand {
@@ -164,14 +168,18 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	window := func(o *operand) ir.Window {
 		w := ir.Window{Block: o.block}
 		for _, a := range o.axes {
+			x := ir.IndexConst(0)
 			switch a {
 			case axisNone:
-				w.Index = append(w.Index, ir.IndexConst(0))
 			case axisSeq:
-				w.Index = append(w.Index, ir.IndexTable(at[axisChunk], 0))
+				x = ir.IndexTable(at[axisChunk], 0)
 			default:
-				w.Index = append(w.Index, ir.IndexAxis(at[a]))
+				x = ir.IndexAxis(at[a])
 			}
+			if p.down && (a == axisSeq || a == axisChunk) {
+				x = x.Reversed(p.nc / v.Chunks)
+			}
+			w.Index = append(w.Index, x)
 		}
 		return w
 	}
@@ -180,7 +188,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		g.Sched = v.sched()
 	}
 	var args []*ir.Value
-	if state != nil && in.table != nil {
+	if state != nil && in.slotting != nil {
 		g.Tables, args = 1, append(args, in.table)
 	}
 	for _, o := range used {

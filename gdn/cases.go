@@ -177,8 +177,6 @@ func (m *manifestCase) read(dir string) (Case, error) {
 		c.Reason = fmt.Sprintf("unknown op %q (known: %s)", m.Op, strings.Join(names, " "))
 	case caseOps[i].refused != "":
 		c.Reason = caseOps[i].refused
-	case m.Backward:
-		c.Reason = "backward: gradients are not computed, only the forward pass is"
 	default:
 		err = c.describe(m, caseOps[i])
 	}

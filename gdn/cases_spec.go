@@ -22,10 +22,13 @@ func (c *Case) describe(m *manifestCase, op caseOp) error {
 	if err != nil {
 		return err
 	}
-	if err := c.sort(types, op); err != nil || c.Reason != "" {
+	if err := c.sort(types, op, m.Backward); err != nil || c.Reason != "" {
 		return err
 	}
 	s := NewSpec(1, 1, 1, 1, 1, 1)
+	if m.Backward {
+		s.Direction = Train
+	}
 	if err := s.sizes(types); err != nil {
 		return err
 	}
@@ -97,10 +100,20 @@ func (m *manifestCase) types(file string) (map[string]ir.Type, error) {
 
 // sort tells inputs from expected tensors and refuses, as not supported, element types that can not be widened and
 // tensors of unknown meaning.
-func (c *Case) sort(types map[string]ir.Type, op caseOp) error {
+func (c *Case) sort(types map[string]ir.Type, op caseOp, backward bool) error {
 	c.inputs, c.expected = map[string]Param{}, map[string]Param{}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		t := types[name]
+		if backward && t.DType == ir.F32 {
+			switch name {
+			case "do", "dfinal_state":
+				c.inputs[name] = Param{name, t}
+				continue
+			case "dq", "dk", "dv", "dg", "dbeta", "dA_log", "da", "ddt_bias", "db", "dinitial_state":
+				c.expected[name] = Param{name, t}
+				continue
+			}
+		}
 		switch name {
 		case "q", "k", "v", "g", "beta", "A_log", "a", "dt_bias", "b", op.init:
 			if t.DType != ir.F32 && t.DType != ir.BF16 && t.DType != ir.F16 {

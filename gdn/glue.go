@@ -17,7 +17,7 @@ func (p *plan) glueIn() *operands {
 	var slots *slotting
 	if s.Seqs > 0 {
 		slots = p.slotting()
-		in.table, in.slots, in.lengths, in.seqs = slots.table, slots.slots, slots.lengths, slots.seqs
+		in.slotting = slots
 	}
 	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
 	q, k := p.args["q"], p.args["k"]
@@ -41,7 +41,7 @@ func (p *plan) glueIn() *operands {
 		beta := betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
 		in.g, in.beta = p.gate(token(g, 0)), p.gate(token(beta, 0))
 	}
-	in.state = p.stateIn()
+	in.state = p.stateOperand(p.args["initial_state"])
 	return in
 }
 
@@ -146,13 +146,11 @@ func (p *plan) headGate(x *ir.Value) *operand {
 	}
 }
 
-// stateIn describes the initial states to the scan, in float32 and [N, Hv, K, V].
-func (p *plan) stateIn() *operand {
+// stateOperand describes states, zero where there are none, to the scan, in float32 and [N, Hv, K, V].
+func (p *plan) stateOperand(x *ir.Value) *operand {
 	s, b := p.s, p.b
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
-	var x *ir.Value
-	if s.Init {
-		x = p.args["initial_state"]
+	if x != nil {
 		if s.Pool > 0 {
 			x = b.GatherRows(x, p.args["state_indices"], 0)
 		}
@@ -176,51 +174,73 @@ func (p *plan) stateIn() *operand {
 
 // glueOut brings the output of the scan and its final states into the order of the spec.
 func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
-	s, b := p.s, p.b
-	b.Stage("glue")
-	o := r.outputs[0].value
-	if p.v.Layout == HeadsInner {
-		o = b.Reshape(o, s.Batch, p.padded(), s.HeadsV, s.V)
-	} else {
-		o = b.Transpose(b.Reshape(o, s.Batch, s.HeadsV, p.padded(), s.V), 0, 2, 1, 3)
-	}
-	if in.slots != nil {
-		o = b.GatherRows(o, in.slots, 1)
-	} else {
-		if p.padded() > s.Tokens {
-			o = b.SliceAxis(o, 1, 0, s.Tokens)
-		}
-	}
-	if s.Packed {
-		o = b.Reshape(o, s.Tokens, s.HeadsV, s.V)
-	}
-	if s.Pool > 0 {
+	p.b.Stage("glue")
+	o := p.tokensOut(in, r.outputs[0], p.s.HeadsV)
+	if p.s.Pool > 0 {
 		o = p.skip(o, in)
 	}
 	results := []*ir.Value{o}
-	if s.Final {
-		x := b.Reshape(r.state, s.Sequences(), s.HeadsV, s.K, s.V)
-		if s.Empty == EmptyZero {
-			used := b.Compare(ir.GT, in.lengths, b.Like(in.lengths, 0))
-			x = b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
-		}
-		if s.State == StateVK {
-			x = b.Transpose(x, 0, 1, 3, 2)
-		}
-		x = b.Convert(x, s.StateDType)
-		if s.Pool > 0 {
-			x = p.intoPool(x)
-		}
-		results = append(results, x)
+	if p.s.Final {
+		results = append(results, p.stateOut(in, r.state))
 	}
 	return results
+}
+
+// tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis.
+func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
+	s, b, x := p.s, p.b, o.value
+	d := x.Type.Shape[x.Type.Rank()-1]
+	if p.v.Layout == HeadsInner {
+		x = b.Reshape(x, s.Batch, p.padded(), heads, d)
+	} else {
+		x = b.Transpose(b.Reshape(x, s.Batch, heads, p.padded(), d), 0, 2, 1, 3)
+	}
+	return p.trim(in, x)
+}
+
+// trim brings [B, padded, ...] to the tokens of the spec.
+func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
+	s, b := p.s, p.b
+	if in.slotting != nil {
+		x = b.GatherRows(x, in.slots, 1)
+	} else if p.padded() > s.Tokens {
+		x = b.SliceAxis(x, 1, 0, s.Tokens)
+	}
+	if s.Packed {
+		x = b.Reshape(x, x.Type.Shape[1:]...)
+	}
+	return x
+}
+
+// stateOut brings states of the scan to the layout and type of the spec.
+func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
+	s, b := p.s, p.b
+	x = b.Reshape(x, s.Sequences(), s.HeadsV, s.K, s.V)
+	if s.Empty == EmptyZero {
+		x = p.clearEmpty(in, x)
+	}
+	if s.State == StateVK {
+		x = b.Transpose(x, 0, 1, 3, 2)
+	}
+	x = b.Convert(x, s.StateDType)
+	if s.Pool > 0 {
+		x = p.intoPool(x)
+	}
+	return x
+}
+
+// clearEmpty sets the states of empty sequences to zero.
+func (p *plan) clearEmpty(in *operands, x *ir.Value) *ir.Value {
+	b := p.b
+	used := b.Compare(ir.GT, in.lengths, b.Like(in.lengths, 0))
+	return b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
 }
 
 // skip puts zeros into the outputs of sequences without a state.
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, indices := p.b, p.args["state_indices"]
 	at := 0 // the dimension of o that runs over sequences, or tokens
-	if in.seqs != nil {
+	if in.slotting != nil {
 		indices = b.GatherRows(indices, in.seqs, 0)
 		at = o.Type.Rank() - 3
 	}

@@ -37,6 +37,11 @@ func (v Variant) Fit(s Spec) Variant {
 	if s.Gates == GatesGiven && !s.L2Norm {
 		v.Fuse = PlaceGlue
 	}
+	if s.Direction != Forward {
+		v = v.fitTraining(s)
+	} else {
+		v.Save, v.Saved = SaveState, ir.F32
+	}
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true
 	}
@@ -48,6 +53,20 @@ func (v Variant) Fit(s Spec) Variant {
 	}
 	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
 		v.Steps /= 2
+	}
+	return v
+}
+
+// fitTraining takes the choices that a backward pass has not: one form and flow, one chunk in flight, beta in the columns, all
+// value heads of a key head in a program.
+func (v Variant) fitTraining(s Spec) Variant {
+	v.Form, v.Flow, v.Chunks = FormVPrime, FlowFused, 1
+	if v.Beta == BetaLeft {
+		v.Beta = BetaRight
+	}
+	v.Heads = max(v.Heads, s.Groups())
+	if s.Direction == Backward && v.Save == SaveNone {
+		v.Save = SaveState
 	}
 	return v
 }
@@ -69,6 +88,9 @@ func (v Variant) Check(s Spec) error {
 			return fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
 		}
 	}
+	if s.Direction != Forward && v.Algo != AlgoChunk {
+		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
+	}
 	if f := v.Fit(s); v.Layout == HeadsInner && f.Heads < s.Groups() {
 		return fmt.Errorf("variant: layout=token needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", s.Groups(), v.Heads)
 	}
@@ -89,7 +111,7 @@ func (v Variant) Precision() ir.Precision {
 	if v.Decay == DecayBase2 && rank[low] < rank[ir.PrecBF16x3] {
 		low = ir.PrecBF16x3
 	}
-	if v.Store == ir.BF16 {
+	if v.Store == ir.BF16 || v.Saved == ir.BF16 {
 		low = ir.PrecBF16x1
 	}
 	return low

@@ -110,11 +110,66 @@ func (c Class) Limit(s Spec, precision string, out ir.DType) (float64, error) {
 	return limit + map[ir.DType]float64{ir.BF16: 0x1p-8, ir.F16: 0x1p-11}[out], nil
 }
 
+// Error is how far an output of the spec is off, and the limit: for the outputs of the forward pass the largest error over
+// the largest magnitude, for gradients the root mean square of the error over that of the reference, as in the field. Gradients
+// that are zero throughout, which those of v and k are where beta is, may be as large as the floor of beta makes them.
+func (c Class) Error(s Spec, precision string, p Param, got, want *array.Array) (off, limit float64, err error) {
+	if limit, err = c.Limit(s, precision, p.Type.DType); err != nil {
+		return 0, 0, err
+	}
+	diff := array.Compare(got, want)
+	if p.Name == "o" || p.Name == "final_state" {
+		return diff.RelMax, limit, nil
+	}
+	limit, err = c.GradientLimit(s, precision, p)
+	if diff.MaxAbs < 1e-15 {
+		return diff.MaxAbs, limit, err
+	}
+	return diff.Ratio, limit, err
+}
+
+// gradientLimit bounds the ratio of gradients at a precision, on realistic and on adversarial inputs.
+type gradientLimit struct{ realistic, adversarial float64 }
+
+// In bf16x1 realistic inputs are held to the limits of flash-linear-attention, which do not depend on the class; what
+// correlated keys cost in single bf16 products is bounded by measurement, as for the forward pass.
+var gradientLimits = map[string]gradientLimit{
+	"f32": {1e-5, 1e-5}, "bf16x6": {1e-5, 1e-5}, "bf16x3": {5e-5, 5e-4}, "bf16x1": {math.Inf(1), 8e-2},
+}
+
+// FieldLimit is the limit of flash-linear-attention on the ratio of a gradient in low precision, whatever the inputs.
+func FieldLimit(p Param) float64 {
+	switch p.Name {
+	case "dq", "dk", "dv", "dinitial_state":
+		return 8e-3
+	}
+	return 2e-2
+}
+
+// GradientLimit is the bound on the ratio of a gradient.
+func (c Class) GradientLimit(s Spec, precision string, p Param) (float64, error) {
+	l, ok := gradientLimits[precision]
+	if !ok {
+		return 0, fmt.Errorf("unknown precision %q (known: f32 bf16x6 bf16x3 bf16x1)", precision)
+	}
+	limit := min(l.realistic, FieldLimit(p))
+	if c.Adversarial {
+		limit = l.adversarial
+	}
+	if s.NegEigval && (c.doubles || c.beyond) {
+		limit *= 2
+	}
+	if precision != "bf16x1" {
+		limit += map[ir.DType]float64{ir.BF16: 0x1p-8, ir.F16: 0x1p-11}[p.Type.DType]
+	}
+	return limit, nil
+}
+
 // Generate draws the inputs of a spec. The same class, spec and seed give the same arrays; each tensor has its own random
 // stream, so an option of the spec does not change the tensors it does not concern. Gates that are fused are inverted
 // from the class's decay and beta. Of three or more packed sequences the second is empty. Of four or more sequences with
 // states in a pool the third has none; so have those for which the pool has no state left. With L2 norm, rows of q and k have
-// random lengths.
+// random lengths. Gradients of the outputs are normal.
 func (c Class) Generate(s Spec, seed uint64) (map[string]*array.Array, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -123,7 +178,10 @@ func (c Class) Generate(s Spec, seed uint64) (map[string]*array.Array, error) {
 		return nil, err
 	}
 	d := draw{c, s, seed}
-	values := map[string][]float64{"q": d.queries(), "k": d.keys(), "v": d.values(), "initial_state": d.normal("initial_state", d.stateSize())}
+	values := map[string][]float64{"q": d.queries(), "k": d.keys(), "v": d.values(), "initial_state": d.normal("initial_state", d.stateSize(s.Init))}
+	if s.Direction != Forward {
+		values["do"], values["dfinal_state"] = d.normal("do", len(values["v"])), d.normal("dfinal_state", d.stateSize(s.Final))
+	}
 	if s.Gates == GatesFused {
 		d.fusedGates(values)
 	} else {
@@ -160,8 +218,8 @@ func (d draw) stream(tensor string) *rand.Rand {
 
 func (d draw) tokens() int { return d.s.Batch * d.s.Tokens }
 
-func (d draw) stateSize() int {
-	if !d.s.Init {
+func (d draw) stateSize(has bool) int {
+	if !has {
 		return 0
 	}
 	return d.s.States() * d.s.HeadsV * d.s.K * d.s.V

@@ -2,6 +2,7 @@ package gdn
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -26,12 +27,13 @@ func Reference(s Spec, inputs map[string]*array.Array) (map[string]*array.Array,
 	}
 	r := newRecurrence(s, inputs)
 	r.run()
+	results := map[string][]float64{"o": r.o, "final_state": r.states}
+	if s.Direction != Forward {
+		maps.Copy(results, gradient(r, inputs))
+	}
 	out := map[string]*array.Array{}
 	for _, p := range s.Outputs() {
-		values := r.o
-		if p.Name == "final_state" {
-			values = r.states
-		}
+		values := results[p.Name]
 		if i := slices.IndexFunc(values, notFinite); i >= 0 {
 			return nil, fmt.Errorf("reference: %s is %v at %v: the inputs make the recurrence overflow (|k| <= 1, g <= 0 and beta <= 2 keep it bounded)",
 				p.Name, values[i], unflatten(i, p.Type.Shape))
@@ -228,15 +230,22 @@ func normaliseRows(x []float64, width int) {
 
 // run takes every head of every sequence through its tokens, on all processors.
 func (r *recurrence) run() {
+	r.each(func() func(n, h int) {
+		state, u := make([]float64, r.s.K*r.s.V), make([]float64, r.s.V)
+		return func(n, h int) { r.head(n, h, state, u) }
+	})
+}
+
+// each visits the heads of all sequences; worker makes the visitor of one processor.
+func (r *recurrence) each(worker func() func(n, h int)) {
 	work := int64(r.s.Sequences() * r.s.HeadsV)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(int64(runtime.GOMAXPROCS(0)), work) {
 		wg.Go(func() {
-			state := make([]float64, r.s.K*r.s.V)
-			u := make([]float64, r.s.V)
+			visit := worker()
 			for w := next.Add(1) - 1; w < work; w = next.Add(1) - 1 {
-				r.head(int(w)/r.s.HeadsV, int(w)%r.s.HeadsV, state, u)
+				visit(int(w)/r.s.HeadsV, int(w)%r.s.HeadsV)
 			}
 		})
 	}
@@ -247,22 +256,33 @@ func (r *recurrence) run() {
 func (r *recurrence) head(n, h int, state, u []float64) {
 	s := r.s
 	begin, end := r.bounds[n], r.bounds[n+1]
-	hk := h / s.Groups()
 	if r.slots[n] < 0 {
 		return
 	}
 	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
-	clear(state)
-	if r.initial != nil && (begin < end || s.Empty == EmptyKeep) {
-		s.eachState(func(kv, own int) { state[kv] = r.initial[at+own] })
-	}
+	r.start(n, h, state)
 	for t := begin; t < end; t++ {
-		keyRow, headRow := (t*s.HeadsK+hk)*s.K, t*s.HeadsV+h
-		k, q := r.k[keyRow:keyRow+s.K], r.q[keyRow:keyRow+s.K]
-		v, o := r.v[headRow*s.V:][:s.V], r.o[headRow*s.V:][:s.V]
-		step(state, k, q, v, math.Exp(r.g[headRow]), r.beta[headRow], o, u)
+		k, q, v := r.token(t, h)
+		row := t*s.HeadsV + h
+		step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o[row*s.V:][:s.V], u)
 	}
 	s.eachState(func(kv, own int) { r.states[at+own] = state[kv] })
+}
+
+// start sets the state [K, V] before the first token.
+func (r *recurrence) start(n, h int, state []float64) {
+	at := (r.slots[n]*r.s.HeadsV + h) * r.s.K * r.s.V
+	clear(state)
+	if r.initial != nil && (r.bounds[n] < r.bounds[n+1] || r.s.Empty == EmptyKeep) {
+		r.s.eachState(func(kv, own int) { state[kv] = r.initial[at+own] })
+	}
+}
+
+// token gives the key and query [K] and the value [V] of a value head.
+func (r *recurrence) token(t, h int) (k, q, v []float64) {
+	s := r.s
+	key, row := (t*s.HeadsK+h/s.Groups())*s.K, t*s.HeadsV+h
+	return r.k[key:][:s.K], r.q[key:][:s.K], r.v[row*s.V:][:s.V]
 }
 
 // step is one token: it updates state [K, V] and writes o [V]; u [V] is scratch. Row i of the state belongs to k[i].

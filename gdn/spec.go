@@ -42,14 +42,16 @@ type Direction uint8
 
 // The directions.
 const (
-	Forward Direction = iota
+	Forward  Direction = iota
+	Backward           // gradients of the inputs, from the inputs and the gradients of the outputs
+	Train              // forward and backward: the outputs, then the gradients
 )
 
 var (
 	gatesNames     = []string{GatesGiven: "given", GatesFused: "fused"}
 	layoutNames    = []string{StateKV: "kv", StateVK: "vk"}
 	emptyNames     = []string{EmptyKeep: "keep", EmptyZero: "zero"}
-	directionNames = []string{Forward: "forward"}
+	directionNames = []string{Forward: "forward", Backward: "backward", Train: "train"}
 )
 
 func (g Gates) String() string     { return enumName(gatesNames, int(g)) }
@@ -127,8 +129,32 @@ func (s Spec) EffectiveScale() float64 {
 }
 
 // Inputs lists the inputs in their fixed order: q, k, v, then g, beta or A_log, a, dt_bias, b, then initial_state,
-// state_indices and cu_seqlens where the spec has them.
+// state_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
 func (s Spec) Inputs() []Param {
+	p := s.differentiable()
+	if s.Pool > 0 {
+		p = append(p, Param{"state_indices", ir.T(ir.I32, s.Sequences())})
+	}
+	if s.Seqs > 0 {
+		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
+	}
+	if s.Direction != Forward {
+		p = append(p, gradients(s.results())...)
+	}
+	return p
+}
+
+// gradients are the gradients of some parameters: their types, with names from d on.
+func gradients(l []Param) []Param {
+	var d []Param
+	for _, p := range l {
+		d = append(d, Param{"d" + p.Name, p.Type})
+	}
+	return d
+}
+
+// differentiable are the inputs that have gradients: all but indices.
+func (s Spec) differentiable() []Param {
 	p := []Param{
 		{"q", s.tokenType(s.DType, s.HeadsK, s.K)},
 		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
@@ -144,17 +170,23 @@ func (s Spec) Inputs() []Param {
 	if s.Init {
 		p = append(p, Param{"initial_state", s.stateType()})
 	}
-	if s.Pool > 0 {
-		p = append(p, Param{"state_indices", ir.T(ir.I32, s.Sequences())})
-	}
-	if s.Seqs > 0 {
-		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
-	}
 	return p
 }
 
-// Outputs lists the outputs in their fixed order: o, then final_state where the spec has it.
+// Outputs lists the outputs in their fixed order: o, then final_state where the spec has it; then, or instead, the gradients
+// of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state.
 func (s Spec) Outputs() []Param {
+	switch s.Direction {
+	case Backward:
+		return gradients(s.differentiable())
+	case Train:
+		return append(s.results(), gradients(s.differentiable())...)
+	}
+	return s.results()
+}
+
+// results are the outputs of the forward pass.
+func (s Spec) results() []Param {
 	p := []Param{{"o", s.tokenType(s.Out, s.HeadsV, s.V)}}
 	if s.Final {
 		p = append(p, Param{"final_state", s.stateType()})
@@ -199,15 +231,23 @@ func (s Spec) NecessaryBytes() int64 {
 
 // Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:
 // K K^T and Q K^T once per key head; K S, Q S, T x, P x and K^T x per value head. Making the inverse T is not counted,
-// since its cost depends on the method. A chunk of 1 or less counts the token recurrence.
+// since its cost depends on the method. A chunk of 1 or less counts the token recurrence. The backward pass has K K^T, Q K^T
+// and the gradients of both (3 products) per key head; 6 products with a state and 4 with a value per value head.
 func (s Spec) Flops(chunk int) float64 {
 	tokens := float64(s.Batch) * float64(s.Tokens)
 	hk, hv, k, v := float64(s.HeadsK), float64(s.HeadsV), float64(s.K), float64(s.V)
 	c := float64(min(chunk, s.Tokens))
+	forward, backward := hk*4*c*k+hv*(6*k*v+4*c*v), hk*10*c*k+hv*(12*k*v+8*c*v)
 	if c <= 1 {
-		return tokens * hv * 7 * k * v
+		forward, backward = hv*7*k*v, hv*14*k*v
 	}
-	return tokens * (hk*4*c*k + hv*(6*k*v+4*c*v))
+	switch s.Direction {
+	case Backward:
+		return tokens * backward
+	case Train:
+		return tokens * (forward + backward)
+	}
+	return tokens * forward
 }
 
 // Limits of the sizes. They keep element counts within 32-bit indices and mistakes from allocating the machine.

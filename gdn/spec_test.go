@@ -88,7 +88,7 @@ func TestSpecErrors(t *testing.T) {
 		"t=8,hk=2,k=16,final=false,state=vk":        "neither an initial nor a final state",
 		"b=65536,t=16777216,hk=4096,k=4096":         "elements",
 		"t=99999999999999999999,hk=2,k=16":          "not an integer",
-		"t=8,hk=2,k=16,direction=backward":          "allowed: forward",
+		"t=8,hk=2,k=16,direction=backwards":         "allowed: forward backward train",
 		"t=8,hk=2,k=16,final=false,statedtype=bf16": "neither an initial nor a final state",
 	} {
 		_, err := Parse(text)

@@ -113,7 +113,12 @@ var fields = []field{
 		}
 		return nil
 	}),
-	enumField("direction", "direction", "forward", directionNames, func(s *Spec) *Direction { return &s.Direction }, nil),
+	enumField("direction", "direction", "forward; backward: gradients; train: both", directionNames, func(s *Spec) *Direction { return &s.Direction }, func(s *Spec) error {
+		if s.Direction != Forward && (s.Pool > 0 || s.InPlace) {
+			return fmt.Errorf("%s keeps its states: leave out pool and inplace", s.Direction)
+		}
+		return nil
+	}),
 }
 
 func intField(key, name, doc string, limit int, at func(*Spec) *int, check func(*Spec) error) field {

@@ -15,6 +15,8 @@ type gen struct {
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
+	keeps  bool                      // the grid keeps what a backward pass reads
+	held   []blockOut
 }
 
 func newGen(p *plan, b *ir.Builder, in *operands) *gen {
@@ -79,22 +81,32 @@ func (e *gen) made(x *ir.Value) blockOut {
 }
 
 // output describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's output of tokens.
-func (e *gen) output(chunks []*ir.Value) blockOut {
-	b, v, s := e.b, e.v, e.s
-	o := &operand{dtype: s.Out, axes: e.in.v.axes, block: e.in.v.block, shape: e.in.v.value.Type.Shape}
+func (e *gen) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
+
+// tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does.
+func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
+	b, v := e.b, e.v
+	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
 	for i, x := range chunks {
-		x = b.Convert(x, s.Out)
+		x = b.Convert(x, d)
 		if v.Layout == HeadsInner {
+			heads, width := x.Type.Shape[0]/v.Batch, x.Type.Shape[2]
 			if v.Batch == 1 {
 				x = b.Transpose(x, 1, 0, 2)
 			} else {
-				x = b.Transpose(b.Reshape(x, v.Batch, v.Heads, e.c, s.V), 0, 2, 1, 3)
+				x = b.Transpose(b.Reshape(x, v.Batch, heads, e.c, width), 0, 2, 1, 3)
 			}
-			x = b.Reshape(x, v.Batch, e.c*v.Heads, s.V)
+			x = b.Reshape(x, v.Batch, e.c*heads, width)
 		}
 		chunks[i] = x
 	}
 	return blockOut{b.Reshape(b.Concat(1, chunks...), o.block...), o}
+}
+
+// gateRows describes [N, C] as an output that lies as the gates do.
+func (e *gen) gateRows(x *ir.Value) blockOut {
+	like := e.in.g
+	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 
 // iota is the i32 index along an axis of a [rows, lanes] tile.
@@ -186,6 +198,9 @@ func (e *gen) loadGates() gates {
 		if w.beta != nil {
 			w.beta = betaGate(b, w.beta, e.s.NegEigval)
 		}
+	}
+	if e.s.Direction != Forward && w.beta != nil {
+		w.beta = b.Max(w.beta, b.Like(w.beta, betaFloor))
 	}
 	return w
 }
@@ -494,9 +509,14 @@ func (e *gen) stateOperands(w *work) {
 	b := e.b.Stage("operands")
 	w.grown = e.exp(w.sum)
 	w.restK = e.rest(w)
-	w.stateK, w.stateQ = e.perValue(w.k), e.perValue(w.q)
+	w.stateK = e.perValue(w.k)
 	if e.v.Fold {
 		w.stateK = e.store(e.byRows(w.stateK, w.grown))
+	}
+	if w.q == nil {
+		return
+	}
+	if w.stateQ = e.perValue(w.q); e.v.Fold {
 		w.stateQ = e.store(e.byRows(w.stateQ, b.Scale(w.grown, e.s.EffectiveScale())))
 	}
 }
@@ -547,9 +567,15 @@ func (e *gen) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
 	grown := e.exp(w.sum)
 	restK := e.rest(w)
-	k, q := e.perValue(w.k), e.perValue(w.q)
+	k, q := e.perValue(w.k), w.q
+	if q != nil {
+		q = e.perValue(q)
+	}
 	if e.v.Fold {
-		k, q = e.store(e.byRows(k, grown)), e.store(e.byRows(q, e.scaled(grown)))
+		k = e.store(e.byRows(k, grown))
+		if q != nil {
+			q = e.store(e.byRows(q, e.scaled(grown)))
+		}
 	}
 	n := e.v.Batch * e.v.Heads
 	var outs []*ir.Value
@@ -581,7 +607,10 @@ func (e *gen) steps(w *work) []blockOut {
 			u = e.dot(at(w.t), e.store(r), false, false, e.v.PrecIntra)
 		}
 		u = e.store(u)
-		if e.v.Out == JointJoined {
+		e.keepChunk(state, w.t, u)
+		if q == nil {
+			// There is no output: states alone are wanted.
+		} else if e.v.Out == JointJoined {
 			left, right := e.concat(2, at(q), at(w.p)), e.concat(1, e.store(state), u)
 			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
 		} else {
@@ -596,6 +625,9 @@ func (e *gen) steps(w *work) []blockOut {
 		for i, x := range outs {
 			outs[i] = b.Scale(x, e.s.EffectiveScale())
 		}
+	}
+	if q == nil {
+		return nil
 	}
 	return []blockOut{e.output(outs)}
 }
@@ -617,7 +649,7 @@ func (e *gen) rest(w *work) *ir.Value {
 // stateProducts are K S and Q S, where the form needs them.
 func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.b
-	needK, needQ := e.v.Form != FormUW, e.v.Out != JointJoined
+	needK, needQ := e.v.Form != FormUW, e.v.Out != JointJoined && q != nil
 	switch {
 	case !needK && !needQ:
 		return nil, nil

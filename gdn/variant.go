@@ -27,6 +27,7 @@ type (
 	Scale  uint8
 	Low    uint8
 	Parts  uint8
+	Save   uint8
 )
 
 // Values of the choices.
@@ -105,6 +106,13 @@ const (
 )
 
 const (
+	SaveNone Save = iota
+	SaveState
+	SaveInverse
+	SaveAll
+)
+
+const (
 	ScaleQuery Scale = iota
 	ScaleOutput
 )
@@ -154,10 +162,12 @@ type Variant struct {
 	Store      ir.DType
 	Low        Low
 	Mask       Mask
-	Ahead      int // phases ahead of the state
-	Steps      int // chunks of a kernel's step
-	Lock       int // heads in lockstep between dots; 0: as built
-	Late       int // hundredths of a chunk's time that the state waits for the other phases
+	Ahead      int      // phases ahead of the state
+	Steps      int      // chunks of a kernel's step
+	Lock       int      // heads in lockstep between dots; 0: as built
+	Save       Save     // what the forward pass keeps for the backward pass
+	Saved      ir.DType // its type
+	Late       int      // hundredths of a chunk's time that the state waits for the other phases
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

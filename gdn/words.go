@@ -42,6 +42,23 @@ func (e *gen) lower(x *ir.Value) *ir.Value {
 	return e.joined(parts)
 }
 
+// upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.
+func (e *gen) upper(x *ir.Value, by int) *ir.Value {
+	b, c := e.b, e.c
+	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
+	t := ir.T(ir.U32, c/2, c)
+	zero := b.Const(t, 0)
+	even := b.Add(r, r)
+	low := b.Select(b.Compare(ir.GE, l, e.plus(even, by)), b.Const(t, 0xffff), zero)
+	high := b.Select(b.Compare(ir.GE, l, e.plus(even, by+1)), b.Const(t, 0xffff0000), zero)
+	mask := e.over(x.Type.Shape[0], b.Or(low, high))
+	var parts []*ir.Value
+	for _, words := range e.toWords(x) {
+		parts = append(parts, b.Halves(b.And(words, mask)))
+	}
+	return e.joined(parts)
+}
+
 // wordRows cuts words [N, R, C] into blocks of h rows.
 func (e *gen) wordRows(x *ir.Value, h int) []*ir.Value {
 	var out []*ir.Value

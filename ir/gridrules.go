@@ -71,6 +71,9 @@ func (x Index) At(id []int, tables [][]int64) int {
 		if x.Max >= 0 {
 			i = min(i, x.Max)
 		}
+		if x.Down {
+			i = x.Max - i
+		}
 	}
 	if x.Table >= 0 {
 		i = int(tables[x.Table][i])
@@ -86,6 +89,9 @@ func (x Index) bounds(g *Grid) (lo, hi int) {
 	lo, hi = max(x.Shift, 0), max(g.Dims[x.Axis].Size-1+x.Shift, 0)
 	if x.Max >= 0 {
 		lo, hi = min(lo, x.Max), min(hi, x.Max)
+	}
+	if x.Down {
+		lo, hi = x.Max-hi, x.Max-lo
 	}
 	return lo, hi
 }
@@ -103,6 +109,9 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 		}
 		if x.Axis >= len(g.Dims) || x.Table >= g.Tables {
 			return fmt.Errorf("%s: dimension %d names axis %d, table %d of %d axes, %d tables", what, d, x.Axis, x.Table, len(g.Dims), g.Tables)
+		}
+		if x.Down && (x.Axis < 0 || x.Max < 0) {
+			return fmt.Errorf("%s: dimension %d counts down from no greatest block", what, d)
 		}
 		lo, hi := x.bounds(g)
 		if x.Table >= 0 {

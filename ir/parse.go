@@ -626,6 +626,7 @@ func (p *parser) axisIndex(g *Grid) (Index, error) {
 		return x, p.int(&x.Const)
 	}
 	clamp := p.accept("clamp(")
+	down := !clamp && p.accept("down(")
 	w := p.word()
 	for i, d := range g.Dims {
 		if d.Name == w {
@@ -640,9 +641,10 @@ func (p *parser) axisIndex(g *Grid) (Index, error) {
 			return x, err
 		}
 	}
-	if !clamp {
+	if !clamp && !down {
 		return x, nil
 	}
+	x.Down = down
 	if err := p.expect(","); err != nil {
 		return x, err
 	}

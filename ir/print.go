@@ -273,7 +273,7 @@ func (g *Grid) String() string {
 	return b.String()
 }
 
-// indexText prints 3, c, c-1, clamp(c-1,31) or t0[...] of one of these.
+// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that) or t0[...] of one of these.
 func (g *Grid) indexText(x Index) string {
 	s := strconv.Itoa(x.Const)
 	if x.Axis >= 0 {
@@ -285,7 +285,7 @@ func (g *Grid) indexText(x Index) string {
 			s += fmt.Sprintf("%+d", x.Shift)
 		}
 		if x.Max >= 0 {
-			s = fmt.Sprintf("clamp(%s,%d)", s, x.Max)
+			s = fmt.Sprintf("%s(%s,%d)", map[bool]string{false: "clamp", true: "down"}[x.Down], s, x.Max)
 		}
 	}
 	if x.Table >= 0 {

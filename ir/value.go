@@ -172,11 +172,13 @@ type GridDim struct {
 //
 //	x = Const                                  if Axis < 0
 //	x = clamp(id[Axis] + Shift, 0, Max)        otherwise (Max < 0: no clamp)
+//	x = Max - x                                if Down
 //	x = table[x]                               if Table >= 0, table being the grid's Table-th table operand
 type Index struct {
 	Axis  int
 	Shift int
 	Max   int
+	Down  bool // needs a Max: the greatest block comes first
 	Const int
 	Table int
 }
@@ -189,6 +191,12 @@ func IndexAxis(a int) Index { return Index{Axis: a, Max: -1, Table: -1} }
 
 // IndexTable looks the id of an axis up in a table operand.
 func IndexTable(a, table int) Index { return Index{Axis: a, Max: -1, Table: table} }
+
+// Reversed is the index that walks its n blocks from the last to the first.
+func (x Index) Reversed(n int) Index {
+	x.Max, x.Down = n-1, true
+	return x
+}
 
 // Window says which block of an operand a program sees: block b along dimension d covers elements
 // [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/ir/array"
 )
 
 // checkRow is the error of one output on one class of inputs.
@@ -163,11 +162,10 @@ func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow,
 	}
 	var rows []checkRow
 	for _, p := range s.Outputs() {
-		limit, err := c.Limit(s, r.Precision, p.Type.DType)
+		off, limit, err := c.Error(s, r.Precision, p, got[p.Name], want[p.Name])
 		if err != nil {
 			return nil, err
 		}
-		off := array.Compare(got[p.Name], want[p.Name]).RelMax
 		rows = append(rows, checkRow{Class: c.Name, Output: p.Name, Error: journal.Figure(off), Limit: journal.Figure(limit), Pass: off <= limit})
 	}
 	return rows, nil

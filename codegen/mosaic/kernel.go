@@ -119,6 +119,9 @@ func (e *emitter) transform(i int, w ir.Window, params []value) string {
 			if x.Max >= 0 && hi > x.Max {
 				v = f.op("arith.minsi", v.t, "", v, f.int(x.Max))
 			}
+			if x.Down {
+				v = f.op("arith.subi", v.t, "", f.int(x.Max), v)
+			}
 		}
 		if x.Table >= 0 {
 			at := f.op("arith.index_cast", scalarType("index"), "", v)

@@ -49,9 +49,12 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				if clamped {
 					c.at = x.Max
 				}
+				if x.Down {
+					c.at = x.Max - c.at
+				}
 			case dim.Seq:
 				c.kind = dynamic
-			case x.Shift == 0 && !clamped && x.Table < 0:
+			case x.Shift == 0 && !clamped && !x.Down && x.Table < 0:
 				c = cut{plain, x.Axis, dim.Size}
 			default:
 				c = cut{picked, x.Axis, dim.Size}
@@ -214,7 +217,7 @@ func (v *view) vector(d int) *ir.Value {
 	return i
 }
 
-// clamped applies shift and clamp to ids.
+// clamped applies shift, clamp and direction to ids.
 func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	b := v.b
 	if x.Shift != 0 {
@@ -222,6 +225,9 @@ func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	}
 	if x.Max >= 0 && x.Max < b.g.Dims[x.Axis].Size-1+x.Shift {
 		i = b.Min(i, b.Like(i, float64(x.Max)))
+	}
+	if x.Down {
+		i = b.Sub(b.Like(i, float64(x.Max)), i)
 	}
 	return i
 }

@@ -341,6 +341,9 @@ func (l *pipeline) still(in *ir.Instr) bool {
 	return ok
 }
 
+// down says whether an index walks all chunks from the last to the first.
+func (l *pipeline) down(x ir.Index) bool { return x.Down && x.Max == l.g.Dims[l.seq].Size-1 }
+
 func (l *pipeline) moves(w ir.Window) bool {
 	return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
 }
@@ -385,7 +388,7 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			if x.Axis != l.seq {
 				continue
 			}
-			if x.Shift != 0 || x.Max >= 0 || x.Table >= 0 && l.opt.Steps > 1 {
+			if x.Shift != 0 || x.Max >= 0 && !l.down(*x) || x.Table >= 0 && l.opt.Steps > 1 {
 				return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
 			}
 			x.Shift, x.Max = -delay, steps-1
@@ -785,7 +788,11 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	}
 	for d, x := range w.Index {
 		if x.Axis == k.seq && x.Table < 0 {
-			a.Starts[d] += k.slot.chunk * ref.Type.Shape[d]
+			chunk := k.slot.chunk
+			if x.Down {
+				chunk = k.opt.Steps - 1 - chunk
+			}
+			a.Starts[d] += chunk * ref.Type.Shape[d]
 		}
 	}
 }

@@ -336,6 +336,9 @@ func init() {
 					w.Index = append(w.Index, ir.IndexConst(0))
 					if d < 2 {
 						w.Index[d] = ir.IndexAxis(d)
+						if g.r.IntN(3) == 0 {
+							w.Index[d] = w.Index[d].Reversed(s[d])
+						}
 					}
 				}
 				return w

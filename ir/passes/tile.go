@@ -266,6 +266,9 @@ func (t *tiler) firstVisit(w ir.Window, tables []*ir.Value) *ir.Value {
 			if x.Max >= 0 {
 				i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
 			}
+			if x.Down {
+				i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
+			}
 			return b.Load(tables[x.Table], nil, []int{0}, nil, i)
 		}
 		first = b.Or(first, b.Compare(ir.NE, at(0), at(-1)))

@@ -1,0 +1,410 @@
+package gdn
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// The backward pass walks the chunks from the last to the first and carries dS, the gradient of the state. With beta in the
+// columns, E_ij = exp(G_i - G_j) beta_j for i >= j, and S the state before the chunk, the forward pass of a chunk is
+//
+//	N = strict(K K^T . E)   P = scale tril(Q K^T . E)   T = (I + N)^-1   U = T (V - e^G K S)   V' = beta U
+//	O = scale e^G Q S + P U                             S <- e^GC S + Kd^T U,  Kd = beta e^(GC-G) K
+//
+// and from dO and the gradient dS of the state after the chunk its gradients are
+//
+//	dU = P^T dO + Kd dS     dR = T^T dU = dV     dO' = scale e^G dO     n = -e^G dR     dS <- e^GC dS + Q^T dO' + K^T n
+//	X = scale dP . E, dP = dO U^T                Y = dN . E, dN = -strict(dR U^T)       (summed over the value heads of a key head)
+//	dQ = dO' S^T + X K      dK = n S^T + Ud dS^T + X^T Q + (Y + Y^T) K,  Ud = beta e^(GC-G) U
+//	dbeta = rows(U . dR) / beta
+//	dg_t = sum over i >= t of (rows_i W - columns_i W + r_i) + sum over j < t of y_j + e^GC <S, dS>,
+//	W = dP . P + dN . N     r = rows(dO' S^T . Q + n S^T . K)     y = rows(Ud dS^T . K)
+//
+// The sums of rows and of columns of W cancel for the most part, so both must be of the same, once rounded, W. Matrices of
+// tokens x tokens are held transposed: then only T, Q, K, X and Y are ever turned.
+
+// betaFloor keeps the logarithm of beta and the division by it finite; everything that beta multiplies stays in its column.
+const betaFloor = 1e-20
+
+// kept are the operands that the forward pass keeps for the backward pass; those that are nil are made again.
+type kept struct {
+	s, t, u *operand
+}
+
+func (k kept) list() []*operand {
+	var l []*operand
+	for _, o := range []*operand{k.s, k.t, k.u} {
+		if o != nil {
+			l = append(l, o)
+		}
+	}
+	return l
+}
+
+// keptNames are the names of what is kept, as outputs of the forward and inputs of the backward module of BuildTraining.
+var keptNames = []string{"kept_s", "kept_t", "kept_u"}
+
+// BuildTraining makes a training step as two programs, for callers that compute the loss between them. The forward module
+// takes the inputs of the forward spec and gives its outputs, then what v keeps: kept_s, kept_t, kept_u as far as save says.
+// The backward module takes the inputs of the spec with direction=train, then what is kept, and gives the gradients. The
+// direction of s does not matter.
+func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) {
+	s.Direction = Train
+	if err := v.Check(s); err != nil {
+		return nil, nil, err
+	}
+	v = v.Fit(s)
+	plain := s
+	plain.Direction = Forward
+	forward, b := ir.NewModule("gdn_forward")
+	p := newPlan(s, v, b, plain.Inputs())
+	in := p.glueIn()
+	r, keep := p.forward(in, v.Save != SaveNone, true)
+	results := p.glueOut(in, r)
+	var names []string
+	for _, o := range s.results() {
+		names = append(names, o.Name)
+	}
+	for i, o := range keep.list() {
+		results, names = append(results, o.value), append(names, keptNames[i])
+	}
+	if err := b.Finish(forward, names, results); err != nil {
+		return nil, nil, fmt.Errorf("build the forward pass of %s by %s: %w", s, v, err)
+	}
+
+	backward, b = ir.NewModule("gdn_backward")
+	inputs := s.Inputs()
+	for i, o := range keep.list() {
+		inputs = append(inputs, Param{keptNames[i], o.value.Type})
+	}
+	p = newPlan(s, v, b, inputs)
+	in = p.glueIn()
+	p.gradientsIn(in)
+	for i, o := range keep.list() {
+		o.value = p.args[keptNames[i]]
+	}
+	if keep.s == nil {
+		_, keep = p.forward(in, true, false)
+	}
+	names = nil
+	for _, g := range gradients(s.differentiable()) {
+		names = append(names, g.Name)
+	}
+	if err := b.Finish(backward, names, p.backward(in, keep)); err != nil {
+		return nil, nil, fmt.Errorf("build the backward pass of %s by %s: %w", s, v, err)
+	}
+	return forward, backward, nil
+}
+
+// training emits a forward grid that keeps what the backward grid reads, and that grid. Results are those of the spec.
+func (p *plan) training() []*ir.Value {
+	in := p.glueIn()
+	p.gradientsIn(in)
+	var results []*ir.Value
+	var keep kept
+	if p.s.Direction == Train {
+		var r gridResult
+		r, keep = p.forward(in, p.v.Save != SaveNone, true)
+		results = p.glueOut(in, r)
+	}
+	if keep.s == nil {
+		_, keep = p.forward(in, true, false)
+	}
+	return append(results, p.backward(in, keep)...)
+}
+
+// forward emits the forward grid, with or without what is kept and the output.
+func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
+	name, used := "recompute", []*operand{in.k, in.v}
+	if output {
+		name, used = "forward", []*operand{in.q, in.k, in.v}
+	}
+	r := p.grid(name, in, append(used, in.gates()...), in.state, func(e *gen) []blockOut {
+		e.keeps = keep
+		return append(e.steps(e.stateFree()), e.held...)
+	})
+	var k kept
+	if keep {
+		rest := r.outputs
+		if output {
+			rest = rest[1:]
+		}
+		k.s = rest[0]
+		if len(rest) > 1 {
+			k.t = rest[1]
+		}
+		if len(rest) > 2 {
+			k.u = rest[2]
+		}
+	}
+	return r, k
+}
+
+// backward emits the reverse grid and the glue behind it: the gradients in the order of the spec.
+func (p *plan) backward(in *operands, keep kept) []*ir.Value {
+	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
+	if keep.u == nil {
+		used = append(used, in.v)
+	}
+	in.kept = keep
+	p.down = true
+	defer func() { p.down = false }()
+	return p.gradientsOut(in, p.grid("backward", in, append(used, keep.list()...), in.dstate, (*gen).reverse))
+}
+
+// keep holds, where the backward pass wants them, the state before the chunk that is taken through it, T and U.
+func (e *gen) keepChunk(state, t, u *ir.Value) {
+	if !e.keeps {
+		return
+	}
+	e.held = append(e.held, e.hold(state))
+	if e.v.Save >= SaveInverse {
+		e.held = append(e.held, e.hold(t))
+	}
+	if e.v.Save >= SaveAll {
+		e.held = append(e.held, e.hold(u))
+	}
+}
+
+// hold is a value in the form in which it is kept: bf16 as u32 words of two rows, where rows pair.
+func (e *gen) hold(x *ir.Value) blockOut {
+	x = e.b.Convert(x, e.v.Saved)
+	if e.v.Saved == ir.BF16 && x.Type.Shape[1]%2 == 0 {
+		x = e.b.Words(x)
+	}
+	return e.made(x)
+}
+
+func (e *gen) loadKept(o *operand) *ir.Value {
+	x := e.loadMade(o)
+	if x.Type.DType == ir.U32 {
+		x = e.b.Halves(x)
+	}
+	return x
+}
+
+// reverse takes a chunk backwards.
+func (e *gen) reverse() []blockOut {
+	b := e.b.Stage("load")
+	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
+	do := e.loadRows(e.in.do)
+	w := e.loadGates()
+	e.sums(&w)
+	b.Stage("gates")
+	scale := e.s.EffectiveScale()
+	grown := e.exp(w.sum)
+	left := b.Mul(e.exp(w.left), w.beta)
+
+	b.Stage("products")
+	kq, kk := e.turnedProducts(q, k)
+	f := e.turnedDecay(w)
+	b.Stage("decay")
+	pt := e.store(e.times(kq, f))
+	kd := e.store(e.byRows(e.perValue(k), left))
+	state := e.loadKept(e.in.kept.s)
+	t, u := e.inverseAndValues(k, kk, w, grown, state)
+	tt := e.store(b.Transpose(t, 0, 2, 1))
+	do = e.store(do)
+
+	b.Stage("dq")
+	xf := e.store(e.times(e.dot(u, do, false, true, e.v.PrecIntra), f))
+	xt := e.store(b.Scale(e.perKey(xf), scale))
+	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
+	intoQ := e.dot(dos, state, false, true, e.v.PrecState)
+	dq := b.Add(e.perKey(intoQ), e.dot(b.Transpose(xt, 0, 2, 1), k, false, false, e.v.PrecIntra))
+
+	b.Stage("dr")
+	ds := e.store(e.state)
+	var du *ir.Value
+	if e.v.Out == JointJoined {
+		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
+	} else {
+		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
+	}
+	dr := e.dot(tt, e.store(du), false, false, e.v.PrecIntra)
+	low := e.store(dr)
+	n := e.store(e.byRows(low, b.Neg(grown)))
+
+	b.Stage("state")
+	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
+	qt, kt := e.perValue(b.Transpose(q, 0, 2, 1)), e.perValue(b.Transpose(k, 0, 2, 1))
+	if e.v.Out == JointJoined {
+		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
+	} else {
+		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
+	}
+
+	b.Stage("dk")
+	yf := e.store(e.strictly(e.times(b.Neg(e.dot(u, low, false, true, e.v.PrecIntra)), f)))
+	yt := e.perKey(yf)
+	y := e.store(b.Add(yt, b.Transpose(yt, 0, 2, 1)))
+	intoK := e.dot(n, state, false, true, e.v.PrecState)
+	ud := e.store(e.byRows(u, left))
+	fromState := e.dot(ud, ds, false, true, e.v.PrecState)
+	dk := e.perKey(b.Add(intoK, fromState))
+	if e.v.KQ == JointJoined {
+		dk = b.Add(dk, e.dot(e.concat(2, xt, y), e.concat(1, q, k), false, false, e.v.PrecIntra))
+	} else {
+		dk = b.Add(dk, b.Add(e.dot(xt, q, false, false, e.v.PrecIntra), e.dot(y, k, false, false, e.v.PrecIntra)))
+	}
+
+	b.Stage("dg")
+	kv, qv := e.perValue(k), e.perValue(q)
+	wt := e.store(b.Add(e.times(xf, kq), e.times(yf, kk)))
+	r := b.Add(e.times(intoQ, qv), e.times(intoK, kv))
+	sums := b.Add(b.Sub(b.Sum(b.Convert(wt, ir.F32), 1), e.sumLanes(wt)), e.sumLanes(r))
+	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
+	dg := e.decayGradient(sums, e.sumLanes(e.times(fromState, kv)), b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
+	dbeta := b.Div(e.sumLanes(e.times(low, u)), w.beta)
+
+	b.Stage("output")
+	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
+		dq, dk = normRowsGradient(b, e.loadRows(e.in.q), dq), normRowsGradient(b, e.loadRows(e.in.k), dk)
+	}
+	return []blockOut{
+		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
+		e.gateRows(dg), e.gateRows(dbeta),
+	}
+}
+
+// times multiplies elements in the type of products with decay.
+func (e *gen) times(x, y *ir.Value) *ir.Value {
+	return e.b.Mul(e.element(x, LowAll), e.element(y, LowAll))
+}
+
+// perKey sums over the value heads of each key head.
+func (e *gen) perKey(x *ir.Value) *ir.Value {
+	if e.gb == 1 {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	x = b.Reshape(b.Convert(x, ir.F32), s[0]/e.gb, e.gb, s[1], s[2])
+	var sum *ir.Value
+	for i := range e.gb {
+		part := b.Reshape(b.SliceAxis(x, 1, i, i+1), s[0]/e.gb, s[1], s[2])
+		if sum == nil {
+			sum = part
+		} else {
+			sum = b.Add(sum, part)
+		}
+	}
+	return sum
+}
+
+// turnedProducts are scale K Q^T and K K^T, for each value head.
+func (e *gen) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
+	b, c := e.b, e.c
+	if e.v.KQ == JointJoined {
+		both := e.dot(k, e.concat(1, q, k), false, true, e.v.PrecIntra)
+		kq, kk = b.SliceAxis(both, 2, 0, c), b.SliceAxis(both, 2, c, 2*c)
+	} else {
+		kq, kk = e.dot(k, q, false, true, e.v.PrecIntra), e.dot(k, k, false, true, e.v.PrecIntra)
+	}
+	return e.perValue(b.Scale(kq, e.s.EffectiveScale())), e.perValue(kk)
+}
+
+// turnedDecay is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
+func (e *gen) turnedDecay(w gates) *ir.Value {
+	b, c := e.b.Stage("decay"), e.c
+	var d *ir.Value
+	if e.v.Decay == DecaySegment {
+		d = b.Transpose(e.decay(w), 0, 2, 1)
+	} else {
+		for i, g := range w.parts {
+			from := g
+			if i == 0 && e.v.Beta == BetaExponent {
+				from = b.Sub(g, e.log(w.beta))
+			}
+			part := b.Sub(e.row(g, c), e.column(from, c))
+			if d == nil {
+				d = part
+			} else {
+				d = b.Add(d, part)
+			}
+		}
+		if e.v.Mask == MaskSelect {
+			d = b.Select(e.over(d.Type.Shape[0], b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1))), d, b.Like(d, masked))
+		}
+		d = e.exp(d)
+	}
+	if e.v.Beta != BetaExponent {
+		d = b.Mul(d, e.column(w.beta, c))
+	}
+	d = e.store(d)
+	if e.v.Mask == MaskWords {
+		d = e.upper(d, 0)
+	}
+	return d
+}
+
+// strictly clears x [N, j, i] but for i > j.
+func (e *gen) strictly(x *ir.Value) *ir.Value {
+	if e.v.Mask == MaskWords {
+		return e.upper(x, 1)
+	}
+	return e.b.Convert(e.keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1))), x.Type.DType)
+}
+
+// inverseAndValues are T and U, kept or made again from the state before the chunk.
+func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (t, u *ir.Value) {
+	b := e.b
+	if o := e.in.kept.t; o != nil {
+		t = e.loadKept(o)
+	} else {
+		negA, _ := e.weights(b.Neg(kk), nil, e.decay(w), w)
+		if e.v.Mask == MaskWords {
+			t = e.solveWords(negA)
+		} else {
+			t = e.store(e.solve(negA))
+		}
+	}
+	if o := e.in.kept.u; o != nil {
+		return t, e.loadKept(o)
+	}
+	b.Stage("values")
+	k = e.perValue(k)
+	var kS *ir.Value
+	if e.v.Fold {
+		kS = e.dot(e.store(e.byRows(k, grown)), state, false, false, e.v.PrecState)
+	} else {
+		kS = b.Mul(e.column(grown, e.s.V), e.dot(k, state, false, false, e.v.PrecState))
+	}
+	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
+	return t, e.store(e.dot(t, e.store(r), false, false, e.v.PrecIntra))
+}
+
+// sumLanes sums [N, C, D] to [N, C].
+func (e *gen) sumLanes(x *ir.Value) *ir.Value {
+	b, s := e.b, x.Type.Shape
+	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Store != ir.BF16 {
+		return b.Sum(b.Convert(x, ir.F32), 2)
+	}
+	// A product with ones gives rows.
+	ones := b.Const(ir.T(ir.BF16, s[0], 8, s[2]), 1)
+	y := b.MatMul(ones, b.Convert(x, ir.BF16), false, true, ir.PrecBF16x1)
+	return b.Reshape(b.SliceAxis(y, 1, 0, 1), s[0], s[1])
+}
+
+// decayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
+func (e *gen) decayGradient(after, before, rest *ir.Value) *ir.Value {
+	b, c := e.b, e.c
+	times := func(x *ir.Value, cmp ir.Cmp) *ir.Value {
+		t, p := ir.F32, ir.PrecF32
+		parts := []*ir.Value{x}
+		if e.v.Decay == DecayBase2 {
+			t, p, parts = ir.BF16, ir.PrecBF16x1, e.split(x, 3)
+		}
+		ones := b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(ir.T(t, c, c), 1), b.Const(ir.T(t, c, c), 0))
+		var sum *ir.Value
+		for _, part := range parts {
+			if y := b.MatMul(part, ones, false, false, p); sum == nil {
+				sum = y
+			} else {
+				sum = b.Add(sum, y)
+			}
+		}
+		return sum
+	}
+	return b.Add(b.Add(times(after, ir.GE), times(before, ir.LT)), b.Broadcast(rest, after.Type.Shape, 0))
+}

@@ -1,0 +1,111 @@
+package gdn
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/stretchr/testify/require"
+)
+
+// Gradients by random variants agree with the reference on random specs, and the text of their programs parses back.
+func TestRandomGradientsAgree(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 90 {
+		r := rand.New(rand.NewPCG(uint64(i), 6))
+		s, v := randomSpec(r), randomVariant(r)
+		s.Direction = Direction(1 + r.IntN(2))
+		v.Algo, v.Save, v.Saved = AlgoChunk, Save(r.IntN(len(saveNames))), ir.F32
+		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+		limit := 1e-5
+		switch {
+		case i%3 == 0:
+			v.PrecInv, v.PrecIntra, v.PrecState, v.Store, v.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
+			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
+			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
+			limit = .1
+		case i%8 == 1:
+			v.PrecInv, v.PrecIntra, v.PrecState = ir.PrecBF16x3, ir.PrecBF16x3, ir.PrecBF16x3
+			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
+			v.Parts, v.Mask = Parts(r.IntN(2)), Mask(r.IntN(2))
+			limit = 5e-4
+		case v.Decay == DecayBase2:
+			v.Decay = DecaySplit
+		}
+		v = v.Canon()
+		if v.Check(s) != nil || v.Unsafe(s) != "" {
+			continue
+		}
+		seen[s.Direction.String()]++
+		seen[fmt.Sprintf("%s %s", v.Fit(s).Save, v.Store)]++
+		name := fmt.Sprintf("%d: %s by %s", i, s, v)
+		inputs := generate(t, []string{"random", "slow", "cos.75"}[i%3], s, uint64(i))
+		want := reference(t, s, inputs)
+		m := build(t, s, v)
+		p, err := ir.Parse(m.String())
+		require.NoError(t, err, name)
+		require.Equal(t, m.Hash(), p.Hash(), name)
+		out := run(t, m, inputs)
+		for _, o := range s.Outputs() {
+			most := limit
+			if o.Type.DType == ir.BF16 {
+				most += 4e-3
+			}
+			require.LessOrEqual(t, array.Compare(out[o.Name], want[o.Name]).Ratio, most, "%s: %s", name, o.Name)
+		}
+	}
+	for _, k := range []string{"backward", "train", "none f32", "state f32", "inverse f32", "all f32", "state bf16", "inverse bf16", "all bf16"} {
+		require.Positive(t, seen[k], k)
+	}
+}
+
+// Gradients of structurally different variants meet the limits of their precision on every class of inputs.
+func TestGradientsOnClasses(t *testing.T) {
+	for _, text := range []string{"default", "cpu,save=inverse", "bf16x3,save=all", "bf16,save=state", "tpu,save=all,saved=bf16", "tpu-x3,save=inverse"} {
+		v := parseVariant(t, text)
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range Classes {
+				s := mustParse(t, "t=192,hk=1,hv=2,k=32,init,direction=backward")
+				s.NegEigval = c.beyond
+				inputs := generate(t, c.Name, s, 1)
+				got, want := interpret(t, s, v, inputs), reference(t, s, inputs)
+				for _, p := range s.Outputs() {
+					off, limit, err := c.Error(s, v.Precision().String(), p, got[p.Name], want[p.Name])
+					require.NoError(t, err)
+					require.LessOrEqual(t, off, limit, "%s: %s", c.Name, p.Name)
+				}
+			}
+		})
+	}
+}
+
+// The two programs of a training step give what the one of direction=train gives.
+func TestBuildTraining(t *testing.T) {
+	for _, text := range []string{"default,save=none", "default", "cpu,save=inverse", "tpu,save=all,saved=bf16"} {
+		v := parseVariant(t, text)
+		s := mustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train")
+		inputs := generate(t, "random", s, 1)
+		want := interpret(t, s, v, inputs)
+		forward, backward, err := BuildTraining(s, v)
+		require.NoError(t, err)
+		plain := map[string]*array.Array{}
+		for _, p := range forward.Body.Params {
+			plain[p.Name] = inputs[p.Name]
+		}
+		got := run(t, forward, plain)
+		all := maps.Clone(inputs)
+		for _, p := range backward.Body.Params {
+			if all[p.Name] == nil {
+				all[p.Name] = got[p.Name]
+			}
+		}
+		maps.Copy(got, run(t, backward, all))
+		for _, p := range s.Outputs() {
+			require.Equal(t, want[p.Name], got[p.Name], p.Name)
+		}
+	}
+}

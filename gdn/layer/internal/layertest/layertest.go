@@ -1,0 +1,44 @@
+// Package layertest opens backends for tests.
+package layertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+var open = map[string]func() (backends.Backend, error){}
+
+func init() {
+	for _, name := range device.Names {
+		open[name] = sync.OnceValues(func() (backends.Backend, error) {
+			return device.Open(context.Background(), name, device.Options{})
+		})
+	}
+}
+
+// Backend opens a backend once for all tests of a process. Without the plugin of xla the test is skipped, but fails in CI.
+func Backend(t testing.TB, name string) backends.Backend {
+	t.Helper()
+	b, err := open[name]()
+	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return b
+}
+
+// Each runs a test on every backend.
+func Each(t *testing.T, f func(t *testing.T, b backends.Backend)) {
+	for _, name := range device.Names {
+		t.Run(name, func(t *testing.T) { f(t, Backend(t, name)) })
+	}
+}

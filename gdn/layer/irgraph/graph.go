@@ -1,0 +1,222 @@
+package irgraph
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	"github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Types are the element types of ir as GoMLX names them. There is none for semaphores.
+var Types = map[ir.DType]dtypes.DType{
+	ir.F64: dtypes.Float64, ir.F32: dtypes.Float32, ir.F16: dtypes.Float16, ir.BF16: dtypes.BFloat16,
+	ir.I64: dtypes.Int64, ir.I32: dtypes.Int32, ir.U32: dtypes.Uint32, ir.U16: dtypes.Uint16, ir.Bool: dtypes.Bool,
+}
+
+// Shape is a value type as a GoMLX shape.
+func Shape(t ir.Type) shapes.Shape { return shapes.Make(Types[t.DType], t.Shape...) }
+
+// Supports refuses ops that have no meaning in a graph.
+func Supports(op ir.Op) error {
+	if op == ir.BadOp || op >= ir.NumOps {
+		return fmt.Errorf("unknown op %s", op)
+	}
+	if op == ir.OpGrid {
+		return nil // batched first
+	}
+	if r := rules[op]; r.refuse != "" {
+		return fmt.Errorf("%s: %s", op, r.refuse)
+	}
+	return nil
+}
+
+// Prepare batches and simplifies a module, and tells whether every op of it has a rule. Build does it too; calling Prepare
+// first moves errors to a place that can return them.
+func Prepare(m *ir.Module) (*ir.Module, error) {
+	m, err := passes.Apply(m, "batch", "moves", "fold", "cse", "dce")
+	if err != nil {
+		return nil, fmt.Errorf("irgraph: %w", err)
+	}
+	m.Body.Walk(func(in *ir.Instr) {
+		if e := Supports(in.Op); e != nil && err == nil {
+			err = fmt.Errorf("irgraph: module %s: %w", m.Name, e)
+		}
+	})
+	return m, err
+}
+
+// Build adds a prepared module to a graph. Inputs are by the names of the module's parameters, of their types; results are
+// in the order of the module. It panics with an error, as GoMLX's graph functions do.
+func Build(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
+	b := &builder{g: g, env: map[*ir.Value]*value{}}
+	b.dynamic = g.Backend().Capabilities().Operations[backends.OpTypeDynamicSlice]
+	for _, p := range m.Params() {
+		n := inputs[p.Name]
+		if n == nil {
+			panic(fmt.Errorf("irgraph: module %s: input %s is missing, want %v", m.Name, p.Name, p.Type))
+		}
+		if !n.Shape().Equal(Shape(p.Type)) {
+			panic(fmt.Errorf("irgraph: module %s: input %s is %s, want %v", m.Name, p.Name, n.Shape(), p.Type))
+		}
+		b.env[p] = &value{n: n}
+	}
+	b.block(m.Body.Instrs)
+	out := make([]*graph.Node, len(m.Body.Yield))
+	for i, v := range m.Body.Yield {
+		out[i] = b.node(v)
+	}
+	return out
+}
+
+// builder translates one module.
+type builder struct {
+	g       *graph.Graph
+	env     map[*ir.Value]*value
+	dynamic bool // the backend slices at run time
+	inside  int  // depth of While bodies
+}
+
+// value is a node, or a number that is known while the graph is built, or a node with parts of it replaced.
+type value struct {
+	n     *graph.Node
+	known *int
+	patch *patch
+}
+
+// node gives the node of a value, making it where it is not there yet. One that is made inside a While belongs to its body
+// and is not kept.
+func (b *builder) node(v *ir.Value) *graph.Node {
+	x := b.env[v]
+	n := x.n
+	switch {
+	case n != nil:
+		return n
+	case x.known != nil:
+		n = b.fill(v.Type, float64(*x.known))
+	case x.patch != nil:
+		n = x.patch.join()
+	}
+	if b.inside == 0 {
+		x.n = n
+	}
+	return n
+}
+
+// fill makes a value of one number. GoMLX's own scalars (Scalar, ZerosLike, MulScalar, ...) are kept per graph, and one that
+// was made inside a closure is then missing outside, so nothing in this package may use them.
+func (b *builder) fill(t ir.Type, v float64) *graph.Node {
+	c := graph.Const(b.g, shapes.CastAsDType(v, Types[t.DType]))
+	if t.Rank() == 0 {
+		return c
+	}
+	return graph.BroadcastPrefix(c, t.Shape...)
+}
+
+func (b *builder) block(instrs []*ir.Instr) {
+	for _, in := range instrs {
+		b.instr(in)
+	}
+}
+
+func (b *builder) instr(in *ir.Instr) {
+	rule := rules[in.Op]
+	switch {
+	case rule.refuse != "":
+		panic(fmt.Errorf("irgraph: %s: %w", describe(in), errors.New(rule.refuse)))
+	case rule.values != nil:
+		for i, v := range rule.values(b, in) {
+			b.env[in.Results[i]] = v
+		}
+	default:
+		args := make([]*graph.Node, len(in.Args))
+		for i, a := range in.Args {
+			args[i] = b.node(a)
+		}
+		n := rule.node(b, in, args)
+		if want := Shape(in.Result().Type); !n.Shape().Equal(want) {
+			panic(fmt.Errorf("irgraph: %s: built %s, want %s", describe(in), n.Shape(), want))
+		}
+		b.env[in.Result()] = &value{n: n}
+	}
+}
+
+// describe is an instruction in an error.
+func describe(in *ir.Instr) string {
+	s := in.Op.String()
+	for _, a := range in.Args {
+		s += " " + a.Type.String()
+	}
+	if l := in.Loc.String(); l != "" {
+		s += " at " + l
+	}
+	return s
+}
+
+// constants gives the scalar operands that are known while the graph is built; ok says that all are.
+func (b *builder) constants(args []*ir.Value) (known []*int, ok bool) {
+	ok = true
+	for _, a := range args {
+		k := b.env[a].known
+		known, ok = append(known, k), ok && k != nil
+	}
+	return known, ok
+}
+
+// patch is a base with parts along one axis replaced, in the order in which they were written.
+type patch struct {
+	base  *graph.Node
+	axis  int
+	parts []part
+}
+
+type part struct {
+	start int
+	n     *graph.Node
+}
+
+// write gives a patch with one more part; nil where it overlaps another in part.
+func (p *patch) write(start int, n *graph.Node) *patch {
+	size := func(n *graph.Node) int { return n.Shape().Dimensions[p.axis] }
+	q := &patch{base: p.base, axis: p.axis}
+	for _, o := range p.parts {
+		switch {
+		case o.start == start && size(o.n) == size(n): // written anew
+		case o.start < start+size(n) && start < o.start+size(o.n):
+			return nil
+		default:
+			q.parts = append(q.parts, o)
+		}
+	}
+	q.parts = append(q.parts, part{start, n})
+	return q
+}
+
+// join puts the parts and what is left of the base together.
+func (p *patch) join() *graph.Node {
+	parts := slices.Clone(p.parts)
+	slices.SortFunc(parts, func(x, y part) int { return x.start - y.start })
+	var all []*graph.Node
+	at := 0
+	keep := func(until int) {
+		if until > at {
+			all = append(all, graph.SliceAxis(p.base, p.axis, graph.AxisRange(at, until)))
+		}
+	}
+	for _, q := range parts {
+		keep(q.start)
+		all = append(all, q.n)
+		at = q.start + q.n.Shape().Dimensions[p.axis]
+	}
+	keep(p.base.Shape().Dimensions[p.axis])
+	if len(all) == 1 {
+		return all[0]
+	}
+	return graph.Concatenate(all, p.axis)
+}

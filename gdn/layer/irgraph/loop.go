@@ -1,0 +1,144 @@
+package irgraph
+
+import (
+	"fmt"
+
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// unrolledCount is how often a loop may run to be unrolled even where the backend has dynamic slices.
+const unrolledCount = 2
+
+// buildLoop makes a While, or unrolls. A While within another is not supported by GoMLX's XLA backend, so inner loops are
+// always unrolled.
+func buildLoop(b *builder, in *ir.Instr) []*value {
+	if b.dynamic && b.inside == 0 && in.Attrs.Count > unrolledCount {
+		return b.while(in)
+	}
+	body := b.hoist(in.Body)
+	carried := make([]*value, len(in.Args))
+	for i, a := range in.Args {
+		carried[i] = b.env[a]
+	}
+	for i := range in.Attrs.Count {
+		b.env[in.Body.Params[0]] = &value{known: &i}
+		for j, c := range carried {
+			b.env[in.Body.Params[1+j]] = c
+		}
+		b.block(body)
+		next := make([]*value, len(carried))
+		for j, y := range in.Body.Yield {
+			next[j] = b.env[y]
+		}
+		carried = next
+	}
+	return carried
+}
+
+// hoist builds the instructions of a body that do not depend on its parameters, and gives the others.
+func (b *builder) hoist(body *ir.Block) []*ir.Instr {
+	varies := map[*ir.Value]bool{}
+	for _, p := range body.Params {
+		varies[p] = true
+	}
+	var rest []*ir.Instr
+	for _, in := range body.Instrs {
+		moves := in.Body == nil
+		for _, a := range in.Args {
+			moves = moves && !varies[a]
+		}
+		if moves {
+			b.instr(in)
+			continue
+		}
+		for _, r := range in.Results {
+			varies[r] = true
+		}
+		rest = append(rest, in)
+	}
+	return rest
+}
+
+// while builds a loop whose state is the index, the carried values, and what the body takes from outside: a closure of the
+// XLA backend sees its own parameters alone.
+func (b *builder) while(in *ir.Instr) []*value {
+	state := []*Node{b.fill(ir.T(ir.I32), 0)}
+	inner := append([]*ir.Value{}, in.Body.Params...)
+	for _, a := range in.Args {
+		state = append(state, b.node(a))
+	}
+	outer := map[*ir.Value]*value{}
+	for _, v := range captures(in.Body) {
+		outer[v] = b.env[v]
+		if outer[v].known == nil {
+			state, inner = append(state, b.node(v)), append(inner, v)
+		}
+	}
+	parameters := func(g *Graph) []*Node {
+		ps := make([]*Node, len(state))
+		for i, n := range state {
+			ps[i] = Parameter(g, fmt.Sprintf("s%d", i), n.Shape())
+		}
+		return ps
+	}
+	cond := NewClosure(b.g, func(g *Graph) []*Node {
+		return []*Node{LessThan(parameters(g)[0], b.fill(ir.T(ir.I32), float64(in.Attrs.Count)))}
+	})
+	step := NewClosure(b.g, func(g *Graph) []*Node {
+		b.inside++
+		defer func() { b.inside-- }()
+		ps := parameters(g)
+		for i, p := range ps {
+			b.env[inner[i]] = &value{n: p}
+		}
+		b.block(in.Body.Instrs)
+		next := []*Node{Add(ps[0], b.fill(ir.T(ir.I32), 1))}
+		for _, y := range in.Body.Yield {
+			next = append(next, b.node(y))
+		}
+		return append(next, ps[len(next):]...)
+	})
+	out := While(cond, step, state...)
+	for v, x := range outer {
+		b.env[v] = x
+	}
+	values := make([]*value, len(in.Results))
+	for i := range values {
+		values[i] = &value{n: out[1+i]}
+	}
+	return values
+}
+
+// captures lists the values that a block uses from outside, in order of first use.
+func captures(b *ir.Block) []*ir.Value {
+	inside, seen := map[*ir.Value]bool{}, map[*ir.Value]bool{}
+	var out []*ir.Value
+	use := func(vs []*ir.Value) {
+		for _, v := range vs {
+			if !inside[v] && !seen[v] {
+				seen[v] = true
+				out = append(out, v)
+			}
+		}
+	}
+	var walk func(b *ir.Block)
+	walk = func(b *ir.Block) {
+		for _, v := range b.Params {
+			inside[v] = true
+		}
+		for _, in := range b.Instrs {
+			use(in.Args)
+			if in.Body != nil {
+				walk(in.Body)
+			}
+			for _, r := range in.Results {
+				inside[r] = true
+			}
+		}
+		use(b.Yield)
+	}
+	walk(b)
+	return out
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	xla "github.com/gomlx/go-xla/pkg/pjrt"
 	"github.com/stretchr/testify/require"
@@ -334,4 +335,44 @@ func TestReuse(t *testing.T) {
 	}
 	_, err := p.Time(pjrt.TimeOptions{Warmup: 1, Trials: 5}, x, y)
 	require.NoError(t, err)
+}
+
+// Measured runs take fresh copies: a result in the memory of an argument does not change the next run. A flush writes what it says.
+func TestBench(t *testing.T) {
+	e := open(t)
+	p := compile(t, e, `module @m {
+  func.func public @main(%x: tensor<3xf32> {tf.aliasing_output = 0 : i32}) -> tensor<3xf32> {
+    %0 = stablehlo.add %x, %x : tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }
+}
+`)
+	flush := compile(t, e, pjrt.FlushModule(1<<16))
+	out, err := flush.Run()
+	require.NoError(t, err)
+	require.Len(t, out[0].Data, 1<<16)
+	x := floats([]int{3}, 1, 2, 3)
+	buffers := xla.BuffersAlive()
+	timing, err := p.Bench(context.Background(), pjrt.BenchOptions{Warmup: 2, Iterations: 5, Flush: flush}, x)
+	require.NoError(t, err)
+	require.Len(t, timing.All, 5)
+	require.Positive(t, timing.Min)
+	require.LessOrEqual(t, timing.Min, timing.Mean())
+	require.Equal(t, []float32{1, 2, 3}, x.Float32s())
+	require.Equal(t, buffers, xla.BuffersAlive())
+
+	timing, err = p.Bench(context.Background(), pjrt.BenchOptions{Warmup: 1 << 30, Iterations: 1 << 30, Limit: time.Nanosecond}, x)
+	require.NoError(t, err)
+	require.Len(t, timing.All, pjrt.LeastIterations)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = p.Bench(ctx, pjrt.BenchOptions{Iterations: 1}, x)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = p.Bench(context.Background(), pjrt.BenchOptions{}, x)
+	require.ErrorContains(t, err, "iterations 0 at least 1")
+	_, err = p.Bench(context.Background(), pjrt.BenchOptions{Iterations: 1}, x, x)
+	require.ErrorContains(t, err, "takes 1 arguments")
+	require.NoError(t, flush.Close())
+	_, err = p.Bench(context.Background(), pjrt.BenchOptions{Iterations: 1, Flush: flush}, x)
+	require.Error(t, err)
 }

@@ -3,6 +3,7 @@
 package pjrt
 
 import (
+	"context"
 	"errors"
 
 	"github.com/gdngen/gdngen/ir/array"
@@ -46,3 +47,8 @@ func (*Program) Run(...*array.Array) ([]*array.Array, error) { return nil, ErrNo
 
 // Time gives ErrNoCgo.
 func (*Program) Time(TimeOptions, ...*array.Array) (Timing, error) { return Timing{}, ErrNoCgo }
+
+// Bench gives ErrNoCgo.
+func (*Program) Bench(context.Context, BenchOptions, ...*array.Array) (Timing, error) {
+	return Timing{}, ErrNoCgo
+}

@@ -1,0 +1,39 @@
+package flashinfer
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// solutionMain is the entry point of solutions: Python that runs generated programs through JAX.
+//
+//go:embed solution_main.py
+var solutionMain string
+
+// ProgramSolution is the solution of a problem by a variant: StableHLO that is generated for each shape, run through JAX. s is the spec
+// of any workload.
+func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, v gdn.Variant) (*Solution, error) {
+	// What depends on the shape or on what is given is left to the entry point.
+	s.Batch, s.Tokens, s.Seqs, s.Packed, s.Init, s.InPlace, s.Empty, s.Scale = 1, 1, 0, false, false, false, gdn.EmptyKeep, 0
+	fixed := strings.TrimPrefix(s.String(), "b=1,t=1,")
+	var arguments []string
+	for _, x := range p.Inputs {
+		argument := x.Name
+		if roles[x.Name] == "" {
+			argument += "=None"
+		}
+		arguments = append(arguments, argument)
+	}
+	main := strings.NewReplacer("@DEFINITION@", p.Name, "@SPEC@", fixed, "@VARIANT@", v.String(), "@ARGUMENTS@", strings.Join(arguments, ", "),
+		"@STATE@", cmp.Or(p.names["initial_state"], "None"), "@BOUNDS@", cmp.Or(p.names["cu_seqlens"], "None"),
+		"@SCALE@", cmp.Or(p.names["scale"], "None")).Replace(solutionMain)
+	sol := &Solution{Name: name, Definition: p.Name, Author: author,
+		Description: fmt.Sprintf("Generated programs of the gated delta rule, variant %s.", v),
+		Spec:        BuildSpec{Language: "python", TargetHardware: []string{"cpu"}, EntryPoint: "main.py::run", Dependencies: []string{"jax"}},
+		Sources:     []Source{{Path: "main.py", Content: main}}}
+	return sol, sol.Check()
+}

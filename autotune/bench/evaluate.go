@@ -1,0 +1,357 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+)
+
+// Protocol says how a workload is measured. The zero value is not valid; see DefaultProtocol.
+type Protocol struct {
+	Warmup     int           `json:"warmup"`     // executions before the timed ones of a trial
+	Iterations int           `json:"iterations"` // timed executions of a trial, at most
+	Trials     int           `json:"trials"`     // each with inputs of its own
+	Measure    time.Duration `json:"measure"`    // ends the iterations of a trial early, not before pjrt.LeastIterations; 0: never
+	Cold       bool          `json:"cold"`       // the caches are overwritten before each execution
+	InPlace    bool          `json:"in_place"`   // final states take the memory of the copies of the initial ones
+}
+
+// DefaultProtocol is that of FlashInfer-Bench, with an end to the iterations of slow programs.
+var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: time.Second, Cold: true}
+
+// Check refuses a protocol that can not be followed.
+func (p Protocol) Check() error {
+	if p.Warmup < 0 || p.Iterations < 1 || p.Trials < 1 || p.Measure < 0 {
+		return fmt.Errorf("warm-up %d and measuring time %v must not be negative, iterations %d and trials %d at least 1", p.Warmup, p.Measure, p.Iterations, p.Trials)
+	}
+	return nil
+}
+
+// Job is one evaluation. Without a definition it only asks for the environment.
+type Job struct {
+	Plugin     string                 `json:"plugin"` // path of the PJRT plugin
+	Definition *flashinfer.Definition `json:"definition"`
+	Workload   *flashinfer.Workload   `json:"workload"`
+	Root       string                 `json:"root"` // that paths of the workload start from
+	Variant    string                 `json:"variant"`
+	Protocol   Protocol               `json:"protocol"`
+}
+
+// Outcome is what an evaluation gave.
+type Outcome struct {
+	Status      flashinfer.Status      `json:"status,omitempty"`
+	Log         string                 `json:"log,omitempty"`
+	Correctness *Errors                `json:"correctness,omitempty"`
+	Latency     float64                `json:"latency_ms,omitempty"`
+	Reference   float64                `json:"reference_latency_ms,omitempty"`
+	Extra       map[string]any         `json:"extra,omitempty"`
+	Environment flashinfer.Environment `json:"environment"`
+
+	// Fault says why no evaluation could be made: it is no judgement of the variant.
+	Fault string `json:"fault,omitempty"`
+}
+
+// Errors are largest errors, as text: JSON has no number for infinity.
+type Errors struct {
+	Relative, Absolute, OfLargest string
+}
+
+func errorsOf(v flashinfer.Verdict) *Errors {
+	if v.Correctness == nil {
+		return nil
+	}
+	text := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	return &Errors{text(v.Correctness.MaxRelative), text(v.Correctness.MaxAbsolute), text(v.OfLargest)}
+}
+
+func number(text string) float64 {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return x
+}
+
+// bencher is a device with what was compiled for it last.
+type bencher struct {
+	plugin      string
+	engine      *pjrt.Engine
+	flush       *pjrt.Program
+	environment flashinfer.Environment
+
+	key            string // spec and variant of the programs
+	solution, loop *pjrt.Program
+	compiled       string // how long that took, for the log
+}
+
+// open makes the bencher one of a plugin.
+func (b *bencher) open(plugin string) error {
+	if b.engine != nil && b.plugin == plugin {
+		return nil
+	}
+	b.close()
+	e, err := pjrt.Open(plugin)
+	if err != nil {
+		return err
+	}
+	b.engine, b.plugin = e, plugin
+	b.environment = flashinfer.Environment{Hardware: hardware(e), Libs: map[string]string{
+		"plugin": filepath.Base(plugin), "pjrt": e.Version(), "go": runtime.Version()}}
+	b.flush, err = e.Compile(pjrt.FlushModule(2 * cacheBytes(e)))
+	return err
+}
+
+func (b *bencher) close() {
+	if b.engine != nil {
+		b.engine.Close()
+	}
+	*b = bencher{}
+}
+
+// hardware names the device.
+func hardware(e *pjrt.Engine) string {
+	if e.Platform() == "cpu" {
+		if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+			for line := range strings.Lines(string(info)) {
+				if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+					return fmt.Sprintf("%s, %d processors", strings.TrimSpace(model), runtime.NumCPU())
+				}
+			}
+		}
+		return fmt.Sprintf("%s CPU, %d processors", runtime.GOARCH, runtime.NumCPU())
+	}
+	if d := e.Devices(); len(d) > 0 {
+		return d[0]
+	}
+	return e.Platform()
+}
+
+// defaultCache is the size of the caches of a device that does not tell.
+const defaultCache = 128 << 20
+
+// cacheBytes is the size of the largest cache of the device.
+func cacheBytes(e *pjrt.Engine) int {
+	if e.Platform() != "cpu" {
+		return defaultCache
+	}
+	largest := 0
+	sizes, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
+	for _, path := range sizes {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var n int
+		var unit string
+		if _, err := fmt.Sscanf(string(text), "%d%s", &n, &unit); err == nil && unit == "K" {
+			largest = max(largest, n<<10)
+		}
+	}
+	if largest == 0 {
+		return defaultCache
+	}
+	return min(largest, defaultCache)
+}
+
+// prepare compiles the programs of a spec unless they are there. refused tells that the error is one of the variant, not of
+// the reference.
+func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) {
+	key := s.String() + " by " + variant
+	if b.key == key {
+		return false, nil
+	}
+	if b.solution != nil {
+		b.solution.Close()
+	}
+	if b.loop != nil {
+		b.loop.Close()
+	}
+	b.key, b.solution, b.loop = "", nil, nil
+	v, err := gdn.ParseVariant(variant)
+	if err != nil {
+		return true, err
+	}
+	start := time.Now()
+	a, err := lower.Program(s, v, "stablehlo", nil)
+	if err != nil {
+		return true, err
+	}
+	solution, err := b.engine.Compile(a.Text)
+	if err != nil {
+		return true, err
+	}
+	took := time.Since(start)
+	m, err := TokenLoop(s)
+	if err != nil {
+		return false, err
+	}
+	route, err := lower.Lookup("stablehlo")
+	if err != nil {
+		return false, err
+	}
+	start = time.Now()
+	if a, err = route.Emit(m, nil); err != nil {
+		return false, err
+	}
+	loop, err := b.engine.Compile(a.Text)
+	if err != nil {
+		return false, err
+	}
+	b.key, b.solution, b.loop = key, solution, loop
+	b.compiled = fmt.Sprintf("compiled in %.2f s, the reference in %.2f s", took.Seconds(), time.Since(start).Seconds())
+	return false, nil
+}
+
+// evaluate does one job. It never returns an error: what went wrong is the outcome.
+func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
+	o = &Outcome{}
+	fault := func(err error) *Outcome { return &Outcome{Fault: err.Error()} }
+	if err := b.open(j.Plugin); err != nil {
+		return fault(err)
+	}
+	o.Environment = b.environment
+	if j.Definition == nil {
+		return o
+	}
+	p, err := flashinfer.NewProblem(j.Definition)
+	if err != nil {
+		return fault(err)
+	}
+	s, err := p.Spec(j.Workload)
+	if err != nil {
+		return fault(err)
+	}
+	s.InPlace = j.Protocol.InPlace && s.Init && s.Final
+	refused, err := b.prepare(s, j.Variant)
+	if refused {
+		o.Status, o.Log = flashinfer.CompileError, err.Error()
+		return o
+	}
+	if err != nil {
+		return fault(err)
+	}
+	log := []string{b.compiled}
+	var trials [][]*array.Array
+	var verdict flashinfer.Verdict
+	for trial := range j.Protocol.Trials {
+		inputs, err := p.MakeInputs(s, j.Workload, j.Root, trial)
+		if err != nil {
+			return fault(err)
+		}
+		if trial == 0 {
+			unknown, err := p.CheckConstraints(j.Workload, inputs)
+			if err != nil {
+				return fault(err)
+			}
+			for _, u := range unknown {
+				log = append(log, "not checked: "+u)
+			}
+		}
+		var args []*array.Array
+		for _, x := range s.Inputs() {
+			args = append(args, inputs[x.Name])
+		}
+		trials = append(trials, args)
+		want, err := gdn.Reference(s, inputs)
+		if err != nil {
+			return fault(err)
+		}
+		got, err := b.solution.Run(args...)
+		if err != nil {
+			o.Status, o.Log = flashinfer.RuntimeError, err.Error()
+			return o
+		}
+		v := flashinfer.Judge(s, got, want)
+		if trial == 0 {
+			verdict = v
+		} else {
+			verdict = verdict.Worse(v)
+		}
+		if trial == 0 && verdict.Status == flashinfer.Passed {
+			got, err := b.loop.Run(args...)
+			if err != nil {
+				return fault(fmt.Errorf("the reference can not be run: %w", err))
+			}
+			if v := flashinfer.Judge(s, got, want); v.Status != flashinfer.Passed {
+				return fault(fmt.Errorf("the token loop disagrees with float64: %s %s", v.Status, v.Note))
+			}
+		}
+		if ctx.Err() != nil {
+			return fault(ctx.Err())
+		}
+	}
+	if verdict.Note != "" {
+		log = append(log, verdict.Note)
+	}
+	o.Status, o.Correctness = verdict.Status, errorsOf(verdict)
+	if o.Status == flashinfer.Passed {
+		if err := b.time(ctx, j.Protocol, trials, o); err != nil {
+			o.Status, o.Correctness, log = flashinfer.RuntimeError, nil, append(log, err.Error())
+		}
+	}
+	o.Log = strings.Join(log, "\n")
+	return o
+}
+
+// time measures the solution and the reference on the inputs of all trials, in turns.
+func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array, o *Outcome) error {
+	opts := pjrt.BenchOptions{Warmup: p.Warmup, Iterations: p.Iterations, Limit: p.Measure}
+	if p.Cold {
+		opts.Flush = b.flush
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
+	least, iterations := [2]float64{math.Inf(1), math.Inf(1)}, [2]int{}
+	for _, args := range trials {
+		for i, program := range []*pjrt.Program{b.solution, b.loop} {
+			t, err := program.Bench(ctx, opts, args...)
+			if err != nil {
+				return err
+			}
+			mean := ms(t.Mean()) / float64(len(trials))
+			if i == 0 {
+				o.Latency += mean
+			} else {
+				o.Reference += mean
+			}
+			least[i] = min(least[i], ms(t.Min))
+			iterations[i] += len(t.All)
+		}
+	}
+	o.Extra = map[string]any{"min_latency_ms": least[0], "min_reference_latency_ms": least[1],
+		"iterations": iterations[0], "reference_iterations": iterations[1]}
+	return nil
+}
+
+// Trace makes the line of the trace set. A fault has none.
+func (o *Outcome) Trace(definition, solution string, w *flashinfer.Workload, now time.Time) (*flashinfer.Trace, error) {
+	if o.Fault != "" {
+		return nil, errors.New(o.Fault)
+	}
+	e := &flashinfer.Evaluation{Status: o.Status, Environment: o.Environment, Timestamp: now.UTC().Format(time.RFC3339), Log: o.Log}
+	if c := o.Correctness; c != nil {
+		e.Correctness = &flashinfer.Correctness{MaxRelative: number(c.Relative), MaxAbsolute: number(c.Absolute), Extra: map[string]any{}}
+		if x := number(c.OfLargest); !math.IsInf(x, 0) && !math.IsNaN(x) {
+			e.Correctness.Extra["max_error_of_largest"] = x
+		}
+		for name, x := range o.Extra {
+			e.Correctness.Extra[name] = x
+		}
+	}
+	if o.Status == flashinfer.Passed {
+		e.Performance = &flashinfer.Performance{LatencyMS: o.Latency, ReferenceLatencyMS: o.Reference, Speedup: o.Reference / o.Latency}
+	}
+	return &flashinfer.Trace{Definition: definition, Workload: w, Solution: solution, Evaluation: e}, e.Check()
+}

@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+)
+
+// Author is the author of the solutions.
+const Author = "gdngen"
+
+const (
+	settingsName = "bench.json" // the protocol
+	lockName     = "lock"
+)
+
+// LockedError says that another process sweeps into the folder.
+type LockedError struct{ Dir string }
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("run %s is in use by another process: wait for its end, or choose another folder", e.Dir)
+}
+
+// SettingsError says that a folder holds measurements by another protocol.
+type SettingsError struct {
+	Dir       string
+	Have, Ask Protocol
+}
+
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("run %s was measured by another protocol, %+v, not %+v: give the same, or choose another folder", e.Dir, e.Have, e.Ask)
+}
+
+// Store is the folder of a sweep: definitions, workloads, solutions and traces as FlashInfer-Bench lays them out, and the
+// protocol. Lines are only ever appended.
+type Store struct {
+	Dir      string
+	Warnings []string // of lines that were cut short
+	lock     *flock.Flock
+	done     map[key]*flashinfer.Trace
+}
+
+// key is what a trace is the evaluation of.
+type key struct{ definition, solution, workload string }
+
+// OpenStore opens a folder for writing, and makes it where it is missing. The error is a *LockedError where another process
+// writes to it, and a *SettingsError where it was begun with another protocol.
+func OpenStore(dir string, p Protocol) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	s := &Store{Dir: dir, lock: flock.New(filepath.Join(dir, lockName)), done: map[key]*flashinfer.Trace{}}
+	locked, err := s.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", dir, err)
+	}
+	if !locked {
+		return nil, &LockedError{dir}
+	}
+	if err := s.open(p); err != nil {
+		return nil, errors.Join(err, s.lock.Unlock())
+	}
+	return s, nil
+}
+
+func (s *Store) open(p Protocol) error {
+	path := filepath.Join(s.Dir, settingsName)
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if data, err = flashinfer.Indent(p); err == nil {
+			err = writeFile(path, data)
+		}
+		if err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		var have Protocol
+		if err := json.Unmarshal(data, &have); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if have != p {
+			return &SettingsError{s.Dir, have, p}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(s.Dir, "traces", "*", "*", "*.jsonl"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := s.readTraces(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close lets other processes write.
+func (s *Store) Close() error { return s.lock.Unlock() }
+
+// readTraces takes in the lines of a file. A last line without an end is cut off.
+func (s *Store) readTraces(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	if torn := len(data) - whole; torn > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s: the last line was cut while it was written: its %d bytes are dropped", path, torn))
+		if err := os.Truncate(path, int64(whole)); err != nil {
+			return err
+		}
+	}
+	list, err := flashinfer.ReadLines(path, data[:whole])
+	for _, t := range list {
+		s.keep(t)
+	}
+	return err
+}
+
+func (s *Store) keep(t *flashinfer.Trace) {
+	if t.Evaluation != nil {
+		s.done[key{t.Definition, t.Solution, t.Workload.UUID}] = t
+	}
+}
+
+// Done gives the last trace of a solution on a workload; nil where there is none.
+func (s *Store) Done(definition, solution, uuid string) *flashinfer.Trace {
+	return s.done[key{definition, solution, uuid}]
+}
+
+// Append writes a trace, which is on the disk when it returns.
+func (s *Store) Append(d *flashinfer.Definition, t *flashinfer.Trace) error {
+	if err := appendLine(filepath.Join(s.Dir, "traces", Author, d.OpType, d.Name+".jsonl"), t); err != nil {
+		return err
+	}
+	s.keep(t)
+	return nil
+}
+
+// appendLine writes a value as one line of JSON.
+func appendLine(path string, v any) (err error) {
+	data, err := flashinfer.Line(v)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Describe writes the definition, its workloads and the solution, replacing what is there.
+func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workload, sol *flashinfer.Solution) error {
+	if filepath.Base(d.Name) != d.Name || filepath.Base(d.OpType) != d.OpType {
+		return fmt.Errorf("definition %s of type %s: the names can not be those of files", d.Name, d.OpType)
+	}
+	definition, err := flashinfer.Indent(d)
+	if err != nil {
+		return err
+	}
+	solution, err := flashinfer.Indent(sol)
+	if err != nil {
+		return err
+	}
+	var lines []byte
+	for _, w := range workloads {
+		line, err := flashinfer.Line(&flashinfer.Trace{Definition: d.Name, Workload: w})
+		if err != nil {
+			return err
+		}
+		lines = append(lines, line...)
+	}
+	return errors.Join(
+		writeFile(filepath.Join(s.Dir, "definitions", d.OpType, d.Name+".json"), definition),
+		writeFile(filepath.Join(s.Dir, "workloads", d.OpType, d.Name+".jsonl"), lines),
+		writeFile(filepath.Join(s.Dir, "solutions", Author, d.OpType, d.Name, sol.Name+".json"), solution))
+}
+
+// writeFile writes a file as a whole or not at all.
+func writeFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(data)
+	if err = errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close()); err != nil {
+		return errors.Join(err, os.Remove(part.Name()))
+	}
+	return os.Rename(part.Name(), path)
+}

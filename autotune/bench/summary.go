@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+)
+
+// Row sums up workloads of a definition. Latencies and speed-ups are geometric means over those that passed; errors are the largest.
+type Row struct {
+	Definition  string         `json:"definition"`
+	Shapes      string         `json:"shapes"` // of the workloads; empty: all of the definition
+	Workloads   int            `json:"workloads"`
+	Passed      int            `json:"passed"`
+	Failed      map[string]int `json:"failed,omitempty"` // by status
+	LatencyMS   float64        `json:"latency_ms,omitempty"`
+	ReferenceMS float64        `json:"reference_latency_ms,omitempty"`
+	Speedup     float64        `json:"speedup,omitempty"`
+	MaxAbsolute float64        `json:"max_absolute_error"`
+	OfLargest   float64        `json:"max_error_of_largest"`
+}
+
+// Summary sums up what a store holds of the items: rows by shape, then one of each definition.
+func Summary(items []Item, store *Store) []Row {
+	var rows []Row
+	for _, it := range items {
+		groups := map[string][]*flashinfer.Trace{}
+		rank := map[string]int{}
+		var all []*flashinfer.Trace
+		for _, w := range it.Workloads {
+			t := store.Done(it.Definition.Name, it.Solution.Name, w.UUID)
+			if t == nil {
+				continue
+			}
+			name, at := shapes(w)
+			rank[name] = at
+			groups[name] = append(groups[name], t)
+			all = append(all, t)
+		}
+		names := slices.SortedFunc(maps.Keys(groups), func(x, y string) int { return cmp.Or(cmp.Compare(rank[x], rank[y]), cmp.Compare(x, y)) })
+		for _, name := range names {
+			rows = append(rows, sum(it.Definition.Name, name, groups[name]))
+		}
+		if len(all) > 0 && len(names) != 1 {
+			rows = append(rows, sum(it.Definition.Name, "", all))
+		}
+	}
+	return rows
+}
+
+// Group names the group that summaries put a workload in: its batch, or the power of two that holds its tokens.
+func Group(w *flashinfer.Workload) string {
+	name, _ := shapes(w)
+	return name
+}
+
+// shapes names the group of a workload, and gives its rank among groups.
+func shapes(w *flashinfer.Workload) (name string, rank int) {
+	if n, ok := w.Axes["total_seq_len"]; ok {
+		top := 64
+		for top < n {
+			top *= 2
+		}
+		return fmt.Sprintf("%d tokens or fewer", top), top
+	}
+	if n, ok := w.Axes["batch_size"]; ok {
+		return fmt.Sprintf("batch %d", n), n
+	}
+	return "other", math.MaxInt
+}
+
+func sum(definition, name string, traces []*flashinfer.Trace) Row {
+	r := Row{Definition: definition, Shapes: name, Workloads: len(traces), Failed: map[string]int{}}
+	var latency, reference, speedup float64
+	for _, t := range traces {
+		e := t.Evaluation
+		if c := e.Correctness; c != nil {
+			r.MaxAbsolute = max(r.MaxAbsolute, c.MaxAbsolute)
+			r.OfLargest = max(r.OfLargest, float(c.Extra["max_error_of_largest"]))
+		}
+		if e.Status != flashinfer.Passed {
+			r.Failed[string(e.Status)]++
+			continue
+		}
+		r.Passed++
+		latency += math.Log(e.Performance.LatencyMS)
+		reference += math.Log(e.Performance.ReferenceLatencyMS)
+		speedup += math.Log(e.Performance.Speedup)
+	}
+	if n := float64(r.Passed); n > 0 {
+		r.LatencyMS, r.ReferenceMS, r.Speedup = math.Exp(latency/n), math.Exp(reference/n), math.Exp(speedup/n)
+	}
+	return r
+}
+
+// float reads a number of JSON, or one that was never written as such.
+func float(v any) float64 {
+	switch x := v.(type) {
+	case float64:
+		return x
+	case interface{ Float64() (float64, error) }:
+		f, _ := x.Float64()
+		return f
+	}
+	return 0
+}

@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Item is a definition to sweep: a variant on workloads.
+type Item struct {
+	Definition *flashinfer.Definition
+	Workloads  []*flashinfer.Workload
+	Root       string // that paths of the workloads start from
+	Variant    gdn.Variant
+	Solution   *flashinfer.Solution // by which the traces name the variant
+}
+
+// Config is a sweep.
+type Config struct {
+	Plugin   string // path of the PJRT plugin
+	Items    []Item
+	Protocol Protocol
+	Limit    time.Duration // of one workload; 0: none
+	Retry    bool          // do workloads again whose last trace did not pass
+	Progress func(Progress)
+}
+
+// Progress tells of a workload that is done.
+type Progress struct {
+	Done, Total int               // workloads
+	Left        time.Duration     // estimate, from those done in this session; 0 before the first
+	Trace       *flashinfer.Trace // nil before the first workload of the session
+}
+
+// FaultError says that a workload could not be evaluated, for a reason that is not the variant's.
+type FaultError struct{ Definition, Workload, Reason string }
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("%s, workload %s: %s", e.Definition, e.Workload, e.Reason)
+}
+
+// Check finds faults of all items before any work.
+func (c *Config) Check() error {
+	if err := c.Protocol.Check(); err != nil {
+		return err
+	}
+	for _, it := range c.Items {
+		p, err := flashinfer.NewProblem(it.Definition)
+		if err != nil {
+			return err
+		}
+		seen := map[string]bool{}
+		for i, w := range it.Workloads {
+			s, err := p.Spec(w)
+			if err == nil {
+				err = it.Variant.Check(s)
+			}
+			if err == nil && seen[w.UUID] {
+				err = errors.New("workload.uuid: another workload has it")
+			}
+			if err != nil {
+				return fmt.Errorf("%s, workload %d (%s): %w", it.Definition.Name, i+1, w.UUID, err)
+			}
+			seen[w.UUID] = true
+		}
+	}
+	return nil
+}
+
+// pending is a workload that is to be done.
+type pending struct {
+	*Item
+	workload *flashinfer.Workload
+	spec     string
+}
+
+// Sweep evaluates all workloads that the store has no trace of. Workloads of equal shapes follow each other, so that each
+// program is compiled once. When ctx ends nothing is lost but the workload under way.
+func Sweep(ctx context.Context, c Config, store *Store) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	var todo []pending
+	total := 0
+	for i := range c.Items {
+		it := &c.Items[i]
+		if err := store.Describe(it.Definition, it.Workloads, it.Solution); err != nil {
+			return err
+		}
+		p, err := flashinfer.NewProblem(it.Definition)
+		if err != nil {
+			return err
+		}
+		total += len(it.Workloads)
+		var list []pending
+		first := map[string]int{}
+		for n, w := range it.Workloads {
+			t := store.Done(it.Definition.Name, it.Solution.Name, w.UUID)
+			if t != nil && (t.Evaluation.Status == flashinfer.Passed || !c.Retry) {
+				continue
+			}
+			s, err := p.Spec(w)
+			if err != nil {
+				return err
+			}
+			text := s.String()
+			if _, ok := first[text]; !ok {
+				first[text] = n
+			}
+			list = append(list, pending{it, w, text})
+		}
+		slices.SortStableFunc(list, func(x, y pending) int { return first[x.spec] - first[y.spec] })
+		todo = append(todo, list...)
+	}
+	progress := Progress{Done: total - len(todo), Total: total}
+	report := func() {
+		if c.Progress != nil {
+			c.Progress(progress)
+		}
+	}
+	report()
+	if len(todo) == 0 {
+		return nil
+	}
+	var w Worker
+	defer w.Close()
+	probe, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin}, 0)
+	if err != nil {
+		return err
+	}
+	if probe.Fault != "" {
+		return fmt.Errorf("the device can not be used: %s", probe.Fault)
+	}
+	begin := time.Now()
+	for i, x := range todo {
+		t, err := c.one(ctx, &w, x, probe.Environment)
+		if err != nil {
+			return err
+		}
+		if err := store.Append(x.Definition, t); err != nil {
+			return err
+		}
+		progress.Done++
+		progress.Trace = t
+		progress.Left = time.Since(begin) / time.Duration(i+1) * time.Duration(len(todo)-i-1)
+		report()
+	}
+	return nil
+}
+
+// one evaluates a workload.
+func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer.Environment) (*flashinfer.Trace, error) {
+	o, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin, Definition: x.Definition, Workload: x.workload, Root: x.Root, Variant: x.Variant.String(), Protocol: c.Protocol}, c.Limit)
+	late, crash := (*TimeoutError)(nil), (*CrashError)(nil)
+	switch {
+	case errors.As(err, &late):
+		o = &Outcome{Status: flashinfer.Timeout, Log: err.Error(), Environment: where}
+	case errors.As(err, &crash):
+		o = &Outcome{Status: flashinfer.RuntimeError, Log: err.Error(), Environment: where}
+	case err != nil:
+		return nil, err
+	}
+	if o.Fault != "" {
+		return nil, &FaultError{x.Definition.Name, x.workload.UUID, o.Fault}
+	}
+	return o.Trace(x.Definition.Name, x.Solution.Name, x.workload, time.Now())
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/pjrt"
@@ -82,6 +83,7 @@ var exits = []struct {
 	{exitUsage, isA[*aot.RequestError]},
 	{exitInfra, isA[*aot.InfraError]},
 	{exitInfra, isA[*journal.LockedError]},
+	{exitInfra, isA[*bench.LockedError]},
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }

@@ -15,11 +15,13 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
 func main() {
 	aot.RunWorkerIfAsked()
+	bench.RunWorkerIfAsked()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

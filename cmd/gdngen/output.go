@@ -68,11 +68,14 @@ const (
 // paint colours text for a terminal; NO_COLOR and a dumb terminal turn colours off.
 func (a *app) paint(w io.Writer, colour int, text string) string {
 	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
+	if !isFile || os.Getenv("NO_COLOR") != "" || !isTerminal(f) {
 		return text
 	}
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
 }
+
+// isTerminal tells whether a file is a terminal that understands more than lines.
+func isTerminal(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
 
 // signals are the words that a table colours.
 var signals = map[string]int{

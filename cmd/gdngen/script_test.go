@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -29,6 +30,7 @@ import (
 
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
+	bench.RunWorkerIfAsked()
 	testscript.Main(m, map[string]func(){"gdngen": main})
 }
 

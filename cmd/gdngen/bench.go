@@ -1,0 +1,406 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// benchFlags are the flags of bench.
+type benchFlags struct {
+	config                       bench.Config
+	definitions                  []string
+	workloads, root, only, limit string
+	variant                      string
+	dir, plugin                  string
+	warm, staticOnly             bool
+	targets, staticVariant       string
+}
+
+// benchResult is a whole sweep.
+type benchResult struct {
+	Run      string         `json:"run"`
+	Protocol bench.Protocol `json:"protocol"`
+	Hardware string         `json:"hardware,omitempty"`
+	Rows     []bench.Row    `json:"rows,omitempty"`
+	Static   []staticRow    `json:"static,omitempty"` // never measured: from the schedules that the compiler makes
+	Compiler string         `json:"compiler,omitempty"`
+}
+
+func (a *app) benchCmd() *cobra.Command {
+	b := benchFlags{config: bench.Config{Protocol: bench.DefaultProtocol}}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Evaluate variants on the workloads of FlashInfer-Bench, and keep the traces",
+		Long: `bench evaluates a variant on workloads in the manner of FlashInfer-Bench: each trial has inputs of its own; an element is wrong if it is off by
+more than 1e-2 and by more than 1e-2 of itself, and one wrong element fails the workload; what passes is timed on fresh copies of its arguments,
+out of the caches. Outputs are compared with the float64 reference; speed-ups are over a loop over tokens in the same runtime.
+
+Without flags it sweeps the contest's two definitions, ` + flashinfer.ContestDecode + ` (54 workloads) and
+` + flashinfer.ContestPrefill + ` (100), on this machine's CPU. Definitions are names of the form
+` + flashinfer.Family + `,
+or files. The folder of the run is a trace set of FlashInfer-Bench: definitions, workloads, solutions, traces. A sweep that was stopped or
+killed goes on by the same command.
+
+With --target the kernels are also compiled for TPUs that are absent, and their cost is printed in a table of its own. That cost is static:
+cycles of the schedule, and as modelled time the larger of these and of the main memory traffic; nothing runs on a TPU.
+
+The status is 3 if a workload did not pass.`,
+		Example: `  gdngen bench --run runs/contest                                     all 154 workloads; the same command goes on
+  gdngen bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --only batch_size=64
+  gdngen bench --run runs/contest --target v5e,v6e,tpu7x --static-only   static cost alone
+  gdngen bench --run runs/mine --definition my.json --workloads my.jsonl --root dataset --variant cpu`,
+		GroupID: "work",
+		Args:    args(cobra.NoArgs),
+		RunE:    func(*cobra.Command, []string) error { return a.bench(&b) },
+	}
+	f, p := c.Flags(), &b.config.Protocol
+	f.StringVar(&b.dir, "run", "", "folder of the run; made where it is missing")
+	f.StringSliceVar(&b.definitions, "definition", []string{flashinfer.ContestDecode, flashinfer.ContestPrefill}, "definitions, by name or file, separated by commas")
+	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
+	f.StringVar(&b.root, "root", ".", "folder that the paths of workloads start from")
+	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
+	f.StringVar(&b.variant, "variant", "", "how it is computed (default: the variant for CPUs; see gdngen help variant)")
+	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
+	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most")
+	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
+	f.DurationVar(&p.Measure, "measure", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
+	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
+	f.BoolVar(&p.InPlace, "in-place", false, "final states take the memory of the initial ones, as in a server")
+	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")
+	f.BoolVar(&b.config.Retry, "retry", false, "do workloads again that did not pass")
+	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on (default: the CPU's)")
+	f.StringVar(&b.targets, "target", "", "also give the static cost on these TPU generations, separated by commas, or all")
+	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: the best known for the spec)")
+	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
+	complete(c, "variant", variantNames())
+	complete(c, "static-variant", variantNames())
+	complete(c, "target", append(targetNames(), "all"))
+	return c
+}
+
+// bench sweeps, and prints the summary of what the run holds.
+func (a *app) bench(b *benchFlags) error {
+	if b.dir == "" {
+		return usage(errors.New("bench needs --run DIR"))
+	}
+	b.config.Protocol.Cold = !b.warm
+	if err := b.config.Protocol.Check(); err != nil {
+		return usage(err)
+	}
+	if b.staticOnly && b.targets == "" {
+		return usage(errors.New("--static-only needs --target"))
+	}
+	if err := a.benchItems(b); err != nil {
+		return err
+	}
+	r := &benchResult{Run: b.dir, Protocol: b.config.Protocol}
+	failed := 0
+	if !b.staticOnly {
+		var err error
+		if failed, err = a.sweep(b, r); err != nil {
+			return err
+		}
+	}
+	if b.targets != "" {
+		if err := a.staticCosts(b, r); err != nil {
+			return err
+		}
+	}
+	if err := emit(a, r, r.rows(), func(w io.Writer) { r.write(a, w) }); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return failedWorkloads(failed)
+	}
+	return nil
+}
+
+func failedWorkloads(n int) error {
+	return failed(exitNumerics, "%d workloads did not pass: see the traces, field evaluation.log", n)
+}
+
+// benchItems reads definitions and workloads.
+func (a *app) benchItems(b *benchFlags) error {
+	var given []*flashinfer.Trace
+	if b.workloads != "" {
+		data, err := a.readInput(b.workloads)
+		if err != nil {
+			return err
+		}
+		if given, err = flashinfer.ReadLines(b.workloads, data); err != nil {
+			return usage(err)
+		}
+	}
+	for _, name := range b.definitions {
+		d, err := a.readDefinition(name)
+		if err != nil {
+			return err
+		}
+		it := bench.Item{Definition: d, Root: b.root}
+		if b.workloads == "" {
+			if it.Workloads, err = flashinfer.ContestWorkloads(d); err != nil {
+				return usage(err)
+			}
+		}
+		for _, t := range given {
+			if t.Definition == d.Name {
+				it.Workloads = append(it.Workloads, t.Workload)
+			}
+		}
+		if it.Workloads, err = chooseWorkloads(it.Workloads, b.only); err != nil {
+			return err
+		}
+		if len(it.Workloads) == 0 {
+			a.warn("%s: no workload", d.Name)
+			continue
+		}
+		p, err := flashinfer.NewProblem(d)
+		if err != nil {
+			return usage(err)
+		}
+		s, err := p.Spec(it.Workloads[0])
+		if err != nil {
+			return usage(fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err))
+		}
+		if it.Variant, err = parseVariant(cmp.Or(b.variant, benchVariant(s))); err != nil {
+			return err
+		}
+		sum := sha256.Sum256([]byte(it.Variant.String()))
+		if it.Solution, err = p.ProgramSolution(fmt.Sprintf("%s_gdngen_%x", d.Name, sum[:4]), bench.Author, s, it.Variant); err != nil {
+			return err
+		}
+		b.config.Items = append(b.config.Items, it)
+	}
+	if len(b.config.Items) == 0 {
+		return usage(errors.New("there is no workload to do"))
+	}
+	return usage(b.config.Check())
+}
+
+// benchVariant is the variant for CPUs.
+func benchVariant(gdn.Spec) string { return "cpu" }
+
+// readDefinition finds a definition by name or reads it from a file.
+func (a *app) readDefinition(name string) (*flashinfer.Definition, error) {
+	if !strings.HasSuffix(name, ".json") && name != "-" {
+		d, err := flashinfer.Named(name)
+		return d, usage(err)
+	}
+	data, err := a.readInput(name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := flashinfer.ParseDefinition(data)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: %w", name, err))
+	}
+	return d, nil
+}
+
+// chooseWorkloads keeps the workloads that one of the texts fits: axis=value, or the start of a UUID.
+func chooseWorkloads(list []*flashinfer.Workload, only string) ([]*flashinfer.Workload, error) {
+	if only == "" {
+		return list, nil
+	}
+	var kept []*flashinfer.Workload
+	for _, w := range list {
+		for text := range strings.SplitSeq(only, ",") {
+			axis, value, isAxis := strings.Cut(text, "=")
+			n, has := w.Axes[axis]
+			if isAxis && has && fmt.Sprint(n) == value || !isAxis && text != "" && strings.HasPrefix(w.UUID, text) {
+				kept = append(kept, w)
+				break
+			}
+		}
+	}
+	return kept, nil
+}
+
+// sweep runs what the folder lacks, and fills the rows of the result.
+func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
+	if b.config.Plugin, err = a.benchPlugin(b.plugin); err != nil {
+		return 0, err
+	}
+	store, err := bench.OpenStore(b.dir, b.config.Protocol)
+	if err != nil {
+		if e := (*bench.SettingsError)(nil); errors.As(err, &e) {
+			return 0, usage(err)
+		}
+		return 0, err
+	}
+	defer store.Close()
+	for _, w := range store.Warnings {
+		a.warn("%s", w)
+	}
+	bar := a.newBar()
+	b.config.Progress = func(p bench.Progress) { bar.show(p) }
+	err = bench.Sweep(a.ctx, b.config, store)
+	bar.end()
+	if err != nil {
+		if a.ctx.Err() != nil {
+			a.note("what was measured is kept: the same command goes on")
+			return 0, a.ctx.Err()
+		}
+		return 0, err
+	}
+	for _, it := range b.config.Items {
+		for _, w := range it.Workloads {
+			e := store.Done(it.Definition.Name, it.Solution.Name, w.UUID).Evaluation
+			if r.Hardware = e.Environment.Hardware; e.Status != flashinfer.Passed {
+				failed++
+			}
+		}
+	}
+	r.Rows = bench.Summary(b.config.Items, store)
+	return failed, nil
+}
+
+// benchPlugin is the path of the plugin to run on.
+func (a *app) benchPlugin(path string) (string, error) {
+	if !pjrt.HasCgo {
+		_, err := pjrt.Open("")
+		return "", &codeError{exitNoEngine, err}
+	}
+	if path != "" {
+		return filepath.Abs(path)
+	}
+	p, err := plugins.CPU(a.ctx, plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline})
+	return p.Path, err
+}
+
+// bar shows the progress of a sweep: on a terminal one line that is overwritten, elsewhere a line for each workload.
+type bar struct {
+	a        *app
+	terminal bool
+	wide     int // characters of the line on the terminal
+}
+
+func (a *app) newBar() *bar {
+	f, ok := a.stderr.(*os.File)
+	return &bar{a: a, terminal: ok && isTerminal(f)}
+}
+
+const barWidth = 24
+
+// show tells of a workload.
+func (b *bar) show(p bench.Progress) {
+	switch {
+	case p.Trace != nil:
+		b.draw(p.Done, p.Total, traceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
+	case p.Done > 0:
+		b.draw(p.Done, p.Total, fmt.Sprintf("%d were done before", p.Done), 0, false)
+	default:
+		b.draw(p.Done, p.Total, "", 0, false)
+	}
+}
+
+// draw shows how much is done and the last piece of it; on a terminal a line that is to stay is not overwritten.
+func (b *bar) draw(done, total int, text string, left time.Duration, stay bool) {
+	filled := barWidth * done / max(1, total)
+	line := fmt.Sprintf("[%s%s] %d/%d  %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total, text)
+	if left > 0 {
+		line += fmt.Sprintf("  %v left", left.Round(time.Second))
+	}
+	if !b.terminal {
+		b.a.note("%s", strings.TrimRight(line, " "))
+		return
+	}
+	fmt.Fprintf(b.a.stderr, "\r%-*s", b.wide, line)
+	b.wide = len(line)
+	if stay {
+		fmt.Fprintln(b.a.stderr)
+		b.wide = 0
+	}
+}
+
+func (b *bar) end() {
+	if b.terminal && b.wide > 0 {
+		fmt.Fprintln(b.a.stderr)
+	}
+}
+
+// traceLine tells of a trace.
+func traceLine(t *flashinfer.Trace) string {
+	w, e := t.Workload, t.Evaluation
+	text := fmt.Sprintf("%s %s", axesText(w), e.Status)
+	if p := e.Performance; p != nil {
+		return text + fmt.Sprintf(" %s, %.2f x the reference", msText(p.LatencyMS), p.Speedup)
+	}
+	log, _, _ := strings.Cut(e.Log, "\n")
+	if lines := strings.Split(e.Log, "\n"); e.Status == flashinfer.IncorrectNumerical {
+		log = lines[len(lines)-1]
+	}
+	return text + " (" + log + ")"
+}
+
+// axesText names the shape of a workload.
+func axesText(w *flashinfer.Workload) string {
+	if n, ok := w.Axes["total_seq_len"]; ok {
+		return fmt.Sprintf("prefill %d tokens, %d sequences", n, w.Axes["num_seqs"])
+	}
+	if n, ok := w.Axes["batch_size"]; ok {
+		return fmt.Sprintf("decode batch %d", n)
+	}
+	return w.UUID
+}
+
+func msText(ms float64) string {
+	switch {
+	case ms < 1:
+		return fmt.Sprintf("%.0f us", ms*1e3)
+	case ms < 100:
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", ms)
+}
+
+// rows are the rows of all tables, for JSON lines.
+func (r *benchResult) rows() []any {
+	var list []any
+	for _, x := range r.Rows {
+		list = append(list, x)
+	}
+	for _, x := range r.Static {
+		list = append(list, x)
+	}
+	return list
+}
+
+func (r *benchResult) write(a *app, w io.Writer) {
+	if len(r.Rows) > 0 {
+		p := r.Protocol
+		caches := "cold caches"
+		if !p.Cold {
+			caches = "warm caches"
+		}
+		fmt.Fprintf(w, "measured on %s: %d trials of at most %d iterations, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
+		t := newTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
+		for _, x := range r.Rows {
+			shapes := cmp.Or(x.Shapes, "all")
+			if x.Passed == 0 {
+				t.add(x.Definition, shapes, fmt.Sprintf("0/%d", x.Workloads), "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
+				continue
+			}
+			t.add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), msText(x.LatencyMS), msText(x.ReferenceMS),
+				fmt.Sprintf("%.2f x", x.Speedup), fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
+		}
+		t.write(a, w)
+		fmt.Fprintln(w, "\nLatencies and speed-ups are geometric means over workloads that passed; the reference is a loop over tokens in the same runtime.")
+	}
+	r.writeStatic(a, w)
+}

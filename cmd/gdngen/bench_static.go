@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// staticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
+type staticRow struct {
+	Kind         string  `json:"kind"` // static
+	Definition   string  `json:"definition"`
+	Group        string  `json:"shapes"`
+	Spec         string  `json:"spec"`
+	Workloads    int     `json:"workloads"` // that have the shape
+	Target       string  `json:"target"`
+	Variant      string  `json:"variant"`
+	Cycles       int64   `json:"cycles,omitempty"`
+	ComputeUS    float64 `json:"compute_us,omitempty"`
+	HBMUS        float64 `json:"hbm_us,omitempty"` // of the module's traffic, or the necessary where the module's is not known
+	ModelledUS   float64 `json:"modelled_us,omitempty"`
+	FloorUS      float64 `json:"hbm_floor_us,omitempty"` // of the necessary traffic
+	HBMBytes     int64   `json:"hbm_bytes,omitempty"`
+	NecessaryHBM int64   `json:"necessary_hbm_bytes,omitempty"`
+	Refused      string  `json:"refused,omitempty"`
+}
+
+// staticFile holds the rows in the folder of a run, as JSON lines.
+const staticFile = "static.jsonl"
+
+// staticVariant is the best known variant for TPUs.
+func staticVariant(gdn.Spec) string { return "tpu" }
+
+// staticCosts costs each shape of the workloads on each target. What the compiler gave is kept in the cache, so a sweep that was stopped
+// does not compile it again.
+func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
+	targets, err := parseTargets(b.targets)
+	if err != nil {
+		return err
+	}
+	compiler, err := a.aot()
+	if err != nil {
+		return err
+	}
+	r.Compiler = versionOf(a.tpu)
+	store, err := openResultStore(r.Compiler, false)
+	if err != nil {
+		return err
+	}
+	type shape struct {
+		definition, group string
+		spec              gdn.Spec
+		workloads         int
+	}
+	var list []*shape
+	for _, it := range b.config.Items {
+		p, err := flashinfer.NewProblem(it.Definition)
+		if err != nil {
+			return err
+		}
+		at := map[gdn.Spec]*shape{}
+		for _, w := range it.Workloads {
+			s, err := p.Spec(w)
+			if err != nil {
+				return err
+			}
+			s.InPlace = b.config.Protocol.InPlace && s.Init && s.Final
+			if at[s] == nil {
+				at[s] = &shape{it.Definition.Name, bench.Group(w), s, 0}
+				list = append(list, at[s])
+			}
+			at[s].workloads++
+		}
+	}
+	bar, begin, total := a.newBar(), time.Now(), len(list)*len(targets)
+	defer bar.end()
+	for _, x := range list {
+		v, err := parseVariant(cmp.Or(b.staticVariant, staticVariant(x.spec)))
+		if err != nil {
+			return err
+		}
+		try := newTrial(x.spec, resultCandidate{Name: "bench", Variant: v.String(), variant: v})
+		for _, t := range targets {
+			cost, err := try.cost(a, t, compiler, store)
+			if err != nil {
+				return err
+			}
+			row := staticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: v.String(), Refused: cost.Refused}
+			row.model(cost, x.spec, t)
+			r.Static = append(r.Static, row)
+			done := len(r.Static)
+			left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
+			bar.draw(done, total, fmt.Sprintf("static, %s: %s", t.Name, x.spec), left, row.Refused != "")
+		}
+	}
+	return r.writeStaticFile(filepath.Join(b.dir, staticFile))
+}
+
+// model fills in what follows from the cycles and the traffic.
+func (r *staticRow) model(c *resultCost, s gdn.Spec, t *codegen.Target) {
+	if c.Refused != "" {
+		return
+	}
+	r.Cycles, r.HBMBytes, r.NecessaryHBM = c.Cycles, max(c.HBMBytes, 0), s.NecessaryBytes()
+	us := func(bytes int64) float64 { return float64(bytes) / t.HBM * 1e6 }
+	r.ComputeUS = float64(c.Cycles) / t.Clock * 1e6
+	r.HBMUS, r.FloorUS = us(max(r.HBMBytes, r.NecessaryHBM)), us(r.NecessaryHBM)
+	r.ModelledUS = max(r.ComputeUS, r.HBMUS)
+}
+
+func (r *benchResult) writeStaticFile(path string) error {
+	var data []byte
+	for _, row := range r.Static {
+		line, err := flashinfer.Line(row)
+		if err != nil {
+			return err
+		}
+		data = append(data, line...)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
+
+// writeStatic prints the static costs by definition, target and group of shapes.
+func (r *benchResult) writeStatic(a *app, w io.Writer) {
+	if len(r.Static) == 0 {
+		return
+	}
+	if len(r.Rows) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "static, by %s: nothing ran on a TPU\n\n", r.Compiler)
+	type key struct{ definition, target, group string }
+	type total struct{ n, refused, log, compute, floor, worst float64 }
+	var order []key
+	sums := map[key]*total{}
+	for _, x := range r.Static {
+		k := key{x.Definition, x.Target, x.Group}
+		if sums[k] == nil {
+			sums[k] = &total{}
+			order = append(order, k)
+		}
+		s, n := sums[k], float64(x.Workloads)
+		if x.Refused != "" {
+			s.refused += n
+			continue
+		}
+		s.n += n
+		s.log += n * math.Log(x.ModelledUS)
+		s.compute += n * math.Log(x.ComputeUS)
+		s.floor += n * math.Log(x.FloorUS)
+		s.worst = max(s.worst, x.ModelledUS/x.FloorUS)
+	}
+	rank := map[string]int{}
+	for _, k := range order {
+		if _, ok := rank[k.target]; !ok {
+			rank[k.target] = len(rank)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y key) int {
+		return cmp.Or(cmp.Compare(x.definition, y.definition), cmp.Compare(rank[x.target], rank[y.target]), cmp.Compare(groupSize(x.group), groupSize(y.group)))
+	})
+	t := newTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">WORST OVER FLOOR")
+	for _, k := range order {
+		s := sums[k]
+		us := func(log float64) string { return fmt.Sprintf("%.1f us", math.Exp(log/s.n)) }
+		count := fmt.Sprintf("%.0f", s.n)
+		if s.refused > 0 {
+			count = fmt.Sprintf("%.0f of %.0f", s.n, s.n+s.refused)
+		}
+		if s.n == 0 {
+			t.add(k.definition, k.target, k.group, count, "-", "-", "-", "-")
+			continue
+		}
+		t.add(k.definition, k.target, k.group, count, us(s.log), us(s.compute), us(s.floor), fmt.Sprintf("%.2f x", s.worst))
+	}
+	t.write(a, w)
+	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth; geometric means.")
+	fmt.Fprintf(w, "Rows of every shape are in %s. %s\n", filepath.Join(r.Run, staticFile), staticNote)
+}
+
+// groupSize is the number in the name of a group.
+func groupSize(group string) int {
+	var n int
+	for _, format := range []string{"batch %d", "%d"} {
+		if _, err := fmt.Sscanf(group, format, &n); err == nil {
+			break
+		}
+	}
+	return n
+}

@@ -5,6 +5,8 @@ package codegen
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // Target is one TPU generation: the facts the generator, the cost model and the search need.
@@ -12,6 +14,7 @@ import (
 type Target struct {
 	Name     string  // v6e
 	Topology string  // the smallest topology name that the compiler takes
+	Cores    int     // that share a kernel's parallel points, as the compiler spreads them
 	MXUs     int     // matrix units per core
 	MXUSize  int     // rows and columns of one matrix unit
 	VMEM     int     // bytes of vector memory
@@ -30,6 +33,9 @@ type Target struct {
 // otherwise keeps 8 rows in half a register, and a bitcast from bf16 to 32 bits goes through memory. Layouts outside of kernels stay.
 var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}
 
+// Machine is what gdn chooses sizes by.
+func (t *Target) Machine() gdn.Machine { return gdn.Machine{Cores: t.Cores, MXUSize: t.MXUSize} }
+
 // PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
 // that is narrower than a unit fills a part of it.
 func (t *Target) PeakFlops() float64 {
@@ -38,11 +44,11 @@ func (t *Target) PeakFlops() float64 {
 
 // Targets lists the supported generations, oldest first.
 var Targets = []Target{
-	{Name: "v4", Topology: "v4:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},
-	{Name: "v5e", Topology: "v5e:2x2", MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
-	{Name: "v5p", Topology: "v5p:2x2x1", MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
-	{Name: "v6e", Topology: "v6e:2x2", MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
-	{Name: "tpu7x", Topology: "tpu7x:2x2x1", MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
+	{Name: "v4", Topology: "v4:2x2x1", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},
+	{Name: "v5e", Topology: "v5e:2x2", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
+	{Name: "v5p", Topology: "v5p:2x2x1", Cores: 2, MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
+	{Name: "v6e", Topology: "v6e:2x2", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
+	{Name: "tpu7x", Topology: "tpu7x:2x2x1", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
 }
 
 // LookupTarget finds a target by name.

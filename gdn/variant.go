@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
@@ -247,7 +248,36 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // ParseVariant reads the text form: entries axis=value separated by commas, applied in order over the default, each axis
 // at most once. A name of Variants may come first, and entries after it change that variant. An axis that does not apply
 // to the result is an error.
-func ParseVariant(text string) (Variant, error) {
+func ParseVariant(text string) (Variant, error) { return parseVariantOn(text, LookupVariant) }
+
+// ParseVariantFor reads the text form for a spec and a machine: a name that comes first stands for the forms in which its
+// variant is Suited, and entries after it change each of them. The forms come in their order; the caller takes the first
+// whose kernels fit. Any other text is one variant.
+func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
+	plain, err := ParseVariant(text)
+	if err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(text, ",")
+	named, err := LookupVariant(strings.TrimSpace(name))
+	if err != nil {
+		return []Variant{plain}, nil
+	}
+	var list []Variant
+	for _, form := range named.Suited(s, m) {
+		v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
+		if err == nil && v.Check(s) == nil && !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return []Variant{plain}, nil
+	}
+	return list, nil
+}
+
+// parseVariantOn reads the text form with names given by lookup.
+func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant, error) {
 	v := DefaultVariant()
 	seen := map[string]bool{}
 	for i, entry := range strings.Split(text, ",") {
@@ -261,7 +291,7 @@ func ParseVariant(text string) (Variant, error) {
 		case entry == "":
 			return Variant{}, fmt.Errorf("variant: entry %d of %q is empty: remove the comma", i+1, text)
 		case a == nil && i == 0 && !hasValue:
-			p, err := LookupVariant(entry)
+			p, err := lookup(entry)
 			if err != nil {
 				return Variant{}, err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -35,9 +36,9 @@ type checkResult struct {
 
 func (a *app) checkCmd() *cobra.Command {
 	var k struct {
-		spec, variant, engine string
-		classes               []string
-		seed                  uint64
+		spec, variant, target, engine string
+		classes                       []string
+		seed                          uint64
 	}
 	var docs strings.Builder
 	var names []string
@@ -64,6 +65,9 @@ Classes:` + docs.String(),
 				return err
 			}
 			v, err := parseVariant(k.variant)
+			if err == nil && k.target != "" {
+				v, err = suitTarget(s, k.variant, k.target)
+			}
 			if err != nil {
 				return err
 			}
@@ -90,12 +94,26 @@ Classes:` + docs.String(),
 	}
 	specFlag(c, &k.spec, "tiny")
 	variantFlag(c, &k.variant)
+	c.Flags().StringVar(&k.target, "target", "", "take a named variant in the form that suits this TPU generation")
+	complete(c, "target", targetNames())
 	c.Flags().StringVar(&k.engine, "engine", "interp", "interp or cpu")
 	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")
 	c.Flags().Uint64Var(&k.seed, "seed", 1, "seed of the inputs")
 	complete(c, "engine", engineNames()[1:])
 	complete(c, "classes", names)
 	return c
+}
+
+// suitTarget reads a variant in the form that suits a target.
+func suitTarget(s gdn.Spec, variant, target string) (gdn.Variant, error) {
+	t, err := parseTargets(target)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	if len(t) != 1 {
+		return gdn.Variant{}, usage(fmt.Errorf("one form is checked: give one target, not %d", len(t)))
+	}
+	return suit(s, variant, lower.Route{TPU: true}, t[0])
 }
 
 // pickClasses finds classes by name, or all that the spec can have.

@@ -21,6 +21,7 @@ import (
 type explanation struct {
 	Target   string         `json:"target"`
 	Compiler string         `json:"compiler"`
+	Variant  string         `json:"variant,omitempty"`               // the form that suits the target
 	PerToken float64        `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
 	Bounds   []bound        `json:"bounds"`
 	Stages   []llo.Location `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
@@ -130,7 +131,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 		return err
 	}
 	one := func(m *module, t *codegen.Target) (*explanation, error) {
-		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), module: m, work: work, target: t}
+		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), Variant: m.Variant, module: m, work: work, target: t}
 		return e, a.explain(e, compiler, options, f.dump)
 	}
 	var refused error
@@ -268,6 +269,9 @@ func (r *explainResult) write(a *app, w io.Writer, top int) {
 	}
 	for _, e := range r.Targets {
 		fmt.Fprintln(w)
+		if e.Variant != r.Module.Variant {
+			fmt.Fprintf(w, "variant   %s\n", e.Variant)
+		}
 		if e.Diff != nil {
 			e.Diff.write(a, w, e, top)
 		} else {

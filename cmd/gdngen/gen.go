@@ -31,17 +31,10 @@ Backends: stablehlo for a CPU or GPU, mosaic for a TPU, ir for the text of the i
 			if err != nil {
 				return err
 			}
-			v, err := parseVariant(g.variant)
-			if err != nil {
-				return err
-			}
-			if err := v.Check(s); err != nil {
-				return usage(err)
-			}
-			if why := v.Unsafe(s); why != "" {
+			v, text, err := render(s, g.variant, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
+			if why := v.Unsafe(s); err == nil && why != "" {
 				a.warn("%s", why)
 			}
-			text, err := render(s, v, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
 			if err != nil {
 				return err
 			}
@@ -84,45 +77,51 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	return c.Spec, nil
 }
 
-// render gives the text of a spec by a variant.
-func render(s gdn.Spec, v gdn.Variant, backend, target, level string, levelGiven bool) (string, error) {
+// render gives the text of a spec by a variant, and the variant in the form that suits the target of the backend.
+func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool) (v gdn.Variant, text string, err error) {
 	if levelGiven && backend != "ir" {
-		return "", usage(errors.New("--level goes with --backend ir"))
+		return v, "", usage(errors.New("--level goes with --backend ir"))
 	}
 	if backend == "ir" {
+		if v, err = suit(s, variant, lower.Route{}, nil); err != nil {
+			return v, "", err
+		}
 		m, err := gdn.Build(s, v)
 		if err != nil {
-			return "", err
+			return v, "", err
 		}
 		switch level {
 		case "tensor":
 		case "kernel":
 			if m, err = lower.Kernels(m); err != nil {
-				return "", err
+				return v, "", err
 			}
 		default:
-			return "", usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+			return v, "", usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
 		}
-		return m.String(), nil
+		return v, m.String(), nil
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
-		return "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic ir)", backend, near(backend, append(backendNames(), "ir"), "")))
+		return v, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic ir)", backend, near(backend, append(backendNames(), "ir"), "")))
 	}
 	targets, err := parseTargets(target)
 	if err != nil {
-		return "", err
+		return v, "", err
 	}
 	if len(targets) != 1 {
-		return "", usage(fmt.Errorf("gen writes one module: give one target, not %d", len(targets)))
+		return v, "", usage(fmt.Errorf("gen writes one module: give one target, not %d", len(targets)))
+	}
+	if v, err = suit(s, variant, r, targets[0]); err != nil {
+		return v, "", err
 	}
 	m, err := gdn.Build(s, v)
 	if err != nil {
-		return "", err
+		return v, "", err
 	}
 	artifact, err := r.Emit(m, targets[0])
 	if err != nil {
-		return "", failed(exitRejected, "%w", err)
+		return v, "", failed(exitRejected, "%w", err)
 	}
-	return artifact.Text, nil
+	return v, artifact.Text, nil
 }

@@ -171,19 +171,15 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 		}
 		return a.fileModules(args[0], targets)
 	}
-	v, err := parseVariant(o.variant)
-	if err != nil {
-		return nil, err
-	}
-	return o.generate(v, targets)
+	return o.generate(o.variant, targets)
 }
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
 func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*module, error) {
 	if o.spec != "" {
-		v, err := parseVariant(text)
+		_, err := parseVariant(text)
 		if err == nil {
-			return o.generate(v, targets)
+			return o.generate(text, targets)
 		}
 		if _, missing := os.Stat(text); missing != nil && text != "-" {
 			return nil, usage(fmt.Errorf("--diff %s is neither a file nor a variant: %w", text, err))
@@ -192,8 +188,8 @@ func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*modu
 	return a.fileModules(text, targets)
 }
 
-// generate renders the spec by a variant for each target.
-func (o *origin) generate(v gdn.Variant, targets []*codegen.Target) ([]*module, error) {
+// generate renders the spec by a variant, in the form that suits each target.
+func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module, error) {
 	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
@@ -202,19 +198,20 @@ func (o *origin) generate(v gdn.Variant, targets []*codegen.Target) ([]*module, 
 	if err != nil {
 		return nil, err
 	}
-	if err := v.Check(s); err != nil {
-		return nil, usage(err)
-	}
-	built, err := gdn.Build(s, v)
-	if err != nil {
-		return nil, err
-	}
-	scalars, err := representativeScalars(built, s)
-	if err != nil {
-		return nil, err
-	}
 	var list []*module
 	for _, t := range targets {
+		v, err := suit(s, variant, r, t)
+		if err != nil {
+			return nil, err
+		}
+		built, err := gdn.Build(s, v)
+		if err != nil {
+			return nil, err
+		}
+		scalars, err := representativeScalars(built, s)
+		if err != nil {
+			return nil, err
+		}
 		artifact, err := r.Emit(built, t)
 		if err != nil {
 			return nil, failed(exitRejected, "%s: %w", t.Name, err)
@@ -222,6 +219,19 @@ func (o *origin) generate(v gdn.Variant, targets []*codegen.Target) ([]*module, 
 		list = append(list, &module{Spec: s.String(), Variant: v.String(), Backend: o.backend, Scalars: scalars, text: artifact.Text, spec: &s, variant: v})
 	}
 	return list, nil
+}
+
+// suit reads a variant, in the form that suits the target where the backend emits for one, and checks it against the spec.
+func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (v gdn.Variant, err error) {
+	if r.TPU {
+		v, err = lower.Suit(s, text, t)
+	} else {
+		v, err = gdn.ParseVariant(text)
+	}
+	if err == nil {
+		err = v.Check(s)
+	}
+	return v, usage(err)
 }
 
 // fileModules is the module of a file, the same for each target.

@@ -31,16 +31,17 @@ type resultsPlan struct {
 	Classes    []string          `json:"classes"` // of inputs, by which a champion is judged
 	Candidates []resultCandidate `json:"candidates"`
 	Rows       []resultRow       `json:"rows"` // the first is what others are measured by
+	Front      *resultFront      `json:"front,omitempty"`
 	Peers      []resultPeer      `json:"peers,omitempty"`
 }
 
 // resultCandidate is a variant that may be the champion of a row.
 type resultCandidate struct {
 	Name    string `json:"name"`
-	Variant string `json:"variant"`
+	Variant string `json:"variant"`           // a name stands for the form that suits row and target
 	Targets string `json:"targets,omitempty"` // as --target takes them; empty: all
 
-	variant gdn.Variant
+	variant gdn.Variant // as the text says, in no other form
 }
 
 // resultRow is one piece of work.
@@ -67,6 +68,7 @@ type resultPeer struct {
 type champion struct {
 	Target   string       `json:"target"`
 	Name     string       `json:"name,omitempty"` // of the candidate; empty where none will do
+	Text     string       `json:"text,omitempty"` // of the candidate, as --variant takes it
 	Variant  string       `json:"variant,omitempty"`
 	PerToken float64      `json:"cycles_per_token_head,omitempty"`
 	HBMRatio float64      `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
@@ -95,6 +97,7 @@ type results struct {
 	Classes    []string          `json:"classes"`
 	Rows       []rowResult       `json:"rows"`
 	Candidates []resultCandidate `json:"candidates"`
+	Front      *front            `json:"front,omitempty"`
 	Missed     []string          `json:"missed"` // requirements, in words
 	Peers      []resultPeer      `json:"peers,omitempty"`
 }
@@ -173,6 +176,12 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 		}
 	}
 	lists := [][]resultCandidate{p.Candidates}
+	if p.Front != nil {
+		if err := p.Front.parse(); err != nil {
+			return nil, err
+		}
+		lists = append(lists, p.Front.Candidates)
+	}
 	for i := range p.Rows {
 		row := &p.Rows[i]
 		var err error
@@ -223,20 +232,21 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 		return nil, err
 	}
 	r := &results{Compiler: versionOf(a.tpu), Note: staticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
+	l := &lab{app: a, compiler: compiler, store: store, classes: p.Classes}
 	for i := range p.Rows {
 		row := &p.Rows[i]
 		out := rowResult{resultRow: *row}
-		var tried []*trial
-		for _, c := range p.candidatesFor(row) {
-			tried = append(tried, newTrial(row.spec, c))
+		list := p.candidatesFor(row)
+		for _, c := range list {
 			if !slices.ContainsFunc(r.Candidates, func(o resultCandidate) bool { return o.Name == c.Name && o.Variant == c.Variant }) {
 				c.Targets = ""
 				r.Candidates = append(r.Candidates, c)
 			}
 		}
+		l.trials = nil
 		for _, t := range targets {
 			start := time.Now()
-			best, err := a.champion(row, tried, t, compiler, store, p.Classes)
+			best, err := l.champion(row, list, t)
 			if err != nil {
 				return nil, fmt.Errorf("%s on %s: %w", row.Title, t.Name, err)
 			}
@@ -245,12 +255,42 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 		}
 		r.Rows = append(r.Rows, out)
 	}
+	if p.Front != nil {
+		l.trials = nil
+		if r.Front, err = l.front(p.Front, targets); err != nil {
+			return nil, err
+		}
+	}
 	r.require()
 	return r, nil
 }
 
+// lab is what costs and errors are computed with.
+type lab struct {
+	*app
+	compiler *aot.Compiler
+	store    *resultStore
+	classes  []string
+	trials   []*trial // of the work at hand
+}
+
+// trial gives a candidate in the form that suits the work and the target.
+func (l *lab) trial(s gdn.Spec, c resultCandidate, t *codegen.Target) (*trial, error) {
+	v, err := lower.Suit(s, c.Variant, t)
+	if err != nil {
+		return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+	}
+	i := slices.IndexFunc(l.trials, func(o *trial) bool { return o.Name == c.Name && o.variant == v })
+	if i < 0 {
+		i = len(l.trials)
+		c.variant = v
+		l.trials = append(l.trials, newTrial(s, c))
+	}
+	return l.trials[i], nil
+}
+
 // champion costs the candidates of a row on a target and takes the cheapest whose numbers are right.
-func (a *app) champion(row *resultRow, tried []*trial, t *codegen.Target, compiler *aot.Compiler, store *resultStore, classes []string) (*champion, error) {
+func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.Target) (*champion, error) {
 	best := &champion{Target: t.Name}
 	type entry struct {
 		*trial
@@ -258,11 +298,15 @@ func (a *app) champion(row *resultRow, tried []*trial, t *codegen.Target, compil
 		score float64
 	}
 	var list []entry
-	for _, try := range tried {
-		if try.Targets != "" && !slices.Contains(strings.Split(try.Targets, ","), t.Name) {
+	for _, c := range candidates {
+		if c.Targets != "" && !slices.Contains(strings.Split(c.Targets, ","), t.Name) {
 			continue
 		}
-		cost, err := try.cost(a, t, compiler, store)
+		try, err := l.trial(row.spec, c, t)
+		if err != nil {
+			return nil, err
+		}
+		cost, err := try.cost(l.app, t, l.compiler, l.store)
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +320,7 @@ func (a *app) champion(row *resultRow, tried []*trial, t *codegen.Target, compil
 		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
 	})
 	for _, e := range list {
-		errs, err := await(a, func() ([]classError, error) { return e.errors(store, classes) })
+		errs, err := await(l.app, func() ([]classError, error) { return e.errors(l.store, l.classes) })
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +332,7 @@ func (a *app) champion(row *resultRow, tried []*trial, t *codegen.Target, compil
 			best.Rejected = append(best.Rejected, fmt.Sprintf("%s: %s on %s, %.2g is allowed", e.Name, off, errs[i].Class, errs[i].Limit))
 			continue
 		}
-		best.Name, best.Variant, best.Cost, best.Errors = e.Name, e.variant.String(), e.cost, errs
+		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Variant, e.variant.String(), e.cost, errs
 		best.PerToken = float64(e.cost.Cycles) / float64(row.spec.Batch*row.spec.Tokens*row.spec.HeadsV)
 		if e.cost.HBMBytes >= 0 {
 			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())

@@ -4,69 +4,37 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // markdown writes the table as a page.
 func (r *results) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, `# Results
 
-Champions by target and shape: of the candidates listed below, the one of least static cycles whose numbers are within the limits. Made by
+Champions by target and shape: of the candidates named below, the one of least static cycles whose numbers are within the limits. Made by
 
     gdngen results -o docs/results.md
 
 with %s. S%s Cycles are those of the whole module, per token and value head.
 
+- *form* is what suits spec and target where it differs from the text of the named variant: how much shares a program.
 - *of bench* is the ratio to the first table's figure for the same target.
-- *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once.
+- *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once; ? where the
+  compiler does not tell a DMA's size.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
 - The last columns are errors against float64 by class of inputs: the largest error over the largest magnitude of the reference, over the
   outputs, of the lowered kernel in the interpreter at up to %d tokens and one key head. gdngen check --help describes the classes.
 
 `, r.Compiler, r.Note[1:], examTokens)
-	for i, row := range r.Rows {
-		fmt.Fprintf(b, "## %s\n\n`%s`", row.Title, row.spec)
-		if row.Precision != "" {
-			fmt.Fprintf(b, ", matrix products in %s", row.Precision)
-		}
-		b.WriteString("\n\n| target | champion | cycles | of bench | HBM | VMEM | spills |")
-		for _, c := range r.Classes {
-			fmt.Fprintf(b, " %s |", c)
-		}
-		b.WriteString("\n|---|---|---:|---:|---:|---:|---:|" + strings.Repeat("---:|", len(r.Classes)) + "\n")
-		for k, c := range row.Champions {
-			if c.Name == "" {
-				fmt.Fprintf(b, "| %s | none |%s\n", c.Target, strings.Repeat(" |", 5+len(r.Classes)))
-				continue
-			}
-			hbm, first := "?", "-"
-			if c.HBMRatio > 0 {
-				hbm = fmt.Sprintf("%.2f", c.HBMRatio)
-			}
-			if p := r.Rows[0].Champions[k].PerToken; i > 0 && p > 0 {
-				first = fmt.Sprintf("%.2f", c.PerToken/p)
-			}
-			fmt.Fprintf(b, "| %s | %s | %.3f | %s | %s | %s | %d |", c.Target, c.Name, c.PerToken, first, hbm, sizeText(c.Cost.VMEM), c.Cost.Spills)
-			at := map[string]string{}
-			for _, e := range c.Errors {
-				at[e.Class] = fmt.Sprintf("%.1e", e.Error)
-			}
-			for _, name := range r.Classes {
-				fmt.Fprintf(b, " %s |", at[name])
-			}
-			b.WriteString("\n")
-		}
-		b.WriteString("\n")
-		for _, c := range row.Champions {
-			for _, why := range c.Rejected {
-				fmt.Fprintf(b, "- %s without %s\n", c.Target, strings.ReplaceAll(why, "|", "/"))
-			}
-		}
-		if strings.HasSuffix(b.String(), "|\n\n") {
-			continue
-		}
-		b.WriteString("\n")
+	r.overview(b)
+	for i := range r.Rows {
+		r.table(b, i)
 	}
-	b.WriteString("## Requirements\n\nNo work at 1024 to 32768 tokens and with 16 or 32 heads more than 1.15 x the bench figure per token; main memory traffic within 1.3 x of the necessary.\n\n")
+	if r.Front != nil {
+		r.Front.markdown(b, r.Classes)
+	}
+	b.WriteString("## Requirements\n\nWorks whose tables say so keep within that multiple of the bench figure for the same target; main memory traffic within 1.3 x of the necessary.\n\n")
 	if len(r.Missed) == 0 {
 		b.WriteString("All are met.\n")
 	}
@@ -77,6 +45,105 @@ with %s. S%s Cycles are those of the whole module, per token and value head.
 	for _, c := range r.Candidates {
 		fmt.Fprintf(b, "| %s | `%s` |\n", c.Name, c.variant)
 	}
+	r.peers(b)
+}
+
+// overview is one line a work: cycles on each target.
+func (r *results) overview(b *bytes.Buffer) {
+	b.WriteString("| work |")
+	for _, c := range r.Rows[0].Champions {
+		fmt.Fprintf(b, " %s |", c.Target)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---:|", len(r.Rows[0].Champions)) + "\n")
+	for _, row := range r.Rows {
+		fmt.Fprintf(b, "| %s |", row.Title)
+		for _, c := range row.Champions {
+			cell := "-"
+			if c.Name != "" {
+				cell = fmt.Sprintf("%.2f", c.PerToken)
+			}
+			fmt.Fprintf(b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+}
+
+// table is a work with the champion of each target.
+func (r *results) table(b *bytes.Buffer, i int) {
+	row := r.Rows[i]
+	fmt.Fprintf(b, "## %s\n\n`%s`", row.Title, row.spec)
+	if row.Precision != "" {
+		fmt.Fprintf(b, ", class %s", row.Precision)
+	}
+	if row.Within > 0 {
+		fmt.Fprintf(b, "; within %.2f x of bench", row.Within)
+	}
+	b.WriteString("\n\n| target | champion | form | cycles | of bench | HBM | VMEM | spills |")
+	for _, c := range r.Classes {
+		fmt.Fprintf(b, " %s |", c)
+	}
+	b.WriteString("\n|---|---|---|---:|---:|---:|---:|---:|" + strings.Repeat("---:|", len(r.Classes)) + "\n")
+	var texts []string
+	on := map[string][]string{}
+	for k, c := range row.Champions {
+		if c.Name == "" {
+			fmt.Fprintf(b, "| %s | none |%s\n", c.Target, strings.Repeat(" |", 6+len(r.Classes)))
+			continue
+		}
+		if on[c.Text] == nil {
+			texts = append(texts, c.Text)
+		}
+		on[c.Text] = append(on[c.Text], c.Target)
+		hbm, first := "?", "-"
+		if c.HBMRatio > 0 {
+			hbm = fmt.Sprintf("%.2f", c.HBMRatio)
+		}
+		if p := r.Rows[0].Champions[k].PerToken; i > 0 && p > 0 {
+			first = fmt.Sprintf("%.2f", c.PerToken/p)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, sizeText(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))
+	}
+	b.WriteString("\n")
+	for _, text := range texts {
+		fmt.Fprintf(b, "    gdngen explain --spec %s --variant %s --target %s\n", row.Spec, text, strings.Join(on[text], ","))
+	}
+	if len(texts) > 0 {
+		b.WriteString("\n")
+	}
+	rejected := false
+	for _, c := range row.Champions {
+		for _, why := range c.Rejected {
+			fmt.Fprintf(b, "- %s without %s\n", c.Target, strings.ReplaceAll(why, "|", "/"))
+			rejected = true
+		}
+	}
+	if rejected {
+		b.WriteString("\n")
+	}
+}
+
+// formOf lists the axes in which a champion differs from what its text says.
+func formOf(c *champion) string {
+	plain, err := gdn.ParseVariant(c.Text)
+	if err != nil {
+		return ""
+	}
+	form, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return ""
+	}
+	var list []string
+	for _, x := range gdn.Axes {
+		if to := x.Get(&form); to != x.Get(&plain) {
+			list = append(list, x.Name+" "+to)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// peers lists what others published.
+func (r *results) peers(b *bytes.Buffer) {
 	if len(r.Peers) == 0 {
 		return
 	}

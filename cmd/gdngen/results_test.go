@@ -42,6 +42,20 @@ func TestResultsTableErrors(t *testing.T) {
 	}
 }
 
+// A point of the front is one that no other beats in both cycles and the worst error; a refused one never is.
+func TestFrontMark(t *testing.T) {
+	f := &front{Targets: []string{"v6e", "v4"}, Points: []frontPoint{
+		{Name: "fast", Text: "tpu", PerToken: []float64{2, 4}, Worst: 4e-2},
+		{Name: "slower", Text: "tpu,low=yes", PerToken: []float64{3, 3}, Worst: 4e-2},
+		{Name: "exact", Text: "tpu-x3", PerToken: []float64{4, 0}, Worst: 1e-4},
+	}}
+	f.mark()
+	require.Equal(t, [][]bool{{true, false}, {false, true}, {true, false}}, [][]bool{f.Points[0].Best, f.Points[1].Best, f.Points[2].Best})
+	var b bytes.Buffer
+	f.markdown(&b, []string{"random"})
+	require.Contains(t, b.String(), "| `tpu-x3` |  | **4.00** | - | 1.0e-04 |")
+}
+
 // What is missed is told: more cycles than allowed beside the first row, traffic, and work that no candidate can do.
 func TestResultsRequire(t *testing.T) {
 	cost := &resultCost{Cycles: 1}
@@ -58,7 +72,7 @@ func TestResultsRequire(t *testing.T) {
 	}, r.Missed)
 	var b bytes.Buffer
 	r.markdown(&b)
-	require.Contains(t, b.String(), "\n| v6e | a | 2.310 | 1.16 | 1.31 |")
+	require.Contains(t, b.String(), "\n| v6e | a |  | 2.310 | 1.16 | 1.31 |")
 	require.Contains(t, b.String(), "\n| v4 | none |")
 	require.NotContains(t, b.String(), "All are met")
 }

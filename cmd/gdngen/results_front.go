@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// resultFront says what the front of cycles and errors is made of.
+type resultFront struct {
+	Spec       string            `json:"spec"`
+	Candidates []resultCandidate `json:"candidates"`
+
+	spec gdn.Spec
+}
+
+func (f *resultFront) parse() (err error) {
+	if f.spec, err = gdn.Parse(f.Spec); err != nil {
+		err = fmt.Errorf("front: %w", err)
+	}
+	return err
+}
+
+// front is each candidate's cycles and errors on one piece of work.
+type front struct {
+	Spec    string       `json:"spec"`
+	Targets []string     `json:"targets"`
+	Points  []frontPoint `json:"points"`
+}
+
+// frontPoint is a candidate: its errors, and on each target its cycles and whether no other has both fewer cycles and a smaller
+// worst error.
+type frontPoint struct {
+	Name      string       `json:"name"`
+	Text      string       `json:"text"`
+	Precision string       `json:"precision"`
+	PerToken  []float64    `json:"cycles_per_token_head"` // 0: refused
+	Best      []bool       `json:"on_front"`
+	Worst     float64      `json:"worst_error"`
+	Errors    []classError `json:"errors"`
+}
+
+// front costs the candidates of a front on each target.
+func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
+	out := &front{Spec: f.Spec}
+	for _, t := range targets {
+		out.Targets = append(out.Targets, t.Name)
+	}
+	for i, c := range f.Candidates {
+		start := time.Now()
+		p := frontPoint{Name: c.Name, Text: c.Variant, Precision: c.variant.Precision().String()}
+		for _, t := range targets {
+			try, err := l.trial(f.spec, c, t)
+			if err != nil {
+				return nil, err
+			}
+			cost, err := try.cost(l.app, t, l.compiler, l.store)
+			if err != nil {
+				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
+			}
+			p.PerToken = append(p.PerToken, float64(cost.Cycles)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
+			if p.Errors == nil {
+				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.store, l.classes) }); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, e := range p.Errors {
+			p.Worst = max(p.Worst, e.Error)
+		}
+		out.Points = append(out.Points, p)
+		l.note("[front %d/%d] %s (%.0f s)", i+1, len(f.Candidates), c.Name, time.Since(start).Seconds())
+	}
+	out.mark()
+	return out, nil
+}
+
+// mark finds the points that no other beats in both.
+func (f *front) mark() {
+	for i := range f.Points {
+		p := &f.Points[i]
+		p.Best = make([]bool, len(f.Targets))
+		for k := range f.Targets {
+			p.Best[k] = p.PerToken[k] > 0 && !slices.ContainsFunc(f.Points, func(q frontPoint) bool {
+				return q.PerToken[k] > 0 && q.PerToken[k] <= p.PerToken[k] && q.Worst <= p.Worst && (q.PerToken[k] < p.PerToken[k] || q.Worst < p.Worst)
+			})
+		}
+	}
+}
+
+func (f *front) markdown(b *bytes.Buffer, classes []string) {
+	fmt.Fprintf(b, "## Cycles against error\n\n`%s`. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", f.Spec)
+	for _, t := range f.Targets {
+		fmt.Fprintf(b, " %s |", t)
+	}
+	b.WriteString(" worst |")
+	for _, c := range classes {
+		fmt.Fprintf(b, " %s |", c)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---:|", len(f.Targets)+1+len(classes)) + "\n")
+	for _, p := range f.Points {
+		fmt.Fprintf(b, "| `%s` | %s |", p.Text, p.Precision)
+		for k, n := range p.PerToken {
+			cell := "-"
+			switch {
+			case p.Best[k]:
+				cell = fmt.Sprintf("**%.2f**", n)
+			case n > 0:
+				cell = fmt.Sprintf("%.2f", n)
+			}
+			fmt.Fprintf(b, " %s |", cell)
+		}
+		fmt.Fprintf(b, " %s |%s\n", errorText(p.Worst), errorCells(p.Errors, classes))
+	}
+	b.WriteString("\n")
+}
+
+// errorCells is a cell for each class, empty where the spec can not have it.
+func errorCells(errors []classError, classes []string) string {
+	var b strings.Builder
+	for _, name := range classes {
+		cell := ""
+		for _, e := range errors {
+			if e.Class == name {
+				cell = errorText(e.Error)
+			}
+		}
+		fmt.Fprintf(&b, " %s |", cell)
+	}
+	return b.String()
+}
+
+func errorText(e float64) string {
+	if e >= maxError {
+		return "none"
+	}
+	return fmt.Sprintf("%.1e", e)
+}

@@ -1,0 +1,86 @@
+package gdn
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Machine is what the choice of how much shares a program depends on.
+type Machine struct {
+	Cores   int // that share a grid's parallel points
+	MXUSize int // rows and columns of a matrix unit
+}
+
+// Suited gives forms of v for s on a machine, the most wanted first and then those that need less memory: value heads, batch
+// rows and chunks that share a program, chunks of a step, and tokens of a chunk. The caller takes the first that fits. Only
+// fused variants of overlapping phases have forms; of others v itself is the only one.
+//
+// Eight heads in lockstep hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
+// take their place, then chunks. Each core gets a program before a program gets more heads.
+func (v Variant) Suited(s Spec, m Machine) []Variant {
+	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
+		return []Variant{v}
+	}
+	full := 8
+	if m.MXUSize > 128 {
+		full = 16
+	}
+	heads := s.headCounts(full)
+	for len(heads) > 1 && s.Batch*s.HeadsV/heads[0] < m.Cores {
+		heads = heads[1:]
+	}
+	var list []Variant
+	add := func(w Variant) {
+		if w = w.Canon(); w.Check(s) == nil && !slices.Contains(list, w) {
+			list = append(list, w)
+		}
+	}
+	for chunk := v.Chunk; chunk >= min(v.Chunk, 32); chunk /= 2 {
+		for _, h := range heads {
+			w := v
+			w.Chunk, w.Heads = chunk, h
+			if h == s.HeadsV {
+				w.Heads = 0
+			}
+			add(w.fill(s, m, h, full))
+			add(w)
+			w.Steps = 1
+			add(w)
+		}
+	}
+	return list
+}
+
+// fill takes batch rows, then chunks into programs of h heads that are not full.
+func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
+	for s.Batch%(2*v.Batch) == 0 && 2*v.Batch*h <= full && s.Batch/(2*v.Batch)*(s.HeadsV/h) >= m.Cores {
+		v.Batch *= 2
+	}
+	switch n := v.Batch * h; {
+	case s.Seqs > 0 || n > 4:
+	case n > 2:
+		v.Steps = 4
+	default:
+		v.Chunks = 4 / n
+	}
+	return v
+}
+
+// headCounts lists how many value heads a program may take, the most first: at most full unless a key head has more, and so
+// that windows of tokens hold whole words of two bf16 rows of keys.
+func (s Spec) headCounts(full int) []int {
+	var list []int
+	legal := lookupAxis("heads").Values
+	for n := s.HeadsV; n >= s.Groups(); n-- {
+		if n < s.HeadsV && (!slices.Contains(legal, strconv.Itoa(n)) || !s.lockstep(n) || n/s.Groups()%2 != 0) {
+			continue
+		}
+		if n <= full || n == s.Groups() {
+			list = append(list, n)
+		}
+	}
+	if len(list) == 0 {
+		list = []int{s.HeadsV}
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package gdn
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The first form of a named variant, by spec and machine: how much shares a program.
+func TestSuited(t *testing.T) {
+	small, wide, pair := Machine{Cores: 1, MXUSize: 128}, Machine{Cores: 1, MXUSize: 256}, Machine{Cores: 2, MXUSize: 128}
+	for _, c := range []struct {
+		spec    string
+		machine Machine
+		changed string
+	}{
+		{"bench", small, ""},
+		{"bench", wide, ""},
+		{"bench", pair, "heads=4,steps=4"},
+		{"bench,b=2,t=1024", pair, ""},
+		{"bench,hk=8,hv=16", small, "heads=8"},
+		{"bench,hk=8,hv=16", wide, ""},
+		{"bench,hk=16,hv=32", wide, "heads=16"},
+		{"bench,hk=2,hv=32", small, ""}, // words of two keys are not parted
+		{"bench,hk=7,hv=14", small, ""},
+		{"bench,hk=7,hv=7", small, ""},
+		{"bench,b=4", wide, "batch=2"},
+		{"bench,b=8,hk=1,hv=1", small, "batch=8"},
+		{"bench,hk=1,hv=1", wide, "chunks=4"},
+		{"bench,hk=1,hv=2", wide, "chunks=2"},
+		{"bench,hk=2,hv=4", wide, "steps=4"},
+		{"bench,hk=1,hv=1,seqs=4", wide, ""},
+	} {
+		s := mustParse(t, c.spec)
+		text := "tpu"
+		if c.changed != "" {
+			text += "," + c.changed
+		}
+		list, err := ParseVariantFor("tpu", s, c.machine)
+		require.NoError(t, err)
+		require.Equal(t, parseVariant(t, text).String(), list[0].String(), "%s %+v", c.spec, c.machine)
+		require.Greater(t, len(list), 1)
+		for _, v := range list {
+			require.NoError(t, v.Check(s), c.spec)
+		}
+	}
+}
+
+// Entries after a name hold in every form; texts without a name, and variants whose phases do not overlap, have one form.
+func TestParseVariantFor(t *testing.T) {
+	s := mustParse(t, "bench,hk=16,hv=32")
+	list, err := ParseVariantFor("tpu,heads=8,steps=1", s, Machine{Cores: 1, MXUSize: 256})
+	require.NoError(t, err)
+	for _, v := range list {
+		require.Equal(t, []int{8, 1}, []int{v.Heads, v.Steps})
+	}
+	require.Equal(t, parseVariant(t, "tpu,heads=8,steps=1"), list[0])
+	for _, text := range []string{"chunk=128,ahead=1", "merge-packed", "naive", "token"} {
+		list, err := ParseVariantFor(text, s, Machine{})
+		require.NoError(t, err)
+		require.Equal(t, []Variant{parseVariant(t, text)}, list)
+	}
+	_, err = ParseVariantFor("tpuu", s, Machine{})
+	require.ErrorContains(t, err, `did you mean "tpu"`)
+}

@@ -39,6 +39,7 @@ var (
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
+	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
 
@@ -58,6 +59,7 @@ func (t Turn) String() string   { return enumName(turnNames, int(t)) }
 func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
 func (l Low) String() string    { return enumName(lowNames, int(l)) }
 func (s Save) String() string   { return enumName(saveNames, int(s)) }
+func (u Unit) String() string   { return enumName(unitNames, int(u)) }
 func (p Parts) String() string  { return enumName(partsNames, int(p)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
@@ -84,7 +86,7 @@ var Axes = []Axis{
 	choiceAxis("flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, chunked,
 		func(v *Variant) *Flow { return &v.Flow }).always(),
 	intAxis("heads", "value heads in lockstep in a program; 0: all", 0, nil, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
-	intAxis("batch", "batch rows in lockstep in a program", 1, nil, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8),
+	intAxis("batch", "batch rows in lockstep in a program", 1, nil, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8, 16),
 	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
 	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, or as they are; the latter needs all value heads of a key head in a program",
 		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
@@ -100,6 +102,8 @@ var Axes = []Axis{
 		func(v Variant) bool { return chunked(v) && v.Fold && v.PrecIntra == v.PrecState }, func(v *Variant) *Joint { return &v.Out }),
 	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
+	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile", unitNames, UnitMatrix,
+		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
 	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
 		Get: func(v *Variant) string { return v.PrecState.String() },
 		Set: func(v *Variant, text string) error {
@@ -125,7 +129,7 @@ var Axes = []Axis{
 	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
 	intAxis("steps", "chunks of a kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
-	intAxis("lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, chunked,
+	intAxis("lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, nil,
 		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
 	intAxis("late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
 		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),

@@ -81,7 +81,7 @@ func (p *plan) module() []*ir.Value {
 	all := append([]*operand{in.q, in.k, in.v}, gates...)
 	switch {
 	case p.v.Algo == AlgoToken:
-		return p.glueOut(in, p.grid("token", in, all, in.state, (*gen).token))
+		return p.glueOut(in, p.grid("recurrence", in, all, in.state, (*gen).token))
 	case p.v.Flow == FlowFused:
 		return p.glueOut(in, p.grid("fused", in, all, in.state, (*gen).fused))
 	case p.v.Flow == FlowSolve:
@@ -134,6 +134,7 @@ type operands struct {
 
 	state     *operand
 	*slotting // of packed sequences
+	pool      *poolOrder
 
 	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
 	kept       kept     // of the reverse grid: what the forward grid kept
@@ -158,14 +159,18 @@ type gridResult struct {
 func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*gen) []blockOut) gridResult {
 	s, v := p.s, p.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / p.kb}}
+	steps := p.nc / v.Chunks
+	if p.pooled() { // sequences follow one another, in the order of a table
+		dims[0].Size, steps = 1, s.Batch
+	}
 	at := map[axis]int{axisBatch: 0, axisHead: 1}
 	if p.groupSplit() {
 		at[axisGroup] = len(dims)
 		dims = append(dims, ir.GridDim{Name: "g", Size: s.Groups() / p.gb})
 	}
 	at[axisChunk] = len(dims)
-	dims = append(dims, ir.GridDim{Name: "c", Size: p.nc / v.Chunks, Seq: state != nil})
-	window := func(o *operand) ir.Window {
+	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: state != nil})
+	windowAt := func(o *operand, sequence int) ir.Window {
 		w := ir.Window{Block: o.block}
 		for _, a := range o.axes {
 			x := ir.IndexConst(0)
@@ -173,6 +178,14 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 			case axisNone:
 			case axisSeq:
 				x = ir.IndexTable(at[axisChunk], 0)
+			case axisBatch, axisChunk:
+				x = ir.IndexAxis(at[a])
+				if p.pooled() { // a sequence is one step
+					x = ir.IndexConst(0)
+					if a == axisBatch {
+						x = ir.IndexTable(at[axisChunk], sequence)
+					}
+				}
 			default:
 				x = ir.IndexAxis(at[a])
 			}
@@ -183,6 +196,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		}
 		return w
 	}
+	window := func(o *operand) ir.Window { return windowAt(o, tableRead) }
 	g := &ir.Grid{Name: name, Dims: dims}
 	if state != nil {
 		g.Sched = v.sched()
@@ -191,11 +205,19 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	if state != nil && in.slotting != nil {
 		g.Tables, args = 1, append(args, in.table)
 	}
+	if in.pool != nil {
+		g.Tables, args = len(in.pool.tables), append(args, in.pool.tables...)
+	}
 	for _, o := range used {
 		g.In = append(g.In, window(o))
 		args = append(args, o.value)
 	}
-	if state != nil {
+	once := state != nil && p.once()
+	switch {
+	case once && s.Init:
+		g.In = append(g.In, window(state))
+		args = append(args, state.value)
+	case state != nil && !once:
 		g.Carry = []ir.Window{window(state)}
 		args = append(args, state.value)
 	}
@@ -205,27 +227,49 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		for i, o := range used {
 			e.blocks[o] = blocks[i]
 		}
-		if state != nil {
-			e.state = b.Reshape(carried[0], v.Batch*v.Heads, s.K, s.V)
+		tile := func(x *ir.Value) *ir.Value {
+			r := len(state.block)
+			return b.Convert(b.Reshape(x, v.Batch*v.Heads, state.block[r-2], state.block[r-1]), ir.F32)
+		}
+		switch {
+		case once && s.Init:
+			e.state = tile(blocks[len(used)])
+		case once:
+			e.state = tile(b.Const(ir.T(state.dtype, state.block...), 0))
+		case state != nil:
+			e.state = tile(carried[0])
 		}
 		outs = body(e)
+		var final *ir.Value
+		if state != nil {
+			final = b.Reshape(b.Convert(e.state, state.dtype), state.block...)
+		}
+		if once {
+			if s.Init && (s.InPlace || in.pool != nil) {
+				g.Alias = [][2]int{{len(outs), len(used)}}
+			}
+			outs = append(outs, blockOut{final, state})
+		}
 		for _, o := range outs {
 			ys = append(ys, o.block)
-			g.Out = append(g.Out, window(o.operand))
+			g.Out = append(g.Out, windowAt(o.operand, tableWrite))
 			g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 		}
-		if state != nil {
-			next = []*ir.Value{b.Reshape(e.state, state.block...)}
+		if state != nil && !once {
+			next = []*ir.Value{final}
 		}
 		return ys, next
 	})
 	var r gridResult
+	if state != nil {
+		r.state = rs[len(rs)-1]
+	}
+	if once {
+		outs = outs[:len(outs)-1]
+	}
 	for i, o := range outs {
 		o.operand.value = rs[i]
 		r.outputs = append(r.outputs, o.operand)
-	}
-	if state != nil {
-		r.state = rs[len(outs)]
 	}
 	return r
 }

@@ -19,7 +19,17 @@ func (p *plan) glueIn() *operands {
 		slots = p.slotting()
 		in.slotting = slots
 	}
-	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
+	var held *ir.Value
+	if p.pooled() {
+		in.pool = p.poolOrder()
+		held = in.pool.held
+	}
+	token := func(x *ir.Value, fill float64) *ir.Value {
+		if held != nil {
+			x = b.Select(b.Broadcast(held, x.Type.Shape, 0), x, b.Like(x, fill))
+		}
+		return p.tokens(x, slots, fill)
+	}
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm && p.v.Fuse == PlaceGlue {
 		q, k = normRows(b, q), normRows(b, k)
@@ -32,7 +42,7 @@ func (p *plan) glueIn() *operands {
 		in.g, in.beta = p.gate(token(p.args["g"], 0)), p.gate(token(p.args["beta"], 0))
 	case p.v.Fuse == PlaceKernel:
 		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
-		in.g, in.beta = p.gate(token(a, padGate)), p.gate(token(raw, 0))
+		in.g, in.beta = p.gate(token(a, padGate)), p.gate(token(raw, padGate))
 		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
 	default:
 		a := b.Convert(p.args["a"], ir.F32)
@@ -146,27 +156,36 @@ func (p *plan) headGate(x *ir.Value) *operand {
 	}
 }
 
-// stateOperand describes states, zero where there are none, to the scan, in float32 and [N, Hv, K, V].
+// stateOperand describes states, zero where there are none, to the scan: in float32 and [N, Hv, K, V], or as the spec has them.
 func (p *plan) stateOperand(x *ir.Value) *operand {
 	s, b := p.s, p.b
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
+	if p.native() {
+		shape = s.stateType().Shape
+		if !p.pooled() {
+			shape[0] = s.Sequences()
+		}
+	}
 	if x != nil {
-		if s.Pool > 0 {
+		if s.Pool > 0 && !p.pooled() {
 			x = b.GatherRows(x, p.args["state_indices"], 0)
 		}
-		x = b.Convert(x, ir.F32)
-		if s.State == StateVK {
-			x = b.Transpose(x, 0, 1, 3, 2)
+		if !p.native() {
+			x = b.Convert(x, ir.F32)
+			if s.State == StateVK {
+				x = b.Transpose(x, 0, 1, 3, 2)
+			}
 		}
 	} else {
-		x = b.Const(ir.T(ir.F32, shape...), 0)
+		x = b.Const(ir.T(p.stateDType(), shape...), 0)
 	}
+	value := b.Reshape(x, join(shape[:1], p.valueHeads(), shape[2:])...)
 	o := &operand{
-		value: b.Reshape(x, join(shape[:1], p.valueHeads(), shape[2:])...),
+		value: value, dtype: value.Type.DType, shape: value.Type.Shape,
 		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
-		block: join([]int{p.v.Batch}, p.headBlock(), []int{s.K, s.V}),
+		block: join([]int{p.v.Batch}, p.headBlock(), shape[2:]),
 	}
-	if s.Seqs > 0 {
+	if s.Seqs > 0 || p.pooled() {
 		o.axes[0] = axisSeq
 	}
 	return o
@@ -215,11 +234,14 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 // stateOut brings states of the scan to the layout and type of the spec.
 func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
-	x = b.Reshape(x, s.Sequences(), s.HeadsV, s.K, s.V)
+	if p.pooled() {
+		return b.Reshape(x, s.stateType().Shape...)
+	}
+	x = b.Reshape(x, join([]int{s.Sequences(), s.HeadsV}, x.Type.Shape[x.Type.Rank()-2:])...)
 	if s.Empty == EmptyZero {
 		x = p.clearEmpty(in, x)
 	}
-	if s.State == StateVK {
+	if s.State == StateVK && !p.native() {
 		x = b.Transpose(x, 0, 1, 3, 2)
 	}
 	x = b.Convert(x, s.StateDType)

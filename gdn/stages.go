@@ -666,26 +666,3 @@ func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	}
 	return e.dot(k, state, false, false, e.v.PrecState), e.dot(q, state, false, false, e.v.PrecState)
 }
-
-// token takes the tokens of a grid step through the recurrence one by one.
-func (e *gen) token() []blockOut {
-	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
-	v := e.b.Convert(e.loadRows(e.in.v), ir.F32)
-	w := e.loadGates()
-	b := e.b.Stage("state")
-	q = b.Convert(q, ir.F32)
-	q = b.Scale(q, e.s.EffectiveScale())
-	decay := b.Exp(w.g)
-	var outs []*ir.Value
-	for i := range e.c {
-		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 1, i, i+1) }
-		s := b.Mul(e.state, e.scalar(decay, i, e.s.K, e.s.V))
-		u := b.Sub(at(v), e.dot(at(k), s, false, false, e.v.PrecState))
-		u = b.Mul(u, e.scalar(w.beta, i, 1, e.s.V))
-		s = b.Add(s, e.dot(at(k), u, true, false, e.v.PrecState))
-		outs = append(outs, e.dot(at(q), s, false, false, e.v.PrecState))
-		e.state = s
-	}
-	b.Stage("output")
-	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
-}

@@ -29,6 +29,7 @@ type (
 	Low    uint8
 	Parts  uint8
 	Save   uint8
+	Unit   uint8
 )
 
 // Values of the choices.
@@ -129,6 +130,12 @@ const (
 	TurnKey
 )
 
+const (
+	UnitMatrix Unit = iota
+	UnitVector
+	UnitLanes
+)
+
 // Variant is how a kernel computes the rule. It is comparable, and has a text form (String, ParseVariant), which is also
 // its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only in axes that do not apply to them
 // are made equal by Canon; ParseVariant and With return canonical variants.
@@ -166,6 +173,7 @@ type Variant struct {
 	Ahead      int      // phases ahead of the state
 	Steps      int      // chunks of a kernel's step
 	Lock       int      // heads in lockstep between dots; 0: as built
+	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type
 	Late       int      // hundredths of a chunk's time that the state waits for the other phases

@@ -93,6 +93,7 @@ func TestAxes(t *testing.T) {
 			"leafnewton": "leaf=16,leafby=neumann",
 			"out":        "fold=yes",
 			"late":       "ahead=1",
+			"unit":       "algo=token",
 			"low":        "store=bf16",
 			"parts":      "prec=bf16x3",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",

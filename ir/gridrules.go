@@ -241,8 +241,11 @@ func tGrid(in *Instr) ([]Type, error) {
 		yields = append(yields, T(t.DType, w.Block...))
 		results = append(results, t)
 	}
-	if len(g.Scratch) > 0 || len(g.Alias) > 0 {
-		return nil, fmt.Errorf("scratch and aliases belong to kernels")
+	if len(g.Scratch) > 0 {
+		return nil, fmt.Errorf("scratch belongs to kernels")
+	}
+	if err := g.checkAlias(in); err != nil {
+		return nil, err
 	}
 	if err := sameTypes("body parameter", blockTypes(in.Body.Params), params); err != nil {
 		return nil, err
@@ -277,15 +280,23 @@ func tKernel(in *Instr) ([]Type, error) {
 		}
 		params = append(params, t)
 	}
-	for _, a := range g.Alias {
-		if a[0] < 0 || a[0] >= len(g.Out) || a[1] < 0 || a[1] >= len(g.In) || !g.Outs[a[0]].Equal(in.Args[g.Tables+a[1]].Type) {
-			return nil, fmt.Errorf("alias of output %d and input %d", a[0], a[1])
-		}
+	if err := g.checkAlias(in); err != nil {
+		return nil, err
 	}
 	if len(in.Body.Yield) != 0 {
 		return nil, fmt.Errorf("a kernel yields nothing")
 	}
 	return g.Outs, sameTypes("body parameter", blockTypes(in.Body.Params), params)
+}
+
+func (g *Grid) checkAlias(in *Instr) error {
+	for i, a := range g.Alias {
+		twice := slices.ContainsFunc(g.Alias[:i], func(b [2]int) bool { return a[0] == b[0] || a[1] == b[1] })
+		if twice || a[0] < 0 || a[0] >= len(g.Out) || a[1] < 0 || a[1] >= len(g.In) || !g.Outs[a[0]].Equal(in.Args[g.Tables+a[1]].Type) {
+			return fmt.Errorf("alias of output %d and input %d", a[0], a[1])
+		}
+	}
+	return nil
 }
 
 // trimmed drops leading dimensions of 1 until n remain.

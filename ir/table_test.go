@@ -184,7 +184,7 @@ func TestRejects(t *testing.T) {
 		grid("dims=(a:4), in=([1,8]@(t0[t0[a]],0)), out=([1,8]@(a,0):f32[4,8])"):                                                 "unknown grid axis",
 		grid("dims=(a:4), in=([1,8]@(clamp(a,-1),0)), out=([1,8]@(a,0):f32[4,8])"):                                               "negative index",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):sem[4,8])"):                                                         "output 0 is sem",
-		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), scratch=(vmem:f32[2])"):                                  "belong to kernels",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), scratch=(vmem:f32[2])"):                                  "belongs to kernels",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), colour=(1)"):                                             "unknown grid attribute",
 		inKernel("%2 = load %x {starts=[0,1]} : f32[1,8]"):                                                                       "dimension 1 of vmem:f32[1,8]: 8 elements from 1 by 1 reach outside",
 		inKernel("%2 = load %x {starts=[0,0], strides=[1,9223372036854775807]} : f32[8]"):                                        "reach outside",

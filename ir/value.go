@@ -214,14 +214,19 @@ type Window struct {
 // Body parameters of a grid: the input blocks, then the carried blocks; it yields the output blocks, then the new carried blocks.
 // A carried block is loaded from the initial carry when its window's index differs from the previous point's (and at the
 // first point), and stored to the final carry before it changes (and after the last point). Windows of a carry that no point
-// visits keep the initial content. The output windows of all points must cover each output exactly once.
+// visits keep the initial content. The output windows of all points must cover each output exactly once, except those of an
+// output with an alias.
 //
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
 // Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
 // yields nothing. An input window holds its block at every point. An output window is undefined until stored to, keeps its
 // content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
-// at first and kept throughout. Alias lists {output, input} pairs: blocks of the output that no point visits hold the
-// input's content; otherwise they are undefined.
+// at first and kept throughout.
+//
+// Alias lists {output, input} pairs of one type: blocks of the output that no point visits hold the input's content. In a
+// grid, whose input windows show the operand as it was, points that differ in the sequential axis alone may write a block
+// again; the last one counts. In a kernel the output takes the input's memory, so that a block must not be fetched once it is
+// written back; blocks of an output without an alias that no point visits are undefined.
 type Grid struct {
 	Name    string
 	Dims    []GridDim
@@ -229,10 +234,10 @@ type Grid struct {
 	In      []Window
 	Out     []Window
 	Carry   []Window
-	Outs    []Type   // types of the Out results
-	Sched   *Sched   // how a kernel's steps overlap; nil: as they stand
-	Scratch []Type   // kernel only
-	Alias   [][2]int // kernel only
+	Outs    []Type // types of the Out results
+	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
+	Scratch []Type // kernel only
+	Alias   [][2]int
 }
 
 // Points is the number of grid points.

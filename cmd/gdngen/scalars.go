@@ -14,12 +14,12 @@ import (
 )
 
 // representativeNote says what a cost of packed sequences rests on.
-const representativeNote = "packed sequences: the cost is that of sequences of equal length"
+const representativeNote = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
 // representativeScalars gives the tables in scalar memory that the kernels of a built module read, for sequences of equal
 // length, keyed kernel/operand as llo.Options wants them. A module without packed sequences has none.
 func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
-	if s.Seqs == 0 {
+	if s.Seqs == 0 && s.Pool == 0 {
 		return nil, nil
 	}
 	tables := map[string]*ir.Value{}
@@ -49,10 +49,14 @@ func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error)
 	glue.Body.Params = slices.DeleteFunc(glue.Body.Params, func(p *ir.Value) bool { return !read[p] && !slices.Contains(glue.Body.Yield, p) })
 	args := map[string]*array.Array{}
 	for _, p := range glue.Body.Params {
-		if p.Name != "cu_seqlens" {
-			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens alone: give its values with --scalars", p.Name)
+		switch p.Name {
+		case "cu_seqlens":
+			args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, equalLengths(s))
+		case "state_indices":
+			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, lastStates(s))
+		default:
+			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and state_indices alone: give its values with --scalars", p.Name)
 		}
-		args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, equalLengths(s))
 	}
 	values, err := interp.Run(glue, args, interp.Options{})
 	if err != nil {
@@ -63,6 +67,15 @@ func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error)
 		scalars[name] = values[glue.Results[i]].Int64s()
 	}
 	return scalars, nil
+}
+
+// lastStates is state_indices of sequences that use a pool from its end down.
+func lastStates(s gdn.Spec) []int64 {
+	list := make([]int64, s.Sequences())
+	for i := range list {
+		list[i] = max(int64(s.Pool-1-i), -1)
+	}
+	return list
 }
 
 // equalLengths is cu_seqlens of sequences whose lengths differ by at most one token.

@@ -8,6 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
@@ -43,6 +44,38 @@ func TestTransformsKeepResults(t *testing.T) {
 			got, err := interp.Run(n, inputs, interp.Options{})
 			require.NoError(t, err, "%s by %s", r.Name(), text)
 			require.Equal(t, want, got, "%s by %s", r.Name(), text)
+		}
+	}
+}
+
+// Decode steps as kernels agree with the float64 reference: one or a few tokens, both layouts of the state and both of its types,
+// states in order or in a pool, of which some sequences have none and the rest stays as it is.
+func TestDecodeKernels(t *testing.T) {
+	class, err := gdn.LookupClass("reset.cos.9")
+	require.NoError(t, err)
+	for _, text := range []string{
+		"b=4,t=1,init", "b=4,t=1,init,state=vk", "b=1,t=1,init,state=vk,inplace", "b=3,t=3,init,gates=fused", "b=4,t=5,init,state=vk,l2norm",
+		"b=4,t=1", "b=4,t=1,init,statedtype=bf16", "b=4,t=2,init,state=vk,statedtype=bf16,gates=fused,gatedtype=bf16",
+		"b=5,t=1,init,pool=7", "b=5,t=2,init,pool=7,state=vk,gates=fused,inplace", "b=4,t=1,init,pool=2,inplace,statedtype=bf16",
+	} {
+		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+text)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		want, err := gdn.Reference(s, inputs)
+		require.NoError(t, err)
+		for _, name := range []string{"decode", "decode-f32", "token-vector"} {
+			v := variant(t, name)
+			m, err := gdn.Build(s, v)
+			require.NoError(t, err)
+			k, err := lower.Kernels(m)
+			require.NoError(t, err, "%s by %s", s, name)
+			got, err := interp.Run(k, inputs, interp.Options{})
+			require.NoError(t, err, "%s by %s", s, name)
+			for _, o := range s.Outputs() {
+				limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+				require.NoError(t, err)
+				require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s by %s", o.Name, s, name)
+			}
 		}
 	}
 }

@@ -103,15 +103,16 @@ func (l *launch) check() error {
 		if !whole {
 			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
 		}
-		if n != l.g.Points() {
+		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == i })
+		if n != l.g.Points() && !alias {
 			return fmt.Errorf("output %d: %d points for %d blocks, each must be written exactly once", i, l.g.Points(), n)
 		}
-		seen := make([]bool, n)
+		seen := map[int]int{}
 		if err := each("output", i, w, l.g.Outs[i].Shape, func(p, block int) error {
-			if seen[block] {
+			if q, ok := seen[block]; ok && !(alias && q == p/size) {
 				return fmt.Errorf("point %v writes a block that another point has written", l.point(p))
 			}
-			seen[block] = true
+			seen[block] = p / size
 			return nil
 		}); err != nil {
 			return err
@@ -141,6 +142,9 @@ func (fr *frame) runGrid(s *step) error {
 	var outs, finals []*tensor
 	for _, t := range g.Outs {
 		outs = append(outs, newLike(t))
+	}
+	for _, a := range g.Alias {
+		outs[a[0]] = l.in[a[1]].clone()
 	}
 	for _, c := range l.carry {
 		finals = append(finals, c.clone())

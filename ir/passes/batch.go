@@ -132,8 +132,16 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	}
 	// What steps hand on: output arrays, carried blocks, and the final arrays of carries whose block varies.
 	var state []*ir.Value
+	base := make([]*ir.Value, len(outs)) // of an output with an alias
+	for _, a := range g.Alias {
+		base[a[0]] = args[g.Tables+a[1]]
+	}
 	for i, w := range outs {
-		state = append(state, b.Const(ir.T(g.Outs[i].DType, w.stagedShape()...), 0))
+		if base[i] != nil {
+			state = append(state, w.split(base[i]))
+		} else {
+			state = append(state, b.Const(ir.T(g.Outs[i].DType, w.stagedShape()...), 0))
+		}
 	}
 	for i, w := range carries {
 		if w.varies() {
@@ -199,7 +207,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	b.At(loc)
 	var results []*ir.Value
 	for i, w := range outs {
-		results = append(results, w.join(state[i], nil))
+		results = append(results, w.join(state[i], base[i]))
 	}
 	s := state[len(outs):]
 	for i, w := range carries {

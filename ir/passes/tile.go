@@ -65,7 +65,7 @@ type tiler struct {
 	sc   *scope
 	refs []*ir.Value // scratch parameters, in order
 
-	heads int                // entries of the first carry; 0: none
+	heads int                // entries of the first carry, or the most of an input; 0: none
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
 
@@ -156,6 +156,12 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		c.value = v
 		g.Out, g.Outs = append(g.Out, w), append(g.Outs, init.Type)
 		carries = append(carries, c)
+	}
+
+	for _, w := range src.In {
+		if len(src.Carry) == 0 && len(w.Block) > 2 {
+			t.heads = max(t.heads, product(w.Block[:len(w.Block)-2]))
+		}
 	}
 
 	// Parameters, in the kernel's order. Scratch follows as it is found to be needed.

@@ -31,7 +31,13 @@ var scalarOps = map[string]func(typ string, a []value) value{
 		_, carry := bits.Add32(uint32(x.num), uint32(y.num), 0)
 		return number(int32(carry))
 	}),
-	"scmp":          compare,
+	"scmp": compare,
+	"scalar_parameter_address": func(_ string, a []value) value {
+		if !a[0].isNumber() {
+			return value{}
+		}
+		return value{num: a[0].num, sym: parameter, known: true}
+	},
 	"scalar_lea":    sum,
 	"scalar_select": choose,
 	"pneg":          func(_ string, a []value) value { return not(a[0]) },
@@ -44,7 +50,7 @@ var scalarOps = map[string]func(typ string, a []value) value{
 }
 
 // arity is the least number of operands of an entry of scalarOps.
-var arity = map[string]int{"smov": 1, "pmov": 1, "pneg": 1, "pnot": 1, "sclz": 1, "spopcnt": 1, "scalar_select": 3}
+var arity = map[string]int{"smov": 1, "pmov": 1, "pneg": 1, "pnot": 1, "sclz": 1, "spopcnt": 1, "scalar_select": 3, "scalar_parameter_address": 1}
 
 func binary(f func(x, y value) value) func(string, []value) value {
 	return func(typ string, a []value) value {
@@ -124,10 +130,14 @@ var relations = map[string]func(order int) bool{
 	"gt": func(o int) bool { return o > 0 }, "ge": func(o int) bool { return o >= 0 },
 }
 
-// compare is scmp.<relation>.<type>[.totalorder].
+// compare is scmp.<relation>.<type>[.totalorder]. A parameter's address is compared with that of a result that may take its
+// memory: it does.
 func compare(suffix string, a []value) value {
 	rel, typ, _ := strings.Cut(suffix, ".")
 	holds := relations[rel]
+	if rel == "eq" && (!a[0].known && a[1].sym == parameter || a[0].sym == parameter && !a[1].known) {
+		return truth(true)
+	}
 	o, ok := order(typ, a[0], a[1])
 	if holds == nil || !ok {
 		return value{}

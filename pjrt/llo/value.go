@@ -16,6 +16,9 @@ type value struct {
 	known bool
 }
 
+// parameter is the symbol of the addresses of the module's parameters.
+const parameter = math.MaxInt16
+
 func number(n int32) value { return value{num: n, known: true} }
 
 func truth(b bool) value {

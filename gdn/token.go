@@ -1,0 +1,190 @@
+package gdn
+
+import (
+	"github.com/gdngen/gdngen/ir"
+)
+
+// token takes the tokens of a grid step through the recurrence one by one. The state of N entries is [N, K, V], or [N, V, K]
+// where it stays in the order of the spec.
+func (e *gen) token() []blockOut {
+	if e.v.Unit == UnitMatrix {
+		return e.tokenMatrix()
+	}
+	return e.tokenVector()
+}
+
+// tokenMatrix has the products of the recurrence on the matrix unit.
+func (e *gen) tokenMatrix() []blockOut {
+	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
+	v := e.b.Convert(e.loadRows(e.in.v), ir.F32)
+	w := e.loadGates()
+	b := e.b.Stage("state")
+	q = b.Convert(q, ir.F32)
+	q = b.Scale(q, e.s.EffectiveScale())
+	decay := b.Exp(w.g)
+	var outs []*ir.Value
+	for i := range e.c {
+		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 1, i, i+1) }
+		s := b.Mul(e.state, e.scalar(decay, i, e.s.K, e.s.V))
+		u := b.Sub(at(v), e.dot(at(k), s, false, false, e.v.PrecState))
+		u = b.Mul(u, e.scalar(w.beta, i, 1, e.s.V))
+		s = b.Add(s, e.dot(at(k), u, true, false, e.v.PrecState))
+		outs = append(outs, e.dot(at(q), s, false, false, e.v.PrecState))
+		e.state = s
+	}
+	b.Stage("output")
+	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
+}
+
+// tokenVector has K S as products and sums on the vector unit, and Q S there too unless its precision is below f32. What runs
+// along the rows of the state is a column, made by one transpose for all entries.
+func (e *gen) tokenVector() []blockOut {
+	b := e.b.Stage("load")
+	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
+	q, k := flat(e.loadKey(e.in.q)), flat(e.loadKey(e.in.k))
+	v := flat(e.loadRows(e.in.v))
+	w := e.loadGates()
+	decay := b.Exp(w.g)
+	q = b.Scale(q, e.s.EffectiveScale())
+	b.Stage("state")
+	step := e.tokenKV
+	if e.native() && e.s.State == StateVK {
+		step = e.tokenVK
+	}
+	var outs []*ir.Value
+	for i := range e.c {
+		at := func(x *ir.Value) *ir.Value {
+			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
+		}
+		outs = append(outs, step(at(q), at(k), at(v), func(rows, lanes int) *ir.Value { return e.scalar(decay, i, rows, lanes) },
+			func(rows, lanes int) *ir.Value { return e.scalar(w.beta, i, rows, lanes) }))
+	}
+	b.Stage("output")
+	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
+}
+
+// spread gives a number of each entry over its tile.
+type spread func(rows, lanes int) *ir.Value
+
+// tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].
+func (e *gen) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+	b, s := e.b, e.s
+	n := v.Type.Shape[0]
+	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
+	kc := e.perValue(e.column(k, s.V))
+	state := b.Mul(e.state, decay(s.K, s.V))
+	u := b.Sub(row(v), row(b.Sum(b.Mul(state, kc), 1)))
+	u = b.Mul(u, beta(1, s.V))
+	e.state = b.Add(state, b.Mul(kc, over(u)))
+	if e.v.PrecState != ir.PrecF32 {
+		return e.dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.PrecState)
+	}
+	return row(b.Sum(b.Mul(e.state, e.perValue(e.column(q, s.V))), 1))
+}
+
+// tokenVK is one token on a state [N, V, K].
+func (e *gen) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+	b, s := e.b, e.s
+	n := v.Type.Shape[0]
+	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.V, s.K}, 0, 1, 2) }
+	sum := func(x *ir.Value) *ir.Value { return b.Broadcast(b.Sum(x, 2), []int{n, s.V, s.K}, 0, 1) }
+	kr := row(k)
+	state := b.Mul(e.state, decay(s.V, s.K))
+	if e.v.Unit == UnitLanes && n < s.K {
+		return e.tokenLanes(row(q), kr, v, state, beta)
+	}
+	u := b.Mul(b.Sub(e.column(v, s.K), sum(b.Mul(state, over(kr)))), over(beta(1, s.K)))
+	e.state = b.Add(state, b.Mul(u, over(kr)))
+	if e.v.PrecState != ir.PrecF32 {
+		return e.dot(row(q), e.state, false, true, e.v.PrecState)
+	}
+	o := b.Sum(b.Mul(e.state, over(row(q))), 2)
+	return b.Reshape(o, n, 1, s.V)
+}
+
+// tokenLanes is tokenVK with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
+// that is summed, and o is put into its place, so that no column is broadcast or turned alone.
+func (e *gen) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value {
+	b, s := e.b, e.s
+	n := v.Type.Shape[0]
+	all := []int{n, s.V, s.K}
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, all, 0, 1, 2) }
+	place := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, all...), 0), b.Iota(ir.T(ir.I32, all...), 2))
+	columns := b.Transpose(b.Concat(0, v, b.Const(ir.T(ir.F32, s.K-n, s.V), 0)), 1, 0)
+	own := b.Broadcast(columns, all, 1, 2)
+	rest := b.Sub(b.Select(place, own, b.Like(own, 0)), b.Mul(state, over(k)))
+	u := b.Broadcast(b.Sum(rest, 2), all, 0, 1)
+	e.state = b.Add(state, b.Mul(u, over(b.Mul(k, beta(1, s.K)))))
+	if e.v.PrecState != ir.PrecF32 {
+		return e.dot(q, e.state, false, true, e.v.PrecState)
+	}
+	o := b.Broadcast(b.Sum(b.Mul(e.state, over(q)), 2), all, 0, 1)
+	out := b.Const(ir.T(ir.F32, 1, s.V, s.K), 0)
+	for i := range n {
+		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 0, i, i+1) }
+		out = b.Select(at(place), at(o), out)
+	}
+	out = b.Transpose(b.Reshape(out, s.V, s.K), 1, 0)
+	rows := make([]*ir.Value, n)
+	for i := range rows {
+		rows[i] = b.Reshape(b.SliceAxis(out, 0, i, i+1), 1, 1, s.V)
+	}
+	return b.Concat(0, rows...)
+}
+
+// native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.
+func (p *plan) native() bool { return p.v.Algo == AlgoToken && p.v.Unit != UnitMatrix }
+
+// stateDType is the element type of the states between grids and glue.
+func (p *plan) stateDType() ir.DType {
+	if p.native() {
+		return p.s.StateDType
+	}
+	return ir.F32
+}
+
+// once says whether one step of the grid takes a sequence from its initial to its final state, which then are an input and an
+// output of the grid.
+func (p *plan) once() bool { return p.native() && p.nc == p.v.Chunks && p.s.Seqs == 0 }
+
+// pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone.
+func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
+
+// poolOrder lets the sequences of a pool follow one another, those without a state last. Their steps do what the last one with a
+// state did, once more; only their outputs have places of their own.
+type poolOrder struct {
+	tables []*ir.Value // i32, for each step: the state, the sequence that is read, the sequence whose output is written
+	held   *ir.Value   // bool, for each sequence: it has a state
+}
+
+// Tables of a poolOrder.
+const (
+	tableState = iota
+	tableRead
+	tableWrite
+)
+
+func (p *plan) poolOrder() *poolOrder {
+	b, n := p.b, p.s.Batch
+	indices := p.args["state_indices"]
+	square := ir.T(ir.I32, n, n)
+	zero := b.Const(square, 0)
+	down := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 0) } // x of the row
+	across := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 1) }
+	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
+	has := b.Select(held, b.Like(indices, 1), b.Like(indices, 0))
+	earlier := b.Compare(ir.LT, b.Iota(square, 1), b.Iota(square, 0))
+	before := b.Sum(b.Select(earlier, across(has), zero), 1) // sequences with a state before each
+	count := b.Broadcast(b.Sum(has, 0), []int{n})
+	own := b.Iota(indices.Type, 0)
+	at := b.Select(held, before, b.Add(count, b.Sub(own, before))) // the step of each sequence
+	last := b.Max(b.Sub(count, b.Like(own, 1)), b.Like(own, 0))
+	pick := func(step, x *ir.Value) *ir.Value {
+		return b.Sum(b.Select(b.Compare(ir.EQ, down(at), across(step)), down(x), zero), 0)
+	}
+	read := b.Min(own, last)
+	return &poolOrder{held: held, tables: []*ir.Value{
+		tableState: pick(read, b.Max(indices, b.Like(indices, 0))), tableRead: pick(read, own), tableWrite: pick(own, own)}}
+}

@@ -41,6 +41,20 @@ func Clone(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(*Rewriter, *ir.Instr, []*ir.Value) ([]*ir.Value, bool) { return nil, false })
 }
 
+// Inline appends a copy of the instructions of a module to b's block, args standing for its parameters, and gives its results.
+func Inline(b *ir.Builder, m *ir.Module, args []*ir.Value) []*ir.Value {
+	if len(args) != len(m.Body.Params) {
+		b.Failf("inline %s: %d operands for %d parameters", m.Name, len(args), len(m.Body.Params))
+		return make([]*ir.Value, len(m.Results))
+	}
+	r := &Rewriter{Builder: b, values: map[*ir.Value]*ir.Value{},
+		f: func(*Rewriter, *ir.Instr, []*ir.Value) ([]*ir.Value, bool) { return nil, false }}
+	for i, p := range m.Body.Params {
+		r.Set(p, args[i])
+	}
+	return r.Splice(m.Body)
+}
+
 // Value is the new value that stands for an old one. Asking for a value that has none is a fault of the builder.
 func (r *Rewriter) Value(old *ir.Value) *ir.Value {
 	v := r.values[old]

@@ -1,0 +1,161 @@
+package model
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Config is a decoder of layers: a token mixer and a SwiGLU, each after an RMSNorm. One layer in AttentionEvery mixes by causal attention, the
+// others by the gated delta rule.
+type Config struct {
+	Name           string    `json:"name"`
+	Hidden         int       `json:"hidden"`
+	Layers         int       `json:"layers"`
+	AttentionEvery int       `json:"attention_every"` // 0: no layer is attention
+	MLP            int       `json:"mlp"`             // width inside the SwiGLU; 0: none
+	Vocab          int       `json:"vocab"`           // tokens of the vocabulary, embedding and head shared; 0: neither
+	Batch          int       `json:"batch"`           // of a step, on one core
+	Tokens         int       `json:"tokens"`
+	Rule           Rule      `json:"rule"`
+	Attention      Attention `json:"attention"`
+}
+
+// Rule is the token mixer by the gated delta rule.
+type Rule struct {
+	HeadsK int `json:"heads_k"`
+	HeadsV int `json:"heads_v"`
+	K      int `json:"k"`
+	V      int `json:"v"`
+	Conv   int `json:"conv"` // taps of the short convolution
+}
+
+// Attention is the token mixer by causal attention.
+type Attention struct {
+	Heads   int `json:"heads"`
+	HeadsKV int `json:"heads_kv"`
+	Dim     int `json:"dim"`
+}
+
+//go:embed presets/*.json
+var presets embed.FS
+
+// Presets lists the names of the built-in configurations.
+func Presets() []string {
+	entries, err := presets.ReadDir("presets")
+	if err != nil {
+		panic(err) // of an embedded folder
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".json"))
+	}
+	return names
+}
+
+// Preset gives a built-in configuration.
+func Preset(name string) (Config, error) {
+	data, err := presets.ReadFile("presets/" + name + ".json")
+	if err != nil {
+		return Config{}, fmt.Errorf("unknown model %q (known: %s)", name, strings.Join(Presets(), " "))
+	}
+	return Read(bytes.NewReader(data))
+}
+
+// Read reads a configuration in JSON and checks it. Unknown fields are refused.
+func Read(r io.Reader) (Config, error) {
+	var c Config
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, fmt.Errorf("model: %w", err)
+	}
+	return c, c.Validate()
+}
+
+// Validate names the first field that can not be.
+func (c Config) Validate() error {
+	for _, f := range []struct {
+		name     string
+		value    int
+		min, max int
+	}{
+		{"hidden", c.Hidden, 1, 1 << 16}, {"layers", c.Layers, 1, 1 << 10}, {"attention_every", c.AttentionEvery, 0, c.Layers},
+		{"mlp", c.MLP, 0, 1 << 18}, {"vocab", c.Vocab, 0, 1 << 20}, {"batch", c.Batch, 1, 1 << 12}, {"tokens", c.Tokens, 1, 1 << 20},
+		{"rule.conv", c.Rule.Conv, 1, 16},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return fmt.Errorf("model: %s is %d; want %d to %d", f.name, f.value, f.min, f.max)
+		}
+	}
+	if c.Tokens < c.Rule.Conv {
+		return fmt.Errorf("model: tokens is %d, fewer than the %d taps of rule.conv", c.Tokens, c.Rule.Conv)
+	}
+	if c.layersOf("rule") > 0 {
+		if err := c.Spec().Validate(); err != nil {
+			return fmt.Errorf("model: rule: %w", err)
+		}
+	}
+	if a := c.Attention; c.layersOf("attention") > 0 {
+		if a.Heads < 1 || a.HeadsKV < 1 || a.Heads%a.HeadsKV != 0 {
+			return fmt.Errorf("model: attention.heads %d is no multiple of attention.heads_kv %d", a.Heads, a.HeadsKV)
+		}
+		if a.Dim < 1 {
+			return errors.New("model: attention.dim is missing")
+		}
+	}
+	return nil
+}
+
+// Spec is the work of the rule in one layer: gates and l2norm from their raw values, no state in or out.
+func (c Config) Spec() gdn.Spec {
+	s, err := gdn.Parse("bench,gates=fused,l2norm")
+	if err != nil {
+		panic(err) // of a constant
+	}
+	s.Batch, s.Tokens = c.Batch, c.Tokens
+	s.HeadsK, s.HeadsV, s.K, s.V = c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V
+	s.Final = false
+	return s
+}
+
+// layersOf counts the layers whose mixer has this name; "mlp" and "model" are in every layer and once.
+func (c Config) layersOf(kind string) int {
+	attention := 0
+	if c.AttentionEvery > 0 {
+		attention = c.Layers / c.AttentionEvery
+	}
+	return map[string]int{"rule": c.Layers - attention, "attention": attention, "mlp": c.Layers, "model": 1}[kind]
+}
+
+// Parameters counts the weights of the model, the shared embedding once.
+func (c Config) Parameters() int64 {
+	var n int64
+	for _, p := range Parts(c) {
+		n += int64(p.Layers) * p.Weights
+	}
+	return n
+}
+
+// qkv, z and gates are the widths of what the input projection of the rule gives.
+func (r Rule) qkv() int   { return 2*r.HeadsK*r.K + r.HeadsV*r.V }
+func (r Rule) z() int     { return r.HeadsV * r.V }
+func (r Rule) gates() int { return 2 * r.HeadsV }
+
+// Kinds lists the kinds of layers that parts belong to, in order.
+func Kinds(parts []Part) []string {
+	var kinds []string
+	for _, p := range parts {
+		if !slices.Contains(kinds, p.Kind) {
+			kinds = append(kinds, p.Kind)
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,203 @@
+package model
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+var tiny = Config{Name: "tiny", Hidden: 6, Layers: 4, AttentionEvery: 4, MLP: 5, Vocab: 7, Batch: 2, Tokens: 5,
+	Rule: Rule{HeadsK: 1, HeadsV: 2, K: 4, V: 3, Conv: 3}, Attention: Attention{Heads: 2, HeadsKV: 1, Dim: 4}}
+
+// rules are the programs of parts, with the parameter whose gradient a result of the backward pass is.
+var rules = map[string]func(p *program, backward bool){
+	"dense":       func(p *program, backward bool) { p.dense(4, 6, 5, backward) },
+	"norm":        func(p *program, backward bool) { p.norm(4, 6, backward) },
+	"convolution": func(p *program, backward bool) { p.convolution(tiny, backward) },
+	"gated norm":  func(p *program, backward bool) { p.gatedNorm(tiny, backward) },
+	"swiglu":      func(p *program, backward bool) { p.swiglu(4, 5, backward) },
+	"loss":        func(p *program, backward bool) { p.loss(4, 7, backward) },
+}
+
+func build(t *testing.T, rule func(*program, bool), backward bool) *ir.Module {
+	m, b := ir.NewModule("part")
+	p := &program{Builder: b, wide: ir.F64, narrow: ir.F64}
+	rule(p, backward)
+	require.NoError(t, b.Finish(m, p.names, p.results))
+	return m
+}
+
+func random(r *rand.Rand, t ir.Type, scale float64) *array.Array {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = r.NormFloat64() * scale
+	}
+	return array.FromFloat64s(t.DType, t.Shape, v)
+}
+
+// eval interprets a module on those of the inputs that it has.
+func eval(t *testing.T, m *ir.Module, inputs map[string]*array.Array) map[string]*array.Array {
+	own := map[string]*array.Array{}
+	for _, p := range m.Params() {
+		own[p.Name] = inputs[p.Name]
+	}
+	out, err := interp.Run(m, own, interp.Options{})
+	require.NoError(t, err)
+	return out
+}
+
+// The gradients of every part are those of its forward pass, by central differences in float64.
+func TestBackward(t *testing.T) {
+	for rule, write := range rules {
+		t.Run(rule, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			forward, back := build(t, write, false), build(t, write, true)
+			inputs := map[string]*array.Array{}
+			fill := func(m *ir.Module) {
+				for _, p := range m.Params() {
+					if inputs[p.Name] != nil {
+						continue
+					}
+					x := random(r, p.Type, 1)
+					if p.Type.DType == ir.I32 {
+						x = array.FromInt64s(ir.I32, p.Type.Shape, []int64{3, 0, 6, 3})
+					}
+					inputs[p.Name] = x
+				}
+			}
+			fill(forward)
+			run := func(m *ir.Module) map[string]*array.Array { return eval(t, m, inputs) }
+			first := run(forward)
+			if lse := first["logsumexp"]; lse != nil {
+				inputs["logsumexp"] = lse
+			}
+			fill(back)
+			grads := run(back)
+			// value is what the gradients are of: the loss, or the sum of the outputs weighted by their gradients.
+			value := func() float64 {
+				sum := 0.0
+				for name, y := range run(forward) {
+					weight := inputs["d"+name]
+					for i, v := range y.Float64s() {
+						switch {
+						case name == "loss":
+							sum += v
+						case weight != nil:
+							sum += v * weight.Float64s()[i]
+						}
+					}
+				}
+				return sum
+			}
+			require.NotEmpty(t, grads)
+			for name, g := range grads {
+				x := inputs[strings.TrimPrefix(name, "d")]
+				require.NotNil(t, x, name)
+				require.Equal(t, x.Shape, g.Shape, name)
+				at := x.Float64s()
+				moved := func(i int, by float64) float64 {
+					y := slices.Clone(at)
+					y[i] += by
+					inputs[strings.TrimPrefix(name, "d")] = array.FromFloat64s(ir.F64, x.Shape, y)
+					return value()
+				}
+				step, within := 1e-5, 1e-6
+				if rule == "dense" { // linear, with results in float32
+					step, within = 1, 1e-5
+				}
+				for range 12 {
+					i := r.IntN(len(at))
+					require.InDelta(t, (moved(i, step)-moved(i, -step))/(2*step), g.Float64s()[i], within, "%s[%d]", name, i)
+				}
+				inputs[strings.TrimPrefix(name, "d")] = x
+			}
+		})
+	}
+}
+
+// A part's modules exist in both directions but for those that are built elsewhere, and the widths of neighbours fit.
+func TestParts(t *testing.T) {
+	parts := Parts(tiny)
+	require.Equal(t, []string{"rule", "attention", "mlp", "model"}, Kinds(parts))
+	for _, p := range parts {
+		require.Positive(t, p.Layers, p.Name)
+		if p.Name == "rule" || p.Name == "attention" {
+			require.Nil(t, p.Build)
+			require.Positive(t, p.Flops)
+			continue
+		}
+		for _, backward := range []bool{false, true} {
+			m, err := p.Build(backward)
+			require.NoError(t, err, p.Name)
+			require.NoError(t, m.Verify())
+		}
+	}
+}
+
+// The core computes what its parts do one after another.
+func TestCore(t *testing.T) {
+	c := tiny
+	c.Tokens, c.Batch, c.Rule.V = 40, 1, 4
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	core, err := Core(c, v)
+	require.NoError(t, err)
+	inputs := map[string]*array.Array{}
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, p := range core.Params() {
+		inputs[p.Name] = random(r, p.Type, .5)
+	}
+	got := eval(t, core, inputs)
+	run := func(m *ir.Module, err error) {
+		require.NoError(t, err)
+		maps.Copy(inputs, eval(t, m, inputs))
+	}
+	for _, p := range Parts(c) {
+		switch p.Name {
+		case "convolution", "gated norm":
+			run(p.Build(false))
+		case "rule":
+			run(gdn.Build(c.Spec(), v))
+		}
+	}
+	require.Equal(t, inputs["y"], got["y"])
+}
+
+func TestPresets(t *testing.T) {
+	for _, name := range Presets() {
+		c, err := Preset(name)
+		require.NoError(t, err)
+		require.Equal(t, name, c.Name)
+	}
+	c, err := Preset("130m")
+	require.NoError(t, err)
+	require.InDelta(t, 130e6, c.Parameters(), 2e6)
+	require.Equal(t, []int{9, 3}, []int{c.layersOf("rule"), c.layersOf("attention")})
+
+	_, err = Preset("70b")
+	require.ErrorContains(t, err, "130m")
+	_, err = Read(strings.NewReader(`{"hidden": 8, "width": 1}`))
+	require.ErrorContains(t, err, "width")
+	_, err = Read(strings.NewReader(`{"hidden": 8, "layers": 0}`))
+	require.ErrorContains(t, err, "layers is 0")
+	bad := tiny
+	bad.Rule.HeadsV = 3
+	bad.Rule.HeadsK = 2
+	require.ErrorContains(t, bad.Validate(), "rule")
+	bad = tiny
+	bad.Attention.HeadsKV = 3
+	require.ErrorContains(t, bad.Validate(), "heads_kv")
+}

@@ -1,0 +1,107 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// RuleChunk is the chunk at which the model flops of the rule are counted, whatever chunk a variant has.
+const RuleChunk = 64
+
+// Part is one step of a layer, or of the model.
+type Part struct {
+	Name    string
+	Kind    string // of layer: rule, attention, mlp, or model for what stands once
+	Layers  int    // times in a model
+	Weights int64  // elements, in one layer
+	// Flops are the model flops of one forward pass; backward has twice as many.
+	Flops float64
+	// Build makes the module of the forward or backward pass. It is nil for the rule, which gdn builds from Config.Spec, and for the core of
+	// attention, which is no work of ours.
+	Build func(backward bool) (*ir.Module, error)
+}
+
+// Parts lists what a training step consists of, in the order of the forward pass. Parts that the model does not have are left out.
+func Parts(c Config) []Part {
+	t := c.Batch * c.Tokens
+	r, a := c.Rule, c.Attention
+	dense := func(kind, name string, in, out int) Part {
+		return Part{Name: name, Kind: kind, Weights: int64(in) * int64(out), Flops: 2 * float64(t) * float64(in) * float64(out),
+			Build: module(func(p *program, backward bool) { p.dense(t, in, out, backward) })}
+	}
+	norm := func(kind string) Part {
+		return Part{Name: "norm", Kind: kind, Weights: int64(c.Hidden),
+			Build: module(func(p *program, backward bool) { p.norm(t, c.Hidden, backward) })}
+	}
+	width := a.Heads * a.Dim
+	parts := []Part{
+		norm("rule"),
+		dense("rule", "project in", c.Hidden, r.qkv()+r.z()+r.gates()),
+		{Name: "convolution", Kind: "rule", Weights: int64(r.Conv * r.qkv()), Build: module(func(p *program, backward bool) { p.convolution(c, backward) })},
+		{Name: "rule", Kind: "rule", Weights: int64(r.gates()), Flops: c.Spec().Flops(RuleChunk)},
+		{Name: "gated norm", Kind: "rule", Weights: int64(r.V), Build: module(func(p *program, backward bool) { p.gatedNorm(c, backward) })},
+		dense("rule", "project out", r.z(), c.Hidden),
+
+		norm("attention"),
+		dense("attention", "project in", c.Hidden, width+2*a.HeadsKV*a.Dim),
+		{Name: "attention", Kind: "attention", Flops: 2 * float64(t) * float64(c.Tokens) * float64(width)},
+		dense("attention", "project out", width, c.Hidden),
+
+		norm("mlp"),
+		dense("mlp", "up and gate", c.Hidden, 2*c.MLP),
+		{Name: "SwiGLU", Kind: "mlp", Build: module(func(p *program, backward bool) { p.swiglu(t, c.MLP, backward) })},
+		dense("mlp", "down", c.MLP, c.Hidden),
+
+		norm("model"),
+		dense("model", "head", c.Hidden, c.Vocab),
+		{Name: "loss", Kind: "model", Build: module(func(p *program, backward bool) { p.loss(t, c.Vocab, backward) })},
+	}
+	var list []Part
+	for _, p := range parts {
+		p.Layers = c.layersOf(p.Kind)
+		if p.Layers == 0 || p.Kind == "mlp" && c.MLP == 0 || p.Kind == "model" && c.Vocab == 0 {
+			continue
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// module makes the Build of a part from its rule.
+func module(rule func(p *program, backward bool)) func(bool) (*ir.Module, error) {
+	return func(backward bool) (*ir.Module, error) {
+		m, b := ir.NewModule("part")
+		p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
+		rule(p, backward)
+		if err := b.Finish(m, p.names, p.results); err != nil {
+			return nil, fmt.Errorf("model: %w", err)
+		}
+		return m, nil
+	}
+}
+
+// Core is the whole token mixer by the rule but its projections, forward, as one module: convolution, rule, gated norm. What it costs beyond its
+// parts is changes of layout between them; what it costs less, fusions.
+func Core(c Config, v gdn.Variant) (*ir.Module, error) {
+	rule, err := gdn.Build(c.Spec(), v)
+	if err != nil {
+		return nil, err
+	}
+	m, b := ir.NewModule("core")
+	p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
+	args := map[string]*ir.Value{}
+	args["q"], args["k"], args["v"] = p.convolve(c, p.param("mixed", c.Batch, c.Tokens, c.Rule.qkv()), p.param("taps", c.Rule.Conv, c.Rule.qkv()))
+	var inputs []*ir.Value
+	for _, in := range rule.Params() {
+		if args[in.Name] == nil {
+			args[in.Name] = b.Param(in.Name, in.Type)
+		}
+		inputs = append(inputs, args[in.Name])
+	}
+	o := passes.Inline(b, rule, inputs)[0]
+	p.give("y", p.normGated(c, o, p.param("z", c.Batch, c.Tokens, c.Rule.z()), p.param("weight", c.Rule.V)))
+	return m, b.Finish(m, p.names, p.results)
+}

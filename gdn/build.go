@@ -110,6 +110,7 @@ type operand struct {
 	block []int
 	shape []int
 	dtype ir.DType
+	width int // lanes of a head, where heads lie side by side; 0 elsewhere
 }
 
 // axis is what a dimension of an operand is indexed by.

@@ -91,12 +91,19 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 	return x
 }
 
-// rows describes [B, padded, H, D] to the grids: heads moved before tokens, or tokens and heads joined as rows.
+// rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, or heads
+// and their elements as lanes.
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
 	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, v.Chunks * p.c * h, d}}
 	switch {
+	case v.Layout == HeadsLanes:
+		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
+		o.axes = join([]axis{axisBatch, axisChunk}, at)
+		o.block = []int{v.Batch, v.Chunks * p.c, block[0] * d}
+		o.width = d
+		return o
 	case v.Layout == HeadsInner && v.Heads < p.s.HeadsV: // a window of the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
@@ -208,8 +215,8 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 // tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis.
 func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
-	d := x.Type.Shape[x.Type.Rank()-1]
-	if p.v.Layout == HeadsInner {
+	d := x.Type.Size() / (s.Batch * p.padded() * heads)
+	if p.v.Layout != HeadsOuter {
 		x = b.Reshape(x, s.Batch, p.padded(), heads, d)
 	} else {
 		x = b.Transpose(b.Reshape(x, s.Batch, heads, p.padded(), d), 0, 2, 1, 3)

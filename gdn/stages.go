@@ -1,6 +1,7 @@
 package gdn
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/gdngen/gdngen/ir"
@@ -28,7 +29,8 @@ func (e *gen) loadRows(o *operand) *ir.Value {
 	b, v := e.b, e.v
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
-	if v.Layout == HeadsInner {
+	if v.Layout != HeadsOuter {
+		d = cmp.Or(o.width, d)
 		h := x.Type.Size() / (v.Batch * v.Chunks * e.c * d)
 		if v.Batch*v.Chunks == 1 {
 			return b.Transpose(b.Reshape(x, e.c, h, d), 1, 0, 2)
@@ -89,7 +91,7 @@ func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut 
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
 	for i, x := range chunks {
 		x = b.Convert(x, d)
-		if v.Layout == HeadsInner {
+		if v.Layout != HeadsOuter {
 			heads, width := x.Type.Shape[0]/v.Batch, x.Type.Shape[2]
 			if v.Batch == 1 {
 				x = b.Transpose(x, 1, 0, 2)

@@ -72,6 +72,7 @@ const (
 const (
 	HeadsOuter Heads = iota
 	HeadsInner
+	HeadsLanes
 )
 
 const (

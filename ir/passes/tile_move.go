@@ -48,6 +48,9 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	if out, ok, err := t.lanesApart(v, lead, rowD, laneD); ok {
 		return out, err
 	}
+	if out, ok, err := t.laneBlocks(v, lead, rowD, laneD); ok {
+		return out, err
+	}
 	if whole(laneD, v.src.lanes) {
 		at, err := walk(lead)
 		if err != nil {
@@ -134,6 +137,55 @@ func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 			}
 		}
 		out = append(out, t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, p[k]}, Limits: []int{rows, p[k] + 1}}, xs[i]))
+	}
+	return out, true, nil
+}
+
+// laneBlocks gathers a value whose tiles lie side by side in a reference: of each row every tile has a block of whole registers. It reports
+// whether the value is of that form.
+func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
+	n := size(laneD)
+	if whole(rowD, size(rowD)) && n > 1 { // rows and lanes are swapped
+		n = size(rowD)
+	}
+	if v.src.ref == nil || n == v.src.lanes || n%laneCount != 0 || !whole(laneD, n) && !whole(rowD, n) {
+		return nil, false, nil
+	}
+	at, first := -1, v.src.lane
+	for i, d := range lead {
+		if c := clean(d); len(c) == 1 && c[0].kind == byLane && c[0].stride%n == 0 && at < 0 {
+			at = i
+		} else if slices.ContainsFunc(c, func(f factor) bool { return f.kind == byLane }) {
+			return nil, false, nil
+		}
+	}
+	if at < 0 {
+		return nil, false, nil
+	}
+	heads := clean(lead[at])[0]
+	blocks := make([][]*ir.Value, heads.size)
+	for i := range blocks {
+		u := *v
+		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, pure: v.src.pure}
+		u.dims = slices.Concat(lead[:at], lead[at+1:], [][]factor{rowD, laneD})
+		var err error
+		if blocks[i], err = t.gather(&u); err != nil {
+			return nil, true, err
+		}
+	}
+	var sizes []int
+	for _, d := range lead {
+		sizes = append(sizes, size(d))
+	}
+	var out []*ir.Value
+	for _, p := range points(sizes) {
+		i := 0
+		for j, n := range sizes {
+			if j != at {
+				i = i*n + p[j]
+			}
+		}
+		out = append(out, blocks[p[at]][i])
 	}
 	return out, true, nil
 }
@@ -262,13 +314,14 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 		if err != nil {
 			return nil, err
 		}
+		starts[len(starts)-1] = src.lane
 		return t.b().Load(ref, []int{count, src.lanes}, starts, strides(ref, stride)), nil
 	}
 	if !src.pure {
 		return load()
 	}
 	var err error
-	x := t.once(fmt.Sprintf("load %p %p %d %d %d", src.ref, src.cols, row, count, stride), func() (x *ir.Value) {
+	x := t.once(fmt.Sprintf("load %p %p %d %d %d %d", src.ref, src.cols, row, count, stride, src.lane), func() (x *ir.Value) {
 		x, err = load()
 		return x
 	})
@@ -302,7 +355,7 @@ func (t *tiler) words(src *source) *source {
 	s := slices.Clone(ref.Type.Shape)
 	s[len(s)-2] /= 2
 	w := t.once(fmt.Sprintf("words %p", ref), func() *ir.Value { return t.b().RefCast(ref, ir.U32, s...) })
-	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, pure: src.pure}
+	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, pure: src.pure}
 }
 
 // half takes the low (0) or high (1) bf16 of each word as f32.
@@ -373,7 +426,7 @@ func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 
 // columns copies a reference to where its rows can be read by a stride.
 func (t *tiler) columns(src *source) *columns {
-	key := fmt.Sprintf("columns %p", src.ref)
+	key := fmt.Sprintf("columns %p %d", src.ref, src.lane)
 	for s := t.sc; s != nil; s = s.up {
 		if c := s.cols[key]; c != nil {
 			return c
@@ -383,6 +436,7 @@ func (t *tiler) columns(src *source) *columns {
 	per := src.ref.Type.Shape[src.ref.Type.Rank()-2]
 	for r := 0; r < src.rows; r += per {
 		starts, _ := unravel(src.ref, r, per, 1)
+		starts[len(starts)-1] = src.lane
 		c.store(t, t.b().Load(src.ref, []int{per, src.lanes}, starts, nil), r, 1)
 	}
 	if src.pure {
@@ -466,19 +520,26 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 			if err != nil {
 				return err
 			}
+			starts[len(starts)-1] = p.lane
 			t.b().Store(u.src.elems[p.tile], ref, starts, strides(ref, p.stride))
 		}
 		return nil
 	}, nil
 }
 
-// put says that a whole tile's rows go to rows row, row+stride, ... of the target.
-type put struct{ tile, row, stride int }
+// put says that a whole tile's rows go to rows row, row+stride, ... of the target, from a lane on.
+type put struct{ tile, row, stride, lane int }
 
 // storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are spread otherwise.
 func storable(v *tiled) ([]put, bool) {
 	n := len(v.dims)
-	if v.src.elems == nil || !whole(v.dims[n-1], v.src.lanes) || v.row != 0 {
+	if v.src.elems == nil || v.row != 0 {
+		return nil, false
+	}
+	if c := clean(v.dims[n-1]); len(c) == 2 && c[0].kind == byTile && v.src.lanes%laneCount == 0 && whole(c[1:], v.src.lanes) {
+		return sideBySide(v, c[0])
+	}
+	if !whole(v.dims[n-1], v.src.lanes) {
 		return nil, false
 	}
 	var flat []factor
@@ -509,17 +570,36 @@ func storable(v *tiled) ([]put, bool) {
 	if !seen {
 		return nil, false
 	}
-	puts := []put{{v.tile, 0, rowStride}}
+	puts := []put{{v.tile, 0, rowStride, 0}}
 	for i := len(tiles) - 1; i >= 0; i-- {
 		var next []put
 		for _, p := range puts {
 			for j := range tiles[i].size {
-				next = append(next, put{p.tile + j*tiles[i].stride, p.row + j*at[i], rowStride})
+				next = append(next, put{p.tile + j*tiles[i].stride, p.row + j*at[i], rowStride, 0})
 			}
 		}
 		puts = next
 	}
 	return puts, true
+}
+
+// sideBySide lists the puts of a value whose tiles lie side by side along the lanes.
+func sideBySide(v *tiled, heads factor) ([]put, bool) {
+	var all []put
+	for i := range heads.size {
+		u := *v
+		u.tile += i * heads.stride
+		u.dims = append(slices.Clone(v.dims[:len(v.dims)-1]), []factor{{v.src.lanes, byLane, 1}})
+		puts, ok := storable(&u)
+		if !ok || len(puts) > 0 && puts[0].stride != 1 {
+			return nil, false
+		}
+		for _, p := range puts {
+			p.lane = i * v.src.lanes
+			all = append(all, p)
+		}
+	}
+	return all, true
 }
 
 // storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose rows alternate go together

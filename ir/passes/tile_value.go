@@ -40,6 +40,7 @@ type source struct {
 	ref         *ir.Value
 	cols        *columns
 	rows, lanes int // of one tile; for a reference the whole of it
+	lane        int // of a reference: the first of its lanes
 	pure        bool
 }
 

@@ -35,8 +35,9 @@ var runtimeTypes = map[ir.DType]dtypes.DType{
 type Engine struct {
 	mu       sync.RWMutex // held for reading while a program compiles or runs, for writing while something closes
 	client   *xla.Client  // nil when closed
-	listing  sync.Mutex   // guards programs among readers
+	listing  sync.Mutex   // guards programs and buffers among readers
 	programs map[*Program]struct{}
+	buffers  map[*Buffer]struct{}
 }
 
 // engines keeps each engine reachable until it is closed: the runtime must free programs before their client, and a
@@ -62,7 +63,7 @@ func Open(pluginPath string) (*Engine, error) {
 		_, message := splitError(err)
 		return nil, fmt.Errorf("pjrt: no device for %s: %s", path, message)
 	}
-	e := &Engine{client: client, programs: map[*Program]struct{}{}}
+	e := &Engine{client: client, programs: map[*Program]struct{}{}, buffers: map[*Buffer]struct{}{}}
 	engines.Store(e, nil)
 	if client.NumDevices() == 0 {
 		e.Close()
@@ -94,7 +95,7 @@ func checkLibrary(path string) error {
 	return nil
 }
 
-// Close frees the engine and its programs. Closing twice is allowed.
+// Close frees the engine, its programs and its buffers. Closing twice is allowed.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,6 +105,9 @@ func (e *Engine) Close() error {
 	var errs []error
 	for p := range e.programs {
 		errs = append(errs, p.free())
+	}
+	for b := range e.buffers {
+		errs = append(errs, b.free())
 	}
 	errs = append(errs, e.client.Destroy())
 	e.client = nil
@@ -284,24 +288,37 @@ func (p *Program) upload(args []*array.Array) ([]*xla.Buffer, error) {
 		}
 	}
 	if p.known {
-		if err := p.signature.check(args); err != nil {
+		types := make([]ir.Type, len(args))
+		for i, a := range args {
+			types[i] = a.IRType()
+		}
+		if err := p.signature.check(types); err != nil {
 			return nil, fmt.Errorf("pjrt: %w", err)
 		}
 	}
 	var buffers []*xla.Buffer
 	for i, a := range args {
-		data := a.Data
-		if len(data) == 0 {
-			data = make([]byte, 1) // the runtime wants an address even where there is nothing to copy
-		}
-		b, err := p.engine.client.BufferFromHost().FromRawData(data, runtimeTypes[a.Type], a.Shape).Done()
+		b, err := p.engine.uploadOne(a)
 		if err != nil {
-			_, message := splitError(err)
-			return buffers, fmt.Errorf("pjrt: copying argument %d (%s) to the device: %s", i, a, message)
+			return buffers, fmt.Errorf("pjrt: copying argument %d (%s) to the device: %w", i, a, err)
 		}
 		buffers = append(buffers, b)
 	}
 	return buffers, nil
+}
+
+// uploadOne copies an array to the device.
+func (e *Engine) uploadOne(a *array.Array) (*xla.Buffer, error) {
+	data := a.Data
+	if len(data) == 0 {
+		data = make([]byte, 1) // the runtime wants an address even where there is nothing to copy
+	}
+	b, err := e.client.BufferFromHost().FromRawData(data, runtimeTypes[a.Type], a.Shape).Done()
+	if err != nil {
+		_, message := splitError(err)
+		return nil, errors.New(message)
+	}
+	return b, nil
 }
 
 // execute runs the program and waits for its end. Arguments whose memory results take are given up.
@@ -318,27 +335,35 @@ func (p *Program) execute(inputs []*xla.Buffer) ([]*xla.Buffer, error) {
 	return outputs, nil
 }
 
-// download copies a buffer to the host.
-func download(b *xla.Buffer) (*array.Array, error) {
+// bufferType reads the element type and shape of a buffer.
+func bufferType(b *xla.Buffer) (ir.Type, error) {
 	elem, err := b.DType()
 	if err != nil {
-		return nil, err
+		return ir.Type{}, err
 	}
 	shape, err := b.Dimensions()
 	if err != nil {
-		return nil, err
+		return ir.Type{}, err
 	}
 	for d, r := range runtimeTypes {
-		if r != elem {
-			continue
+		if r == elem {
+			return ir.T(d, shape...), nil
 		}
-		a := array.New(d, shape...)
-		if len(a.Data) == 0 {
-			return a, nil
-		}
-		return a, b.ToHost(a.Data)
 	}
-	return nil, fmt.Errorf("element type %s has no host array; convert it in the program", elem)
+	return ir.Type{}, fmt.Errorf("element type %s has no host array; convert it in the program", elem)
+}
+
+// download copies a buffer to the host.
+func download(b *xla.Buffer) (*array.Array, error) {
+	t, err := bufferType(b)
+	if err != nil {
+		return nil, err
+	}
+	a := array.New(t.DType, t.Shape...)
+	if len(a.Data) == 0 {
+		return a, nil
+	}
+	return a, b.ToHost(a.Data)
 }
 
 // destroy frees buffers at once rather than when the garbage collector finds them.

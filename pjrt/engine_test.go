@@ -376,3 +376,64 @@ func TestBench(t *testing.T) {
 	_, err = p.Bench(context.Background(), pjrt.BenchOptions{Iterations: 1, Flush: flush}, x)
 	require.Error(t, err)
 }
+
+// Buffers stay on the device between calls; one whose memory a result takes is gone, the others serve again.
+func TestBuffers(t *testing.T) {
+	e := open(t)
+	p := compile(t, e, `module @m {
+  func.func public @main(%x: tensor<3xf32>, %y: tensor<3xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<3xf32>, tensor<3xf32>) {
+    %0 = stablehlo.multiply %x, %y : tensor<3xf32>
+    %1 = stablehlo.add %x, %y : tensor<3xf32>
+    return %0, %1 : tensor<3xf32>, tensor<3xf32>
+  }
+}
+`)
+	before := xla.BuffersAlive()
+	x, err := e.Put(floats([]int{3}, 1, 2, 3))
+	require.NoError(t, err)
+	y, err := e.Put(floats([]int{3}, 4, 5, 6))
+	require.NoError(t, err)
+	require.Equal(t, ir.T(ir.F32, 3), x.Type())
+	for i := range 3 {
+		out, err := p.Call(x, y)
+		require.NoError(t, err)
+		_, err = y.Get()
+		require.ErrorContains(t, err, "given up")
+		_, err = p.Call(x, y)
+		require.ErrorContains(t, err, "argument 1: the buffer was closed or given up already")
+		product, err := out[0].Get()
+		require.NoError(t, err)
+		require.Equal(t, []float32{float32(4 + i), float32(2 * (5 + 2*i)), float32(3 * (6 + 3*i))}, product.Float32s())
+		require.NoError(t, out[0].Close())
+		require.NoError(t, out[0].Close())
+		y = out[1]
+	}
+	_, err = p.Call(x)
+	require.ErrorContains(t, err, "takes 2 arguments, given 1")
+	_, err = p.Call(x, nil)
+	require.ErrorContains(t, err, "argument 1 is nil")
+	_, err = p.Call(y, y)
+	require.ErrorContains(t, err, "is another argument too")
+	wrong, err := e.Put(floats([]int{2}, 1, 2))
+	require.NoError(t, err)
+	_, err = p.Call(x, wrong)
+	require.ErrorContains(t, err, "argument 1 must be f32[3], given f32[2]")
+	_, err = e.Put(&array.Array{Type: ir.F32, Shape: []int{2}})
+	require.ErrorContains(t, err, "needs 8 bytes")
+	_, err = y.Get()
+	require.NoError(t, err, "a refused call takes nothing")
+	require.NoError(t, wrong.Close())
+	require.NoError(t, y.Close())
+	require.NoError(t, x.Close())
+	require.Equal(t, before, xla.BuffersAlive())
+
+	x, err = e.Put(floats([]int{3}, 1, 2, 3))
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	_, err = x.Get()
+	require.Error(t, err)
+	require.NoError(t, x.Close())
+	_, err = e.Put(floats([]int{3}, 1, 2, 3))
+	require.Error(t, err)
+	require.Equal(t, before, xla.BuffersAlive())
+}

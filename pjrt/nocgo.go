@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -52,3 +53,21 @@ func (*Program) Time(TimeOptions, ...*array.Array) (Timing, error) { return Timi
 func (*Program) Bench(context.Context, BenchOptions, ...*array.Array) (Timing, error) {
 	return Timing{}, ErrNoCgo
 }
+
+// Buffer can not be made without cgo.
+type Buffer struct{}
+
+// Put gives ErrNoCgo.
+func (*Engine) Put(*array.Array) (*Buffer, error) { return nil, ErrNoCgo }
+
+// Call gives ErrNoCgo.
+func (*Program) Call(...*Buffer) ([]*Buffer, error) { return nil, ErrNoCgo }
+
+// Type is the zero type.
+func (*Buffer) Type() ir.Type { return ir.Type{} }
+
+// Get gives ErrNoCgo.
+func (*Buffer) Get() (*array.Array, error) { return nil, ErrNoCgo }
+
+// Close does nothing.
+func (*Buffer) Close() error { return nil }

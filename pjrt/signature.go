@@ -3,12 +3,10 @@ package pjrt
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/array"
 )
 
 // The element types a program may take and give, as StableHLO text writes them.
@@ -118,12 +116,12 @@ func parseTensorType(text string) (ir.Type, bool) {
 }
 
 // check compares the arguments of a call with the signature.
-func (s signature) check(args []*array.Array) error {
+func (s signature) check(args []ir.Type) error {
 	if len(args) != len(s) {
 		return fmt.Errorf("the program takes %d arguments, given %d", len(s), len(args))
 	}
 	for i, a := range args {
-		if a.Type != s[i].DType || !slices.Equal(a.Shape, s[i].Shape) {
+		if !a.Equal(s[i]) {
 			return fmt.Errorf("argument %d must be %s, given %s", i, s[i], a)
 		}
 	}

@@ -1,0 +1,125 @@
+// Command serving is a small server of the gated delta rule: a pool of states on the device, and steps that interleave packed
+// prefill of new prompts with one decode token of every sequence under way. It runs on this machine's CPU through PJRT, draws requests
+// at random, and at the end compares every output of every request with the float64 reference.
+//
+//	go run ./examples/serving -requests 24
+//
+// What it shows:
+//
+//   - One pool [slots, Hv, V, K] of states stays on the device. Programs take slots by index and write them in place; index -1
+//     is a row without a sequence. So a batch needs neither gathering nor copying of states.
+//   - Prompts of several requests are packed into one call, however long each is. A prompt longer than the budget of a step goes on
+//     in the next one from its slot: chunked prefill.
+//   - Programs have static shapes. Tokens and batch are rounded up to a power of two, so that a handful of programs serves all;
+//     tokens beyond the prompts belong to a sequence with index -1.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func main() {
+	log.SetFlags(0)
+	c := config{layer: gdn.NewSpec(1, 1, 4, 8, 128, 128)} // one layer of Qwen3-Next, a quarter of its heads
+	flag.IntVar(&c.requests, "requests", 24, "requests to serve")
+	flag.IntVar(&c.slots, "slots", 8, "states in the pool: sequences under way at once")
+	flag.IntVar(&c.budget, "budget", 256, "prompt tokens of a step")
+	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
+	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
+	variant := flag.String("variant", "cpu", "how the programs compute (see gdngen help variant)")
+	flag.Parse()
+	var err error
+	if c.variant, err = gdn.ParseVariant(*variant); err != nil || min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0 {
+		log.Println("wrong usage: requests, slots, budget and longest are at least 1, and there are no arguments", err)
+		os.Exit(2)
+	}
+	if err := c.run(os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// config is what is served, and how.
+type config struct {
+	layer                            gdn.Spec // head counts and widths
+	variant                          gdn.Variant
+	requests, slots, budget, longest int
+	seed                             uint64
+	plugin                           string
+}
+
+// run serves the requests and checks the outputs.
+func (c config) run(out io.Writer) error {
+	p, err := plugins.CPU(context.Background(), plugins.Options{Path: c.plugin, Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	engine, err := pjrt.Open(p.Path)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	layer := c.layer
+	layer.DType, layer.Out, layer.Gates, layer.GateDType, layer.State = ir.BF16, ir.BF16, gdn.GatesFused, ir.BF16, gdn.StateVK
+	server, err := newServer(engine, layer, c.variant, c.slots, c.budget)
+	if err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(c.seed, 0))
+	for i := range c.requests {
+		server.waiting = append(server.waiting, newRequest(layer, i, 1+r.IntN(c.longest), 1+r.IntN(24), r))
+	}
+	var prompts, answers int
+	begin := time.Now()
+	for step := 1; server.busy(); step++ {
+		s, err := server.step()
+		if err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
+		}
+		prompts, answers = prompts+s.promptTokens, answers+s.decoded
+		fmt.Fprintf(out, "step %2d: prefill %3d tokens of %d sequences, decode %d sequences, %d done, %d waiting\n",
+			step, s.promptTokens, s.prompts, s.decoded, len(server.done), len(server.waiting))
+	}
+	took := time.Since(begin)
+	fmt.Fprintf(out, "\n%d requests, %d prompt tokens and %d decoded ones in %.1f s; %d programs compiled in %.1f s of these\n",
+		len(server.done), prompts, answers, took.Seconds(), len(server.programs), server.compiling.Seconds())
+
+	worst := 0.0
+	for _, q := range server.done {
+		off, err := q.check(layer)
+		if err != nil {
+			return err
+		}
+		worst = max(worst, off)
+	}
+	limit, err := outputLimit(layer, c.variant)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "largest error of an output over the largest output of its request, against float64: %.1e (limit %.1e)\n", worst, limit)
+	if !(worst <= limit) {
+		return fmt.Errorf("the outputs are wrong: %.1e is beyond the limit", worst)
+	}
+	return nil
+}
+
+// outputLimit is the error that rounding the output allows, and the arithmetic of the variant.
+func outputLimit(s gdn.Spec, v gdn.Variant) (float64, error) {
+	class, err := gdn.LookupClass("random")
+	if err != nil {
+		return 0, err
+	}
+	return class.Limit(s, v.Precision().String(), s.Out)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// A small layer, with fewer slots than requests and prompts longer than the budget of a step: slots are handed on, prompts are cut,
+// and all outputs are those of float64.
+func TestServe(t *testing.T) {
+	if _, err := plugins.CPU(context.Background(), plugins.Options{}); err != nil || !pjrt.HasCgo {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%v (cgo: %v)", err, pjrt.HasCgo)
+		}
+		t.Skipf("%v (cgo: %v)", err, pjrt.HasCgo)
+	}
+	v, err := gdn.ParseVariant("token,chunk=8")
+	require.NoError(t, err)
+	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), variant: v, requests: 7, slots: 3, budget: 32, longest: 60, seed: 1}
+	var out strings.Builder
+	require.NoError(t, c.run(&out))
+	require.Contains(t, out.String(), "7 requests, ")
+	require.Contains(t, out.String(), "7 done, 0 waiting")
+	require.Contains(t, out.String(), "4 waiting", "more requests than slots")
+}
+
+// The check at the end is one that can fail.
+func TestCheck(t *testing.T) {
+	s := gdn.NewSpec(1, 1, 1, 2, 16, 8)
+	s.Gates = gdn.GatesFused
+	q := newRequest(s, 0, 5, 3, rand.New(rand.NewPCG(1, 1)))
+	off, err := q.check(s)
+	require.NoError(t, err)
+	require.InDelta(t, 1, off, 1e-6, "nothing was computed")
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// request is a sequence: the inputs of its tokens, prompt first, and the outputs that the server gave so far. In a model the inputs of a
+// decoded token follow from the one before; here all are drawn in advance, so that the whole can be checked as one sequence.
+type request struct {
+	id, prompt, tokens int
+	slot               int
+	done               int                  // tokens whose outputs are there
+	inputs             map[string][]float32 // q, k, v, a, b: [tokens, heads, width], rounded to bf16
+	output             []float32            // [tokens, Hv, V]
+}
+
+// perToken is the number of elements of a token, by input.
+func perToken(s gdn.Spec) map[string]int {
+	return map[string]int{"q": s.HeadsK * s.K, "k": s.HeadsK * s.K, "v": s.HeadsV * s.V, "a": s.HeadsV, "b": s.HeadsV}
+}
+
+// tokenInputs are the inputs that a token has, in the order they are drawn.
+var tokenInputs = []string{"q", "k", "v", "a", "b"}
+
+func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
+	q := &request{id: id, prompt: prompt, tokens: prompt + decode, slot: -1, inputs: map[string][]float32{}}
+	sizes := perToken(s)
+	for _, name := range tokenInputs {
+		x := make([]float64, q.tokens*sizes[name])
+		for i := range x {
+			x[i] = r.NormFloat64()
+		}
+		if name == "q" || name == "k" { // models bring these to length 1
+			for row := range slices.Chunk(x, s.K) {
+				sum := 0.0
+				for _, e := range row {
+					sum += e * e
+				}
+				for i := range row {
+					row[i] /= math.Sqrt(sum)
+				}
+			}
+		}
+		q.inputs[name] = array.FromFloat64s(ir.BF16, []int{len(x)}, x).Float32s()
+	}
+	q.output = make([]float32, q.tokens*s.HeadsV*s.V)
+	return q
+}
+
+// headParams are A_log and dt_bias, the same for all requests: weights of the layer.
+func headParams(s gdn.Spec) map[string]*array.Array {
+	r := rand.New(rand.NewPCG(7, 7))
+	m := map[string]*array.Array{}
+	for _, name := range []string{"A_log", "dt_bias"} {
+		x := make([]float64, s.HeadsV)
+		for i := range x {
+			x[i] = .5 * r.NormFloat64()
+		}
+		m[name] = array.FromFloat64s(ir.F32, []int{s.HeadsV}, x)
+	}
+	return m
+}
+
+// check computes the request as one sequence in float64, and gives the largest error over the largest output.
+func (q *request) check(layer gdn.Spec) (float64, error) {
+	s := layer
+	s.Tokens, s.Final = q.tokens, false
+	s.State = gdn.StateKV
+	inputs := headParams(s)
+	for _, p := range s.Inputs() {
+		if x, ok := q.inputs[p.Name]; ok {
+			inputs[p.Name] = array.FromFloat32s(p.Type.DType, p.Type.Shape, x)
+		}
+	}
+	want, err := gdn.Reference(s, inputs)
+	if err != nil {
+		return 0, fmt.Errorf("request %d: %w", q.id, err)
+	}
+	return array.Compare(array.FromFloat32s(ir.F32, want["o"].Shape, q.output), want["o"]).RelMax, nil
+}

@@ -1,0 +1,172 @@
+package layer
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gomlx/gomlx/backends"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Variants that compute the rule in graph code: the fastest known of each backend. A backend that slices at run time gets
+// one loop over short chunks. Elsewhere loops are unrolled, so all that needs no state is done at once for all chunks.
+const (
+	VariantDynamic  = "chunk=32,layout=token,kq=joined"
+	VariantUnrolled = "chunk=64,flow=split,form=uw"
+	VariantStep     = "algo=token,chunk=8,layout=token"
+)
+
+// DefaultVariant is the variant for a spec on a backend.
+func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
+	text := VariantUnrolled
+	switch {
+	case s.Tokens == 1:
+		text = VariantStep
+	case b.Capabilities().Operations[backends.OpTypeDynamicSlice]:
+		text = VariantDynamic
+	}
+	return gdn.ParseVariant(text)
+}
+
+// Apply adds the program of a forward spec by a variant to a graph. Inputs are by the names of s.Inputs, results by those of
+// s.Outputs. Gradients with respect to all inputs but indices are the generated backward program's, whatever the backend.
+// An error says that the variant can not compute the spec, or which input is wrong.
+func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node, error) {
+	if s.Direction != gdn.Forward {
+		return nil, fmt.Errorf("layer: the direction is %v: ask for a forward spec, its gradients come with it", s.Direction)
+	}
+	if err := checkInputs(s, inputs); err != nil {
+		return nil, err
+	}
+	programs, err := build(s, v)
+	if err != nil {
+		return nil, err
+	}
+	var indices []*Node // not differentiable
+	var names, fixed []string
+	var args []*Node
+	for _, p := range s.Inputs() {
+		if p.Type.DType.IsFloat() {
+			names, args = append(names, p.Name), append(args, inputs[p.Name])
+		} else {
+			fixed, indices = append(fixed, p.Name), append(indices, inputs[p.Name])
+		}
+	}
+	g := args[0].Graph()
+	named := func(args []*Node) map[string]*Node {
+		m := map[string]*Node{}
+		for i, n := range fixed {
+			m[n] = indices[i]
+		}
+		for i, n := range names {
+			m[n] = args[i]
+		}
+		return m
+	}
+	outs := s.Outputs()
+	var kept map[string]*Node
+	var stopped map[string]*Node
+	results := withGradient(args, func(args []*Node) []*Node {
+		stopped, kept = named(args), map[string]*Node{}
+		all := irgraph.Build(g, programs.forward, stopped)
+		for i, n := range programs.forward.Results[len(outs):] {
+			kept[n] = all[len(outs)+i]
+		}
+		return all[:len(outs)]
+	}, func(adjoints []*Node) []*Node {
+		in := map[string]*Node{}
+		for _, m := range []map[string]*Node{stopped, kept} {
+			for n, x := range m {
+				in[n] = x
+			}
+		}
+		for i, o := range outs {
+			in["d"+o.Name] = adjoints[i]
+		}
+		grads := irgraph.Build(g, programs.backward, in)
+		out := make([]*Node, len(names))
+		for i, n := range names {
+			if j := slices.Index(programs.backward.Results, "d"+n); j >= 0 {
+				out[i] = grads[j]
+			}
+		}
+		return out
+	})
+	m := map[string]*Node{}
+	for i, o := range outs {
+		m[o.Name] = results[i]
+	}
+	return m, nil
+}
+
+// checkInputs compares the inputs with those of the spec.
+func checkInputs(s gdn.Spec, inputs map[string]*Node) error {
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("layer: %w", err)
+	}
+	for _, p := range s.Inputs() {
+		n := inputs[p.Name]
+		if n == nil {
+			return fmt.Errorf("layer: input %s is missing, want %v", p.Name, p.Type)
+		}
+		if want := irgraph.Shape(p.Type); !n.Shape().Equal(want) {
+			return fmt.Errorf("layer: input %s is %s, want %s", p.Name, n.Shape(), want)
+		}
+	}
+	return nil
+}
+
+// programs are the two halves of a training step. The forward one gives what the backward one reads after its results.
+type programs struct {
+	forward, backward *ir.Module
+}
+
+type programKey struct {
+	s gdn.Spec
+	v gdn.Variant
+}
+
+var built sync.Map // programKey -> *programs: a graph of many layers builds each program once
+
+func build(s gdn.Spec, v gdn.Variant) (*programs, error) {
+	key := programKey{s, v}
+	if p, ok := built.Load(key); ok {
+		return p.(*programs), nil
+	}
+	forward, backward, err := modules(s, v)
+	if err != nil {
+		return nil, fmt.Errorf("layer: %w", err)
+	}
+	p := &programs{}
+	if p.forward, err = irgraph.Prepare(forward); err != nil {
+		return nil, err
+	}
+	if p.backward, err = irgraph.Prepare(backward); err != nil {
+		return nil, err
+	}
+	built.Store(key, p)
+	return p, nil
+}
+
+// modules builds the two halves. There are no gradients by the token recurrence, so those of its results are computed in
+// chunks, from the inputs alone.
+func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
+	if v.Algo != gdn.AlgoToken {
+		return gdn.BuildTraining(s, v)
+	}
+	if forward, err = gdn.Build(s, v); err != nil {
+		return nil, nil, err
+	}
+	chunks, err := gdn.ParseVariant(VariantDynamic + ",save=none")
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Direction = gdn.Backward
+	backward, err = gdn.Build(s, chunks)
+	return forward, backward, err
+}

@@ -1,0 +1,174 @@
+package layer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// IndexName is the file that says in which shard of a model each tensor is, and SingleName the model that has one file.
+const (
+	IndexName  = "model.safetensors.index.json"
+	SingleName = "model.safetensors"
+)
+
+// Weights are the tensors of a model in one or several safetensors files. Files are opened when a tensor of theirs is first
+// read, and only the parts that are read are loaded.
+type Weights struct {
+	where map[string]string // tensor -> file
+	files map[string]*array.File
+	close []func() error
+}
+
+// OpenWeights opens a safetensors file, an index of shards, or a folder with either (model.safetensors.index.json, or
+// model.safetensors).
+func OpenWeights(path string) (*Weights, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("layer: weights: %w", err)
+	}
+	if info.IsDir() {
+		folder := path
+		path = filepath.Join(folder, IndexName)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			path = filepath.Join(folder, SingleName)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("layer: weights: folder %s has neither %s nor %s", folder, IndexName, SingleName)
+		}
+	}
+	w := &Weights{where: map[string]string{}, files: map[string]*array.File{}}
+	if filepath.Ext(path) == ".json" {
+		return w, w.index(path)
+	}
+	f, err := w.file(path)
+	if err != nil {
+		return nil, err
+	}
+	for name := range f.Tensors {
+		w.where[name] = path
+	}
+	return w, nil
+}
+
+// index reads the table of shards.
+func (w *Weights) index(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("layer: weights: %w", err)
+	}
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(data, &index); err != nil {
+		return fmt.Errorf("layer: weights: %s: %w", path, err)
+	}
+	if len(index.WeightMap) == 0 {
+		return fmt.Errorf("layer: weights: %s has no weight_map, the table of tensors and their files", path)
+	}
+	for name, file := range index.WeightMap {
+		if !filepath.IsLocal(file) {
+			return fmt.Errorf("layer: weights: %s: tensor %s is in %q, which leads out of the folder", path, name, file)
+		}
+		w.where[name] = filepath.Join(filepath.Dir(path), file)
+	}
+	return nil
+}
+
+// file opens a shard once.
+func (w *Weights) file(path string) (*array.File, error) {
+	if f := w.files[path]; f != nil {
+		return f, nil
+	}
+	data, release, err := mapFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("layer: weights: %w", err)
+	}
+	f, err := array.ParseSafetensors(data)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("layer: weights: %s: %w", path, err), release())
+	}
+	w.files[path], w.close = f, append(w.close, release)
+	return f, nil
+}
+
+// Names lists the tensors, sorted.
+func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.where)) }
+
+// Read gives a tensor, valid until Close.
+func (w *Weights) Read(name string) (*array.Array, error) {
+	path, ok := w.where[name]
+	if !ok {
+		return nil, fmt.Errorf("tensor %s is missing", name)
+	}
+	f, err := w.file(path)
+	if err != nil {
+		return nil, err
+	}
+	a := f.Tensors[name]
+	if a == nil {
+		return nil, fmt.Errorf("tensor %s is missing from %s, where the index says it is", name, path)
+	}
+	return a, nil
+}
+
+// Close lets the files go.
+func (w *Weights) Close() error {
+	var errs []error
+	for _, f := range w.close {
+		errs = append(errs, f())
+	}
+	w.close, w.files = nil, map[string]*array.File{}
+	return errors.Join(errs...)
+}
+
+// ReadConfig reads the sizes of a model's linear-attention layers from its config.json (or from the text_config in it).
+func ReadConfig(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("layer: config: %w", err)
+	}
+	type fields struct {
+		Hidden   *int     `json:"hidden_size"`
+		HeadsK   *int     `json:"linear_num_key_heads"`
+		HeadsV   *int     `json:"linear_num_value_heads"`
+		KeyDim   *int     `json:"linear_key_head_dim"`
+		ValueDim *int     `json:"linear_value_head_dim"`
+		Conv     *int     `json:"linear_conv_kernel_dim"`
+		Eps      *float64 `json:"rms_norm_eps"`
+	}
+	var whole struct {
+		fields
+		Text *fields `json:"text_config"`
+	}
+	if err := json.Unmarshal(data, &whole); err != nil {
+		return Config{}, fmt.Errorf("layer: config: %s: %w", path, err)
+	}
+	f := whole.fields
+	if whole.Text != nil {
+		f = *whole.Text
+	}
+	c := Config{NormEps: 1e-6}
+	for _, p := range []struct {
+		name string
+		from *int
+		to   *int
+	}{{"hidden_size", f.Hidden, &c.Hidden}, {"linear_num_key_heads", f.HeadsK, &c.HeadsK}, {"linear_num_value_heads", f.HeadsV, &c.HeadsV},
+		{"linear_key_head_dim", f.KeyDim, &c.KeyDim}, {"linear_value_head_dim", f.ValueDim, &c.ValueDim}, {"linear_conv_kernel_dim", f.Conv, &c.ConvWidth}} {
+		if p.from == nil {
+			return Config{}, fmt.Errorf("layer: config: %s: field %s is missing", path, p.name)
+		}
+		*p.to = *p.from
+	}
+	if f.Eps != nil {
+		c.NormEps = *f.Eps
+	}
+	return c, c.Check()
+}

@@ -1,0 +1,89 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/pkg/ml/context"
+)
+
+// Hyperparameters that New reads from the context, so that they can be set from a command line. Methods of the builder and
+// With override them.
+const (
+	// ParamHeadsK is the number of query and key heads (int). Default 4.
+	ParamHeadsK = "gdn_heads_k"
+	// ParamHeadsV is the number of value heads (int), a multiple of the key heads. Default: as many.
+	ParamHeadsV = "gdn_heads_v"
+	// ParamKeyDim is the width of a query or key (int). Default 64.
+	ParamKeyDim = "gdn_key_dim"
+	// ParamValueDim is the width of a value (int). Default: that of a key.
+	ParamValueDim = "gdn_value_dim"
+	// ParamConvWidth is the number of taps of the short convolution (int). Default 4.
+	ParamConvWidth = "gdn_conv_width"
+	// ParamNegEigval lets the state's eigenvalues be negative: beta is in (0,2) (bool). Default false.
+	ParamNegEigval = "gdn_neg_eigval"
+	// ParamNormEps is the epsilon of the gated RMS norm (float64). Default 1e-6.
+	ParamNormEps = "gdn_norm_eps"
+	// ParamInitGain is the gain of the Xavier-uniform initialisation of the projections (float64). Default 2^-2.5.
+	ParamInitGain = "gdn_init_gain"
+	// ParamVariant is how the rule is computed, as text of gdn.ParseVariant (string). Default: what suits the backend.
+	ParamVariant = "gdn_variant"
+)
+
+// Config is the sizes and options of a layer.
+type Config struct {
+	Hidden    int // features of the input, and of the output
+	HeadsK    int // query and key heads
+	HeadsV    int // value heads, a multiple of HeadsK
+	KeyDim    int
+	ValueDim  int
+	ConvWidth int
+	NormEps   float64
+	NegEigval bool
+}
+
+// configOf reads the hyperparameters.
+func configOf(ctx *context.Context, hidden int) Config {
+	c := Config{Hidden: hidden,
+		HeadsK:    context.GetParamOr(ctx, ParamHeadsK, 4),
+		KeyDim:    context.GetParamOr(ctx, ParamKeyDim, 64),
+		ConvWidth: context.GetParamOr(ctx, ParamConvWidth, 4),
+		NormEps:   context.GetParamOr(ctx, ParamNormEps, 1e-6),
+		NegEigval: context.GetParamOr(ctx, ParamNegEigval, false),
+	}
+	c.HeadsV = context.GetParamOr(ctx, ParamHeadsV, c.HeadsK)
+	c.ValueDim = context.GetParamOr(ctx, ParamValueDim, c.KeyDim)
+	return c
+}
+
+// Check tells what is wrong with the sizes.
+func (c Config) Check() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"hidden size", c.Hidden}, {"key heads", c.HeadsK}, {"value heads", c.HeadsV}, {"key width", c.KeyDim}, {"value width", c.ValueDim}, {"convolution width", c.ConvWidth}} {
+		if f.n < 1 {
+			errs = append(errs, fmt.Errorf("%s is %d, want at least 1", f.name, f.n))
+		}
+	}
+	if c.HeadsK > 0 && c.HeadsV%c.HeadsK != 0 {
+		errs = append(errs, fmt.Errorf("%d value heads over %d key heads: the value heads must be a multiple", c.HeadsV, c.HeadsK))
+	}
+	if !(c.NormEps > 0) {
+		errs = append(errs, fmt.Errorf("epsilon of the norm is %g, want a positive number", c.NormEps))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("layer: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// KeyWidth is the width of all queries, or all keys, of a token.
+func (c Config) KeyWidth() int { return c.HeadsK * c.KeyDim }
+
+// ValueWidth is the width of all values of a token.
+func (c Config) ValueWidth() int { return c.HeadsV * c.ValueDim }
+
+// Channels is the width of the convolution: queries, keys, values.
+func (c Config) Channels() int { return 2*c.KeyWidth() + c.ValueWidth() }

@@ -1,0 +1,116 @@
+package layer
+
+import (
+	"math"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+)
+
+// convolve is the depthwise causal convolution of x [batch, tokens, channels] over the tokens, each channel by taps of its
+// own, followed by SiLU; in float32, the result in the type of x. With remember it also gives the new cache.
+func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
+	c, g := b.cfg, x.Graph()
+	batch, tokens, channels, taps := x.Shape().Dim(0), x.Shape().Dim(1), c.Channels(), c.ConvWidth
+	bound := 1 / math.Sqrt(float64(taps))
+	w := ConvertDType(b.variable(VarConv, x.DType(), uniform(b.ctx, -bound, bound), channels, taps), dtypes.Float32)
+	tap := func(j int) *Node { return Reshape(SliceAxis(w, 1, AxisElem(j)), 1, 1, channels) }
+
+	// before has the taps inputs before the first token, the oldest first: those of the cache, or zeros.
+	before := Zeros(g, shapes.Make(x.DType(), batch, taps, channels))
+	if b.cache != nil && b.cuSeqlens == nil {
+		before = TransposeAllAxes(b.cache.Conv, 0, 2, 1)
+	}
+	all := Concatenate([]*Node{before, x}, 1)
+	var sum *Node
+	for j := range taps {
+		back := taps - 1 - j // how many tokens ago
+		shifted := ConvertDType(SliceAxis(all, 1, AxisRange(taps-back, taps-back+tokens)), dtypes.Float32)
+		if b.cuSeqlens != nil && back > 0 {
+			shifted = b.withinSequence(shifted, back)
+		}
+		if term := Mul(shifted, tap(j)); sum == nil {
+			sum = term
+		} else {
+			sum = Add(sum, term)
+		}
+	}
+	y = ConvertDType(silu(sum), x.DType())
+	if !remember {
+		return y, nil
+	}
+	switch {
+	case b.cuSeqlens != nil:
+		cache = b.packedCache(x)
+	case b.mask != nil:
+		cache = b.maskedCache(all)
+	default:
+		cache = SliceAxis(all, 1, AxisRange(tokens, tokens+taps))
+	}
+	return y, TransposeAllAxes(cache, 0, 2, 1)
+}
+
+// withinSequence keeps what a tap sees `back` tokens ago where that is in the token's own sequence, and takes it from the
+// sequence's cache, or zero, elsewhere.
+func (b *Builder) withinSequence(shifted *Node, back int) *Node {
+	g, taps := shifted.Graph(), b.cfg.ConvWidth
+	seq, pos := b.places(shifted.Shape().Dim(1))
+	inside := GreaterOrEqual(pos, FillScalar(g, pos.Shape(), float64(back)))
+	keep := BroadcastToDims(Reshape(inside, 1, -1, 1), shifted.Shape().Dimensions...)
+	other := ZerosLike(shifted)
+	if b.cache != nil {
+		// Row taps-back+pos of the sequence's cache; any row where the token needs none.
+		row := Where(inside, ZerosLike(pos), AddScalar(pos, taps-back))
+		rows := Reshape(TransposeAllAxes(b.cache.Conv, 0, 2, 1), -1, b.cfg.Channels())
+		index := Add(MulScalar(seq, taps), row)
+		other = InsertAxes(ConvertDType(Gather(rows, InsertAxes(index, -1)), shifted.DType()), 0)
+	}
+	return Where(keep, shifted, other)
+}
+
+// places gives the sequence of each of n packed tokens, and its position there, as int32.
+func (b *Builder) places(n int) (seq, pos *Node) {
+	g := b.x.Graph()
+	cu := ConvertDType(b.cuSeqlens, dtypes.Int32)
+	ends := SliceAxis(cu, 0, AxisRangeToEnd(1))
+	token := Iota(g, shapes.Make(dtypes.Int32, n), 0)
+	past := LessOrEqual(BroadcastToDims(Reshape(ends, 1, -1), n, ends.Shape().Dim(0)),
+		BroadcastToDims(Reshape(token, -1, 1), n, ends.Shape().Dim(0)))
+	seq = ReduceSum(ConvertDType(past, dtypes.Int32), 1)
+	seq = MinScalar(seq, ends.Shape().Dim(0)-1)
+	return seq, Sub(token, Gather(cu, InsertAxes(seq, -1)))
+}
+
+// packedCache gives [sequences, taps, channels]: the last inputs of each packed sequence, or of its cache before them.
+func (b *Builder) packedCache(x *Node) *Node {
+	g, taps, channels := x.Graph(), b.cfg.ConvWidth, b.cfg.Channels()
+	n := b.cuSeqlens.Shape().Dim(0) - 1
+	cu := ConvertDType(b.cuSeqlens, dtypes.Int32)
+	begin, end := SliceAxis(cu, 0, AxisRange(0, n)), SliceAxis(cu, 0, AxisRangeToEnd(1))
+	grid := func(v *Node) *Node { return BroadcastToDims(Reshape(v, n, 1), n, taps) }
+	length := grid(Sub(end, begin))
+	slot := Add(Iota(g, shapes.Make(dtypes.Int32, n, taps), 1), length) // of the old cache followed by the sequence
+	old := LessThan(slot, FillScalar(g, slot.Shape(), float64(taps)))
+	// Rows: the caches of all sequences, then the tokens.
+	cached := Zeros(g, shapes.Make(x.DType(), n*taps, channels))
+	if b.cache != nil {
+		cached = Reshape(TransposeAllAxes(b.cache.Conv, 0, 2, 1), n*taps, channels)
+	}
+	rows := Concatenate([]*Node{cached, Reshape(x, -1, channels)}, 0)
+	fromCache := Add(MulScalar(Iota(g, slot.Shape(), 0), taps), slot)
+	fromTokens := AddScalar(Add(grid(begin), slot), (n-1)*taps) // n*taps rows before them, of which slot counts taps
+	index := Reshape(Where(old, fromCache, fromTokens), -1, 1)
+	return Reshape(Gather(rows, index), n, taps, channels)
+}
+
+// maskedCache gives the last inputs up to the last real token of each row: all is the inputs with taps rows before them.
+func (b *Builder) maskedCache(all *Node) *Node {
+	g, taps, rows := all.Graph(), b.cfg.ConvWidth, all.Shape().Dim(1)
+	batch, tokens := all.Shape().Dim(0), rows-taps
+	number := AddScalar(Iota(g, shapes.Make(dtypes.Int32, batch, tokens), 1), 1)
+	last := ReduceMax(Where(b.realTokens(), number, ZerosLike(number)), 1) // tokens up to the last real one
+	want := Add(Iota(g, shapes.Make(dtypes.Int32, batch, taps), 1), BroadcastToDims(Reshape(last, batch, 1), batch, taps))
+	pick := Equal(BroadcastToDims(Reshape(want, batch, taps, 1), batch, taps, rows), Iota(g, shapes.Make(dtypes.Int32, batch, taps, rows), 2))
+	return DotGeneral(ConvertDType(pick, all.DType()), []int{2}, []int{0}, all, []int{1}, []int{0})
+}

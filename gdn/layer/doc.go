@@ -1,0 +1,2 @@
+// Package layer is Gated DeltaNet for GoMLX.
+package layer

@@ -1,0 +1,340 @@
+package layer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/gomlx/pkg/ml/context/initializers"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+)
+
+// Names of the variables of a layer, in the scope of its context. Matrices are [in, out].
+const (
+	VarQKV    = "qkv"     // [hidden, queries | keys | values]
+	VarZ      = "z"       // [hidden, values]: the output gate
+	VarB      = "b"       // [hidden, value heads]: beta before its sigmoid
+	VarA      = "a"       // [hidden, value heads]: the decay before its softplus
+	VarConv   = "conv"    // [channels, taps], the last tap for the current token
+	VarALog   = "A_log"   // [value heads], f32
+	VarDtBias = "dt_bias" // [value heads], f32
+	VarNorm   = "norm"    // [value width]
+	VarOut    = "out"     // [values, hidden]
+)
+
+// Mixer computes the rule: from inputs named as s.Inputs names them to results named as s.Outputs names them.
+type Mixer func(s gdn.Spec, inputs map[string]*Node) map[string]*Node
+
+// Builder is a layer being configured. Its methods return it, so that calls chain; Done or DoneWithCache ends.
+type Builder struct {
+	ctx       *context.Context
+	x         *Node
+	cfg       Config
+	gain      float64
+	variant   string
+	mask      *Node
+	cuSeqlens *Node
+	cache     *Cache
+	mixer     Mixer
+}
+
+// Cache is what a layer remembers of the tokens so far.
+type Cache struct {
+	Conv  *Node // [sequences, channels, taps]: the last inputs of the convolution, the oldest first, zeros where there were none
+	State *Node // [sequences, value heads, key width, value width], f32
+}
+
+// New starts a Gated DeltaNet layer on x, [batch, tokens, features] of float32 or bfloat16. Sizes come from the
+// hyperparameters (ParamHeadsK, ...) until a method sets them. Variables are made in the scope of ctx.
+func New(ctx *context.Context, x *Node) *Builder {
+	if x.Rank() != 3 {
+		panic(fmt.Errorf("layer: x is %s, want [batch, tokens, features]", x.Shape()))
+	}
+	if d := x.DType(); d != dtypes.Float32 && d != dtypes.BFloat16 {
+		panic(fmt.Errorf("layer: x is %s, want Float32 or BFloat16", x.Shape()))
+	}
+	return &Builder{ctx: ctx, x: x, cfg: configOf(ctx, x.Shape().Dim(-1)),
+		gain:    context.GetParamOr(ctx, ParamInitGain, math.Pow(2, -2.5)),
+		variant: context.GetParamOr(ctx, ParamVariant, "")}
+}
+
+// With sets all sizes and options at once, as ReadConfig gives them.
+func (b *Builder) With(c Config) *Builder {
+	b.cfg = c
+	return b
+}
+
+// Heads sets the number of query and key heads, and of value heads, which is a multiple of it.
+func (b *Builder) Heads(key, value int) *Builder {
+	b.cfg.HeadsK, b.cfg.HeadsV = key, value
+	return b
+}
+
+// HeadDims sets the width of a query or key, and of a value.
+func (b *Builder) HeadDims(key, value int) *Builder {
+	b.cfg.KeyDim, b.cfg.ValueDim = key, value
+	return b
+}
+
+// ConvWidth sets the number of taps of the short convolution.
+func (b *Builder) ConvWidth(taps int) *Builder {
+	b.cfg.ConvWidth = taps
+	return b
+}
+
+// NegativeEigenvalues sets whether beta is in (0,2) instead of (0,1).
+func (b *Builder) NegativeEigenvalues(allow bool) *Builder {
+	b.cfg.NegEigval = allow
+	return b
+}
+
+// InitGain sets the gain of the initialisation of the projections.
+func (b *Builder) InitGain(gain float64) *Builder {
+	b.gain = gain
+	return b
+}
+
+// Mask says which tokens are real: [batch, tokens], of any type, zero for padding. A padded token changes no state, and
+// padding may stand on either side.
+func (b *Builder) Mask(mask *Node) *Builder {
+	b.mask = mask
+	return b
+}
+
+// CuSeqlens packs sequences along the tokens of a batch of 1: int64 [sequences+1], sequence n owning tokens cu[n] to
+// cu[n+1]-1. Neither the convolution nor the state crosses from one to another.
+func (b *Builder) CuSeqlens(cu *Node) *Builder {
+	b.cuSeqlens = cu
+	return b
+}
+
+// Cache continues after the tokens that c remembers.
+func (b *Builder) Cache(c *Cache) *Builder {
+	b.cache = c
+	return b
+}
+
+// Variant sets how the rule is computed, as text of gdn.ParseVariant; empty: what suits the backend.
+func (b *Builder) Variant(text string) *Builder {
+	b.variant = text
+	return b
+}
+
+// Mixer puts another computation in the place of the rule.
+func (b *Builder) Mixer(f Mixer) *Builder {
+	b.mixer = f
+	return b
+}
+
+// Done gives the output, of the shape and type of x. It panics with an error where something does not fit.
+func (b *Builder) Done() *Node {
+	y, _ := b.build(false)
+	return y
+}
+
+// DoneWithCache gives the output, and what is to be remembered for the tokens that follow.
+func (b *Builder) DoneWithCache() (*Node, *Cache) { return b.build(true) }
+
+func (b *Builder) build(remember bool) (*Node, *Cache) {
+	if err := b.check(); err != nil {
+		panic(err)
+	}
+	c, x := b.cfg, b.x
+	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
+	if b.mask != nil {
+		x = Mul(x, InsertAxes(ConvertDType(b.realTokens(), x.DType()), -1))
+	}
+	qkv := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()))
+	z := project(x, b.matrix(VarZ, c.Hidden, c.ValueWidth()))
+	beta := ConvertDType(project(x, b.matrix(VarB, c.Hidden, c.HeadsV)), dtypes.Float32)
+	a := ConvertDType(project(x, b.matrix(VarA, c.Hidden, c.HeadsV)), dtypes.Float32)
+	if b.mask != nil {
+		pad := LogicalNot(BroadcastToDims(InsertAxes(b.realTokens(), -1), a.Shape().Dimensions...))
+		a, beta = Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), a), Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), beta)
+	}
+	mixed, conv := b.convolve(qkv, remember)
+
+	s := gdn.NewSpec(batch, tokens, c.HeadsK, c.HeadsV, c.KeyDim, c.ValueDim)
+	s.DType, _ = device.ElementType(x.DType())
+	s.Gates, s.L2Norm, s.NegEigval = gdn.GatesFused, true, c.NegEigval
+	s.Init, s.Final = b.cache != nil, remember
+	part := func(from, heads, dim int) *Node {
+		return Reshape(SliceAxis(mixed, -1, AxisRange(from, from+heads*dim)), batch, tokens, heads, dim)
+	}
+	in := map[string]*Node{
+		"q": part(0, c.HeadsK, c.KeyDim), "k": part(c.KeyWidth(), c.HeadsK, c.KeyDim), "v": part(2*c.KeyWidth(), c.HeadsV, c.ValueDim),
+		"a": a, "b": beta,
+		"A_log": b.vector(VarALog, c.HeadsV, logUniform(b.ctx, 16)), "dt_bias": b.vector(VarDtBias, c.HeadsV, timeSteps(b.ctx, .001, .1)),
+	}
+	if b.cache != nil {
+		in["initial_state"] = b.cache.State
+	}
+	if b.cuSeqlens != nil {
+		s.Seqs = b.cuSeqlens.Shape().Dim(0) - 1
+		in["cu_seqlens"] = ConvertDType(b.cuSeqlens, dtypes.Int64)
+	}
+	out := b.mix(s, in)
+
+	o := ConvertDType(out["o"], dtypes.Float32)
+	o = Mul(o, Rsqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
+	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
+	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
+	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), silu(gate))
+	y := project(ConvertDType(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))
+	if !remember {
+		return y, nil
+	}
+	return y, &Cache{Conv: conv, State: out["final_state"]}
+}
+
+// padGate is a raw gate whose decay is none and whose beta is zero.
+const padGate = -1e4
+
+// realTokens is the mask as bools.
+func (b *Builder) realTokens() *Node {
+	if b.mask.DType() == dtypes.Bool {
+		return b.mask
+	}
+	return NotEqual(b.mask, ZerosLike(b.mask))
+}
+
+// mix computes the rule.
+func (b *Builder) mix(s gdn.Spec, in map[string]*Node) map[string]*Node {
+	if b.mixer != nil {
+		return b.mixer(s, in)
+	}
+	v, err := DefaultVariant(b.x.Graph().Backend(), s)
+	if b.variant != "" {
+		v, err = parseVariant(b.variant)
+	}
+	if err != nil {
+		panic(fmt.Errorf("layer: %w", err))
+	}
+	out, err := Apply(s, v, in)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// parseVariant reads a named variant or a text.
+func parseVariant(text string) (gdn.Variant, error) {
+	if v, err := gdn.LookupVariant(text); err == nil {
+		return v, nil
+	}
+	return gdn.ParseVariant(text)
+}
+
+func (b *Builder) check() error {
+	c, x := b.cfg, b.x
+	if err := c.Check(); err != nil {
+		return err
+	}
+	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
+	if h := x.Shape().Dim(-1); h != c.Hidden {
+		return fmt.Errorf("layer: x is %s, want [batch, tokens, %d]: the hidden size is %d", x.Shape(), c.Hidden, c.Hidden)
+	}
+	if m := b.mask; m != nil && (m.Rank() != 2 || m.Shape().Dim(0) != batch || m.Shape().Dim(1) != tokens) {
+		return fmt.Errorf("layer: the mask is %s, want [%d %d], one value for each token", m.Shape(), batch, tokens)
+	}
+	seqs := batch
+	if cu := b.cuSeqlens; cu != nil {
+		switch {
+		case cu.Rank() != 1 || cu.Shape().Dim(0) < 2 || !cu.DType().IsInt():
+			return fmt.Errorf("layer: cu_seqlens is %s, want integers [sequences+1]", cu.Shape())
+		case batch != 1:
+			return fmt.Errorf("layer: cu_seqlens packs sequences along the tokens of one batch row, but x is %s: reshape it to [1, %d, %d]", x.Shape(), batch*tokens, c.Hidden)
+		case b.mask != nil:
+			return fmt.Errorf("layer: a mask and cu_seqlens exclude each other")
+		}
+		seqs = cu.Shape().Dim(0) - 1
+	}
+	if k := b.cache; k != nil {
+		conv, state := shapes.Make(x.DType(), seqs, c.Channels(), c.ConvWidth), shapes.Make(dtypes.Float32, seqs, c.HeadsV, c.KeyDim, c.ValueDim)
+		if k.Conv == nil || !k.Conv.Shape().Equal(conv) {
+			return fmt.Errorf("layer: the cache of the convolution is %s, want %s", shapeOf(k.Conv), conv)
+		}
+		if k.State == nil || !k.State.Shape().Equal(state) {
+			return fmt.Errorf("layer: the state of the cache is %s, want %s", shapeOf(k.State), state)
+		}
+	}
+	return nil
+}
+
+func shapeOf(n *Node) string {
+	if n == nil {
+		return "missing"
+	}
+	return n.Shape().String()
+}
+
+// EmptyCache is the cache before the first token.
+func (c Config) EmptyCache(g *Graph, d dtypes.DType, sequences int) *Cache {
+	return &Cache{Conv: Zeros(g, shapes.Make(d, sequences, c.Channels(), c.ConvWidth)),
+		State: Zeros(g, shapes.Make(dtypes.Float32, sequences, c.HeadsV, c.KeyDim, c.ValueDim))}
+}
+
+// variable makes or finds a variable and gives its value in the type of x.
+func (b *Builder) variable(name string, d dtypes.DType, init context.VariableInitializer, dims ...int) *Node {
+	v := b.ctx.GetVariable(name)
+	if v != nil && b.ctx.IsReuse() || v != nil && !b.ctx.IsChecked() {
+		if want := shapes.Make(v.DType(), dims...); !v.Shape().Equal(want) {
+			panic(fmt.Errorf("layer: variable %s in scope %s is %s, want %v", name, b.ctx.Scope(), v.Shape(), dims))
+		}
+		return v.ValueGraph(b.x.Graph())
+	}
+	return b.ctx.WithInitializer(init).VariableWithShape(name, shapes.Make(d, dims...)).ValueGraph(b.x.Graph())
+}
+
+func (b *Builder) matrix(name string, in, out int) *Node {
+	limit := b.gain * math.Sqrt(6/float64(in+out))
+	return ConvertDType(b.variable(name, b.x.DType(), uniform(b.ctx, -limit, limit), in, out), b.x.DType())
+}
+
+func (b *Builder) vector(name string, n int, init context.VariableInitializer) *Node {
+	return ConvertDType(b.variable(name, dtypes.Float32, init, n), dtypes.Float32)
+}
+
+func uniform(ctx *context.Context, lo, hi float64) context.VariableInitializer {
+	return initializers.RandomUniformFn(ctx, lo, hi)
+}
+
+// logUniform draws the logarithm of a number from U(0, most).
+func logUniform(ctx *context.Context, most float64) context.VariableInitializer {
+	return func(g *Graph, s shapes.Shape) *Node {
+		return Log(MaxScalar(uniform(ctx, 0, most)(g, s), 1e-4))
+	}
+}
+
+// timeSteps draws dt log-uniformly from lo to hi and gives the bias whose softplus is dt.
+func timeSteps(ctx *context.Context, lo, hi float64) context.VariableInitializer {
+	return func(g *Graph, s shapes.Shape) *Node {
+		dt := MaxScalar(Exp(uniform(ctx, math.Log(lo), math.Log(hi))(g, s)), 1e-4)
+		return Add(dt, Log(Neg(Expm1(Neg(dt)))))
+	}
+}
+
+// silu is x sigmoid(x).
+func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
+
+// project multiplies the features of x [batch, tokens, in] by w [in, out], with a gradient of two products: GoMLX's own of a
+// general product broadcasts and reduces.
+func project(x, w *Node) *Node {
+	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
+	in, out := w.Shape().Dim(0), w.Shape().Dim(1)
+	var flat, weights *Node
+	y := withGradient([]*Node{x, w}, func(a []*Node) []*Node {
+		flat, weights = Reshape(a[0], batch*tokens, in), a[1]
+		return []*Node{Reshape(DotGeneral(flat, []int{1}, nil, weights, []int{0}, nil), batch, tokens, out)}
+	}, func(adjoints []*Node) []*Node {
+		d := Reshape(adjoints[0], batch*tokens, out)
+		return []*Node{Reshape(DotGeneral(d, []int{1}, nil, weights, []int{1}, nil), batch, tokens, in),
+			DotGeneral(flat, []int{0}, nil, d, []int{0}, nil)}
+	})
+	return y[0]
+}

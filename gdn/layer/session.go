@@ -1,0 +1,70 @@
+package layer
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/backends"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+	"github.com/gomlx/gomlx/pkg/ml/context"
+
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Session runs one layer over a prompt and the tokens that follow it, a call at a time, the caches staying on the device.
+type Session struct {
+	cfg   Config
+	exec  *context.Exec
+	cache []*tensors.Tensor
+}
+
+// NewSession makes a session on the weights in the scope of ctx, which Load or a training has put there. The variant is as
+// Builder.Variant takes it.
+func NewSession(b backends.Backend, ctx *context.Context, c Config, variant string) (*Session, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	s := &Session{cfg: c}
+	var err error
+	s.exec, err = context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) []*Node {
+		l := New(ctx, in[0]).With(c).Variant(variant)
+		if len(in) == 3 {
+			l.Cache(&Cache{Conv: in[1], State: in[2]})
+		}
+		y, k := l.DoneWithCache()
+		return []*Node{y, k.Conv, k.State}
+	})
+	return s, err
+}
+
+// Run computes the next tokens, [batch, tokens, hidden].
+func (s *Session) Run(x *array.Array) (*array.Array, error) {
+	t, err := device.Tensor(x)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{t}
+	for _, c := range s.cache {
+		args = append(args, c)
+	}
+	out, err := s.exec.Exec(args...)
+	if err != nil {
+		return nil, err
+	}
+	s.cache = out[1:]
+	return device.Array(out[0])
+}
+
+// Caches gives copies of the convolution's cache, [batch, channels, taps], and of the state, [batch, value heads, key width,
+// value width]; an error before the first Run.
+func (s *Session) Caches() (conv, state *array.Array, err error) {
+	if s.cache == nil {
+		return nil, nil, fmt.Errorf("layer: the session has run nothing yet")
+	}
+	if conv, err = device.Array(s.cache[0]); err != nil {
+		return nil, nil, err
+	}
+	state, err = device.Array(s.cache[1])
+	return conv, state, err
+}

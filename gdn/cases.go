@@ -20,9 +20,10 @@ import (
 type Case struct {
 	Name, Class, Op, Note string
 	Supported             bool
-	Reason                string // why the case is not supported
-	Spec                  Spec   // of a supported case
-	File                  string // path of the tensors
+	Reason                string     // why the case is not supported
+	Spec                  Spec       // of a supported case
+	Layer                 *LayerCase // of a case of a whole layer, which has no Spec and is not Supported
+	File                  string     // path of the tensors
 	Tolerance             Tolerance
 	Outputs               []Output // what to write, in the order of Spec.Outputs
 	bytes                 *int64   // size and checksum of the file, where the manifest states them
@@ -59,14 +60,14 @@ type caseOp struct {
 	extra   string // an expected tensor that nobody writes: the output before rounding
 	contest bool   // fused gates, state V x K, zeros for an empty sequence, its own rule of judgement
 	out     ir.DType
-	refused string // why the kind is not supported
+	layer   bool // a whole layer, see LayerCase
 }
 
 var caseOps = []caseOp{
 	{name: "gated_delta_rule", o: "o", init: "initial_state", final: "final_state", out: ir.F32},
 	{name: "contest_decode", o: "output", init: "state", final: "new_state", extra: "output_f64", contest: true, out: ir.BF16},
 	{name: "contest_prefill", o: "output", init: "state", final: "new_state", extra: "output_f64", contest: true, out: ir.BF16},
-	{name: "qwen3next_gated_deltanet_layer", refused: "a whole layer: only the gated delta rule itself is computed"},
+	{name: "qwen3next_gated_deltanet_layer", layer: true},
 }
 
 type manifestTensor struct {
@@ -86,6 +87,9 @@ type manifestCase struct {
 	StateLayout string                                `json:"state_layout"`
 	Backward    bool                                  `json:"backward"`
 	Tolerance   map[string]map[string]json.RawMessage `json:"tolerance"`
+	Config      *LayerCase                            `json:"config"`
+	Prefill     int                                   `json:"prefill_len"`
+	Steps       int                                   `json:"decode_steps"`
 	Bytes       *int64                                `json:"bytes"`
 	CRC32       *uint32                               `json:"crc32"`
 }
@@ -175,8 +179,8 @@ func (m *manifestCase) read(dir string) (Case, error) {
 			names[i] = o.name
 		}
 		c.Reason = fmt.Sprintf("unknown op %q (known: %s)", m.Op, strings.Join(names, " "))
-	case caseOps[i].refused != "":
-		c.Reason = caseOps[i].refused
+	case caseOps[i].layer:
+		err = c.describeLayer(m)
 	default:
 		err = c.describe(m, caseOps[i])
 	}
@@ -212,12 +216,12 @@ func (m *manifestCase) tolerance() (Tolerance, error) {
 	return t, nil
 }
 
-// Load reads the tensors of a supported case and checks them: size and checksum of the file, every tensor that the
+// Load reads the tensors of a supported case, or a layer's, and checks them: size and checksum of the file, every tensor that the
 // manifest lists, finite values, bounds of sequences. Inputs have the names and types of Spec.Inputs; stored element types
 // are widened where the spec needs it, which loses nothing. Expected values have the names and types of the file; a file
 // with inputs alone has none.
 func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
-	if !c.Supported {
+	if !c.Supported && c.Layer == nil {
 		return nil, nil, fmt.Errorf("case %s is not supported: %s", c.Name, c.Reason)
 	}
 	fail := func(err error) (map[string]*array.Array, map[string]*array.Array, error) {
@@ -248,13 +252,15 @@ func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
 		}
 		inputs[p.Name] = a
 	}
-	for _, p := range c.Spec.Inputs() {
-		if a := inputs[p.Name]; a.Type != p.Type.DType {
-			inputs[p.Name] = a.Convert(p.Type.DType)
+	if c.Layer == nil {
+		for _, p := range c.Spec.Inputs() {
+			if a := inputs[p.Name]; a.Type != p.Type.DType {
+				inputs[p.Name] = a.Convert(p.Type.DType)
+			}
 		}
-	}
-	if err := CheckInputs(c.Spec, inputs); err != nil {
-		return fail(err)
+		if err := CheckInputs(c.Spec, inputs); err != nil {
+			return fail(err)
+		}
 	}
 	for name, p := range c.expected {
 		a := file.Tensors[name]

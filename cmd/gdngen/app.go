@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomlx/gomlx/backends"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -33,6 +34,7 @@ type app struct {
 	ctx      context.Context // of the command
 	cancel   context.CancelFunc
 	engine   *pjrt.Engine
+	backend  backends.Backend // of GoMLX
 	compiler *aot.Compiler
 	tpu      plugins.Plugin
 }
@@ -87,6 +89,9 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 func (a *app) close() {
 	if a.compiler != nil {
 		a.compiler.Close()
+	}
+	if a.backend != nil && a.ctx.Err() == nil {
+		a.backend.Finalize()
 	}
 	if a.engine != nil && a.ctx.Err() == nil {
 		a.engine.Close()

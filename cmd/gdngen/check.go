@@ -81,7 +81,7 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			f, err := a.findEngine(k.engine, v)
+			f, _, err := a.findEngine(k.engine, v)
 			if err != nil {
 				return err
 			}

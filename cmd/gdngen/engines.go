@@ -13,12 +13,16 @@ import (
 // compute gives the outputs of a spec, by name, from its inputs.
 type compute func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
+// computeLayer gives the outputs of a whole layer.
+type computeLayer func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
+
 // engines are the ways to compute outputs.
 var engines = []struct {
 	name, doc string
 	make      func(*app, gdn.Variant) (compute, error)
+	layer     func(*app, gdn.Variant) (computeLayer, error) // nil where the engine has no layers
 }{
-	{"reference", "float64, token by token, no variant", func(*app, gdn.Variant) (compute, error) { return gdn.Reference, nil }},
+	{"reference", "float64, token by token, no variant", func(*app, gdn.Variant) (compute, error) { return gdn.Reference, nil }, nil},
 	{"interp", "the interpreter of the intermediate representation: the definition of every op", func(_ *app, v gdn.Variant) (compute, error) {
 		return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 			m, err := gdn.Build(s, v)
@@ -27,8 +31,9 @@ var engines = []struct {
 			}
 			return interp.Run(m, inputs, interp.Options{})
 		}, nil
-	}},
-	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*app).cpuCompute},
+	}, nil},
+	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*app).cpuCompute, nil},
+	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*app).graphCompute, (*app).graphLayer},
 }
 
 func engineNames() []string {
@@ -48,13 +53,19 @@ func engineHelp() string {
 }
 
 // findEngine makes an engine by name.
-func (a *app) findEngine(name string, v gdn.Variant) (compute, error) {
+func (a *app) findEngine(name string, v gdn.Variant) (compute, computeLayer, error) {
 	for _, e := range engines {
-		if e.name == name {
-			return e.make(a, v)
+		if e.name != name {
+			continue
 		}
+		f, err := e.make(a, v)
+		if err != nil || e.layer == nil {
+			return f, nil, err
+		}
+		l, err := e.layer(a, v)
+		return f, l, err
 	}
-	return nil, usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, near(name, engineNames(), ""), strings.Join(engineNames(), " ")))
+	return nil, nil, usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, near(name, engineNames(), ""), strings.Join(engineNames(), " ")))
 }
 
 // cpuCompute compiles and runs the StableHLO program of each spec it is given.

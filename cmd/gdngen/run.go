@@ -90,14 +90,14 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if r.engine == "reference" {
 				result.Variant, result.Precision = "", "f32"
 			}
-			f, err := a.findEngine(r.engine, v)
+			f, l, err := a.findEngine(r.engine, v)
 			if err != nil {
 				return err
 			}
 			if err := os.MkdirAll(r.out, 0o755); err != nil {
 				return err
 			}
-			return a.runCases(&result, cases, f, r.out)
+			return a.runCases(&result, cases, f, l, r.out)
 		},
 	}
 	c.Flags().StringVar(&r.cases, "cases", "", "folder of the cases")
@@ -142,14 +142,18 @@ func choose(cases []gdn.Case, only string) ([]gdn.Case, error) {
 }
 
 // runCases computes, writes and judges the cases, and prints the result.
-func (a *app) runCases(r *runResult, cases []gdn.Case, f compute, out string) error {
+func (a *app) runCases(r *runResult, cases []gdn.Case, f compute, l computeLayer, out string) error {
 	for i, c := range cases {
 		start := time.Now()
 		result := caseResult{Name: c.Name, Class: c.Class}
-		if !c.Supported {
+		switch {
+		case c.Supported:
+			result.Spec = c.Spec.String()
+			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return f(c.Spec, in) }, r.Precision, out)
+		case c.Layer != nil && l != nil:
+			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return l(*c.Layer, in) }, r.Precision, out)
+		default:
 			result.Status, result.Reason = caseUnsupported, c.Reason
-		} else {
-			a.runCase(&result, &c, f, r.Precision, out)
 		}
 		if a.ctx.Err() != nil {
 			return a.ctx.Err()
@@ -178,8 +182,7 @@ func (a *app) runCases(r *runResult, cases []gdn.Case, f compute, out string) er
 }
 
 // runCase computes one case and fills its result.
-func (a *app) runCase(r *caseResult, c *gdn.Case, f compute, precision, out string) {
-	r.Spec = c.Spec.String()
+func (a *app) runCase(r *caseResult, c *gdn.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
 	fail := func(err error) { r.Status, r.Reason, r.err = caseError, err.Error(), err }
 	if filepath.Base(c.Name) != c.Name || !filepath.IsLocal(c.Name) {
 		fail(fmt.Errorf("case %q: the name can not be that of a file", c.Name))
@@ -190,7 +193,7 @@ func (a *app) runCase(r *caseResult, c *gdn.Case, f compute, precision, out stri
 		fail(err)
 		return
 	}
-	outputs, err := await(a, func() (map[string]*array.Array, error) { return f(c.Spec, inputs) })
+	outputs, err := await(a, func() (map[string]*array.Array, error) { return f(inputs) })
 	if err != nil {
 		fail(err)
 		return

@@ -58,6 +58,15 @@ func OpenWeights(path string) (*Weights, error) {
 	return w, nil
 }
 
+// WeightsOf are tensors in memory, as weights.
+func WeightsOf(tensors map[string]*array.Array) *Weights {
+	w := &Weights{where: map[string]string{}, files: map[string]*array.File{"": {Tensors: tensors}}}
+	for name := range tensors {
+		w.where[name] = ""
+	}
+	return w
+}
+
 // index reads the table of shards.
 func (w *Weights) index(path string) error {
 	data, err := os.ReadFile(path)

@@ -29,8 +29,11 @@ func NewSession(b backends.Backend, ctx *context.Context, c Config, variant stri
 	var err error
 	s.exec, err = context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) []*Node {
 		l := New(ctx, in[0]).With(c).Variant(variant)
-		if len(in) == 3 {
-			l.Cache(&Cache{Conv: in[1], State: in[2]})
+		if len(in) == 2 || len(in) == 4 {
+			l.Mask(in[1])
+		}
+		if n := len(in); n >= 3 {
+			l.Cache(&Cache{Conv: in[n-2], State: in[n-1]})
 		}
 		y, k := l.DoneWithCache()
 		return []*Node{y, k.Conv, k.State}
@@ -38,13 +41,19 @@ func NewSession(b backends.Backend, ctx *context.Context, c Config, variant stri
 	return s, err
 }
 
-// Run computes the next tokens, [batch, tokens, hidden].
-func (s *Session) Run(x *array.Array) (*array.Array, error) {
-	t, err := device.Tensor(x)
-	if err != nil {
-		return nil, err
+// Run computes the next tokens, [batch, tokens, hidden] in the type of the weights. The mask, [batch, tokens], may be nil.
+func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
+	var args []any
+	for _, a := range []*array.Array{x, mask} {
+		if a == nil {
+			continue
+		}
+		t, err := device.Tensor(a)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, t)
 	}
-	args := []any{t}
 	for _, c := range s.cache {
 		args = append(args, c)
 	}
@@ -68,3 +77,6 @@ func (s *Session) Caches() (conv, state *array.Array, err error) {
 	state, err = device.Array(s.cache[1])
 	return conv, state, err
 }
+
+// Finalize frees the compiled programs.
+func (s *Session) Finalize() { s.exec.Finalize() }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"github.com/gomlx/gomlx/backends"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// graphs opens the backend of GoMLX, once: GOMLX_BACKEND, or xla.
+func (a *app) graphs() (backends.Backend, error) {
+	if a.backend != nil {
+		return a.backend, nil
+	}
+	b, err := device.Open(a.ctx, "", device.Options{Plugin: plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}})
+	if err != nil {
+		return nil, failed(exitNoEngine, "the GoMLX backend can not be opened: %w; GOMLX_BACKEND=go needs neither cgo nor a plugin", err)
+	}
+	a.backend = b
+	return b, nil
+}
+
+// graphCompute computes specs as GoMLX graph code, gradients by GoMLX's reverse pass.
+func (a *app) graphCompute(v gdn.Variant) (compute, error) {
+	b, err := a.graphs()
+	if err != nil {
+		return nil, err
+	}
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return layer.Compute(b, s, &v, inputs)
+	}, nil
+}
+
+// graphLayer computes whole layers.
+func (a *app) graphLayer(v gdn.Variant) (computeLayer, error) {
+	b, err := a.graphs()
+	if err != nil {
+		return nil, err
+	}
+	return func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return layer.ComputeLayer(b, c, v.String(), inputs)
+	}, nil
+}

@@ -89,9 +89,15 @@ func (e *gen) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e
 func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
+	if v.Layout == HeadsLanes {
+		x := b.Convert(b.Concat(0, chunks...), d)
+		n := x.Type.Shape[0] / (len(chunks) * v.Batch)
+		x = b.Reshape(x, len(chunks), v.Batch, n, e.c, x.Type.Shape[2])
+		return blockOut{b.Reshape(b.Transpose(x, 1, 0, 3, 2, 4), o.block...), o}
+	}
 	for i, x := range chunks {
 		x = b.Convert(x, d)
-		if v.Layout != HeadsOuter {
+		if v.Layout == HeadsInner {
 			heads, width := x.Type.Shape[0]/v.Batch, x.Type.Shape[2]
 			if v.Batch == 1 {
 				x = b.Transpose(x, 1, 0, 2)

@@ -152,17 +152,22 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 		return nil, false, nil
 	}
 	at, first := -1, v.src.lane
-	for i, d := range lead {
-		if c := clean(d); len(c) == 1 && c[0].kind == byLane && c[0].stride%n == 0 && at < 0 {
-			at = i
-		} else if slices.ContainsFunc(c, func(f factor) bool { return f.kind == byLane }) {
-			return nil, false, nil
+	var apart [][]factor // the leading factors, each a dimension
+	for _, d := range lead {
+		for _, f := range clean(d) {
+			if f.kind == byLane {
+				if at >= 0 || f.stride%n != 0 {
+					return nil, false, nil
+				}
+				at = len(apart)
+			}
+			apart = append(apart, []factor{f})
 		}
 	}
 	if at < 0 {
 		return nil, false, nil
 	}
-	heads := clean(lead[at])[0]
+	lead, heads := apart, apart[at][0]
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v

@@ -22,13 +22,13 @@ import (
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	config                       bench.Config
-	definitions                  []string
-	workloads, root, only, limit string
-	variant                      string
-	dir, plugin                  string
-	warm, staticOnly             bool
-	targets, staticVariant       string
+	config                 bench.Config
+	definitions            []string
+	workloads, root, only  string
+	variant                string
+	dir, plugin            string
+	warm, staticOnly       bool
+	targets, staticVariant string
 }
 
 // benchResult is a whole sweep.
@@ -102,8 +102,16 @@ func (a *app) bench(b *benchFlags) error {
 	if err := b.config.Protocol.Check(); err != nil {
 		return usage(err)
 	}
-	if b.staticOnly && b.targets == "" {
-		return usage(errors.New("--static-only needs --target"))
+	switch {
+	case b.targets == "" && (b.staticOnly || b.staticVariant != ""):
+		return usage(errors.New("--static-only and --static-variant need --target"))
+	case b.targets != "":
+		if _, err := parseTargets(b.targets); err != nil {
+			return err
+		}
+		if _, err := parseVariant(cmp.Or(b.staticVariant, "tpu")); err != nil {
+			return err
+		}
 	}
 	if err := a.benchItems(b); err != nil {
 		return err
@@ -192,8 +200,16 @@ func (a *app) benchItems(b *benchFlags) error {
 	return usage(b.config.Check())
 }
 
-// benchVariant is the variant for CPUs.
-func benchVariant(gdn.Spec) string { return "cpu" }
+// decodeTokens is the most tokens of a sequence for which the token recurrence is faster than chunks.
+const decodeTokens = 4
+
+// benchVariant is the fastest known variant for CPUs: of decoding, or of chunks.
+func benchVariant(s gdn.Spec) string {
+	if s.Seqs == 0 && s.Tokens <= decodeTokens {
+		return "token-vector"
+	}
+	return "cpu"
+}
 
 // readDefinition finds a definition by name or reads it from a file.
 func (a *app) readDefinition(name string) (*flashinfer.Definition, error) {

@@ -38,8 +38,13 @@ type staticRow struct {
 // staticFile holds the rows in the folder of a run, as JSON lines.
 const staticFile = "static.jsonl"
 
-// staticVariant is the best known variant for TPUs.
-func staticVariant(gdn.Spec) string { return "tpu" }
+// staticVariant is the best known variant for TPUs: of decoding, or of chunks.
+func staticVariant(s gdn.Spec) string {
+	if s.Seqs == 0 && s.Tokens <= decodeTokens {
+		return "decode"
+	}
+	return "tpu"
+}
 
 // staticCosts costs each shape of the workloads on each target. What the compiler gave is kept in the cache, so a sweep that was stopped
 // does not compile it again.
@@ -85,17 +90,17 @@ func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
 	bar, begin, total := a.newBar(), time.Now(), len(list)*len(targets)
 	defer bar.end()
 	for _, x := range list {
-		v, err := parseVariant(cmp.Or(b.staticVariant, staticVariant(x.spec)))
-		if err != nil {
-			return err
-		}
-		try := newTrial(x.spec, resultCandidate{Name: "bench", Variant: v.String(), variant: v})
+		l := &lab{}
 		for _, t := range targets {
+			try, err := l.trial(x.spec, resultCandidate{Name: "--static-variant", Variant: cmp.Or(b.staticVariant, staticVariant(x.spec))}, t)
+			if err != nil {
+				return usage(err)
+			}
 			cost, err := try.cost(a, t, compiler, store)
 			if err != nil {
 				return err
 			}
-			row := staticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: v.String(), Refused: cost.Refused}
+			row := staticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: try.variant.String(), Refused: cost.Refused}
 			row.model(cost, x.spec, t)
 			r.Static = append(r.Static, row)
 			done := len(r.Static)

@@ -13,6 +13,19 @@ func hbmCycles(bytes int64, t *codegen.Target) int64 {
 // What the vector unit of every target does in a cycle at most: float32 operations.
 const vectorRate = 4 * 8 * 128
 
+// bound is the weighed sum of the bounds of the shapes. A program of its own is bound by its traffic alone.
+func (w *Work) bound(t *codegen.Target) int64 {
+	var sum float64
+	for _, s := range w.Shapes {
+		b := hbmCycles(s.Spec.NecessaryBytes(), t)
+		if w.Text == "" {
+			b = bound(s.Spec, w.Variant, t)
+		}
+		sum += s.Weight * float64(b)
+	}
+	return int64(sum)
+}
+
 // bound is a score that no program of the variant can be below: the necessary traffic, and the arithmetic.
 //
 // For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -20,21 +21,27 @@ import (
 // Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
 // them from there. The others may differ from session to session, and have no part in any decision.
 type Config struct {
-	Spec      gdn.Spec          // zero: the preset bench
-	Targets   []string          // the first is compiled for first; none: v5e v6e tpu7x
-	Seed      uint64            //
-	Strategy  string            // such as beam:4, the default, or exhaustive
-	Seeds     []string          // variants proposed first, as text or by name; none: DefaultSeeds
-	Axes      []string          // axes that are walked; none: all
-	Focus     map[string]string // axes held at a value
-	Precision string            // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
-	Lookahead int               // candidates judged at a time; 0: 4
+	Spec      gdn.Spec           // zero: the preset bench
+	Targets   []string           // the first is compiled for first; none: v5e v6e tpu7x
+	Seed      uint64             //
+	Strategy  string             // such as beam:4, the default, or exhaustive
+	Seeds     []string           // variants proposed first, as text or by name; none: DefaultSeeds
+	Axes      []string           // axes that are walked; none: all
+	Directive string             // a preset that names the axes, instead
+	Focus     map[string]string  // axes held at a value
+	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
+	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
+	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
+	Lookahead int                // candidates judged at a time; 0: 4
 
 	Dir        string         // the folder of the run
 	Budget     time.Duration  // of this session, without the set-up; 0: no limit
 	Candidates int            // of the whole run; 0: no limit
+	Patience   int            // iterations without a new champion, after which the session ends; 0: no limit
 	Workers    int            // candidates judged in parallel; 0: one a core, at most 2
 	Attempts   int            // of a gate whose machinery fails, before the run pauses; 0: 3
+	Failures   int            // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: 10
+	Answer     time.Duration  // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
 	Backoff    time.Duration  // before the second attempt, doubled for each further one; 0: 1 s
 	Lab        LabOptions     // for the default evaluator
 	Evaluator  Evaluator      // nil: a Lab, closed at the end
@@ -46,6 +53,8 @@ type Config struct {
 // Progress is the state of a session.
 type Progress struct {
 	Candidate *journal.Candidate // recorded just now
+	Times     journal.Times      // its own
+	Flight    []string           // what is being judged
 	View      journal.View       // of all candidates
 	Elapsed   time.Duration      // of this session
 	Budget    time.Duration
@@ -55,9 +64,16 @@ const (
 	defaultLookahead = 4
 	defaultAttempts  = 3
 	defaultBackoff   = time.Second
+	defaultFailures  = 10
 	defaultStrategy  = "beam:4"
 	maxLookahead     = 64
 )
+
+// Shape is a spec that is weighed with others: its score counts Weight times.
+type Shape struct {
+	Spec   gdn.Spec
+	Weight float64
+}
 
 // DefaultTargets are the targets of a search that names none.
 var DefaultTargets = []string{"v5e", "v6e", "tpu7x"}
@@ -80,6 +96,25 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		return h, err
 	}
 	h.Spec = c.Spec.String()
+	if err := c.shapes(&h); err != nil {
+		return h, err
+	}
+	if c.Directive != "" {
+		d, err := strategy.LookupDirective(c.Directive)
+		if err != nil {
+			return h, err
+		}
+		if len(c.Axes) > 0 {
+			return h, fmt.Errorf("directive %s names the axes: give it or axes, not both", d.Name)
+		}
+		h.Directive, h.Axes = d.Name, d.Axes
+	}
+	for t, share := range c.Guards {
+		if h.Guards == nil {
+			h.Guards = map[string]journal.Figure{}
+		}
+		h.Guards[t] = journal.Figure(share)
+	}
 	if len(h.Targets) == 0 {
 		h.Targets = DefaultTargets
 	}
@@ -110,8 +145,33 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		h.Gates = append(h.Gates, g.Name)
 	}
 	h.Gates = append(h.Gates, verdictGate)
-	_, err := newPlan(&h)
+	p, err := newPlan(&h, 0)
+	if err == nil {
+		err = p.strategy.Close()
+	}
 	return h, err
+}
+
+// shapes writes the weighed specs into the header.
+func (c *Config) shapes(h *journal.Header) error {
+	if len(c.Shapes) == 0 {
+		return nil
+	}
+	all := []Shape{{c.Spec, 1}}
+	for _, s := range c.Shapes {
+		if s.Spec == c.Spec {
+			all[0].Weight = s.Weight
+		} else {
+			all = append(all, s)
+		}
+	}
+	for _, s := range all {
+		if err := s.Spec.Validate(); err != nil {
+			return err
+		}
+		h.Shapes = append(h.Shapes, journal.Shape{Spec: s.Spec.String(), Weight: journal.Figure(s.Weight)})
+	}
+	return nil
 }
 
 func (c *Config) generator() string {
@@ -128,11 +188,12 @@ func (c *Config) generator() string {
 type plan struct {
 	*journal.Header
 	spec     gdn.Spec
+	shapes   []Shape
 	targets  []*codegen.Target
 	strategy strategy.Strategy
 }
 
-func newPlan(h *journal.Header) (*plan, error) {
+func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 	p := &plan{Header: h}
 	var err error
 	if p.spec, err = gdn.Parse(h.Spec); err != nil {
@@ -148,13 +209,35 @@ func newPlan(h *journal.Header) (*plan, error) {
 		}
 		p.targets = append(p.targets, t)
 	}
+	p.shapes = []Shape{{p.spec, 1}}
+	for i, x := range h.Shapes {
+		s, err := gdn.Parse(x.Spec)
+		switch {
+		case err != nil:
+			return nil, err
+		case !(x.Weight > 0) || math.IsInf(float64(x.Weight), 0):
+			return nil, fmt.Errorf("shape %s: weight %g is not positive", x.Spec, float64(x.Weight))
+		case i == 0:
+			p.shapes[0].Weight = float64(x.Weight)
+		default:
+			p.shapes = append(p.shapes, Shape{s, float64(x.Weight)})
+		}
+	}
+	for t, share := range h.Guards {
+		if !slices.Contains(h.Targets, t) {
+			return nil, fmt.Errorf("guard: %s is not a target of the run (targets: %s)", t, strings.Join(h.Targets, " "))
+		}
+		if !(share >= 0) {
+			return nil, fmt.Errorf("guard: %s may not be worse by %g", t, float64(share))
+		}
+	}
 	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
 		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
 	}
 	if _, err := ir.ParsePrecision(h.Precision); err != nil {
 		return nil, err
 	}
-	space := strategy.Space{Least: h.Precision, Spec: p.spec, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
+	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
 	for _, text := range h.Seeds {
 		v, err := gdn.ParseVariant(text)
 		if err != nil {

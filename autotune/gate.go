@@ -30,6 +30,8 @@ type Gate struct {
 	// Again says that the gate asks for earlier candidates. It is asked again when the candidate's turn comes to be
 	// recorded, for those that were judged at the same time.
 	Again bool
+	// Quiet says that nothing else may run on the machine meanwhile.
+	Quiet bool
 	// Run judges. A nil refusal lets the candidate pass. An error is a failure of the machinery.
 	Run func(context.Context, *Work) (*Refusal, error)
 }
@@ -47,18 +49,22 @@ func refuse(v journal.Verdict, format string, args ...any) *Refusal {
 
 // Work is a candidate on its way through the gates.
 type Work struct {
-	Spec    gdn.Spec
+	Spec    gdn.Spec // the first of the shapes
+	Shapes  []Shape  // those that are weighed
 	Targets []*codegen.Target
 	Seed    uint64
 	Least   string // the lowest precision allowed
 	Variant gdn.Variant
+	Text    string             // of a program, in place of a variant
 	Known   journal.View       // the earlier candidates that may be asked for
 	Record  *journal.Candidate // filled on the way
-	Module  *ir.Module         // for Spec
+	Modules []*ir.Module       // for each of Shapes
 	Objects map[string][]byte  // to be stored, by role
 	Wall    map[string]float64 // seconds by gate
+	Runs    *journal.Timing    // on a device
 
-	compiled any // what one gate of the evaluator leaves for the next
+	examined bool // its kernels, on every class of inputs
+	compiled any  // what one gate of the evaluator leaves for the next
 }
 
 // clock adds the time since start to a gate.

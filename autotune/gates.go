@@ -2,8 +2,11 @@ package autotune
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -26,38 +29,66 @@ func (l *Lab) Gates() []Gate {
 		{Name: "duplicate", Doc: "no earlier candidate has the same program", Again: true, Run: duplicate},
 		{Name: "bound", Doc: "its lower bound is below the best", Run: prune},
 		{Name: "interpret", Doc: "right numbers of the program on a tiny shape, in the interpreter", Price: 50 * ms, Run: l.interpret},
-		{Name: "numerics", Doc: "right numbers of its kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "emit", Doc: "it can be emitted for the first target", Price: 100 * ms, Run: l.emit},
 		{Name: "compile", Doc: "the first target's compiler takes it", Price: 2000 * ms, Run: l.compile},
 		{Name: "cost", Doc: "the cost of its schedule", Price: 100 * ms, Run: l.cost},
 		{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule},
+		{Name: "numerics", Doc: "of those close to the best of the first target: right numbers of the kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
-		{Name: "cpu", Doc: "of those close to the best: right numbers on every input class, on the CPU", Price: 4000 * ms, Run: l.onCPU},
+		{Name: "cpu", Doc: "of those close to the best of any target: as numerics, and on the CPU", Price: 4000 * ms, Run: l.onCPU},
+		{Name: "device", Doc: "of those close to the best, where a device is attached: time against the best", Quiet: true, Run: l.onDevice},
 	}
 }
 
 func legality(_ context.Context, w *Work) (*Refusal, error) {
-	if err := w.Variant.Check(w.Spec); err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
+	if w.Text != "" {
+		return w.parse(), nil
 	}
-	if p := w.Variant.Precision().String(); !strategy.Reaches(p, w.Least) {
-		return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least), nil
+	for _, s := range w.Shapes {
+		if err := w.Variant.Check(s.Spec); err != nil {
+			return refuse(journal.Invalid, "%v", err), nil
+		}
+	}
+	return w.precise(), nil
+}
+
+// precise refuses what computes in less than the run asks for.
+func (w *Work) precise() *Refusal {
+	if p := w.precision(); !strategy.Reaches(p, w.Least) {
+		return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least)
+	}
+	return nil
+}
+
+func build(_ context.Context, w *Work) (*Refusal, error) {
+	all := sha256.New()
+	for i, s := range w.Shapes {
+		if w.Text == "" {
+			m, err := gdn.Build(s.Spec, w.Variant)
+			if err == nil {
+				err = m.Verify()
+			}
+			if err != nil {
+				return refuse(journal.Invalid, "%v", err), nil
+			}
+			w.Modules = append(w.Modules, m)
+		}
+		w.Objects[role("ir", i)] = []byte(w.Modules[i].String())
+		fmt.Fprintln(all, w.Modules[i].Hash())
+	}
+	w.Record.IR = w.Modules[0].Hash()
+	if len(w.Modules) > 1 {
+		w.Record.IR = hex.EncodeToString(all.Sum(nil))
 	}
 	return nil, nil
 }
 
-func build(_ context.Context, w *Work) (*Refusal, error) {
-	m, err := gdn.Build(w.Spec, w.Variant)
-	if err == nil {
-		err = m.Verify()
+// role is the name of an object of one of several shapes.
+func role(name string, shape int) string {
+	if shape == 0 {
+		return name
 	}
-	if err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
-	}
-	w.Module = m
-	w.Record.IR = m.Hash()
-	w.Objects["ir"] = []byte(m.String())
-	return nil, nil
+	return fmt.Sprintf("%s/%d", name, shape+1)
 }
 
 func duplicate(_ context.Context, w *Work) (*Refusal, error) {
@@ -83,14 +114,40 @@ func schedule(_ context.Context, w *Work) (*Refusal, error) {
 func prune(_ context.Context, w *Work) (*Refusal, error) {
 	for _, t := range w.Targets {
 		best := w.Known.Champion(t.Name)
-		if best == nil || bound(w.Spec, w.Variant, t) < best.Cost(t.Name).Score {
+		if best == nil || w.bound(t) < best.Cost(t.Name).Score {
 			return nil, nil
 		}
 	}
 	t := w.Targets[0]
 	best := w.Known.Champion(t.Name)
 	return refuse(journal.Pruned, "at least %d cycles on %s, and candidate %d takes %d; no better on the other targets",
-		bound(w.Spec, w.Variant, t), t.Name, best.ID, best.Cost(t.Name).Score), nil
+		w.bound(t), t.Name, best.ID, best.Cost(t.Name).Score), nil
+}
+
+// form is one way to examine a candidate: a spec, and its program for it.
+type form struct {
+	spec gdn.Spec
+	m    *ir.Module
+}
+
+// forms shrinks each shape, where the candidate is a variant, and builds what is new. The text of a program is of one size.
+func (w *Work) forms(shrink func(gdn.Spec, gdn.Variant) gdn.Spec) ([]form, *Refusal) {
+	if w.Text != "" {
+		return []form{{w.Spec, w.Modules[0]}}, nil
+	}
+	var l []form
+	for _, x := range w.Shapes {
+		s := shrink(x.Spec, w.Variant)
+		if slices.ContainsFunc(l, func(f form) bool { return f.spec == s }) {
+			continue
+		}
+		m, err := gdn.Build(s, w.Variant)
+		if err != nil {
+			return nil, refuse(journal.Invalid, "%v", err)
+		}
+		l = append(l, form{s, m})
+	}
+	return l, nil
 }
 
 func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
@@ -102,25 +159,47 @@ func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
 		}
 		few = append(few, c)
 	}
-	s := tiny(w.Spec, w.Variant)
-	m, err := gdn.Build(s, w.Variant)
-	if err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
+	forms, r := w.forms(tiny)
+	if r != nil {
+		return r, nil
 	}
-	return l.interpretOn(w, s, m, few, "interp")
+	for _, f := range forms {
+		if r, err := l.interpretOn(w, f.spec, f.m, few, "interp"); r != nil || err != nil {
+			return r, err
+		}
+	}
+	return nil, nil
 }
 
-// numerics examines the kernels that the TPU backend emits.
+// numerics examines the kernels that the TPU backend emits, of candidates that the first target's cost puts near the best, or that
+// have none there. The slower ones keep what the tiny shape said.
 func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
-	s := moderate(w.Spec, w.Variant)
-	m, err := gdn.Build(s, w.Variant)
-	if err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
+	if v, _, err := w.Known.Rank(w.Record); err == nil && v == journal.Slower {
+		return nil, nil
 	}
-	if m, err = lower.Kernels(m); err != nil {
-		return refuse(journal.EmitError, "%s: %v", s, err), nil
+	return l.kernels(w)
+}
+
+// kernels examines the kernels once.
+func (l *Lab) kernels(w *Work) (*Refusal, error) {
+	if w.examined {
+		return nil, nil
 	}
-	return l.interpretOn(w, s, m, classes(s), "kernels")
+	w.examined = true
+	forms, r := w.forms(moderate)
+	if r != nil {
+		return r, nil
+	}
+	for _, f := range forms {
+		m, err := lower.Kernels(f.m)
+		if err != nil {
+			return refuse(journal.EmitError, "%s: %v", f.spec, err), nil
+		}
+		if r, err := l.interpretOn(w, f.spec, m, classes(f.spec), "kernels"); r != nil || err != nil {
+			return r, err
+		}
+	}
+	return nil, nil
 }
 
 // interpretOn examines a module of the variant, built for a spec, in the interpreter.
@@ -140,42 +219,61 @@ func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
 		return nil, err
 	}
+	if r, err := l.kernels(w); r != nil || err != nil {
+		return r, err
+	}
 	if l.cpu == nil {
 		w.Record.Notes = append(w.Record.Notes, "not examined on the CPU: "+l.noCPU)
 		return nil, nil
 	}
-	s := moderate(w.Spec, w.Variant)
-	m, err := gdn.Build(s, w.Variant)
-	if err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
+	forms, r := w.forms(moderate)
+	if r != nil {
+		return r, nil
 	}
+	for _, f := range forms {
+		p, r, err := load(l.cpu, f.m)
+		if r != nil || err != nil {
+			return r, err
+		}
+		r, err = l.exams.examine(w, f.spec, classes(f.spec), "cpu", func(in map[string]*array.Array) (map[string]*array.Array, error) {
+			results, err := p.Run(arguments(f.m, in)...)
+			if err != nil {
+				return nil, err
+			}
+			return byName(f.m, results)
+		})
+		p.Close()
+		if r != nil || err != nil {
+			return r, err
+		}
+	}
+	return nil, nil
+}
+
+// load compiles a module at the tensor level for an engine.
+func load(e *pjrt.Engine, m *ir.Module) (*pjrt.Program, *Refusal, error) {
 	route, err := lower.Lookup("stablehlo")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	a, err := route.Emit(m, nil)
 	if err != nil {
-		return refuse(journal.EmitError, "%v", err), nil
+		return nil, refuse(journal.EmitError, "%v", err), nil
 	}
-	p, err := l.cpu.Compile(a.Text)
+	p, err := e.Compile(a.Text)
 	if is[*pjrt.CompileError](err) {
-		return refuse(journal.CompileReject, "cpu: %v", err), nil
+		return nil, refuse(journal.CompileReject, "%s: %v", e.Platform(), err), nil
 	}
-	if err != nil {
-		return nil, err
+	return p, nil, err
+}
+
+// arguments puts inputs in the order of a module's parameters.
+func arguments(m *ir.Module, in map[string]*array.Array) []*array.Array {
+	l := make([]*array.Array, len(m.Params()))
+	for i, v := range m.Params() {
+		l[i] = in[v.Name]
 	}
-	defer p.Close()
-	return l.exams.examine(w, s, classes(s), "cpu", func(in map[string]*array.Array) (map[string]*array.Array, error) {
-		args := make([]*array.Array, len(m.Params()))
-		for i, v := range m.Params() {
-			args[i] = in[v.Name]
-		}
-		results, err := p.Run(args...)
-		if err != nil {
-			return nil, err
-		}
-		return byName(m, results)
-	})
+	return l
 }
 
 // emit, compile and cost leave a first target that lacks memory, or whose compiler refuses, to the other targets.

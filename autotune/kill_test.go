@@ -1,12 +1,14 @@
 package autotune
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -57,10 +59,22 @@ func TestKill(t *testing.T) {
 		return cmd
 	}
 	r := rand.New(rand.NewPCG(1, uint64(*kills)))
+	path := filepath.Join(dir, journal.FileName)
+	lines := func() int {
+		data, _ := os.ReadFile(path)
+		return bytes.Count(data, []byte("\n"))
+	}
 	had, cut := 0, 0
 	for killed := 0; killed < *kills; killed++ {
+		before := lines()
 		cmd := start()
-		time.Sleep(time.Duration(r.Int64N(int64(100 * time.Millisecond))))
+		// A random moment: while it starts, or some records later.
+		if grow := r.IntN(2 + 2*scriptedCandidates / *kills); grow > 0 {
+			for end := time.Now().Add(20 * time.Second); lines() < before+grow && time.Now().Before(end) && syscall.Kill(cmd.Process.Pid, 0) == nil; {
+				time.Sleep(200 * time.Microsecond)
+			}
+		}
+		time.Sleep(time.Duration(r.Int64N(int64(5 * time.Millisecond))))
 		require.NoError(t, cmd.Process.Kill())
 		if err := cmd.Wait(); err == nil {
 			break // it had come to its end

@@ -20,8 +20,10 @@ import (
 // LabOptions says what a Lab works with. The zero value is the default.
 type LabOptions struct {
 	Workers  int             // compile workers, about 200 MB each; 0: one a core, at most 2
-	Timeout  time.Duration   // of one compile; 0: the compiler's default
+	Timeout  time.Duration   // of one compile; 0: longer the longer compiles take, at most compileMost
+	Memory   int64           // bytes that a compile worker may take; 0: compileMemory
 	CPU, TPU plugins.Options // where to find the plugins
+	Device   string          // a PJRT plugin whose device times the best candidates, or "cpu"; empty: none
 }
 
 // Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
@@ -32,6 +34,11 @@ type Lab struct {
 	compilers chan *aot.Compiler
 	all       []*aot.Compiler
 	plugins   map[string]string
+	scratch   *aot.Scratch // for dumps
+	limits    timeLimits
+
+	device     *pjrt.Engine // nil: none is attached
+	deviceName string
 }
 
 // NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for the
@@ -48,10 +55,17 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	if err := l.openCPU(ctx, o.CPU); err != nil {
 		return nil, err
 	}
+	if err := l.openDevice(o.Device); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if l.scratch, err = aot.NewScratch(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.limits.fixed = o.Timeout
 	workers := cmp.Or(max(o.Workers, 0), min(2, runtime.NumCPU()))
 	l.compilers = make(chan *aot.Compiler, workers)
 	for range workers {
-		c := aot.New(aot.Options{Libtpu: tpu.Path, Timeout: o.Timeout})
+		c := aot.New(aot.Options{Libtpu: tpu.Path, Timeout: compileMost, MemoryMax: cmp.Or(max(o.Memory, 0), compileMemory)})
 		l.all = append(l.all, c)
 		l.compilers <- c
 	}
@@ -73,6 +87,25 @@ func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
 		l.noCPU = err.Error()
 		l.plugins["cpu"] = "none"
 	}
+	return nil
+}
+
+// openDevice opens the device that times candidates.
+func (l *Lab) openDevice(plugin string) (err error) {
+	switch plugin {
+	case "":
+		return nil
+	case "cpu":
+		if l.cpu == nil {
+			return fmt.Errorf("there is no CPU to time on: %s", l.noCPU)
+		}
+		l.device = l.cpu
+	default:
+		if l.device, err = pjrt.Open(plugin); err != nil {
+			return fmt.Errorf("the device can not be opened: %w", err)
+		}
+	}
+	l.deviceName = l.device.Platform()
 	return nil
 }
 
@@ -102,8 +135,23 @@ func (l *Lab) Close() error {
 	for _, c := range l.all {
 		errs = append(errs, c.Close())
 	}
+	if l.scratch != nil {
+		errs = append(errs, l.scratch.Close())
+	}
+	if l.device != nil && l.device != l.cpu {
+		errs = append(errs, l.device.Close())
+	}
 	if l.cpu != nil {
 		errs = append(errs, l.cpu.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// CPU is the processor time of this process, of the children that it reaped, and of the compile workers.
+func (l *Lab) CPU() time.Duration {
+	sum := ownCPU()
+	for _, c := range l.all {
+		sum += c.CPU()
+	}
+	return sum
 }

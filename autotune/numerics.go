@@ -69,7 +69,7 @@ var tinyClasses = []string{"random", "identical"}
 func (e *exams) examine(w *Work, s gdn.Spec, l []gdn.Class, engine string,
 	program func(map[string]*array.Array) (map[string]*array.Array, error)) (*Refusal, error) {
 	var worst *journal.ClassError
-	precision := w.Variant.Precision().String()
+	precision := w.precision()
 	for _, c := range l {
 		x, err := e.get(s, c, w.Seed)
 		if err != nil {

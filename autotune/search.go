@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -39,6 +41,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	c.Workers = cmp.Or(max(c.Workers, 0), min(2, runtime.NumCPU()))
 	c.Attempts = cmp.Or(max(c.Attempts, 0), defaultAttempts)
 	c.Backoff = cmp.Or(max(c.Backoff, 0), defaultBackoff)
+	c.Failures = cmp.Or(max(c.Failures, 0), defaultFailures)
 	j, warnings, err := journal.Open(c.Dir)
 	if err != nil {
 		return nil, err
@@ -61,11 +64,15 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 		e = lab
 	}
 	d := &driver{Config: c, journal: j, state: j.State(), gates: e.Gates(), objects: store.Store{Dir: objectsDir(c.Dir)}, start: time.Now()}
+	if d.meter, _ = e.(meter); d.meter != nil {
+		d.before = d.meter.CPU()
+	}
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, d.plan.strategy.Close()) }()
 	stopped, err := d.run(ctx)
-	if end := d.journal.Append(journal.KindEnd, journal.Event{Message: stopped}, nil); err == nil {
+	if end := d.journal.Append(journal.KindEnd, journal.Event{Message: stopped}); err == nil {
 		err = end
 	}
 	sum = report.New(c.Dir, d.state)
@@ -83,7 +90,15 @@ type driver struct {
 	objects store.Store
 	start   time.Time
 	pace    pace
+	quiet   sync.RWMutex // held whole by gates that time a device
+	failing atomic.Int64 // failures in a row
+	meter   meter        // nil: the evaluator has none
+	before  time.Duration
+	flight  []string // what is being judged, for the progress
 }
+
+// meter is an evaluator that knows how much processor time it and its workers have used.
+type meter interface{ CPU() time.Duration }
 
 // pace is how long candidates take that reach a compiler.
 type pace struct {
@@ -120,19 +135,19 @@ func (d *driver) begin(e Evaluator) error {
 		if err != nil {
 			return err
 		}
-		if err := d.journal.Append(journal.KindHeader, h, nil); err != nil {
+		if err := d.journal.Append(journal.KindHeader, h); err != nil {
 			return err
 		}
 	}
 	if err := matches(d.state.Header, d.generator(), e); err != nil {
 		return err
 	}
-	p, err := newPlan(d.state.Header)
+	p, err := newPlan(d.state.Header, d.Answer)
 	if err != nil {
 		return fmt.Errorf("the header of the run: %w", err)
 	}
 	d.plan = p
-	return d.journal.Append(journal.KindSession, journal.Event{Message: message}, nil)
+	return d.journal.Append(journal.KindSession, journal.Event{Message: message})
 }
 
 // task is a candidate under way.
@@ -140,6 +155,7 @@ type task struct {
 	work   *Work
 	marks  map[int]mark // the candidate before each gate that asks again
 	reject *Refusal
+	fault  bool          // no program: reject is the proposer's fault
 	err    error         // the machinery's
 	done   chan struct{} // closed when judged, or dropped
 	judged bool          // false: dropped before it began
@@ -205,11 +221,16 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 			stop(d.budgetSpent())
 			return stopped, nil
 		}
-		if err := d.record(flight[0]); err != nil {
+		head := flight[0]
+		flight = flight[1:]
+		d.flight = nil
+		for _, t := range flight {
+			d.flight = append(d.flight, t.work.Record.Variant)
+		}
+		if err := d.record(head); err != nil {
 			stop("the machinery failed")
 			return stopped, err
 		}
-		flight = flight[1:]
 	}
 }
 
@@ -225,42 +246,100 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 		return nil, d.budgetSpent()
 	case d.Candidates > 0 && id > d.Candidates:
 		return nil, fmt.Sprintf("the budget of %d candidates is spent", d.Candidates)
+	case d.Patience > 0 && d.idle() >= d.Patience:
+		return nil, fmt.Sprintf("no new champion in %d iterations", d.Patience)
+	}
+	if d.Budget > 0 { // an outside proposer may take long
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.start.Add(d.Budget))
+		defer cancel()
 	}
 	for known := max(0, id-d.plan.Lookahead); known <= done; known++ {
 		view := d.state.At(known)
-		if p, ok := d.plan.strategy.Next(view, d.pending(known, flight)); ok {
+		if p := d.plan.strategy.Next(ctx, view, d.pending(known, flight)); p != nil {
 			return d.task(id, p, view), ""
 		}
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && d.spent():
+		return nil, d.budgetSpent()
+	case ctx.Err() != nil:
+		return nil, "interrupted"
 	}
 	return nil, "the strategy has nothing more to propose"
 }
 
-// pending lists the variants of the candidates after the first known ones.
-func (d *driver) pending(known int, flight []*task) []gdn.Variant {
-	var l []gdn.Variant
-	for _, c := range d.state.Now().Candidates()[known:] {
-		if v, err := gdn.ParseVariant(c.Variant); err == nil {
-			l = append(l, v)
+// idle counts the iterations since the last champion; before the first there are none.
+func (d *driver) idle() (n int) {
+	for _, c := range slices.Backward(d.state.Now().Candidates()) {
+		if c.Verdict == journal.Keep {
+			return n
+		}
+		if !c.Scalar {
+			n++
 		}
 	}
+	return 0
+}
+
+// pending lists the variants of the candidates after the first known ones.
+func (d *driver) pending(known int, flight []*task) []gdn.Variant {
+	l := variants(d.state.Now().Candidates()[known:])
 	for _, t := range flight {
-		l = append(l, t.work.Variant)
+		if t.work.Record.Variant != "" {
+			l = append(l, t.work.Variant)
+		}
 	}
 	return l
 }
 
-func (d *driver) task(id int, p strategy.Proposal, view journal.View) *task {
-	fitted := p.Variant.Fit(d.plan.spec)
-	c := &journal.Candidate{ID: id, Parent: p.Parent, Variant: p.Variant.String(), Fitted: fitted.String(), Cell: fitted.Cell(), Hypothesis: p.Hypothesis}
-	if parent := view.Candidate(p.Parent); parent != nil {
-		c.Scalar = parent.Cell == c.Cell
+// variants are those of candidates that are variants.
+func variants(l []*journal.Candidate) (out []gdn.Variant) {
+	for _, c := range l {
+		if v, err := gdn.ParseVariant(c.Variant); err == nil && c.Variant != "" {
+			out = append(out, v)
+		}
 	}
-	return &task{
-		work: &Work{Spec: d.plan.spec, Targets: d.plan.targets, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Known: view, Record: c,
-			Objects: map[string][]byte{}, Wall: map[string]float64{}},
+	return out
+}
+
+// proposed is the record of a candidate before it is judged: what its proposal says.
+func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journal.Candidate {
+	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist}
+	for _, m := range x.Moves {
+		c.Change = append(c.Change, m.String())
+	}
+	if x.IsVariant() {
+		fitted := x.Variant.Fit(p.spec)
+		c.Variant, c.Fitted, c.Cell = x.Variant.String(), fitted.String(), fitted.Cell()
+		if parent := view.Candidate(x.Parent); parent != nil {
+			c.Scalar = parent.Cell == c.Cell
+		}
+	}
+	return c
+}
+
+func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
+	t := &task{
+		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
+			Record: d.plan.proposed(id, p, view), Objects: map[string][]byte{}, Wall: map[string]float64{}},
 		marks: map[int]mark{}, done: make(chan struct{}),
 	}
+	if p.IR != "" {
+		t.work.Objects[proposalRole] = []byte(p.IR)
+	}
+	if f := p.Fault; f != nil {
+		t.work.Record.Hypothesis, t.work.Record.Gate = "none: the proposer gave nothing of use", journal.GateProposal
+		t.reject, t.fault = &Refusal{Verdict: f.Verdict, Reason: f.Reason}, true
+		if f.Text != "" {
+			t.work.Objects[proposalRole] = []byte(f.Text)
+		}
+	}
+	return t
 }
+
+// proposalRole is the object that holds the words of a proposer, where they are no variant.
+const proposalRole = "proposal"
 
 // judge leads a task through the gates.
 func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
@@ -274,6 +353,9 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 		return
 	}
 	t.judged = true
+	if t.fault {
+		return
+	}
 	start := time.Now()
 	defer func() {
 		if len(t.work.Record.Costs) > 0 {
@@ -294,16 +376,17 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
 	before := w.mark()
 	for n := 1; ; n++ {
-		r, err := judge(ctx, g, w)
+		r, err := d.alone(ctx, g, w)
 		if err == nil {
 			return r, nil
 		}
+		d.failing.Add(1)
 		event := journal.Event{Candidate: w.Record.ID, Gate: g.Name, Attempt: n, Message: err.Error()}
 		d.Warn(fmt.Sprintf("candidate %d, gate %s, attempt %d of %d: %v", w.Record.ID, g.Name, n, d.Attempts, err))
-		if bad := d.journal.Append(journal.KindError, event, nil); bad != nil {
+		if bad := d.journal.Append(journal.KindError, event); bad != nil {
 			err = errors.Join(err, bad)
 		}
-		if n == d.Attempts {
+		if n == d.Attempts || d.failing.Load() >= int64(d.Failures) {
 			return nil, &PauseError{Candidate: w.Record.ID, Gate: g.Name, Attempts: n, Err: err}
 		}
 		w.back(before)
@@ -311,15 +394,30 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 	}
 }
 
+// alone runs a gate, and nothing beside it where it asks for quiet.
+func (d *driver) alone(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
+	if g.Quiet {
+		d.quiet.Lock()
+		defer d.quiet.Unlock()
+	} else {
+		d.quiet.RLock()
+		defer d.quiet.RUnlock()
+	}
+	return judge(ctx, g, w)
+}
+
 // record concludes a judged task, whose turn it is, and appends it to the journal.
 func (d *driver) record(t *task) error {
 	w := t.work
 	if t.err != nil {
 		pause := journal.Event{Candidate: w.Record.ID, Gate: w.Record.Gate, Message: t.err.Error()}
-		return errors.Join(t.err, d.journal.Append(journal.KindPause, pause, nil))
+		return errors.Join(t.err, d.journal.Append(journal.KindPause, pause))
 	}
 	w.Known = d.state.Now()
 	reject := t.reject
+	if t.fault {
+		return d.append(w, reject)
+	}
 	for i, g := range d.gates {
 		if _, passed := t.marks[i]; !passed || !g.Again {
 			continue
@@ -340,7 +438,13 @@ func (d *driver) record(t *task) error {
 		}
 		reject = &Refusal{Verdict: v, Reason: reason}
 	}
+	return d.append(w, reject)
+}
+
+// append writes a concluded candidate.
+func (d *driver) append(w *Work, reject *Refusal) error {
 	w.conclude(reject)
+	w.Record.Cause, w.Record.Evidence = w.Known.CauseOf(w.Record)
 	for role, content := range w.Objects {
 		key, err := d.objects.Put(content)
 		if err != nil {
@@ -351,11 +455,22 @@ func (d *driver) record(t *task) error {
 		}
 		w.Record.Objects[role] = key
 	}
-	if err := d.journal.Append(journal.KindCandidate, w.Record, w.Wall); err != nil {
+	times := journal.Times{Wall: w.Wall, Runs: w.Runs}
+	if d.meter != nil {
+		times.CPU = (d.meter.CPU() - d.before).Seconds()
+	}
+	if err := d.journal.AppendTimed(journal.KindCandidate, w.Record, times); err != nil {
 		return &PauseError{Candidate: w.Record.ID, Gate: "journal", Attempts: 1, Err: err}
 	}
 	if d.Progress != nil {
-		d.Progress(Progress{Candidate: w.Record, View: d.state.Now(), Elapsed: time.Since(d.start), Budget: d.Budget})
+		d.Progress(Progress{Candidate: w.Record, Times: times, Flight: d.flight, View: d.state.Now(), Elapsed: time.Since(d.start), Budget: d.Budget})
+	}
+	switch v := w.Record.Verdict; {
+	case v != journal.Timeout && v != journal.Crash && w.Record.Gate != journal.GateProposal:
+		d.failing.Store(0)
+	case d.failing.Add(1) >= int64(d.Failures):
+		pause := &PauseError{Candidate: w.Record.ID, Gate: w.Record.Gate, Attempts: d.Failures, Err: fmt.Errorf("%d failures in a row: %s", d.Failures, w.Record.Reason)}
+		return errors.Join(pause, d.journal.Append(journal.KindPause, journal.Event{Candidate: w.Record.ID, Gate: w.Record.Gate, Message: pause.Err.Error()}))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package pjrt
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -71,3 +72,7 @@ func (*Buffer) Get() (*array.Array, error) { return nil, ErrNoCgo }
 
 // Close does nothing.
 func (*Buffer) Close() error { return nil }
+// Interleave gives ErrNoCgo.
+func Interleave(TimeOptions, *Program, *Program, ...*array.Array) ([][2]time.Duration, error) {
+	return nil, ErrNoCgo
+}

@@ -117,7 +117,10 @@ func Read(dir string, each func(Record) error) (s *State, warnings []string, err
 func (j *Journal) State() *State { return j.state }
 
 // Append writes one record and waits until it is on the disk. A write that fails leaves the journal as it was.
-func (j *Journal) Append(kind Kind, body any, wall map[string]float64) error {
+func (j *Journal) Append(kind Kind, body any) error { return j.AppendTimed(kind, body, Times{}) }
+
+// AppendTimed is Append with times; their moment is set here.
+func (j *Journal) AppendTimed(kind Kind, body any, times Times) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.bad != nil {
@@ -127,7 +130,8 @@ func (j *Journal) Append(kind Kind, body any, wall map[string]float64) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	r := Record{Seq: j.seq, Prev: j.last, Kind: kind, Body: text, Times: Times{At: time.Now().UTC(), Wall: wall}}
+	times.At = time.Now().UTC()
+	r := Record{Seq: j.seq, Prev: j.last, Kind: kind, Body: text, Times: times}
 	line, sum, err := encode(r)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)

@@ -25,6 +25,7 @@ func ranked(t *testing.T, s *State, scores ...int64) *Candidate {
 	var err error
 	c.Verdict, c.Reason, err = s.Now().Rank(c)
 	require.NoError(t, err)
+	c.Cause, c.Evidence = s.Now().CauseOf(c)
 	return c
 }
 
@@ -33,9 +34,9 @@ func write(t *testing.T, dir string, scores ...int64) {
 	j, warnings, err := Open(dir)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	require.NoError(t, j.Append(KindHeader, header, nil))
+	require.NoError(t, j.Append(KindHeader, header))
 	for _, s := range scores {
-		require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), s), map[string]float64{"build": .5}))
+		require.NoError(t, j.AppendTimed(KindCandidate, ranked(t, j.State(), s), Times{Wall: map[string]float64{"build": .5}}))
 	}
 	require.NoError(t, j.Close())
 }
@@ -66,10 +67,10 @@ func TestRoundTrip(t *testing.T) {
 
 	j, _, err := Open(dir)
 	require.NoError(t, err)
-	require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 10), nil))
+	require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 10)))
 	require.Equal(t, 6, j.State().Now().Champion("v5e").ID)
 	require.NoError(t, j.Close())
-	require.Error(t, j.Append(KindEnd, Event{}, nil))
+	require.Error(t, j.Append(KindEnd, Event{}))
 	champions, faults := Verify(j.State(), nil)
 	require.Empty(t, faults)
 	require.Equal(t, map[string]int{"v5e": 6}, champions)
@@ -95,7 +96,7 @@ func TestTornTail(t *testing.T) {
 		j, warnings, err := Open(dir)
 		require.NoError(t, err)
 		require.Len(t, warnings, min(1, cut-start))
-		require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 70), nil))
+		require.NoError(t, j.Append(KindCandidate, ranked(t, j.State(), 70)))
 		require.NoError(t, j.Close())
 		s, warnings, err = Read(dir, nil)
 		require.NoError(t, err)
@@ -192,14 +193,14 @@ func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _, err := Open(dir)
 	require.NoError(t, err)
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep}, nil), "before the header")
-	require.ErrorContains(t, j.Append(KindHeader, Header{Format: 99, Targets: header.Targets, Lookahead: 1}, nil), "format 99")
-	require.NoError(t, j.Append(KindHeader, header, nil))
-	require.ErrorContains(t, j.Append(KindHeader, header, nil), "second header")
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Keep}, nil), "1 was expected")
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}, nil), "unknown verdict")
-	require.ErrorContains(t, j.Append("note", Event{}, nil), "unknown kind")
-	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}, nil))
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep}), "before the header")
+	require.ErrorContains(t, j.Append(KindHeader, Header{Format: 99, Targets: header.Targets, Lookahead: 1}), "format 99")
+	require.NoError(t, j.Append(KindHeader, header))
+	require.ErrorContains(t, j.Append(KindHeader, header), "second header")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Keep}), "1 was expected")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}), "unknown verdict")
+	require.ErrorContains(t, j.Append("note", Event{}), "unknown kind")
+	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}))
 	require.NoError(t, j.Close())
 	s, _, err := Read(dir, nil)
 	require.NoError(t, err)
@@ -244,11 +245,11 @@ func TestVerify(t *testing.T) {
 		j, _, err := Open(dir)
 		require.NoError(t, err)
 		defer j.Close()
-		require.NoError(t, j.Append(KindHeader, header, nil))
+		require.NoError(t, j.Append(KindHeader, header))
 		for i, score := range []int64{100, 90, 200} {
 			c := ranked(t, j.State(), score)
 			change(i+1, c)
-			require.NoError(t, j.Append(KindCandidate, c, nil))
+			require.NoError(t, j.Append(KindCandidate, c))
 		}
 		_, faults := Verify(j.State(), func(key string) error {
 			if key == "gone" {
@@ -268,6 +269,7 @@ func TestVerify(t *testing.T) {
 		"no gate \"guess\"":               func(c *Candidate) { c.Gate = "guess" },
 		"without a reason":                func(c *Candidate) { c.Reason = "" },
 		"no cost on any target":           func(c *Candidate) { c.Costs = nil },
+		"its records say":                 func(c *Candidate) { c.Cause = CauseMemory },
 		"does not follow from its errors": func(c *Candidate) { c.Errors = []ClassError{{Error: 2, Limit: 1}} },
 	} {
 		faults := build(func(id int, c *Candidate) {
@@ -280,7 +282,7 @@ func TestVerify(t *testing.T) {
 	}
 	require.Empty(t, build(func(id int, c *Candidate) {
 		if id == 3 {
-			c.Verdict, c.Of, c.Costs[0].Schedule = Duplicate, 1, "1 0"
+			c.Verdict, c.Of, c.Costs[0].Schedule, c.Cause, c.Evidence = Duplicate, 1, "1 0", CauseRepeated, c.Reason
 		}
 	}))
 }

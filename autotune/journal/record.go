@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of the journal's form. A reader refuses others.
-const Format = 1
+const Format = 2
 
 // Kind says what a record's body is.
 type Kind string
@@ -37,6 +37,14 @@ type Record struct {
 type Times struct {
 	At   time.Time          `json:"at"`
 	Wall map[string]float64 `json:"wall,omitempty"` // seconds by gate
+	CPU  float64            `json:"cpu,omitempty"`  // seconds of processor time that the session has used so far, its workers included
+	Runs *Timing            `json:"runs,omitempty"` // on a device, where one is attached
+}
+
+// Event reads the body of a record that is none of a header or candidate.
+func (r Record) Event() (e Event, err error) {
+	err = json.Unmarshal(r.Body, &e)
+	return e, err
 }
 
 // Decision is the part of the record that two runs with the same header share: kind and body of a header or candidate.
@@ -48,18 +56,27 @@ func (r Record) Decision() (text string, ok bool) {
 // Header is what a run is: everything that its decisions depend on.
 type Header struct {
 	Format    int               `json:"format"`
-	Spec      string            `json:"spec"`    // text of the gdn.Spec
-	Targets   []string          `json:"targets"` // the first is compiled for first
+	Spec      string            `json:"spec"`             // text of the gdn.Spec
+	Shapes    []Shape           `json:"shapes,omitempty"` // where the run weighs several specs: all of them, Spec first
+	Targets   []string          `json:"targets"`          // the first is compiled for first
 	Seed      uint64            `json:"seed"`
-	Strategy  string            `json:"strategy"`          // such as beam:4
-	Seeds     []string          `json:"seeds"`             // variants proposed first
-	Axes      []string          `json:"axes,omitempty"`    // axes walked; none: all
-	Focus     map[string]string `json:"focus,omitempty"`   // axes held at a value
-	Precision string            `json:"precision"`         // the lowest that a candidate may compute in
-	Lookahead int               `json:"lookahead"`         // candidate n is proposed knowing those before n-lookahead+1
-	Generator string            `json:"generator"`         // version of gdngen
-	Plugins   map[string]string `json:"plugins,omitempty"` // versions by name
-	Gates     []string          `json:"gates"`             // names, in order
+	Strategy  string            `json:"strategy"`            // such as beam:4
+	Seeds     []string          `json:"seeds"`               // variants proposed first
+	Axes      []string          `json:"axes,omitempty"`      // axes walked; none: all
+	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
+	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
+	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a new champion elsewhere may be worse there
+	Precision string            `json:"precision"`           // the lowest that a candidate may compute in
+	Lookahead int               `json:"lookahead"`           // candidate n is proposed knowing those before n-lookahead+1
+	Generator string            `json:"generator"`           // version of gdngen
+	Plugins   map[string]string `json:"plugins,omitempty"`   // versions by name
+	Gates     []string          `json:"gates"`               // names, in order
+}
+
+// Shape is one of the specs that a run weighs.
+type Shape struct {
+	Spec   string `json:"spec"`
+	Weight Figure `json:"weight"` // how often it is used, against the others
 }
 
 // Event tells what happened to the run rather than to a candidate.
@@ -74,20 +91,34 @@ type Event struct {
 type Candidate struct {
 	ID         int               `json:"id"`               // from 1, in order of proposal
 	Parent     int               `json:"parent,omitempty"` // the candidate it was changed from; 0: none
-	Variant    string            `json:"variant"`
+	Variant    string            `json:"variant"`          // empty where a proposer gave the text of a program, or nothing of use: object proposal
 	Fitted     string            `json:"fitted"`           // the variant at the sizes of the spec: equal ones are one program
 	Cell       string            `json:"cell"`             // structural part of the fitted variant
+	Change     []string          `json:"change,omitempty"` // axis=value, what was changed in the parent
 	Scalar     bool              `json:"scalar,omitempty"` // differs from its parent in scalars alone: tuning, not an iteration
 	Hypothesis string            `json:"hypothesis"`
-	IR         string            `json:"ir,omitempty"` // hash of the module
-	Gate       string            `json:"gate"`         // the last gate reached
+	Gain       Figure            `json:"gain,omitempty"`      // share of the parent's cycles that was expected to be saved
+	Risk       Figure            `json:"risk,omitempty"`      // how likely it seemed that it would have no rank
+	Shortlist  []Option          `json:"shortlist,omitempty"` // what was weighed with it, best first
+	IR         string            `json:"ir,omitempty"`        // hash of the module
+	Gate       string            `json:"gate"`                // the last gate reached
 	Verdict    Verdict           `json:"verdict"`
 	Reason     string            `json:"reason,omitempty"`
-	Of         int               `json:"of,omitempty"` // the earlier candidate that a duplicate repeats
+	Cause      Cause             `json:"cause,omitempty"`    // why it failed, where the records tell
+	Evidence   string            `json:"evidence,omitempty"` // for the cause
+	Of         int               `json:"of,omitempty"`       // the earlier candidate that a duplicate repeats
 	Errors     []ClassError      `json:"errors,omitempty"`
 	Costs      []Cost            `json:"costs,omitempty"` // in the order of the header's targets, as far as reached
 	Notes      []string          `json:"notes,omitempty"`
 	Objects    map[string]string `json:"objects,omitempty"` // keys in the object store, by role
+}
+
+// Option is a change that a strategy weighed.
+type Option struct {
+	Parent int    `json:"parent"`
+	Change string `json:"change"` // axis=value, separated by commas
+	Gain   Figure `json:"gain"`
+	Risk   Figure `json:"risk"`
 }
 
 // ClassError is the error of one input class: the largest error over the largest magnitude, of the output that is worst
@@ -112,6 +143,51 @@ type Cost struct {
 	Spills   int64   `json:"spills,omitempty"`    // register spills executed
 	VMEM     int64   `json:"vmem,omitempty"`      // bytes; -1 where the compiler does not say
 	Schedule string  `json:"schedule,omitempty"`  // hash of the bundles
+
+	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, most first
+	Glue   int64       `json:"glue,omitempty"`   // cycles outside of kernels
+	Calls  int64       `json:"calls,omitempty"`  // ops that the module runs
+	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for a matrix unit
+	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op that takes most
+	Fill   Figure      `json:"fill,omitempty"`   // how full it is
+	Shapes []ShapeCost `json:"shapes,omitempty"` // where the run weighs several specs; the figures above are weighed sums
+}
+
+// Stage is the cycles of one stage of the algorithm.
+type Stage struct {
+	Name   string `json:"name"`
+	Cycles int64  `json:"cycles"`
+}
+
+// ShapeCost is the cost of one of several specs.
+type ShapeCost struct {
+	Spec     string `json:"spec"`
+	Score    int64  `json:"score"`
+	PerToken Figure `json:"per_token"`
+	Schedule string `json:"schedule"`
+}
+
+// hotStages is how many stages count as the hot spots.
+const hotStages = 2
+
+// Hot names the stages that take most.
+func (c *Cost) Hot() []string {
+	var names []string
+	for _, s := range c.Stages[:min(hotStages, len(c.Stages))] {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Timing is a comparison on a device: interleaved pairs of runs of a candidate and of the champion of its time.
+type Timing struct {
+	Device  string  `json:"device"`
+	Against int     `json:"against"` // the candidate it was compared with; itself for the first
+	Pairs   int     `json:"pairs"`
+	Seconds float64 `json:"seconds"` // median of one run
+	Ratio   float64 `json:"ratio"`   // median of the ratio of each pair to the other candidate
+	Low     float64 `json:"low"`     // confidence interval of the ratio, by paired bootstrap
+	High    float64 `json:"high"`
 }
 
 // Cost finds the cost on a target; nil if there is none.

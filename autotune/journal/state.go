@@ -15,7 +15,7 @@ type State struct {
 
 	mu         sync.RWMutex
 	candidates []*Candidate
-	walls      []map[string]float64
+	times      []Times
 	events     []Record
 	last       time.Time
 	busy       time.Duration
@@ -88,17 +88,19 @@ func (s *State) Add(r Record) error {
 	case h != nil:
 		s.Header = h
 	case c != nil:
-		s.addCandidate(c, r.Times.Wall)
+		s.addCandidate(c, r.Times)
 	default:
 		s.events = append(s.events, r)
 	}
 	return nil
 }
 
-func (s *State) addCandidate(c *Candidate, wall map[string]float64) {
+func (s *State) addCandidate(c *Candidate, times Times) {
 	s.candidates = append(s.candidates, c)
-	s.walls = append(s.walls, wall)
-	first(s.variants, c.Fitted, c.ID)
+	s.times = append(s.times, times)
+	if c.Fitted != "" {
+		first(s.variants, c.Fitted, c.ID)
+	}
 	if c.IR != "" {
 		first(s.modules, c.IR, c.ID)
 	}
@@ -111,11 +113,12 @@ func (s *State) addCandidate(c *Candidate, wall map[string]float64) {
 		return
 	}
 	for _, t := range s.Header.Targets {
-		if cost := c.Cost(t); cost != nil {
-			line := s.champions[t]
-			if len(line) == 0 || cost.Score < s.candidates[line[len(line)-1]-1].Cost(t).Score {
-				s.champions[t] = append(line, c.ID)
-			}
+		var best *Candidate
+		if line := s.champions[t]; len(line) > 0 {
+			best = s.candidates[line[len(line)-1]-1]
+		}
+		if s.Header.succeeds(c, best, t) == "" {
+			s.champions[t] = append(s.champions[t], c.ID)
 		}
 	}
 }
@@ -147,11 +150,11 @@ func (s *State) Busy() time.Duration {
 	return s.busy
 }
 
-// Walls gives the seconds by gate of every candidate, in the order of their ids.
-func (s *State) Walls() []map[string]float64 {
+// Times gives the times of every candidate, in the order of their ids.
+func (s *State) Times() []Times {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.walls)
+	return slices.Clone(s.times)
 }
 
 // Now is the view of all candidates so far.
@@ -220,36 +223,15 @@ func (v View) Champion(target string) *Candidate {
 	return nil
 }
 
-// HoldWithin is how close to the best, as a ratio of scores, a candidate is held.
-const HoldWithin = 1.1
-
-// Rank judges a correct candidate with costs against those in view: keep, hold or slower, and the reason. A candidate
-// without any cost has no rank.
-func (v View) Rank(c *Candidate) (Verdict, string, error) {
-	verdict, reason, ratio := Verdict(""), "", 0.0
-	for _, t := range v.s.Header.Targets {
-		cost := c.Cost(t)
-		if cost == nil {
-			continue
-		}
-		best := v.Champion(t)
-		if best == nil {
-			return Keep, "the first on " + t, nil
-		}
-		had := best.Cost(t).Score
-		if cost.Score < had {
-			return Keep, fmt.Sprintf("%.2f %% below candidate %d on %s", 100*(1-float64(cost.Score)/float64(had)), best.ID, t), nil
-		}
-		if r := float64(cost.Score) / float64(had); verdict == "" || r < ratio {
-			verdict, ratio = Slower, r
-			reason = fmt.Sprintf("%.2f x candidate %d on %s, its best target", r, best.ID, t)
+// Champions lists the champions of a target in order of succession, the last being the present one.
+func (v View) Champions(target string) []*Candidate {
+	v.s.mu.RLock()
+	defer v.s.mu.RUnlock()
+	var l []*Candidate
+	for _, id := range v.s.champions[target] {
+		if id <= v.n {
+			l = append(l, v.s.candidates[id-1])
 		}
 	}
-	if verdict == "" {
-		return "", "", fmt.Errorf("candidate %d has no cost on any target", c.ID)
-	}
-	if ratio <= HoldWithin {
-		verdict = Hold
-	}
-	return verdict, reason, nil
+	return l
 }

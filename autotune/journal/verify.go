@@ -11,7 +11,6 @@ import (
 // champions by target; faults name the candidate.
 func Verify(s *State, has func(key string) error) (champions map[string]int, faults []string) {
 	champions = map[string]int{}
-	best := map[string]int64{}
 	for _, c := range s.Now().Candidates() {
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Sprintf("candidate %d: ", c.ID)+fmt.Sprintf(format, args...))
@@ -20,11 +19,14 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 		if c.Parent != 0 && before.Candidate(c.Parent) == nil {
 			fault("its parent %d is not an earlier candidate", c.Parent)
 		}
-		if !slices.Contains(s.Header.Gates, c.Gate) {
+		if !slices.Contains(s.Header.Gates, c.Gate) && c.Gate != GateProposal {
 			fault("the run has no gate %q", c.Gate)
 		}
 		if c.Reason == "" {
 			fault("verdict %s without a reason", c.Verdict)
+		}
+		if cause, evidence := before.CauseOf(c); cause != c.Cause || evidence != c.Evidence {
+			fault("cause %q (%s), and its records say %q (%s)", c.Cause, c.Evidence, cause, evidence)
 		}
 		if c.Verdict == Duplicate {
 			if why := notRepeated(c, before.Candidate(c.Of)); why != "" {
@@ -52,8 +54,8 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 			fault("verdict %s (%s), and its scores say %s (%s)", c.Verdict, c.Reason, rank, reason)
 		}
 		for _, t := range s.Header.Targets {
-			if cost := c.Cost(t); cost != nil && (champions[t] == 0 || cost.Score < best[t]) {
-				champions[t], best[t] = c.ID, cost.Score
+			if s.Header.succeeds(c, before.Candidate(champions[t]), t) == "" {
+				champions[t] = c.ID
 			}
 		}
 	}

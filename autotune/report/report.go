@@ -22,12 +22,15 @@ type Summary struct {
 	Iterations int                     `json:"iterations"` // candidates that are no mere tuning of scalars
 	Cells      int                     `json:"cells"`      // structures with a cost on every target
 	Verdicts   map[journal.Verdict]int `json:"verdicts"`
-	Rankings   []Ranking               `json:"rankings"` // by target
-	Rejected   []Row                   `json:"rejected"` // all without a rank, in order
-	Infra      int                     `json:"infra"`    // failures of the machinery
+	Rankings   []Ranking               `json:"rankings"`  // by target
+	Rejected   []Row                   `json:"rejected"`  // all without a rank, in order
+	Portfolio  []Member                `json:"portfolio"` // fewest candidates that stay near the best on every target
+	Axes       []AxisFact              `json:"axes"`
+	Infra      int                     `json:"infra"` // failures of the machinery
 	Seconds    float64                 `json:"seconds"`
-	PerMinute  float64                 `json:"per_minute"` // candidates
-	Gates      []GateTime              `json:"gates"`      // where the time went, in the order of the gates
+	PerMinute  float64                 `json:"per_minute"`    // candidates
+	CPU        float64                 `json:"cpu,omitempty"` // seconds of processor time, workers included; of sessions that were killed up to the last candidate
+	Gates      []GateTime              `json:"gates"`         // where the time went, in the order of the gates
 	Warnings   []string                `json:"warnings,omitempty"`
 }
 
@@ -51,6 +54,8 @@ type Row struct {
 	Limit    journal.Figure  `json:"limit"`
 	PerToken journal.Figure  `json:"per_token,omitempty"` // score per token and value head
 	Cost     *journal.Cost   `json:"cost,omitempty"`
+	Cause    journal.Cause   `json:"cause,omitempty"`
+	Runs     *journal.Timing `json:"runs,omitempty"` // on a device
 }
 
 // GateTime is the time that one gate took.
@@ -80,8 +85,15 @@ func New(dir string, s *journal.State) *Summary {
 		}
 	}
 	r.Cells = len(cells)
+	times := s.Times()
 	for _, t := range h.Targets {
-		r.Rankings = append(r.Rankings, rank(t, all))
+		r.Rankings = append(r.Rankings, rank(t, all, times))
+	}
+	r.Portfolio, r.Axes = portfolio(s.Now()), axisFacts(s.Now())
+	for i, t := range times { // each session counts from 0
+		if i+1 == len(times) || times[i+1].CPU < t.CPU {
+			r.CPU += t.CPU
+		}
 	}
 	for _, e := range s.Events() {
 		switch e.Kind {
@@ -99,15 +111,17 @@ func New(dir string, s *journal.State) *Summary {
 	if r.Seconds > 0 {
 		r.PerMinute = float64(r.Candidates) * 60 / r.Seconds
 	}
-	r.Gates = gateTimes(h.Gates, all, s.Walls())
+	r.Gates = gateTimes(h.Gates, all, times)
 	return r
 }
 
-func rank(target string, all []*journal.Candidate) Ranking {
+func rank(target string, all []*journal.Candidate, times []journal.Times) Ranking {
 	r := Ranking{Target: target}
-	for _, c := range all {
+	for i, c := range all {
 		if cost := c.Cost(target); cost != nil && c.Verdict.Ranked() {
-			r.Rows = append(r.Rows, row(c, cost))
+			x := row(c, cost)
+			x.Runs = times[i].Runs
+			r.Rows = append(r.Rows, x)
 		} else if c.Verdict.Ranked() {
 			x := row(c, nil)
 			if i := slices.IndexFunc(c.Costs, func(k journal.Cost) bool { return k.Target == target }); i >= 0 {
@@ -121,7 +135,7 @@ func rank(target string, all []*journal.Candidate) Ranking {
 }
 
 func row(c *journal.Candidate, cost *journal.Cost) Row {
-	r := Row{ID: c.ID, Variant: c.Variant, Cell: c.Cell, Verdict: c.Verdict, Reason: c.Reason, Gate: c.Gate, Cost: cost}
+	r := Row{ID: c.ID, Variant: c.Variant, Cell: c.Cell, Verdict: c.Verdict, Reason: c.Reason, Gate: c.Gate, Cost: cost, Cause: c.Cause}
 	if w := c.Worst(); w != nil {
 		r.Class, r.Error, r.Limit = w.Class, w.Error, w.Limit
 	}
@@ -132,12 +146,12 @@ func row(c *journal.Candidate, cost *journal.Cost) Row {
 }
 
 // gateTimes sums the wall times of each gate; a candidate reached the gates up to its last.
-func gateTimes(gates []string, all []*journal.Candidate, walls []map[string]float64) []GateTime {
+func gateTimes(gates []string, all []*journal.Candidate, times []journal.Times) []GateTime {
 	l := make([]GateTime, len(gates))
 	for i, g := range gates {
 		l[i].Gate = g
 		for j, c := range all {
-			l[i].Seconds += walls[j][g]
+			l[i].Seconds += times[j].Wall[g]
 			last := slices.Index(gates, c.Gate)
 			if last >= i {
 				l[i].Reached++

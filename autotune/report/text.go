@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,9 +26,15 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.ranking(r.Rows, top)
 		p.reasons("no cost on "+r.Target, r.Absent)
 	}
+	p.portfolio(s.Portfolio, len(s.Targets))
 	p.reasons("\nrejected", s.Rejected)
+	p.dead(s.Axes)
 	if len(s.Gates) > 0 {
-		p.printf("\ntime by gate, %.1f candidates a minute\n", s.PerMinute)
+		p.printf("\ntime by gate, %.1f candidates a minute", s.PerMinute)
+		if s.CPU > 0 && s.Candidates > 0 {
+			p.printf(", %.1f s of processor time each", s.CPU/float64(s.Candidates))
+		}
+		p.printf("\n")
 		t := p.table()
 		for _, g := range s.Gates {
 			fmt.Fprintf(t, "  %s\t%.1f s\t%d judged\t%d refused\n", g.Gate, g.Seconds, g.Reached, g.Refused)
@@ -63,7 +70,7 @@ func (p *printer) reasons(title string, rows []Row) {
 	p.printf("%s\n", title)
 	t := p.table()
 	for _, r := range rows {
-		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, clip(r.Variant, 90), clip(r.Reason, 200))
+		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, clip(named(r.Variant), 90), clip(r.Reason, 200))
 	}
 	p.flush(t)
 }
@@ -74,16 +81,61 @@ func (p *printer) ranking(rows []Row, top int) {
 		return
 	}
 	t := p.table()
-	fmt.Fprintf(t, "  rank\tcycles\tverdict\terror\tof limit\tVMEM\tspills\tid\tvariant\n")
+	timed := slices.ContainsFunc(rows, func(r Row) bool { return r.Runs != nil })
+	head := ""
+	if timed {
+		head = "device\t"
+	}
+	fmt.Fprintf(t, "  rank\tcycles\tverdict\terror\tof limit\tVMEM\tspills\t%sid\tvariant\n", head)
 	for i, r := range rows {
 		if top > 0 && i == top {
 			fmt.Fprintf(t, "  ... %d more\n", len(rows)-top)
 			break
 		}
-		fmt.Fprintf(t, "  %d\t%.2f\t%s\t%.1e\t%s\t%s\t%d\t#%d\t%s\n", i+1, float64(r.PerToken), r.Verdict, float64(r.Error),
-			share(r.Error, r.Limit), mib(r.Cost.VMEM), r.Cost.Spills, r.ID, r.Variant)
+		cell := ""
+		if timed {
+			cell = measured(r.Runs) + "\t"
+		}
+		fmt.Fprintf(t, "  %d\t%.2f\t%s\t%.1e\t%s\t%s\t%d\t%s#%d\t%s\n", i+1, float64(r.PerToken), r.Verdict, float64(r.Error),
+			share(r.Error, r.Limit), mib(r.Cost.VMEM), r.Cost.Spills, cell, r.ID, named(r.Variant))
 	}
 	p.flush(t)
+}
+
+func (p *printer) portfolio(l []Member, targets int) {
+	if targets < 2 || len(l) == 0 {
+		return
+	}
+	p.printf("\nportfolio: the fewest candidates within %.0f %% of the best on every target\n", 100*journal.PortfolioWithin)
+	t := p.table()
+	for _, m := range l {
+		fmt.Fprintf(t, "  #%d\t%s\t%.3f x the best at most\t%s\n", m.ID, strings.Join(m.Targets, " "), float64(m.Ratios), named(m.Variant))
+	}
+	p.flush(t)
+}
+
+func (p *printer) dead(l []AxisFact) {
+	for _, f := range l {
+		if f.Dead {
+			p.printf("dead axis: %s was moved %d times and never changed a schedule\n", f.Axis, f.Moves)
+		}
+	}
+}
+
+// named is the text of a variant, or of a candidate that is none.
+func named(variant string) string {
+	if variant == "" {
+		return "(text of a program)"
+	}
+	return variant
+}
+
+// measured is the time on a device, against the champion of its time.
+func measured(r *journal.Timing) string {
+	if r == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g ms, %.2f [%.2f, %.2f] x #%d", 1e3*r.Seconds, r.Ratio, r.Low, r.High, r.Against)
 }
 
 // share is the error as a part of its limit.

@@ -2,126 +2,256 @@ package strategy
 
 import (
 	"cmp"
-	"crypto/sha256"
+	"context"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// beam tries the seeds, and then goes round the best cells, best first: in each it tunes the scalars of the cell's best
-// variant, and proposes a structural neighbour of it that nobody has tried. The order among the neighbours of one variant
-// is drawn from the seed.
+// beam tries the seeds, and then changes of the best cells. Each proposal is an iteration of its own: the options are all single
+// moves of each of the best cells, and what several moves that gained apart may gain together; each has an expected gain and a
+// risk, and the best of the shortlist is proposed. A cell that is behind the best must expect to gain that much more.
+//
+// After a new champion that gained less than 3 % and has the hot spots of the one before, the next proposals come from cells that
+// nobody has visited.
 type beam struct {
 	space Space
 	width int
 }
 
-func (b *beam) Next(judged journal.View, pending []gdn.Variant) (Proposal, bool) {
+func (b *beam) Close() error { return nil }
+
+// Escalation: a gain below escalateGain with unchanged hot spots asks for so many proposals from unvisited cells.
+const (
+	escalateGain = .03
+	escalateFor  = 4
+)
+
+// tie is how much the order drawn from the seed weighs: below what any two expectations of different grounds differ by.
+const tie = 1e-3
+
+func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
 	tried := b.space.tried(judged, pending)
-	if p, ok := b.space.seed(tried); ok {
-		return p, true
+	if p := b.space.seed(tried); p != nil {
+		return p
 	}
-	var best Proposal
-	bestTurn := math.MaxInt
-	for _, e := range elites(judged, b.width) {
+	parents := champions(judged, b.width)
+	if len(parents) == 0 {
+		return nil
+	}
+	r := newRecord(judged)
+	target := judged.Header().Targets[0]
+	var l []option
+	for _, e := range parents {
+		behind, _ := loss(judged.Header().Targets, e, parents[0])
+		for _, o := range b.singles(e, r, target, tried) {
+			o.value -= behind
+			l = append(l, o)
+		}
+	}
+	l = append(l, b.joined(parents[0], r, tried)...)
+	if left := escalation(judged, len(pending)); left > 0 {
+		if p := b.unvisited(l, judged); p != nil {
+			return p
+		}
+	}
+	if len(l) == 0 {
+		return b.pairs(parents, tried)
+	}
+	rank(l)
+	o := l[0]
+	why := fmt.Sprintf("%s may suit candidate %d", o.text(), o.parent.ID)
+	switch {
+	case o.scalar:
+		why = fmt.Sprintf("tune %s within the cell", o.text())
+	case len(o.moves) > 1:
+		why = fmt.Sprintf("%s: what gained apart may gain together", o.text())
+	case len(o.moves) == 1:
+		why = fmt.Sprintf("%s may suit candidate %d, whose hot spots are %s", doc(o.moves[0]), o.parent.ID, hot(o.parent, target))
+	}
+	return propose(l, why)
+}
+
+func hot(c *journal.Candidate, target string) string {
+	if k := c.Cost(target); k != nil && len(k.Stages) > 0 {
+		return strings.Join(k.Hot(), " and ")
+	}
+	return "not known"
+}
+
+// singles are the options of one move from a candidate. Numbers move by one step of their axis at a time.
+func (b *beam) singles(e *journal.Candidate, r *record, target string, tried func(gdn.Variant) bool) []option {
+	v, err := gdn.ParseVariant(e.Variant)
+	if err != nil {
+		return nil
+	}
+	cell := v.Fit(b.space.Spec).Cell()
+	var l []option
+	seen := map[gdn.Variant]bool{}
+	for _, a := range gdn.Axes {
+		if !b.space.walks(a.Name) {
+			continue
+		}
+		for _, value := range steps(a, v) {
+			w, err := v.With(a.Name, value)
+			if err != nil || tried(w) || !b.space.admits(w) || seen[w.Fit(b.space.Spec)] {
+				continue
+			}
+			f := w.Fit(b.space.Spec)
+			seen[f] = true
+			m := Move{a.Name, value}
+			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell, new: r.moves[m] == nil}
+			o.gain, o.risk = r.expect(m, e, target)
+			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
+			l = append(l, o)
+		}
+	}
+	return l
+}
+
+// steps are the values of an axis that one move from v leads to: those beside it where they are numbers, or all.
+func steps(a gdn.Axis, v gdn.Variant) []string {
+	i := slices.Index(a.Values, a.Get(&v))
+	if i < 0 || len(a.Values) < 4 || !numbers(a) {
+		return a.Values
+	}
+	var l []string
+	for _, j := range []int{i - 1, i + 1} {
+		if j >= 0 && j < len(a.Values) {
+			l = append(l, a.Values[j])
+		}
+	}
+	if a.Values[0] == "0" && i > 1 { // 0 is none or all
+		l = append(l, "0")
+	}
+	return l
+}
+
+func numbers(a gdn.Axis) bool {
+	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
+}
+
+// joined are options of several moves from the best candidate: all that gained where they were made alone last, the best value of
+// each axis; where that was tried, the half of them that gained most, and so on.
+func (b *beam) joined(best *journal.Candidate, r *record, tried func(gdn.Variant) bool) []option {
+	v, err := gdn.ParseVariant(best.Variant)
+	if err != nil {
+		return nil
+	}
+	gains := map[string]Move{}
+	value := func(m Move) float64 { return r.moves[m].last }
+	for m, t := range r.moves {
+		if t.ranked > 0 && t.last > certain && b.space.walks(m.Axis) {
+			if had, ok := gains[m.Axis]; !ok || value(m) > value(had) || value(m) == value(had) && m.Value < had.Value {
+				gains[m.Axis] = m
+			}
+		}
+	}
+	var moves []Move
+	for _, m := range gains {
+		if w, err := v.With(m.Axis, m.Value); err != nil || w != v {
+			moves = append(moves, m)
+		}
+	}
+	slices.SortFunc(moves, func(x, y Move) int { return cmp.Or(cmp.Compare(value(y), value(x)), strings.Compare(x.Axis, y.Axis)) })
+	var l []option
+	for n := len(moves); n >= 2; n = (n + 1) / 2 {
+		w, made := apply(v, moves[:n])
+		if len(made) > 1 && !tried(w) && b.space.admits(w) {
+			o := option{v: w, parent: best, moves: made, risk: .1}
+			for _, m := range made {
+				o.gain += mergedGain * value(m)
+			}
+			o.value = o.gain * (1 - o.risk)
+			l = append(l, o)
+		}
+		if n == 2 {
+			break
+		}
+	}
+	return l
+}
+
+// escalation is how many proposals from unvisited cells are due still: none where the last champion of the first target gained
+// enough, or moved the hot spots.
+func escalation(judged journal.View, pending int) int {
+	line := judged.Champions(judged.Header().Targets[0])
+	if len(line) < 2 {
+		return 0
+	}
+	t := judged.Header().Targets[0]
+	now, had := line[len(line)-1], line[len(line)-2]
+	a, b := now.Cost(t), had.Cost(t)
+	if 1-float64(a.Score)/float64(b.Score) >= escalateGain || len(a.Stages) == 0 || !slices.Equal(a.Hot(), b.Hot()) {
+		return 0
+	}
+	return max(0, escalateFor-(judged.Len()-now.ID)-pending)
+}
+
+// unvisited proposes a structural option with a move that nobody has made, or else one to a cell that nobody has visited.
+func (b *beam) unvisited(l []option, judged journal.View) *Proposal {
+	cells := map[string]bool{}
+	for _, c := range judged.Candidates() {
+		cells[c.Cell] = true
+	}
+	var fresh []option
+	for _, o := range l {
+		if o.scalar || cells[o.v.Fit(b.space.Spec).Cell()] {
+			continue
+		}
+		if o.new {
+			o.value += math.Log(2)
+		}
+		fresh = append(fresh, o)
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	rank(fresh)
+	return propose(fresh, fmt.Sprintf("the last gain was under %.0f %% with the same hot spots: %s leads to a cell that nobody has visited", 100*escalateGain, fresh[0].text()))
+}
+
+// pairs proposes two moves at once, drawn at random, where no single one is left.
+func (b *beam) pairs(parents []*journal.Candidate, tried func(gdn.Variant) bool) *Proposal {
+	const draws = 200
+	for i := range draws {
+		e := parents[i%len(parents)]
 		v, err := gdn.ParseVariant(e.Variant)
 		if err != nil {
 			continue
 		}
-		scalars, structures := b.neighbours(v)
-		if w, ok := firstUntried(scalars, tried); ok {
-			text, _ := change(v, w)
-			return Proposal{w, e.ID, "tune " + text + " within the cell"}, true
-		}
-		w, ok := firstUntried(structures, tried)
-		if turn := b.turns(e.ID, judged, pending, structures); ok && turn < bestTurn {
-			text, axes := change(v, w)
-			best, bestTurn = Proposal{w, e.ID, text}, turn
-			if len(axes) == 1 {
-				best.Hypothesis = fmt.Sprintf("%s (%s) may suit candidate %d", text, axes[0].Doc, e.ID)
-			}
+		if w, ok := mutate(b.space, v, 2, draw(b.space.Seed, "pairs", i, v)); ok && !tried(w) && b.space.admits(w) {
+			return propose([]option{{v: w, parent: e, moves: changed(v, w), gain: priorGain / 4, risk: .3}}, "no single change of the best cells is left: two at once")
 		}
 	}
-	return best, bestTurn < math.MaxInt
+	return nil
 }
 
-// turns is how many neighbours of an elite have been tried: the elite with the fewest is next.
-func (b *beam) turns(id int, judged journal.View, pending []gdn.Variant, neighbours []gdn.Variant) int {
-	n := 0
-	for _, c := range judged.Candidates() {
-		if c.Parent == id && !c.Scalar {
-			n++
-		}
-	}
-	for _, p := range pending {
-		if slices.Contains(neighbours, p) {
-			n++
-		}
-	}
-	return n
-}
-
-func firstUntried(l []gdn.Variant, tried func(gdn.Variant) bool) (gdn.Variant, bool) {
-	for _, v := range l {
-		if !tried(v) {
-			return v, true
-		}
-	}
-	return gdn.Variant{}, false
-}
-
-// neighbours of v inside the space: those that differ in scalars, in the order of the axes, and the others, shuffled.
-// What loses its numbers for a known reason is left out; the seeds hold such variants as negative examples.
-func (b *beam) neighbours(v gdn.Variant) (scalars, structures []gdn.Variant) {
-	type keyed struct {
-		key [sha256.Size]byte
-		v   gdn.Variant
-	}
-	var shuffled []keyed
-	for _, w := range gdn.Neighbours(v, b.space.Spec) {
-		_, axes := change(v, w)
-		switch { // the axis that was changed comes first: others follow from it
-		case len(axes) == 0 || !b.space.walks(axes[0].Name) || !b.space.inside(w) || w.Unsafe(b.space.Spec) != "" || !Reaches(w.Precision().String(), b.space.Least):
-		case w.Fit(b.space.Spec).Cell() == v.Fit(b.space.Spec).Cell():
-			scalars = append(scalars, w)
-		default:
-			shuffled = append(shuffled, keyed{sha256.Sum256(fmt.Appendf(nil, "%d %s %s", b.space.Seed, v, w)), w})
-		}
-	}
-	slices.SortFunc(shuffled, func(x, y keyed) int { return slices.Compare(x.key[:], y.key[:]) })
-	for _, k := range shuffled {
-		structures = append(structures, k.v)
-	}
-	return scalars, structures
-}
-
-// elites gives the best candidate of each of the best n cells, best first, by the mean over the targets of its score
-// against the champion's. A target without a cost counts as 10 x.
-func elites(judged journal.View, n int) []*journal.Candidate {
+// champions gives the best candidate of each of the best n cells, best first, by the mean over the targets of its score
+// against the best on each.
+func champions(judged journal.View, n int) []*journal.Candidate {
 	type scored struct {
 		c    *journal.Candidate
 		loss float64
 	}
+	targets := judged.Header().Targets
+	ideal := &journal.Candidate{}
+	for _, t := range targets {
+		if c := judged.Champion(t); c != nil {
+			ideal.Costs = append(ideal.Costs, *c.Cost(t))
+		}
+	}
 	best := map[string]scored{}
 	for _, c := range judged.Candidates() {
-		if !c.Verdict.Ranked() {
+		if !c.Verdict.Ranked() || c.Variant == "" {
 			continue
 		}
-		s := scored{c: c}
-		for _, t := range judged.Header().Targets {
-			champion := judged.Champion(t)
-			if champion == nil {
-				continue
-			}
-			ratio := 10.0
-			if cost := c.Cost(t); cost != nil {
-				ratio = float64(cost.Score) / float64(champion.Cost(t).Score)
-			}
-			s.loss += math.Log(ratio)
-		}
+		d, _ := loss(targets, c, ideal)
+		s := scored{c, d}
 		if had, ok := best[c.Cell]; !ok || s.loss < had.loss {
 			best[c.Cell] = s
 		}

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"context"
 	"iter"
 	"strings"
 	"sync"
@@ -18,10 +19,7 @@ type exhaustive struct {
 }
 
 func newExhaustive(s Space) *exhaustive {
-	base := gdn.DefaultVariant()
-	if len(s.Seeds) > 0 {
-		base = s.Seeds[0].Variant // scalars and precisions of the walk
-	}
+	base := s.base() // scalars and precisions of the walk
 	walk := gdn.Cells(s.Spec, s.focus(base))
 	if axes := s.walked(); len(axes) > 0 {
 		walk = product(s.focus(base), axes)
@@ -68,19 +66,21 @@ func product(base gdn.Variant, axes []string) iter.Seq[gdn.Variant] {
 	}
 }
 
-func (e *exhaustive) Next(judged journal.View, pending []gdn.Variant) (Proposal, bool) {
+func (e *exhaustive) Close() error { return nil }
+
+func (e *exhaustive) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	tried := e.space.tried(judged, pending)
-	if p, ok := e.space.seed(tried); ok {
-		return p, true
+	if p := e.space.seed(tried); p != nil {
+		return p
 	}
 	for i := 0; ; i++ {
 		if i == len(e.cells) && !e.draw() {
-			return Proposal{}, false
+			return nil
 		}
 		if v := e.cells[i]; !tried(v) {
-			return Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}, true
+			return &Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}
 		}
 	}
 }

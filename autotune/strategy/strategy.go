@@ -1,40 +1,63 @@
 // Package strategy chooses what a search tries next. A strategy keeps no state of its own: its next proposal is a function
-// of its space, the candidates judged so far and those under way, so a resumed run goes on as if it had never stopped.
+// of its space, the candidates judged so far and those under way, so a resumed run goes on as if it had never stopped. A
+// proposer outside of the program (exec) is asked with the same knowledge; whether it answers alike is its own affair.
 package strategy
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Proposal is a variant to judge.
+// Proposal is something to judge: a variant, the text of a program, or a proposer's fault.
 type Proposal struct {
 	Variant    gdn.Variant
+	IR         string // text of a module for the spec, in place of a variant
+	Fault      *Fault // in place of both
 	Parent     int    // the candidate it was changed from; 0: none
+	Moves      []Move // what was changed in it
 	Hypothesis string // why it might be better
+	Gain       float64
+	Risk       float64
+	Shortlist  []journal.Option
 }
 
-// Strategy proposes variants.
+// IsVariant says whether the proposal is a variant.
+func (p *Proposal) IsVariant() bool { return p.IR == "" && p.Fault == nil }
+
+// Fault is what a proposer did instead of proposing. It is recorded as a candidate with this verdict.
+type Fault struct {
+	Verdict journal.Verdict // invalid, timeout or crash
+	Reason  string
+	Text    string // what it said
+}
+
+// Strategy proposes candidates.
 type Strategy interface {
-	// Next gives a variant that, fitted to the spec, is neither judged nor pending. ok is false where there is none: for good where nothing is
-	// pending, until more is judged otherwise.
-	Next(judged journal.View, pending []gdn.Variant) (p Proposal, ok bool)
+	// Next gives a proposal that, fitted to the spec, is neither judged nor pending (an outside proposer may repeat itself). It
+	// gives nil where there is none: for good where nothing is pending, until more is judged otherwise.
+	Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal
+	Close() error
 }
 
 // Space is what strategies move in.
 type Space struct {
-	Spec  gdn.Spec
-	Seeds []Seed            // proposed first, in order
-	Axes  []string          // the axes that are walked; none: all
-	Focus map[string]string // axes held at a value, also in the seeds
-	Least string            // the lowest precision that is proposed; seeds may have others
-	Seed  uint64            // of the order in which equals are tried
+	Spec    gdn.Spec
+	Targets []string
+	Seeds   []Seed            // proposed first, in order
+	Axes    []string          // the axes that are walked; none: all
+	Focus   map[string]string // axes held at a value, also in the seeds
+	Least   string            // the lowest precision that is proposed; seeds may have others
+	Seed    uint64            // of the order in which equals are tried
+
+	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 }
 
 // Seed is a variant to begin with.
@@ -51,25 +74,39 @@ type row struct {
 }
 
 var rows = []row{
-	{"exhaustive", "seeds, then every structural cell of the axes", 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
-	{"beam", "seeds, then neighbours of the best N structural cells (beam:N); scalars are tuned inside these", 4,
+	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 4,
 		func(s Space, width int) Strategy { return &beam{s, width} }},
+	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 16,
+		func(s Space, width int) Strategy { return &elites{s, width} }},
+	{"random", "seeds, then legal variants drawn evenly", 0, func(s Space, _ int) Strategy { return &random{s} }},
+	{"exhaustive", "seeds, then every structural cell of the axes", 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
 }
+
+// execName is the strategy whose parameter is a command.
+const execName = "exec"
+
+const execDoc = "an outside proposer (exec:COMMAND): it reads what was judged as JSON lines and answers each with a variant or the text of a program"
 
 // Names lists the strategies and what they do.
 func Names() (names, docs []string) {
 	for _, r := range rows {
 		names, docs = append(names, r.name), append(docs, r.doc)
 	}
-	return names, docs
+	return append(names, execName), append(docs, execDoc)
 }
 
-// Parse makes a strategy from its text, such as exhaustive or beam:4.
+// Parse makes a strategy from its text, such as exhaustive, beam:4 or "exec:python3 propose.py".
 func Parse(text string, s Space) (Strategy, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	name, argument, given := strings.Cut(text, ":")
+	if name == execName {
+		if strings.TrimSpace(argument) == "" {
+			return nil, fmt.Errorf("strategy %q: which command? exec:COMMAND", text)
+		}
+		return newProposer(s, argument), nil
+	}
 	for _, r := range rows {
 		if r.name != name {
 			continue
@@ -131,6 +168,12 @@ func (s Space) walks(axis string) bool {
 	return !held && (len(s.Axes) == 0 || slices.Contains(s.Axes, axis))
 }
 
+// admits says whether v can be built, is inside the space and precise enough, and keeps its numbers as far as is known. The seeds
+// hold such as do not, as negative examples.
+func (s Space) admits(v gdn.Variant) bool {
+	return v.Check(s.Spec) == nil && s.inside(v) && v.Unsafe(s.Spec) == "" && Reaches(v.Precision().String(), s.Least)
+}
+
 // tried tells which variants are judged or pending.
 func (s Space) tried(judged journal.View, pending []gdn.Variant) func(gdn.Variant) bool {
 	under := map[gdn.Variant]bool{}
@@ -145,23 +188,11 @@ func (s Space) tried(judged journal.View, pending []gdn.Variant) func(gdn.Varian
 }
 
 // seed is the first seed that is not tried.
-func (s Space) seed(tried func(gdn.Variant) bool) (Proposal, bool) {
+func (s Space) seed(tried func(gdn.Variant) bool) *Proposal {
 	for _, seed := range s.Seeds {
 		if v := s.focus(seed.Variant); !tried(v) {
-			return Proposal{Variant: v, Hypothesis: seed.Doc}, true
+			return &Proposal{Variant: v, Hypothesis: seed.Doc}
 		}
 	}
-	return Proposal{}, false
-}
-
-// change names the axes in which two variants differ, as axis a -> b.
-func change(from, to gdn.Variant) (text string, axes []gdn.Axis) {
-	var parts []string
-	for _, a := range gdn.Axes {
-		x, y := a.Get(&from), a.Get(&to)
-		if x != y && !(a.Name == "prec") {
-			parts, axes = append(parts, fmt.Sprintf("%s %s -> %s", a.Name, x, y)), append(axes, a)
-		}
-	}
-	return strings.Join(parts, ", "), axes
+	return nil
 }

@@ -2,6 +2,8 @@ package strategy
 
 import (
 	"encoding/json"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,10 +29,11 @@ type judged struct {
 	t     *testing.T
 	state *journal.State
 	space Space
+	hot   string // the stage that takes most
 }
 
 func newJudged(t *testing.T, s Space) *judged {
-	j := &judged{t, journal.NewState(), s}
+	j := &judged{t, journal.NewState(), s, "solve"}
 	j.add(journal.KindHeader, journal.Header{Format: journal.Format, Targets: []string{"v6e"}, Lookahead: 1})
 	return j
 }
@@ -41,28 +44,27 @@ func (j *judged) add(kind journal.Kind, body any) {
 	require.NoError(j.t, j.state.Add(journal.Record{Kind: kind, Body: text}))
 }
 
-func (j *judged) judge(p Proposal, score int64) {
+func (j *judged) judge(p *Proposal, score int64) {
 	f := p.Variant.Fit(j.space.Spec)
 	c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(),
-		Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: score}}}
+		Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: score, Cycles: score, Stages: []journal.Stage{{Name: j.hot, Cycles: score / 2}, {Name: "products", Cycles: score / 4}}}}}
 	if parent := j.state.Now().Candidate(p.Parent); parent != nil {
 		c.Scalar = parent.Cell == c.Cell
 	}
 	j.add(journal.KindCandidate, c)
 }
 
-// Beam tunes the scalars of the best cells, and takes turns among their neighbours; every proposal is new.
+// Beam proposes only what is new, from the best cells, with what it expects and weighs.
 func TestBeam(t *testing.T) {
 	s := space(t, "default", "split", "naive")
 	st, err := Parse("beam:2", s)
 	require.NoError(t, err)
 	j := newJudged(t, s)
 	seen := map[gdn.Variant]bool{}
-	parents := map[int]int{}
 	scalars := 0
 	for i := range 60 {
-		p, ok := st.Next(j.state.Now(), nil)
-		require.True(t, ok)
+		p := st.Next(t.Context(), j.state.Now(), nil)
+		require.NotNil(t, p)
 		f := p.Variant.Fit(s.Spec)
 		require.False(t, seen[f], p.Variant.String())
 		seen[f] = true
@@ -76,17 +78,112 @@ func TestBeam(t *testing.T) {
 		}
 		if i >= 3 {
 			require.Contains(t, []int{1, 2}, p.Parent, "the two best")
+			require.Len(t, p.Moves, 1, "nothing gained: nothing to join")
+			require.NotEmpty(t, p.Shortlist)
+			require.Equal(t, p.Moves[0].String(), p.Shortlist[0].Change)
+			require.Positive(t, p.Risk)
 			if j.state.Now().Candidate(p.Parent).Cell == f.Cell() {
 				scalars++
 				require.Contains(t, p.Hypothesis, "tune")
-			} else {
-				parents[p.Parent]++
 			}
 		}
 		j.judge(p, score)
 	}
 	require.NotZero(t, scalars)
-	require.InDelta(t, parents[1], parents[2], 1)
+}
+
+// Gains that were found apart, from the same parent, are joined at once; where all together are tried, the half that gained most.
+func TestBeamJoins(t *testing.T) {
+	s := space(t, "naive")
+	st, err := Parse("beam", s)
+	require.NoError(t, err)
+	j := newJudged(t, s)
+	j.judge(st.Next(t.Context(), j.state.Now(), nil), 1000)
+	for _, row := range []struct {
+		move  string
+		score int64
+	}{{"heads=0", 500}, {"solve=merge", 700}, {"kq=joined", 900}, {"beta=right", 1100}} {
+		m, score := parseMove(row.move), row.score
+		v, err := s.Seeds[0].Variant.With(m.Axis, m.Value)
+		require.NoError(t, err)
+		j.judge(&Proposal{Variant: v, Parent: 1, Moves: []Move{m}}, score)
+	}
+	p := st.Next(t.Context(), j.state.Now(), nil)
+	require.Contains(t, p.Hypothesis, "what gained apart may gain together")
+	require.Equal(t, []Move{{"solve", "merge"}, {"kq", "joined"}}, p.Moves, "onto heads=0, the best")
+	require.Contains(t, p.Variant.String(), "solve=merge")
+	require.NotContains(t, p.Variant.String(), "beta=right")
+	require.InDelta(t, 1-math.Exp(mergedGain*(math.Log(.7)+math.Log(.9))), p.Gain, 1e-3)
+	require.Greater(t, p.Gain, float64(p.Shortlist[1].Gain))
+}
+
+// After a gain under 3 % with the same hot spots come cells that nobody has visited; a larger one, or moved hot spots, ask for none.
+func TestEscalation(t *testing.T) {
+	for _, row := range []struct {
+		score int64
+		stage string
+		due   bool
+	}{{98, "solve", true}, {90, "solve", false}, {98, "state", false}} {
+		s := space(t, "naive")
+		s.Axes = []string{"chunk", "heads", "kq"}
+		st, err := Parse("beam", s)
+		require.NoError(t, err)
+		j := newJudged(t, s)
+		j.judge(st.Next(t.Context(), j.state.Now(), nil), 100)
+		v, err := s.Seeds[0].Variant.With("kq", "joined")
+		require.NoError(t, err)
+		j.hot = row.stage
+		j.judge(&Proposal{Variant: v, Parent: 1, Moves: []Move{{"kq", "joined"}}}, row.score)
+		j.hot = "solve"
+		for i := range escalateFor + 1 {
+			p := st.Next(t.Context(), j.state.Now(), nil)
+			require.NotNil(t, p)
+			require.Equal(t, row.due && i < escalateFor, strings.Contains(p.Hypothesis, "nobody has visited"), "%d %s", i, p.Hypothesis)
+			if row.due && i < escalateFor {
+				require.NotContains(t, p.Moves[0].Axis, "chunk", "a scalar leads to no new cell")
+			}
+			j.judge(p, 200)
+		}
+	}
+}
+
+// Each strategy is a function of what it is given, and random draws and elites stay inside the space.
+func TestDrawn(t *testing.T) {
+	for _, text := range []string{"random", "elites:4", "beam"} {
+		s := space(t, "naive")
+		s.Focus = map[string]string{"flow": "fused"}
+		a, err := Parse(text, s)
+		require.NoError(t, err)
+		b, err := Parse(text, s)
+		require.NoError(t, err)
+		j := newJudged(t, s)
+		seen := map[gdn.Variant]bool{}
+		for i := range 40 {
+			p := a.Next(t.Context(), j.state.Now(), nil)
+			require.NotNil(t, p)
+			require.Equal(t, p, b.Next(t.Context(), j.state.Now(), nil))
+			require.True(t, s.admits(p.Variant), p.Variant.String())
+			require.Equal(t, gdn.FlowFused, p.Variant.Fit(s.Spec).Flow)
+			require.False(t, seen[p.Variant.Fit(s.Spec)])
+			seen[p.Variant.Fit(s.Spec)] = true
+			j.judge(p, int64(100+(i*37)%50))
+		}
+	}
+}
+
+// Every directive names axes that exist, and no stage of another kind; unknown names are refused.
+func TestDirectives(t *testing.T) {
+	for _, d := range Directives {
+		got, err := LookupDirective(d.Name)
+		require.NoError(t, err)
+		require.NotEmpty(t, got.Axes)
+		for _, a := range got.Axes {
+			_, err := gdn.LookupAxis(a)
+			require.NoError(t, err)
+		}
+	}
+	_, err := LookupDirective("speed")
+	require.ErrorContains(t, err, "triangular-inversion")
 }
 
 // What is pending is not proposed again.
@@ -98,13 +195,13 @@ func TestPending(t *testing.T) {
 		j := newJudged(t, s)
 		var pending []gdn.Variant
 		for range 3 {
-			p, ok := st.Next(j.state.Now(), pending)
-			require.True(t, ok)
+			p := st.Next(t.Context(), j.state.Now(), pending)
+			require.NotNil(t, p)
 			require.NotContains(t, pending, p.Variant)
 			pending = append(pending, p.Variant)
 		}
-		_, ok := st.Next(j.state.Now(), pending)
-		require.Equal(t, text == "exhaustive", ok, "beam needs a judged candidate")
+		p := st.Next(t.Context(), j.state.Now(), pending)
+		require.Equal(t, text == "exhaustive", p != nil, "beam needs a judged candidate")
 	}
 }
 
@@ -116,8 +213,8 @@ func TestFocusAndPrecision(t *testing.T) {
 		require.NoError(t, err)
 		j := newJudged(t, s)
 		for i := range 50 {
-			p, ok := st.Next(j.state.Now(), nil)
-			require.True(t, ok)
+			p := st.Next(t.Context(), j.state.Now(), nil)
+			require.NotNil(t, p)
 			if p.Variant.Algo == gdn.AlgoChunk {
 				require.Equal(t, gdn.FlowSplit, p.Variant.Flow)
 				require.Equal(t, gdn.SolveLadder, p.Variant.Solve)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,9 @@ import (
 type searchFlags struct {
 	config  autotune.Config
 	improve bool
+	plain   bool
 	top     int
+	memory  string
 }
 
 func (s *searchFlags) add(c *cobra.Command) {
@@ -30,7 +33,14 @@ func (s *searchFlags) add(c *cobra.Command) {
 	runFlag(c, &s.config.Dir)
 	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session; 0: no limit")
 	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
+	f.IntVar(&s.config.Patience, "patience", 0, "end after so many iterations without a new champion; 0: no limit")
+	f.IntVar(&s.config.Failures, "max-failures", 0, "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0: 10")
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel; 0: one a core, at most 2")
+	f.DurationVar(&s.config.Lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
+	f.StringVar(&s.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
+	f.StringVar(&s.config.Lab.Device, "device", "", "time the best on a device too: a PJRT plugin, or cpu")
+	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
+	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
 	topFlag(c, &s.top)
 }
@@ -52,12 +62,13 @@ and adversarial inputs, the compiler, static cost, and full numerics. Each ends 
 which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate.`,
 		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen search resume --budget 3m --run runs/first\n  gdngen search best --run runs/first --target v6e",
 		GroupID: "work",
-	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd())
+	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd(), a.searchSimulateCmd())
 }
 
 func (a *app) searchRunCmd() *cobra.Command {
 	var s searchFlags
 	var spec, targets string
+	var shapes, guards []string
 	names, docs := strategy.Names()
 	for i := range names {
 		docs[i] = names[i] + " (" + docs[i] + ")"
@@ -67,8 +78,14 @@ func (a *app) searchRunCmd() *cobra.Command {
 		Short: "Begin a search, and print its ranking at the end",
 		Long: `run begins a search in a fresh folder. An interrupt lets the candidates under way finish and leaves a run that search resume goes on with.
 
-Strategies: ` + strings.Join(docs, "; ") + `.`,
+Strategies: ` + strings.Join(docs, "; ") + `.
+
+Directives: ` + directiveDocs() + `.`,
 		Example: `  gdngen search run --budget 3m --run runs/first
+  gdngen search run --start naive --directive triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
+  gdngen search run --targets all --guard v5e=2% --patience 60 --run runs/all
+  gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
+  gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
   gdngen search run --spec decode --targets v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,6 +99,17 @@ Strategies: ` + strings.Join(docs, "; ") + `.`,
 			}
 			for _, t := range list {
 				s.config.Targets = append(s.config.Targets, t.Name)
+			}
+			if s.config.Shapes, err = parseShapes(shapes); err != nil {
+				return err
+			}
+			if s.config.Guards, err = parseGuards(guards); err != nil {
+				return err
+			}
+			if s.config.Directive != "" {
+				if _, err := strategy.LookupDirective(s.config.Directive); err != nil {
+					return usage(err)
+				}
 			}
 			if _, err := strategy.Parse(s.config.Strategy, strategy.Space{Spec: s.config.Spec, Axes: s.config.Axes, Focus: s.config.Focus}); err != nil {
 				return usage(err)
@@ -103,8 +131,14 @@ Strategies: ` + strings.Join(docs, "; ") + `.`,
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
+	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directiveNames(), ", "))
+	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
+	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
+	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
+	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: 4")
 	complete(c, "targets", append(targetNames(), "all"))
 	complete(c, "strategy", names)
+	complete(c, "directive", directiveNames())
 	return c
 }
 
@@ -127,23 +161,29 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	switch {
 	case c.Dir == "":
 		return usage(errors.New("a search needs --run DIR"))
-	case c.Budget < 0 || c.Candidates < 0 || c.Workers < 0:
-		return usage(errors.New("--budget, --max-candidates and --workers are not negative"))
+	case c.Budget < 0 || c.Candidates < 0 || c.Workers < 0 || c.Patience < 0 || c.Failures < 0 || c.Lab.Timeout < 0 || c.Answer < 0:
+		return usage(errors.New("budgets, limits and counts are not negative"))
 	}
 	c.Generator, _ = version()
 	c.Lab.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
 	c.Lab.TPU = plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline}
-	c.Warn = func(text string) { a.warn("%s", text) }
+	var err error
+	if c.Lab.Memory, err = parseBytes(s.memory); err != nil {
+		return usage(fmt.Errorf("--compile-memory: %w", err))
+	}
+	w := a.watch(c.Dir, c.Budget, s.plain)
+	c.Warn = w.warn
 	improved := false
 	c.Progress = func(p autotune.Progress) {
 		improved = improved || p.Candidate.Verdict == journal.Keep
-		a.note("%s", progressLine(p))
+		w.progress(p)
 	}
 	drive := autotune.Search
 	if resume {
 		drive = autotune.Resume
 	}
 	sum, err := drive(a.ctx, *c)
+	w.close()
 	if errors.Is(err, autotune.ErrExists) {
 		return usage(fmt.Errorf("%w: gdngen search resume --run %s", err, c.Dir))
 	}
@@ -174,7 +214,7 @@ func progressLine(p autotune.Progress) string {
 			fmt.Fprintf(&b, " %s %.2f", cost.Target, float64(cost.PerToken))
 		}
 	}
-	fmt.Fprintf(&b, "  %s", c.Variant)
+	fmt.Fprintf(&b, "  %s", cmp.Or(c.Variant, "(no variant)"))
 	if !c.Verdict.Ranked() {
 		reason, _, _ := strings.Cut(c.Reason, "\n")
 		fmt.Fprintf(&b, "  (%s)", reason)

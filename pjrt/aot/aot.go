@@ -11,7 +11,8 @@
 //  3. The child sees a fixed environment, none of the caller's TPU or XLA settings, so a result depends on the
 //     request and on libtpu alone.
 //  4. Every failure has a type that says who is to blame: see [RejectError], [VMEMError], [CrashError],
-//     [TimeoutError], [RequestError] and [InfraError].
+//     [MemoryError], [TimeoutError], [RequestError] and [InfraError]. A worker that is killed from outside is the
+//     machine's fault.
 package aot
 
 import (
@@ -23,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +34,7 @@ type Options struct {
 	Timeout       time.Duration // limit of one request, without the start of a child; default 60 s
 	RecycleAfter  int           // compiles served by one child before it is replaced; default 300
 	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
+	MemoryMax     int64         // bytes of resident memory at which a child is killed during a request; 0: no limit
 	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, separated by spaces
 }
 
@@ -39,7 +42,16 @@ const (
 	defaultTimeout = 60 * time.Second
 	defaultRecycle = 300
 	startLimit     = 2 * time.Minute // to load libtpu, possibly from a cold and slow disk
+
+	// killedFromOutside is how a worker ends that neither libtpu nor its parent killed.
+	killedFromOutside = "signal: killed"
 )
+
+// limits bound one exchange with a child.
+type limits struct {
+	time   time.Duration
+	memory int64 // bytes resident; 0: none
+}
 
 // Request is one compile.
 type Request struct {
@@ -53,7 +65,8 @@ type Request struct {
 	// Passes is a regular expression that adds LLO passes to those always dumped (final_bundles, final_hlo-static
 	// and vmem_report). libtpu reads it once, so a request with other passes than the last one starts a new child.
 	Passes  string
-	WantHLO bool // fill Result.OptimizedHLO
+	WantHLO bool          // fill Result.OptimizedHLO
+	Timeout time.Duration // limit of this request; 0: that of the compiler
 }
 
 // MemoryStats is device memory (HBM) in bytes, as libtpu states it for the executable.
@@ -76,7 +89,9 @@ type Compiler struct {
 	opts    Options
 	turn    chan struct{} // holds one token: the right to touch what is below
 	child   *child
-	tmp     string        // private: the dump link and a directory for dumps that nobody keeps
+	pid     atomic.Int64 // of the child; 0: there is none
+	temp    *Scratch
+	tmp     string        // private, in temp: the dump link and a directory for dumps that nobody keeps
 	closing chan struct{} // closed by Close
 	close   sync.Once
 }
@@ -158,8 +173,9 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 		return &InfraError{Op: "start the compile worker", Err: err}
 	}
 	c.child = ch
+	c.pid.Store(int64(ch.pid()))
 	var hello reply
-	switch err := ch.exchange(ctx, c.closing, startLimit, nil, &hello); {
+	switch err := ch.exchange(ctx, c.closing, limits{time: startLimit}, nil, &hello); {
 	case err == errDied:
 		exit, noise := ch.obituary()
 		c.drop()
@@ -197,7 +213,8 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 		return nil, &InfraError{Op: "point the dump link at " + dir, Err: err}
 	}
 	var a reply
-	err := c.child.exchange(ctx, c.closing, c.opts.Timeout,
+	limit := cmp.Or(max(r.Timeout, 0), c.opts.Timeout)
+	err := c.child.exchange(ctx, c.closing, limits{limit, c.opts.MemoryMax},
 		&order{Topology: r.Topology, Module: r.Module, Flags: r.Flags, DumpDir: dir, WantHLO: r.WantHLO}, &a)
 	switch {
 	case err == errDied:
@@ -206,10 +223,16 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 		if why := diskTrouble(noise); why != "" {
 			return nil, &InfraError{Op: "write the dump to " + dir, Err: errors.New(why)}
 		}
+		if exit == killedFromOutside {
+			return nil, &InfraError{Op: "compile", Err: errors.New("the worker was killed from outside: is the machine out of memory?")}
+		}
 		return nil, &CrashError{Exit: exit, Stderr: noise}
+	case err == errLarge:
+		c.drop()
+		return nil, &MemoryError{Limit: c.opts.MemoryMax}
 	case err == errLate:
 		c.drop()
-		return nil, &TimeoutError{Limit: c.opts.Timeout}
+		return nil, &TimeoutError{Limit: limit}
 	case err != nil:
 		c.drop()
 		return nil, err
@@ -222,6 +245,7 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 // drop stops and reaps the child, if there is one.
 func (c *Compiler) drop() {
 	if c.child != nil {
+		c.pid.Store(0)
 		c.child.stop()
 		c.child = nil
 	}
@@ -236,7 +260,7 @@ func (c *Compiler) Close() error {
 	if c.tmp == "" {
 		return nil
 	}
-	err := os.RemoveAll(c.tmp)
+	err := c.temp.Close()
 	c.tmp = ""
 	if err != nil {
 		return &InfraError{Op: "remove temporary files", Err: err}
@@ -251,9 +275,10 @@ func (c *Compiler) makeTemp() error {
 	if c.tmp != "" {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "gdngen-aot-")
+	temp, err := NewScratch()
+	dir := ""
 	if err == nil {
-		c.tmp = dir
+		c.temp, c.tmp, dir = temp, temp.Dir, temp.Dir
 		err = os.Mkdir(c.scratch(), 0o755)
 	}
 	if err != nil {
@@ -268,3 +293,12 @@ func (c *Compiler) makeTemp() error {
 
 func stopped(ctx context.Context) error { return fmt.Errorf("aot: compile stopped: %w", ctx.Err()) }
 func errClosed() error                  { return &InfraError{Op: "compile", Err: errors.New("the compiler is closed")} }
+
+// CPU is the processor time of the present child so far. That of children before it is in the caller's own accounts, as of all that
+// it has reaped.
+func (c *Compiler) CPU() time.Duration {
+	if pid := c.pid.Load(); pid > 0 {
+		return cpuOf(pid)
+	}
+	return 0
+}

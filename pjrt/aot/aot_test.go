@@ -480,3 +480,36 @@ func requireGone(t *testing.T, pid int) {
 		return err != nil || strings.Contains(string(stat), ") Z ") // a zombie whose new parent has not reaped it yet
 	}, 5*time.Second, 5*time.Millisecond)
 }
+
+// A worker beyond its memory is stopped, one that is killed from outside is the machine's fault, and the next request finds a
+// fresh one.
+func TestMemoryAndKill(t *testing.T) {
+	c := compiler(t, Options{MemoryMax: 1 << 20})
+	r := Request{Topology: "v6e:2x2", Module: addModule(1024)}
+	_, err := c.Compile(t.Context(), r)
+	var large *MemoryError
+	require.ErrorAs(t, err, &large)
+	require.EqualValues(t, 1<<20, large.Limit)
+	require.Nil(t, c.child)
+
+	c = compiler(t, Options{MemoryMax: 64 << 30})
+	compiles(t, c)
+	require.NoError(t, syscall.Kill(c.child.cmd.Process.Pid, syscall.SIGSTOP))
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		c.child.cmd.Process.Kill()
+	}()
+	_, err = c.Compile(t.Context(), r)
+	var infra *InfraError
+	require.ErrorAs(t, err, &infra)
+	require.ErrorContains(t, err, "killed from outside")
+	compiles(t, c)
+
+	require.NoError(t, syscall.Kill(c.child.cmd.Process.Pid, syscall.SIGSTOP))
+	r.Timeout = 300 * time.Millisecond
+	_, err = c.Compile(t.Context(), r)
+	var late *TimeoutError
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, r.Timeout, late.Limit)
+	compiles(t, c)
+}

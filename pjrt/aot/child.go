@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,8 +35,9 @@ type child struct {
 }
 
 var (
-	errDied = errors.New("the worker ended")
-	errLate = errors.New("the worker is late")
+	errDied  = errors.New("the worker ended")
+	errLate  = errors.New("the worker is late")
+	errLarge = errors.New("the worker takes too much memory")
 )
 
 // workerEnvironment is what libtpu must find before it is loaded: without it, its start queries a metadata server
@@ -112,8 +114,8 @@ func hidden(kv string) bool {
 }
 
 // exchange sends o, unless nil, and waits for one reply. When it returns an error the child is dead or must be
-// stopped: errDied, errLate after the limit, the error of a done ctx, or that of a closing compiler.
-func (c *child) exchange(ctx context.Context, closing <-chan struct{}, limit time.Duration, o *order, a *reply) error {
+// stopped: errDied, errLate and errLarge beyond the limits, the error of a done ctx, or that of a closing compiler.
+func (c *child) exchange(ctx context.Context, closing <-chan struct{}, l limits, o *order, a *reply) error {
 	done := make(chan error, 1)
 	if o != nil {
 		c.noise.reset()
@@ -128,26 +130,61 @@ func (c *child) exchange(ctx context.Context, closing <-chan struct{}, limit tim
 		}
 		done <- err
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(l.time)
 	defer timer.Stop()
+	var weigh <-chan time.Time
+	if l.memory > 0 {
+		ticker := time.NewTicker(weighEvery)
+		defer ticker.Stop()
+		weigh = ticker.C
+	}
 	var err error
-	select {
-	case e := <-done:
-		if e != nil {
-			return errDied
+	for err == nil {
+		select {
+		case e := <-done:
+			if e != nil {
+				return errDied
+			}
+			return nil
+		case <-weigh:
+			if residentOf(strconv.Itoa(c.cmd.Process.Pid)) > l.memory {
+				err = errLarge
+			}
+		case <-timer.C:
+			err = errLate
+		case <-ctx.Done():
+			err = stopped(ctx)
+		case <-closing:
+			err = errClosed()
 		}
-		return nil
-	case <-timer.C:
-		err = errLate
-	case <-ctx.Done():
-		err = stopped(ctx)
-	case <-closing:
-		err = errClosed()
 	}
 	c.kill()
 	<-done
 	return err
 }
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// tick is the unit of processor times that Linux shows, whatever its own.
+const tick = time.Second / 100
+
+// cpuOf is the processor time of a process and of the children that it reaped; 0 if the kernel does not tell.
+func cpuOf(pid int64) (sum time.Duration) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := strings.Cut(string(stat), ") ")
+	f := strings.Fields(after)
+	if len(f) < 15 {
+		return 0
+	}
+	for _, text := range f[11:15] {
+		n, _ := strconv.ParseInt(text, 10, 64)
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}
+
+// weighEvery is how often the memory of a child at work is read.
+const weighEvery = 25 * time.Millisecond
 
 func (c *child) alive() bool {
 	select {

@@ -52,6 +52,15 @@ func (e *TimeoutError) Error() string {
 // Timeout reports true, as in net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
+// MemoryError says that the worker needed more than Limit bytes of memory for the compile. It was stopped.
+type MemoryError struct {
+	Limit int64
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("aot: the compiler needs more than %d MiB for the module", e.Limit>>20)
+}
+
 // RequestError says that a field of the request is wrong whatever the module: the caller's mistake, not a verdict on
 // a program.
 type RequestError struct {

@@ -15,8 +15,9 @@ import (
 func RunWorkerIfAsked() {}
 
 var (
-	errDied = errors.New("the worker ended")
-	errLate = errors.New("the worker is late")
+	errDied  = errors.New("the worker ended")
+	errLate  = errors.New("the worker is late")
+	errLarge = errors.New("the worker takes too much memory")
 )
 
 type child struct {
@@ -29,9 +30,12 @@ func startChild(libtpu, link, passes, extra string) (*child, error) {
 	return nil, fmt.Errorf("libtpu runs on 64-bit Linux, this is %s/%s", runtime.GOOS, runtime.GOARCH)
 }
 
+func cpuOf(int64) time.Duration { return 0 }
+
+func (*child) pid() int                        { return 0 }
 func (*child) alive() bool                     { return false }
 func (*child) stop()                           {}
 func (*child) obituary() (exit, stderr string) { return "", "" }
-func (*child) exchange(context.Context, <-chan struct{}, time.Duration, *order, *reply) error {
+func (*child) exchange(context.Context, <-chan struct{}, limits, *order, *reply) error {
 	return errDied
 }

@@ -52,7 +52,7 @@ func serve(libtpu string, orders *json.Decoder, replies *json.Encoder) {
 			return
 		}
 		a := p.obey(&o, topologies)
-		a.RSS = residentBytes()
+		a.RSS = residentOf("self")
 		if replies.Encode(a) != nil {
 			return
 		}
@@ -121,9 +121,9 @@ func (e *executable) describe() (*Result, error) {
 	return &r, nil
 }
 
-// residentBytes is this process's resident memory; 0 if the kernel does not tell.
-func residentBytes() int64 {
-	statm, _ := os.ReadFile("/proc/self/statm")
+// residentOf is the resident memory of a process in bytes; 0 if the kernel does not tell.
+func residentOf(pid string) int64 {
+	statm, _ := os.ReadFile("/proc/" + pid + "/statm")
 	if f := strings.Fields(string(statm)); len(f) > 1 {
 		pages, _ := strconv.ParseInt(f[1], 10, 64)
 		return pages * int64(os.Getpagesize())

@@ -1,0 +1,136 @@
+package journal
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Cause is why an attempt failed.
+type Cause string
+
+// The causes. Those of candidates with a cost are computed from their schedule and their parent's, on the first target that both
+// have a cost on.
+const (
+	CauseNone       Cause = ""
+	CauseBottleneck Cause = "wrong bottleneck"      // what it changed was not what limits
+	CauseLocal      Cause = "local win"             // a stage got cheaper, and the whole did not
+	CauseLegality   Cause = "legality"              // it can not be built, emitted or compiled
+	CauseNumerics   Cause = "correctness"           // wrong numbers
+	CauseUnstable   Cause = "compile instability"   // the compiler crashed or hung, or spills much more
+	CauseMemory     Cause = "memory path"           // vector memory, or main memory is now what limits
+	CauseFusion     Cause = "fusion boundary"       // work moved out of the kernels, or into more of them
+	CauseRepeated   Cause = "nothing new"           // the program or schedule of another candidate
+	CauseProposal   Cause = "no proposal"           // the proposer gave nothing of use
+	CauseNoParent   Cause = "not the best of seeds" // correct, and slower; it was changed from nothing
+)
+
+// Causes lists them.
+var Causes = []Cause{CauseBottleneck, CauseLocal, CauseLegality, CauseNumerics, CauseUnstable, CauseMemory, CauseFusion, CauseRepeated, CauseProposal, CauseNoParent}
+
+const (
+	localWin   = .05 // share of a stage's cycles that counts as a win there
+	sameTotal  = .01 // totals closer than this are the same
+	moreSpills = .02 // spills, as a share of the cycles, that explain a loss
+	lossByGlue = .5  // part of a loss that explains it
+)
+
+// GateProposal is the gate of candidates that are no programs: the driver itself gives their verdict.
+const GateProposal = "proposal"
+
+// byVerdict are the causes that follow from the verdict alone.
+var byVerdict = map[Verdict]Cause{Duplicate: CauseRepeated, Pruned: CauseBottleneck, Invalid: CauseLegality, Numerics: CauseNumerics, EmitError: CauseLegality,
+	CompileReject: CauseLegality, VMEM: CauseMemory, Timeout: CauseUnstable, Crash: CauseUnstable}
+
+// CauseOf says why a candidate did not become the best, with the evidence; nothing for one that did. View holds its parent.
+func (v View) CauseOf(c *Candidate) (Cause, string) {
+	switch {
+	case c.Verdict == Keep:
+		return CauseNone, ""
+	case c.Gate == GateProposal:
+		return CauseProposal, c.Reason
+	case !c.Verdict.Ranked():
+		return byVerdict[c.Verdict], c.Reason
+	}
+	parent := v.Candidate(c.Parent)
+	if parent == nil {
+		return CauseNoParent, c.Reason
+	}
+	for _, t := range v.s.Header.Targets {
+		if now, had := c.Cost(t), parent.Cost(t); now != nil && had != nil {
+			return compare(t, now, had)
+		}
+	}
+	return CauseLegality, fmt.Sprintf("no target costs both this and its parent, candidate %d", parent.ID)
+}
+
+// compare finds the cause of a loss, or of a gain that was not enough, in two schedules.
+func compare(target string, now, had *Cost) (Cause, string) {
+	loss := now.Score - had.Score
+	rel := float64(loss) / float64(had.Score)
+	switch {
+	case rel < -sameTotal:
+		return CauseBottleneck, fmt.Sprintf("%.1f %% below its parent on %s, which others beat: what it changed is not what limits the best", -100*rel, target)
+	case now.HBM >= now.Cycles && had.HBM < had.Cycles:
+		return CauseMemory, fmt.Sprintf("main memory is what limits on %s now", target)
+	case loss > 0 && float64(now.Glue-had.Glue) > lossByGlue*float64(loss):
+		return CauseFusion, fmt.Sprintf("%d cycles more outside of kernels on %s, of %d more in all", now.Glue-had.Glue, target, loss)
+	case loss > 0 && now.Calls > had.Calls && now.Glue > had.Glue:
+		return CauseFusion, fmt.Sprintf("%d ops instead of %d on %s", now.Calls, had.Calls, target)
+	case rel > sameTotal && float64(now.Spills-had.Spills) > moreSpills*float64(had.Score):
+		return CauseUnstable, fmt.Sprintf("%d register spills instead of %d on %s", now.Spills, had.Spills, target)
+	}
+	winner, won, loser, lost := shift(now, had)
+	switch {
+	case won > 0:
+		return CauseLocal, fmt.Sprintf("%s takes %d cycles less on %s, but %s %d more", winner, won, target, loser, lost)
+	case rel > sameTotal:
+		return CauseBottleneck, fmt.Sprintf("%s takes %d cycles more on %s", loser, lost, target)
+	}
+	return CauseBottleneck, fmt.Sprintf("the same within %.0f %% on %s: what it changed is not what limits; %s is, %.0f %% full", 100*sameTotal, target, slot(now), 100*float64(now.Fill))
+}
+
+func slot(c *Cost) string {
+	if c.Slot == "" {
+		return "another stage"
+	}
+	return c.Slot
+}
+
+// shift is the stage that won most, 0 where none won a notable part of its cycles, and the one that lost most.
+func shift(now, had *Cost) (winner string, won int64, loser string, lost int64) {
+	before := map[string]int64{}
+	for _, s := range had.Stages {
+		before[s.Name] = s.Cycles
+	}
+	names := []string{}
+	after := map[string]int64{}
+	for _, s := range now.Stages {
+		after[s.Name] = s.Cycles
+	}
+	for _, l := range [][]Stage{now.Stages, had.Stages} {
+		for _, s := range l {
+			if !slices.Contains(names, s.Name) {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	winner, loser = "no stage", "no single stage"
+	for _, name := range names {
+		d := after[name] - before[name]
+		if float64(-d) > localWin*float64(before[name]) && float64(-d) > sameTotal*float64(had.Score) && -d > won {
+			winner, won = label(name), -d
+		}
+		if d > lost {
+			loser, lost = label(name), d
+		}
+	}
+	return winner, won, loser, lost
+}
+
+// label names a stage for a reader.
+func label(stage string) string {
+	if stage == "" {
+		return "what has no location"
+	}
+	return stage
+}

@@ -1,0 +1,177 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Member is one candidate of the portfolio.
+type Member struct {
+	Row
+	Targets []string       `json:"targets"` // those it is to be used on
+	Ratios  journal.Figure `json:"worst"`   // its largest ratio to the best on these
+}
+
+// portfolio is the smallest set of candidates that stays within a share of the best on every target.
+func portfolio(v journal.View) []Member {
+	members, use := v.Portfolio(journal.PortfolioWithin)
+	var l []Member
+	for _, c := range members {
+		m := Member{Row: row(c, nil)}
+		for _, t := range v.Header().Targets {
+			if use[t] == c {
+				m.Targets = append(m.Targets, t)
+				best := math.Inf(1)
+				for _, x := range v.Candidates() {
+					if cost := x.Cost(t); cost != nil && x.Verdict.Ranked() {
+						best = min(best, float64(cost.Score))
+					}
+				}
+				m.Ratios = max(m.Ratios, journal.Figure(float64(c.Cost(t).Score)/best))
+			}
+		}
+		l = append(l, m)
+	}
+	return l
+}
+
+// AxisFact is what a run tells about one axis.
+type AxisFact struct {
+	Axis   string      `json:"axis"`
+	Moves  int         `json:"moves"`  // candidates that differ from their parent in this axis alone
+	Same   int         `json:"same"`   // of them, those with the program or the schedule of another candidate
+	Dead   bool        `json:"dead"`   // it was moved, and never changed a schedule
+	Values []ValueFact `json:"values"` // those that candidates with a cost have, in the order of the axis
+}
+
+// ValueFact is what a run tells about one value of an axis.
+type ValueFact struct {
+	Value string         `json:"value"`
+	Count int            `json:"count"` // ranked candidates with it
+	Best  journal.Figure `json:"best"`  // least score per token and value head on the first target
+	ID    int            `json:"id"`    // whose
+}
+
+// deadAfter is how many moves that change nothing make an axis dead.
+const deadAfter = 2
+
+// axisFacts reads the axes from the candidates, those that tell nothing left out.
+func axisFacts(v journal.View) []AxisFact {
+	target := v.Header().Targets[0]
+	var l []AxisFact
+	for _, a := range gdn.Axes {
+		f := AxisFact{Axis: a.Name}
+		values := map[string]*ValueFact{}
+		for _, c := range v.Candidates() {
+			x, err := gdn.ParseVariant(c.Variant)
+			if err != nil || c.Variant == "" {
+				continue
+			}
+			if parent := v.Candidate(c.Parent); parent != nil && len(c.Change) == 1 && changes(c.Change[0], a.Name) {
+				f.Moves++
+				if c.Verdict == journal.Duplicate {
+					f.Same++
+				}
+			}
+			cost := c.Cost(target)
+			if cost == nil || !c.Verdict.Ranked() || a.Applies != nil && !a.Applies(x) || a.Name == "prec" {
+				continue
+			}
+			value := a.Get(&x)
+			if values[value] == nil {
+				values[value] = &ValueFact{Value: value}
+			}
+			w := values[value]
+			w.Count++
+			if w.ID == 0 || cost.PerToken < w.Best {
+				w.Best, w.ID = cost.PerToken, c.ID
+			}
+		}
+		for _, value := range a.Values {
+			if values[value] != nil {
+				f.Values = append(f.Values, *values[value])
+			}
+		}
+		f.Dead = f.Moves >= deadAfter && f.Same == f.Moves
+		if f.Moves > 0 || len(f.Values) > 1 {
+			l = append(l, f)
+		}
+	}
+	return l
+}
+
+func changes(move, axis string) bool {
+	return len(move) > len(axis) && move[:len(axis)] == axis && move[len(axis)] == '='
+}
+
+// spread is how much the best score differs between the values of an axis, as a ratio.
+func (f AxisFact) spread() float64 {
+	lo, hi := math.Inf(1), 0.
+	for _, v := range f.Values {
+		lo, hi = min(lo, float64(v.Best)), max(hi, float64(v.Best))
+	}
+	if len(f.Values) < 2 {
+		return 1
+	}
+	return hi / lo
+}
+
+// widest gives the two axes whose values differ most, and that have few enough values to draw.
+func widest(facts []AxisFact) (x, y string) {
+	l := slices.Clone(facts)
+	slices.SortStableFunc(l, func(a, b AxisFact) int { return cmp.Compare(b.spread(), a.spread()) })
+	var names []string
+	for _, f := range l {
+		if len(f.Values) > 1 {
+			names = append(names, f.Axis)
+		}
+	}
+	if len(names) < 2 {
+		return "", ""
+	}
+	return names[0], names[1]
+}
+
+// Point is a moment of the run.
+type Point struct {
+	ID        int
+	Iteration int
+	Seconds   float64 // of drivers at work
+	Score     float64 // per token and value head
+	Best      float64 // of all so far
+	Verdict   journal.Verdict
+}
+
+// curve is the scores of the ranked candidates on a target, and the best so far.
+func curve(s *journal.State, target string) []Point {
+	times := s.Times()
+	var l []Point
+	iteration, best, seconds := 0, math.Inf(1), 0.
+	for i, c := range s.Now().Candidates() {
+		if !c.Scalar {
+			iteration++
+		}
+		if i > 0 { // pauses of the run left out
+			seconds += min(times[i].At.Sub(times[i-1].At).Seconds(), 600)
+		}
+		if cost := c.Cost(target); cost != nil && c.Verdict.Ranked() {
+			best = min(best, float64(cost.PerToken))
+			l = append(l, Point{c.ID, iteration, seconds, float64(cost.PerToken), best, c.Verdict})
+		}
+	}
+	return l
+}
+
+// seedOf is the candidate that a champion is set against: the first with a cost on the target.
+func seedOf(v journal.View, target string) *journal.Candidate {
+	for _, c := range v.Candidates() {
+		if c.Cost(target) != nil && c.Verdict.Ranked() {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+)
+
+// plot is a picture of points and a line, in the units of its SVG.
+type plot struct {
+	Title                    string
+	Width, Height            int
+	Left, Right, Top, Bottom int
+	X, Y                     []mark
+	XTitle, YTitle           string
+	Dots                     []dot
+	Path                     string
+}
+
+type mark struct {
+	At    float64
+	Label string
+}
+
+type dot struct {
+	X, Y         float64
+	Class, Title string
+}
+
+func newPlot(title, x, y string, width int) *plot {
+	return &plot{Title: title, XTitle: x, YTitle: y, Width: width, Height: 320, Left: 52, Right: width - 12, Top: 24, Bottom: 270}
+}
+
+// scale maps numbers to a side of the plot.
+type scale struct {
+	lo, hi, from, to float64
+	log              bool
+}
+
+func (s scale) at(x float64) float64 {
+	lo, hi := s.lo, s.hi
+	if s.log {
+		x, lo, hi = math.Log(x), math.Log(lo), math.Log(hi)
+	}
+	return s.from + (s.to-s.from)*(x-lo)/(hi-lo)
+}
+
+// logMarks are 1, 2 and 5 times the powers of ten within a scale; where these are many, the powers alone.
+func logMarks(s scale, format func(float64) string) []mark {
+	steps := []float64{1, 2, 5}
+	if s.hi/s.lo > 1e4 {
+		steps = steps[:1]
+	}
+	var l []mark
+	for e := math.Floor(math.Log10(s.lo)); e <= math.Ceil(math.Log10(s.hi)); e++ {
+		for _, m := range steps {
+			if x := m * math.Pow(10, e); x >= s.lo && x <= s.hi {
+				l = append(l, mark{s.at(x), format(x)})
+			}
+		}
+	}
+	return l
+}
+
+// around widens a range so that no point lies on its edge.
+func around(lo, hi float64) (float64, float64) { return lo / 1.15, hi * 1.15 }
+
+// curvePlot draws the scores and the best so far over the candidates.
+func curvePlot(points []Point) *plot {
+	if len(points) == 0 {
+		return nil
+	}
+	p := newPlot("best so far", "candidates judged", "cycles per token and value head", 640)
+	lo, hi := math.Inf(1), 0.
+	for _, x := range points {
+		lo, hi = min(lo, x.Score), max(hi, x.Score)
+	}
+	lo, hi = around(lo, hi)
+	last := points[len(points)-1].ID
+	xs := scale{lo: 0, hi: float64(last + 1), from: float64(p.Left), to: float64(p.Right)}
+	ys := scale{lo, hi, float64(p.Bottom), float64(p.Top), true}
+	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%g", x) })
+	step := round(last / 6)
+	for i := 0; i <= last; i += step {
+		p.X = append(p.X, mark{xs.at(float64(i)), fmt.Sprint(i)})
+	}
+	var path strings.Builder
+	for i, x := range points {
+		if i == 0 {
+			fmt.Fprintf(&path, "M%.1f %.1f", xs.at(float64(x.ID)), ys.at(x.Best))
+		} else {
+			fmt.Fprintf(&path, "H%.1fV%.1f", xs.at(float64(x.ID)), ys.at(x.Best))
+		}
+		p.Dots = append(p.Dots, dot{xs.at(float64(x.ID)), ys.at(x.Score), string(x.Verdict), fmt.Sprintf("#%d %s, %.3f cycles, iteration %d, after %.0f s", x.ID, x.Verdict, x.Score, x.Iteration, x.Seconds)})
+	}
+	fmt.Fprintf(&path, "H%d", p.Right)
+	p.Path = path.String()
+	return p
+}
+
+// frontPlot draws the ranked candidates by cycles and by their largest error against its limit, and those that nothing beats in both.
+func frontPlot(v journal.View, target string) *plot {
+	type point struct {
+		c        *journal.Candidate
+		cost, er float64
+	}
+	var l []point
+	clo, chi, elo, ehi := math.Inf(1), 0., math.Inf(1), 0.
+	for _, c := range v.Candidates() {
+		cost, w := c.Cost(target), c.Worst()
+		if cost == nil || w == nil || !c.Verdict.Ranked() || !(w.Error > 0) {
+			continue
+		}
+		x := point{c, float64(cost.PerToken), float64(w.Error)}
+		l = append(l, x)
+		clo, chi, elo, ehi = min(clo, x.cost), max(chi, x.cost), min(elo, x.er), max(ehi, x.er)
+	}
+	if len(l) == 0 {
+		return nil
+	}
+	p := newPlot("cycles and error", "largest error of the class of inputs that uses most of its limit", "cycles per token and value head", 520)
+	clo, chi = around(clo, chi)
+	elo, ehi = around(elo, ehi)
+	xs := scale{elo, ehi, float64(p.Left), float64(p.Right), true}
+	ys := scale{clo, chi, float64(p.Bottom), float64(p.Top), true}
+	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%g", x) })
+	p.X = logMarks(xs, func(x float64) string { return fmt.Sprintf("%.0e", x) })
+	for _, x := range l {
+		class := ""
+		if !beaten(l, func(y point) bool { return y.cost <= x.cost && y.er <= x.er && (y.cost < x.cost || y.er < x.er) }) {
+			class = "front"
+		}
+		p.Dots = append(p.Dots, dot{xs.at(x.er), ys.at(x.cost), class, fmt.Sprintf("#%d %.3f cycles, error %.1e on %s inputs", x.c.ID, x.cost, x.er, x.c.Worst().Class)})
+	}
+	return p
+}
+
+func beaten[P any](l []P, by func(P) bool) bool {
+	for _, x := range l {
+		if by(x) {
+			return true
+		}
+	}
+	return false
+}
+
+// round is the largest of 1, 2 and 5 times the powers of ten that is not above n, and at least 1.
+func round(n int) int {
+	step := 1
+	for _, m := range []int{2, 5, 10} {
+		if m <= n {
+			step = m
+		}
+	}
+	if step == 10 {
+		return 10 * round(n/10)
+	}
+	return step
+}

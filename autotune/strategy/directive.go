@@ -1,0 +1,61 @@
+package strategy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Directive narrows a search to one bottleneck: the axes that move it, and the stages of a schedule that show it.
+type Directive struct {
+	Name, Doc string
+	Axes      []string
+	Stages    []string // of the algorithm, as the compiler's schedule carries them; empty: those that nothing else names
+}
+
+// Directives is the table of presets.
+var Directives = []Directive{
+	{"triangular-inversion", "how (I + A)^-1 is made", []string{"solve", "leaf", "leafby", "leafnewton", "merge", "mergepairs", "mask", "precinv"}, []string{"leaf", "solve", "keep"}},
+	{"dataflow", "what is computed where, and what passes between: kernels, operands of the state, products joined",
+		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale"}, []string{"state", "output", "operands", "uw", "work", "products"}},
+	{"layout", "order of axes, turns, and how masks and decay reach the elements", []string{"layout", "turn", "share", "decay", "mask", "fuse", "state"}, []string{"load", "store", "decay", "gates", "glue"}},
+	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low"}, []string{"products", "state", "operands"}},
+	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side", []string{"heads", "batch", "chunks", "merge", "mergepairs", "kq", "out", "share"}, []string{"products", "solve", "state", "leaf"}},
+	{"pipeline", "order of instructions, and the overlap of successive chunks", []string{"ahead", "steps", "lock", "late"}, []string{"step", "init"}},
+}
+
+// LookupDirective finds a preset. Axes that this build of the table of choices lacks are left out.
+func LookupDirective(name string) (Directive, error) {
+	var names []string
+	for _, d := range Directives {
+		if d.Name == name {
+			var axes []string
+			for _, a := range d.Axes {
+				if _, err := gdn.LookupAxis(a); err == nil {
+					axes = append(axes, a)
+				}
+			}
+			d.Axes = axes
+			return d, nil
+		}
+		names = append(names, d.Name)
+	}
+	return Directive{}, fmt.Errorf("unknown directive %q (known: %s)", name, strings.Join(names, " "))
+}
+
+// stagesOf maps an axis to the stages that its directives name.
+var stagesOf = func() map[string]map[string]bool {
+	m := map[string]map[string]bool{}
+	for _, d := range Directives {
+		for _, a := range d.Axes {
+			if m[a] == nil {
+				m[a] = map[string]bool{}
+			}
+			for _, s := range d.Stages {
+				m[a][s] = true
+			}
+		}
+	}
+	return m
+}()

@@ -1,0 +1,318 @@
+package strategy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Question is one line that a proposer reads.
+type Question struct {
+	Ask       int                           `json:"ask"` // number of the candidate that is asked for
+	Spec      string                        `json:"spec"`
+	Targets   []string                      `json:"targets"`
+	Seed      uint64                        `json:"seed"`
+	Precision string                        `json:"precision"`      // the lowest that a candidate may compute in
+	Axes      []Choice                      `json:"axes,omitempty"` // in the first line to a process: what a variant is made of
+	Judged    []*journal.Candidate          `json:"judged"`         // since the line before; in the first line all
+	Champions map[string]*journal.Candidate `json:"champions"`      // by target
+	Hot       map[string][]journal.Stage    `json:"hot"`            // cycles of the champions by stage, most first
+	Pending   []string                      `json:"pending"`        // variants under way
+}
+
+// Choice is an axis, as a proposer sees it.
+type Choice struct {
+	Name       string   `json:"name"`
+	Doc        string   `json:"doc"`
+	Structural bool     `json:"structural"`
+	Values     []string `json:"values"`
+	Default    string   `json:"default"`
+}
+
+// Answer is the line that a proposer gives back: one of variant, ir and done.
+type Answer struct {
+	Variant    string  `json:"variant"`
+	IR         string  `json:"ir"` // text of a module for the spec
+	Done       bool    `json:"done"`
+	Parent     int     `json:"parent"`
+	Hypothesis string  `json:"hypothesis"`
+	Gain       float64 `json:"gain"`
+	Risk       float64 `json:"risk"`
+}
+
+// AnswerLimit is how long a proposer may take for an answer, unless a search says otherwise.
+const AnswerLimit = time.Minute
+
+// maxAnswer bounds an answer in bytes.
+const maxAnswer = 16 << 20
+
+// proposer asks a command. The process starts with the first question and is started anew after it died or was late.
+type proposer struct {
+	space   Space
+	command string
+	limit   time.Duration
+
+	mu    sync.Mutex
+	run   *process
+	known int // candidates that the process has been told of
+}
+
+func newProposer(s Space, command string) *proposer {
+	limit := s.AnswerLimit
+	if limit <= 0 {
+		limit = AnswerLimit
+	}
+	return &proposer{space: s, command: command, limit: limit}
+}
+
+// Close ends the process.
+func (p *proposer) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop()
+	return nil
+}
+
+func (p *proposer) drop() {
+	if p.run != nil {
+		p.run.stop()
+		p.run, p.known = nil, 0
+	}
+}
+
+func (p *proposer) Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
+	if s := p.space.seed(p.space.tried(judged, pending)); s != nil {
+		return s
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.question(judged, pending)
+	if p.run == nil {
+		run, err := startProcess(p.command)
+		if err != nil {
+			return &Proposal{Fault: &Fault{journal.Crash, fmt.Sprintf("the proposer does not start: %v", err), ""}}
+		}
+		p.run = run
+	}
+	line, err := p.run.ask(ctx, q, p.limit)
+	p.known = judged.Len()
+	switch {
+	case errors.Is(err, errLate):
+		p.drop()
+		return &Proposal{Fault: &Fault{journal.Timeout, fmt.Sprintf("the proposer gave nothing within %v", p.limit), line}}
+	case ctx.Err() != nil:
+		p.drop()
+		return nil
+	case err != nil:
+		said := p.run.noise.String()
+		p.drop()
+		return &Proposal{Fault: &Fault{journal.Crash, fmt.Sprintf("the proposer ended: %v", err), said}}
+	}
+	return p.read(line, judged)
+}
+
+func (p *proposer) question(judged journal.View, pending []gdn.Variant) *Question {
+	if p.known > judged.Len() {
+		p.known = 0
+	}
+	q := &Question{Ask: judged.Len() + len(pending) + 1, Spec: p.space.Spec.String(), Targets: p.space.Targets, Seed: p.space.Seed, Precision: p.space.Least,
+		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}}
+	if p.run == nil {
+		q.Judged = judged.Candidates()
+		for _, a := range gdn.Axes {
+			if p.space.walks(a.Name) {
+				q.Axes = append(q.Axes, Choice{a.Name, a.Doc, a.Structural, a.Values, a.Default})
+			}
+		}
+	}
+	for _, t := range p.space.Targets {
+		if c := judged.Champion(t); c != nil {
+			q.Champions[t], q.Hot[t] = c, c.Cost(t).Stages
+		}
+	}
+	for _, v := range pending {
+		q.Pending = append(q.Pending, v.String())
+	}
+	return q
+}
+
+// read turns an answer into a proposal. Whatever it holds, it is data.
+func (p *proposer) read(line string, judged journal.View) *Proposal {
+	bad := func(format string, args ...any) *Proposal {
+		return &Proposal{Fault: &Fault{journal.Invalid, "the proposer's answer " + fmt.Sprintf(format, args...), line}}
+	}
+	var a Answer
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return bad("is not what was asked for: %v", err)
+	}
+	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk}
+	if out.Hypothesis == "" {
+		out.Hypothesis = "given by the proposer without a reason"
+	}
+	parent := judged.Candidate(a.Parent)
+	switch {
+	case a.Done:
+		return nil
+	case a.Parent != 0 && parent == nil:
+		return bad("names parent %d, which is not judged", a.Parent)
+	case (a.Variant == "") == (a.IR == ""):
+		return bad("wants one of variant, ir and done")
+	case a.IR != "":
+		out.IR = a.IR
+		return out
+	}
+	v, err := gdn.ParseVariant(a.Variant)
+	if err != nil {
+		return bad("has a variant that is none: %v", err)
+	}
+	out.Variant = v
+	if !p.space.inside(v) {
+		return bad("has a variant outside of the space that is searched: %s", v)
+	}
+	if parent != nil {
+		if from, err := gdn.ParseVariant(parent.Variant); err == nil {
+			out.Moves = changed(from, v)
+			for _, m := range out.Moves {
+				if len(p.space.Axes) > 0 && !slices.Contains(p.space.Axes, m.Axis) {
+					return bad("changes %s, which is not searched", m.Axis)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// process is a running proposer, in a process group of its own.
+type process struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	lines  chan string // closed when it closes its output
+	noise  tail
+	reaped chan struct{}
+	exit   error
+}
+
+var errLate = errors.New("late")
+
+func startProcess(command string) (*process, error) {
+	p := &process{cmd: exec.Command("sh", "-c", command), lines: make(chan string), reaped: make(chan struct{})}
+	isolate(p.cmd)
+	p.cmd.Stderr = &p.noise
+	p.cmd.WaitDelay = time.Second
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.in = in
+	started := make(chan error)
+	read := make(chan struct{})
+	go func() { // the signal that ends the child with this process is sent when the thread that started it ends
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			<-read
+			p.exit = p.cmd.Wait()
+			close(p.reaped)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(read)
+		defer close(p.lines)
+		s := bufio.NewScanner(out)
+		s.Buffer(nil, maxAnswer)
+		for s.Scan() {
+			if strings.TrimSpace(s.Text()) != "" {
+				p.lines <- s.Text()
+			}
+		}
+	}()
+	return p, nil
+}
+
+// ask sends a question and waits for one line.
+func (p *process) ask(ctx context.Context, q *Question, limit time.Duration) (string, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	sent := make(chan error, 1)
+	go func() { sent <- json.NewEncoder(p.in).Encode(q) }()
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if ok {
+				return line, nil
+			}
+			select {
+			case <-p.reaped:
+				if p.exit != nil {
+					return "", p.exit
+				}
+			case <-timer.C:
+			}
+			return "", errors.New("it closed its output")
+		case err := <-sent:
+			if err != nil {
+				sent = nil // it ends: its exit says why
+			}
+		case <-timer.C:
+			return "", errLate
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// stop kills the process with its children and reaps it.
+func (p *process) stop() {
+	p.in.Close()
+	killGroup(p.cmd)
+	for range p.lines {
+	}
+	<-p.reaped
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailKept = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if over := len(t.text) - tailKept; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

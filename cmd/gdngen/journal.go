@@ -1,0 +1,329 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
+)
+
+func (a *app) journalCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "journal",
+		Short: "Read, check and export the journal of a search",
+		Long: `A journal is JSON lines, each with the checksum of the one before; what it names by key is stored beside it. It is never changed, so
+whatever a search decided can be read, and recomputed, later.`,
+		Example: "  gdngen journal show --run runs/first 12\n  gdngen journal verify --run runs/first\n  gdngen journal export --run runs/first --format t4 > results.json",
+		GroupID: "work",
+	}, a.journalShowCmd(), a.journalLintCmd(), a.journalVerifyCmd(), a.journalExportCmd(), a.journalRenderCmd())
+}
+
+// readRun reads the journal of --run and repeats its warnings.
+func (a *app) readRun(dir, verb string) (*journal.State, error) {
+	if dir == "" {
+		return nil, usage(fmt.Errorf("%s which run? give --run DIR", verb))
+	}
+	s, warnings, err := journal.Read(dir, nil)
+	for _, w := range warnings {
+		a.warn("%s", w)
+	}
+	return s, err
+}
+
+func (a *app) journalShowCmd() *cobra.Command {
+	var dir, object string
+	c := &cobra.Command{
+		Use:   "show --run DIR [CANDIDATE]",
+		Short: "List the candidates, or show one with all that is recorded of it",
+		Example: `  gdngen journal show --run runs/first
+  gdngen journal show --run runs/first 12
+  gdngen journal show --run runs/first 12 --object module/v6e
+  gdngen journal show --run runs/first --object 3f9a...`,
+		Args: args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := a.readRun(dir, "show")
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 && object != "" {
+				return a.printObject(dir, object)
+			}
+			if len(args) == 0 {
+				return a.listCandidates(s)
+			}
+			id, err := strconv.Atoi(strings.TrimPrefix(args[0], "#"))
+			found := s.Now().Candidate(id)
+			if err != nil || found == nil {
+				return usage(fmt.Errorf("run %s has no candidate %q: it has 1 to %d", dir, args[0], s.Len()))
+			}
+			if object != "" {
+				key, ok := found.Objects[object]
+				if !ok {
+					return usage(fmt.Errorf("candidate %d has no object %q (it has: %s)", id, object, strings.Join(sortedKeys(found.Objects), " ")))
+				}
+				return a.printObject(dir, key)
+			}
+			return emit(a, found, []any{found}, func(w io.Writer) { showCandidate(w, s, found) })
+		},
+	}
+	runFlag(c, &dir)
+	c.Flags().StringVar(&object, "object", "", "print an object: by its role in the candidate, such as ir, module/v6e, schedule/v6e, or by its key")
+	return c
+}
+
+func (a *app) printObject(dir, key string) error {
+	text, err := autotune.Object(dir, key)
+	if err == nil {
+		_, err = a.stdout.Write(text)
+	}
+	return err
+}
+
+func (a *app) listCandidates(s *journal.State) error {
+	all := s.Now().Candidates()
+	return emit(a, all, all, func(w io.Writer) {
+		heads := []string{">ID", ">PARENT", "VERDICT"}
+		for _, t := range s.Header.Targets {
+			heads = append(heads, ">"+t)
+		}
+		t := newTable(append(heads, "CAUSE", "CHANGE OR VARIANT")...)
+		for _, c := range all {
+			row := []any{c.ID, c.Parent, c.Verdict}
+			for _, name := range s.Header.Targets {
+				text := "-"
+				if k := c.Cost(name); k != nil {
+					text = fmt.Sprintf("%.3f", float64(k.PerToken))
+				}
+				row = append(row, text)
+			}
+			what := strings.Join(c.Change, " ")
+			if what == "" {
+				what = c.Variant
+			}
+			t.add(append(row, c.Cause, what)...)
+		}
+		t.write(a, w)
+	})
+}
+
+func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("candidate", "%d of %d, parent %d", c.ID, s.Len(), c.Parent)
+	line("variant", "%s", c.Variant)
+	line("hypothesis", "%s", c.Hypothesis)
+	line("expected", "%.1f %% less, risk %.0f %%", 100*float64(c.Gain), 100*float64(c.Risk))
+	for _, o := range c.Shortlist {
+		line("", "  weighed: %s on #%d, %.1f %% less, risk %.0f %%", o.Change, o.Parent, 100*float64(o.Gain), 100*float64(o.Risk))
+	}
+	line("change", "%s", strings.Join(c.Change, " "))
+	line("verdict", "%s at %s: %s", c.Verdict, c.Gate, c.Reason)
+	if c.Cause != "" {
+		line("cause", "%s: %s", c.Cause, c.Evidence)
+	}
+	line("again", "%s", report.Command(s.Header, c))
+	for _, k := range c.Costs {
+		if k.Verdict != "" {
+			line("cost", "%s: %s (%s)", k.Target, k.Verdict, k.Reason)
+			continue
+		}
+		line("cost", "%s: %.3f per token and value head; %d cycles, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.Cycles, k.HBM, k.Spills, sizeText(k.VMEM), k.Slot, 100*float64(k.Fill))
+		for _, st := range k.Stages {
+			line("", "  %-12s %9d", st.Name, st.Cycles)
+		}
+	}
+	for _, e := range c.Errors {
+		line("error", "%-12s %-8s %s %.2g of %.2g", e.Class, e.Engine, e.Output, float64(e.Error), float64(e.Limit))
+	}
+	if t := s.Times()[c.ID-1]; t.Runs != nil {
+		line("device", "%s: %.3g ms, %.3f [%.3f, %.3f] x candidate %d, %d pairs", t.Runs.Device, 1e3*t.Runs.Seconds, t.Runs.Ratio, t.Runs.Low, t.Runs.High, t.Runs.Against, t.Runs.Pairs)
+	}
+	for _, n := range c.Notes {
+		line("note", "%s", n)
+	}
+	for _, role := range sortedKeys(c.Objects) {
+		line("object", "%-14s %s", role, c.Objects[role])
+	}
+}
+
+func (a *app) journalLintCmd() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:     "lint --run DIR",
+		Short:   "Refuse placeholders, missing commands and verdicts without evidence",
+		Long:    "lint ends with status 5 if a record can not be understood, or judged again, later.",
+		Example: "  gdngen journal lint --run runs/first",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := a.readRun(dir, "lint")
+			if err != nil {
+				return err
+			}
+			return a.faults(journal.Lint(s), "lint", s)
+		},
+	}
+	runFlag(c, &dir)
+	return c
+}
+
+func (a *app) journalVerifyCmd() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "verify --run DIR",
+		Short: "Recompute every decision of a run from its records",
+		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It ends with
+status 5 if one differs. What an outside proposer said can not be asked again.`,
+		Example: "  gdngen journal verify --run runs/first",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := a.readRun(dir, "verify")
+			if err != nil {
+				return err
+			}
+			_, faults, err := autotune.Verify(dir)
+			if err != nil {
+				return err
+			}
+			return a.faults(faults, "verify", s)
+		},
+	}
+	runFlag(c, &dir)
+	return c
+}
+
+// faults prints what is wrong with a journal, and says so by the exit status.
+func (a *app) faults(faults []string, verb string, s *journal.State) error {
+	if faults == nil {
+		faults = []string{}
+	}
+	rows := make([]map[string]string, len(faults))
+	for i, f := range faults {
+		rows[i] = map[string]string{"fault": f}
+	}
+	err := emit(a, map[string]any{"candidates": s.Len(), "faults": faults}, rows, func(w io.Writer) {
+		for _, f := range faults {
+			fmt.Fprintln(w, f)
+		}
+		if len(faults) == 0 {
+			fmt.Fprintf(w, "%d candidates: nothing to complain of\n", s.Len())
+		}
+	})
+	if err == nil && len(faults) > 0 {
+		err = failed(exitRegression, "%s: %d faults in %d candidates", verb, len(faults), s.Len())
+	}
+	return err
+}
+
+func (a *app) journalExportCmd() *cobra.Command {
+	var dir, format, file string
+	var names, docs []string
+	for _, e := range report.Exports {
+		names = append(names, e.Name)
+		docs = append(docs, e.Name+" ("+e.Doc+")")
+	}
+	c := &cobra.Command{
+		Use:     "export --run DIR --format FORMAT",
+		Short:   "Write a journal in the form of another tool",
+		Long:    "export writes a journal for other tools. Formats: " + strings.Join(docs, "; ") + ".",
+		Example: "  gdngen journal export --run runs/first --format csv > first.csv\n  gdngen journal export --run runs/first --format t4 --file results.json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			e, err := report.LookupExport(format)
+			if err != nil {
+				return usage(err)
+			}
+			s, err := a.readRun(dir, "export")
+			if err != nil {
+				return err
+			}
+			return a.writeTo(file, func(w io.Writer) error { return e.Write(w, dir, s) })
+		},
+	}
+	runFlag(c, &dir)
+	c.Flags().StringVar(&format, "format", "csv", strings.Join(names, ", "))
+	fileFlag(c, &file)
+	complete(c, "format", names)
+	return c
+}
+
+func (a *app) journalRenderCmd() *cobra.Command {
+	var dir, file string
+	c := &cobra.Command{
+		Use:     "render --run DIR",
+		Short:   "Write the log of a run for a reader, in Markdown",
+		Long:    "render writes, for each candidate: hypothesis, change, exact command, result, hot spots before and after, verdict, cause, next.",
+		Example: "  gdngen journal render --run runs/first --file log.md",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := a.readRun(dir, "render")
+			if err != nil {
+				return err
+			}
+			return a.writeTo(file, func(w io.Writer) error { return report.Markdown(w, dir, s) })
+		},
+	}
+	runFlag(c, &dir)
+	fileFlag(c, &file)
+	return c
+}
+
+func (a *app) reportCmd() *cobra.Command {
+	var dir, file string
+	c := &cobra.Command{
+		Use:   "report --run DIR --file FILE",
+		Short: "Write the report of a search: one HTML page",
+		Long: `report writes one page that needs nothing else: the best so far, cycles against error, the champion against the first by stage, a heat map
+of the structures, what was rejected and why, and axes that never changed a schedule. The run may be in progress.`,
+		Example: "  gdngen report --run runs/first --file first.html",
+		GroupID: "work",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := a.readRun(dir, "report")
+			if err != nil {
+				return err
+			}
+			if file == "" {
+				return usage(errors.New("where to? give --file FILE, or --file - for standard output"))
+			}
+			return a.writeTo(file, func(w io.Writer) error { return report.HTML(w, dir, s) })
+		},
+	}
+	runFlag(c, &dir)
+	fileFlag(c, &file)
+	return c
+}
+
+func fileFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "file", "", "write to this file; -: standard output")
+}
+
+// writeTo writes a file, or standard output where none is named. A file appears whole or not at all.
+func (a *app) writeTo(file string, write func(io.Writer) error) error {
+	if file == "" || file == "-" {
+		return write(a.stdout)
+	}
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
+
+func sortedKeys(m map[string]string) []string {
+	var l []string
+	for k := range m {
+		l = append(l, k)
+	}
+	slices.Sort(l)
+	return l
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/strategy"
+)
+
+func directiveNames() (names []string) {
+	for _, d := range strategy.Directives {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func directiveDocs() string {
+	var l []string
+	for _, d := range strategy.Directives {
+		l = append(l, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes, " ")))
+	}
+	return strings.Join(l, "; ")
+}
+
+// parseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one, and without one that is a
+// number it is 1.
+func parseShapes(entries []string) ([]autotune.Shape, error) {
+	var l []autotune.Shape
+	for _, entry := range entries {
+		text, weight := entry, 1.
+		if i := strings.LastIndexByte(entry, '='); i > 0 {
+			head := entry[:i]
+			// t=4096 is part of a spec, bench=4096 is a weight: what stands before decides.
+			if w, err := strconv.ParseFloat(entry[i+1:], 64); err == nil && parses(head) {
+				text, weight = head, w
+			}
+		}
+		if !(weight > 0) {
+			return nil, usage(fmt.Errorf("--shape %q: weight %g is not positive", entry, weight))
+		}
+		s, err := parseSpec(text)
+		if err != nil {
+			return nil, err
+		}
+		l = append(l, autotune.Shape{Spec: s, Weight: weight})
+	}
+	return l, nil
+}
+
+func parses(spec string) bool {
+	_, err := parseSpec(spec)
+	return err == nil
+}
+
+// parseGuards reads entries TARGET or TARGET=SHARE, a share being a number or percent.
+func parseGuards(entries []string) (map[string]float64, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	guards := map[string]float64{}
+	for _, entry := range entries {
+		name, text, given := strings.Cut(entry, "=")
+		if _, err := parseTargets(name); err != nil {
+			return nil, err
+		}
+		share := 0.
+		if given {
+			number, isPercent := strings.CutSuffix(text, "%")
+			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil || !(x >= 0) {
+				return nil, usage(fmt.Errorf("--guard %q: want TARGET=SHARE, such as v5e=2%%", entry))
+			}
+			if share = x; isPercent {
+				share = x / 100
+			}
+		}
+		guards[name] = share
+	}
+	return guards, nil
+}
+
+// parseBytes reads a size such as 512MiB or 6GiB.
+func parseBytes(text string) (int64, error) {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}} {
+		if number, ok := strings.CutSuffix(text, u.name); ok {
+			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err == nil && x > 0 {
+				return int64(x * u.size), nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q is no size: want a number and B, KiB, MiB or GiB, such as 6GiB", text)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/autotune"
+)
+
+func (a *app) searchSimulateCmd() *cobra.Command {
+	var dir string
+	var strategies []string
+	var judged int
+	c := &cobra.Command{
+		Use:   "simulate --run DIR",
+		Short: "Replay a journal under other strategies, without a compiler",
+		Long: `simulate lets strategies propose, judges by the records of a journal, and compares how soon each comes near the journal's best. A variant
+that the journal does not know is passed over at no cost, so the figures compare strategies on what the journal covers: a run of
+exhaustive or random compares them best.`,
+		Example: "  gdngen search simulate --run runs/first\n  gdngen search simulate --run runs/first --strategy beam:2 --strategy elites:8",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return usage(errors.New("simulate which run? give --run DIR"))
+			}
+			sims, err := autotune.Simulate(a.ctx, dir, strategies, judged)
+			if err != nil {
+				return err
+			}
+			return emit(a, sims, sims, func(w io.Writer) {
+				heads := []string{"STRATEGY", ">JUDGED", ">UNKNOWN", ">BEST"}
+				for _, name := range autotune.SimulationShares() {
+					heads = append(heads, ">"+name)
+				}
+				t := newTable(append(heads, "ENDED")...)
+				for _, s := range sims {
+					best := "-"
+					if n := len(s.Best); n > 0 {
+						best = fmt.Sprintf("%.2f", float64(s.Best[n-1]))
+					}
+					row := []any{s.Strategy, s.Judged, s.Unknown, best}
+					for _, name := range autotune.SimulationShares() {
+						if n, ok := s.Within[name]; ok {
+							row = append(row, n)
+						} else {
+							row = append(row, "never")
+						}
+					}
+					t.add(append(row, s.Reason)...)
+				}
+				t.write(a, w)
+				fmt.Fprintln(w, "\ncolumns of shares: judged candidates until the best was so near the journal's best on the first target")
+			})
+		},
+	}
+	runFlag(c, &dir)
+	c.Flags().StringArrayVar(&strategies, "strategy", []string{"beam:4", "elites:16", "random", "exhaustive"}, "a strategy, once for each")
+	c.Flags().IntVar(&judged, "max-candidates", 0, "candidates of each; 0: as many as the journal has")
+	return c
+}

@@ -72,6 +72,7 @@ func (*Buffer) Get() (*array.Array, error) { return nil, ErrNoCgo }
 
 // Close does nothing.
 func (*Buffer) Close() error { return nil }
+
 // Interleave gives ErrNoCgo.
 func Interleave(TimeOptions, *Program, *Program, ...*array.Array) ([][2]time.Duration, error) {
 	return nil, ErrNoCgo

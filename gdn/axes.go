@@ -29,7 +29,7 @@ var (
 	mergeNames  = []string{MergePacked: "packed", MergeRows: "rows", MergeBlocks: "blocks"}
 	formNames   = []string{FormVPrime: "vprime", FormUW: "uw"}
 	flowNames   = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
-	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token", HeadsLanes: "lane"}
+	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token", HeadsLanes: "lane", HeadsTurned: "turned"}
 	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
 	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
 	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
@@ -88,7 +88,7 @@ var Axes = []Axis{
 	intAxis("heads", "value heads in lockstep in a program; 0: all", 0, nil, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
 	intAxis("batch", "batch rows in lockstep in a program", 1, nil, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8, 16),
 	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
-	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, as they are, or with the heads of a token side by side as [B, T, heads D]; all but the first need all value heads of a key head in a program",
+	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or turned, with tokens along the lanes, as TPUs keep heads narrower than a register; token and lane need all value heads of a key head in a program",
 		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
 	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, chunked,
 		func(v *Variant) *Decay { return &v.Decay }),

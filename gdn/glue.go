@@ -91,8 +91,8 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 	return x
 }
 
-// rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, or heads
-// and their elements as lanes.
+// rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
+// elements as lanes, or tokens moved to the lanes.
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
@@ -112,6 +112,12 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 		return o
 	case v.Layout == HeadsInner:
 		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
+		return o
+	case v.Layout == HeadsTurned:
+		x = b.Transpose(x, 0, 2, 3, 1)
+		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
+		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
+		o.block = join([]int{v.Batch}, block, []int{d, v.Chunks * p.c})
 		return o
 	}
 	x = b.Transpose(x, 0, 2, 1, 3)
@@ -216,9 +222,12 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
 	d := x.Type.Size() / (s.Batch * p.padded() * heads)
-	if p.v.Layout != HeadsOuter {
+	switch p.v.Layout {
+	case HeadsInner, HeadsLanes:
 		x = b.Reshape(x, s.Batch, p.padded(), heads, d)
-	} else {
+	case HeadsTurned:
+		x = b.Transpose(b.Reshape(x, s.Batch, heads, d, p.padded()), 0, 3, 1, 2)
+	default:
 		x = b.Transpose(b.Reshape(x, s.Batch, heads, p.padded(), d), 0, 2, 1, 3)
 	}
 	return p.trim(in, x)

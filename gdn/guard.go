@@ -94,7 +94,7 @@ func (v Variant) Check(s Spec) error {
 	if s.Direction != Forward && v.Algo != AlgoChunk {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
 	}
-	if f := v.Fit(s); v.Layout != HeadsOuter && f.Heads < s.Groups() {
+	if f := v.Fit(s); (v.Layout == HeadsInner || v.Layout == HeadsLanes) && f.Heads < s.Groups() {
 		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", headsNames[v.Layout], s.Groups(), v.Heads)
 	}
 	return nil

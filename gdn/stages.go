@@ -29,7 +29,7 @@ func (e *gen) loadRows(o *operand) *ir.Value {
 	b, v := e.b, e.v
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
-	if v.Layout != HeadsOuter {
+	if v.Layout == HeadsInner || v.Layout == HeadsLanes {
 		d = cmp.Or(o.width, d)
 		h := x.Type.Size() / (v.Batch * v.Chunks * e.c * d)
 		if v.Batch*v.Chunks == 1 {
@@ -38,8 +38,26 @@ func (e *gen) loadRows(o *operand) *ir.Value {
 		x = b.Transpose(b.Reshape(x, v.Batch*v.Chunks, e.c, h, d), 0, 2, 1, 3)
 		return e.chunksFirst(b.Reshape(x, v.Batch, v.Chunks, h, e.c, d))
 	}
+	if v.Layout == HeadsTurned {
+		d = x.Type.Size() / (v.Chunks * e.c * e.blockHeads(o))
+		x = b.Reshape(x, e.blockHeads(o), d, v.Chunks*e.c)
+		var chunks []*ir.Value
+		for i := range v.Chunks {
+			chunks = append(chunks, b.Transpose(b.SliceAxis(x, 2, i*e.c, (i+1)*e.c), 0, 2, 1))
+		}
+		return b.Concat(0, chunks...)
+	}
 	n := x.Type.Size() / (v.Chunks * e.c * d)
 	return e.chunksFirst(b.Reshape(x, n, v.Chunks, e.c, d))
+}
+
+// blockHeads is the batch rows x heads of a window with heads before tokens.
+func (e *gen) blockHeads(o *operand) int {
+	n := 1
+	for _, k := range o.block[:len(o.block)-2] {
+		n *= k
+	}
+	return n
 }
 
 // chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last.
@@ -95,6 +113,7 @@ func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut 
 		x = b.Reshape(x, len(chunks), v.Batch, n, e.c, x.Type.Shape[2])
 		return blockOut{b.Reshape(b.Transpose(x, 1, 0, 3, 2, 4), o.block...), o}
 	}
+	along := 1 // tokens
 	for i, x := range chunks {
 		x = b.Convert(x, d)
 		if v.Layout == HeadsInner {
@@ -106,9 +125,12 @@ func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut 
 			}
 			x = b.Reshape(x, v.Batch, e.c*heads, width)
 		}
+		if v.Layout == HeadsTurned {
+			x, along = b.Transpose(x, 0, 2, 1), 2
+		}
 		chunks[i] = x
 	}
-	return blockOut{b.Reshape(b.Concat(1, chunks...), o.block...), o}
+	return blockOut{b.Reshape(b.Concat(along, chunks...), o.block...), o}
 }
 
 // gateRows describes [N, C] as an output that lies as the gates do.

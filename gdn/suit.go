@@ -11,12 +11,16 @@ type Machine struct {
 	MXUSize int // rows and columns of a matrix unit
 }
 
+// register is the lanes of a vector register.
+const register = 128
+
 // Suited gives forms of v for s on a machine, the most wanted first and then those that need less memory: value heads, batch
 // rows and chunks that share a program, chunks of a step, and tokens of a chunk. The caller takes the first that fits. Only
 // fused variants of overlapping phases have forms; of others v itself is the only one.
 //
 // Eight heads in lockstep hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
-// take their place, then chunks. Each core gets a program before a program gets more heads.
+// take their place, then chunks. Each core gets a program before a program gets more heads. Heads narrower than a register are
+// read with tokens along the lanes, as TPUs keep them.
 func (v Variant) Suited(s Spec, m Machine) []Variant {
 	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
 		return []Variant{v}
@@ -39,6 +43,9 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 		for _, h := range heads {
 			w := v
 			w.Chunk, w.Heads = chunk, h
+			if narrow := s.K < register && s.V < register && s.Tokens >= register; narrow && w.Layout == HeadsInner && chunk%register == 0 {
+				w.Layout = HeadsTurned
+			}
 			if h == s.HeadsV {
 				w.Heads = 0
 			}

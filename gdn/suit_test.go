@@ -30,6 +30,9 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=1,hv=2", wide, "chunks=2"},
 		{"bench,hk=2,hv=4", wide, "steps=4"},
 		{"bench,hk=1,hv=1,seqs=4", wide, ""},
+		{"bench,k=64,v=96", small, "layout=turned"},
+		{"bench,k=64,v=128", small, ""},
+		{"bench,k=64,v=64,t=40", small, ""},
 	} {
 		s := mustParse(t, c.spec)
 		text := "tpu"

@@ -73,6 +73,7 @@ const (
 	HeadsOuter Heads = iota
 	HeadsInner
 	HeadsLanes
+	HeadsTurned
 )
 
 const (

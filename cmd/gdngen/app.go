@@ -176,7 +176,7 @@ func (a *app) cpu() (*pjrt.Engine, error) {
 }
 
 // compileLimit bounds one compile.
-const compileLimit = 5 * time.Minute
+const compileLimit = 10 * time.Minute
 
 // aot gives the compiler for absent TPUs, fetching libtpu where it is missing.
 func (a *app) aot() (*aot.Compiler, error) {

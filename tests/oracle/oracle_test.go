@@ -122,6 +122,7 @@ func TestSpecsAgainstReference(t *testing.T) {
 		{"decode-pool", "v6e", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
 		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=token,kq=joined,fuse=kernel"},
 		{"parted", "v6e", "t=70,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "tpu,chunk=32,heads=4"},
+		{"narrow", "v5e", "t=140,hk=1,hv=2,k=64,v=32,dtype=bf16", "tpu,layout=turned"},
 		{"wide", "v6e", "t=40,hk=1,hv=1,k=256,v=96,dtype=bf16", "bf16x3,chunk=32,layout=token"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

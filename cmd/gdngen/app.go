@@ -79,7 +79,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommandGroupID("self")
-	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.benchCmd(),
+	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
 		a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(),
 		a.setupCmd(), a.doctorCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
 	return root

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -19,9 +20,9 @@ type Part struct {
 	Weights int64  // elements, in one layer
 	// Flops are the model flops of one forward pass; backward has twice as many.
 	Flops float64
-	// Build makes the module of the forward or backward pass. It is nil for the rule, which gdn builds from Config.Spec, and for the core of
-	// attention, which is no work of ours.
-	Build func(backward bool) (*ir.Module, error)
+	// Build makes the module of the forward or backward pass; only the rule depends on the variant. It is nil for the core of attention, whose cost
+	// is that of a public kernel: see AttentionCycles.
+	Build func(v gdn.Variant, backward bool) (*ir.Module, error)
 }
 
 // Parts lists what a training step consists of, in the order of the forward pass. Parts that the model does not have are left out.
@@ -41,7 +42,8 @@ func Parts(c Config) []Part {
 		norm("rule"),
 		dense("rule", "project in", c.Hidden, r.qkv()+r.z()+r.gates()),
 		{Name: "convolution", Kind: "rule", Weights: int64(r.Conv * r.qkv()), Build: module(func(p *program, backward bool) { p.convolution(c, backward) })},
-		{Name: "rule", Kind: "rule", Weights: int64(r.gates()), Flops: c.Spec().Flops(RuleChunk)},
+		{Name: "rule", Kind: "rule", Weights: int64(r.gates()), Flops: c.Spec().Flops(RuleChunk),
+			Build: func(v gdn.Variant, backward bool) (*ir.Module, error) { return rule(c, v, backward) }},
 		{Name: "gated norm", Kind: "rule", Weights: int64(r.V), Build: module(func(p *program, backward bool) { p.gatedNorm(c, backward) })},
 		dense("rule", "project out", r.z(), c.Hidden),
 
@@ -71,8 +73,8 @@ func Parts(c Config) []Part {
 }
 
 // module makes the Build of a part from its rule.
-func module(rule func(p *program, backward bool)) func(bool) (*ir.Module, error) {
-	return func(backward bool) (*ir.Module, error) {
+func module(rule func(p *program, backward bool)) func(gdn.Variant, bool) (*ir.Module, error) {
+	return func(_ gdn.Variant, backward bool) (*ir.Module, error) {
 		m, b := ir.NewModule("part")
 		p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
 		rule(p, backward)
@@ -83,25 +85,63 @@ func module(rule func(p *program, backward bool)) func(bool) (*ir.Module, error)
 	}
 }
 
-// Core is the whole token mixer by the rule but its projections, forward, as one module: convolution, rule, gated norm. What it costs beyond its
-// parts is changes of layout between them; what it costs less, fusions.
-func Core(c Config, v gdn.Variant) (*ir.Module, error) {
-	rule, err := gdn.Build(c.Spec(), v)
-	if err != nil {
-		return nil, err
+// rule makes the module of the rule: the forward pass with what it keeps for the backward pass, or the backward pass that reads it.
+func rule(c Config, v gdn.Variant, backward bool) (*ir.Module, error) {
+	forward, back, err := gdn.BuildTraining(c.Spec(), v)
+	if backward {
+		return back, err
 	}
+	return forward, err
+}
+
+// Core is the whole token mixer by the rule but its projections as one module: convolution, rule, gated norm, or their gradients from the last to
+// the first. What it costs beyond its parts is changes of layout between them; what it costs less, fusions.
+func Core(c Config, v gdn.Variant, backward bool) (*ir.Module, error) {
 	m, b := ir.NewModule("core")
 	p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
-	args := map[string]*ir.Value{}
-	args["q"], args["k"], args["v"] = p.convolve(c, p.param("mixed", c.Batch, c.Tokens, c.Rule.qkv()), p.param("taps", c.Rule.Conv, c.Rule.qkv()))
-	var inputs []*ir.Value
-	for _, in := range rule.Params() {
-		if args[in.Name] == nil {
-			args[in.Name] = b.Param(in.Name, in.Type)
+	made := map[string]*ir.Value{}
+	var names []string
+	for _, name := range coreParts(backward) {
+		part, err := c.part(name).Build(v, backward)
+		if err != nil {
+			return nil, err
 		}
-		inputs = append(inputs, args[in.Name])
+		var args []*ir.Value
+		for _, in := range part.Params() {
+			if made[in.Name] == nil {
+				made[in.Name] = b.Param(in.Name, in.Type)
+			}
+			args = append(args, made[in.Name])
+		}
+		for i, x := range passes.Inline(b, part, args) {
+			made[part.Results[i]] = x
+			names = append(names, part.Results[i])
+		}
 	}
-	o := passes.Inline(b, rule, inputs)[0]
-	p.give("y", p.normGated(c, o, p.param("z", c.Batch, c.Tokens, c.Rule.z()), p.param("weight", c.Rule.V)))
+	// What the next part takes stays inside; the backward pass reads the outputs of the convolution and of the rule, so the forward pass gives them.
+	for _, name := range names {
+		if backward && (name == "do" || name == "dq" || name == "dk" || name == "dv") {
+			continue
+		}
+		p.names, p.results = append(p.names, name), append(p.results, made[name])
+	}
 	return m, b.Finish(m, p.names, p.results)
+}
+
+func coreParts(backward bool) []string {
+	list := []string{"convolution", "rule", "gated norm"}
+	if backward {
+		slices.Reverse(list)
+	}
+	return list
+}
+
+// part finds a part of the layer of the rule by name.
+func (c Config) part(name string) Part {
+	for _, p := range Parts(c) {
+		if p.Kind == "rule" && p.Name == name {
+			return p
+		}
+	}
+	panic("no part " + name)
 }

@@ -136,6 +136,10 @@ var Axes = []Axis{
 	choiceAxis("save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, chunked,
 		func(v *Variant) *Save { return &v.Save }),
 	storageAxis("saved", "element type of what is kept for the backward pass", chunked, func(v *Variant) *ir.DType { return &v.Saved }),
+	intAxis("backahead", "phases of a backward kernel that run ahead of the state", 0, chunked, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
+	intAxis("behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, chunked, func(v *Variant) *int { return &v.Behind }, 0, 1),
+	intAxis("backsteps", "chunks of a backward kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),
+	intAxis("backlock", "lock of a backward kernel", 0, chunked, func(v *Variant) *int { return &v.BackLock }, 0, 1, 2, 4, 8),
 }
 
 // storageAxis is a choice between f32 and bf16.

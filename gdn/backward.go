@@ -167,6 +167,17 @@ func (e *gen) keepChunk(state, t, u *ir.Value) {
 	}
 }
 
+// reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
+func (v Variant) reverseSched() *ir.Sched {
+	s := newSched(v.BackSteps, v.BackLock, v.Heads*v.Batch, v.BackAhead, v.Behind)
+	if s != nil && v.Behind > 0 {
+		for _, stage := range []string{"dk", "dg", "output", "store"} {
+			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
+		}
+	}
+	return s
+}
+
 // hold is a value in the form in which it is kept: bf16 as u32 words of two rows, where rows pair.
 func (e *gen) hold(x *ir.Value) blockOut {
 	x = e.b.Convert(x, e.v.Saved)

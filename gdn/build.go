@@ -48,8 +48,12 @@ func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 	if s.Seqs > 0 {
 		p.nc = s.Tokens/p.c + s.Seqs
 	} else {
-		step := p.c * v.Chunks * v.Steps
-		p.nc = (s.Tokens + step - 1) / step * v.Chunks * v.Steps
+		steps := v.Steps
+		if s.Direction != Forward {
+			steps = max(v.Steps, v.BackSteps) // powers of two
+		}
+		step := p.c * v.Chunks * steps
+		p.nc = (s.Tokens + step - 1) / step * v.Chunks * steps
 	}
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
@@ -199,7 +203,10 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	}
 	window := func(o *operand) ir.Window { return windowAt(o, tableRead) }
 	g := &ir.Grid{Name: name, Dims: dims}
-	if state != nil {
+	switch {
+	case p.down:
+		g.Sched = v.reverseSched()
+	case state != nil:
 		g.Sched = v.sched()
 	}
 	var args []*ir.Value
@@ -277,21 +284,31 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 
 // sched is how the steps of the grid that carries the state overlap as a kernel; nil: they follow one another as built.
 func (v Variant) sched() *ir.Sched {
-	if v.Ahead == 0 && v.Steps == 1 && v.Lock == 0 {
+	s := newSched(v.Steps, v.Lock, v.Heads*v.Batch*v.Chunks, v.Ahead, 0)
+	if s == nil {
 		return nil
 	}
-	s := &ir.Sched{Steps: v.Steps, Lags: []int{0}, Lock: max(v.Lock, 1), Late: v.Late}
-	if v.Lock == 0 {
-		s.Lock = v.Heads * v.Batch * v.Chunks
+	s.Late = v.Late
+	if v.Ahead == 2 {
+		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
+	}
+	return s
+}
+
+// newSched is a schedule with phases ahead of the state and behind it.
+func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
+	if ahead+behind == 0 && steps == 1 && lock == 0 {
+		return nil
+	}
+	s := &ir.Sched{Steps: steps, Lock: lock, After: behind}
+	if lock == 0 {
+		s.Lock = heads
 	}
 	// Results must come from whole steps: the last lag is a multiple of the steps.
-	last := (v.Ahead + v.Steps - 1) / v.Steps * v.Steps
-	switch v.Ahead {
-	case 1:
-		s.Lags = []int{0, last}
-	case 2:
-		s.Lags = []int{0, last / 2, last}
-		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
+	n := ahead + behind
+	last := (n + steps - 1) / steps * steps
+	for p := range n + 1 {
+		s.Lags = append(s.Lags, p*last/max(n, 1))
 	}
 	return s
 }

@@ -41,6 +41,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v = v.fitTraining(s)
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
+		v.BackAhead, v.Behind, v.BackSteps, v.BackLock = 0, 0, 1, 0
 	}
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true
@@ -53,6 +54,12 @@ func (v Variant) Fit(s Spec) Variant {
 	}
 	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= s.Tokens {
 		v.Chunks /= 2
+	}
+	if s.Seqs > 0 {
+		v.BackSteps = 1
+	}
+	for v.BackSteps > 1 && (v.BackSteps-1)*v.Chunk >= s.Tokens {
+		v.BackSteps /= 2
 	}
 	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
 		v.Steps /= 2

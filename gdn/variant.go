@@ -178,7 +178,11 @@ type Variant struct {
 	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type
-	Late       int      // hundredths of a chunk's time that the state waits for the other phases
+	BackAhead  int      // of the backward kernel: phases ahead of the state, and behind it, steps and lockstep
+	Behind     int
+	BackSteps  int
+	BackLock   int
+	Late       int // hundredths of a chunk's time that the state waits for the other phases
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

@@ -202,9 +202,11 @@ func (s *Sched) check(g *Grid) error {
 	case s.Lock < 1:
 		return fmt.Errorf("%d heads in lockstep", s.Lock)
 	case s.Late < 0 || s.Late > 90:
-		return fmt.Errorf("the last phase is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
+		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
 	case len(s.Lags) == 0 || s.Lags[0] != 0:
 		return fmt.Errorf("lags %v do not start at 0", s.Lags)
+	case s.After < 0 || s.State() < 0:
+		return fmt.Errorf("%d of %d phases after the state", s.After, len(s.Lags))
 	}
 	for i := 1; i < len(s.Lags); i++ {
 		if s.Lags[i] <= s.Lags[i-1] || s.Lags[i] > 1<<20 {

@@ -481,6 +481,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.int(&g.sched().Lock)
 		case "late":
 			return p.int(&g.sched().Late)
+		case "after":
+			return p.int(&g.sched().After)
 		}
 		if err := p.expect("("); err != nil {
 			return err

@@ -242,6 +242,9 @@ func (g *Grid) String() string {
 		if s.Late != 0 {
 			fmt.Fprintf(&b, ", late=%d", s.Late)
 		}
+		if s.After != 0 {
+			fmt.Fprintf(&b, ", after=%d", s.After)
+		}
 		if len(s.Phases) > 0 {
 			var ps []string
 			for _, p := range s.Phases {

@@ -254,10 +254,14 @@ func (g *Grid) Points() int {
 type Sched struct {
 	Steps  int          // chunks of a step; divides the points of the sequential axis
 	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
-	Phases []StagePhase // least phase of the dots of a stage; what carries state stands in the last phase
+	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
 	Lock   int          // heads in lockstep between two dots
-	Late   int          // hundredths of a time slot that the last phase waits for the others
+	Late   int          // hundredths of a time slot that the phase of the state waits for the others
+	After  int          // phases after that of the state, which is otherwise the last
 }
+
+// State is the phase of what carries state.
+func (s *Sched) State() int { return len(s.Lags) - 1 - s.After }
 
 // StagePhase assigns a stage to a phase.
 type StagePhase struct {

@@ -9,8 +9,8 @@ import (
 )
 
 // Pipeline orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks. What
-// carries state stands in the last phase; dots of the stages that the schedule names stand in the phase it gives or later;
-// everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
+// carries state stands in the phase of the state; dots of the stages that the schedule names, and what of them depends on the
+// state, stand in the phase it gives or later; everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
 // Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
 // bodies of their own.
 func Pipeline(m *ir.Module) (*ir.Module, error) {
@@ -182,7 +182,7 @@ func (l *pipeline) analyse() error {
 	for i, p := range l.body.Params {
 		l.param[p] = i
 	}
-	lastPhase := len(l.opt.Lags) - 1
+	lastPhase, state := len(l.opt.Lags)-1, l.opt.State()
 	stages := map[string]int{}
 	for _, s := range l.opt.Phases {
 		stages[s.Stage] = s.Phase
@@ -224,11 +224,16 @@ func (l *pipeline) analyse() error {
 		case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
 			light[i] = false
 		}
-		if hasDot(in) {
+		if carried {
+			l.phase[i] = max(l.phase[i], state)
+		}
+		if hasDot(in) || l.phase[i] >= state && !carried {
 			l.phase[i] = max(l.phase[i], stages[in.Loc.Stage])
 		}
-		if carried {
-			l.phase[i] = lastPhase
+		if in.Op == ir.OpStore && l.stores(in.Args[1]) {
+			for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
+				l.phase[i]++
+			}
 		}
 		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
 	}
@@ -339,6 +344,13 @@ func (l *pipeline) still(in *ir.Instr) bool {
 		ok = ok && !l.moves(w)
 	})
 	return ok
+}
+
+// stores says whether a reference is an output window that moves along the sequential axis: what is stored to it must come from
+// whole steps.
+func (l *pipeline) stores(ref *ir.Value) bool {
+	p := l.param[memory(l.root, ref)] - l.g.Tables - len(l.g.In)
+	return l.isOut(ref) && l.moves(l.g.Out[p])
 }
 
 // down says whether an index walks all chunks from the last to the first.
@@ -531,7 +543,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	for k, s := range slots {
 		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 		total, done, late := 0.0, 0.0, 0.0
-		if s.phase == len(l.opt.Lags)-1 {
+		if s.phase == l.opt.State() {
 			late = float64(l.opt.Late) / 100
 		}
 		var mine []int

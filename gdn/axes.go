@@ -38,6 +38,7 @@ var (
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
+	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
@@ -58,6 +59,7 @@ func (m Mask) String() string   { return enumName(maskNames, int(m)) }
 func (t Turn) String() string   { return enumName(turnNames, int(t)) }
 func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
 func (l Low) String() string    { return enumName(lowNames, int(l)) }
+func (o Own) String() string    { return enumName(ownNames, int(o)) }
 func (s Save) String() string   { return enumName(saveNames, int(s)) }
 func (u Unit) String() string   { return enumName(unitNames, int(u)) }
 func (p Parts) String() string  { return enumName(partsNames, int(p)) }
@@ -116,9 +118,12 @@ var Axes = []Axis{
 	precAxis("precinv", "precision of the products that make the inverse", chunked, func(v *Variant) *ir.Precision { return &v.PrecInv }),
 	precAxis("precintra", "precision of K K^T, Q K^T, T x and P x", chunked, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
 	precAxis("precstate", "precision of K S, Q S, W S and K^T V'", nil, func(v *Variant) *ir.Precision { return &v.PrecState }),
+	choiceAxis("precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, chunked, func(v *Variant) *Own { return &v.PrecApply }),
+	choiceAxis("precgrad", "precision of dO U^T and of its product with K, which make the gradient of q inside a chunk: that of precintra, or its own", ownNames, OwnNone, chunked,
+		func(v *Variant) *Own { return &v.PrecGrad }),
 	choiceAxis("parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
 		func(v Variant) bool {
-			return chunked(v) && (v.PrecInv == ir.PrecBF16x3 || v.PrecIntra == ir.PrecBF16x3 || v.PrecState == ir.PrecBF16x3)
+			return chunked(v) && slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad()}, ir.PrecBF16x3)
 		}, func(v *Variant) *Parts { return &v.Parts }),
 	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,

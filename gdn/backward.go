@@ -2,6 +2,7 @@ package gdn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gdngen/gdngen/ir"
 )
@@ -29,24 +30,28 @@ const betaFloor = 1e-20
 
 // kept are the operands that the forward pass keeps for the backward pass; those that are nil are made again.
 type kept struct {
-	s, t, u *operand
+	s, t, u []*operand // one, or a part each
 }
 
-func (k kept) list() []*operand {
-	var l []*operand
-	for _, o := range []*operand{k.s, k.t, k.u} {
-		if o != nil {
-			l = append(l, o)
+func (k kept) list() []*operand { return slices.Concat(k.s, k.t, k.u) }
+
+// names of what is kept, as outputs of the forward and inputs of the backward module of BuildTraining.
+func (k kept) names() []string {
+	var l []string
+	for _, n := range []struct {
+		name string
+		ops  []*operand
+	}{{"kept_s", k.s}, {"kept_t", k.t}, {"kept_u", k.u}} {
+		for i := range n.ops {
+			l = append(l, n.name+[]string{"", "_rest"}[i])
 		}
 	}
 	return l
 }
 
-// keptNames are the names of what is kept, as outputs of the forward and inputs of the backward module of BuildTraining.
-var keptNames = []string{"kept_s", "kept_t", "kept_u"}
-
 // BuildTraining makes a training step as two programs, for callers that compute the loss between them. The forward module
-// takes the inputs of the forward spec and gives its outputs, then what v keeps: kept_s, kept_t, kept_u as far as save says.
+// takes the inputs of the forward spec and gives its outputs, then what v keeps: kept_s, kept_t, kept_u as far as save says, each
+// with a kept_x_rest where it is kept as two parts.
 // The backward module takes the inputs of the spec with direction=train, then what is kept, and gives the gradients. The
 // direction of s does not matter.
 func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) {
@@ -67,7 +72,7 @@ func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) 
 		names = append(names, o.Name)
 	}
 	for i, o := range keep.list() {
-		results, names = append(results, o.value), append(names, keptNames[i])
+		results, names = append(results, o.value), append(names, keep.names()[i])
 	}
 	if err := b.Finish(forward, names, results); err != nil {
 		return nil, nil, fmt.Errorf("build the forward pass of %s by %s: %w", s, v, err)
@@ -76,13 +81,13 @@ func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) 
 	backward, b = ir.NewModule("gdn_backward")
 	inputs := s.Inputs()
 	for i, o := range keep.list() {
-		inputs = append(inputs, Param{keptNames[i], o.value.Type})
+		inputs = append(inputs, Param{keep.names()[i], o.value.Type})
 	}
 	p = newPlan(s, v, b, inputs)
 	in = p.glueIn()
 	p.gradientsIn(in)
 	for i, o := range keep.list() {
-		o.value = p.args[keptNames[i]]
+		o.value = p.args[keep.names()[i]]
 	}
 	if keep.s == nil {
 		_, keep = p.forward(in, true, false)
@@ -120,24 +125,27 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 	if output {
 		name, used = "forward", []*operand{in.q, in.k, in.v}
 	}
-	r := p.grid(name, in, append(used, in.gates()...), in.state, func(e *gen) []blockOut {
-		e.keeps = keep
-		return append(e.steps(e.stateFree()), e.held...)
-	})
 	var k kept
-	if keep {
-		rest := r.outputs
-		if output {
-			rest = rest[1:]
+	r := p.grid(name, in, append(used, in.gates()...), in.state, func(e *gen) []blockOut {
+		outs := e.steps(e.stateFree())
+		if !keep {
+			return outs
 		}
-		k.s = rest[0]
-		if len(rest) > 1 {
-			k.t = rest[1]
+		hold := func(x *ir.Value, p ir.Precision) (l []*operand) {
+			for _, o := range e.hold(x, p) {
+				outs, l = append(outs, o), append(l, o.operand)
+			}
+			return l
 		}
-		if len(rest) > 2 {
-			k.u = rest[2]
+		k.s = hold(e.before, p.v.PrecState)
+		if p.v.Save >= SaveInverse {
+			k.t = hold(e.inverted, p.v.apply())
 		}
-	}
+		if p.v.Save >= SaveAll {
+			k.u = hold(e.values, p.v.grad())
+		}
+		return outs
+	})
 	return r, k
 }
 
@@ -153,20 +161,6 @@ func (p *plan) backward(in *operands, keep kept) []*ir.Value {
 	return p.gradientsOut(in, p.grid("backward", in, append(used, keep.list()...), in.dstate, (*gen).reverse))
 }
 
-// keep holds, where the backward pass wants them, the state before the chunk that is taken through it, T and U.
-func (e *gen) keepChunk(state, t, u *ir.Value) {
-	if !e.keeps {
-		return
-	}
-	e.held = append(e.held, e.hold(state))
-	if e.v.Save >= SaveInverse {
-		e.held = append(e.held, e.hold(t))
-	}
-	if e.v.Save >= SaveAll {
-		e.held = append(e.held, e.hold(u))
-	}
-}
-
 // reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
 func (v Variant) reverseSched() *ir.Sched {
 	s := newSched(v.BackSteps, v.BackLock, v.Heads*v.Batch, v.BackAhead, v.Behind)
@@ -178,21 +172,40 @@ func (v Variant) reverseSched() *ir.Sched {
 	return s
 }
 
-// hold is a value in the form in which it is kept: bf16 as u32 words of two rows, where rows pair.
-func (e *gen) hold(x *ir.Value) blockOut {
-	x = e.b.Convert(x, e.v.Saved)
-	if e.v.Saved == ir.BF16 && x.Type.Shape[1]%2 == 0 {
-		x = e.b.Words(x)
+// hold gives a value the form in which it is kept: f32, or bf16 parts as far as the products at p use them. Words hold two rows
+// of bf16, where rows pair.
+func (e *gen) hold(x *ir.Value, p ir.Precision) []blockOut {
+	e.b.Stage("keep")
+	if e.v.Saved == ir.F32 {
+		return []blockOut{e.made(e.b.Convert(x, ir.F32))}
 	}
-	return e.made(x)
+	parts := []*ir.Value{e.b.Convert(x, ir.BF16)}
+	if p == ir.PrecBF16x3 && e.v.Parts == PartsKept {
+		parts = e.cut(x)
+	}
+	var outs []blockOut
+	for _, part := range parts {
+		if part.Type.Shape[1]%2 == 0 {
+			part = e.b.Words(part)
+		}
+		outs = append(outs, e.made(part))
+	}
+	return outs
 }
 
-func (e *gen) loadKept(o *operand) *ir.Value {
-	x := e.loadMade(o)
-	if x.Type.DType == ir.U32 {
-		x = e.b.Halves(x)
+func (e *gen) loadKept(l []*operand) *ir.Value {
+	var parts []*ir.Value
+	for _, o := range l {
+		x := e.loadMade(o)
+		if x.Type.DType == ir.U32 {
+			x = e.b.Halves(x)
+		}
+		parts = append(parts, x)
 	}
-	return x
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return e.joined(parts)
 }
 
 // reverse takes a chunk backwards.
@@ -215,15 +228,15 @@ func (e *gen) reverse() []blockOut {
 	kd := e.store(e.byRows(e.perValue(k), left))
 	state := e.loadKept(e.in.kept.s)
 	t, u := e.inverseAndValues(k, kk, w, grown, state)
-	tt := e.store(b.Transpose(t, 0, 2, 1))
+	tt := e.turned(t)
 	do = e.store(do)
 
 	b.Stage("dq")
-	xf := e.store(e.times(e.dot(u, do, false, true, e.v.PrecIntra), f))
+	xf := e.store(e.times(e.dot(u, do, false, true, e.v.grad()), f))
 	xt := e.store(b.Scale(e.perKey(xf), scale))
 	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
 	intoQ := e.dot(dos, state, false, true, e.v.PrecState)
-	dq := b.Add(e.perKey(intoQ), e.dot(b.Transpose(xt, 0, 2, 1), k, false, false, e.v.PrecIntra))
+	dq := b.Add(e.perKey(intoQ), e.dot(e.turned(xt), k, false, false, e.v.grad()))
 
 	b.Stage("dr")
 	ds := e.store(e.state)
@@ -233,13 +246,13 @@ func (e *gen) reverse() []blockOut {
 	} else {
 		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
 	}
-	dr := e.dot(tt, e.store(du), false, false, e.v.PrecIntra)
+	dr := e.dot(tt, e.store(du), false, false, e.v.apply())
 	low := e.store(dr)
 	n := e.store(e.byRows(low, b.Neg(grown)))
 
 	b.Stage("state")
 	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
-	qt, kt := e.perValue(b.Transpose(q, 0, 2, 1)), e.perValue(b.Transpose(k, 0, 2, 1))
+	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
 	if e.v.Out == JointJoined {
 		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
 	} else {
@@ -249,7 +262,7 @@ func (e *gen) reverse() []blockOut {
 	b.Stage("dk")
 	yf := e.store(e.strictly(e.times(b.Neg(e.dot(u, low, false, true, e.v.PrecIntra)), f)))
 	yt := e.perKey(yf)
-	y := e.store(b.Add(yt, b.Transpose(yt, 0, 2, 1)))
+	y := e.store(b.Add(yt, e.turned(yt)))
 	intoK := e.dot(n, state, false, true, e.v.PrecState)
 	ud := e.store(e.byRows(u, left))
 	fromState := e.dot(ud, ds, false, true, e.v.PrecState)
@@ -282,6 +295,17 @@ func (e *gen) reverse() []blockOut {
 // times multiplies elements in the type of products with decay.
 func (e *gen) times(x, y *ir.Value) *ir.Value {
 	return e.b.Mul(e.element(x, LowAll), e.element(y, LowAll))
+}
+
+// turned swaps rows and lanes, of the parts where they are kept.
+func (e *gen) turned(x *ir.Value) *ir.Value {
+	y := e.b.Transpose(x, 0, 2, 1)
+	if e.v.Parts == PartsKept && x.Type.DType == ir.F32 {
+		for _, part := range e.cut(x) {
+			e.parts[y] = append(e.parts[y], e.b.Transpose(part, 0, 2, 1))
+		}
+	}
+	return y
 }
 
 // perKey sums over the value heads of each key head.
@@ -360,8 +384,8 @@ func (e *gen) strictly(x *ir.Value) *ir.Value {
 // inverseAndValues are T and U, kept or made again from the state before the chunk.
 func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (t, u *ir.Value) {
 	b := e.b
-	if o := e.in.kept.t; o != nil {
-		t = e.loadKept(o)
+	if l := e.in.kept.t; l != nil {
+		t = e.loadKept(l)
 	} else {
 		negA, _ := e.weights(b.Neg(kk), nil, e.decay(w), w)
 		if e.v.Mask == MaskWords {
@@ -370,8 +394,8 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 			t = e.store(e.solve(negA))
 		}
 	}
-	if o := e.in.kept.u; o != nil {
-		return t, e.loadKept(o)
+	if l := e.in.kept.u; l != nil {
+		return t, e.loadKept(l)
 	}
 	b.Stage("values")
 	k = e.perValue(k)
@@ -382,7 +406,7 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 		kS = b.Mul(e.column(grown, e.s.V), e.dot(k, state, false, false, e.v.PrecState))
 	}
 	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
-	return t, e.store(e.dot(t, e.store(r), false, false, e.v.PrecIntra))
+	return t, e.store(e.dot(t, e.store(r), false, false, e.v.apply()))
 }
 
 // sumLanes sums [N, C, D] to [N, C].

@@ -20,12 +20,18 @@ func TestRandomGradientsAgree(t *testing.T) {
 		s.Direction = Direction(1 + r.IntN(2))
 		v.Algo, v.Save, v.Saved = AlgoChunk, Save(r.IntN(len(saveNames))), ir.F32
 		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+		v.PrecApply, v.PrecGrad = OwnNone, OwnNone
 		limit := 1e-5
 		switch {
 		case i%3 == 0:
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Store, v.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
 			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
 			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
+			limit = .1
+		case i%8 == 7: // the inverse and the gradient of q in three products, all else in one
+			v.PrecInv, v.PrecIntra, v.PrecState, v.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
+			v.PrecApply, v.PrecGrad, v.Parts, v.Mask = OwnBF16x3, OwnBF16x3, PartsKept, Mask(r.IntN(2))
+			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
 			limit = .1
 		case i%8 == 1:
 			v.PrecInv, v.PrecIntra, v.PrecState = ir.PrecBF16x3, ir.PrecBF16x3, ir.PrecBF16x3

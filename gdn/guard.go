@@ -41,7 +41,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v = v.fitTraining(s)
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
-		v.BackAhead, v.Behind, v.BackSteps, v.BackLock = 0, 0, 1, 0
+		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.PrecGrad = 0, 0, 1, 0, OwnNone
 	}
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true
@@ -107,13 +107,31 @@ func (v Variant) Check(s Spec) error {
 	return nil
 }
 
+// of is the precision that is chosen, or p where none is.
+func (o Own) of(p ir.Precision) ir.Precision {
+	switch o {
+	case OwnF32:
+		return ir.PrecF32
+	case OwnBF16x1:
+		return ir.PrecBF16x1
+	case OwnBF16x3:
+		return ir.PrecBF16x3
+	case OwnBF16x6:
+		return ir.PrecBF16x6
+	}
+	return p
+}
+
+func (v Variant) apply() ir.Precision { return v.PrecApply.of(v.PrecIntra) }
+func (v Variant) grad() ir.Precision  { return v.PrecGrad.of(v.PrecIntra) }
+
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
 // in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
 	low := v.PrecState
-	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra} {
+	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.apply(), v.grad()} {
 		if rank[p] > rank[low] {
 			low = p
 		}

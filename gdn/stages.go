@@ -16,8 +16,8 @@ type gen struct {
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
-	keeps  bool                      // the grid keeps what a backward pass reads
-	held   []blockOut
+
+	before, inverted, values *ir.Value // of the chunk taken through the state: the state before it, T and U
 }
 
 func newGen(p *plan, b *ir.Builder, in *operands) *gen {
@@ -186,6 +186,9 @@ func (e *gen) perValue(x *ir.Value) *ir.Value {
 func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	if p == ir.PrecBF16x3 && e.v.Parts == PartsKept {
 		return e.dotParts(x, y, tx, ty)
+	}
+	if p == ir.PrecBF16x1 && e.v.Parts == PartsKept {
+		return e.b.MatMul(e.cut(x)[0], e.cut(y)[0], tx, ty, p)
 	}
 	d := ir.F32
 	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
@@ -565,8 +568,8 @@ func (e *gen) explicit(w *work) {
 		ku = b.Mul(ku, e.column(w.beta, e.s.V))
 		kw = b.Mul(kw, e.column(w.beta, e.s.K))
 	}
-	w.u = e.store(e.dot(w.t, e.store(ku), false, false, e.v.PrecIntra))
-	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.PrecIntra))
+	w.u = e.store(e.dot(w.t, e.store(ku), false, false, e.v.apply()))
+	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.apply()))
 }
 
 // fused does everything in one grid, or everything but the inverse.
@@ -634,10 +637,10 @@ func (e *gen) steps(w *work) []blockOut {
 			if e.v.Beta == BetaLeft {
 				r = b.Mul(r, e.column(at(w.beta), e.s.V))
 			}
-			u = e.dot(at(w.t), e.store(r), false, false, e.v.PrecIntra)
+			u = e.dot(at(w.t), e.store(r), false, false, e.v.apply())
 		}
 		u = e.store(u)
-		e.keepChunk(state, w.t, u)
+		e.before, e.inverted, e.values = state, w.t, u
 		if q == nil {
 			// There is no output: states alone are wanted.
 		} else if e.v.Out == JointJoined {

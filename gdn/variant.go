@@ -30,6 +30,7 @@ type (
 	Parts  uint8
 	Save   uint8
 	Unit   uint8
+	Own    uint8
 )
 
 // Values of the choices.
@@ -117,6 +118,14 @@ const (
 )
 
 const (
+	OwnNone Own = iota // that of precintra
+	OwnF32
+	OwnBF16x1
+	OwnBF16x3
+	OwnBF16x6
+)
+
+const (
 	ScaleQuery Scale = iota
 	ScaleOutput
 )
@@ -168,6 +177,8 @@ type Variant struct {
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
+	PrecApply  Own // of the products with the inverse
+	PrecGrad   Own // of those that make the gradient of q inside a chunk
 	Parts      Parts
 	Store      ir.DType
 	Low        Low
@@ -230,7 +241,7 @@ func (v Variant) text(keep func(Axis) bool) string {
 			if same {
 				parts = append(parts, "prec="+value)
 			}
-		case strings.HasPrefix(a.Name, "prec") && same:
+		case same && (a.Name == "precinv" || a.Name == "precintra" || a.Name == "precstate"):
 		case a.Always || value != a.Default:
 			parts = append(parts, a.Name+"="+value)
 		}

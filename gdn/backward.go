@@ -275,7 +275,7 @@ func (e *gen) reverse() []blockOut {
 
 	b.Stage("dg")
 	kv, qv := e.perValue(k), e.perValue(q)
-	wt := e.store(b.Add(e.times(xf, kq), e.times(yf, kk)))
+	wt := e.summand(b.Add(e.times(xf, kq), e.times(yf, kk)))
 	r := b.Add(e.times(intoQ, qv), e.times(intoK, kv))
 	sums := b.Add(b.Sub(b.Sum(b.Convert(wt, ir.F32), 1), e.sumLanes(wt)), e.sumLanes(r))
 	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
@@ -409,15 +409,23 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 	return t, e.store(e.dot(t, e.store(r), false, false, e.v.apply()))
 }
 
+// summand is what is summed over rows or lanes: rounded to bf16 where the sums are products with ones in bf16.
+func (e *gen) summand(x *ir.Value) *ir.Value {
+	if e.v.PrecIntra != ir.PrecBF16x1 {
+		return x
+	}
+	return e.b.Convert(x, ir.BF16)
+}
+
 // sumLanes sums [N, C, D] to [N, C].
 func (e *gen) sumLanes(x *ir.Value) *ir.Value {
 	b, s := e.b, x.Type.Shape
-	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Store != ir.BF16 {
+	if x = e.summand(x); x.Type.DType != ir.BF16 || e.v.PrecIntra != ir.PrecBF16x1 {
 		return b.Sum(b.Convert(x, ir.F32), 2)
 	}
 	// A product with ones gives rows.
 	ones := b.Const(ir.T(ir.BF16, s[0], 8, s[2]), 1)
-	y := b.MatMul(ones, b.Convert(x, ir.BF16), false, true, ir.PrecBF16x1)
+	y := b.MatMul(ones, x, false, true, ir.PrecBF16x1)
 	return b.Reshape(b.SliceAxis(y, 1, 0, 1), s[0], s[1])
 }
 

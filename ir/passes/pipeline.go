@@ -39,6 +39,7 @@ type pipeline struct {
 	root  map[*ir.Value]*ir.Value
 	param map[*ir.Value]int // number of a parameter
 	phase []int
+	light []bool // loads from windows and cheap work on them
 	free  []bool // computed anew wherever it is needed
 	lazy  []bool // computed where a task needs it, and again for another task
 	first []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
@@ -70,9 +71,7 @@ type slot struct {
 func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
 	n := l.g.Dims[l.seq].Size
-	if err := l.analyse(); err != nil {
-		return nil, err
-	}
+	l.analyse()
 	var slots []slot
 	last := 0
 	for t := range l.opt.Steps {
@@ -176,13 +175,12 @@ func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 }
 
 // analyse finds the phase of each instruction.
-func (l *pipeline) analyse() error {
+func (l *pipeline) analyse() {
 	ins := l.body.Instrs
 	l.index, l.root, l.param = map[*ir.Value]int{}, map[*ir.Value]*ir.Value{}, map[*ir.Value]int{}
 	for i, p := range l.body.Params {
 		l.param[p] = i
 	}
-	lastPhase, state := len(l.opt.Lags)-1, l.opt.State()
 	stages := map[string]int{}
 	for _, s := range l.opt.Phases {
 		stages[s.Stage] = s.Phase
@@ -203,8 +201,37 @@ func (l *pipeline) analyse() error {
 	}
 	firstOut := l.g.Tables + len(l.g.In)
 	deps := dependences(l.body)
-	l.phase, l.free, l.first = make([]int, len(ins)), make([]bool, len(ins)), make([]bool, len(ins))
-	light := make([]bool, len(ins))
+	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
+	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between phases.
+	floor := make([]int, len(ins))
+	for again := true; again; {
+		l.assign(deps, stages, loaded, floor)
+		again = false
+		owner := map[*ir.Value]int{}
+		scratch := func(visit func(i int, ref *ir.Value)) {
+			for i, in := range ins {
+				accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+					if ref = memory(l.root, ref); l.param[ref] >= firstOut {
+						visit(i, ref)
+					}
+				})
+			}
+		}
+		scratch(func(i int, ref *ir.Value) { owner[ref] = max(owner[ref], l.phase[i]) })
+		scratch(func(i int, ref *ir.Value) {
+			if l.phase[i] < owner[ref] && floor[i] < owner[ref] {
+				floor[i], again = owner[ref], true
+			}
+		})
+	}
+	l.findLazy()
+}
+
+// assign finds the phase of each instruction, at least floor.
+func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Value]bool, floor []int) {
+	ins := l.body.Instrs
+	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
+	l.phase, l.light = make([]int, len(ins)), make([]bool, len(ins))
 	for i, in := range ins {
 		carried, window, scratch := false, true, false
 		accesses(in, func(ref *ir.Value, store bool, _ *box) {
@@ -213,16 +240,17 @@ func (l *pipeline) analyse() error {
 			window = window && !store && l.param[ref] < firstOut
 			scratch = scratch || l.param[ref] >= firstOut
 		})
+		l.phase[i] = floor[i]
 		l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
-		light[i] = in.Body == nil && window && !scratch
+		l.light[i] = in.Body == nil && window && !scratch
 		for _, d := range deps[i] {
 			l.phase[i] = max(l.phase[i], l.phase[d])
 			l.free[i] = l.free[i] && l.free[d]
-			light[i] = light[i] && (light[d] || l.free[d])
+			l.light[i] = l.light[i] && (l.light[d] || l.free[d])
 		}
 		switch in.Op {
 		case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
-			light[i] = false
+			l.light[i] = false
 		}
 		if carried {
 			l.phase[i] = max(l.phase[i], state)
@@ -243,7 +271,7 @@ func (l *pipeline) analyse() error {
 		first[i] = lastPhase + 1
 	}
 	for i := len(ins) - 1; i >= 0; i-- {
-		if light[i] && !l.free[i] && first[i] <= lastPhase {
+		if l.light[i] && !l.free[i] && first[i] <= lastPhase {
 			l.phase[i] = max(l.phase[i], first[i])
 		}
 		if l.free[i] {
@@ -253,28 +281,11 @@ func (l *pipeline) analyse() error {
 			first[d] = min(first[d], l.phase[i])
 		}
 	}
-	l.findLazy(light)
-	// Scratch belongs to one phase; the rings are the only memory between phases.
-	owner := map[*ir.Value]int{}
-	var err error
-	for i, in := range ins {
-		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
-			ref = memory(l.root, ref)
-			if l.param[ref] < firstOut {
-				return
-			}
-			if p, ok := owner[ref]; ok && p != l.phase[i] && err == nil {
-				err = fmt.Errorf("%s at %q: memory of phase %d is used in phase %d", in.Op, in.Loc, p, l.phase[i])
-			}
-			owner[ref] = l.phase[i]
-		})
-	}
-	return err
 }
 
 // findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A
 // load of what is stored to later must be read before that store; order sees to that for what stands before it as built.
-func (l *pipeline) findLazy(light []bool) {
+func (l *pipeline) findLazy() {
 	ins := l.body.Instrs
 	l.lazy = make([]bool, len(ins))
 	lastStore := map[*ir.Value]int{}
@@ -310,7 +321,7 @@ func (l *pipeline) findLazy(light []bool) {
 		}
 		window := in.Op == ir.OpLoad && l.param[memory(l.root, in.Args[0])] < l.g.Tables+len(l.g.In)
 		carry := in.Op == ir.OpLoad && len(in.Args) == 1 && before && l.isOut(in.Args[0])
-		if samePhase && (window && light[i] || carry || light[i] && single) {
+		if samePhase && (window && l.light[i] || carry || l.light[i] && single) {
 			l.lazy[i] = true
 			tasks[i] = tasks[users[i][0]]
 		}

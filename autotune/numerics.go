@@ -103,7 +103,7 @@ func classError(s gdn.Spec, c gdn.Class, precision string, got, want map[string]
 		if got[p.Name] == nil {
 			return ce, fmt.Errorf("the program gives no %s", p.Name)
 		}
-		off, limit, err := c.Error(s, precision, p, got[p.Name], want[p.Name])
+		off, limit, err := c.Error(s, precision, p, got, want)
 		if err != nil {
 			return ce, err
 		}

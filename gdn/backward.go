@@ -2,6 +2,7 @@ package gdn
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
@@ -280,6 +281,7 @@ func (e *gen) reverse() []blockOut {
 	sums := b.Add(b.Sub(b.Sum(b.Convert(wt, ir.F32), 1), e.sumLanes(wt)), e.sumLanes(r))
 	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
 	dg := e.decayGradient(sums, e.sumLanes(e.times(fromState, kv)), b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
+	dg = e.alive(w, dg)
 	dbeta := b.Div(e.sumLanes(e.times(low, u)), w.beta)
 
 	b.Stage("output")
@@ -427,6 +429,16 @@ func (e *gen) sumLanes(x *ir.Value) *ir.Value {
 	ones := b.Const(ir.T(ir.BF16, s[0], 8, s[2]), 1)
 	y := b.MatMul(ones, x, false, true, ir.PrecBF16x1)
 	return b.Reshape(b.SliceAxis(y, 1, 0, 1), s[0], s[1])
+}
+
+// alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what
+// rounding leaves in the sums would be multiplied by the log decay itself on the way to raw gates.
+func (e *gen) alive(w gates, dg *ir.Value) *ir.Value {
+	b, floor := e.b, float64(resetFloor)
+	if e.v.Decay == DecayBase2 {
+		floor *= math.Log2E
+	}
+	return b.Select(b.Compare(ir.GT, w.g, b.Like(w.g, floor*(1-1e-6))), dg, b.Like(dg, 0))
 }
 
 // decayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.

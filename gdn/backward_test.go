@@ -80,7 +80,7 @@ func TestGradientsOnClasses(t *testing.T) {
 				inputs := generate(t, c.Name, s, 1)
 				got, want := interpret(t, s, v, inputs), reference(t, s, inputs)
 				for _, p := range s.Outputs() {
-					off, limit, err := c.Error(s, v.Precision().String(), p, got[p.Name], want[p.Name])
+					off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
 					require.NoError(t, err)
 					require.LessOrEqual(t, off, limit, "%s: %s", c.Name, p.Name)
 				}

@@ -296,6 +296,7 @@ type Preset struct {
 // Presets lists the named specs. Parse takes a name in first place, and fields after it change that spec.
 var Presets = []Preset{
 	{"bench", "the bench work: prefill of 4096 tokens in bf16", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"},
+	{"train", "a training step of the bench work", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16,direction=train"},
 	{"tiny", "small enough for the interpreter", "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32"},
 	{"decode", "one decode step of a batch of 64", "b=64,t=1,hk=4,hv=8,k=128,v=128,dtype=bf16,init"},
 	{"decode-pool", "a decode step of 64 sequences whose states lie in a pool, updated in place",

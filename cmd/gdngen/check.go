@@ -180,7 +180,7 @@ func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow,
 	}
 	var rows []checkRow
 	for _, p := range s.Outputs() {
-		off, limit, err := c.Error(s, r.Precision, p, got[p.Name], want[p.Name])
+		off, limit, err := c.Error(s, r.Precision, p, got, want)
 		if err != nil {
 			return nil, err
 		}

@@ -148,3 +148,39 @@ func TestSpecsAgainstReference(t *testing.T) {
 		})
 	}
 }
+
+// Gradients, from the emitted text of the forward and the backward kernel, against the float64 reference: ragged and packed
+// sequences, given and raw gates, by both precisions of training.
+func TestGradientsAgainstReference(t *testing.T) {
+	py := python(t)
+	for _, row := range []struct{ name, target, spec, variant, class string }{
+		{"train", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=64", "random"},
+		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64", "cos.9"},
+		{"packed", "v6e", "t=20,hk=1,k=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=backward", "chunk=8,solve=ladder,leaf=1,fuse=kernel,save=inverse", "reset.cos.9"},
+		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=token,kq=joined,save=none", "slow"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := gdn.Parse(row.spec)
+			require.NoError(t, err)
+			v, err := gdn.ParseVariant(row.variant)
+			require.NoError(t, err)
+			class, err := gdn.LookupClass(row.class)
+			require.NoError(t, err)
+			target, err := codegen.LookupTarget(row.target)
+			require.NoError(t, err)
+			a, err := lower.Program(s, v, "mosaic", target)
+			require.NoError(t, err)
+			inputs, err := class.Generate(s, 1)
+			require.NoError(t, err)
+			want, err := gdn.Reference(s, inputs)
+			require.NoError(t, err)
+			got := evaluate(t, py, s, a.Text, inputs)
+			for _, o := range s.Outputs() {
+				off, limit, err := class.Error(s, v.Precision().String(), o, got, want)
+				require.NoError(t, err)
+				require.LessOrEqual(t, off, limit, o.Name)
+			}
+		})
+	}
+}

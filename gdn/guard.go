@@ -42,6 +42,7 @@ func (v Variant) Fit(s Spec) Variant {
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
 		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.PrecGrad = 0, 0, 1, 0, OwnNone
+		v = v.Canon()
 	}
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true

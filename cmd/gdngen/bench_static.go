@@ -193,7 +193,19 @@ func (r *benchResult) writeStatic(a *app, w io.Writer) {
 	}
 	t.write(a, w)
 	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth; geometric means.")
-	fmt.Fprintf(w, "Rows of every shape are in %s. %s\n", filepath.Join(r.Run, staticFile), staticNote)
+	fmt.Fprintf(w, "Rows of every shape are in %s.\n%s\n", filepath.Join(r.Run, staticFile), staticNote)
+	said := map[string]bool{}
+	for _, x := range r.Static {
+		reason := x.Target + ": " + x.Refused
+		if x.Refused == "" || said[reason] {
+			continue
+		}
+		if len(said) == 0 {
+			fmt.Fprintln(w, "\nrefused")
+		}
+		said[reason] = true
+		fmt.Fprintf(w, "  %s (%s)\n", reason, x.Spec)
+	}
 }
 
 // groupSize is the number in the name of a group.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ The status is 3 if a workload did not pass.`,
 	}
 	f, p := c.Flags(), &b.config.Protocol
 	f.StringVar(&b.dir, "run", "", "folder of the run; made where it is missing")
-	f.StringSliceVar(&b.definitions, "definition", []string{flashinfer.ContestDecode, flashinfer.ContestPrefill}, "definitions, by name or file, separated by commas")
+	f.StringSliceVar(&b.definitions, "definition", nil, "definitions, by name or file, separated by commas (default: those that --workloads names, or the contest's two)")
 	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
 	f.StringVar(&b.root, "root", ".", "folder that the paths of workloads start from")
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
@@ -153,6 +154,16 @@ func (a *app) benchItems(b *benchFlags) error {
 		if given, err = flashinfer.ReadLines(b.workloads, data); err != nil {
 			return usage(err)
 		}
+	}
+	if len(b.definitions) == 0 {
+		for _, t := range given {
+			if !slices.Contains(b.definitions, t.Definition) {
+				b.definitions = append(b.definitions, t.Definition)
+			}
+		}
+	}
+	if len(b.definitions) == 0 {
+		b.definitions = []string{flashinfer.ContestDecode, flashinfer.ContestPrefill}
 	}
 	for _, name := range b.definitions {
 		d, err := a.readDefinition(name)
@@ -404,7 +415,7 @@ func (r *benchResult) write(a *app, w io.Writer) {
 		if !p.Cold {
 			caches = "warm caches"
 		}
-		fmt.Fprintf(w, "measured on %s: %d trials of at most %d iterations, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
+		fmt.Fprintf(w, "measured on %s: trials %d, iterations at most %d, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
 		t := newTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
 		for _, x := range r.Rows {
 			shapes := cmp.Or(x.Shapes, "all")

@@ -64,6 +64,13 @@ type Outcome struct {
 	Fault string `json:"fault,omitempty"`
 }
 
+// Figures of our own among those that a trace has.
+const (
+	minLatency   = "min_latency_ms" // of the fastest execution
+	minReference = "min_reference_latency_ms"
+	ofLargest    = "max_error_of_largest" // largest error over the largest expected value
+)
+
 // Errors are largest errors, as text: JSON has no number for infinity.
 type Errors struct {
 	Relative, Absolute, OfLargest string
@@ -330,7 +337,7 @@ func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array,
 			iterations[i] += len(t.All)
 		}
 	}
-	o.Extra = map[string]any{"min_latency_ms": least[0], "min_reference_latency_ms": least[1],
+	o.Extra = map[string]any{minLatency: least[0], minReference: least[1],
 		"iterations": iterations[0], "reference_iterations": iterations[1]}
 	return nil
 }
@@ -344,7 +351,7 @@ func (o *Outcome) Trace(definition, solution string, w *flashinfer.Workload, now
 	if c := o.Correctness; c != nil {
 		e.Correctness = &flashinfer.Correctness{MaxRelative: number(c.Relative), MaxAbsolute: number(c.Absolute), Extra: map[string]any{}}
 		if x := number(c.OfLargest); !math.IsInf(x, 0) && !math.IsNaN(x) {
-			e.Correctness.Extra["max_error_of_largest"] = x
+			e.Correctness.Extra[ofLargest] = x
 		}
 		for name, x := range o.Extra {
 			e.Correctness.Extra[name] = x

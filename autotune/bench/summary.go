@@ -20,6 +20,8 @@ type Row struct {
 	LatencyMS   float64        `json:"latency_ms,omitempty"`
 	ReferenceMS float64        `json:"reference_latency_ms,omitempty"`
 	Speedup     float64        `json:"speedup,omitempty"`
+	LeastMS     float64        `json:"least_latency_ms,omitempty"` // of the fastest execution, which other work on the machine disturbs least
+	LeastUp     float64        `json:"least_speedup,omitempty"`    // of the reference's fastest over it
 	MaxAbsolute float64        `json:"max_absolute_error"`
 	OfLargest   float64        `json:"max_error_of_largest"`
 }
@@ -75,12 +77,12 @@ func shapes(w *flashinfer.Workload) (name string, rank int) {
 
 func sum(definition, name string, traces []*flashinfer.Trace) Row {
 	r := Row{Definition: definition, Shapes: name, Workloads: len(traces), Failed: map[string]int{}}
-	var latency, reference, speedup float64
+	var latency, reference, speedup, least, leastUp float64
 	for _, t := range traces {
 		e := t.Evaluation
 		if c := e.Correctness; c != nil {
 			r.MaxAbsolute = max(r.MaxAbsolute, c.MaxAbsolute)
-			r.OfLargest = max(r.OfLargest, float(c.Extra["max_error_of_largest"]))
+			r.OfLargest = max(r.OfLargest, float(c.Extra[ofLargest]))
 		}
 		if e.Status != flashinfer.Passed {
 			r.Failed[string(e.Status)]++
@@ -90,9 +92,13 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 		latency += math.Log(e.Performance.LatencyMS)
 		reference += math.Log(e.Performance.ReferenceLatencyMS)
 		speedup += math.Log(e.Performance.Speedup)
+		fastest := float(e.Correctness.Extra[minLatency])
+		least += math.Log(fastest)
+		leastUp += math.Log(float(e.Correctness.Extra[minReference]) / fastest)
 	}
 	if n := float64(r.Passed); n > 0 {
 		r.LatencyMS, r.ReferenceMS, r.Speedup = math.Exp(latency/n), math.Exp(reference/n), math.Exp(speedup/n)
+		r.LeastMS, r.LeastUp = math.Exp(least/n), math.Exp(leastUp/n)
 	}
 	return r
 }

@@ -66,7 +66,9 @@ func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
 	switch n := v.Batch * h; {
 	case s.Seqs > 0 || n > 4:
 	case n > 2:
-		v.Steps = 4
+		if s.Tokens >= 16*v.Chunk { // else the first and last steps weigh too much
+			v.Steps = 4
+		}
 	default:
 		v.Chunks = 4 / n
 	}

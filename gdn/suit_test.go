@@ -17,6 +17,7 @@ func TestSuited(t *testing.T) {
 		{"bench", small, ""},
 		{"bench", wide, ""},
 		{"bench", pair, "heads=4,steps=4"},
+		{"bench,t=1024", pair, "heads=4"},
 		{"bench,b=2,t=1024", pair, ""},
 		{"bench,hk=8,hv=16", small, "heads=8"},
 		{"bench,hk=8,hv=16", wide, ""},

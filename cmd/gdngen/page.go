@@ -180,7 +180,7 @@ type hit struct {
 
 // bandsOf lists the slots that a band is drawn for, with the part of each that is drawn within.
 var bandsOf = []struct{ slot, inner string }{
-	{"MXU", ""}, {"MATMUL", ""}, {"MATPUSH", ""}, {"XLU", ""}, {"VALU", ""}, {"EUP", ""}, {"VLOAD", "VLOAD:FILL"}, {"VSTORE", "VSTORE:SPILL"},
+	{"MXU", ""}, {"MATMUL", ""}, {"MATPUSH", ""}, {"VPOP", ""}, {"XLU", ""}, {"VALU", ""}, {"EUP", ""}, {"VLOAD", "VLOAD:FILL"}, {"VSTORE", "VSTORE:SPILL"},
 }
 
 // draw makes the picture of an op's profile. Places of a generated kernel are summed by stage.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,13 +15,17 @@ import (
 // resultFront says what the front of cycles and errors is made of.
 type resultFront struct {
 	Spec       string            `json:"spec"`
+	Targets    string            `json:"targets,omitempty"` // those of the table that are in it; empty: all
 	Candidates []resultCandidate `json:"candidates"`
 
 	spec gdn.Spec
 }
 
 func (f *resultFront) parse() (err error) {
-	if f.spec, err = gdn.Parse(f.Spec); err != nil {
+	if f.spec, err = gdn.Parse(f.Spec); err == nil {
+		_, err = parseTargets(cmp.Or(f.Targets, "all"))
+	}
+	if err != nil {
 		err = fmt.Errorf("front: %w", err)
 	}
 	return err
@@ -48,6 +53,9 @@ type frontPoint struct {
 // front costs the candidates of a front on each target.
 func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 	out := &front{Spec: f.Spec}
+	targets = slices.DeleteFunc(slices.Clone(targets), func(t *codegen.Target) bool {
+		return f.Targets != "" && !slices.Contains(strings.Split(f.Targets, ","), t.Name)
+	})
 	for _, t := range targets {
 		out.Targets = append(out.Targets, t.Name)
 	}

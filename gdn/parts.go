@@ -59,12 +59,13 @@ func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
 // dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
 func (e *gen) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 	xs, ys := e.cut(x), e.cut(y)
-	xk, yk := 2, 1
+	n := x.Type.Rank()
+	xk, yk := n-1, n-2
 	if tx {
-		xk = 1
+		xk = n - 2
 	}
 	if ty {
-		yk = 2
+		yk = n - 1
 	}
 	var left, right []*ir.Value
 	for _, q := range ir.PrecBF16x3.Products() {

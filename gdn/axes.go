@@ -33,6 +33,7 @@ var (
 	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
 	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
 	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
+	outNames    = []string{OutSeparate: "separate", OutJoined: "joined", OutShared: "shared"}
 	sideNames   = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
 	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
@@ -54,6 +55,7 @@ func (h Heads) String() string  { return enumName(headsNames, int(h)) }
 func (d Decay) String() string  { return enumName(decayNames, int(d)) }
 func (p Place) String() string  { return enumName(placeNames, int(p)) }
 func (j Joint) String() string  { return enumName(jointNames, int(j)) }
+func (o Out) String() string    { return enumName(outNames, int(o)) }
 func (s Side) String() string   { return enumName(sideNames, int(s)) }
 func (m Mask) String() string   { return enumName(maskNames, int(m)) }
 func (t Turn) String() string   { return enumName(turnNames, int(t)) }
@@ -100,9 +102,9 @@ var Axes = []Axis{
 	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, chunked,
 		func(v *Variant) *Side { return &v.Beta }),
 	boolAxis("fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, chunked, func(v *Variant) *bool { return &v.Fold }),
-	choiceAxis("out", "Q S + P V' as two products, or [Q, P] [S; V'] as one", jointNames, JointSeparate,
-		func(v Variant) bool { return chunked(v) && v.Fold && v.PrecIntra == v.PrecState }, func(v *Variant) *Joint { return &v.Out }),
 	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
+	choiceAxis("out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
+		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile", unitNames, UnitMatrix,
 		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
@@ -129,7 +131,7 @@ var Axes = []Axis{
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
-	intAxis("mergepairs", "widest block whose merges take two heads in one product of 256 rows of weights", 0,
+	intAxis("mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
 		func(v Variant) bool { return wordable(v) && v.Mask == MaskWords }, func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64),
 	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),

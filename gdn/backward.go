@@ -242,7 +242,7 @@ func (e *gen) reverse() []blockOut {
 	b.Stage("dr")
 	ds := e.store(e.state)
 	var du *ir.Value
-	if e.v.Out == JointJoined {
+	if e.v.Out == OutJoined {
 		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
 	} else {
 		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
@@ -254,7 +254,7 @@ func (e *gen) reverse() []blockOut {
 	b.Stage("state")
 	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
 	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
-	if e.v.Out == JointJoined {
+	if e.v.Out == OutJoined {
 		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
 	} else {
 		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))

@@ -102,6 +102,12 @@ func (v Variant) Check(s Spec) error {
 	if s.Direction != Forward && v.Algo != AlgoChunk {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
 	}
+	switch c := v.Canon(); {
+	case c.Out == OutJoined && !c.Fold:
+		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
+	case c.Out == OutShared && c.Turn != TurnKey:
+		return fmt.Errorf("variant: out=shared needs K turned before the product: set turn=key, or another out")
+	}
 	if f := v.Fit(s); (v.Layout == HeadsInner || v.Layout == HeadsLanes) && f.Heads < s.Groups() {
 		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", headsNames[v.Layout], s.Groups(), v.Heads)
 	}

@@ -641,17 +641,26 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 		u = e.store(u)
 		e.before, e.inverted, e.values = state, w.t, u
-		if q == nil {
+		var added *ir.Value // K^T V'
+		switch {
+		case q == nil:
 			// There is no output: states alone are wanted.
-		} else if e.v.Out == JointJoined {
+		case e.v.Out == OutShared:
+			both := e.dot(e.concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
+			own := b.SliceAxis(both, 1, 0, e.c)
+			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
+			added = b.SliceAxis(both, 1, e.c, e.c+e.s.K)
+		case e.v.Out == OutJoined:
 			left, right := e.concat(2, at(q), at(w.p)), e.concat(1, e.store(state), u)
 			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
-		} else {
+		default:
 			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
 			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
 		}
-		kept := b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V))
-		e.state = b.Add(kept, e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState))
+		if added == nil {
+			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
+		}
+		e.state = b.Add(b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V)), added)
 	}
 	b.Stage("output")
 	if e.v.Scale == ScaleOutput {
@@ -682,7 +691,7 @@ func (e *gen) rest(w *work) *ir.Value {
 // stateProducts are K S and Q S, where the form needs them.
 func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.b
-	needK, needQ := e.v.Form != FormUW, e.v.Out != JointJoined && q != nil
+	needK, needQ := e.v.Form != FormUW, e.v.Out != OutJoined && q != nil
 	switch {
 	case !needK && !needQ:
 		return nil, nil

@@ -22,6 +22,7 @@ type (
 	Decay  uint8
 	Place  uint8
 	Joint  uint8
+	Out    uint8
 	Side   uint8
 	Mask   uint8
 	Turn   uint8
@@ -92,6 +93,12 @@ const (
 const (
 	JointSeparate Joint = iota
 	JointJoined
+)
+
+const (
+	OutSeparate Out = iota
+	OutJoined
+	OutShared
 )
 
 const (
@@ -171,7 +178,7 @@ type Variant struct {
 	Share      bool
 	Beta       Side
 	Fold       bool
-	Out        Joint
+	Out        Out
 	Turn       Turn
 	Scale      Scale
 	PrecInv    ir.Precision

@@ -138,7 +138,8 @@ func (e *gen) solveWords(negA *ir.Value) *ir.Value {
 }
 
 // mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
-// products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint.
+// products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint. They take one
+// head each, or two where the variant says so.
 func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.b
 	per, pairs := w/e.v.Leaf, e.c/(2*w)
@@ -160,7 +161,11 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 		}
 		return e.andMask(rows, w, 2*p)
 	}
-	right := e.toRows(e.pairInv(e.joinRows(b21), e.joinRows(x), w)) // B21 X11
+	times := e.wordProduct
+	if w <= e.v.MergePairs && x[0][0].Type.Shape[0]%2 == 0 {
+		times = e.pairProduct
+	}
+	right := times(b21, x, w, 0) // B21 X11
 	zero := b.Like(x[0][0], 0)
 	spread := make([][]*ir.Value, len(x))
 	for k := range x {
@@ -171,7 +176,7 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 			}
 		}
 	}
-	z := e.toRows(e.pairInv(e.joinRows(x22), e.joinRows(spread), w)) // X22 B21 X11
+	z := times(x22, spread, w, 1) // X22 B21 X11
 	for k := range x {
 		for p := range pairs {
 			for m := range per {
@@ -182,18 +187,57 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 	}
 }
 
-// pairInv multiplies [N, h, C] by [N, C, C] for merges of blocks of w lanes. Up to the variant's widest block two heads share a
-// product, [X, 0; 0, Y] [U; V]: a matrix unit of 256 rows takes the weights of both in the time of one.
-func (e *gen) pairInv(x, y *ir.Value, w int) *ir.Value {
+// wordProduct multiplies packed rows by block rows, both as words, for each part.
+func (e *gen) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
+	return e.toRows(e.inv(e.joinRows(x), e.joinRows(y)))
+}
+
+// pairProduct is wordProduct for two heads at once. The rows of x are zero but in every other block of w lanes, from block side
+// (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
+// one block of lanes, and its blocks of y stand beside those of the first. A matrix unit takes weights of two heads in the
+// time of one.
+func (e *gen) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	b := e.b
-	n, h, c := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2]
-	if w > e.v.MergePairs || n%2 != 0 {
-		return e.inv(x, y)
+	n, c := x[0][0].Type.Shape[0], e.c
+	head := func(v *ir.Value, i int) *ir.Value {
+		s := v.Type.Shape
+		return b.Reshape(b.SliceAxis(b.Reshape(v, n/2, 2, s[1], c), 1, i, i+1), n/2, s[1], c)
 	}
-	two := b.Reshape(x, n/2, 2, h, c)
-	first := b.Reshape(b.SliceAxis(two, 1, 0, 1), n/2, h, c)
-	second := b.Reshape(b.SliceAxis(two, 1, 1, 2), n/2, h, c)
-	zero := b.Like(first, 0)
-	left := b.Concat(1, b.Concat(2, first, zero), b.Concat(2, zero, second))
-	return b.Reshape(e.inv(left, b.Reshape(y, n/2, 2*c, c)), n, h, c)
+	lane := e.iota(e.v.Leaf/2, c, 1)
+	turn := w
+	if side == 0 {
+		turn = c - w
+	}
+	from := e.plus(lane, turn)
+	from = b.Sub(from, b.Mul(e.divided(from, c), b.Like(from, float64(c))))
+	left, right := make([][]*ir.Value, len(x)), make([][]*ir.Value, len(y))
+	per := w / e.v.Leaf
+	for k := range x {
+		for _, rows := range x[k] {
+			left[k] = append(left[k], head(rows, 0))
+		}
+		for _, rows := range x[k] {
+			left[k] = append(left[k], b.Take(head(rows, 1), e.over(n/2, from), 2))
+		}
+		for i := range y[k] {
+			if i/per%2 == side {
+				right[k] = append(right[k], head(y[k][i], 0))
+			} else {
+				right[k] = append(right[k], head(y[k][(i/per^1)*per+i%per], 1))
+			}
+		}
+	}
+	out := e.wordProduct(left, right, w, side)
+	h := len(x[0])
+	for k := range out {
+		for m := range h {
+			both := []*ir.Value{out[k][m], out[k][h+m]}
+			for i, v := range both {
+				both[i] = b.Reshape(v, n/2, 1, v.Type.Shape[1], c)
+			}
+			out[k][m] = b.Reshape(b.Concat(1, both...), n, e.v.Leaf/2, c)
+		}
+		out[k] = out[k][:h]
+	}
+	return out
 }

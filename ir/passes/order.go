@@ -16,7 +16,9 @@ func order(b *ir.Block, width int) {
 	ranks := map[string]int{}
 	heads := affinity(b)
 	keys := make([][4]int, n)
-	level := map[*ir.Value]int{}
+	index := map[*ir.Value]int{}
+	after := make([]int, n)   // dots before the results
+	within := make([]bool, n) // some of them in this stage
 	for i, in := range b.Instrs {
 		s := in.Loc.Stage
 		if _, ok := ranks[s]; !ok {
@@ -28,17 +30,51 @@ func order(b *ir.Block, width int) {
 		}
 		depth := 0
 		for _, a := range in.Args {
-			depth = max(depth, level[a])
+			if j, ok := index[a]; ok {
+				depth = max(depth, after[j])
+				within[i] = within[i] || b.Instrs[j].Loc.Stage == s && (within[j] || b.Instrs[j].Op == ir.OpDot)
+			}
 		}
 		keys[i] = [4]int{ranks[s], depth, group, i}
 		if in.Op == ir.OpDot {
 			depth++
 		}
+		after[i] = depth
 		for _, r := range in.Results {
-			level[r] = depth
+			index[r] = i
 		}
 	}
+	wait(b, index, keys, within)
 	b.Instrs = topological(b, func(i, j int) bool { return slices.Compare(keys[i][:], keys[j][:]) < 0 })
+}
+
+// wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so that it does not stay live
+// until then; lane moves, whose latency is that of a dot, one level before.
+func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool) {
+	const never = 1 << 30
+	need := make([]int, len(b.Instrs))
+	for i := range need {
+		need[i] = never
+	}
+	for i := len(b.Instrs) - 1; i >= 0; i-- {
+		in := b.Instrs[i]
+		if in.Op != ir.OpDot && in.Body == nil && len(in.Results) > 0 && !within[i] && need[i] != never {
+			d := need[i]
+			if in.Op == ir.OpTake {
+				d--
+			}
+			keys[i][1] = max(keys[i][1], d)
+		}
+		uses(in, func(v *ir.Value) {
+			if j, ok := index[v]; ok {
+				d := keys[i][1]
+				if b.Instrs[j].Loc.Stage != in.Loc.Stage {
+					d = 0
+				}
+				need[j] = min(need[j], d)
+			}
+		})
+	}
 }
 
 // affinity is the head that each instruction works for, -1 for several: its location's, or that of all its operands, or that
@@ -148,6 +184,7 @@ func dependences(b *ir.Block) [][]int {
 		at    int
 		store bool
 		box   *box
+		as    string // type that it is seen as, through a cast
 	}
 	seen := map[*ir.Value][]access{}
 	users := map[int][]int{} // of a load
@@ -166,12 +203,9 @@ func dependences(b *ir.Block) [][]int {
 			root[in.Result()] = memory(root, in.Args[0])
 		}
 		accesses(in, func(ref *ir.Value, store bool, bx *box) {
-			r := memory(root, ref)
-			if ref != r {
-				bx = nil // seen through a cast: any part
-			}
+			r, as := memory(root, ref), ref.Type.String()
 			for _, a := range seen[r] {
-				if (a.store || store) && a.box.overlaps(bx) && a.at != i {
+				if (a.store || store) && (a.as != as || a.box.overlaps(bx)) && a.at != i {
 					ds[a.at] = true
 					for _, u := range users[a.at] { // so that what was loaded could as well be loaded where it is used
 						if u != i {
@@ -180,7 +214,7 @@ func dependences(b *ir.Block) [][]int {
 					}
 				}
 			}
-			seen[r] = append(seen[r], access{i, store, bx})
+			seen[r] = append(seen[r], access{i, store, bx, as})
 		})
 		for _, r := range in.Results {
 			def[r] = i

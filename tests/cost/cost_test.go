@@ -67,7 +67,7 @@ func TestBenchWork(t *testing.T) {
 	require.NoError(t, err)
 	v, err := gdn.LookupVariant("tpu")
 	require.NoError(t, err)
-	for target, most := range map[string]float64{"v5e": 3.0, "v6e": 2.2, "tpu7x": 2.2} {
+	for target, most := range map[string]float64{"v5e": 2.45, "v6e": 1.97, "tpu7x": 1.94} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
 		a, err := lower.Program(s, v, "mosaic", tg)

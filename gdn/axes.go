@@ -76,7 +76,7 @@ func leafed(v Variant) bool {
 var Axes = []Axis{
 	choiceAxis("algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, nil, func(v *Variant) *Algo { return &v.Algo }).always(),
 	intAxis("chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, nil,
-		func(v *Variant) *int { return &v.Chunk }, 8, 16, 32, 64, 128, 256).always().scalar(),
+		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always().scalar(),
 	choiceAxis("solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
 		solveNames, SolveMerge, chunked, func(v *Variant) *Solve { return &v.Solve }).always(),
 	intAxis("leaf", "block that merge, ladder and block start from", 8, leafed, func(v *Variant) *int { return &v.Leaf }, 1, 4, 8, 16, 32).always(),
@@ -97,7 +97,8 @@ var Axes = []Axis{
 	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, chunked,
 		func(v *Variant) *Decay { return &v.Decay }),
 	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
-	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one", jointNames, JointSeparate, chunked, func(v *Variant) *Joint { return &v.KQ }),
+	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one; in the token recurrence the one leaves the state in the spec's order and type", jointNames, JointSeparate,
+		func(v Variant) bool { return chunked(v) || v.Unit == UnitMatrix }, func(v *Variant) *Joint { return &v.KQ }),
 	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads", true, chunked, func(v *Variant) *bool { return &v.Share }),
 	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, chunked,
 		func(v *Variant) *Side { return &v.Beta }),

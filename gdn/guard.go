@@ -50,7 +50,7 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Chunks, v.Steps = 1, 1
 	}
-	if v.Algo == AlgoToken && v.Unit != UnitMatrix && s.Pool > 0 {
+	if v.native() && s.Pool > 0 {
 		v.Batch = 1
 	}
 	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= s.Tokens {

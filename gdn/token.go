@@ -7,10 +7,10 @@ import (
 // token takes the tokens of a grid step through the recurrence one by one. The state of N entries is [N, K, V], or [N, V, K]
 // where it stays in the order of the spec.
 func (e *gen) token() []blockOut {
-	if e.v.Unit == UnitMatrix {
+	if e.v.Unit == UnitMatrix && e.v.KQ == JointSeparate {
 		return e.tokenMatrix()
 	}
-	return e.tokenVector()
+	return e.tokenNative()
 }
 
 // tokenMatrix has the products of the recurrence on the matrix unit.
@@ -36,9 +36,10 @@ func (e *gen) tokenMatrix() []blockOut {
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
 }
 
-// tokenVector has K S as products and sums on the vector unit, and Q S there too unless its precision is below f32. What runs
-// along the rows of the state is a column, made by one transpose for all entries.
-func (e *gen) tokenVector() []blockOut {
+// tokenNative works on states in the order of the spec. On the matrix unit K S and Q S are one product, before the update. On
+// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32; what runs along the rows of
+// the state is a column, made by one transpose for all entries.
+func (e *gen) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
 	q, k := flat(e.loadKey(e.in.q)), flat(e.loadKey(e.in.k))
@@ -48,7 +49,9 @@ func (e *gen) tokenVector() []blockOut {
 	q = b.Scale(q, e.s.EffectiveScale())
 	b.Stage("state")
 	step := e.tokenKV
-	if e.native() && e.s.State == StateVK {
+	if e.v.Unit == UnitMatrix {
+		step = e.tokenJoined
+	} else if e.s.State == StateVK {
 		step = e.tokenVK
 	}
 	var outs []*ir.Value
@@ -65,6 +68,29 @@ func (e *gen) tokenVector() []blockOut {
 
 // spread gives a number of each entry over its tile.
 type spread func(rows, lanes int) *ir.Value
+
+// tokenJoined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
+// by one product and one update. Q S is then decayed, and gains q of what the update adds.
+func (e *gen) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+	b, s := e.b, e.s
+	n := v.Type.Shape[0]
+	turned := s.State == StateVK
+	r, l := e.state.Type.Shape[1], e.state.Type.Shape[2]
+	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
+	kr, qr := row(k), row(q)
+	both := e.dot(b.Concat(1, kr, qr), e.state, false, turned, e.v.PrecState)
+	g := decay(1, s.V)
+	u := b.Sub(b.Reshape(v, n, 1, s.V), b.Mul(g, b.SliceAxis(both, 1, 0, 1)))
+	u = b.Mul(u, beta(1, s.V))
+	down, across := kr, u // along the rows and the lanes of the state
+	if turned {
+		down, across = u, kr
+	}
+	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
+	e.state = b.Add(b.Mul(e.state, decay(r, l)), add)
+	kq := b.Broadcast(b.Sum(b.Mul(kr, qr), 2), []int{n, 1, s.V}, 0, 1)
+	return b.Add(b.Mul(g, b.SliceAxis(both, 1, 1, 2)), b.Mul(kq, u))
+}
 
 // tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].
 func (e *gen) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
@@ -135,7 +161,11 @@ func (e *gen) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value {
 }
 
 // native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.
-func (p *plan) native() bool { return p.v.Algo == AlgoToken && p.v.Unit != UnitMatrix }
+func (p *plan) native() bool { return p.v.native() }
+
+func (v Variant) native() bool {
+	return v.Algo == AlgoToken && (v.Unit != UnitMatrix || v.KQ == JointJoined)
+}
 
 // stateDType is the element type of the states between grids and glue.
 func (p *plan) stateDType() ir.DType {

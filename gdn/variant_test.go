@@ -116,7 +116,7 @@ func TestAxes(t *testing.T) {
 func TestVariantErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "the text is empty",
-		"chunk":                             "needs a value: chunk=8|16",
+		"chunk":                             "needs a value: chunk=1|8|16",
 		"chunk=64,":                         "entry 2",
 		"chunk=64,chunk=64":                 "chunk is given twice",
 		"chunk=63":                          `"63" is not allowed`,

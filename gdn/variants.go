@@ -23,6 +23,8 @@ var Variants = []NamedVariant{
 	{Name: "decode", Doc: "a few tokens a sequence on a TPU: states as they are, K S in f32 on the vector unit, Q S in bf16 on the matrix unit",
 		Text: "algo=token,chunk=8,batch=4,layout=token,fuse=kernel,unit=lanes,precstate=bf16x1,lock=1"},
 	{Name: "decode-f32", Doc: "as decode, all of it in f32 on the vector unit", Text: "algo=token,chunk=8,batch=4,layout=token,fuse=kernel,unit=lanes"},
+	{Name: "cpu-decode", Doc: "a few tokens a sequence on a CPU, in float32: each state is read by one product and one update",
+		Text: "algo=token,chunk=8,kq=joined"},
 	{Name: "forward", Doc: "forward substitution, all heads in lockstep", Text: "solve=forward,chunk=32,decay=segment"},
 	{Name: "block", Doc: "block forward substitution", Text: "solve=block,leaf=16"},
 	{Name: "ladder", Doc: "X + X L X from single rows", Text: "solve=ladder,leaf=1"},

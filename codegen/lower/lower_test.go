@@ -63,7 +63,7 @@ func TestDecodeKernels(t *testing.T) {
 		require.NoError(t, err)
 		want, err := gdn.Reference(s, inputs)
 		require.NoError(t, err)
-		for _, name := range []string{"decode", "decode-f32", "token-vector"} {
+		for _, name := range []string{"decode", "decode-f32", "token-vector", "cpu-decode"} {
 			v := variant(t, name)
 			m, err := gdn.Build(s, v)
 			require.NoError(t, err)

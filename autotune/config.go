@@ -32,7 +32,7 @@ type Config struct {
 	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
 	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
-	Lookahead int                // candidates judged at a time; 0: 4
+	Lookahead int                // candidates judged at a time; 0: 3
 
 	Dir        string         // the folder of the run
 	Budget     time.Duration  // of this session, without the set-up; 0: no limit
@@ -61,7 +61,7 @@ type Progress struct {
 }
 
 const (
-	defaultLookahead = 4
+	defaultLookahead = 3
 	defaultAttempts  = 3
 	defaultBackoff   = time.Second
 	defaultFailures  = 10

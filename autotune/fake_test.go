@@ -16,6 +16,11 @@ import (
 
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
+	limitFiles()
+	if dir := os.Getenv(realEnv); dir != "" {
+		real(dir)
+		return
+	}
 	if dir := os.Getenv(scriptedEnv); dir != "" {
 		scripted(dir)
 		return

@@ -35,7 +35,7 @@ func (l *Lab) Gates() []Gate {
 		{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule},
 		{Name: "numerics", Doc: "of those close to the best of the first target: right numbers of the kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
-		{Name: "cpu", Doc: "of those close to the best of any target: as numerics, and on the CPU", Price: 4000 * ms, Run: l.onCPU},
+		{Name: "cpu", Doc: "of those close to the best of any target: as numerics; of those that would be the best, on the CPU too", Price: 4000 * ms, Run: l.onCPU},
 		{Name: "device", Doc: "of those close to the best, where a device is attached: time against the best", Quiet: true, Run: l.onDevice},
 	}
 }
@@ -214,13 +214,18 @@ func (l *Lab) interpretOn(w *Work, s gdn.Spec, m *ir.Module, few []gdn.Class, en
 	return r, err
 }
 
-// onCPU examines candidates that would be kept or held. Compiling for the CPU costs as much as for a target.
+// onCPU examines the kernels of candidates that would be kept or held, and on the CPU those that would be kept: compiling for the CPU
+// costs as much as for a target. Where targets are guarded a held one may turn out to be kept.
 func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
-	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
+	v, _, err := w.Known.Rank(w.Record)
+	if err != nil || v == journal.Slower {
 		return nil, err
 	}
 	if r, err := l.kernels(w); r != nil || err != nil {
 		return r, err
+	}
+	if v != journal.Keep && len(w.Known.Header().Guards) == 0 {
+		return nil, nil
 	}
 	if l.cpu == nil {
 		w.Record.Notes = append(w.Record.Notes, "not examined on the CPU: "+l.noCPU)

@@ -32,12 +32,27 @@ func scripted(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	c := Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: time.Millisecond}, Generator: "test"}
-	begin := Search
-	if _, _, err := journal.Read(dir, nil); err == nil {
-		begin = Resume
+	begin(Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
+}
+
+// real is a search with the real evaluator.
+func real(dir string) {
+	s, err := gdn.Parse(realSpec)
+	if err != nil {
+		panic(err)
 	}
-	if _, err := begin(context.Background(), c); err != nil {
+	c := realConfig(dir)
+	c.Spec = s
+	begin(c)
+}
+
+// begin begins or resumes a run, and ends the process where it fails.
+func begin(c Config) {
+	drive := Search
+	if _, _, err := journal.Read(c.Dir, nil); err == nil {
+		drive = Resume
+	}
+	if _, err := drive(context.Background(), c); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

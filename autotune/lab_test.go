@@ -133,7 +133,7 @@ func TestNumericsByInterpreter(t *testing.T) {
 	}
 }
 
-// Only what would be kept or held is examined on the CPU; without a CPU that is noted.
+// Only what would be kept or held is examined further, what would be kept on the CPU; without a CPU that is noted.
 func TestOnCPU(t *testing.T) {
 	s := spec(t, "b=1,t=128,hk=1,hv=2,k=32,v=32,dtype=f32")
 	state := journal.NewState()
@@ -145,14 +145,14 @@ func TestOnCPU(t *testing.T) {
 	score := func(n int64) []journal.Cost { return []journal.Cost{{Target: "v6e", Score: n, Schedule: "s"}} }
 	add(journal.KindHeader, journal.Header{Format: journal.Format, Targets: []string{"v6e"}, Lookahead: 1})
 	add(journal.KindCandidate, journal.Candidate{ID: 1, Verdict: journal.Keep, Costs: score(100)})
-	for cost, examined := range map[int64]bool{90: true, 105: true, 300: false} {
+	for cost, examined := range map[int64][2]bool{90: {true, true}, 105: {true, false}, 300: {}} {
 		w := workOn(t, s, "default")
 		w.Known, w.Record.Costs = state.Now(), score(cost)
 		r, err := (&Lab{noCPU: "the test has none"}).onCPU(t.Context(), w)
 		require.NoError(t, err)
 		require.Nil(t, r)
-		require.Equal(t, examined, len(w.Record.Notes) == 1)
-		require.Equal(t, examined, len(w.Record.Errors) == len(classes(s)), "in the interpreter at least")
+		require.Equal(t, examined[1], len(w.Record.Notes) == 1)
+		require.Equal(t, examined[0], len(w.Record.Errors) == len(classes(s)), "in the interpreter at least")
 	}
 	l := lab(t, LabOptions{Workers: 1})
 	for variant, want := range map[string]journal.Verdict{"default": "", "neumann": journal.Numerics} {

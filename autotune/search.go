@@ -329,7 +329,10 @@ func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 		t.work.Objects[proposalRole] = []byte(p.IR)
 	}
 	if f := p.Fault; f != nil {
-		t.work.Record.Hypothesis, t.work.Record.Gate = "none: the proposer gave nothing of use", journal.GateProposal
+		t.work.Record.Gate = journal.GateProposal
+		if t.work.Record.Hypothesis == "" {
+			t.work.Record.Hypothesis = "none: the proposer gave nothing of use"
+		}
 		t.reject, t.fault = &Refusal{Verdict: f.Verdict, Reason: f.Reason}, true
 		if f.Text != "" {
 			t.work.Objects[proposalRole] = []byte(f.Text)

@@ -43,7 +43,7 @@ func Lint(s *State) (faults []string) {
 		if c.Cause != CauseNone && (!slices.Contains(Causes, c.Cause) || c.Evidence == "") {
 			fault("cause %q without evidence", c.Cause)
 		}
-		if c.Parent > 0 && len(c.Change) == 0 && c.Variant != "" {
+		if c.Parent > 0 && len(c.Change) == 0 && c.Variant != "" && c.Verdict != Duplicate {
 			fault("a change of candidate %d that is not told", c.Parent)
 		}
 	}

@@ -104,8 +104,8 @@ func (b *beam) singles(e *journal.Candidate, r *record, target string, tried fun
 			f := w.Fit(b.space.Spec)
 			seen[f] = true
 			m := Move{a.Name, value}
-			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell, new: r.moves[m] == nil}
-			o.gain, o.risk = r.expect(m, e, target)
+			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell, new: !r.tried(m)}
+			o.gain, o.risk = r.expect(m, a.Get(&v), e, target)
 			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
 			l = append(l, o)
 		}
@@ -135,36 +135,44 @@ func numbers(a gdn.Axis) bool {
 	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
 }
 
-// joined are options of several moves from the best candidate: all that gained where they were made alone last, the best value of
-// each axis; where that was tried, the half of them that gained most, and so on.
+// joined are options of several moves from the best candidate: all that gained where they were made alone, the best value of
+// each axis; where that was tried, the half of them that gained most, and so on. What had no rank, or gained nothing, is not made
+// again elsewhere.
 func (b *beam) joined(best *journal.Candidate, r *record, tried func(gdn.Variant) bool) []option {
 	v, err := gdn.ParseVariant(best.Variant)
 	if err != nil {
 		return nil
 	}
-	gains := map[string]Move{}
-	value := func(m Move) float64 { return r.moves[m].last }
-	for m, t := range r.moves {
-		if t.ranked > 0 && t.last > certain && b.space.walks(m.Axis) {
-			if had, ok := gains[m.Axis]; !ok || value(m) > value(had) || value(m) == value(had) && m.Value < had.Value {
-				gains[m.Axis] = m
+	type gain struct {
+		Move
+		worth float64
+	}
+	var gains []gain
+	for _, a := range gdn.Axes {
+		best := gain{}
+		for _, value := range a.Values {
+			m := Move{a.Name, value}
+			if worth, ok := r.level(m, a.Get(&v)); ok && worth > max(certain, best.worth) && b.space.walks(a.Name) {
+				best = gain{m, worth}
 			}
 		}
-	}
-	var moves []Move
-	for _, m := range gains {
-		if w, err := v.With(m.Axis, m.Value); err != nil || w != v {
-			moves = append(moves, m)
+		if best.worth > 0 {
+			gains = append(gains, best)
 		}
 	}
-	slices.SortFunc(moves, func(x, y Move) int { return cmp.Or(cmp.Compare(value(y), value(x)), strings.Compare(x.Axis, y.Axis)) })
+	slices.SortStableFunc(gains, func(x, y gain) int { return cmp.Compare(y.worth, x.worth) })
+	worth := map[Move]float64{}
+	var moves []Move
+	for _, g := range gains {
+		moves, worth[g.Move] = append(moves, g.Move), g.worth
+	}
 	var l []option
 	for n := len(moves); n >= 2; n = (n + 1) / 2 {
 		w, made := apply(v, moves[:n])
-		if len(made) > 1 && !tried(w) && b.space.admits(w) {
+		if len(made) > 1 && !tried(w) && b.space.admits(w) && !r.made[strings.Join(texts(made), ",")] {
 			o := option{v: w, parent: best, moves: made, risk: .1}
 			for _, m := range made {
-				o.gain += mergedGain * value(m)
+				o.gain += mergedGain * worth[m]
 			}
 			o.value = o.gain * (1 - o.risk)
 			l = append(l, o)

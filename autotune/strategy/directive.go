@@ -11,18 +11,19 @@ import (
 type Directive struct {
 	Name, Doc string
 	Axes      []string
-	Stages    []string // of the algorithm, as the compiler's schedule carries them; empty: those that nothing else names
+	Stages    []string // of the algorithm, as the compiler's schedule carries them
+	Fills     bool     // they give idle units work
 }
 
 // Directives is the table of presets.
 var Directives = []Directive{
-	{"triangular-inversion", "how (I + A)^-1 is made", []string{"solve", "leaf", "leafby", "leafnewton", "merge", "mergepairs", "mask", "precinv"}, []string{"leaf", "solve", "keep"}},
+	{"triangular-inversion", "how (I + A)^-1 is made", []string{"solve", "leaf", "leafby", "leafnewton", "merge", "mergepairs", "mask", "precinv"}, []string{"leaf", "solve", "keep"}, false},
 	{"dataflow", "what is computed where, and what passes between: kernels, operands of the state, products joined",
-		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale"}, []string{"state", "output", "operands", "uw", "work", "products"}},
-	{"layout", "order of axes, turns, and how masks and decay reach the elements", []string{"layout", "turn", "share", "decay", "mask", "fuse", "state"}, []string{"load", "store", "decay", "gates", "glue"}},
-	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low"}, []string{"products", "state", "operands"}},
-	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side", []string{"heads", "batch", "chunks", "merge", "mergepairs", "kq", "out", "share"}, []string{"products", "solve", "state", "leaf"}},
-	{"pipeline", "order of instructions, and the overlap of successive chunks", []string{"ahead", "steps", "lock", "late"}, []string{"step", "init"}},
+		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale"}, []string{"state", "output", "operands", "uw", "work", "products"}, false},
+	{"layout", "order of axes, turns, and how masks and decay reach the elements", []string{"layout", "turn", "share", "decay", "mask", "fuse", "state"}, []string{"load", "store", "decay", "gates", "glue"}, false},
+	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low"}, []string{"products", "state", "operands"}, false},
+	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side", []string{"heads", "batch", "chunks", "merge", "mergepairs", "kq", "out", "share"}, []string{"products", "solve", "state", "leaf"}, true},
+	{"pipeline", "order of instructions, and the overlap of successive chunks", []string{"ahead", "steps", "lock", "late"}, []string{"step", "init"}, true},
 }
 
 // LookupDirective finds a preset. Axes that this build of the table of choices lacks are left out.
@@ -43,6 +44,17 @@ func LookupDirective(name string) (Directive, error) {
 	}
 	return Directive{}, fmt.Errorf("unknown directive %q (known: %s)", name, strings.Join(names, " "))
 }
+
+// fills holds the axes that give idle units work.
+var fills = func() map[string]bool {
+	m := map[string]bool{}
+	for _, d := range Directives {
+		for _, a := range d.Axes {
+			m[a] = m[a] || d.Fills
+		}
+	}
+	return m
+}()
 
 // stagesOf maps an axis to the stages that its directives name.
 var stagesOf = func() map[string]map[string]bool {

@@ -96,6 +96,9 @@ func (p *proposer) Next(ctx context.Context, judged journal.View, pending []gdn.
 	if s := p.space.seed(p.space.tried(judged, pending)); s != nil {
 		return s
 	}
+	if judged.Len() == 0 && len(pending) > 0 {
+		return nil // it is asked when something is known
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := p.question(judged, pending)
@@ -150,10 +153,14 @@ func (p *proposer) question(judged journal.View, pending []gdn.Variant) *Questio
 
 // read turns an answer into a proposal. Whatever it holds, it is data.
 func (p *proposer) read(line string, judged journal.View) *Proposal {
-	bad := func(format string, args ...any) *Proposal {
-		return &Proposal{Fault: &Fault{journal.Invalid, "the proposer's answer " + fmt.Sprintf(format, args...), line}}
-	}
 	var a Answer
+	bad := func(format string, args ...any) *Proposal {
+		p := &Proposal{Hypothesis: a.Hypothesis, Fault: &Fault{journal.Invalid, "the proposer's answer " + fmt.Sprintf(format, args...), line}}
+		if judged.Candidate(a.Parent) != nil {
+			p.Parent = a.Parent
+		}
+		return p
+	}
 	d := json.NewDecoder(strings.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {

@@ -80,54 +80,127 @@ func loss(targets []string, c, against *journal.Candidate) (sum float64, ok bool
 	return sum / float64(max(n, 1)), ok
 }
 
-// tally is what a move did so far, where it was made alone.
-type tally struct {
-	n, ranked int
-	gain      float64 // sum of what it saved, as logarithms, over the ranked
-	last      float64 // of the latest
-	lastID    int
+// trial is a candidate that moved one axis alone.
+type trial struct {
+	from, to string
+	gain     float64 // what it saved, as a logarithm
+	weight   float64 // the later, the more
+	base     float64 // logarithm of the score of its parent, over that of the first candidate
+	ranked   bool
 }
 
 // record is what the judged candidates tell about moves.
 type record struct {
-	moves map[Move]*tally
-	axes  map[string]*tally
+	axes  map[string]*axisRecord
+	made  map[string]bool // changes, as text, that had no rank or did not gain
+	now   float64         // logarithm of the score of the best, over that of the first candidate
+	first *journal.Candidate
 }
 
+// axisRecord is what is known of an axis. levels are what its values are worth against each other, in logarithms of cycles: the
+// least squares of the trials. Values of different parts were never compared, by whatever way.
+type axisRecord struct {
+	trials []trial
+	levels map[string]float64
+	parts  map[string]int
+}
+
+// halfLife is after how many candidates a trial counts half: what a move is worth changes with what is around it.
+const halfLife = 60
+
 func newRecord(judged journal.View) *record {
-	r := &record{map[Move]*tally{}, map[string]*tally{}}
+	r := &record{axes: map[string]*axisRecord{}, made: map[string]bool{}}
 	targets := judged.Header().Targets
-	for _, c := range judged.Candidates() {
-		parent := judged.Candidate(c.Parent)
-		if parent == nil || len(c.Change) != 1 {
+	all := judged.Candidates()
+	for _, c := range all {
+		if !c.Verdict.Ranked() {
 			continue
 		}
-		m := parseMove(c.Change[0])
-		gain, ranked := 0., false
+		if r.first == nil {
+			r.first = c
+		}
+		if d, ok := loss(targets, c, r.first); ok {
+			r.now = min(r.now, d)
+		}
+	}
+	for _, c := range all {
+		parent := judged.Candidate(c.Parent)
+		if parent == nil || len(c.Change) == 0 {
+			continue
+		}
+		t := trial{weight: math.Exp2(-float64(len(all)-c.ID) / halfLife)}
 		switch {
 		case c.Verdict.Ranked():
 			d, ok := loss(targets, c, parent)
-			gain, ranked = -d, ok
+			t.gain, t.ranked = -d, ok
 		case c.Verdict == journal.Duplicate:
-			ranked = true // no gain, no harm
+			t.ranked = true // no gain, no harm
 		}
-		for _, t := range []*tally{at(r.moves, m), at(r.axes, m.Axis)} {
-			t.n++
-			if ranked {
-				t.ranked++
-				t.gain += gain
-				t.last, t.lastID = gain, c.ID
-			}
+		if !t.ranked || t.gain < certain {
+			r.made[strings.Join(c.Change, ",")] = true
 		}
+		v, err := gdn.ParseVariant(parent.Variant)
+		if err != nil || len(c.Change) > 1 {
+			continue
+		}
+		m := parseMove(c.Change[0])
+		a, err := gdn.LookupAxis(m.Axis)
+		if err != nil {
+			continue
+		}
+		t.from, t.to = a.Get(&v), m.Value
+		t.base, _ = loss(targets, parent, r.first)
+		if r.axes[m.Axis] == nil {
+			r.axes[m.Axis] = &axisRecord{}
+		}
+		r.axes[m.Axis].trials = append(r.axes[m.Axis].trials, t)
+	}
+	for _, a := range r.axes {
+		a.level()
 	}
 	return r
 }
 
-func at[K comparable](m map[K]*tally, k K) *tally {
-	if m[k] == nil {
-		m[k] = &tally{}
+// level solves for the levels.
+func (a *axisRecord) level() {
+	a.levels, a.parts = map[string]float64{}, map[string]int{}
+	var values []string
+	part := func(v string) int {
+		if _, ok := a.parts[v]; !ok {
+			a.parts[v] = len(values)
+			values = append(values, v)
+		}
+		return a.parts[v]
 	}
-	return m[k]
+	for _, t := range a.trials {
+		if !t.ranked {
+			continue
+		}
+		from, to := part(t.from), part(t.to)
+		for v, p := range a.parts {
+			if p == to {
+				a.parts[v] = from
+			}
+		}
+	}
+	const sweeps = 40
+	for range sweeps {
+		for _, v := range values {
+			sum, weight := 0., 0.
+			for _, t := range a.trials {
+				switch {
+				case !t.ranked || t.from == t.to:
+				case t.to == v:
+					sum, weight = sum+t.weight*(a.levels[t.from]+t.gain), weight+t.weight
+				case t.from == v:
+					sum, weight = sum+t.weight*(a.levels[t.to]-t.gain), weight+t.weight
+				}
+			}
+			if weight > 0 {
+				a.levels[v] = sum / weight
+			}
+		}
+	}
 }
 
 // What a strategy expects of a move that nobody has made.
@@ -136,32 +209,70 @@ const (
 	priorStage = .30 // of the share of the cycles that its stages take
 	mergedGain = .9  // of the sum of what moves gained apart, made together
 	certain    = .01 // less is no gain
+	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )
 
-// expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from the times that it was made before and,
-// less so the more there are, from the share of the schedule that the stages of its axis take.
-func (r *record) expect(m Move, parent *journal.Candidate, target string) (gain, risk float64) {
-	prior := priorGain
-	if c := parent.Cost(target); c != nil && c.Cycles > 0 {
-		var share int64
-		for _, s := range c.Stages {
-			if stagesOf[m.Axis][s.Name] {
-				share += s.Cycles
+// tried says whether a move was made from any value.
+func (r *record) tried(m Move) bool {
+	a := r.axes[m.Axis]
+	return a != nil && slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value })
+}
+
+// level is what a move is worth by what was tried; ok is false where its two values were never compared.
+func (r *record) level(m Move, from string) (gain float64, ok bool) {
+	a := r.axes[m.Axis]
+	if a == nil {
+		return 0, false
+	}
+	p, okFrom := a.parts[from]
+	q, okTo := a.parts[m.Value]
+	return a.levels[m.Value] - a.levels[from], okFrom && okTo && p == q
+}
+
+// expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from what was tried, and, where that tells
+// nothing, from the share of the schedule that the stages of its axis take, or from how idle its units are where the axis fills them.
+func (r *record) expect(m Move, from string, parent *journal.Candidate, target string) (gain, risk float64) {
+	a := r.axes[m.Axis]
+	n, failed, drift := 0, 0., 0.
+	if a != nil {
+		for _, t := range a.trials {
+			same := t.to == m.Value
+			if same {
+				drift = max(0, t.base-r.now)
+			}
+			if t.ranked {
+				n++
+			} else if same {
+				failed += 2
+			} else {
+				failed += .5
 			}
 		}
-		prior += priorStage * float64(share) / float64(c.Cycles)
 	}
-	t, a := r.moves[m], r.axes[m.Axis]
-	fails := func(t *tally) float64 { return (float64(t.n-t.ranked) + .3) / (float64(t.n) + 2) }
-	switch {
-	case t != nil && t.ranked > 0:
-		return (2*t.last + t.gain + .1*prior) / (float64(t.ranked) + 2.1), fails(t)
-	case t != nil: // it never had a rank
-		return prior / float64(1+2*t.n), fails(t)
-	case a != nil && a.ranked > 0: // other values of the axis: what they did tells a little
-		return prior/float64(1+a.ranked)*.8 + .2*max(a.gain/float64(a.ranked), -.2), fails(a)
+	risk = (failed + .3) / (failed + float64(n) + 2)
+	if gain, ok := r.level(m, from); ok {
+		return gain + drifted*drift, risk
 	}
-	return prior, .15
+	prior := priorGain + priorStage*hotShare(m.Axis, parent.Cost(target))
+	return prior / (1 + .5*float64(n) + failed), risk
+}
+
+// hotShare is the part of a schedule that an axis can do something about.
+func hotShare(axis string, c *journal.Cost) float64 {
+	if c == nil || c.Cycles <= 0 {
+		return 0
+	}
+	var cycles int64
+	for _, s := range c.Stages {
+		if stagesOf[axis][s.Name] {
+			cycles += s.Cycles
+		}
+	}
+	share := float64(cycles) / float64(c.Cycles)
+	if fills[axis] && c.Slot != "" {
+		share = max(share, 1-float64(c.Fill))
+	}
+	return min(share, 1)
 }
 
 // option is a change that is weighed.

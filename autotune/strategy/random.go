@@ -24,7 +24,7 @@ func (r *random) Next(_ context.Context, judged journal.View, pending []gdn.Vari
 		return p
 	}
 	base := r.space.focus(r.space.base())
-	rng := draw(r.space.Seed, "random", judged.Len(), len(pending))
+	rng := draw(r.space.Seed, "random", judged.Len()+len(pending))
 	for range maxDraws {
 		v := base
 		for _, a := range gdn.Axes {
@@ -71,7 +71,7 @@ func (e *elites) Next(_ context.Context, judged journal.View, pending []gdn.Vari
 	if len(l) == 0 {
 		return nil
 	}
-	rng := draw(e.space.Seed, "elites", judged.Len(), len(pending))
+	rng := draw(e.space.Seed, "elites", judged.Len()+len(pending))
 	pick := func() (*journal.Candidate, gdn.Variant, bool) {
 		c := l[min(rng.IntN(len(l)), rng.IntN(len(l)))]
 		v, err := gdn.ParseVariant(c.Variant)

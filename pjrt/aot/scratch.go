@@ -2,23 +2,21 @@ package aot
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/gofrs/flock"
 )
 
 const (
-	scratchPrefix = "gdngen-scratch-"
-	scratchLock   = ".lock"
-	scratchYoung  = time.Minute // a folder younger than this may not be locked yet
+	scratchPrefix = "gdngen-held-"
+	lockSuffix    = ".lock"
 )
 
-// Scratch is a folder for temporary files, locked while its process lives. One that a killed process left is removed by the next
-// process of this user that makes one.
+// Scratch is a folder for temporary files. A lock file beside it is held while its process lives, from before the folder is there.
+// What a killed process left is removed by the next process of this user that makes one.
 type Scratch struct {
 	Dir  string
 	lock *flock.Flock
@@ -28,38 +26,50 @@ var sweepOnce sync.Once
 
 // NewScratch makes a folder below the system's for temporary files.
 func NewScratch() (*Scratch, error) {
-	sweepOnce.Do(func() { sweep(os.TempDir(), time.Now().Add(-scratchYoung)) })
-	dir, err := os.MkdirTemp("", scratchPrefix)
-	if err != nil {
-		return nil, err
+	sweepOnce.Do(func() { sweep(os.TempDir()) })
+	for {
+		f, err := os.CreateTemp("", scratchPrefix+"*"+lockSuffix)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		s := &Scratch{strings.TrimSuffix(f.Name(), lockSuffix), flock.New(f.Name())}
+		locked, err := s.lock.TryLock()
+		if err != nil {
+			return nil, err
+		}
+		if _, gone := os.Lstat(f.Name()); !locked || gone != nil {
+			s.lock.Unlock() // a sweep came between: its file is no lock any more
+			continue
+		}
+		if err := os.Mkdir(s.Dir, 0o700); err != nil {
+			return nil, errors.Join(err, os.Remove(f.Name()), s.lock.Unlock())
+		}
+		return s, nil
 	}
-	s := &Scratch{dir, flock.New(filepath.Join(dir, scratchLock))}
-	locked, err := s.lock.TryLock()
-	if err == nil && !locked {
-		err = fmt.Errorf("%s is locked by another process", dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return s, nil
 }
 
 // Close removes the folder.
-func (s *Scratch) Close() error { return errors.Join(os.RemoveAll(s.Dir), s.lock.Unlock()) }
+func (s *Scratch) Close() error {
+	err := os.RemoveAll(s.Dir)
+	return errors.Join(err, os.Remove(s.Dir+lockSuffix), s.lock.Unlock())
+}
 
-// sweep removes the folders that nobody holds and that were made before a time. What can not be removed is left to its owner.
-func sweep(below string, before time.Time) (removed []string) {
-	dirs, _ := filepath.Glob(filepath.Join(below, scratchPrefix+"*"))
-	for _, dir := range dirs {
-		info, err := os.Stat(dir)
-		if err != nil || info.ModTime().After(before) {
-			continue
+// sweep removes the folders whose lock nobody holds. What can not be removed is left to its owner.
+func sweep(below string) (removed []string) {
+	found, _ := filepath.Glob(filepath.Join(below, scratchPrefix+"*"))
+	for _, path := range found {
+		dir := strings.TrimSuffix(path, lockSuffix)
+		if _, err := os.Lstat(path); err != nil {
+			continue // gone with its folder, or its lock
 		}
-		lock := flock.New(filepath.Join(dir, scratchLock))
+		lock := flock.New(dir + lockSuffix)
 		if locked, err := lock.TryLock(); err != nil || !locked {
 			continue
 		}
-		if os.RemoveAll(dir) == nil {
+		if os.RemoveAll(dir) == nil && os.Remove(dir+lockSuffix) == nil {
 			removed = append(removed, dir)
 		}
 		lock.Unlock()

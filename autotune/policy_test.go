@@ -1,0 +1,194 @@
+package autotune
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// priced is an evaluator whose costs a test gives.
+func priced(costs func(w *Work, target string) int64) *fake {
+	return &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+		switch gate {
+		case "schedule":
+			w.Record.Costs = nil
+			for _, t := range w.Targets {
+				score := costs(w, t.Name)
+				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Cycles: score, Score: score, PerToken: journal.Figure(float64(score) / 32768), Schedule: w.Variant.Hash()})
+			}
+		case "targets":
+			w.Targets = w.Targets[:1]
+		}
+		return nil
+	}}
+}
+
+// A champion must not make a guarded target worse by more than its share.
+func TestGuards(t *testing.T) {
+	scores := map[string][2]int64{"naive": {1000_000, 1000_000}, "default": {900_000, 1050_000}, "split": {800_000, 1010_000}, "uw": {700_000, 1100_000}}
+	for _, guarded := range []bool{false, true} {
+		c := quick(t, 4)
+		c.Targets, c.Seeds, c.Strategy = []string{"v6e", "v5e"}, []string{"naive", "default", "split", "uw"}, "exhaustive"
+		if guarded {
+			c.Guards = map[string]float64{"v5e": .02}
+		}
+		c.Evaluator = priced(func(w *Work, target string) int64 {
+			for name, s := range scores {
+				if v, _ := gdn.ParseVariant(name); v == w.Variant {
+					return s[map[string]int{"v6e": 0, "v5e": 1}[target]]
+				}
+			}
+			return 2000_000
+		})
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		champions := requireVerified(t, c.Dir)
+		want := 4
+		if guarded {
+			want = 3
+			require.Equal(t, 2, sum.Verdicts[journal.Hold])
+			s, _, err := journal.Read(c.Dir, nil)
+			require.NoError(t, err)
+			require.Contains(t, s.Now().Candidate(2).Reason, "5.00 % above candidate 1 on the guarded target v5e, 2 % is allowed")
+		}
+		require.Equal(t, want, champions["v6e"])
+		require.Equal(t, 1, champions["v5e"])
+	}
+	c := quick(t, 1)
+	c.Guards = map[string]float64{"v4": .1}
+	_, err := Search(t.Context(), c)
+	require.ErrorContains(t, err, "guard: v4 is not a target of the run")
+}
+
+// Every target has its champion; the portfolio is the smallest set within 3 % of the best everywhere.
+func TestPortfolio(t *testing.T) {
+	scores := map[string][3]int64{"naive": {500_000, 900_000, 900_000}, "default": {900_000, 500_000, 900_000}, "split": {900_000, 505_000, 500_000}, "uw": {900_000, 900_000, 495_000}}
+	c := quick(t, 4)
+	c.Seeds, c.Strategy = []string{"naive", "default", "split", "uw"}, "exhaustive"
+	c.Evaluator = priced(func(w *Work, target string) int64 {
+		for name, s := range scores {
+			if v, _ := gdn.ParseVariant(name); v == w.Variant {
+				return s[map[string]int{"v5e": 0, "v6e": 1, "tpu7x": 2}[target]]
+			}
+		}
+		return 2000_000
+	})
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"v5e": 1, "v6e": 2, "tpu7x": 4}, requireVerified(t, c.Dir))
+	require.Len(t, sum.Portfolio, 2)
+	require.Equal(t, 1, sum.Portfolio[0].ID)
+	require.Equal(t, []string{"v5e"}, sum.Portfolio[0].Targets)
+	require.Equal(t, 3, sum.Portfolio[1].ID)
+	require.Equal(t, []string{"v6e", "tpu7x"}, sum.Portfolio[1].Targets)
+	require.InDelta(t, math.Max(505./500, 500./495), float64(sum.Portfolio[1].Ratios), 1e-9)
+}
+
+// The session ends after so many iterations without a champion; tuning of scalars is none.
+func TestPatience(t *testing.T) {
+	c := quick(t, 0)
+	c.Patience, c.Seeds = 12, []string{"naive"}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "no new champion in 12 iterations", sum.Stopped)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	last, after := 0, 0
+	for _, k := range s.Now().Candidates() {
+		if k.Verdict == journal.Keep {
+			last, after = k.ID, 0
+		} else if !k.Scalar {
+			after++
+		}
+	}
+	require.NotZero(t, last)
+	require.GreaterOrEqual(t, after, 12)
+	require.LessOrEqual(t, after, 12+defaultLookahead)
+}
+
+// Specs are weighed by use: score and figures are sums over the shapes, and a variant must be legal for each.
+func TestShapes(t *testing.T) {
+	long, short := spec(t, "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"), spec(t, "b=2,t=64,hk=4,hv=8,k=128,v=128,dtype=bf16")
+	c := quick(t, 2)
+	c.Spec, c.Shapes, c.Seeds = long, []Shape{{short, 20}}, []string{"default", "split"}
+	var seen []Shape
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+		if gate == "build" {
+			seen = w.Shapes
+		}
+		return nil
+	}}
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, []Shape{{long, 1}, {short, 20}}, seen)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	require.Equal(t, []journal.Shape{{Spec: long.String(), Weight: 1}, {Spec: short.String(), Weight: 20}}, s.Header.Shapes)
+
+	w := &Work{Spec: long, Shapes: seen}
+	v6e := mustTarget(t, "v6e")
+	require.Equal(t, int64(float64(bound(long, w.Variant, v6e))+20*float64(bound(short, w.Variant, v6e))), w.bound(v6e))
+	c.Shapes, c.Dir = []Shape{{short, 0}}, t.TempDir()
+	_, err = Search(t.Context(), c)
+	require.ErrorContains(t, err, "weight 0 is not positive")
+}
+
+// The costs of shapes are weighed in every figure.
+func TestTally(t *testing.T) {
+	l := lab(t, LabOptions{Workers: 1})
+	one, two := spec(t, "b=1,t=64,hk=1,hv=1,k=128,v=128,dtype=bf16"), spec(t, "b=1,t=128,hk=1,hv=1,k=128,v=128,dtype=bf16")
+	run := func(shapes ...Shape) journal.Cost {
+		w := workOn(t, shapes[0].Spec, "merge-packed,prec=bf16x1")
+		w.Shapes = shapes
+		for _, g := range l.Gates() {
+			switch g.Name {
+			case "legality", "build", "emit", "compile", "cost":
+				r, err := judge(t.Context(), g, w)
+				require.NoError(t, err)
+				require.Nil(t, r)
+			}
+		}
+		require.Empty(t, l.dumpFolders(), "schedules that are read are removed")
+		return w.Record.Costs[0]
+	}
+	a, b := run(Shape{one, 1}), run(Shape{two, 1})
+	both := run(Shape{one, 3}, Shape{two, 1})
+	require.Equal(t, 3*a.Score+b.Score, both.Score)
+	require.Equal(t, 3*a.Glue+b.Glue, both.Glue)
+	require.Len(t, both.Shapes, 2)
+	require.Equal(t, a.Schedule, both.Shapes[0].Schedule)
+	require.InDelta(t, float64(both.Score)/(3*64+128), float64(both.PerToken), 1e-9)
+	var sum int64
+	for _, s := range a.Stages {
+		sum += s.Cycles
+	}
+	require.Positive(t, sum)
+	require.LessOrEqual(t, a.Glue, a.Cycles)
+	require.NotEmpty(t, a.Slot)
+}
+
+// Strategies are compared on a journal without a compiler: all know the seeds, and what the journal lacks costs nothing.
+func TestSimulate(t *testing.T) {
+	c := quick(t, 60)
+	c.Strategy, c.Seeds = "random", []string{"naive"}
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	sims, err := Simulate(t.Context(), c.Dir, []string{"random", "beam:2", "elites", "exhaustive"}, 0)
+	require.NoError(t, err)
+	require.Len(t, sims, 4)
+	require.Equal(t, 60, sims[0].Judged, "the run's own strategy finds all again: %s", sims[0].Reason)
+	require.Contains(t, sims[0].Within, "best")
+	for _, s := range sims {
+		require.NotZero(t, s.Judged)
+		require.Len(t, s.Best, s.Judged)
+		for i := 1; i < len(s.Best); i++ {
+			require.LessOrEqual(t, s.Best[i], s.Best[i-1])
+		}
+	}
+	_, err = Simulate(t.Context(), c.Dir, []string{"luck"}, 0)
+	require.ErrorContains(t, err, "unknown strategy")
+}

@@ -1,0 +1,189 @@
+package autotune
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// The example script, of 20 lines, drives a run.
+func TestExampleProposer(t *testing.T) {
+	script, err := filepath.Abs("../examples/proposer/propose.py")
+	require.NoError(t, err)
+	text, err := os.ReadFile(script)
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(text), "\n"), 20)
+	c := quick(t, 40)
+	c.Strategy, c.Seeds = "exec:python3 '"+script+"'", []string{"naive"}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 40, sum.Candidates)
+	require.Greater(t, sum.Verdicts[journal.Keep], 1, "it found something better than the seed")
+	requireVerified(t, c.Dir)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	require.Empty(t, journal.Lint(s))
+	for _, k := range s.Now().Candidates()[1:] {
+		require.NotZero(t, k.Parent)
+	}
+
+	// A resumed run asks again, and tells all that is known.
+	c.Candidates = 45
+	sum, err = Resume(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, 45, sum.Candidates)
+	requireVerified(t, c.Dir)
+}
+
+// answers is a proposer whose n-th answer, over all its processes, is the n-th line of a file; the last is repeated.
+func answers(t *testing.T, lines ...string) string {
+	dir := t.TempDir()
+	var cases strings.Builder
+	for i, line := range lines {
+		fmt.Fprintf(&cases, "  %d) %s ;;\n", i, line)
+	}
+	fmt.Fprintf(&cases, "  *) %s ;;\n", lines[len(lines)-1])
+	script := filepath.Join(dir, "p.sh")
+	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "while read -r q; do\n  n=$(cat '%s/n' 2>/dev/null || echo 0)\n  echo $((n+1)) > '%s/n'\n  case $n in\n%s  esac\ndone\n", dir, dir, cases.String()), 0o644))
+	return "exec:sh '" + script + "'"
+}
+
+func say(text string) string { return "echo '" + text + "'" }
+
+// Whatever a proposer does is recorded as that, and the run goes on.
+func TestBadProposers(t *testing.T) {
+	c := quick(t, 12)
+	c.Seeds, c.Lookahead, c.Answer, c.Evaluator = []string{"naive"}, 1, 700*time.Millisecond, &fake{roomy: true}
+	c.Strategy = answers(t,
+		say("I think you should unroll the loop"),
+		say(`{"variant": "solve=magic"}`),
+		say(`{"variant": "neumann", "hypothesis": "a power series is short"}`),
+		say(`{"variant": "solve=forward,heads=1", "parent": 1, "hypothesis": "the seed once more"}`),
+		"sleep 30",
+		"exit 3",
+		say(`{"variant": "default", "parent": 77}`),
+		say(`{"variant": "default", "ir": "module"}`),
+		say(`{"command": "rm -rf /"}`),
+		say(`{"variant": "split", "parent": 1, "hypothesis": "a state-free grid, then a scan", "gain": 0.5, "risk": 0.1}`),
+		say(`{"done": true}`))
+	start := time.Now()
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Less(t, time.Since(start), 25*time.Second, "a sleeper is stopped")
+	require.Equal(t, "the strategy has nothing more to propose", sum.Stopped)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	all := s.Now().Candidates()
+	require.Len(t, all, 11)
+	for i, want := range []struct {
+		verdict journal.Verdict
+		gate    string
+		reason  string
+	}{
+		{journal.Keep, "verdict", "first"},
+		{journal.Invalid, "proposal", "not what was asked for"},
+		{journal.Invalid, "proposal", "magic"},
+		{journal.Numerics, "numerics", "off by"},
+		{journal.Duplicate, "duplicate", "the program of candidate 1"},
+		{journal.Timeout, "proposal", "gave nothing within 700ms"},
+		{journal.Crash, "proposal", "exit status 3"},
+		{journal.Invalid, "proposal", "parent 77"},
+		{journal.Invalid, "proposal", "one of variant, ir and done"},
+		{journal.Invalid, "proposal", "unknown field"},
+		{"", "verdict", ""},
+	} {
+		k := all[i]
+		if want.verdict != "" {
+			require.Equal(t, want.verdict, k.Verdict, "%d %s", k.ID, k.Reason)
+		}
+		require.Equal(t, want.gate, k.Gate, k.Reason)
+		require.Contains(t, k.Reason, want.reason)
+		if k.Gate == "proposal" && want.verdict == journal.Invalid {
+			text, err := Object(c.Dir, k.Objects["proposal"])
+			require.NoError(t, err)
+			require.NotEmpty(t, text)
+			require.Equal(t, journal.CauseProposal, k.Cause)
+		}
+	}
+	require.InDelta(t, .5, float64(all[10].Gain), 1e-9)
+	require.Equal(t, []string{"solve=merge", "flow=split", "heads=0"}, sortedChange(all[10].Change))
+	requireVerified(t, c.Dir)
+	require.Empty(t, journal.Lint(s))
+}
+
+func sortedChange(l []string) []string {
+	var out []string
+	for _, want := range []string{"solve=merge", "flow=split", "heads=0"} {
+		for _, x := range l {
+			if x == want {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// A proposer that never says anything of use pauses the run, with what it had said recorded.
+func TestUselessProposer(t *testing.T) {
+	c := quick(t, 100)
+	c.Seeds, c.Strategy, c.Failures = []string{"naive"}, answers(t, say("no")), 4
+	sum, err := Search(t.Context(), c)
+	var pause *PauseError
+	require.ErrorAs(t, err, &pause)
+	require.ErrorContains(t, err, "4 failures in a row")
+	require.GreaterOrEqual(t, sum.Candidates, 4)
+	require.Less(t, sum.Candidates, 9)
+	requireVerified(t, c.Dir)
+}
+
+// The text of a program goes through the gates of a variant: its signature, its numbers, its compiler.
+func TestProgramText(t *testing.T) {
+	s := spec(t, "b=1,t=80,hk=1,hv=2,k=32,v=32,dtype=f32")
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	m, err := gdn.Build(s, v)
+	require.NoError(t, err)
+	good := m.String()
+	other, err := gdn.Build(spec(t, "b=1,t=81,hk=1,hv=2,k=32,v=32,dtype=f32"), v)
+	require.NoError(t, err)
+	neumann, err := gdn.ParseVariant("neumann")
+	require.NoError(t, err)
+	wrong, err := gdn.Build(s, neumann)
+	require.NoError(t, err)
+	l := &Lab{}
+	judged := func(text string) *Refusal {
+		w := workOn(t, s, "default")
+		w.Text, w.Variant = text, gdn.Variant{}
+		for _, g := range []Gate{{Name: "legality", Run: legality}, {Name: "build", Run: build}, {Name: "interpret", Run: l.interpret}} {
+			r, err := judge(t.Context(), g, w)
+			require.NoError(t, err)
+			if r != nil {
+				return r
+			}
+		}
+		require.Equal(t, m.Hash(), w.Record.IR)
+		r, err := l.kernels(w)
+		require.NoError(t, err)
+		return r
+	}
+	require.Nil(t, judged(good))
+	for text, want := range map[string]journal.Verdict{
+		"func main() {}":   journal.Invalid,
+		good[:len(good)/2]: journal.Invalid,
+		other.String():     journal.Invalid,
+		wrong.String():     journal.Numerics,
+	} {
+		r := judged(text)
+		require.NotNil(t, r)
+		require.Equal(t, want, r.Verdict, r.Reason)
+	}
+	require.Contains(t, judged(other.String()).Reason, "the spec has")
+}

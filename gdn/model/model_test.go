@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 var tiny = Config{Name: "tiny", Hidden: 6, Layers: 4, AttentionEvery: 4, MLP: 5, Vocab: 7, Batch: 2, Tokens: 5,
@@ -125,6 +127,43 @@ func TestBackward(t *testing.T) {
 				inputs[strings.TrimPrefix(name, "d")] = x
 			}
 		})
+	}
+}
+
+// Where parts of a token are whole registers, their work is a grid: it computes what the plain program does, as kernel too.
+func TestOverTokens(t *testing.T) {
+	c := tiny
+	c.Tokens, c.Batch, c.Rule = 2*blockTokens, 2, Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}
+	for name, write := range map[string]func(*program, bool){
+		"convolution": func(p *program, backward bool) { p.convolution(c, backward) },
+		"gated norm":  func(p *program, backward bool) { p.gatedNorm(c, backward) },
+	} {
+		for _, backward := range []bool{false, true} {
+			made := func(plain bool) *ir.Module {
+				m, b := ir.NewModule("part")
+				p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16, plain: plain}
+				write(p, backward)
+				require.NoError(t, b.Finish(m, p.names, p.results))
+				return m
+			}
+			plain, grid := made(true), made(false)
+			kernel, err := passes.Apply(grid, "precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline")
+			require.NoError(t, err, name)
+			require.Contains(t, kernel.String(), "kernel")
+			inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(5, 6))
+			for _, p := range plain.Params() {
+				inputs[p.Name] = random(r, p.Type, 1)
+			}
+			want := eval(t, plain, inputs)
+			for _, m := range []*ir.Module{grid, kernel} {
+				for name, got := range eval(t, m, inputs) {
+					x, y := want[name].Float64s(), got.Float64s()
+					for i := range x {
+						require.InDelta(t, x[i], y[i], 1e-2*(1+math.Abs(x[i])), "%s[%d]", name, i)
+					}
+				}
+			}
+		}
 	}
 }
 

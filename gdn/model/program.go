@@ -1,10 +1,6 @@
 package model
 
-import (
-	"slices"
-
-	"github.com/gdngen/gdngen/ir"
-)
+import "github.com/gdngen/gdngen/ir"
 
 // eps is added to a mean square before its root.
 const eps = 1e-6
@@ -13,6 +9,7 @@ const eps = 1e-6
 type program struct {
 	*ir.Builder
 	wide, narrow ir.DType
+	plain        bool // no grids
 	names        []string
 	results      []*ir.Value
 }
@@ -50,15 +47,6 @@ func (p *program) rows(v, x *ir.Value) *ir.Value {
 	return p.Broadcast(v, x.Type.Shape, dims...)
 }
 
-// overRows sums over all dimensions but the last.
-func (p *program) overRows(x *ir.Value) *ir.Value {
-	dims := make([]int, x.Type.Rank()-1)
-	for i := range dims {
-		dims[i] = i
-	}
-	return p.Sum(x, dims...)
-}
-
 // overLanes sums over the last dimension.
 func (p *program) overLanes(x *ir.Value) *ir.Value { return p.Sum(x, x.Type.Rank()-1) }
 
@@ -91,9 +79,10 @@ func (p *program) norm(t, d int, backward bool) {
 		p.give("y", p.Mul(n, p.lanes(w, n)))
 		return
 	}
-	dx, dw := p.normBack(x, w, p.input("dy", t, d))
-	p.give("dx", dx)
-	p.giveWide("dw", dw)
+	dy := p.input("dy", t, d)
+	r, n := p.unit(x)
+	p.give("dx", p.unitBack(r, n, p.Mul(dy, p.lanes(w, dy))))
+	p.giveWide("dw", p.Sum(p.Mul(dy, n), 0))
 }
 
 // unit scales rows to mean square 1; r is by what.
@@ -104,13 +93,11 @@ func (p *program) unit(x *ir.Value) (r, n *ir.Value) {
 	return r, p.Mul(x, p.rows(r, x))
 }
 
-// normBack is the backward pass of y = w unit(x): dx = r (w dy - n mean(w dy n)), dw = sum of dy n.
-func (p *program) normBack(x, w, dy *ir.Value) (dx, dw *ir.Value) {
-	d := float64(x.Type.Shape[x.Type.Rank()-1])
-	r, n := p.unit(x)
-	g := p.Mul(dy, p.lanes(w, dy))
-	mean := p.Scale(p.overLanes(p.Mul(g, n)), 1/d)
-	return p.Mul(p.Sub(g, p.Mul(n, p.rows(mean, n))), p.rows(r, x)), p.overRows(p.Mul(dy, n))
+// unitBack is the gradient of x from that of n = unit(x): r (dn - n mean(dn n)).
+func (p *program) unitBack(r, n, dn *ir.Value) *ir.Value {
+	d := float64(n.Type.Shape[n.Type.Rank()-1])
+	mean := p.Scale(p.overLanes(p.Mul(dn, n)), 1/d)
+	return p.Mul(p.Sub(dn, p.Mul(n, p.rows(mean, n))), p.rows(r, n))
 }
 
 // silu is x s(x), s the logistic function; siluBack its derivative s (1 + x (1 - s)).
@@ -126,37 +113,56 @@ func (p *program) siluBack(x *ir.Value) *ir.Value {
 // q, k [B, T, Hk, K] and v [B, T, Hv, V].
 func (p *program) convolution(c Config, backward bool) {
 	p.Stage("convolution")
-	mixed, taps := p.param("mixed", c.Batch, c.Tokens, c.Rule.qkv()), p.param("taps", c.Rule.Conv, c.Rule.qkv())
+	r, n := c.Rule, c.Rule.Conv-1
+	parts := []struct {
+		name string
+		h, d int
+	}{{"q", r.HeadsK, r.K}, {"k", r.HeadsK, r.K}, {"v", r.HeadsV, r.V}}
+	mixed, w := p.param("mixed", c.Batch, c.Tokens, r.qkv()), p.param("taps", r.Conv, r.qkv())
+	m := tokenMap{name: "convolution", batch: c.Batch, lanes: commonWidth(r.HeadsK*r.K, r.HeadsV*r.V),
+		tokens: []tokens{{pieces: []*ir.Value{mixed}, before: true}}, weights: []*ir.Value{w}}
 	if !backward {
-		q, k, v := p.convolve(c, mixed, taps)
-		p.give("q", q)
-		p.give("k", k)
-		p.give("v", v)
+		for _, part := range parts {
+			m.gives = append(m.gives, part.h*part.d)
+		}
+		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+			x, w := in[0], in[1]
+			return []*ir.Value{p.silu(p.taps(x, w, halo-n, 1, x.Type.Shape[1]-halo))}, nil
+		})
+		for i, part := range parts {
+			p.give(part.name, p.Reshape(y[i], c.Batch, c.Tokens, part.h, part.d))
+		}
 		return
 	}
-	x, w := p.Convert(mixed, p.wide), p.Convert(taps, p.wide)
-	joined := func(name string, h, d int) *ir.Value {
-		return p.Reshape(p.input(name, c.Batch, c.Tokens, h, d), c.Batch, c.Tokens, h*d)
+	var dy []*ir.Value
+	for _, part := range parts {
+		dy = append(dy, p.Reshape(p.param("d"+part.name, c.Batch, c.Tokens, part.h, part.d), c.Batch, c.Tokens, part.h*part.d))
 	}
-	r, n := c.Rule, c.Rule.Conv-1
-	dy := p.Concat(2, joined("dq", r.HeadsK, r.K), joined("dk", r.HeadsK, r.K), joined("dv", r.HeadsV, r.V))
-	past := p.Pad(x, 0, []int{0, n, 0}, []int{0, 0, 0})
-	ds := p.Mul(dy, p.siluBack(p.taps(past, w, c.Tokens)))
-	dx := p.taps(p.Pad(ds, 0, []int{0, 0, 0}, []int{0, n, 0}), p.reversed(w), c.Tokens)
-	var dw []*ir.Value
-	for j := range c.Rule.Conv {
-		dw = append(dw, p.Reshape(p.overRows(p.Mul(ds, p.SliceAxis(past, 1, j, j+c.Tokens))), 1, r.qkv()))
-	}
-	p.give("dmixed", dx)
-	p.giveWide("dtaps", p.Concat(0, dw...))
+	m.name, m.gives, m.sums = "convolution_back", []int{r.qkv()}, []int{r.Conv}
+	m.tokens[0].after = true
+	m.tokens = append(m.tokens, tokens{pieces: dy, after: true})
+	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+		x, dy, w := in[0], in[1], in[2]
+		t := dy.Type.Shape[1] - halo
+		ds := p.Mul(dy, p.siluBack(p.taps(x, w, halo-n, 1, t+halo)))
+		now := p.SliceAxis(ds, 1, 0, t)
+		for j := range r.Conv {
+			sums = append(sums, p.overTokensOf(p.Mul(now, p.SliceAxis(x, 1, halo-n+j, halo-n+j+t))))
+		}
+		return []*ir.Value{p.taps(ds, w, n, -1, t)}, []*ir.Value{p.Concat(1, sums...)}
+	})
+	p.give("dmixed", g[0])
+	p.giveWide("dtaps", g[1])
 }
 
-// taps sums the tokens j .. j+t of x by row j of w.
-func (p *program) taps(x, w *ir.Value, t int) *ir.Value {
+// taps sums t tokens of x [N, tokens, lanes], beginning at token at + j step, times row j of w [N, taps, lanes], over j.
+func (p *program) taps(x, w *ir.Value, at, step, t int) *ir.Value {
 	var y *ir.Value
-	for j := range w.Type.Shape[0] {
-		slice := p.SliceAxis(x, 1, j, j+t)
-		term := p.Mul(slice, p.lanes(p.Reshape(p.SliceAxis(w, 0, j, j+1), w.Type.Shape[1]), slice))
+	for j := range w.Type.Shape[1] {
+		from := at + j*step
+		slice := p.SliceAxis(x, 1, from, from+t)
+		row := p.Reshape(p.SliceAxis(w, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
+		term := p.Mul(slice, p.Broadcast(row, slice.Type.Shape, 0, 2))
 		if y == nil {
 			y = term
 		} else {
@@ -166,57 +172,38 @@ func (p *program) taps(x, w *ir.Value, t int) *ir.Value {
 	return y
 }
 
-// reversed gives the rows of w from the last to the first.
-func (p *program) reversed(w *ir.Value) *ir.Value {
-	var rows []*ir.Value
-	for j := range w.Type.Shape[0] {
-		rows = append(rows, p.SliceAxis(w, 0, j, j+1))
-	}
-	slices.Reverse(rows)
-	return p.Concat(0, rows...)
-}
-
-// convolve is the forward pass of convolution.
-func (p *program) convolve(c Config, mixed, taps *ir.Value) (q, k, v *ir.Value) {
-	r := c.Rule
-	x := p.Pad(p.Convert(mixed, p.wide), 0, []int{0, r.Conv - 1, 0}, []int{0, 0, 0})
-	y := p.Convert(p.silu(p.taps(x, p.Convert(taps, p.wide), c.Tokens)), p.narrow)
-	at := 0
-	part := func(h, d int) *ir.Value {
-		at += h * d
-		return p.Reshape(p.SliceAxis(y, 2, at-h*d, at), c.Batch, c.Tokens, h, d)
-	}
-	q, k, v = part(r.HeadsK, r.K), part(r.HeadsK, r.K), part(r.HeadsV, r.V)
-	return q, k, v
-}
-
 // gatedNorm is RMSNorm over each head of o [B, T, Hv, V] with one weight [V], times SiLU of z [B, T, Hv V].
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
-	o, z, w := p.param("o", c.Batch, c.Tokens, r.HeadsV, r.V), p.param("z", c.Batch, c.Tokens, r.z()), p.param("weight", r.V)
+	flat := func(x *ir.Value) tokens { return tokens{pieces: []*ir.Value{p.Reshape(x, c.Batch, c.Tokens, r.z())}} }
+	o, z := p.param("o", c.Batch, c.Tokens, r.HeadsV, r.V), p.param("z", c.Batch, c.Tokens, r.z())
+	w := p.Reshape(p.param("weight", r.V), 1, r.V)
+	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{flat(o), flat(z)}, weights: []*ir.Value{w}, gives: []int{r.z()}}
+	// scaled repeats the weight [N, 1, V] over tokens.
+	scaled := func(p *program, w, x *ir.Value) *ir.Value {
+		return p.Broadcast(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), x.Type.Shape, 0, 2)
+	}
 	if !backward {
-		p.give("y", p.normGated(c, o, z, w))
+		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+			_, n := p.unit(in[0])
+			return []*ir.Value{p.Mul(p.Mul(n, scaled(p, in[2], n)), p.silu(in[1]))}, nil
+		})
+		p.give("y", y[0])
 		return
 	}
-	heads := func(x *ir.Value) *ir.Value { return p.Reshape(x, c.Batch, c.Tokens, r.HeadsV, r.V) }
-	flat := func(x *ir.Value) *ir.Value { return p.Reshape(x, c.Batch, c.Tokens, r.z()) }
-	dy, gate, x, weight := heads(p.input("dy", c.Batch, c.Tokens, r.z())), heads(p.Convert(z, p.wide)), p.Convert(o, p.wide), p.Convert(w, p.wide)
-	_, n := p.unit(x)
-	dz := p.Mul(p.Mul(dy, p.Mul(n, p.lanes(weight, n))), p.siluBack(gate))
-	do, dw := p.normBack(x, weight, p.Mul(dy, p.silu(gate)))
-	p.give("do", do)
-	p.give("dz", flat(dz))
-	p.giveWide("dweight", dw)
-}
-
-// normGated is the forward pass of gatedNorm.
-func (p *program) normGated(c Config, o, z, w *ir.Value) *ir.Value {
-	r := c.Rule
-	_, n := p.unit(p.Convert(o, p.wide))
-	y := p.Mul(n, p.lanes(p.Convert(w, p.wide), n))
-	gate := p.silu(p.Reshape(p.Convert(z, p.wide), c.Batch, c.Tokens, r.HeadsV, r.V))
-	return p.Reshape(p.Mul(y, gate), c.Batch, c.Tokens, r.z())
+	m.name, m.gives, m.sums = "gated_norm_back", []int{r.z(), r.z()}, []int{1}
+	m.tokens = append(m.tokens, flat(p.param("dy", c.Batch, c.Tokens, r.z())))
+	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+		o, z, dy, w := in[0], in[1], in[2], scaled(p, in[3], in[0])
+		scale, n := p.unit(o)
+		dz := p.Mul(p.Mul(dy, p.Mul(n, w)), p.siluBack(z))
+		dn := p.Mul(dy, p.silu(z))
+		return []*ir.Value{p.unitBack(scale, n, p.Mul(dn, w)), dz}, []*ir.Value{p.overTokensOf(p.Mul(dn, n))}
+	})
+	p.give("do", p.Reshape(g[0], c.Batch, c.Tokens, r.HeadsV, r.V))
+	p.give("dz", g[1])
+	p.giveWide("dweight", p.Reshape(g[2], r.V))
 }
 
 // swiglu is SiLU of the first half of the lanes times the second.

@@ -114,6 +114,7 @@ func (p *program) siluBack(x *ir.Value) *ir.Value {
 func (p *program) convolution(c Config, backward bool) {
 	p.Stage("convolution")
 	r, n := c.Rule, c.Rule.Conv-1
+	after := (n + 7) / 8 * 8 // tokens of the next block that the gradient of this one needs, in whole registers
 	parts := []struct {
 		name string
 		h, d int
@@ -127,7 +128,7 @@ func (p *program) convolution(c Config, backward bool) {
 		}
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 			x, w := in[0], in[1]
-			return []*ir.Value{p.silu(p.taps(x, w, halo-n, 1, x.Type.Shape[1]-halo))}, nil
+			return []*ir.Value{p.silu(p.taps(p.shifted(x, r.Conv, halo-n, 1, x.Type.Shape[1]-halo), w))}, nil
 		})
 		for i, part := range parts {
 			p.give(part.name, p.Reshape(y[i], c.Batch, c.Tokens, part.h, part.d))
@@ -144,25 +145,33 @@ func (p *program) convolution(c Config, backward bool) {
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		x, dy, w := in[0], in[1], in[2]
 		t := dy.Type.Shape[1] - halo
-		ds := p.Mul(dy, p.siluBack(p.taps(x, w, halo-n, 1, t+halo)))
+		xs := p.shifted(x, r.Conv, halo-n, 1, t+after)
+		ds := p.Mul(p.SliceAxis(dy, 1, 0, t+after), p.siluBack(p.taps(xs, w)))
 		now := p.SliceAxis(ds, 1, 0, t)
-		for j := range r.Conv {
-			sums = append(sums, p.overTokensOf(p.Mul(now, p.SliceAxis(x, 1, halo-n+j, halo-n+j+t))))
+		for _, x := range xs {
+			sums = append(sums, p.overTokensOf(p.Mul(now, p.SliceAxis(x, 1, 0, t))))
 		}
-		return []*ir.Value{p.taps(ds, w, n, -1, t)}, []*ir.Value{p.Concat(1, sums...)}
+		return []*ir.Value{p.taps(p.shifted(ds, r.Conv, n, -1, t), w)}, []*ir.Value{p.Concat(1, sums...)}
 	})
 	p.give("dmixed", g[0])
 	p.giveWide("dtaps", g[1])
 }
 
-// taps sums t tokens of x [N, tokens, lanes], beginning at token at + j step, times row j of w [N, taps, lanes], over j.
-func (p *program) taps(x, w *ir.Value, at, step, t int) *ir.Value {
+// shifted gives t tokens of x [N, tokens, lanes] from token at on, then those from at + step on, and so forth.
+func (p *program) shifted(x *ir.Value, count, at, step, t int) []*ir.Value {
+	var list []*ir.Value
+	for j := range count {
+		list = append(list, p.SliceAxis(x, 1, at+j*step, at+j*step+t))
+	}
+	return list
+}
+
+// taps sums xs[j] [N, tokens, lanes] times row j of w [N, taps, lanes] over j.
+func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	var y *ir.Value
-	for j := range w.Type.Shape[1] {
-		from := at + j*step
-		slice := p.SliceAxis(x, 1, from, from+t)
+	for j, x := range xs {
 		row := p.Reshape(p.SliceAxis(w, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
-		term := p.Mul(slice, p.Broadcast(row, slice.Type.Shape, 0, 2))
+		term := p.Mul(x, p.Broadcast(row, x.Type.Shape, 0, 2))
 		if y == nil {
 			y = term
 		} else {

@@ -28,7 +28,7 @@ type tokens struct {
 const halo = 16
 
 // blockTokens are the tokens of a step of a kernel.
-const blockTokens = 64
+const blockTokens = 128
 
 // block is some tokens [batch, tokens, width]; zeros where the scalar inside is there and false.
 type block struct{ tokens, inside *ir.Value }
@@ -152,7 +152,7 @@ func (p *program) overTokens(m tokenMap, body func(p *program, in []*ir.Value) (
 	}
 
 	steps := t / n
-	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: len(m.sums) > 0}}}
+	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: true}}}
 	var args []*ir.Value
 	zero, here := ir.IndexConst(0), ir.IndexAxis(1)
 	previous, next := here, here
@@ -185,6 +185,7 @@ func (p *program) overTokens(m tokenMap, body func(p *program, in []*ir.Value) (
 		w := ir.Window{Block: slices.Concat([]int{1}, x.Type.Shape[1:]), Index: []ir.Index{ir.IndexAxis(0), zero, zero}}
 		args, g.Carry = append(args, x), append(g.Carry, w)
 	}
+	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1} // one part after another: few are in registers
 	rs := slices.Clone(p.Grid(g, args, func(b *ir.Builder, in, carried []*ir.Value) (ys, after []*ir.Value) {
 		inner := &program{Builder: b, wide: p.wide, narrow: p.narrow}
 		id := b.ProgramID(1)

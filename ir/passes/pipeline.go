@@ -406,6 +406,9 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 	}
 	delayed := func(w ir.Window, delay int) (ir.Window, error) {
 		out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
+		if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps: only the order changes
+			return out, nil
+		}
 		for d := range out.Index {
 			x := &out.Index[d]
 			if x.Axis != l.seq {

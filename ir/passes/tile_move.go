@@ -195,6 +195,9 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	return out, true, nil
 }
 
+// sublanes are the rows of a register of four-byte elements.
+const sublanes = 8
+
 // rowTiles makes a tile at each point, whose rows follow the factors rf.
 func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {
 	var inner factor
@@ -209,7 +212,9 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 		rowsOuter := slices.ContainsFunc(outer, func(f factor) bool { return f.kind == byRow })
 		strided := inner.stride != 1 && inner.size > 1
 		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
-		if strided || rowsOuter || single {
+		// A run of rows that begins inside a register is cheaper to read at its place in memory than to turn.
+		turned := inner.size >= 2*sublanes && v.row%sublanes != 0 && len(outer) == 0
+		if strided || rowsOuter || single || turned {
 			var err error
 			if v, err = t.toScratch(v); err != nil {
 				return nil, err

@@ -339,13 +339,17 @@ func (b *bar) show(p bench.Progress) {
 // draw shows how much is done and the last piece of it; on a terminal a line that is to stay is not overwritten.
 func (b *bar) draw(done, total int, text string, left time.Duration, stay bool) {
 	filled := barWidth * done / max(1, total)
-	line := fmt.Sprintf("[%s%s] %d/%d  %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total, text)
+	line := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total)
 	if left > 0 {
-		line += fmt.Sprintf("  %v left", left.Round(time.Second))
+		line += fmt.Sprintf(", %v left", left.Round(time.Second))
 	}
+	line += "  " + text
 	if !b.terminal {
 		b.a.note("%s", strings.TrimRight(line, " "))
 		return
+	}
+	if columns := terminalWidth(b.a.stderr); columns > 1 && len(line) >= columns {
+		line = line[:columns-1] // a line that wraps can not be overwritten
 	}
 	fmt.Fprintf(b.a.stderr, "\r%-*s", b.wide, line)
 	b.wide = len(line)

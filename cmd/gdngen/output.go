@@ -77,6 +77,19 @@ func (a *app) paint(w io.Writer, colour int, text string) string {
 // isTerminal tells whether a file is a terminal that understands more than lines.
 func isTerminal(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
 
+// terminalWidth is the number of characters of a terminal's line; 0 where it is not known.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
 // signals are the words that a table colours.
 var signals = map[string]int{
 	"pass": green, "ok": green, "accepted": green, "keep": green,

@@ -217,7 +217,7 @@ const decodeTokens = 4
 // benchVariant is the fastest known variant for CPUs: of decoding, or of chunks.
 func benchVariant(s gdn.Spec) string {
 	if s.Seqs == 0 && s.Tokens <= decodeTokens {
-		return "token-vector"
+		return "cpu-decode"
 	}
 	return "cpu"
 }

@@ -22,8 +22,13 @@ func initArgs(link, passes, extra string) string {
 	return strings.TrimSpace(fmt.Sprintf("--xla_jf_dump_to=%s %s %s", link, flags, extra))
 }
 
-// pointLink makes link a symbolic link to dir, atomically.
+// pointLink makes link a symbolic link to dir, atomically. A folder in its place goes: libtpu makes one where it finds no link.
 func pointLink(link, dir string) error {
+	if at, err := os.Lstat(link); err == nil && at.IsDir() {
+		if err := os.RemoveAll(link); err != nil {
+			return err
+		}
+	}
 	next := link + ".next"
 	if err := os.Remove(next); err != nil && !os.IsNotExist(err) {
 		return err

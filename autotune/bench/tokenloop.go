@@ -94,6 +94,9 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 		}
 		results, names = append(results, b.Convert(final, s.StateDType)), append(names, outputs[1].Name)
 	}
+	if s.InPlace {
+		m.Reuse = []ir.Reuse{{Result: "final_state", Param: "initial_state"}}
+	}
 	if err := b.Finish(m, names, results); err != nil {
 		return nil, fmt.Errorf("token loop of %s: %w", s, err)
 	}

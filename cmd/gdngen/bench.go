@@ -28,7 +28,8 @@ type benchFlags struct {
 	workloads, root, only  string
 	variant                string
 	dir, plugin            string
-	warm, staticOnly       bool
+	warm, separate         bool
+	staticOnly             bool
 	targets, staticVariant string
 }
 
@@ -81,7 +82,7 @@ The status is 3 if a workload did not pass.`,
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
 	f.DurationVar(&p.Measure, "measure", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
 	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
-	f.BoolVar(&p.InPlace, "in-place", false, "final states take the memory of the initial ones, as in a server")
+	f.BoolVar(&b.separate, "separate", false, "final states get memory of their own, in place of that of the copies of the initial ones")
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")
 	f.BoolVar(&b.config.Retry, "retry", false, "do workloads again that did not pass")
 	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on (default: the CPU's)")
@@ -99,7 +100,7 @@ func (a *app) bench(b *benchFlags) error {
 	if b.dir == "" {
 		return usage(errors.New("bench needs --run DIR"))
 	}
-	b.config.Protocol.Cold = !b.warm
+	b.config.Protocol.Cold, b.config.Protocol.InPlace = !b.warm, !b.separate
 	if err := b.config.Protocol.Check(); err != nil {
 		return usage(err)
 	}

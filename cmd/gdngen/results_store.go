@@ -105,6 +105,9 @@ func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *a
 		return nil, err
 	}
 	r, err := llo.Options{Scalars: t.scalars}.Analyze(dir, target)
+	if errors.Is(err, llo.ErrNoSchedule) {
+		return nil, &aot.InfraError{Op: "dump the schedule", Err: err}
+	}
 	if err != nil {
 		return &resultCost{Refused: firstLine(err)}, nil
 	}

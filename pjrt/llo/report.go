@@ -213,10 +213,13 @@ func findDumps(dir string) (*dumpFiles, error) {
 		}
 	}
 	if f.ops[topLevel].bundles == "" {
-		return nil, fmt.Errorf("schedule dumps: no top-level program (*-%s-*-final_bundles.txt) in %s; compile with LIBTPU_INIT_ARGS=%q and --xla_jf_dump_to", topLevel, dir, Flags)
+		return nil, fmt.Errorf("%w (*-%s-*-final_bundles.txt) in %s; compile with LIBTPU_INIT_ARGS=%q and --xla_jf_dump_to", ErrNoSchedule, topLevel, dir, Flags)
 	}
 	return f, nil
 }
+
+// ErrNoSchedule says that a folder holds no dump: a fault of how it was made, not of the program.
+var ErrNoSchedule = errors.New("schedule dumps: no top-level program")
 
 type analysis struct {
 	Options

@@ -11,7 +11,7 @@ type BenchOptions struct {
 	Warmup     int           // executions before the first timed one
 	Iterations int           // timed executions; at least 1
 	Limit      time.Duration // ends the iterations early, but not before LeastIterations, and the warm-up at half of it; 0: no limit
-	Flush      *Program      // executed before each timed execution; see FlushModule
+	Flush      *Flush        // before each timed execution; nil: the caches stay as they are
 }
 
 // LeastIterations are timed even where the first of them exceeds the limit.
@@ -24,11 +24,10 @@ func (o BenchOptions) check() error {
 	return nil
 }
 
-// FlushModule is a program without arguments that writes as many bytes: executed between two executions of another it leaves
-// nothing of the first in caches of half the size.
-func FlushModule(bytes int) string {
-	n := max(1, bytes/4)
-	return fmt.Sprintf("module @flush {\n  func.func @main() -> tensor<%[1]dxf32> {\n    %%0 = stablehlo.iota dim = 0 : tensor<%[1]dxf32>\n    return %%0 : tensor<%[1]dxf32>\n  }\n}\n", n)
+// flushModule reads and writes as many bytes, in place.
+func flushModule(bytes int) string {
+	t := fmt.Sprintf("tensor<%dxf32>", max(1, bytes/4))
+	return fmt.Sprintf("module @flush {\n  func.func public @main(%%x: %[1]s {tf.aliasing_output = 0 : i32}) -> (%[1]s) {\n    %%0 = stablehlo.negate %%x : %[1]s\n    return %%0 : %[1]s\n  }\n}\n", t)
 }
 
 // Mean is the mean of all trials.

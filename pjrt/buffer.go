@@ -92,6 +92,11 @@ func (x *Buffer) free() error {
 func (p *Program) Call(args ...*Buffer) ([]*Buffer, error) {
 	p.engine.mu.RLock()
 	defer p.engine.mu.RUnlock()
+	return p.call(args)
+}
+
+// call needs the engine's lock, for reading at least.
+func (p *Program) call(args []*Buffer) ([]*Buffer, error) {
 	if p.exec == nil {
 		return nil, errClosed
 	}

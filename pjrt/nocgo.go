@@ -77,3 +77,9 @@ func (*Buffer) Close() error { return nil }
 func Interleave(TimeOptions, *Program, *Program, ...*array.Array) ([][2]time.Duration, error) {
 	return nil, ErrNoCgo
 }
+
+// Flush can not be made without cgo.
+type Flush struct{}
+
+// NewFlush gives ErrNoCgo.
+func (*Engine) NewFlush(int) (*Flush, error) { return nil, ErrNoCgo }

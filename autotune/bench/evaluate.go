@@ -97,7 +97,7 @@ func number(text string) float64 {
 type bencher struct {
 	plugin      string
 	engine      *pjrt.Engine
-	flush       *pjrt.Program
+	flush       *pjrt.Flush
 	environment flashinfer.Environment
 
 	key            string // spec and variant of the programs
@@ -118,7 +118,7 @@ func (b *bencher) open(plugin string) error {
 	b.engine, b.plugin = e, plugin
 	b.environment = flashinfer.Environment{Hardware: hardware(e), Libs: map[string]string{
 		"plugin": filepath.Base(plugin), "pjrt": e.Version(), "go": runtime.Version()}}
-	b.flush, err = e.Compile(pjrt.FlushModule(2 * cacheBytes(e)))
+	b.flush, err = e.NewFlush(2 * cacheBytes(e))
 	return err
 }
 

@@ -92,7 +92,7 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON; - is standard input")
 	complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", "tpu,layout=lane", "how the rule is computed (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", "tpu-train,layout=lane", "how the rule is computed (see gdngen help variant)")
 	targetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
 	return c

@@ -137,6 +137,7 @@ func TestOverTokens(t *testing.T) {
 	for name, write := range map[string]func(*program, bool){
 		"convolution": func(p *program, backward bool) { p.convolution(c, backward) },
 		"gated norm":  func(p *program, backward bool) { p.gatedNorm(c, backward) },
+		"swiglu":      func(p *program, backward bool) { p.swiglu(blockTokens, 256, backward) },
 	} {
 		for _, backward := range []bool{false, true} {
 			made := func(plain bool) *ir.Module {

@@ -218,14 +218,30 @@ func (p *program) gatedNorm(c Config, backward bool) {
 // swiglu is SiLU of the first half of the lanes times the second.
 func (p *program) swiglu(t, d int, backward bool) {
 	p.Stage("SwiGLU")
-	h := p.input("h", t, 2*d)
-	gate, up := p.SliceAxis(h, 1, 0, d), p.SliceAxis(h, 1, d, 2*d)
+	operand := func(name string, width int) tokens {
+		return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, t, width), 1, t, width)}}
+	}
+	m := tokenMap{name: "swiglu", batch: 1, lanes: commonWidth(d, d), tokens: []tokens{operand("h", 2*d)}, gives: []int{d}}
+	halves := func(p *program, h *ir.Value) (gate, up *ir.Value) {
+		n := h.Type.Shape[0] / 2
+		return p.SliceAxis(h, 0, 0, n), p.SliceAxis(h, 0, n, 2*n)
+	}
 	if !backward {
-		p.give("y", p.Mul(p.silu(gate), up))
+		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+			gate, up := halves(p, in[0])
+			return []*ir.Value{p.Mul(p.silu(gate), up)}, nil
+		})
+		p.give("y", p.Reshape(y[0], t, d))
 		return
 	}
-	dy := p.input("dy", t, d)
-	p.give("dh", p.Concat(1, p.Mul(p.Mul(dy, up), p.siluBack(gate)), p.Mul(dy, p.silu(gate))))
+	m.name, m.gives = "swiglu_back", []int{2 * d}
+	m.tokens = append(m.tokens, operand("dy", d))
+	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+		gate, up := halves(p, in[0])
+		dy := in[1]
+		return []*ir.Value{p.Concat(0, p.Mul(p.Mul(dy, up), p.siluBack(gate)), p.Mul(dy, p.silu(gate)))}, nil
+	})
+	p.give("dh", p.Reshape(g[0], t, 2*d))
 }
 
 // loss is the mean over tokens of log sum exp(logits) - logits[label]. The forward pass gives it and each row's log sum exp; the backward pass

@@ -166,7 +166,7 @@ func (p *plan) backward(in *operands, keep kept) []*ir.Value {
 func (v Variant) reverseSched() *ir.Sched {
 	s := newSched(v.BackSteps, v.BackLock, v.Heads*v.Batch, v.BackAhead, v.Behind)
 	if s != nil && v.Behind > 0 {
-		for _, stage := range []string{"dk", "dg", "output", "store"} {
+		for _, stage := range []string{"dq", "dk", "dg", "output", "store"} {
 			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
 		}
 	}
@@ -232,12 +232,8 @@ func (e *gen) reverse() []blockOut {
 	tt := e.turned(t)
 	do = e.store(do)
 
-	b.Stage("dq")
-	xf := e.store(e.times(e.dot(u, do, false, true, e.v.grad()), f))
-	xt := e.store(b.Scale(e.perKey(xf), scale))
+	b.Stage("operands")
 	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
-	intoQ := e.dot(dos, state, false, true, e.v.PrecState)
-	dq := b.Add(e.perKey(intoQ), e.dot(e.turned(xt), k, false, false, e.v.grad()))
 
 	b.Stage("dr")
 	ds := e.store(e.state)
@@ -260,15 +256,33 @@ func (e *gen) reverse() []blockOut {
 		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
 	}
 
+	b.Stage("dq")
+	joined := e.v.KQ == JointJoined
+	var dp, dn, intoQ, intoK *ir.Value
+	if joined && e.v.grad() == e.v.PrecIntra {
+		both := e.dot(u, e.concat(1, do, low), false, true, e.v.PrecIntra)
+		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
+	} else {
+		dp, dn = e.dot(u, do, false, true, e.v.grad()), e.dot(u, low, false, true, e.v.PrecIntra)
+	}
+	if joined {
+		both := e.dot(e.concat(1, dos, n), state, false, true, e.v.PrecState)
+		intoQ, intoK = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+	} else {
+		intoQ, intoK = e.dot(dos, state, false, true, e.v.PrecState), e.dot(n, state, false, true, e.v.PrecState)
+	}
+	xf := e.store(e.times(dp, f))
+	xt := e.store(b.Scale(e.perKey(xf), scale))
+	dq := b.Add(e.perKey(intoQ), e.dot(e.turned(xt), k, false, false, e.v.grad()))
+
 	b.Stage("dk")
-	yf := e.store(e.strictly(e.times(b.Neg(e.dot(u, low, false, true, e.v.PrecIntra)), f)))
+	yf := e.store(e.strictly(e.times(b.Neg(dn), f)))
 	yt := e.perKey(yf)
 	y := e.store(b.Add(yt, e.turned(yt)))
-	intoK := e.dot(n, state, false, true, e.v.PrecState)
 	ud := e.store(e.byRows(u, left))
 	fromState := e.dot(ud, ds, false, true, e.v.PrecState)
 	dk := e.perKey(b.Add(intoK, fromState))
-	if e.v.KQ == JointJoined {
+	if joined {
 		dk = b.Add(dk, e.dot(e.concat(2, xt, y), e.concat(1, q, k), false, false, e.v.PrecIntra))
 	} else {
 		dk = b.Add(dk, b.Add(e.dot(xt, q, false, false, e.v.PrecIntra), e.dot(y, k, false, false, e.v.PrecIntra)))
@@ -278,11 +292,11 @@ func (e *gen) reverse() []blockOut {
 	kv, qv := e.perValue(k), e.perValue(q)
 	wt := e.summand(b.Add(e.times(xf, kq), e.times(yf, kk)))
 	r := b.Add(e.times(intoQ, qv), e.times(intoK, kv))
-	sums := b.Add(b.Sub(b.Sum(b.Convert(wt, ir.F32), 1), e.sumLanes(wt)), e.sumLanes(r))
+	along := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{e.times(fromState, kv), 1}}, lanes{{e.times(low, u), 1}})
 	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
-	dg := e.decayGradient(sums, e.sumLanes(e.times(fromState, kv)), b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
+	dg := e.decayGradient(b.Add(b.Sum(b.Convert(wt, ir.F32), 1), along[0]), along[1], b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
 	dg = e.alive(w, dg)
-	dbeta := b.Div(e.sumLanes(e.times(low, u)), w.beta)
+	dbeta := b.Div(along[2], w.beta)
 
 	b.Stage("output")
 	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
@@ -419,16 +433,59 @@ func (e *gen) summand(x *ir.Value) *ir.Value {
 	return e.b.Convert(x, ir.BF16)
 }
 
-// sumLanes sums [N, C, D] to [N, C].
-func (e *gen) sumLanes(x *ir.Value) *ir.Value {
-	b, s := e.b, x.Type.Shape
-	if x = e.summand(x); x.Type.DType != ir.BF16 || e.v.PrecIntra != ir.PrecBF16x1 {
-		return b.Sum(b.Convert(x, ir.F32), 2)
+// lanes are values [N, C, .] whose sums over lanes are added, each with its sign.
+type lanes []struct {
+	x    *ir.Value
+	sign float64
+}
+
+// sumLanes gives a sum [N, C] for each list. In bf16 one product with columns of ones makes all of an entry, each list in lanes of
+// its own; the entries' lanes are then put beside one another, so that one transpose turns the columns of all into rows.
+func (e *gen) sumLanes(lists ...lanes) []*ir.Value {
+	b, n, c := e.b, e.entries(), e.c
+	var out []*ir.Value
+	part := register / len(lists)
+	if e.v.PrecIntra != ir.PrecBF16x1 || n > part {
+		for _, l := range lists {
+			var sum *ir.Value
+			for _, s := range l {
+				x := b.Scale(b.Sum(b.Convert(e.summand(s.x), ir.F32), 2), s.sign)
+				if sum == nil {
+					sum = x
+				} else {
+					sum = b.Add(sum, x)
+				}
+			}
+			out = append(out, sum)
+		}
+		return out
 	}
-	// A product with ones gives rows.
-	ones := b.Const(ir.T(ir.BF16, s[0], 8, s[2]), 1)
-	y := b.MatMul(ones, x, false, true, ir.PrecBF16x1)
-	return b.Reshape(b.SliceAxis(y, 1, 0, 1), s[0], s[1])
+	var xs, ones []*ir.Value
+	for i, l := range lists {
+		for _, s := range l {
+			xs = append(xs, e.summand(s.x))
+			rows := s.x.Type.Shape[2]
+			t := ir.T(ir.BF16, rows, register)
+			ones = append(ones, b.Select(b.Compare(ir.EQ, e.divided(e.iota(rows, register, 1), part), b.Const(ir.T(ir.I32, rows, register), float64(i))), b.Const(t, s.sign), b.Const(t, 0)))
+		}
+	}
+	sums := b.MatMul(b.Concat(2, xs...), e.over(n, b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
+	lane := e.iota(c, register, 1)
+	lane = b.Sub(lane, b.Mul(e.divided(lane, part), b.Like(lane, float64(part))))
+	var beside *ir.Value
+	for i := range n {
+		x := b.Reshape(b.SliceAxis(sums, 0, i, i+1), c, register)
+		if beside == nil {
+			beside = x
+		} else {
+			beside = b.Select(b.Compare(ir.EQ, lane, b.Like(lane, float64(i))), x, beside)
+		}
+	}
+	rows := b.Transpose(beside, 1, 0)
+	for i := range lists {
+		out = append(out, b.SliceAxis(rows, 0, i*part, i*part+n))
+	}
+	return out
 }
 
 // alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what

@@ -16,6 +16,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -39,11 +40,13 @@ func main() {
 	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
-	variant := flag.String("variant", "cpu", "how the programs compute (see gdngen help variant)")
+	prefill := flag.String("prefill", "cpu", "how prefill is computed (see gdngen help variant)")
+	decode := flag.String("decode", "cpu-decode", "how decode is computed")
 	flag.Parse()
-	var err error
-	if c.variant, err = gdn.ParseVariant(*variant); err != nil || min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0 {
-		log.Println("wrong usage: requests, slots, budget and longest are at least 1, and there are no arguments", err)
+	var err, bad error
+	c.prefill, err = gdn.ParseVariant(*prefill)
+	if c.decode, bad = gdn.ParseVariant(*decode); errors.Join(err, bad) != nil || min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0 {
+		log.Println("wrong usage: requests, slots, budget and longest are at least 1, and there are no arguments", errors.Join(err, bad))
 		os.Exit(2)
 	}
 	if err := c.run(os.Stdout); err != nil {
@@ -54,7 +57,7 @@ func main() {
 // config is what is served, and how.
 type config struct {
 	layer                            gdn.Spec // head counts and widths
-	variant                          gdn.Variant
+	prefill, decode                  gdn.Variant
 	requests, slots, budget, longest int
 	seed                             uint64
 	plugin                           string
@@ -73,7 +76,7 @@ func (c config) run(out io.Writer) error {
 	defer engine.Close()
 	layer := c.layer
 	layer.DType, layer.Out, layer.Gates, layer.GateDType, layer.State = ir.BF16, ir.BF16, gdn.GatesFused, ir.BF16, gdn.StateVK
-	server, err := newServer(engine, layer, c.variant, c.slots, c.budget)
+	server, err := newServer(engine, layer, c)
 	if err != nil {
 		return err
 	}
@@ -104,7 +107,7 @@ func (c config) run(out io.Writer) error {
 		}
 		worst = max(worst, off)
 	}
-	limit, err := outputLimit(layer, c.variant)
+	limit, err := outputLimit(layer, c.prefill, c.decode)
 	if err != nil {
 		return err
 	}
@@ -115,11 +118,19 @@ func (c config) run(out io.Writer) error {
 	return nil
 }
 
-// outputLimit is the error that rounding the output allows, and the arithmetic of the variant.
-func outputLimit(s gdn.Spec, v gdn.Variant) (float64, error) {
+// outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate variant.
+func outputLimit(s gdn.Spec, variants ...gdn.Variant) (float64, error) {
 	class, err := gdn.LookupClass("random")
 	if err != nil {
 		return 0, err
 	}
-	return class.Limit(s, v.Precision().String(), s.Out)
+	most := 0.0
+	for _, v := range variants {
+		limit, err := class.Limit(s, v.Precision().String(), s.Out)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, limit)
+	}
+	return most, nil
 }

@@ -23,9 +23,11 @@ func TestServe(t *testing.T) {
 		}
 		t.Skipf("%v (cgo: %v)", err, pjrt.HasCgo)
 	}
-	v, err := gdn.ParseVariant("token,chunk=8")
+	prefill, err := gdn.ParseVariant("token,chunk=8")
 	require.NoError(t, err)
-	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), variant: v, requests: 7, slots: 3, budget: 32, longest: 60, seed: 1}
+	decode, err := gdn.ParseVariant("cpu-decode")
+	require.NoError(t, err)
+	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, requests: 7, slots: 3, budget: 32, longest: 60, seed: 1}
 	var out strings.Builder
 	require.NoError(t, c.run(&out))
 	require.Contains(t, out.String(), "7 requests, ")

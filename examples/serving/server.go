@@ -17,14 +17,12 @@ const maxPrompts = 4
 
 // server keeps the states of the sequences under way.
 type server struct {
-	engine  *pjrt.Engine
-	layer   gdn.Spec
-	variant gdn.Variant
-	budget  int
-	params  map[string]*array.Array
-	pool    *pjrt.Buffer // [slots, Hv, V, K], passed from call to call
-	slots   int
-	free    []int
+	engine *pjrt.Engine
+	layer  gdn.Spec
+	config config
+	params map[string]*array.Array
+	pool   *pjrt.Buffer // [slots, Hv, V, K], passed from call to call
+	free   []int
 
 	waiting, prefilling, decoding, done []*request
 
@@ -33,13 +31,13 @@ type server struct {
 	compiling time.Duration
 }
 
-func newServer(e *pjrt.Engine, layer gdn.Spec, v gdn.Variant, slots, budget int) (*server, error) {
-	layer.Init, layer.Final, layer.InPlace, layer.Pool = true, true, true, slots
-	s := &server{engine: e, layer: layer, variant: v, budget: budget, slots: slots, params: headParams(layer), programs: map[gdn.Spec]*pjrt.Program{}}
-	for slot := range slots {
+func newServer(e *pjrt.Engine, layer gdn.Spec, c config) (*server, error) {
+	layer.Init, layer.Final, layer.InPlace, layer.Pool = true, true, true, c.slots
+	s := &server{engine: e, layer: layer, config: c, params: headParams(layer), programs: map[gdn.Spec]*pjrt.Program{}}
+	for slot := range c.slots {
 		s.free = append(s.free, slot)
 	}
-	t := ir.T(layer.StateDType, slots, layer.HeadsV, layer.V, layer.K)
+	t := ir.T(layer.StateDType, c.slots, layer.HeadsV, layer.V, layer.K)
 	var err error
 	if s.pool, err = e.Put(array.New(t.DType, t.Shape...)); err != nil {
 		return nil, err
@@ -96,7 +94,7 @@ func (s *server) step() (r stepResult, err error) {
 
 // admit gives free slots to waiting requests, and zeroes them.
 func (s *server) admit() error {
-	keep := slices.Repeat([]float32{1}, s.slots)
+	keep := slices.Repeat([]float32{1}, s.config.slots)
 	admitted := false
 	for len(s.waiting) > 0 && len(s.free) > 0 {
 		q := s.waiting[0]
@@ -108,7 +106,7 @@ func (s *server) admit() error {
 	if !admitted {
 		return nil
 	}
-	flags, err := s.engine.Put(array.FromFloat32s(ir.F32, []int{s.slots}, keep))
+	flags, err := s.engine.Put(array.FromFloat32s(ir.F32, []int{s.config.slots}, keep))
 	if err != nil {
 		return err
 	}
@@ -142,7 +140,7 @@ func (s *server) prefill() (prompts, tokens int, err error) {
 	}
 	var batch []piece
 	for _, q := range s.prefilling[:min(len(s.prefilling), maxPrompts)] {
-		n := min(q.prompt-q.done, s.budget-tokens)
+		n := min(q.prompt-q.done, s.config.budget-tokens)
 		if n == 0 {
 			break
 		}
@@ -277,7 +275,11 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 		return p, nil
 	}
 	begin := time.Now()
-	a, err := lower.Program(spec, s.variant, "stablehlo", nil)
+	v := s.config.decode
+	if spec.Seqs > 0 {
+		v = s.config.prefill
+	}
+	a, err := lower.Program(spec, v, "stablehlo", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -286,3 +286,69 @@ func TestVerify(t *testing.T) {
 		}
 	}))
 }
+
+// Lint refuses what nobody could understand or judge again later.
+func TestLint(t *testing.T) {
+	lint := func(change func(c *Candidate)) []string {
+		dir := t.TempDir()
+		j, _, err := Open(dir)
+		require.NoError(t, err)
+		defer j.Close()
+		require.NoError(t, j.Append(KindHeader, header))
+		c := ranked(t, j.State(), 100)
+		c.Variant, c.Hypothesis, c.Costs[0].Schedule = "algo=chunk", "the default, as a seed", "1"
+		c.Errors = []ClassError{{Class: "random", Error: 1e-7, Limit: 1e-6}}
+		change(c)
+		require.NoError(t, j.Append(KindCandidate, c))
+		return Lint(j.State())
+	}
+	require.Empty(t, lint(func(*Candidate) {}))
+	for want, change := range map[string]func(c *Candidate){
+		`placeholder "TODO"`:                     func(c *Candidate) { c.Hypothesis = "TODO say why" },
+		`placeholder "???"`:                      func(c *Candidate) { c.Hypothesis = "faster because ???" },
+		"no hypothesis":                          func(c *Candidate) { c.Hypothesis = " " },
+		"without a reason":                       func(c *Candidate) { c.Reason = "" },
+		"of no gate":                             func(c *Candidate) { c.Gate = "" },
+		"no cost with a schedule":                func(c *Candidate) { c.Costs = nil },
+		"no errors against the reference":        func(c *Candidate) { c.Errors = nil },
+		"no error beyond its limit":              func(c *Candidate) { c.Verdict, c.Cause, c.Evidence = Numerics, CauseNumerics, "wrong" },
+		"of which candidate?":                    func(c *Candidate) { c.Verdict, c.Cause, c.Evidence = Duplicate, CauseRepeated, "again" },
+		"verdict slower without a cause":         func(c *Candidate) { c.Verdict = Slower },
+		`cause "bad luck" without evidence`:      func(c *Candidate) { c.Cause = "bad luck" },
+		"no command judges it again":             func(c *Candidate) { c.Variant = "" },
+		"change of candidate 1 that is not told": func(c *Candidate) { c.Parent = 1 },
+	} {
+		faults := lint(change)
+		require.NotEmpty(t, faults, want)
+		require.Contains(t, strings.Join(faults, "\n"), want)
+	}
+}
+
+// Causes are told by the schedules of a candidate and its parent.
+func TestCauses(t *testing.T) {
+	base := Cost{Target: "v5e", Cycles: 1000_000, Score: 1000_000, HBM: 100_000, Spills: 1000, Glue: 1000, Calls: 2, Slot: "VALU", Fill: .6, Stages: []Stage{{"solve", 600_000}, {"state", 300_000}}}
+	for want, change := range map[Cause]func(c *Cost){
+		CauseBottleneck: func(c *Cost) { c.Schedule = "another" },
+		CauseLocal: func(c *Cost) {
+			c.Score, c.Cycles, c.Stages = 1100_000, 1100_000, []Stage{{"solve", 400_000}, {"state", 600_000}}
+		},
+		CauseUnstable: func(c *Cost) { c.Score, c.Cycles, c.Spills = 1100_000, 1100_000, 90_000 },
+		CauseMemory:   func(c *Cost) { c.HBM, c.Score = 1200_000, 1200_000 },
+		CauseFusion:   func(c *Cost) { c.Score, c.Cycles, c.Glue = 1200_000, 1200_000, 190_000 },
+	} {
+		s := NewState()
+		add := func(kind Kind, body any) {
+			text, err := json.Marshal(body)
+			require.NoError(t, err)
+			require.NoError(t, s.Add(Record{Kind: kind, Body: text}))
+		}
+		add(KindHeader, header)
+		add(KindCandidate, Candidate{ID: 1, Verdict: Keep, Costs: []Cost{base}})
+		add(KindCandidate, Candidate{ID: 2, Verdict: Keep, Costs: []Cost{{Target: "v5e", Score: 10}}})
+		c := Candidate{ID: 3, Parent: 1, Verdict: Slower, Costs: []Cost{base}}
+		change(&c.Costs[0])
+		got, evidence := s.Now().CauseOf(&c)
+		require.Equal(t, want, got, evidence)
+		require.NotEmpty(t, evidence)
+	}
+}

@@ -145,6 +145,7 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		h.Gates = append(h.Gates, g.Name)
 	}
 	h.Gates = append(h.Gates, verdictGate)
+	_, h.Estimates = e.(interface{ Estimates() })
 	p, err := newPlan(&h, 0)
 	if err == nil {
 		err = p.strategy.Close()
@@ -244,6 +245,9 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 			return nil, err
 		}
 		space.Seeds = append(space.Seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
+	}
+	if h.Estimates {
+		space.Estimate = newEstimator(p.spec, p.targets[0]).cycles
 	}
 	p.strategy, err = strategy.Parse(h.Strategy, space)
 	return p, err

@@ -155,3 +155,6 @@ func (l *Lab) CPU() time.Duration {
 	}
 	return sum
 }
+
+// Estimates says that costs are those of real schedules, which an estimate by the same instructions tells something about.
+func (l *Lab) Estimates() {}

@@ -67,6 +67,7 @@ type Header struct {
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
 	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a new champion elsewhere may be worse there
 	Precision string            `json:"precision"`           // the lowest that a candidate may compute in
+	Estimates bool              `json:"estimates,omitempty"` // the strategy ranks what nobody has tried by estimates
 	Lookahead int               `json:"lookahead"`           // candidate n is proposed knowing those before n-lookahead+1
 	Generator string            `json:"generator"`           // version of gdngen
 	Plugins   map[string]string `json:"plugins,omitempty"`   // versions by name

@@ -46,14 +46,14 @@ func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Varian
 	r := newRecord(judged)
 	target := judged.Header().Targets[0]
 	var l []option
-	for _, e := range parents {
+	for i, e := range parents {
 		behind, _ := loss(judged.Header().Targets, e, parents[0])
-		for _, o := range b.singles(e, r, target, tried) {
+		for _, o := range b.singles(e, i, r, target, tried) {
 			o.value -= behind
 			l = append(l, o)
 		}
 	}
-	l = append(l, b.joined(parents[0], r, tried)...)
+	l = append(l, b.joined(parents[0], r, target, tried)...)
 	if left := escalation(judged, len(pending)); left > 0 {
 		if p := b.unvisited(l, judged); p != nil {
 			return p
@@ -69,7 +69,7 @@ func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Varian
 	case o.scalar:
 		why = fmt.Sprintf("tune %s within the cell", o.text())
 	case len(o.moves) > 1:
-		why = fmt.Sprintf("%s: what gained apart may gain together", o.text())
+		why = fmt.Sprintf("%s: what gains apart may gain together", o.text())
 	case len(o.moves) == 1:
 		why = fmt.Sprintf("%s may suit candidate %d, whose hot spots are %s", doc(o.moves[0]), o.parent.ID, hot(o.parent, target))
 	}
@@ -83,8 +83,23 @@ func hot(c *journal.Candidate, target string) string {
 	return "not known"
 }
 
-// singles are the options of one move from a candidate. Numbers move by one step of their axis at a time.
-func (b *beam) singles(e *journal.Candidate, r *record, target string, tried func(gdn.Variant) bool) []option {
+// estimated is how many of the best cells are worth estimates.
+const estimated = 2
+
+// guess is the logarithm of what an estimate says that w saves against v, which is of the i-th best cell; NaN: nothing.
+func (b *beam) guess(v, w gdn.Variant, i int) float64 {
+	if b.space.Estimate == nil || i >= estimated {
+		return math.NaN()
+	}
+	had, now := b.space.Estimate(v), b.space.Estimate(w)
+	if had <= 0 || now <= 0 {
+		return math.NaN()
+	}
+	return math.Log(had / now)
+}
+
+// singles are the options of one move from the candidate of the i-th best cell. Numbers move by one step of their axis at a time.
+func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tried func(gdn.Variant) bool) []option {
 	v, err := gdn.ParseVariant(e.Variant)
 	if err != nil {
 		return nil
@@ -105,7 +120,7 @@ func (b *beam) singles(e *journal.Candidate, r *record, target string, tried fun
 			seen[f] = true
 			m := Move{a.Name, value}
 			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell, new: !r.tried(m)}
-			o.gain, o.risk = r.expect(m, a.Get(&v), e, target)
+			o.gain, o.risk = r.expect(m, a.Get(&v), e, target, func() float64 { return b.guess(v, w, i) })
 			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
 			l = append(l, o)
 		}
@@ -135,10 +150,10 @@ func numbers(a gdn.Axis) bool {
 	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
 }
 
-// joined are options of several moves from the best candidate: all that gained where they were made alone, the best value of
-// each axis; where that was tried, the half of them that gained most, and so on. What had no rank, or gained nothing, is not made
+// joined are options of several moves from the best candidate: all that gained where they were made alone, or would by an estimate,
+// the best value of each axis; where that was tried, the half of them that gained most, and so on. What had no rank, or gained nothing, is not made
 // again elsewhere.
-func (b *beam) joined(best *journal.Candidate, r *record, tried func(gdn.Variant) bool) []option {
+func (b *beam) joined(best *journal.Candidate, r *record, target string, tried func(gdn.Variant) bool) []option {
 	v, err := gdn.ParseVariant(best.Variant)
 	if err != nil {
 		return nil
@@ -152,7 +167,17 @@ func (b *beam) joined(best *journal.Candidate, r *record, tried func(gdn.Variant
 		best := gain{}
 		for _, value := range a.Values {
 			m := Move{a.Name, value}
-			if worth, ok := r.level(m, a.Get(&v)); ok && worth > max(certain, best.worth) && b.space.walks(a.Name) {
+			if !b.space.walks(a.Name) {
+				continue
+			}
+			worth, ok := r.level(m, a.Get(&v))
+			if w, err := v.With(a.Name, value); !ok && err == nil && w != v && b.space.Estimate != nil && b.space.admits(w) && slices.Contains(steps(a, v), value) {
+				if worth = guessed * b.guess(v, w, 0); !(worth > 0) || r.failed(m) {
+					continue
+				}
+				ok = true
+			}
+			if ok && worth > max(certain, best.worth) {
 				best = gain{m, worth}
 			}
 		}
@@ -173,6 +198,9 @@ func (b *beam) joined(best *journal.Candidate, r *record, tried func(gdn.Variant
 			o := option{v: w, parent: best, moves: made, risk: .1}
 			for _, m := range made {
 				o.gain += mergedGain * worth[m]
+			}
+			if guess := b.guess(v, w, 0); !math.IsNaN(guess) {
+				o.gain = min(o.gain, guessed*guess)
 			}
 			o.value = o.gain * (1 - o.risk)
 			l = append(l, o)

@@ -209,6 +209,9 @@ const (
 	priorStage = .30 // of the share of the cycles that its stages take
 	mergedGain = .9  // of the sum of what moves gained apart, made together
 	certain    = .01 // less is no gain
+	guessed    = .8  // of what an estimate says
+	blind      = .3  // of the prior, where an estimate sees no difference: it knows nothing of order and overlap
+	noticeable = 2e-3
 	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )
 
@@ -216,6 +219,12 @@ const (
 func (r *record) tried(m Move) bool {
 	a := r.axes[m.Axis]
 	return a != nil && slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value })
+}
+
+// failed says whether a move made alone never had a rank.
+func (r *record) failed(m Move) bool {
+	a := r.axes[m.Axis]
+	return r.tried(m) && !slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value && t.ranked })
 }
 
 // level is what a move is worth by what was tried; ok is false where its two values were never compared.
@@ -230,8 +239,9 @@ func (r *record) level(m Move, from string) (gain float64, ok bool) {
 }
 
 // expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from what was tried, and, where that tells
-// nothing, from the share of the schedule that the stages of its axis take, or from how idle its units are where the axis fills them.
-func (r *record) expect(m Move, from string, parent *journal.Candidate, target string) (gain, risk float64) {
+// nothing, from an estimate, the logarithm of what it saves, NaN where there is none; and else from the share of the schedule that the
+// stages of its axis take, or from how idle its units are where the axis fills them.
+func (r *record) expect(m Move, from string, parent *journal.Candidate, target string, estimate func() float64) (gain, risk float64) {
 	a := r.axes[m.Axis]
 	n, failed, drift := 0, 0., 0.
 	if a != nil {
@@ -254,7 +264,42 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 		return gain + drifted*drift, risk
 	}
 	prior := priorGain + priorStage*hotShare(m.Axis, parent.Cost(target))
-	return prior / (1 + .5*float64(n) + failed), risk
+	prior /= 1 + .5*float64(n) + failed
+	if p, q := passes[from], passes[m.Value]; p > 0 && q > 0 {
+		prior = min(prior, priorGain+priorStage*math.Log(p/q))
+	}
+	if gain, ok := r.sibling(m, from); ok {
+		prior = (prior + gain) / 2
+	}
+	switch guess := estimate(); {
+	case math.IsNaN(guess):
+		return prior, risk
+	case math.Abs(guess) < noticeable:
+		return blind * prior, risk
+	default:
+		return guessed * guess, risk
+	}
+}
+
+// passes are those of the matrix unit by precision of a product: fewer are no dearer.
+var passes = map[string]float64{"f32": 6, "bf16x6": 6, "bf16x3": 3, "bf16x1": 1}
+
+// sibling is what the same change of value was worth on other axes that have the same values, such as those of precisions.
+func (r *record) sibling(m Move, from string) (gain float64, ok bool) {
+	own, err := gdn.LookupAxis(m.Axis)
+	if err != nil || len(own.Values) < 3 {
+		return 0, false
+	}
+	n := 0
+	for _, a := range gdn.Axes {
+		if a.Name == m.Axis || !slices.Equal(a.Values, own.Values) {
+			continue
+		}
+		if g, ok := r.level(Move{a.Name, m.Value}, from); ok {
+			gain, n = gain+g, n+1
+		}
+	}
+	return gain / float64(max(n, 1)), n > 0
 }
 
 // hotShare is the part of a schedule that an axis can do something about.

@@ -58,6 +58,10 @@ type Space struct {
 	Seed    uint64            // of the order in which equals are tried
 
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
+
+	// Estimate guesses the cycles of a variant without a compiler, 0 where it can not; nil: there is none. It is a function of
+	// the variant alone.
+	Estimate func(gdn.Variant) float64
 }
 
 // Seed is a variant to begin with.

@@ -109,7 +109,7 @@ func TestBeamJoins(t *testing.T) {
 		j.judge(&Proposal{Variant: v, Parent: 1, Moves: []Move{m}}, score)
 	}
 	p := st.Next(t.Context(), j.state.Now(), nil)
-	require.Contains(t, p.Hypothesis, "what gained apart may gain together")
+	require.Contains(t, p.Hypothesis, "what gains apart may gain together")
 	require.Equal(t, []Move{{"solve", "merge"}, {"kq", "joined"}}, p.Moves, "onto heads=0, the best")
 	require.Contains(t, p.Variant.String(), "solve=merge")
 	require.NotContains(t, p.Variant.String(), "beta=right")

@@ -55,8 +55,16 @@ func Prepare(m *ir.Module) (*ir.Module, error) {
 // Build adds a prepared module to a graph. Inputs are by the names of the module's parameters, of their types; results are
 // in the order of the module. It panics with an error, as GoMLX's graph functions do.
 func Build(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
-	b := &builder{g: g, env: map[*ir.Value]*value{}}
-	b.dynamic = g.Backend().Capabilities().Operations[backends.OpTypeDynamicSlice]
+	return build(g, m, inputs, g.Backend().Capabilities().Operations[backends.OpTypeDynamicSlice])
+}
+
+// BuildUnrolled is Build with every loop unrolled, which GoMLX can differentiate itself, slowly.
+func BuildUnrolled(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
+	return build(g, m, inputs, false)
+}
+
+func build(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node, dynamic bool) []*graph.Node {
+	b := &builder{g: g, env: map[*ir.Value]*value{}, dynamic: dynamic}
 	for _, p := range m.Params() {
 		n := inputs[p.Name]
 		if n == nil {

@@ -181,7 +181,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	out := b.mix(s, in)
 
 	o := ConvertDType(out["o"], dtypes.Float32)
-	o = Mul(o, Rsqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
+	o = Div(o, Sqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
 	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
 	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), silu(gate))

@@ -1,0 +1,363 @@
+package layer_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+var small = layer.Config{Hidden: 24, HeadsK: 2, HeadsV: 4, KeyDim: 8, ValueDim: 12, ConvWidth: 4, NormEps: 1e-6}
+
+// weights draws weights of a layer into a context.
+func weights(t testing.TB, c layer.Config, seed uint64) *context.Context {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := map[string]*array.Array{}
+	for name, shape := range map[string][]int{
+		"in_proj_qkv.weight": {c.Channels(), c.Hidden}, "in_proj_z.weight": {c.ValueWidth(), c.Hidden},
+		"in_proj_b.weight": {c.HeadsV, c.Hidden}, "in_proj_a.weight": {c.HeadsV, c.Hidden}, "conv1d.weight": {c.Channels(), 1, c.ConvWidth},
+		"dt_bias": {c.HeadsV}, "A_log": {c.HeadsV}, "norm.weight": {c.ValueDim}, "out_proj.weight": {c.Hidden, c.ValueWidth()},
+	} {
+		m[name] = normal(r, .4, shape...)
+	}
+	ctx := context.New().In("gdn")
+	_, err := layer.Load(ctx, layer.WeightsOf(m), "", c, dtypes.Float32)
+	require.NoError(t, err)
+	return ctx
+}
+
+func normal(r *rand.Rand, scale float64, shape ...int) *array.Array {
+	v := make([]float64, ir.T(ir.F32, shape...).Size())
+	for i := range v {
+		v[i] = scale * r.NormFloat64()
+	}
+	return array.FromFloat64s(ir.F32, shape, v)
+}
+
+// run executes a graph function over the weights of a context.
+func run(t testing.TB, b backends.Backend, ctx *context.Context, f func(ctx *context.Context, in []*Node) []*Node, in ...*array.Array) []*array.Array {
+	t.Helper()
+	var args []any
+	for _, a := range in {
+		x, err := device.Tensor(a)
+		require.NoError(t, err)
+		args = append(args, x)
+	}
+	exec, err := context.NewExec(b, ctx.Reuse(), f)
+	require.NoError(t, err)
+	defer exec.Finalize()
+	var tensors []*tensors.Tensor
+	tensors, err = exec.Exec(args...)
+	require.NoError(t, err)
+	var out []*array.Array
+	for _, x := range tensors {
+		a, err := device.Array(x)
+		require.NoError(t, err)
+		out = append(out, a)
+	}
+	return out
+}
+
+func tokens(a *array.Array, begin, end int) *array.Array {
+	n, w := a.Shape[1], a.Size()/a.Shape[0]/a.Shape[1]
+	var v []float32
+	for i := range a.Shape[0] {
+		v = append(v, a.Float32s()[(i*n+begin)*w:(i*n+end)*w]...)
+	}
+	return array.FromFloat32s(ir.F32, append([]int{a.Shape[0], end - begin}, a.Shape[2:]...), v)
+}
+
+func close(t testing.TB, got, want *array.Array, limit float64, msg ...any) {
+	t.Helper()
+	require.Equal(t, want.Shape, got.Shape, msg...)
+	require.Less(t, array.Compare(got, want).Ratio, limit, msg...)
+}
+
+// 200 tokens one by one equal a prefill of 200, and so do pieces of a prompt.
+func TestDecodeEqualsPrefill(t *testing.T) {
+	x := normal(rand.New(rand.NewPCG(1, 1)), 1, 2, 200, small.Hidden)
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 2)
+		session := func() *layer.Session {
+			s, err := layer.NewSession(b, ctx, small, "")
+			require.NoError(t, err)
+			t.Cleanup(s.Finalize)
+			return s
+		}
+		whole := session()
+		want, err := whole.Run(x, nil)
+		require.NoError(t, err)
+		conv, state, err := whole.Caches()
+		require.NoError(t, err)
+		for name, cuts := range map[string][]int{"pieces": {0, 64, 65, 67, 140, 200}, "tokens": nil} {
+			if cuts == nil {
+				for i := range 201 {
+					cuts = append(cuts, i)
+				}
+			}
+			s := session()
+			for i, begin := range cuts[:len(cuts)-1] {
+				y, err := s.Run(tokens(x, begin, cuts[i+1]), nil)
+				require.NoError(t, err)
+				close(t, y, tokens(want, begin, cuts[i+1]), 1e-5, "%s from %d", name, begin)
+			}
+			c, k, err := s.Caches()
+			require.NoError(t, err)
+			close(t, c, conv, 1e-6)
+			close(t, k, state, 1e-5)
+		}
+	})
+}
+
+// Padding on either side changes neither the real tokens nor the caches.
+func TestMask(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	x := normal(r, 1, 1, 21, small.Hidden)
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 3)
+		forward := func(ctx *context.Context, in []*Node) []*Node {
+			l := layer.New(ctx, in[0]).With(small)
+			if len(in) > 1 {
+				l.Mask(in[1])
+			}
+			y, k := l.DoneWithCache()
+			return []*Node{y, k.Conv, k.State}
+		}
+		want := run(t, b, ctx, forward, x)
+		for _, left := range []int{0, 5, 11} {
+			padded, mask := normal(r, 1, 1, 32, small.Hidden), array.New(ir.F32, 1, 32)
+			v, m := padded.Float32s(), mask.Float32s()
+			copy(v[left*small.Hidden:], x.Float32s())
+			for i := range 21 {
+				m[left+i] = 1
+			}
+			got := run(t, b, ctx, forward, array.FromFloat32s(ir.F32, padded.Shape, v), array.FromFloat32s(ir.F32, mask.Shape, m))
+			close(t, tokens(got[0], left, left+21), want[0], 2e-6, "left %d", left)
+			close(t, got[1], want[1], 2e-6, "convolution, left %d", left)
+			close(t, got[2], want[2], 2e-6, "state, left %d", left)
+		}
+	})
+}
+
+// Packed sequences, one of them empty, equal sequences on their own, with caches and without.
+func TestPacked(t *testing.T) {
+	bounds := []int{0, 2, 2, 19, 33}
+	r := rand.New(rand.NewPCG(3, 1))
+	x := normal(r, 1, 1, 33, small.Hidden)
+	n := len(bounds) - 1
+	conv, state := normal(r, 1, n, small.Channels(), small.ConvWidth), normal(r, .3, n, small.HeadsV, small.KeyDim, small.ValueDim)
+	cu := make([]int64, len(bounds))
+	for i, v := range bounds {
+		cu[i] = int64(v)
+	}
+	row := func(a *array.Array, i int) *array.Array {
+		w := a.Size() / a.Shape[0]
+		return array.FromFloat32s(ir.F32, append([]int{1}, a.Shape[1:]...), a.Float32s()[i*w:(i+1)*w])
+	}
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 4)
+		for _, cached := range []bool{false, true} {
+			forward := func(packed bool) func(ctx *context.Context, in []*Node) []*Node {
+				return func(ctx *context.Context, in []*Node) []*Node {
+					l := layer.New(ctx, in[0]).With(small)
+					if cached {
+						l.Cache(&layer.Cache{Conv: in[1], State: in[2]})
+					}
+					if packed {
+						l.CuSeqlens(in[3])
+					}
+					y, k := l.DoneWithCache()
+					return []*Node{y, k.Conv, k.State}
+				}
+			}
+			got := run(t, b, ctx, forward(true), x, conv, state, array.FromInt64s(ir.I64, []int{n + 1}, cu))
+			for i := range n {
+				if bounds[i] == bounds[i+1] {
+					want := array.New(ir.F32, 1, small.Channels(), small.ConvWidth)
+					if cached {
+						want = row(conv, i)
+					}
+					require.Equal(t, want.Float32s(), row(got[1], i).Float32s(), "cache of an empty sequence")
+					continue
+				}
+				want := run(t, b, ctx, forward(false), tokens(x, bounds[i], bounds[i+1]), row(conv, i), row(state, i))
+				where := fmt.Sprintf("sequence %d, cached %v", i, cached)
+				close(t, tokens(got[0], bounds[i], bounds[i+1]), want[0], 2e-6, where)
+				close(t, row(got[1], i), want[1], 1e-6, where)
+				close(t, row(got[2], i), want[2], 2e-6, where)
+			}
+		}
+	})
+}
+
+// The gradient of every variable and of x agrees with differences of the loss: the wiring of the layer (the rule's own
+// gradient is tested to 1e-5).
+func TestLayerGradients(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 1))
+	x, d := normal(r, 1, 2, 19, small.Hidden), normal(r, 1, 2, 19, small.Hidden)
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 5)
+		loss := func(ctx *context.Context, in []*Node) *Node {
+			return ReduceAllSum(Mul(layer.New(ctx, in[0]).With(small).Done(), in[1]))
+		}
+		vars := []string{layer.VarQKV, layer.VarZ, layer.VarB, layer.VarA, layer.VarConv, layer.VarALog, layer.VarDtBias, layer.VarNorm, layer.VarOut}
+		// The derivative along a direction, from the gradients and from differences.
+		ways := map[string]*array.Array{}
+		for _, name := range vars {
+			ways[name] = normal(r, .05, ctx.GetVariable(name).Shape().Dimensions...)
+		}
+		got := run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
+			l := loss(ctx, in)
+			wrt := []*Node{in[0]}
+			for _, name := range vars {
+				wrt = append(wrt, ctx.GetVariable(name).ValueGraph(in[0].Graph()))
+			}
+			return Gradient(l, wrt...)
+		}, x, d)
+		at := func(name string, way *array.Array, step float64) float64 {
+			move := func(a *array.Array) *array.Array {
+				v, w := a.Float64s(), way.Float64s()
+				for i := range v {
+					v[i] += step * w[i]
+				}
+				return array.FromFloat64s(ir.F32, a.Shape, v)
+			}
+			if name == "x" {
+				return run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node { return []*Node{loss(ctx, in)} }, move(x), d)[0].Float64s()[0]
+			}
+			v := ctx.GetVariable(name)
+			old, err := device.Array(v.MustValue())
+			require.NoError(t, err)
+			set := func(a *array.Array) {
+				x, err := device.Tensor(a)
+				require.NoError(t, err)
+				require.NoError(t, v.SetValue(x))
+			}
+			set(move(old))
+			defer set(old)
+			return run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node { return []*Node{loss(ctx, in)} }, x, d)[0].Float64s()[0]
+		}
+		for i, name := range append([]string{"x"}, vars...) {
+			way := ways[name]
+			if name == "x" {
+				way = normal(r, .05, x.Shape...)
+			}
+			var want float64
+			for j, g := range got[i].Float64s() {
+				want += g * way.Float64s()[j]
+			}
+			const h = .1
+			fd := (8*(at(name, way, h)-at(name, way, -h)) - (at(name, way, 2*h) - at(name, way, -2*h))) / (12 * h)
+			require.InDelta(t, want, fd, 3e-3*math.Abs(want)+1e-3, name)
+		}
+	})
+}
+
+// bfloat16 in and out is close to float32.
+func TestBFloat16(t *testing.T) {
+	x := normal(rand.New(rand.NewPCG(5, 1)), 1, 1, 40, small.Hidden)
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 6)
+		out := run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
+			forward := func(x *Node) (*Node, *Node) {
+				y := layer.New(ctx, x).With(small).Done()
+				return y, Gradient(ReduceAllSum(Square(ConvertDType(y, dtypes.Float32))), in[0])[0]
+			}
+			y, dy := forward(in[0])
+			h, dh := forward(ConvertDType(in[0], dtypes.BFloat16))
+			return []*Node{y, ConvertDType(h, dtypes.Float32), dy, dh}
+		}, x)
+		close(t, out[1], out[0], 2e-2)
+		close(t, out[3], out[2], 4e-2)
+	})
+}
+
+// A new layer has the initial values of the paper's code.
+func TestInitialValues(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	ctx := context.New()
+	ctx.SetParams(map[string]any{layer.ParamHeadsK: 2, layer.ParamHeadsV: 16, layer.ParamKeyDim: 8, layer.ParamValueDim: 4})
+	exec := context.MustNewExec(b, ctx, func(ctx *context.Context, x *Node) *Node { return layer.New(ctx.In("gdn"), x).Done() })
+	y := exec.MustExec(tensors.FromShape(shape(1, 5, 64)))[0]
+	require.Equal(t, []int{1, 5, 64}, y.Shape().Dimensions)
+	value := func(name string) []float64 {
+		a, err := device.Array(ctx.In("gdn").GetVariable(name).MustValue())
+		require.NoError(t, err)
+		return a.Float64s()
+	}
+	for _, v := range value(layer.VarALog) {
+		require.LessOrEqual(t, v, math.Log(16))
+	}
+	for _, v := range value(layer.VarDtBias) {
+		dt := math.Log1p(math.Exp(v))
+		require.InDelta(t, .05, dt, .0501)
+	}
+	limit := math.Pow(2, -2.5) * math.Sqrt(6./(64+96))
+	most := 0.
+	for _, v := range value(layer.VarQKV) {
+		most = max(most, math.Abs(v))
+	}
+	require.InDelta(t, limit, most, limit/50)
+	for _, v := range value(layer.VarNorm) {
+		require.Equal(t, 1., v)
+	}
+}
+
+// What does not fit is refused with the expected shape.
+func TestErrors(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	ctx := weights(t, small, 7)
+	f32 := func(dims ...int) *tensors.Tensor { return tensors.FromShape(shape(dims...)) }
+	for want, f := range map[string]struct {
+		build func(ctx *context.Context, x *Node) *Node
+		x     *tensors.Tensor
+	}{
+		"x is (Float32)[4 24], want [batch, tokens, features]": {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).Done() }, f32(4, 24)},
+		"want Float32 or BFloat16":                             {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, ConvertDType(x, dtypes.Int32)).Done() }, f32(1, 4, 24)},
+		"want [batch, tokens, 24]: the hidden size is 24":      {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Done() }, f32(1, 4, 23)},
+		"3 value heads over 2 key heads":                       {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Heads(2, 3).Done() }, f32(1, 4, 24)},
+		"variable qkv in scope /gdn is (Float32)[24 80], want [24 112]": {func(ctx *context.Context, x *Node) *Node {
+			return layer.New(ctx, x).With(small).HeadDims(16, 12).Done()
+		}, f32(1, 4, 24)},
+		"the mask is (Float32)[1 4 24], want [1 4]": {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Mask(x).Done() }, f32(1, 4, 24)},
+		"reshape it to [1, 8, 24]": {func(ctx *context.Context, x *Node) *Node {
+			return layer.New(ctx, x).With(small).CuSeqlens(Const(x.Graph(), []int64{0, 8})).Done()
+		}, f32(2, 4, 24)},
+		"the state of the cache is (Float32)[1 4 12 8], want (Float32)[1 4 8 12]": {func(ctx *context.Context, x *Node) *Node {
+			k := small.EmptyCache(x.Graph(), dtypes.Float32, 1)
+			k.State = Transpose(k.State, 2, 3)
+			return layer.New(ctx, x).With(small).Cache(k).Done()
+		}, f32(1, 4, 24)},
+		`unknown axis "chonk"`: {func(ctx *context.Context, x *Node) *Node {
+			return layer.New(ctx, x).With(small).Variant("chonk=3").Done()
+		}, f32(1, 4, 24)},
+	} {
+		_, err := context.ExecOnce(b, ctx.Reuse(), f.build, f.x)
+		require.ErrorContains(t, err, want)
+	}
+
+	s := spec(t, "t=8,hk=1,hv=2,k=4")
+	in := generate(t, s, 1)
+	in["g"] = in["g"].Reshape(1, 2, 8)
+	_, err := layer.Compute(b, s, nil, in)
+	require.ErrorContains(t, err, "g is f32[1,2,8], want f32[1,8,2]")
+	v, err := gdn.ParseVariant("tpu")
+	require.NoError(t, err)
+	_, err = layer.Compute(b, s, &v, generate(t, s, 1))
+	require.ErrorContains(t, err, "choose a variant without mask=words")
+}

@@ -1,0 +1,143 @@
+package layer_test
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+func shape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
+
+const prefix = "model.layers.3.linear_attn."
+
+// stored draws the tensors of a layer in a format.
+func stored(t testing.TB, c layer.Config, f layer.Format, d ir.DType) map[string]*array.Array {
+	t.Helper()
+	file, err := layer.Save(weights(t, c, 9), prefix, c, f, dtypes.Float32)
+	require.NoError(t, err)
+	for name, a := range file.Tensors {
+		file.Tensors[name] = a.Convert(d)
+	}
+	return file.Tensors
+}
+
+// Both formats, in each element type, hold the same layer, and come back bit for bit.
+func TestFormats(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
+	for _, d := range []struct {
+		ir ir.DType
+		d  dtypes.DType
+	}{{ir.F32, dtypes.Float32}, {ir.BF16, dtypes.BFloat16}, {ir.F16, dtypes.Float16}} {
+		var outputs []*array.Array
+		for _, f := range layer.Formats {
+			tensors := stored(t, small, f, d.ir)
+			ctx := context.New().In("layer")
+			found, err := layer.Load(ctx, layer.WeightsOf(tensors), prefix, small, d.d)
+			require.NoError(t, err)
+			require.Equal(t, f, found)
+			again, err := layer.Save(ctx, prefix, small, f, d.d)
+			require.NoError(t, err)
+			require.Equal(t, tensors, again.Tensors, "%s %s", f, d.ir)
+			outputs = append(outputs, run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
+				return []*Node{layer.New(ctx, in[0]).With(small).Done()}
+			}, x)[0])
+		}
+		require.Equal(t, outputs[0].Float32s(), outputs[1].Float32s(), d.ir)
+	}
+}
+
+// Weights come from a file, or from shards by an index; what is missing, extra or of another shape is named.
+func TestLoadErrors(t *testing.T) {
+	load := func(m map[string]*array.Array) error {
+		_, err := layer.Load(context.New(), layer.WeightsOf(m), prefix, small, dtypes.Float32)
+		return err
+	}
+	tensors := stored(t, small, layer.Qwen3Next, ir.F32)
+	edit := func(f func(m map[string]*array.Array)) map[string]*array.Array {
+		m := maps.Clone(tensors)
+		f(m)
+		return m
+	}
+	require.NoError(t, load(tensors))
+	require.ErrorContains(t, load(edit(func(m map[string]*array.Array) { delete(m, prefix+"A_log") })), "tensor "+prefix+"A_log is missing")
+	require.ErrorContains(t, load(edit(func(m map[string]*array.Array) { m[prefix+"bias"] = array.New(ir.F32, 3) })),
+		"tensor "+prefix+"bias belongs to no layer of format qwen3-next")
+	require.ErrorContains(t, load(edit(func(m map[string]*array.Array) { m[prefix+"in_proj_ba.weight"] = array.New(ir.F32, 8, 25) })),
+		prefix+"in_proj_ba.weight is f32[8,25], want the shape [8 24]")
+	require.ErrorContains(t, load(edit(func(m map[string]*array.Array) { m[prefix+"dt_bias"] = array.New(ir.I32, 4) })), "want f32, bf16 or f16")
+	require.ErrorContains(t, load(map[string]*array.Array{"other": array.New(ir.F32, 1)}), "is the prefix right?")
+	_, err := layer.Load(context.New(), layer.WeightsOf(tensors), prefix, small, dtypes.Int8)
+	require.ErrorContains(t, err, "can not be held as")
+	_, err = layer.Save(context.New(), prefix, small, layer.Qwen35, dtypes.Float32)
+	require.ErrorContains(t, err, "no variable qkv")
+	_, err = layer.Save(weights(t, small, 1), prefix, small, "gguf", dtypes.Float32)
+	require.ErrorContains(t, err, `unknown format "gguf"`)
+
+	dir := t.TempDir()
+	_, err = layer.OpenWeights(dir)
+	require.ErrorContains(t, err, layer.IndexName)
+	shards := []map[string]*array.Array{{}, {}}
+	index := map[string]string{}
+	i := 0
+	for name, a := range tensors {
+		shards[i%2][name] = a
+		index[name] = []string{"a.safetensors", "b.safetensors"}[i%2]
+		i++
+	}
+	require.NoError(t, array.WriteSafetensors(filepath.Join(dir, "a.safetensors"), &array.File{Tensors: shards[0]}))
+	write := func() {
+		text, err := json.Marshal(map[string]any{"weight_map": index})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, layer.IndexName), text, 0o644))
+	}
+	write()
+	open := func() error {
+		w, err := layer.OpenWeights(dir)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, w.Close()) }()
+		_, err = layer.Load(context.New(), w, prefix, small, dtypes.Float32)
+		return err
+	}
+	require.ErrorContains(t, open(), "b.safetensors")
+	require.NoError(t, array.WriteSafetensors(filepath.Join(dir, "b.safetensors"), &array.File{Tensors: shards[1]}))
+	require.NoError(t, open())
+	for name := range shards[1] {
+		index[name] = "a.safetensors"
+	}
+	write()
+	require.ErrorContains(t, open(), "where the index says it is")
+	index["x"] = "../up.safetensors"
+	write()
+	_, err = layer.OpenWeights(dir)
+	require.ErrorContains(t, err, "leads out of the folder")
+}
+
+func TestReadConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	fields := `"hidden_size": 2048, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4`
+	for _, text := range []string{"{" + fields + "}", `{"text_config": {` + fields + `, "rms_norm_eps": 1e-6}}`} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		c, err := layer.ReadConfig(path)
+		require.NoError(t, err)
+		require.Equal(t, layer.Config{Hidden: 2048, HeadsK: 16, HeadsV: 32, KeyDim: 128, ValueDim: 128, ConvWidth: 4, NormEps: 1e-6}, c)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(`{"hidden_size": 8}`), 0o644))
+	_, err := layer.ReadConfig(path)
+	require.ErrorContains(t, err, "linear_num_key_heads is missing")
+}

@@ -23,10 +23,11 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 		before = TransposeAllAxes(b.cache.Conv, 0, 2, 1)
 	}
 	all := Concatenate([]*Node{before, x}, 1)
+	wide := ConvertDType(all, dtypes.Float32)
 	var sum *Node
 	for j := range taps {
 		back := taps - 1 - j // how many tokens ago
-		shifted := ConvertDType(SliceAxis(all, 1, AxisRange(taps-back, taps-back+tokens)), dtypes.Float32)
+		shifted := SliceAxis(wide, 1, AxisRange(taps-back, taps-back+tokens))
 		if b.cuSeqlens != nil && back > 0 {
 			shifted = b.withinSequence(shifted, back)
 		}
@@ -36,7 +37,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 			sum = Add(sum, term)
 		}
 	}
-	y = ConvertDType(silu(sum), x.DType())
+	y = narrow(silu(sum), x.DType())
 	if !remember {
 		return y, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 )
 
 // Names of the variables of a layer, in the scope of its context. Matrices are [in, out].
@@ -149,10 +150,9 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	if b.mask != nil {
 		x = Mul(x, InsertAxes(ConvertDType(b.realTokens(), x.DType()), -1))
 	}
-	qkv := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()))
-	z := project(x, b.matrix(VarZ, c.Hidden, c.ValueWidth()))
-	beta := ConvertDType(project(x, b.matrix(VarB, c.Hidden, c.HeadsV)), dtypes.Float32)
-	a := ConvertDType(project(x, b.matrix(VarA, c.Hidden, c.HeadsV)), dtypes.Float32)
+	p := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()), b.matrix(VarZ, c.Hidden, c.ValueWidth()),
+		b.matrix(VarB, c.Hidden, c.HeadsV), b.matrix(VarA, c.Hidden, c.HeadsV))
+	qkv, z, beta, a := p[0], p[1], ConvertDType(p[2], dtypes.Float32), ConvertDType(p[3], dtypes.Float32)
 	if b.mask != nil {
 		pad := LogicalNot(BroadcastToDims(InsertAxes(b.realTokens(), -1), a.Shape().Dimensions...))
 		a, beta = Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), a), Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), beta)
@@ -160,7 +160,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	mixed, conv := b.convolve(qkv, remember)
 
 	s := gdn.NewSpec(batch, tokens, c.HeadsK, c.HeadsV, c.KeyDim, c.ValueDim)
-	s.DType, _ = device.ElementType(x.DType())
+	s.DType, _ = device.ElementType(x.DType()) // o stays float32 until it is normalised
 	s.Gates, s.L2Norm, s.NegEigval = gdn.GatesFused, true, c.NegEigval
 	s.Init, s.Final = b.cache != nil, remember
 	part := func(from, heads, dim int) *Node {
@@ -185,7 +185,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
 	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), silu(gate))
-	y := project(ConvertDType(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))
+	y := project(narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
 	if !remember {
 		return y, nil
 	}
@@ -293,7 +293,15 @@ func (b *Builder) variable(name string, d dtypes.DType, init context.VariableIni
 
 func (b *Builder) matrix(name string, in, out int) *Node {
 	limit := b.gain * math.Sqrt(6/float64(in+out))
-	return ConvertDType(b.variable(name, b.x.DType(), uniform(b.ctx, -limit, limit), in, out), b.x.DType())
+	return b.asInput(b.variable(name, b.x.DType(), uniform(b.ctx, -limit, limit), in, out))
+}
+
+// asInput converts a variable to the type of x.
+func (b *Builder) asInput(v *Node) *Node {
+	if v.DType() == b.x.DType() {
+		return v
+	}
+	return narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
 }
 
 func (b *Builder) vector(name string, n int, init context.VariableInitializer) *Node {
@@ -322,19 +330,53 @@ func timeSteps(ctx *context.Context, lo, hi float64) context.VariableInitializer
 // silu is x sigmoid(x).
 func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 
-// project multiplies the features of x [batch, tokens, in] by w [in, out], with a gradient of two products: GoMLX's own of a
-// general product broadcasts and reduces.
-func project(x, w *Node) *Node {
-	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
-	in, out := w.Shape().Dim(0), w.Shape().Dim(1)
-	var flat, weights *Node
-	y := withGradient([]*Node{x, w}, func(a []*Node) []*Node {
-		flat, weights = Reshape(a[0], batch*tokens, in), a[1]
-		return []*Node{Reshape(DotGeneral(flat, []int{1}, nil, weights, []int{0}, nil), batch, tokens, out)}
+// project multiplies the features of x [batch, tokens, in] by each of the matrices [in, out]. The gradient is two products a
+// matrix, those of x summed in float32; GoMLX's own of a general product broadcasts and reduces.
+func project(x *Node, matrices ...*Node) []*Node {
+	batch, tokens, in := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
+	var flat *Node
+	var ws []*Node
+	return withGradient(append([]*Node{x}, matrices...), func(a []*Node) (out []*Node) {
+		flat, ws = Reshape(a[0], batch*tokens, in), a[1:]
+		for _, w := range ws {
+			out = append(out, Reshape(rounded(product(flat, 1, w, 0), x.DType()), batch, tokens, w.Shape().Dim(1)))
+		}
+		return out
 	}, func(adjoints []*Node) []*Node {
-		d := Reshape(adjoints[0], batch*tokens, out)
-		return []*Node{Reshape(DotGeneral(d, []int{1}, nil, weights, []int{1}, nil), batch, tokens, in),
-			DotGeneral(flat, []int{0}, nil, d, []int{0}, nil)}
+		grads := make([]*Node, 1, 1+len(ws))
+		for i, w := range ws {
+			d := Reshape(adjoints[i], batch*tokens, w.Shape().Dim(1))
+			dx := ConvertDType(product(d, 1, w, 1), dtypes.Float32)
+			if grads[0] != nil {
+				dx = Add(grads[0], dx)
+			}
+			grads[0] = dx
+			grads = append(grads, rounded(product(flat, 0, d, 0), w.DType()))
+		}
+		grads[0] = Reshape(rounded(grads[0], x.DType()), batch, tokens, in)
+		return grads
 	})
-	return y[0]
+}
+
+// product contracts an axis of x with one of y. The result may be of float32 instead of their type.
+func product(x *Node, i int, y *Node, j int) *Node {
+	if irgraph.Truncates(x.Graph().Backend()) {
+		x, y = ConvertDType(x, dtypes.Float32), ConvertDType(y, dtypes.Float32)
+	}
+	return DotGeneral(x, []int{i}, nil, y, []int{j}, nil)
+}
+
+// rounded converts to the type d, to nearest; it has no gradient.
+func rounded(x *Node, d dtypes.DType) *Node {
+	e, _ := device.ElementType(d)
+	return irgraph.Convert(x, e)
+}
+
+// narrow converts float32 to the type d, to nearest.
+func narrow(x *Node, d dtypes.DType) *Node {
+	if d == dtypes.Float32 {
+		return x
+	}
+	return withGradient([]*Node{x}, func(a []*Node) []*Node { return []*Node{rounded(a[0], d)} },
+		func(adjoints []*Node) []*Node { return []*Node{ConvertDType(adjoints[0], dtypes.Float32)} })[0]
 }

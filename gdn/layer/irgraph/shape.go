@@ -64,13 +64,22 @@ func (b *builder) as(x *Node, d ir.DType) *Node {
 	if x.DType() == Types[d] {
 		return x
 	}
-	if _, cuts := b.g.Backend().(*simplego.Backend); cuts && d == ir.BF16 && x.DType() == dtypes.Float32 {
+	if d == ir.BF16 && x.DType() == dtypes.Float32 && Truncates(b.g.Backend()) {
 		x = b.roundBF16(x)
 	}
 	return ConvertDType(x, Types[d])
 }
 
-// roundBF16 rounds f32 to the nearest bf16, ties to even, where the backend's own conversion cuts the bits off.
+// Convert changes the element type, rounding to nearest on every backend. It has no gradient.
+func Convert(x *Node, d ir.DType) *Node { return (&builder{g: x.Graph()}).as(x, d) }
+
+// Truncates tells backends that cut bits off where they convert to bf16, and sum products of bf16 in bf16.
+func Truncates(b backends.Backend) bool {
+	_, ok := b.(*simplego.Backend)
+	return ok
+}
+
+// roundBF16 rounds f32 to the nearest bf16, ties to even, so that nothing is left to cut off.
 func (b *builder) roundBF16(x *Node) *Node {
 	t := ir.T(ir.U32, x.Shape().Dimensions...)
 	bits := Bitcast(x, dtypes.Uint32)

@@ -1,0 +1,155 @@
+// Package lab trains the models of the examples: steps with a progress bar, held-out evaluations, a plot of the loss, and
+// checkpoints from which a run goes on exactly as if it had never stopped.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/gomlx/pkg/ml/train"
+	"github.com/gomlx/gomlx/pkg/ml/train/losses"
+	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// Batch gives the inputs and labels of a step. It depends on the step alone, so that a run that goes on sees what it would
+// have seen. Labels may end with weights, as GoMLX's losses take them.
+type Batch func(step int) (inputs, labels []*tensors.Tensor)
+
+// Config says what is trained and how.
+type Config struct {
+	Model    train.ModelFn
+	Batch    Batch
+	Evaluate func() (float64, error) // a figure of merit on held-out data; nil: none
+	Merit    string                  // its name
+	Target   float64                 // training stops when the merit reaches it; 0: never
+	Steps    int
+	Every    int // steps between evaluations
+	Save     int // steps between checkpoints; 0: only at the end
+	Dir      string
+	Params   map[string]any // hyperparameters
+	Seed     int64
+	Progress io.Writer // nil: none
+}
+
+// Result is a finished run.
+type Result struct {
+	Steps   int       `json:"steps"`
+	Losses  []float64 `json:"-"` // of every step from the first, those before a resumption too
+	Loss    float64   `json:"loss"`
+	Merit   float64   `json:"merit"`
+	Seconds float64   `json:"seconds"` // of this call
+	Resumed int       `json:"resumed"` // the step that this call went on from
+}
+
+// OpenBackend opens a backend by name (device.Open), with progress of a download on w.
+func OpenBackend(ctx context.Context, name string, w io.Writer) (backends.Backend, error) {
+	return device.Open(ctx, name, device.Options{Plugin: plugins.Options{Progress: w}})
+}
+
+// NewContext makes the context of a run: hyperparameters and the state of the random numbers.
+func NewContext(c Config) (*mlcontext.Context, error) {
+	ctx := mlcontext.New()
+	ctx.SetParams(map[string]any{optimizers.ParamOptimizer: "adamw", optimizers.ParamLearningRate: 3e-3})
+	ctx.SetParams(c.Params)
+	return ctx, ctx.SetRNGStateFromSeed(c.Seed)
+}
+
+// Train trains, going on from the checkpoint in c.Dir where there is one. It returns between steps when stop is done, with
+// a checkpoint.
+func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c Config) (*Result, error) {
+	start := time.Now()
+	r := &Result{}
+	file := filepath.Join(c.Dir, CheckpointName)
+	if c.Dir != "" {
+		if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+			return nil, err
+		}
+		losses, err := Restore(file, ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.Losses, r.Resumed = losses, len(losses)
+	}
+	// Unchecked: variables are there already where a checkpoint was restored, and are made where none was.
+	trainer := train.NewTrainer(b, ctx.Checked(false), c.Model, losses.SparseCategoricalCrossEntropyLogits, optimizers.FromContext(ctx), nil, nil)
+	bar := newBar(c, r.Resumed)
+	save := func() error {
+		if c.Dir == "" {
+			return nil
+		}
+		if err := Save(file, ctx, r.Losses); err != nil {
+			return err
+		}
+		return Plot(filepath.Join(c.Dir, PlotName), r.Losses)
+	}
+	for step := r.Resumed; step < c.Steps && stop.Err() == nil; step++ {
+		inputs, labels := c.Batch(step)
+		metrics, err := trainer.TrainStep(nil, inputs, labels)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step, err)
+		}
+		loss := float64(tensors.ToScalar[float32](metrics[0]))
+		for _, m := range metrics {
+			m.MustFinalizeAll()
+		}
+		r.Losses = append(r.Losses, loss)
+		describe := fmt.Sprintf("loss %.4f", loss)
+		last := step+1 == c.Steps
+		if c.Evaluate != nil && c.Every > 0 && (last || (step+1)%c.Every == 0) {
+			if r.Merit, err = c.Evaluate(); err != nil {
+				return nil, fmt.Errorf("evaluation after step %d: %w", step, err)
+			}
+			last = last || c.Target > 0 && r.Merit >= c.Target
+		}
+		if c.Evaluate != nil && step+1 >= c.Every {
+			describe += fmt.Sprintf(", %s %.3f", c.Merit, r.Merit)
+		}
+		bar.Describe(describe)
+		_ = bar.Add(1)
+		if !last && c.Save > 0 && (step+1)%c.Save == 0 {
+			if err := save(); err != nil {
+				return nil, err
+			}
+		}
+		if last {
+			break
+		}
+	}
+	_ = bar.Exit()
+	if err := save(); err != nil {
+		return nil, err
+	}
+	r.Steps, r.Seconds = len(r.Losses), time.Since(start).Seconds()
+	if r.Steps > 0 {
+		r.Loss = r.Losses[r.Steps-1]
+	}
+	return r, nil
+}
+
+// newBar draws on a terminal, and otherwise prints nothing but a line at the end.
+func newBar(c Config, done int) *progressbar.ProgressBar {
+	w := c.Progress
+	if w == nil {
+		w = io.Discard
+	}
+	throttle := 10 * time.Second
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		throttle = 100 * time.Millisecond
+	}
+	bar := progressbar.NewOptions(c.Steps, progressbar.OptionSetWriter(w), progressbar.OptionThrottle(throttle), progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString("step"), progressbar.OptionSetWidth(24), progressbar.OptionOnCompletion(func() { fmt.Fprintln(w) }))
+	_ = bar.Set(done)
+	return bar
+}

@@ -1,0 +1,127 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/gomlx/pkg/ml/layers"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+)
+
+const (
+	symbols, steps = 8, 12
+	childDir       = "GDNGEN_LAB_DIR"
+	childStop      = "GDNGEN_LAB_STOP" // the write in the middle of which the child waits to be killed
+)
+
+// trainTiny trains a model to repeat what it saw three tokens ago.
+func trainTiny(dir string) (*Result, error) {
+	b, err := OpenBackend(context.Background(), device.Go, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := Config{Steps: steps, Save: 1, Dir: dir, Seed: 3,
+		Model: func(ctx *mlcontext.Context, _ any, in []*Node) []*Node {
+			x := layers.Embedding(ctx.In("embed"), in[0], dtypes.Float32, symbols, 16)
+			x = Add(x, layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm"), x)).Heads(1, 2).HeadDims(8, 8).Done())
+			return []*Node{layer.Linear(ctx.In("logits"), x, symbols)}
+		},
+		Batch: func(step int) (inputs, labels []*tensors.Tensor) {
+			r := rand.New(rand.NewPCG(5, uint64(step)))
+			x, y := make([]int32, 2*16), make([]int32, 2*16)
+			for i := range x {
+				x[i] = int32(r.IntN(symbols))
+				if i%16 >= 3 {
+					y[i] = x[i-3]
+				}
+			}
+			return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(x, 2, 16, 1)}, []*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, 2, 16, 1)}
+		}}
+	ctx, err := NewContext(c)
+	if err != nil {
+		return nil, err
+	}
+	return Train(context.Background(), b, ctx, c)
+}
+
+// TestChild is the run that is killed: it does nothing unless it is a child.
+func TestChild(t *testing.T) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		return
+	}
+	left := len(os.Getenv(childStop))
+	duringWrite = func() {
+		if left--; left == 0 {
+			os.Stdout.WriteString("in the middle of a write\n")
+			time.Sleep(time.Minute)
+		}
+	}
+	_, err := trainTiny(dir)
+	require.NoError(t, err)
+}
+
+// A run that is killed in the middle of writing a checkpoint, again and again, ends with the losses of one that was not.
+func TestKilledWhileWriting(t *testing.T) {
+	want, err := trainTiny("")
+	require.NoError(t, err)
+	require.Len(t, want.Losses, steps)
+	require.Less(t, want.Losses[steps-1], want.Losses[0])
+
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, writes := range []int{1, 4, 3} {
+		c := exec.Command(self, "-test.run=^TestChild$")
+		c.Env = append(os.Environ(), childDir+"="+dir, childStop+"="+strings.Repeat("x", writes))
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "in the middle of a write\n", line)
+		require.NoError(t, c.Process.Kill())
+		require.Error(t, c.Wait())
+		part, err := os.Stat(filepath.Join(dir, CheckpointName+".part"))
+		require.NoError(t, err)
+		require.Positive(t, part.Size())
+	}
+	got, err := trainTiny(dir)
+	require.NoError(t, err)
+	require.Equal(t, 5, got.Resumed) // 0 + 3 + 2 whole checkpoints
+	require.Equal(t, want.Losses, got.Losses)
+	require.NoFileExists(t, filepath.Join(dir, CheckpointName+".part"))
+	plot, err := os.ReadFile(filepath.Join(dir, PlotName))
+	require.NoError(t, err)
+	require.Contains(t, string(plot), "<svg")
+
+	again, err := trainTiny(dir) // nothing is left to do
+	require.NoError(t, err)
+	require.Equal(t, steps, again.Resumed)
+	text, err := json.Marshal(again)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"steps":12`)
+}
+
+// A file that is no checkpoint is an error, not a new start.
+func TestDamagedCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), CheckpointName)
+	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o644))
+	_, err := Restore(path, mlcontext.New())
+	require.ErrorContains(t, err, "checkpoint")
+}

@@ -1,0 +1,144 @@
+// Recall trains one Gated DeltaNet layer on multi-query associative recall: a sequence lists pairs of a key and a value, then
+// asks for the values of all keys in another order. The layer must store the pairs in its state and read them back, which a
+// short convolution alone can not do: with --mixer none accuracy stays at chance.
+//
+//	go run ./examples/recall
+//	go run ./examples/recall --backend go
+//	go run ./examples/recall --mixer none
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/tensors"
+	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/gomlx/pkg/ml/layers"
+
+	"github.com/gdngen/gdngen/examples/lab"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer"
+)
+
+// The task, and the size of the model.
+const (
+	pairs  = 8
+	keys   = 32 // different keys, and as many values
+	tokens = 4 * pairs
+	width  = 64
+	heads  = 2
+	dim    = 32
+	batch  = 32
+)
+
+func main() {
+	backend := flag.String("backend", "", "xla or go; by default GOMLX_BACKEND, or xla")
+	mixer := flag.String("mixer", "delta", "delta: the gated delta rule; none: its values pass as they are")
+	steps := flag.Int("steps", 1000, "steps at most")
+	target := flag.Float64("target", .99, "accuracy at which training stops")
+	dir := flag.String("dir", "", "folder for the checkpoint and the plot of the loss; empty: none")
+	seed := flag.Int64("seed", 1, "seed of weights and data")
+	flag.Parse()
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(stop, *backend, *mixer, *steps, *target, *dir, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, "recall:", err)
+		os.Exit(1)
+	}
+}
+
+func run(stop context.Context, backend, mixer string, steps int, target float64, dir string, seed int64) error {
+	b, err := lab.OpenBackend(stop, backend, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer b.Finalize()
+	r, err := train(stop, b, mixer, lab.Config{Steps: steps, Target: target, Dir: dir, Seed: seed, Every: 20, Save: 100, Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(struct {
+		Backend, Mixer string
+		Accuracy       float64
+		*lab.Result
+	}{b.Name(), mixer, r.Merit, r})
+}
+
+// train fills in what the task gives and trains.
+func train(stop context.Context, b backends.Backend, mixer string, c lab.Config) (*lab.Result, error) {
+	if mixer != "delta" && mixer != "none" {
+		return nil, fmt.Errorf("unknown mixer %q (known: delta none)", mixer)
+	}
+	c.Model = func(ctx *mlcontext.Context, _ any, in []*Node) []*Node { return []*Node{model(ctx, mixer, in[0])} }
+	c.Batch = func(step int) (inputs, labels []*tensors.Tensor) { return draw(uint64(c.Seed), uint64(step)) }
+	c.Merit = "accuracy"
+	ctx, err := lab.NewContext(c)
+	if err != nil {
+		return nil, err
+	}
+	var eval *mlcontext.Exec
+	c.Evaluate = func() (float64, error) {
+		if eval == nil {
+			var err error
+			if eval, err = mlcontext.NewExec(b, ctx.Reuse(), func(ctx *mlcontext.Context, x, y, w *Node) *Node {
+				right := ConvertDType(Equal(ArgMax(model(ctx, mixer, x), -1, dtypes.Int32), Squeeze(y, -1)), dtypes.Float32)
+				return Div(ReduceAllSum(Mul(right, w)), ReduceAllSum(w))
+			}); err != nil {
+				return 0, err
+			}
+		}
+		sum := 0.
+		const held = 8 // batches that training never sees
+		for i := range held {
+			x, y := draw(uint64(c.Seed)+1<<32, uint64(i))
+			out, err := eval.Exec(x[0], y[0], y[1])
+			if err != nil {
+				return 0, err
+			}
+			sum += float64(tensors.ToScalar[float32](out[0])) / held
+		}
+		return sum, nil
+	}
+	return lab.Train(stop, b, ctx, c)
+}
+
+// model is an embedding, one layer with a residual, and logits over keys and values.
+func model(ctx *mlcontext.Context, mixer string, x *Node) *Node {
+	x = layers.Embedding(ctx.In("embed"), x, dtypes.Float32, 2*keys, width)
+	l := layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm"), x)).Heads(heads, heads).HeadDims(dim, dim).InitGain(1)
+	if mixer == "none" {
+		l.Mixer(func(_ gdn.Spec, in map[string]*Node) map[string]*Node { return map[string]*Node{"o": in["v"]} })
+	}
+	x = Add(x, l.Done())
+	return layer.Linear(ctx.In("logits"), layer.RMSNorm(ctx.In("final"), x), 2*keys)
+}
+
+// draw makes a batch: pairs, then queries each followed by its answer; only the answers to queries count.
+func draw(seed, step uint64) (inputs, labels []*tensors.Tensor) {
+	r := rand.New(rand.NewPCG(seed, step))
+	x, y, w := make([]int32, batch*tokens), make([]int32, batch*tokens), make([]float32, batch*tokens)
+	for b := range batch {
+		at := x[b*tokens:]
+		key := r.Perm(keys)[:pairs]
+		value := make([]int32, pairs)
+		for i := range key {
+			value[i] = int32(keys + r.IntN(keys))
+			at[2*i], at[2*i+1] = int32(key[i]), value[i]
+		}
+		for j, i := range r.Perm(pairs) {
+			p := 2*pairs + 2*j
+			at[p], at[p+1] = int32(key[i]), value[i]
+			y[b*tokens+p], w[b*tokens+p] = value[i], 1
+		}
+	}
+	return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(x, batch, tokens, 1)},
+		[]*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, batch, tokens, 1), tensors.FromFlatDataAndDimensions(w, batch, tokens)}
+}

@@ -21,8 +21,25 @@ const (
 	VariantStep     = "algo=token,chunk=8,layout=token"
 )
 
+// Inserter is a backend that takes generated programs into its graphs (package kernels).
+type Inserter interface {
+	Variant(s gdn.Spec) (gdn.Variant, error)
+	Accepts(m *ir.Module) error
+	Insert(m *ir.Module, inputs map[string]*Node) []*Node
+}
+
 // DefaultVariant is the variant for a spec on a backend.
 func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
+	if k, ok := b.(Inserter); ok {
+		if v, err := k.Variant(s); err == nil && v.Check(s) == nil {
+			return v, nil
+		}
+	}
+	return graphVariant(b, s)
+}
+
+// graphVariant is the variant that suits graph code.
+func graphVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
 	text := VariantUnrolled
 	switch {
 	case s.Tokens == 1:
@@ -35,6 +52,7 @@ func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
 
 // Apply adds the program of a forward spec by a variant to a graph. Inputs are by the names of s.Inputs, results by those of
 // s.Outputs. Gradients with respect to all inputs but indices are the generated backward program's, whatever the backend.
+// An Inserter gets both programs as they are; where it can not take one, and on other backends, they become graph code.
 // An error says that the variant can not compute the spec, or which input is wrong.
 func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node, error) {
 	if s.Direction != gdn.Forward {
@@ -43,7 +61,7 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 	if err := checkInputs(s, inputs); err != nil {
 		return nil, err
 	}
-	programs, err := build(s, v)
+	programs, place, err := choose(s, v, inputs["q"].Graph())
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +75,6 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 			fixed, indices = append(fixed, p.Name), append(indices, inputs[p.Name])
 		}
 	}
-	g := args[0].Graph()
 	named := func(args []*Node) map[string]*Node {
 		m := map[string]*Node{}
 		for i, n := range fixed {
@@ -73,7 +90,7 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 	var stopped map[string]*Node
 	results := withGradient(args, func(args []*Node) []*Node {
 		stopped, kept = named(args), map[string]*Node{}
-		all := irgraph.Build(g, programs.forward, stopped)
+		all := place(programs.forward, stopped)
 		for i, n := range programs.forward.Results[len(outs):] {
 			kept[n] = all[len(outs)+i]
 		}
@@ -88,7 +105,7 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 		for i, o := range outs {
 			in["d"+o.Name] = adjoints[i]
 		}
-		grads := irgraph.Build(g, programs.backward, in)
+		grads := place(programs.backward, in)
 		out := make([]*Node, len(names))
 		for i, n := range names {
 			if j := slices.Index(programs.backward.Results, "d"+n); j >= 0 {
@@ -121,20 +138,42 @@ func checkInputs(s gdn.Spec, inputs map[string]*Node) error {
 	return nil
 }
 
+// choose builds the programs, and says how they are put into the graph.
+func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, inputs map[string]*Node) []*Node, error) {
+	graphCode := func(m *ir.Module, inputs map[string]*Node) []*Node { return irgraph.Build(g, m, inputs) }
+	k, ok := g.Backend().(Inserter)
+	if !ok {
+		p, err := build(s, v, irgraph.Prepare)
+		return p, graphCode, err
+	}
+	p, err := build(s, v, nil)
+	if err == nil && k.Accepts(p.forward) == nil && k.Accepts(p.backward) == nil {
+		return p, k.Insert, nil
+	}
+	if p, err = build(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
+		if v, err = graphVariant(g.Backend(), s); err == nil {
+			p, err = build(s, v, irgraph.Prepare)
+		}
+	}
+	return p, graphCode, err
+}
+
 // programs are the two halves of a training step. The forward one gives what the backward one reads after its results.
 type programs struct {
 	forward, backward *ir.Module
 }
 
 type programKey struct {
-	s gdn.Spec
-	v gdn.Variant
+	s        gdn.Spec
+	v        gdn.Variant
+	prepared bool
 }
 
 var built sync.Map // programKey -> *programs: a graph of many layers builds each program once
 
-func build(s gdn.Spec, v gdn.Variant) (*programs, error) {
-	key := programKey{s, v}
+// build makes the programs, prepared by a function or, where that is nil, as they are.
+func build(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, error)) (*programs, error) {
+	key := programKey{s, v, prepare != nil}
 	if p, ok := built.Load(key); ok {
 		return p.(*programs), nil
 	}
@@ -142,12 +181,14 @@ func build(s gdn.Spec, v gdn.Variant) (*programs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
-	p := &programs{}
-	if p.forward, err = irgraph.Prepare(forward); err != nil {
-		return nil, err
-	}
-	if p.backward, err = irgraph.Prepare(backward); err != nil {
-		return nil, err
+	p := &programs{forward, backward}
+	if prepare != nil {
+		if p.forward, err = prepare(forward); err != nil {
+			return nil, err
+		}
+		if p.backward, err = prepare(backward); err != nil {
+			return nil, err
+		}
 	}
 	built.Store(key, p)
 	return p, nil

@@ -1,0 +1,342 @@
+//go:build cgo && ((linux && amd64) || darwin) && !noxla
+
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/gomlx/go-xla/pkg/pjrt"
+	"github.com/gomlx/go-xla/pkg/stablehlo"
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/backends/xla"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	"github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Options says what is generated.
+type Options struct {
+	Target *codegen.Target      // Mosaic kernels in tpu_custom_call for this TPU; nil: StableHLO for a CPU or GPU
+	Dump   func(program string) // gets every program before it is compiled; may be nil
+}
+
+// Backend is GoMLX's xla backend that takes generated programs into its graphs.
+type Backend struct {
+	*xla.Backend
+	opts     Options
+	route    lower.Route
+	client   *pjrt.Client
+	mu       sync.Mutex
+	programs map[string]string // name of a function -> its text
+	inserted []string
+	refused  []error
+}
+
+// Wrap gives a backend that inserts generated programs. It tries its way out on a small program first: an error says that this
+// version of GoMLX is built differently, and b itself goes on working with graph code.
+func Wrap(b backends.Backend, opts Options) (*Backend, error) {
+	x, ok := b.(*xla.Backend)
+	if !ok {
+		return nil, fmt.Errorf("kernels: backend %s takes no generated programs: only xla does", b.Name())
+	}
+	if err := guard(); err != nil {
+		return nil, err
+	}
+	name := "stablehlo"
+	if opts.Target != nil {
+		name = "mosaic"
+	}
+	route, err := lower.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	k := &Backend{Backend: x, opts: opts, route: route, programs: map[string]string{}}
+	buffer, err := x.BufferFromFlatData(0, []float32{0}, shapes.Make(dtypes.Float32, 1))
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %w", err)
+	}
+	defer func() { _ = x.BufferFinalize(buffer) }()
+	device, ok := buffer.(*pjrt.Buffer)
+	if !ok {
+		return nil, fmt.Errorf("kernels: a buffer of this version of GoMLX is %T, want *pjrt.Buffer", buffer)
+	}
+	k.client = device.Client()
+	return k, k.try()
+}
+
+// guard checks what is read of GoMLX beyond its exported parts: one field.
+func guard() error {
+	f, ok := reflect.TypeFor[xla.Builder]().FieldByName("builder")
+	if !ok || f.Type != reflect.TypeFor[*stablehlo.Builder]() {
+		return errors.New("kernels: this version of GoMLX keeps its StableHLO elsewhere; generated programs can not be inserted")
+	}
+	return nil
+}
+
+// try runs a program with another in it.
+func (k *Backend) try() error {
+	m, b := ir.NewModule("try")
+	x := b.Param("x", ir.T(ir.F32, 2))
+	if err := b.Finish(m, []string{"y"}, []*ir.Value{b.Add(x, x)}); err != nil {
+		return err
+	}
+	saved, route := k.opts.Dump, k.route
+	k.opts.Dump = nil
+	defer func() { k.opts.Dump, k.route, k.inserted = saved, route, nil }()
+	var err error
+	if k.route, err = lower.Lookup("stablehlo"); err != nil {
+		return err
+	}
+	exec, err := graph.NewExec(k, func(x *graph.Node) *graph.Node {
+		return graph.Mul(k.Insert(m, map[string]*graph.Node{"x": x})[0], x)
+	})
+	if err != nil {
+		return fmt.Errorf("kernels: %w", err)
+	}
+	defer exec.Finalize()
+	out, err := exec.Exec([]float32{1, 3})
+	if err != nil {
+		return fmt.Errorf("kernels: a generated program could not be inserted: %w", err)
+	}
+	if got := out[0].Value().([]float32); !slices.Equal(got, []float32{2, 18}) {
+		return fmt.Errorf("kernels: a generated program in a graph gave %v, want [2 18]: generated programs can not be used with this version of GoMLX", got)
+	}
+	return nil
+}
+
+// Variant is how a spec is computed: the fastest known of the target, or of a CPU.
+func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
+	switch {
+	case k.opts.Target == nil:
+		return gdn.ParseVariant("cpu")
+	case s.DType == ir.BF16:
+		return gdn.ParseVariant("tpu")
+	}
+	return gdn.ParseVariant("tpu-x3")
+}
+
+// Accepts tells whether a module can be inserted; the reason is kept for Refused.
+func (k *Backend) Accepts(m *ir.Module) error {
+	_, err := k.emit(m)
+	if err != nil {
+		k.mu.Lock()
+		k.refused = append(k.refused, err)
+		k.mu.Unlock()
+	}
+	return err
+}
+
+func (k *Backend) emit(m *ir.Module) (string, error) {
+	a, err := k.route.Emit(m, k.opts.Target)
+	if err != nil {
+		return "", fmt.Errorf("kernels: %w", err)
+	}
+	return a.Text, nil
+}
+
+// Insert adds a module to the graph of its inputs, by the names of the module's parameters. It has no gradient.
+func (k *Backend) Insert(m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
+	text, err := k.emit(m)
+	if err != nil {
+		panic(err)
+	}
+	k.mu.Lock()
+	name := fmt.Sprintf("gdngen_%s_%d", m.Name, len(k.programs))
+	k.programs[name] = text
+	k.inserted = append(k.inserted, name)
+	k.mu.Unlock()
+	var args []*graph.Node
+	for _, p := range m.Params() {
+		args = append(args, inputs[p.Name])
+	}
+	// A function of the same types, whose body is replaced when the graph is compiled.
+	f := graph.NewFunction(args[0].Graph(), name, func(g *graph.Graph) []*graph.Node {
+		for i, p := range m.Params() {
+			graph.Parameter(g, fmt.Sprintf("x%d", i), irgraph.Shape(p.Type))
+		}
+		var out []*graph.Node
+		for _, v := range m.Body.Yield {
+			zero := graph.Const(g, shapes.CastAsDType(0, irgraph.Types[v.Type.DType]))
+			if v.Type.Rank() > 0 {
+				zero = graph.BroadcastPrefix(zero, v.Type.Shape...)
+			}
+			out = append(out, zero)
+		}
+		return out
+	})
+	return f.Call(args...)
+}
+
+// Inserted lists the programs that were put into graphs so far, by name.
+func (k *Backend) Inserted() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.inserted)
+}
+
+// Refused lists why programs were not inserted so far.
+func (k *Backend) Refused() []error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.refused)
+}
+
+// Builder starts a computation.
+func (k *Backend) Builder(name string) backends.Builder {
+	b, ok := k.Backend.Builder(name).(*xla.Builder)
+	if !ok {
+		return nil
+	}
+	return &builder{Builder: b, k: k}
+}
+
+// builder is xla's, with other bodies for some functions.
+type builder struct {
+	*xla.Builder
+	k      *Backend
+	names  []string
+	spread bool // over several devices
+}
+
+func (b *builder) NewFunction(name string) (backends.Function, error) {
+	b.k.mu.Lock()
+	_, ok := b.k.programs[name]
+	b.k.mu.Unlock()
+	if ok {
+		b.names = append(b.names, name)
+	}
+	return b.Builder.NewFunction(name)
+}
+
+func (b *builder) DistributedSPMD(n int) error {
+	b.spread = true
+	return b.Builder.DistributedSPMD(n)
+}
+
+func (b *builder) DistributedAutoSharding(meshes ...backends.Mesh) error {
+	b.spread = true
+	return b.Builder.DistributedAutoSharding(meshes...)
+}
+
+func (b *builder) DeviceAssignment(devices ...backends.DeviceNum) error {
+	b.spread = true
+	return b.Builder.DeviceAssignment(devices...)
+}
+
+// Compile puts the generated programs in and compiles.
+func (b *builder) Compile() (backends.Executable, error) {
+	if len(b.names) == 0 {
+		return b.Builder.Compile()
+	}
+	if b.spread {
+		return nil, errors.New("kernels: generated programs run on one device only; use the xla backend itself to spread over several")
+	}
+	field := reflect.ValueOf(b.Builder).Elem().FieldByName("builder")
+	inner := *(**stablehlo.Builder)(unsafe.Pointer(field.UnsafeAddr())) // checked by guard
+	data, err := inner.Build()
+	if err != nil {
+		return nil, err
+	}
+	text := string(data)
+	b.k.mu.Lock()
+	programs := maps.Clone(b.k.programs)
+	b.k.mu.Unlock()
+	for _, name := range b.names {
+		if text, err = replace(text, name, programs[name]); err != nil {
+			return nil, err
+		}
+	}
+	if b.k.opts.Dump != nil {
+		b.k.opts.Dump(text)
+	}
+	e := &executable{}
+	if e.names, e.inputs, e.outputs, err = signature(text); err != nil {
+		return nil, err
+	}
+	if e.exec, err = b.k.client.Compile().WithStableHLO([]byte(text)).Done(); err != nil {
+		return nil, fmt.Errorf("kernels: compiling a graph with generated programs: %w", err)
+	}
+	return e, nil
+}
+
+// replace puts the main function of a module in the place of a function of text.
+func replace(text, name, module string) (string, error) {
+	const end = "\n  }"
+	head := "  func.func @" + name + "("
+	at := strings.Index(text, head)
+	if at < 0 {
+		return "", fmt.Errorf("kernels: the graph has no function %s", name)
+	}
+	n := strings.Index(text[at:], end)
+	const main = "  func.func public @main("
+	from := strings.Index(module, main)
+	to := strings.LastIndex(module, end)
+	if n < 0 || from < 0 || to < from {
+		return "", fmt.Errorf("kernels: the text of function %s is not as expected", name)
+	}
+	body := "  func.func private @" + name + "(" + module[from+len(main):to] + end
+	return text[:at] + body + text[at+n+len(end):], nil
+}
+
+// executable is a compiled program.
+type executable struct {
+	exec    *pjrt.LoadedExecutable
+	names   []string
+	inputs  []shapes.Shape
+	outputs []shapes.Shape
+}
+
+func (e *executable) Finalize() {
+	if e.exec != nil {
+		_ = e.exec.Destroy()
+		e.exec = nil
+	}
+}
+
+func (e *executable) Inputs() ([]string, []shapes.Shape) { return e.names, e.inputs }
+
+func (e *executable) Outputs() []shapes.Shape { return e.outputs }
+
+func (e *executable) Execute(inputs []backends.Buffer, donate []bool, device backends.DeviceNum) ([]backends.Buffer, error) {
+	if e.exec == nil {
+		return nil, errors.New("kernels: the program was finalized")
+	}
+	if len(inputs) != len(e.inputs) {
+		return nil, fmt.Errorf("kernels: %d inputs, the program takes %d", len(inputs), len(e.inputs))
+	}
+	buffers := make([]*pjrt.Buffer, len(inputs))
+	for i, x := range inputs {
+		var ok bool
+		if buffers[i], ok = x.(*pjrt.Buffer); !ok {
+			return nil, fmt.Errorf("kernels: input %s is a %T, want *pjrt.Buffer", e.names[i], x)
+		}
+	}
+	run := e.exec.Execute(buffers...).OnDeviceByNum(int(device))
+	if len(donate) > 0 {
+		run = run.SetDonate(donate)
+	} else {
+		run = run.DonateNone()
+	}
+	results, err := run.Done()
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %w", err)
+	}
+	out := make([]backends.Buffer, len(results))
+	for i, r := range results {
+		out[i] = r
+	}
+	return out, nil
+}

@@ -1,0 +1,121 @@
+//go:build cgo && ((linux && amd64) || darwin) && !noxla
+
+package kernels_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
+	"github.com/gdngen/gdngen/gdn/layer/kernels"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// Tests that compile for TPUs run this binary again as a worker.
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+func draw(t *testing.T, text string) (gdn.Spec, map[string]*array.Array) {
+	t.Helper()
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	c, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	in, err := c.Generate(s, 1)
+	require.NoError(t, err)
+	return s, in
+}
+
+func agree(t *testing.T, s gdn.Spec, in, got map[string]*array.Array) {
+	t.Helper()
+	want, err := gdn.Reference(s, in)
+	require.NoError(t, err)
+	for _, p := range s.Outputs() {
+		require.Less(t, array.Compare(got[p.Name], want[p.Name]).Ratio, 1e-5, p.Name)
+	}
+}
+
+// On a CPU the forward and the backward pass of a graph are our StableHLO.
+func TestInserted(t *testing.T) {
+	var programs []string
+	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Dump: func(p string) { programs = append(programs, p) }})
+	require.NoError(t, err)
+	s, in := draw(t, "b=1,t=70,hk=1,hv=2,k=16,v=24,init,direction=train")
+	got, err := layer.Compute(k, s, nil, in)
+	require.NoError(t, err)
+	agree(t, s, in, got)
+	require.Equal(t, []string{"gdngen_gdn_forward_1", "gdngen_gdn_backward_2"}, k.Inserted())
+	require.Empty(t, k.Refused())
+	require.Len(t, programs, 1)
+	require.Contains(t, programs[0], "func.func private @gdngen_gdn_forward_1")
+	require.Contains(t, programs[0], "stablehlo.while")
+
+	// A decode step, and a spec again: functions have names of their own.
+	s, in = draw(t, "b=2,t=1,hk=1,hv=2,k=16,v=24,init")
+	for range 2 {
+		got, err = layer.Compute(k, s, nil, in)
+		require.NoError(t, err)
+		agree(t, s, in, got)
+	}
+	require.Len(t, k.Inserted(), 4)
+}
+
+// Where no kernel can be made, the same call computes by graph code, and says why.
+func TestFallback(t *testing.T) {
+	v4, err := codegen.LookupTarget("v4")
+	require.NoError(t, err)
+	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Target: v4})
+	require.NoError(t, err)
+	s, in := draw(t, "b=1,t=8,hk=1,hv=1,k=2048,v=2048") // a state of 16 MiB, all the vector memory there is
+	got, err := layer.Compute(k, s, nil, in)
+	require.NoError(t, err)
+	agree(t, s, in, got)
+	require.Empty(t, k.Inserted())
+	require.NotEmpty(t, k.Refused())
+	require.ErrorContains(t, k.Refused()[0], "vector memory")
+
+	// So it does on a backend that takes no programs.
+	_, err = kernels.Wrap(layertest.Backend(t, device.Go), kernels.Options{})
+	require.ErrorContains(t, err, "takes no generated programs")
+	s, in = draw(t, "b=1,t=9,hk=1,hv=1,k=8,v=8")
+	got, err = layer.Compute(layertest.Backend(t, device.Go), s, nil, in)
+	require.NoError(t, err)
+	agree(t, s, in, got)
+}
+
+// For a TPU the graph holds Mosaic kernels, and libtpu compiles it.
+func TestTPU(t *testing.T) {
+	v6e, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	var program string
+	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Target: v6e, Dump: func(p string) { program = p }})
+	require.NoError(t, err)
+	s, in := draw(t, "b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train")
+	_, err = layer.Compute(k, s, nil, in)
+	require.Error(t, err) // the client is a CPU's
+	require.Len(t, k.Inserted(), 2, "%v", k.Refused())
+	require.Contains(t, program, "@tpu_custom_call")
+	require.NotContains(t, program, "stablehlo.while")
+
+	p, err := plugins.TPU(context.Background(), plugins.Options{})
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	c := aot.New(aot.Options{Libtpu: p.Path, Timeout: 5 * time.Minute})
+	defer c.Close()
+	_, err = c.Compile(context.Background(), aot.Request{Module: program, Topology: v6e.Topology, Flags: v6e.Flags})
+	require.NoError(t, err)
+}

@@ -1,0 +1,84 @@
+package lower_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+// shapes are what the named variants for TPUs must be right and compile on: few tokens and many, odd lengths, heads that are
+// shared, parted or alone, widths of part of a register and of several, batches, packed sequences, states, beta up to 2.
+var shapes = []string{
+	"t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,init",
+	"t=7,hk=4,hv=8,k=128,v=128,dtype=bf16",
+	"t=65,hk=2,hv=2,k=128,v=128,dtype=bf16,init",
+	"t=200,hk=1,hv=1,k=128,v=128,dtype=bf16",
+	"t=520,hk=1,hv=2,k=128,v=128,dtype=bf16,init",
+	"t=200,hk=1,hv=4,k=128,v=128,dtype=bf16",
+	"t=260,hk=8,hv=16,k=128,v=128,dtype=bf16",
+	"t=130,hk=1,hv=3,k=64,v=128,dtype=bf16",
+	"b=4,t=40,hk=1,hv=2,k=128,v=128,dtype=bf16,init",
+	"b=2,t=140,hk=1,hv=1,k=64,v=64,dtype=bf16,init",
+	"t=300,hk=1,hv=2,k=96,v=96,dtype=bf16,init",
+	"t=200,hk=1,hv=2,k=256,v=256,dtype=bf16,init",
+	"t=150,hk=1,hv=2,k=128,v=256,dtype=bf16",
+	"t=260,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init",
+	"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=4,init",
+	"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,negeig,init",
+	"t=200,hk=1,hv=2,k=64,v=64,dtype=bf16,negeig",
+}
+
+// Kernels of the named variants, in the forms that suit a target of each kind, are right on every class of inputs that the
+// shape can have, and are emitted for their target.
+func TestShapes(t *testing.T) {
+	for i, text := range shapes {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			s := spec(t, text)
+			done := map[gdn.Variant]bool{}
+			for k, name := range []string{"v6e", "v5p"} {
+				target, err := codegen.LookupTarget(name)
+				require.NoError(t, err)
+				variant := "tpu"
+				if (i+k)%4 == 0 {
+					variant = "tpu-x3"
+				}
+				v, err := lower.Suit(s, variant, target)
+				require.NoError(t, err)
+				m, err := gdn.Build(s, v)
+				require.NoError(t, err)
+				kernels, err := lower.Kernels(m)
+				require.NoError(t, err)
+				_, err = mosaic.Backend{}.Emit(kernels, target)
+				require.NoError(t, err)
+				if done[v.Fit(s)] {
+					continue
+				}
+				done[v.Fit(s)] = true
+				for _, class := range gdn.Classes {
+					if class.Supports(s) != nil || class.Name != "random" && !class.Adversarial {
+						continue
+					}
+					inputs, err := class.Generate(s, 1)
+					require.NoError(t, err)
+					want, err := gdn.Reference(s, inputs)
+					require.NoError(t, err)
+					got, err := interp.Run(kernels, inputs, interp.Options{})
+					require.NoError(t, err)
+					for _, o := range s.Outputs() {
+						limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+						require.NoError(t, err)
+						require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s on %s by %s", o.Name, name, class.Name, v)
+					}
+				}
+			}
+		})
+	}
+}

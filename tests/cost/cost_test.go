@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 }
 
 // cycles compiles a StableHLO module for a target and counts it.
-func cycles(t *testing.T, module, target string) int64 {
+func cycles(t *testing.T, module, target string) int64 { return report(t, module, target).Cycles }
+
+func report(t *testing.T, module, target string) *llo.Report {
 	t.Helper()
 	lib, err := plugins.TPU(context.Background(), plugins.Options{})
 	if err != nil {
@@ -43,7 +45,7 @@ func cycles(t *testing.T, module, target string) int64 {
 	require.NoError(t, err)
 	r, err := llo.Analyze(dir, tg)
 	require.NoError(t, err)
-	return r.Cycles
+	return r
 }
 
 // The bench work has 4096 tokens and 8 value heads.
@@ -77,5 +79,31 @@ func TestBenchWork(t *testing.T) {
 		if target == "v6e" {
 			require.Equal(t, n, cycles(t, a.Text, target))
 		}
+	}
+}
+
+// Works beside the bench work, by tpu in the form that suits the target, keep to cycles per token and value head and to the
+// main memory traffic that docs/results.md tells of: few tokens, heads parted over programs and over two cores, narrow heads.
+func TestShapes(t *testing.T) {
+	for _, row := range []struct {
+		spec, target string
+		most         float64
+	}{
+		{"bench,t=1024", "v6e", 1.15 * 1.97},
+		{"bench,t=1024,hk=8,hv=16", "v5e", 1.15 * 2.45},
+		{"bench", "v5p", 1.75},
+		{"bench,k=64,v=64", "v6e", 2.3},
+	} {
+		s, err := gdn.Parse(row.spec)
+		require.NoError(t, err)
+		tg, err := codegen.LookupTarget(row.target)
+		require.NoError(t, err)
+		v, err := lower.Suit(s, "tpu", tg)
+		require.NoError(t, err)
+		a, err := lower.Program(s, v, "mosaic", tg)
+		require.NoError(t, err)
+		r := report(t, a.Text, row.target)
+		require.LessOrEqual(t, float64(r.Cycles)/float64(s.Tokens*s.HeadsV), row.most, "%s on %s", row.spec, row.target)
+		require.LessOrEqual(t, float64(r.HBMBytes), 1.3*float64(s.NecessaryBytes()), "%s on %s", row.spec, row.target)
 	}
 }

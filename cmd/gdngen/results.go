@@ -49,6 +49,7 @@ type resultRow struct {
 	Title      string            `json:"title"`
 	Spec       string            `json:"spec"`
 	Precision  string            `json:"precision"`            // of the candidates' matrix products; empty: any
+	Targets    string            `json:"targets,omitempty"`    // those of the table that it is computed for; empty: all
 	Within     float64           `json:"within,omitempty"`     // most cycles per token and head, as a multiple of the first row's
 	Candidates []resultCandidate `json:"candidates,omitempty"` // in place of the plan's
 	Also       []resultCandidate `json:"also,omitempty"`       // beside the plan's
@@ -193,6 +194,9 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 				return nil, fmt.Errorf("row %q: %w", row.Title, err)
 			}
 		}
+		if _, err := parseTargets(cmp.Or(row.Targets, "all")); err != nil {
+			return nil, fmt.Errorf("row %q: %w", row.Title, err)
+		}
 		lists = append(lists, row.Candidates, row.Also)
 	}
 	for _, list := range lists {
@@ -244,7 +248,7 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 			}
 		}
 		l.trials = nil
-		for _, t := range targets {
+		for _, t := range only(targets, row.Targets) {
 			start := time.Now()
 			best, err := l.champion(row, list, t)
 			if err != nil {
@@ -263,6 +267,23 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 	}
 	r.require()
 	return r, nil
+}
+
+// first is the champion of the first row on a target.
+func (r *results) first(target string) *champion {
+	for _, c := range r.Rows[0].Champions {
+		if c.Target == target {
+			return c
+		}
+	}
+	return &champion{}
+}
+
+// only keeps the targets that a list names; an empty one names all.
+func only(targets []*codegen.Target, names string) []*codegen.Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t *codegen.Target) bool {
+		return names != "" && !slices.Contains(strings.Split(names, ","), t.Name)
+	})
 }
 
 // lab is what costs and errors are computed with.
@@ -299,7 +320,7 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 	}
 	var list []entry
 	for _, c := range candidates {
-		if c.Targets != "" && !slices.Contains(strings.Split(c.Targets, ","), t.Name) {
+		if len(only([]*codegen.Target{t}, c.Targets)) == 0 {
 			continue
 		}
 		try, err := l.trial(row.spec, c, t)
@@ -348,8 +369,8 @@ const maxHBMRatio = 1.3
 // require lists what the champions miss.
 func (r *results) require() {
 	for _, row := range r.Rows {
-		for i, c := range row.Champions {
-			first := r.Rows[0].Champions[i]
+		for _, c := range row.Champions {
+			first := r.first(c.Target)
 			switch {
 			case c.Name == "":
 				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: no candidate will do", row.Title, c.Target))

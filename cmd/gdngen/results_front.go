@@ -53,9 +53,7 @@ type frontPoint struct {
 // front costs the candidates of a front on each target.
 func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 	out := &front{Spec: f.Spec}
-	targets = slices.DeleteFunc(slices.Clone(targets), func(t *codegen.Target) bool {
-		return f.Targets != "" && !slices.Contains(strings.Split(f.Targets, ","), t.Name)
-	})
+	targets = only(targets, f.Targets)
 	for _, t := range targets {
 		out.Targets = append(out.Targets, t.Name)
 	}

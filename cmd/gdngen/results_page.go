@@ -57,10 +57,15 @@ func (r *results) overview(b *bytes.Buffer) {
 	b.WriteString("\n|---|" + strings.Repeat("---:|", len(r.Rows[0].Champions)) + "\n")
 	for _, row := range r.Rows {
 		fmt.Fprintf(b, "| %s |", row.Title)
-		for _, c := range row.Champions {
-			cell := "-"
-			if c.Name != "" {
-				cell = fmt.Sprintf("%.2f", c.PerToken)
+		for _, first := range r.Rows[0].Champions {
+			cell := ""
+			for _, c := range row.Champions {
+				if c.Target == first.Target {
+					cell = "none"
+					if c.Name != "" {
+						cell = fmt.Sprintf("%.2f", c.PerToken)
+					}
+				}
 			}
 			fmt.Fprintf(b, " %s |", cell)
 		}
@@ -86,7 +91,7 @@ func (r *results) table(b *bytes.Buffer, i int) {
 	b.WriteString("\n|---|---|---|---:|---:|---:|---:|---:|" + strings.Repeat("---:|", len(r.Classes)) + "\n")
 	var texts []string
 	on := map[string][]string{}
-	for k, c := range row.Champions {
+	for _, c := range row.Champions {
 		if c.Name == "" {
 			fmt.Fprintf(b, "| %s | none |%s\n", c.Target, strings.Repeat(" |", 6+len(r.Classes)))
 			continue
@@ -99,7 +104,7 @@ func (r *results) table(b *bytes.Buffer, i int) {
 		if c.HBMRatio > 0 {
 			hbm = fmt.Sprintf("%.2f", c.HBMRatio)
 		}
-		if p := r.Rows[0].Champions[k].PerToken; i > 0 && p > 0 {
+		if p := r.first(c.Target).PerToken; i > 0 && p > 0 {
 			first = fmt.Sprintf("%.2f", c.PerToken/p)
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, sizeText(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))

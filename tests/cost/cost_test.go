@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +39,7 @@ func report(t *testing.T, module, target string) *llo.Report {
 	}
 	tg, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	c := aot.New(aot.Options{Libtpu: lib.Path})
+	c := aot.New(aot.Options{Libtpu: lib.Path, Timeout: 5 * time.Minute})
 	defer c.Close()
 	dir := t.TempDir()
 	_, err = c.Compile(context.Background(), aot.Request{Topology: tg.Topology, Module: module, DumpDir: dir, Flags: tg.Flags})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,8 @@ func (a *app) mfuCmd() *cobra.Command {
 		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
 		Long: `mfu compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
 model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
-are never idle. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
+are never idle. What stands between the projections of a layer of the rule is compiled as one module too, as a layer would, and counts so in
+the sums. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
 form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the backward pass twice the forward. The core of attention is a public kernel's cost.
 
 ` + strings.ToUpper(mfuNote[:1]) + mfuNote[1:] + `. The optimiser, positions and communication are left out.`,
@@ -153,22 +155,22 @@ func (a *app) mfu(c model.Config, v gdn.Variant, t *codegen.Target, forward bool
 	core := func(r *mfuRow) bool {
 		return r.Kind == "rule" && r.Part != "norm" && !strings.HasPrefix(r.Part, "project")
 	}
-	var sums []*mfuRow
+	var sums, whole []*mfuRow
 	for _, pass := range passes {
 		parts := sumRows(rows, func(r *mfuRow) bool { return core(r) && r.Pass == pass })
 		if parts == nil {
 			continue
 		}
-		one := &mfuRow{Target: t.Name, Kind: "rule", Part: "but projections, one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, whole: true}
+		one := &mfuRow{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, whole: true}
 		if err := a.partCost(one, t, compiler, store, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
 			return nil, fmt.Errorf("rule, one module, %s: %w", pass, err)
 		}
-		parts.Part, parts.Pass = "but projections, sum", pass
-		sums = append(sums, parts, one)
+		parts.Part, parts.Pass = "convolution to norm, apart", pass
+		sums, whole = append(sums, parts, one), append(whole, one)
 	}
-	step := &mfuRow{Target: t.Name, Kind: "step", Part: "sum", Times: 1}
+	step := &mfuRow{Target: t.Name, Kind: "step", Part: "all", Times: 1}
 	for _, kind := range model.Kinds(parts) {
-		layer := sumRows(rows, func(r *mfuRow) bool { return r.Kind == kind })
+		layer := sumRows(slices.Concat(whole, rows), func(r *mfuRow) bool { return r.Kind == kind && (r.whole || !core(r)) })
 		sums = append(sums, layer)
 		step.add(layer, float64(layer.Times))
 	}
@@ -188,7 +190,7 @@ func sumRows(rows []*mfuRow, of func(*mfuRow) bool) *mfuRow {
 			continue
 		}
 		if sum == nil {
-			sum = &mfuRow{Target: r.Target, Kind: r.Kind, Part: "sum", Times: r.Times}
+			sum = &mfuRow{Target: r.Target, Kind: r.Kind, Part: "layer", Times: r.Times}
 		}
 		sum.add(r, 1)
 	}

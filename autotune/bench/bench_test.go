@@ -1,16 +1,17 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -241,7 +242,10 @@ func sweepItems(t testing.TB) []Item {
 func sweepUntilKilled(dir string) int {
 	t := &childTest{}
 	c := Config{Plugin: os.Getenv("GDNGEN_TEST_PLUGIN"), Items: sweepItems(t), Protocol: quick, Limit: time.Minute}
-	c.Progress = func(p Progress) { fmt.Println("done", p.Done) }
+	c.Progress = func(p Progress) {
+		fmt.Println("done", p.Done)
+		os.Stdin.Read(make([]byte, 1)) // go on when the parent says so
+	}
 	store, err := OpenStore(dir, quick)
 	if err == nil {
 		err = Sweep(context.Background(), c, store)
@@ -287,26 +291,25 @@ func TestKilled(t *testing.T) {
 		cmd.Env = append(os.Environ(), sweepVariable+"="+dir, "GDNGEN_TEST_PLUGIN="+path)
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
+		goOn, err := cmd.StdinPipe()
+		require.NoError(t, err)
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
-		var text strings.Builder
-		buffer := make([]byte, 256)
 		killed := false
-		for {
-			n, err := out.Read(buffer)
-			text.Write(buffer[:n])
-			if strings.Count(text.String(), "done") > 3 && kills < 2 && !killed { // the first line is before any work
+		lines := bufio.NewScanner(out)
+		for n := 1; lines.Scan(); n++ { // the first line is before any work
+			if n == 4 && kills < 2 {
 				require.NoError(t, cmd.Process.Kill())
 				kills, killed = kills+1, true
-			}
-			if err != nil {
 				break
 			}
+			goOn.Write([]byte{'\n'})
 		}
+		io.Copy(io.Discard, out)
 		err = cmd.Wait()
 		done = err == nil
 		if !done {
-			require.True(t, killed, "%v: %s", err, text.String())
+			require.True(t, killed, "%v: %s", err, lines.Text())
 		}
 		if killed && kills == 1 { // and the power fails while a line is written
 			files, err := filepath.Glob(filepath.Join(dir, "traces", Author, "gdn", "*.jsonl"))

@@ -191,6 +191,7 @@ func TestCheck(t *testing.T) {
 	it := item(t, "gdn_decode_qk1_v2_d16_v_last", "token", batches(1, 3)...)
 	require.NoError(t, (&Config{Items: []Item{it}, Protocol: quick}).Check())
 	require.Error(t, (&Config{Items: []Item{it}}).Check())
+	require.ErrorContains(t, (&Config{Items: []Item{it, it}, Protocol: quick}).Check(), "given twice")
 	it.Workloads[1].UUID = "w0"
 	require.ErrorContains(t, (&Config{Items: []Item{it}, Protocol: quick}).Check(), "another workload has it")
 	it.Workloads[1] = &flashinfer.Workload{UUID: "x", Axes: map[string]int{}, Inputs: it.Workloads[0].Inputs}
@@ -411,6 +412,19 @@ func TestStore(t *testing.T) {
 	_, err = OpenStore(dir, other)
 	require.ErrorAs(t, err, new(*SettingsError))
 	require.ErrorContains(t, err, "another protocol")
+
+	store, err = OpenStore(dir, quick)
+	require.NoError(t, err)
+	it := item(t, "gdn_decode_qk1_v2_d16_v_last", "token", batches(1, 3)...)
+	for _, n := range []int{1, 2, 1} { // a sweep of a part does not forget the rest
+		require.NoError(t, store.Describe(it.Definition, it.Workloads[2-n:], it.Solution))
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "workloads", "gdn", it.Definition.Name+".jsonl"))
+	require.NoError(t, err)
+	list, err := flashinfer.ReadLines("", data)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.NoError(t, store.Close())
 
 	path := filepath.Join(dir, "traces", Author, "gdn", "d.jsonl")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gofrs/flock"
 
@@ -167,7 +168,7 @@ func appendLine(path string, v any) (err error) {
 	return f.Sync()
 }
 
-// Describe writes the definition, its workloads and the solution, replacing what is there.
+// Describe writes the definition and the solution, replacing what is there, and adds the workloads that are not there yet.
 func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workload, sol *flashinfer.Solution) error {
 	if filepath.Base(d.Name) != d.Name || filepath.Base(d.OpType) != d.OpType {
 		return fmt.Errorf("definition %s of type %s: the names can not be those of files", d.Name, d.OpType)
@@ -180,8 +181,19 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 	if err != nil {
 		return err
 	}
-	var lines []byte
+	path := filepath.Join(s.Dir, "workloads", d.OpType, d.Name+".jsonl")
+	lines, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	there, err := flashinfer.ReadLines(path, lines)
+	if err != nil {
+		return err
+	}
 	for _, w := range workloads {
+		if slices.ContainsFunc(there, func(t *flashinfer.Trace) bool { return t.Workload.UUID == w.UUID }) {
+			continue
+		}
 		line, err := flashinfer.Line(&flashinfer.Trace{Definition: d.Name, Workload: w})
 		if err != nil {
 			return err
@@ -190,7 +202,7 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 	}
 	return errors.Join(
 		writeFile(filepath.Join(s.Dir, "definitions", d.OpType, d.Name+".json"), definition),
-		writeFile(filepath.Join(s.Dir, "workloads", d.OpType, d.Name+".jsonl"), lines),
+		writeFile(path, lines),
 		writeFile(filepath.Join(s.Dir, "solutions", Author, d.OpType, d.Name, sol.Name+".json"), solution))
 }
 

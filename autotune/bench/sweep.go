@@ -49,7 +49,12 @@ func (c *Config) Check() error {
 	if err := c.Protocol.Check(); err != nil {
 		return err
 	}
+	names := map[string]bool{}
 	for _, it := range c.Items {
+		if names[it.Definition.Name] {
+			return fmt.Errorf("definition %s is given twice", it.Definition.Name)
+		}
+		names[it.Definition.Name] = true
 		p, err := flashinfer.NewProblem(it.Definition)
 		if err != nil {
 			return err

@@ -249,12 +249,9 @@ func (p *Problem) match(s gdn.Spec, w *Workload) error {
 	return r.err()
 }
 
-// Unchecked are constraints that could not be evaluated.
-type Unchecked []string
-
-// Constraints evaluates the definition's constraints on a workload and its inputs. One that does not hold is an error; those
-// that are not understood are returned.
-func (p *Problem) CheckConstraints(w *Workload, inputs map[string]*array.Array) (Unchecked, error) {
+// CheckConstraints evaluates the definition's constraints on a workload and its inputs. One that does not hold is an error; those
+// that are not understood are returned, with the reason.
+func (p *Problem) CheckConstraints(w *Workload, inputs map[string]*array.Array) (unknown []string, err error) {
 	scalars, vectors := map[string]int{}, map[string][]int64{}
 	for _, a := range p.Axes {
 		if scalars[a.Name] = a.Value; !a.Const {
@@ -264,7 +261,6 @@ func (p *Problem) CheckConstraints(w *Workload, inputs map[string]*array.Array) 
 	if cu := inputs["cu_seqlens"]; cu != nil {
 		vectors[p.names["cu_seqlens"]] = cu.Int64s()
 	}
-	var unknown Unchecked
 	r := &reader{}
 	for i, text := range p.Constraints {
 		ok, err := holds(text, scalars, vectors)

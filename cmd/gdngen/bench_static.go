@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -123,9 +126,24 @@ func (r *staticRow) model(c *resultCost, s gdn.Spec, t *codegen.Target) {
 	r.ModelledUS = max(r.ComputeUS, r.HBMUS)
 }
 
+// writeStaticFile writes the rows, and keeps those of other shapes, targets and variants that the file has.
 func (r *benchResult) writeStaticFile(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	same := func(x, y staticRow) bool {
+		return x.Definition == y.Definition && x.Spec == y.Spec && x.Target == y.Target && x.Variant == y.Variant
+	}
+	var rows []staticRow
+	for line := range bytes.Lines(old) {
+		var row staticRow
+		if json.Unmarshal(line, &row) == nil && !slices.ContainsFunc(r.Static, func(x staticRow) bool { return same(x, row) }) {
+			rows = append(rows, row)
+		}
+	}
 	var data []byte
-	for _, row := range r.Static {
+	for _, row := range append(rows, r.Static...) {
 		line, err := flashinfer.Line(row)
 		if err != nil {
 			return err

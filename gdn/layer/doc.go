@@ -1,2 +1,20 @@
-// Package layer is Gated DeltaNet for GoMLX.
+// Package layer is Gated DeltaNet for GoMLX: the gated delta rule as an operation with a gradient, and the whole layer of
+// Qwen3-Next and Qwen3.5 with its caches and weights.
+//
+//	y := layer.New(ctx.In("gdn"), x).Heads(4, 8).HeadDims(64, 64).Done()              // training
+//	y, cache := layer.New(ctx.In("gdn"), x).With(cfg).Cache(cache).DoneWithCache()    // prompts in pieces, decoding
+//	_, err := layer.Load(ctx.In("gdn"), weights, "model.layers.0.linear_attn.", cfg, dtypes.BFloat16)
+//
+// Rules:
+//
+//  1. The rule is not written a second time here: the modules that package gdn builds, forward and backward, become graph
+//     code by a table over the ops (package irgraph), or go into the graph as generated programs (package kernels). So every
+//     variant that computes a spec computes it here too.
+//  2. Gradients are those of the generated backward module, on every backend. GoMLX never differentiates the rule itself.
+//  3. x is float32 or bfloat16. Gates, the state, the inverse within a chunk and norms are float32 always.
+//  4. A call with a cache and T tokens equals T calls of one token, up to rounding.
+//  5. What does not fit is an error that names the tensor and the shape that is wanted. Functions that build graphs panic with
+//     it, as GoMLX's do, and Exec returns it.
+//
+// Gated Delta Networks: Improving Mamba2 with Delta Rule, https://arxiv.org/abs/2412.06464.
 package layer

@@ -103,6 +103,32 @@ func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) 
 	return forward, backward, nil
 }
 
+// KeptBytes is what v keeps in main memory from the forward to the backward pass of a training step.
+func (v Variant) KeptBytes(s Spec) int64 {
+	s.Direction = Train
+	f := v.Fit(s)
+	if f.Save == SaveNone {
+		return 0
+	}
+	c := newPlan(s, f, nil, nil)
+	chunks := int64(s.Batch) * int64(c.nc) * int64(s.HeadsV)
+	bytes := func(rows, width int, p ir.Precision) int64 {
+		n := int64(f.Saved.Bytes())
+		if f.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Parts == PartsKept {
+			n *= 2
+		}
+		return n * int64(rows) * int64(width)
+	}
+	total := bytes(s.K, s.V, f.PrecState)
+	if f.Save >= SaveInverse {
+		total += bytes(f.Chunk, f.Chunk, f.apply())
+	}
+	if f.Save >= SaveAll {
+		total += bytes(f.Chunk, s.V, f.grad())
+	}
+	return chunks * total
+}
+
 // training emits a forward grid that keeps what the backward grid reads, and that grid. Results are those of the spec.
 func (p *plan) training() []*ir.Value {
 	in := p.glueIn()

@@ -91,13 +91,18 @@ func TestGradientsOnClasses(t *testing.T) {
 
 // The two programs of a training step give what the one of direction=train gives.
 func TestBuildTraining(t *testing.T) {
-	for _, text := range []string{"default,save=none", "default", "cpu,save=inverse", "tpu,save=all,saved=bf16"} {
+	for _, text := range []string{"default,save=none", "default", "cpu,save=inverse", "tpu,save=all,saved=bf16", "tpu-train-x3"} {
 		v := parseVariant(t, text)
 		s := mustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train")
 		inputs := generate(t, "random", s, 1)
 		want := interpret(t, s, v, inputs)
 		forward, backward, err := BuildTraining(s, v)
 		require.NoError(t, err)
+		var bytes int64
+		for _, r := range forward.Body.Yield[len(s.results()):] {
+			bytes += int64(r.Type.Bytes())
+		}
+		require.Equal(t, bytes, v.KeptBytes(s), text)
 		plain := map[string]*array.Array{}
 		for _, p := range forward.Body.Params {
 			plain[p.Name] = inputs[p.Name]

@@ -295,6 +295,10 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %.2f per token and value head", e.PerToken)
 	}
+	if s := e.module.spec; s != nil && s.Direction == gdn.Train {
+		kept := e.module.variant.KeptBytes(*s)
+		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", sizeText(kept), float64(kept)/e.work)
+	}
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", sizeText(r.HBMBytes), sizeText(r.VMEM), sizeText(int64(e.target.VMEM)), r.Schedule)
 
 	t := newTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")

@@ -29,6 +29,7 @@ type checkResult struct {
 	Engine    string     `json:"engine"`
 	Precision string     `json:"precision"`
 	Seed      uint64     `json:"seed"`
+	Field     bool       `json:"field,omitempty"` // gradients are held to the limits of flash-linear-attention on every class
 	Unsafe    string     `json:"unsafe,omitempty"`
 	Rows      []checkRow `json:"checks"`
 	Pass      bool       `json:"pass"`
@@ -39,6 +40,7 @@ func (a *app) checkCmd() *cobra.Command {
 		spec, variant, target, engine string
 		classes                       []string
 		seed                          uint64
+		field                         bool
 	}
 	var docs strings.Builder
 	var names []string
@@ -50,13 +52,15 @@ func (a *app) checkCmd() *cobra.Command {
 		Use:   "check",
 		Short: "Compare a variant with float64 on classes of inputs",
 		Long: `check computes a spec by a variant on random inputs of several classes, and compares each output with the float64 reference. The error is
-the largest one over the largest magnitude of the reference; the limit depends on the class and on the precision of the variant, and
-nothing on the command line loosens it. The status is 3 if a limit is missed.
+the largest one over the largest magnitude of the reference, of gradients the root mean square over that of the reference; the limit depends
+on the class and on the precision of the variant, and nothing on the command line loosens it. --field holds gradients to the limits of
+flash-linear-attention on every class, adversarial ones included. The status is 3 if a limit is missed.
 
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
   gdngen check --variant neumann                       rejected: see cos.9 and identical
-  gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99`,
+  gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
+  gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -85,7 +89,7 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Precision: v.Precision().String(), Seed: k.seed, Unsafe: v.Unsafe(s)}
+			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
 			if r.Unsafe != "" {
 				a.warn("%s", r.Unsafe)
 			}
@@ -99,6 +103,7 @@ Classes:` + docs.String(),
 	c.Flags().StringVar(&k.engine, "engine", "interp", "interp or cpu")
 	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")
 	c.Flags().Uint64Var(&k.seed, "seed", 1, "seed of the inputs")
+	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
 	complete(c, "engine", engineNames()[1:])
 	complete(c, "classes", names)
 	return c
@@ -183,6 +188,9 @@ func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow,
 		off, limit, err := c.Error(s, r.Precision, p, got, want)
 		if err != nil {
 			return nil, err
+		}
+		if gradient := p.Name != "o" && p.Name != "final_state"; r.Field && gradient {
+			limit = min(limit, gdn.FieldLimit(p))
 		}
 		rows = append(rows, checkRow{Class: c.Name, Output: p.Name, Error: journal.Figure(off), Limit: journal.Figure(limit), Pass: off <= limit})
 	}

@@ -51,6 +51,9 @@ func (e *estimator) measure(v gdn.Variant) float64 {
 		if in.Op != ir.OpKernel {
 			for _, r := range in.Results { // glue reads and writes main memory
 				sum += 2 * float64(r.Type.Bytes()) / e.target.HBM * e.target.Clock
+				if in.Op == ir.OpTranspose {
+					sum += glueTranspose * registers(r.Type)
+				}
 			}
 			continue
 		}
@@ -82,6 +85,9 @@ const (
 
 // slotsPerCycle are those of v6e; other targets have the like.
 var slotsPerCycle = [slotKinds]float64{slotPush: 2, slotMul: 2, slotXLU: 2, slotALU: 4, slotPop: 2, slotEUP: 1, slotLoad: 3, slotStore: 2}
+
+// glueTranspose is the cycles of a register that is transposed outside of a kernel.
+const glueTranspose = 4
 
 // chainShare is how much of the longest chain of results is seen, beside the fullest slot.
 const chainShare = .5

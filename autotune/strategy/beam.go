@@ -31,6 +31,12 @@ const (
 	escalateFor  = 4
 )
 
+// handicap is how many times what it is behind a cell must expect to gain, perCell how much more for each better one.
+const (
+	handicap = 2
+	perCell  = .03
+)
+
 // tie is how much the order drawn from the seed weighs: below what any two expectations of different grounds differ by.
 const tie = 1e-3
 
@@ -49,7 +55,7 @@ func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Varian
 	for i, e := range parents {
 		behind, _ := loss(judged.Header().Targets, e, parents[0])
 		for _, o := range b.singles(e, i, r, target, tried) {
-			o.value -= behind
+			o.value -= handicap*behind + perCell*float64(i)
 			l = append(l, o)
 		}
 	}

@@ -272,7 +272,7 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 		prior = (prior + gain) / 2
 	}
 	switch guess := estimate(); {
-	case math.IsNaN(guess):
+	case math.IsNaN(guess), orders[m.Axis]:
 		return prior, risk
 	case math.Abs(guess) < noticeable:
 		return blind * prior, risk

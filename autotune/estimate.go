@@ -12,7 +12,8 @@ import (
 
 // estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that
 // each takes, and the longest chain of results. It is off by a factor, but tells which of two variants of one kind takes less, in
-// a hundredth of the time: the search ranks by it what nobody has tried.
+// a hundredth of the time: the search ranks by it what nobody has tried. A larger program, which takes longer to compile and spills
+// more, counts as a little dearer.
 type estimator struct {
 	spec   gdn.Spec
 	target *codegen.Target
@@ -25,7 +26,8 @@ func newEstimator(s gdn.Spec, t *codegen.Target) *estimator {
 	return &estimator{spec: s, target: t, kept: map[gdn.Variant]float64{}}
 }
 
-// cycles is the estimate, 0 where there is none. Choices of order and overlap have no part in it.
+// cycles is the estimate, 0 where there is none. Of the choices of order and overlap it knows that phases ahead hide a part of the
+// chain, and that they and steps lengthen the program.
 func (e *estimator) cycles(v gdn.Variant) float64 {
 	v = v.Fit(e.spec)
 	e.mu.Lock()
@@ -46,7 +48,7 @@ func (e *estimator) measure(v gdn.Variant) float64 {
 	if m, err = passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce"); err != nil {
 		return 0
 	}
-	sum := 0.
+	sum, size := 0., 1.
 	for _, in := range m.Body.Instrs {
 		if in.Op != ir.OpKernel {
 			for _, r := range in.Results { // glue reads and writes main memory
@@ -63,10 +65,24 @@ func (e *estimator) measure(v gdn.Variant) float64 {
 		for s, n := range c.slots {
 			bound = max(bound, n/slotsPerCycle[s])
 		}
-		sum += points * (bound + chainShare*c.longest)
+		sum += points * (bound + chainShare/float64(1+v.Ahead)*c.longest)
+		for _, n := range c.slots {
+			size += n
+		}
 	}
-	return sum
+	size *= float64(v.Steps)
+	if v.Ahead > 0 {
+		size *= edges
+	}
+	return sum * math.Pow(size, larger)
 }
+
+// larger is the power of a program's size that its cost is multiplied by: 4 % for twice the size. edges is how much longer a program
+// is whose first and last steps have bodies of their own.
+const (
+	larger = .06
+	edges  = 2
+)
 
 // slot is a kind of instruction slot.
 type slot int

@@ -92,10 +92,14 @@ func hot(c *journal.Candidate, target string) string {
 // estimated is how many of the best cells are worth estimates.
 const estimated = 2
 
-// guess is the logarithm of what an estimate says that w saves against v, which is of the i-th best cell; NaN: nothing.
+// guess is the logarithm of what an estimate says that w saves against v, which is of the i-th best cell; NaN where there are no
+// estimates.
 func (b *beam) guess(v, w gdn.Variant, i int) float64 {
-	if b.space.Estimate == nil || i >= estimated {
+	switch {
+	case b.space.Estimate == nil:
 		return math.NaN()
+	case i >= estimated:
+		return 0
 	}
 	had, now := b.space.Estimate(v), b.space.Estimate(w)
 	if had <= 0 || now <= 0 {
@@ -129,9 +133,39 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 			o.gain, o.risk = r.expect(m, a.Get(&v), e, target, func() float64 { return b.guess(v, w, i) })
 			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
 			l = append(l, o)
+			if u, ok := b.unlocked(o, v, i, r, tried); ok {
+				l = append(l, u)
+			}
 		}
 	}
 	return l
+}
+
+// unlocked makes an option of a move and of the choice that it makes possible, of those the one that is best by estimate. Either alone
+// may be worth nothing.
+func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gdn.Variant) bool) (option, bool) {
+	best, most := option{}, b.guess(v, o.v, i)
+	if math.IsNaN(most) || i >= estimated {
+		return best, false
+	}
+	for _, a := range gdn.Axes {
+		if a.Applies == nil || a.Applies(v) || !a.Applies(o.v) || !b.space.walks(a.Name) {
+			continue
+		}
+		for _, value := range a.Values {
+			w, err := o.v.With(a.Name, value)
+			if err != nil || w == o.v || tried(w) || !b.space.admits(w) {
+				continue
+			}
+			moves := []Move{o.moves[0], {a.Name, value}}
+			if guess := b.guess(v, w, i); guess > most+noticeable && !r.made[strings.Join(texts(moves), ",")] {
+				most = guess
+				best = option{v: w, parent: o.parent, moves: moves, gain: guessed * guess, risk: .2}
+				best.value = best.gain * (1 - best.risk)
+			}
+		}
+	}
+	return best, best.moves != nil
 }
 
 // steps are the values of an axis that one move from v leads to: those beside it where they are numbers, or all.
@@ -199,7 +233,7 @@ func (b *beam) joined(best *journal.Candidate, r *record, target string, tried f
 	}
 	var l []option
 	for n := len(moves); n >= 2; n = (n + 1) / 2 {
-		w, made := apply(v, moves[:n])
+		w, made := b.together(v, moves[:n])
 		if len(made) > 1 && !tried(w) && b.space.admits(w) && !r.made[strings.Join(texts(made), ",")] {
 			o := option{v: w, parent: best, moves: made, risk: .1}
 			for _, m := range made {
@@ -216,6 +250,23 @@ func (b *beam) joined(best *journal.Candidate, r *record, target string, tried f
 		}
 	}
 	return l
+}
+
+// together makes moves one after another; where there are estimates, those alone that save something after the ones before.
+func (b *beam) together(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
+	if b.space.Estimate == nil {
+		return apply(v, moves)
+	}
+	var made []Move
+	for _, m := range moves {
+		w, done := apply(v, append(slices.Clone(made), m))
+		before, _ := apply(v, made)
+		if guess := b.guess(before, w, 0); len(done) > len(made) && (math.IsNaN(guess) || guess > -noticeable) {
+			made = done
+		}
+	}
+	w, made := apply(v, made)
+	return w, made
 }
 
 // escalation is how many proposals from unvisited cells are due still: none where the last champion of the first target gained

@@ -133,39 +133,57 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 			o.gain, o.risk = r.expect(m, a.Get(&v), e, target, func() float64 { return b.guess(v, w, i) })
 			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
 			l = append(l, o)
-			if u, ok := b.unlocked(o, v, i, r, tried); ok {
-				l = append(l, u)
-			}
+			l = append(l, b.unlocked(o, v, i, r, tried)...)
 		}
 	}
 	return l
 }
 
-// unlocked makes an option of a move and of the choice that it makes possible, of those the one that is best by estimate. Either alone
-// may be worth nothing.
-func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gdn.Variant) bool) (option, bool) {
-	best, most := option{}, b.guess(v, o.v, i)
-	if math.IsNaN(most) || i >= estimated {
-		return best, false
+// unlocked makes options of a move and of the choices that it makes possible, and of what these make possible in turn, by estimate the
+// best of each. Any of them alone may be worth nothing.
+func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gdn.Variant) bool) (l []option) {
+	alone := b.guess(v, o.v, i)
+	if math.IsNaN(alone) || i >= estimated {
+		return nil
 	}
+	for _, first := range b.opened(v, o.v) {
+		w, moves := first.v, append(slices.Clone(o.moves), first.moves...)
+		for before := o.v; ; {
+			next, most := option{}, noticeable
+			for _, x := range b.opened(before, w) {
+				if guess := b.guess(w, x.v, i); guess > most {
+					next, most = x, guess
+				}
+			}
+			if next.moves == nil {
+				break
+			}
+			before, w, moves = w, next.v, append(moves, next.moves...)
+		}
+		guess := b.guess(v, w, i)
+		if guess <= alone+noticeable || tried(w) || r.made[strings.Join(texts(moves), ",")] {
+			continue
+		}
+		u := option{v: w, parent: o.parent, moves: moves, gain: guessed*guess + blind*priorGain*float64(len(moves)), risk: .2}
+		u.value = u.gain * (1 - u.risk)
+		l = append(l, u)
+	}
+	return l
+}
+
+// opened are the choices of axes that apply to w and did not to v.
+func (b *beam) opened(v, w gdn.Variant) (l []option) {
 	for _, a := range gdn.Axes {
-		if a.Applies == nil || a.Applies(v) || !a.Applies(o.v) || !b.space.walks(a.Name) {
+		if a.Applies == nil || a.Applies(v) || !a.Applies(w) || !b.space.walks(a.Name) {
 			continue
 		}
 		for _, value := range a.Values {
-			w, err := o.v.With(a.Name, value)
-			if err != nil || w == o.v || tried(w) || !b.space.admits(w) {
-				continue
-			}
-			moves := []Move{o.moves[0], {a.Name, value}}
-			if guess := b.guess(v, w, i); guess > most+noticeable && !r.made[strings.Join(texts(moves), ",")] {
-				most = guess
-				best = option{v: w, parent: o.parent, moves: moves, gain: guessed * guess, risk: .2}
-				best.value = best.gain * (1 - best.risk)
+			if x, err := w.With(a.Name, value); err == nil && x != w && b.space.admits(x) {
+				l = append(l, option{v: x, moves: []Move{{a.Name, value}}})
 			}
 		}
 	}
-	return best, best.moves != nil
+	return l
 }
 
 // steps are the values of an axis that one move from v leads to: those beside it where they are numbers, or all.

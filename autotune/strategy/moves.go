@@ -210,7 +210,7 @@ const (
 	mergedGain = .9  // of the sum of what moves gained apart, made together
 	certain    = .01 // less is no gain
 	guessed    = .8  // of what an estimate says
-	blind      = .3  // of the prior, where an estimate sees no difference: it knows nothing of order and overlap
+	blind      = .3  // of the prior, beside an estimate: it knows nothing of spills, of order and of overlap
 	noticeable = 2e-3
 	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )
@@ -271,14 +271,11 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 	if gain, ok := r.sibling(m, from); ok {
 		prior = (prior + gain) / 2
 	}
-	switch guess := estimate(); {
-	case math.IsNaN(guess), orders[m.Axis]:
+	guess := estimate()
+	if math.IsNaN(guess) || orders[m.Axis] {
 		return prior, risk
-	case math.Abs(guess) < noticeable:
-		return blind * prior, risk
-	default:
-		return guessed * guess, risk
 	}
+	return guessed*guess + blind*prior, risk
 }
 
 // passes are those of the matrix unit by precision of a product: fewer are no dearer.

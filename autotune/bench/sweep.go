@@ -44,6 +44,11 @@ func (e *FaultError) Error() string {
 	return fmt.Sprintf("%s, workload %s: %s", e.Definition, e.Workload, e.Reason)
 }
 
+// DeviceError says that the plugin gives no device to run on.
+type DeviceError struct{ Reason string }
+
+func (e *DeviceError) Error() string { return "the device can not be used: " + e.Reason }
+
 // Check finds faults of all items before any work.
 func (c *Config) Check() error {
 	if err := c.Protocol.Check(); err != nil {
@@ -139,7 +144,7 @@ func Sweep(ctx context.Context, c Config, store *Store) error {
 		return err
 	}
 	if probe.Fault != "" {
-		return fmt.Errorf("the device can not be used: %s", probe.Fault)
+		return &DeviceError{probe.Fault}
 	}
 	begin := time.Now()
 	for i, x := range todo {

@@ -84,6 +84,7 @@ var exits = []struct {
 	{exitInfra, isA[*aot.InfraError]},
 	{exitInfra, isA[*journal.LockedError]},
 	{exitInfra, isA[*bench.LockedError]},
+	{exitNoEngine, isA[*bench.DeviceError]},
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }

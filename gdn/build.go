@@ -2,6 +2,7 @@ package gdn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gdngen/gdngen/ir"
 )
@@ -289,6 +290,13 @@ func (v Variant) sched() *ir.Sched {
 		return nil
 	}
 	s.Late = v.Late
+	if v.Ready != 100 {
+		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
+		s.Ends[0] = v.Ready
+	}
+	if v.Beside {
+		s.Beside = []string{"operands"}
+	}
 	if v.Ahead == 2 {
 		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
 	}

@@ -200,7 +200,9 @@ type Variant struct {
 	Behind     int
 	BackSteps  int
 	BackLock   int
-	Late       int // hundredths of a chunk's time that the state waits for the other phases
+	Ready      int  // hundredths of a chunk's time after which the first phase is done
+	Beside     bool // what meets the state is made beside the rest of its phase
+	Late       int  // hundredths of a chunk's time that the state waits for the other phases
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

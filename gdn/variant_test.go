@@ -93,6 +93,8 @@ func TestAxes(t *testing.T) {
 			"leafnewton": "leaf=16,leafby=neumann",
 			"out":        "fold=yes",
 			"late":       "ahead=1",
+			"ready":      "ahead=1",
+			"beside":     "ahead=1",
 			"unit":       "algo=token",
 			"low":        "store=bf16",
 			"parts":      "prec=bf16x3",
@@ -140,7 +142,7 @@ func TestVariantErrors(t *testing.T) {
 	_, err = Naive().With("leef", "8")
 	require.ErrorContains(t, err, `did you mean "leaf"`)
 	_, err = Naive().With("chunk", "100")
-	require.ErrorContains(t, err, "allowed: 8 16 32 64 128 256")
+	require.ErrorContains(t, err, "allowed: 1 8 16 32 64 128 256")
 
 	s := mustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
 	require.ErrorContains(t, parseVariant(t, "layout=token,heads=1").Check(s), "layout=token needs all 2 value heads of a key head")

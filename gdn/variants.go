@@ -42,6 +42,8 @@ var Variants = []NamedVariant{
 	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed,decay=clamp"},
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
+	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},

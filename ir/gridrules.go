@@ -203,6 +203,8 @@ func (s *Sched) check(g *Grid) error {
 		return fmt.Errorf("%d heads in lockstep", s.Lock)
 	case s.Late < 0 || s.Late > 90:
 		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
+	case s.Ends != nil && len(s.Ends) != len(s.Lags):
+		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
 	case len(s.Lags) == 0 || s.Lags[0] != 0:
 		return fmt.Errorf("lags %v do not start at 0", s.Lags)
 	case s.After < 0 || s.State() < 0:
@@ -211,6 +213,16 @@ func (s *Sched) check(g *Grid) error {
 	for i := 1; i < len(s.Lags); i++ {
 		if s.Lags[i] <= s.Lags[i-1] || s.Lags[i] > 1<<20 {
 			return fmt.Errorf("lags %v do not ascend", s.Lags)
+		}
+	}
+	for _, e := range s.Ends {
+		if e <= s.Late || e > 100 {
+			return fmt.Errorf("a phase ends at %d hundredths of its time slot; %d to 100 are possible", e, s.Late+1)
+		}
+	}
+	for _, b := range s.Beside {
+		if b == "" || !isStage(b) {
+			return fmt.Errorf("%q beside its phase is no stage", b)
 		}
 	}
 	for _, p := range s.Phases {

@@ -481,6 +481,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.int(&g.sched().Lock)
 		case "late":
 			return p.int(&g.sched().Late)
+		case "ends":
+			return p.ints(&g.sched().Ends)
 		case "after":
 			return p.int(&g.sched().After)
 		}
@@ -517,6 +519,11 @@ func (p *parser) grid() (*Grid, error) {
 				g.sched().Phases = append(g.sched().Phases, w)
 				return err
 			}
+		case "beside":
+			item = func() error {
+				g.sched().Beside = append(g.sched().Beside, p.word())
+				return nil
+			}
 		case "scratch":
 			item = func() error {
 				t, err := p.typ()
@@ -537,7 +544,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock phases scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock late ends beside after phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil

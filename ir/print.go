@@ -242,6 +242,12 @@ func (g *Grid) String() string {
 		if s.Late != 0 {
 			fmt.Fprintf(&b, ", late=%d", s.Late)
 		}
+		if s.Ends != nil {
+			fmt.Fprintf(&b, ", ends=%s", ints(s.Ends))
+		}
+		if len(s.Beside) > 0 {
+			b.WriteString(", beside=(" + strings.Join(s.Beside, ", ") + ")")
+		}
 		if s.After != 0 {
 			fmt.Fprintf(&b, ", after=%d", s.After)
 		}

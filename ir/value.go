@@ -257,6 +257,8 @@ type Sched struct {
 	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
 	Lock   int          // heads in lockstep between two dots
 	Late   int          // hundredths of a time slot that the phase of the state waits for the others
+	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
+	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	After  int          // phases after that of the state, which is otherwise the last
 }
 

@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -77,6 +79,38 @@ func TestDecodeKernels(t *testing.T) {
 				require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s by %s", o.Name, s, name)
 			}
 		}
+	}
+}
+
+// How the steps of a kernel are ordered and overlap changes no bit of its results.
+func TestSchedulesKeepResults(t *testing.T) {
+	s := spec(t, "t=700,hk=1,hv=2,k=128,v=128,dtype=bf16,init")
+	class, err := gdn.LookupClass("cos.9")
+	require.NoError(t, err)
+	inputs, err := class.Generate(s, 1)
+	require.NoError(t, err)
+	base := variant(t, "tpu")
+	results := func(changes string) any {
+		v := base
+		for _, c := range strings.Split(changes, ",") {
+			name, value, _ := strings.Cut(c, "=")
+			v, err = v.With(name, value)
+			require.NoError(t, err)
+		}
+		m, err := gdn.Build(s, v)
+		require.NoError(t, err, changes)
+		m, err = lower.Kernels(m)
+		require.NoError(t, err, changes)
+		p, err := ir.Parse(m.String())
+		require.NoError(t, err, changes)
+		require.Equal(t, m.Hash(), p.Hash(), changes)
+		got, err := interp.Run(m, inputs, interp.Options{})
+		require.NoError(t, err, changes)
+		return got
+	}
+	want := results("ahead=0,steps=1,lock=0")
+	for _, changes := range []string{"beside=yes", "beside=no,ready=100", "beside=yes,ready=60,late=20,lock=1", "ahead=1,ready=80,lock=4", "beside=yes,steps=4", "ahead=1,steps=1,beside=yes"} {
+		require.Equal(t, want, results(changes), changes)
 	}
 }
 

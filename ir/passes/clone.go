@@ -192,6 +192,7 @@ func CloneGrid(g *ir.Grid) *ir.Grid {
 	if g.Sched != nil {
 		s := *g.Sched
 		s.Lags, s.Phases = slices.Clone(s.Lags), slices.Clone(s.Phases)
+		s.Ends, s.Beside = slices.Clone(s.Ends), slices.Clone(s.Beside)
 		n.Sched = &s
 	}
 	return &n

@@ -38,6 +38,7 @@ type pipeline struct {
 	index map[*ir.Value]int
 	root  map[*ir.Value]*ir.Value
 	param map[*ir.Value]int // number of a parameter
+	deps  [][]int           // earlier instructions that each needs
 	phase []int
 	light []bool // loads from windows and cheap work on them
 	free  []bool // computed anew wherever it is needed
@@ -200,7 +201,8 @@ func (l *pipeline) analyse() {
 		})
 	}
 	firstOut := l.g.Tables + len(l.g.In)
-	deps := dependences(l.body)
+	l.deps = dependences(l.body)
+	deps := l.deps
 	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
 	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between phases.
 	floor := make([]int, len(ins))
@@ -556,21 +558,10 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
 		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
-		total, done, late := 0.0, 0.0, 0.0
-		if s.phase == l.opt.State() {
-			late = float64(l.opt.Late) / 100
-		}
-		var mine []int
-		for i, in := range l.body.Instrs {
-			if l.phase[i] == s.phase && !l.free[i] && !l.lazy[i] && !l.first[i] {
-				mine = append(mine, i)
-				total += weight(in)
+		for i, at := range l.timeline(s.phase) {
+			if at >= 0 {
+				events = append(events, event{float64(s.time) + at, k, i})
 			}
-		}
-		for _, i := range mine {
-			w := weight(l.body.Instrs[i])
-			events = append(events, event{float64(s.time) + late + (1-late)*(done+w/2)/max(total, 1), k, i})
-			done += w
 		}
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
@@ -580,6 +571,49 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		}
 	}
 	return b.Err()
+}
+
+// timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where the phase does not place it. The
+// phase's instructions follow one another, each taking time by its weight, and those of stages beside the rest likewise; none
+// stands before what it needs.
+func (l *pipeline) timeline(phase int) []float64 {
+	from, to := 0.0, 1.0
+	if phase == l.opt.State() {
+		from = float64(l.opt.Late) / 100
+	}
+	if l.opt.Ends != nil {
+		to = float64(l.opt.Ends[phase]) / 100
+	}
+	n := len(l.body.Instrs)
+	line := func(i int) int {
+		if slices.Contains(l.opt.Beside, l.body.Instrs[i].Loc.Stage) {
+			return 1
+		}
+		return 0
+	}
+	at := make([]float64, n)
+	var total, done [2]float64
+	for i, in := range l.body.Instrs {
+		at[i] = -1
+		if l.phase[i] == phase && !l.free[i] && !l.lazy[i] && !l.first[i] {
+			at[i] = 0
+			total[line(i)] += weight(in)
+		}
+	}
+	known := make([]float64, n) // when everything before an instruction, placed or not, is
+	for i, in := range l.body.Instrs {
+		for _, d := range l.deps[i] {
+			known[i] = max(known[i], known[d])
+		}
+		if at[i] < 0 {
+			continue
+		}
+		w, k := weight(in), line(i)
+		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
+		known[i] = at[i]
+		done[k] += w
+	}
+	return at
 }
 
 // start sets the carries at the first of the steps 0 to hi.

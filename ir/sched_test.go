@@ -1,0 +1,35 @@
+package ir
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A schedule that can not be kept is refused, with the field and its range.
+func TestSchedCheck(t *testing.T) {
+	g := &Grid{Dims: []GridDim{{Name: "b", Size: 3}, {Name: "c", Size: 8, Seq: true}}}
+	good := func() *Sched { return &Sched{Steps: 2, Lags: []int{0, 1, 2}, Lock: 1, Late: 6} }
+	require.NoError(t, good().check(g))
+	full := good()
+	full.Ends, full.Beside, full.Phases = []int{80, 100, 7}, []string{"operands"}, []StagePhase{{"solve", 1}}
+	require.NoError(t, full.check(g))
+	for want, change := range map[string]func(*Sched){
+		"whole steps of 3":                         func(s *Sched) { s.Steps = 3 },
+		"0 heads in lockstep":                      func(s *Sched) { s.Lock = 0 },
+		"late by 91":                               func(s *Sched) { s.Late = 91 },
+		"do not start at 0":                        func(s *Sched) { s.Lags = []int{1, 2, 3} },
+		"do not ascend":                            func(s *Sched) { s.Lags = []int{0, 2, 2} },
+		"2 ends for 3 phases":                      func(s *Sched) { s.Ends = []int{100, 100} },
+		"ends at 6 hundredths":                     func(s *Sched) { s.Ends = []int{100, 6, 100} },
+		"ends at 101 hundredths":                   func(s *Sched) { s.Ends = []int{100, 101, 100} },
+		`"two words" beside its phase is no stage`: func(s *Sched) { s.Beside = []string{"two words"} },
+		"in phase 3 of 3":                          func(s *Sched) { s.Phases = []StagePhase{{"solve", 3}} },
+		"phases after the state":                   func(s *Sched) { s.After = 3 },
+	} {
+		s := good()
+		change(s)
+		require.ErrorContains(t, s.check(g), want)
+	}
+	require.ErrorContains(t, good().check(&Grid{Dims: g.Dims[:1]}), "sequential axis")
+}

@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -146,4 +149,66 @@ func TestGradientTwice(t *testing.T) {
 		require.Greater(t, out[2].Value().(float32), float32(1e-2))
 		require.Zero(t, out[3].Value().(float32))
 	})
+}
+
+// The rule alone, by its builder: states, a mask, packed sequences, bfloat16, and shapes that do not fit.
+func TestRule(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	s := spec(t, "b=2,t=30,hk=1,hv=2,k=8,v=12,init,scale=0.5,l2norm")
+	in := generate(t, s, 4)
+	want, err := gdn.Reference(s, in)
+	require.NoError(t, err)
+	var args []*array.Array
+	for _, p := range s.Inputs() {
+		args = append(args, in[p.Name])
+	}
+	rule := func(a []*Node) *layer.RuleBuilder {
+		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm()
+	}
+	ctx := context.New()
+	out := run(t, b, ctx, func(_ *context.Context, a []*Node) []*Node {
+		o, state := rule(a).DoneWithState()
+		bf := func(x *Node) *Node { return ConvertDType(x, dtypes.BFloat16) }
+		low := layer.Rule(bf(a[0]), bf(a[1]), bf(a[2]), a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Done()
+		// Tokens after the first 20 are padding.
+		real := LessThan(Iota(o.Graph(), shapes.Make(dtypes.Int32, 2, 30), 1), Const(o.Graph(), [][]int32{{20}}))
+		_, masked := rule(a).Mask(real).DoneWithState()
+		first := make([]*Node, 6)
+		for i := range 5 {
+			first[i] = SliceAxis(a[i], 1, AxisRange(0, 20))
+		}
+		first[5] = a[5]
+		_, short := rule(first).DoneWithState()
+		// The same tokens as two packed sequences.
+		flat := func(x *Node) *Node {
+			d := x.Shape().Dimensions
+			return Reshape(x, append([]int{1, d[0] * d[1]}, d[2:]...)...)
+		}
+		packed, last := layer.Rule(flat(a[0]), flat(a[1]), flat(a[2]), flat(a[3]), flat(a[4])).InitialState(a[5]).Scale(.5).L2Norm().
+			CuSeqlens(Const(o.Graph(), []int32{0, 30, 60})).DoneWithState()
+		return []*Node{o, state, ConvertDType(low, dtypes.Float32), masked, short, Reshape(packed, o.Shape().Dimensions...), last}
+	}, args...)
+	close(t, out[0], want["o"], 1e-6)
+	close(t, out[1], want["final_state"], 1e-6)
+	close(t, out[2], want["o"], 1e-2)
+	close(t, out[3], out[4], 1e-6)
+	close(t, out[5], want["o"], 1e-6)
+	close(t, out[6], want["final_state"], 1e-6)
+
+	for msg, f := range map[string]func(a []*Node) *Node{
+		"want [batch, tokens, heads, width]":                        func(a []*Node) *Node { return layer.Rule(a[3], a[1], a[2], a[3], a[4]).Done() },
+		"input k is (Float32)[2 30 2 12], want (Float32)[2 30 1 8]": func(a []*Node) *Node { return layer.Rule(a[0], a[2], a[2], a[3], a[4]).Done() },
+		"the mask is (Float32)[2 30 2], want [2 30]":                func(a []*Node) *Node { return rule(a).Mask(a[3]).Done() },
+		"cu_seqlens is (Float32)[2 30 2]":                           func(a []*Node) *Node { return rule(a).CuSeqlens(a[3]).Done() },
+	} {
+		exec := MustNewExec(b, f)
+		var tensors []any
+		for _, a := range args {
+			x, err := device.Tensor(a)
+			require.NoError(t, err)
+			tensors = append(tensors, x)
+		}
+		_, err := exec.Exec(tensors...)
+		require.ErrorContains(t, err, msg)
+	}
 }

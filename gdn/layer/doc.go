@@ -3,6 +3,7 @@
 //
 //	y := layer.New(ctx.In("gdn"), x).Heads(4, 8).HeadDims(64, 64).Done()              // training
 //	y, cache := layer.New(ctx.In("gdn"), x).With(cfg).Cache(cache).DoneWithCache()    // prompts in pieces, decoding
+//	o, state := layer.Rule(q, k, v, g, beta).InitialState(s).DoneWithState()          // the rule alone
 //	_, err := layer.Load(ctx.In("gdn"), weights, "model.layers.0.linear_attn.", cfg, dtypes.BFloat16)
 //
 // Rules:

@@ -208,18 +208,7 @@ func (b *Builder) mix(s gdn.Spec, in map[string]*Node) map[string]*Node {
 	if b.mixer != nil {
 		return b.mixer(s, in)
 	}
-	v, err := DefaultVariant(b.x.Graph().Backend(), s)
-	if b.variant != "" {
-		v, err = parseVariant(b.variant)
-	}
-	if err != nil {
-		panic(fmt.Errorf("layer: %w", err))
-	}
-	out, err := Apply(s, v, in)
-	if err != nil {
-		panic(err)
-	}
-	return out
+	return compute(s, b.variant, in)
 }
 
 // parseVariant reads a named variant or a text.

@@ -1,0 +1,139 @@
+package layer
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+)
+
+// RuleBuilder is the gated delta rule being configured. Its methods return it, so that calls chain; Done or DoneWithState
+// ends.
+type RuleBuilder struct {
+	q, k, v, g, beta   *Node
+	initial, cu, mask  *Node
+	scale              float64
+	normalise, doubled bool
+	variant            string
+}
+
+// Rule starts the gated delta rule alone, without a layer around it: q and k [batch, tokens, key heads, key width], v [batch,
+// tokens, value heads, value width], all of float32, bfloat16 or float16; g, the logarithm of the decay, and beta [batch,
+// tokens, value heads] in float32. The value heads are a multiple of the key heads, and value head h reads key head
+// h / (value heads / key heads).
+func Rule(q, k, v, g, beta *Node) *RuleBuilder {
+	return &RuleBuilder{q: q, k: k, v: v, g: g, beta: beta}
+}
+
+// InitialState sets the state before the first token, [sequences, value heads, key width, value width] in float32; without
+// it states start at zero.
+func (b *RuleBuilder) InitialState(s *Node) *RuleBuilder {
+	b.initial = s
+	return b
+}
+
+// CuSeqlens packs sequences as Builder.CuSeqlens does.
+func (b *RuleBuilder) CuSeqlens(cu *Node) *RuleBuilder {
+	b.cu = cu
+	return b
+}
+
+// Mask says which tokens are real: [batch, tokens], zero for padding. A padded token leaves the state as it is.
+func (b *RuleBuilder) Mask(mask *Node) *RuleBuilder {
+	b.mask = mask
+	return b
+}
+
+// Scale sets the factor of q; 0, the default, is the key width to the power -1/2.
+func (b *RuleBuilder) Scale(scale float64) *RuleBuilder {
+	b.scale = scale
+	return b
+}
+
+// L2Norm normalises q and k per token and head.
+func (b *RuleBuilder) L2Norm() *RuleBuilder {
+	b.normalise = true
+	return b
+}
+
+// NegativeEigenvalues states that beta may be up to 2, which rules some variants out.
+func (b *RuleBuilder) NegativeEigenvalues() *RuleBuilder {
+	b.doubled = true
+	return b
+}
+
+// Variant sets how it is computed, as text of gdn.ParseVariant; empty: what suits the backend.
+func (b *RuleBuilder) Variant(text string) *RuleBuilder {
+	b.variant = text
+	return b
+}
+
+// Done gives the output, [batch, tokens, value heads, value width] in the type of v. It panics with an error where something
+// does not fit.
+func (b *RuleBuilder) Done() *Node {
+	o, _ := b.build(false)
+	return o
+}
+
+// DoneWithState gives the output, and the final states in the shape of InitialState.
+func (b *RuleBuilder) DoneWithState() (o, state *Node) { return b.build(true) }
+
+func (b *RuleBuilder) build(final bool) (o, state *Node) {
+	if b.q.Rank() != 4 || b.v.Rank() != 4 {
+		panic(fmt.Errorf("layer: q is %s and v is %s, want [batch, tokens, heads, width]", b.q.Shape(), b.v.Shape()))
+	}
+	q, v := b.q.Shape().Dimensions, b.v.Shape().Dimensions
+	s := gdn.NewSpec(q[0], q[1], q[2], v[2], q[3], v[3])
+	d, ok := device.ElementType(b.v.DType())
+	if !ok || !d.IsFloat() {
+		panic(fmt.Errorf("layer: v is %s, want Float32, BFloat16 or Float16", b.v.Shape()))
+	}
+	s.DType, s.Out = d, d
+	s.Scale, s.L2Norm, s.NegEigval, s.Init, s.Final = b.scale, b.normalise, b.doubled, b.initial != nil, final
+	in := map[string]*Node{"q": b.q, "k": b.k, "v": b.v, "g": b.g, "beta": b.beta}
+	if b.initial != nil {
+		in["initial_state"] = b.initial
+	}
+	if b.cu != nil {
+		if b.cu.Rank() != 1 || b.cu.Shape().Dim(0) < 2 || !b.cu.DType().IsInt() {
+			panic(fmt.Errorf("layer: cu_seqlens is %s, want integers [sequences+1]", b.cu.Shape()))
+		}
+		s.Seqs = b.cu.Shape().Dim(0) - 1
+		in["cu_seqlens"] = ConvertDType(b.cu, dtypes.Int64)
+	}
+	if err := checkInputs(s, in); err != nil {
+		panic(err)
+	}
+	if m := b.mask; m != nil {
+		if m.Rank() != 2 || m.Shape().Dim(0) != q[0] || m.Shape().Dim(1) != q[1] {
+			panic(fmt.Errorf("layer: the mask is %s, want %v, one value for each token", m.Shape(), q[:2]))
+		}
+		real := m
+		if m.DType() != dtypes.Bool {
+			real = NotEqual(m, ZerosLike(m))
+		}
+		real = BroadcastToDims(InsertAxes(real, -1), b.g.Shape().Dimensions...)
+		in["g"], in["beta"] = Where(real, b.g, ZerosLike(b.g)), Where(real, b.beta, ZerosLike(b.beta))
+	}
+	out := compute(s, b.variant, in)
+	return out["o"], out["final_state"]
+}
+
+// compute applies a spec by a variant given as text; empty: what suits the backend. It panics with an error.
+func compute(s gdn.Spec, text string, in map[string]*Node) map[string]*Node {
+	v, err := DefaultVariant(in["q"].Graph().Backend(), s)
+	if text != "" {
+		v, err = parseVariant(text)
+	}
+	if err != nil {
+		panic(fmt.Errorf("layer: %w", err))
+	}
+	out, err := Apply(s, v, in)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}

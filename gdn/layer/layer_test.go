@@ -172,43 +172,44 @@ func TestPacked(t *testing.T) {
 		w := a.Size() / a.Shape[0]
 		return array.FromFloat32s(ir.F32, append([]int{1}, a.Shape[1:]...), a.Float32s()[i*w:(i+1)*w])
 	}
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
-		ctx := weights(t, small, 4)
-		for _, cached := range []bool{true, false} {
-			if !cached && b.Name() == device.XLA {
-				continue // the cached case has all of it, and programs take long to compile
-			}
-			forward := func(packed bool) func(ctx *context.Context, in []*Node) []*Node {
-				return func(ctx *context.Context, in []*Node) []*Node {
-					l := layer.New(ctx, in[0]).With(small)
-					if cached {
-						l.Cache(&layer.Cache{Conv: in[1], State: in[2]})
-					}
-					if packed {
-						l.CuSeqlens(in[3])
-					}
-					y, k := l.DoneWithCache()
-					return []*Node{y, k.Conv, k.State}
+	b, ctx := layertest.Backend(t, device.Go), weights(t, small, 4)
+	for _, cached := range []bool{true, false} {
+		forward := func(packed bool) func(ctx *context.Context, in []*Node) []*Node {
+			return func(ctx *context.Context, in []*Node) []*Node {
+				l := layer.New(ctx, in[0]).With(small)
+				if cached {
+					l.Cache(&layer.Cache{Conv: in[1], State: in[2]})
 				}
-			}
-			got := run(t, b, ctx, forward(true), x, conv, state, array.FromInt64s(ir.I64, []int{n + 1}, cu))
-			for i := range n {
-				if bounds[i] == bounds[i+1] {
-					want := array.New(ir.F32, 1, small.Channels(), small.ConvWidth)
-					if cached {
-						want = row(conv, i)
-					}
-					require.Equal(t, want.Float32s(), row(got[1], i).Float32s(), "cache of an empty sequence")
-					continue
+				if packed {
+					l.CuSeqlens(in[3])
 				}
-				want := run(t, b, ctx, forward(false), tokens(x, bounds[i], bounds[i+1]), row(conv, i), row(state, i))
-				where := fmt.Sprintf("sequence %d, cached %v", i, cached)
-				close(t, tokens(got[0], bounds[i], bounds[i+1]), want[0], 2e-6, where)
-				close(t, row(got[1], i), want[1], 1e-6, where)
-				close(t, row(got[2], i), want[2], 2e-6, where)
+				y, k := l.DoneWithCache()
+				return []*Node{y, k.Conv, k.State}
 			}
 		}
-	})
+		packed := []*array.Array{x, conv, state, array.FromInt64s(ir.I64, []int{n + 1}, cu)}
+		got := run(t, b, ctx, forward(true), packed...)
+		for i := range n {
+			if bounds[i] == bounds[i+1] {
+				want := array.New(ir.F32, 1, small.Channels(), small.ConvWidth)
+				if cached {
+					want = row(conv, i)
+				}
+				require.Equal(t, want.Float32s(), row(got[1], i).Float32s(), "cache of an empty sequence")
+				continue
+			}
+			want := run(t, b, ctx, forward(false), tokens(x, bounds[i], bounds[i+1]), row(conv, i), row(state, i))
+			where := fmt.Sprintf("sequence %d, cached %v", i, cached)
+			close(t, tokens(got[0], bounds[i], bounds[i+1]), want[0], 2e-6, where)
+			close(t, row(got[1], i), want[1], 1e-6, where)
+			close(t, row(got[2], i), want[2], 2e-6, where)
+		}
+		if cached { // the other backend agrees
+			for i, x := range run(t, layertest.Backend(t, device.XLA), weights(t, small, 4), forward(true), packed...) {
+				close(t, x, got[i], 2e-6)
+			}
+		}
+	}
 }
 
 // The gradient of every variable and of x agrees with differences of the loss: the wiring of the layer (the rule's own

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) genCmd() *cobra.Command {
-	var g struct{ spec, stored, variant, backend, target, level, file string }
+	var g struct{ spec, stored, variant, backend, target, level, file, pack string }
 	c := &cobra.Command{
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
@@ -20,8 +20,13 @@ func (a *app) genCmd() *cobra.Command {
 beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and returns o and
 final_state, in the layouts of the spec.
 
-Backends: stablehlo for a CPU or GPU, mosaic for a TPU, ir for the text of the intermediate representation.`,
+Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, ir for the text of the intermediate
+representation.
+
+A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
+on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
 		Example: `  gdngen gen --spec bench --variant bf16 --backend mosaic --target v6e -o kernel.mlir
+  gdngen gen --spec bench --variant tpu --backend pallas -o gated_delta_rule.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel`,
 		GroupID: "work",
@@ -31,6 +36,12 @@ Backends: stablehlo for a CPU or GPU, mosaic for a TPU, ir for the text of the i
 			if err != nil {
 				return err
 			}
+			if g.pack != "" && g.backend != "pallas" {
+				return usage(errors.New("--package goes with --backend pallas"))
+			}
+			if g.backend == "pallas" {
+				return a.genPallas(s, g.variant, g.target, cmd.Flags().Changed("target"), g.file, g.pack)
+			}
 			v, text, err := render(s, g.variant, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
 			if why := v.Unsafe(s); err == nil && why != "" {
 				a.warn("%s", why)
@@ -38,24 +49,30 @@ Backends: stablehlo for a CPU or GPU, mosaic for a TPU, ir for the text of the i
 			if err != nil {
 				return err
 			}
-			if g.file == "" || g.file == "-" {
-				_, err = fmt.Fprint(a.stdout, text)
-				return err
-			}
-			return os.WriteFile(g.file, []byte(text), 0o644)
+			return a.writeText(g.file, text)
 		},
 	}
 	specFlag(c, &g.spec, "")
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	variantFlag(c, &g.variant)
-	c.Flags().StringVar(&g.backend, "backend", "stablehlo", "stablehlo, mosaic or ir")
-	c.Flags().StringVar(&g.target, "target", "v6e", "TPU generation, for mosaic (see gdngen targets)")
+	c.Flags().StringVar(&g.backend, "backend", "stablehlo", "stablehlo, mosaic, pallas or ir")
+	c.Flags().StringVar(&g.target, "target", "v6e", "TPU generation, for mosaic (see gdngen targets); for pallas those whose cost the header names")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVarP(&g.file, "output", "o", "", "write to this file; standard output without")
+	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
 	complete(c, "backend", append(backendNames(), "ir"))
 	complete(c, "target", targetNames())
 	complete(c, "level", []string{"tensor", "kernel"})
 	return c
+}
+
+// writeText writes to a file, or to standard output.
+func (a *app) writeText(file, text string) error {
+	if file == "" || file == "-" {
+		_, err := fmt.Fprint(a.stdout, text)
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func genSpec(text, stored string) (gdn.Spec, error) {
@@ -103,7 +120,7 @@ func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool)
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
-		return v, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic ir)", backend, near(backend, append(backendNames(), "ir"), "")))
+		return v, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas ir)", backend, near(backend, append(backendNames(), "ir"), "")))
 	}
 	targets, err := parseTargets(target)
 	if err != nil {

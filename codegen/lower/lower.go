@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -32,6 +33,8 @@ var Routes = []Route{
 		Doc: "a whole program for a CPU or GPU: parallel grid axes are batch dimensions, the sequential one a loop"},
 	{Backend: mosaic.Backend{}, Transform: Kernels, TPU: true,
 		Doc: "a program for a TPU: StableHLO around one tpu_custom_call a kernel, its body in textual stable_mosaic"},
+	{Backend: pallas.Backend{}, Transform: pallas.Tiles,
+		Doc: "Python for JAX: the kernels as pl.pallas_call, on a TPU or interpreted anywhere"},
 }
 
 // Lookup finds a route by the name of its backend.

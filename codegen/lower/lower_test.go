@@ -121,12 +121,16 @@ func TestProgram(t *testing.T) {
 	for _, r := range lower.Routes {
 		a, err := lower.Program(s, v, r.Name(), target)
 		require.NoError(t, err, r.Name())
-		require.Contains(t, a.Text, "@main(%q: tensor<1x40x1x128xf32>, %k:")
+		entry := "@main(%q: tensor<1x40x1x128xf32>, %k:"
+		if r.Name() == "pallas" {
+			entry = "def main(\n    q: jax.Array,"
+		}
+		require.Contains(t, a.Text, entry)
 		require.Equal(t, r.TPU, len(a.Kernels) > 0)
 		require.NotEmpty(t, r.Doc)
 	}
 	_, err = lower.Program(s, v, "mosaik", target)
-	require.ErrorContains(t, err, `unknown backend "mosaik" (known: stablehlo mosaic)`)
+	require.ErrorContains(t, err, `unknown backend "mosaik" (known: stablehlo mosaic pallas)`)
 	_, err = lower.Program(s, v, "mosaic", nil)
 	require.ErrorContains(t, err, "needs a target")
 	v.Chunk = 7

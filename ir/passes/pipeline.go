@@ -13,12 +13,28 @@ import (
 // state, stand in the phase it gives or later; everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
 // Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
 // bodies of their own.
-func Pipeline(m *ir.Module) (*ir.Module, error) {
+func Pipeline(m *ir.Module) (*ir.Module, error) { return pipelined(m, nil) }
+
+// Task is what an instruction of a pipelined kernel's step works for: a phase of the step's chunk number Chunk, in a time slot.
+type Task struct {
+	Phase, Time, Chunk int
+	Loc                ir.Loc  // of the instruction as built, for which operands may have been computed anew or loaded
+	At                 float64 // where it stands in the time slot, from 0 to 1
+}
+
+// PipelineTasks is Pipeline, and tells what each instruction in the steps' bodies works for.
+func PipelineTasks(m *ir.Module) (*ir.Module, map[*ir.Instr]Task, error) {
+	tasks := map[*ir.Instr]Task{}
+	out, err := pipelined(m, tasks)
+	return out, tasks, err
+}
+
+func pipelined(m *ir.Module, tasks map[*ir.Instr]Task) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || in.Attrs.Grid.Sched == nil {
 			return nil, false
 		}
-		l := &pipeline{opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		l := &pipeline{tasks: tasks, opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
 		order(l.body, l.opt.Lock)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
@@ -45,6 +61,7 @@ type pipeline struct {
 	lazy  []bool // computed where a task needs it, and again for another task
 	first []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
 	rings map[*ir.Value]*ring
+	tasks map[*ir.Instr]Task // what the instructions of steps work for, where a caller asks
 
 	ng     *ir.Grid
 	blk    *ir.Block
@@ -566,8 +583,15 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
 	for _, e := range events {
-		if err := copies[e.slot].place(l.body.Instrs[e.instr]); err != nil {
+		in, done := l.body.Instrs[e.instr], len(b.Block().Instrs)
+		if err := copies[e.slot].place(in); err != nil {
 			return err
+		}
+		if l.tasks != nil {
+			s := slots[e.slot]
+			for _, x := range b.Block().Instrs[done:] {
+				l.tasks[x] = Task{Phase: s.phase, Time: s.time, Chunk: s.chunk, Loc: in.Loc, At: e.at - float64(s.time)}
+			}
 		}
 	}
 	return b.Err()
@@ -637,6 +661,9 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	}
 	return b.Err()
 }
+
+// Weight estimates how many bundles an instruction of a kernel fills.
+func Weight(in *ir.Instr) float64 { return weight(in) }
 
 // weight estimates how many bundles an instruction fills.
 func weight(in *ir.Instr) float64 {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// genPallas writes the Python of a spec: a file, or a package into a new folder.
+func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, file, pack string) error {
+	if pack != "" {
+		if file != "" {
+			return usage(errors.New("give --output for a file or --package for a folder, not both"))
+		}
+		if name := filepath.Base(pack); !packageName.MatchString(name) {
+			return usage(fmt.Errorf("--package %s: %q is not the name of a Python package: use lower-case letters, digits and _", pack, name))
+		}
+		if _, err := os.Stat(pack); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already: name a new folder", pack)
+		}
+	}
+	if !targetsGiven {
+		targets = "v5e,v6e,tpu7x"
+	}
+	s = pallas.Spec(s)
+	v, err := suit(s, variant, lower.Route{}, nil)
+	if err != nil {
+		return err
+	}
+	if why := v.Unsafe(s); why != "" {
+		a.warn("%s", why)
+	}
+	p := pallas.Provenance{}
+	p.Version, _ = version()
+	if targets != "none" {
+		if err := a.pallasCosts(s, variant, targets, &p); err != nil {
+			return err
+		}
+	}
+	if pack == "" {
+		text, err := pallas.Source(s, v, p)
+		if err != nil {
+			return failed(exitRejected, "%w", err)
+		}
+		return a.writeText(file, text)
+	}
+	files, err := pallas.Package(filepath.Base(pack), s, v, p)
+	if err != nil {
+		return failed(exitRejected, "%w", err)
+	}
+	for _, f := range files {
+		path := filepath.Join(pack, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(f.Text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pallasCosts counts the static cost of a spec by a variant, as Mosaic kernels, on targets.
+func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenance) error {
+	targets, err := parseTargets(names)
+	if err != nil {
+		return err
+	}
+	compiler, err := a.aot()
+	if err != nil {
+		return fmt.Errorf("%w; --target none writes the file without its cost", err)
+	}
+	p.Libtpu = "libtpu " + versionOf(a.tpu)
+	v, err := suit(s, variant, lower.Route{}, nil)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		artifact, err := lower.Program(s, v, "mosaic", t)
+		if err != nil {
+			a.warn("%s: %v", t.Name, err)
+			continue
+		}
+		e := &explanation{Target: t.Name, module: &module{text: artifact.Text, spec: &s, variant: v}, target: t}
+		built, err := gdn.Build(s, v)
+		if err != nil {
+			return err
+		}
+		scalars, err := representativeScalars(built, s)
+		if err != nil {
+			return err
+		}
+		if err := a.explain(e, compiler, llo.Options{Scalars: scalars}, ""); err != nil {
+			if a.ctx.Err() != nil {
+				return err
+			}
+			a.warn("%s: %v", t.Name, err)
+			continue
+		}
+		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: e.Report.Cycles})
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package pallas
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Backend writes modules whose grids have been tiled to kernels as Python.
+type Backend struct{}
+
+// Name is pallas.
+func (Backend) Name() string { return "pallas" }
+
+// Supports refuses ops that have no form in Python.
+func (Backend) Supports(op ir.Op) error { return Supports(op) }
+
+// Emit verifies a module and writes it as a Python module with one function, main, that takes the parameters of the module
+// and returns its results. The target is ignored: the compiler of a Pallas kernel learns it from the device.
+func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
+	c, err := write(m, "main")
+	if err != nil {
+		return nil, err
+	}
+	pre := c.preamble()
+	return &codegen.Artifact{Text: format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + c.imports(c.body+pre) + "\n" + pre + "\n\n" + c.body + "\n")}, nil
+}
+
+// code is what was written of a module.
+type code struct {
+	*module
+	body string // kernels, calls and the function around them
+}
+
+// write writes the kernels of a module and the function around them, which takes interpret by keyword.
+func write(m *ir.Module, name string) (*code, error) {
+	m, tasks, err := schedule(m)
+	if err != nil {
+		return nil, fmt.Errorf("pallas: %w", err)
+	}
+	if err := m.Verify(); err != nil {
+		return nil, err
+	}
+	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{name: true}, tasks: tasks, hints: map[*ir.Value]string{}}
+	kernels := 0
+	for _, in := range m.Body.Instrs {
+		if in.Op == ir.OpKernel {
+			kernels++
+		}
+	}
+	mod.single = kernels == 1
+	for i, y := range m.Body.Yield {
+		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
+			y = y.Def.Args[0]
+			if y.Def != nil && y.Def.Op == ir.OpCompare { // the choice of a select
+				break
+			}
+		}
+		if mod.hints[y] == "" {
+			mod.hints[y] = m.Results[i]
+		}
+	}
+	k := &kernel{of: map[*ir.Value]*item{}}
+	p := mod.printer(nil, newUsage(), map[*item]string{}, nil)
+	p.taken["interpret"] = true
+	var params []string
+	for _, v := range m.Params() {
+		x := &item{typ: v.Type}
+		k.of[v] = x
+		p.names[x] = p.fresh(v.Name)
+		params = append(params, p.names[x]+": jax.Array")
+	}
+	nodes := k.nodes(m.Body.Instrs, k.of)
+	p.resolve(nodes, map[*item]bool{})
+	var results []string
+	for _, y := range m.Body.Yield {
+		if x := k.of[y]; x != nil {
+			p.keep[x] = true
+		}
+	}
+	stmts := p.nodes(nodes)
+	if p.failed != nil {
+		return nil, p.failed
+	}
+	hints := make([]string, len(m.Body.Yield))
+	for i, y := range m.Body.Yield {
+		hints[i] = "jax.Array"
+		if c, ok := constant(y); ok {
+			results = append(results, filled(y.Type, c, scalarText(y.Type.DType, c)).s)
+			continue
+		}
+		results = append(results, p.name(k.of[y]))
+	}
+	result := hints[0]
+	if len(hints) > 1 {
+		result = "tuple[" + strings.Join(hints, ", ") + "]"
+	}
+	f := []string{header(name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	for _, s := range stmts {
+		for _, t := range s.text() {
+			f = append(f, "    "+t)
+		}
+	}
+	f = append(f, "    return "+strings.Join(results, ", "))
+	mod.funcs = append(mod.funcs, strings.Join(f, "\n"))
+	return &code{mod, strings.Join(mod.funcs, "\n\n\n")}, nil
+}
+
+// schedule orders the bodies of kernels head by head and overlaps their steps as their schedules say.
+func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, error) {
+	m, err := passes.Clone(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, in := range m.Body.Instrs {
+		g := in.Attrs.Grid
+		if in.Op != ir.OpKernel || len(g.Dims) == 0 || g.Points() == 0 {
+			continue
+		}
+		s := ir.Sched{Steps: 1, Lags: []int{0}}
+		if g.Sched != nil {
+			s = *g.Sched
+		}
+		s.Lock = 1
+		g.Sched = &s
+	}
+	return passes.PipelineTasks(m)
+}
+
+// imports are those that a text needs.
+func (c *code) imports(text string) string {
+	var b strings.Builder
+	if c.helpers["functools"] {
+		b.WriteString("import functools\n")
+	}
+	typing := []string{}
+	if c.helpers["interleave"] {
+		b.WriteString("import heapq\nfrom collections.abc import Generator\n")
+	}
+	if c.helpers["refs"] {
+		typing = append(typing, "NamedTuple")
+	}
+	if c.helpers["interleave"] {
+		typing = append(typing, "TypeVar")
+	}
+	if len(typing) > 0 {
+		b.WriteString("from typing import " + strings.Join(typing, ", ") + "\n")
+	}
+	if b.Len() > 0 {
+		b.WriteString("\n")
+	}
+	b.WriteString("import jax\nimport jax.numpy as jnp\n")
+	if npUsed.MatchString(text) {
+		b.WriteString("import numpy as np\n")
+	}
+	if laxUsed.MatchString(text) {
+		b.WriteString("from jax import lax\n")
+	}
+	b.WriteString("from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu\n")
+	return b.String()
+}
+
+var npUsed, laxUsed = regexp.MustCompile(`\bnp\.`), regexp.MustCompile(`(^|[^.\w])lax\.`)
+
+// preamble is the constants and helper functions that the kernels use.
+func (c *code) preamble() string {
+	var b strings.Builder
+	b.WriteString("Ref = jax.Ref\n")
+	for _, h := range helpers {
+		if c.helpers[h.name] && h.constant {
+			b.WriteString(h.text + "\n")
+		}
+	}
+	for _, h := range helpers {
+		if c.helpers[h.name] && !h.constant {
+			b.WriteString("\n\n" + strings.TrimSpace(h.text) + "\n")
+		}
+	}
+	return b.String()
+}

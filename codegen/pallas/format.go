@@ -1,0 +1,429 @@
+package pallas
+
+import "strings"
+
+// Lines are laid out as the formatter black does: what is longer than a line is split at its last bracket that leaves the rest
+// before it short enough; what stands in brackets goes on one line if it fits, else one element a line with a comma at the end.
+
+const lineWidth = 88
+
+// format lays a module out: lines that are too long are split, and blank lines stand as they should.
+func format(text string) string {
+	var out []string
+	doc := false // inside a docstring of several lines
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for _, line := range lines {
+		line = strings.TrimRight(line, " ")
+		quotes := strings.Count(line, `"""`)
+		if doc || quotes == 1 {
+			out = append(out, line)
+			doc = doc != (quotes == 1)
+			continue
+		}
+		body := strings.TrimLeft(line, " ")
+		indent := len(line) - len(body)
+		switch {
+		case quotes == 2:
+			out = append(out, docstring(body, indent)...)
+		case strings.HasPrefix(body, "#"):
+			out = append(out, line)
+		default:
+			out = append(out, split(body, indent)...)
+		}
+	}
+	return strings.Join(blanks(out), "\n") + "\n"
+}
+
+// blanks puts blank lines around nested functions.
+func blanks(lines []string) []string {
+	var out []string
+	for i, line := range lines {
+		body := strings.TrimLeft(line, " ")
+		indent := len(line) - len(body)
+		opens := strings.HasPrefix(body, "def ") || strings.HasPrefix(body, "@")
+		if opens && indent > 0 && i > 0 {
+			prev := strings.TrimLeft(lines[i-1], " ")
+			if prev != "" && !strings.HasPrefix(prev, "@") && !(strings.HasSuffix(prev, ":") && !strings.HasPrefix(prev, "#")) {
+				out = append(out, "")
+			}
+		} else if body != "" && len(out) > 0 && strings.TrimSpace(out[len(out)-1]) != "" && indent > 0 {
+			// After a nested function.
+			if k := nested(out); k > indent {
+				out = append(out, "")
+			}
+		}
+		if body == "" && len(out) > 0 {
+			if last := strings.TrimSpace(out[len(out)-1]); strings.HasSuffix(last, ":") && strings.HasPrefix(last, "def ") {
+				continue
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// nested is the indentation of the body of the nested function that the lines end in; 0 for none.
+func nested(lines []string) int {
+	last := lines[len(lines)-1]
+	depth := len(last) - len(strings.TrimLeft(last, " "))
+	for i := len(lines) - 1; i >= 0; i-- {
+		body := strings.TrimLeft(lines[i], " ")
+		if body == "" {
+			continue
+		}
+		indent := len(lines[i]) - len(body)
+		if indent < depth {
+			if strings.HasPrefix(body, "def ") || strings.HasPrefix(body, ") ->") {
+				if indent > 0 {
+					return indent + 1
+				}
+				return 0
+			}
+			depth = indent
+		}
+	}
+	return 0
+}
+
+// docstring wraps one.
+func docstring(body string, indent int) []string {
+	pad := strings.Repeat(" ", indent)
+	if indent+len(body) <= lineWidth {
+		return []string{pad + body}
+	}
+	text := strings.TrimSuffix(strings.TrimPrefix(body, `"""`), `"""`)
+	first, rest, ok := strings.Cut(text, ": ")
+	if !ok || indent+len(first)+4 > lineWidth {
+		first, rest = text, ""
+		if i := strings.LastIndex(text[:lineWidth-indent-4], " "); i > 0 {
+			first, rest = text[:i], text[i+1:]
+		}
+		return append(append([]string{pad + `"""` + first}, wrap(rest, indent)...), pad+`"""`)
+	}
+	out := []string{pad + `"""` + first + ".", ""}
+	return append(append(out, wrap(strings.ToUpper(rest[:1])+rest[1:], indent)...), pad+`"""`)
+}
+
+func wrap(text string, indent int) []string {
+	pad := strings.Repeat(" ", indent)
+	var out []string
+	line := pad
+	for _, w := range strings.Fields(text) {
+		if len(line)+1+len(w) > lineWidth && line != pad {
+			out = append(out, line)
+			line = pad
+		}
+		if line != pad {
+			line += " "
+		}
+		line += w
+	}
+	if line != pad {
+		out = append(out, line)
+	}
+	return out
+}
+
+// split lays one statement out.
+func split(body string, indent int) []string {
+	pad := strings.Repeat(" ", indent)
+	if indent+len(body) <= lineWidth {
+		return []string{pad + body}
+	}
+	code, comment, _ := strings.Cut(body, "  # ")
+	if comment != "" {
+		return append([]string{pad + "# " + comment}, split(code, indent)...)
+	}
+	// A tuple or an operation without brackets gets some.
+	for _, key := range []string{"return ", "yield ", ""} {
+		rest, ok := strings.CutPrefix(body, key)
+		if !ok {
+			continue
+		}
+		prefix := key
+		if key == "" {
+			left, right, ok := cutAssign(body)
+			if !ok {
+				break
+			}
+			if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && strings.HasSuffix(right, ")") {
+				// Targets on the left stand in brackets of their own.
+				head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
+				return append(head, split(") = "+right, indent)...)
+			}
+			prefix, rest = left+" = ", right
+		}
+		if strings.HasPrefix(rest, "(") && matching(rest, 0) == len(rest)-1 {
+			break
+		}
+		if parts := elements(rest); len(parts) > 1 {
+			if key == "return " {
+				return append(append([]string{pad + prefix + "("}, inside(rest, parts, indent+4)...), pad+")")
+			}
+			break
+		}
+		if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && endsInCall(terms[1])) {
+			out := []string{pad + prefix + "("}
+			return append(append(out, expression(rest, indent+4)...), pad+")")
+		}
+		if calls := chain(rest); len(calls) > 2 {
+			out := []string{pad + prefix + "("}
+			if indent+4+len(rest) <= lineWidth {
+				return append(out, pad+"    "+rest, pad+")")
+			}
+			for _, c := range calls {
+				out = append(out, split(c, indent+4)...)
+			}
+			return append(out, pad+")")
+		}
+		break
+	}
+	open, end := bracket(body, indent)
+	if strings.HasPrefix(body, "def ") {
+		open = strings.IndexByte(body, '(')
+		end = matching(body, open)
+	}
+	if open < 0 {
+		return []string{pad + body}
+	}
+	head, content, tail := body[:open+1], body[open+1:end], body[end:]
+	parts := elements(content)
+	out := []string{pad + head}
+	if strings.HasPrefix(body, "def ") && len(parts) == 1 {
+		out = append(out, perLine(parts, indent+4)...)
+	} else if literal(body, open) && len(parts) > 1 && len(comprehension(content)) == 1 {
+		out = append(out, perLine(parts, indent+4)...)
+	} else {
+		out = append(out, inside(content, parts, indent+4)...)
+	}
+	return append(out, split(tail, indent)...)
+}
+
+// literal tells the brackets of a list, tuple or dictionary from those of a call or an index.
+func literal(s string, open int) bool {
+	if open == 0 {
+		return true
+	}
+	c := s[open-1]
+	return !(c == '_' || c == ')' || c == ']' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
+}
+
+// endsInCall says whether an operand ends in a call with arguments: a lone operator before it needs no brackets.
+func endsInCall(s string) bool {
+	open, end := bracket(s, 0)
+	return open > 0 && end == len(s)-1 && s[end] == ')'
+}
+
+// chain cuts a chain of calls before the dots that follow a bracket.
+func chain(s string) []string {
+	var out []string
+	last := 0
+	scan(s, func(i int) bool {
+		if i > 0 && s[i] == '.' && (s[i-1] == ')' || s[i-1] == ']') {
+			out = append(out, s[last:i])
+			last = i
+		}
+		return false
+	})
+	return append(out, s[last:])
+}
+
+// inside lays out what stands in brackets.
+func inside(content string, parts []string, indent int) []string {
+	pad := strings.Repeat(" ", indent)
+	if indent+len(content) <= lineWidth && !strings.HasSuffix(content, ",") {
+		return []string{pad + content}
+	}
+	if len(parts) == 1 {
+		if clauses := comprehension(content); len(clauses) > 1 {
+			var out []string
+			for _, c := range clauses {
+				out = append(out, expression(c, indent)...)
+			}
+			return out
+		}
+		return expression(content, indent)
+	}
+	return perLine(parts, indent)
+}
+
+// expression lays out what already stands in brackets: at its operators, or else as a statement.
+func expression(s string, indent int) []string {
+	if indent+len(s) > lineWidth && !strings.HasPrefix(s, "lambda") && !strings.Contains(strings.SplitN(s, "(", 2)[0], "=") {
+		if terms := operation(s); len(terms) > 1 {
+			var out []string
+			for _, t := range terms {
+				out = append(out, split(t, indent)...)
+			}
+			return out
+		}
+	}
+	return split(s, indent)
+}
+
+func perLine(parts []string, indent int) []string {
+	var out []string
+	for _, p := range parts {
+		l := expression(p, indent)
+		if len(l) == 1 && len(l[0]) == lineWidth { // no room for the comma
+			if open, end := bracket(p, indent); open >= 0 {
+				l = append([]string{strings.Repeat(" ", indent) + p[:open+1]}, perLine(elements(p[open+1:end]), indent+4)...)
+				l = append(l, strings.Repeat(" ", indent)+p[end:])
+			}
+		}
+		l[len(l)-1] += ","
+		out = append(out, l...)
+	}
+	return out
+}
+
+// cutAssign cuts a statement at its assignment.
+func cutAssign(s string) (left, right string, ok bool) {
+	i := scan(s, func(i int) bool {
+		return strings.HasPrefix(s[i:], " = ")
+	})
+	if i < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+3:], true
+}
+
+// scan finds the first place outside of brackets and strings where f holds; -1 for none.
+func scan(s string, f func(int) bool) int {
+	depth := closes(s)
+	var quote byte
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+			continue
+		case c == '"' || c == '\'':
+			quote = c
+			continue
+		case c == ')' || c == ']' || c == '}':
+			depth--
+		}
+		if depth == 0 && f(i) {
+			return i
+		}
+		if c == '(' || c == '[' || c == '{' {
+			depth++
+		}
+	}
+	return -1
+}
+
+// closes is 1 for a text that begins with the end of brackets.
+func closes(s string) int {
+	if s != "" && strings.IndexByte(")]}", s[0]) >= 0 {
+		return 1
+	}
+	return 0
+}
+
+// cut divides a text at separators outside of brackets; those kept stand at the beginning of the part that follows.
+func cut(s string, seps []string, keep bool) []string {
+	var out []string
+	last := 0
+	scan(s, func(i int) bool {
+		if i < last {
+			return false
+		}
+		for _, sep := range seps {
+			if i > last && strings.HasPrefix(s[i:], sep) {
+				out = append(out, s[last:i])
+				last = i + len(sep)
+				if keep {
+					last = i + 1
+				}
+				break
+			}
+		}
+		return false
+	})
+	return append(out, s[last:])
+}
+
+func elements(s string) []string {
+	s = strings.TrimSuffix(strings.TrimSpace(s), ",")
+	if strings.HasPrefix(s, "lambda ") {
+		return []string{s}
+	}
+	parts := cut(s, []string{", "}, false)
+	// The parameters of a lambda belong together.
+	var out []string
+	for i := 0; i < len(parts); i++ {
+		p := parts[i]
+		for (strings.HasPrefix(p, "lambda ") || strings.Contains(p, "=lambda ")) && !strings.Contains(p, ":") && i+1 < len(parts) {
+			i++
+			p += ", " + parts[i]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func comprehension(s string) []string { return cut(s, []string{" for ", " if "}, true) }
+
+// operation cuts an expression at the operators that bind least.
+func operation(s string) []string {
+	for _, ops := range [][]string{{" | "}, {" ^ "}, {" & "}, {" << ", " >> "}, {" + ", " - "}, {" * ", " / ", " // "}} {
+		if parts := cut(s, ops, true); len(parts) > 1 {
+			return parts
+		}
+	}
+	return []string{s}
+}
+
+// matching is the place of the bracket that closes the one at open.
+func matching(s string, open int) int {
+	depth := 0
+	for i := open; i < len(s); i++ {
+		switch s[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// bracket finds the brackets to split a statement at: the last that leave what stands before them short enough.
+func bracket(s string, indent int) (open, end int) {
+	type pair struct{ open, end int }
+	var pairs []pair
+	depth, start := closes(s), 0
+	var quote byte
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '(' || c == '[' || c == '{':
+			if depth == 0 {
+				start = i
+			}
+			depth++
+		case c == ')' || c == ']' || c == '}':
+			if depth--; depth == 0 && i > start+1 && i > 0 {
+				pairs = append(pairs, pair{start, i})
+			}
+		}
+	}
+	for i := len(pairs) - 1; i >= 0; i-- {
+		if indent+pairs[i].open+1 <= lineWidth {
+			return pairs[i].open, pairs[i].end
+		}
+	}
+	return -1, -1
+}

@@ -1,0 +1,103 @@
+package pallas_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+func spec(t *testing.T, text string) gdn.Spec {
+	t.Helper()
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	return s
+}
+
+func source(t *testing.T, specText, variant string) string {
+	t.Helper()
+	v, err := gdn.ParseVariant(variant)
+	require.NoError(t, err)
+	text, err := pallas.Source(spec(t, specText), v, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000}}})
+	require.NoError(t, err, "%s by %s", specText, variant)
+	return text
+}
+
+// Each op is written or refused with a reason.
+func TestEveryOp(t *testing.T) {
+	for op := ir.BadOp + 1; op < ir.NumOps; op++ {
+		if err := pallas.Supports(op); err != nil {
+			require.Greater(t, len(err.Error()), len("pallas: "+op.String()+": ")+10, "%s is refused without a reason", op)
+		}
+	}
+	require.Error(t, pallas.Supports(ir.BadOp))
+	require.Error(t, pallas.Supports(ir.NumOps))
+}
+
+// Files of every named variant are written with lines no longer than a line is.
+func TestNamedVariants(t *testing.T) {
+	for _, n := range gdn.Variants {
+		if n.Negative {
+			continue
+		}
+		for _, s := range []string{"bench,t=512,hk=1,hv=2", "b=2,t=40,hk=1,hv=2,k=16,v=16,dtype=f32,gates=fused,l2norm,init,state=vk", "b=1,t=96,hk=1,hv=1,k=32,v=32,dtype=f32,seqs=3,init,empty=zero,packed"} {
+			v, err := gdn.ParseVariant(n.Text)
+			require.NoError(t, err)
+			if v.Check(pallas.Spec(spec(t, s))) != nil {
+				continue
+			}
+			text := source(t, s, n.Text)
+			for i, line := range strings.Split(text, "\n") {
+				if !strings.HasPrefix(strings.TrimSpace(line), "spec: ") {
+					require.LessOrEqual(t, len(line), 88, "%s by %s, line %d: %s", s, n.Name, i+1, line)
+				}
+			}
+			require.Contains(t, text, "def gated_delta_rule(")
+			require.Contains(t, text, "v6e 1000")
+		}
+	}
+}
+
+// The rounds of a loop that the IR writes out are a loop again: the file of the kernel for 8 heads is hardly longer than that for 2.
+func TestHeadsAreRolled(t *testing.T) {
+	for _, variant := range []string{"tpu", "tpu-x3", "merge-neumann"} {
+		two := strings.Count(source(t, "bench,hk=1,hv=2", variant), "\n")
+		eight := strings.Count(source(t, "bench,hk=4,hv=8", variant), "\n")
+		require.Less(t, float64(eight), 1.45*float64(two), "%s: %d lines for 2 heads, %d for 8", variant, two, eight)
+	}
+}
+
+func TestSameEachTime(t *testing.T) {
+	require.Equal(t, source(t, "bench,hk=1,hv=2", "tpu"), source(t, "bench,hk=1,hv=2", "tpu"))
+}
+
+func TestPackage(t *testing.T) {
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	files, err := pallas.Package("gdr", spec(t, "tiny"), v, pallas.Provenance{Version: "v0"})
+	require.NoError(t, err)
+	var paths []string
+	for _, f := range files {
+		paths = append(paths, f.Path)
+		require.NotEmpty(t, f.Text)
+	}
+	require.Equal(t, []string{"pyproject.toml", "README.md", "src/gdr/__init__.py", "src/gdr/kernels.py", "tests/test_kernels.py"}, paths)
+	require.Contains(t, files[4].Text, "from gdr.kernels import")
+}
+
+func TestRefusals(t *testing.T) {
+	for text, want := range map[string]string{
+		"tiny,dtype=f16":                        "take bf16",
+		"tiny,direction=backward":               "direction=forward",
+		"b=2,t=8,hk=1,hv=1,k=8,v=8,init,pool=4": "without pool",
+	} {
+		v, err := gdn.ParseVariant("default")
+		require.NoError(t, err)
+		_, err = pallas.Source(spec(t, text), v, pallas.Provenance{})
+		require.ErrorContains(t, err, want, text)
+	}
+}

@@ -1,0 +1,800 @@
+package pallas
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// A kernel's body is one straight line in which the same few operations are written out for every head, block and row.
+// Rolling finds loops whose rounds, written out, give exactly that line: blocks of nodes that follow one another and differ
+// only in integers that grow by a fixed step, and in operands that are the items of a list in turn, or what the round before
+// made.
+
+// variable is an integer that a loop or a caller sets.
+type variable struct{ name string }
+
+// form is (c + sum k v) / div, rounded down; div 1 where there is none.
+type form struct {
+	c   int
+	t   []term
+	div int
+}
+
+type term struct {
+	v *variable
+	k int
+}
+
+func number(c int) form { return form{c: c, div: 1} }
+
+func (f form) isConst() bool { return len(f.t) == 0 }
+
+// item is a value, a reference, or a list of items.
+type item struct {
+	typ     ir.Type
+	elems   []*item // of a list
+	scratch bool
+	in      *item // the list that it is an element of
+	at      int   // its place there
+	param   int   // number of the kernel's parameter, from 1; of a list of scratch that of the first
+	maker   *node
+	final   *item // what the loop leaves, where this is the value of its last round
+}
+
+func (x *item) isList() bool { return x.elems != nil }
+
+// ref is an item, or an item in lists.
+type ref struct {
+	item *item
+	at   []form
+}
+
+// plain follows an item to the outermost list that it is in.
+func plain(r ref) ref {
+	for {
+		if r.item.final != nil {
+			r.item = r.item.final
+			continue
+		}
+		if r.item.in == nil {
+			return r
+		}
+		r = ref{r.item.in, append([]form{number(r.item.at)}, r.at...)}
+	}
+}
+
+// node is an instruction, a loop or a list written out.
+type node struct {
+	in     *ir.Instr
+	stage  string
+	at     float64
+	begins bool // a level of the order begins here
+	head   form
+	ints   []form // integers of the attributes, and of constant operands
+	args   []ref  // operands that are not constants
+	defs   []*item
+	loop   *loop
+	list   []ref
+	group  []*node // what a stage does for one head, as one
+
+	body   []*node // of a loop or condition of the kernel itself
+	params []*item
+	yield  []ref
+}
+
+// loop runs its body for v = 0 .. count-1.
+type loop struct {
+	v       *variable
+	count   form
+	body    []*node
+	carries []*carry
+}
+
+// carry is an item that each round hands to the next.
+type carry struct {
+	item *item
+	init ref
+	next *item // of the body
+	last *item // what the loop leaves
+}
+
+// shape is what must be equal in two nodes for them to be rounds of one loop, and where the parts are that may differ.
+type shape struct {
+	sig  strings.Builder
+	text string // sig, when complete
+	ints []*form
+	refs []*ref
+	at   []string // how the indices of refs depend on variables
+	vars map[*variable]int
+	own  map[*item]int
+}
+
+func describe(n *node) *shape {
+	s := &shape{vars: map[*variable]int{}, own: map[*item]int{}}
+	s.node(n)
+	s.text = s.sig.String()
+	return s
+}
+
+func sameShape(a, b *shape) bool { return a.text == b.text }
+
+func (s *shape) form(f *form) {
+	s.sig.WriteString(s.terms(f))
+	s.ints = append(s.ints, f)
+}
+
+// terms is how a form depends on variables.
+func (s *shape) terms(f *form) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "f%d", f.div)
+	for _, t := range f.t {
+		if i, ok := s.vars[t.v]; ok {
+			fmt.Fprintf(&b, "+%dv%d", t.k, i)
+		} else {
+			fmt.Fprintf(&b, "+%d%p", t.k, t.v)
+		}
+	}
+	return b.String()
+}
+
+func (s *shape) ref(r *ref) {
+	i, ok := s.own[r.item]
+	if !ok {
+		at := ""
+		for i := range r.at {
+			at += s.terms(&r.at[i])
+		}
+		s.refs, s.at = append(s.refs, r), append(s.at, at)
+		fmt.Fprintf(&s.sig, "r%s", r.item.typ.DType)
+		return
+	}
+	fmt.Fprintf(&s.sig, "o%d[", i)
+	for i := range r.at {
+		s.form(&r.at[i])
+	}
+	s.sig.WriteByte(']')
+}
+
+func (s *shape) node(n *node) {
+	switch {
+	case n.loop != nil:
+		s.sig.WriteString("loop(")
+		s.form(&n.loop.count)
+		s.vars[n.loop.v] = len(s.vars)
+		for _, c := range n.loop.carries {
+			s.ref(&c.init)
+			s.own[c.item] = len(s.own)
+		}
+		for _, b := range n.loop.body {
+			s.node(b)
+		}
+		for _, c := range n.loop.carries {
+			fmt.Fprintf(&s.sig, "next o%d;", s.own[c.next])
+		}
+		s.sig.WriteByte(')')
+		for _, d := range n.defs {
+			s.own[d] = len(s.own)
+		}
+		return
+	case n.group != nil:
+		s.sig.WriteString("group(")
+		for _, b := range n.group {
+			s.node(b)
+		}
+		s.sig.WriteByte(')')
+		return
+	case n.list != nil:
+		fmt.Fprintf(&s.sig, "list%p(", n) // no two are alike: a loop makes its own lists
+		for i := range n.list {
+			s.ref(&n.list[i])
+		}
+	default:
+		s.sig.WriteString(instrSig(n.in))
+		s.form(&n.head)
+		for i := range n.ints {
+			s.form(&n.ints[i])
+		}
+		for i := range n.args {
+			s.ref(&n.args[i])
+		}
+	}
+	s.sig.WriteString(n.stage + ";")
+	for _, d := range n.defs {
+		s.own[d] = len(s.own)
+	}
+}
+
+// instrSig is what of an instruction no loop can vary.
+func instrSig(in *ir.Instr) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v %d %d %v %d", in.Op, in.Attrs.Dims, in.Attrs.Axis, in.Attrs.Cmp, in.Attrs.Prec, in.Attrs.Count)
+	if in.Attrs.Dot != nil {
+		fmt.Fprintf(&b, "%v", *in.Attrs.Dot)
+	}
+	for i := range in.Attrs.Starts {
+		fmt.Fprintf(&b, "/%d", in.Attrs.Step(i))
+	}
+	for _, r := range in.Results {
+		b.WriteString(r.Type.String())
+	}
+	for _, a := range in.Args {
+		b.WriteByte(',')
+		if c, ok := constant(a); ok {
+			if small(c) {
+				b.WriteString("small " + a.Type.String())
+			} else {
+				fmt.Fprintf(&b, "%v %s", c, a.Type)
+			}
+		} else if !a.Type.IsRef() {
+			b.WriteString(a.Type.String())
+		}
+	}
+	if in.Body != nil {
+		fmt.Fprintf(&b, "%p", in)
+	}
+	return b.String()
+}
+
+// constant is the number that an operand holds in every element.
+func constant(v *ir.Value) (float64, bool) {
+	if v.Def != nil && v.Def.Op == ir.OpConst {
+		return v.Def.Attrs.Value, true
+	}
+	return 0, false
+}
+
+// small tells the integers that may vary with a loop.
+func small(c float64) bool { return c == math.Trunc(c) && math.Abs(c) < 1<<15 }
+
+// bodyInts are the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands.
+func bodyInts(in *ir.Instr) []form {
+	var out []form
+	for _, s := range in.Attrs.Starts {
+		out = append(out, number(s))
+	}
+	if in.Op == ir.OpSlice || in.Op == ir.OpPad {
+		for _, s := range in.Attrs.Limits {
+			out = append(out, number(s))
+		}
+	}
+	for _, a := range in.Args {
+		if c, ok := constant(a); ok && small(c) {
+			out = append(out, number(int(c)))
+		}
+	}
+	return out
+}
+
+// roller rolls one list of nodes.
+type roller struct {
+	nodes   []*node
+	shapes  []*shape
+	lists   bool // lists may be written out
+	written []*node
+	least   int // rounds of a loop
+}
+
+// roll gives the shortest list of nodes that it finds for a straight line. What a stage does for one head is rolled by itself
+// first; then those parts are rounds of loops over heads.
+func roll(nodes []*node) []*node {
+	var parts [][]*node
+	for lo := 0; lo < len(nodes); {
+		hi := lo + 1
+		for hi < len(nodes) && nodes[hi].stage == nodes[lo].stage && nodes[hi].head.c == nodes[lo].head.c && !nodes[hi].begins {
+			hi++
+		}
+		parts = append(parts, nodes[lo:hi])
+		lo = hi
+	}
+	var groups []*node
+	for _, part := range trim(parts) {
+		g := &node{stage: part[0].stage, at: part[0].at, head: part[0].head, group: rollFlat(part, false)}
+		g.defs = flatDefs(g.group)
+		groups = append(groups, g)
+	}
+	return flatten(rollFlat(groups, true))
+}
+
+// trim cuts from the work of one head what stands before or after that which other heads do alike.
+func trim(parts [][]*node) [][]*node {
+	sigs := make([][]string, len(parts))
+	for i, part := range parts {
+		for _, n := range part {
+			sigs[i] = append(sigs[i], describe(n).text)
+		}
+	}
+	var out [][]*node
+	for i, part := range parts {
+		before, after := 0, 0
+		for _, d := range []int{1, 2, 4} {
+			if j := i + d; j < len(parts) && len(sigs[j]) > 2 && before == 0 {
+				if n := len(part) - len(sigs[j]); n > 0 && slices.Equal(sigs[i][n:], sigs[j]) {
+					before = n
+				}
+			}
+			if j := i - d; j >= 0 && len(sigs[j]) > 2 && before == 0 && after == 0 {
+				if n := len(sigs[j]); n < len(part) && slices.Equal(sigs[i][:n], sigs[j]) {
+					after = len(part) - n
+				}
+			}
+		}
+		if before > 0 {
+			out = append(out, part[:before])
+		}
+		out = append(out, part[before:len(part)-after])
+		if after > 0 {
+			out = append(out, part[len(part)-after:])
+		}
+	}
+	return out
+}
+
+// flatten puts the nodes of groups in their place.
+func flatten(nodes []*node) []*node {
+	var out []*node
+	for _, n := range nodes {
+		if n.loop != nil {
+			n.loop.body = flatten(n.loop.body)
+		}
+		if n.group != nil {
+			out = append(out, flatten(n.group)...)
+		} else {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func rollFlat(nodes []*node, lists bool) []*node {
+	r := &roller{nodes: slices.Clone(nodes)}
+	for _, n := range nodes {
+		r.shapes = append(r.shapes, describe(n))
+	}
+	const all = 1 << 30
+	for _, round := range []struct {
+		p, rounds int // most nodes of a round, least rounds
+		lists     bool
+	}{{1, 3, false}, {1, 3, true}, {2, 3, false}, {4, 3, true}, {all, 2, false}, {all, 3, true}} {
+		if round.lists && !lists {
+			continue
+		}
+		r.least = round.rounds
+		for again := true; again; {
+			again = false
+			for p := 1; p <= min(len(r.nodes)/2, round.p); p++ {
+				if r.sweep(p, round.lists) {
+					again = true // what is shorter may fit now
+					break
+				}
+			}
+		}
+	}
+	return r.nodes
+}
+
+// sweep rolls every run of equal blocks of p nodes.
+func (r *roller) sweep(p int, lists bool) bool {
+	found := false
+	for s := 0; s+2*p <= len(r.nodes); s++ {
+		k := 1
+		for s+(k+1)*p <= len(r.nodes) && slices.EqualFunc(r.shapes[s:s+p], r.shapes[s+k*p:s+(k+1)*p], sameShape) {
+			k++
+		}
+		if k < 2 {
+			continue
+		}
+		r.lists = false
+		m, at := r.longest(s, p, k), s
+		if lists {
+			r.lists = true
+			if o := r.longest(s, p, k); o != nil && (m == nil || saved(o, r.nodes[s:s+p]) > saved(m, r.nodes[s:s+p])) {
+				m = o
+			}
+		}
+		if m == nil {
+			continue
+		}
+		r.lists = len(m.lists) > 0
+		// Of the places where rounds may begin, that which hands the least from round to round.
+		for t := s + 1; t < s+p && len(m.carries) > 0 && t+m.rounds*p <= len(r.nodes); t++ {
+			if o := r.rounds(t, p, m.rounds); o != nil && len(o.carries) < len(m.carries) && len(o.lists) <= len(m.lists) {
+				m, at = o, t
+			}
+		}
+		r.replace(at, p, m)
+		found = true
+	}
+	return found
+}
+
+// rounds is match, where the nodes have the shape for it.
+func (r *roller) rounds(s, p, k int) *match {
+	for i := 1; i < k; i++ {
+		if !slices.EqualFunc(r.shapes[s:s+p], r.shapes[s+i*p:s+(i+1)*p], sameShape) {
+			return nil
+		}
+	}
+	return r.match(s, p, k)
+}
+
+// longest is the match of as many rounds as possible, up to k, that is worth a loop.
+func (r *roller) longest(s, p, k int) *match {
+	var best *match
+	for n := 2; n <= k; n++ {
+		m := r.match(s, p, n)
+		if m == nil {
+			break
+		}
+		best = m
+	}
+	if best == nil || best.rounds < r.least || best.rounds == 2 && p < 2 && size(r.nodes[s:s+p]) < 4 {
+		return nil
+	}
+	if len(best.lists) > 0 && (best.rounds < 3 || saved(best, r.nodes[s:s+p]) < 2) {
+		return nil
+	}
+	return best
+}
+
+// saved is the number of instructions that a loop spares the reader.
+func saved(m *match, nodes []*node) int {
+	return (m.rounds-1)*size(nodes) - 2*len(m.lists) - len(m.carries)
+}
+
+// size is the number of instructions written in some nodes.
+func size(nodes []*node) int {
+	n := 0
+	for _, x := range nodes {
+		if x.loop != nil {
+			n += size(x.loop.body)
+		}
+		if x.group != nil {
+			n += size(x.group)
+			continue
+		}
+		n++
+	}
+	return n
+}
+
+// match says how p nodes from s on change over the rounds of a loop.
+type match struct {
+	rounds  int
+	shapes  [][]*shape
+	ints    []form // of round 0, with the loop's variable
+	refs    []ref
+	v       *variable
+	carries []*carry
+	stacks  [][]*item // scratch that becomes a list
+	lists   []*node
+}
+
+// match tries k rounds of p nodes from s on.
+func (r *roller) match(s, p, k int) *match {
+	m := &match{rounds: k, v: &variable{}}
+	made := make([]map[*item]int, k) // what each round makes
+	for i := range k {
+		made[i] = map[*item]int{}
+		for _, n := range r.nodes[s+i*p : s+(i+1)*p] {
+			for _, d := range n.defs {
+				made[i][d] = len(made[i])
+			}
+		}
+		m.shapes = append(m.shapes, r.shapes[s+i*p:s+(i+1)*p:s+(i+1)*p])
+	}
+	first := r.nodes[s : s+p]
+	values := make([]int, k)
+	for j := range p {
+		a := m.shapes[0][j]
+		for x := range a.ints {
+			for i := range k {
+				values[i] = m.shapes[i][j].ints[x].c
+			}
+			f, ok := grow(*a.ints[x], values, m.v)
+			if !ok {
+				return nil
+			}
+			m.ints = append(m.ints, f)
+		}
+		for x := range a.refs {
+			refs, at := make([]ref, k), make([]string, k)
+			for i := range k {
+				refs[i] = plain(*m.shapes[i][j].refs[x])
+				at[i] = m.shapes[i][j].at[x] + strings.Repeat("-", len(refs[i].at))
+			}
+			f, ok := r.refs(m, refs, at, made, first)
+			if !ok {
+				return nil
+			}
+			m.refs = append(m.refs, f)
+		}
+	}
+	return m
+}
+
+// grow fits an integer to its values in the rounds.
+func grow(f form, values []int, v *variable) (form, bool) {
+	step := values[1] - values[0]
+	affine := true
+	for i, x := range values {
+		affine = affine && x == values[0]+i*step
+	}
+	switch {
+	case affine && step == 0:
+		return f, true
+	case affine && f.div == 1:
+		f.t = append(slices.Clone(f.t), term{v, step})
+		return f, true
+	case f.div != 1 || len(f.t) > 0:
+		return f, false
+	}
+	// The same value for some rounds, then the next: (c + v) / div.
+	div := 0
+	for div < len(values) && values[div] == values[0] {
+		div++
+	}
+	if div < 2 || div == len(values) {
+		return f, false
+	}
+	for i, x := range values {
+		if x != values[0]+i/div {
+			return f, false
+		}
+	}
+	return form{c: values[0] * div, t: []term{{v, 1}}, div: div}, true
+}
+
+// refs fits an operand to what it is in the rounds.
+func (r *roller) refs(m *match, refs []ref, how []string, made []map[*item]int, first []*node) (ref, bool) {
+	k := len(refs)
+	at := func() ([]form, bool) {
+		for _, h := range how {
+			if h != how[0] {
+				return nil, false
+			}
+		}
+		out := slices.Clone(refs[0].at)
+		values := make([]int, k)
+		for d := range out {
+			for i := range k {
+				if len(refs[i].at) != len(out) {
+					return nil, false
+				}
+				values[i] = refs[i].at[d].c
+			}
+			f, ok := grow(out[d], values, m.v)
+			if !ok {
+				return nil, false
+			}
+			out[d] = f
+		}
+		return out, true
+	}
+	same, own, carried := true, true, true
+	q0, inOwn := made[0][refs[0].item]
+	qc := -1
+	for i, x := range refs {
+		same = same && x.item == refs[0].item
+		q, ok := made[i][x.item]
+		own = own && inOwn && ok && q == q0
+		if i > 0 {
+			q, ok := made[i-1][x.item]
+			if i == 1 {
+				qc = q
+			}
+			carried = carried && ok && q == qc
+		}
+	}
+	if same || own {
+		if f, ok := at(); ok {
+			return ref{refs[0].item, f}, true
+		}
+	}
+	if carried && !inOwn {
+		if f, ok := at(); ok {
+			var next *item
+			for _, n := range first {
+				for _, d := range n.defs {
+					if made[0][d] == qc {
+						next = d
+					}
+				}
+			}
+			for _, c := range m.carries {
+				if c.next == next && c.init.item == refs[0].item && len(c.init.at) == 0 {
+					return ref{c.item, f}, true
+				}
+			}
+			c := &carry{item: &item{typ: next.typ}, init: ref{item: refs[0].item}, next: next}
+			if len(f) > 0 && !next.isList() { // an element of a list to begin with
+				return ref{}, false
+			}
+			m.carries = append(m.carries, c)
+			return ref{c.item, f}, true
+		}
+		// A value that begins as an element of a list.
+		if next := madeAt(first, made[0], qc); next != nil && !next.isList() && allEmpty(refs[1:]) {
+			for _, c := range m.carries {
+				if c.next == next && sameRef(c.init, refs[0]) {
+					return ref{item: c.item}, true
+				}
+			}
+			c := &carry{item: &item{typ: next.typ}, init: refs[0], next: next}
+			m.carries = append(m.carries, c)
+			return ref{item: c.item}, true
+		}
+	}
+	if stack, ok := scratchStack(m, refs); ok {
+		f := ref{refs[0].item, slices.Clone(refs[0].at)}
+		for d := range f.at { // the places within must not change
+			for i := range k {
+				if refs[i].at[d].c != f.at[d].c {
+					return ref{}, false
+				}
+			}
+		}
+		_ = stack
+		return f, true
+	}
+	if !r.lists || inOwn {
+		return ref{}, false
+	}
+	for i := range refs {
+		for j := range made {
+			if _, ok := made[j][refs[i].item]; ok {
+				return ref{}, false
+			}
+		}
+		if refs[i].item.typ.IsRef() {
+			return ref{}, false
+		}
+		for _, f := range refs[i].at {
+			if !f.isConst() {
+				return ref{}, false
+			}
+		}
+	}
+	// Each of the list for one round, or for some rounds in turn.
+	div := 1
+	for div < k && sameRef(refs[div], refs[0]) {
+		div++
+	}
+	var elems []ref
+	for i, x := range refs {
+		if !sameRef(x, refs[i/div*div]) {
+			div = 1
+			break
+		}
+	}
+	for i := 0; i < k; i += div {
+		elems = append(elems, refs[i])
+	}
+	if len(elems) > maxList {
+		return ref{}, false
+	}
+	at0 := []form{{t: []term{{m.v, 1}}, div: div}}
+	for _, n := range append(slices.Clone(r.written), m.lists...) {
+		if len(n.list) >= len(elems) && slices.EqualFunc(n.list[:len(elems)], elems, sameRef) {
+			return ref{n.defs[0], at0}, true
+		}
+	}
+	l := &item{typ: refs[0].item.typ, elems: make([]*item, len(elems))}
+	n := &node{stage: first[0].stage, at: first[0].at, list: elems, defs: []*item{l}}
+	l.maker = n
+	m.lists = append(m.lists, n)
+	return ref{l, at0}, true
+}
+
+// maxList is how many elements a list that is written out may have.
+const maxList = 16
+
+func allEmpty(refs []ref) bool {
+	return !slices.ContainsFunc(refs, func(r ref) bool { return len(r.at) > 0 })
+}
+
+func madeAt(first []*node, made map[*item]int, q int) *item {
+	for _, n := range first {
+		for _, d := range n.defs {
+			if made[d] == q {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func sameRef(a, b ref) bool {
+	return a.item == b.item && slices.EqualFunc(a.at, b.at, func(x, y form) bool { return x.c == y.c && len(x.t) == 0 && len(y.t) == 0 && x.div == y.div })
+}
+
+// scratchStack takes distinct scratch of one type, one for each round, as a list.
+func scratchStack(m *match, refs []ref) ([]*item, bool) {
+	var stack []*item
+	for _, x := range refs {
+		if !x.item.scratch || len(x.item.elems) != len(refs[0].item.elems) || x.item.in != nil || !x.item.typ.Equal(refs[0].item.typ) || slices.Contains(stack, x.item) {
+			return nil, false
+		}
+		stack = append(stack, x.item)
+	}
+	for _, s := range m.stacks {
+		if slices.Equal(s, stack) {
+			return s, true
+		}
+		if slices.ContainsFunc(s, func(x *item) bool { return slices.Contains(stack, x) }) {
+			return nil, false
+		}
+	}
+	m.stacks = append(m.stacks, stack)
+	return stack, true
+}
+
+// replace puts a loop in the place of its rounds.
+func (r *roller) replace(s, p int, m *match) {
+	first := r.nodes[s : s+p]
+	body := slices.Clone(first)
+	// Lists of what the rounds make.
+	var lists []*item
+	rounds := make([][]*item, m.rounds)
+	for i := range m.rounds {
+		for _, n := range r.nodes[s+i*p : s+(i+1)*p] {
+			rounds[i] = append(rounds[i], n.defs...)
+		}
+	}
+	l := &loop{v: m.v, count: number(m.rounds), body: body, carries: m.carries}
+	n := &node{stage: first[0].stage, at: first[0].at, loop: l}
+	x, y := 0, 0
+	for _, shape := range m.shapes[0] {
+		for _, f := range shape.ints {
+			*f = m.ints[x]
+			x++
+		}
+	}
+	// The integers of operands are among those of the nodes: operands are set after, with their own.
+	for _, shape := range m.shapes[0] {
+		for _, f := range shape.refs {
+			*f = m.refs[y]
+			y++
+		}
+	}
+	for q := range rounds[0] {
+		g := &item{typ: rounds[0][q].typ, maker: n}
+		for i := range m.rounds {
+			e := rounds[i][q]
+			e.in, e.at = g, i
+			g.elems = append(g.elems, e)
+		}
+		lists = append(lists, g)
+	}
+	for _, stack := range m.stacks {
+		g := &item{typ: stack[0].typ, param: stack[0].param, elems: stack, scratch: true}
+		for i, e := range stack {
+			e.in, e.at = g, i
+		}
+		for _, shape := range m.shapes[0] {
+			for _, f := range shape.refs {
+				if f.item == stack[0] {
+					*f = ref{g, append([]form{{t: []term{{m.v, 1}}, div: 1}}, f.at...)}
+				}
+			}
+		}
+	}
+	for _, c := range m.carries {
+		q := slices.Index(rounds[0], c.next)
+		c.last = &item{typ: c.item.typ, maker: n}
+		rounds[m.rounds-1][q].final = c.last
+		lists = append(lists, c.last)
+	}
+	n.defs = lists
+	r.written = append(r.written, m.lists...)
+	nodes := append(slices.Clone(m.lists), n)
+	var shapes []*shape
+	for _, x := range nodes {
+		shapes = append(shapes, describe(x))
+	}
+	r.nodes = slices.Replace(r.nodes, s, s+m.rounds*p, nodes...)
+	r.shapes = slices.Replace(r.shapes, s, s+m.rounds*p, shapes...)
+}

@@ -1,0 +1,233 @@
+package pallas
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+//go:embed source.py.tmpl
+var sourceText string
+
+var templates = template.Must(template.New("source").Parse(sourceText))
+
+// Cost is the static cost of the kernels on a target.
+type Cost struct {
+	Target string
+	Cycles int64
+}
+
+// Provenance says where a file comes from.
+type Provenance struct {
+	Version string // of the generator
+	Costs   []Cost // empty: not measured
+	Libtpu  string // the compiler that they were counted with
+}
+
+// Spec is what a file for s computes: an initial state is always taken, as zeros by default.
+func Spec(s gdn.Spec) gdn.Spec {
+	s.Init = true
+	return s
+}
+
+// Source writes the Python file of a spec by a variant: kernels, what calls them, a differentiable function and a self-check.
+func Source(s gdn.Spec, v gdn.Variant, p Provenance) (string, error) {
+	f, err := newFile(s, v, p)
+	if err != nil {
+		return "", err
+	}
+	return f.text(true), nil
+}
+
+// file is a Python file and the facts of its spec.
+type file struct {
+	*code
+	doc  string
+	rule string
+	test string
+	data fileData
+}
+
+type fileData struct {
+	Params                                 []fileParam
+	ArgHints, Args, PublicHints, Pairs     string
+	Result, OutType, StateType, OutDoc     string
+	Scale, CheckArgs, DTypes               string
+	Groups, Seqs, Tokens                   int
+	Fused, NegEigval, L2Norm, Packed       bool
+	StateVK, EmptyZero, Final, Optional    bool
+	Limit, GradientLimit, Name, Title, Doc string
+}
+
+type fileParam struct {
+	Name, Shape, DType, Doc string
+	Cast                    bool
+}
+
+var paramDocs = map[string]string{
+	"q":             "queries",
+	"k":             "keys",
+	"v":             "values",
+	"g":             "log decay, not above 0",
+	"beta":          "how much of the difference is written, from 0 to 1",
+	"A_log":         "g = -exp(A_log) softplus(a + dt_bias)",
+	"a":             "raw decay",
+	"dt_bias":       "bias of the raw decay",
+	"b":             "beta = sigmoid(b)",
+	"initial_state": "states before the first token; None: zeros",
+	"cu_seqlens":    "where the sequences begin, and the last ends",
+}
+
+func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
+	given := s
+	s = Spec(s)
+	switch {
+	case s.Direction != gdn.Forward:
+		return nil, fmt.Errorf("pallas: a file holds the forward pass and its gradient: take direction=forward")
+	case s.Pool > 0 || s.InPlace:
+		return nil, fmt.Errorf("pallas: states in a pool or in place are for servers: take the mosaic backend, or a spec without pool and inplace")
+	case s.DType == ir.F16 || s.Out == ir.F16:
+		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
+	}
+	m, err := gdn.Build(s, v)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = Tiles(m); err != nil {
+		return nil, err
+	}
+	c, err := write(m, "_forward")
+	if err != nil {
+		return nil, err
+	}
+	f := &file{code: c}
+	if err := f.describe(s, v); err != nil {
+		return nil, err
+	}
+	f.doc = header_(given, s, v, p)
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
+		return nil, err
+	}
+	f.rule = strings.TrimSpace(spaced(b.String()))
+	b.Reset()
+	if err := templates.ExecuteTemplate(&b, "check", f.data); err != nil {
+		return nil, err
+	}
+	f.test = strings.TrimSpace(spaced(b.String()))
+	return f, nil
+}
+
+// Tiles lowers a module to what Emit takes: kernels on tiles, their schedules still apart from their bodies.
+func Tiles(m *ir.Module) (*ir.Module, error) {
+	return passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce")
+}
+
+func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
+	d := &f.data
+	d.Groups, d.Seqs, d.Tokens = s.Groups(), s.Seqs, s.Tokens
+	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
+	d.StateVK, d.EmptyZero, d.Final, d.Optional = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final, true
+	d.Scale = strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64)
+	if !strings.ContainsAny(d.Scale, ".e") {
+		d.Scale += ".0"
+	}
+	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
+	d.OutDoc = dims(s.Outputs()[0].Type)
+	d.Result = "jax.Array"
+	if s.Final {
+		d.Result = "tuple[jax.Array, jax.Array]"
+	}
+	var names, hints, public, last, pairs, types []string
+	for _, p := range s.Inputs() {
+		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), DType: dtypes[p.Type.DType],
+			Doc: dims(p.Type) + ", " + paramDocs[p.Name], Cast: p.Type.DType != ir.I64})
+		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
+		types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
+		if p.Name == "initial_state" {
+			last = append(last, "initial_state: jax.Array | None = None")
+		} else {
+			public = append(public, p.Name+": jax.Array")
+		}
+	}
+	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
+	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
+	class, err := gdn.LookupClass("random")
+	if err != nil {
+		return err
+	}
+	limit, err := class.Limit(s, v.Fit(s).Precision().String(), s.Out)
+	if err != nil {
+		return err
+	}
+	d.Limit = strconv.FormatFloat(limit, 'g', 2, 64)
+	d.GradientLimit = "1e-3"
+	if s.DType == ir.BF16 {
+		d.GradientLimit = "2e-2"
+	}
+	return nil
+}
+
+// dims is a shape with its element type, for a docstring.
+func dims(t ir.Type) string { return shortType(t) }
+
+func header_(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
+	var b strings.Builder
+	b.WriteString("Gated delta rule for TPUs: a Pallas kernel with its gradient.\n\n")
+	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
+	fmt.Fprintf(&b, "  spec: %s\n", given)
+	b.WriteString(wrapList("  variant: ", v.Fit(s).String()))
+	if len(p.Costs) == 0 {
+		b.WriteString("  cost: not counted (no libtpu)\n")
+	} else {
+		var l []string
+		for _, c := range p.Costs {
+			l = append(l, fmt.Sprintf("%s %d (%.2f)", c.Target, c.Cycles, float64(c.Cycles)/float64(s.Batch*s.Tokens*s.HeadsV)))
+		}
+		fmt.Fprintf(&b, "  cost: static cycles (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, ", "))
+	}
+	b.WriteString("\nRun this file to check it against float64.\n")
+	return b.String()
+}
+
+// wrapList breaks a comma-separated list into lines of a docstring.
+func wrapList(label, list string) string {
+	var b strings.Builder
+	line := label
+	for i, part := range strings.Split(list, ",") {
+		if i > 0 {
+			line += ","
+		}
+		if len(line)+len(part) > 86 {
+			b.WriteString(line + "\n")
+			line = "    "
+		}
+		line += part
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
+
+// text is the file; with check it can be run.
+func (f *file) text(check bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\"\"\"%s\"\"\"\n\n", f.doc)
+	f.helpers["functools"] = true
+	body := f.body + "\n\n\n" + f.rule + "\n"
+	if check {
+		body += "\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
+	}
+	pre := f.preamble()
+	if check {
+		pre = strings.Replace(pre, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
+	}
+	b.WriteString(f.imports(body+pre) + "\n" + pre + "\n\n" + body)
+	return format(b.String())
+}

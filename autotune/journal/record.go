@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -175,7 +176,7 @@ const hotStages = 2
 func (c *Cost) Hot() []string {
 	var names []string
 	for _, s := range c.Stages[:min(hotStages, len(c.Stages))] {
-		names = append(names, s.Name)
+		names = append(names, cmp.Or(s.Name, "(no location)"))
 	}
 	return names
 }

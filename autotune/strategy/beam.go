@@ -148,12 +148,16 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 	}
 	for _, first := range b.opened(v, o.v) {
 		w, moves := first.v, append(slices.Clone(o.moves), first.moves...)
+		bridged := false
 		for before := o.v; ; {
 			next, most := option{}, noticeable
 			for _, x := range b.opened(before, w) {
 				if guess := b.guess(w, x.v, i); guess > most {
 					next, most = x, guess
 				}
+			}
+			if next.moves == nil && !bridged {
+				next, bridged = b.bridge(w, i), true
 			}
 			if next.moves == nil {
 				break
@@ -169,6 +173,29 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 		l = append(l, u)
 	}
 	return l
+}
+
+// bridge is a move that makes another possible, and that one, of which both together save most by estimate.
+func (b *beam) bridge(w gdn.Variant, i int) (best option) {
+	most := noticeable
+	for _, a := range gdn.Axes {
+		if a.Name == "prec" || !b.space.walks(a.Name) {
+			continue
+		}
+		for _, value := range a.Values {
+			x, err := w.With(a.Name, value)
+			if err != nil || x == w || !b.space.admits(x) {
+				continue
+			}
+			for _, y := range b.opened(w, x) {
+				if guess := b.guess(w, y.v, i); guess > most {
+					most = guess
+					best = option{v: y.v, moves: []Move{{a.Name, value}, y.moves[0]}}
+				}
+			}
+		}
+	}
+	return best
 }
 
 // opened are the choices of axes that apply to w and did not to v.

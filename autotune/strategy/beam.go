@@ -157,7 +157,7 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 				}
 			}
 			if next.moves == nil && !bridged {
-				next, bridged = b.bridge(w, i), true
+				next, bridged = b.bridge(w, moves, i), true
 			}
 			if next.moves == nil {
 				break
@@ -175,11 +175,12 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 	return l
 }
 
-// bridge is a move that makes another possible, and that one, of which both together save most by estimate.
-func (b *beam) bridge(w gdn.Variant, i int) (best option) {
+// bridge is a move of an axis that is not moved yet which makes another possible, and that one, of which both together save most by
+// estimate.
+func (b *beam) bridge(w gdn.Variant, moved []Move, i int) (best option) {
 	most := noticeable
 	for _, a := range gdn.Axes {
-		if a.Name == "prec" || !b.space.walks(a.Name) {
+		if a.Name == "prec" || !b.space.walks(a.Name) || slices.ContainsFunc(moved, func(m Move) bool { return m.Axis == a.Name }) {
 			continue
 		}
 		for _, value := range a.Values {

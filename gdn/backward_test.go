@@ -75,7 +75,8 @@ func TestGradientsOnClasses(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range Classes {
-				s := mustParse(t, "t=192,hk=1,hv=2,k=32,init,direction=backward")
+				s := mustParse(t, "t=192,hk=1,hv=2,k=32,direction=backward")
+				s.Init = c.Name != "identical" // without it the gradient of the decay all but vanishes there
 				s.NegEigval = c.beyond
 				inputs := generate(t, c.Name, s, 1)
 				got, want := interpret(t, s, v, inputs), reference(t, s, inputs)

@@ -114,6 +114,14 @@ func TestRandomVariantsAgree(t *testing.T) {
 		} else if v.Decay == DecayBase2 {
 			v.Decay = DecaySplit
 		}
+		if i%2 == 0 && s.Seqs > 0 { // what aligned blocks need
+			s.Pool, v.Heads = 0, 0
+			v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, true, OutShared, TurnKey, PackAligned
+			if v.Decay = DecayClamp; class != "f32" {
+				v.Decay = DecayBase2
+			}
+			v.PrecState = v.PrecIntra
+		}
 		v = v.Canon()
 		if v.Check(s) != nil || v.Unsafe(s) != "" {
 			continue

@@ -47,7 +47,9 @@ func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
 	p.kb = v.Heads / p.gb
 	if s.Seqs > 0 {
-		p.nc = s.Tokens/p.c + s.Seqs
+		if p.nc = s.Tokens/p.c + s.Seqs; p.aligned() {
+			p.nc = (s.Tokens + p.c - 1) / p.c
+		}
 	} else {
 		steps := v.Steps
 		if s.Direction != Forward {
@@ -87,6 +89,8 @@ func (p *plan) module() []*ir.Value {
 	switch {
 	case p.v.Algo == AlgoToken:
 		return p.glueOut(in, p.grid("recurrence", in, all, in.state, (*gen).token))
+	case p.aligned():
+		return p.alignedModule(in, all)
 	case p.v.Flow == FlowFused:
 		return p.glueOut(in, p.grid("fused", in, all, in.state, (*gen).fused))
 	case p.v.Flow == FlowSolve:
@@ -127,7 +131,8 @@ const (
 	axisHead
 	axisGroup
 	axisChunk
-	axisSeq // the sequence of the chunk, by table
+	axisSeq  // the sequence of the chunk, by table
+	axisStep // the step, where the chunk is looked up
 )
 
 // operands are what the grids read. Fields that a spec or variant does not use are nil.

@@ -15,7 +15,7 @@ func (p *plan) glueIn() *operands {
 	b.Stage("glue")
 	in := &operands{}
 	var slots *slotting
-	if s.Seqs > 0 {
+	if s.Seqs > 0 && !p.aligned() {
 		slots = p.slotting()
 		in.slotting = slots
 	}
@@ -51,7 +51,9 @@ func (p *plan) glueIn() *operands {
 		beta := betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
 		in.g, in.beta = p.gate(token(g, 0)), p.gate(token(beta, 0))
 	}
-	in.state = p.stateOperand(p.args["initial_state"])
+	if !p.aligned() {
+		in.state = p.stateOperand(p.args["initial_state"])
+	}
 	return in
 }
 

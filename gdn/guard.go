@@ -50,6 +50,9 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Chunks, v.Steps = 1, 1
 	}
+	if s.Seqs == 0 || s.Pool > 0 || s.Direction != Forward || v.Heads != s.HeadsV {
+		v.Pack = PackGather
+	}
 	if v.native() && s.Pool > 0 {
 		v.Batch = 1
 	}

@@ -31,6 +31,7 @@ type (
 	Parts  uint8
 	Save   uint8
 	Unit   uint8
+	Pack   uint8
 	Own    uint8
 )
 
@@ -149,6 +150,11 @@ const (
 )
 
 const (
+	PackGather Pack = iota
+	PackAligned
+)
+
+const (
 	UnitMatrix Unit = iota
 	UnitVector
 	UnitLanes
@@ -193,6 +199,7 @@ type Variant struct {
 	Ahead      int      // phases ahead of the state
 	Steps      int      // chunks of a kernel's step
 	Lock       int      // heads in lockstep between dots; 0: as built
+	Pack       Pack     // how packed sequences fall into chunks
 	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type

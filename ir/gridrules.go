@@ -205,6 +205,8 @@ func (s *Sched) check(g *Grid) error {
 		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
 	case s.Ends != nil && len(s.Ends) != len(s.Lags):
 		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
+	case s.Live < 0 || s.Live > g.Tables || s.Live > 0 && s.Steps != 1:
+		return fmt.Errorf("live names table %d of %d, counted from 1, and needs steps of one chunk", s.Live, g.Tables)
 	case len(s.Lags) == 0 || s.Lags[0] != 0:
 		return fmt.Errorf("lags %v do not start at 0", s.Lags)
 	case s.After < 0 || s.State() < 0:

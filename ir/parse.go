@@ -485,6 +485,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.ints(&g.sched().Ends)
 		case "after":
 			return p.int(&g.sched().After)
+		case "live":
+			return p.int(&g.sched().Live)
 		}
 		if err := p.expect("("); err != nil {
 			return err
@@ -544,7 +546,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock late ends beside after phases scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock late ends beside after live phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil

@@ -251,6 +251,9 @@ func (g *Grid) String() string {
 		if s.After != 0 {
 			fmt.Fprintf(&b, ", after=%d", s.After)
 		}
+		if s.Live != 0 {
+			fmt.Fprintf(&b, ", live=%d", s.Live)
+		}
 		if len(s.Phases) > 0 {
 			var ps []string
 			for _, p := range s.Phases {

@@ -214,8 +214,8 @@ type Window struct {
 // Body parameters of a grid: the input blocks, then the carried blocks; it yields the output blocks, then the new carried blocks.
 // A carried block is loaded from the initial carry when its window's index differs from the previous point's (and at the
 // first point), and stored to the final carry before it changes (and after the last point). Windows of a carry that no point
-// visits keep the initial content. The output windows of all points must cover each output exactly once, except those of an
-// output with an alias.
+// visits keep the initial content. The output windows of all points must cover each output, except one with an alias. Points
+// that differ in the sequential axis alone may write a block again; the last one counts.
 //
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
 // Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
@@ -223,9 +223,8 @@ type Window struct {
 // content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
 // at first and kept throughout.
 //
-// Alias lists {output, input} pairs of one type: blocks of the output that no point visits hold the input's content. In a
-// grid, whose input windows show the operand as it was, points that differ in the sequential axis alone may write a block
-// again; the last one counts. In a kernel the output takes the input's memory, so that a block must not be fetched once it is
+// Alias lists {output, input} pairs of one type: blocks of the output that no point visits hold the input's content. The input
+// windows of a grid show the operand as it was. In a kernel the output takes the input's memory, so that a block must not be fetched once it is
 // written back; blocks of an output without an alias that no point visits are undefined.
 type Grid struct {
 	Name    string
@@ -260,6 +259,9 @@ type Sched struct {
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
 	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	After  int          // phases after that of the state, which is otherwise the last
+	// Live is the table, counted from 1, whose first entry is the number of chunks that must run; 0: all. What the grid gives
+	// must not depend on whether the chunks from there on run, and a kernel leaves them out.
+	Live int
 }
 
 // State is the phase of what carries state.

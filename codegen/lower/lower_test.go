@@ -114,6 +114,45 @@ func TestSchedulesKeepResults(t *testing.T) {
 	}
 }
 
+// Packed sequences by aligned blocks, as kernels whose steps overlap, agree with the float64 reference: sequences that share blocks,
+// long ones, empty ones at either end, both conventions for those, with and without initial states.
+func TestPackedKernels(t *testing.T) {
+	class, err := gdn.LookupClass("reset.cos.9")
+	require.NoError(t, err)
+	v := variant(t, "tpu-packed,chunk=32,mergepairs=0")
+	for _, row := range []struct {
+		spec string
+		cu   []int64
+	}{
+		{"t=150,seqs=3,init,state=vk,packed,gates=fused,gatedtype=bf16", []int64{0, 40, 41, 150}},
+		{"t=150,seqs=7,init,empty=zero", []int64{0, 0, 64, 64, 96, 99, 150, 150}},
+		{"t=150,seqs=7,init,statedtype=bf16", []int64{0, 0, 64, 64, 96, 99, 150, 150}},
+		{"t=96,seqs=4,state=vk,l2norm", []int64{0, 5, 20, 20, 96}},
+		{"t=33,seqs=1,init,final=false", []int64{0, 33}},
+		{"t=64,seqs=9,init,empty=zero,inplace", []int64{0, 1, 2, 3, 4, 31, 32, 33, 63, 64}},
+	} {
+		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+row.spec)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{len(row.cu)}, row.cu)
+		want, err := gdn.Reference(s, inputs)
+		require.NoError(t, err)
+		m, err := gdn.Build(s, v)
+		require.NoError(t, err)
+		k, err := lower.Kernels(m)
+		require.NoError(t, err, s)
+		for _, p := range []*ir.Module{m, k} {
+			got, err := interp.Run(p, inputs, interp.Options{})
+			require.NoError(t, err, s)
+			for _, o := range s.Outputs() {
+				limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+				require.NoError(t, err)
+				require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s", o.Name, s)
+			}
+		}
+	}
+}
+
 func TestProgram(t *testing.T) {
 	s, v := spec(t, "t=40,hk=1,hv=2,k=128,v=128"), gdn.DefaultVariant()
 	target, err := codegen.LookupTarget("v6e")

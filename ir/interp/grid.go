@@ -104,18 +104,18 @@ func (l *launch) check() error {
 			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
 		}
 		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == i })
-		if n != l.g.Points() && !alias {
-			return fmt.Errorf("output %d: %d points for %d blocks, each must be written exactly once", i, l.g.Points(), n)
-		}
 		seen := map[int]int{}
 		if err := each("output", i, w, l.g.Outs[i].Shape, func(p, block int) error {
-			if q, ok := seen[block]; ok && !(alias && q == p/size) {
+			if q, ok := seen[block]; ok && q != p/size {
 				return fmt.Errorf("point %v writes a block that another point has written", l.point(p))
 			}
 			seen[block] = p / size
 			return nil
 		}); err != nil {
 			return err
+		}
+		if len(seen) != n && !alias {
+			return fmt.Errorf("output %d: %d of %d blocks are written; without an alias all must be", i, len(seen), n)
 		}
 	}
 	for i, w := range l.g.Carry {

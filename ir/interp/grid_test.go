@@ -65,7 +65,7 @@ func TestGridFaults(t *testing.T) {
 	x := vec(ir.F32, 1, 2, 3, 4)
 	for name, c := range map[string]struct{ attrs, want string }{
 		"twice":     {"dims=(i:4), in=([1]@(i)), out=([1]@(clamp(i,2)):f32[4])", "writes a block that another point has written"},
-		"missing":   {"dims=(i:3), in=([1]@(i)), out=([1]@(i):f32[4])", "3 points for 4 blocks"},
+		"missing":   {"dims=(i:3), in=([1]@(i)), out=([1]@(i):f32[4])", "3 of 4 blocks are written"},
 		"one point": {"dims=(i:1), in=([1]@(i)), out=([1]@(i):f32[1])", ""},
 	} {
 		text := "module t (%a: f32[4]) -> (o) { %0 = grid %a {name=g, " + c.attrs + "} (%1: f32[1]) { yield %1 } : f32[4] yield %0 }"

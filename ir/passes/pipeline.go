@@ -117,6 +117,11 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	// A body for each run of steps in which the same slots have a chunk.
 	kb.Stage("step")
 	c := kb.ProgramID(l.seq)
+	var live *ir.Value // the step is one of those that must run: phases behind the first come later
+	if l.opt.Live > 0 {
+		count := kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
+		live = kb.Compare(ir.LT, c, kb.Add(count, kb.Const(ir.T(ir.I32), float64(last))))
+	}
 	active := func(step int) []slot {
 		var out []slot
 		for _, s := range slots {
@@ -132,12 +137,16 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 			hi++
 		}
 		for _, r := range l.runs(lo, hi) {
-			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 {
+			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 && l.opt.Live == 0 {
 				err = l.step(kb, c, r, slots)
 				break
 			}
 			kb.Stage("step")
-			kb.When(r.holds(kb, c), func(b *ir.Builder) { err = l.step(b, c, r, active(lo)) })
+			holds := r.holds(kb, c)
+			if l.opt.Live > 0 {
+				holds = kb.And(holds, live)
+			}
+			kb.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, active(lo)) })
 			if err != nil {
 				break
 			}

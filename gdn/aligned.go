@@ -1,0 +1,324 @@
+package gdn
+
+import "github.com/gdngen/gdngen/ir"
+
+// Packed sequences by aligned blocks. A step takes a block of tokens as it lies, whatever sequences share it, so that nothing
+// is gathered. The sequence that is open when a step begins has the rows before the next one's; both meet their own state in
+// the same products:
+//
+//	R = V - [K_A K_B] [S_A; S_B]   U = T R   O = [Q_A Q_B] [S_A; S_B] + P U
+//	S_A <- e^A S_A + Kd_A^T U      S_B <- e^B S_B + Kd_B^T U
+//
+// where K_A is e^G K in the rows of A and zero elsewhere. Decay across the border is zero, so T and P are one for both. S_A goes
+// to its place at each step; the sequence with the later rows stays open. A block in which more than one sequence starts takes a
+// step for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
+
+// Marks of the tokens of a step, rows of an operand in f32.
+const (
+	markOpen  = iota // 1 in the rows of the open sequence
+	markNext         // 1 in the rows of the next one
+	markOrder        // 0, 1 and 2: before the next one's rows, in them, and after
+	markFresh        // the first row of the step, throughout
+	markEnter        // 1 throughout where there is a next one
+	markKeep         // 0 throughout where the state of the next one is dropped: it has no tokens, and final states of such are zero
+	marks
+)
+
+// rowsOfMarks fills a register.
+const rowsOfMarks = 8
+
+// segments is the schedule of packed sequences by aligned blocks.
+type segments struct {
+	block, open, next *ir.Value // i32 for each step: the block of tokens, the sequences
+	live              *ir.Value // i32 [1]: the steps, with the one in which the last sequence closes
+	marks             *operand
+}
+
+// aligned says whether packed sequences are taken by aligned blocks.
+func (p *plan) aligned() bool { return p.v.Pack == PackAligned }
+
+// alignedSteps bounds the steps: one for each sequence, and one for each block in which none starts. One more lets the last
+// sequence close; some block has a sequence that starts.
+func (p *plan) alignedSteps() int { return p.nc + p.s.Seqs }
+
+func (p *plan) segments() *segments {
+	s, b := p.s, p.b
+	n, nb, steps, c := s.Seqs, p.nc, p.alignedSteps(), p.c
+	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
+	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
+	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
+	one := func(c *ir.Value) *ir.Value {
+		t := i32(c.Type.Shape...)
+		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
+	}
+	// count gives, for each of rows, how many of cols satisfy a relation to it.
+	count := func(rows, cols *ir.Value, cmp ir.Cmp) *ir.Value {
+		sq := []int{rows.Type.Shape[0], cols.Type.Shape[0]}
+		return b.Sum(one(b.Compare(cmp, b.Broadcast(cols, sq, 1), b.Broadcast(rows, sq, 0))), 1)
+	}
+	blocks, seqs, step := b.Iota(i32(nb), 0), b.Iota(i32(n), 0), b.Iota(i32(steps), 0)
+	starts := count(blocks, home, ir.EQ)
+	bare := b.Compare(ir.EQ, starts, b.Like(starts, 0))
+	bareAt := b.Select(bare, blocks, b.Like(blocks, float64(nb))) // bare blocks, and nb for the others
+	// Sequences and bare blocks follow one another in the order of tokens.
+	seqStep := b.Add(seqs, count(home, bareAt, ir.LT))
+	bareStep := b.Select(bare, b.Add(count(blocks, home, ir.LT), count(blocks, bareAt, ir.LT)), b.Like(blocks, -1))
+	pick := func(at, x *ir.Value) *ir.Value { // x of the sequence or block whose step it is; 0 where there is none
+		sq := []int{steps, x.Type.Shape[0]}
+		hit := b.Compare(ir.EQ, b.Broadcast(at, sq, 1), b.Broadcast(step, sq, 0))
+		return b.Sum(b.Select(hit, b.Broadcast(x, sq, 1), b.Const(i32(sq...), 0)), 1)
+	}
+	isSeq, isBare := pick(seqStep, b.Like(seqs, 1)), pick(bareStep, b.Like(blocks, 1))
+	entered := b.Compare(ir.GT, isSeq, b.Like(isSeq, 0))
+	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // steps behind the last
+	block := b.Select(idle, b.Like(step, float64(nb-1)), b.Add(pick(seqStep, home), pick(bareStep, blocks)))
+	// The sequences entered before, and up to, a step.
+	open := b.Max(b.Sub(count(step, seqStep, ir.LT), b.Like(step, 1)), b.Like(step, 0))
+	next := b.Max(b.Sub(count(step, seqStep, ir.LE), b.Like(step, 1)), b.Like(step, 0))
+
+	base := b.Mul(block, b.Like(block, float64(c)))
+	whole := b.Like(step, float64(c))
+	from := b.Select(entered, b.Sub(pick(seqStep, begin), base), whole) // first row of the next one
+	to := b.Select(entered, b.Min(b.Sub(pick(seqStep, end), base), whole), whole)
+	later := pick(seqStep, one(b.Compare(ir.GT, seqs, count(home, home, ir.LT))))       // an earlier one starts in the block
+	first := b.Select(b.Compare(ir.GT, later, b.Like(later, 0)), from, b.Like(from, 0)) // first row of the step
+	first = b.Select(idle, whole, first)
+
+	sq := []int{steps, c}
+	row := b.Iota(i32(sq...), 1)
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, sq, 0) }
+	limit := b.Min(b.Sub(b.Like(base, float64(s.Tokens)), base), whole) // rows of the block that are tokens
+	float := func(c *ir.Value) *ir.Value { return b.Convert(one(c), ir.F32) }
+	before := b.And(b.Compare(ir.GE, row, over(first)), b.Compare(ir.LT, row, over(b.Min(from, limit))))
+	in := b.And(b.Compare(ir.GE, row, over(from)), b.Compare(ir.LT, row, over(to)))
+	keep := b.Const(ir.T(ir.F32, sq...), 1)
+	if s.Empty == EmptyZero {
+		keep = float(over(b.Compare(ir.GT, pick(seqStep, b.Sub(end, begin)), b.Like(step, 0))))
+	}
+	tall := ir.T(ir.F32, steps, rowsOfMarks, c)
+	which := b.Iota(ir.T(ir.I32, tall.Shape...), 1)
+	all := b.Const(tall, 0)
+	for i, m := range [marks]*ir.Value{
+		markOpen: float(before), markNext: float(in),
+		markOrder: b.Add(float(b.Compare(ir.GE, row, over(from))), float(b.Compare(ir.GE, row, over(to)))),
+		markFresh: b.Convert(over(first), ir.F32), markEnter: float(over(entered)), markKeep: keep,
+	} {
+		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(m, tall.Shape, 0, 2), all)
+	}
+	live := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n+1)))
+	return &segments{block: block, open: open, next: next, live: live,
+		marks: &operand{value: all, axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, rowsOfMarks, c}}}
+}
+
+// Tables of the grid over aligned blocks.
+const (
+	tableBlock = iota
+	tableOpen
+	tableNext
+	tableLive
+	alignedTables
+)
+
+// alignedModule emits the glue and the grid over aligned blocks.
+func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
+	s, v, b := p.s, p.v, p.b
+	g := p.segments()
+	state := p.specStates()
+	heads := p.s.HeadsV
+	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: p.alignedSteps(), Seq: true}}
+	window := func(o *operand, sequence int) ir.Window {
+		w := ir.Window{Block: o.block}
+		for _, a := range o.axes {
+			x := ir.IndexConst(0)
+			switch a {
+			case axisHead:
+				x = ir.IndexAxis(1)
+			case axisStep:
+				x = ir.IndexAxis(2)
+			case axisChunk:
+				x = ir.IndexTable(2, tableBlock)
+			case axisSeq:
+				x = ir.IndexTable(2, sequence)
+			}
+			w.Index = append(w.Index, x)
+		}
+		return w
+	}
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: alignedTables, Sched: v.sched()}
+	if grid.Sched != nil {
+		grid.Sched.Live = tableLive + 1
+	}
+	args := []*ir.Value{tableBlock: g.block, tableOpen: g.open, tableNext: g.next, tableLive: g.live}
+	used = append(used, g.marks)
+	if s.Init {
+		used = append(used, state)
+	}
+	for _, o := range used {
+		grid.In = append(grid.In, window(o, tableNext))
+		args = append(args, o.value)
+	}
+	// What is carried: the state of the open sequence, and the output of the block.
+	open := ir.Window{Block: []int{1, heads, s.K, s.V}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
+	held := ir.Window{Block: in.v.block, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
+	grid.Carry = []ir.Window{open, held}
+	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
+	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+		e := newGen(p, b, in)
+		for i, o := range used {
+			e.blocks[o] = blocks[i]
+		}
+		e.state = b.Reshape(carried[0], heads, s.K, s.V)
+		r := e.aligned(g.marks, state, carried[1])
+		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
+		for _, o := range []blockOut{r.output, {b.Reshape(r.closed, state.block...), final}} {
+			ys = append(ys, o.block)
+			grid.Out = append(grid.Out, window(o.operand, tableOpen))
+			grid.Outs = append(grid.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+		}
+		return ys, []*ir.Value{b.Reshape(r.open, open.Block...), r.output.block}
+	})
+	b.Stage("glue")
+	o := in.v
+	results := []*ir.Value{p.tokensOut(in, &operand{value: rs[0], axes: o.axes, block: o.block}, s.HeadsV)}
+	if s.Final {
+		results = append(results, rs[1])
+	}
+	return results
+}
+
+// specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them.
+func (p *plan) specStates() *operand {
+	s := p.s
+	t := s.stateType()
+	o := &operand{axes: []axis{axisSeq, axisNone, axisNone, axisNone}, block: append([]int{1}, t.Shape[1:]...), dtype: t.DType, shape: t.Shape}
+	if s.Init {
+		o.value = p.args["initial_state"]
+	} else {
+		o.value = &ir.Value{Type: t}
+	}
+	return o
+}
+
+// alignedStep is what a step over an aligned block gives: the output, and the states [N, K, V] of the sequence that was open, as
+// the spec has it, and of the one that is open now.
+type alignedStep struct {
+	output       blockOut
+	closed, open *ir.Value
+}
+
+// aligned does a step over an aligned block. held is the output of the block by earlier steps.
+func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
+	b, s, c := e.b.Stage("gates"), e.s, e.c
+	n := e.v.Heads
+	tile := b.Reshape(e.blocks[marked], rowsOfMarks, c)
+	mark := func(i int) *ir.Value { return b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{n, c}, 0, 1) }
+	sides := []*side{{mark: mark(markOpen)}}
+	next := &side{mark: mark(markNext)}
+	sides = append(sides, next)
+
+	w := &work{q: e.loadKey(e.in.q), k: e.loadKey(e.in.k), v: b.Convert(e.loadRows(e.in.v), ir.F32)}
+	b.Stage("gates")
+	w.gates = e.loadGates()
+	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, next.mark))
+	for _, x := range sides {
+		x.g = b.Mul(w.g, x.mark)
+		e.sums(&x.gates)
+	}
+	w.sum = b.Add(sides[0].sum, next.sum)
+	border := b.Scale(mark(markOrder), -border)
+	if w.parts = []*ir.Value{w.sum, border}; e.v.Decay == DecayBase2 {
+		w.parts = []*ir.Value{b.Add(w.sum, border)}
+	}
+	negKK, qk := e.products(w.q, w.k)
+	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
+	if w.p = p; e.v.Mask == MaskWords {
+		w.t = e.solveWords(negA)
+	} else {
+		w.t = e.store(e.solve(negA))
+	}
+
+	b.Stage("operands")
+	for _, x := range sides {
+		x.operands(e, w)
+	}
+	sides[0].state = e.state
+	if s.Init {
+		b.Stage("enter")
+		x := b.Convert(b.Reshape(e.blocks[state], state.block[1:]...), ir.F32)
+		if s.State == StateVK {
+			x = b.Transpose(x, 0, 2, 1)
+		}
+		next.state = x
+	}
+
+	b.Stage("state")
+	var keys, queries, states []*ir.Value
+	for _, x := range sides {
+		if x.state != nil {
+			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
+		}
+	}
+	both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(1, states...), false, false, e.v.PrecState)
+	r := b.Sub(w.v, b.SliceAxis(both, 1, 0, c))
+	if e.v.Beta == BetaLeft {
+		r = b.Mul(r, e.column(w.beta, s.V))
+	}
+	u := e.store(e.dot(w.t, e.store(r), false, false, e.v.apply()))
+	rows := e.dot(e.concat(1, w.p, sides[0].rest, next.rest), u, false, false, e.v.PrecState)
+	o := b.Add(b.SliceAxis(both, 1, c, 2*c), b.SliceAxis(rows, 1, 0, c))
+	for i, x := range sides {
+		added := b.SliceAxis(rows, 1, c+i*s.K, c+(i+1)*s.K)
+		if x.after = added; x.state != nil {
+			grown := e.exp(x.sum)
+			if i == 1 {
+				grown = b.Mul(grown, mark(markKeep))
+			}
+			x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.K, s.V)), added)
+		}
+	}
+	splat := func(i, rows, lanes int) *ir.Value { // what a mark is throughout
+		x := b.Slice(tile, []int{i, 0}, []int{i + 1, 1})
+		return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
+	}
+	entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.K, s.V), b.Const(ir.T(ir.F32, s.K, s.V), .5)))
+	step := alignedStep{closed: sides[0].after, open: b.Select(entered, next.after, sides[0].after)}
+
+	b.Stage("output")
+	if e.v.Scale == ScaleOutput {
+		o = b.Scale(o, s.EffectiveScale())
+	}
+	fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
+	like := &operand{}
+	e.blocks[like] = held
+	o = b.Select(fresh, o, b.Convert(e.loadRows(like), ir.F32))
+	step.output = e.output([]*ir.Value{o})
+	if s.State == StateVK {
+		step.closed = b.Transpose(step.closed, 0, 2, 1)
+	}
+	step.closed = b.Convert(step.closed, s.StateDType)
+	return step
+}
+
+// border is a decay across the border of two sequences, of whose exponential to base 2 or e nothing is left, twice over.
+const border = 100
+
+// side is one of the two sequences of a step: what is of its rows alone.
+type side struct {
+	mark *ir.Value // [N, C], 1 in its rows
+	gates
+	q, k, rest   *ir.Value // what meets the state, and what it gains: K turned
+	state, after *ir.Value // nil: zeros
+}
+
+func (x *side) operands(e *gen, w *work) {
+	b := e.b
+	grown := b.Mul(e.exp(x.sum), x.mark)
+	x.k = e.store(e.byRows(e.perValue(w.k), grown))
+	x.q = e.store(e.byRows(e.perValue(w.q), e.scaled(grown)))
+	left := b.Mul(e.exp(x.left), x.mark)
+	if e.v.Beta != BetaLeft {
+		left = b.Mul(left, w.beta)
+	}
+	x.rest = e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
+}

@@ -111,7 +111,8 @@ func (a *app) resultsCmd() *cobra.Command {
 		Short: "Make the table of the cheapest variants, by target and shape",
 		Long: `results compiles candidates for each target and piece of work of a table, and names the champion: the one of least static cycles whose
 numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
-same table and compiler give the same file. What was computed once is kept in the cache, by the hash of the program.`,
+same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
+the hash of the program, so that a run that was interrupted goes on where it was.`,
 		Example: "  gdngen results -o docs/results.md\n  gdngen results --target v6e --table rows.json -o results.json",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
@@ -130,26 +131,25 @@ same table and compiler give the same file. What was computed once is kept in th
 			if err != nil {
 				return usage(fmt.Errorf("%s: %w", cmp.Or(table, "table of results"), err))
 			}
-			r, err := a.results(plan, targets, fresh)
-			if err != nil {
-				return err
-			}
-			var b bytes.Buffer
-			if strings.HasSuffix(file, ".json") {
-				e := json.NewEncoder(&b)
-				e.SetEscapeHTML(false)
-				e.SetIndent("", "  ")
-				if err := e.Encode(r); err != nil {
+			write := func(r *results) error {
+				if file == "" || file == "-" {
+					return nil
+				}
+				text, err := r.text(strings.HasSuffix(file, ".json"))
+				if err != nil {
 					return err
 				}
-			} else {
-				r.markdown(&b)
+				return os.WriteFile(file, text, 0o644)
 			}
-			if file == "" || file == "-" {
-				_, err = a.stdout.Write(b.Bytes())
+			r, err := a.results(plan, targets, fresh, write)
+			if err != nil || file != "" && file != "-" {
 				return err
 			}
-			return os.WriteFile(file, b.Bytes(), 0o644)
+			text, err := r.text(false)
+			if err == nil {
+				_, err = a.stdout.Write(text)
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
@@ -225,8 +225,22 @@ func (p *resultsPlan) candidatesFor(row *resultRow) []resultCandidate {
 	})
 }
 
-// results finds the champions.
-func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*results, error) {
+// text renders the table, as data or as a page.
+func (r *results) text(data bool) ([]byte, error) {
+	var b bytes.Buffer
+	if !data {
+		r.markdown(&b)
+		return b.Bytes(), nil
+	}
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(r)
+	return b.Bytes(), err
+}
+
+// results finds the champions, and shows what it has after each piece of work.
+func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool, show func(*results) error) (*results, error) {
 	compiler, err := a.aot()
 	if err != nil {
 		return nil, err
@@ -258,6 +272,10 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 			out.Champions = append(out.Champions, best)
 		}
 		r.Rows = append(r.Rows, out)
+		r.require()
+		if err := show(r); err != nil {
+			return nil, err
+		}
 	}
 	if p.Front != nil {
 		l.trials = nil
@@ -265,8 +283,7 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool) (*r
 			return nil, err
 		}
 	}
-	r.require()
-	return r, nil
+	return r, show(r)
 }
 
 // first is the champion of the first row on a target.
@@ -368,6 +385,7 @@ const maxHBMRatio = 1.3
 
 // require lists what the champions miss.
 func (r *results) require() {
+	r.Missed = []string{}
 	for _, row := range r.Rows {
 		for _, c := range row.Champions {
 			first := r.first(c.Target)

@@ -94,6 +94,7 @@ type rowResult struct {
 // results is the whole table.
 type results struct {
 	Compiler   string            `json:"compiler"`
+	Revision   string            `json:"revision,omitempty"` // of gdngen, where the build knows it
 	Note       string            `json:"note"`
 	Classes    []string          `json:"classes"`
 	Rows       []rowResult       `json:"rows"`
@@ -250,6 +251,7 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool, sho
 		return nil, err
 	}
 	r := &results{Compiler: versionOf(a.tpu), Note: staticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
+	_, r.Revision = version()
 	l := &lab{app: a, compiler: compiler, store: store, classes: p.Classes}
 	for i := range p.Rows {
 		row := &p.Rows[i]

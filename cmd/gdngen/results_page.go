@@ -16,17 +16,17 @@ Champions by target and shape: of the candidates named below, the one of least s
 
     gdngen results -o docs/results.md
 
-with %s. S%s Cycles are those of the whole module, per token and value head.
+with %s%s. S%s Cycles are those of the whole module, per token and value head.
 
 - *form* is what suits spec and target where it differs from the text of the named variant: how much shares a program.
 - *of bench* is the ratio to the first table's figure for the same target.
 - *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once; ? where the
-  compiler does not tell a DMA's size.
+  compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
 - The last columns are errors against float64 by class of inputs: the largest error over the largest magnitude of the reference, over the
   outputs, of the lowered kernel in the interpreter at up to %d tokens and one key head. gdngen check --help describes the classes.
 
-`, r.Compiler, r.Note[1:], examTokens)
+`, r.Compiler, r.revision(), r.Note[1:], examTokens)
 	r.overview(b)
 	for i := range r.Rows {
 		r.table(b, i)
@@ -46,6 +46,14 @@ with %s. S%s Cycles are those of the whole module, per token and value head.
 		fmt.Fprintf(b, "| %s | `%s` |\n", c.Name, c.variant)
 	}
 	r.peers(b)
+}
+
+// revision says which kernels the table is of, where the build knows it.
+func (r *results) revision() string {
+	if r.Revision == "" {
+		return ""
+	}
+	return ", by gdngen at revision " + r.Revision
 }
 
 // overview is one line a work: cycles on each target.

@@ -99,6 +99,11 @@ type segment struct {
 	results []*item // read by later ones
 }
 
+// isCast tells another view of a reference, which stands wherever it is used.
+func isCast(x *item) bool {
+	return x.maker != nil && x.maker.in != nil && x.maker.in.Op == ir.OpRefCast
+}
+
 // segments cuts nodes by stage and finds what passes between them.
 func segments(nodes []*node) []*segment {
 	var out []*segment
@@ -113,7 +118,7 @@ func segments(nodes []*node) []*segment {
 	for _, s := range out {
 		var read func(ns []*node)
 		ref := func(r ref) {
-			if m := made[r.item]; m != nil && m != s {
+			if m := made[r.item]; m != nil && m != s && !isCast(r.item) {
 				if !slices.Contains(s.reads, r.item) {
 					s.reads = append(s.reads, r.item)
 				}

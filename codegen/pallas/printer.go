@@ -211,6 +211,10 @@ func plural(s string) string {
 // ref is the text of a reference to an item.
 func (p *printer) ref(r ref) expr {
 	e, ok := p.text[r.item]
+	if !ok && isCast(r.item) {
+		e, _ = p.write(r.item.maker)
+		ok = true
+	}
 	if !ok {
 		e = expr{p.name(r.item), atom}
 	}

@@ -66,6 +66,7 @@ var matrix = []struct{ spec, variant string }{
 		"algo=chunk,chunk=64,solve=merge,leaf=1,merge=rows,flow=split,batch=4,chunks=2,layout=token,decay=clamp,share=no,beta=right,turn=key,scale=output,precinv=bf16x6,precintra=bf16x3,precstate=bf16x6,store=bf16,low=yes,ahead=1,lock=4"},
 	{"b=1,t=100,hk=3,hv=3,k=40,v=40,dtype=f32",
 		"algo=chunk,chunk=16,solve=merge,leaf=16,merge=packed,flow=solve,batch=2,layout=token,kq=joined,scale=output,precinv=bf16x1,precintra=bf16x1,precstate=bf16x6,store=bf16,low=rows,ahead=1,steps=4,lock=1"},
+	{"train,t=256,hk=1,hv=2,gates=fused,l2norm", "tpu-train"},
 	{"b=2,t=150,hk=2,hv=4,k=128,v=256,dtype=bf16,init",
 		"algo=chunk,chunk=64,solve=merge,leaf=16,flow=fused,heads=2,chunks=2,layout=lane,kq=joined,prec=bf16x1,store=bf16"},
 	{"b=2,t=70,hk=1,hv=1,k=128,v=128,dtype=f32,gates=fused,l2norm", "algo=chunk,chunk=32,solve=block,leaf=8,flow=split,batch=2,layout=lane,fuse=kernel"},

@@ -293,13 +293,14 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 		}
 		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
 	}
-	// Loads and cheap work on them wait until they are needed.
+	// Loads and cheap work on them wait until they are needed; so do masks, which can not pass between phases.
 	first := make([]int, len(ins))
 	for i := range first {
 		first[i] = lastPhase + 1
 	}
 	for i := len(ins) - 1; i >= 0; i-- {
-		if l.light[i] && !l.free[i] && first[i] <= lastPhase {
+		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
+		if (l.light[i] || mask) && !l.free[i] && first[i] <= lastPhase {
 			l.phase[i] = max(l.phase[i], first[i])
 		}
 		if l.free[i] {

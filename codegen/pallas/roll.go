@@ -275,6 +275,7 @@ type roller struct {
 	shapes  []*shape
 	lists   bool // lists may be written out
 	written []*node
+	from    int // where the match that is tried begins
 	least   int // rounds of a loop
 }
 
@@ -476,6 +477,7 @@ type match struct {
 // match tries k rounds of p nodes from s on.
 func (r *roller) match(s, p, k int) *match {
 	m := &match{rounds: k, v: &variable{}}
+	r.from = s
 	made := make([]map[*item]int, k) // what each round makes
 	for i := range k {
 		made[i] = map[*item]int{}
@@ -678,6 +680,9 @@ func (r *roller) refs(m *match, refs []ref, how []string, made []map[*item]int, 
 	}
 	at0 := []form{{t: []term{{m.v, 1}}, div: div}}
 	for _, n := range append(slices.Clone(r.written), m.lists...) {
+		if slices.Index(r.nodes, n) >= r.from { // written only further on
+			continue
+		}
 		if len(n.list) >= len(elems) && slices.EqualFunc(n.list[:len(elems)], elems, sameRef) {
 			return ref{n.defs[0], at0}, true
 		}

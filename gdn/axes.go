@@ -180,7 +180,7 @@ func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
 // wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
 // that fill registers.
 func wordable(v Variant) bool {
-	low := v.Store == ir.BF16 && v.PrecInv == ir.PrecBF16x1 || v.Store == ir.F32 && v.PrecInv == ir.PrecBF16x3 && v.Parts == PartsKept
+	low := v.Store == ir.BF16 && v.PrecInv == ir.PrecBF16x1 && v.Parts == PartsLate || v.Store == ir.F32 && v.PrecInv == ir.PrecBF16x3 && v.Parts == PartsKept
 	return chunked(v) && low && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16
 }
 

@@ -41,9 +41,12 @@ type staticRow struct {
 // staticFile holds the rows in the folder of a run, as JSON lines.
 const staticFile = "static.jsonl"
 
-// staticVariant is the best known variant for TPUs: of decoding, or of chunks.
+// staticVariant is the best known variant for TPUs: of decoding, of packed sequences, or of chunks.
 func staticVariant(s gdn.Spec) string {
-	if s.Seqs == 0 && s.Tokens <= decodeTokens {
+	switch {
+	case s.Seqs > 0:
+		return "tpu-packed"
+	case s.Tokens <= decodeTokens:
 		return "decode"
 	}
 	return "tpu"

@@ -31,7 +31,10 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-var quoted = regexp.MustCompile(`"\$\(.*\)"`)
+var (
+	quoted = regexp.MustCompile(`"\$\(.*\)"`)
+	phrase = regexp.MustCompile(`"[^"]*"`) // one word with blanks
+)
 
 // Every help has an example, and every example is a command line that parses.
 func TestExamples(t *testing.T) {
@@ -46,6 +49,7 @@ func TestExamples(t *testing.T) {
 			require.True(t, ok, c.Example)
 			line, _, _ = strings.Cut(line, "   ") // a remark
 			line, _, _ = strings.Cut(line, " > ")
+			line = phrase.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(strings.Trim(s, `"`), " ", "_") })
 			words := strings.Fields(strings.TrimSuffix(line, ")"))
 			root := (&app{stdout: io.Discard, stderr: io.Discard}).root()
 			found, rest, err := root.Find(words)
@@ -76,7 +80,9 @@ func TestFlags(t *testing.T) {
 					_, err = gdn.Parse(f.DefValue)
 				}
 			case "variant":
-				_, err = gdn.ParseVariant(f.DefValue)
+				if f.DefValue != "" {
+					_, err = gdn.ParseVariant(f.DefValue)
+				}
 			case "target", "targets":
 				if f.DefValue != "" {
 					_, err = parseTargets(f.DefValue)

@@ -79,6 +79,38 @@ func (b *Block) Walk(f func(*Instr)) {
 	}
 }
 
+// Captures lists the values that a block uses from outside, in order of first use.
+func (b *Block) Captures() []*Value {
+	inside, seen := map[*Value]bool{}, map[*Value]bool{}
+	var out []*Value
+	use := func(vs []*Value) {
+		for _, v := range vs {
+			if !inside[v] && !seen[v] {
+				seen[v] = true
+				out = append(out, v)
+			}
+		}
+	}
+	var walk func(b *Block)
+	walk = func(b *Block) {
+		for _, v := range b.Params {
+			inside[v] = true
+		}
+		for _, in := range b.Instrs {
+			use(in.Args)
+			if in.Body != nil {
+				walk(in.Body)
+			}
+			for _, r := range in.Results {
+				inside[r] = true
+			}
+		}
+		use(b.Yield)
+	}
+	walk(b)
+	return out
+}
+
 // Level is where an op may stand.
 type Level uint8
 

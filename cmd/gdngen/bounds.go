@@ -35,14 +35,18 @@ func bounds(r *llo.Report, m *module, t *codegen.Target) []bound {
 	if r.HBMBytes >= 0 {
 		add("hbm, module", hbmCycles(r.HBMBytes, t), "main memory traffic of the module's DMAs")
 	}
-	var busy int64
-	for _, op := range r.Ops {
-		busy += op.Calls * op.MXUBusy
-	}
-	add("mxu, module", float64(busy), "cycles that the matrix products of the schedule hold the busiest matrix unit")
+	add("mxu, module", float64(mxuBusy(r)), "cycles that the matrix products of the schedule hold the busiest matrix unit")
 	full, slot := fullestSlot(r)
 	add("slots, module", full, "instructions of the fullest slot, "+slot+", packed without a gap")
 	return list
+}
+
+// mxuBusy is how many cycles the matrix products hold the busiest matrix unit, over all calls.
+func mxuBusy(r *llo.Report) (cycles int64) {
+	for _, op := range r.Ops {
+		cycles += op.Calls * op.MXUBusy
+	}
+	return cycles
 }
 
 // fullestSlot gives the slot of the matrix or vector units whose instructions need most bundles if each bundle fills it, and how many.
@@ -67,10 +71,8 @@ func hbmCycles(n int64, t *codegen.Target) float64 { return float64(n) / t.HBM *
 // mxuFlops is the most floating-point operations a cycle of bf16 products whose dimensions are at most width. Products of
 // half the size of a matrix unit fill at most half of it, two of them packed into one.
 func mxuFlops(t *codegen.Target, width int) float64 {
-	const rows = 16 // of bf16, in one vmatmul
-	peak := 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * rows / float64(t.MatmulBF16)
 	if 2*width <= t.MXUSize {
-		return peak / 2
+		return t.PeakFlops() / 2
 	}
-	return peak
+	return t.PeakFlops()
 }

@@ -43,14 +43,13 @@ func compare(a, b *explanation) *comparison {
 }
 
 func totals(r *llo.Report) []change {
-	var stall, busy, spills, fills int64
+	var stall, spills, fills int64
 	for _, op := range r.Ops {
 		stall += op.Calls * op.Stall
-		busy += op.Calls * op.MXUBusy
 		spills += op.Calls * op.Spills
 		fills += op.Calls * op.Fills
 	}
-	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: busy},
+	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: mxuBusy(r)},
 		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}
 }
 

@@ -265,11 +265,7 @@ func modelled(r *llo.Report, t *codegen.Target) modelledCost {
 		waits += float64(op.Calls) * max(0, traffic-cycles)
 	}
 	full, slot := fullestSlot(r)
-	var busy float64
-	for _, op := range r.Ops {
-		busy += float64(op.Calls * op.MXUBusy)
-	}
-	if busy > full {
+	if busy := float64(mxuBusy(r)); busy > full {
 		full, slot = busy, "MXU"
 	}
 	switch part := full / float64(max(r.Cycles, 1)); {

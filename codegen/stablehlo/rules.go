@@ -274,7 +274,7 @@ var (
 // emitLoop passes values from outside through the loop unchanged, so that its regions refer to nothing outside.
 func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
 	body := in.Body
-	captured := captures(body)
+	captured := body.Captures()
 	count := p.splat(float64(in.Attrs.Count), ir.T(ir.I32))
 	one := p.splat(1, ir.T(ir.I32))
 	zero := p.splat(0, ir.T(ir.I32))
@@ -333,36 +333,4 @@ func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
 		out[j] = fmt.Sprintf("%s#%d", result, 1+j)
 	}
 	return out, nil
-}
-
-// captures lists the values a block uses from outside, in order of first use.
-func captures(b *ir.Block) []*ir.Value {
-	inside, seen := map[*ir.Value]bool{}, map[*ir.Value]bool{}
-	var out []*ir.Value
-	use := func(vs []*ir.Value) {
-		for _, v := range vs {
-			if !inside[v] && !seen[v] {
-				seen[v] = true
-				out = append(out, v)
-			}
-		}
-	}
-	var walk func(b *ir.Block)
-	walk = func(b *ir.Block) {
-		for _, v := range b.Params {
-			inside[v] = true
-		}
-		for _, in := range b.Instrs {
-			use(in.Args)
-			if in.Body != nil {
-				walk(in.Body)
-			}
-			for _, r := range in.Results {
-				inside[r] = true
-			}
-		}
-		use(b.Yield)
-	}
-	walk(b)
-	return out
 }

@@ -132,15 +132,7 @@ func TestSpecsAgainstReference(t *testing.T) {
 			require.NoError(t, err)
 			v, err := gdn.ParseVariant(row.variant)
 			require.NoError(t, err)
-			target, err := codegen.LookupTarget(row.target)
-			require.NoError(t, err)
-			a, err := lower.Program(s, v, "mosaic", target)
-			require.NoError(t, err)
-			inputs, err := class.Generate(s, 1)
-			require.NoError(t, err)
-			want, err := gdn.Reference(s, inputs)
-			require.NoError(t, err)
-			got := evaluate(t, py, s, a.Text, inputs)
+			got, want := evaluated(t, py, s, v, row.target, class)
 			for _, o := range s.Outputs() {
 				limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
 				require.NoError(t, err)
@@ -148,6 +140,19 @@ func TestSpecsAgainstReference(t *testing.T) {
 			}
 		})
 	}
+}
+
+// evaluated computes a class of inputs by the emitted text, and by the float64 reference.
+func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, target string, class gdn.Class) (got, want map[string]*array.Array) {
+	on, err := codegen.LookupTarget(target)
+	require.NoError(t, err)
+	a, err := lower.Program(s, v, "mosaic", on)
+	require.NoError(t, err)
+	inputs, err := class.Generate(s, 1)
+	require.NoError(t, err)
+	want, err = gdn.Reference(s, inputs)
+	require.NoError(t, err)
+	return evaluate(t, py, s, a.Text, inputs), want
 }
 
 // Gradients, from the emitted text of the forward and the backward kernel, against the float64 reference: ragged and packed
@@ -168,15 +173,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 			require.NoError(t, err)
 			class, err := gdn.LookupClass(row.class)
 			require.NoError(t, err)
-			target, err := codegen.LookupTarget(row.target)
-			require.NoError(t, err)
-			a, err := lower.Program(s, v, "mosaic", target)
-			require.NoError(t, err)
-			inputs, err := class.Generate(s, 1)
-			require.NoError(t, err)
-			want, err := gdn.Reference(s, inputs)
-			require.NoError(t, err)
-			got := evaluate(t, py, s, a.Text, inputs)
+			got, want := evaluated(t, py, s, v, row.target, class)
 			for _, o := range s.Outputs() {
 				off, limit, err := class.Error(s, v.Precision().String(), o, got, want)
 				require.NoError(t, err)

@@ -70,7 +70,7 @@ func (b *builder) while(in *ir.Instr) []*value {
 		state = append(state, b.node(a))
 	}
 	outer := map[*ir.Value]*value{}
-	for _, v := range captures(in.Body) {
+	for _, v := range in.Body.Captures() {
 		outer[v] = b.env[v]
 		if outer[v].known == nil {
 			state, inner = append(state, b.node(v)), append(inner, v)
@@ -109,36 +109,4 @@ func (b *builder) while(in *ir.Instr) []*value {
 		values[i] = &value{n: out[1+i]}
 	}
 	return values
-}
-
-// captures lists the values that a block uses from outside, in order of first use.
-func captures(b *ir.Block) []*ir.Value {
-	inside, seen := map[*ir.Value]bool{}, map[*ir.Value]bool{}
-	var out []*ir.Value
-	use := func(vs []*ir.Value) {
-		for _, v := range vs {
-			if !inside[v] && !seen[v] {
-				seen[v] = true
-				out = append(out, v)
-			}
-		}
-	}
-	var walk func(b *ir.Block)
-	walk = func(b *ir.Block) {
-		for _, v := range b.Params {
-			inside[v] = true
-		}
-		for _, in := range b.Instrs {
-			use(in.Args)
-			if in.Body != nil {
-				walk(in.Body)
-			}
-			for _, r := range in.Results {
-				inside[r] = true
-			}
-		}
-		use(b.Yield)
-	}
-	walk(b)
-	return out
 }

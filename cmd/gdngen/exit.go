@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -79,7 +79,7 @@ var exits = []struct {
 	{exitRejected, isA[*aot.VMEMError]},
 	{exitRejected, isA[*aot.CrashError]},
 	{exitRejected, isA[*pjrt.CompileError]},
-	{exitRejected, isA[*mosaic.Error]},
+	{exitRejected, isA[*codegen.Error]},
 	{exitUsage, isA[*aot.RequestError]},
 	{exitInfra, isA[*aot.InfraError]},
 	{exitInfra, isA[*journal.LockedError]},

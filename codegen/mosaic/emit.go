@@ -213,10 +213,10 @@ func (e *emitter) block(b *ir.Block) error {
 
 func (e *emitter) instr(in *ir.Instr) error {
 	fail := func(err error) error {
-		if _, ok := err.(*Error); ok {
+		if _, ok := err.(*codegen.Error); ok {
 			return err
 		}
-		return &Error{Op: in.Op, Loc: in.Loc, Types: signature(in), What: err.Error()}
+		return codegen.Refuse("mosaic", in, err)
 	}
 	if in.Op == ir.BadOp || in.Op >= ir.NumOps {
 		return fail(fmt.Errorf("unknown op"))
@@ -251,25 +251,4 @@ func location(l ir.Loc) string {
 		return fmt.Sprintf(" loc(%q:1:1)", s)
 	}
 	return ""
-}
-
-// Error is an instruction that can not be emitted.
-type Error struct {
-	Op    ir.Op
-	Loc   ir.Loc
-	Types string
-	What  string
-}
-
-func (e *Error) Error() string {
-	at := ""
-	if s := e.Loc.String(); s != "" {
-		at = " at " + s
-	}
-	return fmt.Sprintf("mosaic: %s%s: %s\n    in: %s %s", e.Op, at, e.What, e.Op, e.Types)
-}
-
-func signature(in *ir.Instr) string {
-	f := func(v *ir.Value) string { return v.Type.String() }
-	return "(" + list(in.Args, f) + ") -> (" + list(in.Results, f) + ")"
 }

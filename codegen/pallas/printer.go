@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 )
@@ -85,7 +86,7 @@ func (p *printer) need(name string) {
 
 func (p *printer) fail(n *node, err error) {
 	if p.failed == nil {
-		p.failed = &Error{Op: n.in.Op, Loc: n.in.Loc, Types: signature(n.in), What: err.Error()}
+		p.failed = codegen.Refuse("pallas", n.in, err)
 	}
 }
 
@@ -906,31 +907,4 @@ func tuple(s []string) string {
 		return "(" + s[0] + ",)"
 	}
 	return "(" + strings.Join(s, ", ") + ")"
-}
-
-// Error is an instruction that can not be written.
-type Error struct {
-	Op    ir.Op
-	Loc   ir.Loc
-	Types string
-	What  string
-}
-
-func (e *Error) Error() string {
-	at := ""
-	if s := e.Loc.String(); s != "" {
-		at = " at " + s
-	}
-	return fmt.Sprintf("pallas: %s%s: %s\n    in: %s %s", e.Op, at, e.What, e.Op, e.Types)
-}
-
-func signature(in *ir.Instr) string {
-	list := func(vs []*ir.Value) string {
-		s := make([]string, len(vs))
-		for i, v := range vs {
-			s[i] = v.Type.String()
-		}
-		return "(" + strings.Join(s, ", ") + ")"
-	}
-	return list(in.Args) + " -> " + list(in.Results)
 }

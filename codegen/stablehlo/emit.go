@@ -67,7 +67,7 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 		p.names[v] = p.convert("%"+v.Name, v.Type, p.carrier(v.Type))
 	}
 	if err := p.block(m.Body.Instrs); err != nil {
-		return "", fmt.Errorf("stablehlo: module %s: %w", m.Name, err)
+		return "", fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	outs := make([]string, len(m.Body.Yield))
 	for i, v := range m.Body.Yield {
@@ -153,25 +153,15 @@ func (p *printer) instr(in *ir.Instr) error {
 		results = []string{rule.emit(p, in, args)}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", describe(in), err)
+		if _, ok := err.(*codegen.Error); ok { // inside a kernel
+			return err
+		}
+		return codegen.Refuse("stablehlo", in, err)
 	}
 	for i, r := range in.Results {
 		p.names[r] = results[i]
 	}
 	return nil
-}
-
-// describe is an instruction in an error: dot(f32[2,4], f32[4,4]) at state.
-func describe(in *ir.Instr) string {
-	ts := make([]string, len(in.Args))
-	for i, a := range in.Args {
-		ts[i] = a.Type.String()
-	}
-	s := fmt.Sprintf("%s(%s)", in.Op, strings.Join(ts, ", "))
-	if l := in.Loc.String(); l != "" {
-		s += " at " + l
-	}
-	return s
 }
 
 // several writes an operation of n results and gives their names.

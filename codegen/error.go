@@ -1,0 +1,38 @@
+package codegen
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Error is an instruction that a backend can not render.
+type Error struct {
+	Backend string
+	Op      ir.Op
+	Loc     ir.Loc
+	Types   string // of operands and results
+	What    string // is wrong, and how to mend it
+}
+
+// Refuse names the instruction that err is about.
+func Refuse(backend string, in *ir.Instr, err error) *Error {
+	return &Error{Backend: backend, Op: in.Op, Loc: in.Loc, Types: types(in.Args) + " -> " + types(in.Results), What: err.Error()}
+}
+
+func (e *Error) Error() string {
+	at := ""
+	if s := e.Loc.String(); s != "" {
+		at = " at " + s
+	}
+	return fmt.Sprintf("%s: %s%s: %s\n    in: %s %s", e.Backend, e.Op, at, e.What, e.Op, e.Types)
+}
+
+func types(vs []*ir.Value) string {
+	s := make([]string, len(vs))
+	for i, v := range vs {
+		s[i] = v.Type.String()
+	}
+	return "(" + strings.Join(s, ", ") + ")"
+}

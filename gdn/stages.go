@@ -107,30 +107,20 @@ func (e *gen) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e
 func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
-	if v.Layout == HeadsLanes {
-		x := b.Convert(b.Concat(0, chunks...), d)
-		n := x.Type.Shape[0] / (len(chunks) * v.Batch)
-		x = b.Reshape(x, len(chunks), v.Batch, n, e.c, x.Type.Shape[2])
-		return blockOut{b.Reshape(b.Transpose(x, 1, 0, 3, 2, 4), o.block...), o}
-	}
-	along := 1 // tokens
-	for i, x := range chunks {
-		x = b.Convert(x, d)
-		if v.Layout == HeadsInner {
-			heads, width := x.Type.Shape[0]/v.Batch, x.Type.Shape[2]
-			if v.Batch == 1 {
-				x = b.Transpose(x, 1, 0, 2)
-			} else {
-				x = b.Transpose(b.Reshape(x, v.Batch, heads, e.c, width), 0, 2, 1, 3)
-			}
-			x = b.Reshape(x, v.Batch, e.c*heads, width)
+	if v.Layout == HeadsTurned {
+		for i, x := range chunks {
+			chunks[i] = b.Transpose(b.Convert(x, d), 0, 2, 1)
 		}
-		if v.Layout == HeadsTurned {
-			x, along = b.Transpose(x, 0, 2, 1), 2
-		}
-		chunks[i] = x
+		return blockOut{b.Reshape(b.Concat(2, chunks...), o.block...), o}
 	}
-	return blockOut{b.Reshape(b.Concat(along, chunks...), o.block...), o}
+	order := []int{1, 0, 3, 2, 4} // of [chunks, batch, heads, C, D]
+	if v.Layout == HeadsOuter {
+		order = []int{1, 2, 0, 3, 4}
+	}
+	x := b.Convert(b.Concat(0, chunks...), d)
+	s := x.Type.Shape
+	x = b.Reshape(x, len(chunks), v.Batch, s[0]/(len(chunks)*v.Batch), s[1], s[2])
+	return blockOut{b.Reshape(b.Transpose(x, order...), o.block...), o}
 }
 
 // gateRows describes [N, C] as an output that lies as the gates do.

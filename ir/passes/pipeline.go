@@ -293,14 +293,15 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 		}
 		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
 	}
-	// Loads and cheap work on them wait until they are needed; so do masks, which can not pass between phases.
+	// Loads and cheap work on them wait until they are needed; so do masks, which can not pass between phases, and rows that are
+	// spread over tiles, so that the row alone passes.
 	first := make([]int, len(ins))
 	for i := range first {
 		first[i] = lastPhase + 1
 	}
 	for i := len(ins) - 1; i >= 0; i-- {
 		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
-		if (l.light[i] || mask) && !l.free[i] && first[i] <= lastPhase {
+		if (l.light[i] || mask || spreadsRow(ins[i])) && !l.free[i] && first[i] <= lastPhase {
 			l.phase[i] = max(l.phase[i], first[i])
 		}
 		if l.free[i] {
@@ -310,6 +311,15 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 			first[d] = min(first[d], l.phase[i])
 		}
 	}
+}
+
+// spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does at no cost.
+func spreadsRow(in *ir.Instr) bool {
+	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < sublanes {
+		return false
+	}
+	row := in.Args[0].Type.Shape
+	return len(row) == 1 || len(row) == 2 && row[0] == 1
 }
 
 // findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A

@@ -41,7 +41,7 @@ var (
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
 	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
-	packNames   = []string{PackGather: "gather", PackAligned: "aligned"}
+	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
@@ -108,11 +108,8 @@ var Axes = []Axis{
 	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
 	choiceAxis("out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
 		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
-	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once", packNames, PackGather,
-		func(v Variant) bool {
-			return chunked(v) && v.Flow == FlowFused && v.Form == FormVPrime && v.Layout == HeadsInner && v.Fold && v.Out == OutShared && v.Turn == TurnKey &&
-				(v.Decay == DecayClamp || v.Decay == DecayBase2)
-		}, func(v *Variant) *Pack { return &v.Pack }),
+	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a loop of plain ops for CPUs and GPUs", packNames, PackGather,
+		func(v Variant) bool { return alignable(v) || streamable(v) }, func(v *Variant) *Pack { return &v.Pack }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile", unitNames, UnitMatrix,
 		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
@@ -176,6 +173,19 @@ func storageAxis(name, doc string, applies func(Variant) bool, at func(*Variant)
 }
 
 func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
+
+// alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
+func alignable(v Variant) bool {
+	return fusedTokens(v) && v.Fold && v.Out == OutShared && v.Turn == TurnKey && (v.Decay == DecayClamp || v.Decay == DecayBase2)
+}
+
+func streamable(v Variant) bool {
+	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
+}
+
+func fusedTokens(v Variant) bool {
+	return chunked(v) && v.Flow == FlowFused && v.Form == FormVPrime && v.Layout == HeadsInner
+}
 
 // wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
 // that fill registers.

@@ -47,7 +47,8 @@ func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
 	p.kb = v.Heads / p.gb
 	if s.Seqs > 0 {
-		if p.nc = s.Tokens/p.c + s.Seqs; p.aligned() {
+		p.nc = (s.Tokens/p.c + s.Seqs + v.Chunks - 1) / v.Chunks * v.Chunks
+		if p.aligned() {
 			p.nc = (s.Tokens + p.c - 1) / p.c
 		}
 	} else {
@@ -82,6 +83,9 @@ func (p *plan) valueHeads() []int {
 func (p *plan) module() []*ir.Value {
 	if p.s.Direction != Forward {
 		return p.training()
+	}
+	if p.streamed() {
+		return p.streamModule()
 	}
 	in := p.glueIn()
 	gates := in.gates()

@@ -38,23 +38,30 @@ func (p *plan) glueIn() *operands {
 	in.k = p.rows(token(k, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
 	in.v = p.rows(token(p.args["v"], 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	switch {
-	case s.Gates == GatesGiven:
-		in.g, in.beta = p.gate(token(p.args["g"], 0)), p.gate(token(p.args["beta"], 0))
-	case p.v.Fuse == PlaceKernel:
+	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
 		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
 		in.g, in.beta = p.gate(token(a, padGate)), p.gate(token(raw, padGate))
 		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
 	default:
-		a := b.Convert(p.args["a"], ir.F32)
-		last := []int{a.Type.Rank() - 1}
-		g := decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last...), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last...))
-		beta := betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
+		g, beta := p.glueGates()
 		in.g, in.beta = p.gate(token(g, 0)), p.gate(token(beta, 0))
 	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
 	}
 	return in
+}
+
+// glueGates are log decay and beta of all tokens, as they are given or from their raw form.
+func (p *plan) glueGates() (g, beta *ir.Value) {
+	s, b := p.s, p.b
+	if s.Gates == GatesGiven {
+		return p.args["g"], p.args["beta"]
+	}
+	a := b.Convert(p.args["a"], ir.F32)
+	last := a.Type.Rank() - 1
+	g = decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last))
+	return g, betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
 }
 
 // headBlock and headAxes are the window of valueHeads.
@@ -311,9 +318,32 @@ type slotting struct {
 }
 
 func (p *plan) slotting() *slotting {
+	s, b, c := p.s, p.b, p.c
+	k := p.packedChunks()
+	sq := ir.T(ir.I32, p.nc, c)
+	token := b.Add(b.Broadcast(k.at, sq.Shape, 0), b.Iota(sq, 1))
+	valid := b.Compare(ir.LT, token, b.Broadcast(k.end, sq.Shape, 0))
+	source := b.Select(valid, token, b.Like(token, float64(s.Tokens)))
+
+	vec := ir.T(ir.I32, s.Tokens)
+	seq := p.countNotAfter(k.until, s.Tokens)
+	slots := b.Add(b.Sub(b.Iota(vec, 0), b.GatherRows(k.begin, seq, 0)),
+		b.Mul(b.GatherRows(k.first, seq, 0), b.Const(vec, float64(c))))
+	return &slotting{b.Reshape(source, p.nc*c), b.Reshape(valid, p.nc*c), k.table, slots, k.length, seq}
+}
+
+// packedChunks is how packed sequences are cut, each from its first token on. Chunks beyond the last name the last sequence that
+// has tokens, and begin after its end.
+type packedChunks struct {
+	begin, until, length *ir.Value // [Seqs] i32: the first token, the first after the last, and how many there are
+	first                *ir.Value // [Seqs] i32: the first chunk
+	table                *ir.Value // [chunks] i32: the sequence of each chunk
+	at, end              *ir.Value // [chunks] i32: the first token of each chunk, and the first after its sequence
+}
+
+func (p *plan) packedChunks() *packedChunks {
 	s, b := p.s, p.b
 	n, nc, c := s.Seqs, p.nc, p.c
-	vec := func(k int) ir.Type { return ir.T(ir.I32, k) }
 	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
 	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
 	length := b.Sub(end, begin)
@@ -321,28 +351,21 @@ func (p *plan) slotting() *slotting {
 	until := b.Cumsum(chunks, 0) // chunks up to and with each sequence
 	first := b.Sub(until, chunks)
 
-	// countNotAfter gives, for 0 .. k-1, how many entries of a rising vector do not exceed it.
-	countNotAfter := func(rising *ir.Value, k int) *ir.Value {
-		sq := ir.T(ir.I32, k, n)
-		c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
-		return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
-	}
-	seqs := b.Iota(vec(n), 0)
+	seqs := b.Iota(ir.T(ir.I32, n), 0)
 	used := b.Select(b.Compare(ir.GT, chunks, b.Like(chunks, 0)), seqs, b.Like(seqs, 0))
 	last := b.Append(ir.OpReduceMax, []*ir.Value{used}, ir.Attrs{Dims: []int{0}}, nil)[0]
-	table := b.Min(countNotAfter(until, nc), b.Broadcast(last, []int{nc}))
-
-	local := b.Sub(b.Iota(vec(nc), 0), b.GatherRows(first, table, 0)) // which chunk of its sequence
+	table := b.Min(p.countNotAfter(until, nc), b.Broadcast(last, []int{nc}))
+	local := b.Sub(b.Iota(ir.T(ir.I32, nc), 0), b.GatherRows(first, table, 0)) // which chunk of its sequence
 	at := b.Add(b.GatherRows(begin, table, 0), b.Mul(local, b.Like(local, float64(c))))
-	sq := ir.T(ir.I32, nc, c)
-	token := b.Add(b.Broadcast(at, sq.Shape, 0), b.Iota(sq, 1))
-	valid := b.Compare(ir.LT, token, b.Broadcast(b.GatherRows(end, table, 0), sq.Shape, 0))
-	source := b.Select(valid, token, b.Like(token, float64(s.Tokens)))
+	return &packedChunks{begin: begin, until: end, length: length, first: first, table: table, at: at, end: b.GatherRows(end, table, 0)}
+}
 
-	seq := countNotAfter(end, s.Tokens)
-	slots := b.Add(b.Sub(b.Iota(vec(s.Tokens), 0), b.GatherRows(begin, seq, 0)),
-		b.Mul(b.GatherRows(first, seq, 0), b.Const(vec(s.Tokens), float64(c))))
-	return &slotting{b.Reshape(source, nc*c), b.Reshape(valid, nc*c), table, slots, length, seq}
+// countNotAfter gives, for 0 .. k-1, how many entries of a rising vector do not exceed it.
+func (p *plan) countNotAfter(rising *ir.Value, k int) *ir.Value {
+	b := p.b
+	sq := ir.T(ir.I32, k, rising.Type.Shape[0])
+	c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
+	return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
 }
 
 // decayGate is -exp(A_log) softplus(a + dt_bias) in float32.

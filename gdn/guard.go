@@ -13,7 +13,7 @@ const (
 )
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
-// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step. Choices that the
+// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step, unless they are a stream. Choices that the
 // spec, which must be valid, leaves without effect go to their default. Build fits its variant, so variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
@@ -47,11 +47,14 @@ func (v Variant) Fit(s Spec) Variant {
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true
 	}
-	if v.Algo == AlgoToken || s.Seqs > 0 {
-		v.Chunks, v.Steps = 1, 1
-	}
-	if s.Seqs == 0 || s.Pool > 0 || s.Direction != Forward || v.Heads != s.HeadsV {
+	packed := s.Seqs > 0 && s.Direction == Forward && v.Heads == s.HeadsV
+	if !packed || v.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Pack == PackStream && !streamable(v) {
 		v.Pack = PackGather
+	}
+	if v.Pack == PackStream {
+		v.Fuse, v.Steps = PlaceGlue, 1
+	} else if v.Algo == AlgoToken || s.Seqs > 0 {
+		v.Chunks, v.Steps = 1, 1
 	}
 	if v.native() && s.Pool > 0 {
 		v.Batch = 1

@@ -17,6 +17,10 @@ type gen struct {
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
 
+	valueFirst bool                             // states are [V, K]
+	enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
+	leave      func(chunk int, state *ir.Value) // and what takes the state after it
+
 	before, inverted, values *ir.Value // of the chunk taken through the state: the state before it, T and U
 }
 
@@ -616,6 +620,9 @@ func (e *gen) steps(w *work) []blockOut {
 			}
 			return b.Mul(e.column(by, e.s.V), x)
 		}
+		if e.enter != nil {
+			e.state = e.enter(c)
+		}
 		state := e.state
 		up := at(grown)
 		kS, qS := e.stateProducts(at(k), at(q), state)
@@ -647,10 +654,16 @@ func (e *gen) steps(w *work) []blockOut {
 			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
 			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
 		}
-		if added == nil {
+		switch {
+		case e.valueFirst:
+			added = e.dot(u, at(restK), true, false, e.v.PrecState)
+		case added == nil:
 			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
-		e.state = b.Add(b.Mul(state, e.scalar(up, e.c-1, e.s.K, e.s.V)), added)
+		e.state = b.Add(b.Mul(state, e.scalar(up, e.c-1, state.Type.Shape[1], state.Type.Shape[2])), added)
+		if e.leave != nil {
+			e.leave(c, e.state)
+		}
 	}
 	b.Stage("output")
 	if e.v.Scale == ScaleOutput {
@@ -686,15 +699,15 @@ func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	case !needK && !needQ:
 		return nil, nil
 	case !needK:
-		return nil, e.dot(q, state, false, false, e.v.PrecState)
+		return nil, e.dot(q, state, false, e.valueFirst, e.v.PrecState)
 	case !needQ:
-		return e.dot(k, state, false, false, e.v.PrecState), nil
+		return e.dot(k, state, false, e.valueFirst, e.v.PrecState), nil
 	case e.v.KQ == JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.dot(e.concat(1, k, q), state, false, false, e.v.PrecState)
+		both := e.dot(e.concat(1, k, q), state, false, e.valueFirst, e.v.PrecState)
 		return b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
 	}
-	return e.dot(k, state, false, false, e.v.PrecState), e.dot(q, state, false, false, e.v.PrecState)
+	return e.dot(k, state, false, e.valueFirst, e.v.PrecState), e.dot(q, state, false, e.valueFirst, e.v.PrecState)
 }

@@ -152,6 +152,7 @@ const (
 const (
 	PackGather Pack = iota
 	PackAligned
+	PackStream
 )
 
 const (

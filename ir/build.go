@@ -196,6 +196,25 @@ func (b *Builder) Pad(x *Value, v float64, lo, hi []int) *Value {
 	return b.op(OpPad, Attrs{Value: v, Starts: lo, Limits: hi}, x)
 }
 
+// RowsAt takes n rows of x, the i32 scalar at and those after it; as any slice, one that would end beyond x begins earlier.
+func (b *Builder) RowsAt(x, at *Value, n int) *Value {
+	shape := append([]int{n}, x.Type.Shape[1:]...)
+	return b.Append(OpDynSlice, append([]*Value{x}, b.rowStarts(x, at)...), Attrs{}, nil, T(x.Type.DType, shape...))[0]
+}
+
+// PutRows puts y in the place of RowsAt.
+func (b *Builder) PutRows(x, y, at *Value) *Value {
+	return b.Append(OpDynUpdate, append([]*Value{x, y}, b.rowStarts(x, at)...), Attrs{}, nil)[0]
+}
+
+func (b *Builder) rowStarts(x, at *Value) []*Value {
+	starts := []*Value{at}
+	for range x.Type.Rank() - 1 {
+		starts = append(starts, b.Const(T(I32), 0))
+	}
+	return starts
+}
+
 // Sum reduces over dims.
 func (b *Builder) Sum(x *Value, dims ...int) *Value {
 	return b.op(OpReduceSum, Attrs{Dims: dims}, x)

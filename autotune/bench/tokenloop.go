@@ -45,22 +45,9 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	}
 	o := b.Const(ir.T(ir.F32, tokens, s.HeadsV, s.V), 0)
 	carried := b.Loop(tokens, []*ir.Value{states, o}, func(b *ir.Builder, t *ir.Value, carried []*ir.Value) []*ir.Value {
-		zero := b.Const(ir.T(ir.I32), 0)
-		row := func(x *ir.Value, at *ir.Value) *ir.Value {
-			starts := []*ir.Value{x, at}
-			for range x.Type.Rank() - 1 {
-				starts = append(starts, zero)
-			}
-			shape := append([]int{1}, x.Type.Shape[1:]...)
-			y := b.Append(ir.OpDynSlice, starts, ir.Attrs{}, nil, ir.T(x.Type.DType, shape...))[0]
-			return b.Reshape(y, shape[1:]...)
-		}
+		row := func(x, at *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, at, 1), x.Type.Shape[1:]...) }
 		put := func(x, y, at *ir.Value) *ir.Value {
-			starts := []*ir.Value{x, b.Reshape(y, append([]int{1}, y.Type.Shape...)...), at}
-			for range x.Type.Rank() - 1 {
-				starts = append(starts, zero)
-			}
-			return b.Append(ir.OpDynUpdate, starts, ir.Attrs{}, nil)[0]
+			return b.PutRows(x, b.Reshape(y, append([]int{1}, y.Type.Shape...)...), at)
 		}
 		perHead := func(x *ir.Value) *ir.Value { // [Hk, K] to [Hv, K]
 			x = b.Broadcast(x, []int{s.HeadsK, s.Groups(), s.K}, 0, 2)

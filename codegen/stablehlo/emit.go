@@ -55,7 +55,7 @@ type Emitter struct {
 
 // Emit renders a module. Errors name the instruction.
 func (em Emitter) Emit(m *ir.Module) (string, error) {
-	p := &printer{native: em.Native || em.Kernel != nil, kernel: em.Kernel, names: map[*ir.Value]string{}, depth: 2}
+	p := &printer{native: em.Native || em.Kernel != nil, kernel: em.Kernel, names: map[*ir.Value]string{}, stored: map[*ir.Value]string{}, depth: 2}
 	var params, results []string
 	for _, v := range m.Params() {
 		params = append(params, fmt.Sprintf("%%%s: %s%s", v.Name, TensorType(v.Type), reused(m, v.Name)))
@@ -64,14 +64,16 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 		results = append(results, TensorType(v.Type))
 	}
 	for _, v := range m.Params() {
-		p.names[v] = p.convert("%"+v.Name, v.Type, p.carrier(v.Type))
+		p.keep(v, "%"+v.Name)
 	}
 	if err := p.block(m.Body.Instrs); err != nil {
 		return "", fmt.Errorf("module %s: %w", m.Name, err)
 	}
 	outs := make([]string, len(m.Body.Yield))
 	for i, v := range m.Body.Yield {
-		outs[i] = p.convert(p.names[v], p.carrier(v.Type), v.Type)
+		if outs[i] = p.stored[v]; outs[i] == "" {
+			outs[i] = p.convert(p.names[v], p.carrier(v.Type), v.Type)
+		}
 	}
 	if len(outs) > 0 {
 		p.line("return %s : %s", strings.Join(outs, ", "), strings.Join(results, ", "))
@@ -96,7 +98,8 @@ func reused(m *ir.Module, param string) string {
 type printer struct {
 	native bool
 	kernel func(in *ir.Instr, operands []string) (string, error)
-	names  map[*ir.Value]string
+	names  map[*ir.Value]string // values in their carriers
+	stored map[*ir.Value]string // arrays in their own type, where that is not their carrier's
 	next   int
 	depth  int
 	text   strings.Builder

@@ -1,7 +1,6 @@
 package stablehlo
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
@@ -270,67 +269,3 @@ var (
 		ir.I64: "9223372036854775807", ir.I32: "2147483647", ir.U32: "4294967295", ir.U16: "65535",
 	}
 )
-
-// emitLoop passes values from outside through the loop unchanged, so that its regions refer to nothing outside.
-func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
-	body := in.Body
-	captured := body.Captures()
-	count := p.splat(float64(in.Attrs.Count), ir.T(ir.I32))
-	one := p.splat(1, ir.T(ir.I32))
-	zero := p.splat(0, ir.T(ir.I32))
-
-	values := append([]*ir.Value{}, body.Params...)
-	inits := append([]string{zero}, a...)
-	types := []string{TensorType(ir.T(ir.I32))}
-	for _, v := range in.Args {
-		types = append(types, p.typ(v.Type))
-	}
-	for _, v := range captured {
-		values, inits, types = append(values, v), append(inits, p.names[v]), append(types, p.typ(v.Type))
-	}
-	extra := []string{count, one}
-	for _, c := range extra {
-		inits, types = append(inits, c), append(types, TensorType(ir.T(ir.I32)))
-	}
-	names := make([]string, len(inits))
-	header := make([]string, len(inits))
-	for i := range names {
-		names[i] = p.fresh()
-		header[i] = names[i] + " = " + inits[i]
-	}
-	all := strings.Join(types, ", ")
-	result := p.fresh()
-	p.line("%s:%d = stablehlo.while(%s) : %s", result, len(inits), strings.Join(header, ", "), all)
-
-	outer := map[*ir.Value]string{}
-	for i, v := range values {
-		outer[v] = p.names[v]
-		p.names[v] = names[i]
-	}
-	i, n, step := names[0], names[len(names)-2], names[len(names)-1]
-	p.line("cond {")
-	p.depth++
-	p.line("stablehlo.return %s : tensor<i1>", p.compare("LT", i, n, ir.T(ir.I32), "SIGNED"))
-	p.depth--
-	p.line("} do {")
-	p.depth++
-	if err := p.block(body.Instrs); err != nil {
-		return nil, err
-	}
-	next := append([]string{p.let("stablehlo.add %s, %s : tensor<i32>", i, step)}, make([]string, len(in.Args))...)
-	for j, v := range body.Yield {
-		next[1+j] = p.names[v]
-	}
-	next = append(next, names[1+len(in.Args):]...)
-	p.line("stablehlo.return %s : %s", strings.Join(next, ", "), all)
-	p.depth--
-	p.line("}")
-	for v, n := range outer {
-		p.names[v] = n
-	}
-	out := make([]string, len(in.Results))
-	for j := range out {
-		out[j] = fmt.Sprintf("%s#%d", result, 1+j)
-	}
-	return out, nil
-}

@@ -170,15 +170,38 @@ func emitDynSlice(p *printer, in *ir.Instr, a []string) string {
 	if in.Result().Type.Rank() == 0 {
 		return a[0]
 	}
-	return p.let("stablehlo.dynamic_slice %s%s, sizes = %s : (%s) -> %s", a[0], starts(a[1:]),
-		list(in.Result().Type.Shape), p.operands(in), p.result(in))
+	x, t := in.Args[0], in.Result().Type
+	name, from, to := a[0], p.carrier(x.Type), p.carrier(t)
+	if own := p.stored[x]; own != "" {
+		name, from, to = own, x.Type, t
+	}
+	r := p.let("stablehlo.dynamic_slice %s%s, sizes = %s : (%s%s) -> %s", name, starts(a[1:]), list(t.Shape), TensorType(from),
+		p.indices(in.Args[1:]), TensorType(to))
+	return p.convert(r, to, p.carrier(t))
 }
 
 func emitDynUpdate(p *printer, in *ir.Instr, a []string) string {
 	if in.Result().Type.Rank() == 0 {
 		return a[1]
 	}
-	return p.let("stablehlo.dynamic_update_slice %s, %s%s : (%s) -> %s", a[0], a[1], starts(a[2:]), p.operands(in), p.result(in))
+	x, y := in.Args[0], in.Args[1]
+	own := p.stored[x]
+	if own == "" {
+		return p.let("stablehlo.dynamic_update_slice %s, %s%s : (%s) -> %s", a[0], a[1], starts(a[2:]), p.operands(in), p.result(in))
+	}
+	t := TensorType(x.Type)
+	r := p.let("stablehlo.dynamic_update_slice %s, %s%s : (%s, %s%s) -> %s", own, p.own(y), starts(a[2:]), t, TensorType(y.Type), p.indices(in.Args[2:]), t)
+	p.stored[in.Result()] = r
+	return p.convert(r, x.Type, p.carrier(x.Type))
+}
+
+// indices lists the types of start indices, after those of other operands.
+func (p *printer) indices(at []*ir.Value) string {
+	var s strings.Builder
+	for _, v := range at {
+		s.WriteString(", " + p.typ(v.Type))
+	}
+	return s.String()
 }
 
 func emitTake(p *printer, in *ir.Instr, a []string) string {

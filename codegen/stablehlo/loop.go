@@ -1,0 +1,184 @@
+package stablehlo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Arrays of bf16 that a loop only takes slices of or puts slices into stay bf16 through it: the slices are converted, not the
+// arrays.
+
+// keep names an array of its own type, and its copy in the carrier.
+func (p *printer) keep(v *ir.Value, name string) {
+	if c := p.carrier(v.Type); !c.Equal(v.Type) {
+		p.stored[v] = name
+		name = p.convert(name, v.Type, c)
+	}
+	p.names[v] = name
+}
+
+// sliced says whether a block, and the blocks inside it, only take slices of v.
+func sliced(body *ir.Block, v *ir.Value) bool {
+	only := true
+	body.Walk(func(in *ir.Instr) {
+		for i, a := range in.Args {
+			only = only && (a != v || in.Op == ir.OpDynSlice && i == 0)
+		}
+		if in.Body != nil {
+			only = only && !yields(in.Body, v)
+		}
+	})
+	return only && !yields(body, v)
+}
+
+func yields(b *ir.Block, v *ir.Value) bool {
+	for _, y := range b.Yield {
+		if y == v {
+			return true
+		}
+	}
+	return false
+}
+
+// refilled gives the values that a carried array takes in a body which only takes slices of it, puts slices into it, and yields it
+// at place j; nil where it does anything else.
+func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
+	chain := []*ir.Value{v}
+	for _, in := range body.Instrs {
+		last := chain[len(chain)-1]
+		for i, a := range in.Args {
+			if a != last {
+				continue
+			}
+			switch {
+			case in.Op == ir.OpDynSlice && i == 0:
+			case in.Op == ir.OpDynUpdate && i == 0:
+				chain = append(chain, in.Result())
+			default:
+				return nil
+			}
+		}
+	}
+	for i, y := range body.Yield {
+		for k, c := range chain {
+			if (y == c) != (i == j && k == len(chain)-1) {
+				return nil
+			}
+		}
+	}
+	for k, c := range chain { // no other use: of an earlier value, or inside a body of its own
+		used := 0
+		body.Walk(func(in *ir.Instr) {
+			for _, a := range in.Args {
+				if a == c && in.Op != ir.OpDynSlice {
+					used++
+				}
+			}
+			if in.Body != nil && yields(in.Body, c) {
+				used += len(chain)
+			}
+		})
+		if last := k == len(chain)-1; used > 1 || last && used > 0 {
+			return nil
+		}
+	}
+	return chain
+}
+
+// emitLoop passes values from outside through the loop unchanged, so that its regions refer to nothing outside.
+func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
+	body := in.Body
+	count := p.splat(float64(in.Attrs.Count), ir.T(ir.I32))
+	one := p.splat(1, ir.T(ir.I32))
+
+	// What passes through: each with the value that it is in the body, and the type in which it passes.
+	type passing struct {
+		value *ir.Value
+		init  string
+		typ   ir.Type
+		chain []*ir.Value // of an array in its own type: the values that it takes in the body
+	}
+	index := ir.T(ir.I32)
+	all := []passing{{value: body.Params[0], init: p.splat(0, index), typ: index}}
+	for j, v := range body.Params[1:] {
+		x := passing{value: v, init: a[j], typ: p.carrier(v.Type)}
+		if !x.typ.Equal(v.Type) {
+			if x.chain = refilled(body, v, j); x.chain != nil {
+				x.init, x.typ = p.own(in.Args[j]), v.Type
+			}
+		}
+		all = append(all, x)
+	}
+	for _, v := range body.Captures() {
+		x := passing{value: v, init: p.names[v], typ: p.carrier(v.Type)}
+		if own := p.stored[v]; own != "" && sliced(body, v) {
+			x.init, x.typ, x.chain = own, v.Type, []*ir.Value{v}
+		}
+		all = append(all, x)
+	}
+	all = append(all, passing{init: count, typ: index}, passing{init: one, typ: index})
+
+	names, header, types := make([]string, len(all)), make([]string, len(all)), make([]string, len(all))
+	for i, x := range all {
+		names[i] = p.fresh()
+		header[i], types[i] = names[i]+" = "+x.init, TensorType(x.typ)
+	}
+	result := p.fresh()
+	p.line("%s:%d = stablehlo.while(%s) : %s", result, len(all), strings.Join(header, ", "), strings.Join(types, ", "))
+
+	type outer struct{ name, stored string }
+	before := map[*ir.Value]outer{}
+	for i, x := range all {
+		if v := x.value; v != nil {
+			before[v] = outer{p.names[v], p.stored[v]}
+			if delete(p.stored, v); x.chain != nil {
+				p.stored[v] = names[i]
+			}
+			p.names[v] = names[i]
+		}
+	}
+	i, n, step := names[0], names[len(names)-2], names[len(names)-1]
+	p.line("cond {")
+	p.depth++
+	p.line("stablehlo.return %s : tensor<i1>", p.compare("LT", i, n, index, "SIGNED"))
+	p.depth--
+	p.line("} do {")
+	p.depth++
+	if err := p.block(body.Instrs); err != nil {
+		return nil, err
+	}
+	next := append([]string{p.let("stablehlo.add %s, %s : tensor<i32>", i, step)}, names[1:]...)
+	for j, v := range body.Yield {
+		if next[1+j] = p.names[v]; all[1+j].chain != nil {
+			next[1+j] = p.stored[v]
+		}
+	}
+	p.line("stablehlo.return %s : %s", strings.Join(next, ", "), strings.Join(types, ", "))
+	p.depth--
+	p.line("}")
+	for v, o := range before {
+		p.names[v] = o.name
+		if delete(p.stored, v); o.stored != "" {
+			p.stored[v] = o.stored
+		}
+	}
+	out := make([]string, len(in.Results))
+	for j := range out {
+		out[j] = fmt.Sprintf("%s#%d", result, 1+j)
+		if all[1+j].chain != nil {
+			p.keep(in.Results[j], out[j])
+			out[j] = p.names[in.Results[j]]
+		}
+	}
+	return out, nil
+}
+
+// own is the name of a value in its own type.
+func (p *printer) own(v *ir.Value) string {
+	if s := p.stored[v]; s != "" {
+		return s
+	}
+	return p.convert(p.names[v], p.carrier(v.Type), v.Type)
+}

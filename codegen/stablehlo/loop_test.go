@@ -1,0 +1,47 @@
+package stablehlo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen/stablehlo"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Arrays of bf16 that a loop only slices and fills stay bf16 through it; one that it also computes with does not. Both agree with the interpreter.
+func TestLoopKeepsStoredArrays(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		whole bool // the body also adds to the whole array
+	}{{"sliced", false}, {"whole", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProbe()
+			x := p.normal(ir.BF16, 32, 4)
+			filled := p.Loop(5, []*ir.Value{p.Const(x.Type, 1)}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
+				at := b.Mul(i, b.Const(ir.T(ir.I32), 7)) // the last slice begins earlier than it says
+				y := b.Mul(b.RowsAt(x, at, 8), b.RowsAt(carried[0], at, 8))
+				y = b.Loop(2, []*ir.Value{y}, func(b *ir.Builder, j *ir.Value, carried []*ir.Value) []*ir.Value {
+					return []*ir.Value{b.PutRows(carried[0], b.RowsAt(x, j, 1), j)}
+				})[0]
+				o := b.PutRows(carried[0], y, at)
+				if c.whole {
+					o = b.Add(o, o)
+				}
+				return []*ir.Value{o}
+			})
+			p.try("filled", filled[0])
+			p.try("after", p.Add(filled[0], x))
+			p.check(t, engine(t), map[ir.Op]bool{})
+			a, err := stablehlo.Backend{}.Emit(p.m, nil)
+			require.NoError(t, err)
+			for _, op := range []string{"stablehlo.dynamic_slice %", "stablehlo.dynamic_update_slice %"} {
+				require.Contains(t, a.Text, op)
+			}
+			wide := "(tensor<32x4xf32>, tensor<8x4xf32>, tensor<i32>" // of an update
+			require.Equal(t, c.whole, strings.Contains(a.Text, wide), a.Text)
+			require.NotContains(t, a.Text, "(tensor<32x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>")
+		})
+	}
+}

@@ -215,9 +215,12 @@ func (a *app) benchItems(b *benchFlags) error {
 // decodeTokens is the most tokens of a sequence for which the token recurrence is faster than chunks.
 const decodeTokens = 4
 
-// benchVariant is the fastest known variant for CPUs: of decoding, or of chunks.
+// benchVariant is the fastest known variant for CPUs: of packed sequences, of decoding, or of chunks.
 func benchVariant(s gdn.Spec) string {
-	if s.Seqs == 0 && s.Tokens <= decodeTokens {
+	switch {
+	case s.Seqs > 0:
+		return "cpu-packed"
+	case s.Tokens <= decodeTokens:
 		return "cpu-decode"
 	}
 	return "cpu"

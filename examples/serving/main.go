@@ -40,7 +40,7 @@ func main() {
 	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
-	prefill := flag.String("prefill", "cpu", "how prefill is computed (see gdngen help variant)")
+	prefill := flag.String("prefill", "cpu-packed", "how prefill is computed (see gdngen help variant)")
 	decode := flag.String("decode", "cpu-decode", "how decode is computed")
 	flag.Parse()
 	var err, bad error

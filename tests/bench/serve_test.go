@@ -78,7 +78,7 @@ func BenchmarkCPUPacked(b *testing.B) {
 	for i := range cu {
 		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)
 	}
-	v, err := gdn.LookupVariant("cpu")
+	v, err := gdn.LookupVariant("cpu-packed")
 	require.NoError(b, err)
 	a, err := lower.Program(s, v, "stablehlo", nil)
 	require.NoError(b, err)

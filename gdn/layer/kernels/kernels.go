@@ -120,6 +120,8 @@ func (k *Backend) try() error {
 // Variant is how a spec is computed: the fastest known of the target, or of a CPU.
 func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
 	switch {
+	case k.opts.Target == nil && s.Seqs > 0:
+		return gdn.ParseVariant("cpu-packed")
 	case k.opts.Target == nil:
 		return gdn.ParseVariant("cpu")
 	case s.DType == ir.BF16:

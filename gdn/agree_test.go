@@ -98,7 +98,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 		v := randomVariant(r)
 		class := "f32"
 		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.PrecApply, v.PrecGrad = OwnNone, OwnNone
+		v.PrecApply, v.PrecGrad, v.PrecUpdate = OwnNone, OwnNone, OwnNone
 		words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
 			class = p.String()
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = p, p, p, store

@@ -40,33 +40,36 @@ var (
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
 	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
+	updateNames = []string{OwnNone: "state", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
+	byNames     = []string{DecayByTokens: "tokens", DecayByInverse: "inverse"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
 )
 
-func (a Algo) String() string   { return enumName(algoNames, int(a)) }
-func (s Solve) String() string  { return enumName(solveNames, int(s)) }
-func (l LeafBy) String() string { return enumName(leafByNames, int(l)) }
-func (m Merge) String() string  { return enumName(mergeNames, int(m)) }
-func (f Form) String() string   { return enumName(formNames, int(f)) }
-func (f Flow) String() string   { return enumName(flowNames, int(f)) }
-func (h Heads) String() string  { return enumName(headsNames, int(h)) }
-func (d Decay) String() string  { return enumName(decayNames, int(d)) }
-func (p Place) String() string  { return enumName(placeNames, int(p)) }
-func (j Joint) String() string  { return enumName(jointNames, int(j)) }
-func (o Out) String() string    { return enumName(outNames, int(o)) }
-func (s Side) String() string   { return enumName(sideNames, int(s)) }
-func (m Mask) String() string   { return enumName(maskNames, int(m)) }
-func (t Turn) String() string   { return enumName(turnNames, int(t)) }
-func (s Scale) String() string  { return enumName(scaleNames, int(s)) }
-func (l Low) String() string    { return enumName(lowNames, int(l)) }
-func (o Own) String() string    { return enumName(ownNames, int(o)) }
-func (s Save) String() string   { return enumName(saveNames, int(s)) }
-func (p Pack) String() string   { return enumName(packNames, int(p)) }
-func (u Unit) String() string   { return enumName(unitNames, int(u)) }
-func (p Parts) String() string  { return enumName(partsNames, int(p)) }
+func (a Algo) String() string    { return enumName(algoNames, int(a)) }
+func (s Solve) String() string   { return enumName(solveNames, int(s)) }
+func (l LeafBy) String() string  { return enumName(leafByNames, int(l)) }
+func (m Merge) String() string   { return enumName(mergeNames, int(m)) }
+func (f Form) String() string    { return enumName(formNames, int(f)) }
+func (f Flow) String() string    { return enumName(flowNames, int(f)) }
+func (h Heads) String() string   { return enumName(headsNames, int(h)) }
+func (d Decay) String() string   { return enumName(decayNames, int(d)) }
+func (p Place) String() string   { return enumName(placeNames, int(p)) }
+func (j Joint) String() string   { return enumName(jointNames, int(j)) }
+func (o Out) String() string     { return enumName(outNames, int(o)) }
+func (s Side) String() string    { return enumName(sideNames, int(s)) }
+func (m Mask) String() string    { return enumName(maskNames, int(m)) }
+func (t Turn) String() string    { return enumName(turnNames, int(t)) }
+func (s Scale) String() string   { return enumName(scaleNames, int(s)) }
+func (l Low) String() string     { return enumName(lowNames, int(l)) }
+func (o Own) String() string     { return enumName(ownNames, int(o)) }
+func (d DecayBy) String() string { return enumName(byNames, int(d)) }
+func (s Save) String() string    { return enumName(saveNames, int(s)) }
+func (p Pack) String() string    { return enumName(packNames, int(p)) }
+func (u Unit) String() string    { return enumName(unitNames, int(u)) }
+func (p Parts) String() string   { return enumName(partsNames, int(p)) }
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
@@ -126,11 +129,13 @@ var Axes = []Axis{
 	precAxis("precintra", "precision of K K^T, Q K^T, T x and P x", chunked, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
 	precAxis("precstate", "precision of K S, Q S, W S and K^T V'", nil, func(v *Variant) *ir.Precision { return &v.PrecState }),
 	choiceAxis("precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, chunked, func(v *Variant) *Own { return &v.PrecApply }),
-	choiceAxis("precgrad", "precision of dO U^T and of its product with K, which make the gradient of q inside a chunk: that of precintra, or its own", ownNames, OwnNone, chunked,
+	choiceAxis("precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnNone, chunked,
 		func(v *Variant) *Own { return &v.PrecGrad }),
+	choiceAxis("precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", updateNames, OwnNone, chunked,
+		func(v *Variant) *Own { return &v.PrecUpdate }),
 	choiceAxis("parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
 		func(v Variant) bool {
-			return chunked(v) && slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad()}, ir.PrecBF16x3)
+			return chunked(v) && slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad(), v.update()}, ir.PrecBF16x3)
 		}, func(v *Variant) *Parts { return &v.Parts }),
 	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
@@ -152,6 +157,8 @@ var Axes = []Axis{
 	choiceAxis("save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, chunked,
 		func(v *Variant) *Save { return &v.Save }),
 	storageAxis("saved", "element type of what is kept for the backward pass", chunked, func(v *Variant) *ir.DType { return &v.Saved }),
+	choiceAxis("decaygrad", "the gradient of the decay by what passes from the tokens before each token to those after it, or by (I + N)^T dV = dV', without sums over columns: needs an accurate inverse", byNames, DecayByTokens, chunked,
+		func(v *Variant) *DecayBy { return &v.DecayBy }),
 	intAxis("backahead", "phases of a backward kernel that run ahead of the state", 0, chunked, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
 	intAxis("behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, chunked, func(v *Variant) *int { return &v.Behind }, 0, 1),
 	intAxis("backsteps", "chunks of a backward kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),

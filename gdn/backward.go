@@ -23,8 +23,16 @@ import (
 //	dg_t = sum over i >= t of (rows_i W - columns_i W + r_i) + sum over j < t of y_j + e^GC <S, dS>,
 //	W = dP . P + dN . N     r = rows(dO' S^T . Q + n S^T . K)     y = rows(Ud dS^T . K)
 //
-// The sums of rows and of columns of W cancel for the most part, so both must be of the same, once rounded, W. Matrices of
-// tokens x tokens are held transposed: then only T, Q, K, X and Y are ever turned.
+// The sums of rows and of columns of W cancel for the most part, so both must be of the same, once rounded, W. Or else: dR = T^T dU
+// is (I + N)^T dR = dU, from which follows columns_j W + y_j = z_j, z = rows(U . dR), and
+//
+//	dg_t = sum over i >= t of r_i + sum over j < t of (z_j - rows_j W) + e^GC <S, dS>,
+//
+// without sums of columns and y. That is as accurate as the inverse and dU are: better than the first form on correlated keys where they
+// are, and worse where decay is strong and they are not, since it sums over tokens whose parts in dg cancel.
+//
+// z is the diagonal of U dR^T. Matrices of tokens x tokens are held transposed: then only T, Q, K, X and Y are ever turned, and
+// sums of rows of W are sums of registers.
 
 // betaFloor keeps the logarithm of beta and the division by it finite; everything that beta multiplies stays in its column.
 const betaFloor = 1e-20
@@ -120,7 +128,11 @@ func (v Variant) KeptBytes(s Spec) int64 {
 		return n * int64(rows) * int64(width)
 	}
 	total := bytes(s.K, s.V, f.PrecState)
-	if f.Save >= SaveInverse {
+	switch {
+	case f.Save < SaveInverse:
+	case f.pairedInverse():
+		total += bytes(f.Chunk, f.Chunk, ir.PrecBF16x1)
+	default:
 		total += bytes(f.Chunk, f.Chunk, f.apply())
 	}
 	if f.Save >= SaveAll {
@@ -166,7 +178,11 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 		}
 		k.s = hold(e.before, p.v.PrecState)
 		if p.v.Save >= SaveInverse {
-			k.t = hold(e.inverted, p.v.apply())
+			if p.v.pairedInverse() {
+				k.t = hold(e.paired(e.inverted), ir.PrecBF16x1)
+			} else {
+				k.t = hold(e.inverted, p.v.apply())
+			}
 		}
 		if p.v.Save >= SaveAll {
 			k.u = hold(e.values, p.v.grad())
@@ -220,6 +236,27 @@ func (e *gen) hold(x *ir.Value, p ir.Precision) []blockOut {
 	return outs
 }
 
+// pairedInverse says whether T, kept as two parts, is one matrix: the rest, turned, fills the half above the diagonal, where T is
+// zero. The diagonal is ones, without a rest.
+func (v Variant) pairedInverse() bool {
+	return v.Saved == ir.BF16 && v.Parts == PartsKept && v.apply() == ir.PrecBF16x3
+}
+
+// paired is T as one matrix.
+func (e *gen) paired(t *ir.Value) *ir.Value {
+	b, parts := e.b.Stage("keep"), e.cut(t)
+	return b.Halves(b.Or(b.Words(parts[0]), b.Words(b.Transpose(parts[1], 0, 2, 1))))
+}
+
+// loadTurnedInverse is T^T of what is kept of T.
+func (e *gen) loadTurnedInverse() *ir.Value {
+	t := e.loadKept(e.in.kept.t)
+	if !e.v.pairedInverse() {
+		return e.turned(t)
+	}
+	return e.joined([]*ir.Value{e.b.Transpose(e.lower(t), 0, 2, 1), e.upper(t, 1)})
+}
+
 func (e *gen) loadKept(l []*operand) *ir.Value {
 	var parts []*ir.Value
 	for _, o := range l {
@@ -254,8 +291,7 @@ func (e *gen) reverse() []blockOut {
 	pt := e.store(e.times(kq, f))
 	kd := e.store(e.byRows(e.perValue(k), left))
 	state := e.loadKept(e.in.kept.s)
-	t, u := e.inverseAndValues(k, kk, w, grown, state)
-	tt := e.turned(t)
+	tt, u := e.inverseAndValues(k, kk, w, grown, state)
 	do = e.store(do)
 
 	b.Stage("operands")
@@ -264,9 +300,12 @@ func (e *gen) reverse() []blockOut {
 	b.Stage("dr")
 	ds := e.store(e.state)
 	var du *ir.Value
-	if e.v.Out == OutJoined {
+	switch {
+	case e.v.update() != e.v.PrecState: // K is exact, dS is in parts
+		du = b.Add(e.dot(pt, do, false, false, e.v.update()), b.Mul(e.dot(e.perValue(k), ds, false, false, e.v.update()), e.column(left, e.s.V)))
+	case e.v.Out != OutSeparate:
 		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
-	} else {
+	default:
 		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
 	}
 	dr := e.dot(tt, e.store(du), false, false, e.v.apply())
@@ -276,7 +315,7 @@ func (e *gen) reverse() []blockOut {
 	b.Stage("state")
 	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
 	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
-	if e.v.Out == OutJoined {
+	if e.v.Out != OutSeparate {
 		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
 	} else {
 		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
@@ -289,7 +328,7 @@ func (e *gen) reverse() []blockOut {
 		both := e.dot(u, e.concat(1, do, low), false, true, e.v.PrecIntra)
 		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
 	} else {
-		dp, dn = e.dot(u, do, false, true, e.v.grad()), e.dot(u, low, false, true, e.v.PrecIntra)
+		dp, dn = e.dot(u, do, false, true, e.v.grad()), e.dot(u, low, false, true, e.v.grad())
 	}
 	if joined {
 		both := e.dot(e.concat(1, dos, n), state, false, true, e.v.PrecState)
@@ -316,13 +355,21 @@ func (e *gen) reverse() []blockOut {
 
 	b.Stage("dg")
 	kv, qv := e.perValue(k), e.perValue(q)
-	wt := e.summand(b.Add(e.times(xf, kq), e.times(yf, kk)))
+	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
 	r := b.Add(e.times(intoQ, qv), e.times(intoK, kv))
-	along := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{e.times(fromState, kv), 1}}, lanes{{e.times(low, u), 1}})
+	z := b.Sum(e.keep(dn, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value { return b.Compare(ir.EQ, r, l) })), 1)
+	var after, before *ir.Value
+	if e.v.DecayBy == DecayByInverse {
+		after, before = e.sumLanes(lanes{{r, 1}})[0], b.Sub(z, b.Sum(b.Convert(wt, ir.F32), 1))
+	} else {
+		wt = e.summand(wt)
+		along := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{e.times(fromState, kv), 1}})
+		after, before = b.Add(b.Sum(b.Convert(wt, ir.F32), 1), along[0]), along[1]
+	}
 	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
-	dg := e.decayGradient(b.Add(b.Sum(b.Convert(wt, ir.F32), 1), along[0]), along[1], b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
+	dg := e.decayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
 	dg = e.alive(w, dg)
-	dbeta := b.Div(along[2], w.beta)
+	dbeta := b.Div(z, w.beta)
 
 	b.Stage("output")
 	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
@@ -423,11 +470,13 @@ func (e *gen) strictly(x *ir.Value) *ir.Value {
 	return e.b.Convert(e.keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1))), x.Type.DType)
 }
 
-// inverseAndValues are T and U, kept or made again from the state before the chunk.
-func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (t, u *ir.Value) {
+// inverseAndValues are T^T and U, kept or made again from the state before the chunk.
+func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.b
-	if l := e.in.kept.t; l != nil {
-		t = e.loadKept(l)
+	var t *ir.Value
+	if e.in.kept.t != nil {
+		tt = e.loadTurnedInverse()
+		t = e.turned(tt)
 	} else {
 		negA, _ := e.weights(b.Neg(kk), nil, e.decay(w), w)
 		if e.v.Mask == MaskWords {
@@ -435,9 +484,10 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 		} else {
 			t = e.store(e.solve(negA))
 		}
+		tt = e.turned(t)
 	}
 	if l := e.in.kept.u; l != nil {
-		return t, e.loadKept(l)
+		return tt, e.loadKept(l)
 	}
 	b.Stage("values")
 	k = e.perValue(k)
@@ -448,7 +498,7 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 		kS = b.Mul(e.column(grown, e.s.V), e.dot(k, state, false, false, e.v.PrecState))
 	}
 	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
-	return t, e.store(e.dot(t, e.store(r), false, false, e.v.apply()))
+	return tt, e.store(e.dot(t, e.store(r), false, false, e.v.apply()))
 }
 
 // summand is what is summed over rows or lanes: rounded to bf16 where the sums are products with ones in bf16.

@@ -20,7 +20,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 		s.Direction = Direction(1 + r.IntN(2))
 		v.Algo, v.Save, v.Saved = AlgoChunk, Save(r.IntN(len(saveNames))), ir.F32
 		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.PrecApply, v.PrecGrad = OwnNone, OwnNone
+		v.PrecApply, v.PrecGrad, v.PrecUpdate = OwnNone, OwnNone, OwnNone
 		limit := 1e-5
 		switch {
 		case i%3 == 0:
@@ -30,7 +30,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 			limit = .1
 		case i%8 == 7: // the inverse and the gradient of q in three products, all else in one
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
-			v.PrecApply, v.PrecGrad, v.Parts, v.Mask = OwnBF16x3, OwnBF16x3, PartsKept, Mask(r.IntN(2))
+			v.PrecApply, v.PrecGrad, v.PrecUpdate, v.Parts, v.Mask = OwnBF16x3, OwnBF16x3, OwnBF16x3, PartsKept, Mask(r.IntN(2))
 			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
 			limit = .1
 		case i%8 == 1:
@@ -87,6 +87,44 @@ func TestGradientsOnClasses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The class of three passes is within the limits of flash-linear-attention on every class of inputs, one key with beta beyond 1
+// included. Where one key is all there is, an initial state gives the gradient of the decay a size.
+func TestFieldLimits(t *testing.T) {
+	v := parseVariant(t, "tpu-train-x3")
+	for _, c := range Classes {
+		for _, fields := range []string{"init", "init=false"} {
+			if (c.Name == "identical" || c.beyond) && fields != "init" {
+				continue
+			}
+			t.Run(c.Name+" "+fields, func(t *testing.T) {
+				t.Parallel()
+				s := mustParse(t, "t=256,hk=1,hv=2,k=64,v=64,dtype=bf16,direction=train,"+fields)
+				s.NegEigval = c.beyond
+				inputs := generate(t, c.Name, s, 1)
+				got, want := interpret(t, s, v, inputs), reference(t, s, inputs)
+				for _, p := range s.Outputs() {
+					off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
+					require.NoError(t, err)
+					if p.Name != "o" && p.Name != "final_state" {
+						limit = min(limit, FieldLimit(p))
+					}
+					require.LessOrEqual(t, off, limit, p.Name)
+				}
+			})
+		}
+	}
+}
+
+// What a training step keeps is at most the states of all chunks of 64 in float32, as MaxText's kernel keeps them.
+func TestKeptBytes(t *testing.T) {
+	s := mustParse(t, "train")
+	state := int64(s.K * s.V * 4)
+	most := int64(s.Batch*s.Tokens/64*s.HeadsV) * state
+	for _, name := range []string{"tpu-train", "tpu-train-x3"} {
+		require.LessOrEqual(t, parseVariant(t, name).KeptBytes(s), most, name)
 	}
 }
 

@@ -41,7 +41,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v = v.fitTraining(s)
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
-		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.PrecGrad = 0, 0, 1, 0, OwnNone
+		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.PrecGrad, v.PrecUpdate, v.DecayBy = 0, 0, 1, 0, OwnNone, OwnNone, DecayByTokens
 		v = v.Canon()
 	}
 	if min(v.Heads, s.Groups()) == 1 {
@@ -135,8 +135,9 @@ func (o Own) of(p ir.Precision) ir.Precision {
 	return p
 }
 
-func (v Variant) apply() ir.Precision { return v.PrecApply.of(v.PrecIntra) }
-func (v Variant) grad() ir.Precision  { return v.PrecGrad.of(v.PrecIntra) }
+func (v Variant) apply() ir.Precision  { return v.PrecApply.of(v.PrecIntra) }
+func (v Variant) grad() ir.Precision   { return v.PrecGrad.of(v.PrecIntra) }
+func (v Variant) update() ir.Precision { return v.PrecUpdate.of(v.PrecState) }
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
 // in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
@@ -144,7 +145,7 @@ func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
 	low := v.PrecState
-	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.apply(), v.grad()} {
+	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.apply(), v.grad(), v.update()} {
 		if rank[p] > rank[low] {
 			low = p
 		}

@@ -642,7 +642,7 @@ func (e *gen) steps(w *work) []blockOut {
 		switch {
 		case q == nil:
 			// There is no output: states alone are wanted.
-		case e.v.Out == OutShared:
+		case e.v.Out == OutShared && e.v.update() == e.v.PrecState:
 			both := e.dot(e.concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
 			own := b.SliceAxis(both, 1, 0, e.c)
 			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
@@ -657,7 +657,10 @@ func (e *gen) steps(w *work) []blockOut {
 		switch {
 		case e.valueFirst:
 			added = e.dot(u, at(restK), true, false, e.v.PrecState)
-		case added == nil:
+		case added != nil:
+		case e.v.update() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
+			added = e.dot(e.perValue(e.turned(w.k)), e.store(e.byRows(u, at(e.remains(w)))), false, false, e.v.update())
+		default:
 			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
 		e.state = b.Add(b.Mul(state, e.scalar(up, e.c-1, state.Type.Shape[1], state.Type.Shape[2])), added)
@@ -680,15 +683,20 @@ func (e *gen) steps(w *work) []blockOut {
 // rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
 // that is not in V' yet. It is [N, C, K], or [N, K, C] where it is turned before.
 func (e *gen) rest(w *work) *ir.Value {
-	b := e.b
-	left := e.exp(w.left)
-	if e.v.Beta != BetaLeft {
-		left = b.Mul(left, w.beta)
-	}
+	b, left := e.b, e.remains(w)
 	if e.v.Turn == TurnKey {
 		return e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}
 	return e.store(e.byRows(e.perValue(w.k), left))
+}
+
+// remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet.
+func (e *gen) remains(w *work) *ir.Value {
+	left := e.exp(w.left)
+	if e.v.Beta != BetaLeft {
+		left = e.b.Mul(left, w.beta)
+	}
+	return left
 }
 
 // stateProducts are K S and Q S, where the form needs them.

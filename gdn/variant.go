@@ -12,27 +12,28 @@ import (
 
 // The choices of a Variant. What each means is its row of Axes.
 type (
-	Algo   uint8
-	Solve  uint8
-	LeafBy uint8
-	Merge  uint8
-	Form   uint8
-	Flow   uint8
-	Heads  uint8
-	Decay  uint8
-	Place  uint8
-	Joint  uint8
-	Out    uint8
-	Side   uint8
-	Mask   uint8
-	Turn   uint8
-	Scale  uint8
-	Low    uint8
-	Parts  uint8
-	Save   uint8
-	Unit   uint8
-	Pack   uint8
-	Own    uint8
+	Algo    uint8
+	Solve   uint8
+	LeafBy  uint8
+	Merge   uint8
+	Form    uint8
+	Flow    uint8
+	Heads   uint8
+	Decay   uint8
+	Place   uint8
+	Joint   uint8
+	Out     uint8
+	Side    uint8
+	Mask    uint8
+	Turn    uint8
+	Scale   uint8
+	Low     uint8
+	Parts   uint8
+	Save    uint8
+	Unit    uint8
+	Pack    uint8
+	Own     uint8
+	DecayBy uint8
 )
 
 // Values of the choices.
@@ -126,7 +127,12 @@ const (
 )
 
 const (
-	OwnNone Own = iota // that of precintra
+	DecayByTokens DecayBy = iota
+	DecayByInverse
+)
+
+const (
+	OwnNone Own = iota // that of precintra, or of precstate
 	OwnF32
 	OwnBF16x1
 	OwnBF16x3
@@ -192,7 +198,8 @@ type Variant struct {
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
 	PrecApply  Own // of the products with the inverse
-	PrecGrad   Own // of those that make the gradient of q inside a chunk
+	PrecGrad   Own // of those that make gradients inside a chunk
+	PrecUpdate Own // of the state's update, and of the gradient of what it adds
 	Parts      Parts
 	Store      ir.DType
 	Low        Low
@@ -204,6 +211,7 @@ type Variant struct {
 	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type
+	DecayBy    DecayBy  // how the gradient of the decay is summed
 	BackAhead  int      // of the backward kernel: phases ahead of the state, and behind it, steps and lockstep
 	Behind     int
 	BackSteps  int

@@ -6,11 +6,12 @@ import "github.com/gdngen/gdngen/ir"
 // is gathered. The sequence that is open when a step begins has the rows before the next one's; both meet their own state in
 // the same products:
 //
-//	R = V - [K_A K_B] [S_A; S_B]   U = T R   O = [Q_A Q_B] [S_A; S_B] + P U
-//	S_A <- e^A S_A + Kd_A^T U      S_B <- e^B S_B + Kd_B^T U
+//	R = V - [K_A K_B] [S_A S_B]^T   U = T R   O = [Q_A Q_B] [S_A S_B]^T + P U
+//	S_A <- e^A S_A + U_A^T K        S_B <- e^B S_B + U_B^T K
 //
-// where K_A is e^G K in the rows of A and zero elsewhere. Decay across the border is zero, so T and P are one for both. S_A goes
-// to its place at each step; the sequence with the later rows stays open. A block in which more than one sequence starts takes a
+// where K_A is e^G K in the rows of A and zero elsewhere, and U_A is U by the decay that is left in A after each row. States are
+// [V, K]: matrix units take weights turned. Decay across the border is zero, so T and P are one for both. S_A goes to its place at
+// each step; the sequence with the later rows stays open. A block in which more than one sequence starts takes a
 // step for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
 
 // Marks of the tokens of a step, rows of an operand in f32.
@@ -159,7 +160,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		args = append(args, o.value)
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
-	open := ir.Window{Block: []int{1, heads, s.K, s.V}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
+	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
 	held := ir.Window{Block: in.v.block, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
@@ -168,7 +169,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		for i, o := range used {
 			e.blocks[o] = blocks[i]
 		}
-		e.state = b.Reshape(carried[0], heads, s.K, s.V)
+		e.state = b.Reshape(carried[0], heads, s.V, s.K)
 		r := e.aligned(g.marks, state, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		for _, o := range []blockOut{r.output, {b.Reshape(r.closed, state.block...), final}} {
@@ -200,8 +201,8 @@ func (p *plan) specStates() *operand {
 	return o
 }
 
-// alignedStep is what a step over an aligned block gives: the output, and the states [N, K, V] of the sequence that was open, as
-// the spec has it, and of the one that is open now.
+// alignedStep is what a step over an aligned block gives: the output, and the states of the sequence that was open, as the
+// spec has it, and of the one that is open now.
 type alignedStep struct {
 	output       blockOut
 	closed, open *ir.Value
@@ -246,7 +247,7 @@ func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
 	if s.Init {
 		b.Stage("enter")
 		x := b.Convert(b.Reshape(e.blocks[state], state.block[1:]...), ir.F32)
-		if s.State == StateVK {
+		if s.State != StateVK {
 			x = b.Transpose(x, 0, 2, 1)
 		}
 		next.state = x
@@ -259,29 +260,34 @@ func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
 			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
 		}
 	}
-	both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(1, states...), false, false, e.v.PrecState)
+	both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(2, states...), false, true, e.v.PrecState)
 	r := b.Sub(w.v, b.SliceAxis(both, 1, 0, c))
 	if e.v.Beta == BetaLeft {
 		r = b.Mul(r, e.column(w.beta, s.V))
 	}
 	u := e.store(e.dot(w.t, e.store(r), false, false, e.v.apply()))
-	rows := e.dot(e.concat(1, w.p, sides[0].rest, next.rest), u, false, false, e.v.PrecState)
-	o := b.Add(b.SliceAxis(both, 1, c, 2*c), b.SliceAxis(rows, 1, 0, c))
+	o := b.Add(b.SliceAxis(both, 1, c, 2*c), e.dot(w.p, u, false, false, e.v.PrecIntra))
+	turned := b.Transpose(u, 0, 2, 1)
+	var rests []*ir.Value
+	for _, x := range sides {
+		rests = append(rests, e.store(e.byLanes(turned, x.rest)))
+	}
+	added := e.dot(e.concat(1, rests...), e.perValue(w.k), false, false, e.v.PrecState)
 	for i, x := range sides {
-		added := b.SliceAxis(rows, 1, c+i*s.K, c+(i+1)*s.K)
-		if x.after = added; x.state != nil {
+		x.after = b.SliceAxis(added, 1, i*s.V, (i+1)*s.V)
+		if x.state != nil {
 			grown := e.exp(x.sum)
 			if i == 1 {
 				grown = b.Mul(grown, mark(markKeep))
 			}
-			x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.K, s.V)), added)
+			x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
 		}
 	}
 	splat := func(i, rows, lanes int) *ir.Value { // what a mark is throughout
 		x := b.Slice(tile, []int{i, 0}, []int{i + 1, 1})
 		return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
 	}
-	entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.K, s.V), b.Const(ir.T(ir.F32, s.K, s.V), .5)))
+	entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.V, s.K), b.Const(ir.T(ir.F32, s.V, s.K), .5)))
 	step := alignedStep{closed: sides[0].after, open: b.Select(entered, next.after, sides[0].after)}
 
 	b.Stage("output")
@@ -293,7 +299,7 @@ func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
 	e.blocks[like] = held
 	o = b.Select(fresh, o, b.Convert(e.loadRows(like), ir.F32))
 	step.output = e.output([]*ir.Value{o})
-	if s.State == StateVK {
+	if s.State != StateVK {
 		step.closed = b.Transpose(step.closed, 0, 2, 1)
 	}
 	step.closed = b.Convert(step.closed, s.StateDType)
@@ -307,7 +313,8 @@ const border = 100
 type side struct {
 	mark *ir.Value // [N, C], 1 in its rows
 	gates
-	q, k, rest   *ir.Value // what meets the state, and what it gains: K turned
+	q, k         *ir.Value // what meets the state
+	rest         *ir.Value // [N, C], by which U adds to it
 	state, after *ir.Value // nil: zeros
 }
 
@@ -316,9 +323,7 @@ func (x *side) operands(e *gen, w *work) {
 	grown := b.Mul(e.exp(x.sum), x.mark)
 	x.k = e.store(e.byRows(e.perValue(w.k), grown))
 	x.q = e.store(e.byRows(e.perValue(w.q), e.scaled(grown)))
-	left := b.Mul(e.exp(x.left), x.mark)
-	if e.v.Beta != BetaLeft {
-		left = b.Mul(left, w.beta)
+	if x.rest = b.Mul(e.exp(x.left), x.mark); e.v.Beta != BetaLeft {
+		x.rest = b.Mul(x.rest, w.beta)
 	}
-	x.rest = e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 }

@@ -96,7 +96,7 @@ func TestAxes(t *testing.T) {
 			"ready":      "ahead=1",
 			"beside":     "ahead=1",
 			"unit":       "algo=token",
-			"pack":       "layout=token,decay=clamp,fold=yes,turn=key,out=shared",
+			"pack":       "layout=token,decay=clamp,fold=yes",
 			"low":        "store=bf16",
 			"parts":      "prec=bf16x3",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",

@@ -47,7 +47,7 @@ var Variants = []NamedVariant{
 	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2"},
 	{Name: "tpu-packed", Doc: "as tpu, for packed sequences: aligned blocks of tokens as they lie",
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,pack=aligned,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,lock=2"},
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,pack=aligned,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,lock=8,beside=yes"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",

@@ -34,7 +34,7 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 				ts = append(ts, r.Type)
 			}
 			if in.Body != nil {
-				return nil, fmt.Errorf("tile: %s outside a grid is not lowered to a kernel's glue", in.Op)
+				return nil, fmt.Errorf("tile: %s outside a grid is not lowered to a kernel's glue: programs of such loops (pack=stream of a variant) are for the backend stablehlo", in.Op)
 			}
 			rs = b.Append(in.Op, args, in.Attrs, nil, explicit(in.Op, ts)...)
 		}

@@ -1,6 +1,7 @@
 package autotune
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ type Config struct {
 	Spec      gdn.Spec           // zero: the preset bench
 	Targets   []string           // the first is compiled for first; none: v5e v6e tpu7x
 	Seed      uint64             //
-	Strategy  string             // such as beam:4, the default, or exhaustive
+	Strategy  string             // such as model:4, the default, or exhaustive
 	Seeds     []string           // variants proposed first, as text or by name; none: DefaultSeeds
 	Axes      []string           // axes that are walked; none: all
 	Directive string             // a preset that names the axes, instead
@@ -65,7 +66,7 @@ const (
 	defaultAttempts  = 3
 	defaultBackoff   = time.Second
 	defaultFailures  = 10
-	defaultStrategy  = "beam:4"
+	defaultStrategy  = "model:4"
 	maxLookahead     = 64
 )
 
@@ -147,10 +148,11 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 	h.Gates = append(h.Gates, verdictGate)
 	_, h.Estimates = e.(interface{ Estimates() })
 	p, err := newPlan(&h, 0)
-	if err == nil {
-		err = p.strategy.Close()
+	if err != nil {
+		return h, err
 	}
-	return h, err
+	h.Proposer, h.Rules = p.proposer(), journal.Rules
+	return h, p.strategy.Close()
 }
 
 // shapes writes the weighed specs into the header.
@@ -191,6 +193,7 @@ type plan struct {
 	spec     gdn.Spec
 	shapes   []Shape
 	targets  []*codegen.Target
+	space    strategy.Space
 	strategy strategy.Strategy
 }
 
@@ -247,10 +250,30 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 		space.Seeds = append(space.Seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
 	}
 	if h.Estimates {
-		space.Estimate = newEstimator(p.spec, p.targets[0]).cycles
+		space.Estimate = newEstimator(p.spec, p.targets).estimate
 	}
+	p.space = space
 	p.strategy, err = strategy.Parse(h.Strategy, space)
 	return p, err
+}
+
+// proposer names what proposals depend on beside the header and the candidates: the version of the strategy, the table of choices, and
+// estimates, told by those of the seeds.
+func (p *plan) proposer() string {
+	choices, estimates := sha256.New(), sha256.New()
+	for _, a := range gdn.Axes {
+		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Structural)
+	}
+	name := fmt.Sprintf("%s, choices %x", strategy.Version(p.Strategy), choices.Sum(nil)[:4])
+	if p.space.Estimate == nil {
+		return name
+	}
+	for _, seed := range p.space.Seeds {
+		if e := p.space.Estimate(seed.Variant); e != nil {
+			fmt.Fprintln(estimates, *e)
+		}
+	}
+	return fmt.Sprintf("%s, estimates %x", name, estimates.Sum(nil)[:4])
 }
 
 // inBF16 are the changes that make a float32 variant one for bf16 tensors; the first that keeps its numbers is taken.
@@ -316,7 +339,7 @@ func seedDoc(v gdn.Variant) string {
 }
 
 // matches says why a run can not be gone on with.
-func matches(h *journal.Header, generator string, e Evaluator) error {
+func matches(h *journal.Header, generator, proposer string, e Evaluator) error {
 	var gates []string
 	for _, g := range e.Gates() {
 		gates = append(gates, g.Name)
@@ -326,6 +349,9 @@ func matches(h *journal.Header, generator string, e Evaluator) error {
 	note := func(what string, was, is any) { differs = append(differs, fmt.Sprintf("%s %v, now %v", what, was, is)) }
 	if h.Generator != generator {
 		note("generator", h.Generator, generator)
+	}
+	if h.Proposer != proposer {
+		note("proposer", h.Proposer, proposer)
 	}
 	if !maps.Equal(h.Plugins, e.Plugins()) {
 		note("plugins", h.Plugins, e.Plugins())

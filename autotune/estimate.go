@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -11,82 +12,145 @@ import (
 )
 
 // estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that
-// each takes, and the longest chain of results. It is off by a factor, but tells which of two variants of one kind takes less, in
-// a hundredth of the time: the search ranks by it what nobody has tried. A larger program, which takes longer to compile and spills
-// more, counts as a little dearer.
+// each takes, and the longest chain of results; and the main memory traffic of what stands outside of kernels. It is off by a factor,
+// but tells which of two variants of one kind takes less, in a hundredth of the time: strategies rank by it what nobody has tried.
 type estimator struct {
-	spec   gdn.Spec
-	target *codegen.Target
+	spec    gdn.Spec
+	targets []*codegen.Target
 
-	mu   sync.Mutex
-	kept map[gdn.Variant]float64 // by fitted variant; 0: it can not be built
+	mu      sync.Mutex
+	counted map[gdn.Variant]*counts // by fitted variant, its order of instructions aside
+	kept    map[gdn.Variant]*strategy.Estimate
 }
 
-func newEstimator(s gdn.Spec, t *codegen.Target) *estimator {
-	return &estimator{spec: s, target: t, kept: map[gdn.Variant]float64{}}
+func newEstimator(s gdn.Spec, targets []*codegen.Target) *estimator {
+	return &estimator{spec: s, targets: targets, counted: map[gdn.Variant]*counts{}, kept: map[gdn.Variant]*strategy.Estimate{}}
 }
 
-// cycles is the estimate, 0 where there is none. Of the choices of order and overlap it knows that phases ahead hide a part of the
-// chain, and that they and steps lengthen the program.
-func (e *estimator) cycles(v gdn.Variant) float64 {
+// counts is what a program is made of, before its steps overlap.
+type counts struct {
+	kernels []kernelCount
+	glue    float64 // cycles outside of them
+}
+
+// kernelCount is the instructions of one kernel.
+type kernelCount struct {
+	points float64 // of its grid
+	f32    count   // with bf16 emulated in the vector unit
+	bf16   count   // with a vector unit that has it
+}
+
+// estimate is nil where there is none. Of the choices of order and overlap it knows that they lengthen the program.
+func (e *estimator) estimate(v gdn.Variant) *strategy.Estimate {
 	v = v.Fit(e.spec)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, ok := e.kept[v]
+	x, ok := e.kept[v]
 	if !ok {
-		c = e.measure(v)
-		e.kept[v] = c
+		x = e.measure(v)
+		e.kept[v] = x
+	}
+	return x
+}
+
+// ordered are the axes that order instructions and leave them as they are.
+var ordered = []string{"ahead", "steps", "lock", "late", "ready", "beside", "backahead", "behind", "backsteps", "backlock"}
+
+// unordered is v with the instructions as built.
+func unordered(v gdn.Variant) gdn.Variant {
+	for _, name := range ordered {
+		if a, err := gdn.LookupAxis(name); err == nil {
+			if w, err := v.With(name, a.Default); err == nil {
+				v = w
+			}
+		}
+	}
+	return v
+}
+
+func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
+	base := unordered(v).Fit(e.spec)
+	c, ok := e.counted[base]
+	if !ok {
+		c = e.count(base)
+		e.counted[base] = c
+	}
+	if c == nil {
+		return nil
+	}
+	x := &strategy.Estimate{Size: math.Pow(phaseSize, float64(v.Ahead)) * math.Pow(float64(v.Steps), stepSize)}
+	size := 1.
+	for _, t := range e.targets {
+		g := strategy.Guess{Glue: c.glue}
+		size = 1
+		for _, k := range c.kernels {
+			n := k.f32
+			if t.BF16VPU {
+				n = k.bf16
+			}
+			fullest, all := 0., 0.
+			for s, used := range n.slots {
+				fullest, all = max(fullest, used/slotsPerCycle[s]), all+used/slotsPerCycle[s]
+				size += used
+			}
+			g.Kernel += k.points * (fullestShare*fullest + slotsShare*all + chainShare*n.longest)
+		}
+		x.Targets = append(x.Targets, g)
+	}
+	x.Size *= size
+	return x
+}
+
+// count counts the instructions of a variant; nil where it can not be built.
+func (e *estimator) count(v gdn.Variant) (c *counts) {
+	defer func() {
+		if recover() != nil { // the gates find the same and say so
+			c = nil
+		}
+	}()
+	m, err := gdn.Build(e.spec, v)
+	for _, name := range []string{"precision", "cse", "tile"} { // what the others remove is little
+		var p passes.Pass
+		if err == nil {
+			p, err = passes.Find(name)
+		}
+		if err == nil {
+			m, err = p.Run(m)
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	c = &counts{}
+	for _, in := range m.Body.Instrs {
+		if in.Op == ir.OpKernel {
+			c.kernels = append(c.kernels, kernelCount{float64(in.Attrs.Grid.Points()), body(in.Body, false), body(in.Body, true)})
+			continue
+		}
+		c.glue += outside(in)
 	}
 	return c
 }
 
-func (e *estimator) measure(v gdn.Variant) (cycles float64) {
-	defer func() {
-		if recover() != nil { // the gates find the same and say so
-			cycles = 0
-		}
-	}()
-	m, err := gdn.Build(e.spec, v)
-	if err != nil {
-		return 0
-	}
-	if m, err = passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce"); err != nil {
-		return 0
-	}
-	sum, size := 0., 1.
-	for _, in := range m.Body.Instrs {
-		if in.Op != ir.OpKernel {
-			for _, r := range in.Results { // glue reads and writes main memory
-				sum += 2 * float64(r.Type.Bytes()) / e.target.HBM * e.target.Clock
-				if in.Op == ir.OpTranspose {
-					sum += glueTranspose * registers(r.Type)
-				}
-			}
-			continue
-		}
-		points := float64(in.Attrs.Grid.Points())
-		c := e.body(in.Body)
-		bound := 0.
-		for s, n := range c.slots {
-			bound = max(bound, n/slotsPerCycle[s])
-		}
-		sum += points * (bound + chainShare/float64(1+v.Ahead)*c.longest)
-		for _, n := range c.slots {
-			size += n
+// outside is the cycles of an instruction outside of kernels. A reshape that leaves the last dimension as it is is a view of the same tiles.
+func outside(in *ir.Instr) (cycles float64) {
+	for _, r := range in.Results {
+		switch a := in.Args; {
+		case in.Op == ir.OpConst, in.Op == ir.OpReshape && r.Type.Rank() > 0 && a[0].Type.Rank() > 0 && r.Type.Shape[r.Type.Rank()-1] == a[0].Type.Shape[a[0].Type.Rank()-1]:
+		case in.Op == ir.OpTranspose:
+			cycles += glueTranspose * registers(r.Type)
+		default:
+			cycles += glueCopy * registers(r.Type)
 		}
 	}
-	size *= float64(v.Steps)
-	if v.Ahead > 0 {
-		size *= edges
-	}
-	return sum * math.Pow(size, larger)
+	return cycles
 }
 
-// larger is the power of a program's size that its cost is multiplied by: 4 % for twice the size. edges is how much longer a program
-// is whose first and last steps have bodies of their own.
+// A program that overlaps steps has a body of its own for each phase's first and last step, and further chunks of a step repeat a part of
+// it: how many times longer compiling takes for a phase ahead, and the power of the chunks of a step.
 const (
-	larger = .06
-	edges  = 2
+	phaseSize = 1.8
+	stepSize  = .77
 )
 
 // slot is a kind of instruction slot.
@@ -107,11 +171,27 @@ const (
 // slotsPerCycle are those of v6e; other targets have the like.
 var slotsPerCycle = [slotKinds]float64{slotPush: 2, slotMul: 2, slotXLU: 2, slotALU: 4, slotPop: 2, slotEUP: 1, slotLoad: 3, slotStore: 2}
 
-// glueTranspose is the cycles of a register that is transposed outside of a kernel.
-const glueTranspose = 4
+// Cycles of a register that is transposed, or written otherwise, outside of a kernel.
+const (
+	glueTranspose = 8
+	glueCopy      = 3.3
+)
 
-// chainShare is how much of the longest chain of results is seen, beside the fullest slot.
-const chainShare = .5
+// How the cycles of a step follow from the cycles that the fullest slot and all slots take, and from the longest chain of results: least
+// squares over 72 schedules for v6e (correlation of the logarithms .97).
+const (
+	fullestShare = .3
+	slotsShare   = .4
+	chainShare   = .15
+)
+
+// What instructions take in schedules for v6e: slots of the unit that moves lanes for a register that is permuted, with its pattern, and
+// for one filled from a column; rows of the left operand that a slot of the matrix units takes.
+const (
+	patternXLU = 5
+	columnXLU  = 1.5
+	rowsPerMul = 4
+)
 
 // Latencies in cycles of what takes long.
 const (
@@ -143,8 +223,8 @@ func registers(t ir.Type) float64 {
 	return math.Ceil(float64(rows)/perRegister) * math.Ceil(float64(lanes)/128)
 }
 
-// body counts the instructions of a block, those of a loop as often as it turns.
-func (e *estimator) body(b *ir.Block) count {
+// body counts the instructions of a block, those of a loop as often as it turns, for a vector unit that has bf16 or not.
+func body(b *ir.Block, bf16 bool) count {
 	var c count
 	ready := map[*ir.Value]float64{}
 	written := map[*ir.Value]float64{} // when the memory behind a reference was
@@ -155,13 +235,13 @@ func (e *estimator) body(b *ir.Block) count {
 		}
 		wait := 0.
 		if in.Body != nil {
-			inner, turns := e.body(in.Body), float64(max(in.Attrs.Count, 1))
+			inner, turns := body(in.Body, bf16), float64(max(in.Attrs.Count, 1))
 			for s, n := range inner.slots {
 				c.slots[s] += turns * n
 			}
 			wait = turns * inner.longest
 		} else {
-			wait = e.instruction(in, &c)
+			wait = instruction(in, &c, bf16)
 		}
 		for _, r := range in.Results {
 			ready[r] = at + wait
@@ -175,7 +255,7 @@ func (e *estimator) body(b *ir.Block) count {
 }
 
 // instruction adds the slots of one instruction and gives its latency.
-func (e *estimator) instruction(in *ir.Instr, c *count) (wait float64) {
+func instruction(in *ir.Instr, c *count, bf16 bool) (wait float64) {
 	if len(in.Results) == 0 {
 		if in.Op == ir.OpStore {
 			c.slots[slotStore] += registers(in.Args[0].Type)
@@ -190,7 +270,7 @@ func (e *estimator) instruction(in *ir.Instr, c *count) (wait float64) {
 	case ir.OpLoad:
 		c.slots[slotLoad] += n
 	case ir.OpDot:
-		return e.dot(in, c)
+		return dot(in, c)
 	case ir.OpExp, ir.OpExp2, ir.OpLog, ir.OpLog2, ir.OpLog1p, ir.OpSqrt, ir.OpRsqrt, ir.OpTanh, ir.OpLogistic, ir.OpDiv:
 		each := 1.
 		if t.DType == ir.BF16 {
@@ -207,13 +287,13 @@ func (e *estimator) instruction(in *ir.Instr, c *count) (wait float64) {
 	case ir.OpBroadcast:
 		a := in.Args[0].Type
 		if a.Rank() > 0 && a.Shape[a.Rank()-1] == 1 && t.Shape[t.Rank()-1] > 1 {
-			c.slots[slotXLU] += n
+			c.slots[slotXLU] += columnXLU * n
 			c.slots[slotPop] += n
 			return waitMove
 		}
 		return 0
 	case ir.OpTake, ir.OpGatherRows:
-		c.slots[slotXLU] += n
+		c.slots[slotXLU] += patternXLU * n
 		c.slots[slotPop] += n
 		return waitMove
 	case ir.OpReduceSum, ir.OpReduceMax, ir.OpCumsum:
@@ -222,7 +302,7 @@ func (e *estimator) instruction(in *ir.Instr, c *count) (wait float64) {
 		return waitMove
 	default:
 		each := 1.
-		if t.DType == ir.BF16 && !e.target.BF16VPU {
+		if t.DType == ir.BF16 && !bf16 {
 			each = 5
 		}
 		c.slots[slotALU] += each * n
@@ -230,8 +310,8 @@ func (e *estimator) instruction(in *ir.Instr, c *count) (wait float64) {
 	return waitOther
 }
 
-// dot counts the passes of a product: weights of 128 x 128 take 32 pushes of bf16 rows, 16 rows of the left operand a multiply.
-func (e *estimator) dot(in *ir.Instr, c *count) float64 {
+// dot counts the passes of a product: weights of 128 x 128 take 32 pushes of bf16 rows.
+func dot(in *ir.Instr, c *count) float64 {
 	a, b := in.Args[0].Type, in.Args[1].Type
 	inner := 1.
 	for _, d := range in.Attrs.Dot.LC {
@@ -244,7 +324,7 @@ func (e *estimator) dot(in *ir.Instr, c *count) float64 {
 		passes = 1
 	}
 	c.slots[slotPush] += passes * blocks * 32
-	c.slots[slotMul] += passes * blocks * math.Ceil(rows/16)
+	c.slots[slotMul] += passes * blocks * math.Ceil(rows/rowsPerMul)
 	c.slots[slotPop] += passes * math.Ceil(rows/8) * math.Ceil(columns/128)
 	return waitDot
 }

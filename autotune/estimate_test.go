@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -13,13 +14,17 @@ import (
 func TestEstimates(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	e := newEstimator(s, mustTarget(t, "v6e"))
+	e := newEstimator(s, []*codegen.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
 	cycles := func(text string) float64 {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
-		c := e.cycles(v)
+		x := e.estimate(v)
+		require.NotNil(t, x, text)
+		require.Len(t, x.Targets, 2)
+		require.GreaterOrEqual(t, x.Targets[1].Kernel, x.Targets[0].Kernel, "its vector unit has no bf16")
+		c := x.Targets[0].Kernel + x.Targets[0].Glue
 		require.Positive(t, c, text)
-		require.Equal(t, c, newEstimator(s, mustTarget(t, "v6e")).cycles(v), "a function of the variant")
+		require.Equal(t, x.Targets[:1], newEstimator(s, []*codegen.Target{mustTarget(t, "v6e")}).estimate(v).Targets, "a function of the variant")
 		return c
 	}
 	for _, row := range []struct {

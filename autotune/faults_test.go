@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -200,7 +201,7 @@ func TestWrongHash(t *testing.T) {
 	_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: 20, Evaluator: &fake{}, Generator: "test"})
 	require.ErrorAs(t, err, &corrupt)
 	require.Contains(t, corrupt.Why, "checksum does not match")
-	_, _, err = Verify(c.Dir)
+	_, err = Verify(c.Dir)
 	require.ErrorAs(t, err, &corrupt)
 	now, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -216,23 +217,50 @@ func TestWrongHash(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(objectsDir(c.Dir), other[:2], other[2:]+".gz"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(object, text, 0o644), "a whole object, under the key of another")
-	_, faults, err := Verify(c.Dir)
+	v, err := Verify(c.Dir)
 	require.NoError(t, err)
-	require.Len(t, faults, 1)
-	require.Contains(t, faults[0], "candidate 3: object ir: store: object "+key+" is damaged: its content is another")
+	require.Len(t, v.Faults, 1)
+	require.Contains(t, v.Faults[0], "candidate 3: object ir: store: object "+key+" is damaged: its content is another")
 	_, err = Object(c.Dir, key)
 	require.ErrorContains(t, err, "damaged")
 }
 
-// realEnv makes the test binary a driver of a real search in a folder.
-const realEnv = "GDNGEN_TEST_REAL"
-
-func realConfig(dir string) Config {
-	return Config{Dir: dir, Targets: []string{"v6e"}, Strategy: "beam", Seeds: []string{"merge-packed,prec=bf16x1", "neumann,prec=bf16x1"}, Candidates: 5, Generator: "test",
-		Lab: LabOptions{CPU: plugins.Options{Offline: true}, TPU: plugins.Options{Offline: true}}}
-}
+// realEnv makes the test binary a driver of a real search in a folder; killedEnv names the candidate in whose compile it kills itself.
+const (
+	realEnv   = "GDNGEN_TEST_REAL"
+	killedEnv = "GDNGEN_TEST_KILLED"
+)
 
 const realSpec = "b=1,t=64,hk=1,hv=2,k=64,v=64,dtype=bf16"
+
+// real is a search with the real evaluator.
+func real(dir string) {
+	s, err := gdn.Parse(realSpec)
+	if err != nil {
+		panic(err)
+	}
+	l, err := NewLab(context.Background(), LabOptions{CPU: plugins.Options{Offline: true}, TPU: plugins.Options{Offline: true}})
+	if err != nil {
+		panic(err)
+	}
+	at, _ := strconv.Atoi(os.Getenv(killedEnv))
+	f := &faulty{Lab: l, before: func(gate string, w *Work) error {
+		if gate == "compile" && w.Record.ID == at {
+			go func() {
+				for len(l.dumpFolders()) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}()
+		}
+		return nil
+	}}
+	begin(Config{Spec: s, Dir: dir, Targets: []string{"v6e"}, Strategy: "beam", Seeds: []string{"merge-packed,prec=bf16x1", "neumann,prec=bf16x1"}, Candidates: 5, Workers: 1, Generator: "test",
+		Evaluator: f})
+	if err := l.Close(); err != nil {
+		panic(err)
+	}
+}
 
 // A real search that is killed in the middle of a compile and resumed makes the decisions of one that is not, and leaves no scratch
 // folders.
@@ -240,43 +268,27 @@ func TestKillReal(t *testing.T) {
 	lab(t, LabOptions{Workers: 1}) // or skip
 	t.Setenv("TMPDIR", t.TempDir())
 	whole, cut := t.TempDir(), t.TempDir()
-	start := func(dir string) *exec.Cmd {
+	run := func(dir string, killed int) error {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), realEnv+"="+dir)
+		cmd.Env = append(os.Environ(), realEnv+"="+dir, fmt.Sprintf("%s=%d", killedEnv, killed))
 		cmd.Stderr = os.Stderr
-		require.NoError(t, cmd.Start())
-		return cmd
+		return cmd.Run()
 	}
-	require.NoError(t, start(whole).Wait())
+	require.NoError(t, run(whole, 0))
 	want := decisions(t, whole)
 	require.Len(t, want, 6)
 
-	for kill := range 2 {
-		cmd := start(cut)
-		var dumps []string
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if dumps, _ = filepath.Glob(filepath.Join(os.TempDir(), "gdngen-held-*", "gdngen-dump-*")); len(dumps) > 0 && recorded(cut) > kill {
-				break
-			}
-		}
-		require.NotEmpty(t, dumps, "a compile is under way")
-		require.NoError(t, cmd.Process.Kill())
-		require.Error(t, cmd.Wait())
-		left, _ := filepath.Glob(filepath.Join(os.TempDir(), "gdngen-held-*"))
-		require.NotEmpty(t, left)
+	for _, killed := range []int{1, 4} { // the second is rejected by its numbers
+		require.ErrorContains(t, run(cut, killed), "signal: killed")
+		left, _ := filepath.Glob(filepath.Join(os.TempDir(), "gdngen-held-*", "gdngen-dump-*"))
+		require.NotEmpty(t, left, "a compile was under way")
+		got := decisions(t, cut)
+		require.Equal(t, want[:len(got)], got)
+		require.Less(t, len(got), len(want))
 	}
-	require.NoError(t, start(cut).Wait())
+	require.NoError(t, run(cut, 0))
 	require.Equal(t, want, decisions(t, cut))
 	require.Equal(t, requireVerified(t, whole), requireVerified(t, cut))
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "gdngen-*"))
 	require.Empty(t, left, "the next start removes what the killed ones left")
-}
-
-// recorded counts the candidates of a run.
-func recorded(dir string) int {
-	s, _, err := journal.Read(dir, nil)
-	if err != nil {
-		return -1
-	}
-	return s.Len()
 }

@@ -35,17 +35,6 @@ func scripted(dir string) {
 	begin(Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
 }
 
-// real is a search with the real evaluator.
-func real(dir string) {
-	s, err := gdn.Parse(realSpec)
-	if err != nil {
-		panic(err)
-	}
-	c := realConfig(dir)
-	c.Spec = s
-	begin(c)
-}
-
 // begin begins or resumes a run, and ends the process where it fails.
 func begin(c Config) {
 	drive := Search

@@ -1,9 +1,9 @@
 package autotune
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
@@ -38,32 +38,48 @@ func Best(dir, target string) (*journal.Candidate, error) {
 	return c, nil
 }
 
-// Verify recomputes the decisions of a run: what was proposed, duplicates, ranks, causes and champions, and checks its objects. It
-// returns the champions by target, and the faults.
-func Verify(dir string) (champions map[string]int, faults []string, err error) {
+// Verification is what Verify found.
+type Verification struct {
+	Champions map[string]int // by target
+	Faults    []string       // what does not follow from the records
+	Notes     []string       // what could not be recomputed, and why
+}
+
+// Verify recomputes the decisions of a run: what was proposed, duplicates, ranks, causes and champions, and checks its objects. What
+// another version of the strategy, of the table of choices or of the rules decided is not recomputed: a note says so.
+func Verify(dir string) (*Verification, error) {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	objects := store.Store{Dir: objectsDir(dir)}
-	champions, faults = journal.Verify(s, func(key string) error {
+	v := &Verification{}
+	v.Champions, v.Faults = journal.Verify(s, func(key string) error {
 		_, err := objects.Get(key)
 		return err
 	})
-	proposed, err := verifyProposals(s)
-	return champions, append(faults, proposed...), err
-}
-
-// verifyProposals asks the strategy again for every candidate. An outside proposer can not be asked again.
-func verifyProposals(s *journal.State) (faults []string, err error) {
-	if strings.HasPrefix(s.Header.Strategy, "exec:") {
-		return nil, nil
+	if s.Header.Rules != journal.Rules {
+		v.Notes = append(v.Notes, fmt.Sprintf("made by rules %d, and this program has %d: reasons and causes are not recomputed; verdicts, duplicates and champions are", s.Header.Rules, journal.Rules))
 	}
 	p, err := newPlan(s.Header, 0)
 	if err != nil {
-		return nil, fmt.Errorf("the header of the run: %w", err)
+		v.Notes = append(v.Notes, fmt.Sprintf("the header is not one for this program (%v): proposals are not recomputed", err))
+		return v, nil
 	}
 	defer p.strategy.Close()
+	switch now := p.proposer(); {
+	case strategy.IsOutside(s.Header.Strategy):
+		v.Notes = append(v.Notes, "an outside proposer can not be asked again: proposals are not recomputed")
+	case now != s.Header.Proposer:
+		v.Notes = append(v.Notes, fmt.Sprintf("proposed by %s, and this program has %s: proposals are not recomputed; checksums, chain, objects and all other decisions are", cmp.Or(s.Header.Proposer, "a version that does not say"), now))
+	default:
+		v.Faults = append(v.Faults, p.verifyProposals(s)...)
+	}
+	return v, nil
+}
+
+// verifyProposals asks the strategy again for every candidate.
+func (p *plan) verifyProposals(s *journal.State) (faults []string) {
 	all := s.Now().Candidates()
 	for _, c := range all {
 		var x *strategy.Proposal
@@ -86,7 +102,7 @@ func verifyProposals(s *journal.State) (faults []string, err error) {
 			}
 		}
 	}
-	return faults, nil
+	return faults
 }
 
 // Object reads an object of a run by its key.

@@ -139,12 +139,12 @@ func (d *driver) begin(e Evaluator) error {
 			return err
 		}
 	}
-	if err := matches(d.state.Header, d.generator(), e); err != nil {
-		return err
-	}
 	p, err := newPlan(d.state.Header, d.Answer)
 	if err != nil {
 		return fmt.Errorf("the header of the run: %w", err)
+	}
+	if err := matches(d.state.Header, d.generator(), p.proposer(), e); err != nil {
+		return errors.Join(err, p.strategy.Close())
 	}
 	d.plan = p
 	return d.journal.Append(journal.KindSession, journal.Event{Message: message})

@@ -41,10 +41,10 @@ func decisions(t *testing.T, dir string) (l []string) {
 }
 
 func requireVerified(t *testing.T, dir string) map[string]int {
-	champions, faults, err := Verify(dir)
+	v, err := Verify(dir)
 	require.NoError(t, err)
-	require.Empty(t, faults)
-	return champions
+	require.Empty(t, v.Faults)
+	return v.Champions
 }
 
 func TestSearch(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var header = Header{Format: Format, Spec: "tiny", Targets: []string{"v5e", "v6e"}, Strategy: "exhaustive", Lookahead: 1, Gates: []string{"build", "verdict"}}
+var header = Header{Format: Format, Rules: Rules, Spec: "tiny", Targets: []string{"v5e", "v6e"}, Strategy: "exhaustive", Lookahead: 1, Gates: []string{"build", "verdict"}}
 
 // ranked is a candidate with a verdict computed from its scores.
 func ranked(t *testing.T, s *State, scores ...int64) *Candidate {

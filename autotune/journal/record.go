@@ -12,6 +12,9 @@ import (
 // Format is the version of the journal's form. A reader refuses others.
 const Format = 2
 
+// Rules is the version of Rank, CauseOf and the champions: a change that gives an old record another verdict, reason or cause raises it.
+const Rules = 1
+
 // Kind says what a record's body is.
 type Kind string
 
@@ -72,6 +75,8 @@ type Header struct {
 	Lookahead int               `json:"lookahead"`           // candidate n is proposed knowing those before n-lookahead+1
 	Generator string            `json:"generator"`           // version of gdngen
 	Plugins   map[string]string `json:"plugins,omitempty"`   // versions by name
+	Proposer  string            `json:"proposer,omitempty"`  // what proposals depend on beside: version of the strategy, digests of the choices and of estimates
+	Rules     int               `json:"rules,omitempty"`     // version of the rules by which candidates are ranked and causes found
 	Gates     []string          `json:"gates"`               // names, in order
 }
 

@@ -8,9 +8,11 @@ import (
 
 // Verify recomputes every decision of a journal from its records: duplicates repeat an earlier candidate, ranks follow from
 // the scores, and what a verdict needs is there. has, if not nil, tells whether an object is stored whole. It returns the
-// champions by target; faults name the candidate.
+// champions by target; faults name the candidate. Where the journal follows other rules than Rules, reasons and causes are left as
+// they are.
 func Verify(s *State, has func(key string) error) (champions map[string]int, faults []string) {
 	champions = map[string]int{}
+	sameRules := s.Header.Rules == Rules
 	for _, c := range s.Now().Candidates() {
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Sprintf("candidate %d: ", c.ID)+fmt.Sprintf(format, args...))
@@ -25,7 +27,7 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 		if c.Reason == "" {
 			fault("verdict %s without a reason", c.Verdict)
 		}
-		if cause, evidence := before.CauseOf(c); cause != c.Cause || evidence != c.Evidence {
+		if cause, evidence := before.CauseOf(c); sameRules && (cause != c.Cause || evidence != c.Evidence) {
 			fault("cause %q (%s), and its records say %q (%s)", c.Cause, c.Evidence, cause, evidence)
 		}
 		if c.Verdict == Duplicate {
@@ -50,7 +52,7 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 		switch rank, reason, err := before.Rank(c); {
 		case err != nil:
 			fault("%v", err)
-		case rank != c.Verdict || reason != c.Reason:
+		case rank != c.Verdict || reason != c.Reason && sameRules:
 			fault("verdict %s (%s), and its scores say %s (%s)", c.Verdict, c.Reason, rank, reason)
 		}
 		for _, t := range s.Header.Targets {

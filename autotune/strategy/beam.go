@@ -61,12 +61,12 @@ func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Varian
 	}
 	l = append(l, b.joined(parents[0], r, target, tried)...)
 	if left := escalation(judged, len(pending)); left > 0 {
-		if p := b.unvisited(l, judged); p != nil {
+		if p := unvisited(b.space, l, judged); p != nil {
 			return p
 		}
 	}
 	if len(l) == 0 {
-		return b.pairs(parents, tried)
+		return leftover(b.space, parents, tried)
 	}
 	rank(l)
 	o := l[0]
@@ -101,7 +101,7 @@ func (b *beam) guess(v, w gdn.Variant, i int) float64 {
 	case i >= estimated:
 		return 0
 	}
-	had, now := b.space.Estimate(v), b.space.Estimate(w)
+	had, now := b.space.cycles(v), b.space.cycles(w)
 	if had <= 0 || now <= 0 {
 		return math.NaN()
 	}
@@ -146,12 +146,12 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 	if math.IsNaN(alone) || i >= estimated {
 		return nil
 	}
-	for _, first := range b.opened(v, o.v) {
+	for _, first := range opened(b.space, v, o.v) {
 		w, moves := first.v, append(slices.Clone(o.moves), first.moves...)
 		bridged := false
 		for before := o.v; ; {
 			next, most := option{}, noticeable
-			for _, x := range b.opened(before, w) {
+			for _, x := range opened(b.space, before, w) {
 				if guess := b.guess(w, x.v, i); guess > most {
 					next, most = x, guess
 				}
@@ -188,7 +188,7 @@ func (b *beam) bridge(w gdn.Variant, moved []Move, i int) (best option) {
 			if err != nil || x == w || !b.space.admits(x) {
 				continue
 			}
-			for _, y := range b.opened(w, x) {
+			for _, y := range opened(b.space, w, x) {
 				if guess := b.guess(w, y.v, i); guess > most {
 					most = guess
 					best = option{v: y.v, moves: []Move{{a.Name, value}, y.moves[0]}}
@@ -200,13 +200,13 @@ func (b *beam) bridge(w gdn.Variant, moved []Move, i int) (best option) {
 }
 
 // opened are the choices of axes that apply to w and did not to v.
-func (b *beam) opened(v, w gdn.Variant) (l []option) {
+func opened(s Space, v, w gdn.Variant) (l []option) {
 	for _, a := range gdn.Axes {
-		if a.Applies == nil || a.Applies(v) || !a.Applies(w) || !b.space.walks(a.Name) {
+		if a.Applies == nil || a.Applies(v) || !a.Applies(w) || !s.walks(a.Name) {
 			continue
 		}
 		for _, value := range a.Values {
-			if x, err := w.With(a.Name, value); err == nil && x != w && b.space.admits(x) {
+			if x, err := w.With(a.Name, value); err == nil && x != w && s.admits(x) {
 				l = append(l, option{v: x, moves: []Move{{a.Name, value}}})
 			}
 		}
@@ -230,10 +230,6 @@ func steps(a gdn.Axis, v gdn.Variant) []string {
 		l = append(l, "0")
 	}
 	return l
-}
-
-func numbers(a gdn.Axis) bool {
-	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
 }
 
 // joined are options of several moves from the best candidate: all that gained where they were made alone, or would by an estimate,
@@ -332,14 +328,14 @@ func escalation(judged journal.View, pending int) int {
 }
 
 // unvisited proposes a structural option with a move that nobody has made, or else one to a cell that nobody has visited.
-func (b *beam) unvisited(l []option, judged journal.View) *Proposal {
+func unvisited(s Space, l []option, judged journal.View) *Proposal {
 	cells := map[string]bool{}
 	for _, c := range judged.Candidates() {
 		cells[c.Cell] = true
 	}
 	var fresh []option
 	for _, o := range l {
-		if o.scalar || cells[o.v.Fit(b.space.Spec).Cell()] {
+		if o.scalar || cells[o.v.Fit(s.Spec).Cell()] {
 			continue
 		}
 		if o.new {
@@ -354,8 +350,8 @@ func (b *beam) unvisited(l []option, judged journal.View) *Proposal {
 	return propose(fresh, fmt.Sprintf("the last gain was under %.0f %% with the same hot spots: %s leads to a cell that nobody has visited", 100*escalateGain, fresh[0].text()))
 }
 
-// pairs proposes two moves at once, drawn at random, where no single one is left.
-func (b *beam) pairs(parents []*journal.Candidate, tried func(gdn.Variant) bool) *Proposal {
+// leftover proposes two moves at once, drawn at random, where no single one is left.
+func leftover(s Space, parents []*journal.Candidate, tried func(gdn.Variant) bool) *Proposal {
 	const draws = 200
 	for i := range draws {
 		e := parents[i%len(parents)]
@@ -363,7 +359,7 @@ func (b *beam) pairs(parents []*journal.Candidate, tried func(gdn.Variant) bool)
 		if err != nil {
 			continue
 		}
-		if w, ok := mutate(b.space, v, 2, draw(b.space.Seed, "pairs", i, v)); ok && !tried(w) && b.space.admits(w) {
+		if w, ok := mutate(s, v, 2, draw(s.Seed, "pairs", i, v)); ok && !tried(w) && s.admits(w) {
 			return propose([]option{{v: w, parent: e, moves: changed(v, w), gain: priorGain / 4, risk: .3}}, "no single change of the best cells is left: two at once")
 		}
 	}

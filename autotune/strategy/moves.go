@@ -211,7 +211,6 @@ const (
 	certain    = .01 // less is no gain
 	guessed    = .8  // of what an estimate says
 	blind      = .3  // of the prior, beside an estimate: it knows nothing of spills, of order and of overlap
-	noticeable = 2e-3
 	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,10 +60,38 @@ type Space struct {
 
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 
-	// Estimate guesses the cycles of a variant without a compiler, 0 where it can not; nil: there is none. It is a function of
-	// the variant alone.
-	Estimate func(gdn.Variant) float64
+	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function: there are no estimates. It is a
+	// function of the variant alone.
+	Estimate func(gdn.Variant) *Estimate
 }
+
+// Estimate is what a variant may cost.
+type Estimate struct {
+	Targets []Guess // in the order of the space's
+	Size    float64 // of the program, in instructions: what its compiling grows with
+}
+
+// Guess is cycles on a target.
+type Guess struct {
+	Kernel float64
+	Glue   float64 // outside of kernels
+}
+
+// cycles guesses the cycles of a variant on the first target, a larger program counting as a little dearer; 0 where there is no
+// estimate.
+func (s Space) cycles(v gdn.Variant) float64 {
+	if s.Estimate == nil {
+		return 0
+	}
+	e := s.Estimate(v)
+	if e == nil {
+		return 0
+	}
+	return (e.Targets[0].Kernel + e.Targets[0].Glue) * math.Pow(e.Size, larger)
+}
+
+// larger is the power of a program's size that its cost is multiplied by: 4 % for twice the size.
+const larger = .06
 
 // Seed is a variant to begin with.
 type Seed struct {
@@ -70,20 +99,23 @@ type Seed struct {
 	Doc     string
 }
 
-// row is one kind of strategy.
+// row is one kind of strategy. A change that lets it propose something else from the same knowledge raises its version.
 type row struct {
 	name, doc string
+	version   int
 	parameter int // default; 0: takes none
 	build     func(s Space, parameter int) Strategy
 }
 
 var rows = []row{
-	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 4,
+	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 1, 4,
+		func(s Space, width int) Strategy { return &model{s, width} }},
+	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 1, 4,
 		func(s Space, width int) Strategy { return &beam{s, width} }},
-	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 16,
+	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 1, 16,
 		func(s Space, width int) Strategy { return &elites{s, width} }},
-	{"random", "seeds, then legal variants drawn evenly", 0, func(s Space, _ int) Strategy { return &random{s} }},
-	{"exhaustive", "seeds, then every structural cell of the axes", 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
+	{"random", "seeds, then legal variants drawn evenly", 1, 0, func(s Space, _ int) Strategy { return &random{s} }},
+	{"exhaustive", "seeds, then every structural cell of the axes", 1, 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
 }
 
 // execName is the strategy whose parameter is a command.
@@ -97,6 +129,23 @@ func Names() (names, docs []string) {
 		names, docs = append(names, r.name), append(docs, r.doc)
 	}
 	return append(names, execName), append(docs, execDoc)
+}
+
+// Version names a strategy and its version, such as "beam 1"; the proposals of an outside proposer have none.
+func Version(text string) string {
+	name, _, _ := strings.Cut(text, ":")
+	for _, r := range rows {
+		if r.name == name {
+			return fmt.Sprintf("%s %d", name, r.version)
+		}
+	}
+	return name
+}
+
+// IsOutside says whether a strategy is an outside proposer, which can not be asked again.
+func IsOutside(text string) bool {
+	name, _, _ := strings.Cut(text, ":")
+	return name == execName
 }
 
 // Parse makes a strategy from its text, such as exhaustive, beam:4 or "exec:python3 propose.py".

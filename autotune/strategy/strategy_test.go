@@ -149,7 +149,7 @@ func TestEscalation(t *testing.T) {
 
 // Each strategy is a function of what it is given, and random draws and elites stay inside the space.
 func TestDrawn(t *testing.T) {
-	for _, text := range []string{"random", "elites:4", "beam"} {
+	for _, text := range []string{"random", "elites:4", "beam", "model"} {
 		s := space(t, "naive")
 		s.Focus = map[string]string{"flow": "fused"}
 		a, err := Parse(text, s)
@@ -188,7 +188,7 @@ func TestDirectives(t *testing.T) {
 
 // What is pending is not proposed again.
 func TestPending(t *testing.T) {
-	for _, text := range []string{"beam", "exhaustive"} {
+	for _, text := range []string{"beam", "model", "exhaustive"} {
 		s := space(t, "default", "split", "naive")
 		st, err := Parse(text, s)
 		require.NoError(t, err)
@@ -201,14 +201,14 @@ func TestPending(t *testing.T) {
 			pending = append(pending, p.Variant)
 		}
 		p := st.Next(t.Context(), j.state.Now(), pending)
-		require.Equal(t, text == "exhaustive", p != nil, "beam needs a judged candidate")
+		require.Equal(t, text == "exhaustive", p != nil, "beam and model need a judged candidate")
 	}
 }
 
 func TestFocusAndPrecision(t *testing.T) {
 	s := space(t, "default", "token")
 	s.Focus, s.Least = map[string]string{"flow": "split", "solve": "ladder"}, "f32"
-	for _, text := range []string{"beam:3", "exhaustive"} {
+	for _, text := range []string{"beam:3", "model:3", "exhaustive"} {
 		st, err := Parse(text, s)
 		require.NoError(t, err)
 		j := newJudged(t, s)

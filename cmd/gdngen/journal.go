@@ -169,7 +169,7 @@ func (a *app) journalLintCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.faults(journal.Lint(s), "lint", s)
+			return a.faults(journal.Lint(s), nil, "lint", s)
 		},
 	}
 	runFlag(c, &dir)
@@ -182,7 +182,8 @@ func (a *app) journalVerifyCmd() *cobra.Command {
 		Use:   "verify --run DIR",
 		Short: "Recompute every decision of a run from its records",
 		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It ends with
-status 5 if one differs. What an outside proposer said can not be asked again.`,
+status 5 if one differs. What an outside proposer said can not be asked again, nor can what another version of the strategy proposed: a note
+says so, and all else is checked.`,
 		Example: "  gdngen journal verify --run runs/first",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -190,11 +191,14 @@ status 5 if one differs. What an outside proposer said can not be asked again.`,
 			if err != nil {
 				return err
 			}
-			_, faults, err := autotune.Verify(dir)
+			v, err := autotune.Verify(dir)
 			if err != nil {
 				return err
 			}
-			return a.faults(faults, "verify", s)
+			for _, n := range v.Notes {
+				a.note("%s", n)
+			}
+			return a.faults(v.Faults, v.Notes, "verify", s)
 		},
 	}
 	runFlag(c, &dir)
@@ -202,7 +206,7 @@ status 5 if one differs. What an outside proposer said can not be asked again.`,
 }
 
 // faults prints what is wrong with a journal, and says so by the exit status.
-func (a *app) faults(faults []string, verb string, s *journal.State) error {
+func (a *app) faults(faults, notes []string, verb string, s *journal.State) error {
 	if faults == nil {
 		faults = []string{}
 	}
@@ -210,7 +214,11 @@ func (a *app) faults(faults []string, verb string, s *journal.State) error {
 	for i, f := range faults {
 		rows[i] = map[string]string{"fault": f}
 	}
-	err := emit(a, map[string]any{"candidates": s.Len(), "faults": faults}, rows, func(w io.Writer) {
+	whole := map[string]any{"candidates": s.Len(), "faults": faults}
+	if len(notes) > 0 {
+		whole["notes"] = notes
+	}
+	err := emit(a, whole, rows, func(w io.Writer) {
 		for _, f := range faults {
 			fmt.Fprintln(w, f)
 		}

@@ -126,7 +126,7 @@ Directives: ` + directiveDocs() + `.`,
 	specFlag(c, &spec, "bench")
 	f := c.Flags()
 	f.StringVar(&targets, "targets", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
-	f.StringVar(&s.config.Strategy, "strategy", "beam:4", strings.Join(names, " or "))
+	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or "))
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -57,6 +59,18 @@ func (s *Scratch) Close() error {
 	return errors.Join(err, os.Remove(s.Dir+lockSuffix), s.lock.Unlock())
 }
 
+// dying is how long a killed worker may still write into a folder.
+const dying = 5 * time.Second
+
+// removeDying removes a folder into which the workers of a killed process may still write: they die soon after it, but not at once.
+func removeDying(dir string) (err error) {
+	for end := time.Now().Add(dying); ; time.Sleep(time.Millisecond) {
+		if err = os.RemoveAll(dir); !errors.Is(err, syscall.ENOTEMPTY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 // sweep removes the folders whose lock nobody holds. What can not be removed is left to its owner.
 func sweep(below string) (removed []string) {
 	found, _ := filepath.Glob(filepath.Join(below, scratchPrefix+"*"))
@@ -69,7 +83,7 @@ func sweep(below string) (removed []string) {
 		if locked, err := lock.TryLock(); err != nil || !locked {
 			continue
 		}
-		if os.RemoveAll(dir) == nil && os.Remove(dir+lockSuffix) == nil {
+		if removeDying(dir) == nil && os.Remove(dir+lockSuffix) == nil {
 			removed = append(removed, dir)
 		}
 		lock.Unlock()

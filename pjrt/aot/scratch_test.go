@@ -1,6 +1,7 @@
 package aot
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,4 +24,29 @@ func TestSweep(t *testing.T) {
 	rest, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, rest)
+}
+
+// A folder into which the dying worker of a killed process still writes is removed all the same.
+func TestSweepWhileDying(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for i := range 20 {
+		dir := filepath.Join(os.TempDir(), fmt.Sprint(scratchPrefix, "dying", i), "dump")
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		first, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for n := range 400 {
+				if os.WriteFile(filepath.Join(dir, fmt.Sprint(n)), nil, 0o644) != nil {
+					return // its folder is gone
+				}
+				if n == 50 {
+					close(first)
+				}
+			}
+		}()
+		<-first
+		require.Equal(t, []string{filepath.Dir(dir)}, sweep(os.TempDir()))
+		<-done
+		require.NoDirExists(t, filepath.Dir(dir))
+	}
 }

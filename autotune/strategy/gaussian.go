@@ -1,0 +1,133 @@
+package strategy
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// point is a variant as a model sees it: the index of its value on each axis, -1 where the axis does not apply.
+type point []int8
+
+// pointOf gives the point of a fitted variant.
+func pointOf(v gdn.Variant) point {
+	p := make(point, len(gdn.Axes))
+	for i, a := range gdn.Axes {
+		if a.Name == compound {
+			continue
+		}
+		p[i] = -1
+		if a.Applies == nil || a.Applies(v) {
+			p[i] = int8(slices.Index(a.Values, a.Get(&v)))
+		}
+	}
+	return p
+}
+
+// ordinal says which axes have numbers as values: neighbours among them are alike.
+var ordinal = func() []bool {
+	l := make([]bool, len(gdn.Axes))
+	for i, a := range gdn.Axes {
+		l[i] = len(a.Values) > 2 && numbers(a)
+	}
+	return l
+}()
+
+func numbers(a gdn.Axis) bool {
+	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
+}
+
+// alike is how like two values of an axis are: 1 for equal ones, half as much with each step between numbers, 0 for others.
+func alike(axis int, x, y int8) float64 {
+	switch {
+	case x == y:
+		return 1
+	case x < 0 || y < 0 || !ordinal[axis]:
+		return 0
+	}
+	return math.Exp2(-math.Abs(float64(x - y)))
+}
+
+// prior is what a process holds likely before it has seen anything, as variances.
+type prior struct {
+	level float64   // of the common level
+	axes  []float64 // of the effect of a value, by axis, the same everywhere
+	local float64   // of what values do together, which variants that differ in few axes share
+}
+
+// near is in how many axes variants differ whose local parts still have a correlation of 1/e.
+const near = 3
+
+func (p *prior) covariance(a, b point) float64 {
+	sum, apart := p.level, 0.
+	for i, scale := range p.axes {
+		s := alike(i, a[i], b[i])
+		sum += scale * s
+		apart += 1 - s
+	}
+	return sum + p.local*math.Exp(-apart/near)
+}
+
+// gaussian is a Gaussian process over variants: the sum of a level, of effects of single axes that add up, and of a local part
+// (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapter 2). It predicts several quantities
+// that are seen at the same points with the same noise.
+type gaussian struct {
+	prior   *prior
+	points  []point
+	lower   mat.TriDense    // the Cholesky factor of the covariance of what was seen
+	weights []*mat.VecDense // by quantity
+}
+
+// newGaussian conditions a prior on what was seen: values[q][i] is quantity q at points[i], with a variance noise[i]. ok is false where
+// that can not be solved.
+func newGaussian(p *prior, points []point, noise []float64, values ...[]float64) (g *gaussian, ok bool) {
+	n := len(points)
+	g = &gaussian{prior: p, points: points}
+	if n == 0 {
+		return g, true
+	}
+	k := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			k.SetSym(i, j, p.covariance(points[i], points[j]))
+		}
+		k.SetSym(i, i, k.At(i, i)+noise[i])
+	}
+	var factor mat.Cholesky
+	if !factor.Factorize(k) {
+		return nil, false
+	}
+	factor.LTo(&g.lower)
+	for _, v := range values {
+		w := mat.NewVecDense(n, nil)
+		if factor.SolveVecTo(w, mat.NewVecDense(n, v)) != nil {
+			return nil, false
+		}
+		g.weights = append(g.weights, w)
+	}
+	return g, true
+}
+
+// at gives the expectation of each quantity at a point, and their common variance.
+func (g *gaussian) at(x point) (means []float64, variance float64) {
+	variance = g.prior.covariance(x, x)
+	means = make([]float64, len(g.weights))
+	if len(g.points) == 0 {
+		return means, variance
+	}
+	k := mat.NewVecDense(len(g.points), nil)
+	for i, p := range g.points {
+		k.SetVec(i, g.prior.covariance(x, p))
+	}
+	for i, w := range g.weights {
+		means[i] = mat.Dot(k, w)
+	}
+	blas64.Trsv(blas.NoTrans, g.lower.RawTriangular(), k.RawVector())
+	return means, max(variance-mat.Dot(k, k), 0)
+}

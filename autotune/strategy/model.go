@@ -1,0 +1,318 @@
+package strategy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// model tries the seeds, and then what a surrogate expects to be the greatest improvement over the best for the time that compiling it
+// takes. Weighed are, from each of a few good candidates that are far apart (elites): all single moves; a move with the choices that it
+// makes possible; moves that pay together, one after another; and, into the best, what an elite does otherwise in one respect.
+//
+// After a new champion that gained less than 3 % and has the hot spots of the one before, the next proposals come from cells that
+// nobody has visited.
+type model struct {
+	space Space
+	width int
+}
+
+func (s *model) Close() error { return nil }
+
+// apart is in how many axes elites differ at least.
+const apart = 3
+
+// noticeable is the logarithm of a gain that a move must promise to be joined to others.
+const noticeable = 2e-3
+
+// joinedMost is how many moves are joined at most.
+const joinedMost = 8
+
+// effort is the power of a program's size that an expected improvement is divided by: compiling takes longer the larger it is.
+const effort = .5
+
+func (s *model) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
+	tried := s.space.tried(judged, pending)
+	if p := s.space.seed(tried); p != nil {
+		return p
+	}
+	parents := elitesOf(judged, s.width)
+	if len(parents) == 0 {
+		return nil
+	}
+	w := &weighing{Space: s.space, surrogate: s.space.learn(judged, pending), tried: tried, seen: map[gdn.Variant]bool{}}
+	var origins []origin
+	for _, e := range parents {
+		if o, ok := w.origin(e); ok {
+			w.descend(o, len(origins) == 0)
+			origins = append(origins, o)
+		}
+	}
+	for _, o := range origins[min(1, len(origins)):] {
+		w.cross(origins[0], o)
+	}
+	l := w.options
+	if len(l) == 0 {
+		return leftover(s.space, parents, tried)
+	}
+	if escalation(judged, len(pending)) > 0 {
+		if p := unvisited(s.space, l, judged); p != nil {
+			return p
+		}
+	}
+	rank(l)
+	return propose(l, l[0].why(judged.Header().Targets[0]))
+}
+
+// weighing is the options of one proposal.
+type weighing struct {
+	Space
+	surrogate *surrogate
+	tried     func(gdn.Variant) bool
+	seen      map[gdn.Variant]bool
+	options   []option
+}
+
+// origin is a candidate from which options are weighed.
+type origin struct {
+	*journal.Candidate
+	v        gdn.Variant
+	expected forecast
+}
+
+// origin reads a candidate; ok is false where nothing can be told of it.
+func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
+	v, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return o, false
+	}
+	f, ok := w.surrogate.forecast(v)
+	return origin{c, v, f}, ok
+}
+
+// step is where moves from an origin lead, and the logarithm of what they promise to save.
+type step struct {
+	v    gdn.Variant
+	gain float64
+}
+
+// weigh makes an option of a variant, and gives what it promises; ok is false where it is not for this space, or nothing can be told.
+func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
+	if v == o.v || !w.admits(v) {
+		return s, false
+	}
+	f, ok := w.surrogate.forecast(v)
+	if !ok {
+		return s, false
+	}
+	s = step{v, f.against(o.expected)}
+	fitted := v.Fit(w.Spec)
+	if w.seen[fitted] || w.tried(v) {
+		return s, true
+	}
+	w.seen[fitted] = true
+	x := option{v: v, parent: o.Candidate, moves: applied(changed(o.v, v), v), scalar: fitted.Cell() == o.Cell, gain: s.gain, risk: f.risk}
+	x.value = w.surrogate.improvement(f) * (1 - f.risk) * (1 + tie*key(w.Seed, v))
+	if w.Estimate != nil {
+		x.value /= math.Pow(w.Estimate(v).Size, effort)
+	}
+	w.options = append(w.options, x)
+	return s, true
+}
+
+// applied are the moves of axes that apply to v, the three precisions as one where they are set alike.
+func applied(moves []Move, v gdn.Variant) (l []Move) {
+	alike := 0
+	for _, m := range moves {
+		if part := partOf(m.Axis); part && m.Value == v.PrecState.String() {
+			alike++
+		}
+	}
+	for _, m := range moves {
+		a, err := gdn.LookupAxis(m.Axis)
+		switch {
+		case err != nil || a.Applies != nil && !a.Applies(v):
+		case alike < len(compounded) || !partOf(m.Axis):
+			l = append(l, m)
+		case m.Axis == compounded[0]:
+			l = append(l, Move{compound, m.Value})
+		}
+	}
+	return l
+}
+
+// compounded are the axes that the axis compound sets.
+var compounded = []string{"precinv", "precintra", "precstate"}
+
+func partOf(axis string) bool { return slices.Contains(compounded, axis) }
+
+// rounds is how often moves that pay are joined, a round on those before; promising is the logarithm that a round must promise for
+// another.
+const (
+	rounds    = 4
+	promising = .05
+)
+
+// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead, and so on.
+func (w *weighing) descend(o origin, deep bool) {
+	at := step{v: o.v}
+	for range rounds {
+		next := w.join(o, at, w.singles(o, at))
+		if !deep || next.gain < at.gain+promising {
+			return
+		}
+		at = next
+	}
+}
+
+// singles weighs the single moves from where a step led, and gives those that pay: of each axis the best.
+func (w *weighing) singles(o origin, at step) (pays []gdn.Variant) {
+	var l []step
+	for _, a := range gdn.Axes {
+		if !w.walks(a.Name) {
+			continue
+		}
+		best := step{gain: at.gain + noticeable}
+		for _, value := range steps(a, at.v) {
+			v, err := at.v.With(a.Name, value)
+			if err != nil || v == at.v || passes[value] > passes[a.Get(&at.v)] {
+				continue // more passes of the matrix unit save nothing
+			}
+			s, ok := w.weigh(o, v)
+			if !ok && v.Check(w.Spec) != nil {
+				s, ok = w.repaired(o, v, a.Name)
+			}
+			if !ok {
+				continue
+			}
+			for _, s := range []step{s, w.unlocked(o, at.v, v)} {
+				if s.gain > best.gain {
+					best = s
+				}
+			}
+		}
+		if best.v != (gdn.Variant{}) {
+			l = append(l, best)
+		}
+	}
+	slices.SortStableFunc(l, func(x, y step) int { return cmp.Compare(y.gain, x.gain) })
+	for _, s := range l {
+		pays = append(pays, s.v)
+	}
+	return pays
+}
+
+// unlocked weighs a move from v to x with the choices that it makes possible, and with what these make possible in turn, of each the one
+// that promises most. Any of them alone may be worth nothing. It gives the best of them.
+func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
+	for {
+		next, found := step{}, false
+		for _, y := range opened(w.Space, v, x) {
+			if s, ok := w.weigh(o, y.v); ok && (!found || s.gain > next.gain) {
+				next, found = s, true
+			}
+		}
+		if !found {
+			return best
+		}
+		if next.gain > best.gain {
+			best = next
+		}
+		v, x = x, next.v
+	}
+}
+
+// repaired weighs, with a move that is not legal alone, one of another axis that makes it legal, and gives the best.
+func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok bool) {
+	for _, a := range gdn.Axes {
+		if a.Name == axis || a.Name == compound || !w.walks(a.Name) {
+			continue
+		}
+		for _, value := range a.Values {
+			x, err := v.With(a.Name, value)
+			if err != nil || x == v {
+				continue
+			}
+			if s, can := w.weigh(o, x); can && (!ok || s.gain > best.gain) {
+				best, ok = s, true
+			}
+		}
+	}
+	return best, ok
+}
+
+// join makes, where a step led, what other variants have otherwise there, one after another, leaving out what does not pay.
+func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
+	from := at.v
+	for _, v := range others[:min(len(others), joinedMost)] {
+		x, made := apply(at.v, changed(from, v))
+		if len(made) == 0 {
+			continue
+		}
+		if s, ok := w.weigh(o, x); ok && s.gain > at.gain+noticeable {
+			at = s
+		}
+	}
+	return at
+}
+
+// cross weighs, into the best, what another elite has otherwise as far as it concerns one directive, and the joints of what pays.
+func (w *weighing) cross(best, other origin) {
+	all := slices.DeleteFunc(changed(best.v, other.v), func(m Move) bool { return !w.walks(m.Axis) })
+	var l []step
+	for _, d := range Directives {
+		x, _ := apply(best.v, slices.DeleteFunc(slices.Clone(all), func(m Move) bool { return !slices.Contains(d.Axes, m.Axis) }))
+		if s, ok := w.weigh(best, x); ok && s.gain > noticeable {
+			l = append(l, s)
+		}
+	}
+	slices.SortStableFunc(l, func(x, y step) int { return cmp.Compare(y.gain, x.gain) })
+	var pays []gdn.Variant
+	for _, s := range l {
+		pays = append(pays, s.v)
+	}
+	w.join(best, step{v: best.v}, pays)
+}
+
+// elitesOf are the best candidate and the best of those that differ from all better ones among them in some axes.
+func elitesOf(judged journal.View, n int) (l []*journal.Candidate) {
+	all := champions(judged, math.MaxInt)
+	var points []point
+	for _, c := range all {
+		v, err := gdn.ParseVariant(c.Fitted)
+		if err != nil {
+			continue
+		}
+		p := pointOf(v)
+		if len(l) < n && !slices.ContainsFunc(points, func(q point) bool { return distance(p, q) < apart }) {
+			l, points = append(l, c), append(points, p)
+		}
+	}
+	return l
+}
+
+// distance is the number of axes in which two variants differ.
+func distance(p, q point) (n int) {
+	for i := range p {
+		if p[i] != q[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// why is the hypothesis of an option.
+func (o *option) why(target string) string {
+	switch {
+	case o.scalar:
+		return fmt.Sprintf("tune %s within the cell", o.text())
+	case len(o.moves) > 1:
+		return fmt.Sprintf("%s may gain together on candidate %d, whose hot spots are %s", o.text(), o.parent.ID, hot(o.parent, target))
+	}
+	return fmt.Sprintf("%s may suit candidate %d, whose hot spots are %s", doc(o.moves[0]), o.parent.ID, hot(o.parent, target))
+}

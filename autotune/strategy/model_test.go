@@ -1,0 +1,193 @@
+package strategy
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+func parsed(t *testing.T, text string) gdn.Variant {
+	v, err := gdn.ParseVariant(text)
+	require.NoError(t, err)
+	return v
+}
+
+// A process gives back what it was told, is sure there, less sure the farther away, and learns effects of axes that hold everywhere.
+func TestGaussian(t *testing.T) {
+	s := space(t)
+	at := func(text string) point { return pointOf(parsed(t, text).Fit(s.Spec)) }
+	even := make([]float64, len(gdn.Axes))
+	for i := range even {
+		even[i] = .01
+	}
+	p := &prior{level: 1, axes: even, local: .01}
+	points := []point{at("default"), at("kq=joined"), at("solve=ladder")}
+	values := []float64{0, -.5, .3}
+	noise := []float64{1e-6, 1e-6, 1e-6}
+	g, ok := newGaussian(p, points, noise, values, []float64{1, 2, 3})
+	require.True(t, ok)
+	for i, x := range points {
+		means, variance := g.at(x)
+		require.InDelta(t, values[i], means[0], 1e-3)
+		require.InDelta(t, float64(i+1), means[1], 1e-3)
+		require.Less(t, variance, 1e-5)
+	}
+	both, near := g.at(at("solve=ladder,kq=joined"))
+	require.InDelta(t, -.2, both[0], .15, "what kq=joined saves, it saves with solve=ladder too")
+	_, far := g.at(at("solve=forward,kq=joined,layout=token,heads=1,beta=right,chunk=16"))
+	require.Greater(t, near, 1e-4)
+	require.Greater(t, far, near)
+
+	_, ok = newGaussian(p, []point{points[0], points[0]}, []float64{-5, -5}, []float64{1, 1})
+	require.False(t, ok, "no covariance")
+	none, ok := newGaussian(p, nil, nil)
+	require.True(t, ok)
+	_, variance := none.at(points[0])
+	require.InDelta(t, p.covariance(points[0], points[0]), variance, 1e-12)
+}
+
+// Numbers near one another are alike, and an axis that does not apply is like itself alone.
+func TestAlike(t *testing.T) {
+	i := slices.IndexFunc(gdn.Axes, func(a gdn.Axis) bool { return a.Name == "leaf" })
+	require.Equal(t, 1., alike(i, 2, 2))
+	require.Equal(t, .5, alike(i, 2, 3))
+	require.Equal(t, .25, alike(i, 3, 1))
+	require.Zero(t, alike(i, -1, 2))
+	require.Equal(t, 1., alike(i, -1, -1))
+	j := slices.IndexFunc(gdn.Axes, func(a gdn.Axis) bool { return a.Name == "solve" })
+	require.Zero(t, alike(j, 0, 1))
+}
+
+// simulated judges a strategy's proposals by a rule, and gives the best score after each.
+func simulated(t *testing.T, s Space, text string, candidates int, rule func(gdn.Variant) journal.Cost) (best []float64, props []*Proposal) {
+	st, err := Parse(text, s)
+	require.NoError(t, err)
+	j := newJudged(t, s)
+	least := math.Inf(1)
+	for range candidates {
+		p := st.Next(t.Context(), j.state.Now(), nil)
+		require.NotNil(t, p)
+		f := p.Variant.Fit(s.Spec)
+		cost := rule(f)
+		cost.Target, cost.Cycles = "v6e", cost.Score
+		c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{cost}}
+		j.add(journal.KindCandidate, c)
+		least = min(least, float64(cost.Score))
+		best, props = append(best, least), append(props, p)
+	}
+	return best, props
+}
+
+// factored is a rule by which values of axes multiply the cycles of the kernels, and the layout decides on glue.
+func factored(factors map[string]float64, glue map[string]float64) func(gdn.Variant) journal.Cost {
+	return func(v gdn.Variant) journal.Cost {
+		kernel, outside := 1e6, 0.
+		for _, a := range gdn.Axes {
+			if a.Applies != nil && !a.Applies(v) {
+				continue
+			}
+			if f, ok := factors[a.Name+"="+a.Get(&v)]; ok {
+				kernel *= f
+			}
+			outside += 1e6 * glue[a.Name+"="+a.Get(&v)]
+		}
+		return journal.Cost{Score: int64(kernel + outside), Glue: int64(outside)}
+	}
+}
+
+// Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by estimates that are off in level and blind
+// to an axis: with each, sooner than a beam.
+func TestModelFindsBestWhole(t *testing.T) {
+	factors := map[string]float64{"layout=lane": .7, "layout=token": .9, "layout=turned": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "turn=key": .85, "ahead=1": .8, "ahead=2": .9, "lock=2": .95}
+	glue := map[string]float64{"layout=head": .2, "layout=lane": .1}
+	real := factored(factors, glue)
+	s := space(t, "naive")
+	s.Axes = []string{"layout", "solve", "heads", "kq", "turn", "ahead", "lock", "beta", "fold", "share", "chunks"}
+	s.Targets = []string{"v6e"}
+	s.Estimate = func(v gdn.Variant) *Estimate {
+		seen := without(factors, "ahead", "lock", "layout=token")
+		k := factored(seen, glue)(v)
+		return &Estimate{Targets: []Guess{{Kernel: 3 * float64(k.Score-k.Glue), Glue: float64(k.Glue)}}, Size: 1000}
+	}
+	goal := parsed(t, "solve=merge,heads=0,layout=token,kq=joined,turn=key,ahead=1,lock=2")
+	want := float64(real(goal.Fit(s.Spec)).Score)
+	within := map[string]int{}
+	for _, text := range []string{"model", "beam"} {
+		best, _ := simulated(t, s, text, 60, real)
+		within[text] = slices.IndexFunc(best, func(x float64) bool { return x <= 1.02*want })
+	}
+	t.Log(within)
+	require.Positive(t, within["model"])
+	require.Less(t, within["model"], 30)
+	require.True(t, within["beam"] < 0 || within["beam"] >= within["model"], "%v", within)
+}
+
+// without leaves out the factors of some axes or values.
+func without(from map[string]float64, names ...string) map[string]float64 {
+	m := map[string]float64{}
+	for k, v := range from {
+		axis, _, _ := strings.Cut(k, "=")
+		if !slices.Contains(names, axis) && !slices.Contains(names, k) {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// What a surrogate promises of a move is near to what it then saves, and a move that failed with others is a risk elsewhere too.
+func TestForecast(t *testing.T) {
+	factors := map[string]float64{"solve=merge": .8, "kq=joined": .9, "heads=2": .9}
+	real := factored(factors, nil)
+	s := space(t, "naive")
+	j := newJudged(t, s)
+	for i, text := range []string{"naive", "naive,kq=joined", "naive,heads=2", "naive,solve=merge", "naive,layout=turned", "naive,layout=turned,kq=joined"} {
+		v := parsed(t, text)
+		f := v.Fit(s.Spec)
+		c := real(f)
+		c.Target, c.Cycles = "v6e", c.Score
+		k := journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{c}}
+		if strings.Contains(text, "turned") {
+			k.Verdict, k.Costs = journal.Numerics, nil
+		}
+		j.add(journal.KindCandidate, k)
+	}
+	m := s.learn(j.state.Now(), nil)
+	base, ok := m.forecast(parsed(t, "naive,heads=2,solve=merge"))
+	require.True(t, ok)
+	f, ok := m.forecast(parsed(t, "naive,heads=2,solve=merge,kq=joined"))
+	require.True(t, ok)
+	require.InDelta(t, -math.Log(.9), f.against(base), .06)
+	require.Positive(t, m.improvement(f))
+	require.Less(t, f.risk, .15)
+	turned, ok := m.forecast(parsed(t, "naive,heads=2,solve=merge,layout=turned"))
+	require.True(t, ok)
+	require.Greater(t, turned.risk, 2*f.risk)
+
+	before := m.improvement(f)
+	m = s.learn(j.state.Now(), []gdn.Variant{parsed(t, "naive,heads=2,solve=merge,kq=joined")})
+	f, ok = m.forecast(parsed(t, "naive,heads=2,solve=merge,kq=joined"))
+	require.True(t, ok)
+	require.Less(t, m.improvement(f), before/2, "what is pending promises nothing more")
+}
+
+// Elites are good and far apart.
+func TestElites(t *testing.T) {
+	s := space(t, "naive")
+	j := newJudged(t, s)
+	for i, text := range []string{"default", "default,kq=joined", "default,beta=right", "naive,form=uw", "split,beta=right"} {
+		v := parsed(t, text)
+		f := v.Fit(s.Spec)
+		j.add(journal.KindCandidate, journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: int64(100 + i), Cycles: 100}}})
+	}
+	var ids []int
+	for _, c := range elitesOf(j.state.Now(), 3) {
+		ids = append(ids, c.ID)
+	}
+	require.Equal(t, []int{1, 4, 5}, ids)
+}

@@ -1,0 +1,285 @@
+package strategy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm of the cycles of the kernels, and of
+// those of the glue around them, is what the estimate says of each plus a Gaussian process. So a change of one axis tells what it is worth
+// in cells where nobody tried it, less the more these differ. Another process predicts which candidates get no rank.
+type surrogate struct {
+	space   Space
+	targets []targetModel
+	faults  *gaussian
+}
+
+// targetModel is the part of a surrogate for one target.
+type targetModel struct {
+	costs *gaussian // of residuals: kernels, glue
+	mean  [2]float64
+	least float64 // logarithm of the best score
+}
+
+// What a surrogate holds likely before it has seen anything, as standard deviations of logarithms.
+const (
+	levelSpread = 1.   // of the level of estimates
+	localSpread = .08  // of what a few axes do together
+	axisSpread  = .05  // of a value of an axis, beside what its estimate says
+	orderSpread = .10  // of one that estimates do not see
+	hotSpread   = .15  // the more of an axis that the stages of the schedule, or idle units, concern: times their share
+	exact       = .003 // of what was measured
+	distant     = .07  // of what was measured far from the best: times the square of the logarithm of the distance
+	mostPoints  = 300  // that a process is conditioned on, the nearest to the best
+
+	faultLevel  = .08 // the share of candidates without a rank
+	faultSpread = .25 // of a value of an axis, and of values together
+	faultNoise  = .1
+
+	kernelTrust = .9 // of the logarithm of what an estimate of kernels says
+	leastGlue   = 1e-3
+)
+
+// parts are the logarithms of the cycles of kernels and of glue.
+type parts [2]float64
+
+func partsOf(kernel, glue float64) parts {
+	return parts{math.Log(max(kernel, 1)), math.Log(max(glue, leastGlue*kernel, 1))}
+}
+
+// trust is how much of the logarithm of an estimate is believed.
+var trust = parts{kernelTrust, 1}
+
+// learn makes a surrogate from the judged candidates; what is pending counts as if it had been judged as expected.
+func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
+	m := &surrogate{space: s}
+	targets := judged.Header().Targets
+	type seen struct {
+		c     *journal.Candidate
+		point point
+		fit   gdn.Variant
+	}
+	var ranked []seen
+	var points []point
+	var faults, noise []float64
+	for _, c := range judged.Candidates() {
+		if c.Variant == "" || c.Verdict == journal.Pruned {
+			continue
+		}
+		v, err := gdn.ParseVariant(c.Fitted)
+		if err != nil {
+			continue
+		}
+		if c.Verdict == journal.Duplicate { // it costs what the other costs
+			if c = judged.Candidate(c.Of); c == nil {
+				continue
+			}
+		}
+		x := seen{c, pointOf(v), v}
+		points, noise = append(points, x.point), append(noise, faultNoise*faultNoise)
+		if c.Verdict.Ranked() {
+			ranked, faults = append(ranked, x), append(faults, -faultLevel)
+		} else {
+			faults = append(faults, 1-faultLevel)
+		}
+	}
+	even := make([]float64, len(gdn.Axes))
+	for i := range even {
+		even[i] = faultSpread * faultSpread / 4
+	}
+	m.faults, _ = newGaussian(&prior{0, even, faultSpread * faultSpread}, points, noise, faults)
+	for i, t := range targets {
+		best := judged.Champion(t)
+		if best == nil {
+			m.targets = append(m.targets, targetModel{least: math.Inf(1)})
+			continue
+		}
+		least := math.Log(float64(best.Cost(t).Score))
+		var at []point
+		var noise []float64
+		var residuals [2][]float64
+		type row struct {
+			seen
+			off  float64
+			real parts
+		}
+		var rows []row
+		for _, x := range ranked {
+			k := x.c.Cost(t)
+			if k == nil {
+				continue
+			}
+			glue := float64(k.Glue)
+			rows = append(rows, row{x, math.Log(float64(k.Score)) - least, partsOf(float64(k.Score)-glue, glue)})
+		}
+		slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.off, y.off) })
+		for _, r := range rows[:min(len(rows), mostPoints)] {
+			guess, ok := m.guess(i, r.fit)
+			if !ok {
+				continue
+			}
+			at = append(at, r.point)
+			d := exact + distant*r.off*r.off
+			noise = append(noise, d*d)
+			for q := range residuals {
+				residuals[q] = append(residuals[q], r.real[q]-guess[q])
+			}
+		}
+		p := &prior{levelSpread * levelSpread, spreads(best.Cost(t)), localSpread * localSpread}
+		model := targetModel{least: least}
+		for q := range residuals {
+			model.mean[q] = weightedMean(residuals[q], noise)
+			for j := range residuals[q] {
+				residuals[q][j] -= model.mean[q]
+			}
+		}
+		if model.costs, _ = newGaussian(p, at, noise, residuals[0], residuals[1]); model.costs != nil && len(pending) > 0 {
+			model = model.believing(m, i, pending, p, at, noise, residuals)
+		}
+		m.targets = append(m.targets, model)
+	}
+	return m
+}
+
+// believing counts what is pending on the i-th target as judged as expected.
+func (t targetModel) believing(m *surrogate, i int, pending []gdn.Variant, p *prior, at []point, noise []float64, residuals [2][]float64) targetModel {
+	for _, v := range pending {
+		v = v.Fit(m.space.Spec)
+		guess, ok := m.guess(i, v)
+		if !ok {
+			continue
+		}
+		x := pointOf(v)
+		means, _ := t.costs.at(x)
+		at, noise = append(at, x), append(noise, exact*exact)
+		total := 0.
+		for q := range residuals {
+			residuals[q] = append(residuals[q], means[q])
+			total += math.Exp(guess[q] + t.mean[q] + means[q])
+		}
+		t.least = min(t.least, math.Log(total))
+	}
+	if g, ok := newGaussian(p, at, noise, residuals[0], residuals[1]); ok {
+		t.costs = g
+	}
+	return t
+}
+
+func weightedMean(values, variances []float64) float64 {
+	sum, weight := 0., 1e-9
+	for i, v := range values {
+		sum, weight = sum+v/variances[i], weight+1/variances[i]
+	}
+	return sum / weight
+}
+
+// spreads are the variances of the values of axes: wider for those that estimates do not see, and where the schedule is hot.
+func spreads(best *journal.Cost) []float64 {
+	l := make([]float64, len(gdn.Axes))
+	for i, a := range gdn.Axes {
+		if a.Name == compound {
+			continue
+		}
+		d := axisSpread
+		if orders[a.Name] {
+			d = orderSpread
+		}
+		d += hotSpread * hotShare(a.Name, best)
+		l[i] = d * d
+	}
+	return l
+}
+
+// compound is the axis that sets others.
+const compound = "prec"
+
+// guess is what the estimate says of a fitted variant on a target, as far as it is believed.
+func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {
+	if m.space.Estimate == nil {
+		return p, true
+	}
+	e := m.space.Estimate(v)
+	if e == nil {
+		return p, false
+	}
+	p = partsOf(e.Targets[target].Kernel, e.Targets[target].Glue)
+	for q := range p {
+		p[q] *= trust[q]
+	}
+	return p, true
+}
+
+// forecast is what a surrogate expects of a variant.
+type forecast struct {
+	mean, spread []float64 // of the logarithm of the score, by target
+	risk         float64   // that it gets no rank
+}
+
+// forecast tells of a variant; ok is false where nothing can be told.
+func (m *surrogate) forecast(v gdn.Variant) (f forecast, ok bool) {
+	v = v.Fit(m.space.Spec)
+	x := pointOf(v)
+	for i, t := range m.targets {
+		if t.costs == nil {
+			f.mean, f.spread = append(f.mean, math.NaN()), append(f.spread, 0)
+			continue
+		}
+		guess, can := m.guess(i, v)
+		if !can {
+			return f, false
+		}
+		means, variance := t.costs.at(x)
+		kernel := math.Exp(guess[0] + t.mean[0] + means[0])
+		glue := math.Exp(guess[1] + t.mean[1] + means[1])
+		share := kernel / (kernel + glue)
+		f.mean = append(f.mean, math.Log(kernel+glue))
+		f.spread = append(f.spread, math.Sqrt(variance*(share*share+(1-share)*(1-share))))
+	}
+	f.risk = faultLevel
+	if m.faults != nil {
+		means, _ := m.faults.at(x)
+		f.risk = min(max(faultLevel+sum(means), .02), .95)
+	}
+	return f, true
+}
+
+func sum(l []float64) (s float64) {
+	for _, x := range l {
+		s += x
+	}
+	return s
+}
+
+// improvement is the logarithm by which a variant is expected to become better than the best, by the mean over the targets: what is worse
+// counts as nothing.
+func (m *surrogate) improvement(f forecast) (gain float64) {
+	for i, t := range m.targets {
+		if math.IsNaN(f.mean[i]) {
+			continue
+		}
+		better, d := t.least-f.mean[i], f.spread[i]
+		if d < 1e-9 {
+			gain += max(better, 0)
+			continue
+		}
+		gain += better*distuv.UnitNormal.CDF(better/d) + d*distuv.UnitNormal.Prob(better/d)
+	}
+	return gain / float64(max(1, len(m.targets)))
+}
+
+// against is the expected logarithm of what a variant saves of another's cycles, by the mean over the targets.
+func (f forecast) against(g forecast) (gain float64) {
+	n := 0
+	for i := range f.mean {
+		if d := g.mean[i] - f.mean[i]; !math.IsNaN(d) {
+			gain, n = gain+d, n+1
+		}
+	}
+	return gain / float64(max(1, n))
+}

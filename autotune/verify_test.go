@@ -1,0 +1,90 @@
+package autotune
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+)
+
+// rewritten is a run like another whose records were changed before they were written.
+func rewritten(t *testing.T, from string, change func(*journal.Header, *journal.Candidate)) string {
+	dir := t.TempDir()
+	j, _, err := journal.Open(dir)
+	require.NoError(t, err)
+	_, _, err = journal.Read(from, func(r journal.Record) error {
+		var body any = r.Body
+		switch r.Kind {
+		case journal.KindHeader:
+			h := new(journal.Header)
+			require.NoError(t, json.Unmarshal(r.Body, h))
+			change(h, nil)
+			body = h
+		case journal.KindCandidate:
+			c := new(journal.Candidate)
+			require.NoError(t, json.Unmarshal(r.Body, c))
+			change(nil, c)
+			body = c
+		}
+		return j.Append(r.Kind, body)
+	})
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	require.NoError(t, os.CopyFS(objectsDir(dir), os.DirFS(objectsDir(from))))
+	return dir
+}
+
+// A journal that another version of the strategy or of the rules made is no faulty one: what can not be recomputed is said, and what can
+// be is. It is not gone on with.
+func TestVerifyOtherVersions(t *testing.T) {
+	c := quick(t, 20)
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	v, err := Verify(c.Dir)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+	require.Empty(t, v.Notes)
+
+	old := rewritten(t, c.Dir, func(h *journal.Header, k *journal.Candidate) {
+		switch {
+		case h != nil:
+			h.Proposer = "beam 0, choices 00000000"
+		case k.ID == 7:
+			k.Hypothesis = "as an older version said it"
+		}
+	})
+	v, err = Verify(old)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+	require.Len(t, v.Notes, 1)
+	require.Contains(t, v.Notes[0], "proposed by beam 0, choices 00000000, and this program has ")
+	c.Dir, c.Candidates = old, 25
+	_, err = Resume(t.Context(), c)
+	require.ErrorContains(t, err, "proposer beam 0")
+
+	rules := rewritten(t, old, func(h *journal.Header, k *journal.Candidate) {
+		switch {
+		case h != nil:
+			h.Rules = 0
+		case k.Verdict == journal.Slower:
+			k.Reason, k.Evidence = "slow", "as an older version put it"
+		}
+	})
+	v, err = Verify(rules)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+	require.Len(t, v.Notes, 2)
+	require.Contains(t, v.Notes[0], "made by rules 0")
+
+	wrong := rewritten(t, rules, func(_ *journal.Header, k *journal.Candidate) {
+		if k != nil && k.Verdict == journal.Slower {
+			k.Verdict = journal.Keep
+		}
+	})
+	v, err = Verify(wrong)
+	require.NoError(t, err)
+	require.NotEmpty(t, v.Faults, "a verdict that the scores do not give is one under any rules")
+}

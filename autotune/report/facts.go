@@ -1,9 +1,7 @@
 package report
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
@@ -108,32 +106,48 @@ func changes(move, axis string) bool {
 	return len(move) > len(axis) && move[:len(axis)] == axis && move[len(axis)] == '='
 }
 
-// spread is how much the best score differs between the values of an axis, as a ratio.
-func (f AxisFact) spread() float64 {
-	lo, hi := math.Inf(1), 0.
-	for _, v := range f.Values {
-		lo, hi = min(lo, float64(v.Best)), max(hi, float64(v.Best))
-	}
-	if len(f.Values) < 2 {
-		return 1
-	}
-	return hi / lo
-}
-
-// widest gives the two axes whose values differ most, and that have few enough values to draw.
-func widest(facts []AxisFact) (x, y string) {
-	l := slices.Clone(facts)
-	slices.SortStableFunc(l, func(a, b AxisFact) int { return cmp.Compare(b.spread(), a.spread()) })
-	var names []string
-	for _, f := range l {
-		if len(f.Values) > 1 {
-			names = append(names, f.Axis)
-		}
-	}
-	if len(names) < 2 {
+// pair gives the two axes of which most pairs of values have a candidate near the best; of equals, those whose pairs differ most.
+func pair(v journal.View, facts []AxisFact) (x, y string) {
+	type values struct{ x, y string }
+	target := v.Header().Targets[0]
+	champion := v.Champion(target)
+	if champion == nil {
 		return "", ""
 	}
-	return names[0], names[1]
+	near := pale * float64(champion.Cost(target).Score)
+	var variants []gdn.Variant
+	var scores []float64
+	for _, c := range v.Candidates() {
+		w, err := gdn.ParseVariant(c.Variant)
+		if cost := c.Cost(target); err == nil && c.Variant != "" && cost != nil && c.Verdict.Ranked() && float64(cost.Score) <= near {
+			variants, scores = append(variants, w), append(scores, float64(cost.Score))
+		}
+	}
+	most, spread := 0, 0.
+	for i, f := range facts {
+		for _, g := range facts[i+1:] {
+			a, errA := gdn.LookupAxis(f.Axis)
+			b, errB := gdn.LookupAxis(g.Axis)
+			if errA != nil || errB != nil || len(f.Values) < 2 || len(g.Values) < 2 {
+				continue
+			}
+			best := map[values]float64{}
+			for k, w := range variants {
+				at := values{a.Get(&w), b.Get(&w)}
+				if had, ok := best[at]; !ok || scores[k] < had {
+					best[at] = scores[k]
+				}
+			}
+			hi := 0.
+			for _, score := range best {
+				hi = max(hi, score)
+			}
+			if len(best) > most || len(best) == most && hi > spread {
+				most, spread, x, y = len(best), hi, f.Axis, g.Axis
+			}
+		}
+	}
+	return x, y
 }
 
 // Point is a moment of the run.

@@ -47,6 +47,8 @@ type page struct {
 	Pair          *pagePair
 	Axes          []pageRow
 	Dead          []AxisFact
+	Pale          float64 // times the best, where the heat maps end
+	Off           float64 // times the best, where the fronts end
 	Verdicts      []pageCount
 	Causes        []pageCount
 }
@@ -63,6 +65,7 @@ type pageTarget struct {
 	Error, Share   string
 	Class, VMEM    string
 	Curve, Front   *plot
+	Off            int // candidates beyond the front's end
 	Stages         []pageStage
 	Line           []pageStep
 	Rows           []pageRanked
@@ -120,7 +123,7 @@ const pageRows = 40 // of a ranking
 func HTML(w io.Writer, dir string, s *journal.State) error {
 	sum := New(dir, s)
 	v := s.Now()
-	p := page{Sum: sum, Note: StaticNote, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin)}
+	p := page{Sum: sum, Note: StaticNote, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront}
 	if len(s.Header.Shapes) > 1 {
 		p.Shapes = s.Header.Shapes
 	}
@@ -172,7 +175,8 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	if w := champion.Worst(); w != nil {
 		p.Error, p.Class, p.Share = fmt.Sprintf("%.1e", float64(w.Error)), w.Class, share(w.Error, w.Limit)
 	}
-	p.Curve, p.Front = curvePlot(curve(s, t)), frontPlot(v, t)
+	p.Curve = curvePlot(curve(s, t))
+	p.Front, p.Off = frontPlot(v, t)
 	p.stages(now, had)
 	p.succession(v.Champions(t), t)
 	for i, r := range rows[:min(pageRows, len(rows))] {
@@ -203,17 +207,13 @@ func (p *pageTarget) stages(now, had *journal.Cost) {
 			}
 		}
 	}
-	var most int64 = 1
-	for _, x := range p.Stages {
-		most = max(most, x.Champion, x.Seed)
-	}
 	for i := range p.Stages {
 		x := &p.Stages[i]
 		x.Change = x.Champion - x.Seed
-		x.SeedShare, x.ChampionShare = 100*float64(x.Seed)/float64(most), 100*float64(x.Champion)/float64(most)
+		x.SeedShare, x.ChampionShare = 100*float64(x.Seed)/float64(max(had.Cycles, 1)), 100*float64(x.Champion)/float64(max(now.Cycles, 1))
 	}
 	slices.SortStableFunc(p.Stages, func(x, y pageStage) int {
-		return cmp.Compare(max(y.Seed, y.Champion), max(x.Seed, x.Champion))
+		return cmp.Or(cmp.Compare(y.Champion, x.Champion), cmp.Compare(y.Seed, x.Seed))
 	})
 }
 
@@ -241,6 +241,7 @@ func (p *page) cells(v journal.View, facts []AxisFact) {
 			lo, hi = min(lo, float64(x.Best)), max(hi, float64(x.Best))
 		}
 	}
+	hi = min(hi, pale*lo)
 	for _, f := range facts {
 		if len(f.Values) < 2 {
 			continue
@@ -251,7 +252,7 @@ func (p *page) cells(v journal.View, facts []AxisFact) {
 		}
 		p.Axes = append(p.Axes, r)
 	}
-	xName, yName := widest(facts)
+	xName, yName := pair(v, facts)
 	if xName == "" {
 		return
 	}
@@ -311,11 +312,14 @@ func (p *page) cells(v journal.View, facts []AxisFact) {
 	p.Pair = pair
 }
 
-// heat is a colour between light for hi and strong for lo, on a logarithmic scale.
+// pale is how many times the best a cell of a heat map has no colour any more.
+const pale = 2
+
+// heat is a colour between light for hi and what is above, and strong for lo, on a logarithmic scale.
 func heat(x, lo, hi float64) template.CSS {
 	share := 0.
 	if hi > lo {
-		share = math.Log(hi/x) / math.Log(hi/lo)
+		share = max(0, math.Log(hi/x)/math.Log(hi/lo))
 	}
 	mix := func(from, to float64) int { return int(math.Round(from + (to-from)*share)) }
 	return template.CSS(fmt.Sprintf("rgb(%d,%d,%d)", mix(236, 98), mix(240, 160), mix(245, 214)))

@@ -47,7 +47,8 @@ func (s scale) at(x float64) float64 {
 	return s.from + (s.to-s.from)*(x-lo)/(hi-lo)
 }
 
-// logMarks are 1, 2 and 5 times the powers of ten within a scale; where these are many, the powers alone.
+// logMarks are 1, 2 and 5 times the powers of ten within a scale; where these are many, the powers alone, and where they are few,
+// numbers at equal steps.
 func logMarks(s scale, format func(float64) string) []mark {
 	steps := []float64{1, 2, 5}
 	if s.hi/s.lo > 1e4 {
@@ -61,8 +62,25 @@ func logMarks(s scale, format func(float64) string) []mark {
 			}
 		}
 	}
+	if len(l) >= fewMarks {
+		return l
+	}
+	l = nil
+	step := math.Pow(10, math.Floor(math.Log10(s.hi-s.lo)))
+	for _, m := range []float64{1, .5, .2, .1} {
+		if (s.hi-s.lo)/(m*step) >= fewMarks {
+			step *= m
+			break
+		}
+	}
+	for n := math.Ceil(s.lo / step); n*step <= s.hi; n++ {
+		l = append(l, mark{s.at(n * step), format(n * step)})
+	}
 	return l
 }
+
+// fewMarks is how many marks a scale has at least.
+const fewMarks = 3
 
 // around widens a range so that no point lies on its edge.
 func around(lo, hi float64) (float64, float64) { return lo / 1.15, hi * 1.15 }
@@ -100,17 +118,26 @@ func curvePlot(points []Point) *plot {
 	return p
 }
 
-// frontPlot draws the ranked candidates by cycles and by their largest error against its limit, and those that nothing beats in both.
-func frontPlot(v journal.View, target string) *plot {
+// offFront is how many times the best a candidate is too slow for the front.
+const offFront = 4
+
+// frontPlot draws the ranked candidates by cycles and by their largest error against its limit, and those that nothing beats in both. off
+// is how many are too slow for it.
+func frontPlot(v journal.View, target string) (p *plot, off int) {
 	type point struct {
 		c        *journal.Candidate
 		cost, er float64
 	}
 	var l []point
 	clo, chi, elo, ehi := math.Inf(1), 0., math.Inf(1), 0.
+	champion := v.Champion(target)
 	for _, c := range v.Candidates() {
 		cost, w := c.Cost(target), c.Worst()
 		if cost == nil || w == nil || !c.Verdict.Ranked() || !(w.Error > 0) {
+			continue
+		}
+		if champion != nil && cost.Score > offFront*champion.Cost(target).Score {
+			off++
 			continue
 		}
 		x := point{c, float64(cost.PerToken), float64(w.Error)}
@@ -118,15 +145,15 @@ func frontPlot(v journal.View, target string) *plot {
 		clo, chi, elo, ehi = min(clo, x.cost), max(chi, x.cost), min(elo, x.er), max(ehi, x.er)
 	}
 	if len(l) == 0 {
-		return nil
+		return nil, off
 	}
-	p := newPlot("cycles and error", "largest error of the class of inputs that uses most of its limit", "cycles per token and value head", 520)
+	p = newPlot("cycles and error", "largest error of the class of inputs that uses most of its limit", "cycles per token and value head", 520)
 	clo, chi = around(clo, chi)
 	elo, ehi = around(elo, ehi)
 	xs := scale{elo, ehi, float64(p.Left), float64(p.Right), true}
 	ys := scale{clo, chi, float64(p.Bottom), float64(p.Top), true}
-	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%g", x) })
-	p.X = logMarks(xs, func(x float64) string { return fmt.Sprintf("%.0e", x) })
+	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%.3g", x) })
+	p.X = logMarks(xs, func(x float64) string { return fmt.Sprintf("%.2g", x) })
 	for _, x := range l {
 		class := ""
 		if !beaten(l, func(y point) bool { return y.cost <= x.cost && y.er <= x.er && (y.cost < x.cost || y.er < x.er) }) {
@@ -134,7 +161,7 @@ func frontPlot(v journal.View, target string) *plot {
 		}
 		p.Dots = append(p.Dots, dot{xs.at(x.er), ys.at(x.cost), class, fmt.Sprintf("#%d %.3f cycles, error %.1e on %s inputs", x.c.ID, x.cost, x.er, x.c.Worst().Class)})
 	}
-	return p
+	return p, off
 }
 
 func beaten[P any](l []P, by func(P) bool) bool {

@@ -103,7 +103,7 @@ type step struct {
 
 // weigh makes an option of a variant, and gives what it promises; ok is false where it is not for this space, or nothing can be told.
 func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
-	if v == o.v || !w.admits(v) {
+	if v == o.v || !w.admits(v) || morePasses(o.v, v) {
 		return s, false
 	}
 	f, ok := w.surrogate.forecast(v)
@@ -123,6 +123,13 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	}
 	w.options = append(w.options, x)
 	return s, true
+}
+
+// morePasses says whether some products of w take more passes of the matrix unit than those of v, which saves nothing.
+func morePasses(v, w gdn.Variant) bool {
+	return slices.ContainsFunc(gdn.Axes, func(a gdn.Axis) bool {
+		return partOf(a.Name) && passes[a.Get(&w)] > passes[a.Get(&v)]
+	})
 }
 
 // applied are the moves of axes that apply to v, the three precisions as one where they are set alike.
@@ -180,8 +187,8 @@ func (w *weighing) singles(o origin, at step) (pays []gdn.Variant) {
 		best := step{gain: at.gain + noticeable}
 		for _, value := range steps(a, at.v) {
 			v, err := at.v.With(a.Name, value)
-			if err != nil || v == at.v || passes[value] > passes[a.Get(&at.v)] {
-				continue // more passes of the matrix unit save nothing
+			if err != nil || v == at.v {
+				continue
 			}
 			s, ok := w.weigh(o, v)
 			if !ok && v.Check(w.Spec) != nil {

@@ -57,7 +57,7 @@ exhaustive or random compares them best.`,
 		},
 	}
 	runFlag(c, &dir)
-	c.Flags().StringArrayVar(&strategies, "strategy", []string{"beam:4", "elites:16", "random", "exhaustive"}, "a strategy, once for each")
+	c.Flags().StringArrayVar(&strategies, "strategy", []string{"model:4", "beam:4", "elites:16", "random", "exhaustive"}, "a strategy, once for each")
 	c.Flags().IntVar(&judged, "max-candidates", 0, "candidates of each; 0: as many as the journal has")
 	return c
 }

@@ -51,7 +51,7 @@ func alike(axis int, x, y int8) float64 {
 	case x < 0 || y < 0 || !ordinal[axis]:
 		return 0
 	}
-	return math.Exp2(-math.Abs(float64(x - y)))
+	return 1 / float64(int(1)<<max(x-y, y-x))
 }
 
 // prior is what a process holds likely before it has seen anything, as variances.
@@ -67,6 +67,10 @@ const near = 3
 func (p *prior) covariance(a, b point) float64 {
 	sum, apart := p.level, 0.
 	for i, scale := range p.axes {
+		if a[i] == b[i] {
+			sum += scale
+			continue
+		}
 		s := alike(i, a[i], b[i])
 		sum += scale * s
 		apart += 1 - s

@@ -38,14 +38,14 @@ type code struct {
 
 // write writes the kernels of a module and the function around them, which takes interpret by keyword.
 func write(m *ir.Module, name string) (*code, error) {
-	m, tasks, err := schedule(m)
+	m, tasks, beside, err := schedule(m)
 	if err != nil {
 		return nil, fmt.Errorf("pallas: %w", err)
 	}
 	if err := m.Verify(); err != nil {
 		return nil, err
 	}
-	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{name: true}, tasks: tasks, hints: map[*ir.Value]string{}}
+	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{name: true}, tasks: tasks, beside: beside, hints: map[*ir.Value]string{}}
 	kernels := 0
 	for _, in := range m.Body.Instrs {
 		if in.Op == ir.OpKernel {
@@ -111,11 +111,13 @@ func write(m *ir.Module, name string) (*code, error) {
 }
 
 // schedule orders the bodies of kernels head by head and overlaps their steps as their schedules say.
-func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, error) {
+// It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
+func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, map[string][]string, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	beside := map[string][]string{}
 	for _, in := range m.Body.Instrs {
 		g := in.Attrs.Grid
 		if in.Op != ir.OpKernel || len(g.Dims) == 0 || g.Points() == 0 {
@@ -127,8 +129,10 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, error) {
 		}
 		s.Lock = 1
 		g.Sched = &s
+		beside[g.Name] = s.Beside
 	}
-	return passes.PipelineTasks(m)
+	m, tasks, err := passes.PipelineTasks(m)
+	return m, tasks, beside, err
 }
 
 // imports are those that a text needs.
@@ -140,6 +144,9 @@ func (c *code) imports(text string) string {
 	typing := []string{}
 	if c.helpers["interleave"] {
 		b.WriteString("import heapq\nfrom collections.abc import Generator\n")
+	}
+	if c.helpers["beside"] {
+		typing = append(typing, "Any")
 	}
 	if c.helpers["refs"] {
 		typing = append(typing, "NamedTuple")

@@ -158,15 +158,15 @@ func split(body string, indent int) []string {
 		}
 		if parts := elements(rest); len(parts) > 1 {
 			if key == "return " {
-				return append(append([]string{pad + prefix + "("}, inside(rest, parts, indent+4)...), pad+")")
+				return append(append([]string{pad + prefix + "("}, perLine(parts, indent+4)...), pad+")")
 			}
 			break
 		}
-		if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && endsInCall(terms[1])) {
+		if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
 			out := []string{pad + prefix + "("}
 			return append(append(out, expression(rest, indent+4)...), pad+")")
 		}
-		if calls := chain(rest); len(calls) > 2 {
+		if calls := chain(rest); len(calls) > 2 && len(operation(rest)) == 1 {
 			out := []string{pad + prefix + "("}
 			if indent+4+len(rest) <= lineWidth {
 				return append(out, pad+"    "+rest, pad+")")
@@ -208,7 +208,7 @@ func literal(s string, open int) bool {
 	return !(c == '_' || c == ')' || c == ']' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
 }
 
-// endsInCall says whether an operand ends in a call with arguments: a lone operator before it needs no brackets.
+// endsInCall says whether an operand ends in a call with arguments.
 func endsInCall(s string) bool {
 	open, end := bracket(s, 0)
 	return open > 0 && end == len(s)-1 && s[end] == ')'
@@ -370,7 +370,7 @@ func comprehension(s string) []string { return cut(s, []string{" for ", " if "},
 
 // operation cuts an expression at the operators that bind least.
 func operation(s string) []string {
-	for _, ops := range [][]string{{" | "}, {" ^ "}, {" & "}, {" << ", " >> "}, {" + ", " - "}, {" * ", " / ", " // "}} {
+	for _, ops := range [][]string{{" == ", " != ", " < ", " <= ", " > ", " >= "}, {" | "}, {" ^ "}, {" & "}, {" << ", " >> "}, {" + ", " - "}, {" * ", " / ", " // "}} {
 		if parts := cut(s, ops, true); len(parts) > 1 {
 			return parts
 		}

@@ -10,7 +10,7 @@ type helperText struct {
 var helpers = []helperText{
 	{name: "ALL", constant: true, text: "_ALL = np.uint32(0xFFFFFFFF)"},
 	{name: "HIGH", constant: true, text: "_HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word"},
-	{name: "interleave", constant: true, text: "T = TypeVar(\"T\")\nWork = Generator[int, None, T]  # yields the cost of what it issued, a chunk being 10 000"},
+	{name: "interleave", constant: true, text: "T = TypeVar(\"T\")\nWork = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000"},
 	{name: "f32", text: `
 def _f32(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32)
@@ -95,8 +95,25 @@ def _interleave(*tasks: tuple[float, Work[None]]) -> None:
     heapq.heapify(queue)
     while queue:
         time, i = heapq.heappop(queue)
-        cost = next(tasks[i][1], None)
-        if cost is not None:
-            heapq.heappush(queue, (time + cost / 10_000, i))
+        wait = next(tasks[i][1], None)
+        if wait is not None:
+            heapq.heappush(queue, (time + wait / 10_000, i))
+`},
+	{name: "beside", text: `
+def _beside(*lines: Work[Any]) -> Work[list[Any]]:
+    """Issues lines of work of one phase side by side and returns their results."""
+    results = [None] * len(lines)
+    queue = [(0, i) for i in range(len(lines))]
+    now = 0
+    while queue:
+        due, i = heapq.heappop(queue)
+        if due > now:
+            yield due - now
+            now = due
+        try:
+            heapq.heappush(queue, (due + next(lines[i]), i))
+        except StopIteration as stop:
+            results[i] = stop.value
+    return results
 `},
 }

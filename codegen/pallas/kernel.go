@@ -40,7 +40,7 @@ type step struct {
 type slotWork struct {
 	phase, time, chunk int
 	instrs             []*ir.Instr
-	at                 float64
+	at                 float64           // when its first instruction is due, in time slots
 	args               map[*variable]int // values of the phase's variables
 	refs               []*item           // parameters, in the order of the phase's
 }
@@ -48,6 +48,7 @@ type slotWork struct {
 // phase is what all of its slots have in common.
 type phase struct {
 	nodes []*node
+	lines lines // the nodes, parted
 	vars  []*variable
 	refs  []*item // stand-ins for the parameters that the slots pass
 }
@@ -329,7 +330,7 @@ func (k *kernel) nodes(instrs []*ir.Instr, of map[*ir.Value]*item) []*node {
 		}
 		n := &node{in: in, stage: in.Loc.Stage, head: number(in.Loc.Head), ints: bodyInts(in)}
 		if t, ok := k.tasks[in]; ok {
-			n.stage, n.at = t.Loc.Stage, t.At
+			n.stage, n.at, n.until = t.Loc.Stage, t.At, t.At
 		}
 		for _, a := range in.Args {
 			if _, ok := constant(a); !ok {

@@ -16,6 +16,7 @@ type module struct {
 	helpers map[string]bool
 	taken   map[string]bool // names at the top level
 	tasks   map[*ir.Instr]passes.Task
+	beside  map[string][]string  // stages beside the rest of their phase, by kernel
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order
 	single  bool                 // one kernel: its stages need no prefix
@@ -94,6 +95,7 @@ func listShape(x *item) []int {
 // segment is the part of a phase that belongs to one stage.
 type segment struct {
 	stage   string
+	line    int // of lines
 	nodes   []*node
 	reads   []*item // made by earlier stages
 	results []*item // read by later ones
@@ -104,15 +106,17 @@ func isCast(x *item) bool {
 	return x.maker != nil && x.maker.in != nil && x.maker.in.Op == ir.OpRefCast
 }
 
-// segments cuts nodes by stage and finds what passes between them.
-func segments(nodes []*node) []*segment {
+// segments cuts the lines of a phase by stage and finds what passes between them.
+func segments(l lines) []*segment {
 	var out []*segment
-	for i, n := range nodes {
-		if i == 0 || n.stage != nodes[i-1].stage {
-			out = append(out, &segment{stage: n.stage})
+	for line, nodes := range l {
+		for i, n := range nodes {
+			if i == 0 || n.stage != nodes[i-1].stage {
+				out = append(out, &segment{stage: n.stage, line: line})
+			}
+			s := out[len(out)-1]
+			s.nodes = append(s.nodes, n)
 		}
-		s := out[len(out)-1]
-		s.nodes = append(s.nodes, n)
 	}
 	made := map[*item]*segment{}
 	for _, s := range out {
@@ -155,131 +159,6 @@ func segments(nodes []*node) []*segment {
 		}
 	}
 	return out
-}
-
-// work writes a phase: a function for each of its stages, and the calls of these.
-type call_ struct {
-	lines     []string
-	generator bool
-	params    []*item
-	outer     []*item
-	vars      []*variable
-	interpret bool
-}
-
-func (m *module) phase(k *kernel, nodes []*node, vars []*variable, names map[*item]string, yields bool, prefix string) (*call_, error) {
-	u := newUsage()
-	u.resolve(nodes, map[*item]bool{})
-	segs := segments(nodes)
-	shared := map[string]bool{}
-	varNames := map[string]bool{}
-	for _, v := range vars {
-		for varNames[v.name] {
-			v.name += "_"
-		}
-		varNames[v.name] = true
-		shared[v.name] = true
-	}
-	out := &call_{}
-	unit, spent := (1-segs[0].nodes[0].at)/max(weight(nodes), 1), 0.0
-	for _, s := range segs {
-		p := m.printer(k, u, names, shared)
-		p.yields = yields
-		for _, x := range s.results {
-			p.keep[x] = true
-		}
-		p.unit, p.spent = unit, spent
-		body := p.body(s.nodes)
-		if yields {
-			body = append(body, p.pause(1)...)
-		}
-		spent = p.spent
-		if p.failed != nil {
-			return nil, p.failed
-		}
-		var params, args, hints, results []string
-		for _, x := range s.reads {
-			params = append(params, p.name(x))
-			hints = append(hints, p.name(x)+": "+hint(x))
-		}
-		for _, x := range k.outer {
-			if mentions(s.nodes, x) {
-				params = append(params, p.name(x))
-				hints = append(hints, p.name(x)+": jax.Array")
-				if !slices.Contains(out.outer, x) {
-					out.outer = append(out.outer, x)
-				}
-			}
-		}
-		args = slices.Clone(params)
-		refs := sortedParams(p.params)
-		bundled := false
-		for _, x := range refs {
-			if !slices.Contains(out.params, x) {
-				out.params = append(out.params, x)
-			}
-			if strings.HasPrefix(k.names[x], "refs.") {
-				bundled = true
-				continue
-			}
-			args = append(args, k.names[x])
-			hints = append(hints, k.names[x]+": "+hint(x))
-		}
-		if bundled {
-			args, hints = append(args, "refs"), append(hints, "refs: "+k.class)
-		}
-		for _, v := range vars {
-			if uses(body, v.name) {
-				args = append(args, v.name)
-				hints = append(hints, v.name+": int")
-				if !slices.Contains(out.vars, v) {
-					out.vars = append(out.vars, v)
-				}
-			}
-		}
-		if p.flags["interpret"] {
-			args, hints = append(args, "interpret"), append(hints, "interpret: bool")
-			out.interpret = true
-		}
-		for _, x := range s.results {
-			results = append(results, p.name(x))
-			shared[p.name(x)] = true
-		}
-		generator := uses(body, "yield")
-		name := m.fresh("_" + prefix + pythonName(s.stage))
-		var f []string
-		f = append(f, header(name, hints, returns(s.results, generator)))
-		f = append(f, `    """`+m.stageDoc(s, p)+`"""`)
-		for _, b := range body {
-			for _, t := range b.text() {
-				f = append(f, "    "+t)
-			}
-		}
-		if len(results) > 0 {
-			f = append(f, "    return "+strings.Join(results, ", "))
-		}
-		m.funcs = append(m.funcs, strings.Join(f, "\n"))
-		c := name + "(" + strings.Join(args, ", ") + ")"
-		if generator {
-			c = "yield from " + c
-			out.generator = true
-		}
-		if len(results) > 0 {
-			c = strings.Join(results, ", ") + " = " + c
-		}
-		out.lines = append(out.lines, c)
-	}
-	return out, nil
-}
-
-// weight is what all rounds of nodes weigh.
-func weight(nodes []*node) float64 {
-	p := &printer{unit: 1}
-	sum := 0.0
-	for _, n := range nodes {
-		sum += p.cost(n)
-	}
-	return sum
 }
 
 // body writes nodes as the body of a function, or of a part of it.
@@ -428,7 +307,13 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 	var lines []string
 	interpret := false
 	for _, ph := range k.phases {
-		ph.nodes = roll(arrange(ph.nodes, k.inputs))
+		ph.lines = k.fork(ph.nodes, m.beside[g.Name])
+		for i, l := range ph.lines {
+			if len(l) > 0 {
+				ph.lines[i] = roll(arrange(l, k.inputs))
+			}
+		}
+		ph.nodes = slices.Concat(ph.lines[:]...)
 	}
 
 	u := newUsage()
@@ -451,7 +336,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		return "", nil, p.failed
 	}
 	type done struct {
-		*call_
+		*work
 		name string
 	}
 	var phases []done
@@ -463,13 +348,16 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 				k.names[r] += "_ref"
 			}
 		}
-		c, err := m.phase(k, ph.nodes, ph.vars, names, pipelined, prefix)
+		c, err := m.phase(k, ph, names, pipelined, prefix)
 		if err != nil {
 			return "", nil, err
 		}
 		interpret = interpret || c.interpret
-		d := done{call_: c}
+		d := done{work: c}
 		if pipelined {
+			if !c.generator {
+				c.calls = append(c.calls, "yield 0")
+			}
 			d.name = m.fresh("_" + prefix + phaseName(i, len(k.phases)))
 		}
 		phases = append(phases, d)
@@ -479,10 +367,10 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 	}
 	// kernels without tasks are written with the prologue
 	if len(k.phases) == 1 && !pipelined {
-		lines = append(lines, phases[0].lines...)
+		lines = append(lines, phases[0].calls...)
 	}
 	if pipelined {
-		l, err := m.steps(k, p, func(i int) (string, *call_) { return phases[i].name, phases[i].call_ })
+		l, err := m.steps(k, p, func(i int) (string, *work) { return phases[i].name, phases[i].work })
 		if err != nil {
 			return "", nil, err
 		}
@@ -507,7 +395,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 				hints = append(hints, "interpret: bool")
 			}
 			f := []string{header(d.name, hints, "Work[None]"), `    """` + phaseDoc(d.name) + `"""`}
-			for _, l := range d.lines {
+			for _, l := range d.calls {
 				f = append(f, "    "+l)
 			}
 			m.funcs = append(m.funcs, strings.Join(f, "\n"))
@@ -618,7 +506,7 @@ func gridDoc(g *ir.Grid) string {
 }
 
 // steps writes the bodies of a pipelined kernel's steps.
-func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *call_)) ([]string, error) {
+func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) ([]string, error) {
 	m.helpers["interleave"] = true
 	var lines []string
 	for _, s := range k.steps {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // printer writes nodes as statements of one function.
@@ -29,8 +28,7 @@ type printer struct {
 	params  map[*item]bool    // references that the function reads or writes
 	full    map[string]string // arrays of one number
 	prelude []statement
-	unit    float64 // the part of a chunk's time that a unit of weight takes
-	spent   float64 // the part of it since the last pause
+	clock   int // of the phase: when what is written next is due, a chunk being wholeChunk
 	vars    map[*variable]bool
 }
 
@@ -282,7 +280,7 @@ func (p *printer) operands(n *node) *operands {
 
 // listText is a list of expressions: elements of a list in their order are a slice of it, equal ones are repeated.
 func (p *printer) listText(l []expr) string {
-	var parts, plain []string
+	var parts, plain []string // what is added; elements of the list that comes next
 	flush := func() {
 		if len(plain) > 0 {
 			parts = append(parts, "["+strings.Join(plain, ", ")+"]")
@@ -308,15 +306,17 @@ func (p *printer) listText(l []expr) string {
 			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i].s, same))
 			i += same
 		case run > 2 || run == 2 && len(l) == 2:
-			flush()
 			hi := lo + run
+			part := strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1)
 			if n := p.lengths(name); lo == 0 && n == hi {
-				parts = append(parts, name)
+				part = name
 			} else if n == hi {
-				parts = append(parts, fmt.Sprintf("%s[%d:]", name, lo))
-			} else {
-				parts = append(parts, strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1))
+				part = fmt.Sprintf("%s[%d:]", name, lo)
 			}
+			if run == len(l) {
+				return part
+			}
+			plain = append(plain, "*"+part)
 			i += run
 		default:
 			plain = append(plain, l[i].s)
@@ -429,11 +429,8 @@ func (p *printer) nodes(ns []*node) []statement {
 	var out []statement
 	top := p.yields && p.loops == 0
 	for i, n := range ns {
-		if top && i > 0 && n.loop == nil {
-			out = append(out, p.pause(1)...)
-		}
-		if p.yields && n.loop == nil {
-			p.spent += p.cost(n)
+		if top && n.list == nil {
+			out = append(out, p.pause(n.at)...)
 		}
 		switch {
 		case n.loop != nil:
@@ -513,6 +510,10 @@ func (p *printer) kernelCall(n *node) statement {
 	}
 	var left []string
 	for i, d := range n.defs {
+		if p.uses[d] == 0 && !p.keep[d] {
+			left = append(left, "_")
+			continue
+		}
 		p.names[d] = p.fresh(results[i])
 		left = append(left, p.names[d])
 	}
@@ -576,16 +577,12 @@ func (p *printer) loop(n *node) []statement {
 	}
 	l.v.name = p.variable(n)
 	pause := ""
-	before := p.spent
 	if p.yields && p.loops == 0 && l.count.isConst() {
 		pause = p.rounds(n)
 	}
 	p.loops++
 	p.busy[l.v.name] = true
 	body := p.nodes(l.body)
-	if p.spent = before; pause == "" {
-		p.spent += p.cost(n)
-	}
 	for _, c := range l.carries {
 		if p.names[c.next] != p.names[c.item] {
 			body = append(body, statement{name: p.names[c.item], value: p.ref(ref{item: c.next}).s})
@@ -644,51 +641,32 @@ func (p *printer) loop(n *node) []statement {
 	return out
 }
 
-// A phase that shares its time with others gives way after pieces of work. Their cost is in parts of a chunk's time.
+// A phase that shares its time with others gives way when its next piece is due later than what it wrote last. Time is in parts of
+// a chunk's.
 const (
 	wholeChunk = 10000
 	leastPiece = 25
 )
 
-// cost is the part of a chunk's time that a node takes.
-func (p *printer) cost(n *node) float64 {
-	if n.loop == nil {
-		if n.in == nil {
-			return 0
-		}
-		return passes.Weight(n.in) * p.unit
-	}
-	sum := 0.0
-	for i := range n.loop.count.c {
-		for _, b := range n.loop.body {
-			c := p.cost(b)
-			if b.loop != nil && !b.loop.count.isConst() && b.loop.count.c > 0 {
-				c *= 1 + float64(b.loop.count.t[0].k*i)/float64(b.loop.count.c)
-			}
-			sum += c
-		}
-	}
-	return sum
-}
+func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
 
-// pause gives way where the work since the last time is worth it.
-func (p *printer) pause(least int) []statement {
-	cost := int(math.Round(p.spent * wholeChunk))
-	if cost < max(least, leastPiece) {
+// pause gives way until at, where that is worth it.
+func (p *printer) pause(at float64) []statement {
+	wait := ticks(at) - p.clock
+	if wait < leastPiece {
 		return nil
 	}
-	p.spent = 0
-	return []statement{{value: fmt.Sprintf("yield %d", cost)}}
+	p.clock += wait
+	return []statement{{value: fmt.Sprintf("yield %d", wait)}}
 }
 
-// rounds is what each round of a loop costs; empty where that is too little to give way for.
+// rounds is how long each round of a loop gives way; empty where that is too little.
 func (p *printer) rounds(n *node) string {
-	l := n.loop
-	cost := p.cost(n) * wholeChunk
-	if cost/float64(l.count.c) < leastPiece {
+	l, lasts := n.loop, ticks(n.until)-p.clock
+	if lasts/l.count.c < leastPiece {
 		return ""
 	}
-	// Where an inner loop grows shorter, a round's cost is that of its rounds.
+	// Where an inner loop grows shorter, a round lasts as long as its rounds.
 	for _, b := range l.body {
 		if b.loop == nil || b.loop.count.isConst() {
 			continue
@@ -697,9 +675,13 @@ func (p *printer) rounds(n *node) string {
 		for i := range l.count.c {
 			sum += b.loop.count.c + b.loop.count.t[0].k*i
 		}
-		return fmt.Sprintf("%d * %s", max(int(math.Round(cost/float64(sum))), 1), formText(b.loop.count).in(precMul+1))
+		each := max(lasts/sum, 1)
+		p.clock += each * sum
+		return fmt.Sprintf("%d * %s", each, formText(b.loop.count).in(precMul+1))
 	}
-	return fmt.Sprint(int(math.Round(cost / float64(l.count.c))))
+	each := lasts / l.count.c
+	p.clock += each * l.count.c
+	return fmt.Sprint(each)
 }
 
 // uses says whether a name stands in the text.

@@ -71,7 +71,8 @@ func plain(r ref) ref {
 type node struct {
 	in     *ir.Instr
 	stage  string
-	at     float64
+	at     float64 // when its first instruction is due, and its last one, in the time slot of a phase
+	until  float64
 	begins bool // a level of the order begins here
 	head   form
 	ints   []form // integers of the attributes, and of constant operands
@@ -293,11 +294,21 @@ func roll(nodes []*node) []*node {
 	}
 	var groups []*node
 	for _, part := range trim(parts) {
-		g := &node{stage: part[0].stage, at: part[0].at, head: part[0].head, group: rollFlat(part, false)}
+		g := &node{stage: part[0].stage, head: part[0].head, group: rollFlat(part, false)}
+		g.at, g.until = due(part)
 		g.defs = flatDefs(g.group)
 		groups = append(groups, g)
 	}
 	return flatten(rollFlat(groups, true))
+}
+
+// due is when the first of some nodes is due, and the last.
+func due(nodes []*node) (first, last float64) {
+	first = nodes[0].at
+	for _, n := range nodes {
+		first, last = min(first, n.at), max(last, n.until)
+	}
+	return first, last
 }
 
 // trim cuts from the work of one head what stands before or after that which other heads do alike.
@@ -688,7 +699,7 @@ func (r *roller) refs(m *match, refs []ref, how []string, made []map[*item]int, 
 		}
 	}
 	l := &item{typ: refs[0].item.typ, elems: make([]*item, len(elems))}
-	n := &node{stage: first[0].stage, at: first[0].at, list: elems, defs: []*item{l}}
+	n := &node{stage: first[0].stage, at: first[0].at, until: first[0].at, list: elems, defs: []*item{l}}
 	l.maker = n
 	m.lists = append(m.lists, n)
 	return ref{l, at0}, true
@@ -750,7 +761,8 @@ func (r *roller) replace(s, p int, m *match) {
 		}
 	}
 	l := &loop{v: m.v, count: number(m.rounds), body: body, carries: m.carries}
-	n := &node{stage: first[0].stage, at: first[0].at, loop: l}
+	n := &node{stage: first[0].stage, loop: l}
+	n.at, n.until = due(r.nodes[s : s+p*m.rounds])
 	x, y := 0, 0
 	for _, shape := range m.shapes[0] {
 		for _, f := range shape.ints {

@@ -293,7 +293,12 @@ func writeShr(o *operands) (expr, error) {
 
 var relations = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", ir.GT: ">", ir.GE: ">="}
 
+var turned = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: ">", ir.LE: ">=", ir.GT: "<", ir.GE: "<="}
+
 func writeCompare(o *operands) (expr, error) {
+	if _, ok := constant(o.in.Args[0]); ok { // the constant stands on the right
+		return expr{o.texts[1].in(precOr) + " " + turned[o.in.Attrs.Cmp] + " " + o.texts[0].in(precOr), precCompare}, nil
+	}
 	return expr{o.texts[0].in(precOr) + " " + relations[o.in.Attrs.Cmp] + " " + o.texts[1].in(precOr), precCompare}, nil
 }
 
@@ -518,14 +523,20 @@ func writeLoad(o *operands) (expr, error) {
 	ref, block := o.in.Args[0].Type, o.in.Results[0].Type.Shape
 	at, err := o.access(ref, block, o.texts[1:])
 	name := o.texts[0].s
-	// Interpret mode takes no numbers in the index of a bitcast: those of leading dimensions go before it.
-	if base, cast, ok := strings.Cut(name, ".bitcast"); ok && ref.Rank() > len(block) {
-		l := strings.SplitN(at, ", ", ref.Rank()-len(block)+1)
-		n := min(len(l), ref.Rank()-len(block))
-		name = base + ".at[" + strings.Join(l[:n], ", ") + "].bitcast" + cast
+	// Interpret mode takes no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions go
+	// before it.
+	base, cast, ok := strings.Cut(name, ".bitcast")
+	if lead := ref.Rank() - len(block); lead > 0 && (ok || strings.Contains(at, "stride=") && !strings.HasSuffix(name, "]")) {
+		l := strings.SplitN(at, ", ", lead+1)
+		n := min(len(l), lead)
+		name = base + ".at[" + strings.Join(l[:n], ", ") + "]"
+		if ok {
+			name += ".bitcast" + cast
+		}
 		if at = "..."; n < len(l) {
 			at = l[n]
 		}
+		return expr{name + "[" + at + "]", atom}, err
 	}
 	return expr{index(name, at), atom}, err
 }

@@ -1,0 +1,153 @@
+package oracle
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+// inputClasses are what every generated file is run on: realistic inputs, correlated keys, one key throughout, strong resets.
+var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2"}
+
+// pallasRows are champions of different structure, each on a work that shows something else: few tokens, sequences, widths that
+// fill no registers, raw gates, states turned.
+var pallasRows = []struct {
+	name, spec, variant string
+	vmap                bool
+}{
+	{name: "merge-neumann", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,direction=train", variant: "merge-neumann,chunk=16", vmap: true},
+	{name: "merge-newton", spec: "t=50,hk=2,hv=4,k=16,v=16,dtype=f32,l2norm,init,negeig", variant: "merge-newton,chunk=32"},
+	{name: "token", spec: "b=2,t=20,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,init,state=vk,direction=train", variant: "token"},
+	{name: "decode", spec: "b=4,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init", variant: "decode"},
+	{name: "forward", spec: "t=40,hk=1,hv=1,k=24,v=16,dtype=f32,final=false", variant: "forward,chunk=16"},
+	{name: "ladder", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init,direction=train", variant: "ladder16,chunk=32"},
+	{name: "split-uw", spec: "b=1,t=72,hk=2,hv=2,k=16,v=24,dtype=f32,init", variant: "split-uw,chunk=16"},
+	{name: "solve-alone", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=f32,gates=fused,seqs=3,init,empty=zero,packed", variant: "solve-alone,chunk=16"},
+	{name: "chunks2", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=bf16", variant: "chunks2,chunk=16"},
+	{name: "bf16x3", spec: "t=100,hk=1,hv=2,k=64,v=32,dtype=bf16,direction=train", variant: "bf16x3,chunk=32", vmap: true},
+	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
+	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32", variant: "tpu-x3,chunk=64"},
+	{name: "tpu-packed", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=64"},
+}
+
+// Generated files, interpreted by JAX, agree with the Go interpreter and with float64 on ordinary and adversarial inputs, with
+// their gradients where the row asks for them. Each is run as a program first, which is its self-check, and is clean by ruff.
+func TestPallas(t *testing.T) {
+	py := python(t)
+	for _, row := range pallasRows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := gdn.Parse(row.spec)
+			require.NoError(t, err)
+			v, err := gdn.ParseVariant(row.variant)
+			require.NoError(t, err)
+			require.Empty(t, v.Unsafe(s))
+			forward := s
+			forward.Direction = gdn.Forward
+			path := writePallas(t, forward, v)
+			lint(t, py, path)
+
+			inputs := map[string]map[string]*array.Array{}
+			for _, name := range inputClasses {
+				class, err := gdn.LookupClass(name)
+				require.NoError(t, err)
+				if class.Supports(s) != nil {
+					continue
+				}
+				inputs[name], err = class.Generate(s, 7)
+				require.NoError(t, err)
+			}
+			got := runPallas(t, py, path, inputs, row.vmap)
+			m, err := gdn.Build(forward, v)
+			require.NoError(t, err)
+			for name, in := range inputs {
+				class, err := gdn.LookupClass(name)
+				require.NoError(t, err)
+				want, err := gdn.Reference(s, in)
+				require.NoError(t, err)
+				for _, o := range s.Outputs() {
+					require.Contains(t, got[name], o.Name)
+					off, limit, err := class.Error(s, v.Fit(s).Precision().String(), o, got[name], want)
+					require.NoError(t, err)
+					t.Logf("ref %s %s %.2g of %.2g", name, o.Name, off, limit)
+					require.LessOrEqual(t, off, limit, "%s on %s", o.Name, name)
+				}
+				args := map[string]*array.Array{}
+				for _, p := range forward.Inputs() {
+					args[p.Name] = in[p.Name]
+				}
+				same, err := interp.Run(m, args, interp.Options{})
+				require.NoError(t, err)
+				for _, o := range forward.Outputs() {
+					limit, err := class.Limit(s, v.Fit(s).Precision().String(), o.Type.DType)
+					require.NoError(t, err)
+					off := array.Compare(got[name][o.Name], same[o.Name]).RelMax
+					t.Logf("int %s %s %.2g of %.2g", name, o.Name, off, limit)
+					require.LessOrEqual(t, off, limit/2, "%s on %s, against the interpreter", o.Name, name)
+				}
+			}
+		})
+	}
+}
+
+// writePallas writes the file of a spec into a folder of its own.
+func writePallas(t *testing.T, s gdn.Spec, v gdn.Variant) string {
+	t.Helper()
+	text, err := pallas.Source(s, v, pallas.Provenance{Version: "test"})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "gated_delta_rule.py")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+// lint runs ruff over a file or folder: what it finds, and whether it would write the text differently.
+func lint(t *testing.T, py, path string) {
+	t.Helper()
+	for _, args := range [][]string{{"check", "--select", "E,F,W,I,B,UP,N,D2,C4,SIM,RUF", "--ignore", "E741,N803,N806"}, {"format", "--check", "--diff"}} {
+		msg, err := exec.Command(py, append(append([]string{"-m", "ruff"}, args...), "--no-cache", "--isolated", path)...).CombinedOutput()
+		require.NoError(t, err, "ruff %s: %s", strings.Join(args, " "), msg)
+	}
+}
+
+// runPallas runs a generated file on classes of inputs and gives the outputs of each.
+func runPallas(t *testing.T, py, path string, inputs map[string]map[string]*array.Array, vmap bool) map[string]map[string]*array.Array {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
+	f := &array.File{Tensors: map[string]*array.Array{}}
+	for class, tensors := range inputs {
+		for name, a := range tensors {
+			f.Tensors[class+"/"+name] = a
+		}
+	}
+	require.NoError(t, array.WriteSafetensors(in, f))
+	args := []string{"pallas_run.py", path, "--inputs", in, "--out", out}
+	if vmap {
+		args = append(args, "--vmap")
+	}
+	cmd := exec.Command(py, args...)
+	cmd.Env = append(os.Environ(), "JAX_PLATFORMS=cpu")
+	msg, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", msg)
+	require.Contains(t, string(msg), "gradient: error", "the self-check of the file")
+	f, err = array.ReadSafetensors(out)
+	require.NoError(t, err)
+	got := map[string]map[string]*array.Array{}
+	for name, a := range f.Tensors {
+		class, output, _ := strings.Cut(name, "/")
+		if got[class] == nil {
+			got[class] = map[string]*array.Array{}
+		}
+		got[class][output] = a
+	}
+	return got
+}

@@ -61,14 +61,16 @@ def _halves(words: jax.Array) -> jax.Array:
     return pltpu.bitcast(words, jnp.bfloat16)
 `},
 	{name: "pack", text: `
-def _pack(low: jax.Array, high: jax.Array) -> jax.Array:
+def _pack(low: jax.Array, high: jax.Array, interpret: bool) -> jax.Array:
     """u32 words of two float32 rounded to bf16."""
+    if not interpret:
+        return pltpu.pack_elementwise([low, high], packed_dtype=jnp.bfloat16)
 
     def bits(x: jax.Array) -> jax.Array:
         rounded = x.astype(jnp.bfloat16).astype(jnp.float32)
         return lax.bitcast_convert_type(rounded, jnp.uint32)
 
-    return bits(low) >> 16 | bits(high)
+    return bits(low) >> 16 | bits(high)  # interpret mode has no packing
 `},
 	{name: "store_words", text: `
 def _store_words(

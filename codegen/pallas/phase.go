@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -174,10 +175,10 @@ func (m *module) phase(k *kernel, ph *phase, names map[*item]string, yields bool
 		}
 		return nil
 	}
-	for _, l := range ph.lines {
+	for _, l := range slices.Backward(ph.lines[:]) {
 		if len(l) > 0 {
+			hasten(l)
 			w.clock = ticks(l[0].at)
-			break
 		}
 	}
 	if err := straight(lineFirst); err != nil {
@@ -234,7 +235,7 @@ type phaseWriter struct {
 // stage writes the function of a stage; must makes it a generator.
 func (w *phaseWriter) stage(s *segment, must bool) (*work, error) {
 	p := w.printer(w.k, w.usage, w.names, w.shared)
-	p.yields, p.clock = w.yields, w.clock
+	p.yields, p.clock, p.until = w.yields, w.clock, math.MaxInt32
 	for _, x := range s.results {
 		p.keep[x] = true
 	}
@@ -266,6 +267,19 @@ func (w *phaseWriter) stage(s *segment, must bool) (*work, error) {
 	}
 	w.function(out, pythonName(s.stage), w.stageDoc(s, p), lines)
 	return out, nil
+}
+
+// hasten makes nodes due no later than what comes after them.
+func hasten(nodes []*node) {
+	due := math.Inf(1)
+	for _, n := range slices.Backward(nodes) {
+		if n.loop != nil {
+			hasten(n.loop.body)
+		}
+		n.at = min(n.at, due)
+		n.until = min(n.until, max(due, n.at))
+		due = n.at
+	}
 }
 
 // branch writes a line of work beside another: that of one stage, or a function that calls those of its stages.

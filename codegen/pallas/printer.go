@@ -28,7 +28,9 @@ type printer struct {
 	params  map[*item]bool    // references that the function reads or writes
 	full    map[string]string // arrays of one number
 	prelude []statement
-	clock   int // of the phase: when what is written next is due, a chunk being wholeChunk
+	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
+	until   int  // the clock does not go beyond
+	quiet   bool // where no yield may stand
 	vars    map[*variable]bool
 }
 
@@ -427,9 +429,8 @@ func (p *printer) spread(nodes []*node, i int) (expr, bool) {
 // nodes writes a list of nodes.
 func (p *printer) nodes(ns []*node) []statement {
 	var out []statement
-	top := p.yields && p.loops == 0
 	for i, n := range ns {
-		if top && n.list == nil {
+		if n.list == nil {
 			out = append(out, p.pause(n.at)...)
 		}
 		switch {
@@ -576,13 +577,9 @@ func (p *printer) loop(n *node) []statement {
 		}
 	}
 	l.v.name = p.variable(n)
-	pause := ""
-	if p.yields && p.loops == 0 && l.count.isConst() {
-		pause = p.rounds(n)
-	}
 	p.loops++
 	p.busy[l.v.name] = true
-	body := p.nodes(l.body)
+	body, pause := p.round(n)
 	for _, c := range l.carries {
 		if p.names[c.next] != p.names[c.item] {
 			body = append(body, statement{name: p.names[c.item], value: p.ref(ref{item: c.next}).s})
@@ -601,7 +598,7 @@ func (p *printer) loop(n *node) []statement {
 			lists = append(lists, g)
 		}
 	}
-	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.carries) == 0 && pause == "" {
+	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.carries) == 0 && len(pause) == 0 {
 		s := statement{value: "[" + body[0].value + " for " + v + " in range(" + count + ")]"}
 		s.name = p.name(lists[0])
 		if g := lists[0]; p.listed(g.in) && !p.keep[g] {
@@ -622,8 +619,8 @@ func (p *printer) loop(n *node) []statement {
 			s.lines = append(s.lines, "    "+t)
 		}
 	}
-	if pause != "" {
-		s.lines = append(s.lines, "    yield "+pause)
+	for _, w := range pause {
+		s.lines = append(s.lines, "    "+w.value)
 	}
 	out = append(out, s)
 	for _, g := range n.defs {
@@ -652,36 +649,49 @@ func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
 
 // pause gives way until at, where that is worth it.
 func (p *printer) pause(at float64) []statement {
-	wait := ticks(at) - p.clock
-	if wait < leastPiece {
+	wait := min(ticks(at), p.until) - p.clock
+	if !p.yields || p.quiet || wait < leastPiece {
 		return nil
 	}
 	p.clock += wait
 	return []statement{{value: fmt.Sprintf("yield %d", wait)}}
 }
 
-// rounds is how long each round of a loop gives way; empty where that is too little.
-func (p *printer) rounds(n *node) string {
-	l, lasts := n.loop, ticks(n.until)-p.clock
-	if lasts/l.count.c < leastPiece {
-		return ""
+// round writes the body of a loop's rounds, and how it gives way at the end of each.
+func (p *printer) round(n *node) (body, pause []statement) {
+	l, begin, until, quiet := n.loop, p.clock, p.until, p.quiet
+	count := l.count.c
+	defer func() { p.until, p.quiet = until, quiet }()
+	if !p.yields || quiet || !l.count.isConst() {
+		p.quiet = true
+		return p.nodes(l.body), nil
 	}
+	lasts := min(ticks(n.until), until) - begin
 	// Where an inner loop grows shorter, a round lasts as long as its rounds.
 	for _, b := range l.body {
 		if b.loop == nil || b.loop.count.isConst() {
 			continue
 		}
 		sum := 0
-		for i := range l.count.c {
+		for i := range count {
 			sum += b.loop.count.c + b.loop.count.t[0].k*i
 		}
-		each := max(lasts/sum, 1)
-		p.clock += each * sum
-		return fmt.Sprintf("%d * %s", each, formText(b.loop.count).in(precMul+1))
+		if each := lasts / sum; each > 0 {
+			p.clock += each * sum
+			pause = []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(b.loop.count).in(precMul+1))}}
+		}
+		p.quiet = true
+		return p.nodes(l.body), pause
 	}
-	each := lasts / l.count.c
-	p.clock += each * l.count.c
-	return fmt.Sprint(each)
+	// The body is written at the times of the first round.
+	p.clock, p.until = ticks(n.at), ticks(n.at)+lasts/count
+	if lasts/count < leastPiece {
+		p.quiet = true
+	}
+	body = p.nodes(l.body)
+	pause = p.pause(n.until)
+	p.clock = begin + count*(p.clock-ticks(n.at))
+	return body, pause
 }
 
 // uses says whether a name stands in the text.
@@ -784,7 +794,7 @@ func (p *printer) effect(n *node) statement {
 		if base, ok := strings.CutSuffix(target, ".bitcast(jnp.uint32)"); ok && refType.DType == ir.U32 {
 			return p.storeWords(n, base, val.Shape[0], value)
 		}
-		return statement{value: index(target, at) + " = " + value}
+		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
 	case ir.OpDMAStart, ir.OpDMAWait:
 		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.in.Op]
 		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", o.texts[0].s, o.texts[1].s, o.texts[2].s, method)}
@@ -832,6 +842,8 @@ func (p *printer) storeWords(n *node, base string, rows int, value string) state
 
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *node) statement {
+	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
+	p.quiet = true
 	s := statement{lines: []string{"@pl.when(" + p.ref(n.args[0]).s + ")", "def _():"}}
 	for _, b := range p.nodes(n.body) {
 		for _, t := range b.text() {
@@ -843,6 +855,8 @@ func (p *printer) when(n *node) statement {
 
 // foriLoop writes a loop of the kernel itself.
 func (p *printer) foriLoop(n *node) []statement {
+	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
+	p.quiet = true
 	name := p.fresh("round")
 	var carried []string
 	for _, x := range n.params[1:] {

@@ -168,7 +168,7 @@ func init() {
 			return call("lax.bitcast_convert_type", o.full(0).s, dtypes[o.dtype()]), nil
 		}},
 
-		ir.OpPack:   {write: helper("pack", 2), name: "words"},
+		ir.OpPack:   {write: writePack, name: "words"},
 		ir.OpWords:  {write: helper("words", 1)},
 		ir.OpHalves: {write: helper("halves", 1)},
 
@@ -233,6 +233,12 @@ func helper(name string, args int) func(*operands) (expr, error) {
 		}
 		return call("_"+name, l...), nil
 	}
+}
+
+func writePack(o *operands) (expr, error) {
+	o.p.need("pack")
+	o.p.flags["interpret"] = true
+	return call("_pack", o.full(0).s, o.full(1).s, "interpret"), nil
 }
 
 // scalarText is a number as Python writes it for an element type.
@@ -522,23 +528,26 @@ func (o *operands) access(refType ir.Type, block []int, dyn []expr) (string, err
 func writeLoad(o *operands) (expr, error) {
 	ref, block := o.in.Args[0].Type, o.in.Results[0].Type.Shape
 	at, err := o.access(ref, block, o.texts[1:])
-	name := o.texts[0].s
-	// Interpret mode takes no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions go
-	// before it.
-	base, cast, ok := strings.Cut(name, ".bitcast")
-	if lead := ref.Rank() - len(block); lead > 0 && (ok || strings.Contains(at, "stride=") && !strings.HasSuffix(name, "]")) {
-		l := strings.SplitN(at, ", ", lead+1)
-		n := min(len(l), lead)
-		name = base + ".at[" + strings.Join(l[:n], ", ") + "]"
-		if ok {
-			name += ".bitcast" + cast
-		}
-		if at = "..."; n < len(l) {
-			at = l[n]
-		}
-		return expr{name + "[" + at + "]", atom}, err
+	return expr{element(o.texts[0].s, at, ref.Rank()-len(block)), atom}, err
+}
+
+// element is a block of a reference at an index of which lead dimensions come first that the block has not. Interpret mode takes
+// no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions go before it.
+func element(ref, at string, lead int) string {
+	base, cast, ok := strings.Cut(ref, ".bitcast")
+	if lead == 0 || !ok && (!strings.Contains(at, "stride=") || strings.HasSuffix(ref, "]")) {
+		return index(ref, at)
 	}
-	return expr{index(name, at), atom}, err
+	l := strings.SplitN(at, ", ", lead+1)
+	n := min(len(l), lead)
+	ref = base + ".at[" + strings.Join(l[:n], ", ") + "]"
+	if ok {
+		ref += ".bitcast" + cast
+	}
+	if at = "..."; n < len(l) {
+		at = l[n]
+	}
+	return ref + "[" + at + "]"
 }
 
 // index adds an index to a name that may have one.

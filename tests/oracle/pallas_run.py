@@ -7,6 +7,7 @@ computed under vmap, for itself and for inputs that are half as large, and must 
 """
 
 import argparse
+import faulthandler
 import runpy
 
 import jax
@@ -52,6 +53,7 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("--vmap", action="store_true")
     a = p.parse_args()
+    faulthandler.dump_traceback_later(240, exit=True)  # where it hangs
     function = runpy.run_path(a.file, run_name="__main__")["gated_delta_rule"]
     cases = {}
     for name, t in read_tensors(a.inputs).items():

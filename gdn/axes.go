@@ -45,7 +45,7 @@ var (
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
-	lowNames    = []string{LowNone: "no", LowRows: "rows", LowAll: "yes"}
+	lowNames    = []string{LowNone: "no", LowRows: "rows", LowOperands: "operands", LowAll: "yes"}
 )
 
 func (a Algo) String() string    { return enumName(algoNames, int(a)) }
@@ -138,7 +138,7 @@ var Axes = []Axis{
 			return chunked(v) && slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad(), v.update()}, ir.PrecBF16x3)
 		}, func(v *Variant) *Parts { return &v.Parts }),
 	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
-	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, or all", lowNames, LowNone, stored,
+	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
 	intAxis("mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,

@@ -462,8 +462,8 @@ func (e *gen) byRows(x, g *ir.Value) *ir.Value {
 // byLanes multiplies lane j of x [N, D, C] by g [N, C] at j.
 func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
 	b, s := e.b, x.Type.Shape
-	g = e.element(b.Reshape(g, s[0], 1, s[2]), LowAll)
-	return b.Mul(e.element(x, LowAll), b.Broadcast(g, s, 0, 1, 2))
+	g = e.element(b.Reshape(g, s[0], 1, s[2]), LowOperands)
+	return b.Mul(e.element(x, LowOperands), b.Broadcast(g, s, 0, 1, 2))
 }
 
 // work is what the state step of the chunks in flight needs, each of N entries.

@@ -93,3 +93,30 @@ func (s Spec) headCounts(full int) []int {
 	}
 	return list
 }
+
+// suited gives the forms of a named variant: those of Suited, after the form of the variant that takes its place for long sequences.
+// That one is wanted where a program has five to eight heads for a matrix unit of 256 and at least two of its steps: more tiles in
+// lockstep then hide more latency, and the first and last steps do not weigh too much.
+func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
+	v, err := ParseVariant(n.Text)
+	if err != nil {
+		return nil, err
+	}
+	forms := v.Suited(s, m)
+	if n.Long == "" || m.MXUSize <= 128 || s.Seqs > 0 || s.Direction != Forward {
+		return forms, nil
+	}
+	long, err := LookupVariant(n.Long)
+	if err != nil {
+		return nil, err
+	}
+	short := forms[0].Fit(s)
+	long.Heads, long.Batch = forms[0].Heads, forms[0].Batch
+	step := long.Chunks * long.Chunk
+	padding := (step - s.Tokens%step) % step
+	entries := short.Heads * short.Batch * short.Chunks
+	if entries > 4 && entries <= 8 && short.Layout == long.Layout && s.Tokens >= 2*step && padding <= s.Tokens/8 && long.Check(s) == nil {
+		forms = append([]Variant{long}, forms...)
+	}
+	return forms, nil
+}

@@ -1,6 +1,7 @@
 package gdn
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,13 @@ func TestSuited(t *testing.T) {
 		changed string
 	}{
 		{"bench", small, ""},
-		{"bench", wide, ""},
+		{"bench", wide, "tpu-long"},
+		{"bench,t=1024", wide, "tpu-long"},
+		{"bench,t=600", wide, ""},
+		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
+		{"bench,b=3", wide, "tpu-long"},
+		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8"},
+		{"bench,direction=train", wide, ""},
 		{"bench", pair, "heads=4,steps=4"},
 		{"bench,t=1024", pair, "heads=4"},
 		{"bench,b=2,t=1024", pair, ""},
@@ -37,7 +44,9 @@ func TestSuited(t *testing.T) {
 	} {
 		s := mustParse(t, c.spec)
 		text := "tpu"
-		if c.changed != "" {
+		if strings.HasPrefix(c.changed, "tpu") {
+			text = c.changed
+		} else if c.changed != "" {
 			text += "," + c.changed
 		}
 		list, err := ParseVariantFor("tpu", s, c.machine)

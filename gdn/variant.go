@@ -147,6 +147,7 @@ const (
 const (
 	LowNone Low = iota
 	LowRows
+	LowOperands
 	LowAll
 )
 
@@ -301,20 +302,29 @@ func (v Variant) With(axis, value string) (Variant, error) {
 func ParseVariant(text string) (Variant, error) { return parseVariantOn(text, LookupVariant) }
 
 // ParseVariantFor reads the text form for a spec and a machine: a name that comes first stands for the forms in which its
-// variant is Suited, and entries after it change each of them. The forms come in their order; the caller takes the first
+// variant is Suited, and entries after it change each of them; a name alone may also stand for the variant that takes its place for long
+// sequences. The forms come in their order; the caller takes the first
 // whose kernels fit. Any other text is one variant.
 func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
 	plain, err := ParseVariant(text)
 	if err != nil {
 		return nil, err
 	}
-	name, _, _ := strings.Cut(text, ",")
-	named, err := LookupVariant(strings.TrimSpace(name))
-	if err != nil {
+	name, changes, _ := strings.Cut(text, ",")
+	i := slices.IndexFunc(Variants, func(n NamedVariant) bool { return n.Name == strings.TrimSpace(name) })
+	if i < 0 {
 		return []Variant{plain}, nil
 	}
+	named := Variants[i]
+	if changes != "" { // they are meant for that variant
+		named.Long = ""
+	}
+	forms, err := named.suited(s, m)
+	if err != nil {
+		return nil, err
+	}
 	var list []Variant
-	for _, form := range named.Suited(s, m) {
+	for _, form := range forms {
 		v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
 		if err == nil && v.Check(s) == nil && !slices.Contains(list, v) {
 			list = append(list, v)

@@ -80,6 +80,7 @@ func TestSolvesOnFixture(t *testing.T) {
 		{"merge-newton16", "v5e", "leaf=16,leafby=neumann,leafnewton=1,prec=bf16x1,precinv=f32,store=bf16"},
 		{"bf16", "v5e", "bf16"},
 		{"tpu", "v6e", "tpu"},
+		{"tpu-long", "v6e", "tpu-long"},
 		{"tpu-f32", "v5e", "tpu-f32"},
 		{"token", "v6e", "algo=token,prec=bf16x1"},
 	} {

@@ -32,6 +32,9 @@ const Family = "gdn_{decode,prefill}_qk<key heads>_v<value heads>_d<width>_{k,v}
 // benchmark's definition of this name.
 func Named(name string) (*Definition, error) {
 	m := familyName.FindStringSubmatch(name)
+	if m == nil && strings.HasPrefix(name, "gdn_mtp_") {
+		return nil, fmt.Errorf("definition %q: verification of several tokens, which also gives the states after each of them, is not supported: decode (gdn_decode_*) takes such tokens without these states", name)
+	}
 	if m == nil {
 		return nil, fmt.Errorf("unknown definition %q: names have the form %s; others are read from files", name, Family)
 	}

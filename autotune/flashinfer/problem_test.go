@@ -87,6 +87,8 @@ func TestNamed(t *testing.T) {
 		_, err := flashinfer.Named(bad)
 		require.Error(t, err, bad)
 	}
+	_, err = flashinfer.Named("gdn_mtp_qk4_v8_d128_k_last")
+	require.ErrorContains(t, err, "not supported")
 }
 
 // The stored cases of the contest, as workloads whose inputs are files: float64 agrees with what the contest's own reference gave.

@@ -32,7 +32,7 @@ func scripted(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	begin(Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
+	begin(Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
 }
 
 // begin begins or resumes a run, and ends the process where it fails.

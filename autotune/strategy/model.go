@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
@@ -32,6 +33,9 @@ const noticeable = 2e-3
 
 // joinedMost is how many moves are joined at most.
 const joinedMost = 8
+
+// caution is the power of the chance of a rank that an expected improvement is multiplied by: what failed once fails in company.
+const caution = 2
 
 // effort is the power of a program's size that an expected improvement is divided by: compiling takes longer the larger it is.
 const effort = .5
@@ -117,7 +121,7 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	}
 	w.seen[fitted] = true
 	x := option{v: v, parent: o.Candidate, moves: applied(changed(o.v, v), v), scalar: fitted.Cell() == o.Cell, gain: s.gain, risk: f.risk}
-	x.value = w.surrogate.improvement(f) * (1 - f.risk) * (1 + tie*key(w.Seed, v))
+	x.value = w.surrogate.improvement(f) * math.Pow(1-f.risk, caution) * (1 + tie*key(w.Seed, v))
 	if w.Estimate != nil {
 		x.value /= math.Pow(w.Estimate(v).Size, effort)
 	}
@@ -125,10 +129,17 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	return s, true
 }
 
-// morePasses says whether some products of w take more passes of the matrix unit than those of v, which saves nothing.
+// morePasses says whether some products of w take more passes of the matrix unit than those of v, which saves nothing. A precision that is
+// that of another axis counts as the lowest.
 func morePasses(v, w gdn.Variant) bool {
+	taken := func(v gdn.Variant, a gdn.Axis) float64 {
+		if n := passes[a.Get(&v)]; n > 0 {
+			return n
+		}
+		return min(passes[v.PrecInv.String()], passes[v.PrecIntra.String()], passes[v.PrecState.String()])
+	}
 	return slices.ContainsFunc(gdn.Axes, func(a gdn.Axis) bool {
-		return partOf(a.Name) && passes[a.Get(&w)] > passes[a.Get(&v)]
+		return strings.HasPrefix(a.Name, compound) && taken(w, a) > taken(v, a)
 	})
 }
 

@@ -39,8 +39,8 @@ const (
 	mostPoints  = 300  // that a process is conditioned on, the nearest to the best
 
 	faultLevel  = .08 // the share of candidates without a rank
-	faultSpread = .25 // of a value of an axis, and of values together
-	faultNoise  = .1
+	faultSpread = .25 // of it by a value of an axis, and by values together
+	faultNoise  = .05
 
 	kernelTrust = .9 // of the logarithm of what an estimate of kernels says
 	leastGlue   = 1e-3
@@ -69,7 +69,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	var points []point
 	var faults, noise []float64
 	for _, c := range judged.Candidates() {
-		if c.Variant == "" || c.Verdict == journal.Pruned {
+		if c.Variant == "" || c.Verdict == journal.Pruned || c.Gate == journal.GateProposal {
 			continue
 		}
 		v, err := gdn.ParseVariant(c.Fitted)
@@ -91,7 +91,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	}
 	even := make([]float64, len(gdn.Axes))
 	for i := range even {
-		even[i] = faultSpread * faultSpread / 4
+		even[i] = faultSpread * faultSpread
 	}
 	m.faults, _ = newGaussian(&prior{0, even, faultSpread * faultSpread}, points, noise, faults)
 	for i, t := range targets {
@@ -241,19 +241,11 @@ func (m *surrogate) forecast(v gdn.Variant) (f forecast, ok bool) {
 		f.mean = append(f.mean, math.Log(kernel+glue))
 		f.spread = append(f.spread, math.Sqrt(variance*(share*share+(1-share)*(1-share))))
 	}
-	f.risk = faultLevel
-	if m.faults != nil {
+	if m.faults != nil && len(m.faults.points) > 0 {
 		means, _ := m.faults.at(x)
-		f.risk = min(max(faultLevel+sum(means), .02), .95)
+		f.risk = min(max(faultLevel+means[0], .02), .98)
 	}
 	return f, true
-}
-
-func sum(l []float64) (s float64) {
-	for _, x := range l {
-		s += x
-	}
-	return s
 }
 
 // improvement is the logarithm by which a variant is expected to become better than the best, by the mean over the targets: what is worse

@@ -212,7 +212,7 @@ func TestWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, o.Environment.Hardware)
 
-	pid := w.child.cmd.Process.Pid
+	pid := w.child.Pid()
 	time.AfterFunc(20*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGSEGV) })
 	long := *j
 	long.Protocol = Protocol{Iterations: 1 << 30, Trials: 1}

@@ -3,25 +3,17 @@ package bench
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/child"
 )
 
 // workerVariable marks the process of a worker.
 const workerVariable = "GDNGEN_BENCH_WORKER"
-
-// The pipes of a worker.
-const (
-	ordersFD  = 3
-	repliesFD = 4
-)
 
 // RunWorkerIfAsked must be called first of all in main and in TestMain of programs that evaluate. In a process that a Worker
 // started it serves jobs and never returns; in any other it returns at once.
@@ -30,7 +22,7 @@ func RunWorkerIfAsked() {
 		return
 	}
 	os.Unsetenv(workerVariable)
-	orders, replies := json.NewDecoder(os.NewFile(ordersFD, "orders")), json.NewEncoder(os.NewFile(repliesFD, "replies"))
+	orders, replies := child.Pipes()
 	var b bencher
 	for {
 		var j Job
@@ -61,37 +53,28 @@ func (e *CrashError) Error() string {
 
 // Worker evaluates jobs in a child process, one at a time.
 type Worker struct {
-	child *child
-}
-
-type child struct {
-	cmd     *exec.Cmd
-	orders  *os.File
-	replies *os.File
-	enc     *json.Encoder
-	dec     *json.Decoder
-	output  tail
-	reaped  chan struct{}
-	exit    error
+	child  *child.Process // nil: the next job starts one
+	output *tail          // what it prints
 }
 
 // Evaluate does a job within a limit. The error is a *TimeoutError, a *CrashError, or that of ctx; the child is gone then, and the next job
 // starts another.
 func (w *Worker) Evaluate(ctx context.Context, j *Job, limit time.Duration) (*Outcome, error) {
 	if w.child == nil {
-		c, err := startChild()
+		out := &tail{}
+		c, err := child.Start(append(os.Environ(), workerVariable+"=1"), out)
 		if err != nil {
 			return nil, fmt.Errorf("starting the process that evaluates: %w", err)
 		}
-		w.child = c
+		w.child, w.output = c, out
 	}
 	c := w.child
 	done := make(chan error, 1)
 	var o Outcome
 	go func() {
-		err := c.enc.Encode(j)
+		err := c.Send(j)
 		if err == nil {
-			err = c.dec.Decode(&o)
+			err = c.Receive(&o)
 		}
 		done <- err
 	}()
@@ -111,10 +94,10 @@ func (w *Worker) Evaluate(ctx context.Context, j *Job, limit time.Duration) (*Ou
 			return nil, ctx.Err()
 		}
 		how := "it ended early"
-		if c.exit != nil {
-			how = c.exit.Error()
+		if err := c.Exit(); err != nil {
+			how = err.Error()
 		}
-		return nil, &CrashError{how, c.output.String()}
+		return nil, &CrashError{how, w.output.String()}
 	case <-late:
 		w.Close()
 		return nil, &TimeoutError{limit}
@@ -126,54 +109,10 @@ func (w *Worker) Evaluate(ctx context.Context, j *Job, limit time.Duration) (*Ou
 
 // Close stops the child.
 func (w *Worker) Close() {
-	if c := w.child; c != nil {
-		c.orders.Close()
-		c.cmd.Process.Kill()
-		<-c.reaped
-		c.replies.Close()
+	if w.child != nil {
+		w.child.Stop()
 		w.child = nil
 	}
-}
-
-// startChild starts this program again as a worker, which ends with this process.
-func startChild() (*child, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	orders, ordersW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	repliesR, replies, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, orders.Close(), ordersW.Close())
-	}
-	cmd := exec.Command(exe)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), workerVariable+"=1")
-	cmd.ExtraFiles = []*os.File{orders, replies}
-	cmd.SysProcAttr = processAttributes()
-	cmd.WaitDelay = time.Second
-	c := &child{cmd: cmd, orders: ordersW, replies: repliesR, enc: json.NewEncoder(ordersW), dec: json.NewDecoder(repliesR), reaped: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &c.output, &c.output
-	started := make(chan error)
-	go func() { // a signal at the death of the parent comes at that of its thread
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		orders.Close()
-		replies.Close()
-		started <- err
-		if err == nil {
-			c.exit = cmd.Wait()
-			close(c.reaped)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, errors.Join(err, ordersW.Close(), repliesR.Close())
-	}
-	return c, nil
 }
 
 // tail keeps the end of what a child writes.

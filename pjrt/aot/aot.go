@@ -88,7 +88,7 @@ type Result struct {
 type Compiler struct {
 	opts    Options
 	turn    chan struct{} // holds one token: the right to touch what is below
-	child   *child
+	child   *worker
 	pid     atomic.Int64 // of the child; 0: there is none
 	temp    *Scratch
 	tmp     string        // private, in temp: the dump link and a directory for dumps that nobody keeps
@@ -155,7 +155,7 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 	if err := c.makeTemp(); err != nil {
 		return err
 	}
-	if c.child != nil && c.child.alive() && c.child.passes == passes && c.child.served < c.opts.RecycleAfter &&
+	if c.child != nil && c.child.Alive() && c.child.passes == passes && c.child.served < c.opts.RecycleAfter &&
 		(c.opts.MemoryLimit <= 0 || c.child.rss <= c.opts.MemoryLimit) {
 		return nil
 	}
@@ -168,12 +168,12 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 		return &InfraError{Op: "find libtpu", Err: fmt.Errorf("%q is not a readable libtpu.so: %w", c.opts.Libtpu,
 			cmp.Or(err, os.ErrNotExist))}
 	}
-	ch, err := startChild(lib, c.link(), passes, c.opts.ExtraInitArgs)
+	ch, err := startWorker(lib, c.link(), passes, c.opts.ExtraInitArgs)
 	if err != nil {
 		return &InfraError{Op: "start the compile worker", Err: err}
 	}
 	c.child = ch
-	c.pid.Store(int64(ch.pid()))
+	c.pid.Store(int64(ch.Pid()))
 	var hello reply
 	switch err := ch.exchange(ctx, c.closing, limits{time: startLimit}, nil, &hello); {
 	case err == errDied:
@@ -246,7 +246,7 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 func (c *Compiler) drop() {
 	if c.child != nil {
 		c.pid.Store(0)
-		c.child.stop()
+		c.child.Stop()
 		c.child = nil
 	}
 }

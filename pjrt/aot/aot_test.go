@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		if _, err := c.Compile(context.Background(), Request{Topology: "v5e:2x2", Module: addModule(8)}); err != nil {
 			panic(err)
 		}
-		os.Stdout.WriteString(strconv.Itoa(c.child.cmd.Process.Pid) + "\n" + c.tmp + "\n")
+		os.Stdout.WriteString(strconv.Itoa(c.child.Pid()) + "\n" + c.tmp + "\n")
 		select {}
 	}
 	os.Exit(m.Run())
@@ -262,7 +262,7 @@ func TestTimeoutAndCancel(t *testing.T) {
 	c := compiler(t, Options{Timeout: 8 * time.Second})
 	huge := Request{Topology: "v6e:1000x1000", Module: addModule(8)} // a million devices take libtpu half a minute
 	compiles(t, c)
-	pid := c.child.cmd.Process.Pid
+	pid := c.child.Pid()
 	_, err := c.compile(t.Context(), huge)
 	var late *TimeoutError
 	require.ErrorAs(t, err, &late)
@@ -283,7 +283,7 @@ func TestRecycle(t *testing.T) {
 	var pids []int
 	for range 5 {
 		compiles(t, c)
-		pids = append(pids, c.child.cmd.Process.Pid)
+		pids = append(pids, c.child.Pid())
 	}
 	require.Equal(t, pids[0], pids[1])
 	require.NotEqual(t, pids[1], pids[2])
@@ -293,9 +293,9 @@ func TestRecycle(t *testing.T) {
 	c = compiler(t, Options{MemoryLimit: 1 << 20})
 	compiles(t, c)
 	require.Greater(t, c.child.rss, int64(50<<20))
-	first := c.child.cmd.Process.Pid
+	first := c.child.Pid()
 	compiles(t, c)
-	require.NotEqual(t, first, c.child.cmd.Process.Pid)
+	require.NotEqual(t, first, c.child.Pid())
 }
 
 func TestExtraPasses(t *testing.T) {
@@ -429,7 +429,7 @@ func TestWorkerThatDoesNotServe(t *testing.T) {
 func TestClose(t *testing.T) {
 	c := compiler(t, Options{})
 	compiles(t, c)
-	pid, tmp := c.child.cmd.Process.Pid, c.tmp
+	pid, tmp := c.child.Pid(), c.tmp
 	require.DirExists(t, tmp)
 	scratch, err := os.ReadDir(c.scratch())
 	require.NoError(t, err)
@@ -494,10 +494,10 @@ func TestMemoryAndKill(t *testing.T) {
 
 	c = compiler(t, Options{MemoryMax: 64 << 30})
 	compiles(t, c)
-	require.NoError(t, syscall.Kill(c.child.cmd.Process.Pid, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(c.child.Pid(), syscall.SIGSTOP))
 	go func() {
 		time.Sleep(200 * time.Millisecond)
-		c.child.cmd.Process.Kill()
+		c.child.Kill()
 	}()
 	_, err = c.Compile(t.Context(), r)
 	var infra *InfraError
@@ -505,7 +505,7 @@ func TestMemoryAndKill(t *testing.T) {
 	require.ErrorContains(t, err, "killed from outside")
 	compiles(t, c)
 
-	require.NoError(t, syscall.Kill(c.child.cmd.Process.Pid, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(c.child.Pid(), syscall.SIGSTOP))
 	r.Timeout = 300 * time.Millisecond
 	_, err = c.Compile(t.Context(), r)
 	var late *TimeoutError

@@ -4,34 +4,25 @@ package aot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/child"
 )
 
-// child is a running compile worker, seen from the parent.
-type child struct {
+// worker is a running compile worker, seen from the parent.
+type worker struct {
+	*child.Process
 	passes string // extra passes it dumps
 	served int    // requests answered
 	rss    int64  // bytes resident after the last of them
-
-	cmd     *exec.Cmd
-	orders  *os.File
-	replies *os.File
-	enc     *json.Encoder
-	dec     *json.Decoder
-	noise   noise
-	reaped  chan struct{}
-	exit    error // valid once reaped is closed
+	noise  noise
 }
 
 var (
@@ -53,55 +44,18 @@ var workerEnvironment = []string{
 // hiddenPrefixes are variables of the caller that could change what libtpu does.
 var hiddenPrefixes = []string{"TPU_", "LIBTPU_", "XLA_", "TF_", "MEGASCALE_", "ALLOW_MULTIPLE_LIBTPU_LOAD=", workerVariable}
 
-// startChild starts a worker in its own process group. It dies with this process.
-func startChild(libtpu, link, passes, extra string) (*child, error) {
-	orders, ordersW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	repliesR, replies, err := os.Pipe()
-	if err != nil {
-		orders.Close()
-		ordersW.Close()
-		return nil, err
-	}
-	// The running program under whatever name it was started, even if its file was replaced or removed since.
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(cmd.Env, workerVariable+"="+libtpu, "LIBTPU_INIT_ARGS="+initArgs(link, passes, extra))
-	cmd.Env = append(cmd.Env, workerEnvironment...)
+// startWorker starts a worker. It dies with this process.
+func startWorker(libtpu, link, passes, extra string) (*worker, error) {
+	environment := append([]string{workerVariable + "=" + libtpu, "LIBTPU_INIT_ARGS=" + initArgs(link, passes, extra)}, workerEnvironment...)
 	for _, kv := range os.Environ() {
 		if !hidden(kv) {
-			cmd.Env = append(cmd.Env, kv)
+			environment = append(environment, kv)
 		}
 	}
-	cmd.ExtraFiles = []*os.File{orders, replies} // become ordersFD and repliesFD
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second
-	c := &child{passes: passes, cmd: cmd, orders: ordersW, replies: repliesR,
-		enc: json.NewEncoder(ordersW), dec: json.NewDecoder(repliesR), reaped: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &c.noise, &c.noise
-
-	// Linux sends Pdeathsig when the thread that started the child ends, so that thread waits for the child.
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		orders.Close()
-		replies.Close()
-		started <- err
-		if err == nil {
-			c.exit = cmd.Wait()
-			close(c.reaped)
-		}
-	}()
-	if err := <-started; err != nil {
-		ordersW.Close()
-		repliesR.Close()
-		return nil, err
-	}
-	return c, nil
+	w := &worker{passes: passes}
+	var err error
+	w.Process, err = child.Start(environment, &w.noise)
+	return w, err
 }
 
 func hidden(kv string) bool {
@@ -115,7 +69,7 @@ func hidden(kv string) bool {
 
 // exchange sends o, unless nil, and waits for one reply. When it returns an error the child is dead or must be
 // stopped: errDied, errLate and errLarge beyond the limits, the error of a done ctx, or that of a closing compiler.
-func (c *child) exchange(ctx context.Context, closing <-chan struct{}, l limits, o *order, a *reply) error {
+func (c *worker) exchange(ctx context.Context, closing <-chan struct{}, l limits, o *order, a *reply) error {
 	done := make(chan error, 1)
 	if o != nil {
 		c.noise.reset()
@@ -123,10 +77,10 @@ func (c *child) exchange(ctx context.Context, closing <-chan struct{}, l limits,
 	go func() {
 		var err error
 		if o != nil {
-			err = c.enc.Encode(o)
+			err = c.Send(o)
 		}
 		if err == nil {
-			err = c.dec.Decode(a)
+			err = c.Receive(a)
 		}
 		done <- err
 	}()
@@ -147,7 +101,7 @@ func (c *child) exchange(ctx context.Context, closing <-chan struct{}, l limits,
 			}
 			return nil
 		case <-weigh:
-			if residentOf(strconv.Itoa(c.cmd.Process.Pid)) > l.memory {
+			if residentOf(strconv.Itoa(c.Pid())) > l.memory {
 				err = errLarge
 			}
 		case <-timer.C:
@@ -158,12 +112,10 @@ func (c *child) exchange(ctx context.Context, closing <-chan struct{}, l limits,
 			err = errClosed()
 		}
 	}
-	c.kill()
+	c.Kill()
 	<-done
 	return err
 }
-
-func (c *child) pid() int { return c.cmd.Process.Pid }
 
 // tick is the unit of processor times that Linux shows, whatever its own.
 const tick = time.Second / 100
@@ -186,40 +138,17 @@ func cpuOf(pid int64) (sum time.Duration) {
 // weighEvery is how often the memory of a child at work is read.
 const weighEvery = 25 * time.Millisecond
 
-func (c *child) alive() bool {
-	select {
-	case <-c.reaped:
-		return false
-	default:
-		return true
-	}
-}
-
-func (c *child) kill() {
-	if c.alive() {
-		syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
-	}
-}
-
-// stop kills the child, reaps it and frees what the parent held for it.
-func (c *child) stop() {
-	c.kill()
-	<-c.reaped
-	c.orders.Close()
-	c.replies.Close()
-}
-
 // obituary says how a child whose pipe broke ended, and what it printed. One that closed its pipe and lives is killed.
-func (c *child) obituary() (exit, stderr string) {
+func (c *worker) obituary() (exit, stderr string) {
 	select {
-	case <-c.reaped:
+	case <-c.Reaped():
 	case <-time.After(5 * time.Second):
-		c.kill()
-		<-c.reaped
+		c.Kill()
+		<-c.Reaped()
 	}
 	exit = "exit status 0"
-	if c.exit != nil {
-		exit = c.exit.Error()
+	if err := c.Exit(); err != nil {
+		exit = err.Error()
 	}
 	return exit, c.noise.String()
 }

@@ -20,22 +20,22 @@ var (
 	errLarge = errors.New("the worker takes too much memory")
 )
 
-type child struct {
+type worker struct {
 	passes string
 	served int
 	rss    int64
 }
 
-func startChild(libtpu, link, passes, extra string) (*child, error) {
+func startWorker(libtpu, link, passes, extra string) (*worker, error) {
 	return nil, fmt.Errorf("libtpu runs on 64-bit Linux, this is %s/%s", runtime.GOOS, runtime.GOARCH)
 }
 
 func cpuOf(int64) time.Duration { return 0 }
 
-func (*child) pid() int                        { return 0 }
-func (*child) alive() bool                     { return false }
-func (*child) stop()                           {}
-func (*child) obituary() (exit, stderr string) { return "", "" }
-func (*child) exchange(context.Context, <-chan struct{}, limits, *order, *reply) error {
+func (*worker) Pid() int                        { return 0 }
+func (*worker) Alive() bool                     { return false }
+func (*worker) Stop()                           {}
+func (*worker) obituary() (exit, stderr string) { return "", "" }
+func (*worker) exchange(context.Context, <-chan struct{}, limits, *order, *reply) error {
 	return errDied
 }

@@ -22,9 +22,3 @@ type reply struct {
 
 // workerVariable tells a process that it is a compile worker; its value is the path of libtpu.so.
 const workerVariable = "GDNGEN_AOT_WORKER"
-
-// File descriptors of the worker; its standard output and error belong to libtpu's messages.
-const (
-	ordersFD  = 3
-	repliesFD = 4
-)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/gdngen/gdngen/pjrt/child"
 )
 
 // RunWorkerIfAsked must be the first call of main and of TestMain. In a process that a Compiler started it serves
@@ -23,7 +25,8 @@ func RunWorkerIfAsked() {
 	}
 	os.Unsetenv(workerVariable)
 	dieBySignal()
-	serve(libtpu, json.NewDecoder(os.NewFile(ordersFD, "orders")), json.NewEncoder(os.NewFile(repliesFD, "replies")))
+	orders, replies := child.Pipes()
+	serve(libtpu, orders, replies)
 	os.Exit(0)
 }
 

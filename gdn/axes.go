@@ -163,7 +163,13 @@ var Axes = []Axis{
 	intAxis("behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, chunked, func(v *Variant) *int { return &v.Behind }, 0, 1),
 	intAxis("backsteps", "chunks of a backward kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),
 	intAxis("backlock", "lock of a backward kernel", 0, chunked, func(v *Variant) *int { return &v.BackLock }, 0, 1, 2, 4, 8),
+	intAxis("backlate", "late of a backward kernel", 0, overlapped, func(v *Variant) *int { return &v.BackLate }, 0, 3, 6, 8, 10, 12, 20),
+	intAxis("stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
+		func(v Variant) bool { return chunked(v) && v.Behind > 0 }, func(v *Variant) *int { return &v.Stagger }, 0, 1, 2, 3),
 }
+
+// overlapped says whether phases of a backward kernel overlap.
+func overlapped(v Variant) bool { return chunked(v) && v.BackAhead+v.Behind > 0 }
 
 // storageAxis is a choice between f32 and bf16.
 func storageAxis(name, doc string, applies func(Variant) bool, at func(*Variant) *ir.DType) Axis {

@@ -207,9 +207,17 @@ func (p *plan) backward(in *operands, keep kept) []*ir.Value {
 // reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
 func (v Variant) reverseSched() *ir.Sched {
 	s := newSched(v.BackSteps, v.BackLock, v.Heads*v.Batch, v.BackAhead, v.Behind)
-	if s != nil && v.Behind > 0 {
-		for _, stage := range []string{"dq", "dk", "dg", "output", "store"} {
+	if s == nil {
+		return nil
+	}
+	s.Late = v.BackLate
+	if v.Behind > 0 {
+		stages := []string{"dq", "dk", "dg", "output"}
+		for _, stage := range append(stages, "store") {
 			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
+		}
+		if v.Stagger > 0 {
+			s.Waves, s.Stagger = stages, v.Stagger
 		}
 	}
 	return s
@@ -336,35 +344,42 @@ func (e *gen) reverse() []blockOut {
 	} else {
 		intoQ, intoK = e.dot(dos, state, false, true, e.v.PrecState), e.dot(n, state, false, true, e.v.PrecState)
 	}
+	kv, qv := e.perValue(k), e.perValue(q)
 	xf := e.store(e.times(dp, f))
+	yf := e.store(e.strictly(e.times(b.Neg(dn), f)))
+	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
+	if e.v.DecayBy == DecayByTokens {
+		wt = e.summand(wt)
+	}
+	r := e.summand(b.Add(e.times(intoQ, qv), e.times(intoK, kv)))
+	z := b.Sum(e.keep(dn, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value { return b.Compare(ir.EQ, r, l) })), 1)
+	intoQ, intoK = e.perKey(intoQ), e.perKey(intoK)
 	xt := e.store(b.Scale(e.perKey(xf), scale))
-	dq := b.Add(e.perKey(intoQ), e.dot(e.turned(xt), k, false, false, e.v.grad()))
+	dq := b.Add(intoQ, e.dot(e.turned(xt), k, false, false, e.v.grad()))
 
 	b.Stage("dk")
-	yf := e.store(e.strictly(e.times(b.Neg(dn), f)))
 	yt := e.perKey(yf)
 	y := e.store(b.Add(yt, e.turned(yt)))
 	ud := e.store(e.byRows(u, left))
 	fromState := e.dot(ud, ds, false, true, e.v.PrecState)
-	dk := e.perKey(b.Add(intoK, fromState))
+	dk := b.Add(intoK, e.perKey(fromState))
 	if joined {
 		dk = b.Add(dk, e.dot(e.concat(2, xt, y), e.concat(1, q, k), false, false, e.v.PrecIntra))
 	} else {
 		dk = b.Add(dk, b.Add(e.dot(xt, q, false, false, e.v.PrecIntra), e.dot(y, k, false, false, e.v.PrecIntra)))
 	}
+	var along *ir.Value // what is summed to y
+	if e.v.DecayBy == DecayByTokens {
+		along = e.summand(e.times(fromState, kv))
+	}
 
 	b.Stage("dg")
-	kv, qv := e.perValue(k), e.perValue(q)
-	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
-	r := b.Add(e.times(intoQ, qv), e.times(intoK, kv))
-	z := b.Sum(e.keep(dn, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value { return b.Compare(ir.EQ, r, l) })), 1)
 	var after, before *ir.Value
 	if e.v.DecayBy == DecayByInverse {
 		after, before = e.sumLanes(lanes{{r, 1}})[0], b.Sub(z, b.Sum(b.Convert(wt, ir.F32), 1))
 	} else {
-		wt = e.summand(wt)
-		along := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{e.times(fromState, kv), 1}})
-		after, before = b.Add(b.Sum(b.Convert(wt, ir.F32), 1), along[0]), along[1]
+		sums := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{along, 1}})
+		after, before = b.Add(b.Sum(b.Convert(wt, ir.F32), 1), sums[0]), sums[1]
 	}
 	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
 	dg := e.decayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))

@@ -41,7 +41,8 @@ func (v Variant) Fit(s Spec) Variant {
 		v = v.fitTraining(s)
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
-		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.PrecGrad, v.PrecUpdate, v.DecayBy = 0, 0, 1, 0, OwnNone, OwnNone, DecayByTokens
+		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.BackLate, v.Stagger = 0, 0, 1, 0, 0, 0
+		v.PrecGrad, v.PrecUpdate, v.DecayBy = OwnNone, OwnNone, DecayByTokens
 		v = v.Canon()
 	}
 	if min(v.Heads, s.Groups()) == 1 {

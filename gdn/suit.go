@@ -103,6 +103,11 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 		return nil, err
 	}
 	forms := v.Suited(s, m)
+	if s.Direction != Forward && m.MXUSize <= 128 { // matrix units are full: products of all heads in a row keep them so
+		for i := range forms {
+			forms[i].Stagger, forms[i].BackLate = 0, 0
+		}
+	}
 	if n.Long == "" || m.MXUSize <= 128 || s.Seqs > 0 || s.Direction != Forward {
 		return forms, nil
 	}

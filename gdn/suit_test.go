@@ -73,6 +73,12 @@ func TestParseVariantFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Variant{parseVariant(t, text)}, list)
 	}
+	train := mustParse(t, "train")
+	for size, changes := range map[int]string{128: ",stagger=0,backlate=0", 256: ""} { // small matrix units are full without
+		list, err := ParseVariantFor("tpu-train", train, Machine{Cores: 1, MXUSize: size})
+		require.NoError(t, err)
+		require.Equal(t, parseVariant(t, "tpu-train"+changes), list[0])
+	}
 	_, err = ParseVariantFor("tpuu", s, Machine{})
 	require.ErrorContains(t, err, `did you mean "tpu"`)
 }

@@ -217,6 +217,8 @@ type Variant struct {
 	Behind     int
 	BackSteps  int
 	BackLock   int
+	BackLate   int
+	Stagger    int
 	Ready      int  // hundredths of a chunk's time after which the first phase is done
 	Beside     bool // what meets the state is made beside the rest of its phase
 	Late       int  // hundredths of a chunk's time that the state waits for the other phases

@@ -93,6 +93,8 @@ func TestAxes(t *testing.T) {
 			"leafnewton": "leaf=16,leafby=neumann",
 			"out":        "fold=yes",
 			"late":       "ahead=1",
+			"backlate":   "behind=1",
+			"stagger":    "behind=1",
 			"ready":      "ahead=1",
 			"beside":     "ahead=1",
 			"unit":       "algo=token",

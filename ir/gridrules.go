@@ -207,6 +207,8 @@ func (s *Sched) check(g *Grid) error {
 		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
 	case s.Live < 0 || s.Live > g.Tables || s.Live > 0 && s.Steps != 1:
 		return fmt.Errorf("live names table %d of %d, counted from 1, and needs steps of one chunk", s.Live, g.Tables)
+	case s.Stagger < 0 || s.Stagger > 64 || (s.Stagger == 0) != (len(s.Waves) == 0):
+		return fmt.Errorf("groups of heads staggered by %d in %d stages; 1 to 64 in some, or 0 in none", s.Stagger, len(s.Waves))
 	case len(s.Lags) == 0 || s.Lags[0] != 0:
 		return fmt.Errorf("lags %v do not start at 0", s.Lags)
 	case s.After < 0 || s.State() < 0:
@@ -225,6 +227,11 @@ func (s *Sched) check(g *Grid) error {
 	for _, b := range s.Beside {
 		if b == "" || !isStage(b) {
 			return fmt.Errorf("%q beside its phase is no stage", b)
+		}
+	}
+	for _, w := range s.Waves {
+		if w == "" || !isStage(w) {
+			return fmt.Errorf("%q in waves is no stage", w)
 		}
 	}
 	for _, p := range s.Phases {

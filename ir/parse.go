@@ -485,6 +485,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.ints(&g.sched().Ends)
 		case "after":
 			return p.int(&g.sched().After)
+		case "stagger":
+			return p.int(&g.sched().Stagger)
 		case "live":
 			return p.int(&g.sched().Live)
 		}
@@ -524,6 +526,11 @@ func (p *parser) grid() (*Grid, error) {
 		case "beside":
 			item = func() error {
 				g.sched().Beside = append(g.sched().Beside, p.word())
+				return nil
+			}
+		case "waves":
+			item = func() error {
+				g.sched().Waves = append(g.sched().Waves, p.word())
 				return nil
 			}
 		case "scratch":

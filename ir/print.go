@@ -248,6 +248,9 @@ func (g *Grid) String() string {
 		if len(s.Beside) > 0 {
 			b.WriteString(", beside=(" + strings.Join(s.Beside, ", ") + ")")
 		}
+		if len(s.Waves) > 0 {
+			fmt.Fprintf(&b, ", stagger=%d, waves=(%s)", s.Stagger, strings.Join(s.Waves, ", "))
+		}
 		if s.After != 0 {
 			fmt.Fprintf(&b, ", after=%d", s.After)
 		}

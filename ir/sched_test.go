@@ -13,6 +13,7 @@ func TestSchedCheck(t *testing.T) {
 	require.NoError(t, good().check(g))
 	full := good()
 	full.Ends, full.Beside, full.Phases = []int{80, 100, 7}, []string{"operands"}, []StagePhase{{"solve", 1}}
+	full.Waves, full.Stagger = []string{"dq", "dk"}, 2
 	require.NoError(t, full.check(g))
 	for want, change := range map[string]func(*Sched){
 		"whole steps of 3":                         func(s *Sched) { s.Steps = 3 },
@@ -24,6 +25,8 @@ func TestSchedCheck(t *testing.T) {
 		"ends at 6 hundredths":                     func(s *Sched) { s.Ends = []int{100, 6, 100} },
 		"ends at 101 hundredths":                   func(s *Sched) { s.Ends = []int{100, 101, 100} },
 		`"two words" beside its phase is no stage`: func(s *Sched) { s.Beside = []string{"two words"} },
+		"staggered by 2 in 0 stages":               func(s *Sched) { s.Stagger = 2 },
+		`"two words" in waves is no stage`:         func(s *Sched) { s.Stagger, s.Waves = 1, []string{"two words"} },
 		"in phase 3 of 3":                          func(s *Sched) { s.Phases = []StagePhase{{"solve", 3}} },
 		"phases after the state":                   func(s *Sched) { s.After = 3 },
 	} {

@@ -291,6 +291,10 @@ type Sched struct {
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
 	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	After  int          // phases after that of the state, which is otherwise the last
+	// Waves are stages ordered as one in which groups of heads follow one another: a group's next dots come when Stagger groups
+	// have had theirs, and not when all have.
+	Waves   []string
+	Stagger int
 	// Live is the table, counted from 1, whose first entry is the number of chunks that must run; 0: all. What the grid gives
 	// must not depend on whether the chunks from there on run, and a kernel leaves them out.
 	Live int

@@ -84,33 +84,46 @@ func TestDecodeKernels(t *testing.T) {
 
 // How the steps of a kernel are ordered and overlap changes no bit of its results.
 func TestSchedulesKeepResults(t *testing.T) {
-	s := spec(t, "t=700,hk=1,hv=2,k=128,v=128,dtype=bf16,init")
-	class, err := gdn.LookupClass("cos.9")
-	require.NoError(t, err)
-	inputs, err := class.Generate(s, 1)
-	require.NoError(t, err)
-	base := variant(t, "tpu")
-	results := func(changes string) any {
-		v := base
-		for _, c := range strings.Split(changes, ",") {
-			name, value, _ := strings.Cut(c, "=")
-			v, err = v.With(name, value)
+	for _, row := range []struct {
+		spec, variant, plain string
+		changes              []string
+	}{
+		{"t=700,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu", "ahead=0,steps=1,lock=0",
+			[]string{"beside=yes", "beside=no,ready=100", "beside=yes,ready=60,late=20,lock=1", "ahead=1,ready=80,lock=4", "beside=yes,steps=4", "ahead=1,steps=1,beside=yes"}},
+		{"t=256,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=backward", "tpu-train,chunk=64", "behind=0,backahead=0,backsteps=1,backlock=0",
+			[]string{"stagger=2", "stagger=1,backlock=1,backlate=10", "stagger=3,backahead=0,backsteps=1", "stagger=0,backlate=20"}},
+	} {
+		t.Run(row.variant, func(t *testing.T) {
+			t.Parallel()
+			s := spec(t, row.spec)
+			class, err := gdn.LookupClass("cos.9")
 			require.NoError(t, err)
-		}
-		m, err := gdn.Build(s, v)
-		require.NoError(t, err, changes)
-		m, err = lower.Kernels(m)
-		require.NoError(t, err, changes)
-		p, err := ir.Parse(m.String())
-		require.NoError(t, err, changes)
-		require.Equal(t, m.Hash(), p.Hash(), changes)
-		got, err := interp.Run(m, inputs, interp.Options{})
-		require.NoError(t, err, changes)
-		return got
-	}
-	want := results("ahead=0,steps=1,lock=0")
-	for _, changes := range []string{"beside=yes", "beside=no,ready=100", "beside=yes,ready=60,late=20,lock=1", "ahead=1,ready=80,lock=4", "beside=yes,steps=4", "ahead=1,steps=1,beside=yes"} {
-		require.Equal(t, want, results(changes), changes)
+			inputs, err := class.Generate(s, 1)
+			require.NoError(t, err)
+			base := variant(t, row.variant)
+			results := func(changes string) any {
+				v := base
+				for _, c := range strings.Split(changes, ",") {
+					name, value, _ := strings.Cut(c, "=")
+					v, err = v.With(name, value)
+					require.NoError(t, err)
+				}
+				m, err := gdn.Build(s, v)
+				require.NoError(t, err, changes)
+				m, err = lower.Kernels(m)
+				require.NoError(t, err, changes)
+				p, err := ir.Parse(m.String())
+				require.NoError(t, err, changes)
+				require.Equal(t, m.Hash(), p.Hash(), changes)
+				got, err := interp.Run(m, inputs, interp.Options{})
+				require.NoError(t, err, changes)
+				return got
+			}
+			want := results(row.plain)
+			for _, changes := range row.changes {
+				require.Equal(t, want, results(changes), changes)
+			}
+		})
 	}
 }
 

@@ -10,29 +10,37 @@ import (
 // order rearranges the body of a kernel: stage by stage, within a stage by the number of dots before, and within such a level in
 // groups of width heads, a group's instructions together. Dots of all heads then follow one another, which hides their
 // latency, while what lies between two dots keeps the tiles of few heads live. Only the order changes: values are defined
-// before their use and accesses to the same memory keep their sequence.
-func order(b *ir.Block, width int) {
-	n := len(b.Instrs)
+// before their use and accesses to the same memory keep their sequence. The schedule's waves are one stage, in whose levels a
+// group comes stagger groups later than in the level before.
+func order(b *ir.Block, sched *ir.Sched) {
+	n, width := len(b.Instrs), max(sched.Lock, 1)
 	ranks := map[string]int{}
 	heads := affinity(b)
+	groups := slices.Max(append(heads, 0))/width + 1
+	stage := func(in *ir.Instr) string {
+		if slices.Contains(sched.Waves, in.Loc.Stage) {
+			return sched.Waves[0]
+		}
+		return in.Loc.Stage
+	}
 	keys := make([][4]int, n)
 	index := map[*ir.Value]int{}
 	after := make([]int, n)   // dots before the results
 	within := make([]bool, n) // some of them in this stage
 	for i, in := range b.Instrs {
-		s := in.Loc.Stage
+		s := stage(in)
 		if _, ok := ranks[s]; !ok {
 			ranks[s] = len(ranks)
 		}
 		group := -1
 		if heads[i] >= 0 {
-			group = heads[i] / max(width, 1)
+			group = heads[i] / width
 		}
 		depth := 0
 		for _, a := range in.Args {
 			if j, ok := index[a]; ok {
 				depth = max(depth, after[j])
-				within[i] = within[i] || b.Instrs[j].Loc.Stage == s && (within[j] || b.Instrs[j].Op == ir.OpDot)
+				within[i] = within[i] || stage(b.Instrs[j]) == s && (within[j] || b.Instrs[j].Op == ir.OpDot)
 			}
 		}
 		keys[i] = [4]int{ranks[s], depth, group, i}
@@ -44,13 +52,22 @@ func order(b *ir.Block, width int) {
 			index[r] = i
 		}
 	}
-	wait(b, index, keys, within)
+	wait(b, index, keys, within, stage)
+	for i, in := range b.Instrs {
+		if slices.Contains(sched.Waves, in.Loc.Stage) {
+			group := keys[i][2]
+			if group < 0 {
+				group = groups - 1
+			}
+			keys[i][1] = keys[i][1]*sched.Stagger + group
+		}
+	}
 	b.Instrs = topological(b, func(i, j int) bool { return slices.Compare(keys[i][:], keys[j][:]) < 0 })
 }
 
 // wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so that it does not stay live
 // until then; lane moves, whose latency is that of a dot, one level before.
-func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool) {
+func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, stage func(*ir.Instr) string) {
 	const never = 1 << 30
 	need := make([]int, len(b.Instrs))
 	for i := range need {
@@ -68,7 +85,7 @@ func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool) {
 		uses(in, func(v *ir.Value) {
 			if j, ok := index[v]; ok {
 				d := keys[i][1]
-				if b.Instrs[j].Loc.Stage != in.Loc.Stage {
+				if stage(b.Instrs[j]) != stage(in) {
 					d = 0
 				}
 				need[j] = min(need[j], d)

@@ -35,7 +35,7 @@ func pipelined(m *ir.Module, tasks map[*ir.Instr]Task) (*ir.Module, error) {
 			return nil, false
 		}
 		l := &pipeline{tasks: tasks, opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
-		order(l.body, l.opt.Lock)
+		order(l.body, l.opt)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
 			r.Failf("pipeline %s: %w", l.g.Name, err)

@@ -1,0 +1,58 @@
+package autotune
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/codegen"
+)
+
+// Searches of every kind of work begin, go on and are reported by the same gates: a training step; several shapes on all targets, one of
+// them guarded.
+func TestRealKinds(t *testing.T) {
+	l := lab(t, LabOptions{})
+	var all []string
+	for _, target := range codegen.Targets {
+		all = append(all, target.Name)
+	}
+	small := spec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16")
+	for name, c := range map[string]Config{
+		"train":  {Spec: spec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16,direction=train"), Targets: []string{"v6e"}},
+		"shapes": {Spec: small, Shapes: []Shape{{small, 1}, {spec(t, "b=2,t=32,hk=1,hv=2,k=32,v=32,dtype=bf16"), 20}}, Targets: all, Guards: map[string]float64{"v5e": .02}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Dir, c.Evaluator, c.Seeds, c.Generator, c.Candidates = t.TempDir(), l, []string{"naive"}, "test", 1
+			_, err := Search(t.Context(), c)
+			require.NoError(t, err)
+			c.Candidates = 2
+			sum, err := Resume(t.Context(), c)
+			require.NoError(t, err)
+			require.Equal(t, 2, sum.Candidates)
+			champions := requireVerified(t, c.Dir)
+			s, _, err := journal.Read(c.Dir, nil)
+			require.NoError(t, err)
+			require.Empty(t, journal.Lint(s))
+			second := s.Now().Candidate(2)
+			t.Log(second.Verdict, second.Variant, second.Reason)
+			require.NotEmpty(t, second.Shortlist)
+			var page bytes.Buffer
+			require.NoError(t, report.HTML(&page, c.Dir, s))
+			for _, target := range c.Targets {
+				best := s.Now().Candidate(champions[target])
+				require.NotNil(t, best, target)
+				cost := best.Cost(target)
+				require.Positive(t, cost.Score)
+				if len(c.Shapes) > 0 {
+					require.Len(t, cost.Shapes, 2)
+					require.InDelta(t, float64(cost.Shapes[0].Score+20*cost.Shapes[1].Score), float64(cost.Score), 1)
+				}
+				require.Contains(t, page.String(), "<h2>"+target+"</h2>")
+			}
+			require.Equal(t, len(c.Targets) > 1, len(sum.Portfolio) > 0 && bytes.Contains(page.Bytes(), []byte("<h2>Portfolio</h2>")))
+		})
+	}
+}

@@ -281,10 +281,11 @@ var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", 
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
 // without a precision of their own compute in bf16. First is the naive one, then those made for bf16 and the first of those
-// with a pipeline, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a
+// with a pipeline, with its form for long sequences, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a
 // pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
-	var naive, low, negative, rest, slow []string
+	var naive, low, negative, rest, first, slow []string
+	long := ""
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
 		if err != nil || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
@@ -297,6 +298,8 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
+		case v.Ahead > 0 && (len(first) == 0 || n.Name == long):
+			first, long = append(first, text), n.Long
 		case v.Ahead > 0:
 			slow = append(slow, text)
 		case own:
@@ -307,8 +310,7 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 			rest = append(rest, text)
 		}
 	}
-	first := min(len(slow), 1)
-	return slices.Concat(naive, low, slow[:first], negative, rest, slow[first:])
+	return slices.Concat(naive, low, first, negative, rest, slow)
 }
 
 // lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.

@@ -1,0 +1,85 @@
+package oracle
+
+import (
+	"context"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/llo"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+// pythonTypes are the element types of inputs as JAX names them; it has no integers of 64 bits by default.
+var pythonTypes = map[ir.DType]string{ir.F32: "float32", ir.BF16: "bfloat16", ir.I64: "int32"}
+
+// What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the
+// largest kernel, whose phases overlap, and in one that is ordered as built.
+func TestPallasCost(t *testing.T) {
+	py := python(t)
+	lib, err := plugins.TPU(context.Background(), plugins.Options{})
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	compiler := aot.New(aot.Options{Libtpu: lib.Path, Timeout: 5 * time.Minute})
+	defer compiler.Close()
+	cycles := func(text string, target *codegen.Target) float64 {
+		dir := t.TempDir()
+		_, err := compiler.Compile(context.Background(), aot.Request{Topology: target.Topology, Module: text, DumpDir: dir, Flags: target.Flags})
+		require.NoError(t, err)
+		r, err := llo.Analyze(dir, target)
+		require.NoError(t, err)
+		return float64(r.Cycles)
+	}
+	for _, row := range []struct{ spec, variant, targets string }{
+		{"bench,t=1024", "tpu", "v5e,v6e,tpu7x"},
+		{"bench,t=512,hk=1,hv=2", "merge-packed,prec=bf16x1", "v6e"},
+	} {
+		s, err := gdn.Parse(row.spec)
+		require.NoError(t, err)
+		s = pallas.Spec(s)
+		v, err := gdn.ParseVariant(row.variant)
+		require.NoError(t, err)
+		path := writePallas(t, s, v)
+		out := filepath.Join(t.TempDir(), "kernel.stablehlo.mlir")
+		var types []string
+		for _, p := range s.Inputs() {
+			types = append(types, p.Name+"="+pythonTypes[p.Type.DType])
+		}
+		cmd := exec.Command(py, "pallas_lower.py", path, out, "--types", strings.Join(types, ","))
+		cmd.Env = append(os.Environ(), quickJAX...)
+		msg, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", msg)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		for _, name := range strings.Split(row.targets, ",") {
+			target, err := codegen.LookupTarget(name)
+			require.NoError(t, err)
+			a, err := lower.Program(s, v, "mosaic", target)
+			require.NoError(t, err)
+			ours, theirs := cycles(a.Text, target), cycles(string(text), target)
+			t.Logf("%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, name, ours, theirs)
+			require.LessOrEqual(t, math.Abs(theirs/ours-1), .02, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, name, ours, theirs)
+		}
+	}
+}

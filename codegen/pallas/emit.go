@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 
@@ -22,7 +23,7 @@ func (Backend) Supports(op ir.Op) error { return Supports(op) }
 // Emit verifies a module and writes it as a Python module with one function, main, that takes the parameters of the module
 // and returns its results. The target is ignored: the compiler of a Pallas kernel learns it from the device.
 func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
-	c, err := write(m, "main")
+	c, err := write(program{"main", m})
 	if err != nil {
 		return nil, err
 	}
@@ -36,23 +37,42 @@ type code struct {
 	body string // kernels, calls and the function around them
 }
 
-// write writes the kernels of a module and the function around them, which takes interpret by keyword.
-func write(m *ir.Module, name string) (*code, error) {
-	m, tasks, beside, err := schedule(m)
-	if err != nil {
-		return nil, fmt.Errorf("pallas: %w", err)
-	}
-	if err := m.Verify(); err != nil {
-		return nil, err
-	}
-	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{name: true}, tasks: tasks, beside: beside, hints: map[*ir.Value]string{}}
+// program is a module, and the name of the function that runs it.
+type program struct {
+	name string
+	*ir.Module
+}
+
+// write writes the kernels of modules and the functions around them, which take interpret by keyword.
+func write(programs ...program) (*code, error) {
+	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{}}
 	kernels := 0
-	for _, in := range m.Body.Instrs {
-		if in.Op == ir.OpKernel {
-			kernels++
+	for _, p := range programs {
+		mod.taken[p.name] = true
+		for _, in := range p.Body.Instrs {
+			if in.Op == ir.OpKernel || in.Op == ir.OpGrid {
+				kernels++
+			}
 		}
 	}
 	mod.single = kernels == 1
+	for _, p := range programs {
+		if err := mod.program(p); err != nil {
+			return nil, err
+		}
+	}
+	return &code{mod, strings.Join(mod.funcs, "\n\n\n")}, nil
+}
+
+func (mod *module) program(prog program) error {
+	m, tasks, beside, err := schedule(prog.Module)
+	if err != nil {
+		return fmt.Errorf("pallas: %w", err)
+	}
+	if err := m.Verify(); err != nil {
+		return err
+	}
+	mod.tasks, mod.beside, mod.hints = tasks, beside, map[*ir.Value]string{}
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
 			y = y.Def.Args[0]
@@ -84,7 +104,7 @@ func write(m *ir.Module, name string) (*code, error) {
 	}
 	stmts := p.nodes(nodes)
 	if p.failed != nil {
-		return nil, p.failed
+		return p.failed
 	}
 	hints := make([]string, len(m.Body.Yield))
 	for i, y := range m.Body.Yield {
@@ -99,7 +119,7 @@ func write(m *ir.Module, name string) (*code, error) {
 	if len(hints) > 1 {
 		result = "tuple[" + strings.Join(hints, ", ") + "]"
 	}
-	f := []string{header(name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	f := []string{header(prog.name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for _, s := range stmts {
 		for _, t := range s.text() {
 			f = append(f, "    "+t)
@@ -107,11 +127,11 @@ func write(m *ir.Module, name string) (*code, error) {
 	}
 	f = append(f, "    return "+strings.Join(results, ", "))
 	mod.funcs = append(mod.funcs, strings.Join(f, "\n"))
-	return &code{mod, strings.Join(mod.funcs, "\n\n\n")}, nil
+	return nil
 }
 
-// schedule orders the bodies of kernels head by head and overlaps their steps as their schedules say.
-// It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
+// schedule orders the bodies of kernels so that loops can be found in them: all heads in lockstep, or head by head where steps
+// overlap as a schedule says. It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
 func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, map[string][]string, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
@@ -123,11 +143,11 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, map[string][
 		if in.Op != ir.OpKernel || len(g.Dims) == 0 || g.Points() == 0 {
 			continue
 		}
-		s := ir.Sched{Steps: 1, Lags: []int{0}}
+		s := ir.Sched{Steps: 1, Lags: []int{0}, Lock: math.MaxInt16}
 		if g.Sched != nil {
 			s = *g.Sched
+			s.Lock = 1
 		}
-		s.Lock = 1
 		g.Sched = &s
 		beside[g.Name] = s.Beside
 	}

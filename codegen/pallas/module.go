@@ -692,6 +692,12 @@ func spec(g *ir.Grid, w ir.Window, input bool) string {
 			case clampHi:
 				s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
 			}
+			if x.Down {
+				if strings.Contains(s, " - ") && !strings.HasPrefix(s, "jnp.") {
+					s = "(" + s + ")"
+				}
+				s = fmt.Sprintf("%d - %s", x.Max, s)
+			}
 		}
 		if x.Table >= 0 {
 			s = tableName(x.Table) + "[" + s + "]"

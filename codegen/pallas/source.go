@@ -56,14 +56,15 @@ type file struct {
 }
 
 type fileData struct {
-	Params                                 []fileParam
-	ArgHints, Args, PublicHints, Pairs     string
-	Result, OutType, StateType, OutDoc     string
-	Scale, CheckArgs, DTypes               string
-	Groups, Seqs, Tokens                   int
-	Fused, NegEigval, L2Norm, Packed       bool
-	StateVK, EmptyZero, Final, Optional    bool
-	Limit, GradientLimit, Name, Title, Doc string
+	Params                              []fileParam
+	ArgHints, Args, PublicHints, Pairs  string
+	Result, OutType, StateType, OutDoc  string
+	Scale, CheckArgs, DTypes            string
+	Groups, Seqs, Tokens                int
+	Fused, NegEigval, L2Norm, Packed    bool
+	StateVK, EmptyZero, Final, Optional bool
+	Kernels, Kept                       bool // the gradient is by kernels; which read what the forward pass keeps
+	Limit, GradientLimit, Name, Run     string
 }
 
 type fileParam struct {
@@ -89,25 +90,44 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	given := s
 	s = Spec(s)
 	switch {
-	case s.Direction != gdn.Forward:
-		return nil, fmt.Errorf("pallas: a file holds the forward pass and its gradient: take direction=forward")
+	case s.Direction == gdn.Backward:
+		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
 	case s.Pool > 0 || s.InPlace:
 		return nil, fmt.Errorf("pallas: states in a pool or in place are for servers: take the mosaic backend, or a spec without pool and inplace")
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
-	m, err := gdn.Build(s, v)
-	if err != nil {
-		return nil, err
+	var programs []program
+	kept := 0
+	if s.Direction == gdn.Train {
+		forward, backward, err := gdn.BuildTraining(s, v)
+		if err != nil {
+			return nil, err
+		}
+		s.Direction = gdn.Forward
+		kept = len(forward.Results) - len(s.Outputs())
+		programs = []program{{"_run_forward", forward}, {"_run_backward", backward}}
+	} else {
+		m, err := gdn.Build(s, v)
+		if err != nil {
+			return nil, err
+		}
+		programs = []program{{"_forward", m}}
 	}
-	if m, err = Tiles(m); err != nil {
-		return nil, err
+	for i, p := range programs {
+		m, err := Tiles(p.Module)
+		if err != nil {
+			return nil, err
+		}
+		programs[i].Module = m
 	}
-	c, err := write(m, "_forward")
+	c, err := write(programs...)
 	if err != nil {
 		return nil, err
 	}
 	f := &file{code: c}
+	f.data.Run = programs[0].name
+	f.data.Kernels, f.data.Kept = len(programs) > 1, kept > 0
 	if err := f.describe(s, v); err != nil {
 		return nil, err
 	}
@@ -180,9 +200,9 @@ func dims(t ir.Type) string { return shortType(t) }
 
 func header_(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
 	var b strings.Builder
-	b.WriteString("Gated delta rule for TPUs: a Pallas kernel with its gradient.\n\n")
+	b.WriteString("Gated delta rule for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
-	fmt.Fprintf(&b, "  spec: %s\n", given)
+	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", v.Fit(s).String()))
 	if len(p.Costs) == 0 {
 		b.WriteString("  cost: not counted (no libtpu)\n")

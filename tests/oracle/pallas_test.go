@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,23 +23,26 @@ var quickJAX = []string{"JAX_PLATFORMS=cpu", "XLA_FLAGS=--xla_backend_optimizati
 var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2"}
 
 // pallasRows are champions of different structure, each on a work that shows something else: few tokens, sequences, widths that
-// fill no registers, raw gates, states turned.
+// fill no registers, raw gates, states turned. With direction=train the gradient is by kernels; plain asks for that in plain JAX.
 var pallasRows = []struct {
 	name, spec, variant string
-	vmap                bool
+	plain, vmap         bool
 }{
-	{name: "merge-neumann", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,direction=train", variant: "merge-neumann,chunk=16", vmap: true},
+	{name: "merge-neumann", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32", variant: "merge-neumann,chunk=16", plain: true, vmap: true},
 	{name: "merge-newton", spec: "t=50,hk=2,hv=4,k=16,v=16,dtype=f32,l2norm,init,negeig", variant: "merge-newton,chunk=32"},
-	{name: "token", spec: "b=2,t=20,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,init,state=vk,direction=train", variant: "token"},
+	{name: "token", spec: "b=2,t=20,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,init,state=vk", variant: "token", plain: true},
 	{name: "decode", spec: "b=4,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init", variant: "decode"},
 	{name: "forward", spec: "t=40,hk=1,hv=1,k=24,v=16,dtype=f32,final=false", variant: "forward,chunk=16"},
-	{name: "ladder", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init,direction=train", variant: "ladder16,chunk=32"},
+	{name: "ladder", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init", variant: "ladder16,chunk=32", plain: true},
 	{name: "split-uw", spec: "b=1,t=72,hk=2,hv=2,k=16,v=24,dtype=f32,init", variant: "split-uw,chunk=16"},
 	{name: "solve-alone", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=f32,gates=fused,seqs=3,init,empty=zero,packed", variant: "solve-alone,chunk=16"},
 	{name: "chunks2", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=bf16", variant: "chunks2,chunk=16"},
-	{name: "bf16x3", spec: "t=100,hk=1,hv=2,k=64,v=32,dtype=bf16,direction=train", variant: "bf16x3,chunk=32", vmap: true},
+	{name: "bf16x3", spec: "t=100,hk=1,hv=2,k=64,v=32,dtype=bf16", variant: "bf16x3,chunk=32", plain: true},
+	{name: "train", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=bf16,init,direction=train", variant: "chunk=16,layout=token,kq=joined,save=inverse", vmap: true},
+	{name: "train-packed", spec: "t=50,hk=1,hv=2,k=16,v=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=train", variant: "split,chunk=16"},
+	{name: "tpu-train", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", variant: "tpu-train,chunk=64"},
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
-	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32", variant: "tpu-x3,chunk=64"},
+	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=64"},
 }
 
@@ -54,11 +58,15 @@ func TestPallas(t *testing.T) {
 			v, err := gdn.ParseVariant(row.variant)
 			require.NoError(t, err)
 			require.Empty(t, v.Unsafe(s))
+			precision := v.Fit(s).Precision().String()
 			forward := s
 			forward.Direction = gdn.Forward
-			path := writePallas(t, forward, v)
+			path := writePallas(t, s, v)
 			lint(t, py, path)
 
+			if row.plain {
+				s.Direction = gdn.Train
+			}
 			inputs := map[string]map[string]*array.Array{}
 			for _, name := range inputClasses {
 				class, err := gdn.LookupClass(name)
@@ -79,7 +87,7 @@ func TestPallas(t *testing.T) {
 				require.NoError(t, err)
 				for _, o := range s.Outputs() {
 					require.Contains(t, got[name], o.Name)
-					off, limit, err := class.Error(s, v.Fit(s).Precision().String(), o, got[name], want)
+					off, limit, err := class.Error(s, precision, o, got[name], want)
 					require.NoError(t, err)
 					require.LessOrEqual(t, off, limit, "%s on %s", o.Name, name)
 				}
@@ -90,7 +98,7 @@ func TestPallas(t *testing.T) {
 				same, err := interp.Run(m, args, interp.Options{})
 				require.NoError(t, err)
 				for _, o := range forward.Outputs() {
-					limit, err := class.Limit(s, v.Fit(s).Precision().String(), o.Type.DType)
+					limit, err := class.Limit(s, precision, o.Type.DType)
 					require.NoError(t, err)
 					off := array.Compare(got[name][o.Name], same[o.Name]).RelMax
 					require.LessOrEqual(t, off, limit/2, "%s on %s, against the interpreter", o.Name, name)
@@ -100,8 +108,8 @@ func TestPallas(t *testing.T) {
 	}
 }
 
-// Gradients through the custom_vjp of generated files match the backward fixtures at the tolerance of float32: grouped value heads,
-// and sequences of which one is empty with values wider than keys.
+// Gradients through the custom_vjp of generated files, in plain JAX and by kernels, match the backward fixtures at the tolerance of
+// float32: grouped value heads, and sequences of which one is empty with values wider than keys.
 func TestPallasGradientsOnFixtures(t *testing.T) {
 	py := python(t)
 	cases, err := gdn.ReadCases(filepath.Join("..", "fixtures"))
@@ -112,29 +120,31 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 			continue
 		}
 		done++
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			v, err := gdn.ParseVariant(map[bool]string{false: "chunk=32,layout=token,kq=joined", true: "split,chunk=16"}[c.Spec.Seqs > 0])
-			require.NoError(t, err)
-			inputs, expected, err := c.Load()
-			require.NoError(t, err)
-			forward := c.Spec
-			forward.Direction = gdn.Forward
-			path := writePallas(t, forward, v)
-			lint(t, py, path)
-			got := runPallas(t, py, path, map[string]map[string]*array.Array{"case": inputs}, false)["case"]
-			outputs := map[string]*array.Array{}
-			for i, p := range c.Spec.Outputs() {
-				require.Contains(t, got, p.Name)
-				outputs[c.Outputs[i].Name] = got[p.Name]
-			}
-			verdicts, err := c.Judge(expected, outputs, "f32")
-			require.NoError(t, err)
-			require.Len(t, verdicts, len(c.Outputs))
-			for _, v := range verdicts {
-				require.True(t, v.Pass, "%+v", v)
-			}
-		})
+		for _, direction := range []gdn.Direction{gdn.Forward, gdn.Train} {
+			t.Run(fmt.Sprint(c.Name, "/", direction), func(t *testing.T) {
+				t.Parallel()
+				v, err := gdn.ParseVariant(map[bool]string{false: "chunk=32,layout=token,kq=joined", true: "split,chunk=16"}[c.Spec.Seqs > 0])
+				require.NoError(t, err)
+				inputs, expected, err := c.Load()
+				require.NoError(t, err)
+				s := c.Spec
+				s.Direction = direction
+				path := writePallas(t, s, v)
+				lint(t, py, path)
+				got := runPallas(t, py, path, map[string]map[string]*array.Array{"case": inputs}, false)["case"]
+				outputs := map[string]*array.Array{}
+				for i, p := range c.Spec.Outputs() {
+					require.Contains(t, got, p.Name)
+					outputs[c.Outputs[i].Name] = got[p.Name]
+				}
+				verdicts, err := c.Judge(expected, outputs, "f32")
+				require.NoError(t, err)
+				require.Len(t, verdicts, len(c.Outputs))
+				for _, v := range verdicts {
+					require.True(t, v.Pass, "%+v", v)
+				}
+			})
+		}
 	}
 	require.Equal(t, 2, done)
 }

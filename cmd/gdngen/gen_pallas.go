@@ -80,7 +80,7 @@ func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenanc
 	if err != nil {
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
-	p.Libtpu = "by libtpu " + versionOf(a.tpu)
+	p.Libtpu = "by " + versionOf(a.tpu)
 	v, err := suit(s, variant, lower.Route{}, nil)
 	if err != nil {
 		return err

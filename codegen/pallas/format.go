@@ -146,7 +146,7 @@ func split(body string, indent int) []string {
 			if !ok {
 				break
 			}
-			if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && strings.HasSuffix(right, ")") {
+			if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
 				// Targets on the left stand in brackets of their own.
 				head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
 				return append(head, split(") = "+right, indent)...)

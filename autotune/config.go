@@ -281,8 +281,8 @@ var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", 
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
 // without a precision of their own compute in bf16. First is the naive one, then those made for bf16 and the first of those
-// with a pipeline, with its form for long sequences, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a
-// pipeline, which compile slowest, are last.
+// with a pipeline, with its form for long sequences, so that a short run ends with a good kernel; then the negative examples,
+// then the rest. The others with a pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
 	var naive, low, negative, rest, first, slow []string
 	long := ""

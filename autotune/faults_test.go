@@ -255,7 +255,7 @@ func real(dir string) {
 		}
 		return nil
 	}}
-	begin(Config{Spec: s, Dir: dir, Targets: []string{"v6e"}, Strategy: "beam", Seeds: []string{"merge-packed,prec=bf16x1", "neumann,prec=bf16x1"}, Candidates: 5, Workers: 1, Generator: "test",
+	begin(Config{Spec: s, Dir: dir, Targets: []string{"v6e"}, Seeds: []string{"merge-packed,prec=bf16x1", "neumann,prec=bf16x1"}, Candidates: 5, Workers: 1, Generator: "test",
 		Evaluator: f})
 	if err := l.Close(); err != nil {
 		panic(err)

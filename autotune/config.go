@@ -281,11 +281,11 @@ var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", 
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
 // without a precision of their own compute in bf16. First is the naive one, then those made for bf16 and the first of those
-// with a pipeline, with its form for long sequences, so that a short run ends with a good kernel; then the negative examples,
+// with a pipeline, with what takes its place on some targets, so that a short run ends with a good kernel; then the negative examples,
 // then the rest. The others with a pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
 	var naive, low, negative, rest, first, slow []string
-	long := ""
+	var instead []gdn.Substitute
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
 		if err != nil || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
@@ -298,8 +298,10 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
-		case v.Ahead > 0 && (len(first) == 0 || n.Name == long):
-			first, long = append(first, text), n.Long
+		case v.Ahead > 0 && len(first) == 0:
+			first, instead = append(first, text), n.Instead
+		case slices.ContainsFunc(instead, func(sub gdn.Substitute) bool { return sub.Text == n.Name }):
+			first = append(first, text)
 		case v.Ahead > 0:
 			slow = append(slow, text)
 		case own:

@@ -94,34 +94,51 @@ func (s Spec) headCounts(full int) []int {
 	return list
 }
 
-// suited gives the forms of a named variant: those of Suited, after the form of the variant that takes its place for long sequences.
-// That one is wanted where a program has five to eight heads for a matrix unit of 256 and at least two of its steps: more tiles in
-// lockstep then hide more latency, and the first and last steps do not weigh too much.
+// suited gives the forms of a named variant: those of what takes its place, then its own.
 func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 	v, err := ParseVariant(n.Text)
 	if err != nil {
 		return nil, err
 	}
 	forms := v.Suited(s, m)
-	if s.Direction != Forward && m.MXUSize <= 128 { // matrix units are full: products of all heads in a row keep them so
-		for i := range forms {
-			forms[i].Stagger, forms[i].BackLate = 0, 0
+	if s.Direction != Forward {
+		if m.MXUSize <= 128 { // matrix units are full: products of all heads in a row keep them so
+			for i := range forms {
+				forms[i].Stagger, forms[i].BackLate = 0, 0
+			}
 		}
-	}
-	if n.Long == "" || m.MXUSize <= 128 || s.Seqs > 0 || s.Direction != Forward {
 		return forms, nil
 	}
-	long, err := LookupVariant(n.Long)
+	var first []Variant
+	for _, sub := range n.Instead {
+		list, err := sub.forms(forms[0], s, m)
+		if err != nil {
+			return nil, err
+		}
+		first = append(first, list...)
+	}
+	return append(first, forms...), nil
+}
+
+// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes. Chunks in lockstep need two steps
+// of them, since the first and last steps weigh, and little padding.
+func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
+	w, err := ParseVariant(n.Text)
 	if err != nil {
 		return nil, err
 	}
-	short := forms[0].Fit(s)
-	long.Heads, long.Batch = forms[0].Heads, forms[0].Batch
-	step := long.Chunks * long.Chunk
-	padding := (step - s.Tokens%step) % step
-	entries := short.Heads * short.Batch * short.Chunks
-	if entries > 4 && entries <= 8 && short.Layout == long.Layout && s.Tokens >= 2*step && padding <= s.Tokens/8 && long.Check(s) == nil {
-		forms = append([]Variant{long}, forms...)
+	fit := v.Fit(s)
+	if entries := fit.Heads * fit.Batch; s.Seqs > 0 || m.MXUSize != n.MXUSize || entries < n.Least || entries > n.Most {
+		return nil, nil
 	}
-	return forms, nil
+	if w.Chunks == 1 {
+		return w.Suited(s, m), nil
+	}
+	w.Heads, w.Batch = v.Heads, v.Batch
+	step := w.Chunks * w.Chunk
+	padding := (step - s.Tokens%step) % step
+	if w.Layout != fit.Layout || s.Tokens < 2*step || padding > s.Tokens/8 || w.Check(s) != nil {
+		return nil, nil
+	}
+	return []Variant{w}, nil
 }

@@ -15,7 +15,7 @@ func TestSuited(t *testing.T) {
 		machine Machine
 		changed string
 	}{
-		{"bench", small, ""},
+		{"bench", small, "tpu-128"},
 		{"bench", wide, "tpu-long"},
 		{"bench,t=1024", wide, "tpu-long"},
 		{"bench,t=600", wide, ""},
@@ -23,24 +23,26 @@ func TestSuited(t *testing.T) {
 		{"bench,b=3", wide, "tpu-long"},
 		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8"},
 		{"bench,direction=train", wide, ""},
-		{"bench", pair, "heads=4,steps=4"},
-		{"bench,t=1024", pair, "heads=4"},
-		{"bench,b=2,t=1024", pair, ""},
-		{"bench,hk=8,hv=16", small, "heads=8"},
+		{"bench", pair, "tpu-128,chunks=2,heads=4"},
+		{"bench,t=1024", pair, "tpu-128,chunks=2,heads=4"},
+		{"bench,t=200", pair, "tpu-128,heads=4"},
+		{"bench,b=2,t=1024", pair, "tpu-128"},
+		{"bench,hk=8,hv=16", small, "tpu-128,heads=8"},
 		{"bench,hk=8,hv=16", wide, ""},
 		{"bench,hk=16,hv=32", wide, "heads=16"},
 		{"bench,hk=2,hv=32", small, ""}, // words of two keys are not parted
 		{"bench,hk=7,hv=14", small, ""},
-		{"bench,hk=7,hv=7", small, ""},
+		{"bench,hk=7,hv=7", small, "tpu-128"},
 		{"bench,b=4", wide, "batch=2"},
-		{"bench,b=8,hk=1,hv=1", small, "batch=8"},
+		{"bench,b=8,hk=1,hv=1", small, "tpu-128,batch=8"},
 		{"bench,hk=1,hv=1", wide, "chunks=4"},
 		{"bench,hk=1,hv=2", wide, "chunks=2"},
-		{"bench,hk=2,hv=4", wide, "steps=4"},
+		{"bench,hk=2,hv=4", wide, "tpu-long"},
+		{"bench,hk=2,hv=4,t=900", wide, ""},
 		{"bench,hk=1,hv=1,seqs=4", wide, ""},
-		{"bench,k=64,v=96", small, "layout=turned"},
-		{"bench,k=64,v=128", small, ""},
-		{"bench,k=64,v=64,t=40", small, ""},
+		{"bench,k=64,v=96", small, "tpu-128,layout=turned"},
+		{"bench,k=64,v=128", small, "tpu-128"},
+		{"bench,k=64,v=64,t=40", small, "tpu-128"},
 	} {
 		s := mustParse(t, c.spec)
 		text := "tpu"

@@ -304,9 +304,8 @@ func (v Variant) With(axis, value string) (Variant, error) {
 func ParseVariant(text string) (Variant, error) { return parseVariantOn(text, LookupVariant) }
 
 // ParseVariantFor reads the text form for a spec and a machine: a name that comes first stands for the forms in which its
-// variant is Suited, and entries after it change each of them; a name alone may also stand for the variant that takes its place for long
-// sequences. The forms come in their order; the caller takes the first
-// whose kernels fit. Any other text is one variant.
+// variant is Suited, and entries after it change each of them; a name alone may also stand for a Substitute. The forms come in
+// their order; the caller takes the first whose kernels fit. Any other text is one variant.
 func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
 	plain, err := ParseVariant(text)
 	if err != nil {
@@ -319,7 +318,7 @@ func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
 	}
 	named := Variants[i]
 	if changes != "" { // they are meant for that variant
-		named.Long = ""
+		named.Instead = nil
 	}
 	forms, err := named.suited(s, m)
 	if err != nil {

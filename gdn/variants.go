@@ -11,8 +11,15 @@ type NamedVariant struct {
 	Name, Doc, Text string
 	Negative        bool // wrong on correlated keys by design: a numerics gate must reject it
 
-	// Long names the variant that takes its place, where its name stands alone, for long sequences of few heads on matrix units of 256.
-	Long string
+	// Instead holds what takes its place where its name stands alone: the first that fits.
+	Instead []Substitute
+}
+
+// Substitute is a variant that takes the place of a named one in forward passes over sequences that are not packed.
+type Substitute struct {
+	Text        string // as ParseVariant takes it
+	MXUSize     int    // of the machine
+	Least, Most int    // heads x batch rows of a program
 }
 
 // Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
@@ -45,8 +52,10 @@ var Variants = []NamedVariant{
 	{Name: "chunks2", Doc: "state-free work of two chunks at once", Text: "chunks=2,solve=merge,leaf=16,merge=rows,fuse=kernel,layout=token"},
 	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed,decay=clamp"},
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
-	{Name: "tpu", Long: "tpu-long", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
+	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
+		// More tiles in lockstep hide more latency; matrix units of 128 are full with eight.
+		Instead: []Substitute{{"tpu-long", 256, 3, 8}, {"tpu-128,chunks=2", 128, 3, 4}, {"tpu-128", 128, 1, 8}},
+		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
 	{Name: "tpu-long", Doc: "as tpu, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
 		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=2,late=3"},
 	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",

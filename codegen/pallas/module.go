@@ -693,7 +693,7 @@ func spec(g *ir.Grid, w ir.Window, input bool) string {
 				s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
 			}
 			if x.Down {
-				if strings.Contains(s, " - ") && !strings.HasPrefix(s, "jnp.") {
+				if x.Shift != 0 && !strings.HasPrefix(s, "jnp.") {
 					s = "(" + s + ")"
 				}
 				s = fmt.Sprintf("%d - %s", x.Max, s)

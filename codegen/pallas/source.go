@@ -131,7 +131,7 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	if err := f.describe(s, v); err != nil {
 		return nil, err
 	}
-	f.doc = header_(given, s, v, p)
+	f.doc = fileDoc(given, s, v, p)
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		return nil, err
@@ -198,7 +198,8 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 // dims is a shape with its element type, for a docstring.
 func dims(t ir.Type) string { return shortType(t) }
 
-func header_(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
+// fileDoc is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
+func fileDoc(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
 	var b strings.Builder
 	b.WriteString("Gated delta rule for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)

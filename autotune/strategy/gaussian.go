@@ -94,6 +94,7 @@ func newGaussian(p *prior, points []point, noise []float64, values ...[]float64)
 	n := len(points)
 	g = &gaussian{prior: p, points: points}
 	if n == 0 {
+		g.weights = make([]*mat.VecDense, len(values))
 		return g, true
 	}
 	k := mat.NewSymDense(n, nil)

@@ -122,8 +122,8 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	w.seen[fitted] = true
 	x := option{v: v, parent: o.Candidate, moves: applied(changed(o.v, v), v), scalar: fitted.Cell() == o.Cell, gain: s.gain, risk: f.risk}
 	x.value = w.surrogate.improvement(f) * math.Pow(1-f.risk, caution) * (1 + tie*key(w.Seed, v))
-	if w.Estimate != nil {
-		x.value /= math.Pow(w.Estimate(v).Size, effort)
+	if e := w.estimate(v); e != nil {
+		x.value /= math.Pow(e.Size, effort)
 	}
 	w.options = append(w.options, x)
 	return s, true

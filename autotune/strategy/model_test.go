@@ -46,9 +46,10 @@ func TestGaussian(t *testing.T) {
 
 	_, ok = newGaussian(p, []point{points[0], points[0]}, []float64{-5, -5}, []float64{1, 1})
 	require.False(t, ok, "no covariance")
-	none, ok := newGaussian(p, nil, nil)
+	none, ok := newGaussian(p, nil, nil, nil, nil)
 	require.True(t, ok)
-	_, variance := none.at(points[0])
+	means, variance := none.at(points[0])
+	require.Equal(t, []float64{0, 0}, means)
 	require.InDelta(t, p.covariance(points[0], points[0]), variance, 1e-12)
 }
 
@@ -174,6 +175,27 @@ func TestForecast(t *testing.T) {
 	f, ok = m.forecast(parsed(t, "naive,heads=2,solve=merge,kq=joined"))
 	require.True(t, ok)
 	require.Less(t, m.improvement(f), before/2, "what is pending promises nothing more")
+}
+
+// Where nothing that was ranked has an estimate, what is pending is expected to cost what its own estimate says.
+func TestForecastFromNothing(t *testing.T) {
+	s := space(t, "naive")
+	naive := parsed(t, "naive").Fit(s.Spec)
+	s.Estimate = func(v gdn.Variant) *Estimate {
+		if v == naive {
+			return nil
+		}
+		return &Estimate{Targets: []Guess{{Kernel: 1e6}}, Size: 1}
+	}
+	j := newJudged(t, s)
+	j.add(journal.KindCandidate, journal.Candidate{ID: 1, Variant: naive.String(), Fitted: naive.String(), Cell: naive.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: 1e6, Cycles: 1e6}}})
+	m := s.learn(j.state.Now(), []gdn.Variant{parsed(t, "default")})
+	f, ok := m.forecast(parsed(t, "split"))
+	require.True(t, ok)
+	require.False(t, math.IsNaN(f.mean[0]))
+	_, ok = m.forecast(naive)
+	require.False(t, ok)
+	require.NotNil(t, (&model{s, 4}).Next(t.Context(), j.state.Now(), nil))
 }
 
 // Elites are good and far apart.

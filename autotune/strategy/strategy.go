@@ -77,13 +77,18 @@ type Guess struct {
 	Glue   float64 // outside of kernels
 }
 
+// estimate is what a variant may cost; nil where there is no estimate.
+func (s Space) estimate(v gdn.Variant) *Estimate {
+	if s.Estimate == nil {
+		return nil
+	}
+	return s.Estimate(v)
+}
+
 // cycles guesses the cycles of a variant on the first target, a larger program counting as a little dearer; 0 where there is no
 // estimate.
 func (s Space) cycles(v gdn.Variant) float64 {
-	if s.Estimate == nil {
-		return 0
-	}
-	e := s.Estimate(v)
+	e := s.estimate(v)
 	if e == nil {
 		return 0
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -320,10 +319,4 @@ func (a *tally) cost() journal.Cost {
 	})
 	c.Stages = c.Stages[:min(maxStages, len(c.Stages))]
 	return c
-}
-
-// dumpFolders lists the folders of schedules that are there now.
-func (l *Lab) dumpFolders() []string {
-	dirs, _ := filepath.Glob(filepath.Join(l.scratch.Dir, "gdngen-dump-*"))
-	return dirs
 }

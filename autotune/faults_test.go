@@ -225,6 +225,12 @@ func TestWrongHash(t *testing.T) {
 	require.ErrorContains(t, err, "damaged")
 }
 
+// dumpFolders lists the folders of schedules that are there now.
+func (l *Lab) dumpFolders() []string {
+	dirs, _ := filepath.Glob(filepath.Join(l.scratch.Dir, "gdngen-dump-*"))
+	return dirs
+}
+
 // realEnv makes the test binary a driver of a real search in a folder; killedEnv names the candidate in whose compile it kills itself.
 const (
 	realEnv   = "GDNGEN_TEST_REAL"

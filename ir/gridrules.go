@@ -322,14 +322,6 @@ func (g *Grid) checkAlias(in *Instr) error {
 	return nil
 }
 
-// trimmed drops leading dimensions of 1 until n remain.
-func trimmed(s []int, n int) []int {
-	for len(s) > n && s[0] == 1 {
-		s = s[1:]
-	}
-	return s
-}
-
 func tAccess(in *Instr, ref, val Type, idx []*Value) error {
 	a := &in.Attrs
 	if !ref.IsRef() || val.IsRef() || ref.DType != val.DType || val.Rank() > ref.Rank() {

@@ -682,9 +682,6 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	return b.Err()
 }
 
-// Weight estimates how many bundles an instruction of a kernel fills.
-func Weight(in *ir.Instr) float64 { return weight(in) }
-
 // weight estimates how many bundles an instruction fills.
 func weight(in *ir.Instr) float64 {
 	regs := func(t ir.Type) float64 {

@@ -33,8 +33,10 @@ func specTopic() *cobra.Command {
 func variantTopic() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("A variant says how a kernel computes a spec: axes axis=value separated by commas, over the default. A name may come first, and\n" +
-		"axes after it change it. gdngen variants lists the names. Compiled for a TPU, a\n" +
-		"name whose steps overlap (ahead) stands for the form that suits spec and target: heads, batch, chunks, steps and chunk, unless given. A search moves along the structural axes and tunes the others.\n\nAxes:\n")
+		"axes after it change it. gdngen variants lists the names. Compiled for a TPU, a name whose steps overlap (ahead) stands for the form\n" +
+		"that suits spec and target: heads, batch, chunks, steps and chunk, unless given. A name alone may stand for another variant where that\n" +
+		"is cheaper, as tpu does for tpu-long and tpu-128; gdngen explain -o json says what was taken. A search moves along the structural axes and\n" +
+		"tunes the others.\n\nAxes:\n")
 	for _, x := range gdn.Axes {
 		kind := "structural"
 		if !x.Structural {

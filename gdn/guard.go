@@ -13,8 +13,9 @@ const (
 )
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
-// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step, unless they are a stream. Choices that the
-// spec, which must be valid, leaves without effect go to their default. Build fits its variant, so variants that fit alike build alike.
+// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step, unless they are a
+// stream. Choices that the spec, which must be valid, leaves without effect go to their default. Build fits its variant, so
+// variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
 	limit, least := v.Chunk, minChunk

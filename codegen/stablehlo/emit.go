@@ -71,9 +71,7 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 	}
 	outs := make([]string, len(m.Body.Yield))
 	for i, v := range m.Body.Yield {
-		if outs[i] = p.stored[v]; outs[i] == "" {
-			outs[i] = p.convert(p.names[v], p.carrier(v.Type), v.Type)
-		}
+		outs[i] = p.own(v)
 	}
 	if len(outs) > 0 {
 		p.line("return %s : %s", strings.Join(outs, ", "), strings.Join(results, ", "))

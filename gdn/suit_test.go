@@ -81,6 +81,12 @@ func TestParseVariantFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, parseVariant(t, "tpu-train"+changes), list[0])
 	}
+	for _, bad := range []func(*Spec){func(s *Spec) { *s = Spec{} }, func(s *Spec) { s.HeadsV = 7 }} {
+		broken := s
+		bad(&broken)
+		_, err := ParseVariantFor("tpu", broken, Machine{MXUSize: 256})
+		require.Error(t, err)
+	}
 	_, err = ParseVariantFor("tpuu", s, Machine{})
 	require.ErrorContains(t, err, `did you mean "tpu"`)
 }

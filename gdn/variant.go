@@ -311,6 +311,9 @@ func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
 	name, changes, _ := strings.Cut(text, ",")
 	i := slices.IndexFunc(Variants, func(n NamedVariant) bool { return n.Name == strings.TrimSpace(name) })
 	if i < 0 {

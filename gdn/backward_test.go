@@ -28,7 +28,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16
 			v.Low, v.Mask = Low(r.IntN(3)), Mask(r.IntN(2))
 			limit = .1
-		case i%8 == 7: // the inverse and the gradient of q in three products, all else in one
+		case i%8 == 7: // the inverse, the update of the state and the gradients of q and gates in three products, all else in one
 			v.PrecInv, v.PrecIntra, v.PrecState, v.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
 			v.PrecApply, v.PrecGrad, v.PrecUpdate, v.Parts, v.Mask = OwnBF16x3, OwnBF16x3, OwnBF16x3, PartsKept, Mask(r.IntN(2))
 			v.Solve, v.Merge, v.LeafBy, v.Leaf = SolveMerge, MergePacked, LeafSubst, 16

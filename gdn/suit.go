@@ -120,8 +120,8 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 	return append(first, forms...), nil
 }
 
-// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes. Chunks in lockstep need two steps
-// of them, since the first and last steps weigh, and little padding.
+// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes. Chunks in lockstep need enough
+// steps of them, and little padding.
 func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w, err := ParseVariant(n.Text)
 	if err != nil {
@@ -137,7 +137,7 @@ func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w.Heads, w.Batch = v.Heads, v.Batch
 	step := w.Chunks * w.Chunk
 	padding := (step - s.Tokens%step) % step
-	if w.Layout != fit.Layout || s.Tokens < 2*step || padding > s.Tokens/8 || w.Check(s) != nil {
+	if w.Layout != fit.Layout || s.Tokens < n.Steps*step || padding > s.Tokens/8 || w.Check(s) != nil {
 		return nil, nil
 	}
 	return []Variant{w}, nil

@@ -117,7 +117,7 @@ func (k *Backend) try() error {
 	return nil
 }
 
-// Variant is how a spec is computed: the fastest known of the target, or of a CPU.
+// Variant is how a spec is computed: the fastest known of a CPU, or that for TPUs in the form that suits spec and target.
 func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
 	switch {
 	case k.opts.Target == nil && s.Seqs > 0:
@@ -125,9 +125,9 @@ func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
 	case k.opts.Target == nil:
 		return gdn.ParseVariant("cpu")
 	case s.DType == ir.BF16:
-		return gdn.ParseVariant("tpu")
+		return lower.Suit(s, "tpu", k.opts.Target)
 	}
-	return gdn.ParseVariant("tpu-x3")
+	return lower.Suit(s, "tpu-x3", k.opts.Target)
 }
 
 // Accepts tells whether a module can be inserted; the reason is kept for Refused.

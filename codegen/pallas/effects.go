@@ -1,0 +1,86 @@
+package pallas
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// effect writes a store or a copy.
+func (p *printer) effect(n *node) statement {
+	if n.in.Op == ir.OpStore {
+		p.nameStored(n)
+	}
+	o := p.operands(n)
+	switch n.in.Op {
+	case ir.OpStore:
+		refType, val := n.in.Args[1].Type, n.in.Args[0].Type
+		// operands of access are those of a load: the reference, then the starts
+		at, err := o.access(refType, val.Shape, o.texts[2:])
+		if err != nil {
+			p.fail(n, err)
+		}
+		value := o.full(0).s
+		target := p.ref(n.args[len(n.args)-1-len(o.texts[2:])]).s
+		if base, ok := strings.CutSuffix(target, ".bitcast(jnp.uint32)"); ok && refType.DType == ir.U32 {
+			return p.storeWords(n, base, val.Shape[0], value)
+		}
+		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
+	case ir.OpDMAStart, ir.OpDMAWait:
+		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.in.Op]
+		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", o.texts[0].s, o.texts[1].s, o.texts[2].s, method)}
+	}
+	p.fail(n, fmt.Errorf("no statement"))
+	return statement{}
+}
+
+// nameStored names a reference after what is first stored to it.
+func (p *printer) nameStored(n *node) {
+	x := n.args[len(n.args)-1-(len(n.in.Args)-2)].item
+	if x.param == 0 || p.k.names[x] != "" {
+		return
+	}
+	base := "zeros"
+	if _, ok := constant(n.in.Args[0]); !ok {
+		base = p.base(n.args[0].item)
+		if name := p.names[n.args[0].item]; name != "" {
+			base = name
+		}
+	}
+	base = strings.TrimRight(base, "_0123456789")
+	if !strings.HasPrefix(base, n.stage) {
+		base = n.stage + "_" + base
+	}
+	p.k.nameRef(x, base)
+}
+
+// storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
+func (p *printer) storeWords(n *node, base string, rows int, value string) statement {
+	p.need("store_words")
+	p.flags["interpret"] = true
+	k := len(n.ints)
+	lead := make([]string, 0, k)
+	for _, f := range n.ints[:k-2] {
+		lead = append(lead, formText(f).s)
+	}
+	target := base
+	if len(lead) > 0 {
+		target += ".at[" + strings.Join(lead, ", ") + "]"
+	}
+	step := n.in.Attrs.Step(k - 2)
+	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", target, formText(n.ints[k-2]).s, step, value)}
+}
+
+// when writes a condition's body as a function under pl.when.
+func (p *printer) when(n *node) statement {
+	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
+	p.quiet = true
+	s := statement{lines: []string{"@pl.when(" + p.ref(n.args[0]).s + ")", "def _():"}}
+	for _, b := range p.nodes(n.body) {
+		for _, t := range b.text() {
+			s.lines = append(s.lines, "    "+t)
+		}
+	}
+	return s
+}

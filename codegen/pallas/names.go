@@ -1,0 +1,264 @@
+package pallas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// fresh makes a name that is not taken.
+func (p *printer) fresh(base string) string {
+	base = strings.Trim(base, "_")
+	if base == "" {
+		base = "x"
+	}
+	name := base
+	for i := 2; p.taken[name] || pythonWords[name]; i++ {
+		name = fmt.Sprintf("%s_%d", base, i)
+	}
+	p.taken[name] = true
+	return name
+}
+
+var pythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": true, "pl": true, "pltpu": true, "in": true, "is": true, "if": true,
+	"for": true, "not": true, "and": true, "or": true, "lambda": true, "range": true, "list": true, "sum": true, "from": true, "interpret": true}
+
+func (p *printer) name(x *item) string {
+	if x.param != 0 {
+		if p.k.names[x] == "" {
+			p.k.nameRef(x, "scratch")
+		}
+		p.params[x] = true
+		return p.k.names[x]
+	}
+	if p.names[x] == "" {
+		p.names[x] = p.fresh(p.base(x))
+	}
+	return p.names[x]
+}
+
+// base is what an item is called, apart from a number: after what it is a form of, or after what made it.
+func (p *printer) base(x *item) string {
+	n := x.maker
+	if n == nil {
+		if x.typ.IsRef() {
+			return "ref"
+		}
+		return "x"
+	}
+	if n.loop != nil {
+		for _, c := range n.loop.carries {
+			if c.last == x {
+				return p.base(c.next)
+			}
+		}
+		i := slices.Index(n.defs, x)
+		return plural(p.base(flatDefs(n.loop.body)[i]))
+	}
+	if n.list != nil {
+		return plural(strings.TrimSuffix(p.base(n.list[0].item), "s"))
+	}
+	of := func() string {
+		if len(n.args) == 0 {
+			return "x"
+		}
+		a := n.args[0].item
+		name := p.names[a]
+		if a.param != 0 {
+			name = p.name(a)
+		}
+		if name != "" {
+			name = strings.TrimRight(baseName(name), "_0123456789")
+			if len(n.args[0].at) > 0 {
+				name = strings.TrimSuffix(name, "s")
+			}
+			return name
+		}
+		return baseName(p.base(a))
+	}
+	switch n.in.Op {
+	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:
+		return of()
+	case ir.OpTranspose:
+		return strings.TrimSuffix(of(), "_t") + "_t"
+	case ir.OpIota:
+		return [...]string{"row", "column", "index"}[min(n.in.Attrs.Axis, 2)]
+	case ir.OpLog, ir.OpLog2, ir.OpLog1p:
+		return "log_" + of()
+	case ir.OpSelect:
+		if _, ok := constant(n.in.Args[1]); ok {
+			return of()
+		}
+	}
+	if name := stageNames[n.stage][n.in.Op]; name != "" {
+		return name
+	}
+	return rules[n.in.Op].name
+}
+
+func plural(s string) string {
+	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "x") {
+		return s
+	}
+	return s + "s"
+}
+
+// ref is the text of a reference to an item.
+func (p *printer) ref(r ref) expr {
+	e, ok := p.text[r.item]
+	if !ok && isCast(r.item) {
+		e, _ = p.write(r.item.maker)
+		ok = true
+	}
+	if !ok {
+		e = expr{p.name(r.item), atom}
+	}
+	if len(r.at) == 0 {
+		return e
+	}
+	if r.item.typ.IsRef() { // one reference with more dimensions
+		at := make([]string, len(r.at))
+		for i, f := range r.at {
+			at[i] = formText(f).s
+		}
+		return expr{e.s + "[" + strings.Join(at, ", ") + "]", atom}
+	}
+	for _, f := range r.at {
+		e = expr{e.in(atom) + "[" + formText(f).s + "]", atom}
+	}
+	return e
+}
+
+// operands gives the texts of a node's operands.
+func (p *printer) operands(n *node) *operands {
+	o := &operands{in: n.in, ints: n.ints, p: p}
+	arg, small_ := 0, len(n.ints)
+	for _, a := range n.in.Args {
+		if c, ok := constant(a); ok && small(c) {
+			small_--
+		} else if !ok {
+			arg++
+		}
+	}
+	arg = 0
+	for _, a := range n.in.Args {
+		c, ok := constant(a)
+		switch {
+		case ok && small(c):
+			f := n.ints[small_]
+			small_++
+			if f.isConst() {
+				o.texts = append(o.texts, expr{scalarText(a.Type.DType, c), atom})
+				if c < 0 {
+					o.texts[len(o.texts)-1].prec = precUnary
+				}
+			} else if a.Type.DType == ir.U32 {
+				o.texts = append(o.texts, call("np.uint32", formText(f).s))
+			} else {
+				o.texts = append(o.texts, formText(f))
+			}
+		case ok:
+			e := expr{scalarText(a.Type.DType, c), atom}
+			if strings.HasPrefix(e.s, "-") {
+				e.prec = precUnary
+			}
+			if name, ok := p.m.constant(a.Type.DType, c); ok {
+				e = expr{name, atom}
+			}
+			o.texts = append(o.texts, e)
+		default:
+			o.texts = append(o.texts, p.ref(n.args[arg]))
+			arg++
+		}
+	}
+	return o
+}
+
+// listText is a list of expressions: elements of a list in their order are a slice of it, equal ones are repeated.
+func (p *printer) listText(l []expr) string {
+	var parts, plain []string // what is added; elements of the list that comes next
+	flush := func() {
+		if len(plain) > 0 {
+			parts = append(parts, "["+strings.Join(plain, ", ")+"]")
+			plain = nil
+		}
+	}
+	for i := 0; i < len(l); {
+		same := 1
+		for i+same < len(l) && l[i+same] == l[i] {
+			same++
+		}
+		run := 1
+		name, lo, _ := consecutive(l[i : i+1])
+		for i+run < len(l) {
+			if _, _, ok := consecutive(l[i : i+run+1]); !ok {
+				break
+			}
+			run++
+		}
+		switch {
+		case same > 2:
+			flush()
+			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i].s, same))
+			i += same
+		case run > 2 || run == 2 && len(l) == 2:
+			hi := lo + run
+			part := strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1)
+			if n := p.lengths(name); lo == 0 && n == hi {
+				part = name
+			} else if n == hi {
+				part = fmt.Sprintf("%s[%d:]", name, lo)
+			}
+			if run == len(l) {
+				return part
+			}
+			plain = append(plain, "*"+part)
+			i += run
+		default:
+			plain = append(plain, l[i].s)
+			i++
+		}
+	}
+	flush()
+	return strings.Join(parts, " + ")
+}
+
+// lengths is the length of the list of a name; 0 if there is none.
+func (p *printer) lengths(name string) int {
+	for x, n := range p.names {
+		if n == name {
+			return len(x.elems)
+		}
+	}
+	return 0
+}
+
+func consecutive(l []expr) (name string, lo int, ok bool) {
+	for i, e := range l {
+		at := strings.LastIndexByte(e.s, '[')
+		var k int
+		if at < 0 || e.prec != atom {
+			return "", 0, false
+		}
+		if n, err := fmt.Sscanf(e.s[at:], "[%d]", &k); n != 1 || err != nil || fmt.Sprintf("[%d]", k) != e.s[at:] {
+			return "", 0, false
+		}
+		if i == 0 {
+			name, lo = e.s[:at], k
+		}
+		if e.s[:at] != name || k != lo+i {
+			return "", 0, false
+		}
+	}
+	return name, lo, true
+}
+
+// tuple is a Python tuple.
+func tuple(s []string) string {
+	if len(s) == 1 {
+		return "(" + s[0] + ",)"
+	}
+	return "(" + strings.Join(s, ", ") + ")"
+}

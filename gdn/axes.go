@@ -42,6 +42,8 @@ var (
 	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
 	updateNames = []string{OwnNone: "state", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
 	byNames     = []string{DecayByTokens: "tokens", DecayByInverse: "inverse"}
+	sumNames    = []string{SumProducts: "products", SumLanes: "lanes"}
+	gradNames   = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
@@ -66,6 +68,8 @@ func (s Scale) String() string   { return enumName(scaleNames, int(s)) }
 func (l Low) String() string     { return enumName(lowNames, int(l)) }
 func (o Own) String() string     { return enumName(ownNames, int(o)) }
 func (d DecayBy) String() string { return enumName(byNames, int(d)) }
+func (s Sums) String() string    { return enumName(sumNames, int(s)) }
+func (g Grads) String() string   { return enumName(gradNames, int(g)) }
 func (s Save) String() string    { return enumName(saveNames, int(s)) }
 func (p Pack) String() string    { return enumName(packNames, int(p)) }
 func (u Unit) String() string    { return enumName(unitNames, int(u)) }
@@ -159,6 +163,11 @@ var Axes = []Axis{
 	storageAxis("saved", "element type of what is kept for the backward pass", chunked, func(v *Variant) *ir.DType { return &v.Saved }),
 	choiceAxis("decaygrad", "the gradient of the decay by what passes from the tokens before each token to those after it, or by (I + N)^T dV = dV', without sums over columns: needs an accurate inverse", byNames, DecayByTokens, chunked,
 		func(v *Variant) *DecayBy { return &v.DecayBy }),
+	choiceAxis("grads", "tokens of dq and dk in rows, or in lanes until they are done: what the gradient of the decay sums over keys is then a sum of registers", gradNames, GradsInRows, chunked,
+		func(v *Variant) *Grads { return &v.Grads }),
+	choiceAxis("backlow", "low of a backward kernel", lowNames, LowNone, stored, func(v *Variant) *Low { return &v.BackLow }),
+	choiceAxis("decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, chunked,
+		func(v *Variant) *Sums { return &v.DecaySums }),
 	intAxis("backahead", "phases of a backward kernel that run ahead of the state", 0, chunked, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
 	intAxis("behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, chunked, func(v *Variant) *int { return &v.Behind }, 0, 1),
 	intAxis("backsteps", "chunks of a backward kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),

@@ -93,19 +93,17 @@ func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) 
 		inputs = append(inputs, Param{keep.names()[i], o.value.Type})
 	}
 	p = newPlan(s, v, b, inputs)
-	in = p.glueIn()
-	p.gradientsIn(in)
 	for i, o := range keep.list() {
 		o.value = p.args[keep.names()[i]]
 	}
 	if keep.s == nil {
-		_, keep = p.forward(in, true, false)
+		_, keep = p.forward(p.glueIn(), true, false)
 	}
 	names = nil
 	for _, g := range gradients(s.differentiable()) {
 		names = append(names, g.Name)
 	}
-	if err := b.Finish(backward, names, p.backward(in, keep)); err != nil {
+	if err := b.Finish(backward, names, p.backward(keep)); err != nil {
 		return nil, nil, fmt.Errorf("build the backward pass of %s by %s: %w", s, v, err)
 	}
 	return forward, backward, nil
@@ -143,19 +141,18 @@ func (v Variant) KeptBytes(s Spec) int64 {
 
 // training emits a forward grid that keeps what the backward grid reads, and that grid. Results are those of the spec.
 func (p *plan) training() []*ir.Value {
-	in := p.glueIn()
-	p.gradientsIn(in)
 	var results []*ir.Value
 	var keep kept
 	if p.s.Direction == Train {
+		in := p.glueIn()
 		var r gridResult
 		r, keep = p.forward(in, p.v.Save != SaveNone, true)
 		results = p.glueOut(in, r)
 	}
 	if keep.s == nil {
-		_, keep = p.forward(in, true, false)
+		_, keep = p.forward(p.glueIn(), true, false)
 	}
-	return append(results, p.backward(in, keep)...)
+	return append(results, p.backward(keep)...)
 }
 
 // forward emits the forward grid, with or without what is kept and the output.
@@ -176,7 +173,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 			}
 			return l
 		}
-		k.s = hold(e.before, p.v.PrecState)
+		k.s = hold(e.concat(0, e.before...), p.v.PrecState)
 		if p.v.Save >= SaveInverse {
 			if p.v.pairedInverse() {
 				k.t = hold(e.paired(e.inverted), ir.PrecBF16x1)
@@ -185,23 +182,30 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 			}
 		}
 		if p.v.Save >= SaveAll {
-			k.u = hold(e.values, p.v.grad())
+			k.u = hold(e.concat(0, e.values...), p.v.grad())
 		}
 		return outs
 	})
 	return r, k
 }
 
-// backward emits the reverse grid and the glue behind it: the gradients in the order of the spec.
-func (p *plan) backward(in *operands, keep kept) []*ir.Value {
+// backward emits the reverse grid, which takes one chunk after another, and the glue around it: the gradients in the order of
+// the spec.
+func (p *plan) backward(keep kept) []*ir.Value {
+	reverse := *p
+	reverse.v.Chunks, reverse.v.Low, reverse.down = 1, p.v.BackLow, true
+	in := reverse.glueIn()
+	reverse.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
 	if keep.u == nil {
 		used = append(used, in.v)
 	}
+	for _, o := range keep.list() {
+		o.block = slices.Clone(o.block)
+		o.block[slices.Index(o.axes, axisChunk)] = 1
+	}
 	in.kept = keep
-	p.down = true
-	defer func() { p.down = false }()
-	return p.gradientsOut(in, p.grid("backward", in, append(used, keep.list()...), in.dstate, (*gen).reverse))
+	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, (*gen).reverse))
 }
 
 // reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
@@ -331,62 +335,78 @@ func (e *gen) reverse() []blockOut {
 
 	b.Stage("dq")
 	joined := e.v.KQ == JointJoined
-	var dp, dn, intoQ, intoK *ir.Value
+	var dp, dn *ir.Value
 	if joined && e.v.grad() == e.v.PrecIntra {
 		both := e.dot(u, e.concat(1, do, low), false, true, e.v.PrecIntra)
 		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
 	} else {
 		dp, dn = e.dot(u, do, false, true, e.v.grad()), e.dot(u, low, false, true, e.v.grad())
 	}
-	if joined {
-		both := e.dot(e.concat(1, dos, n), state, false, true, e.v.PrecState)
-		intoQ, intoK = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
-	} else {
-		intoQ, intoK = e.dot(dos, state, false, true, e.v.PrecState), e.dot(n, state, false, true, e.v.PrecState)
-	}
-	kv, qv := e.perValue(k), e.perValue(q)
 	xf := e.store(e.times(dp, f))
 	yf := e.store(e.strictly(e.times(b.Neg(dn), f)))
 	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
 	if e.v.DecayBy == DecayByTokens {
 		wt = e.summand(wt)
 	}
-	r := e.summand(b.Add(e.times(intoQ, qv), e.times(intoK, kv)))
 	z := b.Sum(e.keep(dn, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value { return b.Compare(ir.EQ, r, l) })), 1)
-	intoQ, intoK = e.perKey(intoQ), e.perKey(intoK)
+	intoQ, intoK := e.stateGradients(dos, n, state)
+	r := e.alongKeys(intoQ, q, intoK, k)
 	xt := e.store(b.Scale(e.perKey(xf), scale))
-	dq := b.Add(intoQ, e.dot(e.turned(xt), k, false, false, e.v.grad()))
+	x := e.turned(xt)
+	var dq, dk *ir.Value
+	if e.v.Grads == GradsInLanes {
+		dq = b.Add(e.perKey(intoQ), e.dot(e.turned(k), xt, false, false, e.v.grad()))
+	} else {
+		dq = b.Add(e.perKey(intoQ), e.dot(x, k, false, false, e.v.grad()))
+	}
 
 	b.Stage("dk")
 	yt := e.perKey(yf)
 	y := e.store(b.Add(yt, e.turned(yt)))
 	ud := e.store(e.byRows(u, left))
-	fromState := e.dot(ud, ds, false, true, e.v.PrecState)
-	dk := b.Add(intoK, e.perKey(fromState))
-	if joined {
-		dk = b.Add(dk, e.dot(e.concat(2, xt, y), e.concat(1, q, k), false, false, e.v.PrecIntra))
+	var fromState *ir.Value
+	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
+	if e.v.Grads == GradsInLanes {
+		fromState = e.dot(ds, ud, false, true, e.v.PrecState)
+		own = [2][2]*ir.Value{{e.turned(q), x}, {e.turned(k), y}}
 	} else {
-		dk = b.Add(dk, b.Add(e.dot(xt, q, false, false, e.v.PrecIntra), e.dot(y, k, false, false, e.v.PrecIntra)))
+		fromState = e.dot(ud, ds, false, true, e.v.PrecState)
+		own = [2][2]*ir.Value{{xt, q}, {y, k}}
+	}
+	dk = b.Add(e.perKey(intoK), e.perKey(fromState))
+	if joined {
+		dk = b.Add(dk, e.dot(e.concat(2, own[0][0], own[1][0]), e.concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra))
+	} else {
+		dk = b.Add(dk, b.Add(e.dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.dot(own[1][0], own[1][1], false, false, e.v.PrecIntra)))
 	}
 	var along *ir.Value // what is summed to y
 	if e.v.DecayBy == DecayByTokens {
-		along = e.summand(e.times(fromState, kv))
+		along = e.alongKeys(fromState, k, nil, nil)
 	}
 
 	b.Stage("dg")
+	rows := b.Sum(b.Convert(wt, ir.F32), 1)
 	var after, before *ir.Value
-	if e.v.DecayBy == DecayByInverse {
-		after, before = e.sumLanes(lanes{{r, 1}})[0], b.Sub(z, b.Sum(b.Convert(wt, ir.F32), 1))
-	} else {
+	switch {
+	case e.v.DecayBy == DecayByInverse && e.v.Grads == GradsInLanes:
+		after, before = r, b.Sub(z, rows)
+	case e.v.DecayBy == DecayByInverse:
+		after, before = e.sumLanes(lanes{{r, 1}})[0], b.Sub(z, rows)
+	case e.v.Grads == GradsInLanes:
+		after, before = b.Add(b.Add(rows, r), e.sumLanes(lanes{{wt, -1}})[0]), along
+	default:
 		sums := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{along, 1}})
-		after, before = b.Add(b.Sum(b.Convert(wt, ir.F32), 1), sums[0]), sums[1]
+		after, before = b.Add(rows, sums[0]), sums[1]
 	}
-	whole := b.Sum(b.Sum(b.Convert(e.times(state, ds), ir.F32), 1), 1)
+	whole := b.Sum(b.Sum(b.Convert(e.times(state, e.handed(ds)), ir.F32), 1), 1)
 	dg := e.decayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
 	dg = e.alive(w, dg)
 	dbeta := b.Div(z, w.beta)
 
 	b.Stage("output")
+	if e.v.Grads == GradsInLanes {
+		dq, dk = b.Transpose(b.Convert(dq, e.s.DType), 0, 2, 1), b.Transpose(b.Convert(dk, e.s.DType), 0, 2, 1)
+	}
 	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
 		dq, dk = normRowsGradient(b, e.loadRows(e.in.q), dq), normRowsGradient(b, e.loadRows(e.in.k), dk)
 	}
@@ -394,6 +414,56 @@ func (e *gen) reverse() []blockOut {
 		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
 		e.gateRows(dg), e.gateRows(dbeta),
 	}
+}
+
+// stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes.
+func (e *gen) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
+	b, p := e.b, e.v.PrecState
+	inLanes := e.v.Grads == GradsInLanes
+	times := func(x *ir.Value) *ir.Value {
+		if inLanes {
+			return e.dot(state, x, false, true, p)
+		}
+		return e.dot(x, state, false, true, p)
+	}
+	if e.v.KQ != JointJoined {
+		return times(dos), times(n)
+	}
+	axis, both := 1, times(e.concat(1, dos, n))
+	if inLanes {
+		axis = 2
+	}
+	return b.SliceAxis(both, axis, 0, e.c), b.SliceAxis(both, axis, e.c, 2*e.c)
+}
+
+// alongKeys multiplies rows of x by those of the keys or queries y, and of x1 by y1 where they are given, for sums over their
+// lanes. Where tokens are in lanes these are sums over rows, [N, C], made here.
+func (e *gen) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
+	b := e.b
+	inLanes := e.v.Grads == GradsInLanes
+	times := func(x, y *ir.Value) *ir.Value {
+		if inLanes {
+			y = e.turned(y)
+		}
+		return e.times(x, e.perValue(y))
+	}
+	sum := times(x, y)
+	if x1 != nil {
+		sum = b.Add(sum, times(x1, y1))
+	}
+	if inLanes {
+		return b.Sum(b.Convert(sum, ir.F32), 1)
+	}
+	return e.summand(sum)
+}
+
+// handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,
+// which would hold up its update.
+func (e *gen) handed(state *ir.Value) *ir.Value {
+	if e.v.PrecState != ir.PrecBF16x1 {
+		return state
+	}
+	return e.b.Convert(state, ir.BF16)
 }
 
 // times multiplies elements in the type of products with decay.
@@ -516,9 +586,14 @@ func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value)
 	return tt, e.store(e.dot(t, e.store(r), false, false, e.v.apply()))
 }
 
-// summand is what is summed over rows or lanes: rounded to bf16 where the sums are products with ones in bf16.
+// sumsByProducts says whether sums over lanes are products with ones, in bf16.
+func (v Variant) sumsByProducts() bool {
+	return v.PrecIntra == ir.PrecBF16x1 && v.DecaySums == SumProducts
+}
+
+// summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
 func (e *gen) summand(x *ir.Value) *ir.Value {
-	if e.v.PrecIntra != ir.PrecBF16x1 {
+	if !e.v.sumsByProducts() {
 		return x
 	}
 	return e.b.Convert(x, ir.BF16)
@@ -530,27 +605,79 @@ type lanes []struct {
 	sign float64
 }
 
-// sumLanes gives a sum [N, C] for each list. In bf16 one product with columns of ones makes all of an entry, each list in lanes of
-// its own; the entries' lanes are then put beside one another, so that one transpose turns the columns of all into rows.
+// sumLanes gives a sum [N, C] for each list. In bf16 passes, which kernels have, all entries' columns are put beside one another,
+// so that one transpose turns them into rows. As products, one with columns of ones makes all sums of an entry, each list in lanes
+// of its own.
 func (e *gen) sumLanes(lists ...lanes) []*ir.Value {
 	b, n, c := e.b, e.entries(), e.c
-	var out []*ir.Value
 	part := register / len(lists)
-	if e.v.PrecIntra != ir.PrecBF16x1 || n > part {
-		for _, l := range lists {
-			var sum *ir.Value
-			for _, s := range l {
-				x := b.Scale(b.Sum(b.Convert(e.summand(s.x), ir.F32), 2), s.sign)
-				if sum == nil {
-					sum = x
-				} else {
-					sum = b.Add(sum, x)
-				}
-			}
-			out = append(out, sum)
+	lane := e.iota(c, register, 1)
+	var beside *ir.Value
+	put := func(cols *ir.Value, i int, at *ir.Value) { // of entry i, into some lanes
+		x := b.Reshape(b.SliceAxis(cols, 0, i, i+1), c, register)
+		if beside == nil {
+			beside = x
+		} else {
+			beside = b.Select(at, x, beside)
 		}
-		return out
 	}
+	var out []*ir.Value
+	if e.v.sumsByProducts() && n <= part {
+		sums := e.productSums(part, lists)
+		within := b.Sub(lane, b.Mul(e.divided(lane, part), b.Like(lane, float64(part))))
+		for i := range n {
+			put(sums, i, b.Compare(ir.EQ, within, b.Like(lane, float64(i))))
+		}
+	} else {
+		for _, l := range lists {
+			out = append(out, e.laneSums(l))
+		}
+		if e.v.PrecIntra != ir.PrecBF16x1 || n > part {
+			return out
+		}
+		for j, sum := range out {
+			cols := e.column(sum, register)
+			for i := range n {
+				put(cols, i, b.Compare(ir.EQ, lane, b.Like(lane, float64(j*part+i))))
+			}
+		}
+	}
+	rows := b.Transpose(beside, 1, 0)
+	out = nil
+	for i := range lists {
+		out = append(out, b.SliceAxis(rows, 0, i*part, i*part+n))
+	}
+	return out
+}
+
+// laneSums are the sums [N, C] of a list in float32; values of as many lanes are added before they are summed.
+func (e *gen) laneSums(l lanes) *ir.Value {
+	b := e.b
+	add := func(x, y *ir.Value) *ir.Value {
+		if x == nil {
+			return y
+		}
+		return b.Add(x, y)
+	}
+	var wide []int
+	byWidth := map[int]*ir.Value{}
+	for _, s := range l {
+		w := s.x.Type.Shape[2]
+		if byWidth[w] == nil {
+			wide = append(wide, w)
+		}
+		byWidth[w] = add(byWidth[w], b.Scale(b.Convert(s.x, ir.F32), s.sign))
+	}
+	var sum *ir.Value
+	for _, w := range wide {
+		sum = add(sum, b.Sum(byWidth[w], 2))
+	}
+	return sum
+}
+
+// productSums are the sums [N, C, register] of lists, each in the lanes of its part.
+func (e *gen) productSums(part int, lists []lanes) *ir.Value {
+	b := e.b
 	var xs, ones []*ir.Value
 	for i, l := range lists {
 		for _, s := range l {
@@ -560,23 +687,7 @@ func (e *gen) sumLanes(lists ...lanes) []*ir.Value {
 			ones = append(ones, b.Select(b.Compare(ir.EQ, e.divided(e.iota(rows, register, 1), part), b.Const(ir.T(ir.I32, rows, register), float64(i))), b.Const(t, s.sign), b.Const(t, 0)))
 		}
 	}
-	sums := b.MatMul(b.Concat(2, xs...), e.over(n, b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
-	lane := e.iota(c, register, 1)
-	lane = b.Sub(lane, b.Mul(e.divided(lane, part), b.Like(lane, float64(part))))
-	var beside *ir.Value
-	for i := range n {
-		x := b.Reshape(b.SliceAxis(sums, 0, i, i+1), c, register)
-		if beside == nil {
-			beside = x
-		} else {
-			beside = b.Select(b.Compare(ir.EQ, lane, b.Like(lane, float64(i))), x, beside)
-		}
-	}
-	rows := b.Transpose(beside, 1, 0)
-	for i := range lists {
-		out = append(out, b.SliceAxis(rows, 0, i*part, i*part+n))
-	}
-	return out
+	return b.MatMul(b.Concat(2, xs...), e.over(e.entries(), b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
 }
 
 // alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what

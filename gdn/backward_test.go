@@ -130,7 +130,7 @@ func TestKeptBytes(t *testing.T) {
 
 // The two programs of a training step give what the one of direction=train gives.
 func TestBuildTraining(t *testing.T) {
-	for _, text := range []string{"default,save=none", "default", "cpu,save=inverse", "tpu,save=all,saved=bf16", "tpu-train-x3"} {
+	for _, text := range []string{"default,save=none", "default", "cpu,save=inverse", "tpu,save=all,saved=bf16", "tpu-train-x3", "tpu-train,chunks=2"} {
 		v := parseVariant(t, text)
 		s := mustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train")
 		inputs := generate(t, "random", s, 1)

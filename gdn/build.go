@@ -36,7 +36,7 @@ type plan struct {
 	v    Variant
 	b    *ir.Builder
 	c    int  // tokens of a chunk
-	nc   int  // chunks, a multiple of v.Chunks x v.Steps
+	nc   int  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
 	gb   int  // value heads of a program that share a key head
 	kb   int  // key heads of a program
 	down bool // grids walk the chunks from the last to the first
@@ -52,12 +52,11 @@ func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 			p.nc = (s.Tokens + p.c - 1) / p.c
 		}
 	} else {
-		steps := v.Steps
+		step := v.Chunks * v.Steps
 		if s.Direction != Forward {
-			steps = max(v.Steps, v.BackSteps) // powers of two
+			step = max(step, v.BackSteps) // powers of two
 		}
-		step := p.c * v.Chunks * steps
-		p.nc = (s.Tokens + step - 1) / step * v.Chunks * steps
+		p.nc = (s.Tokens + step*p.c - 1) / (step * p.c) * step
 	}
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)

@@ -43,7 +43,7 @@ func (v Variant) Fit(s Spec) Variant {
 	} else {
 		v.Save, v.Saved = SaveState, ir.F32
 		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.BackLate, v.Stagger = 0, 0, 1, 0, 0, 0
-		v.PrecGrad, v.PrecUpdate, v.DecayBy = OwnNone, OwnNone, DecayByTokens
+		v.PrecGrad, v.PrecUpdate, v.DecayBy, v.DecaySums, v.BackLow, v.Grads = OwnNone, OwnNone, DecayByTokens, SumProducts, LowNone, GradsInRows
 		v = v.Canon()
 	}
 	if min(v.Heads, s.Groups()) == 1 {
@@ -76,10 +76,10 @@ func (v Variant) Fit(s Spec) Variant {
 	return v
 }
 
-// fitTraining takes the choices that a backward pass has not: one form and flow, one chunk in flight, beta in the columns, all
+// fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
 // value heads of a key head in a program.
 func (v Variant) fitTraining(s Spec) Variant {
-	v.Form, v.Flow, v.Chunks = FormVPrime, FlowFused, 1
+	v.Form, v.Flow = FormVPrime, FlowFused
 	if v.Beta == BetaLeft {
 		v.Beta = BetaRight
 	}

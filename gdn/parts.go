@@ -56,6 +56,15 @@ func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
 	return out
 }
 
+// sliced is entries from lo to hi of x, and of its parts where they are kept.
+func (e *gen) sliced(x *ir.Value, lo, hi int) *ir.Value {
+	out := e.b.SliceAxis(x, 0, lo, hi)
+	for _, part := range e.parts[x] {
+		e.parts[out] = append(e.parts[out], e.b.SliceAxis(part, 0, lo, hi))
+	}
+	return out
+}
+
 // dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
 func (e *gen) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 	xs, ys := e.cut(x), e.cut(y)

@@ -21,7 +21,8 @@ type gen struct {
 	enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
 	leave      func(chunk int, state *ir.Value) // and what takes the state after it
 
-	before, inverted, values *ir.Value // of the chunk taken through the state: the state before it, T and U
+	before, values []*ir.Value // of the chunks in flight, as they are taken through the state: the state before each, and U
+	inverted       *ir.Value   // T of all of them
 }
 
 func newGen(p *plan, b *ir.Builder, in *operands) *gen {
@@ -604,6 +605,10 @@ func (e *gen) steps(w *work) []blockOut {
 			q = e.store(e.byRows(q, e.scaled(grown)))
 		}
 	}
+	var turnedK, left *ir.Value // for an update of its own precision
+	if e.v.update() != e.v.PrecState {
+		turnedK, left = e.perValue(e.turned(w.k)), e.remains(w)
+	}
 	n := e.v.Batch * e.v.Heads
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
@@ -612,7 +617,7 @@ func (e *gen) steps(w *work) []blockOut {
 			if x == nil || e.v.Chunks == 1 {
 				return x
 			}
-			return b.SliceAxis(x, 0, c*n, (c+1)*n)
+			return e.sliced(x, c*n, (c+1)*n)
 		}
 		grow := func(x, by *ir.Value) *ir.Value {
 			if e.v.Fold {
@@ -637,7 +642,7 @@ func (e *gen) steps(w *work) []blockOut {
 			u = e.dot(at(w.t), e.store(r), false, false, e.v.apply())
 		}
 		u = e.store(u)
-		e.before, e.inverted, e.values = state, w.t, u
+		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, u)
 		var added *ir.Value // K^T V'
 		switch {
 		case q == nil:
@@ -659,7 +664,7 @@ func (e *gen) steps(w *work) []blockOut {
 			added = e.dot(u, at(restK), true, false, e.v.PrecState)
 		case added != nil:
 		case e.v.update() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
-			added = e.dot(e.perValue(e.turned(w.k)), e.store(e.byRows(u, at(e.remains(w)))), false, false, e.v.update())
+			added = e.dot(at(turnedK), e.store(e.byRows(u, at(left))), false, false, e.v.update())
 		default:
 			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}

@@ -101,14 +101,6 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 		return nil, err
 	}
 	forms := v.Suited(s, m)
-	if s.Direction != Forward {
-		if m.MXUSize <= 128 { // matrix units are full: products of all heads in a row keep them so
-			for i := range forms {
-				forms[i].Stagger, forms[i].BackLate = 0, 0
-			}
-		}
-		return forms, nil
-	}
 	var first []Variant
 	for _, sub := range n.Instead {
 		list, err := sub.forms(forms[0], s, m)

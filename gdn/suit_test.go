@@ -23,7 +23,7 @@ func TestSuited(t *testing.T) {
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
 		{"bench,b=3", wide, "tpu-long"},
 		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8"},
-		{"bench,direction=train", wide, ""},
+		{"bench,direction=train", wide, "tpu-long"},
 		{"bench", pair, "tpu-128,chunks=2,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,chunks=2,heads=4"},
 		{"bench,t=200", pair, "tpu-128,heads=4"},
@@ -76,11 +76,22 @@ func TestParseVariantFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Variant{parseVariant(t, text)}, list)
 	}
-	train := mustParse(t, "train")
-	for size, changes := range map[int]string{128: ",stagger=0,backlate=0", 256: ""} { // small matrix units are full without
-		list, err := ParseVariantFor("tpu-train", train, Machine{Cores: 1, MXUSize: size})
+	const long = ",chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3"
+	for _, c := range []struct {
+		spec, name string
+		size       int
+		changes    string
+	}{
+		{"train", "tpu-train", 128, long + ",grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
+		{"train,t=600", "tpu-train", 128, ",low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
+		{"train", "tpu-train", 256, long},
+		{"train", "tpu-train-x3", 256, long},
+		{"train,t=600", "tpu-train", 256, ""},
+		{"train,hk=8,hv=16", "tpu-train", 256, ""},
+	} {
+		list, err := ParseVariantFor(c.name, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.NoError(t, err)
-		require.Equal(t, parseVariant(t, "tpu-train"+changes), list[0])
+		require.Equal(t, parseVariant(t, c.name+c.changes).String(), list[0].String(), c.spec)
 	}
 	for _, bad := range []func(*Spec){func(s *Spec) { *s = Spec{} }, func(s *Spec) { s.HeadsV = 7 }} {
 		broken := s

@@ -34,6 +34,8 @@ type (
 	Pack    uint8
 	Own     uint8
 	DecayBy uint8
+	Sums    uint8
+	Grads   uint8
 )
 
 // Values of the choices.
@@ -132,6 +134,16 @@ const (
 )
 
 const (
+	GradsInRows Grads = iota
+	GradsInLanes
+)
+
+const (
+	SumProducts Sums = iota
+	SumLanes
+)
+
+const (
 	OwnNone Own = iota // that of precintra, or of precstate
 	OwnF32
 	OwnBF16x1
@@ -213,6 +225,9 @@ type Variant struct {
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type
 	DecayBy    DecayBy  // how the gradient of the decay is summed
+	DecaySums  Sums     // how it is summed over lanes
+	Grads      Grads    // where tokens of dq and dk are
+	BackLow    Low      // which products with decay of the backward kernel are in bf16
 	BackAhead  int      // of the backward kernel: phases ahead of the state, and behind it, steps and lockstep
 	Behind     int
 	BackSteps  int

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 func spec(t *testing.T, text string) gdn.Spec {
@@ -124,6 +125,31 @@ func TestSchedulesKeepResults(t *testing.T) {
 				require.Equal(t, want, results(changes), changes)
 			}
 		})
+	}
+}
+
+// The chain through the state of a backward kernel has a phase of its own, between what needs no state and what makes none.
+func TestBackwardPhases(t *testing.T) {
+	for _, name := range []string{"tpu-train", "tpu-train-x3"} {
+		_, m, err := gdn.BuildTraining(spec(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16"), variant(t, name))
+		require.NoError(t, err)
+		m, err = passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce")
+		require.NoError(t, err)
+		_, tasks, err := passes.PipelineTasks(m)
+		require.NoError(t, err)
+		phases := map[string]map[int]bool{}
+		for in, task := range tasks {
+			if in.Op == ir.OpDot {
+				if phases[task.Loc.Stage] == nil {
+					phases[task.Loc.Stage] = map[int]bool{}
+				}
+				phases[task.Loc.Stage][task.Phase] = true
+			}
+		}
+		for stage, phase := range map[string]int{"products": 0, "dq": 2, "dk": 2} {
+			require.Equal(t, map[int]bool{phase: true}, phases[stage], "%s: %s", name, stage)
+		}
+		require.True(t, phases["state"][1] && !phases["state"][2], "%s: %v", name, phases["state"])
 	}
 }
 

@@ -489,6 +489,31 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	return u, nil
 }
 
+// upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as they are.
+func (t *tiler) upright(v *tiled) *tiled {
+	rows := []factor{{v.src.rows, byRow, 1}}
+	if v.src.elems == nil || v.row != 0 || v.src.rows == 1 || !slices.Equal(clean(v.dims[len(v.dims)-1]), rows) {
+		return v
+	}
+	u := &tiled{dtype: v.dtype, tile: v.tile, src: &source{rows: v.src.lanes, lanes: v.src.rows}}
+	for _, x := range v.src.elems {
+		u.src.elems = append(u.src.elems, t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x))
+	}
+	for _, d := range v.dims {
+		d = slices.Clone(d)
+		for i := range d {
+			switch d[i].kind {
+			case byRow:
+				d[i].kind = byLane
+			case byLane:
+				d[i].kind = byRow
+			}
+		}
+		u.dims = append(u.dims, d)
+	}
+	return u
+}
+
 // prepareStore brings a value into registers in a form that can be stored to the whole of ref, and returns the stores.
 func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	n := len(v.dims)
@@ -502,7 +527,7 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 		}
 		return normal(v.dtype, v.shape(), xs), nil
 	}
-	u := v
+	u := t.upright(v)
 	_, ok := storable(u)
 	if !ok {
 		var err error

@@ -153,7 +153,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 	py := python(t)
 	for _, row := range []struct{ name, target, spec, variant, class string }{
 		{"train", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=64", "random"},
-		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64", "cos.9"},
+		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64,chunks=2", "cos.9"},
 		{"packed", "v6e", "t=20,hk=1,k=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=backward", "chunk=8,solve=ladder,leaf=1,fuse=kernel,save=inverse", "reset.cos.9"},
 		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=token,kq=joined,save=none", "slow"},
 	} {

@@ -36,6 +36,7 @@ var (
 	outNames    = []string{OutSeparate: "separate", OutJoined: "joined", OutShared: "shared"}
 	sideNames   = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
 	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
+	spreadNames = []string{SpreadLanes: "lanes", SpreadTurned: "turned"}
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
@@ -64,6 +65,7 @@ func (o Out) String() string     { return enumName(outNames, int(o)) }
 func (s Side) String() string    { return enumName(sideNames, int(s)) }
 func (m Mask) String() string    { return enumName(maskNames, int(m)) }
 func (t Turn) String() string    { return enumName(turnNames, int(t)) }
+func (s Spread) String() string  { return enumName(spreadNames, int(s)) }
 func (s Scale) String() string   { return enumName(scaleNames, int(s)) }
 func (l Low) String() string     { return enumName(lowNames, int(l)) }
 func (o Own) String() string     { return enumName(ownNames, int(o)) }
@@ -113,6 +115,8 @@ var Axes = []Axis{
 		func(v *Variant) *Side { return &v.Beta }),
 	boolAxis("fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, chunked, func(v *Variant) *bool { return &v.Fold }),
 	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
+	choiceAxis("spread", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", spreadNames, SpreadLanes,
+		func(v Variant) bool { return chunked(v) && v.Decay != DecaySegment }, func(v *Variant) *Spread { return &v.Spread }),
 	choiceAxis("out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
 		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
 	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a loop of plain ops for CPUs and GPUs", packNames, PackGather,

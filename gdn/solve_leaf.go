@@ -1,6 +1,10 @@
 package gdn
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"iter"
+
+	"github.com/gdngen/gdngen/ir"
+)
 
 // A leaf inverts the diagonal blocks, Leaf x Leaf each, of I - B. It has two representations. In lanes, [N, leaf, C]: row i
 // of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
@@ -72,25 +76,63 @@ func (e *gen) spread(x *ir.Value, l int) *ir.Value {
 	}))
 }
 
-// substLanes substitutes row by row, all blocks and entries at once: row i is e_i + sum over j of D_ij row j, where D_ij of
-// each block is spread over its lanes.
+// substLanes substitutes in all blocks and entries of D [N, L, C] at once.
 func (e *gen) substLanes(d *ir.Value) *ir.Value {
 	b := e.b
-	n, l, c := d.Type.Shape[0], d.Type.Shape[1], d.Type.Shape[2]
-	d = b.Transpose(d, 1, 0, 2)
+	rows := e.leafRows(d)
+	return e.substitute(rows[0].Type.Shape[0], len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
+		return func(yield func(int, *ir.Value) bool) {
+			for i := j + 1; i < len(rows) && yield(i, b.Take(rows[i], at, 1)); i++ {
+			}
+		}
+	})
+}
+
+// substWords is substLanes of bf16 rows as words [N, L/2, C]: what is taken along lanes then are two rows at once.
+func (e *gen) substWords(d *ir.Value) *ir.Value {
+	b := e.b
+	rows := e.leafRows(d)
+	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
+		return func(yield func(int, *ir.Value) bool) {
+			for i := (j + 1) / 2; i < len(rows); i++ {
+				both := b.Take(rows[i], at, 1)
+				if 2*i > j && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
+					return
+				}
+				if 2*i+1 > j && !yield(2*i+1, b.Bitcast(b.And(both, b.Like(both, 0xffff0000)), ir.F32)) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// leafRows cuts [N, rows, C] into rows [N, C].
+func (e *gen) leafRows(d *ir.Value) []*ir.Value {
+	s := d.Type.Shape
+	d = e.b.Transpose(d, 1, 0, 2)
+	rows := make([]*ir.Value, s[1])
+	for i := range rows {
+		rows[i] = e.b.Reshape(e.b.SliceAxis(d, 0, i, i+1), s[0], s[2])
+	}
+	return rows
+}
+
+// substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j of D_ij row j. column gives D_ij for the
+// rows i after j, spread over the lanes of each block, where at holds the lane of column j of each block.
+func (e *gen) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
+	b, c := e.b, e.c
 	lane := e.iota(n, c, 1)
 	first := b.Mul(e.divided(lane, l), b.Like(lane, float64(l)))
 	own := b.Sub(lane, first)
-	in, x := make([]*ir.Value, l), make([]*ir.Value, l)
+	x := make([]*ir.Value, l)
 	one, zero := b.Const(ir.T(ir.F32, n, c), 1), b.Const(ir.T(ir.F32, n, c), 0)
-	for i := range l {
-		in[i] = b.Reshape(b.SliceAxis(d, 0, i, i+1), n, c)
+	for i := range x {
 		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
 	}
-	for j := range l {
-		at := e.plus(first, j)
-		for i := j + 1; i < l; i++ {
-			x[i] = b.Add(x[i], b.Mul(b.Take(in[i], at, 1), x[j]))
+	for j := range x {
+		for i, d := range column(j, e.plus(first, j)) {
+			x[i] = b.Add(x[i], b.Mul(d, x[j]))
 		}
 	}
 	for i := range x {

@@ -332,7 +332,11 @@ func (e *gen) decay(w gates) *ir.Value {
 			if i == 0 && e.v.Beta == BetaExponent {
 				after = b.Sub(g, e.log(w.beta))
 			}
-			part := b.Sub(e.column(g, c), e.row(after, c))
+			own := e.column(g, c)
+			if e.v.Spread == SpreadTurned {
+				own = b.Transpose(e.row(g, c), 0, 2, 1)
+			}
+			part := b.Sub(own, e.row(after, c))
 			if d == nil {
 				d = part
 			} else {

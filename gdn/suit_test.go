@@ -17,7 +17,7 @@ func TestSuited(t *testing.T) {
 	}{
 		{"bench", small, "tpu-128"},
 		{"bench", wide, "tpu-long"},
-		{"bench,t=1024", wide, "tpu-long,turn=key,out=shared,lock=2,kq=separate"},
+		{"bench,t=1024", wide, "tpu-long"},
 		{"bench,t=2048", wide, "tpu-long"},
 		{"bench,t=600", wide, ""},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding

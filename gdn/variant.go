@@ -26,6 +26,7 @@ type (
 	Side    uint8
 	Mask    uint8
 	Turn    uint8
+	Spread  uint8
 	Scale   uint8
 	Low     uint8
 	Parts   uint8
@@ -169,6 +170,11 @@ const (
 )
 
 const (
+	SpreadLanes Spread = iota
+	SpreadTurned
+)
+
+const (
 	PackGather Pack = iota
 	PackAligned
 	PackStream
@@ -206,6 +212,7 @@ type Variant struct {
 	Fold       bool
 	Out        Out
 	Turn       Turn
+	Spread     Spread // of the sums of decay of rows over lanes
 	Scale      Scale
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision

@@ -123,7 +123,13 @@ func (e *gen) solveWords(negA *ir.Value) *ir.Value {
 		}
 		own = append(own, []*ir.Value{e.orAll(blocks)})
 	}
-	leaf := e.toWords(e.substLanes(b.Convert(e.joinRows(own), ir.F32)))
+	var inverse *ir.Value
+	if len(own) == 1 {
+		inverse = e.substWords(own[0][0])
+	} else {
+		inverse = e.substLanes(b.Convert(e.joinRows(own), ir.F32))
+	}
+	leaf := e.toWords(inverse)
 	e.b.Stage("solve")
 	x := make([][]*ir.Value, len(leaf))
 	for p, words := range leaf {

@@ -341,13 +341,27 @@ type packedChunks struct {
 	at, end              *ir.Value // [chunks] i32: the first token of each chunk, and the first after its sequence
 }
 
-func (p *plan) packedChunks() *packedChunks {
+func (p *plan) packedChunks() *packedChunks { return p.chunksOf(p.sequences()) }
+
+// sequences are the first token of each packed sequence, and the first after its last.
+func (p *plan) sequences() (begin, end *ir.Value) {
+	b, n := p.b, p.s.Seqs
+	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
+	return b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+}
+
+// chunkCount is the number of chunks of so many tokens.
+func (p *plan) chunkCount(tokens *ir.Value) *ir.Value {
+	b := p.b
+	return b.Div(b.Add(tokens, b.Like(tokens, float64(p.c-1))), b.Like(tokens, float64(p.c)))
+}
+
+// chunksOf cuts sequences that are given as sequences gives them.
+func (p *plan) chunksOf(begin, end *ir.Value) *packedChunks {
 	s, b := p.s, p.b
 	n, nc, c := s.Seqs, p.nc, p.c
-	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
-	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
 	length := b.Sub(end, begin)
-	chunks := b.Div(b.Add(length, b.Like(length, float64(c-1))), b.Like(length, float64(c)))
+	chunks := p.chunkCount(length)
 	until := b.Cumsum(chunks, 0) // chunks up to and with each sequence
 	first := b.Sub(until, chunks)
 

@@ -31,6 +31,7 @@ func (v Variant) Fit(s Spec) Variant {
 	for !s.lockstep(v.Heads) {
 		v.Heads--
 	}
+	lanes := v.Batch
 	v.Batch = max(1, min(v.Batch, s.Batch))
 	for s.Batch%v.Batch != 0 {
 		v.Batch--
@@ -55,6 +56,11 @@ func (v Variant) Fit(s Spec) Variant {
 	}
 	if v.Pack == PackStream {
 		v.Fuse, v.Steps = PlaceGlue, 1
+		for v.Batch = max(1, lanes); v.Batch > s.Seqs; v.Batch /= 2 {
+		}
+		if v.Batch > 1 {
+			v.Chunks = 1
+		}
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Chunks, v.Steps = 1, 1
 	}

@@ -3,16 +3,23 @@ package gdn
 import "github.com/gdngen/gdngen/ir"
 
 // Packed sequences as a stream of chunks, for CPUs and GPUs. A chunk begins where its sequence, or the chunk before it, says: its
-// tokens are a slice of the arrays as they lie, so that nothing is gathered, padded or copied. What needs no state is done for
-// several chunks at once; then each takes the state of its own sequence from the states, which stay in the order of the spec, and
-// puts it back. Rows of a slice that are not the chunk's have beta and g zero, so that they leave the state alone, and their
-// outputs are not written.
+// tokens are a slice of the arrays as they lie, so that nothing is gathered, padded or copied. A step of the stream takes a chunk
+// from the states of its own sequence, which stay in the order of the spec, and puts the state after it back. Rows of a slice that
+// are not the chunk's have beta and g zero, so that they leave the state alone, and their outputs are not written.
+//
+// Sequences do not wait for one another, so with batch=M a step takes chunks of M of them in lockstep: fewer and larger ops. They
+// go in rounds of M of like length, the shortest first. A round ends where few of its sequences have tokens left, and what is left
+// of all rounds follows chunk by chunk, so that one long prompt costs as much as it does alone.
 
-// stream is the schedule: for each chunk, i32.
+// stream is a schedule: for each step the chunks that it takes, i32.
 type stream struct {
-	seq    *ir.Value // its sequence
+	batch  int       // sequences of a step
+	m      int       // chunks of a step
+	steps  int       // more than there ever are
+	used   *ir.Value // how many there are, a scalar
+	seq    *ir.Value // [steps m]: the sequence of each chunk
 	start  *ir.Value // first token of its slice
-	lo, hi *ir.Value // its rows of the slice; none beyond the last chunk
+	lo, hi *ir.Value // its rows of the slice; none where there is no chunk
 }
 
 func (p *plan) streamed() bool { return p.v.Pack == PackStream }
@@ -20,21 +27,87 @@ func (p *plan) streamed() bool { return p.v.Pack == PackStream }
 // streamRows is the number of tokens with those that fill the first chunk.
 func (p *plan) streamRows() int { return max(p.s.Tokens, p.c) }
 
-func (p *plan) stream() *stream {
-	b, k := p.b, p.packedChunks()
-	last := b.Const(k.at.Type, float64(p.streamRows()-p.c))
-	start := b.Min(k.at, last)
-	hi := b.Sub(k.end, start)
+// streams are the schedules that follow one another.
+func (p *plan) streams() []*stream {
+	b := p.b
+	begin, end := p.sequences()
 	if p.s.Pool > 0 { // sequences without a state are skipped
-		held := b.GatherRows(p.args["state_indices"], k.table, 0)
-		hi = b.Select(b.Compare(ir.GE, held, b.Like(held, 0)), hi, b.Like(hi, 0))
+		held := p.args["state_indices"]
+		end = b.Select(b.Compare(ir.GE, held, b.Like(held, 0)), end, begin)
 	}
-	return &stream{seq: k.table, start: start, lo: b.Sub(k.at, start), hi: hi}
+	if p.v.Batch == 1 {
+		return []*stream{p.oneByOne(begin, end)}
+	}
+	rounds, taken := p.rounds(begin, end)
+	begin = b.Add(begin, b.Mul(taken, b.Like(taken, float64(p.c))))
+	return []*stream{rounds, p.oneByOne(begin, b.Max(begin, end))}
 }
 
-// streamModule emits the loop over the chunks.
+// oneByOne takes one chunk after another, as many in a step as the variant says.
+func (p *plan) oneByOne(begin, end *ir.Value) *stream {
+	b, m := p.b, p.v.Chunks
+	k := p.chunksOf(begin, end)
+	x := p.slices(k.table, k.at, k.end)
+	n := b.Sum(p.chunkCount(k.length), 0)
+	x.batch, x.m, x.steps = 1, m, p.nc/m
+	x.used = b.Div(b.Add(n, b.Like(n, float64(m-1))), b.Like(n, float64(m)))
+	return x
+}
+
+// slices are the slices of the tokens at .. end-1 of sequences that begin with token at, at most a chunk of each.
+func (p *plan) slices(seq, at, end *ir.Value) *stream {
+	b := p.b
+	start := b.Min(at, b.Like(at, float64(p.streamRows()-p.c)))
+	return &stream{seq: seq, start: start, lo: b.Sub(at, start), hi: b.Sub(end, start)}
+}
+
+// rounds takes the sequences in rounds, and says how many chunks of each are taken, [Seqs].
+func (p *plan) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
+	b, n, m := p.b, p.s.Seqs, p.v.Batch
+	rounds := (n + m - 1) / m
+	spare := rounds*m - n // places of the first round that no sequence has
+	few := m / 4          // the most sequences that a round leaves waiting for the others
+	vec := func(k int) ir.Type { return ir.T(ir.I32, k) }
+	count := func(hit, of *ir.Value) *ir.Value { // sums of what is hit, over the last axis
+		return b.Sum(b.Select(hit, of, b.Like(of, 0)), 1)
+	}
+
+	// The place of each sequence in the order of length, and what stands in each place.
+	chunks := p.chunkCount(b.Sub(end, begin))
+	sq := ir.T(ir.I32, n, n)
+	own, other := b.Broadcast(chunks, sq.Shape, 0), b.Broadcast(chunks, sq.Shape, 1)
+	earlier := b.And(b.Compare(ir.EQ, other, own), b.Compare(ir.LT, b.Iota(sq, 1), b.Iota(sq, 0)))
+	place := count(b.Or(b.Compare(ir.LT, other, own), earlier), b.Const(sq, 1))
+	place = b.Add(place, b.Like(place, float64(spare)))
+	places := ir.T(ir.I32, rounds*m, n)
+	hit := b.Compare(ir.EQ, b.Broadcast(place, places.Shape, 1), b.Iota(places, 0))
+	order, most := count(hit, b.Iota(places, 1)), count(hit, b.Broadcast(chunks, places.Shape, 1))
+
+	// A round has steps until all but few of its sequences are done.
+	steps := b.Reshape(b.SliceAxis(b.Reshape(most, rounds, m), 1, few, few+1), rounds)
+	until := b.Cumsum(steps, 0)
+	x = &stream{batch: m, m: m, steps: p.nc/(m-few) + 1}
+	x.used = b.Sum(steps, 0)
+	round := b.Min(p.countNotAfter(until, x.steps), b.Const(vec(x.steps), float64(rounds-1)))
+	local := b.Sub(b.Iota(vec(x.steps), 0), b.GatherRows(b.Sub(until, steps), round, 0)) // which step of its round
+	local = b.Select(b.Compare(ir.LT, b.Iota(vec(x.steps), 0), b.Broadcast(x.used, []int{x.steps})), local, b.Const(vec(x.steps), float64(p.nc)))
+
+	table := []int{x.steps, m}
+	flat := func(y *ir.Value) *ir.Value { return b.Reshape(y, x.steps*m) }
+	lane := b.Iota(ir.T(ir.I32, table...), 1)
+	at := flat(b.Add(b.Mul(b.Broadcast(round, table, 0), b.Like(lane, float64(m))), lane))
+	chunk := flat(b.Broadcast(local, table, 0))
+	seq := b.GatherRows(order, at, 0)
+	first := b.Add(b.GatherRows(begin, seq, 0), b.Mul(chunk, b.Like(chunk, float64(p.c))))
+	some := b.Compare(ir.LT, chunk, b.GatherRows(most, at, 0))
+	y := p.slices(seq, first, b.Select(some, b.GatherRows(end, seq, 0), b.Like(first, 0)))
+	x.seq, x.start, x.lo, x.hi = y.seq, y.start, y.lo, y.hi
+	return x, b.Min(chunks, b.GatherRows(steps, b.Div(place, b.Like(place, float64(m))), 0))
+}
+
+// streamModule emits a loop for each schedule.
 func (p *plan) streamModule() []*ir.Value {
-	s, b, c, m := p.s, p.b, p.c, p.v.Chunks
+	s, b := p.s, p.b
 	b.Stage("glue")
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm {
@@ -53,11 +126,34 @@ func (p *plan) streamModule() []*ir.Value {
 			arrays[i] = b.Pad(x, 0, lo, hi)
 		}
 	}
-	t := p.stream()
-	state := p.streamStates()
-	shape := state.Type.Shape[1:]
+	states := p.streamStates()
 	o := b.Const(ir.T(s.Out, p.streamRows(), s.HeadsV, s.V), 0)
-	rs := b.Loop(p.nc/m, []*ir.Value{state, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
+	for _, t := range p.streams() {
+		states, o = p.streamLoop(t, arrays, states, o)
+	}
+	b.Stage("glue")
+	if b.Err() != nil {
+		return nil
+	}
+	results := []*ir.Value{b.Reshape(b.SliceAxis(o, 0, 0, s.Tokens), s.Outputs()[0].Type.Shape...)}
+	if s.Final {
+		x := b.Convert(states, s.StateDType)
+		if s.Pool > 0 {
+			x = p.intoPool(x)
+		}
+		results = append(results, x)
+	}
+	return results
+}
+
+// streamLoop takes states and outputs through a schedule. Arrays are q, k, v, g and beta.
+func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*ir.Value, *ir.Value) {
+	own := *p
+	p = &own
+	p.v.Batch = t.batch
+	s, c, m, shape := p.s, p.c, t.m, states.Type.Shape[1:]
+	together := m / p.v.Chunks // chunks that meet their states at once
+	rs := p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
 		b.Stage("load")
 		states, o := carried[0], carried[1]
 		chunk := func(i int) *ir.Value {
@@ -96,8 +192,20 @@ func (p *plan) streamModule() []*ir.Value {
 			e.blocks[*at] = b.Transpose(x, 0, 2, 1)
 		}
 		e.valueFirst = s.State == StateVK
-		e.enter = func(i int) *ir.Value { return b.Reshape(b.RowsAt(states, seq[i], 1), shape...) }
-		e.leave = func(i int, x *ir.Value) { states = b.PutRows(states, b.Reshape(x, join([]int{1}, shape)...), seq[i]) }
+		heads := join([]int{together * s.HeadsV}, shape[1:])
+		e.enter = func(i int) *ir.Value {
+			parts := make([]*ir.Value, together)
+			for j := range parts {
+				parts[j] = b.RowsAt(states, seq[i*together+j], 1)
+			}
+			return b.Reshape(b.Concat(0, parts...), heads...)
+		}
+		e.leave = func(i int, x *ir.Value) { // places that no sequence has come first: what they name may have a place too
+			for j := range together {
+				y := b.SliceAxis(x, 0, j*s.HeadsV, (j+1)*s.HeadsV)
+				states = b.PutRows(states, b.Reshape(y, join([]int{1}, shape)...), seq[i*together+j])
+			}
+		}
 		made := b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V)
 		for i := range m {
 			x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)
@@ -106,19 +214,7 @@ func (p *plan) streamModule() []*ir.Value {
 		}
 		return []*ir.Value{states, o}
 	})
-	b.Stage("glue")
-	if b.Err() != nil {
-		return nil
-	}
-	results := []*ir.Value{b.Reshape(b.SliceAxis(rs[1], 0, 0, s.Tokens), s.Outputs()[0].Type.Shape...)}
-	if s.Final {
-		x := b.Convert(rs[0], s.StateDType)
-		if s.Pool > 0 {
-			x = p.intoPool(x)
-		}
-		results = append(results, x)
-	}
-	return results
+	return rs[0], rs[1]
 }
 
 // streamStates are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.

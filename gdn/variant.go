@@ -201,7 +201,7 @@ type Variant struct {
 	Form       Form
 	Flow       Flow
 	Heads      int // value heads of a program; 0: all
-	Batch      int // batch rows of a program
+	Batch      int // batch rows of a program, or sequences of a stream
 	Chunks     int // chunks of a program
 	Layout     Heads
 	Decay      Decay

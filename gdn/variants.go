@@ -27,7 +27,7 @@ type Substitute struct {
 var Variants = []NamedVariant{
 	{Name: "default", Doc: "every axis at its default: small blocks merged, all heads in a program, float32", Text: "algo=chunk"},
 	{Name: "cpu", Doc: "the fastest known in float32 on a CPU: tensors as they are, short chunks", Text: "chunk=32,layout=token,kq=joined"},
-	{Name: "cpu-packed", Doc: "as cpu, for packed sequences: a stream of chunks", Text: "chunk=32,layout=token,kq=joined,pack=stream"},
+	{Name: "cpu-packed", Doc: "as cpu, for packed sequences: a stream of chunks, of four sequences at once", Text: "chunk=32,batch=4,layout=token,kq=joined,pack=stream"},
 	{Name: "naive", Doc: "one head a program, forward substitution over the chunk: where a search starts", Text: "solve=forward,heads=1"},
 	{Name: "token", Doc: "the token recurrence", Text: "algo=token,chunk=16"},
 	{Name: "token-inner", Doc: "the token recurrence on tensors as they are", Text: "algo=token,chunk=8,layout=token"},

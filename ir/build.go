@@ -295,6 +295,19 @@ func (b *Builder) Loop(count int, init []*Value, body func(b *Builder, i *Value,
 	return b.Append(OpLoop, slices.Clone(init), Attrs{Count: count}, blk)
 }
 
+// LoopUntil is Loop where iterations from the i32 scalar end on change nothing and may be left out.
+func (b *Builder) LoopUntil(count int, end *Value, init []*Value, body func(b *Builder, i *Value, carried []*Value) []*Value) []*Value {
+	rs := b.Loop(count, append(slices.Clone(init), end), func(b *Builder, i *Value, carried []*Value) []*Value {
+		last := len(init)
+		return append(body(b, i, carried[:last:last]), carried[last])
+	})
+	if b.Err() != nil {
+		return make([]*Value, len(init))
+	}
+	rs[0].Def.Attrs.Until = 1 + len(init)
+	return rs[:len(init)]
+}
+
 // Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks.
 func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried []*Value) (outs, next []*Value)) []*Value {
 	if len(args) != g.Tables+len(g.In)+len(g.Carry) {

@@ -43,7 +43,15 @@ func tLoop(in *Instr) ([]Type, error) {
 	if err := sameTypes("body parameter", blockTypes(in.Body.Params), append([]Type{T(I32)}, ts...)); err != nil {
 		return nil, err
 	}
-	return ts, sameTypes("yielded value", blockTypes(in.Body.Yield), ts)
+	if err := sameTypes("yielded value", blockTypes(in.Body.Yield), ts); err != nil {
+		return nil, err
+	}
+	if n := in.Attrs.Until; n != 0 {
+		if n < 0 || n > len(ts) || !ts[n-1].Equal(T(I32)) || in.Body.Yield[n-1] != in.Body.Params[n] {
+			return nil, fmt.Errorf("until %d: not a carried i32 scalar that the body yields as it is", n)
+		}
+	}
+	return ts, nil
 }
 
 func tProgramID(in *Instr) ([]Type, error) {

@@ -143,7 +143,8 @@ func init() {
 		OpDynUpdate: {Name: "dyn_update", Args: any, Min: 2, Level: Tensor, Types: tDynUpdate, Doc: "x with block y written at i32 scalar starts, clamped to fit"},
 		OpDot:       {Name: "dot", Args: 2, Explicit: true, Attrs: []string{"lb", "rb", "lc", "rc", "prec"}, Types: tDot, Doc: "general matrix product; result dimensions are batch, left free, right free; sums in f32"},
 
-		OpLoop: {Name: "loop", Args: any, Attrs: []string{"count"}, Body: true, Types: tLoop, Doc: "body(i, carried...) -> carried, for i = 0 .. count-1; i is an i32 scalar"},
+		OpLoop: {Name: "loop", Args: any, Attrs: []string{"count", "until"}, Body: true, Types: tLoop,
+			Doc: "body(i, carried...) -> carried, for i = 0 .. count-1; i is an i32 scalar. until=n: iterations from the value of parameter n on, an i32 scalar that every iteration yields as it is, change nothing that is read later, and may be left out"},
 		OpGrid: {Name: "grid", Args: any, Level: Tensor, Body: true, Types: tGrid, Doc: "body over windows at every point of a grid; see Grid"},
 		OpKernel: {Name: "kernel", Args: any, Level: Tensor, Body: true, Types: tKernel,
 			Doc: "a grid whose body works on references; see Grid"},

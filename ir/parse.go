@@ -453,7 +453,7 @@ func (p *parser) attrs(in *Instr) error {
 		return err
 	}
 	for _, a := range allowed {
-		if !seen[a] && a != "strides" {
+		if !seen[a] && optionalAttrs[a] == nil {
 			return p.errf("%s lacks attribute %s", in.Op, a)
 		}
 	}

@@ -139,7 +139,7 @@ func ints(v []int) string {
 	return "[" + strings.Join(s, ",") + "]"
 }
 
-// attrText lists the attributes that the op's row names, in the row's order; absent strides are left out.
+// attrText lists the attributes that the op's row names, in the row's order; those that may be absent are left out.
 func (in *Instr) attrText() string {
 	a := &in.Attrs
 	if in.Op == BadOp || in.Op >= NumOps {
@@ -150,12 +150,18 @@ func (in *Instr) attrText() string {
 	}
 	var out []string
 	for _, k := range Ops[in.Op].Attrs {
-		if k == "strides" && a.Strides == nil {
+		if absent := optionalAttrs[k]; absent != nil && absent(a) {
 			continue
 		}
 		out = append(out, k+"="+attrKinds[k].print(a))
 	}
 	return strings.Join(out, ", ")
+}
+
+// optionalAttrs are those that may be left out, and say when they are.
+var optionalAttrs = map[string]func(*Attrs) bool{
+	"strides": func(a *Attrs) bool { return a.Strides == nil },
+	"until":   func(a *Attrs) bool { return a.Until == 0 },
 }
 
 // attrKinds prints and parses each attribute.
@@ -164,6 +170,7 @@ var attrKinds = map[string]struct {
 	parse func(*parser, *Attrs) error
 }{
 	"axis":    {func(a *Attrs) string { return strconv.Itoa(a.Axis) }, func(p *parser, a *Attrs) error { return p.int(&a.Axis) }},
+	"until":   {func(a *Attrs) string { return strconv.Itoa(a.Until) }, func(p *parser, a *Attrs) error { return p.int(&a.Until) }},
 	"count":   {func(a *Attrs) string { return strconv.Itoa(a.Count) }, func(p *parser, a *Attrs) error { return p.int(&a.Count) }},
 	"dims":    {func(a *Attrs) string { return ints(a.Dims) }, func(p *parser, a *Attrs) error { return p.ints(&a.Dims) }},
 	"starts":  {func(a *Attrs) string { return ints(a.Starts) }, func(p *parser, a *Attrs) error { return p.ints(&a.Starts) }},

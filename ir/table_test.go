@@ -59,7 +59,7 @@ var examples = map[ir.Op]string{
 	ir.OpDynSlice:   "%1 = dyn_slice %f, %n, %n : f32[2,2]",
 	ir.OpDynUpdate:  "%1 = slice %f {starts=[0,0], limits=[1,1]} : f32[1,1]\n  %2 = dyn_update %f, %1, %n, %n : f32[4,8]",
 	ir.OpDot:        "%1 = dot %f, %h {lb=[0], rb=[0], lc=[1], rc=[1], prec=bf16x6} : f32[4]",
-	ir.OpLoop:       "%1 = loop %f {count=3} (%2: i32[], %3: f32[4,8]) {\n    yield %3\n  } : f32[4,8]",
+	ir.OpLoop:       "%1, %2 = loop %f, %n {count=3, until=2} (%3: i32[], %4: f32[4,8], %5: i32[]) {\n    yield %4, %5\n  } : f32[4,8], i32[]",
 	ir.OpGrid: "%1 = reshape %n : i32[1]\n  %2, %3 = grid %1, %f, %f {name=g, dims=(a:4, b:2:seq), tables=1, in=([1,4]@(clamp(a-1,3),b)), " +
 		"out=([1,4]@(a,b):f32[4,8]), carry=([1,8]@(a,t0[0]))} (%4: f32[1,4], %5: f32[1,8]) {\n    yield %4, %5\n  } : f32[4,8], f32[4,8]",
 	ir.OpKernel:    "!%2 = load %x {starts=[0,0]} : f32[1,8]",
@@ -154,6 +154,9 @@ func TestRejects(t *testing.T) {
 		"%1 = transpose %f {dims=[0,0]} : f32[4,4]":             "no permutation",
 		"%1 = slice %f {starts=[0,0], limits=[4,9]} : f32[4,9]": "dimension 1",
 		"%1 = slice %f {starts=[0], limits=[4]} : f32[4]":       "starts [0]",
+		"%1 = loop %f {count=3, until=1} (%2: i32[], %3: f32[4,8]) { yield %3 } : f32[4,8]":                                      "until 1: not a carried i32 scalar",
+		"%1 = loop %n {count=3, until=2} (%2: i32[], %3: i32[]) { yield %3 } : i32[]":                                            "until 2: not a carried i32 scalar",
+		"%1 = loop %n {count=3, until=1} (%2: i32[], %3: i32[]) { yield %2 } : i32[]":                                            "yields as it is",
 		"%1 = slice %f {starts=[0,0], limits=[4,8], strides=[1,9223372036854775807]} : f32[4,2]":                                 "result 0: has f32[4,2], wants f32[4,1]",
 		"%1 = pad %f {value=0, starts=[0,9223372036854775807], limits=[0,0]} : f32[4,8]":                                         "padding of dimension 1",
 		"%1 = concat %f, %h {axis=0} : f32[8,8]":                                                                                 "f32[4,8] and bf16[4,8]",

@@ -321,5 +321,6 @@ type Attrs struct {
 	Cmp     Cmp
 	Value   float64 // const
 	Count   int     // loop
+	Until   int     // loop: 0, or the body's parameter that says from which iteration on nothing changes
 	Grid    *Grid
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -58,5 +59,47 @@ func TestFixturesOnCPU(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Packed sequences of all shapes, in lockstep and one by one: of like length, one among short ones, none with tokens, without states.
+func TestStreamOnCPU(t *testing.T) {
+	e := engine(t)
+	class, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	for _, c := range []struct{ spec, variant string }{
+		{"packed,t=70,hk=1,hv=2,k=8,seqs=6,init,final,state=vk,empty=zero,dtype=bf16,gates=fused,gatedtype=bf16", "cpu-packed,chunk=8"},
+		{"packed,t=70,hk=1,hv=2,k=8,seqs=6,init,final,state=kv,pool=9", "cpu-packed,chunk=8,batch=2"},
+		{"packed,t=70,hk=2,k=4,seqs=6,final", "cpu-packed,chunk=8,batch=1,chunks=2"},
+	} {
+		s, err := gdn.Parse(c.spec)
+		require.NoError(t, err)
+		v, err := gdn.ParseVariant(c.variant)
+		require.NoError(t, err)
+		m, err := gdn.Build(s, v)
+		require.NoError(t, err)
+		a, err := stablehlo.Backend{}.Emit(m, nil)
+		require.NoError(t, err)
+		prog, err := e.Compile(a.Text)
+		require.NoError(t, err)
+		for i, cu := range [][]int64{{0, 12, 23, 35, 47, 58, 70}, {0, 0, 1, 66, 68, 69, 70}, {0, 70, 70, 70, 70, 70, 70}, {0, 0, 0, 0, 0, 0, 70}, {0, 8, 16, 40, 48, 64, 70}} {
+			inputs, err := class.Generate(s, uint64(i))
+			require.NoError(t, err)
+			inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{7}, cu)
+			want, err := gdn.Reference(s, inputs)
+			require.NoError(t, err)
+			var args []*array.Array
+			for _, p := range m.Params() {
+				args = append(args, inputs[p.Name])
+			}
+			results, err := prog.Run(args...)
+			require.NoError(t, err)
+			limit, err := class.Limit(s, "f32", s.Out)
+			require.NoError(t, err)
+			for j, r := range results {
+				require.LessOrEqual(t, array.Compare(r, want[m.Results[j]]).RelMax, limit, "%s of %s by %s, cu_seqlens %v", m.Results[j], s, v, cu)
+			}
+		}
+		require.NoError(t, prog.Close())
 	}
 }

@@ -142,7 +142,11 @@ func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
 	i, n, step := names[0], names[len(names)-2], names[len(names)-1]
 	p.line("cond {")
 	p.depth++
-	p.line("stablehlo.return %s : tensor<i1>", p.compare("LT", i, n, index, "SIGNED"))
+	goes := p.compare("LT", i, n, index, "SIGNED")
+	if u := in.Attrs.Until; u > 0 {
+		goes = p.let("stablehlo.and %s, %s : tensor<i1>", goes, p.compare("LT", i, names[u], index, "SIGNED"))
+	}
+	p.line("stablehlo.return %s : tensor<i1>", goes)
 	p.depth--
 	p.line("} do {")
 	p.depth++

@@ -10,6 +10,38 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
+// A loop ends where its body says that nothing changes any more; the interpreter goes on, so that such a word can be checked.
+func TestLoopEndsEarly(t *testing.T) {
+	for _, end := range []float64{-1, 0, 3, 9} {
+		p := newProbe()
+		used := p.param(ir.I32, []int{}, end)
+		count := func(all bool) *ir.Value {
+			zero := p.Const(ir.T(ir.I32), 0)
+			return p.LoopUntil(5, used, []*ir.Value{zero}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
+				next := b.Add(carried[0], b.Like(i, 1))
+				if !all {
+					next = b.Select(b.Compare(ir.LT, i, used), next, carried[0])
+				}
+				return []*ir.Value{next}
+			})[0]
+		}
+		p.try("kept", count(false))
+		p.check(t, engine(t), map[ir.Op]bool{})
+
+		p = newProbe()
+		used = p.param(ir.I32, []int{}, end)
+		p.try("broken", count(true))
+		require.NoError(t, p.Finish(p.m, p.names, p.outs))
+		a, err := stablehlo.Backend{}.Emit(p.m, nil)
+		require.NoError(t, err)
+		prog, err := engine(t).Compile(a.Text)
+		require.NoError(t, err)
+		results, err := prog.Run(p.args["p0"])
+		require.NoError(t, err)
+		require.Equal(t, []int64{int64(min(5, max(0, end)))}, results[0].Int64s())
+	}
+}
+
 // Arrays of bf16 that a loop only slices and fills stay bf16 through it; one that it also computes with does not. Both agree with the interpreter.
 func TestLoopKeepsStoredArrays(t *testing.T) {
 	for _, c := range []struct {

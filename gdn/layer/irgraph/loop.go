@@ -84,7 +84,12 @@ func (b *builder) while(in *ir.Instr) []*value {
 		return ps
 	}
 	cond := NewClosure(b.g, func(g *Graph) []*Node {
-		return []*Node{LessThan(parameters(g)[0], b.fill(ir.T(ir.I32), float64(in.Attrs.Count)))}
+		ps := parameters(g)
+		goes := LessThan(ps[0], b.fill(ir.T(ir.I32), float64(in.Attrs.Count)))
+		if u := in.Attrs.Until; u > 0 {
+			goes = LogicalAnd(goes, LessThan(ps[0], ps[u]))
+		}
+		return []*Node{goes}
 	})
 	step := NewClosure(b.g, func(g *Graph) []*Node {
 		b.inside++

@@ -58,14 +58,16 @@ type guard struct {
 // An input is an operand of the op, as its first bundle declares it.
 type input struct {
 	index int    // addressTable: no operand, but where the operands are
-	space string // hbm, vmem, smem, or empty for a scalar passed by value
+	space string // hbm, vmem, smem, inTable where the address is in a table, or empty for a scalar passed by value
 	sym   int16
 	shape string // as in "s32[7]"
 }
 
-// addressTable is the index of the table in scalar memory that passes the addresses of the operands of an op that has many. What it
-// holds stays unknown: addresses steer no branch, and a transfer counts by its size.
+// addressTable is the index of the table in scalar memory that passes the addresses of the operands of an op that has many, in
+// their order, and the values of those that are single words.
 const addressTable = -1
+
+const inTable = "table"
 
 type stepKind uint8
 
@@ -269,13 +271,32 @@ func (d *decoder) operandOf(c *code, in instruction, space string) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(d.inputs, func(i input) bool { return i.index == n })
-	if at < 0 {
-		at = len(d.inputs)
+	if !slices.ContainsFunc(d.inputs, func(i input) bool { return i.index == n }) {
 		d.inputs = append(d.inputs, input{n, space, sym, shapeOf(in.args)})
+		if n == addressTable {
+			if err := d.addresses(shapeOf(in.args)); err != nil {
+				return err
+			}
+		}
 	}
 	v := operand{reg: noRegister, val: value{sym: sym, known: true}}
 	c.steps = append(c.steps, step{dst: dst, guard: always, args: []operand{v}, eval: scalarOps["smov"], opname: in.op})
+	return nil
+}
+
+// addresses declares the operands whose addresses a table of a shape such as u32[51] holds.
+func (d *decoder) addresses(shape string) error {
+	var n int
+	if _, err := fmt.Sscanf(shape, "u32[%d]", &n); err != nil {
+		return fmt.Errorf("addresses of operands in a table of shape %q", shape)
+	}
+	for i := range n {
+		sym, err := d.symbolOf(fmt.Sprintf("operand%d", i))
+		if err != nil {
+			return err
+		}
+		d.inputs = append(d.inputs, input{index: i, space: inTable, sym: sym})
+	}
 	return nil
 }
 

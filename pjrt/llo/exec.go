@@ -52,10 +52,25 @@ func (m *machine) run() (*trace, error) {
 	n := len(m.code)
 	m.mem, m.open = map[value]value{}, map[value]int{}
 	m.trace = trace{counts: make([]int64, n), waits: make([]int64, n), calls: map[string]int64{}}
+	var table value
 	for _, in := range m.inputs {
-		if in.space == "smem" && in.index != addressTable {
+		switch {
+		case in.index == addressTable:
+			table = value{sym: in.sym, known: true}
+		case in.space == "smem":
 			m.fill(value{sym: in.sym, known: true}, in.index, 0, -1)
 		}
+	}
+	for _, in := range m.inputs {
+		if in.space != inTable {
+			continue
+		}
+		at, holds := table, value{sym: in.sym, known: true}
+		if data, ok := m.scalars(in.index); ok && len(data) == 1 {
+			holds = number(int32(data[0]))
+		}
+		at.num = int32(in.index)
+		m.mem[at] = holds
 	}
 	var now, steps int64
 	var matrixFree, portFree [maxMXUs]int64

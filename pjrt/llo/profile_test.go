@@ -1,6 +1,7 @@
 package llo
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,8 +62,21 @@ func TestProfileWeights(t *testing.T) {
 	require.Nil(t, profile(p, bundles, tr, use, 0))
 }
 
-// The table of addresses that an op with many operands gets is none of its operands.
+// The table of addresses that an op with many operands gets is none of its operands; it holds the values of those that are single
+// words, and the addresses of the others, from which scalar memory is filled.
 func TestAddressTable(t *testing.T) {
+	branch := []string{"%p1_p1 = scmp.eq.s32.totalorder %s2_s2, 7", "%2 = sbr.rel (%p1_p1) target = $region9", "", "", "", "", " / 9"}
+	table := "%s1_s1 = inlined_call_operand.smem [shape: u32[36], index: -1, kind: input, shape index: {}]"
+	_, err := execute(t, Options{Scalars: map[string][]int64{"0": {7}}}, false, append([]string{table, "%s2_s2 = sld [smem:[%s1_s1]]"}, branch...)...)
+	require.NoError(t, err)
+	fill := []string{table, "%s3_s3 = sld [smem:[%s1_s1 + 5]]", "%1 = dma.hbm_to_smem %s3_s3, 3, [#allocation3], [#allocation4]", "%s2_s2 = sld [smem:[#allocation3 + 2]]"}
+	_, err = execute(t, Options{Scalars: map[string][]int64{"5": {1, 2, 7}}}, false, append(fill, branch...)...)
+	require.NoError(t, err)
+	_, err = execute(t, Options{}, false, append(fill, branch...)...)
+	require.ErrorContains(t, err, "only a run would tell")
+	_, err = execute(t, Options{}, false, strings.Replace(table, "u32[36]", "f32[2,2]", 1))
+	require.ErrorContains(t, err, "table of shape")
+
 	lines := []string{
 		"%s1_s1 = inlined_call_operand.smem [shape: u32[36], index: -1, kind: input, shape index: {}]",
 		"%s2_s2 = sld [smem:[%s1_s1 + %s3_s3]]",

@@ -28,11 +28,26 @@ const (
 // rowsOfMarks fills a register.
 const rowsOfMarks = 8
 
-// segments is the schedule of packed sequences by aligned blocks.
+// segments is the schedule of packed sequences by aligned blocks: rows, several to a step.
 type segments struct {
-	block, open, next *ir.Value // i32 for each step: the block of tokens, the sequences
-	live              *ir.Value // i32 [1]: the steps, with the one in which the last sequence closes
-	marks             *operand
+	table *ir.Value // i32: the steps, then for each of the columns and each place in a step the entries of the steps
+	marks *operand
+}
+
+// Columns of the table. -1 stands for none.
+const (
+	columnBlock  = iota // the block of tokens of a row
+	columnNext          // the sequence that is open at its end
+	columnDone          // the block whose output is then complete
+	columnClosed        // the sequence whose state is then final
+	columnLast          // the same of the state that the step leaves open; in one place
+)
+
+// column is the index of an entry: column, place in the step, sequential axis.
+func (p *plan) column(column, place int) ir.Index {
+	x := ir.IndexTable(2, 0)
+	x.Const = 1 + (column*p.v.Chunks+place)*p.alignedSteps()
+	return x
 }
 
 // aligned says whether packed sequences are taken by aligned blocks.
@@ -40,11 +55,12 @@ func (p *plan) aligned() bool { return p.v.Pack == PackAligned }
 
 // alignedSteps bounds the steps: one for each sequence, and one for each block in which none starts. One more lets the last
 // sequence close; some block has a sequence that starts.
-func (p *plan) alignedSteps() int { return p.nc + p.s.Seqs }
+func (p *plan) alignedSteps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
 
 func (p *plan) segments() *segments {
 	s, b := p.s, p.b
-	n, nb, steps, c := s.Seqs, p.nc, p.alignedSteps(), p.c
+	n, nb, m, c := s.Seqs, p.nc, p.v.Chunks, p.c
+	steps := p.alignedSteps() * m
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
 	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
 	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
@@ -74,9 +90,14 @@ func (p *plan) segments() *segments {
 	entered := b.Compare(ir.GT, isSeq, b.Like(isSeq, 0))
 	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // steps behind the last
 	block := b.Select(idle, b.Like(step, float64(nb-1)), b.Add(pick(seqStep, home), pick(bareStep, blocks)))
-	// The sequences entered before, and up to, a step.
-	open := b.Max(b.Sub(count(step, seqStep, ir.LT), b.Like(step, 1)), b.Like(step, 0))
+	// The sequence entered last. A row that enters one closes the one before.
 	next := b.Max(b.Sub(count(step, seqStep, ir.LE), b.Like(step, 1)), b.Like(step, 0))
+	none := b.Like(step, -1)
+	closed := b.Select(entered, b.Sub(next, b.Like(next, 1)), none)
+	rows := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n))) // that are not idle
+	after := b.Concat(0, b.SliceAxis(block, 0, 1, steps), b.Const(i32(1), float64(nb)))
+	ends := b.Compare(ir.EQ, step, b.Broadcast(b.Sub(rows, b.Like(rows, 1)), []int{steps}, 0))
+	done := b.Select(b.And(b.Compare(ir.GT, b.Add(isSeq, isBare), b.Like(isSeq, 0)), b.Or(ends, b.Compare(ir.NE, block, after))), block, none)
 
 	base := b.Mul(block, b.Like(block, float64(c)))
 	whole := b.Like(step, float64(c))
@@ -107,28 +128,26 @@ func (p *plan) segments() *segments {
 	} {
 		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(m, tall.Shape, 0, 2), all)
 	}
-	live := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n+1)))
-	return &segments{block: block, open: open, next: next, live: live,
-		marks: &operand{value: all, axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, rowsOfMarks, c}}}
+	live := b.Div(b.Add(rows, b.Like(rows, float64(m-1))), b.Like(rows, float64(m)))
+	point := b.Iota(i32(steps/m), 0)
+	last := b.Select(b.Compare(ir.EQ, point, b.Broadcast(b.Sub(live, b.Like(live, 1)), point.Type.Shape, 0)), b.Like(point, float64(n-1)), b.Like(point, -1))
+	list := []*ir.Value{columnBlock: block, columnNext: next, columnDone: done, columnClosed: closed}
+	for i, x := range list {
+		list[i] = b.Reshape(b.Transpose(b.Reshape(x, steps/m, m), 1, 0), steps)
+	}
+	return &segments{table: b.Concat(0, append(append([]*ir.Value{live}, list...), last)...),
+		marks: &operand{value: b.Reshape(all, steps/m, m*rowsOfMarks, c), axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, m * rowsOfMarks, c}}}
 }
-
-// Tables of the grid over aligned blocks.
-const (
-	tableBlock = iota
-	tableOpen
-	tableNext
-	tableLive
-	alignedTables
-)
 
 // alignedModule emits the glue and the grid over aligned blocks.
 func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
+	m := v.Chunks
 	g := p.segments()
 	state := p.specStates()
 	heads := p.s.HeadsV
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: p.alignedSteps(), Seq: true}}
-	window := func(o *operand, sequence int) ir.Window {
+	window := func(o *operand, column, place int) ir.Window {
 		w := ir.Window{Block: o.block}
 		for _, a := range o.axes {
 			x := ir.IndexConst(0)
@@ -137,47 +156,69 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 				x = ir.IndexAxis(1)
 			case axisStep:
 				x = ir.IndexAxis(2)
-			case axisChunk:
-				x = ir.IndexTable(2, tableBlock)
-			case axisSeq:
-				x = ir.IndexTable(2, sequence)
+			case axisChunk, axisSeq:
+				x = p.column(column, place)
 			}
 			w.Index = append(w.Index, x)
 		}
 		return w
 	}
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: alignedTables, Sched: v.sched()}
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Sched: v.sched()}
 	if grid.Sched != nil {
-		grid.Sched.Live = tableLive + 1
+		grid.Sched.Live = 1
 	}
-	args := []*ir.Value{tableBlock: g.block, tableOpen: g.open, tableNext: g.next, tableLive: g.live}
+	args := []*ir.Value{g.table}
 	used = append(used, g.marks)
 	if s.Init {
 		used = append(used, state)
 	}
+	count := func(o *operand) int {
+		for _, a := range o.axes {
+			if a == axisChunk || a == axisSeq {
+				return m
+			}
+		}
+		return 1
+	}
 	for _, o := range used {
-		grid.In = append(grid.In, window(o, tableNext))
-		args = append(args, o.value)
+		for j := range count(o) {
+			column := columnBlock
+			if o == state {
+				column = columnNext
+			}
+			grid.In = append(grid.In, window(o, column, j))
+			args = append(args, o.value)
+		}
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
 	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
-	held := ir.Window{Block: in.v.block, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
+	held := ir.Window{Block: []int{heads, p.c, s.V}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newGen(p, b, in)
-		for i, o := range used {
-			e.blocks[o] = blocks[i]
+		slots := map[*operand][]*ir.Value{}
+		i := 0
+		for _, o := range used {
+			n := count(o)
+			e.blocks[o], slots[o] = blocks[i], blocks[i:i+n]
+			i += n
 		}
 		e.state = b.Reshape(carried[0], heads, s.V, s.K)
-		r := e.aligned(g.marks, state, carried[1])
+		r := e.aligned(g.marks, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
-		for _, o := range []blockOut{r.output, {b.Reshape(r.closed, state.block...), final}} {
+		out := func(array int, o blockOut, column, place int) {
 			ys = append(ys, o.block)
-			grid.Out = append(grid.Out, window(o.operand, tableOpen))
+			grid.Out = append(grid.Out, window(o.operand, column, place))
 			grid.Outs = append(grid.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+			grid.Into = append(grid.Into, array)
 		}
-		return ys, []*ir.Value{b.Reshape(r.open, open.Block...), r.output.block}
+		for j, step := range r {
+			out(0, step.output, columnDone, j)
+			out(1, blockOut{e.asSpec(step.closed, state), final}, columnClosed, j)
+		}
+		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, columnLast, 0)
+		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), r[m-1].values}
 	})
 	b.Stage("glue")
 	o := in.v
@@ -205,21 +246,46 @@ func (p *plan) specStates() *operand {
 // spec has it, and of the one that is open now.
 type alignedStep struct {
 	output       blockOut
-	closed, open *ir.Value
+	values       *ir.Value // the output, [heads, C, V]
+	closed, open *ir.Value // states [heads, V, K]
 }
 
-// aligned does a step over an aligned block. held is the output of the block by earlier steps.
-func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
+// each loads what the slots of a step have of an operand, side by side.
+func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir.Value) *ir.Value {
+	var l []*ir.Value
+	for _, x := range blocks {
+		p, one := *e.plan, *e
+		p.v.Chunks = 1
+		one.plan, one.blocks = &p, map[*operand]*ir.Value{o: x}
+		l = append(l, load(&one, o))
+	}
+	return e.b.Concat(0, l...)
+}
+
+// aligned does a step over aligned blocks. held is the output of the first block by earlier steps.
+func (e *gen) aligned(marked, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []alignedStep {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
-	n := e.v.Heads
-	tile := b.Reshape(e.blocks[marked], rowsOfMarks, c)
-	mark := func(i int) *ir.Value { return b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{n, c}, 0, 1) }
+	n, m := e.v.Heads, e.v.Chunks
+	var tiles []*ir.Value
+	for j := range m {
+		tiles = append(tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*rowsOfMarks, c), 0, j*rowsOfMarks, (j+1)*rowsOfMarks))
+	}
+	mark := func(i int) *ir.Value {
+		var l []*ir.Value
+		for _, tile := range tiles {
+			l = append(l, b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{n, c}, 0, 1))
+		}
+		return b.Concat(0, l...)
+	}
 	sides := []*side{{mark: mark(markOpen)}}
 	next := &side{mark: mark(markNext)}
 	sides = append(sides, next)
 
-	w := &work{q: e.loadKey(e.in.q), k: e.loadKey(e.in.k), v: b.Convert(e.loadRows(e.in.v), ir.F32)}
+	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).loadKey), k: e.each(slots[e.in.k], e.in.k, (*gen).loadKey)}
+	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
 	b.Stage("gates")
+	e.blocks[e.in.g] = e.each(slots[e.in.g], e.in.g, (*gen).loadGate)
+	e.blocks[e.in.beta] = e.each(slots[e.in.beta], e.in.beta, (*gen).loadGate)
 	w.gates = e.loadGates()
 	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, next.mark))
 	for _, x := range sides {
@@ -243,67 +309,88 @@ func (e *gen) aligned(marked, state *operand, held *ir.Value) alignedStep {
 	for _, x := range sides {
 		x.operands(e, w)
 	}
-	sides[0].state = e.state
-	if s.Init {
+	k := e.perValue(w.k)
+	var steps []alignedStep
+	var prev *ir.Value // the output of the step before, as values
+	for j := range m {
+		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 0, j*n, (j+1)*n) }
 		b.Stage("enter")
-		x := b.Convert(b.Reshape(e.blocks[state], state.block[1:]...), ir.F32)
-		if s.State != StateVK {
-			x = b.Transpose(x, 0, 2, 1)
+		cur := []*side{{state: e.state}, {}}
+		for i, x := range sides {
+			cur[i].k, cur[i].q, cur[i].rest, cur[i].sum = at(x.k), at(x.q), at(x.rest), at(x.sum)
 		}
-		next.state = x
-	}
-
-	b.Stage("state")
-	var keys, queries, states []*ir.Value
-	for _, x := range sides {
-		if x.state != nil {
-			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
-		}
-	}
-	both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(2, states...), false, true, e.v.PrecState)
-	r := b.Sub(w.v, b.SliceAxis(both, 1, 0, c))
-	if e.v.Beta == BetaLeft {
-		r = b.Mul(r, e.column(w.beta, s.V))
-	}
-	u := e.store(e.dot(w.t, e.store(r), false, false, e.v.apply()))
-	o := b.Add(b.SliceAxis(both, 1, c, 2*c), e.dot(w.p, u, false, false, e.v.PrecIntra))
-	turned := b.Transpose(u, 0, 2, 1)
-	var rests []*ir.Value
-	for _, x := range sides {
-		rests = append(rests, e.store(e.byLanes(turned, x.rest)))
-	}
-	added := e.dot(e.concat(1, rests...), e.perValue(w.k), false, false, e.v.PrecState)
-	for i, x := range sides {
-		x.after = b.SliceAxis(added, 1, i*s.V, (i+1)*s.V)
-		if x.state != nil {
-			grown := e.exp(x.sum)
-			if i == 1 {
-				grown = b.Mul(grown, mark(markKeep))
+		if s.Init {
+			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
+			if s.State != StateVK {
+				x = b.Transpose(x, 0, 2, 1)
 			}
-			x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
+			cur[1].state = x
 		}
-	}
-	splat := func(i, rows, lanes int) *ir.Value { // what a mark is throughout
-		x := b.Slice(tile, []int{i, 0}, []int{i + 1, 1})
-		return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
-	}
-	entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.V, s.K), b.Const(ir.T(ir.F32, s.V, s.K), .5)))
-	step := alignedStep{closed: sides[0].after, open: b.Select(entered, next.after, sides[0].after)}
 
-	b.Stage("output")
-	if e.v.Scale == ScaleOutput {
-		o = b.Scale(o, s.EffectiveScale())
+		b.At(ir.Loc{Stage: "state", Chunk: j, Head: -1})
+		var keys, queries, states []*ir.Value
+		for _, x := range cur {
+			if x.state != nil {
+				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
+			}
+		}
+		both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(2, states...), false, true, e.v.PrecState)
+		r := b.Sub(at(w.v), b.SliceAxis(both, 1, 0, c))
+		if e.v.Beta == BetaLeft {
+			r = b.Mul(r, e.column(at(w.beta), s.V))
+		}
+		u := e.store(e.dot(at(w.t), e.store(r), false, false, e.v.apply()))
+		o := b.Add(b.SliceAxis(both, 1, c, 2*c), e.dot(at(w.p), u, false, false, e.v.PrecIntra))
+		turned := b.Transpose(u, 0, 2, 1)
+		var rests []*ir.Value
+		for _, x := range cur {
+			rests = append(rests, e.store(e.byLanes(turned, x.rest)))
+		}
+		added := e.dot(e.concat(1, rests...), at(k), false, false, e.v.PrecState)
+		for i, x := range cur {
+			x.after = b.SliceAxis(added, 1, i*s.V, (i+1)*s.V)
+			if x.state != nil {
+				grown := e.exp(x.sum)
+				if i == 1 {
+					grown = b.Mul(grown, at(mark(markKeep)))
+				}
+				x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
+			}
+		}
+		splat := func(i, rows, lanes int) *ir.Value { // what a mark is throughout
+			x := b.Slice(tiles[j], []int{i, 0}, []int{i + 1, 1})
+			return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
+		}
+		entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.V, s.K), b.Const(ir.T(ir.F32, s.V, s.K), .5)))
+		step := alignedStep{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
+		e.state = step.open
+
+		b.Stage("output")
+		if e.v.Scale == ScaleOutput {
+			o = b.Scale(o, s.EffectiveScale())
+		}
+		fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
+		if prev == nil {
+			prev = held
+		}
+		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
+		prev = b.Convert(o, s.Out)
+		step.values = prev
+		pl, one := *e.plan, *e
+		pl.v.Chunks = 1
+		one.plan = &pl
+		step.output = one.output([]*ir.Value{o})
+		steps = append(steps, step)
 	}
-	fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
-	like := &operand{}
-	e.blocks[like] = held
-	o = b.Select(fresh, o, b.Convert(e.loadRows(like), ir.F32))
-	step.output = e.output([]*ir.Value{o})
-	if s.State != StateVK {
-		step.closed = b.Transpose(step.closed, 0, 2, 1)
+	return steps
+}
+
+// asSpec brings a state [N, V, K] into the order and type of the spec.
+func (e *gen) asSpec(x *ir.Value, like *operand) *ir.Value {
+	if e.s.State != StateVK {
+		x = e.b.Transpose(x, 0, 2, 1)
 	}
-	step.closed = b.Convert(step.closed, s.StateDType)
-	return step
+	return e.b.Reshape(e.b.Convert(x, e.s.StateDType), like.block...)
 }
 
 // border is a decay across the border of two sequences, of whose exponential to base 2 or e nothing is left, twice over.

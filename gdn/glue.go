@@ -105,19 +105,19 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
-	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, v.Chunks * p.c * h, d}}
+	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, p.window() * p.c * h, d}}
 	switch {
 	case v.Layout == HeadsLanes:
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at)
-		o.block = []int{v.Batch, v.Chunks * p.c, block[0] * d}
+		o.block = []int{v.Batch, p.window() * p.c, block[0] * d}
 		o.width = d
 		return o
 	case v.Layout == HeadsInner && v.Heads < p.s.HeadsV: // a window of the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
-		o.block = []int{v.Batch, v.Chunks * p.c, 1, hb, d}
+		o.block = []int{v.Batch, p.window() * p.c, 1, hb, d}
 		return o
 	case v.Layout == HeadsInner:
 		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
@@ -126,13 +126,13 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 		x = b.Transpose(x, 0, 2, 3, 1)
 		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
 		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
-		o.block = join([]int{v.Batch}, block, []int{d, v.Chunks * p.c})
+		o.block = join([]int{v.Batch}, block, []int{d, p.window() * p.c})
 		return o
 	}
 	x = b.Transpose(x, 0, 2, 1, 3)
 	o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{p.padded(), d})...)
 	o.axes = join([]axis{axisBatch}, at, []axis{axisChunk, axisNone})
-	o.block = join([]int{v.Batch}, block, []int{v.Chunks * p.c, d})
+	o.block = join([]int{v.Batch}, block, []int{p.window() * p.c, d})
 	return o
 }
 
@@ -142,14 +142,22 @@ func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 // entries of a program by the tokens of a chunk.
 func (p *plan) gate(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
-	x = b.Reshape(x, s.Batch/v.Batch, v.Batch, p.nc/v.Chunks, v.Chunks, p.c, s.HeadsV/v.Heads, v.Heads)
+	x = b.Reshape(x, s.Batch/v.Batch, v.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Heads, v.Heads)
 	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
 	lead, at := p.headPrograms()
 	return &operand{
-		value: b.Reshape(x, join([]int{s.Batch / v.Batch, p.nc / v.Chunks}, lead, []int{p.entries(), p.c})...),
+		value: b.Reshape(x, join([]int{s.Batch / v.Batch, p.nc / p.window()}, lead, []int{p.window() * v.Batch * v.Heads, p.c})...),
 		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
-		block: join([]int{1, 1}, ones(len(lead)), []int{p.entries(), p.c}),
+		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Batch * v.Heads, p.c}),
 	}
+}
+
+// window is the chunks that a window of tokens holds.
+func (p *plan) window() int {
+	if p.aligned() {
+		return 1
+	}
+	return p.v.Chunks
 }
 
 // entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads.

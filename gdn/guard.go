@@ -61,6 +61,8 @@ func (v Variant) Fit(s Spec) Variant {
 		if v.Batch > 1 {
 			v.Chunks = 1
 		}
+	} else if v.Pack == PackAligned {
+		v.Steps = 1
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Chunks, v.Steps = 1, 1
 	}

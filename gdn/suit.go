@@ -50,6 +50,10 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 				w.Heads = 0
 			}
 			add(w.fill(s, m, h, full))
+			for w.Pack == PackAligned && w.Chunks > 1 {
+				w.Chunks /= 2
+				add(w.fill(s, m, h, full))
+			}
 			add(w)
 			w.Steps = 1
 			add(w)
@@ -64,6 +68,10 @@ func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
 		v.Batch *= 2
 	}
 	switch n := v.Batch * h; {
+	case v.Pack == PackAligned: // at most twice as many rows as fill a program
+		for v.Chunks > 1 && v.Chunks*h > 2*full {
+			v.Chunks /= 2
+		}
 	case s.Seqs > 0 || n > 4:
 	case n > 2:
 		if s.Tokens >= 16*v.Chunk { // else the first and last steps weigh too much

@@ -82,6 +82,7 @@ func (x Index) At(id []int, tables [][]int64) int {
 		if x.Down {
 			i = x.Max - i
 		}
+		i += x.Const
 	}
 	if x.Table >= 0 {
 		i = int(tables[x.Table][i])
@@ -101,7 +102,7 @@ func (x Index) bounds(g *Grid) (lo, hi int) {
 	if x.Down {
 		lo, hi = x.Max-hi, x.Max-lo
 	}
-	return lo, hi
+	return x.Const + lo, x.Const + hi
 }
 
 func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error {
@@ -112,8 +113,8 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 		if w.Block[d] < 1 || t.Shape[d] < 1 {
 			return fmt.Errorf("%s: empty window or operand (block %v of %s)", what, w.Block, t)
 		}
-		if x.Shift > maxElements || x.Shift < -maxElements {
-			return fmt.Errorf("%s: dimension %d is shifted by %d", what, d, x.Shift)
+		if x.Axis >= 0 && (max(x.Shift, x.Const) > maxElements || min(x.Shift, x.Const) < -maxElements) {
+			return fmt.Errorf("%s: dimension %d is shifted by %d and %d", what, d, x.Shift, x.Const)
 		}
 		if x.Axis >= len(g.Dims) || x.Table >= g.Tables {
 			return fmt.Errorf("%s: dimension %d names axis %d, table %d of %d axes, %d tables", what, d, x.Axis, x.Table, len(g.Dims), g.Tables)
@@ -181,7 +182,22 @@ func (g *Grid) checkCommon(in *Instr) error {
 			return err
 		}
 	}
+	if g.Into != nil {
+		if len(g.Into) != len(g.Out) || in.Op != OpGrid || len(g.Alias) > 0 {
+			return fmt.Errorf("into names the arrays of %d of %d output windows of a %s with %d aliases: a grid without aliases names all or none", len(g.Into), len(g.Out), in.Op, len(g.Alias))
+		}
+		arrays := 0
+		for i, a := range g.Into {
+			if a < 0 || a > arrays || a < arrays && !g.Outs[slices.Index(g.Into, a)].Equal(g.Outs[i]) {
+				return fmt.Errorf("output window %d belongs to array %d: arrays are numbered in the order of their first windows and have one type", i, a)
+			}
+			arrays = max(arrays, a+1)
+		}
+	}
 	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) && in.Op == OpKernel {
+			continue
+		}
 		if err := g.checkWindow(fmt.Sprintf("output %d", i), w, g.Outs[i], in.Args); err != nil {
 			return err
 		}
@@ -264,8 +280,8 @@ func tGrid(in *Instr) ([]Type, error) {
 	}
 	for i, w := range g.Out {
 		yields = append(yields, T(g.Outs[i].DType, w.Block...))
-		results = append(results, g.Outs[i])
 	}
+	results = append(results, g.Arrays()...)
 	for i, w := range g.Carry {
 		t := in.Args[g.Tables+len(g.In)+i].Type
 		params = append(params, T(t.DType, w.Block...))
@@ -303,6 +319,10 @@ func tKernel(in *Instr) ([]Type, error) {
 		params = append(params, Ref(VMEM, in.Args[g.Tables+i].Type.DType, w.Block...))
 	}
 	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			params = append(params, Ref(HBM, g.Outs[i].DType, g.Outs[i].Shape...))
+			continue
+		}
 		params = append(params, Ref(VMEM, g.Outs[i].DType, w.Block...))
 	}
 	for i, t := range g.Scratch {
@@ -397,8 +417,47 @@ func tRefCast(in *Instr) ([]Type, error) {
 
 func tDMA(in *Instr) ([]Type, error) {
 	src, dst, sem := in.Args[0].Type, in.Args[1].Type, in.Args[2].Type
-	if !src.IsRef() || !dst.IsRef() || src.DType != dst.DType || !slices.Equal(src.Shape, dst.Shape) || sem.DType != Sem {
+	if !src.IsRef() || !dst.IsRef() || src.DType != dst.DType || sem.DType != Sem {
 		return nil, fmt.Errorf("copy of %s to %s on %s", src, dst, sem)
 	}
+	block := in.Attrs.Dims
+	if len(in.Args) == 3 {
+		if len(block) > 0 || !slices.Equal(src.Shape, dst.Shape) {
+			return nil, fmt.Errorf("copy of %s to %s on %s", src, dst, sem)
+		}
+		return nil, nil
+	}
+	if len(in.Args) != 5 {
+		return nil, fmt.Errorf("copy with %d operands, wants 3, or 5 with the numbers of the blocks", len(in.Args))
+	}
+	for i, t := range []Type{src, dst} {
+		if n := in.Args[3+i].Type; n.DType != I32 || n.Rank() != 0 || n.IsRef() {
+			return nil, fmt.Errorf("block number %s", n)
+		}
+		if _, err := BlockAxis(t, block); err != nil {
+			return nil, err
+		}
+	}
 	return nil, nil
+}
+
+// BlockAxis is the dimension along which blocks of a shape are counted in a reference: the one in which it has several; 0 where it
+// is one block.
+func BlockAxis(t Type, block []int) (int, error) {
+	if len(block) != t.Rank() {
+		return 0, fmt.Errorf("blocks %v of %s", block, t)
+	}
+	axis, several := 0, 0
+	for d, n := range t.Shape {
+		if block[d] < 1 || n%block[d] != 0 {
+			return 0, fmt.Errorf("blocks %v do not divide %s", block, t)
+		}
+		if n != block[d] {
+			axis, several = d, several+1
+		}
+	}
+	if several > 1 {
+		return 0, fmt.Errorf("blocks %v of %s: there may be several along one dimension", block, t)
+	}
+	return axis, nil
 }

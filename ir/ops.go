@@ -157,8 +157,9 @@ func init() {
 			Doc: "store(value, ref, scalars...): the inverse of load"},
 		OpRefCast: {Name: "refcast", Args: 1, Level: Kernel, Explicit: true, Types: tRefCast,
 			Doc: "the same memory seen as another element type; a width change halves or doubles the rows as words and halves do, a reshape may join leading dimensions"},
-		OpDMAStart: {Name: "dma_start", Args: 3, Level: Kernel, Effect: true, Types: tDMA, Doc: "dma_start(source, target, semaphore): copy begins; the target is undefined until the wait"},
-		OpDMAWait:  {Name: "dma_wait", Args: 3, Level: Kernel, Effect: true, Types: tDMA, Doc: "waits for the copy of the same operands"},
+		OpDMAStart: {Name: "dma_start", Args: any, Min: 3, Level: Kernel, Effect: true, Attrs: []string{"block"}, Types: tDMA,
+			Doc: "dma_start(source, target, semaphore): copy begins; the target is undefined until the wait. With two i32 scalars more, a block of the shape is copied: the one of that number of the source to that of the target, counted along the one dimension that has several"},
+		OpDMAWait: {Name: "dma_wait", Args: any, Min: 3, Level: Kernel, Effect: true, Attrs: []string{"block"}, Types: tDMA, Doc: "waits for the copy of the same operands"},
 	}
 }
 

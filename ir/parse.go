@@ -363,7 +363,7 @@ func (p *parser) instr() (*Instr, error) {
 		}
 	}
 	grid := op == OpGrid || op == OpKernel
-	if len(row.Attrs) > 0 || grid {
+	if optional := len(row.Attrs) == 1 && row.Attrs[0] == "block"; len(row.Attrs) > 0 && !optional || grid || optional && p.peek("{") {
 		if err := p.expect("{"); err != nil {
 			return nil, err
 		}
@@ -489,6 +489,8 @@ func (p *parser) grid() (*Grid, error) {
 			return p.int(&g.sched().Stagger)
 		case "live":
 			return p.int(&g.sched().Live)
+		case "into":
+			return p.ints(&g.Into)
 		}
 		if err := p.expect("("); err != nil {
 			return err
@@ -553,7 +555,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out carry steps lags lock late ends beside after live phases scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out into carry steps lags lock late ends beside after live phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil
@@ -615,7 +617,7 @@ func (p *parser) window(g *Grid, ws *[]Window) error {
 	return nil
 }
 
-// index parses a block index: [t<n> "["] (const | ["clamp("] axis [shift] ["," max ")"]) ["]"].
+// index parses a block index: [t<n> "["] (const | ["plus(" const ","] ["clamp("] axis [shift] ["," max ")"] [")"]) ["]"].
 func (p *parser) index(g *Grid) (Index, error) {
 	table := -1
 	p.space()
@@ -642,6 +644,24 @@ func (p *parser) axisIndex(g *Grid) (Index, error) {
 	p.space()
 	if c := p.src[p.pos:]; c != "" && (c[0] == '-' || c[0] >= '0' && c[0] <= '9') {
 		return x, p.int(&x.Const)
+	}
+	if p.accept("plus(") {
+		var n int
+		if err := p.int(&n); err != nil {
+			return x, err
+		}
+		if err := p.expect(","); err != nil {
+			return x, err
+		}
+		x, err := p.axisIndex(g)
+		if err == nil && (x.Axis < 0 || x.Const != 0) {
+			err = p.errf("plus wants an axis")
+		}
+		if err != nil {
+			return x, err
+		}
+		x.Const = n
+		return x, p.expect(")")
 	}
 	clamp := p.accept("clamp(")
 	down := !clamp && p.accept("down(")

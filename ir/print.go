@@ -161,6 +161,7 @@ func (in *Instr) attrText() string {
 // optionalAttrs are those that may be left out, and say when they are.
 var optionalAttrs = map[string]func(*Attrs) bool{
 	"strides": func(a *Attrs) bool { return a.Strides == nil },
+	"block":   func(a *Attrs) bool { return a.Dims == nil },
 	"until":   func(a *Attrs) bool { return a.Until == 0 },
 }
 
@@ -173,6 +174,7 @@ var attrKinds = map[string]struct {
 	"until":   {func(a *Attrs) string { return strconv.Itoa(a.Until) }, func(p *parser, a *Attrs) error { return p.int(&a.Until) }},
 	"count":   {func(a *Attrs) string { return strconv.Itoa(a.Count) }, func(p *parser, a *Attrs) error { return p.int(&a.Count) }},
 	"dims":    {func(a *Attrs) string { return ints(a.Dims) }, func(p *parser, a *Attrs) error { return p.ints(&a.Dims) }},
+	"block":   {func(a *Attrs) string { return ints(a.Dims) }, func(p *parser, a *Attrs) error { return p.ints(&a.Dims) }},
 	"starts":  {func(a *Attrs) string { return ints(a.Starts) }, func(p *parser, a *Attrs) error { return p.ints(&a.Starts) }},
 	"limits":  {func(a *Attrs) string { return ints(a.Limits) }, func(p *parser, a *Attrs) error { return p.ints(&a.Limits) }},
 	"strides": {func(a *Attrs) string { return ints(a.Strides) }, func(p *parser, a *Attrs) error { return p.ints(&a.Strides) }},
@@ -243,6 +245,9 @@ func (g *Grid) String() string {
 	}
 	windows("in", g.In, nil)
 	windows("out", g.Out, g.Outs)
+	if g.Into != nil {
+		b.WriteString(", into=" + ints(g.Into))
+	}
 	windows("carry", g.Carry, nil)
 	if s := g.Sched; s != nil {
 		fmt.Fprintf(&b, ", steps=%d, lags=%s, lock=%d", s.Steps, ints(s.Lags), s.Lock)
@@ -295,7 +300,7 @@ func (g *Grid) String() string {
 	return b.String()
 }
 
-// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that) or t0[...] of one of these.
+// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that), plus(7,...) of one of these, or t0[...] of one of all.
 func (g *Grid) indexText(x Index) string {
 	s := strconv.Itoa(x.Const)
 	if x.Axis >= 0 {
@@ -308,6 +313,9 @@ func (g *Grid) indexText(x Index) string {
 		}
 		if x.Max >= 0 {
 			s = fmt.Sprintf("%s(%s,%d)", map[bool]string{false: "clamp", true: "down"}[x.Down], s, x.Max)
+		}
+		if x.Const != 0 {
+			s = fmt.Sprintf("plus(%d,%s)", x.Const, s)
 		}
 	}
 	if x.Table >= 0 {

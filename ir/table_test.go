@@ -69,7 +69,7 @@ var examples = map[ir.Op]string{
 	ir.OpStore:     "!%2 = load %x {starts=[0,0], strides=[1,2]} : f32[4]\n    store %2, %s, %n, %n {starts=[3,4]}",
 	ir.OpRefCast:   "!%2 = refcast %s : vmem:u32[4,8]",
 	ir.OpDMAStart:  "!dma_start %s, %y, %m",
-	ir.OpDMAWait:   "!dma_wait %s, %y, %m",
+	ir.OpDMAWait:   "!dma_wait %s, %y, %m, %n, %n {block=[1,8]}",
 }
 
 // example wraps an op's instruction into a module in the text form that String gives.
@@ -101,7 +101,7 @@ func TestEveryOpIsDescribedAndParsesBack(t *testing.T) {
 		m.Body.Walk(func(in *ir.Instr) {
 			if found = found || in.Op == op; in.Op == op {
 				for _, a := range row.Attrs {
-					require.True(t, a == "strides" || strings.Contains(in.String(), a+"="), "%s lacks %s", in, a)
+					require.True(t, a == "strides" || a == "block" && len(in.Args) == 3 || strings.Contains(in.String(), a+"="), "%s lacks %s", in, a)
 				}
 			}
 		})
@@ -197,6 +197,14 @@ func TestRejects(t *testing.T) {
 		inKernel("%2 = refcast %s : vmem:bf16[4,8]"):                                                                             "vmem:f32[4,8] as vmem:bf16[4,8]",
 		inKernel("%2 = refcast %s : vmem:f64[2,8]"):                                                                              "wants the same width",
 		inKernel("%2 = loop %s {count=1} (%3: i32[], %4: vmem:f32[4,8]) { yield %4 } : vmem:f32[4,8]"):                           "is a reference",
+		inKernel("dma_start %s, %y, %m {block=[4,8]}"):                                                                           "copy of vmem:f32[4,8]",
+		inKernel("dma_start %s, %y, %m, %n {block=[1,8]}"):                                                                       "copy with 4 operands",
+		inKernel("dma_start %s, %y, %m, %n, %n {block=[3,8]}"):                                                                   "do not divide vmem:f32[4,8]",
+		inKernel("dma_start %s, %y, %m, %n, %n {block=[1,4]}"):                                                                   "several along one dimension",
+		inKernel("dma_start %s, %y, %m, %n, %f {block=[1,8]}"):                                                                   "block number f32[4,8]",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), into=[1]"):                                               "arrays are numbered",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), into=[0,0]"):                                             "names all or none",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(plus(1,a),0):f32[4,8])"):                                                 "block 4 of 1 elements lies outside",
 		inKernel("dma_start %s, %x, %m"):                                                                                         "copy of vmem:f32[4,8] to vmem:f32[1,8]",
 		inKernel("%2 = dyn_update %f, %f, %n, %n : f32[4,8]"):                                                                    "not allowed at the kernel level",
 	} {

@@ -205,6 +205,7 @@ type GridDim struct {
 //	x = Const                                  if Axis < 0
 //	x = clamp(id[Axis] + Shift, 0, Max)        otherwise (Max < 0: no clamp)
 //	x = Max - x                                if Down
+//	x = Const + x                              if Axis >= 0
 //	x = table[x]                               if Table >= 0, table being the grid's Table-th table operand
 type Index struct {
 	Axis  int
@@ -231,7 +232,8 @@ func (x Index) Reversed(n int) Index {
 }
 
 // Window says which block of an operand a program sees: block b along dimension d covers elements
-// [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand.
+// [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand. An output window of a kernel without a block is the
+// whole array, left in main memory: the body moves what belongs there by copies.
 type Window struct {
 	Block []int
 	Index []Index
@@ -249,6 +251,10 @@ type Window struct {
 // visits keep the initial content. The output windows of all points must cover each output, except one with an alias. Points
 // that differ in the sequential axis alone may write a block again; the last one counts.
 //
+// With Into several output windows of a grid may write to one array, in their order: window i to array Into[i], numbered in the
+// order of their first windows. There are as many results as arrays, and where a window's table gives a block below zero it
+// writes nothing.
+//
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
 // Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
 // yields nothing. An input window holds its block at every point. An output window is undefined until stored to, keeps its
@@ -265,7 +271,8 @@ type Grid struct {
 	In      []Window
 	Out     []Window
 	Carry   []Window
-	Outs    []Type // types of the Out results
+	Outs    []Type // types of the arrays that the Out windows belong to
+	Into    []int  // grid only: the array of each output window; nil: each has its own
 	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
 	Scratch []Type // kernel only
 	Alias   [][2]int
@@ -278,6 +285,28 @@ func (g *Grid) Points() int {
 		n *= d.Size
 	}
 	return n
+}
+
+// Whole says whether the window shows all of an array of the type, left in main memory.
+func (w Window) Whole(t Type) bool { return len(w.Block) == 0 && t.Rank() > 0 }
+
+// Array is the result that an output window belongs to.
+func (g *Grid) Array(window int) int {
+	if g.Into == nil {
+		return window
+	}
+	return g.Into[window]
+}
+
+// Arrays are the types of the results that the output windows belong to.
+func (g *Grid) Arrays() []Type {
+	var ts []Type
+	for i, t := range g.Outs {
+		if g.Array(i) == len(ts) {
+			ts = append(ts, t)
+		}
+	}
+	return ts
 }
 
 // Sched is how the steps of a kernel are ordered and overlap; it changes no result. A chunk, one point of the sequential axis,
@@ -312,7 +341,7 @@ type StagePhase struct {
 // Attrs are the static parameters of an instruction. Which fields an op uses is in its table row.
 type Attrs struct {
 	Axis    int
-	Dims    []int // broadcast: result dimension of each operand dimension; transpose: permutation; reduce: axes
+	Dims    []int // broadcast: result dimension of each operand dimension; transpose: permutation; reduce: axes; copies: the block
 	Starts  []int // slice, load, store, view: first element; pad: low padding
 	Limits  []int // slice: end; pad: high padding
 	Strides []int // slice, load, store: step (nil: 1)

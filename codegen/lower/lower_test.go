@@ -158,7 +158,7 @@ func TestBackwardPhases(t *testing.T) {
 func TestPackedKernels(t *testing.T) {
 	class, err := gdn.LookupClass("reset.cos.9")
 	require.NoError(t, err)
-	v := variant(t, "tpu-packed,chunk=32,mergepairs=0")
+	base := variant(t, "tpu-packed,chunk=32,mergepairs=0")
 	for _, row := range []struct {
 		spec string
 		cu   []int64
@@ -176,17 +176,21 @@ func TestPackedKernels(t *testing.T) {
 		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{len(row.cu)}, row.cu)
 		want, err := gdn.Reference(s, inputs)
 		require.NoError(t, err)
-		m, err := gdn.Build(s, v)
-		require.NoError(t, err)
-		k, err := lower.Kernels(m)
-		require.NoError(t, err, s)
-		for _, p := range []*ir.Module{m, k} {
-			got, err := interp.Run(p, inputs, interp.Options{})
+		for _, chunks := range []string{"1", "2", "4"} {
+			v, err := base.With("chunks", chunks)
+			require.NoError(t, err)
+			m, err := gdn.Build(s, v)
+			require.NoError(t, err)
+			k, err := lower.Kernels(m)
 			require.NoError(t, err, s)
-			for _, o := range s.Outputs() {
-				limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
-				require.NoError(t, err)
-				require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s", o.Name, s)
+			for _, p := range []*ir.Module{m, k} {
+				got, err := interp.Run(p, inputs, interp.Options{})
+				require.NoError(t, err, s)
+				for _, o := range s.Outputs() {
+					limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+					require.NoError(t, err)
+					require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s, %s chunks", o.Name, s, chunks)
+				}
 			}
 		}
 	}

@@ -353,6 +353,8 @@ yield
 	for i, sem := range []string{"sem[]", "sem[1]"} {
 		add(fmt.Sprint("dma_", i), on("f32[64,128]"), on("f32[64,128]"), "dma_start %%a0, %%b, %%s @copy\ndma_wait %%a0, %%b, %%s @copy\n%%r0 = load %%b {starts=[0,0]} : f32[64,128]").scratch = []string{"%b: vmem:f32[64,128]", "%s: vmem:" + sem}
 	}
+	add("dma_block", on("f32[64,128]"), on("f32[64,128]"), "%%z = const {value=0} : i32[]\n%%p = program_id {axis=0} : i32[]\n%%u = const {value=1} : i32[]\n%%i = sub %%u, %%p : i32[]\ndma_start %%a0, %%b, %%s, %%z, %%i {block=[64,128]} @copy\n"+
+		"dma_wait %%a0, %%b, %%s, %%z, %%i {block=[64,128]} @copy\n%%r0 = load %%b {starts=[64,0]} : f32[64,128]").scratch = []string{"%b: vmem:f32[128,128]", "%s: vmem:sem[]"}
 	add("chain_bf16", on(x("bf16"), x("bf16")), on(x("bf16")), "%%s = mul %%v0, %%v1 : %[1]s\n%%t = add %%s, %%v0 : %[1]s\n%%m = max %%t, %%v1 : %[1]s\n%%r0 = sub %%m, %%s : %[1]s", x("bf16"))
 	add("small", on("f32[3,5]", "f32[3,5]"), on("f32[3,5]"), "%%r0 = mul %%v0, %%v1 : f32[3,5]")
 	add("square_64", on("f32[64,64]", "f32[64,64]"), on("f32[64,64]"), "%%r0 = mul %%v0, %%v1 : f32[64,64]")

@@ -38,6 +38,9 @@ func checkWindows(kernel *ir.Instr) error {
 			return fmt.Errorf("mosaic: kernel %s, %s: block %v of %s: %s", g.Name, what, w.Block, t, fmt.Sprintf(format, args...))
 		}
 		n := t.Rank()
+		if w.Whole(t) {
+			continue
+		}
 		if n == 0 {
 			return fail("a scalar operand: pass it in a table, or as [1,1]")
 		}

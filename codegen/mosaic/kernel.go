@@ -122,6 +122,9 @@ func (e *emitter) transform(i int, w ir.Window, params []value) string {
 			if x.Down {
 				v = f.op("arith.subi", v.t, "", f.int(x.Max), v)
 			}
+			if x.Const != 0 {
+				v = f.op("arith.addi", v.t, "", v, f.int(x.Const))
+			}
 		}
 		if x.Table >= 0 {
 			at := f.op("arith.index_cast", scalarType("index"), "", v)

@@ -165,8 +165,45 @@ func emitRefCast(e *emitter, in *ir.Instr) ([]value, error) {
 // fullTiles says whether rows fill the tiles that the compiler gives a reference: fewer than a whole tile get one of a power of two.
 func fullTiles(d ir.DType, rows int) bool { return rows%rowTile(d) == 0 || rows&(rows-1) == 0 }
 
+// part is the i-th operand of a copy: all of a reference, or the block whose number the copy gives.
+func (e *emitter) part(in *ir.Instr, i int) (value, error) {
+	ref, t := e.arg(in, i), in.Args[i].Type
+	if len(in.Args) == 3 {
+		return ref, nil
+	}
+	block := in.Attrs.Dims
+	axis, err := ir.BlockAxis(t, block)
+	if err != nil {
+		return ref, err
+	}
+	at, n := e.arg(in, 3+i), block[axis]
+	if n > 1 {
+		at = e.op("arith.muli", at.t, "", at, e.int(n))
+		if axis >= t.Rank()-2 {
+			at = e.op("tpu.assume_multiple", at.t, fmt.Sprintf("multiple = %d : i32", n), at)
+		}
+	}
+	args := []value{ref}
+	for d := range block {
+		if d == axis {
+			args = append(args, at)
+		} else {
+			args = append(args, e.int(0))
+		}
+	}
+	return e.op("tpu.memref_slice", ref.t.of(block...), fmt.Sprintf("operandSegmentSizes = array<i32: 1, %d, 0>", len(block)), args...), nil
+}
+
 func emitDMA(e *emitter, in *ir.Instr) ([]value, error) {
-	src, dst, sem := e.arg(in, 0), e.arg(in, 1), e.arg(in, 2)
+	sem := e.arg(in, 2)
+	src, err := e.part(in, 0)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := e.part(in, 1)
+	if err != nil {
+		return nil, err
+	}
 	for len(sem.t.shape) > 0 { // the only semaphore of an array
 		if n := sem.t.shape[0]; n != 1 {
 			return nil, fmt.Errorf("a copy wants one semaphore, has %d", n)

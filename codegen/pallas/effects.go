@@ -22,22 +22,45 @@ func (p *printer) effect(n *node) statement {
 			p.fail(n, err)
 		}
 		value := o.full(0).s
-		target := p.ref(n.args[len(n.args)-1-len(o.texts[2:])]).s
+		target := p.ref(n.target()).s
 		if base, ok := strings.CutSuffix(target, ".bitcast(jnp.uint32)"); ok && refType.DType == ir.U32 {
-			return p.storeWords(n, base, val.Shape[0], value)
+			return p.storeWords(n, base, refType.Rank(), val.Shape[0], value, func(d int) string { return o.start(d, o.texts[2:]).s })
 		}
 		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
 	case ir.OpDMAStart, ir.OpDMAWait:
 		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.in.Op]
-		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", o.texts[0].s, o.texts[1].s, o.texts[2].s, method)}
+		sides := []string{o.texts[0].s, o.texts[1].s}
+		for i := range sides {
+			if len(n.in.Args) == 3 {
+				break
+			}
+			axis, err := ir.BlockAxis(n.in.Args[i].Type, n.in.Attrs.Dims)
+			if err != nil {
+				p.fail(n, err)
+			}
+			at, size := o.texts[3+i].s, n.in.Attrs.Dims[axis]
+			if size > 1 {
+				at = fmt.Sprintf("pl.multiple_of((%s) * %d, %d)", at, size, size)
+			}
+			sides[i] += fmt.Sprintf(".at[%spl.ds(%s, %d)]", strings.Repeat(":, ", axis), at, size)
+		}
+		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], o.texts[2].s, method)}
 	}
 	p.fail(n, fmt.Errorf("no statement"))
 	return statement{}
 }
 
+// target is the reference of a store: constants are not among a node's arguments.
+func (n *node) target() ref {
+	if _, ok := constant(n.in.Args[0]); ok {
+		return n.args[0]
+	}
+	return n.args[1]
+}
+
 // nameStored names a reference after what is first stored to it.
 func (p *printer) nameStored(n *node) {
-	x := n.args[len(n.args)-1-(len(n.in.Args)-2)].item
+	x := n.target().item
 	if x.param == 0 || p.k.names[x] != "" {
 		return
 	}
@@ -56,20 +79,19 @@ func (p *printer) nameStored(n *node) {
 }
 
 // storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
-func (p *printer) storeWords(n *node, base string, rows int, value string) statement {
+func (p *printer) storeWords(n *node, base string, rank, rows int, value string, start func(d int) string) statement {
 	p.need("store_words")
 	p.flags["interpret"] = true
-	k := len(n.ints)
-	lead := make([]string, 0, k)
-	for _, f := range n.ints[:k-2] {
-		lead = append(lead, formText(f).s)
+	var lead []string
+	for d := range rank - 2 {
+		lead = append(lead, start(d))
 	}
 	target := base
 	if len(lead) > 0 {
 		target += ".at[" + strings.Join(lead, ", ") + "]"
 	}
-	step := n.in.Attrs.Step(k - 2)
-	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", target, formText(n.ints[k-2]).s, step, value)}
+	step := n.in.Attrs.Step(rank - 2)
+	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", target, start(rank-2), step, value)}
 }
 
 // when writes a condition's body as a function under pl.when.

@@ -602,7 +602,11 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		}
 		ins = append(ins, spec(g, w, true))
 	}
-	for _, w := range g.Out {
+	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			outSpecs = append(outSpecs, "pl.BlockSpec(memory_space=pltpu.HBM)")
+			continue
+		}
 		outSpecs = append(outSpecs, spec(g, w, false))
 	}
 	for _, x := range scratch {
@@ -697,6 +701,9 @@ func spec(g *ir.Grid, w ir.Window, input bool) string {
 					s = "(" + s + ")"
 				}
 				s = fmt.Sprintf("%d - %s", x.Max, s)
+			}
+			if x.Const != 0 {
+				s = fmt.Sprintf("%d + %s", x.Const, s)
 			}
 		}
 		if x.Table >= 0 {

@@ -484,19 +484,24 @@ func writeDot(o *operands) (expr, error) {
 	return e, nil
 }
 
+// start is where an access to a reference begins along a dimension.
+func (o *operands) start(d int, dyn []expr) expr {
+	switch f := o.ints[d]; {
+	case len(dyn) == 0 || dyn[d].s == "0":
+		return formText(f)
+	case f.isConst() && f.c == 0:
+		return dyn[d]
+	default:
+		return expr{dyn[d].in(precAdd) + " + " + formText(f).in(precMul), precAdd}
+	}
+}
+
 // access is the index text of a load or store: of a block of the given shape in a reference.
 func (o *operands) access(refType ir.Type, block []int, dyn []expr) (string, error) {
 	lead := refType.Rank() - len(block)
 	at := make([]string, refType.Rank())
 	for d, n := range refType.Shape {
-		start := formText(o.ints[d])
-		if len(dyn) > 0 {
-			if f := o.ints[d]; f.isConst() && f.c == 0 {
-				start = dyn[d]
-			} else {
-				start = expr{dyn[d].in(precAdd) + " + " + start.in(precMul), precAdd}
-			}
-		}
+		start := o.start(d, dyn)
 		size := 1
 		if d >= lead {
 			size = block[d-lead]

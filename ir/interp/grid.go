@@ -46,6 +46,17 @@ func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 	return at, nil
 }
 
+// target is start for an output window; nil where it is one of several of an array and writes nothing.
+func (l *launch) target(i int, id []int) ([]int, error) {
+	w := l.g.Out[i]
+	for _, x := range w.Index {
+		if l.g.Into != nil && x.Table >= 0 && x.At(id, l.tables) < 0 {
+			return nil, nil
+		}
+	}
+	return l.start(w, id, l.g.Outs[i].Shape)
+}
+
 // blockNumber numbers the blocks of a window row-major.
 func blockNumber(w ir.Window, at, shape []int) int {
 	n := 0
@@ -80,11 +91,17 @@ func (l *launch) check() error {
 	_, size := l.groups()
 	each := func(what string, k int, w ir.Window, shape []int, visit func(p, block int) error) error {
 		for p := range l.g.Points() {
-			at, err := l.start(w, l.point(p), shape)
+			var at []int
+			var err error
+			if what == "output" {
+				at, err = l.target(k, l.point(p))
+			} else {
+				at, err = l.start(w, l.point(p), shape)
+			}
 			if err != nil {
 				return fmt.Errorf("%s %d: %w", what, k, err)
 			}
-			if visit == nil {
+			if visit == nil || at == nil {
 				continue
 			}
 			if err := visit(p, blockNumber(w, at, shape)); err != nil {
@@ -98,13 +115,18 @@ func (l *launch) check() error {
 			return err
 		}
 	}
+	written := map[int]map[int]int{} // by array, the group that wrote each block
 	for i, w := range l.g.Out {
 		n, whole := blocks(w, l.g.Outs[i].Shape)
 		if !whole {
 			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
 		}
 		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == i })
-		seen := map[int]int{}
+		seen := written[l.g.Array(i)]
+		if seen == nil {
+			seen = map[int]int{}
+			written[l.g.Array(i)] = seen
+		}
 		if err := each("output", i, w, l.g.Outs[i].Shape, func(p, block int) error {
 			if q, ok := seen[block]; ok && q != p/size {
 				return fmt.Errorf("point %v writes a block that another point has written", l.point(p))
@@ -114,7 +136,8 @@ func (l *launch) check() error {
 		}); err != nil {
 			return err
 		}
-		if len(seen) != n && !alias {
+		last := l.g.Into == nil || !slices.Contains(l.g.Into[i+1:], l.g.Into[i])
+		if last && len(seen) != n && !alias {
 			return fmt.Errorf("output %d: %d of %d blocks are written; without an alias all must be", i, len(seen), n)
 		}
 	}
@@ -140,7 +163,7 @@ func (fr *frame) runGrid(s *step) error {
 		return err
 	}
 	var outs, finals []*tensor
-	for _, t := range g.Outs {
+	for _, t := range g.Arrays() {
 		outs = append(outs, newLike(t))
 	}
 	for _, a := range g.Alias {
@@ -202,12 +225,14 @@ func (fr *frame) gridGroup(s *step, l *launch, outs, finals []*tensor, lo, hi in
 		if err := fr.exec(s.body); err != nil {
 			return err
 		}
-		for i, w := range g.Out {
-			at, err := l.start(w, fr.id, outs[i].shape)
+		for i := range g.Out {
+			at, err := l.target(i, fr.id)
 			if err != nil {
 				return err
 			}
-			write(outs[i], fr.cells[s.body.yield[i]].t, at)
+			if at != nil {
+				write(outs[g.Array(i)], fr.cells[s.body.yield[i]].t, at)
+			}
 		}
 		for i := range g.Carry {
 			carried[i] = fr.cells[s.body.yield[len(g.Out)+i]].t

@@ -49,6 +49,11 @@ func (fr *frame) runKernel(s *step) error {
 		outs[a[0]] = l.in[a[1]].clone()
 		written[a[0]] = make([]bool, outs[a[0]].size())
 	}
+	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			bind(nextOut+i, &memory{t: outs[i]})
+		}
+	}
 	inAt, windows := make([][]int, len(g.In)), make([]outWindow, len(g.Out))
 	flush := func(i int) {
 		w := windows[i]
@@ -66,6 +71,9 @@ func (fr *frame) runKernel(s *step) error {
 	for p := range g.Points() {
 		k.id = l.point(p)
 		for i, w := range g.Out {
+			if w.Whole(g.Outs[i]) {
+				continue
+			}
 			at, err := l.start(w, k.id, outs[i].shape)
 			if err != nil {
 				return fmt.Errorf("output %d: %w", i, err)
@@ -276,25 +284,56 @@ func (fr *frame) store(s *step) error {
 
 // transfer is a copy between its start and its wait.
 type transfer struct {
-	src, dst, sem *ref
-	content       *tensor // of the source at the start
-	by            string
+	src, dst *access
+	sem      *ref
+	content  *tensor // of the source at the start
+	by       string
 }
 
-// whole reads all of a reference.
-func (r *ref) whole() *tensor {
-	out := newTensor(r.t.DType, r.t.Shape)
-	r.all().copy(out, false)
+// get reads the block of an access.
+func (a *access) get() *tensor {
+	out := newTensor(a.r.t.DType, a.shape)
+	a.copy(out, false)
 	return out
 }
 
-func (r *ref) all() *access {
+// overlaps says whether two blocks share memory, blocks of views of another type all of it.
+func (a *access) overlaps(b *access) bool {
+	if a.r.mem != b.r.mem {
+		return false
+	}
+	if !a.r.t.Equal(b.r.t) {
+		return true
+	}
+	for d := range a.at {
+		if a.at[d]+a.shape[d] <= b.at[d] || b.at[d]+b.shape[d] <= a.at[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// side is what a copy reads (i is 0) or writes (1): all of a reference, or the block that the operands number.
+func (fr *frame) side(s *step, i int) (*access, error) {
+	r, block := fr.cells[s.args[i]].ref, s.in.Attrs.Dims
 	n := r.t.Rank()
 	a := &access{r: r, shape: r.t.Shape, at: make([]int, n), step: make([]int, n)}
-	for i := range a.step {
-		a.step[i] = 1
+	for d := range a.step {
+		a.step[d] = 1
 	}
-	return a
+	if len(s.args) == 3 {
+		return a, nil
+	}
+	axis, err := ir.BlockAxis(r.t, block)
+	if err != nil {
+		return nil, err
+	}
+	at := int(fr.cells[s.args[3+i]].t.scalar())
+	if a.shape = block; at < 0 || (at+1)*block[axis] > r.t.Shape[axis] {
+		return nil, fmt.Errorf("block %d along dimension %d is outside %s", at, axis, r.t)
+	}
+	a.at[axis] = at * block[axis]
+	return a, nil
 }
 
 func sameBits(x, y *tensor) bool {
@@ -306,41 +345,56 @@ func sameBits(x, y *tensor) bool {
 	return true
 }
 
+func (fr *frame) sides(s *step) (src, dst *access, err error) {
+	if src, err = fr.side(s, 0); err == nil {
+		dst, err = fr.side(s, 1)
+	}
+	return src, dst, err
+}
+
 func (fr *frame) dmaStart(s *step) error {
-	t := transfer{fr.cells[s.args[0]].ref, fr.cells[s.args[1]].ref, fr.cells[s.args[2]].ref, nil, s.in.String()}
-	if t.dst.mem.fixed != "" {
-		return fmt.Errorf("target: %s", t.dst.mem.fixed)
+	src, dst, err := fr.sides(s)
+	if err != nil {
+		return err
+	}
+	if dst.r.mem.fixed != "" {
+		return fmt.Errorf("target: %s", dst.r.mem.fixed)
 	}
 	for _, p := range *fr.dma {
-		if p.dst.mem == t.dst.mem || p.dst.mem == t.src.mem || p.src.mem == t.dst.mem {
+		if p.dst.overlaps(dst) || p.dst.overlaps(src) || p.src.overlaps(dst) {
 			return fmt.Errorf("source or target is busy with a copy that has not been waited for")
 		}
 	}
-	if t.src.mem == t.dst.mem {
+	if src.overlaps(dst) {
 		return fmt.Errorf("source and target are the same memory")
 	}
-	t.content = t.src.whole()
-	t.dst.mem.t.poison()
+	t := transfer{src, dst, fr.cells[s.args[2]].ref, src.get(), s.in.String()}
+	dst.copy(poisoned(dst.r.t.DType, dst.shape), true)
 	*fr.dma = append(*fr.dma, t)
 	return nil
 }
 
 func (fr *frame) dmaWait(s *step) error {
-	src, dst, sem := fr.cells[s.args[0]].ref, fr.cells[s.args[1]].ref, fr.cells[s.args[2]].ref
-	i := slices.IndexFunc(*fr.dma, func(t transfer) bool {
-		return t.src.mem == src.mem && t.dst.mem == dst.mem && t.sem.mem == sem.mem
-	})
+	src, dst, err := fr.sides(s)
+	if err != nil {
+		return err
+	}
+	sem := fr.cells[s.args[2]].ref
+	same := func(a, b *access) bool {
+		return a.r.mem == b.r.mem && slices.Equal(a.at, b.at) && slices.Equal(a.shape, b.shape)
+	}
+	i := slices.IndexFunc(*fr.dma, func(t transfer) bool { return same(t.src, src) && same(t.dst, dst) && t.sem.mem == sem.mem })
 	if i < 0 {
 		return fmt.Errorf("no copy of these operands was started")
 	}
 	t := (*fr.dma)[i]
 	*fr.dma = slices.Delete(*fr.dma, i, i+1)
-	if !sameBits(t.content, t.src.whole()) {
+	if !sameBits(t.content, t.src.get()) {
 		return fmt.Errorf("the source changed between start and wait")
 	}
-	if !sameBits(dst.mem.t, poisoned(dst.mem.t.dt, dst.mem.t.shape)) {
+	if !sameBits(dst.get(), poisoned(dst.r.t.DType, dst.shape)) {
 		return fmt.Errorf("the target was written between start and wait")
 	}
-	t.dst.all().copy(t.content, true)
+	dst.copy(t.content, true)
 	return nil
 }

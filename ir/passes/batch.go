@@ -136,12 +136,23 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	for _, a := range g.Alias {
 		base[a[0]] = args[g.Tables+a[1]]
 	}
+	arrays := 0
+	var first []*view // of each array's windows
 	for i, w := range outs {
-		if base[i] != nil {
+		switch {
+		case g.Array(i) < arrays:
+			if !slices.Equal(first[g.Array(i)].cut, w.cut) {
+				b.Failf("grid %s: output window %d moves along other dimensions than an earlier one of its array", g.Name, i)
+				return make([]*ir.Value, len(in.Results))
+			}
+			continue
+		case base[i] != nil:
 			state = append(state, w.split(base[i]))
-		} else {
+		default:
 			state = append(state, b.Const(ir.T(g.Outs[i].DType, w.stagedShape()...), 0))
 		}
+		arrays++
+		first = append(first, w)
 	}
 	for i, w := range carries {
 		if w.varies() {
@@ -158,7 +169,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 			b.env[in.Body.Params[i]] = batched{b.Reshape(w.read(staged[i], w.scalars(step)), w.fullBlock()...), w.on()}
 		}
 		var at [][]*ir.Value
-		s := state[len(outs):]
+		s := state[arrays:]
 		for i, w := range carries {
 			idx := w.scalars(step)
 			at = append(at, idx)
@@ -180,11 +191,17 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 			return state
 		}
 		b.At(loc)
-		var next []*ir.Value
+		next := slices.Clone(state[:arrays])
 		for i, w := range outs {
-			next = append(next, w.write(state[i], w.fit(b.value(in.Body.Yield[i])), w.scalars(step)))
+			a, idx, x := g.Array(i), w.scalars(step), w.fit(b.value(in.Body.Yield[i]))
+			if g.Into != nil {
+				for _, at := range idx {
+					x = b.Select(b.Broadcast(b.Compare(ir.GE, at, b.scalar(0)), x.Type.Shape), x, w.read(next[a], idx))
+				}
+			}
+			next[a] = w.write(next[a], x, idx)
 		}
-		s = state[len(outs):]
+		s = state[arrays:]
 		for i, w := range carries {
 			y := w.fit(b.value(in.Body.Yield[len(outs)+i]))
 			next = append(next, y)
@@ -206,10 +223,14 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	}
 	b.At(loc)
 	var results []*ir.Value
-	for i, w := range outs {
-		results = append(results, w.join(state[i], base[i]))
+	for i, w := range first {
+		var from *ir.Value
+		if g.Into == nil {
+			from = base[i]
+		}
+		results = append(results, w.join(state[i], from))
 	}
-	s := state[len(outs):]
+	s := state[arrays:]
 	for i, w := range carries {
 		if w.varies() {
 			s = s[1:]

@@ -52,9 +52,10 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				if x.Down {
 					c.at = x.Max - c.at
 				}
+				c.at += x.Const
 			case dim.Seq:
-				c.kind = dynamic
-			case x.Shift == 0 && !clamped && !x.Down && x.Table < 0:
+				c = cut{kind: dynamic}
+			case x.Shift == 0 && x.Const == 0 && !clamped && !x.Down && x.Table < 0:
 				c = cut{plain, x.Axis, dim.Size}
 			default:
 				c = cut{picked, x.Axis, dim.Size}
@@ -217,7 +218,7 @@ func (v *view) vector(d int) *ir.Value {
 	return i
 }
 
-// clamped applies shift, clamp and direction to ids.
+// clamped applies shift, clamp, direction and the constant to ids.
 func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	b := v.b
 	if x.Shift != 0 {
@@ -228,6 +229,9 @@ func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	}
 	if x.Down {
 		i = b.Sub(b.Like(i, float64(x.Max)), i)
+	}
+	if x.Const != 0 {
+		i = b.Add(i, b.Like(i, float64(x.Const)))
 	}
 	return i
 }

@@ -188,6 +188,7 @@ func CloneGrid(g *ir.Grid) *ir.Grid {
 	}
 	n.Dims, n.Alias = slices.Clone(g.Dims), slices.Clone(g.Alias)
 	n.In, n.Out, n.Carry = windows(g.In), windows(g.Out), windows(g.Carry)
+	n.Into = slices.Clone(g.Into)
 	n.Outs, n.Scratch = types(g.Outs), types(g.Scratch)
 	if g.Sched != nil {
 		s := *g.Sched

@@ -117,10 +117,9 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	// A body for each run of steps in which the same slots have a chunk.
 	kb.Stage("step")
 	c := kb.ProgramID(l.seq)
-	var live *ir.Value // the step is one of those that must run: phases behind the first come later
+	var live *ir.Value // the chunks that must run
 	if l.opt.Live > 0 {
-		count := kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
-		live = kb.Compare(ir.LT, c, kb.Add(count, kb.Const(ir.T(ir.I32), float64(last))))
+		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	active := func(step int) []slot {
 		var out []slot
@@ -141,12 +140,25 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 				err = l.step(kb, c, r, slots)
 				break
 			}
+			body := func(holds *ir.Value, slots []slot) {
+				if err == nil && len(slots) > 0 {
+					kb.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
+				}
+			}
 			kb.Stage("step")
 			holds := r.holds(kb, c)
-			if l.opt.Live > 0 {
-				holds = kb.And(holds, live)
+			if l.opt.Live == 0 {
+				body(holds, active(lo))
+			} else {
+				if lo < steps {
+					body(kb.And(holds, kb.Compare(ir.LT, c, live)), active(lo))
+				}
+				for k := 0; k < last && r.hi > 0; k++ { // phases follow those before them to the end
+					kb.Stage("step")
+					at := kb.Add(live, kb.Const(ir.T(ir.I32), float64(k)))
+					body(kb.And(holds, kb.Compare(ir.EQ, c, at)), slices.DeleteFunc(active(lo), func(s slot) bool { return s.delay <= k }))
+				}
 			}
-			kb.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, active(lo)) })
 			if err != nil {
 				break
 			}
@@ -511,7 +523,10 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			return nil, err
 		}
 		ng.Out = append(ng.Out, nw)
-		p := b.Param("", ir.Ref(ir.VMEM, g.Outs[i].DType, nw.Block...))
+		p := b.Param("", l.body.Params[old].Type)
+		if !w.Whole(g.Outs[i]) {
+			p.Type = ir.Ref(ir.VMEM, g.Outs[i].DType, nw.Block...)
+		}
 		for _, s := range slots {
 			l.params[seen{old, s.delay}] = p
 		}
@@ -654,10 +669,23 @@ func (l *pipeline) timeline(phase int) []float64 {
 		}
 		w, k := weight(in), line(i)
 		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
+		if copies(in) {
+			at[i] = 1
+		}
 		known[i] = at[i]
 		done[k] += w
 	}
 	return at
+}
+
+// copies says whether an instruction starts copies or waits for them. Their conditions would end the straight line, so that they
+// stand behind all else.
+func copies(in *ir.Instr) bool {
+	found := false
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) { found = found || x.Op == ir.OpDMAStart || x.Op == ir.OpDMAWait })
+	}
+	return found
 }
 
 // start sets the carries at the first of the steps 0 to hi.

@@ -65,6 +65,8 @@ type tiler struct {
 	sc   *scope
 	refs []*ir.Value // scratch parameters, in order
 
+	into *ir.Value // where not nil, stores go to this half of their reference
+
 	heads int                // entries of the first carry, or the most of an input; 0: none
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
@@ -124,7 +126,11 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	src := in.Attrs.Grid
 	g := *src
 	g.Carry, g.Scratch = nil, nil
-	g.In, g.Out, g.Outs = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs)
+	g.In, g.Out, g.Outs, g.Into = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil
+	if src.Into != nil { // arrays of several windows stay in main memory
+		g.Outs = src.Arrays()
+		g.Out = make([]ir.Window, len(g.Outs))
+	}
 	nin := len(src.In)
 	kargs := slices.Clone(args[:src.Tables+nin])
 	t := &tiler{g: &g, body: &ir.Block{}, exact: map[*ir.Value]bool{}}
@@ -174,6 +180,10 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		ins = append(ins, kb.Param("", ir.Ref(ir.VMEM, kargs[src.Tables+i].Type.DType, w.Block...)))
 	}
 	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			outs = append(outs, kb.Param("", ir.Ref(ir.HBM, g.Outs[i].DType, g.Outs[i].Shape...)))
+			continue
+		}
 		outs = append(outs, kb.Param("", ir.Ref(ir.VMEM, g.Outs[i].DType, w.Block...)))
 	}
 
@@ -213,23 +223,53 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	}
 	// All results are in registers before the first store, for a carry may still be read.
 	var puts []func() error
+	var copies []copied
 	for i, y := range in.Body.Yield {
 		v := t.sc.find(y)
 		if v == nil {
 			return nil, fmt.Errorf("result %d comes from outside the grid", i)
 		}
 		kb.Stage("store")
-		put, err := t.prepareStore(v, outs[i])
+		var to *ir.Value
+		switch carry := i - len(src.Out); {
+		case carry >= 0:
+			to = outs[carries[carry].out]
+		case src.Into == nil:
+			to = outs[i]
+		default:
+			var held *ir.Value
+			if k := slices.Index(in.Body.Yield[len(src.Out):], y); k >= 0 {
+				held = outs[carries[k].out]
+			}
+			c, err := t.copied(src.Out[i], outs[src.Into[i]], held)
+			if err != nil {
+				return nil, fmt.Errorf("output window %d: %w", i, err)
+			}
+			copies = append(copies, c)
+			if to = c.buffer; to == held {
+				puts = append(puts, func() error { return nil })
+				continue
+			}
+		}
+		put, err := t.prepareStore(v, to)
 		if err != nil {
 			return nil, fmt.Errorf("result %d: %w", i, err)
 		}
 		puts = append(puts, put)
 	}
-	for _, put := range puts {
+	var half *ir.Value
+	if len(copies) > 0 {
+		half = kb.And(kb.ProgramID(len(g.Dims)-1), kb.Const(ir.T(ir.I32), 1))
+	}
+	for i, put := range puts {
+		if t.into = nil; i < len(copies) {
+			t.into = half
+		}
 		if err := put(); err != nil {
 			return nil, err
 		}
 	}
+	t.copyOut(copies, half, tables)
 	t.body.Params = append(t.body.Params, t.refs...)
 	if kb.Err() != nil {
 		return nil, kb.Err()
@@ -267,24 +307,137 @@ func (t *tiler) firstVisit(w ir.Window, tables []*ir.Value) *ir.Value {
 		if x.Table < 0 || x.Axis != n-1 {
 			continue
 		}
-		at := func(shift float64) *ir.Value {
-			i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), shift+float64(x.Shift))), zero)
-			if x.Max >= 0 {
-				i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
-			}
-			if x.Down {
-				i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
-			}
-			return b.Load(tables[x.Table], nil, []int{0}, nil, i)
-		}
-		first = b.Or(first, b.Compare(ir.NE, at(0), at(-1)))
+		first = b.Or(first, b.Compare(ir.NE, t.lookUp(x, c, 0, tables), t.lookUp(x, c, -1, tables)))
 	}
 	return first
 }
 
-// scratch adds a scratch reference of rows x lanes.
-func (t *tiler) scratch(d ir.DType, rows, lanes int) *ir.Value {
-	ty := ir.Ref(ir.VMEM, d, rows, lanes)
+// copied is an output window that a kernel moves by itself: both halves of the buffer are blocks, of successive points.
+type copied struct {
+	window          ir.Window
+	block           ir.Index // its number
+	buffer, to, sem *ir.Value
+	carried         bool // the buffer is one block, a carry: a copy ends with its point
+}
+
+// copied makes the buffer of a window of one of the blocks of an array that stays in main memory, unless a carry holds it.
+func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
+	axis, err := ir.BlockAxis(to.Type, w.Block)
+	last := len(t.g.Dims) - 1
+	if err != nil || last < 0 || !t.g.Dims[last].Seq {
+		return copied{}, fmt.Errorf("blocks %v of %s can not be copied from a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, to.Type)
+	}
+	if slices.Equal(to.Type.Shape, w.Block) { // one block, wherever its number is
+		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
+	}
+	for d, x := range w.Index {
+		if d != axis && (x.Axis >= 0 && t.g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
+			return copied{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, to.Type, d)
+		}
+	}
+	c := copied{window: w, block: w.Index[axis], buffer: held, to: to, sem: t.scratch(ir.VMEM, ir.Sem), carried: held != nil}
+	if held == nil {
+		shape := slices.Clone(w.Block)
+		shape[0] *= 2
+		c.buffer = t.scratch(ir.VMEM, to.Type.DType, shape...)
+	}
+	return c, nil
+}
+
+// copyOut ends a point with what it gives to main memory. A copy has the time of the next point; the last point that runs waits for
+// its own.
+func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
+	if len(copies) == 0 {
+		return
+	}
+	b := t.b().Stage("copy")
+	n := len(t.g.Dims) - 1
+	c := b.ProgramID(n)
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	written := func(i *ir.Value) *ir.Value { return b.Compare(ir.GE, i, i32(0)) }
+	move := func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value) {
+		b.Append(op, []*ir.Value{x.buffer, x.to, x.sem, half, block}, ir.Attrs{Dims: x.window.Block}, nil)
+	}
+	other := b.Sub(i32(1), half)
+	for _, x := range copies {
+		if x.carried {
+			continue
+		}
+		before := t.lookUp(x.block, c, -1, tables)
+		b.When(b.And(b.Compare(ir.GT, c, i32(0)), written(before)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, before) })
+	}
+	for _, x := range copies {
+		now := t.lookUp(x.block, c, 0, tables)
+		b.When(written(now), func(b *ir.Builder) {
+			if !x.carried {
+				move(b, ir.OpDMAStart, x, half, now)
+				return
+			}
+			zero := b.Const(ir.T(ir.I32), 0)
+			move(b, ir.OpDMAStart, x, zero, now)
+			move(b, ir.OpDMAWait, x, zero, now)
+		})
+	}
+	last := i32(t.g.Dims[n].Size - 1)
+	if s := t.g.Sched; s != nil && s.Live > 0 {
+		last = b.Sub(b.Load(tables[s.Live-1], nil, []int{0}, nil), i32(1))
+	}
+	var blocks []*ir.Value
+	for _, x := range copies {
+		blocks = append(blocks, t.lookUp(x.block, c, 0, tables))
+	}
+	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
+		for i, x := range copies {
+			if x.carried {
+				continue
+			}
+			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
+		}
+	})
+}
+
+// lookUp is an index that follows the sequential axis, at a point some points on.
+func (t *tiler) lookUp(x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
+	b := t.b()
+	zero := b.Const(ir.T(ir.I32), 0)
+	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)
+	if x.Max >= 0 {
+		i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
+	}
+	if x.Down {
+		i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
+	}
+	if x.Const != 0 {
+		i = b.Add(i, b.Const(ir.T(ir.I32), float64(x.Const)))
+	}
+	if x.Table < 0 {
+		return i
+	}
+	i = b.Min(i, b.Const(ir.T(ir.I32), float64(tables[x.Table].Type.Shape[0]-1)))
+	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
+}
+
+// store writes to a reference, or to a half of it.
+func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
+	b := t.b()
+	if t.into == nil {
+		b.Store(v, ref, starts, strides)
+		return
+	}
+	idx := make([]*ir.Value, ref.Type.Rank())
+	for i := range idx {
+		idx[i] = b.Const(ir.T(ir.I32), 0)
+	}
+	idx[0] = t.into
+	if n := ref.Type.Shape[0] / 2; n > 1 {
+		idx[0] = b.Mul(t.into, b.Const(ir.T(ir.I32), float64(n)))
+	}
+	b.Store(v, ref, starts, strides, idx...)
+}
+
+// scratch adds a scratch reference.
+func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
+	ty := ir.Ref(s, d, shape...)
 	t.g.Scratch = append(t.g.Scratch, ty)
 	v := &ir.Value{Type: ty}
 	t.refs = append(t.refs, v)

@@ -397,7 +397,7 @@ func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	}
 	c := &columns{lanes: lanes}
 	for range (lanes + laneCount - 1) / laneCount {
-		c.refs = append(c.refs, t.scratch(d, rows, laneCount))
+		c.refs = append(c.refs, t.scratch(ir.VMEM, d, rows, laneCount))
 	}
 	return c
 }
@@ -556,7 +556,7 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 				return err
 			}
 			starts[len(starts)-1] = p.lane
-			t.b().Store(u.src.elems[p.tile], ref, starts, strides(ref, p.stride))
+			t.store(u.src.elems[p.tile], ref, starts, strides(ref, p.stride))
 		}
 		return nil
 	}, nil
@@ -673,7 +673,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 					return err
 				}
 				w := t.b().Pack(wide(p.tile), wide(byRowNo[p.row+1]))
-				t.b().Store(w, words, starts, strides(words, stride/2))
+				t.store(w, words, starts, strides(words, stride/2))
 			}
 			return nil
 		}, nil
@@ -694,7 +694,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 			if err != nil {
 				return err
 			}
-			t.b().Store(t.b().Convert(x, ref.Type.DType), ref, starts, nil)
+			t.store(t.b().Convert(x, ref.Type.DType), ref, starts, nil)
 		}
 		return nil
 	}, nil

@@ -101,3 +101,42 @@ func randomArgs(m *ir.Module, seed uint64) map[string]*array.Array {
 	}
 	return args
 }
+
+// Several windows of a step that write to one array, some of them nothing, and a carried block that is written at the end: the
+// same as plain ops, and as a kernel that copies its blocks itself.
+func TestSeveralWindowsOfAnArray(t *testing.T) {
+	text := `module t (%t: i32[13], %x: f32[8,8,128]) -> (o, p) {
+  %z = const {value=0} : f32[1,8,128]
+  %o, %p, %s = grid %t, %x, %x, %z {name=g, dims=(h:1, c:4:seq), tables=1, in=([1,8,128]@(c,0,0), [1,8,128]@(plus(4,c),0,0)),
+    out=([1,8,128]@(t0[plus(1,c)],h,0):f32[7,8,128], [8,128]@(t0[plus(9,c)],0):f32[32,128], [1,8,128]@(t0[plus(5,c)],0,0):f32[7,8,128], [1,8,128]@(t0[plus(9,c)],0,0):f32[7,8,128]), into=[0,1,0,0],
+    carry=([1,8,128]@(0,0,0)), steps=1, lags=[0], lock=1, live=1} (%a: f32[1,8,128], %b: f32[1,8,128], %c: f32[1,8,128]) {
+    %d = add %c, %a : f32[1,8,128]
+    %e = mul %d, %b : f32[1,8,128]
+    %f = reshape %e : f32[8,128]
+    %g = reshape %d : f32[8,128]
+    yield %e, %f, %d, %d, %d
+  } : f32[7,8,128], f32[32,128], f32[1,8,128]
+  yield %o, %p
+}`
+	m, err := ir.Parse(text)
+	require.NoError(t, err)
+	values := make([]float64, 8*8*128)
+	for i := range values {
+		values[i] = float64(i%13) / 8
+	}
+	x := array.FromFloat64s(ir.F32, []int{8, 8, 128}, values)
+	// The steps that run, all of them; then the blocks that windows write.
+	table := []int64{4, 5, -1, -1, 5, 4, -1, 6, -1, 3, 0, 1, 2}
+	in := map[string]*array.Array{"t": array.FromInt64s(ir.I32, []int{13}, table), "x": x}
+	want, err := interp.Run(m, in, interp.Options{})
+	require.NoError(t, err)
+	for _, names := range [][]string{{"batch"}, {"tile"}, {"tile", "pipeline"}} {
+		n, err := passes.Apply(m, names...)
+		require.NoError(t, err, names)
+		p, err := ir.Parse(n.String())
+		require.NoError(t, err, names)
+		got, err := interp.Run(p, in, interp.Options{})
+		require.NoError(t, err, names)
+		require.Equal(t, want, got, names)
+	}
+}

@@ -66,7 +66,8 @@ var Variants = []NamedVariant{
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,prec=bf16x3,parts=kept,mask=words,ahead=2,steps=4,lock=2"},
+		Instead: []Substitute{{"tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", 256, 3, 8, 2}},
+		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
 	{Name: "tpu-train", Doc: "as tpu, for direction=train: state, T and U kept in bf16, a phase behind the state of the backward kernel",
 		// As for tpu. Matrix units of 128 are full: what is no product with the state or a chunk is done elsewhere.
 		Instead: []Substitute{

@@ -110,7 +110,7 @@ var Axes = []Axis{
 	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
 	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one; in the token recurrence the one leaves the state in the spec's order and type", jointNames, JointSeparate,
 		func(v Variant) bool { return chunked(v) || v.Unit == UnitMatrix }, func(v *Variant) *Joint { return &v.KQ }),
-	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads", true, chunked, func(v *Variant) *bool { return &v.Share }),
+	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads; in a stream with states [V, K] also what meets the states", true, chunked, func(v *Variant) *bool { return &v.Share }),
 	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, chunked,
 		func(v *Variant) *Side { return &v.Beta }),
 	boolAxis("fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, chunked, func(v *Variant) *bool { return &v.Fold }),

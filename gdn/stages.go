@@ -598,10 +598,13 @@ func (e *gen) inverse() []blockOut {
 func (e *gen) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
 	grown := e.exp(w.sum)
-	restK := e.rest(w)
-	k, q := e.perValue(w.k), w.q
-	if q != nil {
-		q = e.perValue(q)
+	k, q, shared := w.k, w.q, e.sharesState()
+	var restK *ir.Value
+	if !shared {
+		restK, k = e.rest(w), e.perValue(k)
+		if q != nil {
+			q = e.perValue(q)
+		}
 	}
 	if e.v.Fold {
 		k = e.store(e.byRows(k, grown))
@@ -613,7 +616,6 @@ func (e *gen) steps(w *work) []blockOut {
 	if e.v.update() != e.v.PrecState {
 		turnedK, left = e.perValue(e.turned(w.k)), e.remains(w)
 	}
-	n := e.v.Batch * e.v.Heads
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
 		b.At(ir.Loc{Stage: "state", Chunk: c, Head: -1})
@@ -621,6 +623,7 @@ func (e *gen) steps(w *work) []blockOut {
 			if x == nil || e.v.Chunks == 1 {
 				return x
 			}
+			n := x.Type.Shape[0] / e.v.Chunks
 			return e.sliced(x, c*n, (c+1)*n)
 		}
 		grow := func(x, by *ir.Value) *ir.Value {
@@ -664,6 +667,9 @@ func (e *gen) steps(w *work) []blockOut {
 			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
 		}
 		switch {
+		case shared: // the rest of the decay goes to V'
+			rest := b.Transpose(e.store(e.byRows(u, at(e.remains(w)))), 0, 2, 1)
+			added = e.dot(e.sideBySide(rest), at(k), false, false, e.v.PrecState)
 		case e.valueFirst:
 			added = e.dot(u, at(restK), true, false, e.v.PrecState)
 		case added != nil:
@@ -672,7 +678,7 @@ func (e *gen) steps(w *work) []blockOut {
 		default:
 			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
-		e.state = b.Add(b.Mul(state, e.scalar(up, e.c-1, state.Type.Shape[1], state.Type.Shape[2])), added)
+		e.state = b.Add(b.Mul(state, e.stateDecay(up, state)), added)
 		if e.leave != nil {
 			e.leave(c, e.state)
 		}
@@ -708,6 +714,37 @@ func (e *gen) remains(w *work) *ir.Value {
 	return left
 }
 
+// stateDecay spreads what is left of the state before a chunk over its elements.
+func (e *gen) stateDecay(grown, state *ir.Value) *ir.Value {
+	s := state.Type.Shape
+	rows := s[0] * s[1] / grown.Type.Shape[0]
+	return e.b.Reshape(e.scalar(grown, e.c-1, rows, s[2]), s...)
+}
+
+// sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
+// [N of key heads, heads V, K].
+func (e *gen) sharesState() bool { return e.valueFirst && e.v.Share && !e.v.Fold && e.gb > 1 }
+
+// sideBySide joins what belongs to the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
+func (e *gen) sideBySide(x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	return e.b.Reshape(x, s[0]/e.gb, e.gb*s[1], s[2])
+}
+
+// meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
+func (e *gen) meet(rows, state *ir.Value) *ir.Value {
+	return e.dot(rows, state, false, e.valueFirst, e.v.PrecState)
+}
+
+func (e *gen) apart(x *ir.Value) *ir.Value {
+	if !e.sharesState() {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	x = b.Transpose(b.Reshape(x, s[0], s[1], e.gb, e.s.V), 0, 2, 1, 3)
+	return b.Reshape(x, s[0]*e.gb, s[1], e.s.V)
+}
+
 // stateProducts are K S and Q S, where the form needs them.
 func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.b
@@ -716,15 +753,15 @@ func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	case !needK && !needQ:
 		return nil, nil
 	case !needK:
-		return nil, e.dot(q, state, false, e.valueFirst, e.v.PrecState)
+		return nil, e.apart(e.meet(q, state))
 	case !needQ:
-		return e.dot(k, state, false, e.valueFirst, e.v.PrecState), nil
+		return e.apart(e.meet(k, state)), nil
 	case e.v.KQ == JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.dot(e.concat(1, k, q), state, false, e.valueFirst, e.v.PrecState)
-		return b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+		both := e.meet(e.concat(1, k, q), state)
+		return e.apart(b.SliceAxis(both, 1, 0, e.c)), e.apart(b.SliceAxis(both, 1, e.c, 2*e.c))
 	}
-	return e.dot(k, state, false, e.valueFirst, e.v.PrecState), e.dot(q, state, false, e.valueFirst, e.v.PrecState)
+	return e.apart(e.meet(k, state)), e.apart(e.meet(q, state))
 }

@@ -151,8 +151,17 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*
 	own := *p
 	p = &own
 	p.v.Batch = t.batch
-	s, c, m, shape := p.s, p.c, t.m, states.Type.Shape[1:]
+	s, c, m, shape := p.s, p.c, t.m, states.Type.Shape
 	together := m / p.v.Chunks // chunks that meet their states at once
+
+	// The states are rows as the products take them, so that what a step reads has its shape at once.
+	first := newGen(p, p.b, nil)
+	first.valueFirst = s.State == StateVK
+	per := s.HeadsV // rows of a sequence
+	if first.sharesState() {
+		per = s.HeadsK
+	}
+	states = p.b.Reshape(states, shape[0]*per, s.HeadsV/per*shape[2], shape[3])
 	rs := p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
 		b.Stage("load")
 		states, o := carried[0], carried[1]
@@ -192,18 +201,17 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*
 			e.blocks[*at] = b.Transpose(x, 0, 2, 1)
 		}
 		e.valueFirst = s.State == StateVK
-		heads := join([]int{together * s.HeadsV}, shape[1:])
+		row := func(i int) *ir.Value { return b.Mul(seq[i], b.Like(seq[i], float64(per))) }
 		e.enter = func(i int) *ir.Value {
 			parts := make([]*ir.Value, together)
 			for j := range parts {
-				parts[j] = b.RowsAt(states, seq[i*together+j], 1)
+				parts[j] = b.RowsAt(states, row(i*together+j), per)
 			}
-			return b.Reshape(b.Concat(0, parts...), heads...)
+			return b.Concat(0, parts...)
 		}
 		e.leave = func(i int, x *ir.Value) { // places that no sequence has come first: what they name may have a place too
 			for j := range together {
-				y := b.SliceAxis(x, 0, j*s.HeadsV, (j+1)*s.HeadsV)
-				states = b.PutRows(states, b.Reshape(y, join([]int{1}, shape)...), seq[i*together+j])
+				states = b.PutRows(states, b.SliceAxis(x, 0, j*per, (j+1)*per), row(i*together+j))
 			}
 		}
 		made := b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V)
@@ -214,7 +222,7 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*
 		}
 		return []*ir.Value{states, o}
 	})
-	return rs[0], rs[1]
+	return p.b.Reshape(rs[0], shape...), rs[1]
 }
 
 // streamStates are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.

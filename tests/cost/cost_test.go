@@ -91,7 +91,7 @@ func TestShapes(t *testing.T) {
 		most         float64
 	}{
 		{"bench,t=1024", "v6e", 1.15 * 1.565},
-		{"bench", "v5p", 1.5},
+		{"bench", "v5p", 1.42},
 		{"bench,k=64,v=64", "v6e", 2.3},
 	} {
 		s, err := gdn.Parse(row.spec)

@@ -215,7 +215,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		}
 		for j, step := range r {
 			out(0, step.output, columnDone, j)
-			out(1, blockOut{e.asSpec(step.closed, state), final}, columnClosed, j)
+			out(1, blockOut{step.closed, final}, columnClosed, j)
 		}
 		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, columnLast, 0)
 		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), r[m-1].values}
@@ -247,7 +247,8 @@ func (p *plan) specStates() *operand {
 type alignedStep struct {
 	output       blockOut
 	values       *ir.Value // the output, [heads, C, V]
-	closed, open *ir.Value // states [heads, V, K]
+	closed       *ir.Value // a state as the spec has it
+	open         *ir.Value // a state [heads, V, K]
 }
 
 // each loads what the slots of a step have of an operand, side by side.
@@ -365,7 +366,6 @@ func (e *gen) aligned(marked, state *operand, slots map[*operand][]*ir.Value, he
 		step := alignedStep{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
-		b.Stage("output")
 		if e.v.Scale == ScaleOutput {
 			o = b.Scale(o, s.EffectiveScale())
 		}
@@ -380,6 +380,7 @@ func (e *gen) aligned(marked, state *operand, slots map[*operand][]*ir.Value, he
 		pl.v.Chunks = 1
 		one.plan = &pl
 		step.output = one.output([]*ir.Value{o})
+		step.closed = e.asSpec(step.closed, state)
 		steps = append(steps, step)
 	}
 	return steps

@@ -262,8 +262,12 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		half = kb.And(kb.ProgramID(len(g.Dims)-1), kb.Const(ir.T(ir.I32), 1))
 	}
 	for i, put := range puts {
+		kb.Stage("store")
 		if t.into = nil; i < len(copies) {
 			t.into = half
+			if made := in.Body.Yield[i].Def; made != nil { // nobody reads a buffer: what goes there need not wait
+				kb.At(made.Loc)
+			}
 		}
 		if err := put(); err != nil {
 			return nil, err

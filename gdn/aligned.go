@@ -1,6 +1,10 @@
 package gdn
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
 
 // Packed sequences by aligned blocks. A step takes a block of tokens as it lies, whatever sequences share it, so that nothing
 // is gathered. The sequence that is open when a step begins has the rows before the next one's; both meet their own state in
@@ -168,7 +172,11 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		grid.Sched.Live = 1
 	}
 	args := []*ir.Value{g.table}
-	used = append(used, g.marks)
+	// One window for both gates: control of a step costs by the window.
+	gates := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
+	gates.block[3] *= 2
+	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
+	used = append(used, gates, g.marks)
 	if s.Init {
 		used = append(used, state)
 	}
@@ -205,7 +213,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 			i += n
 		}
 		e.state = b.Reshape(carried[0], heads, s.V, s.K)
-		r := e.aligned(g.marks, state, slots, carried[1])
+		r := e.aligned(g.marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
 			ys = append(ys, o.block)
@@ -245,10 +253,10 @@ func (p *plan) specStates() *operand {
 // alignedStep is what a step over an aligned block gives: the output, and the states of the sequence that was open, as the
 // spec has it, and of the one that is open now.
 type alignedStep struct {
-	output       blockOut
-	values       *ir.Value // the output, [heads, C, V]
-	closed       *ir.Value // a state as the spec has it
-	open         *ir.Value // a state [heads, V, K]
+	output blockOut
+	values *ir.Value // the output, [heads, C, V]
+	closed *ir.Value // a state as the spec has it
+	open   *ir.Value // a state [heads, V, K]
 }
 
 // each loads what the slots of a step have of an operand, side by side.
@@ -264,7 +272,7 @@ func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir
 }
 
 // aligned does a step over aligned blocks. held is the output of the first block by earlier steps.
-func (e *gen) aligned(marked, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []alignedStep {
+func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []alignedStep {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
 	n, m := e.v.Heads, e.v.Chunks
 	var tiles []*ir.Value
@@ -285,8 +293,13 @@ func (e *gen) aligned(marked, state *operand, slots map[*operand][]*ir.Value, he
 	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).loadKey), k: e.each(slots[e.in.k], e.in.k, (*gen).loadKey)}
 	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
 	b.Stage("gates")
-	e.blocks[e.in.g] = e.each(slots[e.in.g], e.in.g, (*gen).loadGate)
-	e.blocks[e.in.beta] = e.each(slots[e.in.beta], e.in.beta, (*gen).loadGate)
+	for i, o := range []*operand{e.in.g, e.in.beta} {
+		var l []*ir.Value
+		for _, x := range slots[gates] {
+			l = append(l, b.SliceAxis(b.Reshape(x, 2*n, c), 0, i*n, (i+1)*n))
+		}
+		e.blocks[o] = b.Concat(0, l...)
+	}
 	w.gates = e.loadGates()
 	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, next.mark))
 	for _, x := range sides {

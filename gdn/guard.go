@@ -69,7 +69,11 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.native() && s.Pool > 0 {
 		v.Batch = 1
 	}
-	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= s.Tokens {
+	tokens := s.Tokens
+	if v.Pack == PackAligned { // a block has a row for each sequence that starts in it
+		tokens += (s.Seqs - 1) * v.Chunk
+	}
+	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= tokens {
 		v.Chunks /= 2
 	}
 	if s.Seqs > 0 {

@@ -290,7 +290,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	next := &side{mark: mark(markNext)}
 	sides = append(sides, next)
 
-	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).loadKey), k: e.each(slots[e.in.k], e.in.k, (*gen).loadKey)}
+	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).productKey), k: e.each(slots[e.in.k], e.in.k, (*gen).productKey)}
 	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
 	b.Stage("gates")
 	for i, o := range []*operand{e.in.g, e.in.beta} {
@@ -311,7 +311,8 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	if w.parts = []*ir.Value{w.sum, border}; e.v.Decay == DecayBase2 {
 		w.parts = []*ir.Value{b.Add(w.sum, border)}
 	}
-	negKK, qk := e.products(w.q, w.k)
+	kk, qk := e.products(w.q, w.k)
+	negKK := e.negated(w, kk)
 	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 	if w.p = p; e.v.Mask == MaskWords {
 		w.t = e.solveWords(negA)
@@ -324,10 +325,16 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		x.operands(e, w)
 	}
 	k := e.perValue(w.k)
+	unit, length, share := e.normColumns(w)
 	var steps []alignedStep
 	var prev *ir.Value // the output of the step before, as values
 	for j := range m {
-		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 0, j*n, (j+1)*n) }
+		at := func(x *ir.Value) *ir.Value {
+			if x == nil {
+				return nil
+			}
+			return b.SliceAxis(x, 0, j*n, (j+1)*n)
+		}
 		b.Stage("enter")
 		cur := []*side{{state: e.state}, {}}
 		for i, x := range sides {
@@ -349,11 +356,11 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 			}
 		}
 		both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(2, states...), false, true, e.v.PrecState)
-		r := b.Sub(at(w.v), b.SliceAxis(both, 1, 0, c))
+		r := b.Sub(at(w.v), e.by(b.SliceAxis(both, 1, 0, c), at(unit)))
 		if e.v.Beta == BetaLeft {
 			r = b.Mul(r, e.column(at(w.beta), s.V))
 		}
-		u := e.store(e.dot(at(w.t), e.store(r), false, false, e.v.apply()))
+		u := e.storeValues(e.dot(at(w.t), e.store(r), false, false, e.v.apply()), at(unit), at(length))
 		o := b.Add(b.SliceAxis(both, 1, c, 2*c), e.dot(at(w.p), u, false, false, e.v.PrecIntra))
 		turned := b.Transpose(u, 0, 2, 1)
 		var rests []*ir.Value
@@ -379,9 +386,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		step := alignedStep{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
-		if e.v.Scale == ScaleOutput {
-			o = b.Scale(o, s.EffectiveScale())
-		}
+		o = e.leaving(o, at(share))
 		fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
 		if prev == nil {
 			prev = held

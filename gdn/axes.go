@@ -39,6 +39,7 @@ var (
 	spreadNames = []string{SpreadLanes: "lanes", SpreadTurned: "turned"}
 	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
 	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
+	restNames   = []string{RestKey: "key", RestValue: "value"}
 	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
 	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
 	updateNames = []string{OwnNone: "state", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
@@ -67,6 +68,7 @@ func (m Mask) String() string    { return enumName(maskNames, int(m)) }
 func (t Turn) String() string    { return enumName(turnNames, int(t)) }
 func (s Spread) String() string  { return enumName(spreadNames, int(s)) }
 func (s Scale) String() string   { return enumName(scaleNames, int(s)) }
+func (r Rest) String() string    { return enumName(restNames, int(r)) }
 func (l Low) String() string     { return enumName(lowNames, int(l)) }
 func (o Own) String() string     { return enumName(ownNames, int(o)) }
 func (d DecayBy) String() string { return enumName(byNames, int(d)) }
@@ -122,6 +124,8 @@ var Axes = []Axis{
 	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs", packNames, PackGather,
 		func(v Variant) bool { return alignable(v) || streamable(v) }, func(v *Variant) *Pack { return &v.Pack }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
+	choiceAxis("rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
+		func(v Variant) bool { return chunked(v) && v.Out != OutShared }, func(v *Variant) *Rest { return &v.Rest }),
 	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile", unitNames, UnitMatrix,
 		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
 	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
@@ -148,6 +152,8 @@ var Axes = []Axis{
 	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
 	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, stored,
 		func(v *Variant) *Low { return &v.Low }),
+	intAxis("feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, stored,
+		func(v *Variant) *int { return &v.Feedback }, 0, 2, 4, 8),
 	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
 	intAxis("mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
 		func(v Variant) bool { return wordable(v) && v.Mask == MaskWords }, func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64),

@@ -77,8 +77,7 @@ func normRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	for i := range dims {
 		dims[i] = i
 	}
-	sum := b.Sum(b.Mul(x, x), n)
-	r := b.Unary(ir.OpRsqrt, b.Add(sum, b.Like(sum, l2Eps)))
+	r := b.Unary(ir.OpRsqrt, squares(b, x))
 	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), n), r), b.Mul(r, r))
 	over := func(y *ir.Value) *ir.Value { return b.Broadcast(y, x.Type.Shape, dims...) }
 	return b.Sub(b.Mul(dy, over(r)), b.Mul(x, over(along)))

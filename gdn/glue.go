@@ -411,13 +411,19 @@ func betaGate(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 func normRows(b *ir.Builder, x *ir.Value) *ir.Value {
 	x = b.Convert(x, ir.F32)
 	n := x.Type.Rank() - 1
-	sum := b.Sum(b.Mul(x, x), n)
-	r := b.Unary(ir.OpRsqrt, b.Add(sum, b.Like(sum, l2Eps)))
+	r := b.Unary(ir.OpRsqrt, squares(b, x))
 	dims := make([]int, n)
 	for i := range dims {
 		dims[i] = i
 	}
 	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
+}
+
+// squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
+func squares(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
+	return b.Add(sum, b.Like(sum, l2Eps))
 }
 
 // resetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.

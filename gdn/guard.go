@@ -91,7 +91,7 @@ func (v Variant) Fit(s Spec) Variant {
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
 // value heads of a key head in a program.
 func (v Variant) fitTraining(s Spec) Variant {
-	v.Form, v.Flow = FormVPrime, FlowFused
+	v.Form, v.Flow, v.Rest = FormVPrime, FlowFused, RestKey
 	if v.Beta == BetaLeft {
 		v.Beta = BetaRight
 	}

@@ -205,6 +205,40 @@ func (e *gen) store(x *ir.Value) *ir.Value {
 	return x
 }
 
+// storeValues is store for V' [N, C, V]. Where keys are alike, what rounding adds to V' is summed over the tokens. So each of a
+// number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
+//
+// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
+func (e *gen) storeValues(x, unit, length *ir.Value) *ir.Value {
+	b, n := e.b, e.v.Feedback
+	for n > 1 && e.c%(n*rowsOfWords) != 0 {
+		n /= 2
+	}
+	if n < 2 {
+		return e.store(e.by(x, unit))
+	}
+	var blocks []*ir.Value
+	var left *ir.Value
+	for i := range n {
+		part := func(x *ir.Value) *ir.Value {
+			if x == nil {
+				return nil
+			}
+			return b.SliceAxis(x, 1, i*e.c/n, (i+1)*e.c/n)
+		}
+		own := part(x)
+		if left != nil {
+			own = b.Add(own, left)
+		}
+		low := e.store(e.by(own, part(unit)))
+		blocks, left = append(blocks, low), b.Sub(own, e.by(b.Convert(low, ir.F32), part(length)))
+	}
+	return b.Concat(1, blocks...)
+}
+
+// rowsOfWords is the number of bf16 rows in a register.
+const rowsOfWords = 16
+
 // gates are the gates of N entries, each [N, C] f32.
 type gates struct {
 	g, beta *ir.Value   // log decay, clamped where the variant says so
@@ -354,22 +388,72 @@ func (e *gen) decay(w gates) *ir.Value {
 // masked is a log decay that is zero after exp.
 const masked = -1e30
 
-// keys and queries of the chunks in flight, [N of key heads, C, K].
+// productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
+func (e *gen) productKey(o *operand) *ir.Value {
+	if e.normalizes() {
+		return e.plainKey(o)
+	}
+	return e.loadKey(o)
+}
+
+// normalizes says whether products take queries and keys that the kernel is to normalize as they are.
+func (e *gen) normalizes() bool { return e.s.L2Norm && e.v.Fuse == PlaceKernel && chunked(e.v) }
+
+// norms takes the lengths of queries and keys that products take as they are, so that no key is rounded anew. With n = 1/|k| and
+// D the decay,
+//
+//	A_ij = D_ij n_i (K K^T)_ij n_j   V' = T(V - n e^G K S)   X = n V'
+//	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
+//
+// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1; nil where there is none.
+func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
+	b := e.b
+	squared := squares(b, w.k)
+	w.inverse = b.Unary(ir.OpRsqrt, squared)
+	w.length = b.Mul(squared, w.inverse)
+	if w.q != nil {
+		w.query = b.Unary(ir.OpRsqrt, squares(b, w.q))
+		if e.v.Scale == ScaleOutput {
+			w.query = b.Scale(w.query, e.s.EffectiveScale())
+		}
+	}
+	if kk == nil {
+		return nil
+	}
+	// The squares of the columns stand on the diagonal.
+	n := kk.Type.Shape[0]
+	eye := e.over(n, b.Compare(ir.EQ, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1)))
+	across := b.Sum(b.Select(eye, kk, b.Like(kk, 0)), 1)
+	across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, l2Eps)))
+	along := e.column(w.inverse, e.c)
+	if !e.v.Share {
+		along = e.perValue(along)
+	}
+	return b.Mul(b.Mul(kk, e.row(across, e.c)), along)
+}
+
+// loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K].
 func (e *gen) loadKey(o *operand) *ir.Value {
+	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
+		b := e.b.Stage("load")
+		return normRows(b, e.loadRows(o))
+	}
+	return e.plainKey(o)
+}
+
+// plainKey is loadKey without normalization.
+func (e *gen) plainKey(o *operand) *ir.Value {
 	b := e.b.Stage("load")
 	x := e.loadRows(o)
 	low := e.s.DType == ir.BF16 && (e.v.PrecIntra != ir.PrecF32 || e.v.PrecState != ir.PrecF32)
-	if e.s.L2Norm && e.v.Fuse == PlaceKernel {
-		return normRows(b, x)
-	}
 	if !low {
 		x = b.Convert(x, ir.F32)
 	}
 	return x
 }
 
-// products are K K^T, negated, and scale Q K^T where there is a q, for each value head.
-func (e *gen) products(q, k *ir.Value) (negKK, qk *ir.Value) {
+// products are K K^T, and scale Q K^T where there is a q, for each value head.
+func (e *gen) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	b := e.b.Stage("products")
 	if !e.v.Share {
 		k = e.perValue(k)
@@ -379,28 +463,36 @@ func (e *gen) products(q, k *ir.Value) (negKK, qk *ir.Value) {
 	}
 	switch {
 	case q == nil:
-		negKK = e.dot(k, k, false, true, e.v.PrecIntra)
+		kk = e.dot(k, k, false, true, e.v.PrecIntra)
 	case e.v.KQ == JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
 		both := e.dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
-		negKK, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+		kk, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
 	default:
-		negKK = e.dot(k, k, false, true, e.v.PrecIntra)
+		kk = e.dot(k, k, false, true, e.v.PrecIntra)
 		qk = e.dot(q, k, false, true, e.v.PrecIntra)
 	}
-	negKK = b.Neg(negKK)
 	if qk != nil {
 		qk = e.scaled(qk)
-	}
-	if e.v.Share {
-		negKK = e.perValue(negKK)
-		if qk != nil {
+		if e.v.Share {
 			qk = e.perValue(qk)
 		}
 	}
-	return negKK, qk
+	return kk, qk
+}
+
+// negated is -K K^T for each value head, of keys at their length.
+func (e *gen) negated(w *work, kk *ir.Value) *ir.Value {
+	if e.normalizes() {
+		kk = e.norms(w, kk)
+	}
+	kk = e.b.Neg(kk)
+	if e.v.Share {
+		return e.perValue(kk)
+	}
+	return kk
 }
 
 // scaled is what is made of q, times the scale unless the output takes it.
@@ -480,6 +572,8 @@ type work struct {
 	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
 	stateK, stateQ, restK *ir.Value
 	grown                 *ir.Value // exp(G) [N, C]
+	// Where the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale that the output takes, [N of key heads, C].
+	inverse, length, query *ir.Value
 	gates
 }
 
@@ -487,9 +581,9 @@ type work struct {
 func (e *gen) stateFree() *work {
 	w := &work{}
 	if e.blocks[e.in.q] != nil {
-		w.q = e.loadKey(e.in.q)
+		w.q = e.productKey(e.in.q)
 	}
-	w.k = e.loadKey(e.in.k)
+	w.k = e.productKey(e.in.k)
 	if e.blocks[e.in.v] != nil {
 		w.v = e.b.Convert(e.loadRows(e.in.v), ir.F32)
 	}
@@ -504,7 +598,9 @@ func (e *gen) stateFree() *work {
 			q = w.q
 		}
 		if needT {
-			negKK, qk = e.products(q, w.k)
+			var kk *ir.Value
+			kk, qk = e.products(q, w.k)
+			negKK = e.negated(w, kk)
 		} else {
 			qk = e.queryProducts(q, w.k)
 		}
@@ -519,6 +615,9 @@ func (e *gen) stateFree() *work {
 		}
 	}
 	e.b.Stage("load")
+	if e.normalizes() && w.inverse == nil {
+		e.norms(w, nil)
+	}
 	for _, l := range []struct {
 		o  *operand
 		to **ir.Value
@@ -567,6 +666,9 @@ func (e *gen) explicit(w *work) {
 		ku = b.Mul(ku, e.column(w.beta, e.s.V))
 		kw = b.Mul(kw, e.column(w.beta, e.s.K))
 	}
+	if w.inverse != nil {
+		kw = b.Mul(kw, e.perValue(e.column(w.inverse, e.s.K)))
+	}
 	w.u = e.store(e.dot(w.t, e.store(ku), false, false, e.v.apply()))
 	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.apply()))
 }
@@ -612,20 +714,18 @@ func (e *gen) steps(w *work) []blockOut {
 			q = e.store(e.byRows(q, e.scaled(grown)))
 		}
 	}
-	var turnedK, left *ir.Value // for an update of its own precision
-	if e.v.update() != e.v.PrecState {
+	var turnedK, left *ir.Value // for an update in which K is as it is
+	switch {
+	case e.v.update() != e.v.PrecState:
 		turnedK, left = e.perValue(e.turned(w.k)), e.remains(w)
+	case e.v.Rest == RestValue:
+		left = e.remains(w)
 	}
+	unit, length, share := e.normColumns(w)
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
 		b.At(ir.Loc{Stage: "state", Chunk: c, Head: -1})
-		at := func(x *ir.Value) *ir.Value {
-			if x == nil || e.v.Chunks == 1 {
-				return x
-			}
-			n := x.Type.Shape[0] / e.v.Chunks
-			return e.sliced(x, c*n, (c+1)*n)
-		}
+		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }
 		grow := func(x, by *ir.Value) *ir.Value {
 			if e.v.Fold {
 				return x
@@ -642,14 +742,23 @@ func (e *gen) steps(w *work) []blockOut {
 		if e.v.Form == FormUW {
 			u = b.Sub(b.Convert(at(w.u), ir.F32), e.dot(at(w.w), state, false, false, e.v.PrecState))
 		} else {
-			r := b.Sub(at(w.v), grow(kS, up))
+			r := b.Sub(at(w.v), e.by(grow(kS, up), at(unit)))
 			if e.v.Beta == BetaLeft {
 				r = b.Mul(r, e.column(at(w.beta), e.s.V))
 			}
 			u = e.dot(at(w.t), e.store(r), false, false, e.v.apply())
 		}
-		u = e.store(u)
-		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, u)
+		exact := u
+		u = e.storeValues(u, at(unit), at(length))
+		kept := u
+		if unit != nil {
+			kept = e.store(exact)
+		}
+		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, kept)
+		weighed := u // V' as it meets restK
+		if e.v.Rest == RestValue {
+			weighed = e.store(b.Mul(e.by(exact, at(unit)), e.column(at(left), e.s.V)))
+		}
 		var added *ir.Value // K^T V'
 		switch {
 		case q == nil:
@@ -671,12 +780,12 @@ func (e *gen) steps(w *work) []blockOut {
 			rest := b.Transpose(e.store(e.byRows(u, at(e.remains(w)))), 0, 2, 1)
 			added = e.dot(e.sideBySide(rest), at(k), false, false, e.v.PrecState)
 		case e.valueFirst:
-			added = e.dot(u, at(restK), true, false, e.v.PrecState)
+			added = e.dot(weighed, at(restK), true, false, e.v.PrecState)
 		case added != nil:
 		case e.v.update() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
 			added = e.dot(at(turnedK), e.store(e.byRows(u, at(left))), false, false, e.v.update())
 		default:
-			added = e.dot(at(restK), u, e.v.Turn == TurnValue, false, e.v.PrecState)
+			added = e.dot(at(restK), weighed, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
 		e.state = b.Add(b.Mul(state, e.stateDecay(up, state)), added)
 		if e.leave != nil {
@@ -684,10 +793,8 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 	}
 	b.Stage("output")
-	if e.v.Scale == ScaleOutput {
-		for i, x := range outs {
-			outs[i] = b.Scale(x, e.s.EffectiveScale())
-		}
+	for i, x := range outs {
+		outs[i] = e.leaving(x, e.ofChunk(share, i))
 	}
 	if q == nil {
 		return nil
@@ -695,10 +802,57 @@ func (e *gen) steps(w *work) []blockOut {
 	return []blockOut{e.output(outs)}
 }
 
+// ofChunk is what of x belongs to a chunk in flight; nil of nil.
+func (e *gen) ofChunk(x *ir.Value, chunk int) *ir.Value {
+	if x == nil || e.v.Chunks == 1 {
+		return x
+	}
+	n := x.Type.Shape[0] / e.v.Chunks
+	return e.sliced(x, chunk*n, (chunk+1)*n)
+}
+
+// normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys.
+func (e *gen) normColumns(w *work) (unit, length, query *ir.Value) {
+	if w.inverse == nil {
+		return nil, nil, nil
+	}
+	over := func(x *ir.Value) *ir.Value { return e.perValue(e.column(x, e.s.V)) }
+	if w.query != nil {
+		query = over(w.query)
+	}
+	return over(w.inverse), over(w.length), query
+}
+
+// by is the product of elements, or x where there is nothing to multiply it by.
+func (e *gen) by(x, y *ir.Value) *ir.Value {
+	if y == nil {
+		return x
+	}
+	return e.b.Mul(x, y)
+}
+
+// leaving is an output with what its products left out: the share of normColumns, or the scale.
+func (e *gen) leaving(x, share *ir.Value) *ir.Value {
+	switch {
+	case share != nil:
+		return e.b.Mul(x, share)
+	case e.v.Scale == ScaleOutput:
+		return e.b.Scale(x, e.s.EffectiveScale())
+	}
+	return x
+}
+
 // rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
-// that is not in V' yet. It is [N, C, K], or [N, K, C] where it is turned before.
+// that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
 func (e *gen) rest(w *work) *ir.Value {
-	b, left := e.b, e.remains(w)
+	b := e.b
+	if e.v.Rest == RestValue {
+		if e.v.Turn == TurnKey {
+			return e.perValue(e.turned(w.k))
+		}
+		return e.perValue(w.k)
+	}
+	left := e.remains(w)
 	if e.v.Turn == TurnKey {
 		return e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}

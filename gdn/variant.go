@@ -28,6 +28,7 @@ type (
 	Turn    uint8
 	Spread  uint8
 	Scale   uint8
+	Rest    uint8
 	Low     uint8
 	Parts   uint8
 	Save    uint8
@@ -153,6 +154,11 @@ const (
 )
 
 const (
+	RestKey Rest = iota
+	RestValue
+)
+
+const (
 	ScaleQuery Scale = iota
 	ScaleOutput
 )
@@ -214,6 +220,7 @@ type Variant struct {
 	Turn       Turn
 	Spread     Spread // of the sums of decay of rows over lanes
 	Scale      Scale
+	Rest       Rest
 	PrecInv    ir.Precision
 	PrecIntra  ir.Precision
 	PrecState  ir.Precision
@@ -223,6 +230,7 @@ type Variant struct {
 	Parts      Parts
 	Store      ir.DType
 	Low        Low
+	Feedback   int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
 	Mask       Mask
 	Ahead      int      // phases ahead of the state
 	Steps      int      // chunks of a kernel's step

@@ -100,6 +100,7 @@ func TestAxes(t *testing.T) {
 			"unit":       "algo=token",
 			"pack":       "layout=token,decay=clamp,fold=yes",
 			"low":        "store=bf16",
+			"feedback":   "store=bf16",
 			"backlow":    "store=bf16",
 			"parts":      "prec=bf16x3",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",

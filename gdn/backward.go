@@ -361,17 +361,16 @@ func (e *gen) reverse() []blockOut {
 	}
 
 	b.Stage("dk")
-	yt := e.perKey(yf)
-	y := e.store(b.Add(yt, e.turned(yt)))
-	ud := e.store(e.byRows(u, left))
+	y := e.mirrored(e.perKey(yf))
+	ud := e.store(e.byRows(e.operand(u, e.v.PrecState), left))
 	var fromState *ir.Value
 	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
 	if e.v.Grads == GradsInLanes {
 		fromState = e.dot(ds, ud, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.turned(q), x}, {e.turned(k), y}}
+		own = [2][2]*ir.Value{{e.turned(q), e.operand(x, e.v.PrecIntra)}, {e.turned(k), y}}
 	} else {
 		fromState = e.dot(ud, ds, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{xt, q}, {y, k}}
+		own = [2][2]*ir.Value{{e.operand(xt, e.v.PrecIntra), q}, {y, k}}
 	}
 	dk = b.Add(e.perKey(intoK), e.perKey(fromState))
 	if joined {
@@ -414,6 +413,27 @@ func (e *gen) reverse() []blockOut {
 		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
 		e.gateRows(dg), e.gateRows(dbeta),
 	}
+}
+
+// mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
+func (e *gen) mirrored(y *ir.Value) *ir.Value {
+	b := e.b
+	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Parts != PartsKept || e.c%2 != 0 {
+		return e.store(b.Add(y, e.turned(y)))
+	}
+	y = b.Convert(y, ir.BF16)
+	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
+}
+
+// operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.
+func (e *gen) operand(x *ir.Value, p ir.Precision) *ir.Value {
+	switch {
+	case p != ir.PrecBF16x1:
+		return x
+	case e.v.Parts == PartsKept:
+		return e.cut(x)[0]
+	}
+	return e.b.Convert(x, ir.BF16)
 }
 
 // stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes.

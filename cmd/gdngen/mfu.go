@@ -42,7 +42,7 @@ type mfuRow struct {
 type mfuResult struct {
 	Model      model.Config `json:"model"`
 	Parameters int64        `json:"parameters"`
-	Variant    string       `json:"variant"`
+	Variants   []string     `json:"variants"` // how the rule is computed, by target
 	Note       string       `json:"note"`
 	Rows       []*mfuRow    `json:"rows"`
 }
@@ -70,19 +70,17 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 			if err != nil {
 				return err
 			}
-			v, err := parseVariant(variant)
-			if err != nil {
-				return err
-			}
 			config, err := a.readModelConfig(name)
 			if err != nil {
 				return err
 			}
-			if err := v.Check(config.Spec()); err != nil {
-				return usage(err)
-			}
-			r := &mfuResult{Model: config, Parameters: config.Parameters(), Variant: v.String(), Note: mfuNote}
+			r := &mfuResult{Model: config, Parameters: config.Parameters(), Note: mfuNote}
 			for _, t := range targets {
+				v, err := ruleVariant(config, variant, t)
+				if err != nil {
+					return usage(err)
+				}
+				r.Variants = append(r.Variants, v.String())
 				rows, err := a.mfu(config, v, t, forward)
 				if err != nil {
 					return fmt.Errorf("%s: %w", t.Name, err)
@@ -94,10 +92,24 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON; - is standard input")
 	complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", "tpu-train,layout=lane", "how the rule is computed (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", "tpu-train", "how the rule is computed, in the form that suits model and target; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	targetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
 	return c
+}
+
+// ruleVariant reads the variant of the rule in the form that suits the model's training step on a target.
+func ruleVariant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
+	s := c.Spec()
+	s.Direction = gdn.Train
+	v, err := lower.Suit(s, text, t)
+	if err == nil && !strings.Contains(text, "layout=") {
+		v, err = v.With("layout", "lane")
+	}
+	if err != nil {
+		return v, err
+	}
+	return v, v.Check(s)
 }
 
 // readModelConfig finds a preset, or reads a file.
@@ -282,7 +294,7 @@ func modelled(r *llo.Report, t *codegen.Target) modelledCost {
 func (r *mfuResult) write(a *app, w io.Writer) {
 	c := r.Model
 	fmt.Fprintf(w, "model     %s: %d layers of width %d, %.1f M parameters, %d x %d tokens\nrule      %s by %s\n",
-		cmp.Or(c.Name, "-"), c.Layers, c.Hidden, float64(r.Parameters)/1e6, c.Batch, c.Tokens, c.Spec(), r.Variant)
+		cmp.Or(c.Name, "-"), c.Layers, c.Hidden, float64(r.Parameters)/1e6, c.Batch, c.Tokens, c.Spec(), strings.Join(slices.Compact(slices.Clone(r.Variants)), "\n          and "))
 	target := ""
 	var t *table
 	flush := func() {

@@ -6,24 +6,27 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences by aligned blocks. A step takes a block of tokens as it lies, whatever sequences share it, so that nothing
-// is gathered. The sequence that is open when a step begins has the rows before the next one's; both meet their own state in
-// the same products:
+// Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing
+// is gathered. A visit is a block with two of its sequences: the one that is open when it begins has the rows before the next
+// one's, and both meet their own state in the same products:
 //
 //	R = V - [K_A K_B] [S_A S_B]^T   U = T R   O = [Q_A Q_B] [S_A S_B]^T + P U
 //	S_A <- e^A S_A + U_A^T K        S_B <- e^B S_B + U_B^T K
 //
 // where K_A is e^G K in the rows of A and zero elsewhere, and U_A is U by the decay that is left in A after each row. States are
-// [V, K]: matrix units take weights turned. Decay across the border is zero, so T and P are one for both. S_A goes to its place at
-// each step; the sequence with the later rows stays open. A block in which more than one sequence starts takes a
-// step for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
+// [V, K]: matrix units take weights turned. Decay across the border is zero, so T and P are one for both. S_A is final
+// where a next one starts, which stays open. A block in which more than one sequence starts takes a visit for each: later ones
+// have no rows of A, and keep what earlier ones gave for the rows before theirs.
+//
+// A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
+// order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
 
-// Marks of the tokens of a step, rows of an operand in f32.
+// Marks of the tokens of a visit, rows of an operand in f32.
 const (
 	markOpen  = iota // 1 in the rows of the open sequence
 	markNext         // 1 in the rows of the next one
 	markOrder        // 0, 1 and 2: before the next one's rows, in them, and after
-	markFresh        // the first row of the step, throughout
+	markFresh        // the first row of the visit, throughout
 	markEnter        // 1 throughout where there is a next one
 	markKeep         // 0 throughout where the state of the next one is dropped: it has no tokens, and final states of such are zero
 	marks
@@ -32,7 +35,7 @@ const (
 // rowsOfMarks fills a register.
 const rowsOfMarks = 8
 
-// segments is the schedule of packed sequences by aligned blocks: rows, several to a step.
+// segments is the schedule of packed sequences by aligned blocks.
 type segments struct {
 	table *ir.Value // i32: the steps, then for each of the columns and each place in a step the entries of the steps
 	marks *operand
@@ -40,7 +43,7 @@ type segments struct {
 
 // Columns of the table. -1 stands for none.
 const (
-	columnBlock  = iota // the block of tokens of a row
+	columnBlock  = iota // the block of tokens of a visit
 	columnNext          // the sequence that is open at its end
 	columnDone          // the block whose output is then complete
 	columnClosed        // the sequence whose state is then final
@@ -57,14 +60,13 @@ func (p *plan) column(column, place int) ir.Index {
 // aligned says whether packed sequences are taken by aligned blocks.
 func (p *plan) aligned() bool { return p.v.Pack == PackAligned }
 
-// alignedSteps bounds the steps: one for each sequence, and one for each block in which none starts. One more lets the last
-// sequence close; some block has a sequence that starts.
+// alignedSteps bounds the steps: of a visit for each sequence and one for each block in which none starts.
 func (p *plan) alignedSteps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
 
 func (p *plan) segments() *segments {
 	s, b := p.s, p.b
 	n, nb, m, c := s.Seqs, p.nc, p.v.Chunks, p.c
-	steps := p.alignedSteps() * m
+	visits := p.alignedSteps() * m
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
 	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
 	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
@@ -78,40 +80,40 @@ func (p *plan) segments() *segments {
 		sq := []int{rows.Type.Shape[0], cols.Type.Shape[0]}
 		return b.Sum(one(b.Compare(cmp, b.Broadcast(cols, sq, 1), b.Broadcast(rows, sq, 0))), 1)
 	}
-	blocks, seqs, step := b.Iota(i32(nb), 0), b.Iota(i32(n), 0), b.Iota(i32(steps), 0)
+	blocks, seqs, visit := b.Iota(i32(nb), 0), b.Iota(i32(n), 0), b.Iota(i32(visits), 0)
 	starts := count(blocks, home, ir.EQ)
 	bare := b.Compare(ir.EQ, starts, b.Like(starts, 0))
 	bareAt := b.Select(bare, blocks, b.Like(blocks, float64(nb))) // bare blocks, and nb for the others
 	// Sequences and bare blocks follow one another in the order of tokens.
-	seqStep := b.Add(seqs, count(home, bareAt, ir.LT))
-	bareStep := b.Select(bare, b.Add(count(blocks, home, ir.LT), count(blocks, bareAt, ir.LT)), b.Like(blocks, -1))
-	pick := func(at, x *ir.Value) *ir.Value { // x of the sequence or block whose step it is; 0 where there is none
-		sq := []int{steps, x.Type.Shape[0]}
-		hit := b.Compare(ir.EQ, b.Broadcast(at, sq, 1), b.Broadcast(step, sq, 0))
+	seqVisit := b.Add(seqs, count(home, bareAt, ir.LT))
+	bareVisit := b.Select(bare, b.Add(count(blocks, home, ir.LT), count(blocks, bareAt, ir.LT)), b.Like(blocks, -1))
+	pick := func(at, x *ir.Value) *ir.Value { // x of the sequence or block whose visit it is; 0 where there is none
+		sq := []int{visits, x.Type.Shape[0]}
+		hit := b.Compare(ir.EQ, b.Broadcast(at, sq, 1), b.Broadcast(visit, sq, 0))
 		return b.Sum(b.Select(hit, b.Broadcast(x, sq, 1), b.Const(i32(sq...), 0)), 1)
 	}
-	isSeq, isBare := pick(seqStep, b.Like(seqs, 1)), pick(bareStep, b.Like(blocks, 1))
+	isSeq, isBare := pick(seqVisit, b.Like(seqs, 1)), pick(bareVisit, b.Like(blocks, 1))
 	entered := b.Compare(ir.GT, isSeq, b.Like(isSeq, 0))
-	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // steps behind the last
-	block := b.Select(idle, b.Like(step, float64(nb-1)), b.Add(pick(seqStep, home), pick(bareStep, blocks)))
-	// The sequence entered last. A row that enters one closes the one before.
-	next := b.Max(b.Sub(count(step, seqStep, ir.LE), b.Like(step, 1)), b.Like(step, 0))
-	none := b.Like(step, -1)
+	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // visits behind the last
+	block := b.Select(idle, b.Like(visit, float64(nb-1)), b.Add(pick(seqVisit, home), pick(bareVisit, blocks)))
+	// The sequence entered last. A visit that enters one closes the one before.
+	next := b.Max(b.Sub(count(visit, seqVisit, ir.LE), b.Like(visit, 1)), b.Like(visit, 0))
+	none := b.Like(visit, -1)
 	closed := b.Select(entered, b.Sub(next, b.Like(next, 1)), none)
-	rows := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n))) // that are not idle
-	after := b.Concat(0, b.SliceAxis(block, 0, 1, steps), b.Const(i32(1), float64(nb)))
-	ends := b.Compare(ir.EQ, step, b.Broadcast(b.Sub(rows, b.Like(rows, 1)), []int{steps}, 0))
+	busy := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n))) // that are not idle
+	after := b.Concat(0, b.SliceAxis(block, 0, 1, visits), b.Const(i32(1), float64(nb)))
+	ends := b.Compare(ir.EQ, visit, b.Broadcast(b.Sub(busy, b.Like(busy, 1)), []int{visits}, 0))
 	done := b.Select(b.And(b.Compare(ir.GT, b.Add(isSeq, isBare), b.Like(isSeq, 0)), b.Or(ends, b.Compare(ir.NE, block, after))), block, none)
 
 	base := b.Mul(block, b.Like(block, float64(c)))
-	whole := b.Like(step, float64(c))
-	from := b.Select(entered, b.Sub(pick(seqStep, begin), base), whole) // first row of the next one
-	to := b.Select(entered, b.Min(b.Sub(pick(seqStep, end), base), whole), whole)
-	later := pick(seqStep, one(b.Compare(ir.GT, seqs, count(home, home, ir.LT))))       // an earlier one starts in the block
-	first := b.Select(b.Compare(ir.GT, later, b.Like(later, 0)), from, b.Like(from, 0)) // first row of the step
+	whole := b.Like(visit, float64(c))
+	from := b.Select(entered, b.Sub(pick(seqVisit, begin), base), whole) // first row of the next one
+	to := b.Select(entered, b.Min(b.Sub(pick(seqVisit, end), base), whole), whole)
+	later := pick(seqVisit, one(b.Compare(ir.GT, seqs, count(home, home, ir.LT))))      // an earlier one starts in the block
+	first := b.Select(b.Compare(ir.GT, later, b.Like(later, 0)), from, b.Like(from, 0)) // first row of the visit
 	first = b.Select(idle, whole, first)
 
-	sq := []int{steps, c}
+	sq := []int{visits, c}
 	row := b.Iota(i32(sq...), 1)
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, sq, 0) }
 	limit := b.Min(b.Sub(b.Like(base, float64(s.Tokens)), base), whole) // rows of the block that are tokens
@@ -120,9 +122,9 @@ func (p *plan) segments() *segments {
 	in := b.And(b.Compare(ir.GE, row, over(from)), b.Compare(ir.LT, row, over(to)))
 	keep := b.Const(ir.T(ir.F32, sq...), 1)
 	if s.Empty == EmptyZero {
-		keep = float(over(b.Compare(ir.GT, pick(seqStep, b.Sub(end, begin)), b.Like(step, 0))))
+		keep = float(over(b.Compare(ir.GT, pick(seqVisit, b.Sub(end, begin)), b.Like(visit, 0))))
 	}
-	tall := ir.T(ir.F32, steps, rowsOfMarks, c)
+	tall := ir.T(ir.F32, visits, rowsOfMarks, c)
 	which := b.Iota(ir.T(ir.I32, tall.Shape...), 1)
 	all := b.Const(tall, 0)
 	for i, m := range [marks]*ir.Value{
@@ -132,15 +134,15 @@ func (p *plan) segments() *segments {
 	} {
 		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(m, tall.Shape, 0, 2), all)
 	}
-	live := b.Div(b.Add(rows, b.Like(rows, float64(m-1))), b.Like(rows, float64(m)))
-	point := b.Iota(i32(steps/m), 0)
+	live := b.Div(b.Add(busy, b.Like(busy, float64(m-1))), b.Like(busy, float64(m)))
+	point := b.Iota(i32(visits/m), 0)
 	last := b.Select(b.Compare(ir.EQ, point, b.Broadcast(b.Sub(live, b.Like(live, 1)), point.Type.Shape, 0)), b.Like(point, float64(n-1)), b.Like(point, -1))
 	list := []*ir.Value{columnBlock: block, columnNext: next, columnDone: done, columnClosed: closed}
 	for i, x := range list {
-		list[i] = b.Reshape(b.Transpose(b.Reshape(x, steps/m, m), 1, 0), steps)
+		list[i] = b.Reshape(b.Transpose(b.Reshape(x, visits/m, m), 1, 0), visits)
 	}
 	return &segments{table: b.Concat(0, append(append([]*ir.Value{live}, list...), last)...),
-		marks: &operand{value: b.Reshape(all, steps/m, m*rowsOfMarks, c), axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, m * rowsOfMarks, c}}}
+		marks: &operand{value: b.Reshape(all, visits/m, m*rowsOfMarks, c), axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, m * rowsOfMarks, c}}}
 }
 
 // alignedModule emits the glue and the grid over aligned blocks.
@@ -250,16 +252,16 @@ func (p *plan) specStates() *operand {
 	return o
 }
 
-// alignedStep is what a step over an aligned block gives: the output, and the states of the sequence that was open, as the
-// spec has it, and of the one that is open now.
-type alignedStep struct {
+// visit is what a visit gives: the output, and the states of the sequence that was open, as the spec has it, and of the one that
+// is open now.
+type visit struct {
 	output blockOut
 	values *ir.Value // the output, [heads, C, V]
 	closed *ir.Value // a state as the spec has it
 	open   *ir.Value // a state [heads, V, K]
 }
 
-// each loads what the slots of a step have of an operand, side by side.
+// each loads what the visits of a step have of an operand, side by side.
 func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
@@ -271,8 +273,8 @@ func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir
 	return e.b.Concat(0, l...)
 }
 
-// aligned does a step over aligned blocks. held is the output of the first block by earlier steps.
-func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []alignedStep {
+// aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
+func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
 	n, m := e.v.Heads, e.v.Chunks
 	var tiles []*ir.Value
@@ -326,7 +328,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	}
 	k := e.perValue(w.k)
 	unit, length, share := e.normColumns(w)
-	var steps []alignedStep
+	var steps []visit
 	var prev *ir.Value // the output of the step before, as values
 	for j := range m {
 		at := func(x *ir.Value) *ir.Value {
@@ -383,7 +385,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 			return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
 		}
 		entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.V, s.K), b.Const(ir.T(ir.F32, s.V, s.K), .5)))
-		step := alignedStep{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
+		step := visit{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
 		o = e.leaving(o, at(share))

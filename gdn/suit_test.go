@@ -63,6 +63,26 @@ func TestSuited(t *testing.T) {
 	}
 }
 
+// Visits of packed sequences share a program up to twice as many heads as fill it; fewer where memory does not hold them.
+func TestSuitedPacked(t *testing.T) {
+	for _, c := range []struct {
+		heads string
+		mxu   int
+		want  []int // chunks
+	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1}}} {
+		s := mustParse(t, "contest-prefill,seqs=9,"+c.heads)
+		list, err := ParseVariantFor("tpu-packed", s, Machine{Cores: 1, MXUSize: c.mxu})
+		require.NoError(t, err)
+		var got []int
+		for _, v := range list {
+			if n := v.Fit(s).Chunks; v.Chunk == 128 && v.Fit(s).Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
+				got = append(got, n)
+			}
+		}
+		require.Equal(t, c.want, got, "%+v", c)
+	}
+}
+
 // Entries after a name hold in every form; texts without a name, and variants whose phases do not overlap, have one form.
 func TestParseVariantFor(t *testing.T) {
 	s := mustParse(t, "bench,hk=16,hv=32")

@@ -20,9 +20,9 @@ type Directive struct {
 var Directives = []Directive{
 	{"triangular-inversion", "how (I + A)^-1 is made", []string{"solve", "leaf", "leafby", "leafnewton", "merge", "mergepairs", "mask", "precinv"}, []string{"leaf", "solve", "keep"}, false, false},
 	{"dataflow", "what is computed where, and what passes between: kernels, operands of the state, products joined",
-		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale"}, []string{"state", "output", "operands", "uw", "work", "products"}, false, false},
+		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale", "rest"}, []string{"state", "output", "operands", "uw", "work", "products"}, false, false},
 	{"layout", "order of axes, turns, and how masks and decay reach the elements", []string{"layout", "turn", "spread", "share", "decay", "mask", "fuse", "state"}, []string{"load", "store", "decay", "gates", "glue"}, false, false},
-	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low"}, []string{"products", "state", "operands"}, false, false},
+	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low", "feedback", "rest"}, []string{"products", "state", "operands"}, false, false},
 	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side", []string{"heads", "batch", "chunks", "merge", "mergepairs", "kq", "out", "share"}, []string{"products", "solve", "state", "leaf"}, true, false},
 	{"pipeline", "order of instructions, and the overlap of successive chunks", []string{"ahead", "steps", "lock", "late"}, []string{"step", "init"}, true, true},
 }

@@ -58,7 +58,7 @@ var Variants = []NamedVariant{
 		Instead: []Substitute{{"tpu-long", 256, 3, 8, 2}, {"tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", 128, 3, 4, 2}, {"tpu-128,chunks=2", 128, 3, 4, 2}, {"tpu-128", 128, 1, 8, 0}},
 		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
 	{Name: "tpu-long", Doc: "as tpu, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
-		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
 	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2"},
 	{Name: "tpu-packed", Doc: "as tpu-long, for packed sequences: aligned blocks of tokens as they lie, four in lockstep",

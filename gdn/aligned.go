@@ -261,14 +261,21 @@ type visit struct {
 	open   *ir.Value // a state [heads, V, K]
 }
 
+// ofOne is e for one visit.
+func (e *gen) ofOne() *gen {
+	p, one := *e.plan, *e
+	p.v.Chunks = 1
+	one.plan = &p
+	return &one
+}
+
 // each loads what the visits of a step have of an operand, side by side.
 func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
-		p, one := *e.plan, *e
-		p.v.Chunks = 1
-		one.plan, one.blocks = &p, map[*operand]*ir.Value{o: x}
-		l = append(l, load(&one, o))
+		one := e.ofOne()
+		one.blocks = map[*operand]*ir.Value{o: x}
+		l = append(l, load(one, o))
 	}
 	return e.b.Concat(0, l...)
 }
@@ -288,9 +295,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		}
 		return b.Concat(0, l...)
 	}
-	sides := []*side{{mark: mark(markOpen)}}
-	next := &side{mark: mark(markNext)}
-	sides = append(sides, next)
+	sides := []*side{{mark: mark(markOpen)}, {mark: mark(markNext)}}
 
 	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).productKey), k: e.each(slots[e.in.k], e.in.k, (*gen).productKey)}
 	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
@@ -303,12 +308,12 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		e.blocks[o] = b.Concat(0, l...)
 	}
 	w.gates = e.loadGates()
-	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, next.mark))
+	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, sides[1].mark))
 	for _, x := range sides {
 		x.g = b.Mul(w.g, x.mark)
 		e.sums(&x.gates)
 	}
-	w.sum = b.Add(sides[0].sum, next.sum)
+	w.sum = b.Add(sides[0].sum, sides[1].sum)
 	border := b.Scale(mark(markOrder), -border)
 	if w.parts = []*ir.Value{w.sum, border}; e.v.Decay == DecayBase2 {
 		w.parts = []*ir.Value{b.Add(w.sum, border)}
@@ -331,12 +336,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	var steps []visit
 	var prev *ir.Value // the output of the step before, as values
 	for j := range m {
-		at := func(x *ir.Value) *ir.Value {
-			if x == nil {
-				return nil
-			}
-			return b.SliceAxis(x, 0, j*n, (j+1)*n)
-		}
+		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
 		b.Stage("enter")
 		cur := []*side{{state: e.state}, {}}
 		for i, x := range sides {
@@ -396,10 +396,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
 		prev = b.Convert(o, s.Out)
 		step.values = prev
-		pl, one := *e.plan, *e
-		pl.v.Chunks = 1
-		one.plan = &pl
-		step.output = one.output([]*ir.Value{o})
+		step.output = e.ofOne().output([]*ir.Value{o})
 		step.closed = e.asSpec(step.closed, state)
 		steps = append(steps, step)
 	}

@@ -348,7 +348,7 @@ func (e *gen) reverse() []blockOut {
 	if e.v.DecayBy == DecayByTokens {
 		wt = e.summand(wt)
 	}
-	z := b.Sum(e.keep(dn, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value { return b.Compare(ir.EQ, r, l) })), 1)
+	z := e.diagonal(dn)
 	intoQ, intoK := e.stateGradients(dos, n, state)
 	r := e.alongKeys(intoQ, q, intoK, k)
 	xt := e.store(b.Scale(e.perKey(xf), scale))

@@ -34,10 +34,20 @@ func (e *gen) keep(x, mask *ir.Value) *ir.Value {
 	return e.b.Select(e.over(x.Type.Shape[0], mask), x, e.b.Like(x, 0))
 }
 
+// onDiagonal is the mask of a tile's diagonal.
+func (e *gen) onDiagonal(size int) *ir.Value {
+	return e.tile(size, size, func(r, l *ir.Value) *ir.Value { return e.b.Compare(ir.EQ, r, l) })
+}
+
+// diagonal is that of [N, C, C] as rows [N, C].
+func (e *gen) diagonal(x *ir.Value) *ir.Value {
+	return e.b.Sum(e.keep(x, e.onDiagonal(x.Type.Shape[2])), 1)
+}
+
 // eye is the identity of N entries.
 func (e *gen) eye(n, size int) *ir.Value {
 	t := ir.T(ir.F32, size, size)
-	m := e.tile(size, size, func(r, l *ir.Value) *ir.Value { return e.b.Compare(ir.EQ, r, l) })
+	m := e.onDiagonal(size)
 	return e.over(n, e.b.Select(m, e.b.Const(t, 1), e.b.Const(t, 0)))
 }
 

@@ -421,9 +421,7 @@ func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
 		return nil
 	}
 	// The squares of the columns stand on the diagonal.
-	n := kk.Type.Shape[0]
-	eye := e.over(n, b.Compare(ir.EQ, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1)))
-	across := b.Sum(b.Select(eye, kk, b.Like(kk, 0)), 1)
+	across := e.diagonal(kk)
 	across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, l2Eps)))
 	along := e.column(w.inverse, e.c)
 	if !e.v.Share {

@@ -50,7 +50,10 @@ type resultRow struct {
 	Spec       string            `json:"spec"`
 	Precision  string            `json:"precision"`            // of the candidates' matrix products; empty: any
 	Targets    string            `json:"targets,omitempty"`    // those of the table that it is computed for; empty: all
-	Within     float64           `json:"within,omitempty"`     // most cycles per token and head, as a multiple of the first row's
+	Of         string            `json:"of,omitempty"`         // title of the row that its cycles are measured by; empty: the first
+	Within     float64           `json:"within,omitempty"`     // most cycles per token and head, as a multiple of that row's
+	Traffic    float64           `json:"traffic,omitempty"`    // most main memory traffic, as a multiple of the necessary; 0: 1.3
+	Field      bool              `json:"field,omitempty"`      // gradients are held to the limits of flash-linear-attention on every class
 	Candidates []resultCandidate `json:"candidates,omitempty"` // in place of the plan's
 	Also       []resultCandidate `json:"also,omitempty"`       // beside the plan's
 
@@ -178,6 +181,7 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 		}
 	}
 	lists := [][]resultCandidate{p.Candidates}
+	titles := map[string]bool{"": true}
 	if p.Front != nil {
 		if err := p.Front.parse(); err != nil {
 			return nil, err
@@ -198,6 +202,10 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 		if _, err := parseTargets(cmp.Or(row.Targets, "all")); err != nil {
 			return nil, fmt.Errorf("row %q: %w", row.Title, err)
 		}
+		if !titles[row.Of] {
+			return nil, fmt.Errorf("row %q: it is measured by %q, and no row before it has that title", row.Title, row.Of)
+		}
+		titles[row.Title] = true
 		lists = append(lists, row.Candidates, row.Also)
 	}
 	for _, list := range lists {
@@ -288,9 +296,19 @@ func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool, sho
 	return r, show(r)
 }
 
-// first is the champion of the first row on a target.
-func (r *results) first(target string) *champion {
-	for _, c := range r.Rows[0].Champions {
+// by is the row that a row's cycles are measured by.
+func (r *results) by(row *rowResult) *rowResult {
+	for i := range r.Rows {
+		if r.Rows[i].Title == row.Of {
+			return &r.Rows[i]
+		}
+	}
+	return &r.Rows[0]
+}
+
+// on is the champion of a row on a target.
+func (row *rowResult) on(target string) *champion {
+	for _, c := range row.Champions {
 		if c.Target == target {
 			return c
 		}
@@ -360,7 +378,7 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
 	})
 	for _, e := range list {
-		errs, err := await(l.app, func() ([]classError, error) { return e.errors(l.store, l.classes) })
+		errs, err := await(l.app, func() ([]classError, error) { return e.errors(l.store, l.classes, row.Field) })
 		if err != nil {
 			return nil, err
 		}
@@ -382,28 +400,33 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 	return best, nil
 }
 
-// maxHBMRatio is the most traffic that a champion may cause, as a multiple of the necessary.
+// maxHBMRatio is the most traffic that a champion may cause where its row does not say otherwise, as a multiple of the necessary.
 const maxHBMRatio = 1.3
 
 // require lists what the champions miss.
 func (r *results) require() {
 	r.Missed = []string{}
-	for _, row := range r.Rows {
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		by, traffic := r.by(row), cmp.Or(row.Traffic, maxHBMRatio)
 		for _, c := range row.Champions {
-			first := r.first(c.Target)
+			first := by.on(c.Target)
 			switch {
 			case c.Name == "":
 				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: no candidate will do", row.Title, c.Target))
 				continue
 			case row.Within > 0 && first.PerToken > 0 && c.PerToken > row.Within*first.PerToken:
-				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the cycles per token of %s, more than %.2f x", row.Title, c.Target, c.PerToken/first.PerToken, strings.ToLower(r.Rows[0].Title[:1])+r.Rows[0].Title[1:], row.Within))
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the cycles per token of %s, more than %.2f x", row.Title, c.Target, c.PerToken/first.PerToken, within(by.Title), row.Within))
 			}
-			if c.HBMRatio > maxHBMRatio {
-				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary main memory traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, maxHBMRatio))
+			if c.HBMRatio > traffic {
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary main memory traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, traffic))
 			}
 		}
 	}
 }
+
+// within is a title inside a sentence.
+func within(title string) string { return strings.ToLower(title[:1]) + title[1:] }
 
 // trial is a candidate with the modules made from it, once for all targets.
 type trial struct {

@@ -71,7 +71,7 @@ func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 			}
 			p.PerToken = append(p.PerToken, float64(cost.Cycles)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
 			if p.Errors == nil {
-				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.store, l.classes) }); err != nil {
+				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.store, l.classes, false) }); err != nil {
 					return nil, err
 				}
 			}

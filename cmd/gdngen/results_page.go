@@ -19,12 +19,13 @@ Champions by target and shape: of the candidates named below, the one of least s
 with %s%s. S%s Cycles are those of the whole module, per token and value head.
 
 - *form* is what suits spec and target where it differs from the text of the named variant: how much shares a program.
-- *of bench* is the ratio to the first table's figure for the same target.
-- *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once; ? where the
-  compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
+- *ratio* is to the first table's figure for the same target, or to that of the table named.
+- *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once (what a training
+  step keeps for its backward pass comes on top); ? where the compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
 - The last columns are errors against float64 by class of inputs: the largest error over the largest magnitude of the reference, over the
-  outputs, of the lowered kernel in the interpreter at up to %d tokens and one key head. gdngen check --help describes the classes.
+  outputs, of the lowered kernel in the interpreter at up to %d tokens and one key head; of gradients the root mean square over that of the
+  reference, with an initial state. The output is shown that is nearest to its limit. gdngen check --help describes the classes.
 
 `, r.Compiler, r.revision(), r.Note[1:], examTokens)
 	r.overview(b)
@@ -34,7 +35,7 @@ with %s%s. S%s Cycles are those of the whole module, per token and value head.
 	if r.Front != nil {
 		r.Front.markdown(b, r.Classes)
 	}
-	b.WriteString("## Requirements\n\nWorks whose tables say so keep within that multiple of the bench figure for the same target; main memory traffic within 1.3 x of the necessary.\n\n")
+	b.WriteString("## Requirements\n\nWorks whose tables say so keep within a multiple of another work's figure for the same target; main memory traffic within 1.3 x of the necessary where a work does not say otherwise.\n\n")
 	if len(r.Missed) == 0 {
 		b.WriteString("All are met.\n")
 	}
@@ -84,15 +85,22 @@ func (r *results) overview(b *bytes.Buffer) {
 
 // table is a work with the champion of each target.
 func (r *results) table(b *bytes.Buffer, i int) {
-	row := r.Rows[i]
+	row := &r.Rows[i]
+	by := r.by(row)
 	fmt.Fprintf(b, "## %s\n\n`%s`", row.Title, row.spec)
 	if row.Precision != "" {
 		fmt.Fprintf(b, ", class %s", row.Precision)
 	}
 	if row.Within > 0 {
-		fmt.Fprintf(b, "; within %.2f x of bench", row.Within)
+		fmt.Fprintf(b, "; within %.2f x of %s", row.Within, within(by.Title))
 	}
-	b.WriteString("\n\n| target | champion | form | cycles | of bench | HBM | VMEM | spills |")
+	if row.Traffic > 0 {
+		fmt.Fprintf(b, "; traffic within %.1f x of the necessary", row.Traffic)
+	}
+	if row.Field {
+		b.WriteString("; gradients within the limits of flash-linear-attention on every class")
+	}
+	b.WriteString("\n\n| target | champion | form | cycles | ratio | HBM | VMEM | spills |")
 	for _, c := range r.Classes {
 		fmt.Fprintf(b, " %s |", c)
 	}
@@ -112,7 +120,7 @@ func (r *results) table(b *bytes.Buffer, i int) {
 		if c.HBMRatio > 0 {
 			hbm = fmt.Sprintf("%.2f", c.HBMRatio)
 		}
-		if p := r.first(c.Target).PerToken; i > 0 && p > 0 {
+		if p := by.on(c.Target).PerToken; by != row && p > 0 {
 			first = fmt.Sprintf("%.2f", c.PerToken/p)
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, sizeText(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
@@ -122,23 +121,28 @@ func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *a
 // examTokens is the most tokens that numbers are judged on: several chunks and a part of one.
 const examTokens = 576
 
-// exam is the spec that numbers are judged on: one key head and its value heads, few tokens.
+// exam is the spec that numbers are judged on: one key head and its value heads, few tokens, and gradients with an initial state.
 func (t *trial) exam() gdn.Spec {
 	s := t.spec
 	s.HeadsK, s.HeadsV = 1, s.Groups()
 	s.Tokens = min(s.Tokens, examTokens)
 	s.Batch = min(s.Batch, max(1, t.variant.Fit(s).Batch))
+	s.Init = s.Init || s.Direction != gdn.Forward
 	return s
 }
 
-// errors are those of the lowered kernel, as the interpreter computes it, against float64.
-func (t *trial) errors(store *resultStore, classes []string) ([]classError, error) {
+// errors are those of the lowered kernel, as the interpreter computes it, against float64: in each class of inputs that of the
+// output that is nearest to its limit. Those of gradients may be held to the limits of the field.
+func (t *trial) errors(store *resultStore, classes []string, field bool) ([]classError, error) {
 	s := t.exam()
 	m, _, err := kernels(s, t.variant)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}
-	precision := t.variant.Precision().String()
+	compute := func(_ gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return interp.Run(m, inputs, interp.Options{})
+	}
+	r := &checkResult{Precision: t.variant.Precision().String(), Seed: 1, Field: field}
 	var list []classError
 	text := m.String()
 	for _, name := range classes {
@@ -149,38 +153,30 @@ func (t *trial) errors(store *resultStore, classes []string) ([]classError, erro
 		if class.Supports(s) != nil {
 			continue
 		}
-		limit, err := class.Limit(s, precision, s.Out)
+		limits := fmt.Sprint(r.Precision, field)
+		for _, p := range s.Outputs() {
+			own, err := class.Limit(s, r.Precision, p.Type.DType)
+			gradient, err2 := class.GradientLimit(s, r.Precision, p)
+			if err := errors.Join(err, err2); err != nil {
+				return nil, err
+			}
+			limits += fmt.Sprint(" ", own, gradient, gdn.FieldLimit(p))
+		}
+		rows, err := kept(store, func() ([]checkRow, error) { return checkClass(r, s, compute, class) }, "checks", s.String(), name, text, limits)
 		if err != nil {
 			return nil, err
 		}
-		e, err := kept(store, func() (float64, error) {
-			inputs, err := class.Generate(s, 1)
-			if err != nil {
-				return 0, err
+		worst := classError{Class: name, Limit: 1}
+		for _, row := range rows {
+			e := classError{name, float64(row.Error), float64(row.Limit)}
+			if !(e.Error < maxError) {
+				e.Error = maxError
 			}
-			want, err := gdn.Reference(s, inputs)
-			if err != nil {
-				return 0, err
+			if e.Error/e.Limit >= worst.Error/worst.Limit {
+				worst = e
 			}
-			got, err := interp.Run(m, inputs, interp.Options{})
-			if err != nil {
-				return 0, err
-			}
-			var worst []float64
-			for _, p := range s.Outputs() {
-				// NaN can not be kept as a number of JSON, and is beyond any limit
-				off := array.Compare(got[p.Name], want[p.Name]).RelMax
-				if !(off < maxError) {
-					off = maxError
-				}
-				worst = append(worst, off)
-			}
-			return slices.Max(worst), nil
-		}, "error", s.String(), name, text)
-		if err != nil {
-			return nil, err
 		}
-		list = append(list, classError{name, e, limit})
+		list = append(list, worst)
 	}
 	return list, nil
 }

@@ -36,6 +36,7 @@ func TestResultsTableErrors(t *testing.T) {
 		`{"rows": [{"title": "x", "spec": "tiny", "more": 1}]}`:                                                    "unknown field",
 		`{"rows": [{"title": "x", "spec": "tiny"}], "candidates": [{"name": "c", "variant": "no"}]}`:               `candidate "c": variant`,
 		`{"rows": [{"title": "x", "spec": "tiny"}], "candidates": [{"name": "c", "variant": "", "targets": "x"}]}`: `candidate "c"`,
+		`{"rows": [{"title": "x", "spec": "tiny", "of": "y"}]}`:                                                    `row "x": it is measured by "y"`,
 	} {
 		_, err := parsePlan([]byte(text))
 		require.ErrorContains(t, err, want, text)

@@ -24,7 +24,7 @@ with %s%s. S%s Cycles are those of the whole module, per token and value head.
   step keeps for its backward pass comes on top); ? where the compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
 - The last columns are errors against float64 by class of inputs: the largest error over the largest magnitude of the reference, over the
-  outputs, of the lowered kernel in the interpreter at up to %d tokens and one key head; of gradients the root mean square over that of the
+  outputs, of the lowered kernel in the interpreter at up to %d tokens (times key heads); of gradients the root mean square over that of the
   reference, with an initial state. The output is shown that is nearest to its limit. gdngen check --help describes the classes.
 
 `, r.Compiler, r.revision(), r.Note[1:], examTokens)

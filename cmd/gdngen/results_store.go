@@ -118,14 +118,16 @@ func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *a
 	return c, nil
 }
 
-// examTokens is the most tokens that numbers are judged on: several chunks and a part of one.
+// examTokens is the most tokens that numbers are judged on: several chunks and a part of one. It bounds tokens x key heads too,
+// so that one token is not judged by one q·k, of which nothing may be left.
 const examTokens = 576
 
-// exam is the spec that numbers are judged on: one key head and its value heads, few tokens, and gradients with an initial state.
+// exam is the spec that numbers are judged on: few tokens, of many one key head and its value heads, and gradients with an initial state.
 func (t *trial) exam() gdn.Spec {
 	s := t.spec
-	s.HeadsK, s.HeadsV = 1, s.Groups()
 	s.Tokens = min(s.Tokens, examTokens)
+	heads, groups := min(s.HeadsK, max(1, examTokens/s.Tokens)), s.Groups()
+	s.HeadsK, s.HeadsV = heads, heads*groups
 	s.Batch = min(s.Batch, max(1, t.variant.Fit(s).Batch))
 	s.Init = s.Init || s.Direction != gdn.Forward
 	return s

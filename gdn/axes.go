@@ -47,7 +47,7 @@ var (
 	sumNames    = []string{SumProducts: "products", SumLanes: "lanes"}
 	gradNames   = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
-	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream"}
+	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowOperands: "operands", LowAll: "yes"}
 )
@@ -121,8 +121,8 @@ var Axes = []Axis{
 		func(v Variant) bool { return chunked(v) && v.Decay != DecaySegment }, func(v *Variant) *Spread { return &v.Spread }),
 	choiceAxis("out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
 		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
-	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs", packNames, PackGather,
-		func(v Variant) bool { return alignable(v) || streamable(v) }, func(v *Variant) *Pack { return &v.Pack }),
+	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
+		nil, func(v *Variant) *Pack { return &v.Pack }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis("rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
 		func(v Variant) bool { return chunked(v) && v.Out != OutShared }, func(v *Variant) *Rest { return &v.Rest }),

@@ -9,7 +9,7 @@ func (p *plan) gradientsIn(in *operands) {
 	in.do = p.rows(p.tokens(p.args["do"], in.slotting, 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	x := p.args["dfinal_state"]
 	if x != nil && s.Empty == EmptyZero {
-		x = p.clearEmpty(in, x)
+		x = p.clearEmpty(x)
 	}
 	in.dstate = p.stateOperand(x)
 }

@@ -44,6 +44,7 @@ type plan struct {
 }
 
 func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
+	s = v.packing(s)
 	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
 	p.kb = v.Heads / p.gb
 	if s.Seqs > 0 {

@@ -15,7 +15,7 @@ func (p *plan) glueIn() *operands {
 	b.Stage("glue")
 	in := &operands{}
 	var slots *slotting
-	if s.Seqs > 0 && !p.aligned() {
+	if s.Seqs > 0 && p.v.Pack == PackGather {
 		slots = p.slotting()
 		in.slotting = slots
 	}
@@ -30,6 +30,7 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.tokens(x, slots, fill)
 	}
+	gate := func(x *ir.Value, fill float64) *operand { return p.gate(p.inert(token(x, fill), fill)) }
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm && p.v.Fuse == PlaceGlue {
 		q, k = normRows(b, q), normRows(b, k)
@@ -40,11 +41,11 @@ func (p *plan) glueIn() *operands {
 	switch {
 	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
 		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
-		in.g, in.beta = p.gate(token(a, padGate)), p.gate(token(raw, padGate))
+		in.g, in.beta = gate(a, padGate), gate(raw, padGate)
 		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
 	default:
 		g, beta := p.glueGates()
-		in.g, in.beta = p.gate(token(g, 0)), p.gate(token(beta, 0))
+		in.g, in.beta = gate(g, 0), gate(beta, 0)
 	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
@@ -91,6 +92,9 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 		}
 		valid := p.b.Broadcast(slots.valid, y.Type.Shape, 1)
 		return p.b.Select(valid, y, p.b.Like(y, fill))
+	}
+	if p.masked() {
+		x = p.perSequence(x)
 	}
 	if n := p.padded() - p.s.Tokens; n > 0 {
 		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
@@ -258,6 +262,9 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	} else if p.padded() > s.Tokens {
 		x = b.SliceAxis(x, 1, 0, s.Tokens)
 	}
+	if p.masked() {
+		x = p.ofSequences(x)
+	}
 	if s.Packed {
 		x = b.Reshape(x, x.Type.Shape[1:]...)
 	}
@@ -272,7 +279,7 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	}
 	x = b.Reshape(x, join([]int{s.Sequences(), s.HeadsV}, x.Type.Shape[x.Type.Rank()-2:])...)
 	if s.Empty == EmptyZero {
-		x = p.clearEmpty(in, x)
+		x = p.clearEmpty(x)
 	}
 	if s.State == StateVK && !p.native() {
 		x = b.Transpose(x, 0, 1, 3, 2)
@@ -285,9 +292,10 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 }
 
 // clearEmpty sets the states of empty sequences to zero.
-func (p *plan) clearEmpty(in *operands, x *ir.Value) *ir.Value {
+func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 	b := p.b
-	used := b.Compare(ir.GT, in.lengths, b.Like(in.lengths, 0))
+	begin, end := p.sequences()
+	used := b.Compare(ir.GT, end, begin)
 	return b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
 }
 
@@ -317,12 +325,11 @@ func (p *plan) intoPool(x *ir.Value) *ir.Value {
 // slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
 // name the last sequence that has tokens.
 type slotting struct {
-	source  *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
-	valid   *ir.Value // [padded] bool
-	table   *ir.Value // [chunks] i32: the sequence of each chunk
-	slots   *ir.Value // [Tokens] i32: the slot of each token
-	lengths *ir.Value // [Seqs] i32
-	seqs    *ir.Value // [Tokens] i32: the sequence of each token
+	source *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
+	valid  *ir.Value // [padded] bool
+	table  *ir.Value // [chunks] i32: the sequence of each chunk
+	slots  *ir.Value // [Tokens] i32: the slot of each token
+	seqs   *ir.Value // [Tokens] i32: the sequence of each token
 }
 
 func (p *plan) slotting() *slotting {
@@ -337,7 +344,7 @@ func (p *plan) slotting() *slotting {
 	seq := p.countNotAfter(k.until, s.Tokens)
 	slots := b.Add(b.Sub(b.Iota(vec, 0), b.GatherRows(k.begin, seq, 0)),
 		b.Mul(b.GatherRows(k.first, seq, 0), b.Const(vec, float64(c))))
-	return &slotting{b.Reshape(source, p.nc*c), b.Reshape(valid, p.nc*c), k.table, slots, k.length, seq}
+	return &slotting{b.Reshape(source, p.nc*c), b.Reshape(valid, p.nc*c), k.table, slots, seq}
 }
 
 // packedChunks is how packed sequences are cut, each from its first token on. Chunks beyond the last name the last sequence that
@@ -353,7 +360,7 @@ func (p *plan) packedChunks() *packedChunks { return p.chunksOf(p.sequences()) }
 
 // sequences are the first token of each packed sequence, and the first after its last.
 func (p *plan) sequences() (begin, end *ir.Value) {
-	b, n := p.b, p.s.Seqs
+	b, n := p.b, p.s.Sequences()
 	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
 	return b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
 }

@@ -31,11 +31,6 @@ func (v Variant) Fit(s Spec) Variant {
 	for !s.lockstep(v.Heads) {
 		v.Heads--
 	}
-	lanes := v.Batch
-	v.Batch = max(1, min(v.Batch, s.Batch))
-	for s.Batch%v.Batch != 0 {
-		v.Batch--
-	}
 	if s.Gates == GatesGiven && !s.L2Norm {
 		v.Fuse = PlaceGlue
 	}
@@ -51,8 +46,14 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Share = true
 	}
 	packed := s.Seqs > 0 && s.Direction == Forward && v.Heads == s.HeadsV
-	if !packed || v.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Pack == PackStream && !streamable(v) {
+	if !packed || v.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Pack == PackMasked && !s.maskable() || v.Pack == PackStream && !streamable(v) {
 		v.Pack = PackGather
+	}
+	s = v.packing(s)
+	lanes := v.Batch
+	v.Batch = max(1, min(v.Batch, s.Batch))
+	for s.Batch%v.Batch != 0 {
+		v.Batch--
 	}
 	if v.Pack == PackStream {
 		v.Fuse, v.Steps = PlaceGlue, 1
@@ -125,6 +126,10 @@ func (v Variant) Check(s Spec) error {
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
+	case c.Pack == PackAligned && !alignable(c):
+		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=yes, out=separate, turn=value and decay=base2 or clamp, or another pack")
+	case c.Pack == PackStream && !streamable(c):
+		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=token, out=separate, turn=value, parts=late and ahead=0, or another pack")
 	case c.Out == OutShared && c.Turn != TurnKey:
 		return fmt.Errorf("variant: out=shared needs K turned before the product: set turn=key, or another out")
 	}

@@ -25,6 +25,7 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
 		return []Variant{v}
 	}
+	s = v.packing(s)
 	full := 8
 	if m.MXUSize > 128 {
 		full = 16
@@ -120,15 +121,36 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 	return append(first, forms...), nil
 }
 
-// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes. Chunks in lockstep need enough
-// steps of them, and little padding.
+// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes.
 func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
+	fit := v.Fit(s)
+	packed := fit.packing(s).Seqs > 0
+	switch {
+	case n.MXUSize != 0 && n.MXUSize != m.MXUSize || packed != n.packed():
+		return nil, nil
+	case packed && (n.Seqs > 0 && s.Seqs > n.Seqs || n.Visits > 0 && fit.visits(s) > n.Visits):
+		return nil, nil
+	case packed:
+		return ParseVariantFor(n.Text, s, m)
+	}
+	return n.unpacked(v, s, m)
+}
+
+// packed says whether the substitute is one for packed sequences.
+func (n Substitute) packed() bool { return n.Seqs+n.Visits > 0 }
+
+// visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
+// begin a sequence.
+func (v Variant) visits(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
+
+// unpacked gives the forms on sequences that are not packed. Chunks in lockstep need enough steps of them, and little padding.
+func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w, err := ParseVariant(n.Text)
 	if err != nil {
 		return nil, err
 	}
 	fit := v.Fit(s)
-	if entries := fit.Heads * fit.Batch; s.Seqs > 0 || m.MXUSize != n.MXUSize || entries < n.Least || entries > n.Most {
+	if entries := fit.Heads * fit.Batch; entries < n.Least || entries > n.Most {
 		return nil, nil
 	}
 	if w.Chunks == 1 {

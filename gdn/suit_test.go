@@ -83,6 +83,31 @@ func TestSuitedPacked(t *testing.T) {
 	}
 }
 
+// Few and short packed sequences: one is a batch row as it lies, those of three visits are batch rows with others masked, and those of
+// a few steps do without phases that overlap.
+func TestSuitedShort(t *testing.T) {
+	for _, c := range []struct{ spec, narrow, wide string }{
+		{"t=6,seqs=1", "tpu-128", "tpu"},
+		{"t=4096,seqs=1", "tpu-128", "tpu-long"},
+		{"t=6,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
+		{"t=256,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
+		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=2", "tpu-packed,ahead=0"},
+		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=2", "tpu-packed,ahead=0"},
+		{"t=1024,seqs=2", "tpu-packed,chunks=2", "tpu-packed"},
+		{"t=8192,seqs=57", "tpu-packed,chunks=2", "tpu-packed"},
+	} {
+		s := mustParse(t, "contest-prefill,"+c.spec)
+		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
+			list, err := ParseVariantFor("tpu-packed", s, Machine{Cores: 1, MXUSize: size})
+			require.NoError(t, err)
+			require.Equal(t, parseVariant(t, want).Fit(s).String(), list[0].Fit(s).String(), "%s on %d", c.spec, size)
+		}
+		list, err := ParseVariantFor("tpu-packed,lock=2", s, Machine{Cores: 1, MXUSize: 256}) // entries are meant for the variant itself
+		require.NoError(t, err)
+		require.Equal(t, PackAligned, list[0].Pack)
+	}
+}
+
 // Entries after a name hold in every form; texts without a name, and variants whose phases do not overlap, have one form.
 func TestParseVariantFor(t *testing.T) {
 	s := mustParse(t, "bench,hk=16,hv=32")

@@ -184,6 +184,7 @@ const (
 	PackGather Pack = iota
 	PackAligned
 	PackStream
+	PackMasked
 )
 
 const (

@@ -15,12 +15,15 @@ type NamedVariant struct {
 	Instead []Substitute
 }
 
-// Substitute is a variant that takes the place of a named one on sequences that are not packed.
+// Substitute is a variant that takes the place of a named one: on packed sequences if it says how many, otherwise on others.
 type Substitute struct {
-	Text        string // as ParseVariant takes it
-	MXUSize     int    // of the machine
-	Least, Most int    // heads x batch rows of a program
-	Steps       int    // the fewest grid steps that it pays from, since the first and last weigh
+	Text    string // as ParseVariant takes it
+	MXUSize int    // of the machine; 0: any
+
+	Least, Most int // heads x batch rows of a program
+	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
+
+	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any
 }
 
 // Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
@@ -55,29 +58,39 @@ var Variants = []NamedVariant{
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
 		// More tiles in lockstep hide more latency; matrix units of 128 are full with eight.
-		Instead: []Substitute{{"tpu-long", 256, 3, 8, 2}, {"tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", 128, 3, 4, 2}, {"tpu-128,chunks=2", 128, 3, 4, 2}, {"tpu-128", 128, 1, 8, 0}},
-		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
+		Instead: []Substitute{
+			{Text: "tpu-long", MXUSize: 256, Least: 3, Most: 8, Steps: 2},
+			{Text: "tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 128, Least: 3, Most: 4, Steps: 2},
+			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 4, Steps: 2},
+			{Text: "tpu-128", MXUSize: 128, Least: 1, Most: 8},
+		},
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
 	{Name: "tpu-long", Doc: "as tpu, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
 		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
 	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2"},
 	{Name: "tpu-packed", Doc: "as tpu-long, for packed sequences: aligned blocks of tokens as they lie, four in lockstep",
+		Instead: []Substitute{
+			{Text: "tpu", Seqs: 1},
+			{Text: "tpu-long,pack=masked,batch=4,ahead=0", Visits: 3},
+			{Text: "tpu-packed,ahead=0", Visits: 8},
+		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,pack=aligned,chunks=4,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=4,late=3"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",
-		Instead: []Substitute{{"tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", 256, 3, 8, 2}},
+		Instead: []Substitute{{Text: "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
 		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
 	{Name: "tpu-train", Doc: "as tpu, for direction=train: state, T and U kept in bf16, a phase behind the state of the backward kernel",
 		// As for tpu. Matrix units of 128 are full: what is no product with the state or a chunk is done elsewhere.
 		Instead: []Substitute{
-			{"tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", 256, 3, 8, 2},
-			{"tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3,grads=lanes,decaysums=lanes,backlate=0,stagger=0", 128, 3, 8, 2},
-			{"tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0", 128, 1, 8, 0},
+			{Text: "tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2},
+			{Text: "tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3,grads=lanes,decaysums=lanes,backlate=0,stagger=0", MXUSize: 128, Least: 3, Most: 8, Steps: 2},
+			{Text: "tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0", MXUSize: 128, Least: 1, Most: 8},
 		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2"},
 	{Name: "tpu-train-x3", Doc: "for direction=train on correlated keys: three bf16 passes for the inverse, its products, the update of the state and what the gradients of q and gates sum, one for all else",
-		Instead: []Substitute{{"tpu-train-x3,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", 256, 3, 8, 2}},
+		Instead: []Substitute{{Text: "tpu-train-x3,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
 		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,scale=output,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3,precgrad=bf16x3,precupdate=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,decaygrad=inverse,grads=lanes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=6"},
 	{Name: "neumann", Doc: "a power series over the whole chunk", Text: "solve=neumann", Negative: true},
 	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},

@@ -153,12 +153,15 @@ func TestBackwardPhases(t *testing.T) {
 	}
 }
 
-// Packed sequences by aligned blocks, as kernels whose steps overlap, agree with the float64 reference: sequences that share blocks,
-// long ones, empty ones at either end, both conventions for those, with and without initial states.
+// Packed sequences by aligned blocks, as kernels whose steps overlap, and as batch rows, agree with the float64 reference: sequences
+// that share blocks, long ones, empty ones at either end, both conventions for those, with and without initial states.
 func TestPackedKernels(t *testing.T) {
 	class, err := gdn.LookupClass("reset.cos.9")
 	require.NoError(t, err)
-	base := variant(t, "tpu-packed,chunk=32,mergepairs=0")
+	var variants []gdn.Variant
+	for _, text := range []string{"tpu-packed,chunks=1", "tpu-packed,chunks=2", "tpu-packed,chunks=4", "tpu-packed,ahead=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,ahead=0"} {
+		variants = append(variants, variant(t, text+",chunk=32,mergepairs=0"))
+	}
 	for _, row := range []struct {
 		spec string
 		cu   []int64
@@ -176,9 +179,7 @@ func TestPackedKernels(t *testing.T) {
 		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{len(row.cu)}, row.cu)
 		want, err := gdn.Reference(s, inputs)
 		require.NoError(t, err)
-		for _, chunks := range []string{"1", "2", "4"} {
-			v, err := base.With("chunks", chunks)
-			require.NoError(t, err)
+		for _, v := range variants {
 			m, err := gdn.Build(s, v)
 			require.NoError(t, err)
 			k, err := lower.Kernels(m)
@@ -189,7 +190,7 @@ func TestPackedKernels(t *testing.T) {
 				for _, o := range s.Outputs() {
 					limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
 					require.NoError(t, err)
-					require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s, %s chunks", o.Name, s, chunks)
+					require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s of %s by %s", o.Name, s, v)
 				}
 			}
 		}

@@ -157,12 +157,22 @@ func (g *Grid) checkCommon(in *Instr) error {
 		if d.Seq && i != len(g.Dims)-1 {
 			return fmt.Errorf("axis %s is sequential but not the last", d.Name)
 		}
+		if d.Bound && (!d.Seq || in.Op != OpKernel) {
+			return fmt.Errorf("axis %s is bounded, which only the sequential axis of a kernel can be", d.Name)
+		}
 	}
 	if err := g.Sched.check(g); err != nil {
 		return err
 	}
-	if len(in.Args) != g.Tables+len(g.In)+len(g.Carry) {
-		return fmt.Errorf("has %d operands, wants %d tables, %d inputs, %d carries", len(in.Args), g.Tables, len(g.In), len(g.Carry))
+	bounds := 0
+	if g.Bounded() {
+		bounds = 1
+	}
+	if len(in.Args) != g.Tables+len(g.In)+len(g.Carry)+bounds {
+		return fmt.Errorf("has %d operands, wants %d tables, %d inputs, %d carries, %d bounds", len(in.Args), g.Tables, len(g.In), len(g.Carry), bounds)
+	}
+	if g.Bounded() && !in.Args[len(in.Args)-1].Type.Equal(T(I32)) {
+		return fmt.Errorf("the number of points is %s, wants i32[]", in.Args[len(in.Args)-1].Type)
 	}
 	if len(g.Outs) != len(g.Out) {
 		return fmt.Errorf("%d output types for %d output windows", len(g.Outs), len(g.Out))

@@ -588,6 +588,12 @@ func (p *parser) gridDim(g *Grid) error {
 			return p.errf("expected seq")
 		}
 		d.Seq = true
+		if p.accept(":") {
+			if p.word() != "bound" {
+				return p.errf("expected bound")
+			}
+			d.Bound = true
+		}
 	}
 	g.Dims = append(g.Dims, d)
 	return nil

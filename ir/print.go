@@ -215,6 +215,9 @@ func (g *Grid) String() string {
 		if d.Seq {
 			b.WriteString(":seq")
 		}
+		if d.Bound {
+			b.WriteString(":bound")
+		}
 	}
 	b.WriteString(")")
 	if g.Tables > 0 {

@@ -178,6 +178,7 @@ func TestRejects(t *testing.T) {
 		grid("dims=(a:0), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                         "axis a has size 0",
 		grid("dims=(a:4,a:2), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                     "malformed or taken",
 		grid("dims=(b:2:seq, a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                "sequential but not the last",
+		grid("dims=(a:4:seq:bound), in=([1,8]@(a,0), [1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                  "only the sequential axis of a kernel",
 		grid("dims=(a:4194304, b:4194304), in=([1,8]@(0,0)), out=([1,8]@(0,0):f32[4,8])"):                                        "axis b has size",
 		grid("dims=(a:5), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                         "block 4 of 1 elements lies outside",
 		grid("dims=(a:4), in=([1,8]@(a+9223372036854775807,0)), out=([1,8]@(a,0):f32[4,8])"):                                     "is shifted by",

@@ -195,9 +195,10 @@ type DotDims struct {
 
 // GridDim is one axis of a grid. Parallel axes come first; only the last axis may be sequential.
 type GridDim struct {
-	Name string
-	Size int
-	Seq  bool
+	Name  string
+	Size  int
+	Seq   bool
+	Bound bool // the sequential axis of a kernel only: its last operand, an i32, is the number of points that run, 1 to Size
 }
 
 // Index is one block index of a window as a function of the grid point:
@@ -241,7 +242,7 @@ type Window struct {
 
 // Grid describes a grid (pure body) or kernel (body on references).
 //
-// Operands, in order: Tables i32 vectors, len(In) windowed inputs, len(Carry) initial carries.
+// Operands, in order: Tables i32 vectors, len(In) windowed inputs, len(Carry) initial carries, the number of points of a bounded axis.
 // Results, in order: len(Out) arrays, len(Carry) final carries.
 //
 // A grid runs its points in lexicographic order; points that differ in a parallel axis are independent.
@@ -285,6 +286,12 @@ func (g *Grid) Points() int {
 		n *= d.Size
 	}
 	return n
+}
+
+// Bounded says whether an operand tells how many points of the sequential axis run.
+func (g *Grid) Bounded() bool {
+	n := len(g.Dims)
+	return n > 0 && g.Dims[n-1].Bound
 }
 
 // Whole says whether the window shows all of an array of the type, left in main memory.

@@ -92,11 +92,11 @@ func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenanc
 			continue
 		}
 		e := &explanation{Target: t.Name, module: &module{text: artifact.Text, spec: &s, variant: v}, target: t}
-		built, err := gdn.Build(s, v)
+		lowered, err := kernels(s, v)
 		if err != nil {
 			return err
 		}
-		scalars, err := representativeScalars(built, s)
+		scalars, err := representativeScalars(lowered, s)
 		if err != nil {
 			return err
 		}

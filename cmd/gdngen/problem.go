@@ -208,11 +208,15 @@ func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module,
 		if err != nil {
 			return nil, err
 		}
-		scalars, err := representativeScalars(built, s)
+		lowered, err := r.Lower(built)
+		if err != nil {
+			return nil, failed(exitRejected, "%s: %w", t.Name, err)
+		}
+		scalars, err := representativeScalars(lowered, s)
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := r.Emit(built, t)
+		artifact, err := r.Backend.Emit(lowered, t)
 		if err != nil {
 			return nil, failed(exitRejected, "%s: %w", t.Name, err)
 		}

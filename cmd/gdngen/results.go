@@ -441,15 +441,15 @@ type trial struct {
 func newTrial(s gdn.Spec, c resultCandidate) *trial { return &trial{resultCandidate: c, spec: s} }
 
 // kernels builds and lowers; what can not be is refused.
-func kernels(s gdn.Spec, v gdn.Variant) (lowered, built *ir.Module, err error) {
+func kernels(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	if err := v.Check(s); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if built, err = gdn.Build(s, v); err != nil {
-		return nil, nil, err
+	built, err := gdn.Build(s, v)
+	if err != nil {
+		return nil, err
 	}
-	lowered, err = lower.Kernels(built)
-	return lowered, built, err
+	return lower.Kernels(built)
 }
 
 func (t *trial) lower() {
@@ -457,10 +457,10 @@ func (t *trial) lower() {
 		return
 	}
 	t.ready = true
-	m, built, err := kernels(t.spec, t.variant)
+	m, err := kernels(t.spec, t.variant)
 	if err == nil {
 		t.module = m
-		t.scalars, err = representativeScalars(built, t.spec)
+		t.scalars, err = representativeScalars(m, t.spec)
 	}
 	if err != nil {
 		t.refused = firstLine(err)

@@ -137,7 +137,7 @@ func (t *trial) exam() gdn.Spec {
 // output that is nearest to its limit. Those of gradients may be held to the limits of the field.
 func (t *trial) errors(store *resultStore, classes []string, field bool) ([]classError, error) {
 	s := t.exam()
-	m, _, err := kernels(s, t.variant)
+	m, err := kernels(s, t.variant)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}

@@ -16,16 +16,16 @@ import (
 // representativeNote says what a cost of packed sequences rests on.
 const representativeNote = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
-// representativeScalars gives the tables in scalar memory that the kernels of a built module read, for sequences of equal
-// length, keyed kernel/operand as llo.Options wants them. A module without packed sequences has none.
+// representativeScalars gives what the kernels of a lowered module read in scalar memory, for sequences of equal length, keyed
+// kernel/operand as llo.Options wants them. A module without packed sequences has none.
 func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 	if s.Seqs == 0 && s.Pool == 0 {
 		return nil, nil
 	}
 	tables := map[string]*ir.Value{}
 	m.Body.Walk(func(in *ir.Instr) {
-		if in.Op == ir.OpGrid || in.Op == ir.OpKernel {
-			for i, table := range in.Args[:in.Attrs.Grid.Tables] {
+		if in.Op == ir.OpKernel {
+			for i, table := range mosaic.Scalars(in) {
 				tables[fmt.Sprintf("%s/%d", mosaic.Name(in), i)] = table
 			}
 		}

@@ -63,11 +63,20 @@ func (r Route) Emit(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) 
 	if r.TPU && t == nil {
 		return nil, fmt.Errorf("backend %s needs a target", r.Name())
 	}
+	m, err := r.Lower(m)
+	if err != nil {
+		return nil, err
+	}
+	return r.Backend.Emit(m, t)
+}
+
+// Lower leads a module to what the backend emits.
+func (r Route) Lower(m *ir.Module) (*ir.Module, error) {
 	m, err := r.Transform(m)
 	if err != nil {
 		return nil, fmt.Errorf("backend %s: %w", r.Name(), err)
 	}
-	return r.Backend.Emit(m, t)
+	return m, nil
 }
 
 // Program is a spec computed by a variant, as a backend renders it.

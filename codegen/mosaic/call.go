@@ -3,6 +3,7 @@ package mosaic
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -53,15 +54,19 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 	}
 	config += "}"
 	g := kernel.Attrs.Grid
+	args, bounds := kernel.Args, 0
+	if g.Bounded() { // a call has the number of points before all else
+		args, operands, bounds = rotated(args), rotated(operands), 1
+	}
 	attrs := fmt.Sprintf(`backend_config = "%s", kernel_name = %q, operand_layouts = [%s]`,
-		strings.ReplaceAll(config, `"`, `\22`), Name(kernel), list(kernel.Args, func(v *ir.Value) string { return layout(v.Type) }))
+		strings.ReplaceAll(config, `"`, `\22`), Name(kernel), list(args, func(v *ir.Value) string { return layout(v.Type) }))
 	if len(g.Alias) > 0 {
 		attrs += ", output_operand_aliases = [" + list(g.Alias, func(a [2]int) string {
 			tuple := ""
 			if len(g.Outs) > 1 {
 				tuple = fmt.Sprint(a[0])
 			}
-			return fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = [%s], operand_index = %d, operand_tuple_indices = []>", tuple, g.Tables+a[1])
+			return fmt.Sprintf("#stablehlo.output_operand_alias<output_tuple_indices = [%s], operand_index = %d, operand_tuple_indices = []>", tuple, bounds+g.Tables+a[1])
 		}) + "]"
 	}
 	attrs += ", result_layouts = [" + list(g.Outs, layout) + "]"
@@ -70,7 +75,23 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 		results = "(" + results + ")"
 	}
 	return fmt.Sprintf("stablehlo.custom_call @tpu_custom_call(%s) {%s} : (%s) -> %s loc(%q)", strings.Join(operands, ", "), attrs,
-		list(kernel.Args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
+		list(args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
+}
+
+// rotated is a list with its last element first.
+func rotated[T any](l []T) []T {
+	n := len(l) - 1
+	return append([]T{l[n]}, l[:n]...)
+}
+
+// Scalars are the operands of a kernel that its call takes in scalar memory, which stand before all others.
+func Scalars(kernel *ir.Instr) []*ir.Value {
+	g := kernel.Attrs.Grid
+	l := slices.Clone(kernel.Args[:g.Tables])
+	if g.Bounded() {
+		l = append([]*ir.Value{kernel.Args[len(kernel.Args)-1]}, l...)
+	}
+	return l
 }
 
 // layout is the row-major layout of an array.
@@ -79,7 +100,10 @@ func layout(t ir.Type) string {
 	for i := range order {
 		order[i] = t.Rank() - 1 - i
 	}
-	if len(order) == 1 {
+	switch len(order) {
+	case 0:
+		return "dense<> : tensor<0xindex>"
+	case 1:
 		return "dense<0> : tensor<1xindex>"
 	}
 	return fmt.Sprintf("dense<[%s]> : tensor<%dxindex>", ints(order), len(order))

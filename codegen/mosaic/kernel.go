@@ -2,6 +2,7 @@ package mosaic
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -50,7 +51,11 @@ func Body(kernel *ir.Instr, target *codegen.Target) (string, error) {
 		if d.Seq {
 			s = "arbitrary"
 		}
-		semantics, bounds = append(semantics, "#tpu.dimension_semantics<"+s+">"), append(bounds, d.Size)
+		n := d.Size
+		if d.Bound {
+			n = math.MinInt64 // the first operand says
+		}
+		semantics, bounds = append(semantics, "#tpu.dimension_semantics<"+s+">"), append(bounds, n)
 	}
 	if len(g.Dims) == 0 {
 		semantics, bounds = []string{"#tpu.dimension_semantics<arbitrary>"}, []int{1}

@@ -68,3 +68,42 @@ func TestWindowsAgainstInterpreter(t *testing.T) {
 		require.False(t, s.RelMax > 1e-6 || s.NaN, "%s: %s", m.Results[i], s)
 	}
 }
+
+// Of a bounded axis as many points run as the last operand says, which a call has before all others; the rest of the array keeps
+// what the alias holds.
+func TestBoundedAxis(t *testing.T) {
+	m := parse(t, `module bounded (%t: i32[4], %x: f32[32,128], %n: i32[]) -> (y) {
+  %0 = kernel %t, %x, %n {name=some, dims=(c:4:seq:bound), tables=1, in=([8,128]@(t0[c],0)), out=([8,128]@(t0[c],0):f32[32,128]), alias=(0=0)} (%tab: smem:i32[4], %a: vmem:f32[8,128], %o: vmem:f32[8,128]) {
+    %v = load %a {starts=[0,0]} : f32[8,128]
+    %w = add %v, %v : f32[8,128]
+    store %w, %o {starts=[0,0]}
+    yield
+  } : f32[32,128]
+  yield %0
+}
+`)
+	byName, list := inputs(m)
+	list[0] = array.FromInt64s(list[0].Type, []int{4}, []int64{2, 0, 3, 1})
+	a, err := mosaic.Backend{}.Emit(m, target(t, "v6e"))
+	require.NoError(t, err)
+	for _, n := range []int64{1, 3, 4} {
+		list[2] = array.FromInt64s(list[2].Type, nil, []int64{n})
+		byName["t"], byName["n"] = list[0], list[2]
+		want, err := interp.Run(m, byName, interp.Options{})
+		require.NoError(t, err)
+		x, y := list[1].Float64s(), want["y"].Float64s()
+		for i, block := range list[0].Int64s() {
+			times := 1.
+			if int64(i) < n {
+				times = 2
+			}
+			require.Equal(t, times*x[block*8*128], y[block*8*128], "%d of 4 points, point %d", n, i)
+		}
+		require.Zero(t, array.Compare(evaluate(t, a.Text, list)[0], want["y"]).RelMax)
+	}
+	for _, n := range []int64{0, 5} {
+		byName["n"] = array.FromInt64s(list[2].Type, nil, []int64{n})
+		_, err = interp.Run(m, byName, interp.Options{})
+		require.ErrorContains(t, err, "points of axis c run, of 4")
+	}
+}

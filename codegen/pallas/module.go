@@ -585,7 +585,11 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	var dims, sem, outs, ins, outSpecs, sc []string
 	for _, d := range g.Dims {
-		dims = append(dims, strconv.Itoa(d.Size))
+		n := strconv.Itoa(d.Size)
+		if last := len(args) - 1; d.Bound {
+			n, args = args[last], args[:last]
+		}
+		dims = append(dims, n)
 		if d.Seq {
 			sem = append(sem, `"arbitrary"`)
 		} else {

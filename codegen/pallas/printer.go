@@ -246,6 +246,9 @@ func (p *printer) kernelCall(n *node) statement {
 		if v := n.in.Args[i]; i < n.in.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
 			name = tableName(i)
 		}
+		if n.in.Attrs.Grid.Bounded() && i == len(n.args)-1 {
+			name = "points"
+		}
 		for slices.Contains(names, name) {
 			name += "_"
 		}

@@ -68,8 +68,18 @@ func (fr *frame) runKernel(s *step) error {
 			})
 		}
 	}
+	last, running := len(g.Dims)-1, int64(0)
+	if g.Bounded() {
+		args := fr.tensors(s.args)
+		if running = args[len(args)-1].n[0]; running < 1 || running > int64(g.Dims[last].Size) {
+			return fmt.Errorf("%d points of axis %s run, of %d", running, g.Dims[last].Name, g.Dims[last].Size)
+		}
+	}
 	for p := range g.Points() {
 		k.id = l.point(p)
+		if g.Bounded() && int64(k.id[last]) >= running {
+			continue
+		}
 		for i, w := range g.Out {
 			if w.Whole(g.Outs[i]) {
 				continue

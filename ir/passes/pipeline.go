@@ -113,6 +113,12 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		return nil, err
 	}
 	l.makeRings(kb, slots)
+	if l.opt.Live > 0 { // steps behind the last chunk that must run do nothing
+		b.Stage("glue")
+		live := b.Reshape(b.SliceAxis(args[l.opt.Live-1], 0, 0, 1))
+		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(last))))
+		l.ng.Dims[l.seq].Bound = true
+	}
 
 	// A body for each run of steps in which the same slots have a chunk.
 	kb.Stage("step")
@@ -313,7 +319,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 	}
 	for i := len(ins) - 1; i >= 0; i-- {
 		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
-		if (l.light[i] || mask || spreadsRow(ins[i])) && !l.free[i] && first[i] <= lastPhase {
+		if (l.light[i] || mask || spreadsRow(ins[i]) || l.grows(i)) && !l.free[i] && first[i] <= lastPhase {
 			l.phase[i] = max(l.phase[i], first[i])
 		}
 		if l.free[i] {
@@ -332,6 +338,22 @@ func spreadsRow(in *ir.Instr) bool {
 	}
 	row := in.Args[0].Type.Shape
 	return len(row) == 1 || len(row) == 2 && row[0] == 1
+}
+
+// grows says whether an instruction makes a tile of one from a window and of spread rows alone, which take less to pass.
+func (l *pipeline) grows(i int) bool {
+	in := l.body.Instrs[i]
+	if in.Op != ir.OpMul && in.Op != ir.OpAdd && in.Op != ir.OpSub {
+		return false
+	}
+	window := false
+	for _, d := range l.deps[i] {
+		window = window || l.light[d] && !l.free[d]
+		if !l.light[d] && !l.free[d] && !spreadsRow(l.body.Instrs[d]) {
+			return false
+		}
+	}
+	return window
 }
 
 // findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A

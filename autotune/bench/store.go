@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/autotune/store"
 )
 
 // Author is the author of the solutions.
@@ -206,18 +207,10 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 		writeFile(filepath.Join(s.Dir, "solutions", Author, d.OpType, d.Name, sol.Name+".json"), solution))
 }
 
-// writeFile writes a file as a whole or not at all.
+// writeFile writes a file as a whole or not at all, and makes its folder.
 func writeFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(data)
-	if err = errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close()); err != nil {
-		return errors.Join(err, os.Remove(part.Name()))
-	}
-	return os.Rename(part.Name(), path)
+	return store.WriteFile(path, data)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -156,7 +157,7 @@ func (r *benchResult) writeStaticFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o644)
+	return store.WriteFile(path, data)
 }
 
 // writeStatic prints the static costs by definition, target and group of shapes.

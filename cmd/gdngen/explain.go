@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -100,8 +101,13 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if f.html != "" {
 		options.Columns = pageColumns
 	}
-	if f.tokens < 0 || f.heads < 0 || (f.tokens > 0) != (f.heads > 0) {
+	if (f.tokens > 0) != (f.heads > 0) {
 		return usage(errors.New("--tokens and --heads go together and are at least 1"))
+	}
+	if f.html != "" {
+		if err := store.Writable(f.html); err != nil {
+			return err
+		}
 	}
 	modules, err := f.modules(a, cmd, args, targets)
 	if err != nil {

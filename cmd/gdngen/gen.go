@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -66,13 +66,13 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	return c
 }
 
-// writeText writes to a file, or to standard output.
+// writeText writes to a file, which appears whole or not at all, or to standard output.
 func (a *app) writeText(file, text string) error {
 	if file == "" || file == "-" {
 		_, err := fmt.Fprint(a.stdout, text)
 		return err
 	}
-	return os.WriteFile(file, []byte(text), 0o644)
+	return store.WriteFile(file, []byte(text))
 }
 
 func genSpec(text, stored string) (gdn.Spec, error) {

@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
@@ -16,14 +19,18 @@ import (
 
 var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
+// keywords are the words of Python that packageName fits and no package can have.
+var keywords = strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
+	"nonlocal not or pass raise return try while with yield")
+
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
 func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, file, pack string) error {
 	if pack != "" {
 		if file != "" {
 			return usage(errors.New("give --output for a file or --package for a folder, not both"))
 		}
-		if name := filepath.Base(pack); !packageName.MatchString(name) {
-			return usage(fmt.Errorf("--package %s: %q is not the name of a Python package: use lower-case letters, digits and _", pack, name))
+		if name := filepath.Base(pack); !packageName.MatchString(name) || slices.Contains(keywords, name) {
+			return usage(fmt.Errorf("--package %s: %q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", pack, name))
 		}
 		if _, err := os.Stat(pack); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is there already: name a new folder", pack)
@@ -43,6 +50,11 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 	p := pallas.Provenance{}
 	p.Version, _ = version()
 	if targets != "none" {
+		if file != "" && file != "-" {
+			if err := store.Writable(file); err != nil {
+				return err
+			}
+		}
 		if err := a.pallasCosts(s, variant, targets, &p); err != nil {
 			return err
 		}
@@ -63,7 +75,7 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(f.Text), 0o644); err != nil {
+		if err := store.WriteFile(path, []byte(f.Text)); err != nil {
 			return err
 		}
 	}

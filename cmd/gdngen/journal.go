@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/store"
 )
 
 func (a *app) journalCmd() *cobra.Command {
@@ -324,7 +324,7 @@ func (a *app) writeTo(file string, write func(io.Writer) error) error {
 	if err := write(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	return store.WriteFile(file, []byte(b.String()))
 }
 
 func sortedKeys(m map[string]string) []string {

@@ -8,10 +8,10 @@ import (
 	"html/template"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -105,7 +105,7 @@ func (r *explainResult) writePage(file string) error {
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return err
 	}
-	return os.WriteFile(file, b.Bytes(), 0o644)
+	return store.WriteFile(file, b.Bytes())
 }
 
 func newPageSide(letter string, e *explanation, colours map[string]string) pageSide {

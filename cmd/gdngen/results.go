@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
@@ -135,6 +135,11 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			if err != nil {
 				return usage(fmt.Errorf("%s: %w", cmp.Or(table, "table of results"), err))
 			}
+			if file != "" && file != "-" {
+				if err := store.Writable(file); err != nil {
+					return err
+				}
+			}
 			write := func(r *results) error {
 				if file == "" || file == "-" {
 					return nil
@@ -143,7 +148,7 @@ the hash of the program, so that a run that was interrupted goes on where it was
 				if err != nil {
 					return err
 				}
-				return os.WriteFile(file, text, 0o644)
+				return store.WriteFile(file, text)
 			}
 			r, err := a.results(plan, targets, fresh, write)
 			if err != nil || file != "" && file != "-" {
@@ -170,7 +175,7 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
-		return nil, err
+		return nil, gdn.JSONError(data, err)
 	}
 	if len(p.Rows) == 0 {
 		return nil, errors.New("there are no rows")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
@@ -66,15 +67,7 @@ func kept[T any](s *resultStore, make func() (T, error), from ...string) (T, err
 	if err != nil {
 		return v, err
 	}
-	part, err := os.CreateTemp(s.dir, "part-")
-	if err != nil {
-		return v, err
-	}
-	_, err = part.Write(data)
-	if err = errors.Join(err, part.Close()); err != nil {
-		return v, err
-	}
-	return v, os.Rename(part.Name(), path)
+	return v, store.WriteFile(path, data)
 }
 
 // cost compiles the candidate for a target.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -158,11 +158,8 @@ func (a *app) searchResumeCmd() *cobra.Command {
 // search drives a session and prints the summary of the run.
 func (a *app) search(s *searchFlags, resume bool) error {
 	c := &s.config
-	switch {
-	case c.Dir == "":
+	if c.Dir == "" {
 		return usage(errors.New("a search needs --run DIR"))
-	case c.Budget < 0 || c.Candidates < 0 || c.Workers < 0 || c.Patience < 0 || c.Failures < 0 || c.Lab.Timeout < 0 || c.Answer < 0:
-		return usage(errors.New("budgets, limits and counts are not negative"))
 	}
 	c.Generator, _ = version()
 	c.Lab.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
@@ -324,5 +321,5 @@ func writeModule(dir, target string, c *journal.Candidate, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0o644)
+	return store.WriteFile(file, text)
 }

@@ -1,0 +1,61 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile writes a file as a whole or not at all: what was there stays until the new content is on the disk. Its mode stays;
+// that of a new file is 0644. What is no regular file, such as a pipe, is written as it is. An error names path.
+func WriteFile(path string, data []byte) error { return naming(path, replace(path, data)) }
+
+// Writable tells whether a file can be made at path, before the work whose result it is to hold.
+func Writable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
+	if err == nil {
+		err = errors.Join(part.Close(), os.Remove(part.Name()))
+	}
+	return naming(path, err)
+}
+
+// naming tells of path in place of the part beside it, which means nothing to anybody.
+func naming(path string, err error) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		return &fs.PathError{Op: "write", Path: path, Err: at.Err}
+	}
+	return err
+}
+
+func replace(path string, data []byte) error {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to // a link stays a link
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		if !info.Mode().IsRegular() {
+			return os.WriteFile(path, data, mode)
+		}
+		mode = info.Mode().Perm()
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(data)
+	if err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		os.Remove(part.Name())
+	}
+	return err
+}

@@ -1,7 +1,6 @@
 package gdn
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,7 +108,7 @@ func ReadCases(dir string) ([]Case, error) {
 		Cases []json.RawMessage `json:"cases"`
 	}
 	if err := json.Unmarshal(data, &manifest); err != nil {
-		return nil, fmt.Errorf("cases: %s: %w", path, jsonError(data, err))
+		return nil, fmt.Errorf("cases: %s: %w", path, JSONError(data, err))
 	}
 	if len(manifest.Cases) == 0 {
 		return nil, fmt.Errorf("cases: %s: field cases is missing or empty", path)
@@ -121,7 +120,7 @@ func ReadCases(dir string) ([]Case, error) {
 		var m manifestCase
 		at := fmt.Sprintf("cases: %s: cases[%d]", path, i)
 		if err := json.Unmarshal(raw, &m); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", at, jsonError(raw, err)))
+			errs = append(errs, fmt.Errorf("%s: %w", at, JSONError(raw, err)))
 			continue
 		}
 		if m.Name != "" {
@@ -142,15 +141,6 @@ func ReadCases(dir string) ([]Case, error) {
 		return nil, errors.Join(errs...)
 	}
 	return cases, nil
-}
-
-// jsonError adds the line of a syntax error; a type error names its field already.
-func jsonError(data []byte, err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n")), err)
-	}
-	return err
 }
 
 // read turns a row of the manifest into a case.

@@ -279,7 +279,7 @@ func TestCaseErrors(t *testing.T) {
 		"cases[0] c: field op is missing":           func(row map[string]any) { delete(row, "op") },
 		"field file is missing":                     func(row map[string]any) { delete(row, "file") },
 		"leads out of the folder":                   func(row map[string]any) { row["file"] = "../c.safetensors" },
-		"manifestCase.scale":                        func(row map[string]any) { row["scale"] = "half" },
+		"field scale is a string, want a number":    func(row map[string]any) { row["scale"] = "half" },
 		"spec: scale":                               func(row map[string]any) { row["scale"] = -1 },
 		"field state_layout":                        func(row map[string]any) { row["state_layout"] = "[N,K,Hv,V]" },
 		"field tensors: the input k is missing":     func(row map[string]any) { delete(row["tensors"].(map[string]any), "k") },

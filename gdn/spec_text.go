@@ -15,8 +15,9 @@ type field struct {
 	key    string // in the text form
 	name   string // in the JSON form; Parse takes it too
 	doc    string
-	always bool // printed even at its default
-	quoted bool // a string in JSON
+	values string // that are allowed
+	always bool   // printed even at its default
+	quoted bool   // a string in JSON
 	isBool bool
 	get    func(*Spec) string
 	set    func(*Spec, string) error
@@ -46,7 +47,7 @@ var fields = []field{
 	}, ir.F32, ir.BF16),
 	boolField("negeig", "neg_eigval", "beta in (0,2)", func(s *Spec) *bool { return &s.NegEigval }, nil),
 	boolField("l2norm", "l2norm", "q and k are normalised", func(s *Spec) *bool { return &s.L2Norm }, nil),
-	{key: "seqs", name: "seqs", doc: "number of packed sequences; 0: none, no cu_seqlens",
+	{key: "seqs", name: "seqs", values: fmt.Sprintf("0 to %d", maxSeqs), doc: "number of packed sequences; 0: none, no cu_seqlens",
 		get: func(s *Spec) string { return strconv.Itoa(s.Seqs) },
 		set: func(s *Spec, v string) error { return setInt(&s.Seqs, v, 0, maxSeqs) },
 		check: func(s *Spec) error {
@@ -60,7 +61,7 @@ var fields = []field{
 		}},
 	boolField("init", "initial_state", "initial_state is an input", func(s *Spec) *bool { return &s.Init }, nil),
 	boolField("final", "final_state", "final_state is an output", func(s *Spec) *bool { return &s.Final }, nil),
-	{key: "scale", name: "scale", doc: "multiplies q; 0 means k^-1/2",
+	{key: "scale", name: "scale", values: "a number", doc: "multiplies q; 0 means k^-1/2",
 		get: func(s *Spec) string { return strconv.FormatFloat(s.Scale, 'g', -1, 64) },
 		set: func(s *Spec, v string) error {
 			x, err := strconv.ParseFloat(v, 64)
@@ -95,7 +96,7 @@ var fields = []field{
 		}
 		return nil
 	}),
-	{key: "pool", name: "pool", doc: "states of a pool that state_indices names for each sequence, -1 for none; 0: no pool",
+	{key: "pool", name: "pool", values: fmt.Sprintf("0 to %d", maxSeqs), doc: "states of a pool that state_indices names for each sequence, -1 for none; 0: no pool",
 		get: func(s *Spec) string { return strconv.Itoa(s.Pool) },
 		set: func(s *Spec, v string) error { return setInt(&s.Pool, v, 0, maxSeqs) },
 		check: func(s *Spec) error {
@@ -121,8 +122,29 @@ var fields = []field{
 	}),
 }
 
+// Field is a row of the table of what a Spec says.
+type Field struct {
+	Key, Name string // in the text and in the JSON form
+	Doc       string
+	Values    string // what is allowed
+	Default   string // empty: none, or it depends on other fields
+}
+
+// Fields lists the fields of a Spec in the order of its text.
+func Fields() []Field {
+	base := NewSpec(1, 1, 1, 1, 1, 1)
+	list := make([]Field, len(fields))
+	for i, f := range fields {
+		list[i] = Field{Key: f.key, Name: f.name, Doc: f.doc, Values: f.values}
+		if !f.always && f.key != "out" {
+			list[i].Default = f.get(&base)
+		}
+	}
+	return list
+}
+
 func intField(key, name, doc string, limit int, at func(*Spec) *int, check func(*Spec) error) field {
-	return field{key: key, name: name, doc: doc, always: true,
+	return field{key: key, name: name, doc: doc, always: true, values: fmt.Sprintf("1 to %d", limit),
 		get: func(s *Spec) string { return strconv.Itoa(*at(s)) },
 		set: func(s *Spec, v string) error { return setInt(at(s), v, 1, limit) },
 		check: func(s *Spec) error {
@@ -156,7 +178,7 @@ func checkScale(x float64) error {
 }
 
 func boolField(key, name, doc string, at func(*Spec) *bool, check func(*Spec) error) field {
-	return field{key: key, name: name, doc: doc, isBool: true, check: check,
+	return field{key: key, name: name, doc: doc, values: "true false", isBool: true, check: check,
 		get: func(s *Spec) string { return strconv.FormatBool(*at(s)) },
 		set: func(s *Spec, v string) error {
 			if v != "true" && v != "false" {
@@ -175,7 +197,7 @@ func dtypeField(key, name, doc string, always bool, at func(*Spec) *ir.DType, ch
 	wrong := func(v string) error {
 		return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest(v, names), strings.Join(names, " "))
 	}
-	return field{key: key, name: name, doc: doc, always: always, quoted: true,
+	return field{key: key, name: name, doc: doc, values: strings.Join(names, " "), always: always, quoted: true,
 		get: func(s *Spec) string { return at(s).String() },
 		set: func(s *Spec, v string) error {
 			for _, d := range allowed {
@@ -200,7 +222,7 @@ func dtypeField(key, name, doc string, always bool, at func(*Spec) *ir.DType, ch
 }
 
 func enumField[E ~uint8](key, name, doc string, names []string, at func(*Spec) *E, check func(*Spec) error) field {
-	return field{key: key, name: name, doc: doc, quoted: true,
+	return field{key: key, name: name, doc: doc, values: strings.Join(names, " "), quoted: true,
 		get: func(s *Spec) string { return enumName(names, int(*at(s))) },
 		set: func(s *Spec, v string) error {
 			for i, n := range names {

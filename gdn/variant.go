@@ -406,10 +406,49 @@ func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant,
 	}
 	for _, a := range Axes {
 		if seen[a.Name] && a.Applies != nil && !a.Applies(v) {
-			return Variant{}, fmt.Errorf("variant: %s (%s) does not apply to %s: leave it out", a.Name, a.Doc, v)
+			return Variant{}, fmt.Errorf("variant: %s (%s) does not apply to %s: leave it out%s", a.Name, a.Doc, v, v.needs(seen))
 		}
 	}
 	return v.Canon(), nil
+}
+
+// needs gives ", or take CHOICES" with the first one or two other choices by which all wanted axes apply, or nothing.
+func (v Variant) needs(wanted map[string]bool) string {
+	fits := func(w Variant) bool {
+		for _, a := range Axes {
+			if wanted[a.Name] && a.Applies != nil && !a.Applies(w) {
+				return false
+			}
+		}
+		return true
+	}
+	var choices func(v Variant, most int) []string
+	choices = func(v Variant, most int) []string {
+		if fits(v) {
+			return []string{}
+		}
+		if most == 0 {
+			return nil
+		}
+		for _, a := range Axes {
+			for _, value := range a.Values {
+				w, err := v.With(a.Name, value)
+				if err != nil || w == v {
+					continue
+				}
+				if rest := choices(w, most-1); rest != nil {
+					return append([]string{a.Name + "=" + value}, rest...)
+				}
+			}
+		}
+		return nil
+	}
+	for most := range 3 {
+		if c := choices(v, most); len(c) > 0 {
+			return ", or take " + strings.Join(c, ",")
+		}
+	}
+	return ""
 }
 
 // MarshalText writes the text form.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -18,13 +17,15 @@ func specTopic() *cobra.Command {
 	for _, p := range gdn.Presets {
 		fmt.Fprintf(&b, "  %-16s %s\n  %-16s %s\n", p.Name, p.Doc, "", p.Text)
 	}
-	b.WriteString("\nFields by their long names, with the values of preset bench:\n")
-	if s, err := gdn.LookupPreset("bench"); err == nil {
-		if fields, err := json.MarshalIndent(s, "  ", " "); err == nil {
-			b.WriteString("  " + string(fields) + "\n")
+	b.WriteString("\nFields (in JSON they may have long names):\n")
+	for _, f := range gdn.Fields() {
+		long := ""
+		if f.Name != f.Key {
+			long = " (" + f.Name + ")"
 		}
+		fmt.Fprintf(&b, "  %-11s %s%s\n  %-11s %s\n", f.Key, f.Doc, long, "", bracketed(strings.Fields(f.Values), f.Default))
 	}
-	b.WriteString("\nA wrong field or value is answered with what is allowed.")
+	b.WriteString("\nDefaults are in brackets.")
 	return &cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: b.String(),
 		Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"}
 }
@@ -42,16 +43,21 @@ func variantTopic() *cobra.Command {
 		if !x.Structural {
 			kind = "scalar"
 		}
-		values := make([]string, len(x.Values))
-		for i, v := range x.Values {
-			values[i] = v
-			if v == x.Default {
-				values[i] = "[" + v + "]"
-			}
-		}
-		fmt.Fprintf(&b, "  %-11s %s (%s)\n  %-11s %s\n", x.Name, x.Doc, kind, "", strings.Join(values, " "))
+		fmt.Fprintf(&b, "  %-11s %s (%s)\n  %-11s %s\n", x.Name, x.Doc, kind, "", bracketed(x.Values, x.Default))
 	}
 	b.WriteString("\nDefaults are in brackets.")
 	return &cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: b.String(),
 		Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}
+}
+
+// bracketed joins values, the default in brackets.
+func bracketed(values []string, standard string) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v
+		if v == standard {
+			list[i] = "[" + v + "]"
+		}
+	}
+	return strings.Join(list, " ")
 }

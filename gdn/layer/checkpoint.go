@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -77,7 +78,7 @@ func (w *Weights) index(path string) error {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
-		return fmt.Errorf("layer: weights: %s: %w", path, err)
+		return fmt.Errorf("layer: weights: %s: %w", path, gdn.JSONError(data, err))
 	}
 	if len(index.WeightMap) == 0 {
 		return fmt.Errorf("layer: weights: %s has no weight_map, the table of tensors and their files", path)
@@ -158,7 +159,7 @@ func ReadConfig(path string) (Config, error) {
 		Text *fields `json:"text_config"`
 	}
 	if err := json.Unmarshal(data, &whole); err != nil {
-		return Config{}, fmt.Errorf("layer: config: %s: %w", path, err)
+		return Config{}, fmt.Errorf("layer: config: %s: %w", path, gdn.JSONError(data, err))
 	}
 	f := whole.fields
 	if whole.Text != nil {

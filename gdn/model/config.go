@@ -72,10 +72,14 @@ func Preset(name string) (Config, error) {
 // Read reads a configuration in JSON and checks it. Unknown fields are refused.
 func Read(r io.Reader) (Config, error) {
 	var c Config
-	d := json.NewDecoder(r)
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return c, fmt.Errorf("model: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return c, fmt.Errorf("model: %w", err)
+		return c, fmt.Errorf("model: %w", gdn.JSONError(data, err))
 	}
 	return c, c.Validate()
 }

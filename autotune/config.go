@@ -82,6 +82,12 @@ var DefaultTargets = []string{"v5e", "v6e", "tpu7x"}
 // defaultSpec is the preset of a search without a spec.
 const defaultSpec = "bench"
 
+// ConfigError says what of a Config no run can be made of.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 // header validates the run's own part of the configuration and gives it its full form.
 func (c *Config) header(e Evaluator) (journal.Header, error) {
 	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,

@@ -90,6 +90,12 @@ func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
 	return nil
 }
 
+// DeviceError says why the device that is to time candidates can not be used.
+type DeviceError struct{ Err error }
+
+func (e *DeviceError) Error() string { return "the device can not be opened: " + e.Err.Error() }
+func (e *DeviceError) Unwrap() error { return e.Err }
+
 // openDevice opens the device that times candidates.
 func (l *Lab) openDevice(plugin string) (err error) {
 	switch plugin {
@@ -97,12 +103,12 @@ func (l *Lab) openDevice(plugin string) (err error) {
 		return nil
 	case "cpu":
 		if l.cpu == nil {
-			return fmt.Errorf("there is no CPU to time on: %s", l.noCPU)
+			return &DeviceError{errors.New("there is no CPU to time on: " + l.noCPU)}
 		}
 		l.device = l.cpu
 	default:
 		if l.device, err = pjrt.Open(plugin); err != nil {
-			return fmt.Errorf("the device can not be opened: %w", err)
+			return &DeviceError{err}
 		}
 	}
 	l.deviceName = l.device.Platform()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
@@ -33,7 +34,7 @@ func Best(dir, target string) (*journal.Candidate, error) {
 	}
 	c := s.Now().Champion(target)
 	if c == nil {
-		return nil, fmt.Errorf("run %s has no candidate with a cost on %s (targets: %v, candidates: %d)", dir, target, s.Header.Targets, s.Len())
+		return nil, fmt.Errorf("run %s has no candidate with a cost on %s (targets: %s, candidates: %d)", dir, target, strings.Join(s.Header.Targets, " "), s.Len())
 	}
 	return c, nil
 }

@@ -62,6 +62,7 @@ func TestGuards(t *testing.T) {
 	c.Guards = map[string]float64{"v4": .1}
 	_, err := Search(t.Context(), c)
 	require.ErrorContains(t, err, "guard: v4 is not a target of the run")
+	require.ErrorAs(t, err, new(*ConfigError))
 }
 
 // Every target has its champion; the portfolio is the smallest set within 3 % of the best everywhere.

@@ -133,7 +133,7 @@ func (d *driver) begin(e Evaluator) error {
 		message = "begun"
 		h, err := d.Config.header(e)
 		if err != nil {
-			return err
+			return &ConfigError{err}
 		}
 		if err := d.journal.Append(journal.KindHeader, h); err != nil {
 			return err

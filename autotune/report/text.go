@@ -15,8 +15,10 @@ import (
 // Text writes the summary for a reader. top limits the rows of each ranking; 0 shows all.
 func (s *Summary) Text(out io.Writer, top int) error {
 	p := &printer{out: out}
-	p.printf("%s\n%d candidates (%d structures with a cost on every target) in %v, %s", s.Spec, s.Candidates, s.Cells,
-		s.Elapsed().Round(100*time.Millisecond), verdicts(s.Verdicts))
+	p.printf("%s\n%d candidates (%d structures with a cost on every target) in %v", s.Spec, s.Candidates, s.Cells, s.Elapsed().Round(100*time.Millisecond))
+	if s.Candidates > 0 {
+		p.printf(", %s", verdicts(s.Verdicts))
+	}
 	if s.Stopped != "" {
 		p.printf("; %s", s.Stopped)
 	}

@@ -121,7 +121,11 @@ func (p *proposer) Next(ctx context.Context, judged journal.View, pending []gdn.
 	case err != nil:
 		said := p.run.noise.String()
 		p.drop()
-		return &Proposal{Fault: &Fault{journal.Crash, fmt.Sprintf("the proposer ended: %v", err), said}}
+		reason := fmt.Sprintf("the proposer ended: %v", err)
+		if last := lastLine(said); last != "" {
+			reason += ": " + last
+		}
+		return &Proposal{Fault: &Fault{journal.Crash, reason, said}}
 	}
 	return p.read(line, judged)
 }
@@ -304,6 +308,12 @@ func (p *process) stop() {
 type tail struct {
 	mu   sync.Mutex
 	text []byte
+}
+
+// lastLine is the last line of a text that is not blank.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 const tailKept = 4 << 10

@@ -172,8 +172,11 @@ func Parse(text string, s Space) (Strategy, error) {
 		parameter := r.parameter
 		if given {
 			n, err := strconv.Atoi(argument)
-			if r.parameter == 0 || err != nil || n < 1 || n > 1000 {
-				return nil, fmt.Errorf("strategy %q: %q is no parameter of %s (%s)", text, argument, name, r.doc)
+			switch {
+			case r.parameter == 0:
+				return nil, fmt.Errorf("strategy %q: %s takes no parameter", text, name)
+			case err != nil || n < 1 || n > 1000:
+				return nil, fmt.Errorf("strategy %q: %s:N takes an N from 1 to 1000 (%s)", text, name, r.doc)
 			}
 			parameter = n
 		}

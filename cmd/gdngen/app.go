@@ -58,8 +58,8 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if a.timeout < 0 {
-				return usage(fmt.Errorf("--timeout %v is negative", a.timeout))
+			if err := negative(cmd); err != nil {
+				return err
 			}
 			a.ctx, a.cancel = cmd.Context(), func() {}
 			if a.timeout > 0 {
@@ -78,7 +78,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	f.DurationVar(&a.timeout, "timeout", 0, "give up after this time, with status 124; 0: never")
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
-	root.SetHelpCommandGroupID("self")
+	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
 		a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(),
 		a.setupCmd(), a.doctorCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
@@ -98,6 +98,41 @@ func (a *app) close() {
 	}
 	if a.cancel != nil {
 		a.cancel()
+	}
+}
+
+// negative refuses counts and durations below zero: no flag has a use for one.
+func negative(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); (kind == "int" || kind == "duration") && strings.HasPrefix(f.Value.String(), "-") && err == nil {
+			err = usage(fmt.Errorf("--%s %s is negative", f.Name, f.Value))
+		}
+	})
+	return err
+}
+
+// helpCmd explains a command or a topic; an unknown one is wrong usage.
+func helpCmd(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about any command",
+		GroupID: "self",
+		Example: "  gdngen help search run\n  gdngen help spec",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				var names []string
+				for _, b := range c.Commands() {
+					names = append(names, b.Name())
+				}
+				at := c.CommandPath()
+				if len(names) == 0 {
+					return usage(fmt.Errorf("%s has no commands below it; see gdngen help %s", at, strings.TrimPrefix(at, "gdngen ")))
+				}
+				return usage(fmt.Errorf("%s has no command or topic %q%s (known: %s)", at, rest[0], near(rest[0], names, ""), strings.Join(names, " ")))
+			}
+			return c.Help()
+		},
 	}
 }
 

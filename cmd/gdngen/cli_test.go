@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
@@ -105,7 +106,11 @@ func TestExitCode(t *testing.T) {
 		{exitRejected, &aot.RejectError{}},
 		{exitRejected, &aot.VMEMError{}},
 		{exitRejected, &aot.CrashError{}},
+		{exitUsage, &autotune.ConfigError{Err: errors.New("x")}},
 		{exitNoEngine, &plugins.MissingError{}},
+		{exitNoEngine, &bench.DeviceError{}},
+		{exitNoEngine, &autotune.DeviceError{Err: errors.New("x")}},
+		{exitNoEngine, &aot.InfraError{Err: &aot.LoadError{}}},
 		{exitInfra, &aot.InfraError{}},
 		{exitInfra, &journal.LockedError{}},
 		{exitInfra, &autotune.PauseError{Err: errors.New("x")}},

@@ -81,10 +81,13 @@ var exits = []struct {
 	{exitRejected, isA[*pjrt.CompileError]},
 	{exitRejected, isA[*codegen.Error]},
 	{exitUsage, isA[*aot.RequestError]},
+	{exitUsage, isA[*autotune.ConfigError]},
+	{exitNoEngine, isA[*aot.LoadError]},
 	{exitInfra, isA[*aot.InfraError]},
 	{exitInfra, isA[*journal.LockedError]},
 	{exitInfra, isA[*bench.LockedError]},
 	{exitNoEngine, isA[*bench.DeviceError]},
+	{exitNoEngine, isA[*autotune.DeviceError]},
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }

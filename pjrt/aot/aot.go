@@ -189,7 +189,7 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 		return err
 	case hello.Stage != "":
 		c.drop()
-		return &InfraError{Op: "load libtpu", Err: errors.New(hello.Msg)}
+		return &InfraError{Op: "load libtpu", Err: &LoadError{hello.Msg}}
 	}
 	return nil
 }

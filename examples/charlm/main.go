@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/gomlx/gomlx/backends"
 	. "github.com/gomlx/gomlx/pkg/core/graph"
@@ -55,6 +56,10 @@ func main() {
 	flag.IntVar(&o.size.heads, "heads", 4, "heads of a layer")
 	flag.IntVar(&o.size.dim, "dim", 32, "width of a query, key or value")
 	flag.Parse()
+	if err := lab.Counts(flag.CommandLine, "steps", "tokens", "batch", "sample", "width", "blocks", "heads", "dim"); err != nil {
+		fmt.Fprintln(os.Stderr, "charlm:", err)
+		os.Exit(2)
+	}
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
 	if err := run(stop, o); err != nil {
@@ -74,6 +79,9 @@ func run(stop context.Context, o options) error {
 	t, err := newText(data, o.tokens)
 	if err != nil {
 		return err
+	}
+	if _, err := t.encode(o.prompt); err != nil {
+		return fmt.Errorf("-prompt: %w", err)
 	}
 	o.size.symbols = len(t.alphabet)
 	b, err := lab.OpenBackend(stop, o.backend, os.Stderr)
@@ -172,7 +180,8 @@ func (t *text) encode(s string) ([]int32, error) {
 	for i := range len(s) {
 		n, ok := slices.BinarySearch(t.alphabet, s[i])
 		if !ok {
-			return nil, fmt.Errorf("the character %q is not in the text that the model is trained on", s[i])
+			c, _ := utf8.DecodeRuneInString(s[i:])
+			return nil, fmt.Errorf("the character %q is not in the text that the model is trained on", c)
 		}
 		out[i] = int32(n)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -60,6 +61,16 @@ func trainTiny(dir string) (*Result, error) {
 }
 
 // TestChild is the run that is killed: it does nothing unless it is a child.
+func TestCounts(t *testing.T) {
+	f := flag.NewFlagSet("x", flag.ContinueOnError)
+	f.Int("a", 1, "")
+	f.Int("b", 1, "")
+	require.NoError(t, f.Parse([]string{"-a", "3"}))
+	require.NoError(t, Counts(f, "a", "b"))
+	require.NoError(t, f.Parse([]string{"-a", "0", "-b", "-2", "more"}))
+	require.EqualError(t, Counts(f, "a", "b"), "-a 0: want at least 1\n-b -2: want at least 1\nthere are no arguments, only flags: [\"more\"] is left over")
+}
+
 func TestChild(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {

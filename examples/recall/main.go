@@ -47,6 +47,10 @@ func main() {
 	dir := flag.String("dir", "", "folder for the checkpoint and the plot of the loss; empty: none")
 	seed := flag.Int64("seed", 1, "seed of weights and data")
 	flag.Parse()
+	if err := lab.Counts(flag.CommandLine, "steps"); err != nil {
+		fmt.Fprintln(os.Stderr, "recall:", err)
+		os.Exit(2)
+	}
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
 	if err := run(stop, *backend, *mixer, *steps, *target, *dir, *seed); err != nil {

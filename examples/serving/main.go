@@ -45,8 +45,12 @@ func main() {
 	flag.Parse()
 	var err, bad error
 	c.prefill, err = gdn.ParseVariant(*prefill)
-	if c.decode, bad = gdn.ParseVariant(*decode); errors.Join(err, bad) != nil || min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0 {
-		log.Println("wrong usage: requests, slots, budget and longest are at least 1, and there are no arguments", errors.Join(err, bad))
+	c.decode, bad = gdn.ParseVariant(*decode)
+	if err = errors.Join(err, bad); err == nil && (min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0) {
+		err = errors.New("requests, slots, budget and longest are at least 1, and there are no arguments")
+	}
+	if err != nil {
+		log.Println("wrong usage:", err)
 		os.Exit(2)
 	}
 	if err := c.run(os.Stdout); err != nil {

@@ -1,0 +1,22 @@
+package lab
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+)
+
+// Counts says what is wrong with a command line whose integer flags of these names are counts, at least 1, and which takes no
+// arguments.
+func Counts(f *flag.FlagSet, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if n := f.Lookup(name).Value.(flag.Getter).Get().(int); n < 1 {
+			errs = append(errs, fmt.Errorf("-%s %d: want at least 1", name, n))
+		}
+	}
+	if f.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("there are no arguments, only flags: %q is left over", f.Args()))
+	}
+	return errors.Join(errs...)
+}

@@ -412,6 +412,7 @@ func TestStore(t *testing.T) {
 	_, err = OpenStore(dir, other)
 	require.ErrorAs(t, err, new(*SettingsError))
 	require.ErrorContains(t, err, "another protocol")
+	require.ErrorContains(t, err, fmt.Sprintf("--trials %d", other.Trials))
 
 	store, err = OpenStore(dir, quick)
 	require.NoError(t, err)

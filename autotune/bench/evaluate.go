@@ -33,6 +33,18 @@ type Protocol struct {
 // caller gives, which is not counted; here states go to that of their copies.
 var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: time.Second, Cold: true, InPlace: true}
 
+// String is the protocol in the flags of gdngen bench.
+func (p Protocol) String() string {
+	text := fmt.Sprintf("--warmup %d --iterations %d --trials %d --measure %v", p.Warmup, p.Iterations, p.Trials, p.Measure)
+	if !p.Cold {
+		text += " --warm"
+	}
+	if !p.InPlace {
+		text += " --separate"
+	}
+	return text
+}
+
 // Check refuses a protocol that can not be followed.
 func (p Protocol) Check() error {
 	if p.Warmup < 0 || p.Iterations < 1 || p.Trials < 1 || p.Measure < 0 {

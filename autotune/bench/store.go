@@ -13,6 +13,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // Author is the author of the solutions.
@@ -37,7 +38,7 @@ type SettingsError struct {
 }
 
 func (e *SettingsError) Error() string {
-	return fmt.Sprintf("run %s was measured by another protocol, %+v, not %+v: give the same, or choose another folder", e.Dir, e.Have, e.Ask)
+	return fmt.Sprintf("run %s was measured by another protocol, %v, not %v: give the same, or choose another folder", e.Dir, e.Have, e.Ask)
 }
 
 // Store is the folder of a sweep: definitions, workloads, solutions and traces as FlashInfer-Bench lays them out, and the
@@ -88,7 +89,7 @@ func (s *Store) open(p Protocol) error {
 	default:
 		var have Protocol
 		if err := json.Unmarshal(data, &have); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s, the protocol of the run: %w; restore the file, or choose another folder", path, gdn.JSONError(data, err))
 		}
 		if have != p {
 			return &SettingsError{s.Dir, have, p}
@@ -126,7 +127,10 @@ func (s *Store) readTraces(path string) error {
 	for _, t := range list {
 		s.keep(t)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%w; a workload whose line is removed is done again", err)
+	}
+	return nil
 }
 
 func (s *Store) keep(t *flashinfer.Trace) {

@@ -25,7 +25,11 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("journal %s is damaged at line %d: %s; restore the file, or start a new run", e.Path, e.Line, e.Why)
+	mend := "restore the file, or start a new run"
+	if e.Line > 1 {
+		mend = fmt.Sprintf("restore the file, or start a new run, or go on from the %d lines before, which are sound: head -n %d", e.Line-1, e.Line-1)
+	}
+	return fmt.Sprintf("journal %s is damaged at line %d: %s; %s", e.Path, e.Line, e.Why, mend)
 }
 
 // encode gives the line of a record, its end included, and its checksum.

@@ -143,7 +143,8 @@ func (n Substitute) packed() bool { return n.Seqs+n.Visits > 0 }
 // begin a sequence.
 func (v Variant) visits(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
-// unpacked gives the forms on sequences that are not packed. Chunks in lockstep need enough steps of them, and little padding.
+// unpacked gives the forms on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
+// they are few.
 func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w, err := ParseVariant(n.Text)
 	if err != nil {
@@ -159,7 +160,11 @@ func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w.Heads, w.Batch = v.Heads, v.Batch
 	step := w.Chunks * w.Chunk
 	padding := (step - s.Tokens%step) % step
-	if w.Layout != fit.Layout || s.Tokens < n.Steps*step || padding > s.Tokens/8 || w.Check(s) != nil {
+	suits := s.Tokens >= n.Steps*step && padding <= s.Tokens/8
+	if n.Tokens > 0 {
+		suits = s.Tokens <= n.Tokens
+	}
+	if !suits || w.Layout != fit.Layout || w.Check(s) != nil {
 		return nil, nil
 	}
 	return []Variant{w}, nil

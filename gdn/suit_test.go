@@ -19,6 +19,10 @@ func TestSuited(t *testing.T) {
 		{"bench", wide, "tpu-long"},
 		{"bench,t=1024", wide, "tpu-long"},
 		{"bench,t=2048", wide, "tpu-long"},
+		{"bench,t=256", wide, "tpu-long,ahead=0"},
+		{"bench,t=1", small, "tpu-long,ahead=0"},
+		{"bench,t=257", wide, ""},
+		{"bench,t=100,hk=8,hv=16", wide, ""},
 		{"bench,t=600", wide, ""},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
 		{"bench,b=3", wide, "tpu-long"},
@@ -27,7 +31,7 @@ func TestSuited(t *testing.T) {
 		{"bench", pair, "tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3,heads=4"},
 		{"bench,t=512", pair, "tpu-128,chunks=2,heads=4"},
-		{"bench,t=200", pair, "tpu-128,heads=4"},
+		{"bench,t=200", pair, "tpu-long,ahead=0,heads=4"},
 		{"bench,b=2,t=1024", pair, "tpu-128"},
 		{"bench,hk=8,hv=16", small, "tpu-128,heads=8"},
 		{"bench,hk=8,hv=16", wide, ""},
@@ -44,7 +48,7 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=1,hv=1,seqs=4", wide, ""},
 		{"bench,k=64,v=96", small, "tpu-128,layout=turned"},
 		{"bench,k=64,v=128", small, "tpu-128"},
-		{"bench,k=64,v=64,t=40", small, "tpu-128"},
+		{"bench,k=64,v=64,t=40", small, "tpu-long,ahead=0"},
 	} {
 		s := mustParse(t, c.spec)
 		text := "tpu"
@@ -87,7 +91,7 @@ func TestSuitedPacked(t *testing.T) {
 // a few steps do without phases that overlap.
 func TestSuitedShort(t *testing.T) {
 	for _, c := range []struct{ spec, narrow, wide string }{
-		{"t=6,seqs=1", "tpu-128", "tpu"},
+		{"t=6,seqs=1", "tpu-long,ahead=0", "tpu-long,ahead=0"},
 		{"t=4096,seqs=1", "tpu-128", "tpu-long"},
 		{"t=6,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
 		{"t=256,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},

@@ -22,6 +22,7 @@ type Substitute struct {
 
 	Least, Most int // heads x batch rows of a program
 	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
+	Tokens      int // the most tokens, where it is for short sequences; 0: any
 
 	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any
 }
@@ -59,6 +60,7 @@ var Variants = []NamedVariant{
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
 		// More tiles in lockstep hide more latency; matrix units of 128 are full with eight.
 		Instead: []Substitute{
+			{Text: "tpu-long,ahead=0", Least: 3, Most: 8, Tokens: 256},
 			{Text: "tpu-long", MXUSize: 256, Least: 3, Most: 8, Steps: 2},
 			{Text: "tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 128, Least: 3, Most: 4, Steps: 2},
 			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 4, Steps: 2},

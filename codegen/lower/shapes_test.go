@@ -31,6 +31,8 @@ var shapes = []string{
 	"t=150,hk=1,hv=2,k=128,v=256,dtype=bf16",
 	"t=260,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init",
 	"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=4,init",
+	"t=90,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed",
+	"t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=1,init,packed",
 	"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,negeig,init",
 	"t=200,hk=1,hv=2,k=64,v=64,dtype=bf16,negeig",
 }
@@ -49,6 +51,9 @@ func TestShapes(t *testing.T) {
 				variant := "tpu"
 				if (i+k)%4 == 0 {
 					variant = "tpu-x3"
+				}
+				if s.Seqs > 0 && k == 0 {
+					variant = "tpu-packed"
 				}
 				v, err := lower.Suit(s, variant, target)
 				require.NoError(t, err)

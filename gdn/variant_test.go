@@ -3,7 +3,6 @@ package gdn
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/gdngen/gdngen/ir"
@@ -232,25 +231,8 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-func TestNeighboursAndCells(t *testing.T) {
+func TestCells(t *testing.T) {
 	s := mustParse(t, "b=2,t=200,hk=2,hv=4,k=16")
-	all := Neighbours(DefaultVariant(), s)
-	require.Greater(t, len(all), 30)
-	fits := map[Variant]bool{DefaultVariant().Fit(s): true}
-	axes := map[string]bool{}
-	for _, v := range all {
-		require.False(t, fits[v.Fit(s)], v.String())
-		fits[v.Fit(s)] = true
-		for _, a := range Axes {
-			d := DefaultVariant()
-			if a.Get(&v) != a.Get(&d) {
-				axes[a.Name] = true
-			}
-		}
-	}
-	for _, name := range strings.Fields("algo chunk solve leaf leafby merge form flow heads batch chunks layout decay kq beta precinv precintra precstate store") {
-		require.True(t, axes[name], name)
-	}
 	n, cells := 0, map[string]bool{}
 	for v := range Cells(s, DefaultVariant()) {
 		require.NoError(t, v.Check(s))

@@ -119,25 +119,6 @@ func Naive() Variant {
 	return v
 }
 
-// Neighbours gives the variants that differ from v in one axis and can be built for s, fitted, each once, v left out.
-func Neighbours(v Variant, s Spec) []Variant {
-	var l []Variant
-	seen := map[Variant]bool{v.Fit(s): true}
-	for _, a := range Axes {
-		for _, value := range a.Values {
-			w, err := v.With(a.Name, value)
-			if err != nil || w.Check(s) != nil {
-				continue
-			}
-			if f := w.Fit(s); !seen[f] {
-				seen[f] = true
-				l = append(l, w)
-			}
-		}
-	}
-	return l
-}
-
 // cellAxes are the axes that Cells walks, outermost first.
 var cellAxes = []string{"algo", "solve", "leaf", "leafby", "leafnewton", "merge", "flow", "form", "layout", "heads", "chunks", "beta", "kq", "decay", "fuse"}
 

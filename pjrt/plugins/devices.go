@@ -38,9 +38,7 @@ func listPCI(root string) []pciDevice {
 	return out
 }
 
-// AttachedTPUs names the generation of each TPU chip attached to this machine; nil where there is none.
-func AttachedTPUs() []string { return tpusOf(listPCI(pciRoot)) }
-
+// tpusOf names the generation of each TPU chip.
 func tpusOf(devices []pciDevice) []string {
 	var out []string
 	for _, d := range devices {

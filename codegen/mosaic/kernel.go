@@ -112,13 +112,14 @@ func (e *emitter) transform(i int, w ir.Window, params []value) string {
 	f := &emitter{depth: 2, consts: map[string]value{}}
 	results := make([]value, len(w.Index))
 	for d, x := range w.Index {
-		v, lo, hi := f.int(x.Const), x.Const, x.Const
+		v := f.int(x.Const)
 		if x.Axis >= 0 {
-			v, lo, hi = params[x.Axis], x.Shift, e.grid.Dims[x.Axis].Size-1+x.Shift
+			v = params[x.Axis]
+			hi := e.grid.Dims[x.Axis].Size - 1 + x.Shift
 			if x.Shift != 0 {
 				v = f.op("arith.addi", v.t, "", v, f.int(x.Shift))
 			}
-			if lo < 0 {
+			if x.Shift < 0 {
 				v = f.op("arith.maxsi", v.t, "", v, f.int(0))
 			}
 			if x.Max >= 0 && hi > x.Max {

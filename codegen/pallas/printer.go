@@ -30,7 +30,6 @@ type printer struct {
 	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
 	until   int  // the clock does not go beyond
 	quiet   bool // where no yield may stand
-	vars    map[*variable]bool
 }
 
 // filled names an array of one number; it is made where the function begins.

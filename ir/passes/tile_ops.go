@@ -188,7 +188,7 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 
 // constTile tells a value all of whose elements are one constant.
 func constTile(v *tiled) (float64, bool) {
-	if v.src.elems == nil || len(v.src.elems) == 0 {
+	if len(v.src.elems) == 0 {
 		return 0, false
 	}
 	x := v.src.elems[0]

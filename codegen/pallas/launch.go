@@ -1,0 +1,214 @@
+package pallas
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// launch writes the pallas_call.
+func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*item) (string, error) {
+	g := k.in.Attrs.Grid
+	name := m.fresh("_" + k.name)
+	var hints []string
+	for _, a := range args {
+		hints = append(hints, a+": jax.Array")
+	}
+	results := make([]ir.Type, len(g.Outs))
+	copy(results, g.Outs)
+	result := "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", len(results)), ", ") + "]"
+	if len(results) == 1 {
+		result = "jax.Array"
+	}
+	hints = append(hints, "*", "interpret: bool")
+	var b []string
+	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
+	add("%s", header(name, hints, result))
+	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.in.Args), outsDoc(g.Outs))
+	f := kernel
+	if interpret {
+		f = "functools.partial(" + kernel + ", interpret=interpret)"
+		m.helpers["functools"] = true
+	}
+	var dims, sem, outs, ins, outSpecs, sc []string
+	for _, d := range g.Dims {
+		n := strconv.Itoa(d.Size)
+		if last := len(args) - 1; d.Bound {
+			n, args = args[last], args[:last]
+		}
+		dims = append(dims, n)
+		if d.Seq {
+			sem = append(sem, `"arbitrary"`)
+		} else {
+			sem = append(sem, `"parallel"`)
+		}
+	}
+	for _, t := range g.Outs {
+		outs = append(outs, "jax.ShapeDtypeStruct("+shapeText(t.Shape)+", "+dtypes[t.DType]+")")
+	}
+	for i, w := range g.In {
+		if k.in.Body.Params[g.Tables+i].Type.Space == ir.HBM {
+			ins = append(ins, "pl.BlockSpec(memory_space=pl.ANY)")
+			continue
+		}
+		ins = append(ins, spec(g, w, true))
+	}
+	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			outSpecs = append(outSpecs, "pl.BlockSpec(memory_space=pltpu.HBM)")
+			continue
+		}
+		outSpecs = append(outSpecs, spec(g, w, false))
+	}
+	for _, x := range scratch {
+		shape := listShape(x)
+		switch {
+		case x.typ.DType == ir.Sem:
+			sc = append(sc, "pltpu.SemaphoreType.DMA("+shapeText(shape)+")")
+		case x.typ.Space == ir.SMEM:
+			sc = append(sc, "pltpu.SMEM("+shapeText(shape)+", "+dtypes[x.typ.DType]+")")
+		default:
+			sc = append(sc, "pltpu.VMEM("+shapeText(shape)+", "+dtypes[x.typ.DType]+")")
+		}
+	}
+	outText, outSpecText := tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
+	if len(outs) == 1 {
+		outText, outSpecText = outs[0], outSpecs[0]
+	}
+	params := "dimension_semantics=" + tuple(sem)
+	if limit := vmemLimit(k.in); limit > 0 {
+		params += fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit>>20)
+	}
+	gridArgs := []string{"grid=" + tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
+	if len(sc) > 0 {
+		gridArgs = append(gridArgs, "scratch_shapes=["+strings.Join(sc, ", ")+"]")
+	}
+	if g.Tables > 0 {
+		gridArgs = []string{fmt.Sprintf("grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=%d, %s)", g.Tables, strings.Join(gridArgs, ", "))}
+	}
+	all := append([]string{f, "out_shape=" + outText}, gridArgs...)
+	if len(g.Alias) > 0 {
+		var al []string
+		for _, a := range g.Alias {
+			al = append(al, fmt.Sprintf("%d: %d", g.Tables+a[1], a[0]))
+		}
+		all = append(all, "input_output_aliases={"+strings.Join(al, ", ")+"}")
+	}
+	all = append(all, "compiler_params=pltpu.CompilerParams("+params+")", fmt.Sprintf("name=%q", k.name), "interpret=interpret")
+	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
+	m.funcs = append(m.funcs, strings.Join(b, "\n"))
+	return name, nil
+}
+
+// spec is the BlockSpec of a window.
+func spec(g *ir.Grid, w ir.Window, input bool) string {
+	var params, at []string
+	used := map[int]bool{}
+	fixed := true
+	for _, x := range w.Index {
+		if x.Axis >= 0 {
+			used[x.Axis] = true
+			fixed = fixed && g.Dims[x.Axis].Size == 1
+		}
+	}
+	for i, d := range g.Dims {
+		n := d.Name
+		if !used[i] {
+			n = "_" + n
+		}
+		params = append(params, n)
+	}
+	tables := false
+	for _, x := range w.Index {
+		tables = tables || x.Table >= 0
+	}
+	for i := range g.Tables {
+		n := tableName(i)
+		if !tables {
+			n = "_" + n
+		}
+		params = append(params, n)
+	}
+	for _, x := range w.Index {
+		s := strconv.Itoa(x.Const)
+		if x.Axis >= 0 {
+			s = g.Dims[x.Axis].Name
+			lo, hi := x.Shift, g.Dims[x.Axis].Size-1+x.Shift
+			if x.Shift > 0 {
+				s = fmt.Sprintf("%s + %d", s, x.Shift)
+			} else if x.Shift < 0 {
+				s = fmt.Sprintf("%s - %d", s, -x.Shift)
+			}
+			switch clampHi := x.Max >= 0 && hi > x.Max; {
+			case lo < 0 && clampHi:
+				s = fmt.Sprintf("jnp.clip(%s, 0, %d)", s, x.Max)
+			case lo < 0:
+				s = fmt.Sprintf("jnp.maximum(%s, 0)", s)
+			case clampHi:
+				s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
+			}
+			if x.Down {
+				if x.Shift != 0 && !strings.HasPrefix(s, "jnp.") {
+					s = "(" + s + ")"
+				}
+				s = fmt.Sprintf("%d - %s", x.Max, s)
+			}
+			if x.Const != 0 {
+				s = fmt.Sprintf("%d + %s", x.Const, s)
+			}
+		}
+		if x.Table >= 0 {
+			s = tableName(x.Table) + "[" + s + "]"
+		}
+		at = append(at, s)
+	}
+	mode := ""
+	if input && fixed {
+		mode = ", pipeline_mode=pl.Buffered(1)"
+	}
+	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shapeText(w.Block), strings.Join(params, ", "), tuple(at), mode)
+}
+
+func gridDoc(g *ir.Grid) string {
+	var s []string
+	for _, d := range g.Dims {
+		s = append(s, fmt.Sprintf("%s: %d", d.Name, d.Size))
+	}
+	return strings.Join(s, ", ")
+}
+
+func tableName(i int) string {
+	if i == 0 {
+		return "table"
+	}
+	return fmt.Sprintf("table_%d", i+1)
+}
+
+// vmemLimit is what the kernel asks for, 0 for the compiler's default: its windows and scratch, and room for spills.
+func vmemLimit(kernel *ir.Instr) int {
+	const def, room, most = 16 << 20, 16 << 20, 64 << 20
+	n := mosaic.VMEMBytes(kernel)
+	if n+room/2 <= def {
+		return 0
+	}
+	return max(min(n+n/4+room, most), n) &^ (1<<20 - 1)
+}
+
+func typesDoc(vs []*ir.Value) string {
+	var s []string
+	for _, v := range vs {
+		s = append(s, shortType(v.Type))
+	}
+	return strings.Join(s, ", ")
+}
+
+func outsDoc(ts []ir.Type) string {
+	var s []string
+	for _, t := range ts {
+		s = append(s, shortType(t))
+	}
+	return strings.Join(s, ", ")
+}

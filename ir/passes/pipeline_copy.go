@@ -1,0 +1,198 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// copier emits one slot's instructions.
+type copier struct {
+	*pipeline
+	slot  slot
+	run   run
+	b     *ir.Builder
+	step  *ir.Value // id of the step
+	env   map[*ir.Value]*ir.Value
+	task  ir.Loc
+	loads []*ir.Value // values read from rings, or lazy, for the current task
+}
+
+// place emits an instruction and puts its results into their rings.
+func (k *copier) place(in *ir.Instr) error {
+	if in.Loc != k.task {
+		for _, v := range k.loads {
+			delete(k.env, v)
+		}
+		k.task, k.loads = in.Loc, nil
+	}
+	if err := k.emit(k.b, in); err != nil {
+		return err
+	}
+	for _, v := range in.Results {
+		r := k.rings[v]
+		if r == nil {
+			continue
+		}
+		x := k.env[v]
+		if r.words {
+			x = k.b.Words(x)
+		}
+		k.b.Store(x, r.ref, k.within(r), nil)
+	}
+	return k.b.Err()
+}
+
+// within is where in a ring the slot's chunk lies.
+func (k *copier) within(r *ring) []int {
+	turn := (k.run.turn + k.run.turns - k.slot.delay%r.mod) % r.mod
+	return []int{turn*k.opt.Steps + k.slot.chunk, 0, 0}
+}
+
+// value is what stands for an old value in this slot.
+func (k *copier) value(old *ir.Value) (*ir.Value, error) {
+	if v := k.env[old]; v != nil {
+		return v, nil
+	}
+	if p, ok := k.param[old]; ok {
+		v := k.params[seen{p, k.slot.delay}]
+		if v == nil {
+			return nil, fmt.Errorf("parameter %d is not seen with a delay of %d steps", p, k.slot.delay)
+		}
+		return v, nil
+	}
+	i, ok := k.index[old]
+	if !ok {
+		return nil, fmt.Errorf("a %s value comes from outside the kernel", old.Type)
+	}
+	if k.free[i] || k.lazy[i] && k.phase[i] == k.slot.phase {
+		if err := k.emit(k.b, k.body.Instrs[i]); err != nil {
+			return nil, err
+		}
+		if k.lazy[i] {
+			k.loads = append(k.loads, old)
+		}
+		return k.env[old], nil
+	}
+	r := k.rings[old]
+	if r == nil {
+		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
+	}
+	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil)
+	if r.words {
+		v = k.b.Halves(v)
+	}
+	k.env[old] = v
+	k.loads = append(k.loads, old)
+	return v, nil
+}
+
+// emit copies an instruction, with windows moved to the slot's chunk.
+func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
+	b.At(in.Loc)
+	args := make([]*ir.Value, len(in.Args))
+	for i, a := range in.Args {
+		var err error
+		if args[i], err = k.value(a); err != nil {
+			return fmt.Errorf("%s at %q: %w", in.Op, in.Loc, err)
+		}
+	}
+	attrs := CloneAttrs(in.Attrs)
+	var types []ir.Type
+	for _, r := range in.Results {
+		types = append(types, r.Type)
+	}
+	b.At(in.Loc)
+	switch in.Op {
+	case ir.OpProgramID:
+		if in.Attrs.Axis != k.seq {
+			break
+		}
+		i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+		c := b.Mul(b.Sub(k.step, i32(k.slot.delay)), i32(k.opt.Steps))
+		k.env[in.Result()] = b.Add(c, i32(k.slot.chunk))
+		return b.Err()
+	case ir.OpLoad:
+		k.shift(&attrs, in.Args[0])
+	case ir.OpStore:
+		k.shift(&attrs, in.Args[1])
+	case ir.OpRefCast:
+		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
+		if !slices.Equal(old, now) {
+			t := CloneType(types[0])
+			if t.Rank() != len(old) {
+				return fmt.Errorf("refcast at %q joins dimensions of a window of several chunks", in.Loc)
+			}
+			for d := range old {
+				t.Shape[d] = t.Shape[d] * now[d] / old[d]
+			}
+			types[0] = t
+		}
+	}
+	var body *ir.Block
+	if in.Body != nil {
+		body = &ir.Block{}
+		inner := b.On(body)
+		for _, p := range in.Body.Params {
+			k.env[p] = inner.Param("", p.Type)
+		}
+		// What the body reads of other phases is loaded before it.
+		var err error
+		uses(in, func(v *ir.Value) {
+			if _, outer := k.index[v]; outer && err == nil {
+				_, err = k.value(v)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, x := range in.Body.Instrs {
+			if err := k.emit(inner, x); err != nil {
+				return err
+			}
+		}
+		for _, y := range in.Body.Yield {
+			v, err := k.value(y)
+			if err != nil {
+				return err
+			}
+			body.Yield = append(body.Yield, v)
+		}
+	}
+	rs := b.Append(in.Op, args, attrs, body, explicit(in.Op, types)...)
+	if b.Err() != nil {
+		return b.Err()
+	}
+	for i, r := range in.Results {
+		k.env[r] = rs[i]
+	}
+	return nil
+}
+
+// shift moves the start of a load or store to the slot's chunk of the window behind ref.
+func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
+	r := memory(k.root, ref)
+	p, ok := k.param[r]
+	if !ok {
+		return
+	}
+	var w ir.Window
+	switch i := p - k.g.Tables; {
+	case i >= 0 && i < len(k.g.In):
+		w = k.g.In[i]
+	case i >= len(k.g.In) && i < len(k.g.In)+len(k.g.Out):
+		w = k.g.Out[i-len(k.g.In)]
+	default:
+		return
+	}
+	for d, x := range w.Index {
+		if x.Axis == k.seq && x.Table < 0 {
+			chunk := k.slot.chunk
+			if x.Down {
+				chunk = k.opt.Steps - 1 - chunk
+			}
+			a.Starts[d] += chunk * ref.Type.Shape[d]
+		}
+	}
+}

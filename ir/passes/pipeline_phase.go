@@ -1,0 +1,247 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// analyse finds the phase of each instruction.
+func (l *pipeline) analyse() {
+	ins := l.body.Instrs
+	l.index, l.root, l.param = map[*ir.Value]int{}, map[*ir.Value]*ir.Value{}, map[*ir.Value]int{}
+	for i, p := range l.body.Params {
+		l.param[p] = i
+	}
+	stages := map[string]int{}
+	for _, s := range l.opt.Phases {
+		stages[s.Stage] = s.Phase
+	}
+	loaded := map[*ir.Value]bool{}
+	for i, in := range ins {
+		for _, r := range in.Results {
+			l.index[r] = i
+		}
+		if in.Op == ir.OpRefCast {
+			l.root[in.Result()] = memory(l.root, in.Args[0])
+		}
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			if !store {
+				loaded[memory(l.root, ref)] = true
+			}
+		})
+	}
+	firstOut := l.g.Tables + len(l.g.In)
+	l.deps = dependences(l.body)
+	deps := l.deps
+	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
+	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between phases.
+	floor := make([]int, len(ins))
+	for again := true; again; {
+		l.assign(deps, stages, loaded, floor)
+		again = false
+		owner := map[*ir.Value]int{}
+		scratch := func(visit func(i int, ref *ir.Value)) {
+			for i, in := range ins {
+				accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+					if ref = memory(l.root, ref); l.param[ref] >= firstOut {
+						visit(i, ref)
+					}
+				})
+			}
+		}
+		scratch(func(i int, ref *ir.Value) { owner[ref] = max(owner[ref], l.phase[i]) })
+		scratch(func(i int, ref *ir.Value) {
+			if l.phase[i] < owner[ref] && floor[i] < owner[ref] {
+				floor[i], again = owner[ref], true
+			}
+		})
+	}
+	l.findLazy()
+}
+
+// assign finds the phase of each instruction, at least floor.
+func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Value]bool, floor []int) {
+	ins := l.body.Instrs
+	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
+	l.phase, l.light = make([]int, len(ins)), make([]bool, len(ins))
+	for i, in := range ins {
+		carried, window, scratch := false, true, false
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			ref = memory(l.root, ref)
+			carried = carried || l.isOut(ref) && loaded[ref]
+			window = window && !store && l.param[ref] < firstOut
+			scratch = scratch || l.param[ref] >= firstOut
+		})
+		l.phase[i] = floor[i]
+		l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
+		l.light[i] = in.Body == nil && window && !scratch
+		for _, d := range deps[i] {
+			l.phase[i] = max(l.phase[i], l.phase[d])
+			l.free[i] = l.free[i] && l.free[d]
+			l.light[i] = l.light[i] && (l.light[d] || l.free[d])
+		}
+		switch in.Op {
+		case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
+			l.light[i] = false
+		}
+		if carried {
+			l.phase[i] = max(l.phase[i], state)
+		}
+		if hasDot(in) || l.phase[i] >= state && !carried {
+			l.phase[i] = max(l.phase[i], stages[in.Loc.Stage])
+		}
+		if in.Op == ir.OpStore && l.stores(in.Args[1]) {
+			for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
+				l.phase[i]++
+			}
+		}
+		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
+	}
+	// Loads and cheap work on them wait until they are needed; so do masks, which can not pass between phases, and rows that are
+	// spread over tiles, so that the row alone passes.
+	first := make([]int, len(ins))
+	for i := range first {
+		first[i] = lastPhase + 1
+	}
+	for i := len(ins) - 1; i >= 0; i-- {
+		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
+		if (l.light[i] || mask || spreadsRow(ins[i]) || l.grows(i)) && !l.free[i] && first[i] <= lastPhase {
+			l.phase[i] = max(l.phase[i], first[i])
+		}
+		if l.free[i] {
+			continue
+		}
+		for _, d := range deps[i] {
+			first[d] = min(first[d], l.phase[i])
+		}
+	}
+}
+
+// spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does at no cost.
+func spreadsRow(in *ir.Instr) bool {
+	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < sublanes {
+		return false
+	}
+	row := in.Args[0].Type.Shape
+	return len(row) == 1 || len(row) == 2 && row[0] == 1
+}
+
+// grows says whether an instruction makes a tile of one from a window and of spread rows alone, which take less to pass.
+func (l *pipeline) grows(i int) bool {
+	in := l.body.Instrs[i]
+	if in.Op != ir.OpMul && in.Op != ir.OpAdd && in.Op != ir.OpSub {
+		return false
+	}
+	window := false
+	for _, d := range l.deps[i] {
+		window = window || l.light[d] && !l.free[d]
+		if !l.light[d] && !l.free[d] && !spreadsRow(l.body.Instrs[d]) {
+			return false
+		}
+	}
+	return window
+}
+
+// findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A
+// load of what is stored to later must be read before that store; order sees to that for what stands before it as built.
+func (l *pipeline) findLazy() {
+	ins := l.body.Instrs
+	l.lazy = make([]bool, len(ins))
+	lastStore := map[*ir.Value]int{}
+	for i, in := range ins {
+		accesses(in, func(ref *ir.Value, store bool, _ *box) {
+			if store {
+				lastStore[memory(l.root, ref)] = i
+			}
+		})
+	}
+	users := make([][]int, len(ins))
+	for i, in := range ins {
+		uses(in, func(v *ir.Value) {
+			if j, ok := l.index[v]; ok {
+				users[j] = append(users[j], i)
+			}
+		})
+	}
+	tasks := make([]ir.Loc, len(ins))
+	for i := len(ins) - 1; i >= 0; i-- {
+		in := ins[i]
+		tasks[i] = in.Loc
+		if l.free[i] || len(users[i]) == 0 {
+			continue
+		}
+		single, samePhase, before := true, true, true
+		for _, u := range users[i] {
+			single = single && tasks[u] == tasks[users[i][0]]
+			samePhase = samePhase && l.phase[u] == l.phase[i]
+			if in.Op == ir.OpLoad {
+				before = before && u < lastStore[memory(l.root, in.Args[0])]
+			}
+		}
+		window := in.Op == ir.OpLoad && l.param[memory(l.root, in.Args[0])] < l.g.Tables+len(l.g.In)
+		carry := in.Op == ir.OpLoad && len(in.Args) == 1 && before && l.isOut(in.Args[0])
+		if samePhase && (window && l.light[i] || carry || l.light[i] && single) {
+			l.lazy[i] = true
+			tasks[i] = tasks[users[i][0]]
+		}
+	}
+}
+
+// atFirst says whether a condition holds at the first chunk alone.
+func (l *pipeline) atFirst(cond *ir.Value) bool {
+	in := cond.Def
+	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
+		return false
+	}
+	id, zero := in.Args[0].Def, in.Args[1].Def
+	return id != nil && zero != nil && id.Op == ir.OpProgramID && id.Attrs.Axis == l.seq && zero.Op == ir.OpConst && zero.Attrs.Value == 0
+}
+
+// still says whether an instruction touches only windows that do not move along the sequential axis.
+func (l *pipeline) still(in *ir.Instr) bool {
+	ok := true
+	accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+		p := l.param[memory(l.root, ref)] - l.g.Tables
+		var w ir.Window
+		switch {
+		case p >= 0 && p < len(l.g.In):
+			w = l.g.In[p]
+		case p >= len(l.g.In) && p < len(l.g.In)+len(l.g.Out):
+			w = l.g.Out[p-len(l.g.In)]
+		default:
+			ok = false
+		}
+		ok = ok && !l.moves(w)
+	})
+	return ok
+}
+
+// stores says whether a reference is an output window that moves along the sequential axis: what is stored to it must come from
+// whole steps.
+func (l *pipeline) stores(ref *ir.Value) bool {
+	p := l.param[memory(l.root, ref)] - l.g.Tables - len(l.g.In)
+	return l.isOut(ref) && l.moves(l.g.Out[p])
+}
+
+// down says whether an index walks all chunks from the last to the first.
+func (l *pipeline) down(x ir.Index) bool { return x.Down && x.Max == l.g.Dims[l.seq].Size-1 }
+
+func (l *pipeline) moves(w ir.Window) bool {
+	return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
+}
+
+// isOut says whether a reference is an output window.
+func (l *pipeline) isOut(ref *ir.Value) bool {
+	i, ok := l.param[memory(l.root, ref)]
+	first := l.g.Tables + len(l.g.In)
+	return ok && i >= first && i < first+len(l.g.Out)
+}
+
+func hasDot(in *ir.Instr) bool {
+	found := in.Op == ir.OpDot
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) { found = found || x.Op == ir.OpDot })
+	}
+	return found
+}

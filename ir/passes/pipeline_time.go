@@ -1,0 +1,155 @@
+package passes
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// event is one instruction of one slot on the step's time line.
+type event struct {
+	at    float64
+	slot  int
+	instr int
+}
+
+// step emits the body of a run of steps, in which some slots are active.
+func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
+	if r.lo == 0 && r.turn == 0 {
+		if err := l.start(b, c, r.hi); err != nil {
+			return err
+		}
+	}
+	var events []event
+	copies := make([]*copier, len(slots))
+	for k, s := range slots {
+		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+		for i, at := range l.timeline(s.phase) {
+			if at >= 0 {
+				events = append(events, event{float64(s.time) + at, k, i})
+			}
+		}
+	}
+	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
+	for _, e := range events {
+		in, done := l.body.Instrs[e.instr], len(b.Block().Instrs)
+		if err := copies[e.slot].place(in); err != nil {
+			return err
+		}
+		if l.tasks != nil {
+			s := slots[e.slot]
+			for _, x := range b.Block().Instrs[done:] {
+				l.tasks[x] = Task{Phase: s.phase, Time: s.time, Chunk: s.chunk, Loc: in.Loc, At: e.at - float64(s.time)}
+			}
+		}
+	}
+	return b.Err()
+}
+
+// timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where the phase does not place it. The
+// phase's instructions follow one another, each taking time by its weight, and those of stages beside the rest likewise; none
+// stands before what it needs.
+func (l *pipeline) timeline(phase int) []float64 {
+	from, to := 0.0, 1.0
+	if phase == l.opt.State() {
+		from = float64(l.opt.Late) / 100
+	}
+	if l.opt.Ends != nil {
+		to = float64(l.opt.Ends[phase]) / 100
+	}
+	n := len(l.body.Instrs)
+	line := func(i int) int {
+		if slices.Contains(l.opt.Beside, l.body.Instrs[i].Loc.Stage) {
+			return 1
+		}
+		return 0
+	}
+	at := make([]float64, n)
+	var total, done [2]float64
+	for i, in := range l.body.Instrs {
+		at[i] = -1
+		if l.phase[i] == phase && !l.free[i] && !l.lazy[i] && !l.first[i] {
+			at[i] = 0
+			total[line(i)] += weight(in)
+		}
+	}
+	known := make([]float64, n) // when everything before an instruction, placed or not, is
+	for i, in := range l.body.Instrs {
+		for _, d := range l.deps[i] {
+			known[i] = max(known[i], known[d])
+		}
+		if at[i] < 0 {
+			continue
+		}
+		w, k := weight(in), line(i)
+		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
+		if copies(in) {
+			at[i] = 1
+		}
+		known[i] = at[i]
+		done[k] += w
+	}
+	return at
+}
+
+// copies says whether an instruction starts copies or waits for them. Their conditions would end the straight line, so that they
+// stand behind all else.
+func copies(in *ir.Instr) bool {
+	found := false
+	if in.Body != nil {
+		in.Body.Walk(func(x *ir.Instr) { found = found || x.Op == ir.OpDMAStart || x.Op == ir.OpDMAWait })
+	}
+	return found
+}
+
+// start sets the carries at the first of the steps 0 to hi.
+func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
+	k := &copier{pipeline: l, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+	for i, in := range l.body.Instrs {
+		if !l.first[i] {
+			continue
+		}
+		if hi > 0 {
+			if err := k.emit(b, in); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, x := range in.Body.Instrs {
+			if err := k.emit(b, x); err != nil {
+				return err
+			}
+		}
+	}
+	return b.Err()
+}
+
+// weight estimates how many bundles an instruction fills.
+func weight(in *ir.Instr) float64 {
+	regs := func(t ir.Type) float64 {
+		_, r, l := rowsLanes(t.Shape)
+		per := 8 * 4 / max(t.DType.Bytes(), 1)
+		return float64((r + per - 1) / per * ((l + 127) / 128))
+	}
+	switch in.Op {
+	case ir.OpDot:
+		return regs(in.Args[0].Type)
+	case ir.OpStore:
+		return regs(in.Args[0].Type) / 2
+	case ir.OpLoop, ir.OpWhen:
+		w := 0.0
+		for _, x := range in.Body.Instrs {
+			w += weight(x)
+		}
+		return w * float64(max(in.Attrs.Count, 1))
+	case ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
+		return regs(in.Result().Type)
+	case ir.OpSlice, ir.OpConcat, ir.OpReshape:
+		return 0
+	}
+	if len(in.Results) == 0 {
+		return 1
+	}
+	return regs(in.Result().Type) / 4
+}

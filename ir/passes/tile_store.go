@@ -1,0 +1,327 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// laneCount is the lanes of a register: rows are read and written by a stride only in references of just so many lanes.
+const laneCount = 128
+
+// columns is four-byte scratch in which rows of any number of lanes can be read and written by a stride: one reference for
+// each 128 lanes.
+type columns struct {
+	refs  []*ir.Value
+	lanes int
+}
+
+func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
+	if d.Bytes() == 2 {
+		d = ir.F32
+	}
+	c := &columns{lanes: lanes}
+	for range (lanes + laneCount - 1) / laneCount {
+		c.refs = append(c.refs, t.scratch(ir.VMEM, d, rows, laneCount))
+	}
+	return c
+}
+
+func (c *columns) cut(i int) (lo, hi int) { return i * laneCount, min((i+1)*laneCount, c.lanes) }
+
+// store writes [count, lanes] to rows row, row+stride, ...
+func (c *columns) store(t *tiler, x *ir.Value, row, stride int) {
+	x = t.convert(x, c.refs[0].Type.DType)
+	for i, ref := range c.refs {
+		lo, hi := c.cut(i)
+		part := x
+		if hi-lo != c.lanes {
+			part = t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, lo}, Limits: []int{x.Type.Shape[0], hi}}, x)
+		}
+		if hi-lo < laneCount && stride > 1 { // a store by a stride writes whole registers
+			part = t.b().Concat(1, part, t.splat(ir.T(part.Type.DType, x.Type.Shape[0], laneCount-(hi-lo)), 0))
+		}
+		t.b().Store(part, ref, []int{row, 0}, strides(ref, stride))
+	}
+}
+
+// load reads rows row, row+stride, ...
+func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
+	var parts []*ir.Value
+	for i, ref := range c.refs {
+		lo, hi := c.cut(i)
+		x := t.b().Load(ref, []int{count, laneCount}, []int{row, 0}, strides(ref, stride))
+		if hi-lo < laneCount {
+			x = t.b().Slice(x, []int{0, 0}, []int{count, hi - lo})
+		}
+		parts = append(parts, x)
+	}
+	return t.b().Concat(1, parts...), t.b().Err()
+}
+
+// columns copies a reference to where its rows can be read by a stride.
+func (t *tiler) columns(src *source) *columns {
+	key := fmt.Sprintf("columns %p %d", src.ref, src.lane)
+	for s := t.sc; s != nil; s = s.up {
+		if c := s.cols[key]; c != nil {
+			return c
+		}
+	}
+	c := t.newColumns(src.ref.Type.DType, src.rows, src.lanes)
+	per := src.ref.Type.Shape[src.ref.Type.Rank()-2]
+	for r := 0; r < src.rows; r += per {
+		starts, _ := unravel(src.ref, r, per, 1)
+		starts[len(starts)-1] = src.lane
+		c.store(t, t.b().Load(src.ref, []int{per, src.lanes}, starts, nil), r, 1)
+	}
+	if src.pure {
+		t.sc.cols[key] = c
+	}
+	return c
+}
+
+// toScratch writes a value's tiles one after another into four-byte scratch and views the value there.
+func (t *tiler) toScratch(v *tiled) (*tiled, error) {
+	src := v.src
+	d := src.elems[0].Type.DType
+	if d.Bytes() != 4 && d.Bytes() != 2 {
+		return nil, fmt.Errorf("rows of %s can not be moved between tiles", d)
+	}
+	key := fmt.Sprintf("scratch %p", src)
+	var cols *columns
+	for s := t.sc; s != nil && cols == nil; s = s.up {
+		cols = s.cols[key]
+	}
+	if cols == nil {
+		cols = t.newColumns(d, len(src.elems)*src.rows, src.lanes)
+		for i, x := range src.elems {
+			cols.store(t, x, i*src.rows, 1)
+		}
+		t.sc.cols[key] = cols
+	}
+	u := &tiled{dtype: v.dtype, row: v.row + v.tile*src.rows,
+		src: &source{cols: cols, rows: len(src.elems) * src.rows, lanes: src.lanes, pure: true}}
+	for _, dim := range v.dims {
+		var fs []factor
+		for _, f := range dim {
+			if f.kind == byTile {
+				f = factor{f.size, byRow, f.stride * src.rows}
+			}
+			fs = append(fs, f)
+		}
+		u.dims = append(u.dims, fs)
+	}
+	return u, nil
+}
+
+// upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as they are.
+func (t *tiler) upright(v *tiled) *tiled {
+	rows := []factor{{v.src.rows, byRow, 1}}
+	if v.src.elems == nil || v.row != 0 || v.src.rows == 1 || !slices.Equal(clean(v.dims[len(v.dims)-1]), rows) {
+		return v
+	}
+	u := &tiled{dtype: v.dtype, tile: v.tile, src: &source{rows: v.src.lanes, lanes: v.src.rows}}
+	for _, x := range v.src.elems {
+		u.src.elems = append(u.src.elems, t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x))
+	}
+	for _, d := range v.dims {
+		d = slices.Clone(d)
+		for i := range d {
+			switch d[i].kind {
+			case byRow:
+				d[i].kind = byLane
+			case byLane:
+				d[i].kind = byRow
+			}
+		}
+		u.dims = append(u.dims, d)
+	}
+	return u
+}
+
+// prepareStore brings a value into registers in a form that can be stored to the whole of ref, and returns the stores.
+func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
+	n := len(v.dims)
+	if n < 2 {
+		return nil, fmt.Errorf("a result block of rank %d; windows have at least 2 dimensions", n)
+	}
+	plain := func() (*tiled, error) {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return nil, err
+		}
+		return normal(v.dtype, v.shape(), xs), nil
+	}
+	u := t.upright(v)
+	_, ok := storable(u)
+	if !ok {
+		var err error
+		if u, err = plain(); err != nil {
+			return nil, err
+		}
+		if _, ok = storable(u); !ok {
+			return nil, fmt.Errorf("shape %v can not be stored by rows", v.shape())
+		}
+	}
+	puts, _ := storable(u)
+	count := u.src.rows
+	stride := 1
+	if len(puts) > 0 {
+		stride = puts[0].stride
+	}
+	narrow := ref.Type.DType.Bytes() == 2 || u.src.lanes != laneCount
+	if stride > 1 && (narrow || slices.ContainsFunc(puts, func(p put) bool { return !joins(ref, p.row, count, p.stride) })) {
+		return t.storeWords(u, ref, puts, count, stride)
+	}
+	return func() error {
+		for _, p := range puts {
+			ref := t.flat(ref, p.row, count, p.stride)
+			starts, err := unravel(ref, p.row, count, p.stride)
+			if err != nil {
+				return err
+			}
+			starts[len(starts)-1] = p.lane
+			t.store(u.src.elems[p.tile], ref, starts, strides(ref, p.stride))
+		}
+		return nil
+	}, nil
+}
+
+// put says that a whole tile's rows go to rows row, row+stride, ... of the target, from a lane on.
+type put struct{ tile, row, stride, lane int }
+
+// storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are spread otherwise.
+func storable(v *tiled) ([]put, bool) {
+	n := len(v.dims)
+	if v.src.elems == nil || v.row != 0 {
+		return nil, false
+	}
+	if c := clean(v.dims[n-1]); len(c) == 2 && c[0].kind == byTile && v.src.lanes%laneCount == 0 && whole(c[1:], v.src.lanes) {
+		return sideBySide(v, c[0])
+	}
+	if !whole(v.dims[n-1], v.src.lanes) {
+		return nil, false
+	}
+	var flat []factor
+	for _, d := range v.dims[:n-1] {
+		flat = append(flat, d...)
+	}
+	flat = clean(flat)
+	var tiles []factor
+	var at []int // stride in rows of the target of each tile factor
+	rowStride := 1
+	seen := v.src.rows == 1
+	inner := 1
+	for i := len(flat) - 1; i >= 0; i-- {
+		f := flat[i]
+		switch f.kind {
+		case byRow:
+			if seen || f.stride != 1 || f.size != v.src.rows {
+				return nil, false
+			}
+			seen, rowStride = true, inner
+		case byTile:
+			tiles, at = append(tiles, f), append(at, inner)
+		default:
+			return nil, false
+		}
+		inner *= f.size
+	}
+	if !seen {
+		return nil, false
+	}
+	puts := []put{{v.tile, 0, rowStride, 0}}
+	for i := len(tiles) - 1; i >= 0; i-- {
+		var next []put
+		for _, p := range puts {
+			for j := range tiles[i].size {
+				next = append(next, put{p.tile + j*tiles[i].stride, p.row + j*at[i], rowStride, 0})
+			}
+		}
+		puts = next
+	}
+	return puts, true
+}
+
+// sideBySide lists the puts of a value whose tiles lie side by side along the lanes.
+func sideBySide(v *tiled, heads factor) ([]put, bool) {
+	var all []put
+	for i := range heads.size {
+		u := *v
+		u.tile += i * heads.stride
+		u.dims = append(slices.Clone(v.dims[:len(v.dims)-1]), []factor{{v.src.lanes, byLane, 1}})
+		puts, ok := storable(&u)
+		if !ok || len(puts) > 0 && puts[0].stride != 1 {
+			return nil, false
+		}
+		for _, p := range puts {
+			p.lane = i * v.src.lanes
+			all = append(all, p)
+		}
+	}
+	return all, true
+}
+
+// storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose rows alternate go together
+// as u32 words; anything else passes through scratch.
+func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride int) (func() error, error) {
+	byRowNo := map[int]int{}
+	for _, p := range puts {
+		byRowNo[p.row] = p.tile
+	}
+	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
+	for _, p := range puts {
+		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, p.row, count, p.stride) {
+			paired = false
+		}
+	}
+	wide := func(tile int) *ir.Value {
+		x := u.src.elems[tile]
+		if x.Type.DType.Bytes() == 4 {
+			return x
+		}
+		if x.Def != nil && x.Def.Op == ir.OpConvert && x.Def.Args[0].Type.DType == ir.F32 {
+			return x.Def.Args[0]
+		}
+		return t.convert(x, ir.F32)
+	}
+	if paired {
+		return func() error {
+			words := t.words(&source{ref: ref, rows: 2, lanes: u.src.lanes}).ref
+			for _, p := range puts {
+				if p.row%2 != 0 {
+					continue
+				}
+				words := t.flat(words, p.row/2, count, stride/2)
+				starts, err := unravel(words, p.row/2, count, stride/2)
+				if err != nil {
+					return err
+				}
+				w := t.b().Pack(wide(p.tile), wide(byRowNo[p.row+1]))
+				t.store(w, words, starts, strides(words, stride/2))
+			}
+			return nil
+		}, nil
+	}
+	return func() error {
+		rows := product(ref.Type.Shape[:ref.Type.Rank()-1])
+		cols := t.newColumns(ref.Type.DType, rows, u.src.lanes)
+		for _, p := range puts {
+			cols.store(t, wide(p.tile), p.row, stride)
+		}
+		per := ref.Type.Shape[ref.Type.Rank()-2]
+		for r := 0; r < rows; r += per {
+			starts, err := unravel(ref, r, per, 1)
+			if err != nil {
+				return err
+			}
+			x, err := cols.load(t, r, per, 1)
+			if err != nil {
+				return err
+			}
+			t.store(t.b().Convert(x, ref.Type.DType), ref, starts, nil)
+		}
+		return nil
+	}, nil
+}

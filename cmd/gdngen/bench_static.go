@@ -110,12 +110,15 @@ func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
 			row := staticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: try.variant.String(), Refused: cost.Refused}
 			row.model(cost, x.spec, t)
 			r.Static = append(r.Static, row)
+			if err := r.writeStaticFile(filepath.Join(b.dir, staticFile)); err != nil {
+				return err
+			}
 			done := len(r.Static)
 			left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
 			bar.draw(done, total, fmt.Sprintf("static, %s: %s", t.Name, x.spec), left, row.Refused != "")
 		}
 	}
-	return r.writeStaticFile(filepath.Join(b.dir, staticFile))
+	return nil
 }
 
 // model fills in what follows from the cycles and the traffic.
@@ -169,52 +172,21 @@ func (r *benchResult) writeStatic(a *app, w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "static, by %s: nothing ran on a TPU\n\n", r.Compiler)
-	type key struct{ definition, target, group string }
-	type total struct{ n, refused, log, compute, floor, worst float64 }
-	var order []key
-	sums := map[key]*total{}
-	for _, x := range r.Static {
-		k := key{x.Definition, x.Target, x.Group}
-		if sums[k] == nil {
-			sums[k] = &total{}
-			order = append(order, k)
+	t := newTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">OVER FLOOR", ">WORST")
+	for _, x := range staticSums(r.Static) {
+		count := fmt.Sprintf("%.0f", x.n)
+		if x.refused > 0 {
+			count = fmt.Sprintf("%.0f of %.0f", x.n, x.n+x.refused)
 		}
-		s, n := sums[k], float64(x.Workloads)
-		if x.Refused != "" {
-			s.refused += n
+		if x.n == 0 {
+			t.add(x.definition, x.target, x.group, count, "-", "-", "-", "-", "-")
 			continue
 		}
-		s.n += n
-		s.log += n * math.Log(x.ModelledUS)
-		s.compute += n * math.Log(x.ComputeUS)
-		s.floor += n * math.Log(x.FloorUS)
-		s.worst = max(s.worst, x.ModelledUS/x.FloorUS)
-	}
-	rank := map[string]int{}
-	for _, k := range order {
-		if _, ok := rank[k.target]; !ok {
-			rank[k.target] = len(rank)
-		}
-	}
-	slices.SortStableFunc(order, func(x, y key) int {
-		return cmp.Or(cmp.Compare(x.definition, y.definition), cmp.Compare(rank[x.target], rank[y.target]), cmp.Compare(groupSize(x.group), groupSize(y.group)))
-	})
-	t := newTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">WORST OVER FLOOR")
-	for _, k := range order {
-		s := sums[k]
-		us := func(log float64) string { return fmt.Sprintf("%.1f us", math.Exp(log/s.n)) }
-		count := fmt.Sprintf("%.0f", s.n)
-		if s.refused > 0 {
-			count = fmt.Sprintf("%.0f of %.0f", s.n, s.n+s.refused)
-		}
-		if s.n == 0 {
-			t.add(k.definition, k.target, k.group, count, "-", "-", "-", "-")
-			continue
-		}
-		t.add(k.definition, k.target, k.group, count, us(s.log), us(s.compute), us(s.floor), fmt.Sprintf("%.2f x", s.worst))
+		us := func(log float64) string { return fmt.Sprintf("%.1f us", math.Exp(log/x.n)) }
+		t.add(x.definition, x.target, x.group, count, us(x.modelled), us(x.compute), us(x.floor), fmt.Sprintf("%.2f x", math.Exp((x.modelled-x.floor)/x.n)), fmt.Sprintf("%.2f x", x.worst))
 	}
 	t.write(a, w)
-	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth; geometric means.")
+	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth, the floor that of the necessary traffic; geometric means, and the worst of the workloads over the floor.")
 	fmt.Fprintf(w, "Rows of every shape are in %s.\n%s\n", filepath.Join(r.Run, staticFile), staticNote)
 	said := map[string]bool{}
 	for _, x := range r.Static {
@@ -228,6 +200,61 @@ func (r *benchResult) writeStatic(a *app, w io.Writer) {
 		said[reason] = true
 		fmt.Fprintf(w, "  %s (%s)\n", reason, x.Spec)
 	}
+}
+
+// staticSum sums up workloads of a definition on a target, of one group or all: how many were costed and refused, sums of logarithms, and
+// the largest ratio of the modelled time to the floor.
+type staticSum struct {
+	definition, target, group       string
+	n, refused                      float64
+	modelled, compute, floor, worst float64
+}
+
+// staticSums gives the sums by definition, target and group, and of each target that has several groups one of all, behind them.
+func staticSums(rows []staticRow) []*staticSum {
+	type key struct{ definition, target, group string }
+	const all = "all"
+	sums := map[key]*staticSum{}
+	rank, groups := map[string]int{}, map[key]int{}
+	var list []*staticSum
+	for _, x := range rows {
+		if _, ok := rank[x.Target]; !ok {
+			rank[x.Target] = len(rank)
+		}
+		for _, group := range []string{x.Group, all} {
+			k := key{x.Definition, x.Target, group}
+			s := sums[k]
+			if s == nil {
+				s = &staticSum{definition: x.Definition, target: x.Target, group: group}
+				sums[k] = s
+				list = append(list, s)
+				groups[key{x.Definition, x.Target, all}]++
+			}
+			n := float64(x.Workloads)
+			if x.Refused != "" {
+				s.refused += n
+				continue
+			}
+			s.n += n
+			s.modelled += n * math.Log(x.ModelledUS)
+			s.compute += n * math.Log(x.ComputeUS)
+			s.floor += n * math.Log(x.FloorUS)
+			s.worst = max(s.worst, x.ModelledUS/x.FloorUS)
+		}
+	}
+	list = slices.DeleteFunc(list, func(x *staticSum) bool { // with itself, two
+		return x.group == all && groups[key{x.definition, x.target, all}] == 2
+	})
+	size := func(x *staticSum) int {
+		if x.group == all {
+			return math.MaxInt
+		}
+		return groupSize(x.group)
+	}
+	slices.SortStableFunc(list, func(x, y *staticSum) int {
+		return cmp.Or(cmp.Compare(x.definition, y.definition), cmp.Compare(rank[x.target], rank[y.target]), cmp.Compare(size(x), size(y)))
+	})
+	return list
 }
 
 // groupSize is the number in the name of a group.

@@ -48,7 +48,7 @@ var (
 	gradNames   = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
-	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes"}
+	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowOperands: "operands", LowAll: "yes"}
 )
 
@@ -126,7 +126,7 @@ var Axes = []Axis{
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis("rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
 		func(v Variant) bool { return chunked(v) && v.Out != OutShared }, func(v *Variant) *Rest { return &v.Rest }),
-	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile", unitNames, UnitMatrix,
+	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile; sums is both before the update in f32, by eight running sums for each row of a state with k last, which CPUs vectorise", unitNames, UnitMatrix,
 		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
 	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
 		Get: func(v *Variant) string { return v.PrecState.String() },

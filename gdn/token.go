@@ -49,7 +49,7 @@ func (e *gen) tokenNative() []blockOut {
 	q = b.Scale(q, e.s.EffectiveScale())
 	b.Stage("state")
 	step := e.tokenKV
-	if e.v.Unit == UnitMatrix {
+	if e.v.Unit == UnitMatrix || e.v.Unit == UnitSums {
 		step = e.tokenJoined
 	} else if e.s.State == StateVK {
 		step = e.tokenVK
@@ -76,20 +76,82 @@ func (e *gen) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	n := v.Type.Shape[0]
 	turned := s.State == StateVK
 	r, l := e.state.Type.Shape[1], e.state.Type.Shape[2]
-	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
-	kr, qr := row(k), row(q)
-	both := e.dot(b.Concat(1, kr, qr), e.state, false, turned, e.v.PrecState)
+	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, x.Type.Shape[0], 1, s.K) }
+	rows := b.Concat(1, row(k), row(q))
+	var ks, qs, kq *ir.Value
+	if e.v.Unit == UnitSums && turned {
+		ks, qs, kq = e.readBySums(&rows)
+	} else {
+		ks, qs, kq = e.readByProduct(rows, turned)
+	}
 	g := decay(1, s.V)
-	u := b.Sub(b.Reshape(v, n, 1, s.V), b.Mul(g, b.SliceAxis(both, 1, 0, 1)))
+	u := b.Sub(b.Reshape(v, n, 1, s.V), b.Mul(g, ks))
 	u = b.Mul(u, beta(1, s.V))
-	down, across := kr, u // along the rows and the lanes of the state
+	down, across := e.perValue(b.SliceAxis(rows, 1, 0, 1)), u // along the rows and the lanes of the state
 	if turned {
-		down, across = u, kr
+		down, across = u, down
 	}
 	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
 	e.state = b.Add(b.Mul(e.state, decay(r, l)), add)
-	kq := b.Broadcast(b.Sum(b.Mul(kr, qr), 2), []int{n, 1, s.V}, 0, 1)
-	return b.Add(b.Mul(g, b.SliceAxis(both, 1, 1, 2)), b.Mul(kq, u))
+	return b.Add(b.Mul(g, qs), b.Mul(kq, u))
+}
+
+// readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].
+func (e *gen) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
+	b := e.b
+	rows = e.perValue(rows)
+	both := e.dot(rows, e.state, false, turned, e.v.PrecState)
+	k, q := b.SliceAxis(rows, 1, 0, 1), b.SliceAxis(rows, 1, 1, 2)
+	kq = b.Broadcast(b.Sum(b.Mul(k, q), 2), []int{both.Type.Shape[0], 1, e.s.V}, 0, 1)
+	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
+}
+
+// readBySums is readByProduct on states [N, V, K]. It keeps the rows for what reads them later.
+func (e *gen) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
+	b := e.b
+	*rows = b.Keep(*rows)
+	k, q := b.SliceAxis(*rows, 1, 0, 1), b.SliceAxis(*rows, 1, 1, 2)
+	both := b.Keep(e.addLanes(b.Keep(e.runningSums(e.state, *rows)))) // [N, V, 2, 1]
+	n, values := both.Type.Shape[0], both.Type.Shape[1]
+	of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(both, 2, i, i+1), n, 1, values) }
+	kq = e.perValue(b.Reshape(e.addLanes(b.Keep(e.runningSums(k, q))), k.Type.Shape[0], 1, 1))
+	return of(0), of(1), b.Broadcast(kq, []int{n, 1, values}, 0, 1, 2)
+}
+
+// runningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
+// of which addLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum.
+func (e *gen) runningSums(x, y *ir.Value) *ir.Value {
+	b, lanes := e.b, 8
+	n, width := x.Type.Shape[0], x.Type.Shape[2]
+	for width%lanes != 0 {
+		lanes /= 2
+	}
+	all := []int{n, x.Type.Shape[1], y.Type.Shape[1], lanes}
+	var sum *ir.Value
+	for at := 0; at < width; at += lanes {
+		part := func(x *ir.Value, dims ...int) *ir.Value {
+			x = b.Convert(b.SliceAxis(x, 2, at, at+lanes), ir.F32)
+			if x.Type.Shape[0] < n {
+				x = e.perValue(x)
+			}
+			return b.Broadcast(x, all, dims...)
+		}
+		term := b.Mul(part(x, 0, 1, 3), part(y, 0, 2, 3))
+		if sum != nil {
+			term = b.Add(sum, term)
+		}
+		sum = term
+	}
+	return sum
+}
+
+// addLanes adds up the last dimension by halves.
+func (e *gen) addLanes(x *ir.Value) *ir.Value {
+	b, last := e.b, x.Type.Rank()-1
+	for w := x.Type.Shape[last] / 2; w > 0; w /= 2 {
+		x = b.Add(b.SliceAxis(x, last, 0, w), b.SliceAxis(x, last, w, 2*w))
+	}
+	return x
 }
 
 // tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].

@@ -191,6 +191,7 @@ const (
 	UnitMatrix Unit = iota
 	UnitVector
 	UnitLanes
+	UnitSums
 )
 
 // Variant is how a kernel computes the rule. It is comparable, and has a text form (String, ParseVariant), which is also

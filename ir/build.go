@@ -120,6 +120,9 @@ func (b *Builder) Pack(lo, hi *Value) *Value { return b.op(OpPack, Attrs{}, lo, 
 func (b *Builder) Words(x *Value) *Value     { return b.op(OpWords, Attrs{}, x) }
 func (b *Builder) Halves(x *Value) *Value    { return b.op(OpHalves, Attrs{}, x) }
 
+// Keep is x, computed once for all that read it.
+func (b *Builder) Keep(x *Value) *Value { return b.op(OpKeep, Attrs{}, x) }
+
 // Const makes a splat.
 func (b *Builder) Const(t Type, v float64) *Value { return b.opT(OpConst, t, Attrs{Value: v}) }
 

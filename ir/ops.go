@@ -46,6 +46,7 @@ const (
 	OpSlice
 	OpConcat
 	OpPad
+	OpKeep
 	OpReduceSum
 	OpReduceMax
 	OpCumsum
@@ -132,6 +133,8 @@ func init() {
 		OpSlice:     {Name: "slice", Args: 1, Attrs: []string{"starts", "limits", "strides"}, Types: tSlice, Doc: "elements starts to limits by strides"},
 		OpConcat:    {Name: "concat", Args: any, Min: 1, Attrs: []string{"axis"}, Types: tConcat, Doc: "operands one after another along axis"},
 		OpPad:       {Name: "pad", Args: 1, Attrs: []string{"value", "starts", "limits"}, Types: tPad, Doc: "starts elements of value before, limits after, per dimension"},
+
+		OpKeep: {Name: "keep", Args: 1, Types: tUnary(isAny), Doc: "x, as an array of its own: a backend that fuses ops does not fuse what reads it with what made it"},
 
 		OpReduceSum: {Name: "reduce_sum", Args: 1, Attrs: []string{"dims"}, Types: tReduce, Doc: "sum over dims, which are dropped; floats narrower than f32 are summed in f32 and rounded once"},
 		OpReduceMax: {Name: "reduce_max", Args: 1, Attrs: []string{"dims"}, Types: tReduce, Doc: "maximum over dims, which are dropped"},

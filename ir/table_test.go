@@ -51,6 +51,7 @@ var examples = map[ir.Op]string{
 	ir.OpSlice:      "%1 = slice %f {starts=[0,1], limits=[4,8], strides=[1,3]} : f32[4,3]",
 	ir.OpConcat:     "%1 = concat %f, %f, %f {axis=0} : f32[12,8]",
 	ir.OpPad:        "%1 = pad %f {value=-Inf, starts=[0,1], limits=[2,0]} : f32[6,9]",
+	ir.OpKeep:       "%1 = keep %f : f32[4,8]",
 	ir.OpReduceSum:  "%1 = reduce_sum %f {dims=[0,1]} : f32[]",
 	ir.OpReduceMax:  "%1 = reduce_max %f {dims=[1]} : f32[4]",
 	ir.OpCumsum:     "%1 = cumsum %f {axis=0} : f32[4,8]",

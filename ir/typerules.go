@@ -7,6 +7,7 @@ import (
 
 func isNumber(d DType) bool { return d.IsFloat() || d.IsInt() }
 func isFloat(d DType) bool  { return d.IsFloat() }
+func isAny(DType) bool      { return true }
 func isInt(d DType) bool    { return d.IsInt() }
 func isBits(d DType) bool   { return d.IsInt() || d == Bool }
 

@@ -62,6 +62,7 @@ func init() {
 		ir.OpSlice:     {emit: emitSlice},
 		ir.OpConcat:    {emit: emitConcat},
 		ir.OpPad:       {emit: emitPad},
+		ir.OpKeep:      {refuse: "says nothing to a kernel: lowering removes it"},
 
 		ir.OpReduceSum:  {emit: emitReduce},
 		ir.OpReduceMax:  {emit: emitReduce},

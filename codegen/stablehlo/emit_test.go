@@ -251,6 +251,7 @@ func (p *probe) moves(d ir.DType) {
 	p.try("transpose", p.Transpose(x, 2, 0, 1))
 	p.try("slice", p.Append(ir.OpSlice, []*ir.Value{x}, ir.Attrs{Starts: []int{1, 0, 1}, Limits: []int{3, 4, 5}, Strides: []int{1, 2, 3}}, nil)[0])
 	p.try("concat", p.Concat(1, x, p.SliceAxis(x, 1, 1, 3), x))
+	p.try("keep", p.Keep(x))
 	p.try("pad", p.Pad(x, 1, []int{0, 1, 2}, []int{1, 0, 3}))
 	p.try("take", p.Take(x, p.Select(p.Compare(ir.LT, p.Iota(ir.T(ir.I32, 3, 6, 5), 1), p.Const(ir.T(ir.I32, 3, 6, 5), 3)),
 		p.Iota(ir.T(ir.I32, 3, 6, 5), 0), p.Const(ir.T(ir.I32, 3, 6, 5), 3)), 1))

@@ -64,6 +64,7 @@ func init() { // loop's rule refers back to the table
 		ir.OpSlice:     {emit: emitSlice},
 		ir.OpConcat:    {emit: emitConcat},
 		ir.OpPad:       {emit: emitPad},
+		ir.OpKeep:      {emit: emitKeep},
 
 		ir.OpReduceSum:  {emit: emitReduceSum},
 		ir.OpReduceMax:  {emit: emitReduceMax},

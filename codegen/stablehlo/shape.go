@@ -29,6 +29,10 @@ func emitReshape(p *printer, in *ir.Instr, a []string) string {
 	return p.reshape(a[0], p.carrier(in.Args[0].Type), p.carrier(in.Result().Type))
 }
 
+func emitKeep(p *printer, in *ir.Instr, a []string) string {
+	return p.let("stablehlo.optimization_barrier %s : %s", a[0], p.operands(in))
+}
+
 func emitTranspose(p *printer, in *ir.Instr, a []string) string {
 	return p.let("stablehlo.transpose %s, dims = %s : (%s) -> %s", a[0], list(in.Attrs.Dims), p.operands(in), p.result(in))
 }

@@ -24,6 +24,8 @@ func reshape(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return a[0].reshaped(in.Result().Type.Shape), nil
 }
 
+func keep(_ *ir.Instr, a []*tensor) (*tensor, error) { return a[0], nil }
+
 func transpose(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, t := a[0], in.Result().Type
 	out, own := newLike(t), strides(x.shape)

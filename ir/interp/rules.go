@@ -45,6 +45,7 @@ func init() {
 		ir.OpSlice:      pure(slice),
 		ir.OpConcat:     pure(concat),
 		ir.OpPad:        pure(pad),
+		ir.OpKeep:       pure(keep),
 		ir.OpReduceSum:  pure(reduceSum),
 		ir.OpReduceMax:  pure(reduceMax),
 		ir.OpCumsum:     pure(cumsum),

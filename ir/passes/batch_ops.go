@@ -37,6 +37,7 @@ func init() { // loop's rule refers back to the table
 		ir.OpWords:     same,
 		ir.OpHalves:    same,
 		ir.OpReshape:   same,
+		ir.OpKeep:      same,
 		ir.OpBroadcast: dims,
 		ir.OpTranspose: dims,
 		ir.OpSlice: {shift: func(a *ir.Attrs, lead []int) {

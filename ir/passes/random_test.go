@@ -258,6 +258,7 @@ func init() {
 			}
 			return g.Append(op, args, ir.Attrs{Axis: g.r.IntN(x.Type.Rank())}, nil)
 		},
+		ir.OpKeep: unary(anything),
 		ir.OpPad: func(g *gen, _ ir.Op) []*ir.Value {
 			x := g.pick(anything)
 			lo, hi := []int{}, []int{}

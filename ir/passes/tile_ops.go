@@ -63,6 +63,7 @@ func init() {
 	tileRules[ir.OpHalves] = (*tiler).perTile
 	tileRules[ir.OpTake] = (*tiler).take
 	tileRules[ir.OpBroadcast] = (*tiler).broadcast
+	tileRules[ir.OpKeep] = (*tiler).same
 	tileRules[ir.OpReshape] = (*tiler).reshape
 	tileRules[ir.OpTranspose] = (*tiler).transpose
 	tileRules[ir.OpSlice] = (*tiler).slice
@@ -331,6 +332,12 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 		out[j] = x
 	}
 	return t.bind(in, out)
+}
+
+// same is for ops that say nothing to a kernel.
+func (t *tiler) same(in *ir.Instr) error {
+	t.sc.env[in.Result()] = t.arg(in, 0)
+	return nil
 }
 
 func (t *tiler) reshape(in *ir.Instr) error {

@@ -42,7 +42,7 @@ func BenchmarkCPUDecode(b *testing.B) {
 			copyAll(target, source)
 			copies = append(copies, time.Since(start))
 		}
-		t, err := p.Time(pjrt.TimeOptions{Warmup: 1, Trials: 10}, args...)
+		t, err := p.Time(pjrt.TimeOptions{Warmup: 3, Trials: 30}, args...)
 		require.NoError(b, err)
 		steps = append(steps, t.All...)
 	}

@@ -71,6 +71,7 @@ func init() { // loop's rule refers back to the table
 		ir.OpSlice:     {node: buildSlice},
 		ir.OpConcat:    {node: func(_ *builder, in *ir.Instr, a []*Node) *Node { return Concatenate(a, in.Attrs.Axis) }},
 		ir.OpPad:       {node: buildPad},
+		ir.OpKeep:      {node: func(_ *builder, _ *ir.Instr, a []*Node) *Node { return a[0] }},
 
 		ir.OpReduceSum:  {node: buildReduceSum},
 		ir.OpReduceMax:  {node: buildReduceMax},

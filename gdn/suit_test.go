@@ -95,8 +95,9 @@ func TestSuitedShort(t *testing.T) {
 		{"t=4096,seqs=1", "tpu-128", "tpu-long"},
 		{"t=6,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
 		{"t=256,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
-		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=2", "tpu-packed,ahead=0"},
-		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=2", "tpu-packed,ahead=0"},
+		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
+		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
+		{"t=461,seqs=2", "tpu-packed,chunks=2", "tpu-packed,ahead=0"},
 		{"t=1024,seqs=2", "tpu-packed,chunks=2", "tpu-packed"},
 		{"t=8192,seqs=57", "tpu-packed,chunks=2", "tpu-packed"},
 	} {

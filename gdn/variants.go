@@ -75,7 +75,8 @@ var Variants = []NamedVariant{
 		Instead: []Substitute{
 			{Text: "tpu", Seqs: 1},
 			{Text: "tpu-long,pack=masked,batch=4,ahead=0", Visits: 3},
-			{Text: "tpu-packed,ahead=0", Visits: 8},
+			{Text: "tpu-packed,chunks=1,ahead=0", Visits: 4},
+			{Text: "tpu-packed,ahead=0", MXUSize: 256, Visits: 8},
 		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,pack=aligned,chunks=4,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=4,late=3"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",

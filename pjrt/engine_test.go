@@ -18,21 +18,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
-
-func open(t *testing.T) *pjrt.Engine {
-	t.Helper()
-	plugin, err := plugins.CPU(context.Background(), plugins.Options{})
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	e, err := pjrt.Open(plugin.Path)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	return e
-}
 
 func compile(t *testing.T, e *pjrt.Engine, text string) *pjrt.Program {
 	t.Helper()
@@ -57,7 +44,7 @@ func matmulArgs() []*array.Array {
 }
 
 func TestMatmul(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	require.Equal(t, "cpu", strings.ToLower(e.Platform()))
 	require.NotEmpty(t, e.Devices())
 	require.Contains(t, e.Version(), "PJRT 0.")
@@ -69,7 +56,7 @@ func TestMatmul(t *testing.T) {
 }
 
 func TestWhile(t *testing.T) {
-	p := compile(t, open(t), `
+	p := compile(t, pjrttest.CPU(t), `
 func.func @main(%n: tensor<i32>, %x: tensor<4xf64>) -> (tensor<i32>, tensor<4xf64>) {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
@@ -95,7 +82,7 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf64>) -> (tensor<i32>, tensor<4xf6
 
 // Each element type goes through the device unchanged, and converts as the host does.
 func TestElementTypes(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	for name, d := range map[string]ir.DType{"f64": ir.F64, "f32": ir.F32, "f16": ir.F16, "bf16": ir.BF16,
 		"i64": ir.I64, "i32": ir.I32, "ui32": ir.U32, "ui16": ir.U16, "i1": ir.Bool} {
 		for _, shape := range [][]int{nil, {2, 3}, {0, 3}} {
@@ -119,7 +106,7 @@ func.func @main(%x: IN) -> (IN, OUT) {
 }
 
 func TestBF16RoundsLikeTheHost(t *testing.T) {
-	p := compile(t, open(t), `
+	p := compile(t, pjrttest.CPU(t), `
 func.func @main(%x: tensor<5xf32>) -> tensor<5xbf16> {
   %y = stablehlo.convert %x : (tensor<5xf32>) -> tensor<5xbf16>
   return %y : tensor<5xbf16>
@@ -131,7 +118,7 @@ func.func @main(%x: tensor<5xf32>) -> tensor<5xbf16> {
 }
 
 func TestRefusedArguments(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	generic := `
 "builtin.module"() ({
   "func.func"() <{function_type = (tensor<2xf32>) -> tensor<2xf32>, sym_name = "main"}> ({
@@ -173,7 +160,7 @@ func TestRefusedArguments(t *testing.T) {
 
 // Where the signature can not be read from the text, the runtime objects itself.
 func TestRefusedByTheRuntime(t *testing.T) {
-	p := compile(t, open(t), `
+	p := compile(t, pjrttest.CPU(t), `
 !t = tensor<2xf32>
 func.func @main(%x: !t) -> !t {
   return %x : !t
@@ -187,7 +174,7 @@ func.func @main(%x: !t) -> !t {
 }
 
 func TestRefusedPrograms(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	one := func(body string) string {
 		return "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n" + body + "\nreturn %y : tensor<2xf32>\n}"
 	}
@@ -233,7 +220,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestUseAfterClose(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	p, err := e.Compile(matmul)
 	require.NoError(t, err)
 	q, err := e.Compile(matmul)
@@ -254,7 +241,7 @@ func TestUseAfterClose(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	p := compile(t, open(t), matmul)
+	p := compile(t, pjrttest.CPU(t), matmul)
 	timing, err := p.Time(pjrt.TimeOptions{Warmup: 1, Trials: 7}, matmulArgs()...)
 	require.NoError(t, err)
 	require.Len(t, timing.All, 7)
@@ -269,7 +256,7 @@ func TestTime(t *testing.T) {
 
 // Many goroutines on one engine, and no buffer left behind.
 func TestNoLeak(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	before, programs := xla.BuffersAlive(), xla.LoadedExecutablesAlive()
 	p, err := e.Compile(matmul)
 	require.NoError(t, err)
@@ -300,12 +287,7 @@ func TestNoLeak(t *testing.T) {
 }
 
 func BenchmarkRunSmall(b *testing.B) {
-	plugin, err := plugins.CPU(context.Background(), plugins.Options{})
-	require.NoError(b, err)
-	e, err := pjrt.Open(plugin.Path)
-	require.NoError(b, err)
-	defer e.Close()
-	p, err := e.Compile(matmul)
+	p, err := pjrttest.CPU(b).Compile(matmul)
 	require.NoError(b, err)
 	args := matmulArgs()
 	for b.Loop() {
@@ -317,7 +299,7 @@ func BenchmarkRunSmall(b *testing.B) {
 
 // A result in the memory of an argument: the values are the same, and a timed program goes on from its own results.
 func TestReuse(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	p := compile(t, e, `module @m {
   func.func public @main(%x: tensor<3xf32>, %y: tensor<3xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<3xf32>, tensor<3xf32>) {
     %0 = stablehlo.multiply %x, %y : tensor<3xf32>
@@ -339,7 +321,7 @@ func TestReuse(t *testing.T) {
 
 // Measured runs take fresh copies: a result in the memory of an argument does not change the next run.
 func TestBench(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	p := compile(t, e, `module @m {
   func.func public @main(%x: tensor<3xf32> {tf.aliasing_output = 0 : i32}) -> tensor<3xf32> {
     %0 = stablehlo.add %x, %x : tensor<3xf32>
@@ -377,7 +359,7 @@ func TestBench(t *testing.T) {
 
 // Buffers stay on the device between calls; one whose memory a result takes is gone, the others serve again.
 func TestBuffers(t *testing.T) {
-	e := open(t)
+	e := pjrttest.CPU(t)
 	p := compile(t, e, `module @m {
   func.func public @main(%x: tensor<3xf32>, %y: tensor<3xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<3xf32>, tensor<3xf32>) {
     %0 = stablehlo.multiply %x, %y : tensor<3xf32>

@@ -24,7 +24,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/pjrt"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // sweepVariable names the folder that a process of this test program sweeps into, until it is killed.
@@ -76,18 +76,6 @@ func TestTokenLoop(t *testing.T) {
 	require.ErrorContains(t, err, "pool")
 }
 
-// plugin is the path of the CPU plugin. Without one the test is skipped, but never in CI.
-func plugin(t testing.TB) string {
-	p, err := plugins.CPU(context.Background(), plugins.Options{})
-	if err != nil || !pjrt.HasCgo {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v (cgo: %v)", err, pjrt.HasCgo)
-		}
-		t.Skipf("%v (cgo: %v)", err, pjrt.HasCgo)
-	}
-	return p.Path
-}
-
 var quick = Protocol{Warmup: 1, Iterations: 3, Trials: 2, Measure: 50 * time.Millisecond}
 
 // item is a small definition with workloads of its own.
@@ -126,7 +114,7 @@ func prefill(tokens, seqs int) map[string]int {
 }
 
 func TestEvaluate(t *testing.T) {
-	path := plugin(t)
+	path := pjrttest.CPUPlugin(t)
 	var b bencher
 	defer b.close()
 	job := func(it Item, i int) *Job {
@@ -200,7 +188,7 @@ func TestCheck(t *testing.T) {
 
 // A worker is stopped at its limit or when its user gives up, and may die, without harm to the next job.
 func TestWorker(t *testing.T) {
-	path := plugin(t)
+	path := pjrttest.CPUPlugin(t)
 	var w Worker
 	defer w.Close()
 	it := item(t, "gdn_decode_qk1_v2_d16_v_last", "token", batches(1)...)
@@ -285,7 +273,7 @@ func traces(t *testing.T, dir string) []*flashinfer.Trace {
 
 // A sweep that is killed again and again loses nothing and does nothing twice.
 func TestKilled(t *testing.T) {
-	dir, path := t.TempDir(), plugin(t)
+	dir, path := t.TempDir(), pjrttest.CPUPlugin(t)
 	kills := 0
 	for done := false; !done; {
 		cmd := exec.Command("/proc/self/exe")
@@ -367,7 +355,7 @@ func TestKilled(t *testing.T) {
 
 // Workloads of equal shapes follow each other; a limit ends in TIMEOUT, and --retry does only those again.
 func TestSweepLimitAndRetry(t *testing.T) {
-	dir, path := t.TempDir(), plugin(t)
+	dir, path := t.TempDir(), pjrttest.CPUPlugin(t)
 	store, err := OpenStore(dir, quick)
 	require.NoError(t, err)
 	defer store.Close()

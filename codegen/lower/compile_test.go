@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,25 +18,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// compiler obtains libtpu; without it the test is skipped, but fails in CI.
-func compiler(t *testing.T) *aot.Compiler {
-	t.Helper()
-	ci := os.Getenv("CI") == "true"
-	p, err := plugins.TPU(t.Context(), plugins.Options{Offline: !ci})
-	if err != nil {
-		if ci {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	c := aot.New(aot.Options{Libtpu: p.Path})
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
 // The TPU compiler takes whole programs for every target.
 func TestCompile(t *testing.T) {
-	c := compiler(t)
+	c := pjrttest.TPU(t)
 	for _, row := range []struct{ spec, variant string }{
 		{"t=256,hk=1,hv=2,k=128,v=128,dtype=bf16", "tpu"},
 		{"t=100,hk=2,hv=2,k=64,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "bf16,chunk=32"},

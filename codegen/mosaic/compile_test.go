@@ -4,13 +4,12 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 )
@@ -18,22 +17,6 @@ import (
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
 	os.Exit(m.Run())
-}
-
-// compiler obtains libtpu; without it the test is skipped, but fails in CI.
-func compiler(t *testing.T) *aot.Compiler {
-	t.Helper()
-	ci := os.Getenv("CI") == "true"
-	p, err := plugins.TPU(t.Context(), plugins.Options{Offline: !ci})
-	if err != nil {
-		if ci {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	c := aot.New(aot.Options{Libtpu: p.Path, Timeout: 5 * time.Minute})
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
 }
 
 func compile(t *testing.T, c *aot.Compiler, m *ir.Module, tg *codegen.Target) {
@@ -59,7 +42,7 @@ func covering(t *testing.T, cs []kernelCase) (kept []kernelCase) {
 
 // TestCompile: the TPU compiler accepts the golden kernels and every op for every target; in CI, every case.
 func TestCompile(t *testing.T) {
-	c := compiler(t)
+	c := pjrttest.TPU(t)
 	cs := cases()
 	if os.Getenv("CI") != "true" {
 		cs = covering(t, cs)

@@ -1,11 +1,9 @@
 package stablehlo_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,24 +13,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/pjrt"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
-
-// engine opens the CPU plugin. Without one the test is skipped, but never in CI.
-func engine(t *testing.T) *pjrt.Engine {
-	t.Helper()
-	p, err := plugins.CPU(context.Background(), plugins.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	e, err := pjrt.Open(p.Path)
-	require.NoError(t, err)
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 // probe collects values into a module: every value tried becomes a result.
 type probe struct {
@@ -119,7 +101,7 @@ func (p *probe) check(t *testing.T, e *pjrt.Engine, seen map[ir.Op]bool) {
 }
 
 func TestOpsOnCPU(t *testing.T) {
-	e := engine(t)
+	e := pjrttest.CPU(t)
 	seen := map[ir.Op]bool{}
 	for _, d := range []ir.DType{ir.F32, ir.BF16, ir.F16, ir.F64} {
 		t.Run("float/"+d.String(), func(t *testing.T) { p := newProbe(); p.floats(d); p.moves(d); p.check(t, e, seen) })

@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 const fixtures = "../../tests/fixtures"
@@ -18,7 +19,7 @@ const fixtures = "../../tests/fixtures"
 // Every case of the fixtures on the CPU by the default variant, and one with shared key heads by a few others that compile
 // quickly. GDNGEN_TEST_ALL=1 runs all by all, which takes minutes.
 func TestFixturesOnCPU(t *testing.T) {
-	e := engine(t)
+	e := pjrttest.CPU(t)
 	cases, err := gdn.ReadCases(fixtures)
 	require.NoError(t, err)
 	for _, n := range gdn.Variants {
@@ -64,7 +65,7 @@ func TestFixturesOnCPU(t *testing.T) {
 
 // Packed sequences of all shapes, in lockstep and one by one: of like length, one among short ones, none with tokens, without states.
 func TestStreamOnCPU(t *testing.T) {
-	e := engine(t)
+	e := pjrttest.CPU(t)
 	class, err := gdn.LookupClass("random")
 	require.NoError(t, err)
 	for _, c := range []struct{ spec, variant string }{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // A loop ends where its body says that nothing changes any more; the interpreter goes on, so that such a word can be checked.
@@ -26,7 +27,7 @@ func TestLoopEndsEarly(t *testing.T) {
 			})[0]
 		}
 		p.try("kept", count(false))
-		p.check(t, engine(t), map[ir.Op]bool{})
+		p.check(t, pjrttest.CPU(t), map[ir.Op]bool{})
 
 		p = newProbe()
 		used = p.param(ir.I32, []int{}, end)
@@ -34,7 +35,7 @@ func TestLoopEndsEarly(t *testing.T) {
 		require.NoError(t, p.Finish(p.m, p.names, p.outs))
 		a, err := stablehlo.Backend{}.Emit(p.m, nil)
 		require.NoError(t, err)
-		prog, err := engine(t).Compile(a.Text)
+		prog, err := pjrttest.CPU(t).Compile(a.Text)
 		require.NoError(t, err)
 		results, err := prog.Run(p.args["p0"])
 		require.NoError(t, err)
@@ -65,7 +66,7 @@ func TestLoopKeepsStoredArrays(t *testing.T) {
 			})
 			p.try("filled", filled[0])
 			p.try("after", p.Add(filled[0], x))
-			p.check(t, engine(t), map[ir.Op]bool{})
+			p.check(t, pjrttest.CPU(t), map[ir.Op]bool{})
 			a, err := stablehlo.Backend{}.Emit(p.m, nil)
 			require.NoError(t, err)
 			for _, op := range []string{"stablehlo.dynamic_slice %", "stablehlo.dynamic_update_slice %"} {

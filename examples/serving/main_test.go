@@ -1,28 +1,20 @@
 package main
 
 import (
-	"context"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/pjrt"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // A small layer, with fewer slots than requests and prompts longer than the budget of a step: slots are handed on, prompts are cut,
 // and all outputs are those of float64.
 func TestServe(t *testing.T) {
-	if _, err := plugins.CPU(context.Background(), plugins.Options{}); err != nil || !pjrt.HasCgo {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v (cgo: %v)", err, pjrt.HasCgo)
-		}
-		t.Skipf("%v (cgo: %v)", err, pjrt.HasCgo)
-	}
+	pjrttest.CPUPlugin(t)
 	prefill, err := gdn.ParseVariant("token,chunk=8")
 	require.NoError(t, err)
 	decode, err := gdn.ParseVariant("cpu-decode")

@@ -2,9 +2,7 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // chunked is the variant that is fastest on CPUs: tensors as they are, so that nothing is transposed as a whole, and the
@@ -32,7 +30,7 @@ const matmulSize = 1392
 func BenchmarkCPUChunked(b *testing.B) {
 	for _, keyHeads := range []int{8, 4} {
 		b.Run(fmt.Sprintf("keyheads=%d", keyHeads), func(b *testing.B) {
-			e := engine(b)
+			e := pjrttest.CPU(b)
 			s := gdn.NewSpec(1, 4096, keyHeads, 8, 128, 128)
 			rule, ruleArgs := ruleProgram(b, e, s)
 			product, productArgs := productProgram(b, e)
@@ -49,21 +47,6 @@ func BenchmarkCPUChunked(b *testing.B) {
 			b.ReportMetric(float64(p)/1e6, "matmul-ms")
 		})
 	}
-}
-
-// engine opens the CPU plugin. Without one the benchmark is skipped, but never in CI.
-func engine(b *testing.B) *pjrt.Engine {
-	p, err := plugins.CPU(context.Background(), plugins.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			b.Fatal(err)
-		}
-		b.Skip(err)
-	}
-	e, err := pjrt.Open(p.Path)
-	require.NoError(b, err)
-	b.Cleanup(func() { e.Close() })
-	return e
 }
 
 // ruleProgram compiles the chunked rule and draws its arguments.

@@ -16,12 +16,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // BenchmarkCPUDecode reports the main memory traffic of a decode step of the FlashInfer contest, 64 sequences updated in place,
 // against a copy on all processors, taken in turns: what the step must read and write over its median time, and the ratio.
 func BenchmarkCPUDecode(b *testing.B) {
-	e := engine(b)
+	e := pjrttest.CPU(b)
 	s, err := gdn.Parse("contest-decode,inplace")
 	require.NoError(b, err)
 	v, err := gdn.LookupVariant("cpu-decode")
@@ -71,7 +72,7 @@ func copyAll(target, source []byte) {
 // products of the packed prefill alone, those with the state at the speed that the runtime has for products of such sizes, and
 // those of the tokens of a chunk with one another as if they had it too.
 func BenchmarkCPUPacked(b *testing.B) {
-	e := engine(b)
+	e := pjrttest.CPU(b)
 	s, err := gdn.Parse("contest-prefill,seqs=57")
 	require.NoError(b, err)
 	cu := make([]int64, s.Seqs+1)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,17 +29,10 @@ func cycles(t *testing.T, module, target string) int64 { return report(t, module
 
 func report(t *testing.T, module, target string) *llo.Report {
 	t.Helper()
-	lib, err := plugins.TPU(context.Background(), plugins.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 	tg, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	c := aot.New(aot.Options{Libtpu: lib.Path, Timeout: 5 * time.Minute})
-	defer c.Close()
+	c := pjrttest.TPU(t)
+	defer c.Close() // not one for each module at the end of the test
 	dir := t.TempDir()
 	_, err = c.Compile(context.Background(), aot.Request{Topology: tg.Topology, Module: module, DumpDir: dir, Flags: tg.Flags})
 	require.NoError(t, err)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +18,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 func TestMain(m *testing.M) {
@@ -34,15 +33,7 @@ var pythonTypes = map[ir.DType]string{ir.F32: "float32", ir.BF16: "bfloat16", ir
 // largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep.
 func TestPallasCost(t *testing.T) {
 	py := python(t)
-	lib, err := plugins.TPU(context.Background(), plugins.Options{})
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	compiler := aot.New(aot.Options{Libtpu: lib.Path, Timeout: 5 * time.Minute})
-	defer compiler.Close()
+	compiler := pjrttest.TPU(t)
 	cycles := func(text string, target *codegen.Target) float64 {
 		dir := t.TempDir()
 		_, err := compiler.Compile(context.Background(), aot.Request{Topology: target.Topology, Module: text, DumpDir: dir, Flags: target.Flags})

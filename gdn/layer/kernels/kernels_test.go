@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/kernels"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
 // Tests that compile for TPUs run this binary again as a worker.
@@ -109,13 +108,6 @@ func TestTPU(t *testing.T) {
 	require.Contains(t, program, "@tpu_custom_call")
 	require.NotContains(t, program, "stablehlo.while")
 
-	p, err := plugins.TPU(context.Background(), plugins.Options{})
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	c := aot.New(aot.Options{Libtpu: p.Path, Timeout: 5 * time.Minute})
-	defer c.Close()
-	_, err = c.Compile(context.Background(), aot.Request{Module: program, Topology: v6e.Topology, Flags: v6e.Flags})
+	_, err = pjrttest.TPU(t).Compile(context.Background(), aot.Request{Module: program, Topology: v6e.Topology, Flags: v6e.Flags})
 	require.NoError(t, err)
 }

@@ -1,0 +1,59 @@
+// Package pjrttest gives tests and benchmarks what they run and compile with. One that can not have its plugin is skipped,
+// and fails where CI=true.
+package pjrttest
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// CPUPlugin is the path of the plugin that runs programs on the CPU.
+func CPUPlugin(t testing.TB) string {
+	t.Helper()
+	if !pjrt.HasCgo {
+		missing(t, "this program is built without cgo")
+	}
+	return path(t, plugins.CPU)
+}
+
+// CPU is an engine on the CPU, closed with the test.
+func CPU(t testing.TB) *pjrt.Engine {
+	t.Helper()
+	e, err := pjrt.Open(CPUPlugin(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// TPU is a compiler for TPUs that are not there, closed with the test. TestMain begins with aot.RunWorkerIfAsked.
+func TPU(t testing.TB) *aot.Compiler {
+	t.Helper()
+	c := aot.New(aot.Options{Libtpu: path(t, plugins.TPU), Timeout: 5 * time.Minute})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func path(t testing.TB, find func(context.Context, plugins.Options) (plugins.Plugin, error)) string {
+	t.Helper()
+	p, err := find(context.Background(), plugins.Options{})
+	if err != nil {
+		missing(t, err)
+	}
+	return p.Path
+}
+
+func missing(t testing.TB, why any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}

@@ -120,6 +120,24 @@ func Naive() Variant {
 	return v
 }
 
+// Changes says whether the axis matters to s: whether some named variant, fitted, differs by a value of it. What a backward kernel
+// chooses is nothing to a forward spec, and a pack nothing where no sequences are packed.
+func (a Axis) Changes(s Spec) bool {
+	for _, n := range Variants {
+		v, err := ParseVariant(n.Text)
+		if err != nil {
+			continue
+		}
+		f := v.Fit(s)
+		for _, value := range a.Values {
+			if w, err := v.With(a.Name, value); err == nil && w.Fit(s) != f {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // cellAxes are the axes that Cells walks, outermost first.
 var cellAxes = []string{"algo", "solve", "leaf", "leafby", "leafnewton", "merge", "flow", "form", "layout", "heads", "chunks", "beta", "kq", "decay", "fuse"}
 

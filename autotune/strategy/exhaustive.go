@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,18 +15,24 @@ import (
 type exhaustive struct {
 	space Space
 	mu    sync.Mutex
-	cells []gdn.Variant // those drawn so far and inside the space, a cache of the walk
+	cells []cell               // those drawn so far and inside the space, a cache of the walk
+	drawn map[gdn.Variant]bool // them, fitted
 	more  func() (gdn.Variant, bool)
+}
+
+type cell struct {
+	variant, fitted gdn.Variant
+	text            string // of the fitted one
 }
 
 func newExhaustive(s Space) *exhaustive {
 	base := s.base() // scalars and precisions of the walk
 	walk := gdn.Cells(s.Spec, s.focus(base))
 	if axes := s.walked(); len(axes) > 0 {
-		walk = product(s.focus(base), axes)
+		walk = product(s.focus(base), s.moving(axes))
 	}
 	more, _ := iter.Pull(walk)
-	return &exhaustive{space: s, more: more}
+	return &exhaustive{space: s, more: more, drawn: map[gdn.Variant]bool{}}
 }
 
 // walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are held, the others that are
@@ -41,6 +48,14 @@ func (s Space) walked() []string {
 		}
 	}
 	return axes
+}
+
+// moving are the axes that change something for the spec.
+func (s Space) moving(axes []string) []string {
+	return slices.DeleteFunc(slices.Clone(axes), func(name string) bool {
+		a, err := gdn.LookupAxis(name)
+		return err != nil || !a.Changes(s.Spec)
+	})
 }
 
 // product walks all values of the axes, the first outermost.
@@ -71,16 +86,16 @@ func (e *exhaustive) Close() error { return nil }
 func (e *exhaustive) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	tried := e.space.tried(judged, pending)
-	if p := e.space.seed(tried); p != nil {
+	known := e.space.known(judged, pending)
+	if p := e.space.seed(e.space.tried(judged, pending)); p != nil {
 		return p
 	}
 	for i := 0; ; i++ {
 		if i == len(e.cells) && !e.draw() {
 			return nil
 		}
-		if v := e.cells[i]; !tried(v) {
-			return &Proposal{Variant: v, Hypothesis: "a cell of the walk over all structures"}
+		if c := e.cells[i]; !known(c.fitted, c.text) {
+			return &Proposal{Variant: c.variant, Hypothesis: "a cell of the walk over all structures"}
 		}
 	}
 }
@@ -92,8 +107,10 @@ func (e *exhaustive) draw() bool {
 		if !ok {
 			return false
 		}
-		if e.space.inside(v) && (len(e.space.Axes) > 0 || v.Unsafe(e.space.Spec) == "") && Reaches(v.Precision().String(), e.space.Least) {
-			e.cells = append(e.cells, v)
+		f := v.Fit(e.space.Spec)
+		if !e.drawn[f] && e.space.inside(v) && (len(e.space.Axes) > 0 || v.Unsafe(e.space.Spec) == "") && Reaches(v.Precision().String(), e.space.Least) {
+			e.drawn[f] = true
+			e.cells = append(e.cells, cell{v, f, f.String()})
 			return true
 		}
 	}

@@ -120,7 +120,7 @@ var rows = []row{
 	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 1, 16,
 		func(s Space, width int) Strategy { return &elites{s, width} }},
 	{"random", "seeds, then legal variants drawn evenly", 1, 0, func(s Space, _ int) Strategy { return &random{s} }},
-	{"exhaustive", "seeds, then every structural cell of the axes", 1, 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
+	{"exhaustive", "seeds, then every structural cell of the axes that change something for the spec", 2, 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
 }
 
 // execName is the strategy whose parameter is a command.
@@ -237,14 +237,22 @@ func (s Space) admits(v gdn.Variant) bool {
 
 // tried tells which variants are judged or pending.
 func (s Space) tried(judged journal.View, pending []gdn.Variant) func(gdn.Variant) bool {
+	known := s.known(judged, pending)
+	return func(v gdn.Variant) bool {
+		v = v.Fit(s.Spec)
+		return known(v, v.String())
+	}
+}
+
+// known is tried of fitted variants with their text.
+func (s Space) known(judged journal.View, pending []gdn.Variant) func(gdn.Variant, string) bool {
 	under := map[gdn.Variant]bool{}
 	for _, p := range pending {
 		under[p.Fit(s.Spec)] = true
 	}
-	return func(v gdn.Variant) bool {
-		v = v.Fit(s.Spec)
-		_, ok := judged.Fitted(v.String())
-		return ok || under[v]
+	return func(fitted gdn.Variant, text string) bool {
+		_, ok := judged.Fitted(text)
+		return ok || under[fitted]
 	}
 }
 

@@ -224,3 +224,37 @@ func TestFocusAndPrecision(t *testing.T) {
 		}
 	}
 }
+
+// A walk leaves out axes that change nothing for its spec, and meets each program once.
+func TestExhaustiveWalk(t *testing.T) {
+	s := space(t, "default")
+	s.Axes = []string{"kq", "stagger", "grads", "pack", "beta", "backlow"}
+	require.Equal(t, []string{"kq", "beta"}, s.moving(s.Axes))
+	st, err := Parse("exhaustive", s)
+	require.NoError(t, err)
+	j := newJudged(t, s)
+	seen := map[gdn.Variant]bool{}
+	for {
+		p := st.Next(t.Context(), j.state.Now(), nil)
+		if p == nil {
+			break
+		}
+		require.False(t, seen[p.Variant.Fit(s.Spec)])
+		seen[p.Variant.Fit(s.Spec)] = true
+		j.judge(p, 100)
+	}
+	require.Len(t, seen, 2*3)
+}
+
+// Every axis changes something for a training step or for packed sequences.
+func TestAxesChange(t *testing.T) {
+	for _, a := range gdn.Axes {
+		changes := false
+		for _, text := range []string{"train,init", "contest-prefill,t=300,seqs=3", "contest-decode,b=8"} {
+			s, err := gdn.Parse(text)
+			require.NoError(t, err)
+			changes = changes || a.Changes(s)
+		}
+		require.True(t, changes, a.Name)
+	}
+}

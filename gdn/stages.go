@@ -635,7 +635,7 @@ func (e *gen) stateFree() *work {
 
 // stateOperands makes what meets the state.
 func (e *gen) stateOperands(w *work) {
-	b := e.b.Stage("operands")
+	e.b.Stage("operands")
 	w.grown = e.exp(w.sum)
 	w.restK = e.rest(w)
 	w.stateK = e.perValue(w.k)
@@ -646,7 +646,7 @@ func (e *gen) stateOperands(w *work) {
 		return
 	}
 	if w.stateQ = e.perValue(w.q); e.v.Fold {
-		w.stateQ = e.store(e.byRows(w.stateQ, b.Scale(w.grown, e.s.EffectiveScale())))
+		w.stateQ = e.store(e.byRows(w.stateQ, e.scaled(w.grown)))
 	}
 }
 

@@ -22,14 +22,18 @@ const register = 128
 // take their place, then chunks. Each core gets a program before a program gets more heads. Heads narrower than a register are
 // read with tokens along the lanes, as TPUs keep them.
 func (v Variant) Suited(s Spec, m Machine) []Variant {
+	if m.MXUSize > 128 {
+		return v.filling(s, m, 16)
+	}
+	return v.filling(s, m, 8)
+}
+
+// filling gives the forms of v whose programs are full with a number of heads x batch rows.
+func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
 		return []Variant{v}
 	}
 	s = v.packing(s)
-	full := 8
-	if m.MXUSize > 128 {
-		full = 16
-	}
 	heads := s.headCounts(full)
 	for len(heads) > 1 && s.Batch*s.HeadsV/heads[0] < m.Cores {
 		heads = heads[1:]
@@ -112,7 +116,7 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 	forms := v.Suited(s, m)
 	var first []Variant
 	for _, sub := range n.Instead {
-		list, err := sub.forms(forms[0], s, m)
+		list, err := sub.forms(v, s, m)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +125,7 @@ func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
 	return append(first, forms...), nil
 }
 
-// forms gives those of a substitute for v, the form wanted most of the variant whose place it takes.
+// forms gives those of a substitute for v.
 func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
 	fit := v.Fit(s)
 	packed := fit.packing(s).Seqs > 0
@@ -144,27 +148,36 @@ func (n Substitute) packed() bool { return n.Seqs+n.Visits > 0 }
 func (v Variant) visits(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
 // unpacked gives the forms on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
-// they are few.
+// they are few. They fill programs of fewer heads, but not in a training step, whose backward kernel takes one chunk after another.
 func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	w, err := ParseVariant(n.Text)
 	if err != nil {
 		return nil, err
 	}
+	if n.Steps > 0 && s.Direction == Forward {
+		v = v.filling(s, m, n.Most)[0]
+	} else {
+		v = v.Suited(s, m)[0]
+	}
 	fit := v.Fit(s)
-	if entries := fit.Heads * fit.Batch; entries < n.Least || entries > n.Most {
+	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
+	if states := fit.Heads * fit.Batch * tiles(s.K) * tiles(s.V); states < n.Least || n.Most > 0 && states > n.Most {
 		return nil, nil
 	}
 	if w.Chunks == 1 {
 		return w.Suited(s, m), nil
 	}
-	w.Heads, w.Batch = v.Heads, v.Batch
+	w.Heads, w.Batch, w.Layout = v.Heads, v.Batch, v.Layout
+	if s.L2Norm {
+		w.Ready = 100 // norms are work of the first phase
+	}
 	step := w.Chunks * w.Chunk
 	padding := (step - s.Tokens%step) % step
 	suits := s.Tokens >= n.Steps*step && padding <= s.Tokens/8
 	if n.Tokens > 0 {
 		suits = s.Tokens <= n.Tokens
 	}
-	if !suits || w.Layout != fit.Layout || w.Check(s) != nil {
+	if !suits || w.Check(s) != nil {
 		return nil, nil
 	}
 	return []Variant{w}, nil

@@ -20,7 +20,7 @@ type Substitute struct {
 	Text    string // as ParseVariant takes it
 	MXUSize int    // of the machine; 0: any
 
-	Least, Most int // heads x batch rows of a program
+	Least, Most int // states of a program, heads x batch rows, in tiles of a matrix unit; 0: any
 	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
 	Tokens      int // the most tokens, where it is for short sequences; 0: any
 
@@ -58,19 +58,19 @@ var Variants = []NamedVariant{
 	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed,decay=clamp"},
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
-		// More tiles in lockstep hide more latency; matrix units of 128 are full with eight.
+		// More tiles in lockstep hide more latency, where memory holds them.
 		Instead: []Substitute{
 			{Text: "tpu-long,ahead=0", Least: 3, Most: 8, Tokens: 256},
-			{Text: "tpu-long", MXUSize: 256, Least: 3, Most: 8, Steps: 2},
-			{Text: "tpu-128,out=separate,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 128, Least: 3, Most: 4, Steps: 2},
-			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 4, Steps: 2},
-			{Text: "tpu-128", MXUSize: 128, Least: 1, Most: 8},
+			{Text: "tpu-long", MXUSize: 256, Most: 8, Steps: 2},
+			{Text: "tpu-128", MXUSize: 128, Most: 8, Steps: 2},
+			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 8, Steps: 2},
+			{Text: "tpu,low=rows,beside=no,ready=100", MXUSize: 128},
 		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
 	{Name: "tpu-long", Doc: "as tpu, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
-		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
-	{Name: "tpu-128", Doc: "as tpu, with phases that last as long as a chunk: for matrix units of 128 rows",
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=rows,mask=words,mergepairs=32,ahead=2,steps=2,lock=2"},
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=64,ahead=1,lock=1,late=6"},
+	{Name: "tpu-128", Doc: "as tpu-long, the first phase done earlier and the products of decay with columns in f32: for matrix units of 128 rows, and vector units without bf16",
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=rows,feedback=4,mask=words,mergepairs=32,ahead=1,lock=1,late=10,ready=80"},
 	{Name: "tpu-packed", Doc: "as tpu-long, for packed sequences: aligned blocks of tokens as they lie, four in lockstep",
 		Instead: []Substitute{
 			{Text: "tpu", Seqs: 1},
@@ -83,7 +83,7 @@ var Variants = []NamedVariant{
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",
 		Instead: []Substitute{{Text: "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
-		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
+		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
 	{Name: "tpu-train", Doc: "as tpu, for direction=train: state, T and U kept in bf16, a phase behind the state of the backward kernel",
 		// As for tpu. Matrix units of 128 are full: what is no product with the state or a chunk is done elsewhere.
 		Instead: []Substitute{

@@ -68,7 +68,7 @@ func TestNamedVariants(t *testing.T) {
 // The rounds of a loop that the IR writes out are a loop again: the file of the kernel for 8 heads is hardly longer than that for 2.
 // Where merges join two heads in three passes, a phase ends between the first pair of heads and the others: those are written apart.
 func TestHeadsAreRolled(t *testing.T) {
-	for variant, most := range map[string]float64{"tpu": 1.45, "tpu-x3,mergepairs=0": 1.45, "tpu-x3": 1.65, "merge-neumann": 1.45} {
+	for variant, most := range map[string]float64{"tpu": 1.45, "tpu-x3,mergepairs=0": 1.45, "tpu-x3": 1.7, "merge-neumann": 1.45} {
 		two := strings.Count(source(t, "bench,hk=1,hv=2", variant), "\n")
 		eight := strings.Count(source(t, "bench,hk=4,hv=8", variant), "\n")
 		require.Less(t, float64(eight), most*float64(two), "%s: %d lines for 2 heads, %d for 8", variant, two, eight)

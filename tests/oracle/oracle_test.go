@@ -81,6 +81,7 @@ func TestSolvesOnFixture(t *testing.T) {
 		{"bf16", "v5e", "bf16"},
 		{"tpu", "v6e", "tpu"},
 		{"tpu-long", "v6e", "tpu-long"},
+		{"tpu-128", "v5e", "tpu-128"},
 		{"tpu-f32", "v5e", "tpu-f32"},
 		{"token", "v6e", "algo=token,prec=bf16x1"},
 	} {
@@ -119,6 +120,9 @@ func TestSpecsAgainstReference(t *testing.T) {
 		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=token,kq=joined,fuse=kernel"},
 		{"parted", "v6e", "t=70,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "tpu,chunk=32,heads=4"},
 		{"narrow", "v5e", "t=140,hk=1,hv=2,k=64,v=32,dtype=bf16", "tpu,layout=turned"},
+		{"narrow-lockstep", "v6e", "t=140,hk=1,hv=2,k=64,v=64,dtype=bf16", "tpu-long,layout=turned,chunks=2"},
+		{"rest", "v6e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-x3,chunk=32,mergepairs=0,chunks=2,steps=1,rest=value"},
+		{"rest-one-pass", "v5e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,init", "tpu-long,chunk=32,mergepairs=0,chunks=2,rest=value"},
 		{"wide", "v6e", "t=40,hk=1,hv=1,k=256,v=96,dtype=bf16", "bf16x3,chunk=32,layout=token"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -17,6 +17,8 @@ type gen struct {
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
 
+	ready *gates // where not nil, the gates and sums of the chunks in flight
+
 	valueFirst bool                             // states are [V, K]
 	enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
 	leave      func(chunk int, state *ir.Value) // and what takes the state after it
@@ -245,6 +247,15 @@ type gates struct {
 	parts   []*ir.Value // inclusive prefix sums of the parts that g is split into
 	sum     *ir.Value   // inclusive prefix sums of g
 	left    *ir.Value   // sum of g after each token
+}
+
+// each is what f makes of each of them.
+func (w gates) each(f func(*ir.Value) *ir.Value) *gates {
+	to := gates{g: f(w.g), beta: f(w.beta), sum: f(w.sum), left: f(w.left)}
+	for _, x := range w.parts {
+		to.parts = append(to.parts, f(x))
+	}
+	return &to
 }
 
 // loadGates loads the gates, computing them from their raw form where that is the kernel's task.
@@ -585,8 +596,12 @@ func (e *gen) stateFree() *work {
 	if e.blocks[e.in.v] != nil {
 		w.v = e.b.Convert(e.loadRows(e.in.v), ir.F32)
 	}
-	w.gates = e.loadGates()
-	e.sums(&w.gates)
+	if e.ready != nil {
+		w.gates = *e.ready
+	} else {
+		w.gates = e.loadGates()
+		e.sums(&w.gates)
+	}
 	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
 	needT := !has(e.in.t) && !has(e.in.u)
 	needP := w.q != nil && !has(e.in.p)

@@ -20,6 +20,7 @@ type stream struct {
 	seq    *ir.Value // [steps m]: the sequence of each chunk
 	start  *ir.Value // first token of its slice
 	lo, hi *ir.Value // its rows of the slice; none where there is no chunk
+	first  int       // chunks of the schedules before it, whose gates come first
 }
 
 func (p *plan) streamed() bool { return p.v.Pack == PackStream }
@@ -114,7 +115,9 @@ func (p *plan) streamModule() []*ir.Value {
 		q, k = normRows(b, q), normRows(b, k)
 	}
 	g, beta := p.glueGates()
-	arrays := []*ir.Value{q, k, p.args["v"], g, beta}
+	all := p.streams()
+	w := p.streamGates(all, g, beta)
+	arrays := []*ir.Value{q, k, p.args["v"]}
 	for i, x := range arrays {
 		if !s.Packed { // a batch of one row
 			x = b.Reshape(x, x.Type.Shape[1:]...)
@@ -128,8 +131,8 @@ func (p *plan) streamModule() []*ir.Value {
 	}
 	states := p.streamStates()
 	o := b.Const(ir.T(s.Out, p.streamRows(), s.HeadsV, s.V), 0)
-	for _, t := range p.streams() {
-		states, o = p.streamLoop(t, arrays, states, o)
+	for _, t := range all {
+		states, o = p.streamLoop(t, arrays, w, states, o)
 	}
 	b.Stage("glue")
 	if b.Err() != nil {
@@ -146,8 +149,36 @@ func (p *plan) streamModule() []*ir.Value {
 	return results
 }
 
-// streamLoop takes states and outputs through a schedule. Arrays are q, k, v, g and beta.
-func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*ir.Value, *ir.Value) {
+// streamGates are the gates and sums of the chunks of all schedules, which are few enough to be made before the loops: fewer ops
+// in each step.
+func (p *plan) streamGates(all []*stream, g, beta *ir.Value) gates {
+	b, c, heads := p.b, p.c, p.s.HeadsV
+	var start, lo, hi []*ir.Value
+	chunks := 0
+	for _, t := range all {
+		t.first = chunks
+		chunks += t.steps * t.m
+		all := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 0, 0, t.steps*t.m) }
+		start, lo, hi = append(start, all(t.start)), append(lo, all(t.lo)), append(hi, all(t.hi))
+	}
+	table := []int{chunks, c}
+	over := func(x []*ir.Value) *ir.Value { return b.Broadcast(b.Concat(0, x...), table, 0) }
+	row := b.Iota(ir.T(ir.I32, table...), 1)
+	own := b.And(b.Compare(ir.GE, row, over(lo)), b.Compare(ir.LT, row, over(hi)))
+	own = b.Broadcast(own, []int{chunks, c, heads}, 0, 1)
+	at := b.Reshape(b.Add(row, over(start)), chunks*c)
+	of := func(x *ir.Value) *ir.Value { // [chunks Hv, C]
+		x = b.Reshape(b.GatherRows(b.Reshape(x, p.s.Tokens, heads), at, 0), chunks, c, heads)
+		x = b.Select(own, x, b.Like(x, 0))
+		return b.Reshape(b.Transpose(x, 0, 2, 1), chunks*heads, c)
+	}
+	w := gates{g: of(g), beta: of(beta)}
+	newGen(p, b, nil).sums(&w)
+	return w
+}
+
+// streamLoop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all chunks.
+func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
 	own := *p
 	p = &own
 	p.v.Batch = t.batch
@@ -195,11 +226,8 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*
 			*at = &operand{value: arrays[i], block: []int{1, x.Type.Size() / d, d}}
 			e.blocks[*at] = b.Reshape(x, (*at).block...)
 		}
-		for i, at := range []**operand{&in.g, &in.beta} {
-			*at = &operand{}
-			x := b.Reshape(read(arrays[3+i], true), m, c, s.HeadsV)
-			e.blocks[*at] = b.Transpose(x, 0, 2, 1)
-		}
+		at := b.Mul(b.Add(chunk(0), b.Const(ir.T(ir.I32), float64(t.first))), b.Const(ir.T(ir.I32), float64(s.HeadsV)))
+		e.ready = w.each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
 		e.valueFirst = s.State == StateVK
 		row := func(i int) *ir.Value { return b.Mul(seq[i], b.Like(seq[i], float64(per))) }
 		e.enter = func(i int) *ir.Value {
@@ -209,12 +237,13 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, states, o *ir.Value) (*
 			}
 			return b.Concat(0, parts...)
 		}
-		e.leave = func(i int, x *ir.Value) { // places that no sequence has come first: what they name may have a place too
-			for j := range together {
+		e.leave = func(i int, x *ir.Value) {
+			x = b.Keep(x)             // what puts rows into an array may run on one core
+			for j := range together { // places that no sequence has come first: what they name may have a place too
 				states = b.PutRows(states, b.SliceAxis(x, 0, j*per, (j+1)*per), row(i*together+j))
 			}
 		}
-		made := b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V)
+		made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
 		for i := range m {
 			x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)
 			x = b.Select(b.Broadcast(own[i], x.Type.Shape, 0), x, b.RowsAt(o, start[i], c))

@@ -214,3 +214,36 @@ func TestRule(t *testing.T) {
 		require.ErrorContains(t, err, msg)
 	}
 }
+
+// One key with beta up to 2, where the state's eigenvalues are negative, by a variant of the caller's choice.
+func TestRuleOptions(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	s := spec(t, "b=1,t=40,hk=1,hv=2,k=8,v=12,negeig")
+	class, err := gdn.LookupClass("beta2")
+	require.NoError(t, err)
+	in, err := class.Generate(s, 5)
+	require.NoError(t, err)
+	want, err := gdn.Reference(s, in)
+	require.NoError(t, err)
+	var args []*array.Array
+	for _, p := range s.Inputs() {
+		args = append(args, in[p.Name])
+	}
+	rule := func(a []*Node) *layer.RuleBuilder {
+		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).NegativeEigenvalues()
+	}
+	out := run(t, b, context.New(), func(_ *context.Context, a []*Node) []*Node {
+		o, state := rule(a).Variant("forward,chunk=16,flow=split").DoneWithState()
+		return []*Node{o, state}
+	}, args...)
+	close(t, out[0], want["o"], 1e-5)
+	close(t, out[1], want["final_state"], 1e-5)
+	var tensors []any
+	for _, a := range args {
+		x, err := device.Tensor(a)
+		require.NoError(t, err)
+		tensors = append(tensors, x)
+	}
+	_, err = MustNewExec(b, func(a []*Node) *Node { return rule(a).Variant("forwards").Done() }).Exec(tensors...)
+	require.ErrorContains(t, err, `unknown name "forwards", did you mean "forward"?`)
+}

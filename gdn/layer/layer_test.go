@@ -282,6 +282,22 @@ func TestLayerGradients(t *testing.T) {
 	}
 }
 
+// The options of a builder are those of a Config, and beta in (0,2) changes what a layer computes.
+func TestBuilderOptions(t *testing.T) {
+	c := small
+	c.ConvWidth = 3
+	x := normal(rand.New(rand.NewPCG(7, 7)), 1, 1, 20, c.Hidden)
+	out := run(t, layertest.Backend(t, device.Go), weights(t, c, 7), func(ctx *context.Context, in []*Node) []*Node {
+		wide := c
+		wide.NegEigval = true
+		build := func(c layer.Config) *layer.Builder { return layer.New(ctx.Reuse(), in[0]).With(c) }
+		return []*Node{build(small).ConvWidth(3).Done(), build(small).ConvWidth(3).NegativeEigenvalues(true).Done(), build(c).Done(), build(wide).Done()}
+	}, x)
+	require.Equal(t, out[2].Float32s(), out[0].Float32s())
+	require.Equal(t, out[3].Float32s(), out[1].Float32s())
+	require.Greater(t, array.Compare(out[1], out[0]).RelMax, .01)
+}
+
 // bfloat16 in and out is close to float32.
 func TestBFloat16(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(5, 1)), 1, 1, 40, small.Hidden)

@@ -48,7 +48,8 @@ type operands struct {
 }
 
 func (o *operands) dtype() ir.DType { return o.in.Results[0].Type.DType }
-func (o *operands) shape() []int    { return o.in.Results[0].Type.Shape }
+
+func (o *operands) shape() []int { return o.in.Results[0].Type.Shape }
 
 // full is operand i as an array, also where it is a constant.
 func (o *operands) full(i int) expr {
@@ -483,128 +484,6 @@ func writeDot(o *operands) (expr, error) {
 		e = o.p.cast(e, ir.BF16)
 	}
 	return e, nil
-}
-
-// start is where an access to a reference begins along a dimension.
-func (o *operands) start(d int, dyn []expr) expr {
-	switch f := o.ints[d]; {
-	case len(dyn) == 0 || dyn[d].s == "0":
-		return formText(f)
-	case f.isConst() && f.c == 0:
-		return dyn[d]
-	default:
-		return expr{dyn[d].in(precAdd) + " + " + formText(f).in(precMul), precAdd}
-	}
-}
-
-// access is the index text of a load or store: of a block of the given shape in a reference.
-func (o *operands) access(refType ir.Type, block []int, dyn []expr) (string, error) {
-	lead := refType.Rank() - len(block)
-	at := make([]string, refType.Rank())
-	for d, n := range refType.Shape {
-		start := o.start(d, dyn)
-		size := 1
-		if d >= lead {
-			size = block[d-lead]
-		}
-		step := o.in.Attrs.Step(d)
-		switch {
-		case d < lead:
-			at[d] = start.s
-		case len(dyn) > 0 || step != 1 && size > 1:
-			at[d] = fmt.Sprintf("pl.ds(%s, %d)", start.s, size)
-			if step != 1 && size > 1 {
-				at[d] = fmt.Sprintf("pl.ds(%s, %d, stride=%d)", start.s, size, step)
-			}
-		default:
-			lo, hi := o.ints[d], o.ints[d]
-			hi.c += size
-			at[d] = span(lo, hi, n, 1)
-		}
-	}
-	for len(at) > 0 && at[len(at)-1] == ":" {
-		at = at[:len(at)-1]
-	}
-	if len(at) == 0 {
-		return "...", nil
-	}
-	return strings.Join(at, ", "), nil
-}
-
-func writeLoad(o *operands) (expr, error) {
-	ref, block := o.in.Args[0].Type, o.in.Results[0].Type.Shape
-	at, err := o.access(ref, block, o.texts[1:])
-	return expr{element(o.texts[0].s, at, ref.Rank()-len(block)), atom}, err
-}
-
-// element is a block of a reference at an index of which lead dimensions come first that the block has not. Interpret mode takes
-// no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions go before it.
-func element(ref, at string, lead int) string {
-	base, cast, ok := strings.Cut(ref, ".bitcast")
-	if lead == 0 || !ok && (!strings.Contains(at, "stride=") || strings.HasSuffix(ref, "]")) {
-		return index(ref, at)
-	}
-	l := strings.SplitN(at, ", ", lead+1)
-	n := min(len(l), lead)
-	ref = base + ".at[" + strings.Join(l[:n], ", ") + "]"
-	if ok {
-		ref += ".bitcast" + cast
-	}
-	if at = "..."; n < len(l) {
-		at = l[n]
-	}
-	return ref + "[" + at + "]"
-}
-
-// index adds an index to a name that may have one.
-func index(name, at string) string {
-	if inner, ok := strings.CutSuffix(name, "]"); ok && !strings.HasSuffix(inner, "[") && at != "..." && strings.Count(name, "[") == 1 {
-		return inner + ", " + at + "]"
-	}
-	if strings.HasSuffix(name, "]") && at == "..." {
-		return name
-	}
-	return name + "[" + at + "]"
-}
-
-// formText is a form as Python.
-func formText(f form) expr {
-	var s string
-	prec := atom
-	for i, t := range f.t {
-		k, v := t.k, t.v.name
-		if i > 0 || s != "" {
-			op := " + "
-			if k < 0 {
-				op, k = " - ", -k
-			}
-			s += op
-			prec = precAdd
-		} else if k < 0 && f.c > 0 {
-			s, k = fmt.Sprintf("%d - ", f.c), -k
-			prec = precAdd
-			f.c = 0
-		}
-		if k == 1 {
-			s += v
-		} else {
-			s += fmt.Sprintf("%d * %s", k, v)
-			prec = min(prec, precMul)
-		}
-	}
-	switch {
-	case s == "":
-		s = strconv.Itoa(f.c)
-	case f.c > 0:
-		s, prec = fmt.Sprintf("%s + %d", s, f.c), precAdd
-	case f.c < 0:
-		s, prec = fmt.Sprintf("%s - %d", s, -f.c), precAdd
-	}
-	e := expr{s, prec}
-	if f.div > 1 {
-		e = expr{fmt.Sprintf("%s // %d", e.in(precMul), f.div), precMul}
-	}
-	return e
 }
 
 // Supports says why an op can not be written, or nil.

@@ -1,0 +1,259 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+func (t *tiler) take(in *ir.Instr) error {
+	ax := in.Attrs.Axis - (in.Result().Type.Rank() - 2)
+	if ax < 0 {
+		return fmt.Errorf("along a leading dimension")
+	}
+	xs, err := t.tiles(t.arg(in, 0))
+	if err != nil {
+		return err
+	}
+	is, err := t.tiles(t.arg(in, 1))
+	if err != nil {
+		return err
+	}
+	out := make([]*ir.Value, len(xs))
+	for i := range xs {
+		t.headLoc(in, i, len(xs))
+		out[i] = t.emit(ir.OpTake, ir.Attrs{Axis: ax}, xs[i], is[i])
+	}
+	return t.bind(in, out)
+}
+
+// broadcast takes, for each leading point of the result, the part of the operand that lies along the result's rows and lanes,
+// and stretches that tile.
+func (t *tiler) broadcast(in *ir.Instr) error {
+	v, r := t.arg(in, 0), in.Result().Type
+	n := r.Rank()
+	lead, rows, lanes := rowsLanes(r.Shape)
+	if column := slices.Index(in.Attrs.Dims, n-2); v.src.ref != nil && column == len(v.dims)-1 {
+		// The operand's lanes become rows: turn the whole tile, not each row.
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		v = normal(v.dtype, v.shape(), xs)
+	}
+	u := *v
+	u.dims, u.mat = nil, nil
+	var rowD, laneD []factor
+	var leadSizes, leadAt []int // operand size and result dimension of each leading operand dimension
+	for i, d := range in.Attrs.Dims {
+		switch d {
+		case n - 1:
+			laneD = v.dims[i]
+		case n - 2:
+			rowD = v.dims[i]
+		default:
+			u.dims = append(u.dims, v.dims[i])
+			leadSizes, leadAt = append(leadSizes, size(v.dims[i])), append(leadAt, d)
+		}
+	}
+	var xs []*ir.Value
+	var err error
+	if len(v.dims) == 0 {
+		xs, err = t.tiles(v)
+	} else {
+		u.dims = append(u.dims, rowD, laneD)
+		if v.mat != nil && len(leadSizes) == len(v.dims)-2 && rowD != nil && laneD != nil {
+			xs = v.mat
+		} else {
+			xs, err = t.tiles(&u)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	all := points(lead)
+	out := make([]*ir.Value, len(all))
+	for j, p := range all {
+		t.headLoc(in, j, len(all))
+		k := 0
+		for i, s := range leadSizes {
+			k *= s
+			if s > 1 {
+				k += p[leadAt[i]]
+			}
+		}
+		x := xs[k]
+		if x.Type.Rank() == 0 {
+			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{}}, x)
+		} else if x.Type.Shape[0] != rows || x.Type.Shape[1] != lanes {
+			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{0, 1}}, x)
+		}
+		out[j] = x
+	}
+	return t.bind(in, out)
+}
+
+// same is for ops that say nothing to a kernel.
+func (t *tiler) same(in *ir.Instr) error {
+	t.sc.env[in.Result()] = t.arg(in, 0)
+	return nil
+}
+
+func (t *tiler) reshape(in *ir.Instr) error {
+	v, shape := t.arg(in, 0), in.Result().Type.Shape
+	u, ok := v.reshape(shape)
+	if !ok {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		if u, ok = normal(v.dtype, v.shape(), xs).reshape(shape); !ok {
+			return fmt.Errorf("%v to %v splits lanes", v.shape(), shape)
+		}
+	}
+	t.sc.env[in.Result()] = u
+	return nil
+}
+
+func (t *tiler) transpose(in *ir.Instr) error {
+	t.sc.env[in.Result()] = t.arg(in, 0).transpose(in.Attrs.Dims)
+	return nil
+}
+
+func (t *tiler) slice(in *ir.Instr) error {
+	v, a := t.arg(in, 0), &in.Attrs
+	if u, ok := v.slice(a.Starts, a.Limits, a.Step); ok {
+		t.sc.env[in.Result()] = u
+		return nil
+	}
+	xs, err := t.tiles(v)
+	if err != nil {
+		return err
+	}
+	// Leading dimensions choose tiles; rows and lanes are cut.
+	shape := v.shape()
+	n := len(shape)
+	if n == 0 {
+		return fmt.Errorf("of a scalar")
+	}
+	cut := ir.Attrs{Starts: []int{0}, Limits: []int{1}}
+	if n > 1 {
+		cut = ir.Attrs{Starts: []int{a.Starts[n-2]}, Limits: []int{a.Limits[n-2]}, Strides: []int{a.Step(n - 2)}}
+	} else {
+		cut.Strides = []int{1}
+	}
+	cut.Starts, cut.Limits = append(cut.Starts, a.Starts[n-1]), append(cut.Limits, a.Limits[n-1])
+	cut.Strides = append(cut.Strides, a.Step(n-1))
+	if cut.Strides[0] == 1 && cut.Strides[1] == 1 {
+		cut.Strides = nil
+	}
+	lead, _, _ := rowsLanes(shape)
+	outLead, _, _ := rowsLanes(in.Result().Type.Shape)
+	var out []*ir.Value
+	for j, p := range points(outLead) {
+		t.headLoc(in, j, product(outLead))
+		k := 0
+		for i := range lead {
+			k = k*lead[i] + a.Starts[i] + p[i]*a.Step(i)
+		}
+		out = append(out, t.emit(ir.OpSlice, cut, xs[k]))
+	}
+	return t.bind(in, out)
+}
+
+func (t *tiler) concat(in *ir.Instr) error {
+	r := in.Result().Type
+	parts := make([][]*ir.Value, len(in.Args))
+	for i := range in.Args {
+		var err error
+		if parts[i], err = t.tiles(t.arg(in, i)); err != nil {
+			return err
+		}
+	}
+	lead, _, _ := rowsLanes(r.Shape)
+	ax := in.Attrs.Axis - (r.Rank() - 2)
+	if ax >= 0 {
+		out := make([]*ir.Value, product(lead))
+		for j := range out {
+			t.headLoc(in, j, len(out))
+			xs := make([]*ir.Value, len(parts))
+			for i := range parts {
+				xs[i] = parts[i][j]
+			}
+			out[j] = t.emit(ir.OpConcat, ir.Attrs{Axis: ax}, xs...)
+		}
+		return t.bind(in, out)
+	}
+	var out []*ir.Value
+	for o := range product(lead[:in.Attrs.Axis]) {
+		for i, p := range parts {
+			inner := product(in.Args[i].Type.Shape[in.Attrs.Axis : r.Rank()-2])
+			out = append(out, p[o*inner:(o+1)*inner]...)
+		}
+	}
+	return t.bind(in, out)
+}
+
+// dynSlice reads rows from a place known at run time. The other dimensions must be taken whole.
+func (t *tiler) dynSlice(in *ir.Instr) error {
+	v, r := t.arg(in, 0), in.Result().Type
+	shape := v.shape()
+	n := len(shape)
+	for i := range shape {
+		if i != n-2 && shape[i] != r.Shape[i] {
+			return fmt.Errorf("dimension %d of %v is cut; only rows can be read from a place known at run time", i, shape)
+		}
+	}
+	count := r.Shape[n-2]
+	if v.src.ref == nil || v.src.ref.Type.DType.Bytes() != 4 {
+		xs, err := t.tiles(v)
+		if err != nil {
+			return err
+		}
+		if v, err = t.toScratch(normal(v.dtype, shape, xs)); err != nil {
+			return err
+		}
+	}
+	rf := clean(v.dims[n-2])
+	if len(rf) != 1 || rf[0].kind != byRow || !whole(v.dims[n-1], v.src.lanes) {
+		return fmt.Errorf("rows of shape %v do not lie one stride apart", shape)
+	}
+	idx, err := t.tiles(t.arg(in, 1+n-2))
+	if err != nil {
+		return err
+	}
+	b := t.b()
+	zero := t.splat(ir.T(ir.I32), 0)
+	i := b.Min(b.Max(idx[0], zero), t.splat(ir.T(ir.I32), float64(rf[0].size-count)))
+	if rf[0].stride != 1 {
+		i = b.Mul(i, t.splat(ir.T(ir.I32), float64(rf[0].stride)))
+	}
+	at, err := walk(v.dims[:n-2])
+	if err != nil {
+		return err
+	}
+	ref, d := v.src.ref, v.src.lanes
+	if ref == nil {
+		if len(v.src.cols.refs) != 1 {
+			return fmt.Errorf("rows of %d lanes can not be read from a place known at run time; at most %d", d, laneCount)
+		}
+		ref = v.src.cols.refs[0]
+	}
+	var out []*ir.Value
+	for j, p := range at {
+		t.headLoc(in, j, len(at))
+		starts, err := unravel(ref, v.row+p.row, 1, 1)
+		if err != nil {
+			return err
+		}
+		dyn := make([]*ir.Value, ref.Type.Rank())
+		for k := range dyn {
+			dyn[k] = zero
+		}
+		dyn[len(dyn)-2] = i
+		x := b.Load(ref, []int{count, d}, starts, strides(ref, rf[0].stride), dyn...)
+		out = append(out, t.convert(x, r.DType))
+	}
+	return t.bind(in, out)
+}

@@ -36,7 +36,7 @@ func requireVariantRoundTrip(t *testing.T, v Variant) {
 func TestVariantText(t *testing.T) {
 	require.Equal(t, "algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused", DefaultVariant().String())
 	require.Equal(t, "algo=chunk,solve=merge,leaf=8,flow=fused", DefaultVariant().Cell())
-	require.Equal(t, "algo=chunk,chunk=64,solve=forward,flow=fused,heads=1", Naive().String())
+	require.Equal(t, "algo=chunk,chunk=64,solve=forward,flow=fused,heads=1", parseVariant(t, "naive").String())
 	require.Equal(t, "algo=token,chunk=16,precstate=bf16x1", parseVariant(t, "algo=token,chunk=16,prec=bf16x1").String())
 	require.Equal(t, "algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused,prec=bf16x3", parseVariant(t, "prec=bf16x3").String())
 	require.Equal(t, parseVariant(t, "prec=bf16x1,precinv=f32"), parseVariant(t, "precstate=bf16x1,precintra=bf16x1"))
@@ -143,11 +143,11 @@ func TestVariantErrors(t *testing.T) {
 		_, err := ParseVariant(text)
 		require.ErrorContains(t, err, want, text)
 	}
-	_, err := Naive().With("leaf", "8")
+	_, err := parseVariant(t, "naive").With("leaf", "8")
 	require.ErrorContains(t, err, "does not apply")
-	_, err = Naive().With("leef", "8")
+	_, err = parseVariant(t, "naive").With("leef", "8")
 	require.ErrorContains(t, err, `did you mean "leaf"`)
-	_, err = Naive().With("chunk", "100")
+	_, err = parseVariant(t, "naive").With("chunk", "100")
 	require.ErrorContains(t, err, "allowed: 1 8 16 32 64 128 256")
 
 	s := mustParse(t, "b=2,t=64,hk=2,hv=4,k=8")

@@ -111,15 +111,6 @@ func LookupVariant(name string) (Variant, error) {
 	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
 }
 
-// Naive is where a search starts: one head a program, forward substitution over the whole chunk.
-func Naive() Variant {
-	v, err := LookupVariant("naive")
-	if err != nil {
-		panic(err) // the table is wrong; a test reads it whole
-	}
-	return v
-}
-
 // Changes says whether the axis matters to s: whether some named variant, fitted, differs by a value of it. What a backward kernel
 // chooses is nothing to a forward spec, and a pack nothing where no sequences are packed.
 func (a Axis) Changes(s Spec) bool {

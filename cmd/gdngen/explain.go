@@ -201,11 +201,15 @@ func (a *app) explain(e *explanation, compiler *aot.Compiler, options llo.Option
 	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: e.target.Topology, Module: m.text, DumpDir: dir, Flags: e.target.Flags}); err != nil {
 		return err
 	}
-	if len(options.Scalars) == 0 {
+	given := len(options.Scalars) > 0
+	if !given {
 		options.Scalars = m.Scalars
 	}
 	if e.Report, err = options.Analyze(dir, e.target); err != nil {
 		return err
+	}
+	if given && len(e.Report.Unread) > 0 {
+		a.warn("%s: no kernel reads the operands that --scalars %s names", e.target.Name, strings.Join(e.Report.Unread, ", "))
 	}
 	if e.work > 0 {
 		e.PerToken = float64(e.Report.Cycles) / e.work

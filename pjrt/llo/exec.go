@@ -183,7 +183,7 @@ func (m *machine) takes(c *code, pc int) (bool, error) {
 	}
 	what := fmt.Sprintf("branch to %#x on a predicate that only a run would tell", m.code[c.branch.target].addr)
 	for i, n := range m.unbound {
-		what += []string{"; give the values of operands in Options.Scalars: ", ", "}[min(i, 1)] + m.operandKey(n)
+		what += []string{"; give the values of operands (Options.Scalars, explain --scalars): ", ", "}[min(i, 1)] + m.operandKey(n)
 	}
 	return false, m.errorf(c, "%s", what)
 }

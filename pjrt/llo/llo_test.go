@@ -161,11 +161,12 @@ func TestScalarOperands(t *testing.T) {
 	target := lookup(t, "v6e")
 	_, err := Analyze(dir, target)
 	require.ErrorContains(t, err, "schedule not understood: ")
-	require.ErrorContains(t, err, "varlen.1-02-final_bundles.txt:0x42: branch to 0x82 on a predicate that only a run would tell; give the values of operands in Options.Scalars: varlen.1/0 (s32[5]), varlen.1/1 (s32[1])")
+	require.ErrorContains(t, err, "varlen.1-02-final_bundles.txt:0x42: branch to 0x82 on a predicate that only a run would tell; give the values of operands (Options.Scalars, explain --scalars): varlen.1/0 (s32[5]), varlen.1/1 (s32[1])")
 
 	cost := func(offsets []int64, n int64) int64 {
-		r, err := Options{Scalars: map[string][]int64{"0": offsets, "1": {100}, "varlen.1/1": {n}}}.Analyze(dir, target)
+		r, err := Options{Scalars: map[string][]int64{"0": offsets, "1": {100}, "varlen.1/1": {n}, "9": {0}}}.Analyze(dir, target)
 		require.NoError(t, err)
+		require.Equal(t, []string{"1", "9"}, r.Unread)
 		return r.Ops[0].Cycles
 	}
 	none, one, two, eight := cost([]int64{0, 0, 0, 0, 0}, 0), cost([]int64{3, 4, 4, 4, 4}, 0), cost([]int64{0, 1, 2, 2, 2}, 0), cost([]int64{0, 2, 4, 6, 8}, 0)

@@ -29,6 +29,7 @@ type Report struct {
 	VMEM     int64      `json:"vmem"`      // bytes of vector memory of the op that needs most; -1 if the dump does not say
 	Schedule string     `json:"schedule"`  // hash of all bundles, with register and allocation numbering made canonical and no names or locations
 	Ops      []OpReport `json:"ops"`       // by cycles over all calls, most first
+	Unread   []string   `json:"-"`         // keys of Options.Scalars that no op read
 }
 
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
@@ -106,7 +107,7 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &analysis{Options: o, files: files, target: t, ops: map[string]*analyzed{}}
+	a := &analysis{Options: o, files: files, target: t, ops: map[string]*analyzed{}, read: map[string]bool{}}
 	a.MaxBundles = cmp.Or(a.MaxBundles, 1e9)
 	if err := a.readVMEM(); err != nil {
 		return nil, err
@@ -138,6 +139,12 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 	slices.SortStableFunc(r.Ops, func(x, y OpReport) int {
 		return cmp.Or(cmp.Compare(y.Calls*y.Cycles, x.Calls*x.Cycles), strings.Compare(x.Name, y.Name))
 	})
+	for key := range o.Scalars {
+		if !a.read[key] {
+			r.Unread = append(r.Unread, key)
+		}
+	}
+	slices.Sort(r.Unread)
 	return r, nil
 }
 
@@ -227,8 +234,9 @@ type analysis struct {
 	target *codegen.Target
 	ops    map[string]*analyzed
 	vmem   map[string]int64
-	hlo    *hlo     // read when an op lacks a schedule
-	open   []string // ops being costed, against a cycle of calls
+	hlo    *hlo            // read when an op lacks a schedule
+	open   []string        // ops being costed, against a cycle of calls
+	read   map[string]bool // keys of Scalars
 }
 
 // An analyzed op knows what it calls.
@@ -291,6 +299,7 @@ func (a *analysis) cost(name string) error {
 		scalars: func(index int) ([]int64, bool) {
 			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprint(index)} {
 				if v, ok := a.Scalars[key]; ok {
+					a.read[key] = true
 					return v, true
 				}
 			}

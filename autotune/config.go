@@ -286,11 +286,12 @@ func (p *plan) proposer() string {
 var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
 
 // DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
-// without a precision of their own compute in bf16. First is the naive one, then those made for bf16 and the first of those
-// with a pipeline, with what takes its place on some targets, so that a short run ends with a good kernel; then the negative examples,
-// then the rest. The others with a pipeline, which compile slowest, are last.
+// without a precision of their own compute in bf16. First is the naive one, then those made for bf16, those with a pipeline that
+// are for training or for packed sequences where the spec is, or the first of those with a pipeline with what
+// takes its place on some targets, so that a short run ends with a good kernel; then the negative examples, then the rest. The others
+// with a pipeline, which compile slowest, are last.
 func DefaultSeeds(s gdn.Spec, least string) []string {
-	var naive, low, negative, rest, first, slow []string
+	var naive, low, made, negative, rest, first, slow []string
 	var instead []gdn.Substitute
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
@@ -301,9 +302,12 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 		if s.DType != ir.F32 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
 			v = lowered(v, s, least)
 		}
+		f := v.Fit(s)
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
+		case f.Behind > 0 || f.Pack == gdn.PackAligned:
+			made = append(made, text)
 		case v.Ahead > 0 && len(first) == 0:
 			first, instead = append(first, text), n.Instead
 		case slices.ContainsFunc(instead, func(sub gdn.Substitute) bool { return sub.Text == n.Name }):
@@ -317,6 +321,9 @@ func DefaultSeeds(s gdn.Spec, least string) []string {
 		default:
 			rest = append(rest, text)
 		}
+	}
+	if len(made) > 0 {
+		first, slow = made, append(first, slow...)
 	}
 	return slices.Concat(naive, low, first, negative, rest, slow)
 }

@@ -279,6 +279,21 @@ func TestDefaultSeeds(t *testing.T) {
 	}
 }
 
+// What is made for training, or for packed sequences, is tried before what is not.
+func TestSeedsForSpec(t *testing.T) {
+	for preset, name := range map[string]string{"train": "tpu-train", "contest-prefill": "tpu-packed"} {
+		seeds := DefaultSeeds(spec(t, preset), "bf16x1")
+		at := func(name string) int {
+			v, err := gdn.LookupVariant(name)
+			require.NoError(t, err)
+			return slices.Index(seeds, v.String())
+		}
+		require.Positive(t, at(name))
+		require.Less(t, at(name), at("tpu"))
+		require.Less(t, at("bf16"), at(name))
+	}
+}
+
 // The shrunk specs hold more than one grid step, and the variant is legal for them.
 func TestShrink(t *testing.T) {
 	for _, preset := range gdn.Presets {

@@ -128,6 +128,8 @@ func (v Variant) Check(s Spec) error {
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
 	case c.Pack == PackAligned && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=yes, out=separate, turn=value and decay=base2 or clamp, or another pack")
+	case c.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
+		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Pack == PackStream && !streamable(c):
 		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=token, out=separate, turn=value, parts=late and ahead=0, or another pack")
 	case c.Out == OutShared && c.Turn != TurnKey:

@@ -206,7 +206,7 @@ func (p *printer) listText(l []expr) string {
 		case run > 2 || run == 2 && len(l) == 2:
 			hi := lo + run
 			part := strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1)
-			if n := p.lengths(name); lo == 0 && n == hi {
+			if n := p.length(name); lo == 0 && n == hi {
 				part = name
 			} else if n == hi {
 				part = fmt.Sprintf("%s[%d:]", name, lo)
@@ -225,14 +225,18 @@ func (p *printer) listText(l []expr) string {
 	return strings.Join(parts, " + ")
 }
 
-// lengths is the length of the list of a name; 0 if there is none.
-func (p *printer) lengths(name string) int {
+// length is the length of the list of a name; 0 if there is none, or if lists of several lengths have the name, each in its place.
+func (p *printer) length(name string) int {
+	all := 0
 	for x, n := range p.names {
-		if n == name {
-			return len(x.elems)
+		if n == name && x.isList() {
+			if all > 0 && all != len(x.elems) {
+				return 0
+			}
+			all = len(x.elems)
 		}
 	}
-	return 0
+	return all
 }
 
 func consecutive(l []expr) (name string, lo int, ok bool) {

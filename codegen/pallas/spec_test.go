@@ -22,3 +22,14 @@ func TestReversedIndex(t *testing.T) {
 	w := ir.Window{Block: []int{8}, Index: []ir.Index{x.Reversed(8)}}
 	require.Contains(t, spec(g, w, false), "7 - (step + 1)")
 }
+
+// Two places of a file may have lists of one name and several lengths: a part of one is then never written as the whole.
+func TestListOfOneName(t *testing.T) {
+	list := func(n int) *item { return &item{elems: make([]*item, n)} }
+	l := []expr{{"x[0]", atom}, {"x[1]", atom}, {"x[2]", atom}}
+	for range 20 { // maps are walked in any order
+		require.Equal(t, "x", (&printer{names: map[*item]string{list(3): "x", {}: "x"}}).listText(l))
+		require.Equal(t, "x[:3]", (&printer{names: map[*item]string{list(3): "x", list(2): "x"}}).listText(l))
+		require.Equal(t, "x[:2]", (&printer{names: map[*item]string{list(3): "x", list(2): "x"}}).listText(l[:2]))
+	}
+}

@@ -34,7 +34,9 @@ type Target struct {
 var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}
 
 // Machine is what gdn chooses sizes by.
-func (t *Target) Machine() gdn.Machine { return gdn.Machine{Cores: t.Cores, MXUSize: t.MXUSize} }
+func (t *Target) Machine() gdn.Machine {
+	return gdn.Machine{Cores: t.Cores, MXUSize: t.MXUSize, VMEM: t.VMEM}
+}
 
 // PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
 // that is narrower than a unit fills a part of it.

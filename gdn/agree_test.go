@@ -121,6 +121,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 				v.Decay = DecayBase2
 			}
 			v.PrecState = v.PrecIntra
+			v.Fetch = Fetch(r.IntN(2))
 		} else if s.Seqs > 0 && i%4 == 1 { // what a stream of chunks needs
 			v.Heads, v.Ahead, v.Parts = 0, 0, PartsLate
 			v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, OutSeparate, TurnValue, PackStream

@@ -96,6 +96,7 @@ func (p *plan) segments() *segments {
 	entered := b.Compare(ir.GT, isSeq, b.Like(isSeq, 0))
 	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // visits behind the last
 	block := b.Select(idle, b.Like(visit, float64(nb-1)), b.Add(pick(seqVisit, home), pick(bareVisit, blocks)))
+	block = b.Max(b.Min(block, b.Like(block, float64(nb-1))), b.Like(block, 0)) // even where cu_seqlens does not ascend
 	// The sequence entered last. A visit that enters one closes the one before.
 	next := b.Max(b.Sub(count(visit, seqVisit, ir.LE), b.Like(visit, 1)), b.Like(visit, 0))
 	none := b.Like(visit, -1)
@@ -171,7 +172,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 	}
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Sched: v.sched()}
 	if grid.Sched != nil {
-		grid.Sched.Live = 1
+		grid.Sched.Live, grid.Sched.Fetch = 1, v.Fetch == FetchCopies
 	}
 	args := []*ir.Value{g.table}
 	// One window for both gates: control of a step costs by the window.

@@ -48,6 +48,7 @@ var (
 	gradNames   = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
+	fetchNames  = []string{"windows", "copies"}
 	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
 	lowNames    = []string{LowNone: "no", LowRows: "rows", LowOperands: "operands", LowAll: "yes"}
 )
@@ -76,6 +77,7 @@ func (s Sums) String() string    { return enumName(sumNames, int(s)) }
 func (g Grads) String() string   { return enumName(gradNames, int(g)) }
 func (s Save) String() string    { return enumName(saveNames, int(s)) }
 func (p Pack) String() string    { return enumName(packNames, int(p)) }
+func (f Fetch) String() string   { return enumName(fetchNames, int(f)) }
 func (u Unit) String() string    { return enumName(unitNames, int(u)) }
 func (p Parts) String() string   { return enumName(partsNames, int(p)) }
 
@@ -123,6 +125,8 @@ var Axes = []Axis{
 		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
 	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
 		nil, func(v *Variant) *Pack { return &v.Pack }),
+	choiceAxis("fetch", "blocks of tokens and states that a table numbers are windows, each of which costs control at each step, or copied by the kernel, those of the next step while it does one", fetchNames, FetchWindows,
+		func(v Variant) bool { return alignable(v) && v.Pack == PackAligned && v.Ahead > 0 }, func(v *Variant) *Fetch { return &v.Fetch }),
 	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis("rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
 		func(v Variant) bool { return chunked(v) && v.Out != OutShared }, func(v *Variant) *Rest { return &v.Rest }),

@@ -95,6 +95,24 @@ func TestSuitedPacked(t *testing.T) {
 	}
 }
 
+// The kernel copies blocks of inputs that vector memory does not hold beside it.
+func TestSuitedFetch(t *testing.T) {
+	for spec, want := range map[string]map[int]Fetch{
+		"contest-prefill,seqs=57":        {0: FetchWindows, 64 << 20: FetchCopies, 128 << 20: FetchWindows},
+		"contest-prefill,seqs=57,t=4096": {64 << 20: FetchCopies, 128 << 20: FetchWindows},
+		"contest-prefill,seqs=9,t=2048":  {64 << 20: FetchWindows},
+	} {
+		for vmem, fetch := range want {
+			list, err := ParseVariantFor("tpu-packed", mustParse(t, spec), Machine{Cores: 1, MXUSize: 256, VMEM: vmem})
+			require.NoError(t, err)
+			require.Equal(t, fetch, list[0].Fetch, "%s, %d", spec, vmem)
+		}
+	}
+	list, err := ParseVariantFor("tpu-packed,fetch=windows", mustParse(t, "contest-prefill,seqs=57"), Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
+	require.NoError(t, err)
+	require.Equal(t, FetchWindows, list[0].Fetch)
+}
+
 // Few and short packed sequences: one is a batch row as it lies, those of three visits are batch rows with others masked, and those of
 // a few steps do without phases that overlap.
 func TestSuitedShort(t *testing.T) {

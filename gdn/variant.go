@@ -34,6 +34,7 @@ type (
 	Save    uint8
 	Unit    uint8
 	Pack    uint8
+	Fetch   uint8
 	Own     uint8
 	DecayBy uint8
 	Sums    uint8
@@ -181,6 +182,11 @@ const (
 )
 
 const (
+	FetchWindows Fetch = iota
+	FetchCopies
+)
+
+const (
 	PackGather Pack = iota
 	PackAligned
 	PackStream
@@ -238,6 +244,7 @@ type Variant struct {
 	Steps      int      // chunks of a kernel's step
 	Lock       int      // heads in lockstep between dots; 0: as built
 	Pack       Pack     // how packed sequences fall into chunks
+	Fetch      Fetch    // how blocks of packed sequences come to vector memory
 	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type

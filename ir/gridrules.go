@@ -188,6 +188,9 @@ func (g *Grid) checkCommon(in *Instr) error {
 		}
 	}
 	for i, w := range g.In {
+		if w.Whole(in.Args[g.Tables+i].Type) && in.Op == OpKernel {
+			continue
+		}
 		if err := g.checkWindow(fmt.Sprintf("input %d", i), w, in.Args[g.Tables+i].Type, in.Args); err != nil {
 			return err
 		}
@@ -326,6 +329,10 @@ func tKernel(in *Instr) ([]Type, error) {
 		params = append(params, Ref(SMEM, I32, v.Type.Shape...))
 	}
 	for i, w := range g.In {
+		if t := in.Args[g.Tables+i].Type; w.Whole(t) {
+			params = append(params, Ref(HBM, t.DType, t.Shape...))
+			continue
+		}
 		params = append(params, Ref(VMEM, in.Args[g.Tables+i].Type.DType, w.Block...))
 	}
 	for i, w := range g.Out {

@@ -32,6 +32,11 @@ func (p *parser) grid() (*Grid, error) {
 			return p.int(&g.sched().Stagger)
 		case "live":
 			return p.int(&g.sched().Live)
+		case "fetch":
+			on := 0
+			err := p.int(&on)
+			g.sched().Fetch = on != 0
+			return err
 		case "into":
 			return p.ints(&g.Into)
 		}
@@ -98,7 +103,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out into carry steps lags lock late ends beside after live phases scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out into carry steps lags lock late ends beside after live fetch phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil

@@ -272,6 +272,9 @@ func (g *Grid) String() string {
 		if s.Live != 0 {
 			fmt.Fprintf(&b, ", live=%d", s.Live)
 		}
+		if s.Fetch {
+			b.WriteString(", fetch=1")
+		}
 		if len(s.Phases) > 0 {
 			var ps []string
 			for _, p := range s.Phases {

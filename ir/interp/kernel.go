@@ -49,6 +49,11 @@ func (fr *frame) runKernel(s *step) error {
 		outs[a[0]] = l.in[a[1]].clone()
 		written[a[0]] = make([]bool, outs[a[0]].size())
 	}
+	for i, w := range g.In {
+		if w.Whole(s.in.Args[g.Tables+i].Type) {
+			bind(g.Tables+i, &memory{t: l.in[i], fixed: "an input is read only"})
+		}
+	}
 	for i, w := range g.Out {
 		if w.Whole(g.Outs[i]) {
 			bind(nextOut+i, &memory{t: outs[i]})
@@ -95,6 +100,9 @@ func (fr *frame) runKernel(s *step) error {
 			}
 		}
 		for i, w := range g.In {
+			if w.Whole(s.in.Args[g.Tables+i].Type) {
+				continue
+			}
 			at, err := l.start(w, k.id, l.in[i].shape)
 			if err != nil {
 				return fmt.Errorf("input %d: %w", i, err)

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -49,18 +50,19 @@ type pipeline struct {
 	g    *ir.Grid
 	body *ir.Block
 
-	seq   int // the sequential axis
-	index map[*ir.Value]int
-	root  map[*ir.Value]*ir.Value
-	param map[*ir.Value]int // number of a parameter
-	deps  [][]int           // earlier instructions that each needs
-	phase []int
-	light []bool // loads from windows and cheap work on them
-	free  []bool // computed anew wherever it is needed
-	lazy  []bool // computed where a task needs it, and again for another task
-	first []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
-	rings map[*ir.Value]*ring
-	tasks map[*ir.Instr]Task // what the instructions of steps work for, where a caller asks
+	seq     int // the sequential axis
+	index   map[*ir.Value]int
+	root    map[*ir.Value]*ir.Value
+	param   map[*ir.Value]int // number of a parameter
+	deps    [][]int           // earlier instructions that each needs
+	phase   []int
+	light   []bool // loads from windows and cheap work on them
+	free    []bool // computed anew wherever it is needed
+	lazy    []bool // computed where a task needs it, and again for another task
+	first   []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
+	rings   map[*ir.Value]*ring
+	fetched []*fetch
+	tasks   map[*ir.Instr]Task // what the instructions of steps work for, where a caller asks
 
 	ng     *ir.Grid
 	blk    *ir.Block
@@ -112,6 +114,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		return nil, err
 	}
 	l.makeRings(kb, slots)
+	l.makeBuffers(kb)
 	if l.opt.Live > 0 { // steps behind the last chunk that must run do nothing
 		b.Stage("glue")
 		live := b.Reshape(b.SliceAxis(args[l.opt.Live-1], 0, 0, 1))
@@ -125,6 +128,9 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	var live *ir.Value // the chunks that must run
 	if l.opt.Live > 0 {
 		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
+	}
+	if len(l.fetched) > 0 {
+		l.fetch(kb.Stage("fetch"), c, cmp.Or(live, kb.Const(ir.T(ir.I32), float64(steps))))
 	}
 	active := func(step int) []slot {
 		var out []slot
@@ -188,6 +194,9 @@ type run struct {
 // number of the step, a compiler can not tell a load of one chunk from a store of another, and keeps their order.
 func (l *pipeline) runs(lo, hi int) []run {
 	turns := 1
+	if len(l.fetched) > 0 {
+		turns = 2 // the halves of the buffers
+	}
 	for _, r := range l.rings {
 		turns = max(turns, r.mod)
 	}
@@ -266,6 +275,7 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 	}
 	ng.In, ng.Out, ng.Alias = nil, nil, nil
 	inputOf := map[int]int{}
+	whole := map[*ir.Value]*ir.Value{} // operands of which the kernel copies blocks
 	for i, w := range g.In {
 		old := g.Tables + i
 		var shared *ir.Value
@@ -281,9 +291,19 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			if err != nil {
 				return nil, err
 			}
+			if axis, ok := l.fetches(i, w, args[old].Type); ok {
+				from := whole[args[old]]
+				if from == nil {
+					ng.In, kargs = append(ng.In, ir.Window{}), append(kargs, args[old])
+					from = b.Param("", ir.Ref(ir.HBM, args[old].Type.DType, args[old].Type.Shape...))
+					whole[args[old]] = from
+				}
+				l.fetched = append(l.fetched, &fetch{window: nw, axis: axis, seen: seen{old, d}, from: from})
+				continue
+			}
+			kargs = append(kargs, args[old])
 			inputOf[i] = len(ng.In)
 			ng.In = append(ng.In, nw)
-			kargs = append(kargs, args[old])
 			shared = b.Param("", ir.Ref(ir.VMEM, args[old].Type.DType, nw.Block...))
 			l.params[seen{old, d}] = shared
 		}

@@ -186,6 +186,10 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	default:
 		return
 	}
+	if slices.ContainsFunc(k.fetched, func(f *fetch) bool { return f.seen == seen{p, k.slot.delay} }) {
+		a.Starts[0] += (k.run.turn & 1) * ref.Type.Shape[0]
+		return
+	}
 	for d, x := range w.Index {
 		if x.Axis == k.seq && x.Table < 0 {
 			chunk := k.slot.chunk

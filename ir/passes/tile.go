@@ -311,7 +311,7 @@ func (t *tiler) firstVisit(w ir.Window, tables []*ir.Value) *ir.Value {
 		if x.Table < 0 || x.Axis != n-1 {
 			continue
 		}
-		first = b.Or(first, b.Compare(ir.NE, t.lookUp(x, c, 0, tables), t.lookUp(x, c, -1, tables)))
+		first = b.Or(first, b.Compare(ir.NE, lookUp(b, x, c, 0, tables), lookUp(b, x, c, -1, tables)))
 	}
 	return first
 }
@@ -367,11 +367,11 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 		if x.carried {
 			continue
 		}
-		before := t.lookUp(x.block, c, -1, tables)
+		before := lookUp(b, x.block, c, -1, tables)
 		b.When(b.And(b.Compare(ir.GT, c, i32(0)), written(before)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, before) })
 	}
 	for _, x := range copies {
-		now := t.lookUp(x.block, c, 0, tables)
+		now := lookUp(b, x.block, c, 0, tables)
 		b.When(written(now), func(b *ir.Builder) {
 			if !x.carried {
 				move(b, ir.OpDMAStart, x, half, now)
@@ -388,7 +388,7 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 	}
 	var blocks []*ir.Value
 	for _, x := range copies {
-		blocks = append(blocks, t.lookUp(x.block, c, 0, tables))
+		blocks = append(blocks, lookUp(b, x.block, c, 0, tables))
 	}
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
 		for i, x := range copies {
@@ -398,27 +398,6 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
 		}
 	})
-}
-
-// lookUp is an index that follows the sequential axis, at a point some points on.
-func (t *tiler) lookUp(x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
-	b := t.b()
-	zero := b.Const(ir.T(ir.I32), 0)
-	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)
-	if x.Max >= 0 {
-		i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
-	}
-	if x.Down {
-		i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
-	}
-	if x.Const != 0 {
-		i = b.Add(i, b.Const(ir.T(ir.I32), float64(x.Const)))
-	}
-	if x.Table < 0 {
-		return i
-	}
-	i = b.Min(i, b.Const(ir.T(ir.I32), float64(tables[x.Table].Type.Shape[0]-1)))
-	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
 }
 
 // store writes to a reference, or to a half of it.

@@ -21,6 +21,11 @@ type stream struct {
 	start  *ir.Value // first token of its slice
 	lo, hi *ir.Value // its rows of the slice; none where there is no chunk
 	first  int       // chunks of the schedules before it, whose gates come first
+
+	// Where steps come in rounds, each with sequences of its own, whose states are read before the first step and put back after
+	// the last: how many rounds, the most steps of one, and [rounds] the first step of each and how many it has.
+	rounds, longest int
+	begins, lasts   *ir.Value
 }
 
 func (p *plan) streamed() bool { return p.v.Pack == PackStream }
@@ -87,7 +92,7 @@ func (p *plan) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
 	// A round has steps until all but few of its sequences are done.
 	steps := b.Reshape(b.SliceAxis(b.Reshape(most, rounds, m), 1, few, few+1), rounds)
 	until := b.Cumsum(steps, 0)
-	x = &stream{batch: m, m: m, steps: p.nc/(m-few) + 1}
+	x = &stream{batch: m, m: m, steps: p.nc/(m-few) + 1, rounds: rounds, longest: (p.s.Tokens + p.c - 1) / p.c, begins: b.Sub(until, steps), lasts: steps}
 	x.used = b.Sum(steps, 0)
 	round := b.Min(p.countNotAfter(until, x.steps), b.Const(vec(x.steps), float64(rounds-1)))
 	local := b.Sub(b.Iota(vec(x.steps), 0), b.GatherRows(b.Sub(until, steps), round, 0)) // which step of its round
@@ -182,8 +187,7 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.
 	own := *p
 	p = &own
 	p.v.Batch = t.batch
-	s, c, m, shape := p.s, p.c, t.m, states.Type.Shape
-	together := m / p.v.Chunks // chunks that meet their states at once
+	s, m, shape := p.s, t.m, states.Type.Shape
 
 	// The states are rows as the products take them, so that what a step reads has its shape at once.
 	first := newGen(p, p.b, nil)
@@ -193,65 +197,118 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.
 		per = s.HeadsK
 	}
 	states = p.b.Reshape(states, shape[0]*per, s.HeadsV/per*shape[2], shape[3])
-	rs := p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
-		b.Stage("load")
-		states, o := carried[0], carried[1]
-		chunk := func(i int) *ir.Value {
-			scalar := ir.T(ir.I32)
-			return b.Add(b.Mul(step, b.Const(scalar, float64(m))), b.Const(scalar, float64(i)))
-		}
-		var start, seq, own []*ir.Value // of each chunk in flight; own is bool [C]
-		for i := range m {
-			at := chunk(i)
-			of := func(x *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, at, 1)) }
-			row := b.Iota(ir.T(ir.I32, c), 0)
-			all := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{c}) }
-			start, seq = append(start, of(t.start)), append(seq, of(t.seq))
-			own = append(own, b.And(b.Compare(ir.GE, row, all(of(t.lo))), b.Compare(ir.LT, row, all(of(t.hi)))))
-		}
-		read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
-			parts := make([]*ir.Value, m)
-			for i := range m {
-				if parts[i] = b.RowsAt(x, start[i], c); masked {
-					parts[i] = b.Select(b.Broadcast(own[i], parts[i].Type.Shape, 0), parts[i], b.Like(parts[i], 0))
-				}
-			}
-			return b.Concat(0, parts...)
-		}
-		in := &operands{}
-		e := newGen(p, b, in)
-		for i, at := range []**operand{&in.q, &in.k, &in.v} {
-			x := read(arrays[i], i > 0)
-			d := x.Type.Shape[2]
-			*at = &operand{value: arrays[i], block: []int{1, x.Type.Size() / d, d}}
-			e.blocks[*at] = b.Reshape(x, (*at).block...)
-		}
-		at := b.Mul(b.Add(chunk(0), b.Const(ir.T(ir.I32), float64(t.first))), b.Const(ir.T(ir.I32), float64(s.HeadsV)))
-		e.ready = w.each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
-		e.valueFirst = s.State == StateVK
-		row := func(i int) *ir.Value { return b.Mul(seq[i], b.Like(seq[i], float64(per))) }
-		e.enter = func(i int) *ir.Value {
-			parts := make([]*ir.Value, together)
-			for j := range parts {
-				parts[j] = b.RowsAt(states, row(i*together+j), per)
-			}
-			return b.Concat(0, parts...)
-		}
-		e.leave = func(i int, x *ir.Value) {
-			x = b.Keep(x)             // what puts rows into an array may run on one core
-			for j := range together { // places that no sequence has come first: what they name may have a place too
-				states = b.PutRows(states, b.SliceAxis(x, 0, j*per, (j+1)*per), row(i*together+j))
-			}
-		}
-		made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
-		for i := range m {
-			x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)
-			x = b.Select(b.Broadcast(own[i], x.Type.Shape, 0), x, b.RowsAt(o, start[i], c))
-			o = b.PutRows(o, x, start[i])
-		}
-		return []*ir.Value{states, o}
-	})
+	var rs []*ir.Value
+	if t.rounds == 0 {
+		together := m / p.v.Chunks // chunks that meet their states at once
+		rs = p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
+			states := carried[0]
+			k := p.streamStep(b, t, step)
+			enter := func(i int) *ir.Value { return k.states(states, per, i*together, together) }
+			leave := func(i int, x *ir.Value) { states = k.put(states, b.Keep(x), per, i*together, together) }
+			o := k.through(p, arrays, w, carried[1], enter, leave)
+			return []*ir.Value{states, o}
+		})
+	} else {
+		rs = p.b.Loop(t.rounds, []*ir.Value{states, o}, func(b *ir.Builder, round *ir.Value, carried []*ir.Value) []*ir.Value {
+			b.Stage("load")
+			of := func(x *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, round, 1)) }
+			begin, steps := of(t.begins), of(t.lasts)
+			k := p.streamStep(b, t, begin)
+			own := k.states(carried[0], per, 0, m)
+			rs := b.LoopUntil(t.longest, steps, []*ir.Value{own, carried[1]}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
+				// Steps after the last of the round take no chunk, as the last of all does.
+				step := b.Select(b.Compare(ir.LT, i, steps), b.Add(begin, i), b.Like(i, float64(t.steps-1)))
+				state := carried[0]
+				o := p.streamStep(b, t, step).through(p, arrays, w, carried[1],
+					func(int) *ir.Value { return state }, func(_ int, x *ir.Value) { state = x })
+				return []*ir.Value{state, o}
+			})
+			return []*ir.Value{k.put(carried[0], rs[0], per, 0, m), rs[1]}
+		})
+	}
 	return p.b.Reshape(rs[0], shape...), rs[1]
+}
+
+// streamStep is a step of a schedule in the body of a loop.
+type streamStep struct {
+	*stream
+	b                *ir.Builder
+	step             *ir.Value
+	start, seq, rows []*ir.Value // of each chunk in flight; rows is bool [C]: its own
+}
+
+func (p *plan) streamStep(b *ir.Builder, t *stream, step *ir.Value) *streamStep {
+	b.Stage("load")
+	k := &streamStep{stream: t, b: b, step: step}
+	for i := range t.m {
+		at := k.chunk(i)
+		of := func(x *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, at, 1)) }
+		row := b.Iota(ir.T(ir.I32, p.c), 0)
+		all := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{p.c}) }
+		k.start, k.seq = append(k.start, of(t.start)), append(k.seq, of(t.seq))
+		k.rows = append(k.rows, b.And(b.Compare(ir.GE, row, all(of(t.lo))), b.Compare(ir.LT, row, all(of(t.hi)))))
+	}
+	return k
+}
+
+// chunk is the place of chunk i of the step in the schedule.
+func (k *streamStep) chunk(i int) *ir.Value {
+	b, scalar := k.b, ir.T(ir.I32)
+	return b.Add(b.Mul(k.step, b.Const(scalar, float64(k.m))), b.Const(scalar, float64(i)))
+}
+
+// states are those of n chunks of the step from one on, per rows each; put puts them back.
+func (k *streamStep) states(all *ir.Value, per, from, n int) *ir.Value {
+	parts := make([]*ir.Value, n)
+	for j := range parts {
+		parts[j] = k.b.RowsAt(all, k.row(from+j, per), per)
+	}
+	return k.b.Concat(0, parts...)
+}
+
+func (k *streamStep) put(all, x *ir.Value, per, from, n int) *ir.Value {
+	for j := range n { // places that no sequence has come first: what they name may have a place too
+		all = k.b.PutRows(all, k.b.SliceAxis(x, 0, j*per, (j+1)*per), k.row(from+j, per))
+	}
+	return all
+}
+
+func (k *streamStep) row(i, per int) *ir.Value {
+	return k.b.Mul(k.seq[i], k.b.Like(k.seq[i], float64(per)))
+}
+
+// through takes the chunks of the step through their states, and puts their outputs into o. What is put into an array is kept
+// before, since that may run on one core.
+func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
+	b, s, c, m := k.b, p.s, p.c, k.m
+	read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
+		parts := make([]*ir.Value, m)
+		for i := range m {
+			if parts[i] = b.RowsAt(x, k.start[i], c); masked {
+				parts[i] = b.Select(b.Broadcast(k.rows[i], parts[i].Type.Shape, 0), parts[i], b.Like(parts[i], 0))
+			}
+		}
+		return b.Concat(0, parts...)
+	}
+	in := &operands{}
+	e := newGen(p, b, in)
+	for i, at := range []**operand{&in.q, &in.k, &in.v} {
+		x := read(arrays[i], i > 0)
+		d := x.Type.Shape[2]
+		*at = &operand{value: arrays[i], block: []int{1, x.Type.Size() / d, d}}
+		e.blocks[*at] = b.Reshape(x, (*at).block...)
+	}
+	at := b.Mul(b.Add(k.chunk(0), b.Const(ir.T(ir.I32), float64(k.first))), b.Const(ir.T(ir.I32), float64(s.HeadsV)))
+	e.ready = w.each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
+	e.valueFirst = s.State == StateVK
+	e.enter, e.leave = enter, leave
+	made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
+	for i := range m {
+		x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)
+		x = b.Select(b.Broadcast(k.rows[i], x.Type.Shape, 0), x, b.RowsAt(o, k.start[i], c))
+		o = b.PutRows(o, x, k.start[i])
+	}
+	return o
 }
 
 // streamStates are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.

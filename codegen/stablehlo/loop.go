@@ -42,8 +42,8 @@ func yields(b *ir.Block, v *ir.Value) bool {
 	return false
 }
 
-// refilled gives the values that a carried array takes in a body which only takes slices of it, puts slices into it, and yields it
-// at place j; nil where it does anything else.
+// refilled gives the values that a carried array takes in a body which only takes slices of it, puts slices into it, passes it
+// through loops that do no more, and yields it at place j; nil where it does anything else.
 func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
 	chain := []*ir.Value{v}
 	for _, in := range body.Instrs {
@@ -56,6 +56,8 @@ func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
 			case in.Op == ir.OpDynSlice && i == 0:
 			case in.Op == ir.OpDynUpdate && i == 0:
 				chain = append(chain, in.Result())
+			case in.Op == ir.OpLoop && refilled(in.Body, in.Body.Params[1+i], i) != nil:
+				chain = append(chain, in.Results[i])
 			default:
 				return nil
 			}

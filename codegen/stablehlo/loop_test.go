@@ -48,7 +48,8 @@ func TestLoopKeepsStoredArrays(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		whole bool // the body also adds to the whole array
-	}{{"sliced", false}, {"whole", true}} {
+		inner bool // a loop inside puts slices into it too
+	}{{"sliced", false, false}, {"whole", true, false}, {"inner", false, true}, {"both", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProbe()
 			x := p.normal(ir.BF16, 32, 4)
@@ -59,6 +60,12 @@ func TestLoopKeepsStoredArrays(t *testing.T) {
 					return []*ir.Value{b.PutRows(carried[0], b.RowsAt(x, j, 1), j)}
 				})[0]
 				o := b.PutRows(carried[0], y, at)
+				if c.inner {
+					o = b.Loop(3, []*ir.Value{i, o}, func(b *ir.Builder, j *ir.Value, carried []*ir.Value) []*ir.Value {
+						y := b.Mul(b.RowsAt(x, j, 2), b.RowsAt(carried[1], carried[0], 2))
+						return []*ir.Value{b.Add(carried[0], j), b.PutRows(carried[1], y, carried[0])}
+					})[1]
+				}
 				if c.whole {
 					o = b.Add(o, o)
 				}
@@ -74,6 +81,8 @@ func TestLoopKeepsStoredArrays(t *testing.T) {
 			}
 			wide := "(tensor<32x4xf32>, tensor<8x4xf32>, tensor<i32>" // of an update
 			require.Equal(t, c.whole, strings.Contains(a.Text, wide), a.Text)
+			require.NotContains(t, a.Text, "(tensor<32x4xf32>, tensor<2x4xf32>, tensor<i32>")
+			require.Equal(t, c.inner, strings.Contains(a.Text, "(tensor<32x4xbf16>, tensor<2x4xbf16>, tensor<i32>"))
 			require.NotContains(t, a.Text, "(tensor<32x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>")
 		})
 	}

@@ -29,7 +29,7 @@ func TestResultsTable(t *testing.T) {
 
 func TestResultsTableErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		``:   "EOF",
+		``:   "line 1: it ends before it is whole",
 		`{}`: "no rows",
 		`{"rows": [{"title": "x", "spec": "t=0"}]}`:                                                                `row "x": spec`,
 		`{"rows": [{"title": "x", "spec": "tiny", "precision": "f8"}]}`:                                            `row "x": unknown precision "f8"`,

@@ -162,7 +162,7 @@ func TestParseVariantFor(t *testing.T) {
 		{"train", "tpu-train", 128, long + ",grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
 		{"train,t=600", "tpu-train", 128, ",low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
 		{"train", "tpu-train", 256, long},
-		{"train", "tpu-train-x3", 256, long},
+		{"train", "tpu-train-x3", 256, long + ",spread=turned"},
 		{"train,t=600", "tpu-train", 256, ""},
 		{"train,hk=8,hv=16", "tpu-train", 256, ""},
 	} {

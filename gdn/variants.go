@@ -93,7 +93,7 @@ var Variants = []NamedVariant{
 		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2"},
 	{Name: "tpu-train-x3", Doc: "for direction=train on correlated keys: three bf16 passes for the inverse, its products, the update of the state and what the gradients of q and gates sum, one for all else",
-		Instead: []Substitute{{Text: "tpu-train-x3,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
+		Instead: []Substitute{{Text: "tpu-train-x3,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3,spread=turned", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
 		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,scale=output,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3,precgrad=bf16x3,precupdate=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,decaygrad=inverse,grads=lanes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=6"},
 	{Name: "neumann", Doc: "a power series over the whole chunk", Text: "solve=neumann", Negative: true},
 	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},

@@ -170,7 +170,7 @@ func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.Steps > 0 && s.Direction == Forward {
+	if n.Steps > 0 && n.Tokens == 0 && s.Direction == Forward {
 		v = v.filling(s, m, n.Most)[0]
 	} else {
 		v = v.Suited(s, m)[0]
@@ -189,9 +189,9 @@ func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
 	}
 	step := w.Chunks * w.Chunk
 	padding := (step - s.Tokens%step) % step
-	suits := s.Tokens >= n.Steps*step && padding <= s.Tokens/8
+	suits := s.Tokens+padding >= n.Steps*step && padding <= s.Tokens/8
 	if n.Tokens > 0 {
-		suits = s.Tokens <= n.Tokens
+		suits = s.Tokens <= n.Tokens && (suits || n.Steps == 0)
 	}
 	if !suits || w.Check(s) != nil {
 		return nil, nil

@@ -23,6 +23,9 @@ func TestSuited(t *testing.T) {
 		{"bench,t=1", small, "tpu-long,ahead=0"},
 		{"bench,t=257", wide, ""},
 		{"bench,t=100,hk=8,hv=16", wide, ""},
+		{"bench,t=500", wide, "tpu-long,ahead=0"},
+		{"bench,t=400", wide, ""}, // 112 would be padding
+		{"bench,t=1000", wide, "tpu-long"},
 		{"bench,t=600", wide, ""},
 		{"bench,t=768", small, "tpu-128,chunks=2"},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding

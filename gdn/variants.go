@@ -22,7 +22,7 @@ type Substitute struct {
 
 	Least, Most int // states of a program, heads x batch rows, in tiles of a matrix unit; 0: any
 	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
-	Tokens      int // the most tokens, where it is for short sequences; 0: any
+	Tokens      int // the most tokens, where it is for short sequences, with any padding if no steps are named; 0: any
 
 	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any
 }
@@ -61,6 +61,7 @@ var Variants = []NamedVariant{
 		// More tiles in lockstep hide more latency, where memory holds them.
 		Instead: []Substitute{
 			{Text: "tpu-long,ahead=0", Least: 3, Most: 8, Tokens: 256},
+			{Text: "tpu-long,ahead=0", MXUSize: 256, Least: 3, Most: 8, Steps: 1, Tokens: 512},
 			{Text: "tpu-long", MXUSize: 256, Most: 8, Steps: 2},
 			{Text: "tpu-128", MXUSize: 128, Most: 8, Steps: 2},
 			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 8, Steps: 2},

@@ -234,7 +234,8 @@ func (x Index) Reversed(n int) Index {
 
 // Window says which block of an operand a program sees: block b along dimension d covers elements
 // [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand. A window of a kernel without a block is the whole
-// array, left in main memory: the body moves what belongs there by copies.
+// array, left in main memory: the body moves what belongs there by copies. Blocks that it numbers by tables must exist, whatever
+// the inputs are: nothing checks copies.
 type Window struct {
 	Block []int
 	Index []Index
@@ -334,8 +335,7 @@ type Sched struct {
 	// Live is the table, counted from 1, whose first entry is the number of chunks that must run; 0: all. What the grid gives
 	// must not depend on whether the chunks from there on run, and a kernel leaves them out.
 	Live int
-	// Fetch has the kernel copy the blocks of input windows that are looked up itself, those of the next step while it does one. The
-	// tables must number blocks that exist, whatever the inputs are.
+	// Fetch has the kernel copy the blocks of input windows that are looked up itself, those of the next step while it does one.
 	Fetch bool
 }
 

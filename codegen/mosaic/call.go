@@ -50,7 +50,7 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 	}
 	config := `{"custom_call_config": {"body": "` + base64.StdEncoding.EncodeToString([]byte(body)) + `", "serialization_format": 1, "needs_layout_passes": true`
 	g := kernel.Attrs.Grid
-	if fetches(g) {
+	if copies(g) {
 		config += `, "disable_bounds_checks": true`
 	}
 	config += "}"
@@ -82,10 +82,10 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 		list(args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
 }
 
-// fetches says whether a kernel copies blocks of its inputs itself. Its tables number blocks that exist, whatever its inputs are: the
+// copies says whether a kernel copies blocks of arrays itself. Its tables number blocks that exist, whatever its inputs are: the
 // compiler need not check each copy, which takes longer than to start it.
-func fetches(g *ir.Grid) bool {
-	return slices.ContainsFunc(g.In, func(w ir.Window) bool { return len(w.Block) == 0 })
+func copies(g *ir.Grid) bool {
+	return slices.ContainsFunc(allWindows(g), func(w ir.Window) bool { return len(w.Block) == 0 })
 }
 
 // rotated is a list with its last element first.

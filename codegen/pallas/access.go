@@ -90,6 +90,17 @@ func index(name, at string) string {
 	return name + "[" + at + "]"
 }
 
+// view is a part of a reference, or all of it. What stands in a list of scratch lies in one array, whose element is a value.
+func view(ref, at string) string {
+	if base, i, ok := strings.Cut(strings.TrimSuffix(ref, "]"), "["); ok && !strings.HasSuffix(base, ".at") {
+		ref, at = base, strings.TrimSuffix(i+", "+at, ", ")
+	}
+	if at == "" {
+		return ref
+	}
+	return ref + ".at[" + at + "]"
+}
+
 // formText is a form as Python.
 func formText(f form) expr {
 	var s string

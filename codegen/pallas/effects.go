@@ -32,7 +32,8 @@ func (p *printer) effect(n *node) statement {
 		sides := []string{o.texts[0].s, o.texts[1].s}
 		for i := range sides {
 			if len(n.in.Args) == 3 {
-				break
+				sides[i] = view(sides[i], "")
+				continue
 			}
 			axis, err := ir.BlockAxis(n.in.Args[i].Type, n.in.Attrs.Dims)
 			if err != nil {
@@ -42,7 +43,7 @@ func (p *printer) effect(n *node) statement {
 			if size > 1 {
 				at = fmt.Sprintf("pl.multiple_of((%s) * %d, %d)", at, size, size)
 			}
-			sides[i] += fmt.Sprintf(".at[%spl.ds(%s, %d)]", strings.Repeat(":, ", axis), at, size)
+			sides[i] = view(sides[i], fmt.Sprintf("%spl.ds(%s, %d)", strings.Repeat(":, ", axis), at, size))
 		}
 		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], o.texts[2].s, method)}
 	}

@@ -321,20 +321,33 @@ func (k *kernel) unifyPhase(slots []*slotWork) *phase {
 	return ph
 }
 
-// nodes turns instructions into nodes. Constants are left out: they stand where they are used.
+// nodes turns instructions into nodes. Constants are left out: they stand where they are used. So does another view of a
+// reference, which is made anew for each user: no list holds it.
 func (k *kernel) nodes(instrs []*ir.Instr, of map[*ir.Value]*item) []*node {
 	var out []*node
 	for _, in := range instrs {
-		if in.Op == ir.OpConst {
+		if in.Op == ir.OpConst || in.Op == ir.OpRefCast {
 			continue
 		}
 		n := &node{in: in, stage: in.Loc.Stage, head: number(in.Loc.Head), ints: bodyInts(in)}
 		if t, ok := k.tasks[in]; ok {
 			n.stage, n.at, n.until = t.Loc.Stage, t.At, t.At
 		}
+		var operand func(a *ir.Value) *item
+		operand = func(a *ir.Value) *item {
+			if a.Def == nil || a.Def.Op != ir.OpRefCast {
+				return of[a]
+			}
+			c := *n
+			c.in, c.ints, c.args = a.Def, bodyInts(a.Def), []ref{{item: operand(a.Def.Args[0])}}
+			x := &item{typ: a.Type, maker: &c}
+			c.defs = []*item{x}
+			out = append(out, &c)
+			return x
+		}
 		for _, a := range in.Args {
 			if _, ok := constant(a); !ok {
-				n.args = append(n.args, ref{item: of[a]})
+				n.args = append(n.args, ref{item: operand(a)})
 			}
 		}
 		for _, r := range in.Results {

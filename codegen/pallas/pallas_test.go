@@ -65,6 +65,19 @@ func TestNamedVariants(t *testing.T) {
 	}
 }
 
+// Views of references, which no list holds, are not taken from their users into a loop of their own.
+func TestLoopsHaveBodies(t *testing.T) {
+	text := source(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,t=150,seqs=7,init,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0")
+	require.Contains(t, text, "_store_words(")
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	lines := strings.Split(text, "\n")
+	for i, line := range lines[:len(lines)-1] {
+		if begin := strings.TrimSpace(line); strings.HasPrefix(begin, "for ") && strings.HasSuffix(begin, ":") {
+			require.Greater(t, indent(lines[i+1]), indent(line), "line %d: %s", i+1, line)
+		}
+	}
+}
+
 // The rounds of a loop that the IR writes out are a loop again: the file of the kernel for 8 heads is hardly longer than that for 2.
 // Where merges join two heads in three passes, a phase ends between the first pair of heads and the others: those are written apart.
 func TestHeadsAreRolled(t *testing.T) {

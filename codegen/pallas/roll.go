@@ -3,6 +3,8 @@ package pallas
 import (
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/ir"
 )
 
 // A kernel's body is one straight line in which the same few operations are written out for every head, block and row.
@@ -157,6 +159,18 @@ func (r *roller) rounds(s, p, k int) *match {
 	return r.match(s, p, k)
 }
 
+// parted says whether p nodes from s on hold another view of a reference without its user. No list holds references.
+func (r *roller) parted(s, p int) bool {
+	views := map[*item]bool{}
+	for _, n := range flatten(slices.Clone(r.nodes[s : s+p])) {
+		visit(n, func(x *ref) { delete(views, x.item) })
+		if n.in != nil && n.in.Op == ir.OpRefCast {
+			views[n.defs[0]] = true
+		}
+	}
+	return len(views) > 0
+}
+
 // longest is the match of as many rounds as possible, up to k, that is worth a loop.
 func (r *roller) longest(s, p, k int) *match {
 	var best *match
@@ -195,6 +209,9 @@ type match struct {
 
 // match tries k rounds of p nodes from s on.
 func (r *roller) match(s, p, k int) *match {
+	if r.parted(s, p) {
+		return nil
+	}
 	m := &match{rounds: k, v: &variable{}}
 	r.from = s
 	made := make([]map[*item]int, k) // what each round makes

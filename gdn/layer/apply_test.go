@@ -30,11 +30,28 @@ func spec(t testing.TB, text string) gdn.Spec {
 
 func generate(t testing.TB, s gdn.Spec, seed uint64) map[string]*array.Array {
 	t.Helper()
-	c, err := gdn.LookupClass("random")
+	return ofClass(t, s, "random", seed)
+}
+
+func ofClass(t testing.TB, s gdn.Spec, class string, seed uint64) map[string]*array.Array {
+	t.Helper()
+	c, err := gdn.LookupClass(class)
 	require.NoError(t, err)
 	in, err := c.Generate(s, seed)
 	require.NoError(t, err)
 	return in
+}
+
+// drawn gives inputs of a class in the order of the spec, and the outputs by the reference.
+func drawn(t testing.TB, s gdn.Spec, class string, seed uint64) (args []*array.Array, want map[string]*array.Array) {
+	t.Helper()
+	in := ofClass(t, s, class, seed)
+	want, err := gdn.Reference(s, in)
+	require.NoError(t, err)
+	for _, p := range s.Inputs() {
+		args = append(args, in[p.Name])
+	}
+	return args, want
 }
 
 // train computes results and gradients of a spec with direction train through the package.
@@ -157,13 +174,7 @@ func TestGradientTwice(t *testing.T) {
 func TestRule(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
 	s := spec(t, "b=2,t=30,hk=1,hv=2,k=8,v=12,init,scale=0.5,l2norm")
-	in := generate(t, s, 4)
-	want, err := gdn.Reference(s, in)
-	require.NoError(t, err)
-	var args []*array.Array
-	for _, p := range s.Inputs() {
-		args = append(args, in[p.Name])
-	}
+	args, want := drawn(t, s, "random", 4)
 	rule := func(a []*Node) *layer.RuleBuilder {
 		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm()
 	}
@@ -219,16 +230,7 @@ func TestRule(t *testing.T) {
 func TestRuleOptions(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
 	s := spec(t, "b=1,t=40,hk=1,hv=2,k=8,v=12,negeig")
-	class, err := gdn.LookupClass("beta2")
-	require.NoError(t, err)
-	in, err := class.Generate(s, 5)
-	require.NoError(t, err)
-	want, err := gdn.Reference(s, in)
-	require.NoError(t, err)
-	var args []*array.Array
-	for _, p := range s.Inputs() {
-		args = append(args, in[p.Name])
-	}
+	args, want := drawn(t, s, "beta2", 5)
 	rule := func(a []*Node) *layer.RuleBuilder {
 		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).NegativeEigenvalues()
 	}
@@ -244,6 +246,6 @@ func TestRuleOptions(t *testing.T) {
 		require.NoError(t, err)
 		tensors = append(tensors, x)
 	}
-	_, err = MustNewExec(b, func(a []*Node) *Node { return rule(a).Variant("forwards").Done() }).Exec(tensors...)
+	_, err := MustNewExec(b, func(a []*Node) *Node { return rule(a).Variant("forwards").Done() }).Exec(tensors...)
 	require.ErrorContains(t, err, `unknown name "forwards", did you mean "forward"?`)
 }

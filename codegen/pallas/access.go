@@ -69,7 +69,7 @@ func element(ref, at string, lead int) string {
 	}
 	l := strings.SplitN(at, ", ", lead+1)
 	n := min(len(l), lead)
-	ref = base + ".at[" + strings.Join(l[:n], ", ") + "]"
+	ref = view(base, strings.Join(l[:n], ", "))
 	if ok {
 		ref += ".bitcast" + cast
 	}

@@ -45,7 +45,7 @@ func (p *printer) effect(n *node) statement {
 			}
 			sides[i] = view(sides[i], fmt.Sprintf("%spl.ds(%s, %d)", strings.Repeat(":, ", axis), at, size))
 		}
-		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], o.texts[2].s, method)}
+		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], view(o.texts[2].s, ""), method)}
 	}
 	p.fail(n, fmt.Errorf("no statement"))
 	return statement{}
@@ -87,12 +87,8 @@ func (p *printer) storeWords(n *node, base string, rank, rows int, value string,
 	for d := range rank - 2 {
 		lead = append(lead, start(d))
 	}
-	target := base
-	if len(lead) > 0 {
-		target += ".at[" + strings.Join(lead, ", ") + "]"
-	}
 	step := n.in.Attrs.Step(rank - 2)
-	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", target, start(rank-2), step, value)}
+	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", view(base, strings.Join(lead, ", ")), start(rank-2), step, value)}
 }
 
 // when writes a condition's body as a function under pl.when.

@@ -116,7 +116,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 		}
 		if i%2 == 0 && s.Seqs > 0 { // what aligned blocks need
 			s.Pool, v.Heads = 0, 0
-			v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, true, OutSeparate, TurnValue, PackAligned
+			v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Feedback, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, false, 0, OutSeparate, TurnValue, PackAligned
 			if v.Decay = DecayClamp; class != "f32" {
 				v.Decay = DecayBase2
 			}

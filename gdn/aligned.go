@@ -8,15 +8,16 @@ import (
 
 // Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing
 // is gathered. A visit is a block with two of its sequences: the one that is open when it begins has the rows before the next
-// one's, and both meet their own state in the same products:
+// one's, and both meet their own state in the same products. Tokens lie along the lanes of all of them:
 //
-//	R = V - [K_A K_B] [S_A S_B]^T   U = T R   O = [Q_A Q_B] [S_A S_B]^T + P U
-//	S_A <- e^A S_A + U_A^T K        S_B <- e^B S_B + U_B^T K
+//	R = V - [S_A S_B] [K_A K_B]^T D   U = R T^T   O = [S_A S_B] [Q_A Q_B]^T D + U P^T
+//	[S_A S_B] <- [e^A S_A  e^B S_B] + U E [K_A K_B]
 //
-// where K_A is e^G K in the rows of A and zero elsewhere, and U_A is U by the decay that is left in A after each row. States are
-// [V, K]: matrix units take weights turned. Decay across the border is zero, so T and P are one for both. S_A is final
-// where a next one starts, which stays open. A block in which more than one sequence starts takes a visit for each: later ones
-// have no rows of A, and keep what earlier ones gave for the rows before theirs.
+// where K_A is K in the rows of A and zero elsewhere, D the decay from its state to each token and E what is left after it: a row
+// of each serves a whole tile. Products with K and Q are one for all value heads of a key head, whose states [V, K] lie one below
+// the other; matrix units take weights turned. V and O are turned as words of two heads. Decay across the border is zero,
+// so T and P are one for both. S_A is final where a next one starts, which stays open. A block in which more than one
+// sequence starts takes a visit for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
 //
 // A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
 // order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
@@ -202,8 +203,8 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		}
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
-	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
-	held := ir.Window{Block: []int{heads, p.c, s.V}, Index: []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}}
+	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, 4)}
+	held := ir.Window{Block: in.v.block, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, len(in.v.block))}
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
@@ -229,7 +230,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 			out(1, blockOut{step.closed, final}, columnClosed, j)
 		}
 		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, columnLast, 0)
-		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), r[m-1].values}
+		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), r[m-1].output.block}
 	})
 	b.Stage("glue")
 	o := in.v
@@ -257,7 +258,6 @@ func (p *plan) specStates() *operand {
 // is open now.
 type visit struct {
 	output blockOut
-	values *ir.Value // the output, [heads, C, V]
 	closed *ir.Value // a state as the spec has it
 	open   *ir.Value // a state [heads, V, K]
 }
@@ -289,14 +289,17 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	for j := range m {
 		tiles = append(tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*rowsOfMarks, c), 0, j*rowsOfMarks, (j+1)*rowsOfMarks))
 	}
-	mark := func(i int) *ir.Value {
+	mark := func(i, heads int) *ir.Value {
 		var l []*ir.Value
 		for _, tile := range tiles {
-			l = append(l, b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{n, c}, 0, 1))
+			l = append(l, b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{heads, c}, 0, 1))
 		}
 		return b.Concat(0, l...)
 	}
-	sides := []*side{{mark: mark(markOpen)}, {mark: mark(markNext)}}
+	var sides []*side
+	for _, i := range []int{markOpen, markNext} {
+		sides = append(sides, &side{mark: mark(i, n), keys: mark(i, n/e.gb)})
+	}
 
 	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).productKey), k: e.each(slots[e.in.k], e.in.k, (*gen).productKey)}
 	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
@@ -315,7 +318,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		e.sums(&x.gates)
 	}
 	w.sum = b.Add(sides[0].sum, sides[1].sum)
-	border := b.Scale(mark(markOrder), -border)
+	border := b.Scale(mark(markOrder, n), -border)
 	if w.parts = []*ir.Value{w.sum, border}; e.v.Decay == DecayBase2 {
 		w.parts = []*ir.Value{b.Add(w.sum, border)}
 	}
@@ -332,16 +335,17 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	for _, x := range sides {
 		x.operands(e, w)
 	}
-	k := e.perValue(w.k)
-	unit, length, share := e.normColumns(w)
+	grown, rest := b.Add(sides[0].grown, sides[1].grown), b.Add(sides[0].rest, sides[1].rest)
+	values := b.Transpose(w.v, 0, 2, 1)
+	unit, share := e.normRow(w.inverse), e.normRow(w.query)
 	var steps []visit
-	var prev *ir.Value // the output of the step before, as values
+	var prev *ir.Value // the output of the visit before, as values
 	for j := range m {
 		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
 		b.Stage("enter")
 		cur := []*side{{state: e.state}, {}}
 		for i, x := range sides {
-			cur[i].k, cur[i].q, cur[i].rest, cur[i].sum = at(x.k), at(x.q), at(x.rest), at(x.sum)
+			cur[i].k, cur[i].q, cur[i].sum = at(x.k), at(x.q), at(x.sum)
 		}
 		if s.Init {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
@@ -358,25 +362,24 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
 			}
 		}
-		both := e.dot(e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), e.concat(2, states...), false, true, e.v.PrecState)
-		r := b.Sub(at(w.v), e.by(b.SliceAxis(both, 1, 0, c), at(unit)))
+		met := e.dot(e.sideBySide(e.concat(2, states...)), e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), false, true, e.v.PrecState)
+		met = b.Reshape(met, n, s.V, 2*c)
+		decay := at(grown)
+		r := b.Sub(at(values), e.by(b.Mul(b.SliceAxis(met, 2, 0, c), e.row(decay, s.V)), at(unit)))
 		if e.v.Beta == BetaLeft {
-			r = b.Mul(r, e.column(at(w.beta), s.V))
+			r = b.Mul(r, e.row(at(w.beta), s.V))
 		}
-		u := e.storeValues(e.dot(at(w.t), e.store(r), false, false, e.v.apply()), at(unit), at(length))
-		o := b.Add(b.SliceAxis(both, 1, c, 2*c), e.dot(at(w.p), u, false, false, e.v.PrecIntra))
-		turned := b.Transpose(u, 0, 2, 1)
-		var rests []*ir.Value
-		for _, x := range cur {
-			rests = append(rests, e.store(e.byLanes(turned, x.rest)))
-		}
-		added := e.dot(e.concat(1, rests...), at(k), false, false, e.v.PrecState)
+		u := e.store(e.by(e.dot(e.store(r), at(w.t), false, true, e.v.apply()), at(unit)))
+		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.row(e.scaled(decay), s.V)), e.dot(u, at(w.p), false, true, e.v.PrecIntra))
+		left := e.store(e.byLanes(u, at(rest)))
+		added := e.dot(e.sideBySide(left), e.concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
+		added = b.Reshape(added, n, s.V, 2*s.K)
 		for i, x := range cur {
-			x.after = b.SliceAxis(added, 1, i*s.V, (i+1)*s.V)
+			x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
 			if x.state != nil {
 				grown := e.exp(x.sum)
 				if i == 1 {
-					grown = b.Mul(grown, at(mark(markKeep)))
+					grown = b.Mul(grown, at(mark(markKeep, n)))
 				}
 				x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
 			}
@@ -389,14 +392,13 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		step := visit{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
-		o = e.leaving(o, at(share))
+		o = b.Transpose(e.leaving(o, at(share)), 0, 2, 1)
 		fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
 		if prev == nil {
-			prev = held
+			prev = e.each([]*ir.Value{held}, e.in.v, (*gen).loadRows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
 		prev = b.Convert(o, s.Out)
-		step.values = prev
 		step.output = e.ofOne().output([]*ir.Value{o})
 		step.closed = e.asSpec(step.closed, state)
 		steps = append(steps, step)
@@ -415,21 +417,28 @@ func (e *gen) asSpec(x *ir.Value, like *operand) *ir.Value {
 // border is a decay across the border of two sequences, of whose exponential to base 2 or e nothing is left, twice over.
 const border = 100
 
-// side is one of the two sequences of a step: what is of its rows alone.
+// side is one of the two sequences of a visit: what is of its rows alone.
 type side struct {
-	mark *ir.Value // [N, C], 1 in its rows
+	mark, keys *ir.Value // 1 in its rows, of value heads [N, C] and of key heads
 	gates
-	q, k         *ir.Value // what meets the state
-	rest         *ir.Value // [N, C], by which U adds to it
+	q, k         *ir.Value // of key heads, zero in other rows
+	grown, rest  *ir.Value // [N, C], by which the state meets its rows, and by which U adds to it
 	state, after *ir.Value // nil: zeros
 }
 
 func (x *side) operands(e *gen, w *work) {
 	b := e.b
-	grown := b.Mul(e.exp(x.sum), x.mark)
-	x.k = e.store(e.byRows(e.perValue(w.k), grown))
-	x.q = e.store(e.byRows(e.perValue(w.q), e.scaled(grown)))
+	x.k, x.q = e.store(e.byRows(w.k, x.keys)), e.store(e.byRows(w.q, x.keys))
+	x.grown = b.Mul(e.exp(x.sum), x.mark)
 	if x.rest = b.Mul(e.exp(x.left), x.mark); e.v.Beta != BetaLeft {
 		x.rest = b.Mul(x.rest, w.beta)
 	}
+}
+
+// normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
+func (e *gen) normRow(x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
+	return e.perValue(e.row(x, e.s.V))
 }

@@ -212,11 +212,11 @@ func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
 
 // alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
 func alignable(v Variant) bool {
-	return fusedTokens(v) && v.Fold && v.Out == OutSeparate && v.Turn == TurnValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
+	return fusedTokens(v) && !v.Fold && v.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
 
 func streamable(v Variant) bool {
-	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
+	return fusedTokens(v) && !v.Fold && v.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
 }
 
 func fusedTokens(v Variant) bool {

@@ -127,7 +127,7 @@ func (v Variant) Check(s Spec) error {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
 	case c.Pack == PackAligned && !alignable(c):
-		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=yes, out=separate, turn=value and decay=base2 or clamp, or another pack")
+		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=no, feedback=0, out=separate, turn=value and decay=base2 or clamp, or another pack")
 	case c.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Pack == PackStream && !streamable(c):

@@ -79,7 +79,7 @@ var Variants = []NamedVariant{
 			{Text: "tpu-packed,chunks=1,ahead=0", Visits: 4},
 			{Text: "tpu-packed,ahead=0", MXUSize: 256, Visits: 8},
 		},
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",

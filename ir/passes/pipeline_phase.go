@@ -106,7 +106,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 	}
 	for i := len(ins) - 1; i >= 0; i-- {
 		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
-		if (l.light[i] || mask || spreadsRow(ins[i]) || l.grows(i)) && !l.free[i] && first[i] <= lastPhase {
+		if (l.light[i] || mask || spreadsRow(ins[i]) || widens(ins[i]) || l.grows(i)) && !l.free[i] && first[i] <= lastPhase {
 			l.phase[i] = max(l.phase[i], first[i])
 		}
 		if l.free[i] {
@@ -125,6 +125,18 @@ func spreadsRow(in *ir.Instr) bool {
 	}
 	row := in.Args[0].Type.Shape
 	return len(row) == 1 || len(row) == 2 && row[0] == 1
+}
+
+// widens says whether an instruction takes a half of the words of a tile, which pass in half the space.
+func widens(in *ir.Instr) bool {
+	if len(in.Results) != 1 {
+		return false
+	}
+	if _, _, ok := halfOf(in.Result()); ok {
+		return true
+	}
+	_, _, ok := halfBits(in)
+	return ok
 }
 
 // grows says whether an instruction makes a tile of one from a window and of spread rows alone, which take less to pass.

@@ -67,7 +67,7 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 			}
 			var out []*ir.Value
 			for _, p := range at {
-				x := t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, v.src.elems[v.tile+p.tile])
+				x := t.turn(v.src.elems[v.tile+p.tile])
 				c := v.row + p.row
 				out = append(out, t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, c}, Limits: []int{v.src.lanes, c + 1}}, x))
 			}
@@ -81,7 +81,7 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		}
 		out := make([]*ir.Value, len(xs))
 		for i, x := range xs {
-			out[i] = t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
+			out[i] = t.turn(x)
 		}
 		return out, nil
 	}
@@ -98,7 +98,7 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		for i := 0; i < len(xs); i += k {
 			var rows []*ir.Value
 			for _, x := range xs[i : i+k] {
-				rows = append(rows, t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x))
+				rows = append(rows, t.turn(x))
 			}
 			out = append(out, b.Concat(0, rows...))
 		}
@@ -366,6 +366,62 @@ func (t *tiler) words(src *source) *source {
 	s[len(s)-2] /= 2
 	w := t.once(fmt.Sprintf("words %p", ref), func() *ir.Value { return t.b().RefCast(ref, ir.U32, s...) })
 	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, pure: src.pure}
+}
+
+// turn transposes a tile. Halves of words are turned as words, once for both.
+func (t *tiler) turn(x *ir.Value) *ir.Value {
+	if w, which, ok := halfOf(x); ok {
+		return t.half(t.turn(w), which)
+	}
+	return t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
+}
+
+// halfOf is the inverse of half.
+func halfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
+	if x.Def == nil || x.Def.Op != ir.OpBitcast || x.Type.DType != ir.F32 || x.Def.Args[0].Def == nil {
+		return nil, 0, false
+	}
+	return halfBits(x.Def.Args[0].Def)
+}
+
+// halfBits says of which words an instruction takes a half, still as words.
+func halfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
+	if in.Op != ir.OpShl && in.Op != ir.OpAnd || in.Result().Type.DType != ir.U32 {
+		return nil, 0, false
+	}
+	by := in.Args[1].Def
+	switch {
+	case by == nil || by.Op != ir.OpConst:
+	case in.Op == ir.OpShl && by.Attrs.Value == 16:
+		return in.Args[0], 0, true
+	case in.Op == ir.OpAnd && by.Attrs.Value == 0xffff0000:
+		return in.Args[0], 1, true
+	}
+	return nil, 0, false
+}
+
+// pack is the words of two f32 tiles. What is done to both alike is done to the words.
+func (t *tiler) pack(x, y *ir.Value) *ir.Value {
+	if v, i, ok := halfOf(x); ok && i == 0 {
+		if w, j, ok := halfOf(y); ok && j == 1 && v == w {
+			return w
+		}
+	}
+	if a, b := x.Def, y.Def; a != nil && b != nil && a.Op == b.Op {
+		switch a.Op {
+		case ir.OpTranspose:
+			return t.turn(t.pack(a.Args[0], b.Args[0]))
+		case ir.OpSelect:
+			if a.Args[0] == b.Args[0] {
+				return t.emit(ir.OpSelect, ir.Attrs{}, a.Args[0], t.pack(a.Args[1], b.Args[1]), t.pack(a.Args[2], b.Args[2]))
+			}
+		case ir.OpConvert: // rounded before
+			if u, v := a.Args[0].Def, b.Args[0].Def; a.Args[0].Type.DType == ir.BF16 && u != nil && v != nil && u.Op == ir.OpConvert && v.Op == ir.OpConvert && u.Args[0].Type.DType == ir.F32 && v.Args[0].Type.DType == ir.F32 {
+				return t.pack(u.Args[0], v.Args[0])
+			}
+		}
+	}
+	return t.emit(ir.OpPack, ir.Attrs{}, x, y)
 }
 
 // half takes the low (0) or high (1) bf16 of each word as f32.

@@ -123,7 +123,7 @@ func (t *tiler) upright(v *tiled) *tiled {
 	}
 	u := &tiled{dtype: v.dtype, tile: v.tile, src: &source{rows: v.src.lanes, lanes: v.src.rows}}
 	for _, x := range v.src.elems {
-		u.src.elems = append(u.src.elems, t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x))
+		u.src.elems = append(u.src.elems, t.turn(x))
 	}
 	for _, d := range v.dims {
 		d = slices.Clone(d)
@@ -298,7 +298,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 				if err != nil {
 					return err
 				}
-				w := t.b().Pack(wide(p.tile), wide(byRowNo[p.row+1]))
+				w := t.pack(wide(p.tile), wide(byRowNo[p.row+1]))
 				t.store(w, words, starts, strides(words, stride/2))
 			}
 			return nil

@@ -348,8 +348,8 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	return c, nil
 }
 
-// copyOut ends a point with what it gives to main memory. A copy has the time of the next point; the last point that runs waits for
-// its own.
+// copyOut ends a point with what it gives to main memory. A copy has the time of the next point, unless a carry is its buffer; the
+// last point that runs waits for its own.
 func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 	if len(copies) == 0 {
 		return
@@ -362,11 +362,9 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 	move := func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value) {
 		b.Append(op, []*ir.Value{x.buffer, x.to, x.sem, half, block}, ir.Attrs{Dims: x.window.Block}, nil)
 	}
+	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
-	for _, x := range copies {
-		if x.carried {
-			continue
-		}
+	for _, x := range lasting {
 		before := lookUp(b, x.block, c, -1, tables)
 		b.When(b.And(b.Compare(ir.GT, c, i32(0)), written(before)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, before) })
 	}
@@ -382,19 +380,19 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 			move(b, ir.OpDMAWait, x, zero, now)
 		})
 	}
+	if len(lasting) == 0 {
+		return
+	}
 	last := i32(t.g.Dims[n].Size - 1)
 	if s := t.g.Sched; s != nil && s.Live > 0 {
 		last = b.Sub(b.Load(tables[s.Live-1], nil, []int{0}, nil), i32(1))
 	}
 	var blocks []*ir.Value
-	for _, x := range copies {
+	for _, x := range lasting {
 		blocks = append(blocks, lookUp(b, x.block, c, 0, tables))
 	}
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
-		for i, x := range copies {
-			if x.carried {
-				continue
-			}
+		for i, x := range lasting {
 			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
 		}
 	})

@@ -103,7 +103,7 @@ func randomArgs(m *ir.Module, seed uint64) map[string]*array.Array {
 }
 
 // Several windows of a step that write to one array, some of them nothing, and a carried block that is written at the end: the
-// same as plain ops, and as a kernel that copies its blocks itself.
+// same as plain ops, and as a kernel that copies its blocks itself and loads nothing that it does not read.
 func TestSeveralWindowsOfAnArray(t *testing.T) {
 	text := `module t (%t: i32[13], %x: f32[8,8,128]) -> (o, p) {
   %z = const {value=0} : f32[1,8,128]
@@ -133,6 +133,15 @@ func TestSeveralWindowsOfAnArray(t *testing.T) {
 	for _, names := range [][]string{{"batch"}, {"tile"}, {"tile", "pipeline"}} {
 		n, err := passes.Apply(m, names...)
 		require.NoError(t, err, names)
+		read := map[*ir.Value]bool{}
+		n.Body.Walk(func(in *ir.Instr) {
+			for _, a := range in.Args {
+				read[a] = true
+			}
+		})
+		n.Body.Walk(func(in *ir.Instr) {
+			require.False(t, in.Op == ir.OpLoad && !read[in.Result()], "%s: a load at %q that nothing reads", names, in.Loc)
+		})
 		p, err := ir.Parse(n.String())
 		require.NoError(t, err, names)
 		got, err := interp.Run(p, in, interp.Options{})

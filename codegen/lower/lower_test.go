@@ -159,7 +159,7 @@ func TestPackedKernels(t *testing.T) {
 	class, err := gdn.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	var variants []gdn.Variant
-	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,ahead=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,ahead=0"} {
+	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,chunks=2,ahead=2,fetch=copies", "tpu-packed,ahead=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,ahead=0"} {
 		variants = append(variants, variant(t, text+",chunk=32,mergepairs=0"))
 	}
 	for _, row := range []struct {

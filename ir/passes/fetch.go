@@ -17,7 +17,8 @@ type fetch struct {
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those that a table numbers.
 func (l *pipeline) fetches(input int, w ir.Window, t ir.Type) (axis int, ok bool) {
-	if !l.opt.Fetch || l.opt.Steps > 1 || slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[1] == input }) {
+	last := l.opt.Lags[len(l.opt.Lags)-1]
+	if !l.opt.Fetch || l.opt.Live == 0 || last == 0 || l.opt.Steps > 1 || slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[1] == input }) {
 		return 0, false
 	}
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && x.Table >= 0 })
@@ -45,46 +46,34 @@ func (l *pipeline) makeBuffers(b *ir.Builder) {
 	}
 }
 
-// fetch begins a step: waits for its blocks and starts the copies of the next one's. live is the number of chunks that run.
-func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
-	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+// fetchFirst starts the copies of the first step, which no step before it can.
+func (l *pipeline) fetchFirst(b *ir.Builder, step *ir.Value) {
+	b.When(b.Compare(ir.EQ, step, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) {
+		l.copyBlocks(b, ir.OpDMAStart, step, 0, 0, func(delay int) bool { return delay == 0 })
+	})
+}
+
+// fetch begins a body of the steps of a run: waits for its blocks and starts the copies of the next step's. past is the number of
+// steps since the last one that has a first phase, itself included: 0 in the others. The last one fetches a block for a first
+// phase that never comes, which the step after it waits for: without a condition the copies stand in the straight line.
+func (l *pipeline) fetch(b *ir.Builder, step *ir.Value, r run, past int) {
+	l.copyBlocks(b, ir.OpDMAWait, step, r.turn, 0, func(delay int) bool { return r.lo >= delay && (delay >= past || past == 1) })
+	l.copyBlocks(b, ir.OpDMAStart, step, r.turn, 1, func(delay int) bool { return r.lo+1 >= delay && (past == 0 || delay > past) })
+}
+
+// copyBlocks starts or awaits the copies of the step after some more, where turn is the remainder of step by 2, of the windows
+// whose delay is of interest.
+func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, turn, more int, of func(delay int) bool) {
 	var tables []*ir.Value
 	for i := range l.g.Tables {
 		tables = append(tables, l.params[seen{i, 0}])
 	}
-	delays := map[int][]*fetch{}
-	most := 0
+	half := b.Const(ir.T(ir.I32), float64((turn+more)%2))
 	for _, f := range l.fetched {
-		delays[f.seen.delay] = append(delays[f.seen.delay], f)
-		most = max(most, f.seen.delay)
-	}
-	for d := range most + 1 {
-		// The copies for the step after some more, where that one has a chunk.
-		copies := func(op ir.Op, more int, first bool) {
-			chunk := b.Add(step, i32(more-d))
-			holds := b.Compare(ir.LT, chunk, live)
-			switch {
-			case first:
-				holds = b.Compare(ir.EQ, chunk, i32(0))
-			case d > more:
-				holds = b.And(holds, b.Compare(ir.GE, chunk, i32(0)))
-			}
-			b.When(holds, func(b *ir.Builder) {
-				half := b.And(b.Add(step, i32(more)), i32(1))
-				for _, f := range delays[d] {
-					at := lookUp(b, f.window.Index[f.axis], step, more, tables)
-					b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
-				}
-			})
+		if of(f.seen.delay) {
+			at := lookUp(b, f.window.Index[f.axis], step, more, tables)
+			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}
-		if len(delays[d]) == 0 {
-			continue
-		}
-		if d == 0 {
-			copies(ir.OpDMAStart, 0, true)
-		}
-		copies(ir.OpDMAWait, 0, false)
-		copies(ir.OpDMAStart, 1, false)
 	}
 }
 

@@ -204,7 +204,8 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
 	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, 4)}
-	held := ir.Window{Block: in.v.block, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, len(in.v.block))}
+	// Not the output's own block, whose copy to main memory would have to end with the step.
+	held := ir.Window{Block: in.v.block[1:], Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, len(in.v.block)-1)}
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
@@ -230,7 +231,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 			out(1, blockOut{step.closed, final}, columnClosed, j)
 		}
 		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, columnLast, 0)
-		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), r[m-1].output.block}
+		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
 	})
 	b.Stage("glue")
 	o := in.v

@@ -364,9 +364,16 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 	}
 	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
-	for _, x := range lasting {
-		before := lookUp(b, x.block, c, -1, tables)
-		b.When(b.And(b.Compare(ir.GT, c, i32(0)), written(before)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, before) })
+	if len(lasting) > 0 {
+		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
+			var blocks []*ir.Value
+			for _, x := range lasting {
+				blocks = append(blocks, lookUp(b, x.block, c, -1, tables))
+			}
+			for i, x := range lasting {
+				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
+			}
+		})
 	}
 	for _, x := range copies {
 		now := lookUp(b, x.block, c, 0, tables)

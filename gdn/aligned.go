@@ -202,6 +202,10 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 			args = append(args, o.value)
 		}
 	}
+	if s.InPlace && grid.Sched != nil && grid.Sched.Fetch {
+		// A state is fetched before the step that closes its sequence, from one operand for all visits.
+		grid.Alias = [][2]int{{1, len(grid.In) - m}}
+	}
 	// What is carried: the state of the open sequence, and the output of the block.
 	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, 4)}
 	// Not the output's own block, whose copy to main memory would have to end with the step.

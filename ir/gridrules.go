@@ -196,8 +196,8 @@ func (g *Grid) checkCommon(in *Instr) error {
 		}
 	}
 	if g.Into != nil {
-		if len(g.Into) != len(g.Out) || in.Op != OpGrid || len(g.Alias) > 0 {
-			return fmt.Errorf("into names the arrays of %d of %d output windows of a %s with %d aliases: a grid without aliases names all or none", len(g.Into), len(g.Out), in.Op, len(g.Alias))
+		if len(g.Into) != len(g.Out) || in.Op != OpGrid {
+			return fmt.Errorf("into names the arrays of %d of %d output windows of a %s: a grid names all or none", len(g.Into), len(g.Out), in.Op)
 		}
 		arrays := 0
 		for i, a := range g.Into {
@@ -358,9 +358,10 @@ func tKernel(in *Instr) ([]Type, error) {
 }
 
 func (g *Grid) checkAlias(in *Instr) error {
+	arrays := g.Arrays()
 	for i, a := range g.Alias {
 		twice := slices.ContainsFunc(g.Alias[:i], func(b [2]int) bool { return a[0] == b[0] || a[1] == b[1] })
-		if twice || a[0] < 0 || a[0] >= len(g.Out) || a[1] < 0 || a[1] >= len(g.In) || !g.Outs[a[0]].Equal(in.Args[g.Tables+a[1]].Type) {
+		if twice || a[0] < 0 || a[0] >= len(arrays) || a[1] < 0 || a[1] >= len(g.In) || !arrays[a[0]].Equal(in.Args[g.Tables+a[1]].Type) {
 			return fmt.Errorf("alias of output %d and input %d", a[0], a[1])
 		}
 	}

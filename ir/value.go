@@ -263,9 +263,9 @@ type Window struct {
 // content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
 // at first and kept throughout.
 //
-// Alias lists {output, input} pairs of one type: blocks of the output that no point visits hold the input's content. The input
-// windows of a grid show the operand as it was. In a kernel the output takes the input's memory, so that a block must not be fetched once it is
-// written back; blocks of an output without an alias that no point visits are undefined.
+// Alias lists {array, input} pairs of one type, of an array that output windows belong to: its blocks that no point visits hold the
+// input's content. The input windows of a grid show the operand as it was. In a kernel the output takes the input's memory, so that a
+// block must not be fetched once it is written back; blocks of an output without an alias that no point visits are undefined.
 type Grid struct {
 	Name    string
 	Dims    []GridDim

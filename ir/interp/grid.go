@@ -121,7 +121,7 @@ func (l *launch) check() error {
 		if !whole {
 			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
 		}
-		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == i })
+		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == l.g.Array(i) })
 		seen := written[l.g.Array(i)]
 		if seen == nil {
 			seen = map[int]int{}

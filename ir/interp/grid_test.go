@@ -239,7 +239,7 @@ func TestKernelAliasAndRevisit(t *testing.T) {
   } : f32[3]
   yield %0
 }`, vec(ir.F32, 1, 2, 3))
-	require.ErrorContains(t, err, "at point [2] input 0 reads a block that output 0, its alias, has overwritten")
+	require.ErrorContains(t, err, "at point [2] input 0 reads a block that an output, its alias, has overwritten")
 }
 
 // A grid gives the same bits whatever the number of processors; sums depend on the program alone.

@@ -41,22 +41,25 @@ func (fr *frame) runKernel(s *step) error {
 	for i, t := range g.Scratch {
 		bind(nextOut+len(g.Out)+i, &memory{t: poisoned(t.DType, t.Shape)})
 	}
-	outs, written := make([]*tensor, len(g.Out)), make([][]bool, len(g.Out))
+	outs, inMemory := make([]*tensor, len(g.Out)), make([]*memory, len(g.In))
+	for i, x := range l.in {
+		inMemory[i] = &memory{t: x, fixed: "an input is read only"}
+	}
 	for i, t := range g.Outs {
 		outs[i] = poisoned(t.DType, t.Shape)
-	}
-	for _, a := range g.Alias {
-		outs[a[0]] = l.in[a[1]].clone()
-		written[a[0]] = make([]bool, outs[a[0]].size())
+		out := &memory{}
+		for _, a := range g.Alias {
+			if a[0] == i {
+				outs[i], inMemory[a[1]] = l.in[a[1]].clone(), out
+			}
+		}
+		if out.t = outs[i]; g.Out[i].Whole(t) {
+			bind(nextOut+i, out)
+		}
 	}
 	for i, w := range g.In {
 		if w.Whole(s.in.Args[g.Tables+i].Type) {
-			bind(g.Tables+i, &memory{t: l.in[i], fixed: "an input is read only"})
-		}
-	}
-	for i, w := range g.Out {
-		if w.Whole(g.Outs[i]) {
-			bind(nextOut+i, &memory{t: outs[i]})
+			bind(g.Tables+i, inMemory[i])
 		}
 	}
 	inAt, windows := make([][]int, len(g.In)), make([]outWindow, len(g.Out))
@@ -66,12 +69,6 @@ func (fr *frame) runKernel(s *step) error {
 			return
 		}
 		write(outs[i], w.buf.t, w.at)
-		if written[i] != nil {
-			region(outs[i].shape, w.at, g.Out[i].Block, func(e int) bool {
-				written[i][e] = true
-				return true
-			})
-		}
 	}
 	last, running := len(g.Dims)-1, int64(0)
 	if g.Bounded() {
@@ -110,13 +107,12 @@ func (fr *frame) runKernel(s *step) error {
 			if inAt[i] != nil && slices.Equal(at, inAt[i]) {
 				continue
 			}
-			for _, a := range g.Alias {
-				if a[1] == i && !region(l.in[i].shape, at, w.Block, func(e int) bool { return !written[a[0]][e] }) {
-					return fmt.Errorf("at point %v input %d reads a block that output %d, its alias, has overwritten", k.id, i, a[0])
-				}
+			block := fetch(w, l.in[i], at)
+			if now := inMemory[i].t; now != l.in[i] && !sameBits(block, fetch(w, now, at)) {
+				return fmt.Errorf("at point %v input %d reads a block that an output, its alias, has overwritten", k.id, i)
 			}
 			inAt[i] = at
-			bind(g.Tables+i, &memory{t: fetch(w, l.in[i], at), fixed: "an input window is read only"})
+			bind(g.Tables+i, &memory{t: block, fixed: "an input window is read only"})
 		}
 		for i, c := range bound {
 			k.cells[params[i]] = c
@@ -141,37 +137,6 @@ func poisoned(d ir.DType, shape []int) *tensor {
 	t := newTensor(d, shape)
 	t.poison()
 	return t
-}
-
-// region visits the elements of a block until f says false.
-func region(shape, at, block []int, f func(element int) bool) bool {
-	if len(block) == 0 {
-		return f(0)
-	}
-	str := strides(shape)
-	for _, row := range rowStarts(block[:len(block)-1], str, at) {
-		for i := range block[len(block)-1] {
-			if !f(row + at[len(at)-1] + i) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// rowStarts lists the offsets of the rows of a block from at; str are the strides.
-func rowStarts(block, str, at []int) []int {
-	rows := []int{0}
-	for d, n := range block {
-		next := make([]int, 0, len(rows)*n)
-		for _, r := range rows {
-			for i := range n {
-				next = append(next, r+(at[d]+i)*str[d])
-			}
-		}
-		rows = next
-	}
-	return rows
 }
 
 func (fr *frame) when(s *step) error {

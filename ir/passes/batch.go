@@ -132,7 +132,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	}
 	// What steps hand on: output arrays, carried blocks, and the final arrays of carries whose block varies.
 	var state []*ir.Value
-	base := make([]*ir.Value, len(outs)) // of an output with an alias
+	base := make([]*ir.Value, len(outs)) // of an array with an alias
 	for _, a := range g.Alias {
 		base[a[0]] = args[g.Tables+a[1]]
 	}
@@ -146,8 +146,8 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 				return make([]*ir.Value, len(in.Results))
 			}
 			continue
-		case base[i] != nil:
-			state = append(state, w.split(base[i]))
+		case base[arrays] != nil:
+			state = append(state, w.split(base[arrays]))
 		default:
 			state = append(state, b.Const(ir.T(g.Outs[i].DType, w.stagedShape()...), 0))
 		}
@@ -224,11 +224,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	b.At(loc)
 	var results []*ir.Value
 	for i, w := range first {
-		var from *ir.Value
-		if g.Into == nil {
-			from = base[i]
-		}
-		results = append(results, w.join(state[i], from))
+		results = append(results, w.join(state[i], base[i]))
 	}
 	s := state[arrays:]
 	for i, w := range carries {

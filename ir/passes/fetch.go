@@ -16,9 +16,8 @@ type fetch struct {
 }
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those that a table numbers.
-func (l *pipeline) fetches(input int, w ir.Window, t ir.Type) (axis int, ok bool) {
-	last := l.opt.Lags[len(l.opt.Lags)-1]
-	if !l.opt.Fetch || l.opt.Live == 0 || last == 0 || l.opt.Steps > 1 || slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[1] == input }) {
+func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
+	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || l.opt.Live == 0 || last == 0 || l.opt.Steps > 1 {
 		return 0, false
 	}
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && x.Table >= 0 })

@@ -295,9 +295,10 @@ func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps 
 			if err != nil {
 				return nil, err
 			}
-			if axis, ok := l.fetches(i, w, args[old].Type); ok {
+			if axis, ok := l.fetches(w, args[old].Type); ok {
 				from := whole[args[old]]
 				if from == nil {
+					inputOf[i] = len(ng.In)
 					ng.In, kargs = append(ng.In, ir.Window{}), append(kargs, args[old])
 					from = b.Param("", ir.Ref(ir.HBM, args[old].Type.DType, args[old].Type.Shape...))
 					whole[args[old]] = from

@@ -126,7 +126,7 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	src := in.Attrs.Grid
 	g := *src
 	g.Carry, g.Scratch = nil, nil
-	g.In, g.Out, g.Outs, g.Into = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil
+	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
 	if src.Into != nil { // arrays of several windows stay in main memory
 		g.Outs = src.Arrays()
 		g.Out = make([]ir.Window, len(g.Outs))

@@ -167,7 +167,7 @@ func TestPackedKernels(t *testing.T) {
 		cu   []int64
 	}{
 		{"t=150,seqs=3,init,state=vk,packed,gates=fused,gatedtype=bf16", []int64{0, 40, 41, 150}},
-		{"t=150,seqs=7,init,empty=zero", []int64{0, 0, 64, 64, 96, 99, 150, 150}},
+		{"t=150,seqs=7,init,empty=zero,inplace", []int64{0, 0, 64, 64, 96, 99, 150, 150}},
 		{"t=150,seqs=7,init,statedtype=bf16", []int64{0, 0, 64, 64, 96, 99, 150, 150}},
 		{"t=96,seqs=4,state=vk,l2norm", []int64{0, 5, 20, 20, 96}},
 		{"t=33,seqs=1,init,final=false", []int64{0, 33}},

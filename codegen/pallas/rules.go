@@ -182,7 +182,7 @@ func init() {
 		ir.OpSlice:     {write: writeSlice},
 		ir.OpConcat:    {write: writeConcat, name: "stacked"},
 		ir.OpPad:       {write: writePad, name: "padded"},
-		ir.OpKeep:      {refuse: "says nothing to a kernel: lowering removes it"},
+		ir.OpKeep:      {write: function1("lax.optimization_barrier"), name: "kept"},
 
 		ir.OpReduceSum: {write: writeReduce("jnp.sum"), name: "total"},
 		ir.OpReduceMax: {write: writeReduce("jnp.max"), name: "largest"},

@@ -64,87 +64,97 @@ func (p *plan) aligned() bool { return p.v.Pack == PackAligned }
 // alignedSteps bounds the steps: of a visit for each sequence and one for each block in which none starts.
 func (p *plan) alignedSteps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
 
+// segments makes the schedule. There is a visit for each block, and one more for each sequence that starts in the block of the one
+// before it. What is of sequences lies along the lanes of squares by visits, whose sums give what is of visits.
 func (p *plan) segments() *segments {
 	s, b := p.s, p.b
 	n, nb, m, c := s.Seqs, p.nc, p.v.Chunks, p.c
-	visits := p.alignedSteps() * m
+	steps := p.alignedSteps()
+	visits := steps * m
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
-	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
-	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
-	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
 	one := func(c *ir.Value) *ir.Value {
 		t := i32(c.Type.Shape...)
 		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
 	}
-	// count gives, for each of rows, how many of cols satisfy a relation to it.
-	count := func(rows, cols *ir.Value, cmp ir.Cmp) *ir.Value {
-		sq := []int{rows.Type.Shape[0], cols.Type.Shape[0]}
-		return b.Sum(one(b.Compare(cmp, b.Broadcast(cols, sq, 1), b.Broadcast(rows, sq, 0))), 1)
+	plus := func(x *ir.Value, by int) *ir.Value { return b.Add(x, b.Like(x, float64(by))) }
+	// over sums x over the sequences whose key is in a relation to that of a row [rows, n].
+	over := func(row *ir.Value, cmp ir.Cmp, key, x *ir.Value) *ir.Value {
+		hit := b.Compare(cmp, b.Broadcast(key, row.Type.Shape, 1), row)
+		return b.Sum(b.Select(hit, b.Broadcast(x, row.Type.Shape, 1), b.Like(row, 0)), 1)
 	}
-	blocks, seqs, visit := b.Iota(i32(nb), 0), b.Iota(i32(n), 0), b.Iota(i32(visits), 0)
-	starts := count(blocks, home, ir.EQ)
-	bare := b.Compare(ir.EQ, starts, b.Like(starts, 0))
-	bareAt := b.Select(bare, blocks, b.Like(blocks, float64(nb))) // bare blocks, and nb for the others
-	// Sequences and bare blocks follow one another in the order of tokens.
-	seqVisit := b.Add(seqs, count(home, bareAt, ir.LT))
-	bareVisit := b.Select(bare, b.Add(count(blocks, home, ir.LT), count(blocks, bareAt, ir.LT)), b.Like(blocks, -1))
-	pick := func(at, x *ir.Value) *ir.Value { // x of the sequence or block whose visit it is; 0 where there is none
-		sq := []int{visits, x.Type.Shape[0]}
-		hit := b.Compare(ir.EQ, b.Broadcast(at, sq, 1), b.Broadcast(visit, sq, 0))
-		return b.Sum(b.Select(hit, b.Broadcast(x, sq, 1), b.Const(i32(sq...), 0)), 1)
+
+	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
+	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
+	prior := []*ir.Value{b.Const(i32(1), 0)}
+	if n > 1 {
+		prior = append(prior, b.SliceAxis(home, 0, 0, n-1))
 	}
-	isSeq, isBare := pick(seqVisit, b.Like(seqs, 1)), pick(bareVisit, b.Like(blocks, 1))
-	entered := b.Compare(ir.GT, isSeq, b.Like(isSeq, 0))
-	idle := b.Compare(ir.EQ, b.Add(isSeq, isBare), b.Like(isSeq, 0)) // visits behind the last
-	block := b.Select(idle, b.Like(visit, float64(nb-1)), b.Add(pick(seqVisit, home), pick(bareVisit, blocks)))
-	block = b.Max(b.Min(block, b.Like(block, float64(nb-1))), b.Like(block, 0)) // even where cu_seqlens does not ascend
-	// The sequence entered last. A visit that enters one closes the one before.
-	next := b.Max(b.Sub(count(visit, seqVisit, ir.LE), b.Like(visit, 1)), b.Like(visit, 0))
-	none := b.Like(visit, -1)
-	closed := b.Select(entered, b.Sub(next, b.Like(next, 1)), none)
-	busy := b.Add(b.Reshape(b.Sum(one(bare), 0), 1), b.Const(i32(1), float64(n))) // that are not idle
-	after := b.Concat(0, b.SliceAxis(block, 0, 1, visits), b.Const(i32(1), float64(nb)))
-	ends := b.Compare(ir.EQ, visit, b.Broadcast(b.Sub(busy, b.Like(busy, 1)), []int{visits}, 0))
-	done := b.Select(b.And(b.Compare(ir.GT, b.Add(isSeq, isBare), b.Like(isSeq, 0)), b.Or(ends, b.Compare(ir.NE, block, after))), block, none)
+	seq := b.Iota(home.Type, 0)
+	gap := b.Sub(home, b.Concat(0, prior...))
+	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
+	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
+	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
 
-	base := b.Mul(block, b.Like(block, float64(c)))
-	whole := b.Like(visit, float64(c))
-	from := b.Select(entered, b.Sub(pick(seqVisit, begin), base), whole) // first row of the next one
-	to := b.Select(entered, b.Min(b.Sub(pick(seqVisit, end), base), whole), whole)
-	later := pick(seqVisit, one(b.Compare(ir.GT, seqs, count(home, home, ir.LT))))      // an earlier one starts in the block
-	first := b.Select(b.Compare(ir.GT, later, b.Like(later, 0)), from, b.Like(from, 0)) // first row of the visit
-	first = b.Select(idle, whole, first)
+	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
+	order := func(t ir.Type) *ir.Value {
+		entry := b.Iota(t, 0)
+		visit := b.Scale(entry, float64(m))
+		for place := 1; place < m; place++ {
+			visit = b.Sub(visit, b.Scale(one(b.Compare(ir.GE, entry, b.Like(entry, float64(place*steps)))), float64(visits-1)))
+		}
+		return visit
+	}
+	visit, each := order(i32(visits)), order(i32(visits, n))
+	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
+	block := b.Sub(visit, over(each, ir.LE, enter, later))
+	idle := b.Compare(ir.GT, block, tail) // visits behind the last
+	block = b.Max(b.Min(block, tail), zero)
+	next := b.Max(plus(over(each, ir.LE, enter, b.Like(enter, 1)), -1), zero) // the sequence entered last
+	entered := b.Compare(ir.GT, over(each, ir.EQ, enter, b.Like(enter, 1)), zero)
+	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
+	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
+	done := b.Select(b.Or(idle, stays), none, block)
+	extra := b.Sub(b.SliceAxis(enter, 0, n-1, n), b.SliceAxis(home, 0, n-1, n))
+	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
+	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
+	live = b.Min(live, b.Like(live, float64(steps)))
+	step := b.Iota(i32(steps), 0)
+	last := b.Compare(ir.EQ, step, b.Broadcast(plus(live, -1), step.Type.Shape, 0))
+	last = b.Select(last, b.Like(step, float64(n-1)), b.Like(step, -1))
+	columns := []*ir.Value{columnBlock: block, columnNext: next, columnDone: done, columnClosed: closed, columnLast: last}
 
-	sq := []int{visits, c}
-	row := b.Iota(i32(sq...), 1)
-	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, sq, 0) }
-	limit := b.Min(b.Sub(b.Like(base, float64(s.Tokens)), base), whole) // rows of the block that are tokens
-	float := func(c *ir.Value) *ir.Value { return b.Convert(one(c), ir.F32) }
-	before := b.And(b.Compare(ir.GE, row, over(first)), b.Compare(ir.LT, row, over(b.Min(from, limit))))
-	in := b.And(b.Compare(ir.GE, row, over(from)), b.Compare(ir.LT, row, over(to)))
-	keep := b.Const(ir.T(ir.F32, sq...), 1)
+	// Marks, by visits. One that enters no sequence has its rows behind the last. What is kept would be made anew for each of eight rows.
+	visit, each = b.Iota(i32(visits), 0), b.Iota(i32(visits, n), 0)
+	entering := func(x *ir.Value) *ir.Value { return over(each, ir.EQ, enter, x) }
+	behind := float64(c + 1)
+	base := b.Scale(home, float64(c))
+	start, stop := b.Sub(begin, base), b.Min(b.Sub(end, base), b.Like(base, float64(c)))
+	from := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(start, behind), start)))
+	to := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(stop, behind), stop)))
+	idle = b.Compare(ir.GE, b.Sub(visit, over(each, ir.LE, enter, later)), b.Like(visit, float64(nb)))
+	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
+	sq := i32(visits, c)
+	spread := func(x *ir.Value) *ir.Value { return b.Keep(b.Broadcast(x, sq.Shape, 0)) }
+	from, to, first = spread(from), spread(to), spread(first)
+	behindRow := func(x *ir.Value) *ir.Value { return one(b.Compare(ir.GE, b.Iota(sq, 1), x)) }
+	atFirst, atFrom, atTo := behindRow(first), behindRow(from), behindRow(to)
+	keep := b.Const(sq, 1)
 	if s.Empty == EmptyZero {
-		keep = float(over(b.Compare(ir.GT, pick(seqVisit, b.Sub(end, begin)), b.Like(visit, 0))))
+		keep = one(b.Compare(ir.GT, to, from))
 	}
 	tall := ir.T(ir.F32, visits, rowsOfMarks, c)
 	which := b.Iota(ir.T(ir.I32, tall.Shape...), 1)
 	all := b.Const(tall, 0)
-	for i, m := range [marks]*ir.Value{
-		markOpen: float(before), markNext: float(in),
-		markOrder: b.Add(float(b.Compare(ir.GE, row, over(from))), float(b.Compare(ir.GE, row, over(to)))),
-		markFresh: b.Convert(over(first), ir.F32), markEnter: float(over(entered)), markKeep: keep,
+	for i, x := range [marks]*ir.Value{
+		markOpen: b.Sub(atFirst, atFrom), markNext: b.Sub(atFrom, atTo), markOrder: b.Add(atFrom, atTo),
+		markFresh: first, markEnter: one(b.Compare(ir.LT, from, b.Like(from, behind))), markKeep: keep,
 	} {
-		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(m, tall.Shape, 0, 2), all)
+		x = b.Keep(b.Convert(x, ir.F32))
+		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(x, tall.Shape, 0, 2), all)
 	}
-	live := b.Div(b.Add(busy, b.Like(busy, float64(m-1))), b.Like(busy, float64(m)))
-	point := b.Iota(i32(visits/m), 0)
-	last := b.Select(b.Compare(ir.EQ, point, b.Broadcast(b.Sub(live, b.Like(live, 1)), point.Type.Shape, 0)), b.Like(point, float64(n-1)), b.Like(point, -1))
-	list := []*ir.Value{columnBlock: block, columnNext: next, columnDone: done, columnClosed: closed}
-	for i, x := range list {
-		list[i] = b.Reshape(b.Transpose(b.Reshape(x, visits/m, m), 1, 0), visits)
-	}
-	return &segments{table: b.Concat(0, append(append([]*ir.Value{live}, list...), last)...),
-		marks: &operand{value: b.Reshape(all, visits/m, m*rowsOfMarks, c), axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, m * rowsOfMarks, c}}}
+	return &segments{table: b.Concat(0, append([]*ir.Value{live}, columns...)...),
+		marks: &operand{value: all, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, rowsOfMarks, c}}}
 }
 
 // alignedModule emits the glue and the grid over aligned blocks.

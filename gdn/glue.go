@@ -182,6 +182,9 @@ func (p *plan) headGate(x *ir.Value) *operand {
 	b, v := p.b, p.v
 	programs := p.s.HeadsV / v.Heads
 	x = b.Broadcast(b.Reshape(x, programs, v.Heads), []int{programs, v.Chunks * v.Batch, v.Heads, p.c}, 0, 2)
+	if p.aligned() {
+		x = b.Keep(x) // a compiler would join heads and chunks along the lanes, before it broadcasts
+	}
 	lead, at := p.headPrograms()
 	return &operand{
 		value: b.Reshape(x, join(lead, []int{p.entries(), p.c})...),

@@ -157,7 +157,7 @@ func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
 }
 
 // packed says whether the substitute is one for packed sequences.
-func (n Substitute) packed() bool { return n.Seqs+n.Visits > 0 }
+func (n Substitute) packed() bool { return n.Seqs != 0 || n.Visits != 0 }
 
 // visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
 // begin a sequence.

@@ -24,7 +24,7 @@ type Substitute struct {
 	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
 	Tokens      int // the most tokens, where it is for short sequences, with any padding if no steps are named; 0: any
 
-	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any
+	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any; Seqs -1: any, but packed
 }
 
 // Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
@@ -78,6 +78,7 @@ var Variants = []NamedVariant{
 			{Text: "tpu-long,pack=masked,batch=4,ahead=0", Visits: 3},
 			{Text: "tpu-packed,chunks=1,ahead=0", Visits: 4},
 			{Text: "tpu-packed,ahead=0", MXUSize: 256, Visits: 8},
+			{Text: "tpu-packed,low=operands,late=3", MXUSize: 128, Seqs: -1},
 		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",

@@ -157,7 +157,7 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 	text := func(sched string) string {
 		return `module t (%t: i32[13], %x: f32[6,8,128]) -> (o) {
   %o = grid %t, %x {name=g, dims=(c:4:seq), tables=1, in=([1,8,128]@(t0[plus(1,c)],0,0)),
-    out=([1,8,128]@(t0[plus(5,c)],0,0):f32[6,8,128], [1,8,128]@(t0[plus(9,c)],0,0):f32[6,8,128]), into=[0,0], steps=1, lags=[0], lock=1, live=1` + sched + `, alias=(0=0)} (%a: f32[1,8,128]) {
+    out=([1,8,128]@(t0[plus(5,c)],0,0):f32[6,8,128], [1,8,128]@(t0[plus(9,c)],0,0):f32[6,8,128]), into=[0,0], steps=1, lags=[0, 1], lock=1, live=1` + sched + `, alias=(0=0)} (%a: f32[1,8,128]) {
     %b = add %a, %a : f32[1,8,128]
     %c = mul %a, %b : f32[1,8,128]
     yield %b, %c

@@ -216,7 +216,7 @@ func alignable(v Variant) bool {
 }
 
 func streamable(v Variant) bool {
-	return fusedTokens(v) && !v.Fold && v.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
+	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
 }
 
 func fusedTokens(v Variant) bool {

@@ -78,13 +78,14 @@ func TestSuited(t *testing.T) {
 	}
 }
 
-// Visits of packed sequences share a program up to twice as many heads as fill it; fewer where memory does not hold them.
+// Visits of packed sequences share a program up to twice as many heads as fill it; fewer where memory does not hold them. On matrix
+// units of 128 first with another schedule.
 func TestSuitedPacked(t *testing.T) {
 	for _, c := range []struct {
 		heads string
 		mxu   int
 		want  []int // chunks
-	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1}}} {
+	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{2, 1, 2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1, 4, 2, 1}}} {
 		s := mustParse(t, "contest-prefill,seqs=9,"+c.heads)
 		list, err := ParseVariantFor("tpu-packed", s, Machine{Cores: 1, MXUSize: c.mxu})
 		require.NoError(t, err)
@@ -126,9 +127,9 @@ func TestSuitedShort(t *testing.T) {
 		{"t=256,seqs=2", "tpu-long,pack=masked,batch=4,ahead=0", "tpu-long,pack=masked,batch=4,ahead=0"},
 		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
 		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
-		{"t=461,seqs=2", "tpu-packed,chunks=2", "tpu-packed,ahead=0"},
-		{"t=1024,seqs=2", "tpu-packed,chunks=2", "tpu-packed"},
-		{"t=8192,seqs=57", "tpu-packed,chunks=2", "tpu-packed"},
+		{"t=461,seqs=2", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed,ahead=0"},
+		{"t=1024,seqs=2", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed"},
+		{"t=8192,seqs=57", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed"},
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {

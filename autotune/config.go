@@ -114,7 +114,7 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		if len(c.Axes) > 0 {
 			return h, fmt.Errorf("directive %s names the axes: give it or axes, not both", d.Name)
 		}
-		h.Directive, h.Axes = d.Name, d.Axes
+		h.Directive, h.Axes = d.Name, d.Axes()
 	}
 	for t, share := range c.Guards {
 		if h.Guards == nil {
@@ -268,7 +268,7 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 func (p *plan) proposer() string {
 	choices, estimates := sha256.New(), sha256.New()
 	for _, a := range gdn.Axes {
-		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Structural)
+		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Group, a.Also)
 	}
 	name := fmt.Sprintf("%s, choices %x", strategy.Version(p.Strategy), choices.Sum(nil)[:4])
 	if p.space.Estimate == nil {

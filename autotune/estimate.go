@@ -53,23 +53,8 @@ func (e *estimator) estimate(v gdn.Variant) *strategy.Estimate {
 	return x
 }
 
-// ordered are the axes that order instructions and leave them as they are.
-var ordered = []string{"ahead", "steps", "lock", "late", "ready", "beside", "backahead", "behind", "backsteps", "backlock"}
-
-// unordered is v with the instructions as built.
-func unordered(v gdn.Variant) gdn.Variant {
-	for _, name := range ordered {
-		if a, err := gdn.LookupAxis(name); err == nil {
-			if w, err := v.With(name, a.Default); err == nil {
-				v = w
-			}
-		}
-	}
-	return v
-}
-
 func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
-	base := unordered(v).Fit(e.spec)
+	base := v.Unscheduled().Fit(e.spec)
 	c, ok := e.counted[base]
 	if !ok {
 		c = e.count(base)

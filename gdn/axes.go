@@ -11,15 +11,19 @@ import (
 
 // Axis is one choice of a Variant.
 type Axis struct {
-	Name       string
-	Doc        string
-	Structural bool     // changes the program's structure; the others are scalars, tuned inside a structural cell
-	Always     bool     // printed even at its default
-	Values     []string // legal texts
-	Default    string
-	Get        func(*Variant) string
-	Set        func(*Variant, string) error
-	Applies    func(Variant) bool // nil: always
+	Name    string
+	Doc     string
+	Group   Group
+	Also    []Group  // other groups whose subject it touches
+	Always  bool     // printed even at its default
+	Values  []string // legal texts
+	Default string
+	Sets    []string // the axes that it stands for; it is no choice of its own
+	Get     func(*Variant) string
+	Set     func(*Variant, string) error
+	Applies func(Variant) bool // to a canonical variant; nil: always
+
+	reads []string // the axes that Applies looks at
 }
 
 var (
@@ -81,6 +85,35 @@ func (f Fetch) String() string   { return enumName(fetchNames, int(f)) }
 func (u Unit) String() string    { return enumName(unitNames, int(u)) }
 func (p Parts) String() string   { return enumName(partsNames, int(p)) }
 
+// condition says to which variants an axis applies, and by which axes that is judged. The zero condition holds always.
+type condition struct {
+	reads []string
+	holds func(Variant) bool
+}
+
+// when is a condition on the axes that are named, separated by spaces.
+func when(axes string, holds func(Variant) bool) condition {
+	return condition{strings.Fields(axes), holds}
+}
+
+// and is c where something else holds too.
+func (c condition) and(axes string, holds func(Variant) bool) condition {
+	return condition{append(slices.Clone(c.reads), strings.Fields(axes)...), func(v Variant) bool { return c.holds(v) && holds(v) }}
+}
+
+// The conditions that several axes share.
+var (
+	always    condition
+	ofChunks  = when("algo", chunked)
+	ofLeaves  = when("algo solve", leafed)
+	ofMerges  = ofChunks.and("solve", func(v Variant) bool { return v.Solve == SolveMerge })
+	ofBF16    = ofChunks.and("store", stored)
+	ofWords   = when("algo solve merge leafby leaf store precinv parts", wordable)
+	ofPhases  = ofChunks.and("ahead", func(v Variant) bool { return v.Ahead > 0 })
+	ofOverlap = when("algo backahead behind", overlapped)
+	ofAligned = when("algo flow form layout fold feedback out turn decay", alignable)
+)
+
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
 func leafed(v Variant) bool {
@@ -89,50 +122,50 @@ func leafed(v Variant) bool {
 
 // Axes is the table of choices, in the order of the text form.
 var Axes = []Axis{
-	choiceAxis("algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, nil, func(v *Variant) *Algo { return &v.Algo }).always(),
-	intAxis("chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, nil,
-		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always().scalar(),
-	choiceAxis("solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
-		solveNames, SolveMerge, chunked, func(v *Variant) *Solve { return &v.Solve }).always(),
-	intAxis("leaf", "block that merge, ladder and block start from", 8, leafed, func(v *Variant) *int { return &v.Leaf }, 1, 4, 8, 16, 32).always(),
-	choiceAxis("leafby", "how a leaf is inverted: row substitution or a power series", leafByNames, LeafSubst,
-		func(v Variant) bool { return leafed(v) && v.Leaf > 1 }, func(v *Variant) *LeafBy { return &v.LeafBy }),
-	intAxis("leafnewton", "Newton steps on a leaf made by a power series", 0,
-		func(v Variant) bool { return leafed(v) && v.Leaf > 1 && v.LeafBy == LeafNeumann }, func(v *Variant) *int { return &v.LeafNewton }, 0, 1, 2),
-	choiceAxis("merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
-		func(v Variant) bool { return chunked(v) && v.Solve == SolveMerge }, func(v *Variant) *Merge { return &v.Merge }),
-	choiceAxis("form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, chunked, func(v *Variant) *Form { return &v.Form }),
-	choiceAxis("flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, chunked,
+	choiceAxis(GroupForm, "algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, always, func(v *Variant) *Algo { return &v.Algo }).always(),
+	intAxis(GroupForm, "chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, always,
+		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always(),
+	choiceAxis(GroupInverse, "solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
+		solveNames, SolveMerge, ofChunks, func(v *Variant) *Solve { return &v.Solve }).always(),
+	intAxis(GroupInverse, "leaf", "block that merge, ladder and block start from", 8, ofLeaves, func(v *Variant) *int { return &v.Leaf }, 1, 4, 8, 16, 32).always(),
+	choiceAxis(GroupInverse, "leafby", "how a leaf is inverted: row substitution or a power series", leafByNames, LeafSubst,
+		ofLeaves.and("leaf", func(v Variant) bool { return v.Leaf > 1 }), func(v *Variant) *LeafBy { return &v.LeafBy }),
+	intAxis(GroupInverse, "leafnewton", "Newton steps on a leaf made by a power series", 0,
+		ofLeaves.and("leaf leafby", func(v Variant) bool { return v.Leaf > 1 && v.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.LeafNewton }, 0, 1, 2),
+	choiceAxis(GroupInverse, "merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
+		ofMerges, func(v *Variant) *Merge { return &v.Merge }).also(GroupMapping),
+	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
+	choiceAxis(GroupForm, "flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, ofChunks,
 		func(v *Variant) *Flow { return &v.Flow }).always(),
-	intAxis("heads", "value heads in lockstep in a program; 0: all", 0, nil, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
-	intAxis("batch", "batch rows in lockstep in a program, or sequences of a stream", 1, nil, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8, 16),
-	intAxis("chunks", "chunks of a grid step, whose state-free work is done together", 1, chunked, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
-	choiceAxis("layout", "q, k, v and o reach the grid with heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or turned, with tokens along the lanes, as TPUs keep heads narrower than a register; token and lane need all value heads of a key head in a program",
-		headsNames, HeadsOuter, nil, func(v *Variant) *Heads { return &v.Layout }),
-	choiceAxis("decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, chunked,
-		func(v *Variant) *Decay { return &v.Decay }),
-	choiceAxis("fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, nil, func(v *Variant) *Place { return &v.Fuse }),
-	choiceAxis("kq", "[K;Q] K^T and [K;Q] S as two products each or one; in the token recurrence the one leaves the state in the spec's order and type", jointNames, JointSeparate,
-		func(v Variant) bool { return chunked(v) || v.Unit == UnitMatrix }, func(v *Variant) *Joint { return &v.KQ }),
-	boolAxis("share", "K K^T and Q K^T once per key head, for all its value heads; in a stream with states [V, K] also what meets the states", true, chunked, func(v *Variant) *bool { return &v.Share }),
-	choiceAxis("beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, chunked,
+	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
+	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8, 16),
+	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
+	choiceAxis(GroupLayout, "layout", "q, k, v and o reach the grid with heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or turned, with tokens along the lanes, as TPUs keep heads narrower than a register; token and lane need all value heads of a key head in a program",
+		headsNames, HeadsOuter, always, func(v *Variant) *Heads { return &v.Layout }),
+	choiceAxis(GroupForm, "decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,
+		func(v *Variant) *Decay { return &v.Decay }).also(GroupLayout),
+	choiceAxis(GroupLayout, "fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, always, func(v *Variant) *Place { return &v.Fuse }).also(GroupForm),
+	choiceAxis(GroupForm, "kq", "[K;Q] K^T and [K;Q] S as two products each or one; in the token recurrence the one leaves the state in the spec's order and type", jointNames, JointSeparate,
+		when("algo unit", func(v Variant) bool { return chunked(v) || v.Unit == UnitMatrix }), func(v *Variant) *Joint { return &v.KQ }).also(GroupMapping),
+	boolAxis(GroupForm, "share", "K K^T and Q K^T once per key head, for all its value heads; in a stream with states [V, K] also what meets the states", true, ofChunks, func(v *Variant) *bool { return &v.Share }).also(GroupMapping, GroupLayout),
+	choiceAxis(GroupForm, "beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, ofChunks,
 		func(v *Variant) *Side { return &v.Beta }),
-	boolAxis("fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, chunked, func(v *Variant) *bool { return &v.Fold }),
-	choiceAxis("turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, chunked, func(v *Variant) *Turn { return &v.Turn }),
-	choiceAxis("spread", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", spreadNames, SpreadLanes,
-		func(v Variant) bool { return chunked(v) && v.Decay != DecaySegment }, func(v *Variant) *Spread { return &v.Spread }),
-	choiceAxis("out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
-		func(v Variant) bool { return chunked(v) && v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }, func(v *Variant) *Out { return &v.Out }),
-	choiceAxis("pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
-		nil, func(v *Variant) *Pack { return &v.Pack }),
-	choiceAxis("fetch", "blocks of tokens and states that a table numbers are windows, each of which costs control at each step, or copied by the kernel, those of the next step while it does one", fetchNames, FetchWindows,
-		func(v Variant) bool { return alignable(v) && v.Pack == PackAligned && v.Ahead > 0 }, func(v *Variant) *Fetch { return &v.Fetch }),
-	choiceAxis("scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, chunked, func(v *Variant) *Scale { return &v.Scale }),
-	choiceAxis("rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
-		func(v Variant) bool { return chunked(v) && v.Out != OutShared }, func(v *Variant) *Rest { return &v.Rest }),
-	choiceAxis("unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile; sums is both before the update in f32, by eight running sums for each row of a state with k last, which CPUs vectorise", unitNames, UnitMatrix,
-		func(v Variant) bool { return v.Algo == AlgoToken }, func(v *Variant) *Unit { return &v.Unit }),
-	{Name: "prec", Doc: "sets the three precisions", Structural: true, Values: precisionNames,
+	boolAxis(GroupForm, "fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, ofChunks, func(v *Variant) *bool { return &v.Fold }),
+	choiceAxis(GroupLayout, "turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, ofChunks, func(v *Variant) *Turn { return &v.Turn }),
+	choiceAxis(GroupLayout, "spread", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", spreadNames, SpreadLanes,
+		ofChunks.and("decay", func(v Variant) bool { return v.Decay != DecaySegment }), func(v *Variant) *Spread { return &v.Spread }),
+	choiceAxis(GroupForm, "out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
+		ofChunks.and("precintra precstate fold turn", func(v Variant) bool { return v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
+	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
+		always, func(v *Variant) *Pack { return &v.Pack }),
+	choiceAxis(GroupForward, "fetch", "blocks of tokens and states that a table numbers are windows, each of which costs control at each step, or copied by the kernel, those of the next step while it does one", fetchNames, FetchWindows,
+		ofAligned.and("pack ahead", func(v Variant) bool { return v.Pack == PackAligned && v.Ahead > 0 }), func(v *Variant) *Fetch { return &v.Fetch }),
+	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
+	choiceAxis(GroupForm, "rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
+		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *Rest { return &v.Rest }).also(GroupNumerics),
+	choiceAxis(GroupForm, "unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile; sums is both before the update in f32, by eight running sums for each row of a state with k last, which CPUs vectorise", unitNames, UnitMatrix,
+		when("algo", func(v Variant) bool { return v.Algo == AlgoToken }), func(v *Variant) *Unit { return &v.Unit }),
+	{Name: "prec", Doc: "sets the three precisions", Group: GroupNumerics, Values: precisionNames, Sets: []string{"precinv", "precintra", "precstate"},
 		Get: func(v *Variant) string { return v.PrecState.String() },
 		Set: func(v *Variant, text string) error {
 			p, err := parsePrecision(text)
@@ -141,63 +174,63 @@ var Axes = []Axis{
 			}
 			return err
 		}},
-	precAxis("precinv", "precision of the products that make the inverse", chunked, func(v *Variant) *ir.Precision { return &v.PrecInv }),
-	precAxis("precintra", "precision of K K^T, Q K^T, T x and P x", chunked, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
-	precAxis("precstate", "precision of K S, Q S, W S and K^T V'", nil, func(v *Variant) *ir.Precision { return &v.PrecState }),
-	choiceAxis("precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, chunked, func(v *Variant) *Own { return &v.PrecApply }),
-	choiceAxis("precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnNone, chunked,
-		func(v *Variant) *Own { return &v.PrecGrad }),
-	choiceAxis("precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", updateNames, OwnNone, chunked,
-		func(v *Variant) *Own { return &v.PrecUpdate }),
-	choiceAxis("parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
-		func(v Variant) bool {
-			return chunked(v) && slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad(), v.update()}, ir.PrecBF16x3)
-		}, func(v *Variant) *Parts { return &v.Parts }),
-	storageAxis("store", "element type of T, P and V' between stages", chunked, func(v *Variant) *ir.DType { return &v.Store }),
-	choiceAxis("low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, stored,
+	precAxis(GroupNumerics, "precinv", "precision of the products that make the inverse", ofChunks, func(v *Variant) *ir.Precision { return &v.PrecInv }).also(GroupInverse),
+	precAxis(GroupNumerics, "precintra", "precision of K K^T, Q K^T, T x and P x", ofChunks, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
+	precAxis(GroupNumerics, "precstate", "precision of K S, Q S, W S and K^T V'", always, func(v *Variant) *ir.Precision { return &v.PrecState }),
+	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, ofChunks, func(v *Variant) *Own { return &v.PrecApply }),
+	choiceAxis(GroupTraining, "precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnNone, ofChunks,
+		func(v *Variant) *Own { return &v.PrecGrad }).also(GroupNumerics),
+	choiceAxis(GroupTraining, "precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", updateNames, OwnNone, ofChunks,
+		func(v *Variant) *Own { return &v.PrecUpdate }).also(GroupNumerics),
+	choiceAxis(GroupNumerics, "parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
+		ofChunks.and("precinv precintra precstate precapply precgrad precupdate", func(v Variant) bool {
+			return slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad(), v.update()}, ir.PrecBF16x3)
+		}), func(v *Variant) *Parts { return &v.Parts }),
+	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Store }),
+	choiceAxis(GroupNumerics, "low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, ofBF16,
 		func(v *Variant) *Low { return &v.Low }),
-	intAxis("feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, stored,
+	intAxis(GroupNumerics, "feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, ofBF16,
 		func(v *Variant) *int { return &v.Feedback }, 0, 2, 4, 8),
-	choiceAxis("mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, wordable, func(v *Variant) *Mask { return &v.Mask }),
-	intAxis("mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
-		func(v Variant) bool { return wordable(v) && v.Mask == MaskWords }, func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64),
-	intAxis("ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, chunked,
+	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Mask }).also(GroupLayout),
+	intAxis(GroupInverse, "mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
+		ofWords.and("mask", func(v Variant) bool { return v.Mask == MaskWords }), func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
+	intAxis(GroupForward, "ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
-	intAxis("steps", "chunks of a kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
-	intAxis("lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, nil,
+	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
+	intAxis(GroupForward, "lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, always,
 		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
-	intAxis("late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
-		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),
-	intAxis("ready", "hundredths of a chunk's time after which the first phase is done", 100,
-		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *int { return &v.Ready }, 60, 70, 80, 90, 100),
-	boolAxis("beside", "what meets the state is made beside the rest of its phase instead of after it", false,
-		func(v Variant) bool { return chunked(v) && v.Ahead > 0 }, func(v *Variant) *bool { return &v.Beside }),
-	choiceAxis("save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, chunked,
+	intAxis(GroupForward, "late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
+		ofPhases, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),
+	intAxis(GroupForward, "ready", "hundredths of a chunk's time after which the first phase is done", 100,
+		ofPhases, func(v *Variant) *int { return &v.Ready }, 60, 70, 80, 90, 100),
+	boolAxis(GroupForward, "beside", "what meets the state is made beside the rest of its phase instead of after it", false,
+		ofPhases, func(v *Variant) *bool { return &v.Beside }),
+	choiceAxis(GroupTraining, "save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, ofChunks,
 		func(v *Variant) *Save { return &v.Save }),
-	storageAxis("saved", "element type of what is kept for the backward pass", chunked, func(v *Variant) *ir.DType { return &v.Saved }),
-	choiceAxis("decaygrad", "the gradient of the decay by what passes from the tokens before each token to those after it, or by (I + N)^T dV = dV', without sums over columns: needs an accurate inverse", byNames, DecayByTokens, chunked,
+	storageAxis(GroupTraining, "saved", "element type of what is kept for the backward pass", ofChunks, func(v *Variant) *ir.DType { return &v.Saved }).also(GroupNumerics),
+	choiceAxis(GroupTraining, "decaygrad", "the gradient of the decay by what passes from the tokens before each token to those after it, or by (I + N)^T dV = dV', without sums over columns: needs an accurate inverse", byNames, DecayByTokens, ofChunks,
 		func(v *Variant) *DecayBy { return &v.DecayBy }),
-	choiceAxis("grads", "tokens of dq and dk in rows, or in lanes until they are done: what the gradient of the decay sums over keys is then a sum of registers", gradNames, GradsInRows, chunked,
+	choiceAxis(GroupTraining, "grads", "tokens of dq and dk in rows, or in lanes until they are done: what the gradient of the decay sums over keys is then a sum of registers", gradNames, GradsInRows, ofChunks,
 		func(v *Variant) *Grads { return &v.Grads }),
-	choiceAxis("backlow", "low of a backward kernel", lowNames, LowNone, stored, func(v *Variant) *Low { return &v.BackLow }),
-	choiceAxis("decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, chunked,
+	choiceAxis(GroupTraining, "backlow", "low of a backward kernel", lowNames, LowNone, ofBF16, func(v *Variant) *Low { return &v.BackLow }).also(GroupNumerics),
+	choiceAxis(GroupTraining, "decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, ofChunks,
 		func(v *Variant) *Sums { return &v.DecaySums }),
-	intAxis("backahead", "phases of a backward kernel that run ahead of the state", 0, chunked, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
-	intAxis("behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, chunked, func(v *Variant) *int { return &v.Behind }, 0, 1),
-	intAxis("backsteps", "chunks of a backward kernel's grid step", 1, chunked, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),
-	intAxis("backlock", "lock of a backward kernel", 0, chunked, func(v *Variant) *int { return &v.BackLock }, 0, 1, 2, 4, 8),
-	intAxis("backlate", "late of a backward kernel", 0, overlapped, func(v *Variant) *int { return &v.BackLate }, 0, 3, 6, 8, 10, 12, 20),
-	intAxis("stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
-		func(v Variant) bool { return chunked(v) && v.Behind > 0 }, func(v *Variant) *int { return &v.Stagger }, 0, 1, 2, 3),
+	intAxis(GroupBackward, "backahead", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
+	intAxis(GroupBackward, "behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Behind }, 0, 1),
+	intAxis(GroupBackward, "backsteps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),
+	intAxis(GroupBackward, "backlock", "lock of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.BackLock }, 0, 1, 2, 4, 8),
+	intAxis(GroupBackward, "backlate", "late of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.BackLate }, 0, 3, 6, 8, 10, 12, 20),
+	intAxis(GroupBackward, "stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
+		ofChunks.and("behind", func(v Variant) bool { return v.Behind > 0 }), func(v *Variant) *int { return &v.Stagger }, 0, 1, 2, 3),
 }
 
 // overlapped says whether phases of a backward kernel overlap.
 func overlapped(v Variant) bool { return chunked(v) && v.BackAhead+v.Behind > 0 }
 
 // storageAxis is a choice between f32 and bf16.
-func storageAxis(name, doc string, applies func(Variant) bool, at func(*Variant) *ir.DType) Axis {
+func storageAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.DType) Axis {
 	values := []string{"f32", "bf16"}
-	return Axis{Name: name, Doc: doc, Structural: true, Values: values, Default: "f32", Applies: applies,
+	return Axis{Name: name, Doc: doc, Group: g, Values: values, Default: "f32", Applies: applies.holds, reads: applies.reads,
 		Get: func(v *Variant) string { return at(v).String() },
 		Set: func(v *Variant, text string) error {
 			if !slices.Contains(values, text) {
@@ -244,10 +277,11 @@ func notLegal(text string, values []string) error {
 }
 
 func (a Axis) always() Axis { a.Always = true; return a }
-func (a Axis) scalar() Axis { a.Structural = false; return a }
 
-func choiceAxis[E ~uint8](name, doc string, names []string, def E, applies func(Variant) bool, at func(*Variant) *E) Axis {
-	return Axis{Name: name, Doc: doc, Structural: true, Values: names, Default: names[def], Applies: applies,
+func (a Axis) also(groups ...Group) Axis { a.Also = groups; return a }
+
+func choiceAxis[E ~uint8](g Group, name, doc string, names []string, def E, applies condition, at func(*Variant) *E) Axis {
+	return Axis{Name: name, Doc: doc, Group: g, Values: names, Default: names[def], Applies: applies.holds, reads: applies.reads,
 		Get: func(v *Variant) string { return enumName(names, int(*at(v))) },
 		Set: func(v *Variant, text string) error {
 			i := slices.Index(names, text)
@@ -259,12 +293,12 @@ func choiceAxis[E ~uint8](name, doc string, names []string, def E, applies func(
 		}}
 }
 
-func intAxis(name, doc string, def int, applies func(Variant) bool, at func(*Variant) *int, legal ...int) Axis {
+func intAxis(g Group, name, doc string, def int, applies condition, at func(*Variant) *int, legal ...int) Axis {
 	values := make([]string, len(legal))
 	for i, n := range legal {
 		values[i] = strconv.Itoa(n)
 	}
-	return Axis{Name: name, Doc: doc, Structural: true, Values: values, Default: strconv.Itoa(def), Applies: applies,
+	return Axis{Name: name, Doc: doc, Group: g, Values: values, Default: strconv.Itoa(def), Applies: applies.holds, reads: applies.reads,
 		Get: func(v *Variant) string { return strconv.Itoa(*at(v)) },
 		Set: func(v *Variant, text string) error {
 			if !slices.Contains(values, text) {
@@ -275,7 +309,7 @@ func intAxis(name, doc string, def int, applies func(Variant) bool, at func(*Var
 		}}
 }
 
-func boolAxis(name, doc string, def bool, applies func(Variant) bool, at func(*Variant) *bool) Axis {
+func boolAxis(g Group, name, doc string, def bool, applies condition, at func(*Variant) *bool) Axis {
 	names := []string{"no", "yes"}
 	text := func(b bool) string {
 		if b {
@@ -283,7 +317,7 @@ func boolAxis(name, doc string, def bool, applies func(Variant) bool, at func(*V
 		}
 		return names[0]
 	}
-	return Axis{Name: name, Doc: doc, Structural: true, Values: names, Default: text(def), Applies: applies,
+	return Axis{Name: name, Doc: doc, Group: g, Values: names, Default: text(def), Applies: applies.holds, reads: applies.reads,
 		Get: func(v *Variant) string { return text(*at(v)) },
 		Set: func(v *Variant, t string) error {
 			if !slices.Contains(names, t) {
@@ -294,8 +328,8 @@ func boolAxis(name, doc string, def bool, applies func(Variant) bool, at func(*V
 		}}
 }
 
-func precAxis(name, doc string, applies func(Variant) bool, at func(*Variant) *ir.Precision) Axis {
-	return Axis{Name: name, Doc: doc, Structural: true, Values: precisionNames, Default: "f32", Applies: applies,
+func precAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.Precision) Axis {
+	return Axis{Name: name, Doc: doc, Group: g, Values: precisionNames, Default: "f32", Applies: applies.holds, reads: applies.reads,
 		Get: func(v *Variant) string { return at(v).String() },
 		Set: func(v *Variant, text string) error {
 			p, err := parsePrecision(text)
@@ -314,14 +348,16 @@ func LookupAxis(name string) (Axis, error) {
 	return Axis{}, unknownAxis(name)
 }
 
-func lookupAxis(name string) *Axis {
+// byName holds the axes by name.
+var byName = func() map[string]*Axis {
+	m := map[string]*Axis{}
 	for i := range Axes {
-		if Axes[i].Name == name {
-			return &Axes[i]
-		}
+		m[Axes[i].Name] = &Axes[i]
 	}
-	return nil
-}
+	return m
+}()
+
+func lookupAxis(name string) *Axis { return byName[name] }
 
 func unknownAxis(name string) error {
 	names := make([]string, len(Axes))

@@ -37,10 +37,7 @@ func (v Variant) Fit(s Spec) Variant {
 	if s.Direction != Forward {
 		v = v.fitTraining(s)
 	} else {
-		v.Save, v.Saved = SaveState, ir.F32
-		v.BackAhead, v.Behind, v.BackSteps, v.BackLock, v.BackLate, v.Stagger = 0, 0, 1, 0, 0, 0
-		v.PrecGrad, v.PrecUpdate, v.DecayBy, v.DecaySums, v.BackLow, v.Grads = OwnNone, OwnNone, DecayByTokens, SumProducts, LowNone, GradsInRows
-		v = v.Canon()
+		v = v.reset(Group.ofTraining)
 	}
 	if min(v.Heads, s.Groups()) == 1 {
 		v.Share = true
@@ -86,7 +83,7 @@ func (v Variant) Fit(s Spec) Variant {
 	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
 		v.Steps /= 2
 	}
-	return v
+	return v.Canon()
 }
 
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all

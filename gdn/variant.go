@@ -277,10 +277,11 @@ func DefaultVariant() Variant {
 	return v
 }
 
-// Canon puts every axis that does not apply at its default.
+// Canon puts every axis that does not apply at its default. An axis is judged after those that it depends on, so a choice that does
+// not apply decides nothing: Canon of Canon is Canon, and variants that are equal in all that applies become equal.
 func (v Variant) Canon() Variant {
-	for _, a := range Axes {
-		if a.Applies != nil && !a.Applies(v) && a.Default != "" {
+	for _, a := range judged {
+		if !a.Applies(v) {
 			_ = a.Set(&v, a.Default)
 		}
 	}
@@ -294,7 +295,7 @@ func (v Variant) Canon() Variant {
 func (v Variant) String() string { return v.text(func(Axis) bool { return true }) }
 
 // Cell is the text of the structural axes alone: variants that share it differ in scalars only.
-func (v Variant) Cell() string { return v.text(func(a Axis) bool { return a.Structural }) }
+func (v Variant) Cell() string { return v.text(Axis.Structural) }
 
 func (v Variant) text(keep func(Axis) bool) string {
 	v = v.Canon()
@@ -304,11 +305,11 @@ func (v Variant) text(keep func(Axis) bool) string {
 		value := a.Get(&v)
 		switch {
 		case !keep(a) || a.Applies != nil && !a.Applies(v):
-		case a.Name == "prec":
+		case a.Sets != nil:
 			if same {
-				parts = append(parts, "prec="+value)
+				parts = append(parts, a.Name+"="+value)
 			}
-		case same && (a.Name == "precinv" || a.Name == "precintra" || a.Name == "precstate"):
+		case same && a.Part() != "":
 		case a.Always || value != a.Default:
 			parts = append(parts, a.Name+"="+value)
 		}
@@ -322,9 +323,10 @@ func (v Variant) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// With changes one axis, named as in the text form, and puts axes that no longer apply at their default.
+// With changes one axis of Canon, named as in the text form, and puts axes that no longer apply at their default.
 func (v Variant) With(axis, value string) (Variant, error) {
 	a := lookupAxis(axis)
+	v = v.Canon()
 	if a == nil {
 		return v, unknownAxis(axis)
 	}
@@ -412,12 +414,13 @@ func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant,
 			return Variant{}, fmt.Errorf("variant: %s (%s): %w", a.Name, a.Doc, err)
 		}
 	}
+	v = v.Canon()
 	for _, a := range Axes {
 		if seen[a.Name] && a.Applies != nil && !a.Applies(v) {
 			return Variant{}, fmt.Errorf("variant: %s (%s) does not apply to %s: leave it out%s", a.Name, a.Doc, v, v.needs(seen))
 		}
 	}
-	return v.Canon(), nil
+	return v, nil
 }
 
 // needs gives ", or take CHOICES" with the first one or two other choices by which all wanted axes apply, or nothing.

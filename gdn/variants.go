@@ -131,8 +131,18 @@ func (a Axis) Changes(s Spec) bool {
 	return false
 }
 
-// cellAxes are the axes that Cells walks, outermost first.
-var cellAxes = []string{"algo", "solve", "leaf", "leafby", "leafnewton", "merge", "flow", "form", "layout", "heads", "chunks", "beta", "kq", "decay", "fuse"}
+// CellAxes names the axes that Cells walks for s, outermost first: the structural ones of form and mapping that matter to s.
+func CellAxes(s Spec) (names []string) {
+	for _, a := range Axes {
+		switch a.Group {
+		case GroupForm, GroupInverse, GroupMapping, GroupLayout:
+			if a.Structural() && a.Changes(s) {
+				names = append(names, a.Name)
+			}
+		}
+	}
+	return names
+}
 
 // Cells walks the structural cells of s that can be built, base giving the scalars, precisions and storage. Each cell
 // comes once, and cells that the guard refuses are left out.
@@ -160,6 +170,6 @@ func Cells(s Spec, base Variant) iter.Seq[Variant] {
 			}
 			return true
 		}
-		walk(base.Canon(), cellAxes)
+		walk(base.Canon(), CellAxes(s))
 	}
 }

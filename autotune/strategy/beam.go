@@ -180,7 +180,7 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 func (b *beam) bridge(w gdn.Variant, moved []Move, i int) (best option) {
 	most := noticeable
 	for _, a := range gdn.Axes {
-		if a.Name == "prec" || !b.space.walks(a.Name) || slices.ContainsFunc(moved, func(m Move) bool { return m.Axis == a.Name }) {
+		if a.Sets != nil || !b.space.walks(a.Name) || slices.ContainsFunc(moved, func(m Move) bool { return m.Axis == a.Name }) {
 			continue
 		}
 		for _, value := range a.Values {
@@ -217,7 +217,7 @@ func opened(s Space, v, w gdn.Variant) (l []option) {
 // steps are the values of an axis that one move from v leads to: those beside it where they are numbers, or all.
 func steps(a gdn.Axis, v gdn.Variant) []string {
 	i := slices.Index(a.Values, a.Get(&v))
-	if i < 0 || len(a.Values) < 4 || !numbers(a) {
+	if i < 0 || len(a.Values) < 4 || !a.Number() {
 		return a.Values
 	}
 	var l []string

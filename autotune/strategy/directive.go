@@ -2,43 +2,48 @@ package strategy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Directive narrows a search to one bottleneck: the axes that move it, and the stages of a schedule that show it.
+// Directive narrows a search to one bottleneck: the groups of axes that move it, and the stages of a schedule that show it.
 type Directive struct {
 	Name, Doc string
-	Axes      []string
+	Groups    []gdn.Group
 	Stages    []string // of the algorithm, as the compiler's schedule carries them
-	Fills     bool     // they give idle units work
-	Order     bool     // they order work, which estimates do not see
+	Fills     bool     // its axes give idle units work
 }
 
-// Directives is the table of presets.
+// Directives is the table of presets. Each group of axes is of one of them.
 var Directives = []Directive{
-	{"triangular-inversion", "how (I + A)^-1 is made", []string{"solve", "leaf", "leafby", "leafnewton", "merge", "mergepairs", "mask", "precinv"}, []string{"leaf", "solve", "keep"}, false, false},
+	{"triangular-inversion", "how (I + A)^-1 is made", []gdn.Group{gdn.GroupInverse}, []string{"leaf", "solve", "keep"}, false},
 	{"dataflow", "what is computed where, and what passes between: kernels, operands of the state, products joined",
-		[]string{"algo", "chunk", "flow", "form", "fold", "out", "beta", "kq", "fuse", "scale", "rest"}, []string{"state", "output", "operands", "uw", "work", "products"}, false, false},
-	{"layout", "order of axes, turns, and how masks and decay reach the elements", []string{"layout", "turn", "spread", "share", "decay", "mask", "fuse", "state"}, []string{"load", "store", "decay", "gates", "glue"}, false, false},
-	{"precision", "passes of the matrix unit, storage and vector work in bf16", []string{"prec", "precinv", "precintra", "precstate", "parts", "store", "low", "feedback", "rest"}, []string{"products", "state", "operands"}, false, false},
-	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side", []string{"heads", "batch", "chunks", "merge", "mergepairs", "kq", "out", "share"}, []string{"products", "solve", "state", "leaf"}, true, false},
-	{"pipeline", "order of instructions, and the overlap of successive chunks", []string{"ahead", "steps", "lock", "late"}, []string{"step", "init"}, true, true},
+		[]gdn.Group{gdn.GroupForm}, []string{"state", "output", "operands", "uw", "products"}, false},
+	{"layout", "order of axes, turns, and how masks and decay reach the elements", []gdn.Group{gdn.GroupLayout}, []string{"load", "decay", "gates", "glue"}, false},
+	{"precision", "passes of the matrix unit, storage and vector work in bf16", []gdn.Group{gdn.GroupNumerics}, []string{"products", "state", "operands"}, false},
+	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side; how packed sequences fall into chunks",
+		[]gdn.Group{gdn.GroupMapping}, []string{"products", "solve", "state", "leaf", "enter"}, true},
+	{"pipeline", "order of instructions, and the overlap of successive chunks", []gdn.Group{gdn.GroupForward, gdn.GroupBackward}, []string{"step", "init"}, true},
+	{"training", "what the forward pass keeps, how gradients are summed, and in which precision", []gdn.Group{gdn.GroupTraining}, []string{"dr", "dq", "dk", "dg", "values"}, false},
 }
 
-// LookupDirective finds a preset. Axes that this build of the table of choices lacks are left out.
+// Axes names the axes that concern the directive, in the order of their table.
+func (d Directive) Axes() (names []string) {
+	for _, a := range gdn.Axes {
+		if a.Concerns(d.Groups...) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// LookupDirective finds a preset.
 func LookupDirective(name string) (Directive, error) {
 	var names []string
 	for _, d := range Directives {
 		if d.Name == name {
-			var axes []string
-			for _, a := range d.Axes {
-				if _, err := gdn.LookupAxis(a); err == nil {
-					axes = append(axes, a)
-				}
-			}
-			d.Axes = axes
 			return d, nil
 		}
 		names = append(names, d.Name)
@@ -46,40 +51,27 @@ func LookupDirective(name string) (Directive, error) {
 	return Directive{}, fmt.Errorf("unknown directive %q (known: %s)", name, strings.Join(names, " "))
 }
 
-// fills holds the axes that give idle units work.
-var fills = func() map[string]bool {
-	m := map[string]bool{}
-	for _, d := range Directives {
-		for _, a := range d.Axes {
-			m[a] = m[a] || d.Fills
-		}
-	}
-	return m
-}()
+// bearing is what directives say of an axis.
+type bearing struct {
+	fills  bool     // it gives idle units work
+	orders bool     // it orders instructions, which estimates do not see
+	stages []string // that show what it moves
+}
 
-// orders holds the axes that order work.
-var orders = func() map[string]bool {
-	m := map[string]bool{}
-	for _, d := range Directives {
-		for _, a := range d.Axes {
-			m[a] = m[a] || d.Order
-		}
-	}
-	return m
-}()
-
-// stagesOf maps an axis to the stages that its directives name.
-var stagesOf = func() map[string]map[string]bool {
-	m := map[string]map[string]bool{}
-	for _, d := range Directives {
-		for _, a := range d.Axes {
-			if m[a] == nil {
-				m[a] = map[string]bool{}
-			}
-			for _, s := range d.Stages {
-				m[a][s] = true
+// bearings are those of all axes.
+var bearings = func() map[string]bearing {
+	m := map[string]bearing{}
+	for _, a := range gdn.Axes {
+		b := bearing{orders: a.Group.Schedules()}
+		for _, d := range Directives {
+			if a.Concerns(d.Groups...) {
+				b.fills = b.fills || d.Fills
+				b.stages = append(b.stages, d.Stages...)
 			}
 		}
+		slices.Sort(b.stages)
+		b.stages = slices.Compact(b.stages)
+		m[a.Name] = b
 	}
 	return m
 }()

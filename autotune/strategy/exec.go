@@ -34,11 +34,12 @@ type Question struct {
 
 // Choice is an axis, as a proposer sees it.
 type Choice struct {
-	Name       string   `json:"name"`
-	Doc        string   `json:"doc"`
-	Structural bool     `json:"structural"`
-	Values     []string `json:"values"`
-	Default    string   `json:"default"`
+	Name       string    `json:"name"`
+	Doc        string    `json:"doc"`
+	Group      gdn.Group `json:"group"`
+	Structural bool      `json:"structural"` // else a size or a number of a schedule
+	Values     []string  `json:"values"`
+	Default    string    `json:"default"`
 }
 
 // Answer is the line that a proposer gives back: one of variant, ir and done.
@@ -140,7 +141,7 @@ func (p *proposer) question(judged journal.View, pending []gdn.Variant) *Questio
 		q.Judged = judged.Candidates()
 		for _, a := range gdn.Axes {
 			if p.space.walks(a.Name) {
-				q.Axes = append(q.Axes, Choice{a.Name, a.Doc, a.Structural, a.Values, a.Default})
+				q.Axes = append(q.Axes, Choice{a.Name, a.Doc, a.Group, a.Structural(), a.Values, a.Default})
 			}
 		}
 	}

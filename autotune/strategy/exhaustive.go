@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -36,14 +35,14 @@ func newExhaustive(s Space) *exhaustive {
 }
 
 // walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are held, the others that are
-// structural, but for precisions.
+// structural, but for those of numerics.
 func (s Space) walked() []string {
 	if len(s.Axes) > 0 || len(s.Focus) == 0 {
 		return s.Axes
 	}
 	var axes []string
 	for _, a := range gdn.Axes {
-		if a.Structural && s.walks(a.Name) && !strings.HasPrefix(a.Name, "prec") {
+		if a.Structural() && s.walks(a.Name) && a.Group != gdn.GroupNumerics {
 			axes = append(axes, a.Name)
 		}
 	}

@@ -3,7 +3,6 @@ package strategy
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -19,7 +18,7 @@ type point []int8
 func pointOf(v gdn.Variant) point {
 	p := make(point, len(gdn.Axes))
 	for i, a := range gdn.Axes {
-		if a.Name == compound {
+		if a.Sets != nil {
 			continue
 		}
 		p[i] = -1
@@ -34,14 +33,10 @@ func pointOf(v gdn.Variant) point {
 var ordinal = func() []bool {
 	l := make([]bool, len(gdn.Axes))
 	for i, a := range gdn.Axes {
-		l[i] = len(a.Values) > 2 && numbers(a)
+		l[i] = len(a.Values) > 2 && a.Number()
 	}
 	return l
 }()
-
-func numbers(a gdn.Axis) bool {
-	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
-}
 
 // alike is how like two values of an axis are: 1 for equal ones, half as much with each step between numbers, 0 for others.
 func alike(axis int, x, y int8) float64 {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 )
 
 // model tries the seeds, and then what a surrogate expects to be the greatest improvement over the best for the time that compiling it
@@ -139,35 +139,38 @@ func morePasses(v, w gdn.Variant) bool {
 		return min(passes[v.PrecInv.String()], passes[v.PrecIntra.String()], passes[v.PrecState.String()])
 	}
 	return slices.ContainsFunc(gdn.Axes, func(a gdn.Axis) bool {
-		return strings.HasPrefix(a.Name, compound) && taken(w, a) > taken(v, a)
+		return precise(a) && taken(w, a) > taken(v, a)
 	})
 }
 
-// applied are the moves of axes that apply to v, the three precisions as one where they are set alike.
+// precise says whether the values of an axis are precisions of products.
+func precise(a gdn.Axis) bool {
+	return slices.Contains(a.Values, ir.PrecBF16x3.String())
+}
+
+// applied are the moves of axes that apply to v. Where all parts of an axis are set alike, it is moved in their place.
 func applied(moves []Move, v gdn.Variant) (l []Move) {
-	alike := 0
+	set := map[Move]int{} // parts that moves of whole axes would set
 	for _, m := range moves {
-		if part := partOf(m.Axis); part && m.Value == v.PrecState.String() {
-			alike++
+		if a, err := gdn.LookupAxis(m.Axis); err == nil && a.Part() != "" {
+			set[Move{a.Part(), m.Value}]++
 		}
 	}
 	for _, m := range moves {
 		a, err := gdn.LookupAxis(m.Axis)
-		switch {
-		case err != nil || a.Applies != nil && !a.Applies(v):
-		case alike < len(compounded) || !partOf(m.Axis):
-			l = append(l, m)
-		case m.Axis == compounded[0]:
-			l = append(l, Move{compound, m.Value})
+		if err != nil || a.Applies != nil && !a.Applies(v) {
+			continue
 		}
+		if whole, err := gdn.LookupAxis(a.Part()); err == nil && set[Move{whole.Name, m.Value}] == len(whole.Sets) {
+			if m.Axis == whole.Sets[0] {
+				l = append(l, Move{whole.Name, m.Value})
+			}
+			continue
+		}
+		l = append(l, m)
 	}
 	return l
 }
-
-// compounded are the axes that the axis compound sets.
-var compounded = []string{"precinv", "precintra", "precstate"}
-
-func partOf(axis string) bool { return slices.Contains(compounded, axis) }
 
 // rounds is how often moves that pay are joined, a round on those before; promising is the logarithm that a round must promise for
 // another.
@@ -248,7 +251,7 @@ func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
 // repaired weighs, with a move that is not legal alone, one of another axis that makes it legal, and gives the best.
 func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok bool) {
 	for _, a := range gdn.Axes {
-		if a.Name == axis || a.Name == compound || !w.walks(a.Name) {
+		if a.Name == axis || a.Sets != nil || !w.walks(a.Name) {
 			continue
 		}
 		for _, value := range a.Values {
@@ -279,12 +282,12 @@ func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
 	return at
 }
 
-// cross weighs, into the best, what another elite has otherwise as far as it concerns one directive, and the joints of what pays.
+// cross weighs, into the best, what another elite has otherwise as far as it concerns one group of axes, and the joints of what pays.
 func (w *weighing) cross(best, other origin) {
 	all := slices.DeleteFunc(changed(best.v, other.v), func(m Move) bool { return !w.walks(m.Axis) })
 	var l []step
-	for _, d := range Directives {
-		x, _ := apply(best.v, slices.DeleteFunc(slices.Clone(all), func(m Move) bool { return !slices.Contains(d.Axes, m.Axis) }))
+	for _, g := range gdn.Groups() {
+		x, _ := apply(best.v, slices.DeleteFunc(slices.Clone(all), func(m Move) bool { return !concerns(m.Axis, g) }))
 		if s, ok := w.weigh(best, x); ok && s.gain > noticeable {
 			l = append(l, s)
 		}

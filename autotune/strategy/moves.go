@@ -53,11 +53,17 @@ func apply(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 func changed(from, to gdn.Variant) []Move {
 	var l []Move
 	for _, a := range gdn.Axes {
-		if x, y := a.Get(&from), a.Get(&to); x != y && a.Name != "prec" {
+		if x, y := a.Get(&from), a.Get(&to); x != y && a.Sets == nil {
 			l = append(l, Move{a.Name, y})
 		}
 	}
 	return l
+}
+
+// concerns says whether an axis, by name, concerns a group.
+func concerns(axis string, g gdn.Group) bool {
+	a, err := gdn.LookupAxis(axis)
+	return err == nil && a.Concerns(g)
 }
 
 // loss is the mean over the targets of the logarithm of a candidate's score against another's, targets without a cost counting as
@@ -271,7 +277,7 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 		prior = (prior + gain) / 2
 	}
 	guess := estimate()
-	if math.IsNaN(guess) || orders[m.Axis] {
+	if math.IsNaN(guess) || bearings[m.Axis].orders {
 		return prior, risk
 	}
 	return guessed*guess + blind*prior, risk
@@ -305,12 +311,12 @@ func hotShare(axis string, c *journal.Cost) float64 {
 	}
 	var cycles int64
 	for _, s := range c.Stages {
-		if stagesOf[axis][s.Name] {
+		if slices.Contains(bearings[axis].stages, s.Name) {
 			cycles += s.Cycles
 		}
 	}
 	share := float64(cycles) / float64(c.Cycles)
-	if fills[axis] && c.Slot != "" {
+	if bearings[axis].fills && c.Slot != "" {
 		share = max(share, 1-float64(c.Fill))
 	}
 	return min(share, 1)

@@ -28,7 +28,7 @@ func (r *random) Next(_ context.Context, judged journal.View, pending []gdn.Vari
 	for range maxDraws {
 		v := base
 		for _, a := range gdn.Axes {
-			if !r.space.walks(a.Name) || a.Name == "prec" {
+			if !r.space.walks(a.Name) || a.Sets != nil {
 				continue
 			}
 			if w, err := v.With(a.Name, a.Values[rng.IntN(len(a.Values))]); err == nil {

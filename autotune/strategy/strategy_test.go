@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 )
 
 func space(t *testing.T, seeds ...string) Space {
@@ -171,16 +172,34 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// Every directive names axes that exist, and no stage of another kind; unknown names are refused.
+// Each axis is in a directive, each directive names axes and stages that exist, and unknown names are refused.
 func TestDirectives(t *testing.T) {
+	stages := map[string]bool{"step": true, "init": true} // of passes; the others are a builder's
+	for _, text := range []string{"tiny", "tiny,direction=train", "contest-prefill,t=300,seqs=3"} {
+		s, err := gdn.Parse(text)
+		require.NoError(t, err)
+		for _, name := range []string{"naive", "token", "split-uw", "tpu-packed", "tpu-train"} {
+			if m, err := gdn.Build(s, parsed(t, name)); err == nil {
+				m.Body.Walk(func(in *ir.Instr) { stages[in.Loc.Stage] = true })
+			}
+		}
+	}
+	held := map[string]bool{}
 	for _, d := range Directives {
 		got, err := LookupDirective(d.Name)
 		require.NoError(t, err)
-		require.NotEmpty(t, got.Axes)
-		for _, a := range got.Axes {
-			_, err := gdn.LookupAxis(a)
+		require.NotEmpty(t, got.Axes())
+		for _, name := range got.Axes() {
+			_, err := gdn.LookupAxis(name)
 			require.NoError(t, err)
+			held[name] = true
 		}
+		for _, stage := range d.Stages {
+			require.Contains(t, stages, stage, d.Name)
+		}
+	}
+	for _, a := range gdn.Axes {
+		require.Contains(t, held, a.Name)
 	}
 	_, err := LookupDirective("speed")
 	require.ErrorContains(t, err, "triangular-inversion")

@@ -183,11 +183,11 @@ func weightedMean(values, variances []float64) float64 {
 func spreads(best *journal.Cost) []float64 {
 	l := make([]float64, len(gdn.Axes))
 	for i, a := range gdn.Axes {
-		if a.Name == compound {
+		if a.Sets != nil {
 			continue
 		}
 		d := axisSpread
-		if orders[a.Name] {
+		if bearings[a.Name].orders {
 			d = orderSpread
 		}
 		d += hotSpread * hotShare(a.Name, best)
@@ -195,9 +195,6 @@ func spreads(best *journal.Cost) []float64 {
 	}
 	return l
 }
-
-// compound is the axis that sets others.
-const compound = "prec"
 
 // guess is what the estimate says of a fitted variant on a target, as far as it is believed.
 func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {

@@ -19,7 +19,7 @@ func directiveNames() (names []string) {
 func directiveDocs() string {
 	var l []string
 	for _, d := range strategy.Directives {
-		l = append(l, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes, " ")))
+		l = append(l, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes(), " ")))
 	}
 	return strings.Join(l, "; ")
 }

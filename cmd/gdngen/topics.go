@@ -40,10 +40,10 @@ func variantTopic() *cobra.Command {
 		"tunes the others.\n\nAxes:\n")
 	for _, x := range gdn.Axes {
 		kind := "structural"
-		if !x.Structural {
+		if !x.Structural() {
 			kind = "scalar"
 		}
-		fmt.Fprintf(&b, "  %-11s %s (%s)\n  %-11s %s\n", x.Name, x.Doc, kind, "", bracketed(x.Values, x.Default))
+		fmt.Fprintf(&b, "  %-11s %s (%s, %s)\n  %-11s %s\n", x.Name, x.Doc, x.Group, kind, "", bracketed(x.Values, x.Default))
 	}
 	b.WriteString("\nDefaults are in brackets.")
 	return &cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: b.String(),

@@ -1,6 +1,7 @@
 package autotune
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type Config struct {
 	Budget     time.Duration  // of this session, without the set-up; 0: no limit
 	Candidates int            // of the whole run; 0: no limit
 	Patience   int            // iterations without a new champion, after which the session ends; 0: no limit
-	Workers    int            // candidates judged in parallel; 0: one a core, at most 2
+	Workers    int            // candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows
 	Attempts   int            // of a gate whose machinery fails, before the run pauses; 0: 3
 	Failures   int            // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: 10
 	Answer     time.Duration  // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
@@ -49,6 +50,9 @@ type Config struct {
 	Generator  string         // version of the program; empty: that of the build
 	Progress   func(Progress) // called for each candidate recorded
 	Warn       func(string)   // called for what the user should know
+	Begun      func(string)   // called once the session has begun: how many candidates are judged at a time, and why no more
+
+	limit string // of the workers, where their number is the default
 }
 
 // Progress is the state of a session.
@@ -87,6 +91,31 @@ type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// session validates the part of the configuration that is not the run's own, and fills it in.
+func (c *Config) session() error {
+	for _, x := range []struct {
+		what string
+		n    int64
+	}{
+		{"budget", int64(c.Budget)}, {"candidates", int64(c.Candidates)}, {"patience", int64(c.Patience)}, {"workers", int64(c.Workers)}, {"attempts", int64(c.Attempts)},
+		{"failures", int64(c.Failures)}, {"limit of an answer", int64(c.Answer)}, {"back-off", int64(c.Backoff)},
+	} {
+		if x.n < 0 {
+			return fmt.Errorf("the %s must not be negative; 0 stands for the default", x.what)
+		}
+	}
+	if c.Warn == nil {
+		c.Warn = func(string) {}
+	}
+	if c.Workers == 0 {
+		c.Workers, c.limit = defaultWorkers()
+	}
+	c.Attempts = cmp.Or(c.Attempts, defaultAttempts)
+	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
+	c.Failures = cmp.Or(c.Failures, defaultFailures)
+	return nil
+}
 
 // header validates the run's own part of the configuration and gives it its full form.
 func (c *Config) header(e Evaluator) (journal.Header, error) {

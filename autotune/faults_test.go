@@ -231,10 +231,12 @@ func (l *Lab) dumpFolders() []string {
 	return dirs
 }
 
-// realEnv makes the test binary a driver of a real search in a folder; killedEnv names the candidate in whose compile it kills itself.
+// realEnv makes the test binary a driver of a real search in a folder; killedEnv names the candidate in whose compile it kills itself,
+// interruptedEnv the one in whose compile, which hangs, it is interrupted.
 const (
-	realEnv   = "GDNGEN_TEST_REAL"
-	killedEnv = "GDNGEN_TEST_KILLED"
+	realEnv        = "GDNGEN_TEST_REAL"
+	killedEnv      = "GDNGEN_TEST_KILLED"
+	interruptedEnv = "GDNGEN_TEST_INTERRUPTED"
 )
 
 const realSpec = "b=1,t=64,hk=1,hv=2,k=64,v=64,dtype=bf16"
@@ -250,7 +252,18 @@ func real(dir string) {
 		panic(err)
 	}
 	at, _ := strconv.Atoi(os.Getenv(killedEnv))
+	hangs, _ := strconv.Atoi(os.Getenv(interruptedEnv))
 	f := &faulty{Lab: l, before: func(gate string, w *Work) error {
+		if gate == "compile" && w.Record.ID == hangs {
+			for _, pid := range children() {
+				syscall.Kill(pid, syscall.SIGSTOP)
+			}
+			go func() {
+				time.Sleep(200 * time.Millisecond) // the compile waits for its worker
+				fmt.Println(time.Now().UnixMilli())
+				syscall.Kill(os.Getpid(), syscall.SIGINT)
+			}()
+		}
 		if gate == "compile" && w.Record.ID == at {
 			go func() {
 				for len(l.dumpFolders()) == 0 {
@@ -284,7 +297,19 @@ func TestKillReal(t *testing.T) {
 	want := decisions(t, whole)
 	require.Len(t, want, 6)
 
-	for _, killed := range []int{1, 4} { // the second is rejected by its numbers
+	// An interrupt while a compile hangs ends the process within seconds, with nothing of that candidate recorded.
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), realEnv+"="+cut, interruptedEnv+"=3")
+	cmd.Stderr = os.Stderr
+	said, err := cmd.Output()
+	ended := time.Now()
+	require.NoError(t, err)
+	ms, err := strconv.ParseInt(strings.TrimSpace(string(said)), 10, 64)
+	require.NoError(t, err, "it was interrupted in a compile: %q", said)
+	require.Less(t, ended.Sub(time.UnixMilli(ms)), 5*time.Second)
+	require.Equal(t, want[:3], decisions(t, cut), "the header and two candidates")
+
+	for _, killed := range []int{4, 5} {
 		require.ErrorContains(t, run(cut, killed), "signal: killed")
 		left, _ := filepath.Glob(filepath.Join(os.TempDir(), "gdngen-held-*", "gdngen-dump-*"))
 		require.NotEmpty(t, left, "a compile was under way")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,13 +103,20 @@ func (w *Work) conclude(r *Refusal) {
 	w.Record.Verdict, w.Record.Reason, w.Record.Of = r.Verdict, r.Reason, r.Of
 }
 
-// mark is a candidate as a gate found it.
+// mark is a candidate as a gate found it. It shares nothing with the work that goes on: what is appended to one is not seen by the other.
 type mark struct {
-	record  journal.Candidate
-	objects map[string][]byte
+	record   *journal.Candidate
+	objects  map[string][]byte
+	modules  []*ir.Module
+	runs     *journal.Timing
+	examined bool
 }
 
-// mark remembers the candidate before a gate; back returns to it.
-func (w *Work) mark() mark { return mark{*w.Record, maps.Clone(w.Objects)} }
+// mark remembers the candidate before a gate; back returns to it, as often as is asked.
+func (w *Work) mark() mark {
+	return mark{w.Record.Clone(), maps.Clone(w.Objects), slices.Clone(w.Modules), w.Runs, w.examined}
+}
 
-func (w *Work) back(m mark) { *w.Record, w.Objects = m.record, m.objects }
+func (w *Work) back(m mark) {
+	*w.Record, w.Objects, w.Modules, w.Runs, w.examined = *m.record.Clone(), maps.Clone(m.objects), slices.Clone(m.modules), m.runs, m.examined
+}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -41,7 +42,9 @@ func begin(c Config) {
 	if _, _, err := journal.Read(c.Dir, nil); err == nil {
 		drive = Resume
 	}
-	if _, err := drive(context.Background(), c); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if _, err := drive(ctx, c); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,30 +17,29 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Search begins a run in c.Dir. It ends when the strategy has nothing more, when a budget is spent, or when ctx is done:
-// candidates under way are then finished and recorded, and the run can be resumed. Failing machinery is a *PauseError,
-// another driver on the run a *journal.LockedError; with these errors the summary of what is recorded comes too.
-func Search(ctx context.Context, c Config) (*report.Summary, error) { return drive(ctx, c, true) }
+// Search begins a run in c.Dir. It ends when the strategy has nothing more, when a budget is spent, or when ctx is done: it returns within
+// interruptGrace then, compilers are stopped, candidates under way are dropped, and the run can be resumed. Failing machinery is a
+// *PauseError, another driver on the run a *journal.LockedError; with these errors the summary of what is recorded comes too.
+func Search(ctx context.Context, c Config) (*report.Summary, error) {
+	return interruptible(ctx, c, true)
+}
 
 // Resume goes on with the run in c.Dir; the fields of c that belong to the run are taken from its header.
 func Resume(ctx context.Context, c Config) (*report.Summary, error) {
 	if _, _, err := journal.Read(c.Dir, nil); err != nil {
 		return nil, err
 	}
-	return drive(ctx, c, false)
+	return interruptible(ctx, c, false)
 }
 
+// drive is one session.
 func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err error) {
 	if c.Dir == "" {
 		return nil, errors.New("a run needs a folder")
 	}
-	if c.Warn == nil {
-		c.Warn = func(string) {}
+	if err := c.session(); err != nil {
+		return nil, &ConfigError{err}
 	}
-	c.Workers = cmp.Or(max(c.Workers, 0), min(2, runtime.NumCPU()))
-	c.Attempts = cmp.Or(max(c.Attempts, 0), defaultAttempts)
-	c.Backoff = cmp.Or(max(c.Backoff, 0), defaultBackoff)
-	c.Failures = cmp.Or(max(c.Failures, 0), defaultFailures)
 	j, warnings, err := journal.Open(c.Dir)
 	if err != nil {
 		return nil, err
@@ -124,6 +122,9 @@ func (d *driver) spent() bool {
 	return d.Budget > 0 && time.Since(d.start)+d.pace.mean()/2 >= d.Budget
 }
 
+// interrupted says why a session stopped whose context ended.
+const interrupted = "interrupted"
+
 func (d *driver) budgetSpent() string { return fmt.Sprintf("the budget of %v is spent", d.Budget) }
 
 // begin writes the header of a new run, or checks that of an old one.
@@ -147,7 +148,11 @@ func (d *driver) begin(e Evaluator) error {
 		return errors.Join(err, p.strategy.Close())
 	}
 	d.plan = p
-	return d.journal.Append(journal.KindSession, journal.Event{Message: message})
+	flight := inFlight(d.Workers, d.plan.Lookahead, d.limit)
+	if d.Begun != nil {
+		d.Begun(flight)
+	}
+	return d.journal.Append(journal.KindSession, journal.Event{Message: message, Flight: flight})
 }
 
 // task is a candidate under way.
@@ -158,7 +163,7 @@ type task struct {
 	fault  bool          // no program: reject is the proposer's fault
 	err    error         // the machinery's
 	done   chan struct{} // closed when judged, or dropped
-	judged bool          // false: dropped before it began
+	judged bool          // false: dropped, before it began or in the middle
 }
 
 // run proposes, judges and records until there is a reason to stop, which it returns.
@@ -166,16 +171,18 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 	queue := make(chan *task, d.plan.Lookahead)
 	halt := make(chan struct{}) // closed: begin nothing more
 	finished := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
 	for range d.Workers {
 		go func() {
 			defer func() { finished <- struct{}{} }()
 			for t := range queue {
-				d.judge(context.WithoutCancel(ctx), t, halt)
+				d.judge(ctx, t, halt)
 			}
 		}()
 	}
 	var flight []*task // in order of their ids
 	defer func() {
+		cancel() // what is still under way can not be recorded: its turn does not come
 		close(queue)
 		for range d.Workers {
 			<-finished
@@ -211,13 +218,16 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 		select {
 		case <-flight[0].done:
 		case <-ctx.Done():
-			stop("interrupted")
+			stop(interrupted)
 			<-flight[0].done
 		case <-deadline:
 			stop(d.budgetSpent())
 			<-flight[0].done
 		}
 		if !flight[0].judged {
+			if ctx.Err() != nil {
+				stop(interrupted)
+			}
 			stop(d.budgetSpent())
 			return stopped, nil
 		}
@@ -227,7 +237,7 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 		for _, t := range flight {
 			d.flight = append(d.flight, t.work.Record.Variant)
 		}
-		if err := d.record(head); err != nil {
+		if err := d.record(ctx, head); err != nil {
 			stop("the machinery failed")
 			return stopped, err
 		}
@@ -241,7 +251,7 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	id := done + len(flight) + 1
 	switch {
 	case ctx.Err() != nil:
-		return nil, "interrupted"
+		return nil, interrupted
 	case d.spent():
 		return nil, d.budgetSpent()
 	case d.Candidates > 0 && id > d.Candidates:
@@ -264,7 +274,7 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && d.spent():
 		return nil, d.budgetSpent()
 	case ctx.Err() != nil:
-		return nil, "interrupted"
+		return nil, interrupted
 	}
 	return nil, "the strategy has nothing more to propose"
 }
@@ -344,7 +354,7 @@ func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 // proposalRole is the object that holds the words of a proposer, where they are no variant.
 const proposalRole = "proposal"
 
-// judge leads a task through the gates.
+// judge leads a task through the gates. Where ctx ends on the way the task is dropped: half of a judgement is none.
 func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 	defer close(t.done)
 	select {
@@ -355,10 +365,10 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 	if d.spent() {
 		return
 	}
-	t.judged = true
-	if t.fault {
+	if t.judged = true; t.fault {
 		return
 	}
+	defer func() { t.judged = ctx.Err() == nil }()
 	start := time.Now()
 	defer func() {
 		if len(t.work.Record.Costs) > 0 {
@@ -366,6 +376,9 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 		}
 	}()
 	for i, g := range d.gates {
+		if ctx.Err() != nil {
+			return
+		}
 		if g.Again {
 			t.marks[i] = t.work.mark()
 		}
@@ -375,13 +388,13 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 	}
 }
 
-// attempt runs a gate, and again after a pause where the machinery fails.
+// attempt runs a gate, and again after a pause where the machinery fails. What fails because ctx ended is no fault of it.
 func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
 	before := w.mark()
 	for n := 1; ; n++ {
 		r, err := d.alone(ctx, g, w)
-		if err == nil {
-			return r, nil
+		if err == nil || ctx.Err() != nil {
+			return r, err
 		}
 		d.failing.Add(1)
 		event := journal.Event{Candidate: w.Record.ID, Gate: g.Name, Attempt: n, Message: err.Error()}
@@ -393,7 +406,11 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 			return nil, &PauseError{Candidate: w.Record.ID, Gate: g.Name, Attempts: n, Err: err}
 		}
 		w.back(before)
-		time.Sleep(d.Backoff << (n - 1))
+		select {
+		case <-time.After(d.Backoff << (n - 1)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -410,7 +427,7 @@ func (d *driver) alone(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
 }
 
 // record concludes a judged task, whose turn it is, and appends it to the journal.
-func (d *driver) record(t *task) error {
+func (d *driver) record(ctx context.Context, t *task) error {
 	w := t.work
 	if t.err != nil {
 		pause := journal.Event{Candidate: w.Record.ID, Gate: w.Record.Gate, Message: t.err.Error()}
@@ -427,7 +444,7 @@ func (d *driver) record(t *task) error {
 		}
 		now := w.mark()
 		w.back(t.marks[i])
-		if r, err := judge(context.Background(), g, w); err == nil && r != nil {
+		if r, err := judge(ctx, g, w); err == nil && r != nil {
 			reject = r
 			break
 		}

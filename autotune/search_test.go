@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,7 +261,8 @@ func TestStoreFails(t *testing.T) {
 	requireVerified(t, c.Dir)
 }
 
-func TestInterruptDrains(t *testing.T) {
+// An interrupt drops what is under way and records nothing half; resumed, the run makes the decisions of one that was not interrupted.
+func TestInterrupt(t *testing.T) {
 	c := quick(t, 0)
 	c.Evaluator = &fake{delay: 5 * time.Millisecond}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -271,17 +273,134 @@ func TestInterruptDrains(t *testing.T) {
 	}
 	sum, err := Search(ctx, c)
 	require.NoError(t, err)
-	require.Equal(t, "interrupted", sum.Stopped)
+	require.Equal(t, interrupted, sum.Stopped)
 	require.GreaterOrEqual(t, sum.Candidates, 20)
 	require.LessOrEqual(t, sum.Candidates, 20+defaultLookahead)
-	n := sum.Candidates
-	sum, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: n + 5, Evaluator: &fake{}, Generator: "test"})
+	requireWhole(t, c, sum.Candidates)
+}
+
+// requireWhole resumes an interrupted run for a few candidates, and compares it with one that was not.
+func requireWhole(t *testing.T, c Config, had int) {
+	sum, err := Resume(t.Context(), Config{Dir: c.Dir, Candidates: had + 5, Evaluator: &fake{}, Generator: "test"})
 	require.NoError(t, err)
-	require.Equal(t, n+5, sum.Candidates)
-	whole := quick(t, n+5)
+	require.Equal(t, had+5, sum.Candidates)
+	whole := quick(t, had+5)
 	_, err = Search(t.Context(), whole)
 	require.NoError(t, err)
 	require.Equal(t, decisions(t, whole.Dir), decisions(t, c.Dir))
+	requireVerified(t, c.Dir)
+}
+
+// An interrupt does not wait: not for a pause after a failure of the machinery, not for a gate that never looks at its context.
+func TestInterruptAtOnce(t *testing.T) {
+	release := make(chan struct{})
+	for name, gate := range map[string]func(*Work) error{
+		"back-off": func(w *Work) error {
+			if w.Record.ID == 7 {
+				return errors.New("no worker")
+			}
+			return nil
+		},
+		"busy gate": func(w *Work) error {
+			if w.Record.ID == 7 {
+				<-release
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := quick(t, 0)
+			c.Backoff = time.Hour
+			reached := make(chan struct{})
+			var once sync.Once
+			c.Evaluator = &fake{fail: func(g string, w *Work) error {
+				if g != "numerics" {
+					return nil
+				}
+				if w.Record.ID == 7 {
+					once.Do(func() { close(reached) })
+				}
+				return gate(w)
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			var at atomic.Pointer[time.Time]
+			go func() {
+				<-reached
+				now := time.Now()
+				at.Store(&now)
+				cancel()
+			}()
+			sum, err := Search(ctx, c)
+			late := time.Since(*at.Load())
+			require.NoError(t, err)
+			require.Less(t, late, 5*time.Second)
+			require.Equal(t, interrupted, sum.Stopped)
+			require.Equal(t, 6, sum.Candidates)
+			if name == "busy gate" { // the session that was left holds the run until its gate returns
+				_, err = Resume(t.Context(), Config{Dir: c.Dir, Evaluator: &fake{}, Generator: "test"})
+				var locked *journal.LockedError
+				require.ErrorAs(t, err, &locked)
+				close(release)
+				require.Eventually(t, func() bool {
+					j, _, err := journal.Open(c.Dir)
+					return err == nil && j.Close() == nil
+				}, 10*time.Second, 10*time.Millisecond)
+			}
+			requireWhole(t, c, 6)
+		})
+	}
+}
+
+// As many candidates are judged at a time as there are workers, where the lookahead allows; else the run says why fewer.
+func TestFlight(t *testing.T) {
+	for _, row := range []struct {
+		workers, lookahead, atOnce int
+		says                       string
+	}{
+		{8, 8, 8, "8 at a time"},
+		{8, 3, 3, "3 at a time: the run has a lookahead of 3, so 5 of 8 workers have nothing to do"},
+		{2, 8, 2, "2 at a time"},
+	} {
+		c := quick(t, 40)
+		c.Strategy, c.Workers, c.Lookahead = "exhaustive", row.workers, row.lookahead
+		var now, most atomic.Int64
+		c.Evaluator = &fake{fail: func(g string, w *Work) error {
+			if g != "build" {
+				return nil
+			}
+			defer now.Add(-1)
+			n := now.Add(1)
+			for end := time.Now().Add(100 * time.Millisecond); now.Load() < int64(row.atOnce) && most.Load() < int64(row.atOnce) && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+			}
+			return nil
+		}}
+		var begun string
+		c.Begun = func(text string) { begun = text }
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		require.EqualValues(t, row.atOnce, most.Load())
+		require.Contains(t, begun, row.says)
+		require.Equal(t, begun, sum.Flight)
+	}
+}
+
+// Figures that a session can not have are refused, none is taken for the default.
+func TestNegative(t *testing.T) {
+	for what, change := range map[string]func(*Config){
+		"failures": func(c *Config) { c.Failures = -1 }, "workers": func(c *Config) { c.Workers = -2 }, "attempts": func(c *Config) { c.Attempts = -1 },
+		"patience": func(c *Config) { c.Patience = -1 }, "budget": func(c *Config) { c.Budget = -1 }, "back-off": func(c *Config) { c.Backoff = -1 },
+		"candidates": func(c *Config) { c.Candidates = -1 }, "lookahead": func(c *Config) { c.Lookahead = -1 },
+	} {
+		c := quick(t, 1)
+		change(&c)
+		_, err := Search(t.Context(), c)
+		var bad *ConfigError
+		require.ErrorAs(t, err, &bad, what)
+		require.ErrorContains(t, err, what)
+	}
 }
 
 func TestBudget(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -350,5 +351,32 @@ func TestCauses(t *testing.T) {
 		got, evidence := s.Now().CauseOf(&c)
 		require.Equal(t, want, got, evidence)
 		require.NotEmpty(t, evidence)
+	}
+}
+
+// A clone of a candidate shares no memory with it that can be written to.
+func TestClone(t *testing.T) {
+	c := &Candidate{Change: []string{"a"}, Shortlist: []Option{{Parent: 1}}, Errors: []ClassError{{Class: "c"}}, Notes: []string{"n"}, Objects: map[string]string{"ir": "x"},
+		Costs: []Cost{{Target: "v6e", Stages: []Stage{{Name: "s"}}, Shapes: []ShapeCost{{Spec: "x"}}}}}
+	d := c.Clone()
+	require.Equal(t, c, d)
+	apart(t, "Candidate", reflect.ValueOf(*c), reflect.ValueOf(*d))
+}
+
+// apart requires that every slice and map of a value is set and another than that of its copy.
+func apart(t *testing.T, path string, a, b reflect.Value) {
+	switch a.Kind() {
+	case reflect.Slice, reflect.Map:
+		require.NotZero(t, a.Len(), "%s is not part of the test", path)
+		require.NotEqual(t, a.Pointer(), b.Pointer(), path)
+		if a.Kind() == reflect.Slice {
+			apart(t, path+"[0]", a.Index(0), b.Index(0))
+		}
+	case reflect.Struct:
+		for i := range a.NumField() {
+			apart(t, path+"."+a.Type().Field(i).Name, a.Field(i), b.Field(i))
+		}
+	case reflect.Pointer, reflect.Interface:
+		t.Fatalf("%s: Clone does not know pointers", path)
 	}
 }

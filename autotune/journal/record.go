@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -92,6 +94,7 @@ type Event struct {
 	Gate      string `json:"gate,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
 	Message   string `json:"message"`
+	Flight    string `json:"flight,omitempty"` // of a session: how many candidates are judged at a time, and why no more
 }
 
 // Candidate is the judgement of one variant.
@@ -118,6 +121,17 @@ type Candidate struct {
 	Costs      []Cost            `json:"costs,omitempty"` // in the order of the header's targets, as far as reached
 	Notes      []string          `json:"notes,omitempty"`
 	Objects    map[string]string `json:"objects,omitempty"` // keys in the object store, by role
+}
+
+// Clone is a copy that shares nothing with c.
+func (c *Candidate) Clone() *Candidate {
+	d := *c
+	d.Change, d.Shortlist, d.Errors, d.Notes = slices.Clone(c.Change), slices.Clone(c.Shortlist), slices.Clone(c.Errors), slices.Clone(c.Notes)
+	d.Objects, d.Costs = maps.Clone(c.Objects), slices.Clone(c.Costs)
+	for i, k := range d.Costs {
+		d.Costs[i].Stages, d.Costs[i].Shapes = slices.Clone(k.Stages), slices.Clone(k.Shapes)
+	}
+	return &d
 }
 
 // Option is a change that a strategy weighed.

@@ -18,6 +18,7 @@ type Live struct {
 	CPU             float64  // seconds of processor time of the session
 	Begun           int      // candidates that the session found
 	Flight          []string // what is being judged
+	Limit           string   // how many at a time, and why no more
 	Warning         string   // the last
 }
 
@@ -66,6 +67,9 @@ func (l *Live) Screen(width, height int) string {
 		}
 	}
 	line("")
+	if l.Limit != "" {
+		line("judging %s", l.Limit)
+	}
 	for _, text := range l.Flight {
 		line("  ...  %s", named(text))
 	}

@@ -18,6 +18,7 @@ type Summary struct {
 	Seed       uint64                  `json:"seed"`
 	Targets    []string                `json:"targets"`
 	Stopped    string                  `json:"stopped,omitempty"` // why the last driver left it
+	Flight     string                  `json:"flight,omitempty"`  // how many candidates its last session judged at a time, and why no more
 	Candidates int                     `json:"candidates"`
 	Iterations int                     `json:"iterations"` // candidates that are no mere tuning of scalars
 	Cells      int                     `json:"cells"`      // structures with a cost on every target
@@ -101,6 +102,9 @@ func New(dir string, s *journal.State) *Summary {
 			r.Infra++
 		case journal.KindSession:
 			r.Stopped = "a driver is at work, or was killed"
+			if begun, err := e.Event(); err == nil {
+				r.Flight = begun.Flight
+			}
 		case journal.KindEnd:
 			var end journal.Event
 			if json.Unmarshal(e.Body, &end) == nil {

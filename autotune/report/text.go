@@ -23,6 +23,9 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("; %s", s.Stopped)
 	}
 	p.printf("\n")
+	if s.Flight != "" {
+		p.printf("judged %s\n", s.Flight)
+	}
 	for _, r := range s.Rankings {
 		p.printf("\n%s: cycles per token and value head (static; nothing ran on a TPU)\n", r.Target)
 		p.ranking(r.Rows, top)

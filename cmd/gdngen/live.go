@@ -70,6 +70,17 @@ func (w *watcher) progress(p autotune.Progress) {
 	w.draw()
 }
 
+// begun tells how many candidates are judged at a time.
+func (w *watcher) begun(flight string) {
+	if w.fd < 0 {
+		w.a.note("judging %s", flight)
+		return
+	}
+	w.mu.Lock()
+	w.live.Limit = flight
+	w.mu.Unlock()
+}
+
 // warn shows a warning; on a terminal it stays on the screen and is repeated at the end.
 func (w *watcher) warn(text string) {
 	if w.fd < 0 {

@@ -25,9 +25,18 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// interrupts are the signals that end a command cleanly. A hang-up that is ignored, as nohup does, stays ignored.
+func interrupts() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
 // execute runs one command line and returns its exit status.
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt has its usual effect
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}

@@ -35,7 +35,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
 	f.IntVar(&s.config.Patience, "patience", 0, "end after so many iterations without a new champion; 0: no limit")
 	f.IntVar(&s.config.Failures, "max-failures", 0, "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0: 10")
-	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel; 0: one a core, at most 2")
+	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	f.DurationVar(&s.config.Lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&s.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
 	f.StringVar(&s.config.Lab.Device, "device", "", "time the best on a device too: a PJRT plugin, or cpu")
@@ -76,7 +76,8 @@ func (a *app) searchRunCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --run DIR",
 		Short: "Begin a search, and print its ranking at the end",
-		Long: `run begins a search in a fresh folder. An interrupt lets the candidates under way finish and leaves a run that search resume goes on with.
+		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that search
+resume goes on with; a second one ends the program at once.
 
 Strategies: ` + strings.Join(docs, "; ") + `.
 
@@ -169,7 +170,7 @@ func (a *app) search(s *searchFlags, resume bool) error {
 		return usage(fmt.Errorf("--compile-memory: %w", err))
 	}
 	w := a.watch(c.Dir, c.Budget, s.plain)
-	c.Warn = w.warn
+	c.Warn, c.Begun = w.warn, w.begun
 	improved := false
 	c.Progress = func(p autotune.Progress) {
 		improved = improved || p.Candidate.Verdict == journal.Keep

@@ -76,6 +76,7 @@ const (
 	stepLoad             // dst = smem[sum of args]
 	stepStore            // smem[sum of args[1:]] = args[0]
 	stepDMA              // args: source, granules, destination, sync flag
+	stepOddDMA           // a transfer of a form that is not known
 	stepWait             // args: sync flag, granules
 )
 
@@ -88,7 +89,7 @@ type step struct {
 	eval   func(typ string, a []value) value
 	typ    string // suffix of the op name
 	args   []operand
-	from   string // DMA: memory spaces
+	from   string // DMA: memory spaces; empty: only the address tells
 	to     string
 	opname string
 }
@@ -122,7 +123,7 @@ func (e *notUnderstood) Error() string {
 func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) {
 	d := &decoder{
 		program: &program{file: file, code: make([]code, len(bundles)), symbols: []string{""}},
-		target:  t, symbol: map[string]int16{}, regions: map[int]int{}, exit: -1,
+		target:  t, symbol: map[string]int16{}, regions: map[int]int{}, spaces: map[string]string{}, exit: -1,
 	}
 	if last := len(bundles) - 1; last >= 0 && bundles[last].exit {
 		d.exit = last
@@ -131,6 +132,11 @@ func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) 
 		for _, r := range b.regions {
 			if _, ok := d.regions[r]; !ok {
 				d.regions[r] = i
+			}
+		}
+		for _, in := range b.ins {
+			if space := pointsTo(in.op); space != "" {
+				d.spaces[in.dst] = space
 			}
 		}
 	}
@@ -149,8 +155,9 @@ type decoder struct {
 	*program
 	target  *codegen.Target
 	symbol  map[string]int16
-	regions map[int]int // region number -> index of its first bundle
-	exit    int         // index of the exit bundle, -1 if there is none
+	regions map[int]int       // region number -> index of its first bundle
+	spaces  map[string]string // name of a register, which has one definition -> memory space that it points into
+	exit    int               // index of the exit bundle, -1 if there is none
 }
 
 func (d *decoder) bundle(c *code, b bundle) error {
@@ -190,10 +197,10 @@ func (d *decoder) instruction(c *code, in instruction) error {
 		return d.alias(c, in)
 	case name == "sst":
 		return d.store(c, in)
-	case name == "dma" && strings.Contains(suffix, "_to_"):
-		return d.dma(c, in, suffix)
 	case in.op == "dma.done.wait":
 		return d.wait(c, in)
+	case name == "dma" && suffix != "done":
+		return d.dma(c, in, suffix)
 	case register(in.dst) != noRegister:
 		return d.compute(c, in, name, suffix)
 	}
@@ -347,9 +354,26 @@ func (d *decoder) store(c *code, in instruction) error {
 	return nil
 }
 
-// dma decodes `dma.from_to_to [thread:$0] (guard), source, size in granules, destination, ...`.
+// pointsTo is the memory space of the address that an operation makes, as in scalar_lea.hbm; empty for all others.
+func pointsTo(op string) string {
+	name, space, _ := strings.Cut(op, ".")
+	if name == "int_to_ptr" || name == "scalar_lea" || name == "inlined_call_operand" && !strings.HasPrefix(space, "<") {
+		return space
+	}
+	return ""
+}
+
+// memorySpaces are the ends of transfers; hbm is main memory.
+var memorySpaces = []string{"hbm", "vmem", "smem", "cmem", "imem", "host", "host_iova", "hib"}
+
+// dma decodes `dma.from_to_to [thread:$0] (guard), source, size in granules, destination, ...`, and dma.general, whose spaces are
+// those of its addresses. Other forms leave traffic unknown.
 func (d *decoder) dma(c *code, in instruction, suffix string) error {
-	from, to, _ := strings.Cut(suffix, "_to_")
+	from, to, named := strings.Cut(suffix, "_to_")
+	if named && !(slices.Contains(memorySpaces, from) && slices.Contains(memorySpaces, to)) || !named && suffix != "general" {
+		c.steps = append(c.steps, step{kind: stepOddDMA, dst: noRegister, guard: always, opname: in.op})
+		return nil
+	}
 	args := in.args
 	if strings.HasPrefix(args, "[thread") {
 		_, args, _ = strings.Cut(args, "]")
@@ -358,8 +382,12 @@ func (d *decoder) dma(c *code, in instruction, suffix string) error {
 	if err != nil {
 		return err
 	}
+	operands := strings.Split(rest, ",")
+	if !named && len(operands) > 2 {
+		from, to = d.spaces[registerName(operands[0])], d.spaces[registerName(operands[2])]
+	}
 	st := step{kind: stepDMA, dst: noRegister, guard: g, from: from, to: to, opname: in.op}
-	for i, a := range strings.Split(rest, ",") {
+	for i, a := range operands {
 		if i == 4 {
 			break
 		}
@@ -374,6 +402,12 @@ func (d *decoder) dma(c *code, in instruction, suffix string) error {
 	}
 	c.steps = append(c.steps, st)
 	return nil
+}
+
+// registerName is the name that an operand begins with, as in "%s5_s1 [#allocation2]".
+func registerName(operand string) string {
+	name, _, _ := strings.Cut(strings.TrimSpace(operand), " ")
+	return name
 }
 
 // wait decodes `dma.done.wait (guard), flag, size in granules`.

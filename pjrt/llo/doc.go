@@ -14,8 +14,9 @@
 //     angle brackets, are left out. In the top-level program a forward branch on the runtime's state or on data falls through, which
 //     executes every part that it might skip: a conditional costs all its branches. Where a result may take the memory of a
 //     parameter, it does: the caller gives the parameter up.
-//  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Bytes
-//     that pass main memory are reported beside it.
+//  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Beside it
+//     stand the bytes of main memory that all transfers read and write: those of kernels, of the compiler's own ops, and copies between
+//     ops. The sum is exact or refused, with the reason in [Report].HBMUnknown.
 //     On tpu7x a branch has 1, 3 or 6 delay slots, which the dump does not print but its regions show (slots.go). All execute; of a taken
 //     branch only the first [codegen.Target].BranchDelay count, so that there the count is up to 5 cycles short for each.
 //  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location; a bundle where none does waits

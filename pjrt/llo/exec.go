@@ -1,6 +1,7 @@
 package llo
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ type trace struct {
 	bundles  int64
 	cycles   int64
 	busy     [maxMXUs]int64
-	hbmBytes int64 // -1: the size of a transfer is not known
+	hbmBytes int64  // -1: the size of a transfer is not known
+	hbmWhy   string // why it is not known
 	calls    map[string]int64
 	order    []string // calls in order of their first execution
 }
@@ -126,7 +128,7 @@ func (m *machine) run() (*trace, error) {
 		return nil, m.errorf(&m.code[n-1], "ends in the delay slots of a branch: the file is cut short")
 	}
 	if len(m.open) > 0 {
-		m.trace.hbmBytes = -1
+		m.refuseTraffic("a transfer whose size only a run would tell is never waited for")
 	}
 	m.trace.cycles = now
 	return &m.trace, nil
@@ -218,6 +220,9 @@ func (m *machine) execute(c *code) error {
 		switch s.kind {
 		case stepDMA:
 			m.dma(s, ok)
+			continue
+		case stepOddDMA:
+			m.refuseTraffic("%s at %#x is a form of transfer that is not known", s.opname, c.addr)
 			continue
 		case stepWait:
 			m.wait(s)
@@ -322,9 +327,12 @@ func (m *machine) forget(sym int16) {
 func (m *machine) dma(s *step, certain bool) {
 	src, size, dst, flag := m.value(s.args[0]), m.value(s.args[1]), m.value(s.args[2]), m.value(s.args[3])
 	passes := 0
-	for _, space := range [2]string{s.from, s.to} {
-		if space == "hbm" {
+	for _, space := range [2]string{cmp.Or(s.from, m.spaceOf(src)), cmp.Or(s.to, m.spaceOf(dst))} {
+		switch space {
+		case "hbm":
 			passes++
+		case "":
+			m.refuseTraffic("%s has an address whose memory only a run would tell", s.opname)
 		}
 	}
 	switch {
@@ -334,7 +342,7 @@ func (m *machine) dma(s *step, certain bool) {
 	case flag.known && m.open[flag] == 0:
 		m.open[flag] = passes
 	default:
-		m.trace.hbmBytes = -1
+		m.refuseTraffic("%s has a size that only a run would tell", s.opname)
 	}
 	if s.to != "smem" {
 		return
@@ -344,6 +352,23 @@ func (m *machine) dma(s *step, certain bool) {
 		if certain && src.known && in.sym == src.sym && dst.known && size.isNumber() {
 			m.fill(dst, in.index, int(src.num)*m.granule/wordBytes, int(size.num)*m.granule/wordBytes)
 		}
+	}
+}
+
+// spaceOf is the memory space of the operand that an address points into; empty if it is not known.
+func (m *machine) spaceOf(at value) string {
+	for _, in := range m.inputs {
+		if at.known && at.sym == in.sym && in.space != inTable {
+			return in.space
+		}
+	}
+	return ""
+}
+
+// refuseTraffic gives up the count of bytes. The first reason stays.
+func (m *machine) refuseTraffic(format string, args ...any) {
+	if m.trace.hbmBytes >= 0 {
+		m.trace.hbmBytes, m.trace.hbmWhy = -1, fmt.Sprintf(format, args...)
 	}
 }
 

@@ -21,35 +21,37 @@ const Flags = "--xla_jf_dump_llo_text=true --xla_mosaic_enable_llo_source_annota
 
 // A Report is the static cost of one compiled module on one core.
 type Report struct {
-	Target   string     `json:"target"`
-	Cycles   int64      `json:"cycles"`    // whole module
-	Bundles  int64      `json:"bundles"`   // executed, whole module
-	TopLevel int64      `json:"top_level"` // cycles of the top-level program itself, without the ops that it calls
-	HBMBytes int64      `json:"hbm_bytes"` // bytes that DMAs read from and write to main memory; -1 where only a run would tell
-	VMEM     int64      `json:"vmem"`      // bytes of vector memory of the op that needs most; -1 if the dump does not say
-	Schedule string     `json:"schedule"`  // hash of all bundles, with register and allocation numbering made canonical and no names or locations
-	Ops      []OpReport `json:"ops"`       // by cycles over all calls, most first
-	Unread   []string   `json:"-"`         // keys of Options.Scalars that no op read
+	Target     string     `json:"target"`
+	Cycles     int64      `json:"cycles"`                // whole module
+	Bundles    int64      `json:"bundles"`               // executed, whole module
+	TopLevel   int64      `json:"top_level"`             // cycles of the top-level program itself, without the ops that it calls
+	HBMBytes   int64      `json:"hbm_bytes"`             // bytes that all transfers read from and write to main memory; -1 where only a run would tell
+	HBMUnknown string     `json:"hbm_unknown,omitempty"` // why HBMBytes is -1
+	VMEM       int64      `json:"vmem"`                  // bytes of vector memory of the op that needs most; -1 if the dump does not say
+	Schedule   string     `json:"schedule"`              // hash of all bundles, with register and allocation numbering made canonical and no names or locations
+	Ops        []OpReport `json:"ops"`                   // by cycles over all calls, most first
+	Unread     []string   `json:"-"`                     // keys of Options.Scalars that no op read
 }
 
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
 type OpReport struct {
-	Name      string     `json:"name"`
-	Twin      string     `json:"twin,omitempty"` // op whose schedule this is, where libtpu compiled two ops of the same computation once
-	Calls     int64      `json:"calls"`
-	Static    int        `json:"static"`            // bundles in the schedule
-	Bundles   int64      `json:"bundles"`           // bundles executed
-	Cycles    int64      `json:"cycles"`            // bundles, delays and waits
-	Stall     int64      `json:"stall"`             // cycles that bundles waited for a matrix unit
-	MXUBusy   int64      `json:"mxu_busy"`          // cycles that matmuls held the busiest matrix unit
-	HBMBytes  int64      `json:"hbm_bytes"`         // as in Report
-	VMEM      int64      `json:"vmem"`              // bytes of vector memory, spills included; -1 if the dump does not say
-	Spills    int64      `json:"spills"`            // register spills executed
-	Fills     int64      `json:"fills"`             // register fills executed
-	Slots     []Slot     `json:"slots"`             // in the order of the dump
-	Hot       []Region   `json:"hot"`               // straight-line parts by cycles, most first, at most 16
-	Locations []Location `json:"locations"`         // by cycles, most first; empty if the dump carries no locations
-	Profile   *Profile   `json:"profile,omitempty"` // if Options.Columns asks for one
+	Name       string     `json:"name"`
+	Twin       string     `json:"twin,omitempty"` // op whose schedule this is, where libtpu compiled two ops of the same computation once
+	Calls      int64      `json:"calls"`
+	Static     int        `json:"static"`                // bundles in the schedule
+	Bundles    int64      `json:"bundles"`               // bundles executed
+	Cycles     int64      `json:"cycles"`                // bundles, delays and waits
+	Stall      int64      `json:"stall"`                 // cycles that bundles waited for a matrix unit
+	MXUBusy    int64      `json:"mxu_busy"`              // cycles that matmuls held the busiest matrix unit
+	HBMBytes   int64      `json:"hbm_bytes"`             // as in Report
+	HBMUnknown string     `json:"hbm_unknown,omitempty"` // as in Report
+	VMEM       int64      `json:"vmem"`                  // bytes of vector memory, spills included; -1 if the dump does not say
+	Spills     int64      `json:"spills"`                // register spills executed
+	Fills      int64      `json:"fills"`                 // register fills executed
+	Slots      []Slot     `json:"slots"`                 // in the order of the dump
+	Hot        []Region   `json:"hot"`                   // straight-line parts by cycles, most first, at most 16
+	Locations  []Location `json:"locations"`             // by cycles, most first; empty if the dump carries no locations
+	Profile    *Profile   `json:"profile,omitempty"`     // if Options.Columns asks for one
 }
 
 // Names of slots that are parts of others: register fills and spills.
@@ -117,16 +119,18 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 	}
 	order := a.tally(topLevel, 1, nil)
 	top := a.ops[topLevel]
-	r := &Report{Target: t.Name, Cycles: top.Cycles, Bundles: top.Bundles, TopLevel: top.Cycles, HBMBytes: top.HBMBytes, VMEM: -1}
+	r := &Report{Target: t.Name, Cycles: top.Cycles, Bundles: top.Bundles, TopLevel: top.Cycles, HBMBytes: top.HBMBytes, HBMUnknown: top.HBMUnknown, VMEM: -1}
 	schedule := sha256.New()
 	for _, name := range order[1:] {
 		op := a.ops[name]
 		r.Cycles += op.Calls * op.Cycles
 		r.Bundles += op.Calls * op.Bundles
-		if r.HBMBytes >= 0 && op.HBMBytes >= 0 {
+		switch {
+		case r.HBMBytes < 0:
+		case op.HBMBytes < 0:
+			r.HBMBytes, r.HBMUnknown = -1, name+": "+op.HBMUnknown
+		default:
 			r.HBMBytes += op.Calls * op.HBMBytes
-		} else {
-			r.HBMBytes = -1
 		}
 		r.VMEM = max(r.VMEM, op.VMEM)
 		r.Ops = append(r.Ops, op.OpReport)
@@ -348,7 +352,7 @@ func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
 func report(name string, p *program, bundles []bundle, tr *trace, use *utilization, columns int) *OpReport {
 	op := &OpReport{
 		Name: name, Static: len(p.code), Bundles: tr.bundles, Cycles: tr.cycles,
-		MXUBusy: slices.Max(tr.busy[:]), HBMBytes: tr.hbmBytes, VMEM: -1, Slots: use.executed(tr.counts, tr.bundles),
+		MXUBusy: slices.Max(tr.busy[:]), HBMBytes: tr.hbmBytes, HBMUnknown: tr.hbmWhy, VMEM: -1, Slots: use.executed(tr.counts, tr.bundles),
 	}
 	for _, w := range tr.waits {
 		op.Stall += w

@@ -1,0 +1,130 @@
+// Programs keeps the hashes of the programs that the named variants stand for, on each preset and target, so that a change of a
+// program is seen and has a reason.
+//
+//	go run ./tests/programs                     compute all of them, and write the table if none has changed
+//	go run ./tests/programs -reason "WHY"       the same; changed hashes get a new version, with this reason
+//	go run ./tests/programs -only bench,tpu     those rows alone whose preset and names or text have all of these words
+//
+// The table, programs.tsv, was frozen at the commit that it names as its base: each name then stood for the form that suited preset and
+// target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of Pallas without its docstring.
+// The test computes a sample of the rows that rotates by commit.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+func main() {
+	reason := flag.String("reason", "", "why programs have changed")
+	only := flag.String("only", "", "words that the rows must have, separated by commas")
+	file := flag.String("file", filepath.Join("tests", "programs", "programs.tsv"), "the table")
+	flag.Parse()
+	if err := update(*file, *reason, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "programs:", err)
+		os.Exit(1)
+	}
+}
+
+// update computes rows of the table and writes it. Where programs have changed without a reason it writes nothing.
+func update(file, reason, only string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	t, err := parseTable(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := t.addNames(); err != nil {
+		return err
+	}
+	rows := slices.DeleteFunc(slices.Clone(t.rows), func(r *row) bool { return !r.has(only) })
+	changed := t.computeAll(rows, len(t.reasons)+1)
+	t.rows = slices.DeleteFunc(t.rows, func(r *row) bool { return len(r.cells[0]) == 0 }) // named, but not asked for
+	switch {
+	case len(changed) > 0 && reason == "":
+		return fmt.Errorf("%d programs have changed; give -reason, or undo it:\n%s", len(changed), strings.Join(changed, "\n"))
+	case len(changed) > 0:
+		t.reasons = append(t.reasons, time.Now().UTC().Format(time.DateOnly)+"\t"+strings.Join(strings.Fields(reason), " "))
+	}
+	if only == "" {
+		t.whole = commit() + "\t" + time.Now().UTC().Format(time.DateOnly)
+	}
+	fmt.Printf("%d rows, %d programs have changed\n", len(rows), len(changed))
+	if bytes.Equal(t.text(), data) {
+		return nil
+	}
+	return os.WriteFile(file, t.text(), 0o644)
+}
+
+// has says whether the row has all words of a list.
+func (r *row) has(words string) bool {
+	for word := range strings.SplitSeq(words, ",") {
+		if word != "" && r.preset != word && !slices.Contains(r.names, word) && !slices.Contains(strings.Split(r.variant, ","), word) {
+			return false
+		}
+	}
+	return true
+}
+
+// addNames adds the rows of named variants that the table lacks.
+func (t *table) addNames() error {
+	for _, p := range gdn.Presets {
+		for _, n := range gdn.Variants {
+			v, err := gdn.ParseVariant(n.Text)
+			if err != nil {
+				return err
+			}
+			t.row(p.Name, v.String())
+		}
+	}
+	return nil
+}
+
+// computeAll fills rows on all processors, and lists what has changed.
+func (t *table) computeAll(rows []*row, reason int) []string {
+	var group sync.WaitGroup
+	var lock sync.Mutex
+	var changed []string
+	queue := make(chan *row)
+	for range runtime.NumCPU() {
+		group.Go(func() {
+			for r := range queue {
+				texts, errs := program(r.preset, r.variant)
+				lock.Lock()
+				changed = append(changed, t.fill(r, texts, errs, reason)...)
+				lock.Unlock()
+			}
+		})
+	}
+	for i, r := range rows {
+		queue <- r
+		fmt.Fprintf(os.Stderr, "\r%d of %d", i+1, len(rows))
+	}
+	close(queue)
+	group.Wait()
+	fmt.Fprintln(os.Stderr)
+	slices.Sort(changed)
+	return changed
+}
+
+// commit names the state of the working tree.
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

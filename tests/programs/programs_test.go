@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// frozen is the digest of the programs at the base. It stays; programs may change, with a reason.
+const frozen = "8ed5261faf35b2fe"
+
+func readTable(t *testing.T) *table {
+	t.Helper()
+	data, err := os.ReadFile("programs.tsv")
+	require.NoError(t, err)
+	tab, err := parseTable(data)
+	require.NoError(t, err)
+	require.Equal(t, string(tab.text()), string(data), "the table is sorted and has what is used")
+	return tab
+}
+
+// The base is as it was frozen, each change has a reason, and each name has its row and means what it meant.
+func TestTable(t *testing.T) {
+	tab := readTable(t)
+	require.Equal(t, frozen, tab.frozen(), "the first versions of hashes, their rows and names never change: go run ./tests/programs records a change")
+	for _, r := range tab.reasons {
+		date, why, _ := strings.Cut(r, "\t")
+		require.Regexp(t, `^\d{4}-\d\d-\d\d$`, date)
+		require.NotEmpty(t, strings.TrimSpace(why))
+	}
+	rows, known := map[string]*row{}, map[string]bool{}
+	for _, r := range tab.rows {
+		rows[r.preset+" "+r.variant] = r
+		for _, name := range r.names {
+			known[name] = true
+		}
+	}
+	for _, p := range gdn.Presets {
+		for _, n := range gdn.Variants {
+			v, err := gdn.ParseVariant(n.Text)
+			require.NoError(t, err)
+			r := rows[p.Name+" "+v.String()]
+			require.NotNil(t, r, "%s by %s is not in the table: go run ./tests/programs", p.Name, n.Name)
+			require.True(t, !known[n.Name] || slices.Contains(r.names, n.Name), "%s is another text than at the base: give the new one a name of its own", n.Name)
+		}
+	}
+}
+
+// Programs are those of the table: a sample that rotates by commit, what the last change touched, and the champions.
+func TestPrograms(t *testing.T) {
+	tab := readTable(t)
+	for _, r := range sample(tab) {
+		t.Run(r.preset+" by "+r.variant, func(t *testing.T) {
+			t.Parallel()
+			texts, errs := program(r.preset, r.variant)
+			for i, c := range r.cells {
+				if errs[i] != nil {
+					require.True(t, refused(c.now()), "%s is refused now (%v): say why by go run ./tests/programs -reason", columns[i], errs[i])
+					continue
+				}
+				require.Equal(t, c.now(), hash(texts[i]), "%s is another program than before: undo that, or say why by go run ./tests/programs -reason", columns[i])
+			}
+		})
+	}
+}
+
+// Names at the base stand for the forms that the table has: those of the sample.
+func TestNames(t *testing.T) {
+	for _, r := range sample(readTable(t)) {
+		for _, text := range r.names {
+			name, targets, ok := strings.Cut(text, "@")
+			if !ok {
+				continue
+			}
+			s, err := gdn.LookupPreset(r.preset)
+			require.NoError(t, err)
+			for target := range strings.SplitSeq(targets, ",") {
+				tg, err := codegen.LookupTarget(target)
+				require.NoError(t, err)
+				v, err := lower.Suit(s, name, tg)
+				require.NoError(t, err)
+				require.Equal(t, r.variant, v.String(), "%s on %s for %s", name, r.preset, target)
+			}
+		}
+	}
+}
+
+// sampled is how many rows a test computes beside the champions and what was touched.
+const sampled = 8
+
+// sample takes the rows that the last commit and the working tree touch, at most twice as many as are drawn, then the champions, then
+// some drawn by the commit. Without git it draws the same always.
+func sample(tab *table) []*row {
+	seed, touched := "none", map[string]bool{}
+	if out, err := exec.Command("git", "rev-parse", "HEAD").Output(); err == nil {
+		seed = string(out)
+		out, _ = exec.Command("git", "diff", "--unified=0", "HEAD^", "--", "programs.tsv").Output() // there may be no parent
+		for line := range strings.Lines(string(out)) {
+			if fields := strings.Split(line, "\t"); fields[0] == "+program" {
+				touched[fields[1]+" "+fields[2]] = true
+			}
+		}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(seed)) // never fails
+	var first, champions, rest []*row
+	for _, r := range tab.rows {
+		rest = append(rest, r)
+		if touched[r.preset+" "+r.variant] {
+			first = append(first, r)
+		}
+		for _, name := range r.names {
+			if champion[r.preset+" "+name] {
+				champions = append(champions, r)
+			}
+		}
+	}
+	draw := rand.New(rand.NewPCG(h.Sum64(), 0))
+	for _, rows := range [][]*row{first, rest} {
+		draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	}
+	var list []*row
+	for _, r := range slices.Concat(first[:min(len(first), 2*sampled)], champions, rest[:min(len(rest), sampled)]) {
+		if !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// champion are the best known of each kind of work at the base.
+var champion = map[string]bool{
+	"bench tpu@v5e": true, "bench tpu@v6e,tpu7x": true, "train tpu-train@v6e,tpu7x": true, "contest-prefill tpu-packed@v6e": true,
+	"contest-decode decode": true, "bench cpu": true,
+}
+
+// A hash that changes keeps its history, with a reason for each change; another text of a refusal is no change.
+func TestCell(t *testing.T) {
+	c := cell(nil).set("aa", 0, false).set("bb", 1, true).set("bb", 2, true).set("!1", 3, true).set("!2", 4, true)
+	require.Equal(t, "aa>bb/1>!2/3", c.String())
+	p, err := parseCell(c.String())
+	require.NoError(t, err)
+	require.Equal(t, c, p)
+	require.Equal(t, "+aa>bb/1", cell(nil).set("aa", 0, true).set("bb", 1, true).String())
+	require.Equal(t, "aa", cell(nil).set("aa", 0, true).now())
+	for _, bad := range []string{"", "aa/1", "aa>bb", "aa>bb/x", "aa>bb/0", "aa>>bb/1"} {
+		_, err := parseCell(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+// A program that has changed is recorded with a reason, and in no other way.
+func TestUpdate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "programs.tsv")
+	require.NoError(t, os.WriteFile(file, []byte("base\t0\t2026-01-01\nwhole\t0\t2026-01-01\n"), 0o600))
+	const only = "tiny,algo=token,unit=sums"
+	require.NoError(t, update(file, "", only))
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(data, []byte("program\ttiny\t")))
+	require.NoError(t, update(file, "", only))
+
+	line := bytes.Split(data[bytes.Index(data, []byte("program\t")):], []byte("\t"))
+	now := line[4] // StableHLO
+	other := bytes.Replace(data, now, []byte("+0123456789ab"), 1)
+	require.NoError(t, os.WriteFile(file, other, 0o600))
+	require.ErrorContains(t, update(file, "", only), "1 programs have changed; give -reason")
+	data, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, other, data)
+	require.NoError(t, update(file, "a test", only))
+	data, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(data), "+0123456789ab>"+string(now[1:])+"/1\t")
+	require.Regexp(t, `(?m)^reason\t1\t\S+\ta test$`, string(data))
+}
+
+// Locations and docstrings are no part of a program.
+func TestStripped(t *testing.T) {
+	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(\"state\":1:1)\n}\n"))
+	require.Equal(t, "\n\nx = 1\n", withoutDocstring("\"\"\"Made today.\"\"\"\n\nx = 1\n"))
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
@@ -46,6 +47,7 @@ type Config struct {
 	Answer     time.Duration  // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
 	Backoff    time.Duration  // before the second attempt, doubled for each further one; 0: 1 s
 	Lab        LabOptions     // for the default evaluator
+	Machine    *machine.Lock  // gates compute under it, and a device is timed alone; nil: one of the run's own
 	Evaluator  Evaluator      // nil: a Lab, closed at the end
 	Generator  string         // version of the program; empty: that of the build
 	Progress   func(Progress) // called for each candidate recorded

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Search begins a run in c.Dir. It ends when the strategy has nothing more, when a budget is spent, or when ctx is done: it returns within
@@ -47,6 +49,9 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	defer func() { err = errors.Join(err, j.Close()) }()
 	for _, w := range warnings {
 		c.Warn(w)
+	}
+	if c.Machine == nil {
+		c.Machine = machine.New(filepath.Join(c.Dir, "machine"), nil)
 	}
 	if fresh && j.State().Header != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir, ErrExists)
@@ -88,7 +93,6 @@ type driver struct {
 	objects store.Store
 	start   time.Time
 	pace    pace
-	quiet   sync.RWMutex // held whole by gates that time a device
 	failing atomic.Int64 // failures in a row
 	meter   meter        // nil: the evaluator has none
 	before  time.Duration
@@ -414,16 +418,18 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 	}
 }
 
-// alone runs a gate, and nothing beside it where it asks for quiet.
+// alone runs a gate while nobody measures, and alone on the machine where it asks for quiet.
 func (d *driver) alone(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
+	take := d.Machine.Compute
 	if g.Quiet {
-		d.quiet.Lock()
-		defer d.quiet.Unlock()
-	} else {
-		d.quiet.RLock()
-		defer d.quiet.RUnlock()
+		take = d.Machine.Measure
 	}
-	return judge(ctx, g, w)
+	held, free, err := take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	return judge(held, g, w)
 }
 
 // record concludes a judged task, whose turn it is, and appends it to the journal.

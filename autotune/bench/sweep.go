@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Item is a definition to sweep: a variant on workloads.
@@ -28,6 +29,7 @@ type Config struct {
 	Limit    time.Duration // of one workload; 0: none
 	Retry    bool          // do workloads again whose last trace did not pass
 	Progress func(Progress)
+	Machine  *machine.Lock // held alone for each workload; nil: none
 }
 
 // Progress tells of a workload that is done.
@@ -165,6 +167,11 @@ func Sweep(ctx context.Context, c Config, store *Store) error {
 
 // one evaluates a workload.
 func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer.Environment) (*flashinfer.Trace, error) {
+	ctx, free, err := c.Machine.Measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	o, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin, Definition: x.Definition, Workload: x.workload, Root: x.Root, Variant: x.Variant.String(), Protocol: c.Protocol}, c.Limit)
 	late, crash := (*TimeoutError)(nil), (*CrashError)(nil)
 	switch {

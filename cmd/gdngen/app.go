@@ -17,6 +17,7 @@ import (
 
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -223,8 +224,29 @@ func (a *app) aot() (*aot.Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.compiler = aot.New(aot.Options{Libtpu: a.tpu.Path, Timeout: compileLimit})
+	lock, err := plugins.Machine(a.waiting)
+	if err != nil {
+		return nil, err
+	}
+	a.compiler = aot.New(aot.Options{Libtpu: a.tpu.Path, Timeout: compileLimit, Machine: lock})
 	return a.compiler, nil
+}
+
+// waiting tells whom the command waits for.
+func (a *app) waiting(holders []machine.Holder) { a.note("%s", machine.Waiting(holders)) }
+
+// noWaitFlag adds --no-wait.
+func noWaitFlag(cmd *cobra.Command, at *bool) {
+	cmd.Flags().BoolVar(at, "no-wait", false, "end with status 7 where another process measures or, if this one measures, computes")
+}
+
+// machine gives the lock of the machine. With noWait it is refused where a use can not begin at once.
+func (a *app) machine(use machine.Use, noWait bool, tell func([]machine.Holder)) (*machine.Lock, error) {
+	lock, err := plugins.Machine(tell)
+	if err == nil && noWait {
+		err = lock.Free(use)
+	}
+	return lock, err
 }
 
 // versionOf names a plugin: the pinned release, or what lies beside a library of the user's choice.

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -28,7 +29,7 @@ type benchFlags struct {
 	workloads, root, only  string
 	variant                string
 	dir, plugin            string
-	warm, separate         bool
+	warm, separate, noWait bool
 	staticOnly             bool
 	targets, staticVariant string
 }
@@ -85,6 +86,7 @@ The status is 3 if a workload did not pass.`,
 	f.BoolVar(&b.separate, "separate", false, "final states get memory of their own, in place of that of the copies of the initial ones")
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")
 	f.BoolVar(&b.config.Retry, "retry", false, "do workloads again that did not pass")
+	noWaitFlag(c, &b.noWait)
 	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on (default: the CPU's)")
 	f.StringVar(&b.targets, "target", "", "also give the static cost on these TPU generations, separated by commas, or all")
 	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: the best known for the spec)")
@@ -264,6 +266,11 @@ func chooseWorkloads(list []*flashinfer.Workload, only string) ([]*flashinfer.Wo
 
 // sweep runs what the folder lacks, and fills the rows of the result.
 func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
+	bar := a.newBar()
+	tell := func(h []machine.Holder) { bar.end(); a.waiting(h) }
+	if b.config.Machine, err = a.machine(machine.Measures, b.noWait, tell); err != nil {
+		return 0, err
+	}
 	if b.config.Plugin, err = a.benchPlugin(b.plugin); err != nil {
 		return 0, err
 	}
@@ -278,7 +285,6 @@ func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
 	for _, w := range store.Warnings {
 		a.warn("%s", w)
 	}
-	bar := a.newBar()
 	b.config.Progress = func(p bench.Progress) { bar.show(p) }
 	err = bench.Sweep(a.ctx, b.config, store)
 	bar.end()

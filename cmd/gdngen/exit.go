@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -86,6 +87,7 @@ var exits = []struct {
 	{exitInfra, isA[*aot.InfraError]},
 	{exitInfra, isA[*journal.LockedError]},
 	{exitInfra, isA[*bench.LockedError]},
+	{exitInfra, isA[*machine.BusyError]},
 	{exitNoEngine, isA[*bench.DeviceError]},
 	{exitNoEngine, isA[*autotune.DeviceError]},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -24,6 +25,7 @@ type searchFlags struct {
 	config  autotune.Config
 	improve bool
 	plain   bool
+	noWait  bool
 	top     int
 	memory  string
 }
@@ -42,6 +44,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
 	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
+	noWaitFlag(c, &s.noWait)
 	topFlag(c, &s.top)
 }
 
@@ -169,7 +172,15 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	if c.Lab.Memory, err = parseBytes(s.memory); err != nil {
 		return usage(fmt.Errorf("--compile-memory: %w", err))
 	}
-	w := a.watch(c.Dir, c.Budget, s.plain)
+	use := machine.Computes
+	if c.Lab.Device != "" {
+		use = machine.Measures
+	}
+	var w *watcher
+	if c.Machine, err = a.machine(use, s.noWait, func(h []machine.Holder) { w.warn(machine.Waiting(h)) }); err != nil {
+		return err
+	}
+	w = a.watch(c.Dir, c.Budget, s.plain)
 	c.Warn, c.Begun = w.warn, w.begun
 	improved := false
 	c.Progress = func(p autotune.Progress) {

@@ -26,6 +26,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Options configure a Compiler. Only Libtpu is required.
@@ -36,6 +38,7 @@ type Options struct {
 	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
 	MemoryMax     int64         // bytes of resident memory at which a child is killed during a request; 0: no limit
 	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, separated by spaces
+	Machine       *machine.Lock // shared during a compile, unless the context holds it; nil: none
 }
 
 const (
@@ -120,6 +123,16 @@ func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
 		return nil, err
 	}
 	defer func() { c.turn <- struct{}{} }()
+	ctx, free, err := c.opts.Machine.Compute(ctx)
+	if ctx.Err() != nil {
+		err = stopped(ctx)
+	} else if err != nil {
+		err = &InfraError{Op: "share the machine", Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	for {
 		if err := c.ready(ctx, r.Passes); err != nil {
 			return nil, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -512,4 +513,21 @@ func TestMemoryAndKill(t *testing.T) {
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, r.Timeout, late.Limit)
 	compiles(t, c)
+}
+
+// A compile waits for those that measure, and a done context ends the waiting; a context that holds the machine waits for nobody.
+func TestSharesMachine(t *testing.T) {
+	lock := machine.New(t.TempDir(), nil)
+	held, free, err := lock.Measure(t.Context())
+	require.NoError(t, err)
+	defer free()
+	c := New(Options{Libtpu: "/does/not/exist.so", Machine: lock})
+	defer c.Close()
+	request := Request{Topology: "v6e:2x2", Module: "module {}"}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.Compile(ctx, request)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = c.Compile(held, request)
+	require.ErrorContains(t, err, "not a readable libtpu.so")
 }

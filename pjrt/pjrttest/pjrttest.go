@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -39,6 +40,16 @@ func TPU(t testing.TB) *aot.Compiler {
 	c := aot.New(aot.Options{Libtpu: path(t, plugins.TPU), Timeout: 5 * time.Minute})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// Alone waits until nothing else on the machine measures or computes, and holds it until the end of a benchmark.
+func Alone(b testing.TB) {
+	b.Helper()
+	lock, err := plugins.Machine(func(h []machine.Holder) { b.Log(machine.Waiting(h)) })
+	require.NoError(b, err)
+	_, free, err := lock.Measure(context.Background())
+	require.NoError(b, err)
+	b.Cleanup(free)
 }
 
 func path(t testing.TB, find func(context.Context, plugins.Options) (plugins.Plugin, error)) string {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Entry is one plugin in the cache.
@@ -29,6 +31,15 @@ func CacheDir() (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, "gdngen"), nil
+}
+
+// Machine is the lock for what measures or computes on this machine, one for each user. tell hears whom somebody waits for.
+func Machine(tell func([]machine.Holder)) (*machine.Lock, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return machine.New(filepath.Join(dir, "machine"), tell), nil
 }
 
 // Cache lists the plugins in the cache and their total size.

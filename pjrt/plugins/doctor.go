@@ -38,6 +38,7 @@ func Doctor(ctx context.Context) []Check {
 		checkTPU(tpu, tpuErr),
 		checkDevices("TPU", tpusOf(pci)),
 		checkDevices("GPU", gpusOf(pci)),
+		checkMachine(),
 	}
 	return checks
 }
@@ -153,6 +154,23 @@ func pluginCheck(name string, p Plugin, err error) Check {
 	var missing *MissingError
 	if errors.As(err, &missing) {
 		c.Detail, c.Mend = fmt.Sprintf("%s: %s", missing.Why, missing.Detail), missing.Mend
+	}
+	return c
+}
+
+// checkMachine tells who measures or computes now, and makes others wait.
+func checkMachine() Check {
+	c := Check{Name: "machine", OK: true, Detail: "nobody measures or computes"}
+	lock, err := Machine(nil)
+	if err != nil {
+		return Check{Name: c.Name, Detail: err.Error(), Mend: "set " + CacheEnv + " to a directory that can be written"}
+	}
+	var names []string
+	for _, h := range lock.Holders() {
+		names = append(names, h.String())
+	}
+	if len(names) > 0 {
+		c.Detail = strings.Join(names, "; ")
 	}
 	return c
 }

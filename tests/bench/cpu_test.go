@@ -28,6 +28,7 @@ const matmulSize = 1392
 // BenchmarkCPUChunked reports the time of the chunked rule (float32, batch 1, 4096 tokens, 8 value heads, K = V = 128) and of
 // a float32 product of as many operations, taken in turns, and the ratio of the medians.
 func BenchmarkCPUChunked(b *testing.B) {
+	pjrttest.Alone(b)
 	for _, keyHeads := range []int{8, 4} {
 		b.Run(fmt.Sprintf("keyheads=%d", keyHeads), func(b *testing.B) {
 			e := pjrttest.CPU(b)

@@ -21,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -47,6 +48,7 @@ const graphJobEnv = "GDNGEN_GRAPH_JOB"
 // BenchmarkGraph reports time and memory of the rule in GoMLX graph code, forward and backward, with the generated gradient
 // and with GoMLX's own of the same forward pass, taken in turns.
 func BenchmarkGraph(b *testing.B) {
+	pjrttest.Alone(b)
 	for _, work := range []struct {
 		backend, tokens string
 		runs            int

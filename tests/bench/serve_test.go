@@ -22,6 +22,7 @@ import (
 // BenchmarkCPUDecode reports the main memory traffic of a decode step of the FlashInfer contest, 64 sequences updated in place,
 // against a copy on all processors, taken in turns: what the step must read and write over its median time, and the ratio.
 func BenchmarkCPUDecode(b *testing.B) {
+	pjrttest.Alone(b)
 	e := pjrttest.CPU(b)
 	s, err := gdn.Parse("contest-decode,inplace")
 	require.NoError(b, err)
@@ -70,6 +71,7 @@ func copyAll(target, source []byte) {
 // products of the packed prefill alone, those with the state at the speed that the runtime has for products of such sizes, and
 // those of the tokens of a chunk with one another as if they had it too.
 func BenchmarkCPUPacked(b *testing.B) {
+	pjrttest.Alone(b)
 	e := pjrttest.CPU(b)
 	s, err := gdn.Parse("contest-prefill,seqs=57")
 	require.NoError(b, err)

@@ -35,7 +35,7 @@ type Config struct {
 	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
 	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
-	Lookahead int                // candidates judged at a time; 0: 3
+	Lookahead int                // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
 	Dir        string         // the folder of the run
 	Budget     time.Duration  // of this session, without the set-up; 0: no limit
@@ -68,12 +68,12 @@ type Progress struct {
 }
 
 const (
-	defaultLookahead = 3
-	defaultAttempts  = 3
-	defaultBackoff   = time.Second
-	defaultFailures  = 10
-	defaultStrategy  = "model:4"
-	maxLookahead     = 64
+	leastLookahead  = 3
+	defaultAttempts = 3
+	defaultBackoff  = time.Second
+	defaultFailures = 10
+	defaultStrategy = "model:4"
+	maxLookahead    = 64
 )
 
 // Shape is a spec that is weighed with others: its score counts Weight times.
@@ -157,7 +157,7 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		h.Targets = DefaultTargets
 	}
 	if h.Lookahead == 0 {
-		h.Lookahead = defaultLookahead
+		h.Lookahead = min(max(leastLookahead, c.Workers+1), maxLookahead)
 	}
 	if h.Strategy == "" {
 		h.Strategy = defaultStrategy
@@ -178,6 +178,9 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 			return h, err
 		}
 		h.Seeds = append(h.Seeds, v.String())
+	}
+	if len(c.Seeds) > 0 {
+		h.Reserve = slices.DeleteFunc(DefaultSeeds(c.Spec, h.Precision), func(text string) bool { return slices.Contains(h.Seeds, text) })
 	}
 	for _, g := range e.Gates() {
 		h.Gates = append(h.Gates, g.Name)
@@ -279,12 +282,11 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 		return nil, err
 	}
 	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
-	for _, text := range h.Seeds {
-		v, err := gdn.ParseVariant(text)
-		if err != nil {
-			return nil, err
-		}
-		space.Seeds = append(space.Seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
+	if space.Seeds, err = seedsOf(h.Seeds); err != nil {
+		return nil, err
+	}
+	if space.Reserve, err = seedsOf(h.Reserve); err != nil {
+		return nil, err
 	}
 	if h.Estimates {
 		space.Estimate = newEstimator(p.spec, p.targets).estimate
@@ -294,14 +296,26 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 	return p, err
 }
 
-// proposer names what proposals depend on beside the header and the candidates: the version of the strategy, the table of choices, and
+// seedsOf parses the seeds of a header.
+func seedsOf(texts []string) (seeds []strategy.Seed, err error) {
+	for _, text := range texts {
+		v, err := gdn.ParseVariant(text)
+		if err != nil {
+			return nil, err
+		}
+		seeds = append(seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
+	}
+	return seeds, nil
+}
+
+// proposer names what proposals depend on beside the header and the candidates: the versions of the strategy and of the policy, the table of choices, and
 // estimates, told by those of the seeds.
 func (p *plan) proposer() string {
 	choices, estimates := sha256.New(), sha256.New()
 	for _, a := range gdn.Axes {
 		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Group, a.Also)
 	}
-	name := fmt.Sprintf("%s, choices %x", strategy.Version(p.Strategy), choices.Sum(nil)[:4])
+	name := fmt.Sprintf("%s, policy %d, choices %x", strategy.Version(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
 	if p.space.Estimate == nil {
 		return name
 	}

@@ -18,13 +18,20 @@ type estimator struct {
 	spec    gdn.Spec
 	targets []*codegen.Target
 
-	mu      sync.Mutex
-	counted map[gdn.Variant]*counts // by fitted variant, its order of instructions aside
-	kept    map[gdn.Variant]*strategy.Estimate
+	counted once[*counts] // by fitted variant, its order of instructions aside
+	kept    once[*strategy.Estimate]
 }
 
 func newEstimator(s gdn.Spec, targets []*codegen.Target) *estimator {
-	return &estimator{spec: s, targets: targets, counted: map[gdn.Variant]*counts{}, kept: map[gdn.Variant]*strategy.Estimate{}}
+	return &estimator{spec: s, targets: targets}
+}
+
+// once keeps a value for each variant. Different ones are made side by side, and each by the first that asks.
+type once[T any] struct{ made sync.Map }
+
+func (o *once[T]) get(v gdn.Variant, make func() T) T {
+	value, _ := o.made.LoadOrStore(v, sync.OnceValue(make))
+	return value.(func() T)()
 }
 
 // counts is what a program is made of, before its steps overlap.
@@ -43,23 +50,12 @@ type kernelCount struct {
 // estimate is nil where there is none. Of the choices of order and overlap it knows that they lengthen the program.
 func (e *estimator) estimate(v gdn.Variant) *strategy.Estimate {
 	v = v.Fit(e.spec)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x, ok := e.kept[v]
-	if !ok {
-		x = e.measure(v)
-		e.kept[v] = x
-	}
-	return x
+	return e.kept.get(v, func() *strategy.Estimate { return e.measure(v) })
 }
 
 func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	base := v.Unscheduled().Fit(e.spec)
-	c, ok := e.counted[base]
-	if !ok {
-		c = e.count(base)
-		e.counted[base] = c
-	}
+	c := e.counted.get(base, func() *counts { return e.count(base) })
 	if c == nil {
 		return nil
 	}

@@ -97,7 +97,7 @@ func (p *plan) verifyProposals(s *journal.State) (faults []string) {
 		for _, d := range []struct {
 			what    string
 			was, is any
-		}{{"variant", c.Variant, want.Variant}, {"parent", c.Parent, want.Parent}, {"scalar", c.Scalar, want.Scalar}, {"hypothesis", c.Hypothesis, want.Hypothesis}} {
+		}{{"variant", c.Variant, want.Variant}, {"parent", c.Parent, want.Parent}, {"escalated", c.Escalated, want.Escalated}, {"scalar", c.Scalar, want.Scalar}, {"hypothesis", c.Hypothesis, want.Hypothesis}} {
 			if d.was != d.is {
 				faults = append(faults, fmt.Sprintf("candidate %d: %s %v, and the strategy proposes %v", c.ID, d.what, d.was, d.is))
 			}

@@ -108,7 +108,7 @@ func TestPatience(t *testing.T) {
 	}
 	require.NotZero(t, last)
 	require.GreaterOrEqual(t, after, 12)
-	require.LessOrEqual(t, after, 12+defaultLookahead)
+	require.LessOrEqual(t, after, 12+leastLookahead)
 }
 
 // Specs are weighed by use: score and figures are sums over the shapes, and a variant must be legal for each.
@@ -175,7 +175,7 @@ func TestTally(t *testing.T) {
 // Strategies are compared on a journal without a compiler: all know the seeds, and what the journal lacks costs nothing.
 func TestSimulate(t *testing.T) {
 	c := quick(t, 60)
-	c.Strategy, c.Seeds = "random", []string{"naive"}
+	c.Strategy, c.Seeds, c.Lookahead = "random", []string{"naive"}, 1
 	_, err := Search(t.Context(), c)
 	require.NoError(t, err)
 	sims, err := Simulate(t.Context(), c.Dir, []string{"random", "beam:2", "elites", "exhaustive"}, 0)

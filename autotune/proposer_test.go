@@ -187,3 +187,16 @@ func TestProgramText(t *testing.T) {
 	}
 	require.Contains(t, judged(other.String()).Reason, "the spec has")
 }
+
+// A proposer that gives no hypothesis is judged all the same, and the journal is not fit to be read.
+func TestNoHypothesis(t *testing.T) {
+	c := quick(t, 2)
+	c.Seeds, c.Lookahead, c.Evaluator = []string{"naive"}, 1, &fake{roomy: true}
+	c.Strategy = answers(t, say(`{"variant": "split", "parent": 1}`))
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	requireVerified(t, c.Dir)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{`candidate 2: no hypothesis: ""`}, journal.Lint(s))
+}

@@ -271,6 +271,9 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	for known := max(0, id-d.plan.Lookahead); known <= done; known++ {
 		view := d.state.At(known)
 		if p := d.plan.strategy.Next(ctx, view, d.pending(known, flight)); p != nil {
+			if p.Warning != "" {
+				d.Warn(p.Warning)
+			}
 			return d.task(id, p, view), ""
 		}
 	}
@@ -319,7 +322,7 @@ func variants(l []*journal.Candidate) (out []gdn.Variant) {
 
 // proposed is the record of a candidate before it is judged: what its proposal says.
 func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journal.Candidate {
-	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist}
+	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist, Escalated: x.Escalated}
 	for _, m := range x.Moves {
 		c.Change = append(c.Change, m.String())
 	}

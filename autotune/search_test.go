@@ -275,7 +275,7 @@ func TestInterrupt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, interrupted, sum.Stopped)
 	require.GreaterOrEqual(t, sum.Candidates, 20)
-	require.LessOrEqual(t, sum.Candidates, 20+defaultLookahead)
+	require.LessOrEqual(t, sum.Candidates, 20+leastLookahead)
 	requireWhole(t, c, sum.Candidates)
 }
 
@@ -542,5 +542,68 @@ func TestTornJournalResumes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, decisions(t, whole.Dir), decisions(t, c.Dir))
 		require.Contains(t, fmt.Sprint(warned), "was cut")
+	}
+}
+
+// As many candidates are under way as there are workers, and one in reserve, so that eight workers have eight at a time even where
+// judging takes no time.
+func TestWorkersInFlight(t *testing.T) {
+	const workers = 8
+	c := quick(t, 60)
+	c.Workers, c.Strategy = workers, "random"
+	var under, most atomic.Int64
+	full := make(chan struct{})
+	c.Evaluator = &fake{fail: func(gate string, w *Work) error {
+		if gate != "build" {
+			return nil
+		}
+		n := under.Add(1)
+		defer under.Add(-1)
+		if n > most.Load() {
+			most.Store(n)
+		}
+		if n == workers {
+			close(full) // the first time; then nothing waits any more
+		}
+		select {
+		case <-full:
+		case <-time.After(20 * time.Second):
+		}
+		return nil
+	}}
+	flight := 0
+	c.Progress = func(p Progress) { flight = max(flight, len(p.Flight)) }
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.EqualValues(t, workers, most.Load(), "judged at a time")
+	require.Equal(t, workers, flight, "under way beside the one that is recorded")
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	require.Equal(t, workers+1, s.Header.Lookahead)
+	requireVerified(t, c.Dir)
+}
+
+// A refused start does not end a search: it goes on with the neighbours, says so once, and the journal can be verified.
+func TestRefusedStart(t *testing.T) {
+	for _, strategy := range []string{"", "beam", "elites"} {
+		c := quick(t, 30)
+		c.Strategy, c.Seeds = strategy, []string{"naive"}
+		naive, err := gdn.ParseVariant("naive")
+		require.NoError(t, err)
+		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+			if gate == "compile" && w.Variant.Solve == naive.Solve {
+				return refuse(journal.CompileReject, "a branch of copy.36")
+			}
+			return nil
+		}}
+		var warned []string
+		c.Warn = func(text string) { warned = append(warned, text) }
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, 30, sum.Candidates)
+		require.NotZero(t, sum.Verdicts[journal.Keep])
+		require.Len(t, warned, 1)
+		require.Contains(t, warned[0], "no seed has a rank (candidate 1: compile-reject, a branch of copy.36)")
+		requireVerified(t, c.Dir)
 	}
 }

@@ -10,6 +10,9 @@ import (
 // placeholder matches words that stand for something that was to be written later.
 var placeholder = regexp.MustCompile(`(?i)\b(todo|fixme|tbd|xxx|placeholder|lorem ipsum|foo ?bar|n/?a|to be (done|determined|filled)|fill (me )?in)\b|\?\?\?|<[a-z ]+>`)
 
+// noReason stands for the hypothesis that a proposer did not give in journals of older versions.
+const noReason = "given by the proposer without a reason"
+
 // Lint lists what makes a journal unfit to be read later: placeholders, no hypothesis, verdicts without reason, gate or evidence,
 // nothing that a command could judge again, events without a message. It says nothing of
 // whether decisions are right: Verify does.
@@ -22,7 +25,7 @@ func Lint(s *State) (faults []string) {
 		if m := placeholder.FindString(c.Hypothesis); m != "" {
 			fault("its hypothesis holds the placeholder %q", m)
 		}
-		if len(strings.Fields(c.Hypothesis)) < 2 {
+		if len(strings.Fields(c.Hypothesis)) < 2 || c.Hypothesis == noReason {
 			fault("no hypothesis: %q", c.Hypothesis)
 		}
 		if strings.TrimSpace(c.Reason) == "" {

@@ -68,6 +68,7 @@ type Header struct {
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as beam:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
+	Reserve   []string          `json:"reserve,omitempty"`   // variants proposed where none of the seeds has a rank
 	Axes      []string          `json:"axes,omitempty"`      // axes walked; none: all
 	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
@@ -99,13 +100,14 @@ type Event struct {
 
 // Candidate is the judgement of one variant.
 type Candidate struct {
-	ID         int               `json:"id"`               // from 1, in order of proposal
-	Parent     int               `json:"parent,omitempty"` // the candidate it was changed from; 0: none
-	Variant    string            `json:"variant"`          // empty where a proposer gave the text of a program, or nothing of use: object proposal
-	Fitted     string            `json:"fitted"`           // the variant at the sizes of the spec: equal ones are one program
-	Cell       string            `json:"cell"`             // structural part of the fitted variant
-	Change     []string          `json:"change,omitempty"` // axis=value, what was changed in the parent
-	Scalar     bool              `json:"scalar,omitempty"` // differs from its parent in scalars alone: tuning, not an iteration
+	ID         int               `json:"id"`                  // from 1, in order of proposal
+	Parent     int               `json:"parent,omitempty"`    // the candidate it was changed from; 0: none
+	Variant    string            `json:"variant"`             // empty where a proposer gave the text of a program, or nothing of use: object proposal
+	Fitted     string            `json:"fitted"`              // the variant at the sizes of the spec: equal ones are one program
+	Cell       string            `json:"cell"`                // structural part of the fitted variant
+	Change     []string          `json:"change,omitempty"`    // axis=value, what was changed in the parent
+	Escalated  bool              `json:"escalated,omitempty"` // the search asked for a cell that nobody had visited
+	Scalar     bool              `json:"scalar,omitempty"`    // differs from its parent in scalars alone: tuning, not an iteration
 	Hypothesis string            `json:"hypothesis"`
 	Gain       Figure            `json:"gain,omitempty"`      // share of the parent's cycles that was expected to be saved
 	Risk       Figure            `json:"risk,omitempty"`      // how likely it seemed that it would have no rank

@@ -15,21 +15,12 @@ import (
 // beam tries the seeds, and then changes of the best cells. Each proposal is an iteration of its own: the options are all single
 // moves of each of the best cells, and what several moves that gained apart may gain together; each has an expected gain and a
 // risk, and the best of the shortlist is proposed. A cell that is behind the best must expect to gain that much more.
-//
-// After a new champion that gained less than 3 % and has the hot spots of the one before, the next proposals come from cells that
-// nobody has visited.
 type beam struct {
 	space Space
 	width int
 }
 
 func (b *beam) Close() error { return nil }
-
-// Escalation: a gain below escalateGain with unchanged hot spots asks for so many proposals from unvisited cells.
-const (
-	escalateGain = .03
-	escalateFor  = 4
-)
 
 // handicap is how many times what it is behind a cell must expect to gain, perCell how much more for each better one.
 const (
@@ -40,33 +31,24 @@ const (
 // tie is how much the order drawn from the seed weighs: below what any two expectations of different grounds differ by.
 const tie = 1e-3
 
-func (b *beam) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
-	tried := b.space.tried(judged, pending)
-	if p := b.space.seed(tried); p != nil {
-		return p
-	}
-	parents := champions(judged, b.width)
+func (b *beam) choose(_ context.Context, k *knowledge) *Proposal {
+	parents := champions(k.View, b.width)
 	if len(parents) == 0 {
 		return nil
 	}
-	r := newRecord(judged)
-	target := judged.Header().Targets[0]
+	r := newRecord(k.View)
+	target := k.Header().Targets[0]
 	var l []option
 	for i, e := range parents {
-		behind, _ := loss(judged.Header().Targets, e, parents[0])
-		for _, o := range b.singles(e, i, r, target, tried) {
+		behind, _ := loss(k.Header().Targets, e, parents[0])
+		for _, o := range b.singles(e, i, r, target, k.tried) {
 			o.value -= handicap*behind + perCell*float64(i)
 			l = append(l, o)
 		}
 	}
-	l = append(l, b.joined(parents[0], r, target, tried)...)
-	if left := escalation(judged, len(pending)); left > 0 {
-		if p := unvisited(b.space, l, judged); p != nil {
-			return p
-		}
-	}
+	l = append(l, b.joined(parents[0], r, target, k.tried)...)
 	if len(l) == 0 {
-		return leftover(b.space, parents, tried)
+		return leftover(b.space, parents, k.tried)
 	}
 	rank(l)
 	o := l[0]
@@ -114,6 +96,9 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 	if err != nil {
 		return nil
 	}
+	if i < estimated {
+		b.space.prepare(b.space.beside(v))
+	}
 	cell := v.Fit(b.space.Spec).Cell()
 	var l []option
 	seen := map[gdn.Variant]bool{}
@@ -129,7 +114,7 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 			f := w.Fit(b.space.Spec)
 			seen[f] = true
 			m := Move{a.Name, value}
-			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell, new: !r.tried(m)}
+			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell}
 			o.gain, o.risk = r.expect(m, a.Get(&v), e, target, func() float64 { return b.guess(v, w, i) })
 			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
 			l = append(l, o)
@@ -309,45 +294,6 @@ func (b *beam) together(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 	}
 	w, made := apply(v, made)
 	return w, made
-}
-
-// escalation is how many proposals from unvisited cells are due still: none where the last champion of the first target gained
-// enough, or moved the hot spots.
-func escalation(judged journal.View, pending int) int {
-	line := judged.Champions(judged.Header().Targets[0])
-	if len(line) < 2 {
-		return 0
-	}
-	t := judged.Header().Targets[0]
-	now, had := line[len(line)-1], line[len(line)-2]
-	a, b := now.Cost(t), had.Cost(t)
-	if 1-float64(a.Score)/float64(b.Score) >= escalateGain || len(a.Stages) == 0 || !slices.Equal(a.Hot(), b.Hot()) {
-		return 0
-	}
-	return max(0, escalateFor-(judged.Len()-now.ID)-pending)
-}
-
-// unvisited proposes a structural option with a move that nobody has made, or else one to a cell that nobody has visited.
-func unvisited(s Space, l []option, judged journal.View) *Proposal {
-	cells := map[string]bool{}
-	for _, c := range judged.Candidates() {
-		cells[c.Cell] = true
-	}
-	var fresh []option
-	for _, o := range l {
-		if o.scalar || cells[o.v.Fit(s.Spec).Cell()] {
-			continue
-		}
-		if o.new {
-			o.value += math.Log(2)
-		}
-		fresh = append(fresh, o)
-	}
-	if len(fresh) == 0 {
-		return nil
-	}
-	rank(fresh)
-	return propose(fresh, fmt.Sprintf("the last gain was under %.0f %% with the same hot spots: %s leads to a cell that nobody has visited", 100*escalateGain, fresh[0].text()))
 }
 
 // leftover proposes two moves at once, drawn at random, where no single one is left.

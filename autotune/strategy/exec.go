@@ -30,6 +30,9 @@ type Question struct {
 	Champions map[string]*journal.Candidate `json:"champions"`      // by target
 	Hot       map[string][]journal.Stage    `json:"hot"`            // cycles of the champions by stage, most first
 	Pending   []string                      `json:"pending"`        // variants under way
+
+	// Escalation is there where the search goes round in circles: the answer should be of a cell that nobody has visited.
+	Escalation *Escalation `json:"escalation,omitempty"`
 }
 
 // Choice is an axis, as a proposer sees it.
@@ -93,16 +96,14 @@ func (p *proposer) drop() {
 	}
 }
 
-func (p *proposer) Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
-	if s := p.space.seed(p.space.tried(judged, pending)); s != nil {
-		return s
-	}
+func (p *proposer) choose(ctx context.Context, k *knowledge) *Proposal {
+	judged, pending := k.View, k.pending
 	if judged.Len() == 0 && len(pending) > 0 {
 		return nil // it is asked when something is known
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.question(judged, pending)
+	q := p.question(k)
 	if p.run == nil {
 		run, err := startProcess(p.command)
 		if err != nil {
@@ -131,12 +132,13 @@ func (p *proposer) Next(ctx context.Context, judged journal.View, pending []gdn.
 	return p.read(line, judged)
 }
 
-func (p *proposer) question(judged journal.View, pending []gdn.Variant) *Question {
+func (p *proposer) question(k *knowledge) *Question {
+	judged, pending := k.View, k.pending
 	if p.known > judged.Len() {
 		p.known = 0
 	}
 	q := &Question{Ask: judged.Len() + len(pending) + 1, Spec: p.space.Spec.String(), Targets: p.space.Targets, Seed: p.space.Seed, Precision: p.space.Least,
-		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}}
+		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}, Escalation: k.escalation}
 	if p.run == nil {
 		q.Judged = judged.Candidates()
 		for _, a := range gdn.Axes {
@@ -172,9 +174,6 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 		return bad("is not what was asked for: %v", err)
 	}
 	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk}
-	if out.Hypothesis == "" {
-		out.Hypothesis = "given by the proposer without a reason"
-	}
 	parent := judged.Candidate(a.Parent)
 	switch {
 	case a.Done:

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -82,18 +81,14 @@ func product(base gdn.Variant, axes []string) iter.Seq[gdn.Variant] {
 
 func (e *exhaustive) Close() error { return nil }
 
-func (e *exhaustive) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
+func (e *exhaustive) choose(_ context.Context, k *knowledge) *Proposal {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := e.space.known(judged, pending)
-	if p := e.space.seed(e.space.tried(judged, pending)); p != nil {
-		return p
-	}
 	for i := 0; ; i++ {
 		if i == len(e.cells) && !e.draw() {
 			return nil
 		}
-		if c := e.cells[i]; !known(c.fitted, c.text) {
+		if c := e.cells[i]; !k.known(c.fitted, c.text) && !k.closed(c.fitted) {
 			return &Proposal{Variant: c.variant, Hypothesis: "a cell of the walk over all structures"}
 		}
 	}

@@ -15,9 +15,6 @@ import (
 // model tries the seeds, and then what a surrogate expects to be the greatest improvement over the best for the time that compiling it
 // takes. Weighed are, from each of a few good candidates that are far apart (elites): all single moves; a move with the choices that it
 // makes possible; moves that pay together, one after another; and, into the best, what an elite does otherwise in one respect.
-//
-// After a new champion that gained less than 3 % and has the hot spots of the one before, the next proposals come from cells that
-// nobody has visited.
 type model struct {
 	space Space
 	width int
@@ -40,16 +37,12 @@ const caution = 2
 // effort is the power of a program's size that an expected improvement is divided by: compiling takes longer the larger it is.
 const effort = .5
 
-func (s *model) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
-	tried := s.space.tried(judged, pending)
-	if p := s.space.seed(tried); p != nil {
-		return p
-	}
-	parents := elitesOf(judged, s.width)
+func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
+	parents := elitesOf(k.View, s.width)
 	if len(parents) == 0 {
 		return nil
 	}
-	w := &weighing{Space: s.space, surrogate: s.space.learn(judged, pending), tried: tried, seen: map[gdn.Variant]bool{}}
+	w := &weighing{Space: s.space, surrogate: s.space.learn(k.View, k.pending), tried: k.tried, seen: map[gdn.Variant]bool{}}
 	var origins []origin
 	for _, e := range parents {
 		if o, ok := w.origin(e); ok {
@@ -62,15 +55,10 @@ func (s *model) Next(_ context.Context, judged journal.View, pending []gdn.Varia
 	}
 	l := w.options
 	if len(l) == 0 {
-		return leftover(s.space, parents, tried)
-	}
-	if escalation(judged, len(pending)) > 0 {
-		if p := unvisited(s.space, l, judged); p != nil {
-			return p
-		}
+		return leftover(s.space, parents, k.tried)
 	}
 	rank(l)
-	return propose(l, l[0].why(judged.Header().Targets[0]))
+	return propose(l, l[0].why(k.Header().Targets[0]))
 }
 
 // weighing is the options of one proposal.
@@ -193,6 +181,7 @@ func (w *weighing) descend(o origin, deep bool) {
 
 // singles weighs the single moves from where a step led, and gives those that pay: of each axis the best.
 func (w *weighing) singles(o origin, at step) (pays []gdn.Variant) {
+	w.prepare(w.beside(at.v))
 	var l []step
 	for _, a := range gdn.Axes {
 		if !w.walks(a.Name) {

@@ -195,7 +195,7 @@ func TestForecastFromNothing(t *testing.T) {
 	require.False(t, math.IsNaN(f.mean[0]))
 	_, ok = m.forecast(naive)
 	require.False(t, ok)
-	require.NotNil(t, (&model{s, 4}).Next(t.Context(), j.state.Now(), nil))
+	require.NotNil(t, newPolicy(s, &model{s, 4}).Next(t.Context(), j.state.Now(), nil))
 }
 
 // Elites are good and far apart.

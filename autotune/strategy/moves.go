@@ -131,7 +131,7 @@ func newRecord(judged journal.View) *record {
 	}
 	for _, c := range all {
 		parent := judged.Candidate(c.Parent)
-		if parent == nil || len(c.Change) == 0 {
+		if parent == nil || !parent.Verdict.Ranked() || len(c.Change) == 0 {
 			continue
 		}
 		t := trial{weight: math.Exp2(-float64(len(all)-c.ID) / halfLife)}
@@ -330,7 +330,6 @@ type option struct {
 	gain, risk float64
 	value      float64 // what it is ranked by
 	scalar     bool
-	new        bool // no candidate made one of its moves
 }
 
 func (o *option) text() string { return strings.Join(texts(o.moves), ",") }

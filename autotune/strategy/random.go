@@ -18,13 +18,9 @@ type random struct{ space Space }
 
 func (r *random) Close() error { return nil }
 
-func (r *random) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
-	tried := r.space.tried(judged, pending)
-	if p := r.space.seed(tried); p != nil {
-		return p
-	}
+func (r *random) choose(_ context.Context, k *knowledge) *Proposal {
 	base := r.space.focus(r.space.base())
-	rng := draw(r.space.Seed, "random", judged.Len()+len(pending))
+	rng := draw(r.space.Seed, "random", k.Len()+len(k.pending))
 	for range maxDraws {
 		v := base
 		for _, a := range gdn.Axes {
@@ -35,7 +31,7 @@ func (r *random) Next(_ context.Context, judged journal.View, pending []gdn.Vari
 				v = w
 			}
 		}
-		if !tried(v) && r.space.admits(v) {
+		if !k.tried(v) && r.space.admits(v) {
 			return &Proposal{Variant: v, Hypothesis: "drawn at random"}
 		}
 	}
@@ -62,16 +58,12 @@ func (e *elites) Close() error { return nil }
 // crossing is how often two elites are crossed rather than one changed.
 const crossing = .5
 
-func (e *elites) Next(_ context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
-	tried := e.space.tried(judged, pending)
-	if p := e.space.seed(tried); p != nil {
-		return p
-	}
-	l := champions(judged, e.width)
+func (e *elites) choose(_ context.Context, k *knowledge) *Proposal {
+	l := champions(k.View, e.width)
 	if len(l) == 0 {
 		return nil
 	}
-	rng := draw(e.space.Seed, "elites", judged.Len()+len(pending))
+	rng := draw(e.space.Seed, "elites", k.Len()+len(k.pending))
 	pick := func() (*journal.Candidate, gdn.Variant, bool) {
 		c := l[min(rng.IntN(len(l)), rng.IntN(len(l)))]
 		v, err := gdn.ParseVariant(c.Variant)
@@ -93,7 +85,7 @@ func (e *elites) Next(_ context.Context, judged journal.View, pending []gdn.Vari
 		} else if w, ok = mutate(e.space, v, 1+rng.IntN(2), rng); ok {
 			why = fmt.Sprintf("a mutation of candidate %d", a.ID)
 		}
-		if moves := changed(v, w); len(moves) > 0 && why != "" && !tried(w) && e.space.admits(w) {
+		if moves := changed(v, w); len(moves) > 0 && why != "" && !k.tried(w) && e.space.admits(w) {
 			return &Proposal{Variant: w, Parent: a.ID, Moves: moves, Hypothesis: why}
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -28,6 +30,8 @@ type Proposal struct {
 	Gain       float64
 	Risk       float64
 	Shortlist  []journal.Option
+	Escalated  bool   // the search asked for a cell that nobody has visited
+	Warning    string // what the user should know
 }
 
 // IsVariant says whether the proposal is a variant.
@@ -53,6 +57,7 @@ type Space struct {
 	Spec    gdn.Spec
 	Targets []string
 	Seeds   []Seed            // proposed first, in order
+	Reserve []Seed            // proposed where no seed has a rank
 	Axes    []string          // the axes that are walked; none: all
 	Focus   map[string]string // axes held at a value, also in the seeds
 	Least   string            // the lowest precision that is proposed; seeds may have others
@@ -61,7 +66,7 @@ type Space struct {
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 
 	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function: there are no estimates. It is a
-	// function of the variant alone.
+	// function of the variant alone, and may be called from several goroutines.
 	Estimate func(gdn.Variant) *Estimate
 }
 
@@ -83,6 +88,27 @@ func (s Space) estimate(v gdn.Variant) *Estimate {
 		return nil
 	}
 	return s.Estimate(v)
+}
+
+// prepare makes the estimates of variants side by side, for those who ask for one after another.
+func (s Space) prepare(l []gdn.Variant) {
+	if s.Estimate == nil {
+		return
+	}
+	var all sync.WaitGroup
+	next := make(chan gdn.Variant)
+	for range min(runtime.GOMAXPROCS(0), len(l)) {
+		all.Go(func() {
+			for v := range next {
+				s.Estimate(v)
+			}
+		})
+	}
+	for _, v := range l {
+		next <- v
+	}
+	close(next)
+	all.Wait()
 }
 
 // cycles guesses the cycles of a variant on the first target, a larger program counting as a little dearer; 0 where there is no
@@ -109,18 +135,18 @@ type row struct {
 	name, doc string
 	version   int
 	parameter int // default; 0: takes none
-	build     func(s Space, parameter int) Strategy
+	build     func(s Space, parameter int) inner
 }
 
 var rows = []row{
-	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 2, 4,
-		func(s Space, width int) Strategy { return &model{s, width} }},
-	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 1, 4,
-		func(s Space, width int) Strategy { return &beam{s, width} }},
-	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 1, 16,
-		func(s Space, width int) Strategy { return &elites{s, width} }},
-	{"random", "seeds, then legal variants drawn evenly", 1, 0, func(s Space, _ int) Strategy { return &random{s} }},
-	{"exhaustive", "seeds, then every structural cell of the axes that change something for the spec", 2, 0, func(s Space, _ int) Strategy { return newExhaustive(s) }},
+	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 3, 4,
+		func(s Space, width int) inner { return &model{s, width} }},
+	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 2, 4,
+		func(s Space, width int) inner { return &beam{s, width} }},
+	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 2, 16,
+		func(s Space, width int) inner { return &elites{s, width} }},
+	{"random", "seeds, then legal variants drawn evenly", 2, 0, func(s Space, _ int) inner { return &random{s} }},
+	{"exhaustive", "seeds, then every structural cell of the axes that change something for the spec", 3, 0, func(s Space, _ int) inner { return newExhaustive(s) }},
 }
 
 // execName is the strategy whose parameter is a command.
@@ -163,7 +189,7 @@ func Parse(text string, s Space) (Strategy, error) {
 		if strings.TrimSpace(argument) == "" {
 			return nil, fmt.Errorf("strategy %q: which command? exec:COMMAND", text)
 		}
-		return newProposer(s, argument), nil
+		return newPolicy(s, newProposer(s, argument)), nil
 	}
 	for _, r := range rows {
 		if r.name != name {
@@ -180,7 +206,7 @@ func Parse(text string, s Space) (Strategy, error) {
 			}
 			parameter = n
 		}
-		return r.build(s, parameter), nil
+		return newPolicy(s, r.build(s, parameter)), nil
 	}
 	names, _ := Names()
 	return nil, fmt.Errorf("unknown strategy %q (known: %s)", text, strings.Join(names, " "))
@@ -235,16 +261,22 @@ func (s Space) admits(v gdn.Variant) bool {
 	return v.Check(s.Spec) == nil && s.inside(v) && v.Unsafe(s.Spec) == "" && Reaches(v.Precision().String(), s.Least)
 }
 
-// tried tells which variants are judged or pending.
-func (s Space) tried(judged journal.View, pending []gdn.Variant) func(gdn.Variant) bool {
-	known := s.known(judged, pending)
-	return func(v gdn.Variant) bool {
-		v = v.Fit(s.Spec)
-		return known(v, v.String())
+// beside lists the admissible variants that a single move from v leads to.
+func (s Space) beside(v gdn.Variant) (l []gdn.Variant) {
+	for _, a := range gdn.Axes {
+		if !s.walks(a.Name) {
+			continue
+		}
+		for _, value := range steps(a, v) {
+			if w, err := v.With(a.Name, value); err == nil && w != v && s.admits(w) {
+				l = append(l, w)
+			}
+		}
 	}
+	return l
 }
 
-// known is tried of fitted variants with their text.
+// known tells which fitted variants, with their text, are judged or pending.
 func (s Space) known(judged journal.View, pending []gdn.Variant) func(gdn.Variant, string) bool {
 	under := map[gdn.Variant]bool{}
 	for _, p := range pending {
@@ -256,9 +288,9 @@ func (s Space) known(judged journal.View, pending []gdn.Variant) func(gdn.Varian
 	}
 }
 
-// seed is the first seed that is not tried.
-func (s Space) seed(tried func(gdn.Variant) bool) *Proposal {
-	for _, seed := range s.Seeds {
+// first is the first seed that is not tried.
+func (s Space) first(seeds []Seed, tried func(gdn.Variant) bool) *Proposal {
+	for _, seed := range seeds {
 		if v := s.focus(seed.Variant); !tried(v) {
 			return &Proposal{Variant: v, Hypothesis: seed.Doc}
 		}

@@ -3,7 +3,6 @@ package strategy
 import (
 	"encoding/json"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -116,36 +115,6 @@ func TestBeamJoins(t *testing.T) {
 	require.NotContains(t, p.Variant.String(), "beta=right")
 	require.InDelta(t, 1-math.Exp(mergedGain*(math.Log(.7)+math.Log(.9))), p.Gain, 1e-3)
 	require.Greater(t, p.Gain, float64(p.Shortlist[1].Gain))
-}
-
-// After a gain under 3 % with the same hot spots come cells that nobody has visited; a larger one, or moved hot spots, ask for none.
-func TestEscalation(t *testing.T) {
-	for _, row := range []struct {
-		score int64
-		stage string
-		due   bool
-	}{{98, "solve", true}, {90, "solve", false}, {98, "state", false}} {
-		s := space(t, "naive")
-		s.Axes = []string{"chunk", "heads", "kq"}
-		st, err := Parse("beam", s)
-		require.NoError(t, err)
-		j := newJudged(t, s)
-		j.judge(st.Next(t.Context(), j.state.Now(), nil), 100)
-		v, err := s.Seeds[0].Variant.With("kq", "joined")
-		require.NoError(t, err)
-		j.hot = row.stage
-		j.judge(&Proposal{Variant: v, Parent: 1, Moves: []Move{{"kq", "joined"}}}, row.score)
-		j.hot = "solve"
-		for i := range escalateFor + 1 {
-			p := st.Next(t.Context(), j.state.Now(), nil)
-			require.NotNil(t, p)
-			require.Equal(t, row.due && i < escalateFor, strings.Contains(p.Hypothesis, "nobody has visited"), "%d %s", i, p.Hypothesis)
-			if row.due && i < escalateFor {
-				require.NotContains(t, p.Moves[0].Axis, "chunk", "a scalar leads to no new cell")
-			}
-			j.judge(p, 200)
-		}
-	}
 }
 
 // Each strategy is a function of what it is given, and random draws and elites stay inside the space.

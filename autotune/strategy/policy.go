@@ -1,0 +1,273 @@
+package strategy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// PolicyVersion is that of what all strategies share: the order of seeds, what follows where all are refused, and escalation. A
+// change that lets any of them propose something else raises it.
+const PolicyVersion = 1
+
+// policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the strategy to cells that nobody has
+// visited while the search escalates.
+type policy struct {
+	space Space
+	inner inner
+	given map[string]bool // seeds, by fitted text
+	seeds map[string]bool // they and those in reserve
+}
+
+// inner is a strategy that a policy leads.
+type inner interface {
+	// choose gives a proposal that is neither judged nor pending, nor closed by the policy, or nil where it has none.
+	choose(ctx context.Context, k *knowledge) *Proposal
+	Close() error
+}
+
+// knowledge is what a proposal is made from.
+type knowledge struct {
+	journal.View
+	pending    []gdn.Variant
+	escalation *Escalation
+	known      func(fitted gdn.Variant, text string) bool // judged or pending
+	visited    map[string]bool                            // cells that are closed; nil: none
+	spec       gdn.Spec
+}
+
+// tried says whether a variant is judged, pending or closed.
+func (k *knowledge) tried(v gdn.Variant) bool {
+	v = v.Fit(k.spec)
+	return k.known(v, v.String()) || k.closed(v)
+}
+
+// closed says whether the search wants another cell than that of a fitted variant.
+func (k *knowledge) closed(fitted gdn.Variant) bool {
+	return k.visited != nil && k.visited[fitted.Cell()]
+}
+
+func newPolicy(s Space, i inner) *policy {
+	texts := func(seeds []Seed) map[string]bool {
+		m := map[string]bool{}
+		for _, seed := range seeds {
+			m[s.focus(seed.Variant).Fit(s.Spec).String()] = true
+		}
+		return m
+	}
+	return &policy{space: s, inner: i, given: texts(s.Seeds), seeds: texts(slices.Concat(s.Seeds, s.Reserve))}
+}
+
+func (p *policy) Close() error { return p.inner.Close() }
+
+func (p *policy) Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
+	k := &knowledge{View: judged, pending: pending, known: p.space.known(judged, pending), spec: p.space.Spec}
+	if x := p.space.first(p.space.Seeds, k.tried); x != nil {
+		return x
+	}
+	if _, outside := p.inner.(*proposer); outside {
+		k.escalation = p.escalation(judged, judged.Len()+len(pending)+1)
+		x := p.inner.choose(ctx, k)
+		if x != nil {
+			x.Escalated = k.escalation != nil
+		}
+		return x
+	}
+	if e := p.escalation(judged, judged.Len()+len(pending)+1); e != nil {
+		k.escalation, k.visited = e, p.cells(judged, pending)
+		if x := p.inner.choose(ctx, k); x != nil {
+			x.Escalated = true
+			x.Hypothesis = fmt.Sprintf("%s, so a cell that nobody has visited: %s", e, x.Hypothesis)
+			return x
+		}
+		k.escalation, k.visited = nil, nil // no such cell is left
+	}
+	if x := p.inner.choose(ctx, k); x != nil {
+		return x
+	}
+	return p.lead(k)
+}
+
+// cells are those of the candidates that are judged or pending.
+func (p *policy) cells(judged journal.View, pending []gdn.Variant) map[string]bool {
+	m := map[string]bool{}
+	for _, c := range judged.Candidates() {
+		m[c.Cell] = true
+	}
+	for _, v := range pending {
+		m[v.Fit(p.space.Spec).Cell()] = true
+	}
+	return m
+}
+
+// A search escalates after so many structural iterations whose best gain is less than a share of the cycles, for so many proposals.
+const (
+	stalledAfter = 4
+	stalledGain  = .03
+	escalateFor  = 4
+)
+
+// Escalation says that a search goes round in circles: over the last structural iterations it gained little, and the hot spots are
+// the same. What is proposed next is to be of cells that nobody has visited.
+type Escalation struct {
+	Since int            `json:"since"` // the last of those iterations
+	Gain  journal.Figure `json:"gain"`  // the best among them, as a share of the cycles
+	Hot   []string       `json:"hot"`   // stages that take most, before and after
+}
+
+func (e *Escalation) String() string {
+	hot := "the hot spots are the same"
+	if len(e.Hot) > 0 {
+		hot += " (" + strings.Join(e.Hot, " and ") + ")"
+	}
+	return fmt.Sprintf("the best gain of the last %d structural iterations is %.1f %%, and %s", stalledAfter, 100*float64(e.Gain), hot)
+}
+
+// escalation is what candidate id is to be proposed by; nil where the search does not escalate. Candidates that were proposed before
+// the others could be known, since several are judged at a time, and those that escalation led to do not count as iterations: after
+// these, four others decide again. An example with two at a time, candidates 3 to 6 gaining nothing:
+//
+//	candidate  1     2     3  4  5  6  7      8  9  10  11       12 13 14 15  16 ...
+//	           seed  50 %  -  -  -  -  blind  unvisited cells    count again  blind
+func (p *policy) escalation(judged journal.View, id int) *Escalation {
+	h := judged.Header()
+	gains, hot := progress(judged)
+	first := func(e *Escalation) int { return e.Since + h.Lookahead }
+	var e *Escalation
+	var now []string
+	best, count, ranked := 0., 0, false
+	for _, c := range judged.Candidates() {
+		stages, champion := hot[c.ID]
+		moved := champion && !slices.Equal(stages, now)
+		if champion {
+			now, ranked = stages, true
+		}
+		if gains[c.ID] >= stalledGain || moved {
+			e, best, count = nil, 0, 0
+			continue
+		}
+		if e != nil && c.ID < first(e)+escalateFor {
+			continue
+		}
+		if e != nil {
+			e, best, count = nil, 0, 0
+		}
+		best = max(best, gains[c.ID])
+		if ranked && p.iterates(c) {
+			count++
+		}
+		if count == stalledAfter {
+			e = &Escalation{c.ID, journal.Figure(best), now}
+		}
+	}
+	if e == nil || id < first(e) || id >= first(e)+escalateFor {
+		return nil
+	}
+	return e
+}
+
+// iterates says whether a candidate is a structural iteration: no tuning, no seed, and no fault of a proposer.
+func (p *policy) iterates(c *journal.Candidate) bool {
+	return !c.Scalar && c.Gate != journal.GateProposal && !p.seeds[c.Fitted]
+}
+
+// progress tells by candidate what a new champion saved of the cycles of the one before, the most over the targets, and the hot
+// spots of the champions of the first target.
+func progress(judged journal.View) (gains map[int]float64, hot map[int][]string) {
+	gains, hot = map[int]float64{}, map[int][]string{}
+	for i, t := range judged.Header().Targets {
+		var had float64
+		for _, c := range judged.Champions(t) {
+			now := float64(c.Cost(t).Score)
+			gain := 1.
+			if had > 0 {
+				gain = 1 - now/had
+			}
+			gains[c.ID], had = max(gains[c.ID], gain), now
+			if i == 0 {
+				hot[c.ID] = c.Cost(t).Hot()
+			}
+		}
+	}
+	return gains, hot
+}
+
+// neighbours is how many single changes of a refused seed are tried before the seeds in reserve.
+const neighbours = 8
+
+// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from, has nothing: with the neighbours of
+// the refused seeds that are cheapest by estimate, one for each axis, and with the seeds in reserve.
+func (p *policy) lead(k *knowledge) *Proposal {
+	all := k.Candidates()
+	if len(all) == 0 || slices.ContainsFunc(all, func(c *journal.Candidate) bool { return c.Verdict.Ranked() }) {
+		return nil
+	}
+	var near, far []option
+	for _, c := range all {
+		if p.given[c.Fitted] {
+			l := p.space.near(c)
+			n := min(len(l), neighbours)
+			near, far = append(near, l[:n]...), append(far, l[n:]...)
+		}
+	}
+	next := func(l []option) *Proposal {
+		for _, o := range l {
+			if !k.tried(o.v) {
+				return &Proposal{Variant: o.v, Parent: o.parent.ID, Moves: o.moves, Hypothesis: fmt.Sprintf("candidate %d was refused (%s): %s may not be", o.parent.ID, o.parent.Verdict, doc(o.moves[0]))}
+			}
+		}
+		return nil
+	}
+	x := next(near)
+	if x == nil {
+		x = p.space.first(p.space.Reserve, k.tried)
+	}
+	if x == nil {
+		x = next(far)
+	}
+	if x != nil && len(all)+len(k.pending) == len(p.given) {
+		x.Warning = fmt.Sprintf("no seed has a rank (candidate %d: %s, %s): the search goes on with their neighbours, and then with the default seeds", all[0].ID, all[0].Verdict, all[0].Reason)
+	}
+	return x
+}
+
+// near are the single changes of a candidate, first the one of each axis that is cheapest by estimate, the cheaper before the dearer.
+func (s Space) near(c *journal.Candidate) []option {
+	v, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return nil
+	}
+	s.prepare(s.beside(v))
+	var best, rest []option
+	for _, a := range gdn.Axes {
+		if a.Sets != nil || !s.walks(a.Name) {
+			continue
+		}
+		var l []option
+		for _, value := range steps(a, v) {
+			w, err := v.With(a.Name, value)
+			if err != nil || w.Fit(s.Spec) == v.Fit(s.Spec) || !s.admits(w) {
+				continue
+			}
+			cost := s.cycles(w)
+			if cost == 0 {
+				cost = math.Inf(1)
+			}
+			l = append(l, option{v: w, parent: c, moves: []Move{{a.Name, value}}, gain: -cost})
+		}
+		slices.SortStableFunc(l, cheaper)
+		best, rest = append(best, l[:min(len(l), 1)]...), append(rest, l[min(len(l), 1):]...)
+	}
+	slices.SortStableFunc(best, cheaper)
+	slices.SortStableFunc(rest, cheaper)
+	return append(best, rest...)
+}
+
+// cheaper orders options by estimate; those without one are last.
+func cheaper(x, y option) int { return cmp.Compare(y.gain, x.gain) }

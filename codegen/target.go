@@ -14,6 +14,7 @@ import (
 type Target struct {
 	Name     string  // v6e
 	Topology string  // the smallest topology name that the compiler takes
+	Kind     string  // what the runtime calls a device of this generation
 	Cores    int     // that share a kernel's parallel points, as the compiler spreads them
 	MXUs     int     // matrix units per core
 	MXUSize  int     // rows and columns of one matrix unit
@@ -46,11 +47,11 @@ func (t *Target) PeakFlops() float64 {
 
 // Targets lists the supported generations, oldest first.
 var Targets = []Target{
-	{Name: "v4", Topology: "v4:2x2x1", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},
-	{Name: "v5e", Topology: "v5e:2x2", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
-	{Name: "v5p", Topology: "v5p:2x2x1", Cores: 2, MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
-	{Name: "v6e", Topology: "v6e:2x2", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
-	{Name: "tpu7x", Topology: "tpu7x:2x2x1", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
+	{Name: "v4", Topology: "v4:2x2x1", Kind: "TPU v4", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 16 << 20, HBM: 614e9, Clock: 1.05e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 1, Granule: 512, Flags: fullTiles},
+	{Name: "v5e", Topology: "v5e:2x2", Kind: "TPU v5 lite", Cores: 1, MXUs: 4, MXUSize: 128, VMEM: 128 << 20, HBM: 819e9, Clock: 1.5e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
+	{Name: "v5p", Topology: "v5p:2x2x1", Kind: "TPU v5", Cores: 2, MXUs: 4, MXUSize: 128, VMEM: 64 << 20, HBM: 1382.5e9, Clock: 1.75e9, MatmulBF16: 16, MatmulF32: 8, BranchDelay: 4, Granule: 32, Flags: fullTiles},
+	{Name: "v6e", Topology: "v6e:2x2", Kind: "TPU v6 lite", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 128 << 20, HBM: 1640e9, Clock: 1.75e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 4, Granule: 32},
+	{Name: "tpu7x", Topology: "tpu7x:2x2x1", Kind: "TPU7x", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
 }
 
 // LookupTarget finds a target by name.
@@ -63,4 +64,16 @@ func LookupTarget(name string) (*Target, error) {
 		names[i] = Targets[i].Name
 	}
 	return nil, fmt.Errorf("unknown target %q (known: %s)", name, strings.Join(names, " "))
+}
+
+// TargetOfKind finds the target that a device is of, by what the runtime calls its kind.
+func TargetOfKind(kind string) (*Target, error) {
+	kinds := make([]string, len(Targets))
+	for i, t := range Targets {
+		if t.Kind == kind {
+			return &Targets[i], nil
+		}
+		kinds[i] = fmt.Sprintf("%s (%s)", t.Kind, t.Name)
+	}
+	return nil, fmt.Errorf("no target is a device of kind %q (known: %s)", kind, strings.Join(kinds, ", "))
 }

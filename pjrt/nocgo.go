@@ -38,6 +38,9 @@ func (*Engine) Version() string { return "" }
 // Devices is empty.
 func (*Engine) Devices() []string { return nil }
 
+// Kind gives ErrNoCgo.
+func (*Engine) Kind() (string, error) { return "", ErrNoCgo }
+
 // Compile gives ErrNoCgo.
 func (*Engine) Compile(string) (*Program, error) { return nil, ErrNoCgo }
 

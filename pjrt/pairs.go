@@ -38,6 +38,11 @@ func Interleave(opts TimeOptions, a, b *Program, args ...*array.Array) (pairs []
 			start := time.Now()
 			outputs, err := both[i].execute(inputs[i])
 			pair[i] = time.Since(start)
+			if err == nil {
+				for _, r := range both[i].reused { // where a result takes the memory of an argument, it is the argument of the next run
+					inputs[i][r.argument], outputs[r.result] = outputs[r.result], inputs[i][r.argument]
+				}
+			}
 			destroy(outputs)
 			if err != nil {
 				return nil, err

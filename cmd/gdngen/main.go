@@ -17,11 +17,13 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 )
 
 func main() {
 	aot.RunWorkerIfAsked()
 	bench.RunWorkerIfAsked()
+	device.RunWorkerIfAsked()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

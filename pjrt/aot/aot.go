@@ -23,10 +23,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/gdngen/gdngen/pjrt/child"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -49,12 +49,6 @@ const (
 	// killedFromOutside is how a worker ends that neither libtpu nor its parent killed.
 	killedFromOutside = "signal: killed"
 )
-
-// limits bound one exchange with a child.
-type limits struct {
-	time   time.Duration
-	memory int64 // bytes resident; 0: none
-}
 
 // Request is one compile.
 type Request struct {
@@ -94,16 +88,17 @@ type Compiler struct {
 	child   *worker
 	pid     atomic.Int64 // of the child; 0: there is none
 	temp    *Scratch
-	tmp     string        // private, in temp: the dump link and a directory for dumps that nobody keeps
-	closing chan struct{} // closed by Close
-	close   sync.Once
+	tmp     string          // private, in temp: the dump link and a directory for dumps that nobody keeps
+	closing context.Context // done when Close has begun
+	close   context.CancelFunc
 }
 
 // New returns a Compiler. It starts nothing: the child starts with the first request.
 func New(o Options) *Compiler {
 	o.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
 	o.RecycleAfter = cmp.Or(max(o.RecycleAfter, 0), defaultRecycle)
-	c := &Compiler{opts: o, turn: make(chan struct{}, 1), closing: make(chan struct{})}
+	c := &Compiler{opts: o, turn: make(chan struct{}, 1)}
+	c.closing, c.close = context.WithCancel(context.Background())
 	c.turn <- struct{}{}
 	return c
 }
@@ -155,7 +150,7 @@ func (c *Compiler) take(ctx context.Context) error {
 		return stopped(ctx)
 	}
 	select {
-	case <-c.closing:
+	case <-c.closing.Done():
 		c.turn <- struct{}{}
 		return errClosed()
 	default:
@@ -188,13 +183,13 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 	c.child = ch
 	c.pid.Store(int64(ch.Pid()))
 	var hello reply
-	switch err := ch.exchange(ctx, c.closing, limits{time: startLimit}, nil, &hello); {
-	case err == errDied:
-		exit, noise := ch.obituary()
+	switch err := c.exchange(ctx, ch, child.Limits{Time: startLimit}, nil, &hello); {
+	case err == child.ErrDied:
+		exit, noise := ch.Obituary(), ch.words()
 		c.drop()
 		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf(
 			"it ended (%s) while loading %s; does main call aot.RunWorkerIfAsked first? stderr: %s", exit, lib, noise)}
-	case err == errLate:
+	case err == child.ErrLate:
 		c.drop()
 		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf("not ready after %v", startLimit)}
 	case err != nil:
@@ -227,11 +222,11 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 	}
 	var a reply
 	limit := cmp.Or(max(r.Timeout, 0), c.opts.Timeout)
-	err := c.child.exchange(ctx, c.closing, limits{limit, c.opts.MemoryMax},
+	err := c.exchange(ctx, c.child, child.Limits{Time: limit, Memory: c.opts.MemoryMax},
 		&order{Topology: r.Topology, Module: r.Module, Flags: r.Flags, DumpDir: dir, WantHLO: r.WantHLO}, &a)
 	switch {
-	case err == errDied:
-		exit, noise := c.child.obituary()
+	case err == child.ErrDied:
+		exit, noise := c.child.Obituary(), c.child.words()
 		c.drop()
 		if why := diskTrouble(noise); why != "" {
 			return nil, &InfraError{Op: "write the dump to " + dir, Err: errors.New(why)}
@@ -240,10 +235,10 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 			return nil, &InfraError{Op: "compile", Err: errors.New("the worker was killed from outside: is the machine out of memory?")}
 		}
 		return nil, &CrashError{Exit: exit, Stderr: noise}
-	case err == errLarge:
+	case err == child.ErrLarge:
 		c.drop()
 		return nil, &MemoryError{Limit: c.opts.MemoryMax}
-	case err == errLate:
+	case err == child.ErrLate:
 		c.drop()
 		return nil, &TimeoutError{Limit: limit}
 	case err != nil:
@@ -266,7 +261,7 @@ func (c *Compiler) drop() {
 
 // Close stops a running compile, reaps the child and removes the temporary files. Later compiles are refused.
 func (c *Compiler) Close() error {
-	c.close.Do(func() { close(c.closing) })
+	c.close()
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
 	c.drop()

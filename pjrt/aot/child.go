@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gdngen/gdngen/pjrt/child"
@@ -22,14 +21,8 @@ type worker struct {
 	passes string // extra passes it dumps
 	served int    // requests answered
 	rss    int64  // bytes resident after the last of them
-	noise  noise
+	noise  child.Noise
 }
-
-var (
-	errDied  = errors.New("the worker ended")
-	errLate  = errors.New("the worker is late")
-	errLarge = errors.New("the worker takes too much memory")
-)
 
 // workerEnvironment is what libtpu must find before it is loaded: without it, its start queries a metadata server
 // for minutes, takes a lock file and prints.
@@ -67,53 +60,21 @@ func hidden(kv string) bool {
 	return false
 }
 
-// exchange sends o, unless nil, and waits for one reply. When it returns an error the child is dead or must be
-// stopped: errDied, errLate and errLarge beyond the limits, the error of a done ctx, or that of a closing compiler.
-func (c *worker) exchange(ctx context.Context, closing <-chan struct{}, l limits, o *order, a *reply) error {
-	done := make(chan error, 1)
+// exchange is an exchange with the worker that the closing of its compiler ends too.
+func (c *Compiler) exchange(ctx context.Context, w *worker, l child.Limits, o *order, a *reply) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(c.closing, func() { cancel(errClosed()) })
+	defer stop()
+	var orders any
 	if o != nil {
-		c.noise.reset()
+		w.noise.Reset()
+		orders = o
 	}
-	go func() {
-		var err error
-		if o != nil {
-			err = c.Send(o)
-		}
-		if err == nil {
-			err = c.Receive(a)
-		}
-		done <- err
-	}()
-	timer := time.NewTimer(l.time)
-	defer timer.Stop()
-	var weigh <-chan time.Time
-	if l.memory > 0 {
-		ticker := time.NewTicker(weighEvery)
-		defer ticker.Stop()
-		weigh = ticker.C
+	err := w.Exchange(ctx, l, orders, a)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return stopped(ctx)
 	}
-	var err error
-	for err == nil {
-		select {
-		case e := <-done:
-			if e != nil {
-				return errDied
-			}
-			return nil
-		case <-weigh:
-			if residentOf(strconv.Itoa(c.Pid())) > l.memory {
-				err = errLarge
-			}
-		case <-timer.C:
-			err = errLate
-		case <-ctx.Done():
-			err = stopped(ctx)
-		case <-closing:
-			err = errClosed()
-		}
-	}
-	c.Kill()
-	<-done
 	return err
 }
 
@@ -135,61 +96,8 @@ func cpuOf(pid int64) (sum time.Duration) {
 	return sum
 }
 
-// weighEvery is how often the memory of a child at work is read.
-const weighEvery = 25 * time.Millisecond
-
-// obituary says how a child whose pipe broke ended, and what it printed. One that closed its pipe and lives is killed.
-func (c *worker) obituary() (exit, stderr string) {
-	select {
-	case <-c.Reaped():
-	case <-time.After(5 * time.Second):
-		c.Kill()
-		<-c.Reaped()
-	}
-	exit = "exit status 0"
-	if err := c.Exit(); err != nil {
-		exit = err.Error()
-	}
-	return exit, c.noise.String()
-}
-
-// noise keeps the head and the tail of what a worker prints during one request.
-type noise struct {
-	mu         sync.Mutex
-	head, tail []byte
-	cut        int // bytes dropped between them
-}
-
-const noiseKept = 4 << 10 // bytes of head and of tail
-
 // symbolizer matches the lines of a stack trace that only its makers can resolve.
 var symbolizer = regexp.MustCompile(`(?m)^https?://symbolize.*\n?`)
 
-func (n *noise) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	k := min(noiseKept-len(n.head), len(p))
-	n.head = append(n.head, p[:k]...)
-	n.tail = append(n.tail, p[k:]...)
-	if over := len(n.tail) - noiseKept; over > 0 {
-		n.cut += over
-		n.tail = append(n.tail[:0], n.tail[over:]...)
-	}
-	return len(p), nil
-}
-
-func (n *noise) reset() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.head, n.tail, n.cut = n.head[:0], n.tail[:0], 0
-}
-
-func (n *noise) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	gap := ""
-	if n.cut > 0 {
-		gap = fmt.Sprintf("\n... %d bytes ...\n", n.cut)
-	}
-	return strings.TrimSpace(symbolizer.ReplaceAllString(string(n.head)+gap+string(n.tail), ""))
-}
+// words is what the worker printed.
+func (c *worker) words() string { return symbolizer.ReplaceAllString(c.noise.String(), "") }

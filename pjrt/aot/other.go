@@ -4,21 +4,16 @@ package aot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/child"
 )
 
 // RunWorkerIfAsked must be the first call of main and of TestMain. libtpu exists for 64-bit Linux only: elsewhere
 // it returns at once, and every compile is an InfraError.
 func RunWorkerIfAsked() {}
-
-var (
-	errDied  = errors.New("the worker ended")
-	errLate  = errors.New("the worker is late")
-	errLarge = errors.New("the worker takes too much memory")
-)
 
 type worker struct {
 	passes string
@@ -32,10 +27,12 @@ func startWorker(libtpu, link, passes, extra string) (*worker, error) {
 
 func cpuOf(int64) time.Duration { return 0 }
 
-func (*worker) Pid() int                        { return 0 }
-func (*worker) Alive() bool                     { return false }
-func (*worker) Stop()                           {}
-func (*worker) obituary() (exit, stderr string) { return "", "" }
-func (*worker) exchange(context.Context, <-chan struct{}, limits, *order, *reply) error {
-	return errDied
+func (*worker) Pid() int         { return 0 }
+func (*worker) Alive() bool      { return false }
+func (*worker) Stop()            {}
+func (*worker) Obituary() string { return "" }
+func (*worker) words() string    { return "" }
+
+func (*Compiler) exchange(context.Context, *worker, child.Limits, *order, *reply) error {
+	return child.ErrDied
 }

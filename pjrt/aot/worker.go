@@ -7,11 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/gdngen/gdngen/pjrt/child"
 )
@@ -24,22 +20,10 @@ func RunWorkerIfAsked() {
 		return
 	}
 	os.Unsetenv(workerVariable)
-	dieBySignal()
+	child.DieBySignal()
 	orders, replies := child.Pipes()
 	serve(libtpu, orders, replies)
 	os.Exit(0)
-}
-
-// dieBySignal lets the kernel end this process on a fault in libtpu, in place of Go's handlers: the parent then sees
-// the signal, and standard error holds libtpu's words rather than goroutines. No core is written.
-func dieBySignal() {
-	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
-	var standard struct {
-		handler, flags, restorer, mask uintptr // the kernel's sigaction; zero is SIG_DFL
-	}
-	for _, s := range []syscall.Signal{syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGSEGV, syscall.SIGTRAP} {
-		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&standard)), 0, unsafe.Sizeof(standard.mask), 0, 0)
-	}
 }
 
 // serve answers orders until their pipe closes.
@@ -55,7 +39,7 @@ func serve(libtpu string, orders *json.Decoder, replies *json.Encoder) {
 			return
 		}
 		a := p.obey(&o, topologies)
-		a.RSS = residentOf("self")
+		a.RSS = child.Resident("self")
 		if replies.Encode(a) != nil {
 			return
 		}
@@ -122,14 +106,4 @@ func (e *executable) describe() (*Result, error) {
 	}
 	r.Fingerprint = hex.EncodeToString([]byte(fingerprint))
 	return &r, nil
-}
-
-// residentOf is the resident memory of a process in bytes; 0 if the kernel does not tell.
-func residentOf(pid string) int64 {
-	statm, _ := os.ReadFile("/proc/" + pid + "/statm")
-	if f := strings.Fields(string(statm)); len(f) > 1 {
-		pages, _ := strconv.ParseInt(f[1], 10, 64)
-		return pages * int64(os.Getpagesize())
-	}
-	return 0
 }

@@ -1,0 +1,284 @@
+// Package device opens PJRT plugins in child processes: what a device or its driver does to its process, it does to no other.
+//
+// Rules:
+//
+//  1. [RunWorkerIfAsked] is called first of all in main and in TestMain: the child is this same program, started again.
+//  2. A Device does one thing at a time; concurrent calls wait for their turn.
+//  3. Every failure has a type that says who is to blame: [OpenError], [pjrt.CompileError], [RunError], [CrashError], [TimeoutError]. After the
+//     last two the process is gone, and with it all programs: open another device.
+//  4. The child has the environment of its parent: a device is opened as its owner set it up.
+package device
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/child"
+)
+
+// Options say which device, and how long it may take. Only Plugin is required.
+type Options struct {
+	Plugin string        // path of the plugin's shared library
+	Start  time.Duration // to open the plugin; default 2 min
+	Limit  time.Duration // of one compile, run or timing; default 5 min
+}
+
+const (
+	defaultStart = 2 * time.Minute
+	defaultLimit = 5 * time.Minute
+)
+
+// Info describes an open device.
+type Info struct {
+	Platform string   `json:"platform"` // such as cpu or tpu
+	Version  string   `json:"version"`  // of the plugin
+	Kind     string   `json:"kind"`     // the vendor's name, such as "TPU v6 lite"
+	Devices  []string `json:"devices"`  // all of them; the first is used
+}
+
+// TPU says whether the device is one, so that it takes kernels.
+func (i Info) TPU() bool { return strings.Contains(strings.ToLower(i.Platform), "tpu") }
+
+func (i Info) String() string {
+	if i.Kind == i.Platform {
+		return i.Kind
+	}
+	return fmt.Sprintf("%s (%s)", i.Kind, i.Platform)
+}
+
+// OpenError says why there is no device.
+type OpenError struct{ Plugin, Reason string }
+
+func (e *OpenError) Error() string { return fmt.Sprintf("no device by %s: %s", e.Plugin, e.Reason) }
+
+// RunError is a failure that the runtime reports; the device goes on.
+type RunError struct{ Reason string }
+
+func (e *RunError) Error() string { return "the device failed: " + e.Reason }
+
+// CrashError says that the process of the device died. Output is what it printed, its middle cut when long.
+type CrashError struct{ Doing, Exit, Output string }
+
+func (e *CrashError) Error() string {
+	first, _, _ := strings.Cut(e.Output, "\n")
+	return strings.TrimSuffix(fmt.Sprintf("the process of the device died %s (%s): %s", e.Doing, e.Exit, first), ": ")
+}
+
+// TimeoutError says that the device was not done in time. Its process was killed.
+type TimeoutError struct {
+	Doing string
+	Limit time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("the device was not done %s within %v", e.Doing, e.Limit)
+}
+
+// Timeout reports true, as in net.Error.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// Device is an open device.
+type Device struct {
+	o       Options
+	info    Info
+	turn    chan struct{} // holds one token: the right to touch what is below
+	child   *child.Process
+	noise   child.Noise
+	scratch *aot.Scratch
+	next    int   // number of the next program or array
+	gone    error // why there is no process any more
+}
+
+// Open starts a process that opens the plugin. The error is an *OpenError, a *CrashError, a *TimeoutError or that of ctx.
+func Open(ctx context.Context, o Options) (*Device, error) {
+	o.Start, o.Limit = cmp.Or(o.Start, defaultStart), cmp.Or(o.Limit, defaultLimit)
+	path, err := filepath.Abs(o.Plugin)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, &OpenError{o.Plugin, err.Error()}
+	}
+	d := &Device{o: o, turn: make(chan struct{}, 1)}
+	d.turn <- struct{}{}
+	if d.scratch, err = aot.NewScratch(); err != nil {
+		return nil, &OpenError{o.Plugin, err.Error()}
+	}
+	if d.child, err = child.Start(append(os.Environ(), workerVariable+"="+path), &d.noise); err != nil {
+		return nil, errors.Join(&OpenError{o.Plugin, err.Error()}, d.scratch.Close())
+	}
+	var hello reply
+	err = d.exchange(ctx, "while it opened "+path, o.Start, nil, &hello)
+	if err == nil && hello.Fault != "" {
+		err = &OpenError{o.Plugin, hello.Message}
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.info = *hello.Info
+	return d, nil
+}
+
+// Info describes the device.
+func (d *Device) Info() Info { return d.info }
+
+// Close ends the process. Closing twice is allowed.
+func (d *Device) Close() error {
+	<-d.turn
+	defer func() { d.turn <- struct{}{} }()
+	if d.scratch == nil {
+		return nil
+	}
+	d.child.Stop()
+	err := d.scratch.Close()
+	d.scratch = nil
+	d.gone = cmp.Or(d.gone, errors.New("the device is closed"))
+	return err
+}
+
+// exchange sends an order and waits for the reply. The caller has the turn, or is the only one.
+func (d *Device) exchange(ctx context.Context, doing string, limit time.Duration, o *order, r *reply) error {
+	if d.gone != nil {
+		return d.gone
+	}
+	var message any
+	if o != nil {
+		message = o
+	}
+	d.noise.Reset()
+	err := d.child.Exchange(ctx, child.Limits{Time: limit}, message, r)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, child.ErrDied):
+		err = &CrashError{Doing: doing, Exit: d.child.Obituary(), Output: d.noise.String()}
+	case errors.Is(err, child.ErrLate):
+		err = &TimeoutError{doing, limit}
+	}
+	d.gone = err
+	return err
+}
+
+// ask has the turn for one order.
+func (d *Device) ask(ctx context.Context, doing string, o *order) (*reply, error) {
+	var r reply
+	if err := d.exchange(ctx, doing, d.o.Limit, o, &r); err != nil {
+		return nil, err
+	}
+	switch r.Fault {
+	case "":
+		return &r, nil
+	case faultCompile:
+		return nil, &pjrt.CompileError{Code: r.Code, Message: r.Message}
+	case faultArrays:
+		return nil, fmt.Errorf("arrays between this process and the device's: %s", r.Message)
+	}
+	return nil, &RunError{r.Message}
+}
+
+// take waits for the turn.
+func (d *Device) take(ctx context.Context) (free func(), err error) {
+	select {
+	case <-d.turn:
+		return func() { d.turn <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Program is a compiled program on a device.
+type Program struct {
+	device *Device
+	id     int
+}
+
+// Compile compiles a StableHLO module in text form. A refusal by the compiler is a *pjrt.CompileError.
+func (d *Device) Compile(ctx context.Context, text string) (*Program, error) {
+	free, err := d.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	d.next++
+	p := &Program{d, d.next}
+	if _, err := d.ask(ctx, "in a compile", &order{Compile: &compileOrder{p.id, text}}); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close frees the program.
+func (p *Program) Close() error {
+	<-p.device.turn
+	defer func() { p.device.turn <- struct{}{} }()
+	if p.device.gone != nil {
+		return nil
+	}
+	_, err := p.device.ask(context.Background(), "freeing a program", &order{Free: p.id})
+	return err
+}
+
+// Run executes the program once.
+func (p *Program) Run(ctx context.Context, args ...*array.Array) ([]*array.Array, error) {
+	free, err := p.device.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	sent, err := p.device.send(args)
+	if err != nil {
+		return nil, err
+	}
+	defer remove(sent)
+	r, err := p.device.ask(ctx, "in a run", &order{Run: &runOrder{p.id, sent, p.device.file()}})
+	if err != nil {
+		return nil, err
+	}
+	defer remove(r.Results)
+	return read(r.Results)
+}
+
+// file gives the beginning of new names of files.
+func (d *Device) file() string {
+	d.next++
+	return filepath.Join(d.scratch.Dir, fmt.Sprintf("%d-", d.next))
+}
+
+// send writes arguments where the worker reads them.
+func (d *Device) send(args []*array.Array) ([]saved, error) {
+	if d.gone != nil {
+		return nil, d.gone
+	}
+	return save(d.file(), args)
+}
+
+// Pairs times two programs on the same arguments in turn, so that what slows the machine slows both; see [pjrt.Interleave].
+func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, args ...*array.Array) (pairs [][2]time.Duration, err error) {
+	free, err := d.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	sent, err := d.send(args)
+	if err != nil {
+		return nil, err
+	}
+	defer remove(sent)
+	r, err := d.ask(ctx, "while it was timed", &order{Pairs: &pairsOrder{[2]int{a.id, b.id}, sent, o.Warmup, o.Trials}})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range r.Pairs {
+		pairs = append(pairs, [2]time.Duration{time.Duration(p[0]), time.Duration(p[1])})
+	}
+	return pairs, nil
+}

@@ -1,0 +1,171 @@
+package device_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/device/devicetest"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
+)
+
+func TestMain(m *testing.M) {
+	device.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+// double adds its argument to itself; inPlace has the result take the memory of the argument.
+const (
+	double  = "module { func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.add %a, %a : tensor<3xf32> return %0 : tensor<3xf32> } }"
+	inPlace = "module {\n  func.func public @main(%a: tensor<3xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<3xf32>) {\n    %0 = stablehlo.negate %a : tensor<3xf32>\n    return %0 : tensor<3xf32>\n  }\n}\n"
+)
+
+func numbers(x ...float64) *array.Array { return array.FromFloat64s(ir.F32, []int{len(x)}, x) }
+
+func open(t *testing.T, o device.Options) *device.Device {
+	d, err := device.Open(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+func compile(t *testing.T, d *device.Device, text string) *device.Program {
+	p, err := d.Compile(t.Context(), text)
+	require.NoError(t, err)
+	return p
+}
+
+// A CPU through another process: programs run, refusals and failures have their types, and the device goes on after them.
+func TestCPU(t *testing.T) {
+	d := open(t, device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	require.Equal(t, "cpu", d.Info().Kind)
+	require.Equal(t, "cpu", d.Info().String())
+	require.False(t, d.Info().TPU())
+	require.NotEmpty(t, d.Info().Devices)
+	p, q := compile(t, d, double), compile(t, d, inPlace)
+	got, err := p.Run(t.Context(), numbers(1, 2, -4))
+	require.NoError(t, err)
+	require.Equal(t, []*array.Array{numbers(2, 4, -8)}, got)
+
+	_, err = d.Compile(t.Context(), "module { nonsense }")
+	var refused *pjrt.CompileError
+	require.ErrorAs(t, err, &refused)
+	_, err = p.Run(t.Context())
+	var fails *device.RunError
+	require.ErrorAs(t, err, &fails)
+
+	for _, both := range [][2]*device.Program{{p, p}, {p, q}, {q, q}} {
+		pairs, err := d.Pairs(t.Context(), pjrt.TimeOptions{Warmup: 1, Trials: 4}, both[0], both[1], numbers(1, 2, 3))
+		require.NoError(t, err)
+		require.Len(t, pairs, 4)
+		for _, x := range pairs {
+			require.Positive(t, min(x[0], x[1]))
+		}
+	}
+	require.NoError(t, q.Close())
+	require.NoError(t, d.Close())
+	_, err = p.Run(t.Context(), numbers(1, 2, 3))
+	require.ErrorContains(t, err, "closed")
+}
+
+// What has no device is told at once.
+func TestNoDevice(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text.so")
+	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o644))
+	for path, why := range map[string]string{text: "not a shared library", "/does/not/exist.so": "no such file"} {
+		_, err := device.Open(t.Context(), device.Options{Plugin: path})
+		var none *device.OpenError
+		require.ErrorAs(t, err, &none)
+		require.ErrorContains(t, err, why)
+	}
+}
+
+// A plugin that crashes or hangs ends its own process alone, and the error says what it was doing.
+func TestFaults(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	for _, row := range []struct {
+		fault, says string
+		doing       func(*testing.T, device.Options) error
+	}{
+		{"crash", "died while it opened " + plugin + " (signal: aborted): the stub crashes", opening},
+		{"hang", "not done while it opened " + plugin + " within 2s", opening},
+		{"dies:2", "died in a run (signal: killed)", running},
+		{"stops:2", "not done in a run within 2s", running},
+		{"dies:7", "died while it was timed (signal: killed)", timing},
+	} {
+		t.Run(row.fault, func(t *testing.T) {
+			t.Setenv(devicetest.Fault, row.fault)
+			o := device.Options{Plugin: plugin, Limit: 2 * time.Second}
+			if row.fault == "hang" {
+				o.Start = 2 * time.Second
+			}
+			require.ErrorContains(t, row.doing(t, o), row.says)
+		})
+	}
+}
+
+func opening(t *testing.T, o device.Options) error {
+	_, err := device.Open(t.Context(), o)
+	return err
+}
+
+func running(t *testing.T, o device.Options) error {
+	d := open(t, o)
+	p := compile(t, d, double)
+	_, err := p.Run(t.Context(), numbers(1, 2, 3))
+	require.NoError(t, err)
+	_, err = p.Run(t.Context(), numbers(1, 2, 3))
+	require.Error(t, err)
+	_, again := d.Compile(t.Context(), double)
+	require.Equal(t, err, again, "the device is gone")
+	return err
+}
+
+func timing(t *testing.T, o device.Options) error {
+	d := open(t, o)
+	p := compile(t, d, double)
+	_, err := d.Pairs(t.Context(), pjrt.TimeOptions{Warmup: 1, Trials: 10}, p, p, numbers(1, 2, 3))
+	return err
+}
+
+// A done context kills the process.
+func TestCancel(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	t.Setenv(devicetest.Fault, "stops:1")
+	d := open(t, device.Options{Plugin: plugin})
+	p := compile(t, d, double)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := p.Run(ctx, numbers(1, 2, 3))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), 5*time.Second)
+}
+
+// A stub can claim to be what it is not, and give numbers that are none.
+func TestStub(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	t.Setenv(devicetest.Kind, "TPU v6 lite")
+	t.Setenv(devicetest.Platform, "tpu")
+	d := open(t, device.Options{Plugin: plugin})
+	require.True(t, d.Info().TPU())
+	require.Equal(t, "TPU v6 lite (tpu)", d.Info().String())
+	target, err := codegen.TargetOfKind(d.Info().Kind)
+	require.NoError(t, err)
+	require.Equal(t, "v6e", target.Name)
+
+	t.Setenv(devicetest.Fault, "garbage")
+	d = open(t, device.Options{Plugin: plugin})
+	got, err := compile(t, d, double).Run(t.Context(), numbers(1, 2, 3))
+	require.NoError(t, err)
+	require.Equal(t, byte(0x3f), got[0].Data[0])
+}

@@ -15,6 +15,7 @@ type program struct {
 	code    []code
 	symbols []string // names of the symbols of addresses; 0 is unused
 	inputs  []input
+	odd     string // an instruction that the in-order model does not know
 }
 
 // A code word holds what of a bundle matters for time and control.
@@ -25,6 +26,7 @@ type code struct {
 	matrix []matrixUse
 	branch *branch
 	calls  []string
+	vector []*vectorOp // none where the target has no timing
 }
 
 // A matrixUse holds one MXU, or its weight port, for some cycles.
@@ -123,7 +125,7 @@ func (e *notUnderstood) Error() string {
 func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) {
 	d := &decoder{
 		program: &program{file: file, code: make([]code, len(bundles)), symbols: []string{""}},
-		target:  t, symbol: map[string]int16{}, regions: map[int]int{}, spaces: map[string]string{}, exit: -1,
+		target:  t, timing: codegen.Timings[t.Name], symbol: map[string]int16{}, regions: map[int]int{}, spaces: map[string]string{}, exit: -1,
 	}
 	if last := len(bundles) - 1; last >= 0 && bundles[last].exit {
 		d.exit = last
@@ -151,9 +153,23 @@ func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) 
 	return d.program, nil
 }
 
+// sites counts the places that call each op.
+func (p *program) sites() map[string]int {
+	n := map[string]int{}
+	for i := range p.code {
+		for _, op := range p.code[i].calls {
+			if !ofRuntime(op) {
+				n[op]++
+			}
+		}
+	}
+	return n
+}
+
 type decoder struct {
 	*program
 	target  *codegen.Target
+	timing  *codegen.Timing // nil: throughput alone
 	symbol  map[string]int16
 	regions map[int]int       // region number -> index of its first bundle
 	spaces  map[string]string // name of a register, which has one definition -> memory space that it points into
@@ -165,6 +181,15 @@ func (d *decoder) bundle(c *code, b bundle) error {
 	for _, in := range b.ins {
 		if err := d.instruction(c, in); err != nil {
 			return fmt.Errorf("%s: %w", in.op, err)
+		}
+		if d.timing == nil || d.odd != "" {
+			continue
+		}
+		switch o, err := d.vectorOf(in, d.timing); {
+		case err != nil:
+			d.odd = fmt.Sprintf("%s at %#x: %v", in.op, b.addr, err)
+		case o != nil:
+			c.vector = append(c.vector, o)
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ type trace struct {
 	hbmWhy   string // why it is not known
 	calls    map[string]int64
 	order    []string // calls in order of their first execution
+	clocks   []*clock
 }
 
 // wordBytes is the size of a word of scalar memory.
@@ -33,6 +34,8 @@ type machine struct {
 	scalars    func(index int) ([]int64, bool)
 	limit      int64
 	top        bool // top-level program: see unknownBranch
+	clocks     []*clock
+	call       func(op string) error // runs an op that the program calls, at each call
 
 	regs    [registers]value
 	mem     map[value]value // scalar memory by word address
@@ -92,6 +95,9 @@ func (m *machine) run() (*trace, error) {
 				m.trace.waits[pc] += now - start
 			}
 		}
+		for _, k := range m.clocks {
+			k.issue(pc, c.cycles, c.vector, m.runs, m.number)
+		}
 		taken := false
 		if c.branch != nil {
 			var err error
@@ -100,13 +106,18 @@ func (m *machine) run() (*trace, error) {
 			}
 		}
 		if len(c.steps) > 0 {
-			if err := m.execute(c); err != nil {
+			if err := m.execute(c, pc); err != nil {
 				return nil, err
 			}
 		}
 		for _, op := range c.calls {
 			if m.trace.calls[op]++; m.trace.calls[op] == 1 {
 				m.trace.order = append(m.trace.order, op)
+			}
+			if m.call != nil {
+				if err := m.call(op); err != nil {
+					return nil, err
+				}
 			}
 		}
 		pc++
@@ -209,7 +220,7 @@ func (m *machine) sum(terms []operand) value {
 	return total
 }
 
-func (m *machine) execute(c *code) error {
+func (m *machine) execute(c *code, pc int) error {
 	m.writes = m.writes[:0]
 	for i := range c.steps {
 		s := &c.steps[i]
@@ -225,7 +236,7 @@ func (m *machine) execute(c *code) error {
 			m.refuseTraffic("%s at %#x is a form of transfer that is not known", s.opname, c.addr)
 			continue
 		case stepWait:
-			m.wait(s)
+			m.wait(s, pc)
 			continue
 		case stepStore:
 			v, at := m.value(s.args[0]), m.sum(s.args[1:])
@@ -335,6 +346,7 @@ func (m *machine) dma(s *step, certain bool) {
 			m.refuseTraffic("%s has an address whose memory only a run would tell", s.opname)
 		}
 	}
+	m.begin(s, certain, flag, size, passes)
 	switch {
 	case passes == 0:
 	case certain && size.isNumber():
@@ -365,6 +377,38 @@ func (m *machine) spaceOf(at value) string {
 	return ""
 }
 
+// begin tells the clocks of a transfer.
+func (m *machine) begin(s *step, certain bool, flag, size value, passes int) {
+	granules := int64(-1)
+	if certain && size.isNumber() {
+		granules = int64(uint32(size.num))
+	}
+	kind := waitCopy
+	switch {
+	case passes > 0 && s.to == "hbm":
+		kind = waitWrite
+	case passes > 0:
+		kind = waitRead
+	}
+	for _, k := range m.clocks {
+		k.channel.begin(k.now, flag, granules, kind, passes)
+	}
+}
+
+// runs evaluates a guard for the clocks: one whose predicate is unknown holds.
+func (m *machine) runs(g guard) bool {
+	runs, ok := m.holds(g)
+	return runs || !ok
+}
+
+// number is the value of an operand that counts lanes, a whole register where it is not known.
+func (m *machine) number(o operand) int64 {
+	if v := m.value(o); v.isNumber() && v.num > 0 {
+		return int64(v.num)
+	}
+	return 128
+}
+
 // refuseTraffic gives up the count of bytes. The first reason stays.
 func (m *machine) refuseTraffic(format string, args ...any) {
 	if m.trace.hbmBytes >= 0 {
@@ -380,8 +424,14 @@ func (m *machine) transfer(passes int, granules value) {
 }
 
 // wait settles a transfer of unknown size on the flag.
-func (m *machine) wait(s *step) {
+func (m *machine) wait(s *step, pc int) {
 	flag, size := m.value(s.args[0]), m.value(s.args[1])
+	if size.isNumber() {
+		for _, k := range m.clocks {
+			done, kind := k.channel.until(flag, int64(uint32(size.num)))
+			k.wait(pc, done, kind)
+		}
+	}
 	if passes := m.open[flag]; flag.known && passes > 0 && size.isNumber() {
 		m.transfer(passes, size)
 		delete(m.open, flag)

@@ -20,14 +20,15 @@ func locations(p *program, bundles []bundle, tr *trace) []Location {
 		return l
 	}
 	located := false
-	var carried, carriedRuns int64
+	var carried, carriedWait, carriedRuns int64
 	for i, b := range bundles {
 		if carriedRuns != tr.counts[i] {
 			get("").Cycles += carried
-			carried, carriedRuns = 0, tr.counts[i]
+			get("").Wait += carriedWait
+			carried, carriedWait, carriedRuns = 0, 0, tr.counts[i]
 		}
-		cycles := tr.cyclesAt(p, i) + carried
-		carried = 0
+		cycles, wait := tr.cyclesAt(p, i)+carried, tr.waitAt(i)+carriedWait
+		carried, carriedWait = 0, 0
 		var locs []*Location
 		for _, in := range b.ins {
 			if in.loc != "" && in.op != "sphi" && in.op != "int_to_ptr" {
@@ -36,12 +37,13 @@ func locations(p *program, bundles []bundle, tr *trace) []Location {
 		}
 		n := int64(len(locs))
 		if n == 0 {
-			carried = cycles
+			carried, carriedWait = cycles, wait
 			continue
 		}
 		located = true
 		for k, l := range locs {
 			l.Cycles += cycles*int64(k+1)/n - cycles*int64(k)/n
+			l.Wait += wait*int64(k+1)/n - wait*int64(k)/n
 			l.Instructions += tr.counts[i]
 		}
 	}
@@ -49,11 +51,13 @@ func locations(p *program, bundles []bundle, tr *trace) []Location {
 		return nil
 	}
 	get("").Cycles += carried
+	get("").Wait += carriedWait
 	merged := map[Location]*Location{}
 	for _, l := range at {
 		key := Location{File: l.File, Line: l.Line, Column: l.Column}
 		if m := merged[key]; m != nil {
 			m.Cycles += l.Cycles
+			m.Wait += l.Wait
 			m.Instructions += l.Instructions
 		} else {
 			merged[key] = l
@@ -61,12 +65,20 @@ func locations(p *program, bundles []bundle, tr *trace) []Location {
 	}
 	var list []Location
 	for _, l := range merged {
-		if l.Cycles > 0 || l.Instructions > 0 {
+		if l.Cycles > 0 || l.Wait != 0 || l.Instructions > 0 {
 			list = append(list, *l)
 		}
 	}
 	sortLocations(list)
 	return list
+}
+
+// waitAt is what a bundle waits in the wall model, on top of what its cycles have for matrix units.
+func (tr *trace) waitAt(i int) int64 {
+	if len(tr.clocks) == 0 {
+		return 0
+	}
+	return tr.clocks[1].at[i] - tr.waits[i]
 }
 
 func sortLocations(list []Location) {

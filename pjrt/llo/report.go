@@ -29,8 +29,11 @@ type Report struct {
 	HBMUnknown string     `json:"hbm_unknown,omitempty"` // why HBMBytes is -1
 	VMEM       int64      `json:"vmem"`                  // bytes of vector memory of the op that needs most; -1 if the dump does not say
 	Schedule   string     `json:"schedule"`              // hash of all bundles, with register and allocation numbering made canonical and no names or locations
-	Ops        []OpReport `json:"ops"`                   // by cycles over all calls, most first
-	Unread     []string   `json:"-"`                     // keys of Options.Scalars that no op read
+	Wall       Wall       `json:"wall"`
+	Timeline   []Event    `json:"timeline,omitempty"` // of the top-level program, the first 512
+	Code       Code       `json:"code"`
+	Ops        []OpReport `json:"ops"` // by cycles over all calls, most first
+	Unread     []string   `json:"-"`   // keys of Options.Scalars that no op read
 }
 
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
@@ -49,9 +52,10 @@ type OpReport struct {
 	Spills     int64      `json:"spills"`                // register spills executed
 	Fills      int64      `json:"fills"`                 // register fills executed
 	Slots      []Slot     `json:"slots"`                 // in the order of the dump
-	Hot        []Region   `json:"hot"`                   // straight-line parts by cycles, most first, at most 16
-	Locations  []Location `json:"locations"`             // by cycles, most first; empty if the dump carries no locations
-	Profile    *Profile   `json:"profile,omitempty"`     // if Options.Columns asks for one
+	Wall       Wall       `json:"wall"`
+	Hot        []Region   `json:"hot"`               // straight-line parts by cycles, most first, at most 16
+	Locations  []Location `json:"locations"`         // by cycles, most first; empty if the dump carries no locations
+	Profile    *Profile   `json:"profile,omitempty"` // if Options.Columns asks for one
 }
 
 // Names of slots that are parts of others: register fills and spills.
@@ -82,7 +86,8 @@ type Location struct {
 	Line         int    `json:"line"`
 	Column       int    `json:"column"`
 	Cycles       int64  `json:"cycles"`
-	Instructions int64  `json:"instructions"` // executed
+	Wait         int64  `json:"wait,omitempty"` // cycles that the wall has on top of Cycles, at its instructions
+	Instructions int64  `json:"instructions"`   // executed
 }
 
 // Options adjusts Analyze. The zero value is the default.
@@ -120,6 +125,7 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 	order := a.tally(topLevel, 1, nil)
 	top := a.ops[topLevel]
 	r := &Report{Target: t.Name, Cycles: top.Cycles, Bundles: top.Bundles, TopLevel: top.Cycles, HBMBytes: top.HBMBytes, HBMUnknown: top.HBMUnknown, VMEM: -1}
+	r.Wall, r.Timeline, r.Code = top.Wall, a.events, a.codeOf()
 	schedule := sha256.New()
 	for _, name := range order[1:] {
 		op := a.ops[name]
@@ -133,6 +139,9 @@ func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
 			r.HBMBytes += op.Calls * op.HBMBytes
 		}
 		r.VMEM = max(r.VMEM, op.VMEM)
+		if r.Wall.Unknown == "" {
+			r.Wall.addWaits(op.Calls, &op.Wall)
+		}
 		r.Ops = append(r.Ops, op.OpReport)
 		fmt.Fprintf(schedule, "%d %s\n", op.Calls, op.hash)
 	}
@@ -163,6 +172,7 @@ func (r *Report) Stages() []Location {
 				stages[l.File] = s
 			}
 			s.Cycles += op.Calls * l.Cycles
+			s.Wait += op.Calls * l.Wait
 			s.Instructions += op.Calls * l.Instructions
 		}
 	}
@@ -240,6 +250,7 @@ type analysis struct {
 	vmem   map[string]int64
 	hlo    *hlo            // read when an op lacks a schedule
 	open   []string        // ops being costed, against a cycle of calls
+	events []Event         // of the top-level program
 	read   map[string]bool // keys of Scalars
 }
 
@@ -249,6 +260,8 @@ type analyzed struct {
 	hash    string
 	callees []string // in order of first call
 	counts  map[string]int64
+	sites   map[string]int // places that call each
+	called
 }
 
 // tally adds n calls of an op and of all that it calls, and lists the ops in order of their first call.
@@ -300,6 +313,7 @@ func (a *analysis) cost(name string) error {
 	}
 	m := &machine{
 		program: p, op: name, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
+		clocks: clocksOf(a.target, len(bundles)),
 		scalars: func(index int) ([]int64, bool) {
 			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprint(index)} {
 				if v, ok := a.Scalars[key]; ok {
@@ -310,11 +324,15 @@ func (a *analysis) cost(name string) error {
 			return nil, false
 		},
 	}
+	m.call = func(callee string) error { return a.follow(m, callee) }
 	tr, err := m.run()
 	if err != nil {
 		return err
 	}
-	op := &analyzed{OpReport: *report(name, p, bundles, tr, use, a.Columns), hash: canonicalHash(bundles), counts: tr.calls}
+	tr.clocks = m.clocks
+	op := &analyzed{OpReport: *report(name, p, bundles, tr, use, a.Columns), hash: canonicalHash(bundles), counts: tr.calls, sites: p.sites()}
+	op.Wall = wallOf(a.target, p, m.clocks)
+	op.read(m.clocks)
 	op.Twin = twin
 	if v, ok := a.vmem[name]; ok {
 		op.VMEM = v
@@ -322,15 +340,37 @@ func (a *analysis) cost(name string) error {
 		op.VMEM = v
 	}
 	for _, callee := range tr.order {
-		if strings.HasPrefix(callee, "<") {
-			continue
+		if !ofRuntime(callee) {
+			op.callees = append(op.callees, callee)
 		}
-		if err := a.cost(callee); err != nil {
-			return err
-		}
-		op.callees = append(op.callees, callee)
 	}
 	a.ops[name] = op
+	return nil
+}
+
+// ofRuntime tells the runtime's own parts, which no figure counts.
+func ofRuntime(op string) bool { return strings.HasPrefix(op, "<") }
+
+// maxEvents is the longest time line.
+const maxEvents = 512
+
+// follow costs an op that a program calls, once, and lets the clocks of the program pass it.
+func (a *analysis) follow(m *machine, callee string) error {
+	if ofRuntime(callee) {
+		return nil
+	}
+	if err := a.cost(callee); err != nil {
+		return err
+	}
+	if len(m.clocks) == 0 {
+		return nil
+	}
+	op, peak := a.ops[callee], m.clocks[1]
+	start := peak.now
+	op.follow(m.clocks, callee, op.Wall.Unknown)
+	if m.top && len(a.events) < maxEvents {
+		a.events = append(a.events, Event{callee, start, peak.now})
+	}
 	return nil
 }
 

@@ -1,0 +1,81 @@
+package codegen
+
+// Timing is how long the parts of one generation take, in cycles: what the wall model of a schedule needs beside the rates of a Target.
+//
+// Where the numbers come from, all for libtpu 0.0.51 and none from hardware:
+//
+//   - listing: the latency and the resources that the compiler prints for each instruction of the encoded program.
+//   - profile: the compiler's own static profile of kernels of one operation, by its critical path.
+//   - schedule: the shortest and the most common distances in schedules.
+//
+// The units are interlocked: an instruction whose operand or unit is not ready waits, and all after it.
+type Timing struct {
+	// Vector unit, by the listing: arithmetic; moves, selects and comparisons; a load.
+	VectorALU, VectorMove, VectorLoad int64
+	// Transcendental functions: from the push to the earliest pop; listing and profile.
+	Transcendental int64
+	// Matrix unit: from a product to its first result (profile; schedule), between two pops of the result queue (listing; 0: addressed
+	// results, no queue), and results of a product of bf16, twice those of f32 (listing).
+	Matmul, MatmulPop int64
+	MatmulResults     int
+	// Cycles that a weight push holds the port, bf16 and f32: schedule; the listing has 3 more than the pipeline needs.
+	PushBF16, PushF32 int64
+	// Lane permutes, rotates and broadcasts, and sums over lanes: latency and how long they hold their unit; listing and profile.
+	Permute, LaneSum, LanePath int64
+	// Transposes: cycles from the last of n pushes to the first result are First - Step (n-1); a push holds the unit for Path. Profile
+	// at n = 1, 2, 8 and 16. PairFirst is for pushes of two registers (v5e), by the schedule alone.
+	Transpose32, Transpose16 TransposeTiming
+	PairFirst                int64
+	// Cycles between two pops of permuted, summed or transposed registers: listing.
+	LanePop int64
+	// Switches of a lane unit: how long after one class an instruction of another has to wait; listing.
+	TransposeAfterPermute32, TransposeAfterPermute16, SumAfterPermute int64
+	TransposeAfterSum, PermuteAfterSum                                int64
+	PermuteAfterTranspose, SumAfterTranspose                          int64
+	PermuteAfterTranspose16                                           int64 // of a single register
+	// Fixed part of a transfer from and to main memory, before its bytes: profile of copies.
+	Read, Write int64
+	// Bundles that one overlay of code holds: regular, with room to fetch the next meanwhile, and jumbo, the most that a loop may have;
+	// log of the compiler's partitioner.
+	Overlay, JumboOverlay int
+}
+
+// TransposeTiming is described in Timing.
+type TransposeTiming struct{ First, Step, Path int64 }
+
+// BundleBytes is the size of an encoded bundle, by the size of programs over their bundles.
+const BundleBytes = 64
+
+// Timings has the generations whose numbers are known. A schedule for another has a throughput, no wall time.
+var Timings = map[string]*Timing{
+	"v5e": {
+		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 6,
+		Matmul: 125, MatmulPop: 8, MatmulResults: 2, PushBF16: 4, PushF32: 2,
+		Permute: 114, LaneSum: 115, LanePath: 8,
+		Transpose32: TransposeTiming{164, 8, 8}, Transpose16: TransposeTiming{228, 16, 16}, PairFirst: 60, LanePop: 8,
+		TransposeAfterPermute32: 52, TransposeAfterPermute16: 52, SumAfterPermute: 41,
+		TransposeAfterSum: 57, PermuteAfterSum: 24,
+		PermuteAfterTranspose: 117, SumAfterTranspose: 120, PermuteAfterTranspose16: 117,
+		Read: 1132, Write: 438, Overlay: 21744, JumboOverlay: 65232,
+	},
+	"v6e": {
+		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 13,
+		Matmul: 192, MatmulPop: 2, MatmulResults: 4, PushBF16: 4, PushF32: 2,
+		Permute: 123, LaneSum: 137, LanePath: 4,
+		Transpose32: TransposeTiming{124, 4, 4}, Transpose16: TransposeTiming{98, 4, 4}, LanePop: 4,
+		TransposeAfterPermute32: 40, TransposeAfterPermute16: 34, SumAfterPermute: 35,
+		TransposeAfterSum: 50, PermuteAfterSum: 21,
+		PermuteAfterTranspose: 40, SumAfterTranspose: 43, PermuteAfterTranspose16: 8,
+		Read: 546, Write: 454, Overlay: 21720, JumboOverlay: 65168,
+	},
+	"tpu7x": {
+		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 10,
+		Matmul: 211, MatmulResults: 4, PushBF16: 4, PushF32: 2,
+		Permute: 127, LaneSum: 141, LanePath: 4,
+		Transpose32: TransposeTiming{128, 4, 4}, Transpose16: TransposeTiming{102, 4, 4}, LanePop: 4,
+		TransposeAfterPermute32: 40, TransposeAfterPermute16: 34, SumAfterPermute: 35,
+		TransposeAfterSum: 50, PermuteAfterSum: 21,
+		PermuteAfterTranspose: 40, SumAfterTranspose: 43, PermuteAfterTranspose16: 8,
+		Read: 600, Write: 592, Overlay: 21680, JumboOverlay: 65056,
+	},
+}

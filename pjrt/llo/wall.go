@@ -1,0 +1,141 @@
+package llo
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen"
+)
+
+// A Wall is how long a module or an op takes in order: issue, interlocks, and transfers of main memory. Its numbers are models, no
+// measurements. Not in it: launches, bank conflicts and store queues of vector memory, and what code costs to load but for Cold.
+type Wall struct {
+	Latency int64  `json:"latency"`           // cycles with interlocks, where main memory answers at once
+	Cycles  int64  `json:"cycles"`            // and with transfers, at peak bandwidth
+	At85    int64  `json:"at_85"`             // the same at 85 % of it
+	Unknown string `json:"unknown,omitempty"` // why there are no figures: they are -1
+	Waits   []Wait `json:"waits,omitempty"`   // that Cycles has beside what issues, most first
+}
+
+// A Wait is what an interlock cost.
+type Wait struct {
+	Kind   string `json:"kind"`
+	Cycles int64  `json:"cycles"`
+}
+
+// An Event is one op or one wait for a copy of the top-level program, by the clock at peak bandwidth.
+type Event struct {
+	Name  string `json:"name"`  // of the op; empty for a wait
+	Start int64  `json:"start"` // cycles from the start of the module
+	End   int64  `json:"end"`
+}
+
+// Code is the size of the program in bundles, one copy of each op for each place that calls it.
+type Code struct {
+	Bundles int    `json:"bundles"`
+	Cold    int64  `json:"cold"`           // cycles that its load takes at peak bandwidth; -1 where there are no timings
+	Note    string `json:"note,omitempty"` // where it does not fit a regular overlay
+}
+
+// clocksOf makes the clocks of one execution: without main memory, and with 100 and 85 % of its bandwidth.
+func clocksOf(t *codegen.Target, bundles int) []*clock {
+	tm := codegen.Timings[t.Name]
+	if tm == nil {
+		return nil
+	}
+	var list []*clock
+	for _, percent := range [3]int64{instant, 100, 85} {
+		list = append(list, newClock(tm, bundles, newChannel(t, tm, percent)))
+	}
+	return list
+}
+
+// A called op is what its callers need of its clocks: the cycles of each, and those that it needs main memory for.
+type called struct{ cycles, busy []int64 }
+
+func (c *called) read(clocks []*clock) {
+	for _, k := range clocks {
+		c.cycles, c.busy = append(c.cycles, k.now), append(c.busy, k.channel.busy)
+	}
+}
+
+// follow lets the clocks of a program pass an op that it calls.
+func (c *called) follow(clocks []*clock, op, unknown string) {
+	for i, k := range clocks {
+		if unknown != "" {
+			k.refuse("%s: %s", op, unknown)
+		}
+		k.channel.yield(k.now, c.cycles[i], c.busy[i])
+		k.channel.busy += c.busy[i]
+		k.now += c.cycles[i]
+	}
+}
+
+// wallOf reads the clocks after an execution.
+func wallOf(t *codegen.Target, p *program, clocks []*clock) Wall {
+	unknown := Wall{Latency: -1, Cycles: -1, At85: -1}
+	if len(clocks) == 0 {
+		unknown.Unknown = fmt.Sprintf("the latencies of %s are not known: its cycles are throughput alone", t.Name)
+		return unknown
+	}
+	unknown.Unknown = p.odd
+	for _, k := range clocks {
+		unknown.Unknown = cmp.Or(unknown.Unknown, k.fault, k.leftovers())
+	}
+	if unknown.Unknown != "" {
+		return unknown
+	}
+	w := Wall{Latency: clocks[0].now, Cycles: clocks[1].now, At85: clocks[2].now}
+	for kind, cycles := range clocks[1].waits {
+		if cycles > 0 {
+			w.Waits = append(w.Waits, Wait{waitNames[kind], cycles})
+		}
+	}
+	sortWaits(w.Waits)
+	return w
+}
+
+// addWaits adds those of an op to the waits of the module.
+func (w *Wall) addWaits(calls int64, op *Wall) {
+	for _, x := range op.Waits {
+		i := slices.IndexFunc(w.Waits, func(y Wait) bool { return x.Kind == y.Kind })
+		if i < 0 {
+			i, w.Waits = len(w.Waits), append(w.Waits, Wait{Kind: x.Kind})
+		}
+		w.Waits[i].Cycles += calls * x.Cycles
+	}
+	sortWaits(w.Waits)
+}
+
+// codeOf sums the bundles of the program: those of the top level and of each place that calls an op.
+func (a *analysis) codeOf() Code {
+	var size func(name string) int
+	size = func(name string) int {
+		n := a.ops[name].Static
+		for callee, sites := range a.ops[name].sites {
+			n += sites * size(callee)
+		}
+		return n
+	}
+	c := Code{Bundles: size(topLevel), Cold: -1}
+	tm := codegen.Timings[a.target.Name]
+	if tm == nil {
+		return c
+	}
+	c.Cold = tm.Read + newChannel(a.target, tm, 100).cycles(int64(c.Bundles)*codegen.BundleBytes)
+	for name, op := range a.ops {
+		if name != topLevel && op.Static > tm.JumboOverlay {
+			c.Note = fmt.Sprintf("%s has more than the %d bundles of an overlay: a loop over it would load code at each step", name, tm.JumboOverlay)
+			return c
+		}
+	}
+	if c.Bundles > tm.Overlay {
+		c.Note = fmt.Sprintf("more than the %d bundles of a regular overlay: the next code is not fetched while this runs", tm.Overlay)
+	}
+	return c
+}
+
+func sortWaits(list []Wait) {
+	slices.SortFunc(list, func(x, y Wait) int { return cmp.Or(cmp.Compare(y.Cycles, x.Cycles), cmp.Compare(x.Kind, y.Kind)) })
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -39,8 +40,22 @@ func python(t *testing.T) string {
 	return p
 }
 
-// evaluate runs an emitted module through the oracle, which reads the Mosaic text as the compiler does.
+// evaluators run an emitted module from its text: ours, and the oracle, which reads the Mosaic text as the compiler does.
+var evaluators = []struct {
+	name string
+	run  func(t *testing.T, text string, args []*array.Array) []*array.Array
+}{{"eval", evaluate}, {"oracle", consult}}
+
 func evaluate(t *testing.T, text string, args []*array.Array) []*array.Array {
+	t.Helper()
+	p, err := eval.Parse(text)
+	require.NoError(t, err)
+	outs, err := p.Run(args...)
+	require.NoError(t, err)
+	return outs
+}
+
+func consult(t *testing.T, text string, args []*array.Array) []*array.Array {
 	t.Helper()
 	py, dir := python(t), t.TempDir()
 	in := &array.File{Tensors: map[string]*array.Array{}}
@@ -155,23 +170,25 @@ func TestRulesAgainstInterpreter(t *testing.T) {
 	want, err := interp.Run(m, byName, interp.Options{})
 	require.NoError(t, err)
 	for _, name := range []string{"v5e", "v6e"} { // without and with bf16 vector units
-		t.Run(name, func(t *testing.T) {
-			a, err := mosaic.Backend{}.Emit(m, target(t, name))
-			require.NoError(t, err)
-			got := evaluate(t, a.Text, list)
-			require.Len(t, got, len(m.Results))
-			k, wrong := 0, []string(nil)
-			for _, c := range cs {
-				for i := range c.out {
-					w := want[m.Results[k]]
-					s := array.Compare(got[k], w.Convert(got[k].Type))
-					if !(s.RelMax <= c.tol) {
-						wrong = append(wrong, fmt.Sprintf("%s, output %d: %s, allowed %.2g", c.name, i, s, c.tol))
+		for _, by := range evaluators {
+			t.Run(name+"/"+by.name, func(t *testing.T) {
+				a, err := mosaic.Backend{}.Emit(m, target(t, name))
+				require.NoError(t, err)
+				got := by.run(t, a.Text, list)
+				require.Len(t, got, len(m.Results))
+				k, wrong := 0, []string(nil)
+				for _, c := range cs {
+					for i := range c.out {
+						w := want[m.Results[k]]
+						s := array.Compare(got[k], w.Convert(got[k].Type))
+						if !(s.RelMax <= c.tol) {
+							wrong = append(wrong, fmt.Sprintf("%s, output %d: %s, allowed %.2g", c.name, i, s, c.tol))
+						}
+						k++
 					}
-					k++
 				}
-			}
-			require.Empty(t, wrong, strings.Join(wrong, "\n"))
-		})
+				require.Empty(t, wrong, strings.Join(wrong, "\n"))
+			})
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package mosaic_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gdngen/gdngen/codegen/mosaic"
@@ -62,10 +63,14 @@ func TestWindowsAgainstInterpreter(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, a.Kernels, 2)
 	require.Equal(t, "scan", a.Kernels[0].Name)
-	for i, got := range evaluate(t, a.Text, list) {
-		w := want[m.Results[i]]
-		s := array.Compare(got, w)
-		require.False(t, s.RelMax > 1e-6 || s.NaN, "%s: %s", m.Results[i], s)
+	for _, by := range evaluators {
+		t.Run(by.name, func(t *testing.T) {
+			for i, got := range by.run(t, a.Text, list) {
+				w := want[m.Results[i]]
+				s := array.Compare(got, w)
+				require.False(t, s.RelMax > 1e-6 || s.NaN, "%s: %s", m.Results[i], s)
+			}
+		})
 	}
 }
 
@@ -99,7 +104,11 @@ func TestBoundedAxis(t *testing.T) {
 			}
 			require.Equal(t, times*x[block*8*128], y[block*8*128], "%d of 4 points, point %d", n, i)
 		}
-		require.Zero(t, array.Compare(evaluate(t, a.Text, list)[0], want["y"]).RelMax)
+		for _, by := range evaluators {
+			t.Run(fmt.Sprint(by.name, n), func(t *testing.T) {
+				require.Zero(t, array.Compare(by.run(t, a.Text, list)[0], want["y"]).RelMax)
+			})
+		}
 	}
 	for _, n := range []int64{0, 5} {
 		byName["n"] = array.FromInt64s(list[2].Type, nil, []int64{n})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
+	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -65,7 +66,7 @@ func (p *probe) binary(op ir.Op, x, y *ir.Value) { p.try(op.String(), p.Binary(o
 // tolerance is relative to 1 or the value, whichever is larger; integers are exact.
 var tolerance = map[ir.DType]float64{ir.F64: 1e-12, ir.F32: 2e-6, ir.BF16: 1.0 / 128, ir.F16: 1.0 / 1024}
 
-// check compares the CPU with the interpreter, and returns which ops the module has.
+// check compares the CPU and the evaluator with the interpreter, and returns which ops the module has.
 func (p *probe) check(t *testing.T, e *pjrt.Engine, seen map[ir.Op]bool) {
 	t.Helper()
 	require.NoError(t, p.Finish(p.m, p.names, p.outs))
@@ -88,18 +89,30 @@ func (p *probe) check(t *testing.T, e *pjrt.Engine, seen map[ir.Op]bool) {
 	}
 	got, err := prog.Run(in...)
 	require.NoError(t, err)
+	p.same(t, "CPU", got, want)
+	text, err := eval.Parse(a.Text, nil)
+	require.NoError(t, err)
+	got, err = text.Run(in...)
+	require.NoError(t, err)
+	p.same(t, "evaluator", got, want)
+	p.m.Body.Walk(func(in *ir.Instr) { seen[in.Op] = true })
+}
+
+// same compares what a program gave with the interpreter.
+func (p *probe) same(t *testing.T, by string, got []*array.Array, want map[string]*array.Array) {
+	t.Helper()
 	for i, name := range p.names {
 		w, g := want[name].Float64s(), got[i].Float64s()
 		require.Equal(t, want[name].String(), got[i].String(), name)
 		for j := range w {
 			same := w[j] == g[j] || math.IsNaN(w[j]) && math.IsNaN(g[j]) ||
 				math.Abs(w[j]-g[j]) <= tolerance[want[name].Type]*max(1, math.Abs(w[j]))
-			require.True(t, same, "%s %s element %d: interpreter %v, CPU %v", name, p.outs[i].Type, j, w[j], g[j])
+			require.True(t, same, "%s %s element %d: interpreter %v, %s %v", name, p.outs[i].Type, j, w[j], by, g[j])
 		}
 	}
-	p.m.Body.Walk(func(in *ir.Instr) { seen[in.Op] = true })
 }
 
+// Every op gives on the CPU, and by the evaluator of the text, what the interpreter gives.
 func TestOpsOnCPU(t *testing.T) {
 	e := pjrttest.CPU(t)
 	seen := map[ir.Op]bool{}

@@ -17,8 +17,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -61,9 +61,8 @@ func (l *timeLimits) limit() time.Duration {
 
 // artifacts is what emitting and compiling leave for the next gate, by shape.
 type artifacts struct {
-	tiled []*ir.Module // the modules with their grids lowered to kernels, for every target
-	texts []string     // for the target at hand
-	dumps []string     // folders of its schedules; removed once they are read
+	programs []*measure.Program  // lowered once for all targets
+	compiled []*measure.Compiled // on the target at hand
 }
 
 func (w *Work) artifacts() *artifacts {
@@ -75,43 +74,50 @@ func (w *Work) artifacts() *artifacts {
 	return a
 }
 
+// refusal turns what the instrument says of a program on a target into a refusal, and keeps its log; other errors stay.
+func (w *Work) refusal(err error, t *codegen.Target, shape int) (*Refusal, error) {
+	var r *measure.Refusal
+	if !errors.As(err, &r) {
+		return nil, err
+	}
+	name := "log/" + t.Name
+	if r.Verdict == measure.Internal {
+		name = stackRole
+	}
+	if r.Log != "" {
+		w.Objects[role(name, shape)] = []byte(r.Error() + "\n" + r.Log)
+	} else if r.FromCompiler() {
+		w.Objects[role(name, shape)] = []byte(r.Error())
+	}
+	return refuse(journal.Verdict(r.Verdict), "%s", firstLines(r.Error())), nil
+}
+
 // emitFor makes the texts for a target and keeps them as objects.
 func (l *Lab) emitFor(w *Work, t *codegen.Target) (*Refusal, error) {
 	defer w.clock("emit/"+t.Name, time.Now())
 	a := w.artifacts()
-	a.texts = nil
 	for i, m := range w.Modules {
-		if len(a.tiled) == i {
-			k, err := lower.Kernels(m)
+		if len(a.programs) == i {
+			route, err := lower.Lookup("mosaic")
 			if err != nil {
-				return refuse(journal.EmitError, "%v", err), nil
+				return nil, err
 			}
-			a.tiled = append(a.tiled, k)
+			p, err := measure.OfModule(m, &w.Shapes[i].Spec, w.Variant, route)
+			if err != nil {
+				return w.refusal(err, t, i)
+			}
+			a.programs = append(a.programs, p)
 		}
-		e, err := mosaic.Backend{}.Emit(a.tiled[i], t)
-		if err != nil && needsVMEM(a.tiled[i]) > t.VMEM {
-			return refuse(journal.VMEM, "%v", err), nil
-		}
+		text, err := a.programs[i].Text(t)
 		if err != nil {
-			return refuse(journal.EmitError, "%v", err), nil
+			return w.refusal(err, t, i)
 		}
-		a.texts = append(a.texts, e.Text)
-		w.Objects[role("module/"+t.Name, i)] = []byte(e.Text)
+		w.Objects[role("module/"+t.Name, i)] = []byte(text)
 	}
 	return nil, nil
 }
 
-// needsVMEM is the vector memory in bytes of the kernel that needs most.
-func needsVMEM(m *ir.Module) (bytes int) {
-	m.Body.Walk(func(in *ir.Instr) {
-		if in.Op == ir.OpKernel {
-			bytes = max(bytes, mosaic.VMEMBytes(in))
-		}
-	})
-	return bytes
-}
-
-// compileFor compiles the texts for a target. It returns a cost only where the compiler's answer is a verdict.
+// compileFor compiles the texts for a target and reads the schedules. It returns a cost only where the compiler's answer is a verdict.
 func (l *Lab) compileFor(ctx context.Context, w *Work, t *codegen.Target) (*journal.Cost, error) {
 	var c *aot.Compiler
 	select {
@@ -122,87 +128,53 @@ func (l *Lab) compileFor(ctx context.Context, w *Work, t *codegen.Target) (*jour
 	defer func() { l.compilers <- c }()
 	defer w.clock("compile/"+t.Name, time.Now())
 	a := w.artifacts()
-	a.drop()
-	for i, text := range a.texts {
-		dump, err := l.compileText(ctx, c, aot.Request{Topology: t.Topology, Module: text, Flags: t.Flags})
+	a.compiled = nil
+	for i, p := range a.programs {
+		made, err := l.instrument(c).Compile(ctx, p, t, measure.Options{})
 		if err == nil {
-			a.dumps = append(a.dumps, dump)
+			a.compiled = append(a.compiled, made)
 			continue
 		}
-		a.drop()
-		if v := compileVerdict(err); v != "" {
-			w.Objects[role("log/"+t.Name, i)] = []byte(compilerLog(err))
-			return &journal.Cost{Target: t.Name, Verdict: v, Reason: firstLines(err.Error())}, nil
+		r, err := w.refusal(err, t, i)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		return &journal.Cost{Target: t.Name, Verdict: r.Verdict, Reason: r.Reason}, nil
 	}
 	return nil, nil
 }
 
-// compileText compiles one text and gives the folder of its schedule. A compile that is late is given a second chance with
-// more time: the machine may be busy.
-func (l *Lab) compileText(ctx context.Context, c *aot.Compiler, r aot.Request) (dump string, err error) {
-	below := "" // a Lab of a test may have no folder of its own
-	if l.scratch != nil {
-		below = l.scratch.Dir
+// instrument measures by one of the compilers.
+func (l *Lab) instrument(c *aot.Compiler) *measure.Instrument {
+	x := &measure.Instrument{Compiler: &patient{c, &l.limits}, Libtpu: "libtpu " + l.plugins["libtpu"], Cache: l.cache}
+	if l.scratch != nil { // a Lab of a test may have no folder of its own
+		x.Scratch = l.scratch.Dir
 	}
-	r.Timeout = l.limits.limit()
-	for attempt := 1; ; attempt++ {
-		if r.DumpDir, err = os.MkdirTemp(below, "gdngen-dump-"); err != nil {
-			return "", err
-		}
-		start := time.Now()
-		if _, err = c.Compile(ctx, r); err == nil {
-			l.limits.add(time.Since(start))
-			return r.DumpDir, nil
-		}
-		os.RemoveAll(r.DumpDir)
-		if !is[*aot.TimeoutError](err) || attempt > 1 {
-			return "", err
+	return x
+}
+
+// patient is a compiler whose time limit suits the machine. A compile that is late is given a second chance with more time: the
+// machine may be busy.
+type patient struct {
+	*aot.Compiler
+	limits *timeLimits
+}
+
+func (p *patient) Compile(ctx context.Context, r aot.Request) (*aot.Result, error) {
+	r.Timeout = p.limits.limit()
+	start := time.Now()
+	made, err := p.Compiler.Compile(ctx, r)
+	if late := (*aot.TimeoutError)(nil); errors.As(err, &late) {
+		if err := os.RemoveAll(r.DumpDir); err != nil { // part of a schedule
+			return nil, &aot.InfraError{Op: "clear the schedule", Err: err}
 		}
 		r.Timeout *= secondChance
+		return p.Compiler.Compile(ctx, r)
 	}
-}
-
-// drop removes the schedules.
-func (a *artifacts) drop() {
-	for _, dir := range a.dumps {
-		os.RemoveAll(dir)
+	if err == nil {
+		p.limits.add(time.Since(start))
 	}
-	a.dumps = nil
-}
-
-// compileVerdict maps an error of the compiler to a verdict; empty where the machinery is to blame.
-func compileVerdict(err error) journal.Verdict {
-	for _, row := range []struct {
-		is      func(error) bool
-		verdict journal.Verdict
-	}{
-		{is[*aot.RejectError], journal.CompileReject},
-		{is[*aot.VMEMError], journal.VMEM},
-		{is[*aot.TimeoutError], journal.Timeout},
-		{is[*aot.CrashError], journal.Crash},
-		{is[*aot.MemoryError], journal.Crash},
-	} {
-		if row.is(err) {
-			return row.verdict
-		}
-	}
-	return ""
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
-// compilerLog is all that a compiler said.
-func compilerLog(err error) string {
-	var crash *aot.CrashError
-	if errors.As(err, &crash) {
-		return err.Error() + "\n" + crash.Stderr
-	}
-	return err.Error()
+	return made, err
 }
 
 // firstLines shortens a compiler's message, whose later lines are its stack.
@@ -215,19 +187,17 @@ func firstLines(s string) string {
 	return s
 }
 
-// costFor reads the schedules. One that the cost model does not understand counts as refused: it has no cost.
+// costFor weighs the costs of the schedules. One that the cost model does not understand is a limit of the model, no fault of the program.
 func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
 	defer w.clock("cost/"+t.Name, time.Now())
 	a := w.artifacts()
-	defer a.drop()
 	sum := &tally{target: t}
-	for i, dump := range a.dumps {
-		r, err := llo.Analyze(dump, t)
-		if err != nil {
-			return journal.Cost{Target: t.Name, Verdict: journal.CompileReject, Reason: "compiled, but without a cost: " + err.Error()}
+	for i, made := range a.compiled {
+		if made.Report == nil {
+			return journal.Cost{Target: t.Name, Verdict: journal.CostUnknown, Reason: firstLines(made.Unknown)}
 		}
-		sum.add(w.Shapes[i], a.tiled[i], r)
-		if text, err := json.Marshal(r); err == nil {
+		sum.add(w.Shapes[i], a.programs[i].Lowered, made.Report)
+		if text, err := json.Marshal(made.Report); err == nil {
 			w.Objects[role("schedule/"+t.Name, i)] = text
 		}
 	}
@@ -253,8 +223,8 @@ func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
 		}
 	})
 	w := s.Weight
-	hbm := hbmCycles(max(r.HBMBytes, s.Spec.NecessaryBytes()), a.target)
-	score := max(r.Cycles, hbm)
+	hbm := measure.Score(0, r.HBMBytes, s.Spec, a.target)
+	score := measure.Score(r.Cycles, r.HBMBytes, s.Spec, a.target)
 	tokens := float64(s.Spec.Batch * s.Spec.Tokens * s.Spec.HeadsV)
 	a.cycles += w * float64(r.Cycles)
 	a.hbm += w * float64(hbm)
@@ -274,7 +244,7 @@ func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
 			outside -= op.Calls * op.Cycles
 		}
 		for _, x := range op.Locations {
-			a.stages[stageOf(x.File)] += w * float64(op.Calls*x.Cycles)
+			a.stages[measure.Stage(x.File)] += w * float64(op.Calls*x.Cycles)
 		}
 		if took := w * float64(op.Calls*op.Cycles); took > a.topped {
 			a.topped, a.slot, a.fill = took, "", 0
@@ -287,12 +257,6 @@ func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
 	}
 	a.glue += w * float64(outside)
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})
-}
-
-// stageOf is the stage of a place stage.chunk.head of a generated kernel.
-func stageOf(place string) string {
-	stage, _, _ := strings.Cut(place, ".")
-	return strings.TrimPrefix(stage, "-")
 }
 
 // maxStages is how many stages a record keeps; the schedule's object has all.

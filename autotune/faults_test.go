@@ -19,6 +19,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -75,7 +76,7 @@ func TestWorkerFaults(t *testing.T) {
 		switch w.Record.ID {
 		case 3:
 			l.limits.fixed = time.Minute
-			w.artifacts().texts = []string{crashing}
+			w.artifacts().programs = []*measure.Program{measure.Foreign("test", crashing)}
 		case 2: // hangs once: a second worker is given more time
 			stopped = children()
 			for _, pid := range stopped {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // Evaluator judges candidates.
@@ -74,28 +73,21 @@ func (w *Work) clock(gate string, start time.Time) { w.Wall[gate] += time.Since(
 // verdictGate is the name of the last gate, which the driver itself is: rank by cost.
 const verdictGate = "verdict"
 
-// judge runs one gate. A panic is the candidate's fault.
+// stackRole is the object that holds the stack of a panic.
+const stackRole = "stack"
+
+// judge runs one gate. A panic is our fault, not the candidate's: the stack is kept.
 func judge(ctx context.Context, g Gate, w *Work) (r *Refusal, err error) {
 	defer w.clock(g.Name, time.Now())
 	defer func() {
 		if p := recover(); p != nil {
-			r, err = refuse(journal.Crash, "gate %s panics: %v%s", g.Name, p, panicSite(debug.Stack())), nil
+			fault := measure.Panicked("gate "+g.Name, p)
+			w.Objects[stackRole] = []byte(fault.Log)
+			r, err = refuse(journal.Internal, "%v", fault), nil
 		}
 	}()
 	w.Record.Gate = g.Name
 	return g.Run(ctx, w)
-}
-
-// panicSite finds the function that panicked in a stack.
-func panicSite(stack []byte) string {
-	_, after, _ := strings.Cut(string(stack), "panic(")
-	lines := strings.Split(after, "\n")
-	for i := 2; i+1 < len(lines); i += 2 {
-		if name, _, ok := strings.Cut(lines[i], "("); ok && !strings.HasPrefix(name, "runtime.") {
-			return " in " + name[strings.LastIndexByte(name, '/')+1:]
-		}
-	}
-	return ""
 }
 
 // conclude writes the refusal into the record.

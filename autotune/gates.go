@@ -272,6 +272,11 @@ func load(e *pjrt.Engine, m *ir.Module) (*pjrt.Program, *Refusal, error) {
 	return p, nil, err
 }
 
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
 // arguments puts inputs in the order of a module's parameters.
 func arguments(m *ir.Module, in map[string]*array.Array) []*array.Array {
 	l := make([]*array.Array, len(m.Params()))
@@ -316,7 +321,7 @@ func (l *Lab) cost(_ context.Context, w *Work) (*Refusal, error) {
 // without records that the first target has no cost, and refuses the candidate where no other may have one.
 func (w *Work) without(c journal.Cost) *Refusal {
 	w.Record.Costs = append(w.Record.Costs, c)
-	if len(w.Targets) == 1 || c.Verdict == journal.Timeout || c.Verdict == journal.Crash {
+	if len(w.Targets) == 1 || slices.Contains([]journal.Verdict{journal.Timeout, journal.Crash, journal.Internal}, c.Verdict) {
 		return refuse(c.Verdict, "%s: %s", c.Target, c.Reason)
 	}
 	return nil

@@ -3,15 +3,11 @@ package autotune
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"runtime"
 	"time"
 
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -23,6 +19,7 @@ type LabOptions struct {
 	Timeout  time.Duration   // of one compile; 0: longer the longer compiles take, at most compileMost
 	Memory   int64           // bytes that a compile worker may take; 0: compileMemory
 	CPU, TPU plugins.Options // where to find the plugins
+	Cache    *measure.Cache  // of static costs; nil: none
 	Device   string          // a PJRT plugin whose device times the best candidates, or "cpu"; empty: none
 }
 
@@ -36,6 +33,7 @@ type Lab struct {
 	plugins   map[string]string
 	scratch   *aot.Scratch // for dumps
 	limits    timeLimits
+	cache     *measure.Cache
 
 	device     *pjrt.Engine // nil: none is attached
 	deviceName string
@@ -48,8 +46,8 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{plugins: map[string]string{}}
-	if l.plugins["libtpu"], err = version(tpu); err != nil {
+	l := &Lab{plugins: map[string]string{}, cache: o.Cache}
+	if l.plugins["libtpu"], err = tpu.Identity(); err != nil {
 		return nil, err
 	}
 	if err := l.openCPU(ctx, o.CPU); err != nil {
@@ -76,7 +74,7 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
 	p, err := plugins.CPU(ctx, o)
 	if err == nil {
-		if l.plugins["cpu"], err = version(p); err == nil {
+		if l.plugins["cpu"], err = p.Identity(); err == nil {
 			l.cpu, err = pjrt.Open(p.Path)
 		}
 	}
@@ -113,23 +111,6 @@ func (l *Lab) openDevice(plugin string) (err error) {
 	}
 	l.deviceName = l.device.Platform()
 	return nil
-}
-
-// version identifies a plugin: its release, or the beginning of the checksum of a library that the user named.
-func version(p plugins.Plugin) (string, error) {
-	if p.Version != "" {
-		return p.Version, nil
-	}
-	f, err := os.Open(p.Path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("%s: %w", p.Path, err)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
 // Plugins gives the versions of the plugins by name.

@@ -14,8 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -64,7 +65,7 @@ func TestRealSearch(t *testing.T) {
 	}
 	cost := first.Cost("v6e")
 	require.NotNil(t, cost)
-	require.Greater(t, cost.Cycles, bound(c.Spec, gdn.DefaultVariant(), mustTarget(t, "v6e")))
+	require.Greater(t, cost.Cycles, measure.Least(c.Spec, gdn.DefaultVariant(), mustTarget(t, "v6e")))
 	require.InDelta(t, float64(cost.Score)/128, float64(cost.PerToken), 1e-9)
 	for _, role := range []string{"ir", "module/v6e", "schedule/v6e"} {
 		require.Contains(t, first.Objects, role)
@@ -174,7 +175,6 @@ func TestOnCPU(t *testing.T) {
 func TestCompileVerdicts(t *testing.T) {
 	l := lab(t, LabOptions{Workers: 1, Timeout: 20 * time.Second})
 	s := spec(t, "tiny")
-	v6e := mustTarget(t, "v6e")
 	for want, text := range map[journal.Verdict]string{
 		journal.CompileReject: "module { nonsense }",
 		journal.Crash: `module { func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
@@ -182,7 +182,7 @@ func TestCompileVerdicts(t *testing.T) {
 			return %0 : tensor<2xf32> } }`,
 	} {
 		w := workOn(t, s, "default")
-		w.artifacts().texts = []string{text}
+		w.artifacts().programs = []*measure.Program{measure.Foreign("test", text)}
 		r, err := l.compile(t.Context(), w)
 		require.NoError(t, err)
 		require.NotNil(t, r)
@@ -190,16 +190,39 @@ func TestCompileVerdicts(t *testing.T) {
 		require.Contains(t, r.Reason, "v6e: ")
 	}
 	w := workOn(t, s, "default")
-	w.artifacts().texts = []string{"module {}"}
+	w.artifacts().programs = []*measure.Program{measure.Foreign("test", "module {}")}
 	w.Targets[0] = &codegen.Target{Name: "v9", Topology: "v9:1x1"}
 	_, err := l.compile(t.Context(), w)
 	require.ErrorContains(t, err, "v9")
-	_ = v6e
-	for err, want := range map[error]journal.Verdict{
-		&aot.RejectError{}: journal.CompileReject, &aot.VMEMError{}: journal.VMEM, &aot.TimeoutError{}: journal.Timeout,
-		&aot.CrashError{}: journal.Crash, &aot.RequestError{}: "", &aot.InfraError{Err: errors.New("x")}: "",
-	} {
-		require.Equal(t, want, compileVerdict(err), "%T", err)
+}
+
+// Kernels of packed sequences steer by tables: their cost in a search is the integer that a command states.
+func TestPackedCost(t *testing.T) {
+	l := lab(t, LabOptions{Workers: 1})
+	s := spec(t, "t=130,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed")
+	w := workOn(t, s, "tpu-packed,chunks=1")
+	for _, g := range l.Gates() {
+		if !slices.Contains([]string{"legality", "build", "emit", "compile", "cost"}, g.Name) {
+			continue
+		}
+		r, err := judge(t.Context(), g, w)
+		require.NoError(t, err)
+		require.Nil(t, r, "%v", r)
+	}
+	route, err := lower.Lookup("mosaic")
+	require.NoError(t, err)
+	p, err := measure.Of(lower.NewForm(s, w.Variant), route)
+	require.NoError(t, err)
+	made, err := l.instrument(<-l.compilers).Static(t.Context(), p, w.Targets[0], measure.Options{})
+	require.NoError(t, err)
+	require.Positive(t, made.Report.Cycles)
+	require.Equal(t, made.Report.Cycles, w.Record.Cost("v6e").Cycles)
+}
+
+// The verdicts of the instrument are those of the journal.
+func TestMeasuredVerdicts(t *testing.T) {
+	for _, v := range []measure.Verdict{measure.Invalid, measure.EmitError, measure.VMEM, measure.CompileReject, measure.CostUnknown, measure.Timeout, measure.Crash, measure.Internal} {
+		require.True(t, journal.Verdict(v).Known(), v)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // priced is an evaluator whose costs a test gives.
@@ -132,7 +133,7 @@ func TestShapes(t *testing.T) {
 
 	w := &Work{Spec: long, Shapes: seen}
 	v6e := mustTarget(t, "v6e")
-	require.Equal(t, int64(float64(bound(long, w.Variant, v6e))+20*float64(bound(short, w.Variant, v6e))), w.bound(v6e))
+	require.Equal(t, int64(float64(measure.Least(long, w.Variant, v6e))+20*float64(measure.Least(short, w.Variant, v6e))), w.bound(v6e))
 	c.Shapes, c.Dir = []Shape{{short, 0}}, t.TempDir()
 	_, err = Search(t.Context(), c)
 	require.ErrorContains(t, err, "weight 0 is not positive")

@@ -158,7 +158,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestPanicIsACrash(t *testing.T) {
+func TestPanicIsInternal(t *testing.T) {
 	c := quick(t, 2)
 	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
 		if gate == "compile" && w.Record.ID == 1 {
@@ -169,9 +169,17 @@ func TestPanicIsACrash(t *testing.T) {
 	}}
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, 1, sum.Verdicts[journal.Crash])
+	require.Equal(t, 1, sum.Verdicts[journal.Internal])
 	require.Contains(t, sum.Rejected[0].Reason, "gate compile panics: runtime error: index out of range")
-	require.Contains(t, sum.Rejected[0].Reason, "in autotune.TestPanicIsACrash")
+	require.Contains(t, sum.Rejected[0].Reason, "in autotune.TestPanicIsInternal")
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	first := s.Now().Candidate(1)
+	require.Equal(t, journal.CauseInternal, first.Cause)
+	stack, err := Object(c.Dir, first.Objects[stackRole])
+	require.NoError(t, err)
+	require.Contains(t, string(stack), "search_test.go")
+	requireVerified(t, c.Dir)
 }
 
 // Candidates judged at the same time that turn out equal: the later one is the duplicate, and keeps nothing of what its

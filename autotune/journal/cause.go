@@ -19,13 +19,15 @@ const (
 	CauseUnstable   Cause = "compile instability"   // the compiler crashed or hung, or spills much more
 	CauseMemory     Cause = "memory path"           // vector memory, or main memory is now what limits
 	CauseFusion     Cause = "fusion boundary"       // work moved out of the kernels, or into more of them
+	CauseModel      Cause = "cost model"            // it compiles, and the cost model can not read its schedule
+	CauseInternal   Cause = "internal fault"        // this program failed, not the candidate
 	CauseRepeated   Cause = "nothing new"           // the program or schedule of another candidate
 	CauseProposal   Cause = "no proposal"           // the proposer gave nothing of use
 	CauseNoParent   Cause = "not the best of seeds" // correct, and slower; it was changed from nothing
 )
 
 // Causes lists them.
-var Causes = []Cause{CauseBottleneck, CauseLocal, CauseLegality, CauseNumerics, CauseUnstable, CauseMemory, CauseFusion, CauseRepeated, CauseProposal, CauseNoParent}
+var Causes = []Cause{CauseBottleneck, CauseLocal, CauseLegality, CauseNumerics, CauseUnstable, CauseMemory, CauseFusion, CauseModel, CauseInternal, CauseRepeated, CauseProposal, CauseNoParent}
 
 const (
 	localWin   = .05 // share of a stage's cycles that counts as a win there
@@ -39,7 +41,7 @@ const GateProposal = "proposal"
 
 // byVerdict are the causes that follow from the verdict alone.
 var byVerdict = map[Verdict]Cause{Duplicate: CauseRepeated, Pruned: CauseBottleneck, Invalid: CauseLegality, Numerics: CauseNumerics, EmitError: CauseLegality,
-	CompileReject: CauseLegality, VMEM: CauseMemory, Timeout: CauseUnstable, Crash: CauseUnstable}
+	CompileReject: CauseLegality, VMEM: CauseMemory, CostUnknown: CauseModel, Timeout: CauseUnstable, Crash: CauseUnstable, Internal: CauseInternal}
 
 // CauseOf says why a candidate did not become the best, with the evidence; nothing for one that did. View holds its parent.
 func (v View) CauseOf(c *Candidate) (Cause, string) {

@@ -92,8 +92,10 @@ func noEvidence(c *Candidate) string {
 		return lacks(!slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) }), "no error beyond its limit")
 	case Duplicate:
 		return lacks(c.Of == 0, "of which candidate?")
-	case CompileReject, VMEM:
+	case CompileReject, VMEM, CostUnknown:
 		return lacks(c.IR == "", "no program")
+	case Internal:
+		return lacks(c.Objects["stack"] == "", "no stack")
 	}
 	return ""
 }

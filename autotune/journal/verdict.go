@@ -17,12 +17,14 @@ const (
 	EmitError     Verdict = "emit-error"     // a backend refuses the program
 	CompileReject Verdict = "compile-reject" // a compiler refuses it
 	VMEM          Verdict = "vmem"           // needs more vector memory than a target has
+	CostUnknown   Verdict = "cost-unknown"   // compiled, and the cost model can not read the schedule
 	Timeout       Verdict = "timeout"        // a gate did not end in its time
 	Crash         Verdict = "crash"          // killed the process that compiled or ran it
+	Internal      Verdict = "internal"       // a pass, a backend or a gate of this program panicked: a fault of ours
 )
 
 // Verdicts lists all of them, best first.
-var Verdicts = []Verdict{Keep, Hold, Slower, Duplicate, Pruned, Invalid, Numerics, EmitError, CompileReject, VMEM, Timeout, Crash}
+var Verdicts = []Verdict{Keep, Hold, Slower, Duplicate, Pruned, Invalid, Numerics, EmitError, CompileReject, VMEM, CostUnknown, Timeout, Crash, Internal}
 
 // Known says whether v is one of Verdicts.
 func (v Verdict) Known() bool { return slices.Contains(Verdicts, v) }

@@ -43,7 +43,7 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 			}
 		}
 		failed := slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) })
-		if failed != (c.Verdict == Numerics) && c.Verdict != Crash && c.Verdict != Timeout {
+		if failed != (c.Verdict == Numerics) && c.Verdict != Crash && c.Verdict != Timeout && c.Verdict != Internal {
 			fault("verdict %s does not follow from its errors", c.Verdict)
 		}
 		if !c.Verdict.Ranked() {

@@ -87,7 +87,7 @@ type t4Measurement struct {
 // invalidity maps verdicts to T4's.
 var invalidity = map[journal.Verdict]string{journal.Keep: "correct", journal.Hold: "correct", journal.Slower: "correct", journal.Duplicate: "constraints",
 	journal.Pruned: "constraints", journal.Invalid: "constraints", journal.Numerics: "correctness", journal.EmitError: "compile", journal.CompileReject: "compile",
-	journal.VMEM: "compile", journal.Timeout: "timeout", journal.Crash: "compile"}
+	journal.VMEM: "compile", journal.CostUnknown: "compile", journal.Internal: "compile", journal.Timeout: "timeout", journal.Crash: "compile"}
 
 func writeT4(w io.Writer, _ string, s *journal.State) error {
 	out := struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -247,6 +248,29 @@ func (a *app) machine(use machine.Use, noWait bool, tell func([]machine.Holder))
 		err = lock.Free(use)
 	}
 	return lock, err
+}
+
+// instrument gives what costs are measured by. Notes of its progress go to standard error.
+func (a *app) instrument(fresh bool) (*measure.Instrument, error) {
+	compiler, err := a.aot()
+	if err != nil {
+		return nil, err
+	}
+	build, err := a.tpu.Identity()
+	if err != nil {
+		return nil, err
+	}
+	cache, err := measure.OpenCache()
+	if err != nil {
+		return nil, err
+	}
+	cache.Fresh = fresh
+	return &measure.Instrument{Compiler: compiler, Libtpu: a.tpu.Name + " " + build, Cache: cache, Note: a.note}, nil
+}
+
+// freshFlag adds --fresh.
+func freshFlag(c *cobra.Command, at *bool) {
+	c.Flags().BoolVar(at, "fresh", false, "measure anew, and take nothing from the cache")
 }
 
 // versionOf names a plugin: the pinned release, or what lies beside a library of the user's choice.

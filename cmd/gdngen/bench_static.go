@@ -60,15 +60,12 @@ func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
 	if err != nil {
 		return err
 	}
-	compiler, err := a.aot()
+	meter, err := a.instrument(false)
 	if err != nil {
 		return err
 	}
+	meter.Note = nil // a bar tells of the progress
 	r.Compiler = versionOf(a.tpu)
-	store, err := openResultStore(r.Compiler, false)
-	if err != nil {
-		return err
-	}
 	type shape struct {
 		definition, group string
 		spec              gdn.Spec
@@ -103,7 +100,7 @@ func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
 			if err != nil {
 				return usage(err)
 			}
-			cost, err := try.cost(a, t, compiler, store)
+			cost, err := try.cost(a.ctx, meter, t)
 			if err != nil {
 				return err
 			}

@@ -118,7 +118,11 @@ func suitTarget(s gdn.Spec, variant, target string) (gdn.Variant, error) {
 	if len(t) != 1 {
 		return gdn.Variant{}, usage(fmt.Errorf("one form is checked: give one target, not %d", len(t)))
 	}
-	return suit(s, variant, lower.Route{TPU: true}, t[0])
+	f, err := suit(s, variant, lower.Route{TPU: true}, t[0])
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return f.Variant, nil
 }
 
 // pickClasses finds classes by name, or all that the spec can have.

@@ -17,7 +17,6 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -142,35 +141,6 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, `, did you mean "v6e"?`, near("v6", targetNames(), ""))
 	require.Equal(t, `, did you mean "--spec"?`, near("spce", []string{"case", "spec"}, "--"))
 	require.Empty(t, near("quite another", targetNames(), ""))
-}
-
-// The floors of the bench work per token and value head: 25952256 necessary bytes, and matrix products at chunk 128.
-func TestBounds(t *testing.T) {
-	s, err := gdn.LookupPreset("bench")
-	require.NoError(t, err)
-	v, err := gdn.ParseVariant("bf16,chunk=128")
-	require.NoError(t, err)
-	m := &module{spec: &s, variant: v}
-	for name, want := range map[string][2]float64{"v5e": {1.45, 1.50}, "v6e": {.845, .75}, "tpu7x": {.47, .75}} {
-		target, err := codegen.LookupTarget(name)
-		require.NoError(t, err)
-		r := &llo.Report{Cycles: 4 * 4096 * 8, HBMBytes: -1, Ops: []llo.OpReport{{Calls: 2, MXUBusy: 4096 * 8, Bundles: 4096 * 8,
-			Slots: []llo.Slot{{Name: "SALU", Used: 9, Capacity: 9}, {Name: "VALU", Used: 3, Capacity: 4}, {Name: "XLU", Used: 1, Capacity: 4}}}}}
-		list := bounds(r, m, target)
-		require.Len(t, list, 4)
-		for i, w := range want {
-			require.InDelta(t, w, float64(list[i].Cycles)/(4096*8), .01, "%s %s", name, list[i].Name)
-		}
-		require.Equal(t, bound{"slots, module", 2 * 4096 * 6, 4. / 1.5, "instructions of the fullest slot, VALU, packed without a gap"}, list[3])
-		require.Equal(t, "mxu, module", list[2].Name)
-		require.InDelta(t, 2, list[2].Ratio, 1e-9)
-	}
-}
-
-func TestWholeStages(t *testing.T) {
-	got := wholeStages([]llo.Location{{File: "solve.c0.h1", Cycles: 5, Instructions: 1}, {File: "-", Cycles: 4}, {File: "state", Cycles: 3},
-		{File: "state.c1.h0", Cycles: 3, Instructions: 2}, {File: "", Cycles: 3}})
-	require.Equal(t, []llo.Location{{Cycles: 7}, {File: "state", Cycles: 6, Instructions: 2}, {File: "solve", Cycles: 5, Instructions: 1}}, got)
 }
 
 // Figures of the same name stand side by side, the largest changes first; what only one has counts as 0 in the other.

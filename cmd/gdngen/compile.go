@@ -4,24 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// verdicts of a compile
-const (
-	compileAccepted = "accepted"
-	compileRejected = "rejected"
-	compileVMEM     = "vmem"
-	compileCrash    = "crash"
-	compileTimeout  = "timeout"
-)
+// compileAccepted is the verdict on a module that the compiler takes; others have those of the package measure.
+const compileAccepted = "accepted"
 
 // compileRow is what the compiler said of a module on one target.
 type compileRow struct {
@@ -47,6 +40,7 @@ type compileResult struct {
 func (a *app) compileCmd() *cobra.Command {
 	var o origin
 	var target, dump string
+	var fresh bool
 	c := &cobra.Command{
 		Use:   "compile (FILE | --spec SPEC)",
 		Short: "Compile for a TPU that is not attached",
@@ -67,14 +61,14 @@ The status is 4 if a target rejects the module.`,
 			if err != nil {
 				return err
 			}
-			compiler, err := a.aot()
+			x, err := a.instrument(fresh)
 			if err != nil {
 				return err
 			}
 			r := &compileResult{Module: modules[0], Compiler: versionOf(a.tpu)}
 			var refused error
 			for i, t := range targets {
-				row, err := a.compile(compiler, modules[i], t, dump)
+				row, err := a.compile(x, modules[i], t, dump)
 				if row == nil {
 					return err
 				}
@@ -92,6 +86,7 @@ The status is 4 if a target rejects the module.`,
 	o.flags(c)
 	targetFlag(c, &target)
 	c.Flags().StringVar(&dump, "dump", "", "keep the schedules in a folder for each target below this one")
+	freshFlag(c, &fresh)
 	return c
 }
 
@@ -100,61 +95,25 @@ func targetFlag(c *cobra.Command, at *string) {
 	complete(c, "target", append(targetNames(), "all"))
 }
 
-// dumpFolder makes a fresh folder for a schedule. done removes it, unless it lies below a folder of the user's choice.
-func dumpFolder(below string, t *codegen.Target) (dir string, done func(), err error) {
-	if below == "" {
-		dir, err = os.MkdirTemp("", "gdngen-dump-")
-		return dir, func() { os.RemoveAll(dir) }, err
-	}
-	if err := os.MkdirAll(below, 0o755); err != nil {
-		return "", nil, err
-	}
-	dir, err = os.MkdirTemp(below, t.Name+"-")
-	return dir, func() {}, err
-}
-
-// compile compiles one module. A refusal gives the row and the error; what is no verdict gives the error alone.
-func (a *app) compile(compiler *aot.Compiler, m *module, t *codegen.Target, dump string) (*compileRow, error) {
-	dir, done, err := dumpFolder(dump, t)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// compile measures one module. A refusal gives the row and the error; what is no verdict gives the error alone.
+func (a *app) compile(x *measure.Instrument, m *module, t *codegen.Target, dump string) (*compileRow, error) {
 	row := &compileRow{Target: t.Name, Verdict: compileAccepted, VMEM: -1, VMEMLimit: int64(t.VMEM)}
-	if dump != "" {
-		row.Dump = dir
-	}
-	r, err := compiler.Compile(a.ctx, aot.Request{Topology: t.Topology, Module: m.text, DumpDir: dir, Flags: t.Flags})
-	if err != nil {
-		if !row.judge(err) {
-			return nil, err
+	c, err := x.Compile(a.ctx, m.program, t, measure.Options{Dump: dump})
+	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) {
+		row.Verdict, row.Reason = string(refusal.Verdict), refusal.Error()
+		if vmem := (*aot.VMEMError)(nil); errors.As(err, &vmem) {
+			row.VMEM = vmem.Size
 		}
 		return row, err
 	}
-	row.CodeBytes, row.Memory, row.Fingerprint, row.Seconds = r.CodeBytes, &r.Memory, r.Fingerprint, r.Elapsed.Seconds()
-	if report, err := (llo.Options{Scalars: m.Scalars}).Analyze(dir, t); err == nil {
-		row.VMEM = report.VMEM
+	if err != nil {
+		return nil, err
+	}
+	row.CodeBytes, row.Memory, row.Fingerprint, row.Seconds, row.Dump = c.Result.CodeBytes, &c.Result.Memory, c.Result.Fingerprint, c.Result.Elapsed.Seconds(), c.Dump
+	if c.Report != nil {
+		row.VMEM = c.Report.VMEM
 	}
 	return row, nil
-}
-
-// judge says what an error tells of the module; it is false for an error that tells nothing of it.
-func (r *compileRow) judge(err error) bool {
-	r.Reason = err.Error()
-	var vmem *aot.VMEMError
-	switch {
-	case errors.As(err, &vmem):
-		r.Verdict, r.VMEM = compileVMEM, vmem.Size
-	case isA[*aot.RejectError](err):
-		r.Verdict = compileRejected
-	case isA[*aot.CrashError](err):
-		r.Verdict = compileCrash
-	case isA[*aot.TimeoutError](err):
-		r.Verdict = compileTimeout
-	default:
-		return false
-	}
-	return true
 }
 
 func (r *compileResult) write(a *app, w io.Writer) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -49,7 +50,7 @@ func totals(r *llo.Report) []change {
 		spills += op.Calls * op.Spills
 		fills += op.Calls * op.Fills
 	}
-	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: mxuBusy(r)},
+	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
 		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}
 }
 

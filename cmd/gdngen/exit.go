@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -27,6 +29,8 @@ const (
 	exitNoEngine      = 6
 	exitInfra         = 7
 	exitNoImprovement = 8
+	exitCostUnknown   = 9
+	exitInternal      = 10
 	exitTimeout       = 124
 	exitInterrupted   = 130
 )
@@ -41,6 +45,8 @@ const exitHelp = `Exit status:
   6    an engine is absent: see gdngen doctor
   7    infrastructure: no verdict could be reached; the same command may succeed later
   8    a search found nothing better (only on request)
+  9    cost unknown: the program compiles, and the cost model can not read its schedule
+  10   internal: a fault of gdngen itself, please report it
   124  the time limit was reached
   130  interrupted`
 
@@ -76,6 +82,9 @@ var exits = []struct {
 	{exitTimeout, isA[*aot.TimeoutError]},
 	{exitInterrupted, is(context.Canceled)},
 	{exitNoEngine, isA[*plugins.MissingError]},
+	{exitCostUnknown, verdict(measure.CostUnknown)},
+	{exitInternal, verdict(measure.Internal)},
+	{exitRejected, verdict(measure.EmitError, measure.VMEM, measure.Crash)},
 	{exitRejected, isA[*aot.RejectError]},
 	{exitRejected, isA[*aot.VMEMError]},
 	{exitRejected, isA[*aot.CrashError]},
@@ -93,6 +102,14 @@ var exits = []struct {
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+// verdict finds what was measured and has one of some verdicts.
+func verdict(list ...measure.Verdict) func(error) bool {
+	return func(err error) bool {
+		var r *measure.Refusal
+		return errors.As(err, &r) && slices.Contains(list, r.Verdict)
+	}
+}
 
 func isA[T error](err error) bool {
 	var t T

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,21 +13,21 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
 // explanation is the static cost of a module on one target.
 type explanation struct {
-	Target   string         `json:"target"`
-	Compiler string         `json:"compiler"`
-	Variant  string         `json:"variant,omitempty"`               // the form that suits the target
-	PerToken float64        `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
-	Bounds   []bound        `json:"bounds"`
-	Stages   []llo.Location `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
-	Report   *llo.Report    `json:"report"`
-	Against  *explanation   `json:"against,omitempty"` // of the module that --diff names
-	Diff     *comparison    `json:"diff,omitempty"`
+	Target   string          `json:"target"`
+	Compiler string          `json:"compiler"`
+	Variant  string          `json:"variant,omitempty"`               // the form that suits the target
+	PerToken float64         `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
+	Bounds   []measure.Bound `json:"bounds"`
+	Stages   []llo.Location  `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
+	Report   *llo.Report     `json:"report"`
+	Against  *explanation    `json:"against,omitempty"` // of the module that --diff names
+	Diff     *comparison     `json:"diff,omitempty"`
 
 	module *module
 	work   float64 // tokens x value heads; 0 where not known
@@ -54,6 +53,7 @@ type explainFlags struct {
 	target, dump, diff, html string
 	tokens, heads, top       int
 	scalars                  []string
+	fresh                    bool
 }
 
 func (a *app) explainCmd() *cobra.Command {
@@ -86,6 +86,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
 	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow: OPERAND=V,V,... or OP/OPERAND=V,V,...")
 	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules in a folder for each target below this one")
+	freshFlag(c, &f.fresh)
 	return c
 }
 
@@ -113,7 +114,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if err != nil {
 		return err
 	}
-	if f.tokens > 0 && modules[0].spec != nil {
+	if f.tokens > 0 && modules[0].program.Spec != nil {
 		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
 	r := &explainResult{Module: modules[0], Note: staticNote}
@@ -125,20 +126,21 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 		r.Against = others[0]
 	}
 	if len(modules[0].Scalars) > 0 {
-		a.note("%s", representativeNote)
-		r.Note += " " + strings.ToUpper(representativeNote[:1]) + representativeNote[1:] + "."
+		a.note("%s", measure.EqualLengths)
+		r.Note += " " + strings.ToUpper(measure.EqualLengths[:1]) + measure.EqualLengths[1:] + "."
 	}
 	work := float64(f.tokens) * float64(f.heads)
-	if s := modules[0].spec; s != nil {
+	if s := modules[0].program.Spec; s != nil {
 		work = float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV)
 	}
-	compiler, err := a.aot()
+	x, err := a.instrument(f.fresh)
 	if err != nil {
 		return err
 	}
+	options.Dump = f.dump
 	one := func(m *module, t *codegen.Target) (*explanation, error) {
 		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), Variant: m.Variant, module: m, work: work, target: t}
-		return e, a.explain(e, compiler, options, f.dump)
+		return e, a.explain(e, x, options)
 	}
 	var refused error
 	for i, t := range targets {
@@ -172,8 +174,8 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 }
 
 // parseScalars reads values of scalar operands.
-func parseScalars(entries []string) (llo.Options, error) {
-	o := llo.Options{Scalars: map[string][]int64{}}
+func parseScalars(entries []string) (measure.Options, error) {
+	var o measure.Options
 	for _, entry := range entries {
 		key, list, ok := strings.Cut(entry, "=")
 		if !ok || key == "" {
@@ -184,81 +186,41 @@ func parseScalars(entries []string) (llo.Options, error) {
 			if err != nil {
 				return o, usage(fmt.Errorf("--scalars %q: %q is not an integer", entry, text))
 			}
+			if o.Scalars == nil {
+				o.Scalars = map[string][]int64{}
+			}
 			o.Scalars[key] = append(o.Scalars[key], v)
 		}
 	}
 	return o, nil
 }
 
-// explain compiles the module and fills the explanation.
-func (a *app) explain(e *explanation, compiler *aot.Compiler, options llo.Options, dump string) error {
-	dir, done, err := dumpFolder(dump, e.target)
+// explain measures the module and fills the explanation.
+func (a *app) explain(e *explanation, x *measure.Instrument, o measure.Options) error {
+	c, err := x.Static(a.ctx, e.module.program, e.target, o)
 	if err != nil {
 		return err
 	}
-	defer done()
-	m := e.module
-	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: e.target.Topology, Module: m.text, DumpDir: dir, Flags: e.target.Flags}); err != nil {
-		return err
-	}
-	given := len(options.Scalars) > 0
-	if !given {
-		options.Scalars = m.Scalars
-	}
-	if e.Report, err = options.Analyze(dir, e.target); err != nil {
-		return err
-	}
-	if given && len(e.Report.Unread) > 0 {
-		a.warn("%s: no kernel reads the operands that --scalars %s names", e.target.Name, strings.Join(e.Report.Unread, ", "))
+	e.Report = c.Report
+	if o.Scalars != nil && len(c.Unread) > 0 {
+		a.warn("%s: no kernel reads the operands that --scalars %s names", e.target.Name, strings.Join(c.Unread, ", "))
 	}
 	if e.work > 0 {
 		e.PerToken = float64(e.Report.Cycles) / e.work
 	}
-	e.Bounds = bounds(e.Report, m, e.target)
-	e.Stages = e.Report.Stages()
-	if m.spec != nil {
-		e.Stages = wholeStages(e.Stages)
-	}
+	e.Bounds = e.module.program.Bounds(e.Report, e.target)
+	e.Stages = e.module.program.Stages(e.Report)
 	return nil
-}
-
-// wholeStage is the stage of a place stage.chunk.head of a generated kernel.
-func wholeStage(place string) string {
-	stage, _, _ := strings.Cut(place, ".")
-	if stage == "-" {
-		return ""
-	}
-	return stage
-}
-
-// wholeStages sums the places stage.chunk.head of a generated kernel by stage. What the compiler made of ops without a
-// location it places in the file "-", the whole of a short grid included.
-func wholeStages(places []llo.Location) []llo.Location {
-	var list []llo.Location
-	at := map[string]int{}
-	for _, p := range places {
-		p.File = wholeStage(p.File)
-		i, ok := at[p.File]
-		if !ok {
-			at[p.File] = len(list)
-			list = append(list, p)
-			continue
-		}
-		list[i].Cycles += p.Cycles
-		list[i].Instructions += p.Instructions
-	}
-	slices.SortStableFunc(list, func(x, y llo.Location) int { return cmp.Compare(y.Cycles, x.Cycles) })
-	return list
 }
 
 // Changed lists the axes in which two variants of a spec differ, as A -> B; empty where one is no variant.
 func (r *explainResult) Changed() string {
-	if r.Against == nil || r.Module.spec == nil || r.Against.spec == nil {
+	if r.Against == nil || r.Module.program.Spec == nil || r.Against.program.Spec == nil {
 		return ""
 	}
 	var list []string
 	for _, x := range gdn.Axes {
-		if from, to := x.Get(&r.Module.variant), x.Get(&r.Against.variant); from != to {
+		if from, to := x.Get(&r.Module.program.Variant), x.Get(&r.Against.program.Variant); from != to {
 			list = append(list, fmt.Sprintf("%s %s -> %s", x.Name, from, to))
 		}
 	}
@@ -305,8 +267,8 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %.2f per token and value head", e.PerToken)
 	}
-	if s := e.module.spec; s != nil && s.Direction == gdn.Train {
-		kept := e.module.variant.KeptBytes(*s)
+	if s := e.module.program.Spec; s != nil && s.Direction == gdn.Train {
+		kept := e.module.program.Variant.KeptBytes(*s)
 		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", sizeText(kept), float64(kept)/e.work)
 	}
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", sizeText(r.HBMBytes), sizeText(r.VMEM), sizeText(int64(e.target.VMEM)), r.Schedule)

@@ -9,6 +9,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 )
 
 func (a *app) genCmd() *cobra.Command {
@@ -100,23 +102,23 @@ func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool)
 		return v, "", usage(errors.New("--level goes with --backend ir"))
 	}
 	if backend == "ir" {
-		if v, err = suit(s, variant, lower.Route{}, nil); err != nil {
-			return v, "", err
-		}
-		m, err := gdn.Build(s, v)
+		f, err := suit(s, variant, lower.Route{}, nil)
 		if err != nil {
 			return v, "", err
 		}
+		var m *ir.Module
 		switch level {
 		case "tensor":
+			m, err = f.Build()
 		case "kernel":
-			if m, err = lower.Kernels(m); err != nil {
-				return v, "", err
-			}
+			m, err = f.Kernels()
 		default:
-			return v, "", usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+			err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
 		}
-		return v, m.String(), nil
+		if err != nil {
+			return v, "", err
+		}
+		return f.Variant, m.String(), nil
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
@@ -129,16 +131,14 @@ func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool)
 	if len(targets) != 1 {
 		return v, "", usage(fmt.Errorf("gen writes one module: give one target, not %d", len(targets)))
 	}
-	if v, err = suit(s, variant, r, targets[0]); err != nil {
-		return v, "", err
-	}
-	m, err := gdn.Build(s, v)
+	f, err := suit(s, variant, r, targets[0])
 	if err != nil {
 		return v, "", err
 	}
-	artifact, err := r.Emit(m, targets[0])
+	p, err := measure.Of(f, r)
 	if err != nil {
-		return v, "", failed(exitRejected, "%w", err)
+		return v, "", err
 	}
-	return v, artifact.Text, nil
+	text, err = p.Text(targets[0])
+	return f.Variant, text, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/pjrt/llo"
+	"github.com/gdngen/gdngen/measure"
 )
 
 var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -40,10 +40,11 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 		targets = "v5e,v6e,tpu7x"
 	}
 	s = pallas.Spec(s)
-	v, err := suit(s, variant, lower.Route{}, nil)
+	f, err := suit(s, variant, lower.Route{}, nil)
 	if err != nil {
 		return err
 	}
+	v := f.Variant
 	if why := v.Unsafe(s); why != "" {
 		a.warn("%s", why)
 	}
@@ -88,38 +89,33 @@ func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenanc
 	if err != nil {
 		return err
 	}
-	compiler, err := a.aot()
+	x, err := a.instrument(false)
 	if err != nil {
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
 	p.Libtpu = "by " + versionOf(a.tpu)
-	v, err := suit(s, variant, lower.Route{}, nil)
+	f, err := suit(s, variant, lower.Route{}, nil)
+	if err != nil {
+		return err
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	program, err := measure.Of(f, route)
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
-		artifact, err := lower.Program(s, v, "mosaic", t)
+		c, err := x.Static(a.ctx, program, t, measure.Options{})
+		if a.ctx.Err() != nil {
+			return err
+		}
 		if err != nil {
 			a.warn("%s: %v", t.Name, err)
 			continue
 		}
-		e := &explanation{Target: t.Name, module: &module{text: artifact.Text, spec: &s, variant: v}, target: t}
-		lowered, err := kernels(s, v)
-		if err != nil {
-			return err
-		}
-		scalars, err := representativeScalars(lowered, s)
-		if err != nil {
-			return err
-		}
-		if err := a.explain(e, compiler, llo.Options{Scalars: scalars}, ""); err != nil {
-			if a.ctx.Err() != nil {
-				return err
-			}
-			a.warn("%s: %v", t.Name, err)
-			continue
-		}
-		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: e.Report.Cycles})
+		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: c.Report.Cycles})
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -102,12 +102,15 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 func ruleVariant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
 	s := c.Spec()
 	s.Direction = gdn.Train
-	v, err := lower.Suit(s, text, t)
-	if err == nil && !strings.Contains(text, "layout=") {
-		v, err = v.With("layout", "lane")
-	}
+	f, err := lower.Suit(s, text, t)
 	if err != nil {
-		return v, err
+		return gdn.Variant{}, err
+	}
+	v := f.Variant
+	if !strings.Contains(text, "layout=") {
+		if v, err = v.With("layout", "lane"); err != nil {
+			return v, err
+		}
 	}
 	return v, v.Check(s)
 }
@@ -137,11 +140,7 @@ func (a *app) mfu(c model.Config, v gdn.Variant, t *codegen.Target, forward bool
 	if forward {
 		passes = passes[:1]
 	}
-	compiler, err := a.aot()
-	if err != nil {
-		return nil, err
-	}
-	store, err := openResultStore(versionOf(a.tpu), false)
+	x, err := a.instrument(false)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +157,7 @@ func (a *app) mfu(c model.Config, v gdn.Variant, t *codegen.Target, forward bool
 					return nil, err
 				}
 				r.Cycles, r.Bytes, r.Bound = int64(r.Time), -1, "a public kernel"
-			} else if err := a.partCost(r, t, compiler, store, func() (*ir.Module, error) { return p.Build(v, pass == "backward") }); err != nil {
+			} else if err := a.partCost(r, t, x, func() (*ir.Module, error) { return p.Build(v, pass == "backward") }); err != nil {
 				return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
 			}
 			rows = append(rows, r)
@@ -174,7 +173,7 @@ func (a *app) mfu(c model.Config, v gdn.Variant, t *codegen.Target, forward bool
 			continue
 		}
 		one := &mfuRow{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, whole: true}
-		if err := a.partCost(one, t, compiler, store, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
+		if err := a.partCost(one, t, x, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
 			return nil, fmt.Errorf("rule, one module, %s: %w", pass, err)
 		}
 		parts.Part, parts.Pass = "convolution to norm, apart", pass
@@ -229,8 +228,8 @@ type modelledCost struct {
 	Bound         string
 }
 
-// partCost compiles the module of a part and fills the row.
-func (a *app) partCost(r *mfuRow, t *codegen.Target, compiler *aot.Compiler, store *resultStore, build func() (*ir.Module, error)) error {
+// partCost measures the module of a part and fills the row.
+func (a *app) partCost(r *mfuRow, t *codegen.Target, x *measure.Instrument, build func() (*ir.Module, error)) error {
 	m, err := build()
 	if err != nil {
 		return err
@@ -239,28 +238,18 @@ func (a *app) partCost(r *mfuRow, t *codegen.Target, compiler *aot.Compiler, sto
 	if err != nil {
 		return err
 	}
-	artifact, err := route.Emit(m, t)
+	p, err := measure.OfModule(m, nil, gdn.Variant{}, route)
 	if err != nil {
-		return failed(exitRejected, "%w", err)
+		return err
 	}
-	cost, err := kept(store, func() (modelledCost, error) {
-		a.note("%s: %s, %s %s", t.Name, r.Kind, r.Part, r.Pass)
-		dir, done, err := dumpFolder("", t)
-		if err != nil {
-			return modelledCost{}, err
-		}
-		defer done()
-		if _, err := compiler.Compile(a.ctx, aot.Request{Topology: t.Topology, Module: artifact.Text, DumpDir: dir, Flags: t.Flags}); err != nil {
-			return modelledCost{}, err
-		}
-		report, err := llo.Analyze(dir, t)
-		if err != nil {
-			return modelledCost{}, err
-		}
-		return modelled(report, t), nil
-	}, "mfu", store.compiler, t.Name, fmt.Sprint(t.Flags), artifact.Text)
+	a.note("%s: %s, %s %s", t.Name, r.Kind, r.Part, r.Pass)
+	c, err := x.Static(a.ctx, p, t, measure.Options{})
+	if err != nil {
+		return err
+	}
+	cost := modelled(c.Report, t)
 	r.Cycles, r.Bytes, r.Time, r.Bound = cost.Cycles, cost.Bytes, cost.Time, cost.Bound
-	return err
+	return nil
 }
 
 // fullSlot is how full the fullest slot must be to be called the bound.
@@ -272,12 +261,12 @@ func modelled(r *llo.Report, t *codegen.Target) modelledCost {
 	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Time: float64(r.TopLevel)}
 	var waits float64
 	for _, op := range r.Ops {
-		cycles, traffic := float64(op.Cycles), hbmCycles(max(op.HBMBytes, 0), t)
+		cycles, traffic := float64(op.Cycles), measure.HBMCycles(max(op.HBMBytes, 0), t)
 		c.Time += float64(op.Calls) * max(cycles, traffic)
 		waits += float64(op.Calls) * max(0, traffic-cycles)
 	}
-	full, slot := fullestSlot(r)
-	if busy := float64(mxuBusy(r)); busy > full {
+	full, slot := measure.FullestSlot(r)
+	if busy := float64(measure.MXUBusy(r)); busy > full {
 		full, slot = busy, "MXU"
 	}
 	switch part := full / float64(max(r.Cycles, 1)); {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -126,7 +127,7 @@ func newPageSide(letter string, e *explanation, colours map[string]string) pageS
 		}
 	}
 	if len(e.Report.Ops) > 0 && e.Report.Ops[0].Profile != nil {
-		s.Picture = draw(&e.Report.Ops[0], e.module.spec != nil, colours)
+		s.Picture = draw(&e.Report.Ops[0], !e.module.program.IsForeign(), colours)
 	}
 	return s
 }
@@ -270,7 +271,7 @@ func (p *picture) stages(f *llo.Profile, at []float64, generated bool, colours m
 // no other has one.
 func stageShares(c llo.Column, generated bool) map[string]float64 {
 	shares := map[string]float64{}
-	none := func(file string) bool { return file == "" || generated && wholeStage(file) == "" }
+	none := func(file string) bool { return file == "" || generated && measure.Stage(file) == "" }
 	var all, located int64
 	for file, n := range c.Files {
 		all += n
@@ -286,7 +287,7 @@ func stageShares(c llo.Column, generated bool) map[string]float64 {
 			continue
 		}
 		if generated {
-			file = wholeStage(file)
+			file = measure.Stage(file)
 		}
 		shares[cmp.Or(file, noLocation)] += float64(n) / float64(max(all, 1))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // parseSpec reads a spec from the command line.
@@ -134,17 +135,19 @@ type module struct {
 	Backend string             `json:"backend,omitempty"`
 	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
 
-	text    string
-	spec    *gdn.Spec // nil for a foreign module
-	variant gdn.Variant
+	program *measure.Program
 }
 
-func (m *module) String() string {
-	if m.spec == nil {
-		return m.Name
+// newModule describes a program.
+func newModule(p *measure.Program) *module {
+	m := &module{Name: p.Name, Backend: p.Backend(), Scalars: p.Scalars, program: p}
+	if p.Spec != nil {
+		m.Spec, m.Variant = p.Spec.String(), p.Variant.String()
 	}
-	return fmt.Sprintf("%s by %s through %s", m.Spec, m.Variant, m.Backend)
+	return m
 }
+
+func (m *module) String() string { return m.program.String() }
 
 // origin is the flags that say where a module comes from.
 type origin struct{ spec, variant, backend string }
@@ -200,48 +203,32 @@ func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module,
 	}
 	var list []*module
 	for _, t := range targets {
-		v, err := suit(s, variant, r, t)
+		f, err := suit(s, variant, r, t)
 		if err != nil {
 			return nil, err
 		}
-		built, err := gdn.Build(s, v)
-		if err != nil {
-			return nil, err
+		program, err := measure.Of(f, r)
+		if err == nil {
+			_, err = program.Text(t)
 		}
-		lowered, err := r.Lower(built)
 		if err != nil {
-			return nil, failed(exitRejected, "%s: %w", t.Name, err)
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
-		scalars, err := representativeScalars(lowered, s)
-		if err != nil {
-			return nil, err
-		}
-		artifact, err := r.Backend.Emit(lowered, t)
-		if err != nil {
-			return nil, failed(exitRejected, "%s: %w", t.Name, err)
-		}
-		list = append(list, &module{Spec: s.String(), Variant: v.String(), Backend: o.backend, Scalars: scalars, text: artifact.Text, spec: &s, variant: v})
+		list = append(list, newModule(program))
 	}
 	return list, nil
 }
 
 // suit reads a variant, in the form that suits the target where the backend emits for one, and checks it against the spec.
-func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (v gdn.Variant, err error) {
-	if r.TPU {
-		v, err = lower.Suit(s, text, t)
-	} else {
-		v, err = gdn.ParseVariant(text)
-	}
-	if err == nil {
-		err = v.Check(s)
-	}
-	return v, usage(err)
+func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
+	f, err := measure.Suit(s, text, r, t)
+	return f, usage(err)
 }
 
 // fileModules is the module of a file, the same for each target.
 func (a *app) fileModules(name string, targets []*codegen.Target) ([]*module, error) {
 	text, err := a.readModule(name)
-	return slices.Repeat([]*module{{Name: name, text: text}}, len(targets)), err
+	return slices.Repeat([]*module{newModule(measure.Foreign(name, text))}, len(targets)), err
 }
 
 // readModule reads the text of a StableHLO module.

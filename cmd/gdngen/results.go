@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // resultsTable is the table that is made when no other is given.
@@ -255,17 +256,13 @@ func (r *results) text(data bool) ([]byte, error) {
 
 // results finds the champions, and shows what it has after each piece of work.
 func (a *app) results(p *resultsPlan, targets []*codegen.Target, fresh bool, show func(*results) error) (*results, error) {
-	compiler, err := a.aot()
-	if err != nil {
-		return nil, err
-	}
-	store, err := openResultStore(versionOf(a.tpu), fresh)
+	x, err := a.instrument(fresh)
 	if err != nil {
 		return nil, err
 	}
 	r := &results{Compiler: versionOf(a.tpu), Note: staticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
 	_, r.Revision = version()
-	l := &lab{app: a, compiler: compiler, store: store, classes: p.Classes}
+	l := &lab{app: a, Instrument: x, classes: p.Classes}
 	for i := range p.Rows {
 		row := &p.Rows[i]
 		out := rowResult{resultRow: *row}
@@ -331,23 +328,22 @@ func only(targets []*codegen.Target, names string) []*codegen.Target {
 // lab is what costs and errors are computed with.
 type lab struct {
 	*app
-	compiler *aot.Compiler
-	store    *resultStore
-	classes  []string
-	trials   []*trial // of the work at hand
+	*measure.Instrument
+	classes []string
+	trials  []*trial // of the work at hand
 }
 
 // trial gives a candidate in the form that suits the work and the target.
 func (l *lab) trial(s gdn.Spec, c resultCandidate, t *codegen.Target) (*trial, error) {
-	v, err := lower.Suit(s, c.Variant, t)
+	f, err := lower.Suit(s, c.Variant, t)
 	if err != nil {
 		return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
 	}
-	i := slices.IndexFunc(l.trials, func(o *trial) bool { return o.Name == c.Name && o.variant == v })
+	i := slices.IndexFunc(l.trials, func(o *trial) bool { return o.Name == c.Name && o.variant == f.Variant })
 	if i < 0 {
 		i = len(l.trials)
-		c.variant = v
-		l.trials = append(l.trials, newTrial(s, c))
+		c.variant = f.Variant
+		l.trials = append(l.trials, newTrial(f, c))
 	}
 	return l.trials[i], nil
 }
@@ -358,7 +354,7 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 	type entry struct {
 		*trial
 		cost  *resultCost
-		score float64
+		score int64
 	}
 	var list []entry
 	for _, c := range candidates {
@@ -369,7 +365,7 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 		if err != nil {
 			return nil, err
 		}
-		cost, err := try.cost(l.app, t, l.compiler, l.store)
+		cost, err := try.cost(l.ctx, l.Instrument, t)
 		if err != nil {
 			return nil, err
 		}
@@ -377,13 +373,13 @@ func (l *lab) champion(row *resultRow, candidates []resultCandidate, t *codegen.
 			best.Rejected = append(best.Rejected, try.Name+": "+cost.Refused)
 			continue
 		}
-		list = append(list, entry{try, cost, max(float64(cost.Cycles), hbmCycles(max(cost.HBMBytes, row.spec.NecessaryBytes()), t))})
+		list = append(list, entry{try, cost, measure.Score(cost.Cycles, cost.HBMBytes, row.spec, t)})
 	}
 	slices.SortStableFunc(list, func(x, y entry) int {
 		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
 	})
 	for _, e := range list {
-		errs, err := await(l.app, func() ([]classError, error) { return e.errors(l.store, l.classes, row.Field) })
+		errs, err := await(l.app, func() ([]classError, error) { return e.errors(l.Cache, l.classes, row.Field) })
 		if err != nil {
 			return nil, err
 		}
@@ -433,43 +429,24 @@ func (r *results) require() {
 // within is a title inside a sentence.
 func within(title string) string { return strings.ToLower(title[:1]) + title[1:] }
 
-// trial is a candidate with the modules made from it, once for all targets.
+// trial is a candidate with the program made from it, once for all targets.
 type trial struct {
 	resultCandidate
 	spec    gdn.Spec
-	module  *ir.Module // lowered; nil where refused
-	scalars map[string][]int64
-	refused string
-	ready   bool
+	program func() (*measure.Program, error)
 }
 
-func newTrial(s gdn.Spec, c resultCandidate) *trial { return &trial{resultCandidate: c, spec: s} }
-
-// kernels builds and lowers; what can not be is refused.
-func kernels(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
-	if err := v.Check(s); err != nil {
-		return nil, err
-	}
-	built, err := gdn.Build(s, v)
-	if err != nil {
-		return nil, err
-	}
-	return lower.Kernels(built)
-}
-
-func (t *trial) lower() {
-	if t.ready {
-		return
-	}
-	t.ready = true
-	m, err := kernels(t.spec, t.variant)
-	if err == nil {
-		t.module = m
-		t.scalars, err = representativeScalars(m, t.spec)
-	}
-	if err != nil {
-		t.refused = firstLine(err)
-	}
+func newTrial(f *lower.Form, c resultCandidate) *trial {
+	return &trial{resultCandidate: c, spec: f.Spec, program: sync.OnceValues(func() (*measure.Program, error) {
+		if err := f.Variant.Check(f.Spec); err != nil {
+			return nil, &measure.Refusal{Verdict: measure.Invalid, Err: err}
+		}
+		route, err := lower.Lookup("mosaic")
+		if err != nil {
+			return nil, err
+		}
+		return measure.Of(f, route)
+	})}
 }
 
 func firstLine(err error) string {

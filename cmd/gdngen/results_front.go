@@ -65,13 +65,13 @@ func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 			if err != nil {
 				return nil, err
 			}
-			cost, err := try.cost(l.app, t, l.compiler, l.store)
+			cost, err := try.cost(l.ctx, l.Instrument, t)
 			if err != nil {
 				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
 			}
 			p.PerToken = append(p.PerToken, float64(cost.Cycles)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
 			if p.Errors == nil {
-				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.store, l.classes, false) }); err != nil {
+				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.Cache, l.classes, false) }); err != nil {
 					return nil, err
 				}
 			}

@@ -1,22 +1,16 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/llo"
-	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // resultCost is the static cost of a program, or why it has none.
@@ -29,80 +23,20 @@ type resultCost struct {
 	Refused  string `json:"refused,omitempty"`
 }
 
-// costModel changes when a schedule is counted otherwise than before, or a program computed otherwise, so that what is kept no longer holds.
-const costModel = 1
-
-// resultStore keeps results in the cache, each in a file named by the hash of all that it follows from.
-type resultStore struct {
-	dir      string
-	compiler string
-	fresh    bool
-}
-
-func openResultStore(compiler string, fresh bool) (*resultStore, error) {
-	cache, err := plugins.CacheDir()
+// cost measures the candidate for a target. A timeout is no refusal: another day it may have a cost.
+func (t *trial) cost(ctx context.Context, x *measure.Instrument, target *codegen.Target) (*resultCost, error) {
+	p, err := t.program()
+	var made *measure.Compiled
+	if err == nil {
+		made, err = x.Static(ctx, p, target, measure.Options{})
+	}
+	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) && refusal.Verdict != measure.Timeout {
+		return &resultCost{Refused: string(refusal.Verdict) + ": " + firstLine(err)}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(cache, "results")
-	return &resultStore{dir, compiler, fresh}, os.MkdirAll(dir, 0o755)
-}
-
-// kept gives what make gives, from the cache where it is there. A file that does not read counts as absent.
-func kept[T any](s *resultStore, make func() (T, error), from ...string) (T, error) {
-	h := sha256.New()
-	for _, text := range append(from, fmt.Sprint(costModel)) {
-		fmt.Fprintf(h, "%d\n%s", len(text), text)
-	}
-	path := filepath.Join(s.dir, fmt.Sprintf("%x.json", h.Sum(nil)[:16]))
-	var v T
-	if data, err := os.ReadFile(path); err == nil && !s.fresh && json.Unmarshal(data, &v) == nil {
-		return v, nil
-	}
-	v, err := make()
-	if err != nil {
-		return v, err
-	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return v, err
-	}
-	return v, store.WriteFile(path, data)
-}
-
-// cost compiles the candidate for a target.
-func (t *trial) cost(a *app, target *codegen.Target, compiler *aot.Compiler, store *resultStore) (*resultCost, error) {
-	t.lower()
-	if t.refused != "" {
-		return &resultCost{Refused: t.refused}, nil
-	}
-	artifact, err := mosaic.Backend{}.Emit(t.module, target)
-	if err != nil {
-		return &resultCost{Refused: firstLine(err)}, nil
-	}
-	return kept(store, func() (*resultCost, error) { return t.compile(a, artifact.Text, target, compiler) },
-		"cost", store.compiler, target.Name, fmt.Sprint(target.Flags), fmt.Sprint(t.scalars), artifact.Text)
-}
-
-func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *aot.Compiler) (*resultCost, error) {
-	dir, done, err := dumpFolder("", target)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if _, err := compiler.Compile(a.ctx, aot.Request{Topology: target.Topology, Module: text, DumpDir: dir, Flags: target.Flags}); err != nil {
-		if row := new(compileRow); row.judge(err) && row.Verdict != compileTimeout {
-			return &resultCost{Refused: row.Verdict + ": " + firstLine(err)}, nil
-		}
-		return nil, err
-	}
-	r, err := llo.Options{Scalars: t.scalars}.Analyze(dir, target)
-	if errors.Is(err, llo.ErrNoSchedule) {
-		return nil, &aot.InfraError{Op: "dump the schedule", Err: err}
-	}
-	if err != nil {
-		return &resultCost{Refused: firstLine(err)}, nil
-	}
+	r := made.Report
 	c := &resultCost{Cycles: r.Cycles, HBMBytes: r.HBMBytes, VMEM: r.VMEM}
 	for _, op := range r.Ops {
 		c.Spills += op.Calls * op.Spills
@@ -110,6 +44,9 @@ func (t *trial) compile(a *app, text string, target *codegen.Target, compiler *a
 	}
 	return c, nil
 }
+
+// judgement changes when numbers are computed or judged otherwise than before, so that what is kept of errors no longer holds.
+const judgement = "2"
 
 // examTokens is the most tokens that numbers are judged on: several chunks and a part of one. It bounds tokens x key heads too,
 // so that one token is not judged by one q·k, of which nothing may be left.
@@ -128,9 +65,12 @@ func (t *trial) exam() gdn.Spec {
 
 // errors are those of the lowered kernel, as the interpreter computes it, against float64: in each class of inputs that of the
 // output that is nearest to its limit. Those of gradients may be held to the limits of the field.
-func (t *trial) errors(store *resultStore, classes []string, field bool) ([]classError, error) {
+func (t *trial) errors(cache *measure.Cache, classes []string, field bool) ([]classError, error) {
 	s := t.exam()
-	m, err := kernels(s, t.variant)
+	if err := t.variant.Check(s); err != nil {
+		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
+	}
+	m, err := lower.NewForm(s, t.variant).Kernels()
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}
@@ -157,7 +97,7 @@ func (t *trial) errors(store *resultStore, classes []string, field bool) ([]clas
 			}
 			limits += fmt.Sprint(" ", own, gradient, gdn.FieldLimit(p))
 		}
-		rows, err := kept(store, func() ([]checkRow, error) { return checkClass(r, s, compute, class) }, "checks", s.String(), name, text, limits)
+		rows, err := measure.Kept(cache, func() ([]checkRow, error) { return checkClass(r, s, compute, class) }, "checks", judgement, s.String(), name, text, limits)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -169,6 +170,9 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	c.Lab.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
 	c.Lab.TPU = plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline}
 	var err error
+	if c.Lab.Cache, err = measure.OpenCache(); err != nil {
+		return err
+	}
 	if c.Lab.Memory, err = parseBytes(s.memory); err != nil {
 		return usage(fmt.Errorf("--compile-memory: %w", err))
 	}

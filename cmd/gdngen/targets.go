@@ -34,7 +34,7 @@ func (a *app) targetsCmd() *cobra.Command {
 			var rows []targetRow
 			for i := range codegen.Targets {
 				t := &codegen.Targets[i]
-				rows = append(rows, targetRow{t.Name, t.Topology, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, mxuFlops(t, t.MXUSize) * t.Clock})
+				rows = append(rows, targetRow{t.Name, t.Topology, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.PeakFlops() * t.Clock})
 			}
 			return emit(a, rows, rows, func(w io.Writer) {
 				t := newTable("TARGET", "TOPOLOGY", ">MXUS", ">PEAK TFLOP/S", ">VMEM", ">HBM GB/S", ">CLOCK GHZ", "BF16 VECTORS")

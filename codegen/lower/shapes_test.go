@@ -55,11 +55,10 @@ func TestShapes(t *testing.T) {
 				if s.Seqs > 0 && k == 0 {
 					variant = "tpu-packed"
 				}
-				v, err := lower.Suit(s, variant, target)
+				f, err := lower.Suit(s, variant, target)
 				require.NoError(t, err)
-				m, err := gdn.Build(s, v)
-				require.NoError(t, err)
-				kernels, err := lower.Kernels(m)
+				v := f.Variant
+				kernels, err := f.Kernels()
 				require.NoError(t, err)
 				_, err = mosaic.Backend{}.Emit(kernels, target)
 				require.NoError(t, err)

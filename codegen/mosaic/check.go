@@ -131,6 +131,16 @@ func VMEMBytes(kernel *ir.Instr) int {
 	return n
 }
 
+// NeedsVMEM is the vector memory of the kernel of a module that needs most, as VMEMBytes estimates it.
+func NeedsVMEM(m *ir.Module) (bytes int) {
+	m.Body.Walk(func(in *ir.Instr) {
+		if in.Op == ir.OpKernel {
+			bytes = max(bytes, VMEMBytes(in))
+		}
+	})
+	return bytes
+}
+
 // vmemLimit is the limit to ask for, or 0 for the default. A kernel that can not fit is an error that names the biggest users.
 func vmemLimit(kernel *ir.Instr, target *codegen.Target) (int, error) {
 	n := VMEMBytes(kernel)

@@ -8,6 +8,8 @@ package plugins
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,23 @@ type Plugin struct {
 	Version string // the pinned version; empty for a library the user named
 	Path    string // absolute path of the shared library
 	Source  string // where it was found: "option", "environment", "cache" or "download"
+}
+
+// Identity tells a build from others: its release, or the beginning of the checksum of a library that the user named.
+func (p Plugin) Identity() (string, error) {
+	if p.Version != "" {
+		return p.Version, nil
+	}
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("%s: %w", p.Path, err)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
 // Options says how to look for a plugin.

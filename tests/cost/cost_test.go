@@ -3,7 +3,6 @@ package cost
 
 import (
 	"compress/gzip"
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -25,20 +25,32 @@ func TestMain(m *testing.M) {
 }
 
 // cycles compiles a StableHLO module for a target and counts it.
-func cycles(t *testing.T, module, target string) int64 { return report(t, module, target).Cycles }
+func cycles(t *testing.T, p *measure.Program, target string) int64 {
+	return report(t, p, target).Cycles
+}
 
-func report(t *testing.T, module, target string) *llo.Report {
+func report(t *testing.T, p *measure.Program, target string) *llo.Report {
 	t.Helper()
 	tg, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
 	c := pjrttest.TPU(t)
 	defer c.Close() // not one for each module at the end of the test
-	dir := t.TempDir()
-	_, err = c.Compile(context.Background(), aot.Request{Topology: tg.Topology, Module: module, DumpDir: dir, Flags: tg.Flags})
+	x := &measure.Instrument{Compiler: c, Scratch: t.TempDir()}
+	made, err := x.Static(t.Context(), p, tg, measure.Options{})
 	require.NoError(t, err)
-	r, err := llo.Analyze(dir, tg)
+	return made.Report
+}
+
+// program is a spec by the text of a variant, as Mosaic kernels in the form that suits the target.
+func program(t *testing.T, s gdn.Spec, variant, target string) *measure.Program {
+	t.Helper()
+	tg, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	return r
+	route, err := lower.Lookup("mosaic")
+	require.NoError(t, err)
+	p, err := measure.Make(s, variant, route, tg)
+	require.NoError(t, err)
+	return p
 }
 
 // The bench work has 4096 tokens and 8 value heads.
@@ -53,7 +65,7 @@ func TestForeignModule(t *testing.T) {
 	require.NoError(t, err)
 	text, err := io.ReadAll(z)
 	require.NoError(t, err)
-	require.InEpsilon(t, 1.94, float64(cycles(t, string(text), "v6e"))/tokenHeads, .03)
+	require.InEpsilon(t, 1.94, float64(cycles(t, measure.Foreign("p6", string(text)), "v6e"))/tokenHeads, .03)
 }
 
 // The bench work by tpu, in the form that suits the target, stays below what the README states, and two compiles give the same integer.
@@ -61,16 +73,11 @@ func TestBenchWork(t *testing.T) {
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
 	for target, most := range map[string]float64{"v5e": 2.23, "v6e": 1.59, "tpu7x": 1.56} {
-		tg, err := codegen.LookupTarget(target)
-		require.NoError(t, err)
-		v, err := lower.Suit(s, "tpu", tg)
-		require.NoError(t, err)
-		a, err := lower.Program(s, v, "mosaic", tg)
-		require.NoError(t, err)
-		n := cycles(t, a.Text, target)
+		p := program(t, s, "tpu", target)
+		n := cycles(t, p, target)
 		require.LessOrEqual(t, float64(n)/tokenHeads, most, target)
 		if target == "v5e" { // the shortest compile
-			require.Equal(t, n, cycles(t, a.Text, target))
+			require.Equal(t, n, cycles(t, p, target))
 		}
 	}
 }
@@ -88,13 +95,7 @@ func TestShapes(t *testing.T) {
 	} {
 		s, err := gdn.Parse(row.spec)
 		require.NoError(t, err)
-		tg, err := codegen.LookupTarget(row.target)
-		require.NoError(t, err)
-		v, err := lower.Suit(s, "tpu", tg)
-		require.NoError(t, err)
-		a, err := lower.Program(s, v, "mosaic", tg)
-		require.NoError(t, err)
-		r := report(t, a.Text, row.target)
+		r := report(t, program(t, s, "tpu", row.target), row.target)
 		require.LessOrEqual(t, float64(r.Cycles)/float64(s.Tokens*s.HeadsV), row.most, "%s on %s", row.spec, row.target)
 		require.LessOrEqual(t, float64(r.HBMBytes), 1.3*float64(s.NecessaryBytes()), "%s on %s", row.spec, row.target)
 	}

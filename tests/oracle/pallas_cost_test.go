@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"math"
 	"os"
 	"os/exec"
@@ -16,8 +15,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
@@ -35,12 +34,10 @@ func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)
 	cycles := func(text string, target *codegen.Target) float64 {
-		dir := t.TempDir()
-		_, err := compiler.Compile(context.Background(), aot.Request{Topology: target.Topology, Module: text, DumpDir: dir, Flags: target.Flags})
+		x := &measure.Instrument{Compiler: compiler, Scratch: t.TempDir()}
+		made, err := x.Static(t.Context(), measure.Foreign("test", text), target, measure.Options{})
 		require.NoError(t, err)
-		r, err := llo.Analyze(dir, target)
-		require.NoError(t, err)
-		return float64(r.Cycles)
+		return float64(made.Report.Cycles)
 	}
 	for _, row := range []struct{ spec, variant, targets string }{
 		{"bench,t=1024", "tpu", "v6e,tpu7x"},

@@ -125,9 +125,18 @@ func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
 	case k.opts.Target == nil:
 		return gdn.ParseVariant("cpu")
 	case s.DType == ir.BF16:
-		return lower.Suit(s, "tpu", k.opts.Target)
+		return k.suited(s, "tpu")
 	}
-	return lower.Suit(s, "tpu-x3", k.opts.Target)
+	return k.suited(s, "tpu-x3")
+}
+
+// suited is a named variant in the form that suits spec and target.
+func (k *Backend) suited(s gdn.Spec, name string) (gdn.Variant, error) {
+	f, err := lower.Suit(s, name, k.opts.Target)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return f.Variant, nil
 }
 
 // Accepts tells whether a module can be inserted; the reason is kept for Refused.

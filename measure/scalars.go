@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// representativeNote says what a cost of packed sequences rests on.
-const representativeNote = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
+// EqualLengths says what a cost of packed sequences rests on.
+const EqualLengths = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
-// representativeScalars gives what the kernels of a lowered module read in scalar memory, for sequences of equal length, keyed
+// representative gives what the kernels of a lowered module read in scalar memory, for sequences of equal length, keyed
 // kernel/operand as llo.Options wants them. A module without packed sequences has none.
-func representativeScalars(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
+func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 	if s.Seqs == 0 && s.Pool == 0 {
 		return nil, nil
 	}

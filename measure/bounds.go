@@ -1,0 +1,101 @@
+package measure
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Bound is a number of cycles that something needs at least, beside the schedule's.
+type Bound struct {
+	Name    string  `json:"name"`
+	Cycles  int64   `json:"cycles"`
+	Ratio   float64 `json:"ratio"` // cycles of the schedule over these
+	Meaning string  `json:"meaning"`
+}
+
+// Bounds lists what a schedule can be measured by: the traffic and the matrix products that the spec makes necessary, and those that
+// the module has.
+func (p *Program) Bounds(r *llo.Report, t *codegen.Target) []Bound {
+	var list []Bound
+	add := func(name string, cycles float64, meaning string) {
+		if cycles >= 1 {
+			list = append(list, Bound{name, int64(cycles), float64(r.Cycles) / cycles, meaning})
+		}
+	}
+	if s := p.Spec; s != nil {
+		add("hbm, spec", HBMCycles(s.NecessaryBytes(), t), "each input read once, each output written once")
+		if f := p.Variant.Fit(*s); f.Algo == gdn.AlgoChunk {
+			add("mxu, spec", s.Flops(f.Chunk)/mxuFlops(t, max(s.K, s.V, f.Chunk)),
+				fmt.Sprintf("matrix products of the chunkwise form at chunk %d, one bf16 pass, without the inverse", f.Chunk))
+		}
+	}
+	if r.HBMBytes >= 0 {
+		add("hbm, module", HBMCycles(r.HBMBytes, t), "main memory traffic of the module's DMAs")
+	}
+	add("mxu, module", float64(MXUBusy(r)), "cycles that the matrix products of the schedule hold the busiest matrix unit")
+	full, slot := FullestSlot(r)
+	add("slots, module", full, "instructions of the fullest slot, "+slot+", packed without a gap")
+	return list
+}
+
+// HBMCycles is the time, in core cycles, that some main memory traffic takes at least.
+func HBMCycles(bytes int64, t *codegen.Target) float64 { return float64(bytes) / t.HBM * t.Clock }
+
+// Score is what programs of a spec are ranked by, in cycles: the schedule's, or those of the main memory traffic where they are more.
+// Traffic that is not known, below zero, counts as the necessary.
+func Score(cycles, hbmBytes int64, s gdn.Spec, t *codegen.Target) int64 {
+	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
+}
+
+// What the vector unit of every target does in a cycle at most: float32 operations.
+const vectorRate = 4 * 8 * 128
+
+// Least is a score that no program of the variant can be below: the necessary traffic, and the arithmetic.
+//
+// For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products
+// computed once for several value heads count once, so it holds for every variant of the same chunk. For the token
+// recurrence it is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
+func Least(s gdn.Spec, v gdn.Variant, t *codegen.Target) int64 {
+	f := v.Fit(s)
+	work := s.Flops(f.Chunk) / t.PeakFlops()
+	if f.Algo == gdn.AlgoToken {
+		work = 2 * float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV) * float64(s.K) * float64(s.V) / vectorRate
+	}
+	return max(int64(HBMCycles(s.NecessaryBytes(), t)), int64(work))
+}
+
+// MXUBusy is how many cycles the matrix products hold the busiest matrix unit, over all calls.
+func MXUBusy(r *llo.Report) (cycles int64) {
+	for _, op := range r.Ops {
+		cycles += op.Calls * op.MXUBusy
+	}
+	return cycles
+}
+
+// FullestSlot gives the slot of the matrix or vector units whose instructions need most bundles if each bundle fills it, and how many.
+func FullestSlot(r *llo.Report) (most float64, name string) {
+	need := map[string]float64{}
+	for _, op := range r.Ops {
+		for _, s := range op.Slots {
+			if s.Capacity > 0 {
+				need[s.Name] += float64(op.Calls) * float64(s.Used) / float64(s.Capacity) * float64(op.Bundles)
+			}
+			if n := need[s.Name]; s.Name != "SALU" && (n > most || n == most && s.Name < name) {
+				most, name = n, s.Name
+			}
+		}
+	}
+	return most, name
+}
+
+// mxuFlops is the most floating-point operations a cycle of bf16 products whose dimensions are at most width. Products of
+// half the size of a matrix unit fill at most half of it, two of them packed into one.
+func mxuFlops(t *codegen.Target, width int) float64 {
+	if 2*width <= t.MXUSize {
+		return t.PeakFlops() / 2
+	}
+	return t.PeakFlops()
+}

@@ -1,0 +1,89 @@
+package measure
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// Cache keeps what was measured on disk, each in a file named by the hash of all that it follows from. A nil cache keeps nothing.
+type Cache struct {
+	Dir   string
+	Fresh bool // take nothing from it
+}
+
+// OpenCache opens the folder of measurements in the user's cache.
+func OpenCache() (*Cache, error) {
+	below, err := plugins.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(below, "measured")
+	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
+}
+
+// path is the file of what follows from some texts.
+func (c *Cache) path(from ...string) string {
+	h := sha256.New()
+	for _, text := range from {
+		fmt.Fprintf(h, "%d\n%s", len(text), text)
+	}
+	return filepath.Join(c.Dir, fmt.Sprintf("%x.json.gz", h.Sum(nil)[:16]))
+}
+
+// get fills v with what is kept and says whether there is something. A file that does not read counts as absent.
+func (c *Cache) get(v any, from ...string) bool {
+	if c == nil || c.Fresh {
+		return false
+	}
+	data, err := os.ReadFile(c.path(from...))
+	if err != nil {
+		return false
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return false
+	}
+	text, err := io.ReadAll(z)
+	return err == nil && json.Unmarshal(text, v) == nil
+}
+
+// put keeps v.
+func (c *Cache) put(v any, from ...string) error {
+	if c == nil {
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err = z.Write(text)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return err
+	}
+	return store.WriteFile(c.path(from...), b.Bytes())
+}
+
+// Kept gives what make gives, from the cache where it is there. What it follows from names its kind first.
+func Kept[T any](c *Cache, make func() (T, error), from ...string) (T, error) {
+	var v T
+	if c.get(&v, from...) {
+		return v, nil
+	}
+	v, err := make()
+	if err != nil {
+		return v, err
+	}
+	return v, c.put(v, from...)
+}

@@ -1,0 +1,190 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Compiler compiles for a TPU that is absent; *aot.Compiler is one.
+type Compiler interface {
+	Compile(context.Context, aot.Request) (*aot.Result, error)
+}
+
+// Instrument measures programs.
+type Instrument struct {
+	Compiler Compiler
+	Libtpu   string // identifies the compiler's build
+	Cache    *Cache // nil: nothing is kept
+	Scratch  string // folder for schedules; empty: that of the system
+	// Note tells of the progress; nil: nobody listens.
+	Note func(format string, args ...any)
+}
+
+// Options says how a program is measured. The zero value is the default.
+type Options struct {
+	Scalars map[string][]int64 // values of tables, in place of those of the program
+	Columns int                // most columns of the picture of a schedule; 0: no pictures
+	Dump    string             // keep the schedule in a fresh folder below this one
+}
+
+// Compiled is what the compiler made of a program, and what its schedule costs.
+type Compiled struct {
+	Result aot.Result  `json:"result"`
+	Report *llo.Report `json:"report,omitempty"` // nil where the cost model can not read the schedule
+	Dump   string      `json:"-"`                // folder of the schedule, where Options.Dump asks for one
+	Kept   bool        `json:"-"`                // it was there already: nothing was compiled
+
+	Unknown string   `json:"unknown,omitempty"` // why there is no report
+	Unread  []string `json:"unread,omitempty"`  // keys of Options.Scalars that no kernel reads
+}
+
+// kept is an entry of the cache: what came of a compile, or that it is refused, which the compiler would say again.
+type kept struct {
+	*Compiled
+	Reject *aot.RejectError `json:"reject,omitempty"`
+	VMEM   *aot.VMEMError   `json:"vmem,omitempty"`
+}
+
+// Static gives the static cost of a program on a target. A program without one is a *Refusal.
+func (x *Instrument) Static(ctx context.Context, p *Program, t *codegen.Target, o Options) (*Compiled, error) {
+	c, err := x.Compile(ctx, p, t, o)
+	if err == nil && c.Report == nil {
+		err = &Refusal{Verdict: CostUnknown, Err: errors.New(c.Unknown)}
+	}
+	return c, err
+}
+
+// Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not understand the schedule.
+func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target, o Options) (*Compiled, error) {
+	text, err := p.Text(t)
+	if err != nil {
+		return nil, err
+	}
+	var tables error
+	if o.Scalars == nil {
+		o.Scalars, tables = p.Scalars, p.tables
+	}
+	from := []string{"static", x.Libtpu, llo.Version(), fmt.Sprint(*t), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
+	var k kept
+	if o.Dump == "" && x.Cache.get(&k, from...) {
+		switch {
+		case k.Reject != nil:
+			return nil, ofCompiler(k.Reject)
+		case k.VMEM != nil:
+			return nil, ofCompiler(k.VMEM)
+		case k.Compiled != nil:
+			x.note("%s: measured before, taken from the cache", t.Name)
+			k.Kept = true
+			k.restore()
+			return k.Compiled, nil
+		}
+	}
+	c, err := x.compile(ctx, text, t, o)
+	if err == nil && c.Report == nil && tables != nil {
+		c.Unknown += "; " + tables.Error()
+	}
+	k = kept{Compiled: c}
+	if errors.As(err, &k.Reject) || errors.As(err, &k.VMEM) || err == nil {
+		if err := x.Cache.put(k, from...); err != nil {
+			return nil, err
+		}
+	}
+	return c, ofCompiler(err)
+}
+
+// compile asks the compiler.
+func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target, o Options) (*Compiled, error) {
+	dir, done, err := x.dumpFolder(o.Dump, t)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	stop := x.waiting(t)
+	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: t.Flags})
+	stop()
+	if err != nil {
+		return nil, err
+	}
+	c := &Compiled{Result: *r}
+	if o.Dump != "" {
+		c.Dump = dir
+	}
+	var cost *llo.Report
+	err = guard("reading the schedule", func() (err error) {
+		cost, err = llo.Options{Scalars: o.Scalars, Columns: o.Columns}.Analyze(dir, t)
+		return err
+	})
+	switch {
+	case errors.Is(err, llo.ErrNoSchedule):
+		return nil, &aot.InfraError{Op: "dump the schedule", Err: err}
+	case is[*Refusal](err):
+		return nil, err
+	case err != nil:
+		c.Unknown = err.Error()
+	default:
+		c.Report, c.Unread = cost, cost.Unread
+	}
+	return c, nil
+}
+
+// restore puts back what the text of a report leaves out.
+func (c *Compiled) restore() {
+	if c.Report != nil {
+		c.Report.Unread = c.Unread
+	}
+}
+
+// dumpFolder makes a fresh folder for a schedule. done removes it, unless it lies below a folder of the user's choice.
+func (x *Instrument) dumpFolder(below string, t *codegen.Target) (dir string, done func(), err error) {
+	if below == "" {
+		dir, err = os.MkdirTemp(x.Scratch, "gdngen-dump-")
+		return dir, func() { os.RemoveAll(dir) }, err
+	}
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		return "", nil, err
+	}
+	dir, err = os.MkdirTemp(below, t.Name+"-")
+	return dir, func() {}, err
+}
+
+// often is the time between two notes of a compile that takes long.
+const often = 15 * time.Second
+
+// waiting tells of a compile while it runs.
+func (x *Instrument) waiting(t *codegen.Target) (stop func()) {
+	if x.Note == nil {
+		return func() {}
+	}
+	x.note("%s: compiling with schedules, by %s; this can take a minute", t.Name, x.Libtpu)
+	begin, tick, done := time.Now(), time.NewTicker(often), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-tick.C:
+				x.note("%s: still compiling (%.0f s)", t.Name, time.Since(begin).Seconds())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(done)
+		<-ended
+	}
+}
+
+func (x *Instrument) note(format string, args ...any) {
+	if x.Note != nil {
+		x.Note(format, args...)
+	}
+}

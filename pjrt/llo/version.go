@@ -1,0 +1,33 @@
+package llo
+
+import (
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+)
+
+//go:embed *.go
+var sources embed.FS
+
+// Version identifies the cost model: the hash of its own sources, tests aside. What one version said of a schedule another may
+// say otherwise, so whatever is kept of a report is kept by its version.
+var Version = sync.OnceValue(func() string {
+	h := sha256.New()
+	names, err := fs.Glob(sources, "*.go")
+	for _, name := range names {
+		var text []byte
+		if text, err = sources.ReadFile(name); err != nil {
+			break
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+		}
+	}
+	if err != nil {
+		panic(err) // the files are in the program
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+})

@@ -93,8 +93,8 @@ func terminalWidth(w io.Writer) int {
 // signals are the words that a table colours.
 var signals = map[string]int{
 	"pass": green, "ok": green, "accepted": green, "keep": green,
-	"FAIL": red, "error": red, "rejected": red, "vmem": red, "crash": red, "timeout": red, "absent": red, "numerics": red,
-	"unsupported": yellow, "unsafe": yellow, "negative": yellow, "illegal": yellow,
+	"FAIL": red, "error": red, "rejected": red, "compile-reject": red, "internal": red, "vmem": red, "crash": red, "timeout": red, "absent": red, "numerics": red,
+	"cost-unknown": yellow, "unsupported": yellow, "unsafe": yellow, "negative": yellow, "illegal": yellow,
 }
 
 // table is text in columns. A heading that starts with ">" aligns its column to the right.

@@ -89,9 +89,9 @@ func TestNames(t *testing.T) {
 			for target := range strings.SplitSeq(targets, ",") {
 				tg, err := codegen.LookupTarget(target)
 				require.NoError(t, err)
-				v, err := lower.Suit(s, name, tg)
+				f, err := lower.Suit(s, name, tg)
 				require.NoError(t, err)
-				require.Equal(t, r.variant, v.String(), "%s on %s for %s", name, r.preset, target)
+				require.Equal(t, r.variant, f.Variant.String(), "%s on %s for %s", name, r.preset, target)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ type Location struct {
 type Options struct {
 	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is op and index of the
 	// operand ("gdn.1/0"), the op without the number that XLA adds ("gdn/0"), or the index alone ("0"), for all ops; the first that is
-	// there counts.
+	// there counts. Operands that the optimised module spells out as constants have their values without.
 	Scalars map[string][]int64
 	// Columns is the most columns of the profile of each op; 0: no profiles.
 	Columns int
@@ -320,6 +320,9 @@ func (a *analysis) cost(name string) error {
 					a.read[key] = true
 					return v, true
 				}
+			}
+			if h, err := a.readHLO(); err == nil {
+				return h.constant(name, index)
 			}
 			return nil, false
 		},

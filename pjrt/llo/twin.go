@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -145,7 +146,7 @@ func (h *hlo) identity(name string) (string, error) {
 		typ := operand // a literal, or the number of a parameter
 		if producer := h.ops[hloOperand(operand)]; producer != nil {
 			typ = producer.typ
-			if producer.opcode == "constant" {
+			if producer.opcode == "constant" && op.opcode != "custom-call" { // whose schedule reads its operands
 				typ += strings.Join(producer.operands, ",")
 			}
 		}
@@ -201,6 +202,37 @@ func (h *hlo) body(computation string) (string, error) {
 	}
 	h.bodies[computation] = fmt.Sprintf("%x", sum.Sum(nil))
 	return h.bodies[computation], nil
+}
+
+// passing are the opcodes that pass the elements of their operand on, in order.
+var passing = []string{"copy", "copy-start", "copy-done", "bitcast", "reshape"}
+
+// constant is the value of an operand of an op that the module spells out as integers.
+func (h *hlo) constant(op string, index int) ([]int64, bool) {
+	o := h.ops[op]
+	if o == nil || index < 0 || index >= len(o.operands) {
+		return nil, false
+	}
+	producer := h.ops[hloOperand(o.operands[index])]
+	for producer != nil && slices.Contains(passing, producer.opcode) && len(producer.operands) == 1 {
+		producer = h.ops[hloOperand(producer.operands[0])]
+	}
+	if producer == nil || producer.opcode != "constant" {
+		return nil, false
+	}
+	var list []int64
+	for _, text := range strings.FieldsFunc(strings.Join(producer.operands, ","), func(r rune) bool { return strings.ContainsRune("{}, \n\t", r) }) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case text == "true":
+			n = 1
+		case text == "false":
+		case err != nil: // a float, or elements left out
+			return nil, false
+		}
+		list = append(list, n)
+	}
+	return list, len(list) > 0
 }
 
 // hloOperand is the name of an operand, which may carry its type before it; empty for a literal.

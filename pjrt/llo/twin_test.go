@@ -129,3 +129,18 @@ func TestHLOLines(t *testing.T) {
 	_, err = parseHLO(strings.Replace(text, "}}, custom", "}, custom", 1))
 	require.ErrorContains(t, err, "5: bracket or quote is not closed")
 }
+
+// Scalar operands that the module has as constants need no values from outside, and two calls of a kernel that differ in them alone have
+// one schedule.
+func TestConstantOperands(t *testing.T) {
+	dir := unpack(t, archive(t, "constants_v6e_0.0.51"))
+	r, err := Analyze(dir, lookup(t, "v6e"))
+	require.NoError(t, err)
+	require.Len(t, r.Ops, 2)
+	require.Equal(t, "name.2", r.Ops[0].Twin, "steps of 5 turns")
+	require.Equal(t, "name.2", r.Ops[1].Name, "steps of 3 turns")
+	require.EqualValues(t, 4*2*8, r.Ops[0].Cycles-r.Ops[1].Cycles, "two more turns of 8 bundles at each of 4 points")
+	given, err := Options{Scalars: map[string][]int64{"name.2/0": {5}}}.Analyze(dir, lookup(t, "v6e"))
+	require.NoError(t, err)
+	require.Equal(t, given.Ops[0].Cycles, given.Ops[1].Cycles, "values from outside count first")
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -27,6 +26,8 @@ type checkResult struct {
 	Spec      string     `json:"spec"`
 	Variant   string     `json:"variant"`
 	Engine    string     `json:"engine"`
+	Target    string     `json:"target,omitempty"`
+	Level     string     `json:"level,omitempty"` // of the interpreter: tensor or kernel
 	Precision string     `json:"precision"`
 	Seed      uint64     `json:"seed"`
 	Field     bool       `json:"field,omitempty"` // gradients are held to the limits of flash-linear-attention on every class
@@ -37,10 +38,10 @@ type checkResult struct {
 
 func (a *app) checkCmd() *cobra.Command {
 	var k struct {
-		spec, variant, target, engine string
-		classes                       []string
-		seed                          uint64
-		field                         bool
+		spec, variant, target, engine, level string
+		classes                              []string
+		seed                                 uint64
+		field                                bool
 	}
 	var docs strings.Builder
 	var names []string
@@ -56,10 +57,15 @@ the largest one over the largest magnitude of the reference, of gradients the ro
 on the class and on the precision of the variant, and nothing on the command line loosens it. --field holds gradients to the limits of
 flash-linear-attention on every class, adversarial ones included. The status is 3 if a limit is missed.
 
+Engines: ` + engineHelp() + `.
+With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
+faults of the emitter too.
+
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
   gdngen check --variant neumann                       rejected: see cos.9 and identical
   gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
+  gdngen check --spec bench,t=512 --variant tpu --target v6e --engine module
   gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
@@ -68,15 +74,16 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			v, err := parseVariant(k.variant)
-			if err == nil && k.target != "" {
-				v, err = suitTarget(s, k.variant, k.target)
+			p, err := newPlan(k.variant, k.target, k.level, k.engine)
+			if err != nil {
+				return err
 			}
+			v, err := p.form(s)
 			if err != nil {
 				return err
 			}
 			if k.engine == "reference" {
-				return usage(errors.New("--engine reference is what a check compares with: give interp or cpu"))
+				return usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
 			}
 			if err := v.Check(s); err != nil {
 				return usage(err)
@@ -85,11 +92,11 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			f, _, err := a.findEngine(k.engine, v)
+			f, _, err := a.findEngine(k.engine, p)
 			if err != nil {
 				return err
 			}
-			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
+			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.targetName(), Level: p.level, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
 			if r.Unsafe != "" {
 				a.warn("%s", r.Unsafe)
 			}
@@ -98,31 +105,17 @@ Classes:` + docs.String(),
 	}
 	specFlag(c, &k.spec, "tiny")
 	variantFlag(c, &k.variant)
-	c.Flags().StringVar(&k.target, "target", "", "take a named variant in the form that suits this TPU generation")
+	c.Flags().StringVar(&k.target, "target", "", "take a named variant in the form that suits this TPU generation, and check what is made for it")
 	complete(c, "target", targetNames())
-	c.Flags().StringVar(&k.engine, "engine", "interp", "interp or cpu")
+	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(engineNames()[1:], ", "))
+	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
+	complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")
 	c.Flags().Uint64Var(&k.seed, "seed", 1, "seed of the inputs")
 	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
 	complete(c, "engine", engineNames()[1:])
 	complete(c, "classes", names)
 	return c
-}
-
-// suitTarget reads a variant in the form that suits a target.
-func suitTarget(s gdn.Spec, variant, target string) (gdn.Variant, error) {
-	t, err := parseTargets(target)
-	if err != nil {
-		return gdn.Variant{}, err
-	}
-	if len(t) != 1 {
-		return gdn.Variant{}, usage(fmt.Errorf("one form is checked: give one target, not %d", len(t)))
-	}
-	f, err := suit(s, variant, lower.Route{TPU: true}, t[0])
-	if err != nil {
-		return gdn.Variant{}, err
-	}
-	return f.Variant, nil
 }
 
 // pickClasses finds classes by name, or all that the spec can have.
@@ -201,7 +194,20 @@ func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow,
 	return rows, nil
 }
 
+// head says what is checked.
+func (r *checkResult) head() string {
+	by := "by " + r.Engine
+	if r.Level != "" {
+		by += " at the " + r.Level + " level"
+	}
+	if r.Target != "" {
+		by += " for " + r.Target
+	}
+	return fmt.Sprintf("spec %s\nvariant %s\n%s, seed %d\n", r.Spec, r.Variant, by, r.Seed)
+}
+
 func (r *checkResult) write(a *app, w io.Writer) {
+	fmt.Fprintln(w, r.head())
 	t := newTable("CLASS", "OUTPUT", ">ERROR", ">LIMIT", "STATUS")
 	for _, row := range r.Rows {
 		status := casePass

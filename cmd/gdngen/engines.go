@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -16,24 +19,127 @@ type compute func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array
 // computeLayer gives the outputs of a whole layer.
 type computeLayer func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
+// plan says what an engine computes.
+type plan struct {
+	variant gdn.Variant
+	text    string          // of the variant, as it was given; its form follows from spec and target where there is one
+	target  *codegen.Target // nil where none is named
+	level   string          // of the interpreter: tensor or kernel
+}
+
+// newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
+func newPlan(variant, target, level, engine string) (plan, error) {
+	p := plan{text: variant, level: level}
+	var err error
+	if p.variant, err = parseVariant(variant); err != nil {
+		return p, err
+	}
+	if target != "" {
+		list, err := parseTargets(target)
+		if err != nil {
+			return p, err
+		}
+		if len(list) != 1 {
+			return p, usage(fmt.Errorf("one form is computed: give one target, not %d", len(list)))
+		}
+		p.target = list[0]
+	}
+	switch {
+	case level != "" && engine != "interp":
+		return p, usage(errors.New("--level goes with --engine interp"))
+	case level != "" && level != "tensor" && level != "kernel":
+		return p, usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+	case engine == "module" && p.target == nil:
+		p.target, err = codegen.LookupTarget("v6e")
+	case engine == "interp" && level == "":
+		if p.level = "tensor"; p.target != nil {
+			p.level = "kernel"
+		}
+	}
+	return p, err
+}
+
+// form is the variant for a spec, in the form that suits the target.
+func (p plan) form(s gdn.Spec) (gdn.Variant, error) {
+	if p.target == nil {
+		return p.variant, nil
+	}
+	f, err := suit(s, p.text, lower.Route{TPU: true}, p.target)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return f.Variant, nil
+}
+
+// targetName is empty where none is named.
+func (p plan) targetName() string {
+	if p.target == nil {
+		return ""
+	}
+	return p.target.Name
+}
+
 // engines are the ways to compute outputs.
 var engines = []struct {
 	name, doc string
-	make      func(*app, gdn.Variant) (compute, error)
-	layer     func(*app, gdn.Variant) (computeLayer, error) // nil where the engine has no layers
+	make      func(*app, plan) (compute, error)
+	layer     func(*app, plan) (computeLayer, error) // nil where the engine has no layers
 }{
-	{"reference", "float64, token by token, no variant", func(*app, gdn.Variant) (compute, error) { return gdn.Reference, nil }, nil},
-	{"interp", "the interpreter of the intermediate representation: the definition of every op", func(_ *app, v gdn.Variant) (compute, error) {
-		return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-			m, err := gdn.Build(s, v)
-			if err != nil {
-				return nil, err
-			}
-			return interp.Run(m, inputs, interp.Options{})
-		}, nil
-	}, nil},
+	{"reference", "float64, token by token, no variant", func(*app, plan) (compute, error) { return gdn.Reference, nil }, nil},
+	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *app, p plan) (compute, error) { return p.interpret, nil }, nil},
+	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", func(_ *app, p plan) (compute, error) { return p.evaluate, nil }, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*app).cpuCompute, nil},
 	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*app).graphCompute, (*app).graphLayer},
+}
+
+// interpret computes a spec by the interpreter, at the plan's level.
+func (p plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	v, err := p.form(s)
+	if err != nil {
+		return nil, err
+	}
+	m, err := gdn.Build(s, v)
+	if err == nil && p.level == "kernel" {
+		m, err = lower.Kernels(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return interp.Run(m, inputs, interp.Options{})
+}
+
+// evaluate computes a spec from the text that is emitted for the plan's target.
+func (p plan) evaluate(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	v, err := p.form(s)
+	if err != nil {
+		return nil, err
+	}
+	artifact, err := lower.Program(s, v, "mosaic", p.target)
+	if err != nil {
+		return nil, err
+	}
+	program, err := eval.Parse(artifact.Text)
+	if err != nil {
+		return nil, err
+	}
+	return named(s, inputs, program.Run)
+}
+
+// named runs a program that takes and gives arrays in the order of a spec.
+func named(s gdn.Spec, inputs map[string]*array.Array, run func(...*array.Array) ([]*array.Array, error)) (map[string]*array.Array, error) {
+	var list []*array.Array
+	for _, p := range s.Inputs() {
+		list = append(list, inputs[p.Name])
+	}
+	results, err := run(list...)
+	if err != nil {
+		return nil, err
+	}
+	outputs := map[string]*array.Array{}
+	for i, p := range s.Outputs() {
+		outputs[p.Name] = results[i]
+	}
+	return outputs, nil
 }
 
 func engineNames() []string {
@@ -53,28 +159,32 @@ func engineHelp() string {
 }
 
 // findEngine makes an engine by name.
-func (a *app) findEngine(name string, v gdn.Variant) (compute, computeLayer, error) {
+func (a *app) findEngine(name string, p plan) (compute, computeLayer, error) {
 	for _, e := range engines {
 		if e.name != name {
 			continue
 		}
-		f, err := e.make(a, v)
+		f, err := e.make(a, p)
 		if err != nil || e.layer == nil {
 			return f, nil, err
 		}
-		l, err := e.layer(a, v)
+		l, err := e.layer(a, p)
 		return f, l, err
 	}
 	return nil, nil, usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, near(name, engineNames(), ""), strings.Join(engineNames(), " ")))
 }
 
 // cpuCompute compiles and runs the StableHLO program of each spec it is given.
-func (a *app) cpuCompute(v gdn.Variant) (compute, error) {
+func (a *app) cpuCompute(p plan) (compute, error) {
 	engine, err := a.cpu()
 	if err != nil {
 		return nil, err
 	}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		v, err := p.form(s)
+		if err != nil {
+			return nil, err
+		}
 		artifact, err := lower.Program(s, v, "stablehlo", nil)
 		if err != nil {
 			return nil, err
@@ -84,18 +194,6 @@ func (a *app) cpuCompute(v gdn.Variant) (compute, error) {
 			return nil, err
 		}
 		defer program.Close()
-		var list []*array.Array
-		for _, p := range s.Inputs() {
-			list = append(list, inputs[p.Name])
-		}
-		results, err := program.Run(list...)
-		if err != nil {
-			return nil, err
-		}
-		outputs := map[string]*array.Array{}
-		for i, p := range s.Outputs() {
-			outputs[p.Name] = results[i]
-		}
-		return outputs, nil
+		return named(s, inputs, program.Run)
 	}, nil
 }

@@ -24,23 +24,27 @@ func (a *app) graphs() (backends.Backend, error) {
 }
 
 // graphCompute computes specs as GoMLX graph code, gradients by GoMLX's reverse pass.
-func (a *app) graphCompute(v gdn.Variant) (compute, error) {
+func (a *app) graphCompute(p plan) (compute, error) {
 	b, err := a.graphs()
 	if err != nil {
 		return nil, err
 	}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		v, err := p.form(s)
+		if err != nil {
+			return nil, err
+		}
 		return layer.Compute(b, s, &v, inputs)
 	}, nil
 }
 
 // graphLayer computes whole layers.
-func (a *app) graphLayer(v gdn.Variant) (computeLayer, error) {
+func (a *app) graphLayer(p plan) (computeLayer, error) {
 	b, err := a.graphs()
 	if err != nil {
 		return nil, err
 	}
 	return func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		return layer.ComputeLayer(b, c, v.String(), inputs)
+		return layer.ComputeLayer(b, c, p.variant.String(), inputs)
 	}, nil
 }

@@ -44,13 +44,15 @@ type runResult struct {
 	Cases     string         `json:"cases_dir"`
 	Engine    string         `json:"engine"`
 	Variant   string         `json:"variant,omitempty"`
-	Precision string         `json:"precision"` // whose tolerances are used
+	Target    string         `json:"target,omitempty"`
+	Level     string         `json:"level,omitempty"` // of the interpreter: tensor or kernel
+	Precision string         `json:"precision"`       // whose tolerances are used
 	Results   []caseResult   `json:"cases"`
 	Counts    map[string]int `json:"counts"`
 }
 
 func (a *app) runCmd() *cobra.Command {
-	var r struct{ cases, out, engine, variant, only string }
+	var r struct{ cases, out, engine, variant, target, level, only string }
 	c := &cobra.Command{
 		Use:   "run --cases DIR --out OUT",
 		Short: "Compute stored cases and compare them with what is expected",
@@ -63,17 +65,19 @@ Engines: ` + engineHelp() + `.
 The status is 3 if a case is outside its tolerance, and 1 if a case can not be computed.`,
 		Example: `  gdngen run --cases tests/fixtures --out out
   gdngen run --cases tests/fixtures --out out --engine interp --variant solve=ladder,leaf=16 -o json
-  gdngen run --cases tests/fixtures --out out --only s08,s09 --variant bf16x3`,
+  gdngen run --cases tests/fixtures --out out --only s08,s09 --variant bf16x3
+  gdngen run --cases tests/fixtures --out out --only s07 --variant tpu --target v5e --engine module`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if r.cases == "" || r.out == "" {
 				return usage(errors.New("run needs --cases DIR and --out OUT"))
 			}
-			v, err := parseVariant(r.variant)
+			p, err := newPlan(r.variant, r.target, r.level, r.engine)
 			if err != nil {
 				return err
 			}
+			v := p.variant
 			if same, err := sameFolder(r.cases, r.out); err != nil {
 				return err
 			} else if same {
@@ -86,11 +90,11 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if cases, err = choose(cases, r.only); err != nil {
 				return err
 			}
-			result := runResult{Cases: r.cases, Engine: r.engine, Variant: v.String(), Precision: v.Precision().String(), Counts: map[string]int{}}
+			result := runResult{Cases: r.cases, Engine: r.engine, Variant: v.String(), Target: p.targetName(), Level: p.level, Precision: v.Precision().String(), Counts: map[string]int{}}
 			if r.engine == "reference" {
 				result.Variant, result.Precision = "", "f32"
 			}
-			f, l, err := a.findEngine(r.engine, v)
+			f, l, err := a.findEngine(r.engine, p)
 			if err != nil {
 				return err
 			}
@@ -104,6 +108,10 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.out, "out", "", "folder that the outputs are written to; made where it is missing")
 	c.Flags().StringVar(&r.engine, "engine", "interp", strings.Join(engineNames(), ", "))
 	variantFlag(c, &r.variant)
+	c.Flags().StringVar(&r.target, "target", "", "take a named variant in the form that suits each case on this TPU generation, and compute what is made for it")
+	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
+	complete(c, "target", targetNames())
+	complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringVar(&r.only, "only", "", "only cases whose name holds one of these texts, separated by commas")
 	complete(c, "engine", engineNames())
 	return c

@@ -37,6 +37,7 @@ func wholeStages(places []llo.Location) []llo.Location {
 			continue
 		}
 		list[i].Cycles += p.Cycles
+		list[i].Wait += p.Wait
 		list[i].Instructions += p.Instructions
 	}
 	slices.SortStableFunc(list, func(x, y llo.Location) int { return cmp.Compare(y.Cycles, x.Cycles) })

@@ -44,6 +44,9 @@ type explainResult struct {
 
 const staticNote = "static cycles are counted in the compiler's schedule: a lower bound of compute time. Waits for DMA and main memory are not in them; nothing ran on a TPU."
 
+// wallNote says what the wall is.
+const wallNote = "The wall adds waits for units, for main memory and for copies around kernels, by a model; launches and conflicts in vector memory are not in it."
+
 // pageColumns is the most columns of the picture of a schedule.
 const pageColumns = 600
 
@@ -68,6 +71,7 @@ or file beside it, the largest changes first. --html writes one page with a pict
 The status is 4 if a target rejects a module.
 
 ` + strings.ToUpper(staticNote[:1]) + staticNote[1:] + `
+` + wallNote + `
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
   gdngen explain --spec bench --variant bf16 --diff tpu --html tpu.html
@@ -117,7 +121,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if f.tokens > 0 && modules[0].program.Spec != nil {
 		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
-	r := &explainResult{Module: modules[0], Note: staticNote}
+	r := &explainResult{Module: modules[0], Note: staticNote + " " + wallNote}
 	var others []*module
 	if f.diff != "" {
 		if others, err = f.others(a, f.diff, targets); err != nil {
@@ -271,7 +275,8 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 		kept := e.module.program.Variant.KeptBytes(*s)
 		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", sizeText(kept), float64(kept)/e.work)
 	}
-	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", sizeText(r.HBMBytes), sizeText(r.VMEM), sizeText(int64(e.target.VMEM)), r.Schedule)
+	e.writeWall(w, perToken)
+	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), sizeText(r.VMEM), sizeText(int64(e.target.VMEM)), r.Schedule)
 
 	t := newTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
 	for _, b := range e.Bounds {
@@ -280,14 +285,14 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 	t.write(a, w)
 
 	fmt.Fprintln(w)
-	t = newTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	t = newTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">WALL", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
 	for i, op := range r.Ops {
 		if i == top {
 			t.add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
 			break
 		}
 		all := op.Calls * op.Cycles
-		t.add(op.Name, op.Calls, all, percent(all, r.Cycles), perToken(all), percent(op.Stall, op.Cycles), percent(op.MXUBusy, op.Cycles),
+		t.add(op.Name, op.Calls, all, percent(all, r.Cycles), perToken(all), cyclesText(op.Calls*op.Wall.Cycles), percent(op.Stall, op.Cycles), percent(op.MXUBusy, op.Cycles),
 			op.Calls*op.Spills, op.Calls*op.Fills, sizeText(op.VMEM))
 	}
 	t.add("(top level)", 1, r.TopLevel, percent(r.TopLevel, r.Cycles), perToken(r.TopLevel))
@@ -301,17 +306,60 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 		fmt.Fprintf(w, "  %s %s", s.Name, percent(s.Used, s.Capacity))
 	}
 	fmt.Fprint(w, "\n\n")
-	t = newTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">INSTRUCTIONS")
+	t = newTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
 	for i, s := range e.Stages {
 		if i == top {
 			break
 		}
-		t.add(cmp.Or(s.File, noLocation), s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Instructions)
+		t.add(cmp.Or(s.File, noLocation), s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
 	}
 	if len(e.Stages) > 0 {
 		t.write(a, w)
 	}
 	e.writeLines(a, w, &hot, top, perToken)
+}
+
+// writeWall says how long the module takes in order, and what for.
+func (e *explanation) writeWall(w io.Writer, perToken func(int64) string) {
+	wall, code := e.Report.Wall, e.Report.Code
+	if wall.Unknown != "" {
+		fmt.Fprintf(w, "\nwall      not known: %s", wall.Unknown)
+		return
+	}
+	fmt.Fprintf(w, "\nwall      %d cycles", wall.Cycles)
+	if e.work > 0 {
+		fmt.Fprintf(w, ": %s per token and value head", perToken(wall.Cycles))
+	}
+	fmt.Fprintf(w, "; %d at 85 %% of the bandwidth, %d without main memory", wall.At85, wall.Latency)
+	for i, x := range wall.Waits {
+		if i == mostWaits {
+			break
+		}
+		fmt.Fprintf(w, "%s%s %d", []string{"\nwaits     ", ", "}[min(i, 1)], x.Kind, x.Cycles)
+	}
+	fmt.Fprintf(w, "\ncode      %d bundles, %d cycles to load", code.Bundles, code.Cold)
+	if code.Note != "" {
+		fmt.Fprintf(w, "; %s", code.Note)
+	}
+}
+
+// mostWaits is how many kinds of waits the text names.
+const mostWaits = 6
+
+// trafficText is the traffic of main memory, or why it is not known.
+func trafficText(r *llo.Report) string {
+	if r.HBMBytes < 0 {
+		return "? (" + r.HBMUnknown + ")"
+	}
+	return sizeText(r.HBMBytes)
+}
+
+// cyclesText is a question mark for what is not known.
+func cyclesText(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return fmt.Sprint(n)
 }
 
 // writeLines lists the hottest places of an op, where locations are finer than stages.

@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+
+	"github.com/gdngen/gdngen/codegen"
 )
 
 //go:embed *.go
 var sources embed.FS
 
-// Version identifies the cost model: the hash of its own sources, tests aside. What one version said of a schedule another may
+// Version identifies the cost model: the hash of its own sources, tests aside, and of the timings that it counts with. What one version said of a schedule another may
 // say otherwise, so whatever is kept of a report is kept by its version.
 var Version = sync.OnceValue(func() string {
 	h := sha256.New()
@@ -28,6 +30,11 @@ var Version = sync.OnceValue(func() string {
 	}
 	if err != nil {
 		panic(err) // the files are in the program
+	}
+	for _, t := range codegen.Targets {
+		if tm := codegen.Timings[t.Name]; tm != nil {
+			fmt.Fprintf(h, "%s %+v\n", t.Name, *tm)
+		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 })

@@ -2,18 +2,22 @@ package autotune
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // How a device is timed.
@@ -25,76 +29,192 @@ const (
 	timedClass   = "random"
 )
 
-// onDevice times candidates that would be kept or held, where a device is attached: interleaved pairs with the champion of the first
-// target. What it finds stands beside the static cycles, in the times of the record, and decides nothing.
-func (l *Lab) onDevice(_ context.Context, w *Work) (*Refusal, error) {
-	if l.device == nil || w.Text != "" {
+// deviceClasses are the inputs on which the numbers of a device are examined before it is timed: ordinary keys, and those that leave
+// nothing hidden of what an inverse loses.
+var deviceClasses = []string{timedClass, "cos.99", "identical"}
+
+// attached is a device that times candidates, in a process of its own.
+type attached struct {
+	mu   sync.Mutex
+	o    device.Options
+	open *device.Device // nil: its process is gone, and the next use starts another
+	info device.Info
+}
+
+// openAttached opens a device.
+func openAttached(ctx context.Context, o device.Options) (*attached, error) {
+	a := &attached{o: o}
+	d, err := a.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.info = d.Info()
+	return a, nil
+}
+
+func (a *attached) get(ctx context.Context) (d *device.Device, err error) {
+	if a.open == nil {
+		a.open, err = device.Open(ctx, a.o)
+	}
+	return a.open, err
+}
+
+func (a *attached) drop() error {
+	if a == nil || a.open == nil {
+		return nil
+	}
+	err := a.open.Close()
+	a.open = nil
+	return err
+}
+
+// Attach binds the device to the targets of a run: a TPU of another generation is refused.
+func (l *Lab) Attach(targets []*codegen.Target) error {
+	if l.device == nil {
+		return nil
+	}
+	l.device.o.Targets = targets
+	if _, err := l.device.info.Match(l.device.o.Plugin, targets, false); err != nil {
+		return &DeviceError{err}
+	}
+	return nil
+}
+
+// onDevice examines and times candidates that would be kept or held, where a device is attached. Wrong numbers there refuse a candidate, as
+// do a crash and a hang that a fresh process repeats. Times stand beside the static cycles, in the times of the record, and decide nothing.
+func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
+	if l.device == nil {
 		return nil, nil
 	}
 	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
 		return nil, err
 	}
-	c, err := gdn.LookupClass(timedClass)
+	l.device.mu.Lock() // before the machine: who waits for the device must not keep the machine from who times it
+	defer l.device.mu.Unlock()
+	ctx, free, err := machine.Of(ctx).Compute(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := c.Generate(w.Spec, w.Seed)
+	defer free()
+	before := w.mark()
+	for attempt := 1; ; attempt++ {
+		r, err := l.examineOnDevice(ctx, w)
+		if !is[*device.CrashError](err) && !is[*device.TimeoutError](err) {
+			return r, err
+		}
+		if bad := l.device.drop(); bad != nil {
+			return nil, bad
+		}
+		if attempt == 1 { // programs before this one may be why
+			w.back(before)
+			continue
+		}
+		verdict := journal.Crash
+		if is[*device.TimeoutError](err) {
+			verdict = journal.Timeout
+		}
+		return refuse(verdict, "%s: %v", l.device.info, err), nil
+	}
+}
+
+// examineOnDevice compares the outputs of a candidate with the reference, then times it.
+func (l *Lab) examineOnDevice(ctx context.Context, w *Work) (*Refusal, error) {
+	d, err := l.device.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	args := arguments(w.Modules[0], inputs)
-	mine, r, err := l.loadOnDevice(w, w.Modules[0])
-	if r != nil || err != nil {
-		w.Record.Notes = append(w.Record.Notes, "not timed on "+l.deviceName)
-		return nil, err
+	mine, r, err := loadOn(ctx, d, w, w.Modules[0])
+	if mine == nil {
+		return r, err
 	}
 	defer mine.Close()
-	other, against := mine, w.Record.ID
-	if best := w.Known.Champion(w.Targets[0].Name); best != nil && best.Variant != "" {
-		v, err := gdn.ParseVariant(best.Variant)
+	var few []gdn.Class
+	for _, name := range deviceClasses {
+		c, err := gdn.LookupClass(name)
 		if err != nil {
 			return nil, err
+		}
+		few = append(few, c)
+	}
+	r, err = l.exams.examine(w, w.Spec, few, "device", func(in map[string]*array.Array) (map[string]*array.Array, error) {
+		results, err := mine.Run(ctx, arguments(w.Modules[0], in)...)
+		if err != nil {
+			return nil, err
+		}
+		return byName(w.Modules[0], results)
+	})
+	if is[*device.RunError](err) {
+		return refuse(journal.Crash, "%s: %v", l.device.info, err), nil
+	}
+	if r != nil || err != nil {
+		return r, err
+	}
+	return nil, l.timeOnDevice(ctx, w, d, mine)
+}
+
+// loadOn compiles a module for a device. Without a program there is a refusal, an error, or a note that the device's generation has none.
+func loadOn(ctx context.Context, d *device.Device, w *Work, m *ir.Module) (*device.Program, *Refusal, error) {
+	p, err := d.Load(ctx, m)
+	switch {
+	case is[*pjrt.CompileError](err):
+		return nil, refuse(journal.CompileReject, "%s: %v", d.Info(), err), nil
+	case is[*codegen.Error](err):
+		w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("not run on %s: %v", d.Info(), err))
+		return nil, nil, nil
+	}
+	return p, nil, err
+}
+
+// timeOnDevice times a candidate in interleaved pairs against the champion of the device's target, alone on the machine; the first
+// against itself. A device that dies meanwhile leaves a note: the numbers were right, and times decide nothing.
+func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine *device.Program) error {
+	other, against := mine, w.Record.ID
+	target := w.Targets[0].Name
+	if t := d.Target(); t != nil {
+		target = t.Name
+	}
+	if best := w.Known.Champion(target); best != nil && best.Variant != "" {
+		v, err := gdn.ParseVariant(best.Variant)
+		if err != nil {
+			return err
 		}
 		m, err := gdn.Build(w.Spec, v)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p, r, err := l.loadOnDevice(w, m)
+		p, r, err := loadOn(ctx, d, w, m)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if r == nil {
+		if p != nil && r == nil {
 			defer p.Close()
 			other, against = p, best.ID
 		}
 	}
-	pairs, err := pjrt.Interleave(pjrt.TimeOptions{Warmup: deviceWarmup, Trials: devicePairs}, mine, other, args...)
+	c, err := gdn.LookupClass(timedClass)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	x, err := l.exams.get(w.Spec, c, w.Seed)
+	if err != nil {
+		return err
+	}
+	alone, free, err := machine.Of(ctx).Measure(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	pairs, err := d.Pairs(alone, pjrt.TimeOptions{Warmup: deviceWarmup, Trials: devicePairs}, mine, other, arguments(w.Modules[0], x.inputs)...)
+	if is[*device.CrashError](err) || is[*device.TimeoutError](err) || is[*device.RunError](err) {
+		w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("not timed on %s: %v", d.Info(), err))
+		return l.device.drop()
+	}
+	if err != nil {
+		return err
 	}
 	w.Runs = compareRuns(pairs, rand.New(rand.NewPCG(w.Seed, uint64(w.Record.ID))))
-	w.Runs.Device, w.Runs.Against = l.deviceName, against
-	return nil, nil
-}
-
-// loadOnDevice compiles a module for the device: kernels where it is a TPU, a batched program elsewhere.
-func (l *Lab) loadOnDevice(w *Work, m *ir.Module) (*pjrt.Program, *Refusal, error) {
-	if !strings.Contains(strings.ToLower(l.device.Platform()), "tpu") {
-		return load(l.device, m)
-	}
-	route, err := lower.Lookup("mosaic")
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := route.Emit(m, w.Targets[0])
-	if err != nil {
-		return nil, refuse(journal.EmitError, "%v", err), nil
-	}
-	p, err := l.device.Compile(a.Text)
-	if is[*pjrt.CompileError](err) {
-		return nil, refuse(journal.CompileReject, "%s: %v", l.deviceName, err), nil
-	}
-	return p, nil, err
+	w.Runs.Device, w.Runs.Against = d.Info().String(), against
+	return nil
 }
 
 // compareRuns sums up pairs of runs: the median ratio of the first of each to the second, and its interval by paired bootstrap.

@@ -12,10 +12,12 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 )
 
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
+	device.RunWorkerIfAsked()
 	limitFiles()
 	if dir := os.Getenv(realEnv); dir != "" {
 		real(dir)

@@ -30,8 +30,8 @@ type Gate struct {
 	// Again says that the gate asks for earlier candidates. It is asked again when the candidate's turn comes to be
 	// recorded, for those that were judged at the same time.
 	Again bool
-	// Quiet says that nothing else may run on the machine meanwhile.
-	Quiet bool
+	// Own says that the gate takes the machine itself, by the lock of its context. Others compute under it.
+	Own bool
 	// Run judges. A nil refusal lets the candidate pass. An error is a failure of the machinery.
 	Run func(context.Context, *Work) (*Refusal, error)
 }

@@ -36,7 +36,7 @@ func (l *Lab) Gates() []Gate {
 		{Name: "numerics", Doc: "of those close to the best of the first target: right numbers of the kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
 		{Name: "cpu", Doc: "of those close to the best of any target: as numerics; of those that would be the best, on the CPU too", Price: 4000 * ms, Run: l.onCPU},
-		{Name: "device", Doc: "of those close to the best, where a device is attached: time against the best", Quiet: true, Run: l.onDevice},
+		{Name: "device", Doc: "of those close to the best, where a device is attached: right numbers on it, and time against the best", Own: true, Run: l.onDevice},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -35,12 +36,12 @@ type Lab struct {
 	limits    timeLimits
 	cache     *measure.Cache
 
-	device     *pjrt.Engine // nil: none is attached
-	deviceName string
+	device *attached // nil: none
 }
 
 // NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for the
-// CPU the interpreter alone examines numbers. The process must begin with aot.RunWorkerIfAsked.
+// CPU the interpreter alone examines numbers. The process must begin with aot.RunWorkerIfAsked, and with
+// device.RunWorkerIfAsked where a device is attached.
 func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	tpu, err := plugins.TPU(ctx, o.TPU)
 	if err != nil {
@@ -53,7 +54,7 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	if err := l.openCPU(ctx, o.CPU); err != nil {
 		return nil, err
 	}
-	if err := l.openDevice(o.Device); err != nil {
+	if err := l.openDevice(ctx, o); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	if l.scratch, err = aot.NewScratch(); err != nil {
@@ -94,22 +95,23 @@ type DeviceError struct{ Err error }
 func (e *DeviceError) Error() string { return "the device can not be opened: " + e.Err.Error() }
 func (e *DeviceError) Unwrap() error { return e.Err }
 
-// openDevice opens the device that times candidates.
-func (l *Lab) openDevice(plugin string) (err error) {
+// openDevice opens the device that times candidates, in a process of its own.
+func (l *Lab) openDevice(ctx context.Context, o LabOptions) error {
+	plugin := o.Device
 	switch plugin {
 	case "":
 		return nil
 	case "cpu":
-		if l.cpu == nil {
-			return &DeviceError{errors.New("there is no CPU to time on: " + l.noCPU)}
-		}
-		l.device = l.cpu
-	default:
-		if l.device, err = pjrt.Open(plugin); err != nil {
+		p, err := plugins.CPU(ctx, o.CPU)
+		if err != nil {
 			return &DeviceError{err}
 		}
+		plugin = p.Path
 	}
-	l.deviceName = l.device.Platform()
+	var err error
+	if l.device, err = openAttached(ctx, device.Options{Plugin: plugin}); err != nil {
+		return &DeviceError{err}
+	}
 	return nil
 }
 
@@ -125,9 +127,7 @@ func (l *Lab) Close() error {
 	if l.scratch != nil {
 		errs = append(errs, l.scratch.Close())
 	}
-	if l.device != nil && l.device != l.cpu {
-		errs = append(errs, l.device.Close())
-	}
+	errs = append(errs, l.device.drop())
 	if l.cpu != nil {
 		errs = append(errs, l.cpu.Close())
 	}

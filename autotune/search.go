@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
@@ -99,6 +100,25 @@ type driver struct {
 	flight  []string // what is being judged, for the progress
 }
 
+// attach binds the device of an evaluator, where it has one, to the targets of the run.
+func attach(e Evaluator, targets []string) error {
+	a, ok := e.(interface {
+		Attach([]*codegen.Target) error
+	})
+	if !ok {
+		return nil
+	}
+	var list []*codegen.Target
+	for _, name := range targets {
+		t, err := codegen.LookupTarget(name)
+		if err != nil {
+			return err
+		}
+		list = append(list, t)
+	}
+	return a.Attach(list)
+}
+
 // meter is an evaluator that knows how much processor time it and its workers have used.
 type meter interface{ CPU() time.Duration }
 
@@ -140,9 +160,14 @@ func (d *driver) begin(e Evaluator) error {
 		if err != nil {
 			return &ConfigError{err}
 		}
+		if err := attach(e, h.Targets); err != nil {
+			return err
+		}
 		if err := d.journal.Append(journal.KindHeader, h); err != nil {
 			return err
 		}
+	} else if err := attach(e, d.state.Header.Targets); err != nil {
+		return err
 	}
 	p, err := newPlan(d.state.Header, d.Answer)
 	if err != nil {
@@ -421,13 +446,12 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 	}
 }
 
-// alone runs a gate while nobody measures, and alone on the machine where it asks for quiet.
+// alone runs a gate while nobody measures, unless it takes the machine itself.
 func (d *driver) alone(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
-	take := d.Machine.Compute
-	if g.Quiet {
-		take = d.Machine.Measure
+	if g.Own {
+		return judge(d.Machine.With(ctx), g, w)
 	}
-	held, free, err := take(ctx)
+	held, free, err := d.Machine.Compute(ctx)
 	if err != nil {
 		return nil, err
 	}

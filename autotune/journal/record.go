@@ -148,7 +148,7 @@ type Option struct {
 // against its limit.
 type ClassError struct {
 	Class  string `json:"class"`
-	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT
+	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; device: the program of the device
 	Output string `json:"output"`
 	Error  Figure `json:"error"`
 	Limit  Figure `json:"limit"`

@@ -83,7 +83,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
 		a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(),
-		a.setupCmd(), a.doctorCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
+		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
 	return root
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -97,6 +98,11 @@ var exits = []struct {
 	{exitInfra, isA[*journal.LockedError]},
 	{exitInfra, isA[*bench.LockedError]},
 	{exitInfra, isA[*machine.BusyError]},
+	{exitNoEngine, isA[*device.OpenError]},
+	{exitNoEngine, isA[*device.KindError]},
+	{exitTimeout, isA[*device.TimeoutError]},
+	{exitInfra, isA[*device.CrashError]},
+	{exitInfra, isA[*device.RunError]},
 	{exitNoEngine, isA[*bench.DeviceError]},
 	{exitNoEngine, isA[*autotune.DeviceError]},
 }

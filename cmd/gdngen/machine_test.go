@@ -16,6 +16,7 @@ import (
 func TestMachineBusy(t *testing.T) {
 	cache, run := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	t.Setenv(plugins.CacheEnv, cache)
+	t.Setenv(plugins.LockEnv, "")
 	lock := machine.New(filepath.Join(cache, "machine"), nil)
 	_, free, err := lock.Measure(t.Context())
 	require.NoError(t, err)

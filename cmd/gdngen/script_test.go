@@ -25,12 +25,14 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
 	bench.RunWorkerIfAsked()
+	device.RunWorkerIfAsked()
 	testscript.Main(m, map[string]func(){"gdngen": main})
 }
 
@@ -45,6 +47,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
+			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas},

@@ -41,7 +41,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	f.DurationVar(&s.config.Lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&s.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
-	f.StringVar(&s.config.Lab.Device, "device", "", "time the best on a device too: a PJRT plugin, or cpu")
+	f.StringVar(&s.config.Lab.Device, "device", "", "examine and time the best on a device too: a PJRT plugin, or cpu; a TPU must be of one of the targets")
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
 	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")

@@ -91,3 +91,16 @@ func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*cod
 	}
 	return r.Emit(m, t)
 }
+
+// On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
+func On(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
+	backend := "stablehlo"
+	if t != nil {
+		backend = "mosaic"
+	}
+	r, err := Lookup(backend)
+	if err != nil {
+		return nil, err
+	}
+	return r.Emit(m, t)
+}

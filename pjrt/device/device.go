@@ -4,9 +4,9 @@
 //
 //  1. [RunWorkerIfAsked] is called first of all in main and in TestMain: the child is this same program, started again.
 //  2. A Device does one thing at a time; concurrent calls wait for their turn.
-//  3. Every failure has a type that says who is to blame: [OpenError], [pjrt.CompileError], [RunError], [CrashError], [TimeoutError]. After the
+//  3. Every failure has a type that says who is to blame: [OpenError], [KindError], [pjrt.CompileError], [RunError], [CrashError], [TimeoutError]. After the
 //     last two the process is gone, and with it all programs: open another device.
-//  4. The child has the environment of its parent: a device is opened as its owner set it up.
+//  4. The child has the environment of its parent: a device is opened as its owner set it up. Compile options of a target are added.
 package device
 
 import (
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -27,14 +28,18 @@ import (
 
 // Options say which device, and how long it may take. Only Plugin is required.
 type Options struct {
-	Plugin string        // path of the plugin's shared library
-	Start  time.Duration // to open the plugin; default 2 min
-	Limit  time.Duration // of one compile, run or timing; default 5 min
+	Plugin  string            // path of the plugin's shared library
+	Targets []*codegen.Target // a TPU must be of one of these generations; none: any that is known
+	Only    bool              // nothing but a TPU will do
+	Start   time.Duration     // to open the plugin; default 2 min
+	Compile time.Duration     // limit of one compile; default 10 min
+	Limit   time.Duration     // of one run or timing; default 5 min
 }
 
 const (
-	defaultStart = 2 * time.Minute
-	defaultLimit = 5 * time.Minute
+	defaultStart   = 2 * time.Minute
+	defaultCompile = 10 * time.Minute
+	defaultLimit   = 5 * time.Minute
 )
 
 // Info describes an open device.
@@ -90,7 +95,8 @@ func (e *TimeoutError) Timeout() bool { return true }
 type Device struct {
 	o       Options
 	info    Info
-	turn    chan struct{} // holds one token: the right to touch what is below
+	target  *codegen.Target // nil: no TPU
+	turn    chan struct{}   // holds one token: the right to touch what is below
 	child   *child.Process
 	noise   child.Noise
 	scratch *aot.Scratch
@@ -98,9 +104,8 @@ type Device struct {
 	gone    error // why there is no process any more
 }
 
-// Open starts a process that opens the plugin. The error is an *OpenError, a *CrashError, a *TimeoutError or that of ctx.
-func Open(ctx context.Context, o Options) (*Device, error) {
-	o.Start, o.Limit = cmp.Or(o.Start, defaultStart), cmp.Or(o.Limit, defaultLimit)
+// open starts a process that opens the plugin, with the compile options of a target.
+func open(ctx context.Context, o Options, t *codegen.Target) (*Device, error) {
 	path, err := filepath.Abs(o.Plugin)
 	if err == nil {
 		_, err = os.Stat(path)
@@ -113,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 	if d.scratch, err = aot.NewScratch(); err != nil {
 		return nil, &OpenError{o.Plugin, err.Error()}
 	}
-	if d.child, err = child.Start(append(os.Environ(), workerVariable+"="+path), &d.noise); err != nil {
+	if d.child, err = child.Start(append(Environment(t), workerVariable+"="+path), &d.noise); err != nil {
 		return nil, errors.Join(&OpenError{o.Plugin, err.Error()}, d.scratch.Close())
 	}
 	var hello reply
@@ -171,7 +176,11 @@ func (d *Device) exchange(ctx context.Context, doing string, limit time.Duration
 // ask has the turn for one order.
 func (d *Device) ask(ctx context.Context, doing string, o *order) (*reply, error) {
 	var r reply
-	if err := d.exchange(ctx, doing, d.o.Limit, o, &r); err != nil {
+	limit := d.o.Limit
+	if o.Compile != nil {
+		limit = d.o.Compile
+	}
+	if err := d.exchange(ctx, doing, limit, o, &r); err != nil {
 		return nil, err
 	}
 	switch r.Fault {

@@ -100,7 +100,24 @@ type hold struct {
 	free func() // gives it back
 }
 
-type holdKey struct{}
+type (
+	holdKey struct{}
+	lockKey struct{}
+)
+
+// With lets Of find the lock, without a hold.
+func (l *Lock) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lockKey{}, l)
+}
+
+// Of is the lock that ctx holds, or was given by With; nil: none.
+func Of(ctx context.Context) *Lock {
+	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
+		return h.lock
+	}
+	l, _ := ctx.Value(lockKey{}).(*Lock)
+	return l
+}
 
 // Compute waits until nobody measures, and holds the machine with all others that compute until the function is called.
 func (l *Lock) Compute(ctx context.Context) (context.Context, func(), error) {

@@ -33,8 +33,14 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "gdngen"), nil
 }
 
+// LockEnv names the directory of the lock of the machine, in place of one in the cache: for containers that share a cache but no machine.
+const LockEnv = "GDNGEN_LOCK"
+
 // Machine is the lock for what measures or computes on this machine, one for each user. tell hears whom somebody waits for.
 func Machine(tell func([]machine.Holder)) (*machine.Lock, error) {
+	if dir := os.Getenv(LockEnv); dir != "" {
+		return machine.New(dir, tell), nil
+	}
 	dir, err := CacheDir()
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ func tpusOf(devices []pciDevice) []string {
 	return out
 }
 
+// AttachedTPUs names the generation of each TPU chip of this machine.
+func AttachedTPUs() []string { return tpusOf(listPCI(pciRoot)) }
+
 // gpusOf names the vendor of each GPU.
 func gpusOf(devices []pciDevice) []string {
 	var out []string

@@ -1,0 +1,107 @@
+package device
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// KindError says that a device is not of a generation that is wanted.
+type KindError struct {
+	Plugin, Kind string
+	Wanted       []*codegen.Target // none: any that is known
+}
+
+func (e *KindError) Error() string {
+	if len(e.Wanted) == 0 {
+		_, err := codegen.TargetOfKind(e.Kind)
+		return fmt.Sprintf("the device of %s: %v", e.Plugin, err)
+	}
+	names := make([]string, len(e.Wanted))
+	for i, t := range e.Wanted {
+		names[i] = fmt.Sprintf("%s (%s)", t.Name, t.Kind)
+	}
+	is := fmt.Sprintf("of kind %q", e.Kind)
+	if t, err := codegen.TargetOfKind(e.Kind); err == nil {
+		is = fmt.Sprintf("a %s (%s)", t.Name, t.Kind)
+	}
+	return fmt.Sprintf("the device of %s is %s, and programs are wanted for %s: name the device's own generation, or another plugin", e.Plugin, is, strings.Join(names, ", "))
+}
+
+// Target is the generation of the device; nil: it is no TPU.
+func (d *Device) Target() *codegen.Target { return d.target }
+
+// Match refuses a TPU that is none of the wanted; none means any that is known. With only, nothing but a TPU will do.
+func (i Info) Match(plugin string, wanted []*codegen.Target, only bool) (*codegen.Target, error) {
+	refused := &KindError{plugin, i.Kind, wanted}
+	if !i.TPU() {
+		if only {
+			return nil, refused
+		}
+		return nil, nil
+	}
+	t, err := codegen.TargetOfKind(i.Kind)
+	if err != nil || len(wanted) > 0 && !slices.Contains(wanted, t) {
+		return nil, refused
+	}
+	return t, nil
+}
+
+// flagsVariable is read by libtpu once, when it is loaded.
+const flagsVariable = "LIBTPU_INIT_ARGS"
+
+// Environment is that of this process with the compile options of a target, which a client takes from there alone.
+func Environment(t *codegen.Target) []string {
+	environment := os.Environ()
+	if t == nil || len(t.Flags) == 0 {
+		return environment
+	}
+	words := strings.Fields(os.Getenv(flagsVariable))
+	for _, name := range slices.Sorted(maps.Keys(t.Flags)) {
+		words = append(words, "--"+name+"="+t.Flags[name])
+	}
+	return append(environment, flagsVariable+"="+strings.Join(words, " "))
+}
+
+// Open starts a process that opens the plugin. The error is an *OpenError, a *KindError, a *CrashError, a *TimeoutError or that of ctx.
+// A generation whose programs want compile options is known only when it is open: it is then opened again, with them.
+func Open(ctx context.Context, o Options) (*Device, error) {
+	o.Start, o.Compile, o.Limit = cmp.Or(o.Start, defaultStart), cmp.Or(o.Compile, defaultCompile), cmp.Or(o.Limit, defaultLimit)
+	d, err := open(ctx, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.info.Match(o.Plugin, o.Targets, o.Only)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if t != nil && len(t.Flags) > 0 {
+		if err := d.Close(); err != nil {
+			return nil, err
+		}
+		if d, err = open(ctx, o, t); err != nil {
+			return nil, err
+		}
+	}
+	d.target = t
+	return d, nil
+}
+
+// Load emits a module for the device and compiles it there: kernels for a TPU, a program of plain ops for others. A refusal by the backend
+// is a *codegen.Error, by the device's compiler a *pjrt.CompileError.
+func (d *Device) Load(ctx context.Context, m *ir.Module) (*Program, error) {
+	a, err := lower.On(m, d.target)
+	if err != nil {
+		return nil, err
+	}
+	return d.Compile(ctx, a.Text)
+}

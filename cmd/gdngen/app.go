@@ -36,6 +36,7 @@ type app struct {
 	ctx      context.Context // of the command
 	cancel   context.CancelFunc
 	engine   *pjrt.Engine
+	runner   *runner          // of --engine device
 	backend  backends.Backend // of GoMLX
 	compiler *aot.Compiler
 	tpu      plugins.Plugin
@@ -91,6 +92,9 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 func (a *app) close() {
 	if a.compiler != nil {
 		a.compiler.Close()
+	}
+	if a.runner != nil {
+		a.runner.close()
 	}
 	if a.backend != nil && a.ctx.Err() == nil {
 		a.backend.Finalize()

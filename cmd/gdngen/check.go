@@ -39,6 +39,7 @@ type checkResult struct {
 func (a *app) checkCmd() *cobra.Command {
 	var k struct {
 		spec, variant, target, engine, level string
+		plugin                               string
 		classes                              []string
 		seed                                 uint64
 		field                                bool
@@ -59,13 +60,14 @@ flash-linear-attention on every class, adversarial ones included. The status is 
 
 Engines: ` + engineHelp() + `.
 With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
-faults of the emitter too.
+faults of the emitter too. With --engine device the target is the device's generation; a device of another one is refused.
 
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
   gdngen check --variant neumann                       rejected: see cos.9 and identical
   gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
   gdngen check --spec bench,t=512 --variant tpu --target v6e --engine module
+  gdngen check --spec bench,t=512 --variant tpu --engine device --target v6e
   gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
@@ -76,6 +78,9 @@ Classes:` + docs.String(),
 			}
 			p, err := newPlan(k.variant, k.target, k.level, k.engine)
 			if err != nil {
+				return err
+			}
+			if err := a.attach(&p, k.engine, k.plugin, k.target); err != nil {
 				return err
 			}
 			v, err := p.form(s)
@@ -108,6 +113,7 @@ Classes:` + docs.String(),
 	c.Flags().StringVar(&k.target, "target", "", "take a named variant in the form that suits this TPU generation, and check what is made for it")
 	complete(c, "target", targetNames())
 	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(engineNames()[1:], ", "))
+	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
 	complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -98,22 +96,6 @@ func (r *runner) close() error {
 	return err
 }
 
-// build gives the module of a variant; a named one takes the form that suits the device where it is a TPU.
-func (r *runner) build(s gdn.Spec, variant string) (gdn.Variant, *ir.Module, error) {
-	v, err := gdn.ParseVariant(variant)
-	if t := r.open.Target(); err == nil && t != nil {
-		v, err = lower.Suit(s, variant, t)
-	}
-	if err == nil {
-		err = v.Check(s)
-	}
-	if err != nil {
-		return v, nil, usage(err)
-	}
-	m, err := gdn.Build(s, v)
-	return v, m, err
-}
-
 // run computes a module, which is compiled where the last one was another.
 func (r *runner) run(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	outputs, err := r.try(ctx, m, inputs)
@@ -159,12 +141,45 @@ func (r *runner) try(ctx context.Context, m *ir.Module, inputs map[string]*array
 	return outputs, nil
 }
 
-// where names the device and the generation that programs are made for.
-func (r *runner) where() string { return where(r.open.Info(), r.open.Target()) }
+// deviceEngine is the engine that runs on a device.
+const deviceEngine = "device"
 
-func where(i device.Info, t *codegen.Target) string {
-	if t == nil {
-		return i.String()
+// attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
+func (a *app) attach(p *plan, engine, plugin, target string) error {
+	if engine != deviceEngine {
+		if plugin != "" {
+			return usage(fmt.Errorf("--plugin goes with --engine %s", deviceEngine))
+		}
+		return nil
 	}
-	return fmt.Sprintf("%s, kernels for %s", i, t.Name)
+	r, err := a.newRunner(&deviceFlags{plugin, target})
+	if err != nil {
+		return err
+	}
+	a.runner, p.target = r, r.open.Target()
+	kernels := "programs of plain ops"
+	if p.target != nil {
+		kernels = "kernels for " + p.target.Name
+	}
+	a.note("on %s: %s", r.open.Info(), kernels)
+	return nil
+}
+
+// deviceCompute runs the program of each spec on the device.
+func (a *app) deviceCompute(p plan) (compute, error) {
+	modules := map[gdn.Spec]*ir.Module{}
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		m := modules[s]
+		if m == nil {
+			v, err := p.form(s)
+			if err != nil {
+				return nil, err
+			}
+			if m, err = gdn.Build(s, v); err != nil {
+				return nil, err
+			}
+			modules[s] = m
+		}
+		return a.runner.run(a.ctx, m, inputs)
+	}, nil
 }

@@ -89,6 +89,7 @@ var engines = []struct {
 	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *app, p plan) (compute, error) { return p.interpret, nil }, nil},
 	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", func(_ *app, p plan) (compute, error) { return p.evaluate, nil }, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*app).cpuCompute, nil},
+	{deviceEngine, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU, else StableHLO", (*app).deviceCompute, nil},
 	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*app).graphCompute, (*app).graphLayer},
 }
 

@@ -52,7 +52,7 @@ type runResult struct {
 }
 
 func (a *app) runCmd() *cobra.Command {
-	var r struct{ cases, out, engine, variant, target, level, only string }
+	var r struct{ cases, out, engine, variant, target, level, only, plugin string }
 	c := &cobra.Command{
 		Use:   "run --cases DIR --out OUT",
 		Short: "Compute stored cases and compare them with what is expected",
@@ -94,6 +94,9 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if r.engine == "reference" {
 				result.Variant, result.Precision = "", "f32"
 			}
+			if err := a.attach(&p, r.engine, r.plugin, r.target); err != nil {
+				return err
+			}
 			f, l, err := a.findEngine(r.engine, p)
 			if err != nil {
 				return err
@@ -109,6 +112,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.engine, "engine", "interp", strings.Join(engineNames(), ", "))
 	variantFlag(c, &r.variant)
 	c.Flags().StringVar(&r.target, "target", "", "take a named variant in the form that suits each case on this TPU generation, and compute what is made for it")
+	c.Flags().StringVar(&r.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
 	complete(c, "target", targetNames())
 	complete(c, "level", []string{"tensor", "kernel"})

@@ -19,12 +19,14 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// selftestWorks are what named variants are tried on: each way that a work can differ is in one of them, at sizes that compile quickly. Every
-// named variant that is legal for a work is tried on it.
-var selftestWorks = []struct {
+// selftestWork is a work on which every named variant is tried that is legal for it.
+type selftestWork struct {
 	name, spec string
 	quick      []string // variants of a quick test; none: the work is left out
-}{
+}
+
+// selftestWorks hold each way that a work can differ, at sizes that compile quickly.
+var selftestWorks = []selftestWork{
 	{"prefill, a ragged end, states in and out", "b=1,t=300,hk=2,hv=4,k=128,v=128,dtype=bf16,init,final", []string{"naive", "bf16", "tpu", "neumann"}},
 	{"long enough for chunks in lockstep", "b=1,t=1536,hk=2,hv=4,k=128,v=128,dtype=bf16", []string{"tpu", "tpu-long"}},
 	{"float32", "b=2,t=100,hk=1,hv=2,k=64,v=64,dtype=f32,init,final", []string{"default", "token"}},
@@ -223,7 +225,11 @@ func (a *app) selftestPart(t *selftest, r *runner, p selftestPart, references ma
 		return nil, err
 	}
 	blank := selftestRow{Variant: p.variant.Name, Spec: p.spec.String()}
-	v, m, err := r.build(p.spec, p.variant.Text)
+	v, err := gdn.ParseVariant(p.variant.Text)
+	if err != nil {
+		return nil, err
+	}
+	m, err := gdn.Build(p.spec, v)
 	if err != nil {
 		return nil, err
 	}

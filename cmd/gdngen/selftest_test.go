@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/device/devicetest"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// Every named variant is tried on some work, those made for a kind of work on that, and negative examples where they fail.
+func TestSelftestParts(t *testing.T) {
+	parts, err := new(selftest).parts()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, p := range parts {
+		seen[p.variant.Name] = true
+	}
+	for _, n := range gdn.Variants {
+		require.True(t, seen[n.Name], n.Name)
+	}
+	quick, err := (&selftest{Quick: true}).parts()
+	require.NoError(t, err)
+	for _, w := range selftestWorks {
+		s, err := gdn.Parse(w.spec)
+		require.NoError(t, err)
+		for _, name := range w.quick {
+			require.True(t, slices.ContainsFunc(quick, func(p selftestPart) bool { return p.spec == s && p.variant.Name == name }), "%s: %s", w.name, name)
+		}
+	}
+}
+
+// trySelftest tests one work by a few variants on a device.
+func trySelftest(t *testing.T, spec string, variants []string, args ...string) (int, *selftest, string) {
+	t.Setenv(plugins.LockEnv, t.TempDir())
+	works := selftestWorks
+	defer func() { selftestWorks = works }()
+	selftestWorks = []selftestWork{{"a work of a test", spec, variants}}
+	var out, said bytes.Buffer
+	status := execute(append([]string{"selftest", "--quick", "-o", "json"}, args...), nil, &out, &said)
+	r := new(selftest)
+	if out.Len() > 0 {
+		require.NoError(t, json.Unmarshal(out.Bytes(), r), said.String())
+	}
+	return status, r, said.String()
+}
+
+const selftestSpec = "b=1,t=40,hk=1,hv=2,k=16,v=16,dtype=f32"
+
+// On a CPU all pass; on a device that gives wrong numbers, or whose process dies, cases fail, and the test goes on.
+func TestSelftest(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	status, r, said := trySelftest(t, selftestSpec, []string{"naive", "ladder16"}, "--plugin", "cpu")
+	require.Zero(t, status, said)
+	require.Equal(t, 6, r.Passed)
+	require.Equal(t, "cpu", r.Device.Kind)
+
+	t.Setenv(devicetest.Fault, "garbage")
+	status, r, said = trySelftest(t, selftestSpec, []string{"naive"}, "--plugin", plugin)
+	require.Equal(t, exitNumerics, status, said)
+	require.Equal(t, []int{0, 3}, []int{r.Passed, r.Failed})
+
+	t.Setenv(devicetest.Fault, "dies:2")
+	status, r, said = trySelftest(t, selftestSpec, []string{"naive"}, "--plugin", plugin)
+	require.Equal(t, exitNumerics, status, said)
+	require.Equal(t, []int{2, 1}, []int{r.Passed, r.Failed}, "the second run of each process")
+	require.Contains(t, r.Rows[1].Reason, "the process of the device died in a run (signal: killed)")
+}
+
+// On a TPU the programs are kernels. A stub of one, of its generation, runs in place of the kernel what plain ops make of the same variant.
+func TestSelftestOnTPU(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	s, err := gdn.Parse("b=1,t=40,hk=1,hv=2,k=128,v=128,dtype=bf16")
+	require.NoError(t, err)
+	v, err := gdn.LookupVariant("merge-packed")
+	require.NoError(t, err)
+	a, err := lower.Program(s, v, "stablehlo", nil)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "program.mlir")
+	require.NoError(t, os.WriteFile(file, []byte(a.Text), 0o644))
+	t.Setenv(devicetest.Platform, "tpu")
+	t.Setenv(devicetest.Kind, "TPU v5 lite")
+
+	status, _, said := trySelftest(t, s.String(), []string{"merge-packed"}, "--plugin", plugin, "--target", "v6e")
+	require.Equal(t, exitNoEngine, status)
+	require.Contains(t, said, "is a v5e (TPU v5 lite), and programs are wanted for v6e (TPU v6 lite)")
+
+	status, r, said := trySelftest(t, s.String(), []string{"merge-packed"}, "--plugin", plugin, "--target", "v5e")
+	require.Equal(t, exitNumerics, status, said)
+	require.Contains(t, r.Rows[0].Reason, "tpu_custom_call", "the CPU behind the stub takes no kernel")
+
+	t.Setenv(devicetest.Program, file)
+	status, r, said = trySelftest(t, s.String(), []string{"merge-packed"}, "--plugin", plugin, "--target", "v5e")
+	require.Zero(t, status, said)
+	require.Equal(t, "v5e", r.Target)
+	require.Equal(t, 3, r.Passed)
+}
+
+// An interrupt ends a test.
+func TestSelftestInterrupted(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	t.Setenv(devicetest.Fault, "stops:1")
+	t.Setenv(plugins.LockEnv, t.TempDir())
+	var out, said bytes.Buffer
+	a := &app{stdout: &out, stderr: &said}
+	defer a.close()
+	root := a.root()
+	root.SetArgs([]string{"selftest", "--quick", "--plugin", plugin, "--timeout", "8s"})
+	err := root.ExecuteContext(t.Context())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}

@@ -56,6 +56,8 @@ func (b *beam) choose(_ context.Context, k *knowledge) *Proposal {
 	switch {
 	case o.scalar:
 		why = fmt.Sprintf("tune %s within the cell", o.text())
+	case o.needed:
+		why = fmt.Sprintf("%s, with what it needs, may suit candidate %d, whose hot spots are %s", o.text(), o.parent.ID, hot(o.parent, target))
 	case len(o.moves) > 1:
 		why = fmt.Sprintf("%s: what gains apart may gain together", o.text())
 	case len(o.moves) == 1:
@@ -96,30 +98,31 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 	if err != nil {
 		return nil
 	}
+	all := b.space.singles(v)
 	if i < estimated {
-		b.space.prepare(b.space.beside(v))
+		b.space.prepareSingles(all)
 	}
 	cell := v.Fit(b.space.Spec).Cell()
 	var l []option
 	seen := map[gdn.Variant]bool{}
-	for _, a := range gdn.Axes {
-		if !b.space.walks(a.Name) {
+	for _, x := range all {
+		f := x.v.Fit(b.space.Spec)
+		if tried(x.v) || !b.space.admits(x.v) || seen[f] {
 			continue
 		}
-		for _, value := range steps(a, v) {
-			w, err := v.With(a.Name, value)
-			if err != nil || tried(w) || !b.space.admits(w) || seen[w.Fit(b.space.Spec)] {
-				continue
-			}
-			f := w.Fit(b.space.Spec)
-			seen[f] = true
-			m := Move{a.Name, value}
-			o := option{v: w, parent: e, moves: []Move{m}, scalar: f.Cell() == cell}
-			o.gain, o.risk = r.expect(m, a.Get(&v), e, target, func() float64 { return b.guess(v, w, i) })
-			o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, w)
-			l = append(l, o)
-			l = append(l, b.unlocked(o, v, i, r, tried)...)
+		seen[f] = true
+		a, err := gdn.LookupAxis(x.Axis)
+		if err != nil {
+			continue
 		}
+		o := option{v: x.v, parent: e, moves: []Move{x.Move}, scalar: f.Cell() == cell}
+		if x.needed {
+			o.moves, o.needed = applied(changed(v, x.v), x.v), true
+		}
+		o.gain, o.risk = r.expect(x.Move, a.Get(&v), e, target, func() float64 { return b.guess(v, x.v, i) })
+		o.value = o.gain*(1-o.risk) + tie*key(b.space.Seed, v, x.v)
+		l = append(l, o)
+		l = append(l, b.unlocked(o, v, i, r, tried)...)
 	}
 	return l
 }

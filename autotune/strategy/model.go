@@ -181,33 +181,28 @@ func (w *weighing) descend(o origin, deep bool) {
 
 // singles weighs the single moves from where a step led, and gives those that pay: of each axis the best.
 func (w *weighing) singles(o origin, at step) (pays []gdn.Variant) {
-	w.prepare(w.beside(at.v))
-	var l []step
-	for _, a := range gdn.Axes {
-		if !w.walks(a.Name) {
+	all := w.Space.singles(at.v)
+	w.prepareSingles(all)
+	best := map[string]step{}
+	for _, x := range all {
+		s, ok := w.weigh(o, x.v)
+		if !ok && x.v.Check(w.Spec) != nil {
+			s, ok = w.repaired(o, x.v, x.Axis)
+		}
+		if !ok {
 			continue
 		}
-		best := step{gain: at.gain + noticeable}
-		for _, value := range steps(a, at.v) {
-			v, err := at.v.With(a.Name, value)
-			if err != nil || v == at.v {
-				continue
-			}
-			s, ok := w.weigh(o, v)
-			if !ok && v.Check(w.Spec) != nil {
-				s, ok = w.repaired(o, v, a.Name)
-			}
-			if !ok {
-				continue
-			}
-			for _, s := range []step{s, w.unlocked(o, at.v, v)} {
-				if s.gain > best.gain {
-					best = s
-				}
+		for _, s := range []step{s, w.unlocked(o, at.v, x.v)} {
+			had, found := best[x.Axis]
+			if s.gain > at.gain+noticeable && (!found || s.gain > had.gain) {
+				best[x.Axis] = s
 			}
 		}
-		if best.v != (gdn.Variant{}) {
-			l = append(l, best)
+	}
+	var l []step
+	for _, a := range gdn.Axes {
+		if s, ok := best[a.Name]; ok {
+			l = append(l, s)
 		}
 	}
 	slices.SortStableFunc(l, func(x, y step) int { return cmp.Compare(y.gain, x.gain) })

@@ -177,6 +177,45 @@ func TestForecast(t *testing.T) {
 	require.Less(t, m.improvement(f), before/2, "what is pending promises nothing more")
 }
 
+// A candidate whose cost the model can not tell is less of a warning than one that is wrong: what is near may have a cost.
+func TestUnknownCost(t *testing.T) {
+	s := space(t, "naive")
+	risk := func(verdict journal.Verdict) float64 {
+		j := newJudged(t, s)
+		j.judge(&Proposal{Variant: parsed(t, "naive")}, 1000)
+		v := parsed(t, "naive,layout=turned")
+		f := v.Fit(s.Spec)
+		j.add(journal.KindCandidate, journal.Candidate{ID: 2, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: verdict})
+		forecast, ok := s.learn(j.state.Now(), nil).forecast(parsed(t, "naive,layout=turned,kq=joined"))
+		require.True(t, ok)
+		return forecast.risk
+	}
+	require.Less(t, risk(journal.CostUnknown), .7*risk(journal.Numerics))
+	require.Greater(t, risk(journal.CostUnknown), faultLevel)
+}
+
+// A choice that is refused alone is weighed with what it needs: aligned blocks of packed sequences, from a variant that lacks most of it.
+func TestNeededChoices(t *testing.T) {
+	s := space(t)
+	s.Spec, _ = gdn.Parse("contest-prefill,t=2048,seqs=15")
+	from := parsed(t, "heads=0,layout=lane,decay=base2,turn=key,out=shared")
+	var aligned []single
+	for _, x := range s.singles(from) {
+		if x.String() == "pack=aligned" {
+			aligned = append(aligned, x)
+		}
+	}
+	require.Len(t, aligned, 2)
+	require.False(t, s.admits(aligned[0].v))
+	require.True(t, aligned[1].needed)
+	require.True(t, s.admits(aligned[1].v))
+	require.Equal(t, gdn.PackAligned, aligned[1].v.Fit(s.Spec).Pack)
+	s.Axes = []string{"pack", "layout"}
+	for _, x := range s.singles(from) {
+		require.False(t, x.needed, "what it needs is not walked: %s", x.v)
+	}
+}
+
 // Where nothing that was ranked has an estimate, what is pending is expected to cost what its own estimate says.
 func TestForecastFromNothing(t *testing.T) {
 	s := space(t, "naive")

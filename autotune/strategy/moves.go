@@ -146,7 +146,7 @@ func newRecord(judged journal.View) *record {
 			r.made[strings.Join(c.Change, ",")] = true
 		}
 		v, err := gdn.ParseVariant(parent.Variant)
-		if err != nil || len(c.Change) > 1 {
+		if err != nil || len(c.Change) > 1 || c.Verdict == journal.CostUnknown {
 			continue
 		}
 		m := parseMove(c.Change[0])
@@ -330,6 +330,7 @@ type option struct {
 	gain, risk float64
 	value      float64 // what it is ranked by
 	scalar     bool
+	needed     bool // of a choice, the others being what it needs
 }
 
 func (o *option) text() string { return strings.Join(texts(o.moves), ",") }

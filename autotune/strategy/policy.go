@@ -14,7 +14,7 @@ import (
 
 // PolicyVersion is that of what all strategies share: the order of seeds, what follows where all are refused, and escalation. A
 // change that lets any of them propose something else raises it.
-const PolicyVersion = 1
+const PolicyVersion = 2
 
 // policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the strategy to cells that nobody has
 // visited while the search escalates.
@@ -198,43 +198,44 @@ func progress(judged journal.View) (gains map[int]float64, hot map[int][]string)
 	return gains, hot
 }
 
-// neighbours is how many single changes of a refused seed are tried before the seeds in reserve.
-const neighbours = 8
-
-// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from, has nothing: with the neighbours of
-// the refused seeds that are cheapest by estimate, one for each axis, and with the seeds in reserve.
+// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from, has nothing: in turn with a
+// neighbour of a refused seed, the cheapest by estimate first, and with a seed in reserve, since what refused the seed may refuse all
+// that is near.
 func (p *policy) lead(k *knowledge) *Proposal {
 	all := k.Candidates()
 	if len(all) == 0 || slices.ContainsFunc(all, func(c *journal.Candidate) bool { return c.Verdict.Ranked() }) {
 		return nil
 	}
-	var near, far []option
-	for _, c := range all {
-		if p.given[c.Fitted] {
-			l := p.space.near(c)
-			n := min(len(l), neighbours)
-			near, far = append(near, l[:n]...), append(far, l[n:]...)
-		}
-	}
-	next := func(l []option) *Proposal {
-		for _, o := range l {
-			if !k.tried(o.v) {
-				return &Proposal{Variant: o.v, Parent: o.parent.ID, Moves: o.moves, Hypothesis: fmt.Sprintf("candidate %d was refused (%s): %s may not be", o.parent.ID, o.parent.Verdict, doc(o.moves[0]))}
-			}
-		}
-		return nil
-	}
-	x := next(near)
-	if x == nil {
+	led := len(all) + len(k.pending) - len(p.given)
+	var x *Proposal
+	if led%2 == 1 {
 		x = p.space.first(p.space.Reserve, k.tried)
 	}
 	if x == nil {
-		x = next(far)
+		x = p.neighbour(k)
 	}
-	if x != nil && len(all)+len(k.pending) == len(p.given) {
-		x.Warning = fmt.Sprintf("no seed has a rank (candidate %d: %s, %s): the search goes on with their neighbours, and then with the default seeds", all[0].ID, all[0].Verdict, all[0].Reason)
+	if x == nil {
+		x = p.space.first(p.space.Reserve, k.tried)
+	}
+	if x != nil && led == 0 {
+		x.Warning = fmt.Sprintf("no seed has a rank (candidate %d: %s, %s): the search goes on with their neighbours and with the default seeds", all[0].ID, all[0].Verdict, all[0].Reason)
 	}
 	return x
+}
+
+// neighbour is the next change of a refused seed.
+func (p *policy) neighbour(k *knowledge) *Proposal {
+	for _, c := range k.Candidates() {
+		if !p.given[c.Fitted] {
+			continue
+		}
+		for _, o := range p.space.near(c) {
+			if !k.tried(o.v) {
+				return &Proposal{Variant: o.v, Parent: c.ID, Moves: o.moves, Hypothesis: fmt.Sprintf("candidate %d was refused (%s): %s may not be", c.ID, c.Verdict, texts(o.moves))}
+			}
+		}
+	}
+	return nil
 }
 
 // near are the single changes of a candidate, first the one of each axis that is cheapest by estimate, the cheaper before the dearer.
@@ -243,24 +244,22 @@ func (s Space) near(c *journal.Candidate) []option {
 	if err != nil {
 		return nil
 	}
-	s.prepare(s.beside(v))
-	var best, rest []option
-	for _, a := range gdn.Axes {
-		if a.Sets != nil || !s.walks(a.Name) {
+	all := s.singles(v)
+	s.prepareSingles(all)
+	byAxis := map[string][]option{}
+	for _, x := range all {
+		if x.v.Fit(s.Spec) == v.Fit(s.Spec) || !s.admits(x.v) {
 			continue
 		}
-		var l []option
-		for _, value := range steps(a, v) {
-			w, err := v.With(a.Name, value)
-			if err != nil || w.Fit(s.Spec) == v.Fit(s.Spec) || !s.admits(w) {
-				continue
-			}
-			cost := s.cycles(w)
-			if cost == 0 {
-				cost = math.Inf(1)
-			}
-			l = append(l, option{v: w, parent: c, moves: []Move{{a.Name, value}}, gain: -cost})
+		cost := s.cycles(x.v)
+		if cost == 0 {
+			cost = math.Inf(1)
 		}
+		byAxis[x.Axis] = append(byAxis[x.Axis], option{v: x.v, parent: c, moves: applied(changed(v, x.v), x.v), gain: -cost})
+	}
+	var best, rest []option
+	for _, a := range gdn.Axes {
+		l := byAxis[a.Name]
 		slices.SortStableFunc(l, cheaper)
 		best, rest = append(best, l[:min(len(l), 1)]...), append(rest, l[min(len(l), 1):]...)
 	}

@@ -139,9 +139,9 @@ type row struct {
 }
 
 var rows = []row{
-	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 3, 4,
+	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 4, 4,
 		func(s Space, width int) inner { return &model{s, width} }},
-	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 2, 4,
+	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 3, 4,
 		func(s Space, width int) inner { return &beam{s, width} }},
 	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 2, 16,
 		func(s Space, width int) inner { return &elites{s, width} }},
@@ -261,19 +261,51 @@ func (s Space) admits(v gdn.Variant) bool {
 	return v.Check(s.Spec) == nil && s.inside(v) && v.Unsafe(s.Spec) == "" && Reaches(v.Precision().String(), s.Least)
 }
 
-// beside lists the admissible variants that a single move from v leads to.
-func (s Space) beside(v gdn.Variant) (l []gdn.Variant) {
+// single is where the choice of one value leads.
+type single struct {
+	Move
+	v      gdn.Variant
+	needed bool // with what the choice needs, since it is nothing alone
+}
+
+// singles lists where one step along an axis that is walked leads from v: the move alone, and, where that is refused or fitted to v
+// itself, with what it needs, if only walked axes change.
+func (s Space) singles(v gdn.Variant) (l []single) {
+	fit := v.Fit(s.Spec)
 	for _, a := range gdn.Axes {
 		if !s.walks(a.Name) {
 			continue
 		}
 		for _, value := range steps(a, v) {
-			if w, err := v.With(a.Name, value); err == nil && w != v && s.admits(w) {
-				l = append(l, w)
+			alone, err := v.With(a.Name, value)
+			if err == nil && alone == v {
+				continue
+			}
+			m := Move{a.Name, value}
+			if err == nil {
+				l = append(l, single{m, alone, false})
+				if alone.Check(s.Spec) == nil && alone.Fit(s.Spec) != fit {
+					continue
+				}
+			}
+			x, err := v.Towards(a.Name, value)
+			if err == nil && x != alone && !slices.ContainsFunc(changed(v, x), func(m Move) bool { return !s.walks(m.Axis) }) {
+				l = append(l, single{m, x, true})
 			}
 		}
 	}
 	return l
+}
+
+// prepareSingles makes the estimates of those that are admitted.
+func (s Space) prepareSingles(l []single) {
+	var admitted []gdn.Variant
+	for _, x := range l {
+		if s.admits(x.v) {
+			admitted = append(admitted, x.v)
+		}
+	}
+	s.prepare(admitted)
 }
 
 // known tells which fitted variants, with their text, are judged or pending.

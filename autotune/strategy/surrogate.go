@@ -42,6 +42,8 @@ const (
 	faultSpread = .25 // of it by a value of an axis, and by values together
 	faultNoise  = .05
 
+	unknownFault = .5 // what a candidate without a known cost counts for, where one that is wrong counts for 1
+
 	kernelTrust = .9 // of the logarithm of what an estimate of kernels says
 	leastGlue   = 1e-3
 )
@@ -85,6 +87,8 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		points, noise = append(points, x.point), append(noise, faultNoise*faultNoise)
 		if c.Verdict.Ranked() {
 			ranked, faults = append(ranked, x), append(faults, -faultLevel)
+		} else if c.Verdict == journal.CostUnknown { // a limit of the cost model, which what is near may not meet
+			faults = append(faults, unknownFault-faultLevel)
 		} else {
 			faults = append(faults, 1-faultLevel)
 		}

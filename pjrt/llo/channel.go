@@ -56,11 +56,14 @@ func (c *channel) settle(t *transfer) {
 	if t.done = t.start; c.den == 0 {
 		return
 	}
-	fixed := c.timing.Read
-	if t.kind == waitWrite {
-		fixed = c.timing.Write
+	switch t.kind {
+	case waitRead:
+		t.done += c.timing.Read
+	case waitWrite:
+		t.done += c.timing.Write
+	default:
+		t.done += c.timing.Local
 	}
-	t.done += fixed
 	if t.passes > 0 {
 		work := c.cycles(t.passes * t.granules * c.granule)
 		t.done = max(t.done, c.free) + work

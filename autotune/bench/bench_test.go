@@ -19,11 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
@@ -96,9 +98,44 @@ func item(t testing.TB, name, variant string, axes ...map[string]int) Item {
 	require.NoError(t, err)
 	s, err := p.Spec(it.Workloads[0])
 	require.NoError(t, err)
-	it.Solution, err = p.ProgramSolution(name+"_test", Author, s, it.Variant)
+	it.Solution, err = p.ProgramSolution(name+"_test", Author, s, it.Variant.String(), nil)
 	require.NoError(t, err)
 	return it
+}
+
+// On a TPU the solution is the kernel that a search ranks, in the form that suits the device, while the reference stays a loop of plain ops.
+// The stub runs in place of the kernel what plain ops make of the same work.
+func TestTPU(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	t.Setenv(devicetest.Platform, "tpu")
+	t.Setenv(devicetest.Kind, "TPU v5 lite")
+	it := item(t, "gdn_decode_qk4_v8_d128_k_last", "decode", batches(2)...)
+	p, err := flashinfer.NewProblem(it.Definition)
+	require.NoError(t, err)
+	s, err := p.Spec(it.Workloads[0])
+	require.NoError(t, err)
+	v, err := gdn.LookupVariant("cpu-decode")
+	require.NoError(t, err)
+	a, err := lower.Program(s, v, "stablehlo", nil)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "program.mlir")
+	require.NoError(t, os.WriteFile(file, []byte(a.Text), 0o644))
+	it.Name = "decode"
+	sweep := func() *flashinfer.Trace {
+		store, err := OpenStore(t.TempDir(), Protocol{Iterations: 1, Trials: 1})
+		require.NoError(t, err)
+		defer store.Close()
+		require.NoError(t, Sweep(t.Context(), Config{Plugin: plugin, Items: []Item{it}, Protocol: Protocol{Iterations: 1, Trials: 1}}, store))
+		return store.Done(it.Definition.Name, it.Solution.Name, it.Workloads[0].UUID)
+	}
+	x := sweep()
+	require.Equal(t, flashinfer.CompileError, x.Evaluation.Status)
+	require.Contains(t, x.Evaluation.Log, "tpu_custom_call", "the CPU behind the stub takes no kernel")
+	t.Setenv(devicetest.Program, file)
+	x = sweep()
+	require.Equal(t, flashinfer.Passed, x.Evaluation.Status, x.Evaluation.Log)
+	require.Equal(t, "TPU v5 lite", x.Evaluation.Environment.Hardware)
+	require.Contains(t, x.Evaluation.Log, "kernels for v5e by algo=token")
 }
 
 func batches(n ...int) []map[string]int {

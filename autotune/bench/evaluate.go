@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
 )
 
 // Protocol says how a workload is measured. The zero value is not valid; see DefaultProtocol.
@@ -72,6 +74,7 @@ type Outcome struct {
 	Reference   float64                `json:"reference_latency_ms,omitempty"`
 	Extra       map[string]any         `json:"extra,omitempty"`
 	Environment flashinfer.Environment `json:"environment"`
+	Target      string                 `json:"target,omitempty"` // the generation of the device; empty: no TPU
 
 	// Fault says why no evaluation could be made: it is no judgement of the variant.
 	Fault string `json:"fault,omitempty"`
@@ -109,6 +112,7 @@ func number(text string) float64 {
 type bencher struct {
 	plugin      string
 	engine      *pjrt.Engine
+	target      *codegen.Target // nil: no TPU
 	flush       *pjrt.Flush
 	environment flashinfer.Environment
 
@@ -128,7 +132,15 @@ func (b *bencher) open(plugin string) error {
 		return err
 	}
 	b.engine, b.plugin = e, plugin
-	b.environment = flashinfer.Environment{Hardware: hardware(e), Libs: map[string]string{
+	kind, err := e.Kind()
+	if err != nil {
+		return err
+	}
+	info := device.Info{Platform: e.Platform(), Kind: kind}
+	if b.target, err = info.Match(plugin, nil, false); err != nil {
+		return err
+	}
+	b.environment = flashinfer.Environment{Hardware: hardware(info), Libs: map[string]string{
 		"plugin": filepath.Base(plugin), "pjrt": e.Version(), "go": runtime.Version()}}
 	b.flush, err = e.NewFlush(2 * cacheBytes(e))
 	return err
@@ -142,21 +154,18 @@ func (b *bencher) close() {
 }
 
 // hardware names the device.
-func hardware(e *pjrt.Engine) string {
-	if e.Platform() == "cpu" {
-		if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-			for line := range strings.Lines(string(info)) {
-				if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-					return fmt.Sprintf("%s, %d processors", strings.TrimSpace(model), runtime.NumCPU())
-				}
+func hardware(i device.Info) string {
+	if i.Platform != "cpu" {
+		return i.Kind
+	}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				return fmt.Sprintf("%s, %d processors", strings.TrimSpace(model), runtime.NumCPU())
 			}
 		}
-		return fmt.Sprintf("%s CPU, %d processors", runtime.GOARCH, runtime.NumCPU())
 	}
-	if d := e.Devices(); len(d) > 0 {
-		return d[0]
-	}
-	return e.Platform()
+	return fmt.Sprintf("%s CPU, %d processors", runtime.GOARCH, runtime.NumCPU())
 }
 
 // defaultCache is the size of the caches of a device that does not tell.
@@ -200,12 +209,8 @@ func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) 
 		b.loop.Close()
 	}
 	b.key, b.solution, b.loop = "", nil, nil
-	v, err := gdn.ParseVariant(variant)
-	if err != nil {
-		return true, err
-	}
 	start := time.Now()
-	a, err := lower.Program(s, v, "stablehlo", nil)
+	a, by, err := b.emit(s, variant)
 	if err != nil {
 		return true, err
 	}
@@ -231,8 +236,30 @@ func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) 
 		return false, err
 	}
 	b.key, b.solution, b.loop = key, solution, loop
-	b.compiled = fmt.Sprintf("compiled in %.2f s, the reference in %.2f s", took.Seconds(), time.Since(start).Seconds())
+	b.compiled = by + fmt.Sprintf("compiled in %.2f s, the reference in %.2f s", took.Seconds(), time.Since(start).Seconds())
 	return false, nil
+}
+
+// emit makes the program of a variant for the device: on a TPU the kernels of the form that suits it, elsewhere plain ops. by says which
+// kernels.
+func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by string, err error) {
+	v, err := gdn.ParseVariant(variant)
+	if err != nil {
+		return nil, "", err
+	}
+	if b.target != nil {
+		form, err := lower.Suit(s, variant, b.target)
+		if err != nil {
+			return nil, "", err
+		}
+		v, by = form.Variant, fmt.Sprintf("kernels for %s by %s, ", b.target.Name, form.Variant)
+	}
+	m, err := gdn.Build(s, v)
+	if err != nil {
+		return nil, "", err
+	}
+	a, err = lower.On(m, b.target)
+	return a, by, err
 }
 
 // evaluate does one job. It never returns an error: what went wrong is the outcome.
@@ -243,6 +270,9 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 		return fault(err)
 	}
 	o.Environment = b.environment
+	if b.target != nil {
+		o.Target = b.target.Name
+	}
 	if j.Definition == nil {
 		return o
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
@@ -18,6 +20,7 @@ type Item struct {
 	Workloads  []*flashinfer.Workload
 	Root       string // that paths of the workloads start from
 	Variant    gdn.Variant
+	Name       string               // of the variant, where it is to take the form that suits a TPU; empty: Variant itself
 	Solution   *flashinfer.Solution // by which the traces name the variant
 }
 
@@ -148,6 +151,14 @@ func Sweep(ctx context.Context, c Config, store *Store) error {
 	if probe.Fault != "" {
 		return &DeviceError{probe.Fault}
 	}
+	if probe.Target != "" {
+		if w.target, err = codegen.LookupTarget(probe.Target); err != nil {
+			return err
+		}
+		if len(w.target.Flags) > 0 {
+			w.Close() // the next one has them in its environment
+		}
+	}
 	begin := time.Now()
 	for i, x := range todo {
 		t, err := c.one(ctx, &w, x, probe.Environment)
@@ -172,7 +183,7 @@ func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer
 		return nil, err
 	}
 	defer free()
-	o, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin, Definition: x.Definition, Workload: x.workload, Root: x.Root, Variant: x.Variant.String(), Protocol: c.Protocol}, c.Limit)
+	o, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin, Definition: x.Definition, Workload: x.workload, Root: x.Root, Variant: cmp.Or(x.Name, x.Variant.String()), Protocol: c.Protocol}, c.Limit)
 	late, crash := (*TimeoutError)(nil), (*CrashError)(nil)
 	switch {
 	case errors.As(err, &late):

@@ -1,15 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/pjrt/child"
+	"github.com/gdngen/gdngen/pjrt/device"
 )
 
 // workerVariable marks the process of a worker.
@@ -53,58 +52,43 @@ func (e *CrashError) Error() string {
 
 // Worker evaluates jobs in a child process, one at a time.
 type Worker struct {
-	child  *child.Process // nil: the next job starts one
-	output *tail          // what it prints
+	child  *child.Process  // nil: the next job starts one
+	target *codegen.Target // of the device, once it is known; its compile options are in the environment of the child
+	output *child.Noise    // what it prints
 }
 
 // Evaluate does a job within a limit. The error is a *TimeoutError, a *CrashError, or that of ctx; the child is gone then, and the next job
 // starts another.
 func (w *Worker) Evaluate(ctx context.Context, j *Job, limit time.Duration) (*Outcome, error) {
 	if w.child == nil {
-		out := &tail{}
-		c, err := child.Start(append(os.Environ(), workerVariable+"=1"), out)
+		out := &child.Noise{}
+		c, err := child.Start(append(device.Environment(w.target), workerVariable+"=1"), out)
 		if err != nil {
 			return nil, fmt.Errorf("starting the process that evaluates: %w", err)
 		}
 		w.child, w.output = c, out
 	}
 	c := w.child
-	done := make(chan error, 1)
 	var o Outcome
-	go func() {
-		err := c.Send(j)
-		if err == nil {
-			err = c.Receive(&o)
-		}
-		done <- err
-	}()
-	var late <-chan time.Time
-	if limit > 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		late = timer.C
+	err := c.Exchange(ctx, child.Limits{Time: limit}, j, &o)
+	if err == nil {
+		return &o, nil
 	}
-	select {
-	case err := <-done:
-		if err == nil {
-			return &o, nil
-		}
-		w.Close()
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		how := "it ended early"
-		if err := c.Exit(); err != nil {
-			how = err.Error()
-		}
-		return nil, &CrashError{how, w.output.String()}
-	case <-late:
-		w.Close()
-		return nil, &TimeoutError{limit}
-	case <-ctx.Done():
-		w.Close()
+	died := err == child.ErrDied
+	how := ""
+	if died {
+		how = c.Obituary()
+	}
+	w.Close()
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case died:
+		return nil, &CrashError{how, w.output.String()}
+	case err == child.ErrLate:
+		return nil, &TimeoutError{limit}
 	}
+	return nil, err
 }
 
 // Close stops the child.
@@ -113,28 +97,4 @@ func (w *Worker) Close() {
 		w.child.Stop()
 		w.child = nil
 	}
-}
-
-// tail keeps the end of what a child writes.
-type tail struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-const tailBytes = 4 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(p)
-	if over := t.b.Len() - tailBytes; over > 0 {
-		t.b.Next(over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(t.b.String())
 }

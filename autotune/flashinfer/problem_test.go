@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -334,7 +335,7 @@ func TestProgramSolution(t *testing.T) {
 		p, list := named(t, name)
 		s, err := p.Spec(list[3])
 		require.NoError(t, err)
-		sol, err := p.ProgramSolution("x", "me", s, v)
+		sol, err := p.ProgramSolution("x", "me", s, v.String(), nil)
 		require.NoError(t, err)
 		text, err := json.Marshal(sol)
 		require.NoError(t, err)
@@ -347,6 +348,15 @@ func TestProgramSolution(t *testing.T) {
 		}
 		require.Contains(t, main, fmt.Sprintf("def run(%s):", strings.Join(names, ", ")))
 		require.Contains(t, main, `SPEC = "hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,state=vk"`)
+		require.Contains(t, main, `BACKEND = ["stablehlo"]`)
 		require.NotRegexp(t, "@[A-Z]+@", main)
+
+		v5e, err := codegen.LookupTarget("v5e")
+		require.NoError(t, err)
+		sol, err = p.ProgramSolution("x", "me", s, "tpu-packed", v5e)
+		require.NoError(t, err)
+		require.Equal(t, []string{"v5e"}, sol.Spec.TargetHardware)
+		require.Contains(t, sol.Sources[0].Content, `BACKEND = ["mosaic", "--target", "v5e"]`)
+		require.Contains(t, sol.Sources[0].Content, `OPTIONS = {"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}`)
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -14,9 +17,9 @@ import (
 //go:embed solution_main.py
 var solutionMain string
 
-// ProgramSolution is the solution of a problem by a variant: StableHLO that is generated for each shape, run through JAX. s is the spec
-// of any workload.
-func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, v gdn.Variant) (*Solution, error) {
+// ProgramSolution is the solution of a problem by a variant: programs that are generated for each shape, run through JAX; kernels for a
+// target, or plain ops where it is nil. s is the spec of any workload.
+func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, variant string, t *codegen.Target) (*Solution, error) {
 	// What depends on the shape or on what is given is left to the entry point.
 	s.Batch, s.Tokens, s.Seqs, s.Packed, s.Init, s.InPlace, s.Empty, s.Scale = 1, 1, 0, false, false, false, gdn.EmptyKeep, 0
 	fixed := strings.TrimPrefix(s.String(), "b=1,t=1,")
@@ -28,12 +31,21 @@ func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, v gdn.Variant
 		}
 		arguments = append(arguments, argument)
 	}
-	main := strings.NewReplacer("@DEFINITION@", p.Name, "@SPEC@", fixed, "@VARIANT@", v.String(), "@ARGUMENTS@", strings.Join(arguments, ", "),
+	hardware, backend, options := "cpu", `"stablehlo"`, "{}"
+	if t != nil {
+		hardware, backend = t.Name, fmt.Sprintf(`"mosaic", "--target", %q`, t.Name)
+		var flags []string
+		for _, name := range slices.Sorted(maps.Keys(t.Flags)) {
+			flags = append(flags, fmt.Sprintf("%q: %q", name, t.Flags[name]))
+		}
+		options = "{" + strings.Join(flags, ", ") + "}"
+	}
+	main := strings.NewReplacer("@BACKEND@", backend, "@OPTIONS@", options, "@DEFINITION@", p.Name, "@SPEC@", fixed, "@VARIANT@", variant, "@ARGUMENTS@", strings.Join(arguments, ", "),
 		"@STATE@", cmp.Or(p.names["initial_state"], "None"), "@BOUNDS@", cmp.Or(p.names["cu_seqlens"], "None"),
 		"@SCALE@", cmp.Or(p.names["scale"], "None")).Replace(solutionMain)
 	sol := &Solution{Name: name, Definition: p.Name, Author: author,
-		Description: fmt.Sprintf("Generated programs of the gated delta rule, variant %s.", v),
-		Spec:        BuildSpec{Language: "python", TargetHardware: []string{"cpu"}, EntryPoint: "main.py::run", Dependencies: []string{"jax"}},
+		Description: fmt.Sprintf("Generated programs of the gated delta rule, variant %s.", variant),
+		Spec:        BuildSpec{Language: "python", TargetHardware: []string{hardware}, EntryPoint: "main.py::run", Dependencies: []string{"jax"}},
 		Sources:     []Source{{Path: "main.py", Content: main}}}
 	return sol, sol.Check()
 }

@@ -15,14 +15,19 @@ jax.config.update("jax_enable_x64", True)  # cu_seqlens is int64
 
 SPEC = "@SPEC@"
 VARIANT = "@VARIANT@"
+BACKEND = [@BACKEND@]
+OPTIONS = @OPTIONS@  # of the compiler
 
 
 @functools.lru_cache(maxsize=None)
 def program(spec):
-    command = [os.environ.get("GDNGEN", "gdngen"), "gen", "--spec", spec, "--variant", VARIANT, "--backend", "stablehlo", "-o", "-"]
+    command = [os.environ.get("GDNGEN", "gdngen"), "gen", "--spec", spec, "--variant", VARIANT, "--backend", *BACKEND, "-o", "-"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     device = jax.devices()[0]
-    return device.client.compile_and_load(text, xla_client.DeviceList((device,)), xla_client.CompileOptions())
+    options = xla_client.CompileOptions()
+    if OPTIONS:
+        options.env_option_overrides = list(OPTIONS.items())
+    return device.client.compile_and_load(text, xla_client.DeviceList((device,)), options)
 
 
 def compute(q, k, v, state, A_log, a, dt_bias, b, cu_seqlens, scale):

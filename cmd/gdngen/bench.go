@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
-	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // benchFlags are the flags of bench.
@@ -32,6 +32,8 @@ type benchFlags struct {
 	warm, separate, noWait bool
 	staticOnly             bool
 	targets, staticVariant string
+
+	target *codegen.Target // of the device of --plugin; nil: no TPU
 }
 
 // benchResult is a whole sweep.
@@ -77,7 +79,7 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
 	f.StringVar(&b.root, "root", ".", "folder that the paths of workloads start from")
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
-	f.StringVar(&b.variant, "variant", "", "how it is computed (default: the variant for CPUs; see gdngen help variant)")
+	f.StringVar(&b.variant, "variant", "", "how it is computed (default: the variant for CPUs, or with a TPU that for TPUs; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
 	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most")
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
@@ -87,7 +89,7 @@ The status is 3 if a workload did not pass.`,
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")
 	f.BoolVar(&b.config.Retry, "retry", false, "do workloads again that did not pass")
 	noWaitFlag(c, &b.noWait)
-	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on (default: the CPU's)")
+	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on; on a TPU the programs are kernels, as a search ranks them (default: the CPU's)")
 	f.StringVar(&b.targets, "target", "", "also give the static cost on these TPU generations, separated by commas, or all")
 	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: the best known for the spec)")
 	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
@@ -116,6 +118,13 @@ func (a *app) bench(b *benchFlags) error {
 		if _, err := parseVariant(cmp.Or(b.staticVariant, "tpu")); err != nil {
 			return err
 		}
+	}
+	if b.plugin != "" && !b.staticOnly { // what is computed depends on what the device is
+		d, err := a.probe(&deviceFlags{plugin: b.plugin})
+		if err != nil {
+			return err
+		}
+		b.target = d
 	}
 	if err := a.benchItems(b); err != nil {
 		return err
@@ -199,11 +208,17 @@ func (a *app) benchItems(b *benchFlags) error {
 		if err != nil {
 			return usage(fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err))
 		}
-		if it.Variant, err = parseVariant(cmp.Or(b.variant, benchVariant(s))); err != nil {
+		name := cmp.Or(b.variant, benchVariant(s))
+		if b.target != nil {
+			name = cmp.Or(b.variant, staticVariant(s))
+			it.Name = name
+		}
+		if it.Variant, err = parseVariant(name); err != nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte(it.Variant.String()))
-		if it.Solution, err = p.ProgramSolution(fmt.Sprintf("%s_gdngen_%x", d.Name, sum[:4]), bench.Author, s, it.Variant); err != nil {
+		text := cmp.Or(it.Name, it.Variant.String())
+		sum := sha256.Sum256([]byte(text))
+		if it.Solution, err = p.ProgramSolution(fmt.Sprintf("%s_gdngen_%x", d.Name, sum[:4]), bench.Author, s, text, b.target); err != nil {
 			return err
 		}
 		b.config.Items = append(b.config.Items, it)
@@ -271,7 +286,7 @@ func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
 	if b.config.Machine, err = a.machine(machine.Measures, b.noWait, tell); err != nil {
 		return 0, err
 	}
-	if b.config.Plugin, err = a.benchPlugin(b.plugin); err != nil {
+	if b.config.Plugin, err = a.pluginPath(cmp.Or(b.plugin, "cpu")); err != nil {
 		return 0, err
 	}
 	store, err := bench.OpenStore(b.dir, b.config.Protocol)
@@ -307,17 +322,17 @@ func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
 	return failed, nil
 }
 
-// benchPlugin is the path of the plugin to run on.
-func (a *app) benchPlugin(path string) (string, error) {
-	if !pjrt.HasCgo {
-		_, err := pjrt.Open("")
-		return "", &codeError{exitNoEngine, err}
+// probe opens a device and tells its generation; nil where it is no TPU.
+func (a *app) probe(f *deviceFlags) (*codegen.Target, error) {
+	o, err := a.deviceOptions(f)
+	if err != nil {
+		return nil, err
 	}
-	if path != "" {
-		return filepath.Abs(path)
+	d, err := device.Open(a.ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	p, err := plugins.CPU(a.ctx, plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline})
-	return p.Path, err
+	return d.Target(), d.Close()
 }
 
 // bar shows the progress of a sweep: on a terminal one line that is overwritten, elsewhere a line for each workload.

@@ -55,7 +55,7 @@ func TestFlashInferPython(t *testing.T) {
 			require.NoError(t, err)
 			want, err := gdn.Reference(s, inputs)
 			require.NoError(t, err)
-			solution, err := p.ProgramSolution("s", "a", s, variant)
+			solution, err := p.ProgramSolution("s", "a", s, variant.String(), nil)
 			require.NoError(t, err)
 
 			file := &array.File{Tensors: map[string]*array.Array{}}

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// maxResults bounds the results of an operation.
+const maxResults = 1 << 12
+
 // op reads one operation with its results, in the generic or the short form.
 func (p *parser) op() (*Op, error) {
 	p.space()
@@ -22,7 +25,7 @@ func (p *parser) op() (*Op, error) {
 			if err != nil {
 				return nil, err
 			}
-			if n < 1 || n > 1<<16 {
+			if n < 1 || n > maxResults {
 				return nil, p.errorf("%%%s of %d results", name, n)
 			}
 			names = make([]string, n)

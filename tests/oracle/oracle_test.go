@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,21 +34,10 @@ func python(t *testing.T) string {
 // evaluate runs the text of a module through mosaic_eval.py on the inputs of a spec, and names its outputs.
 func evaluate(t *testing.T, python string, s gdn.Spec, text string, inputs map[string]*array.Array) map[string]*array.Array {
 	t.Helper()
-	dir := t.TempDir()
-	module, in, out := filepath.Join(dir, "m.mlir"), filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
-	f := &array.File{Tensors: map[string]*array.Array{}}
-	for i, p := range s.Inputs() {
-		f.Tensors[fmt.Sprint("arg", i)] = inputs[p.Name]
-	}
-	require.NoError(t, array.WriteSafetensors(in, f))
-	require.NoError(t, os.WriteFile(module, []byte(text), 0o644))
-	msg, err := exec.Command(python, "mosaic_eval.py", module, "--inputs", in, "--out", out).CombinedOutput()
-	require.NoError(t, err, "%s", msg)
-	f, err = array.ReadSafetensors(out)
-	require.NoError(t, err)
+	outs := consult(t, python, text, arguments(s, inputs))
 	outputs := map[string]*array.Array{}
 	for i, p := range s.Outputs() {
-		outputs[p.Name] = f.Tensors[fmt.Sprint("out", i)]
+		outputs[p.Name] = outs[i]
 	}
 	return outputs
 }

@@ -89,7 +89,7 @@ func steps(o *mlir.Op, rank int) ([]int, error) {
 	return s, nil
 }
 
-// block checks that a vector is a block of a reference in vector memory.
+// vectorBlock checks that a vector is a block of a reference in vector memory.
 func vectorBlock(ref, v mlir.Type, index []mlir.Type) error {
 	if err := indexed(ref, index, mlir.Index, "vmem"); err != nil {
 		return err
@@ -159,7 +159,7 @@ func segments(o *mlir.Op, want ...int) error {
 	return err
 }
 
-// references checks the kinds of the first n operands, and that there is one result that is a reference.
+// viewOf gives the types of a reference and of the one that views it, in the same memory.
 func viewOf(o *mlir.Op) (from, to mlir.Type, err error) {
 	if len(o.Ins) == 0 || len(o.Outs) != 1 || o.Ins[0].Kind != mlir.Memref || o.Outs[0].Kind != mlir.Memref {
 		return from, to, fmt.Errorf("a reference and one that views it are expected")
@@ -254,7 +254,7 @@ func bitcastRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// sem checks that a type is one semaphore.
+// oneSemaphore checks that a type is that of a single one.
 func oneSemaphore(t mlir.Type) error {
 	if t.Kind != mlir.Memref || t.Elem != mlir.Semaphore || len(t.Shape) != 0 {
 		return fmt.Errorf("%s: one semaphore is expected", t)

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gdngen/gdngen/codegen/mlir"
@@ -113,7 +114,7 @@ func choose(o *mlir.Op) (compute, error) {
 		return nil, err
 	}
 	c, t := o.Ins[0], o.Outs[0]
-	if !o.Ins[1].Equal(t) || !o.Ins[2].Equal(t) || c.Elem != mlir.I1 || len(c.Shape) > 0 && !(tensor.New(mlir.I1, c.Shape...)).Is(mlir.Type{Elem: mlir.I1, Shape: t.Shape}) {
+	if !o.Ins[1].Equal(t) || !o.Ins[2].Equal(t) || c.Elem != mlir.I1 || len(c.Shape) > 0 && !slices.Equal(c.Shape, t.Shape) {
 		return nil, fmt.Errorf("%s chooses between %s and %s for %s", c, o.Ins[1], o.Ins[2], t)
 	}
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Select(a[0], a[1], a[2]), nil }, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
 )
 
-// Program is an emitted program that is ready to run.
+// Program is an emitted program that is ready to run, once at a time.
 type Program struct {
 	*eval.Program
 	Kernels []*Kernel // in the order of the text

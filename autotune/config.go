@@ -28,7 +28,7 @@ type Config struct {
 	Targets   []string           // the first is compiled for first; none: v5e v6e tpu7x
 	Seed      uint64             //
 	Strategy  string             // such as model:4, the default, or exhaustive
-	Seeds     []string           // variants proposed first, as text or by name; none: DefaultSeeds
+	Seeds     []string           // variants proposed first, as text, by name, or auto; none: DefaultSeeds
 	Axes      []string           // axes that are walked; none: all
 	Directive string             // a preset that names the axes, instead
 	Focus     map[string]string  // axes held at a value
@@ -168,19 +168,9 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 			h.Precision = "f32"
 		}
 	}
-	names := c.Seeds
-	if len(names) == 0 {
-		names = DefaultSeeds(c.Spec, h.Precision)
-	}
-	for _, name := range names {
-		v, err := gdn.ParseVariant(name)
-		if err != nil {
-			return h, err
-		}
-		h.Seeds = append(h.Seeds, v.String())
-	}
-	if len(c.Seeds) > 0 {
-		h.Reserve = slices.DeleteFunc(DefaultSeeds(c.Spec, h.Precision), func(text string) bool { return slices.Contains(h.Seeds, text) })
+	var err error
+	if h.Seeds, h.Reserve, err = c.seeds(h.Precision, h.Targets); err != nil {
+		return h, err
 	}
 	for _, g := range e.Gates() {
 		h.Gates = append(h.Gates, g.Name)
@@ -282,10 +272,10 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 		return nil, err
 	}
 	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
-	if space.Seeds, err = seedsOf(h.Seeds); err != nil {
+	if space.Seeds, err = p.seedsOf(h.Seeds); err != nil {
 		return nil, err
 	}
-	if space.Reserve, err = seedsOf(h.Reserve); err != nil {
+	if space.Reserve, err = p.seedsOf(h.Reserve); err != nil {
 		return nil, err
 	}
 	if h.Estimates {
@@ -297,13 +287,13 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 }
 
 // seedsOf parses the seeds of a header.
-func seedsOf(texts []string) (seeds []strategy.Seed, err error) {
+func (p *plan) seedsOf(texts []string) (seeds []strategy.Seed, err error) {
 	for _, text := range texts {
 		v, err := gdn.ParseVariant(text)
 		if err != nil {
 			return nil, err
 		}
-		seeds = append(seeds, strategy.Seed{Variant: v, Doc: seedDoc(v)})
+		seeds = append(seeds, strategy.Seed{Variant: v, Doc: seedDoc(v, p.spec, p.targets)})
 	}
 	return seeds, nil
 }
@@ -325,79 +315,6 @@ func (p *plan) proposer() string {
 		}
 	}
 	return fmt.Sprintf("%s, estimates %x", name, estimates.Sum(nil)[:4])
-}
-
-// inBF16 are the changes that make a float32 variant one for bf16 tensors; the first that keeps its numbers is taken.
-var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
-
-// DefaultSeeds are the named variants of a precision, as they suit a spec: where its tensors are not float32, those
-// without a precision of their own compute in bf16. First is the naive one, then those made for bf16, those with a pipeline that
-// are for training or for packed sequences where the spec is, or the first of those with a pipeline with what
-// takes its place on some targets, so that a short run ends with a good kernel; then the negative examples, then the rest. The others
-// with a pipeline, which compile slowest, are last.
-func DefaultSeeds(s gdn.Spec, least string) []string {
-	var naive, low, made, negative, rest, first, slow []string
-	var instead []gdn.Substitute
-	for _, n := range gdn.Variants {
-		v, err := gdn.ParseVariant(n.Text)
-		if err != nil || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
-			continue // a test reads the table whole; some are not for every spec
-		}
-		own := v.Precision() == ir.PrecBF16x1
-		if s.DType != ir.F32 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
-			v = lowered(v, s, least)
-		}
-		f := v.Fit(s)
-		switch text := v.String(); {
-		case n.Name == "naive":
-			naive = append(naive, text)
-		case f.Behind > 0 || f.Pack == gdn.PackAligned:
-			made = append(made, text)
-		case v.Ahead > 0 && len(first) == 0:
-			first, instead = append(first, text), n.Instead
-		case slices.ContainsFunc(instead, func(sub gdn.Substitute) bool { return sub.Text == n.Name }):
-			first = append(first, text)
-		case v.Ahead > 0:
-			slow = append(slow, text)
-		case own:
-			low = append(low, text)
-		case n.Negative:
-			negative = append(negative, text)
-		default:
-			rest = append(rest, text)
-		}
-	}
-	if len(made) > 0 {
-		first, slow = made, append(first, slow...)
-	}
-	return slices.Concat(naive, low, first, negative, rest, slow)
-}
-
-// lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.
-func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
-	for _, p := range inBF16 {
-		w, err := v.With("prec", p[0])
-		if err == nil {
-			w, err = w.With("precinv", p[1])
-		}
-		if err == nil && w.Unsafe(s) == "" && strategy.Reaches(w.Precision().String(), least) {
-			return w
-		}
-	}
-	return v
-}
-
-// seedDoc is the hypothesis of a seed: what the table says about the named variant of the same cell.
-func seedDoc(v gdn.Variant) string {
-	for _, n := range gdn.Variants {
-		if w, err := gdn.ParseVariant(n.Text); err == nil {
-			w.PrecInv, w.PrecIntra, w.PrecState = v.PrecInv, v.PrecIntra, v.PrecState
-			if w.Canon() == v {
-				return "seed " + n.Name + ": " + n.Doc
-			}
-		}
-	}
-	return "seed given by the user"
 }
 
 // matches says why a run can not be gone on with.

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -264,36 +265,50 @@ func TestNoCompiler(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 }
 
+// best are the variants that are asked first for a spec, whether they fit memory or not.
+func best(t *testing.T, s gdn.Spec, least string) []gdn.Variant {
+	t.Helper()
+	var list []gdn.Variant
+	for _, name := range []string{"v5e", "v6e"} {
+		choices, err := gdn.Choices(championText(least), s, gdn.HostTPU, mustTarget(t, name).Machine())
+		require.NoError(t, err)
+		list = append(list, choices[0].Variant)
+	}
+	return list
+}
+
+// Seeds are the named variants that are legal, each program once, and the best known.
 func TestDefaultSeeds(t *testing.T) {
+	targets := []*codegen.Target{mustTarget(t, "v5e"), mustTarget(t, "v6e")}
 	for _, preset := range gdn.Presets {
 		s := spec(t, preset.Name)
-		seeds := DefaultSeeds(s, "bf16x1")
-		legal := 0
-		for _, n := range gdn.Variants {
-			v, err := gdn.ParseVariant(n.Text)
-			require.NoError(t, err)
-			if v.Check(s) == nil {
-				legal++
-			}
-		}
-		require.Len(t, seeds, legal)
-		require.Greater(t, legal, len(gdn.Variants)/2)
+		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
+		programs := map[gdn.Variant]bool{}
 		cells := map[string]bool{}
 		negative := 0
 		for i, text := range seeds {
 			v, err := gdn.ParseVariant(text)
 			require.NoError(t, err)
-			require.NotEqual(t, "seed given by the user", seedDoc(v), text)
+			require.False(t, programs[v.Fit(s)], text)
+			programs[v.Fit(s)] = true
+			require.NotEqual(t, "seed given by the user", seedDoc(v, s, targets), text)
 			if v.Solve == gdn.SolveNeumann || v.Solve == gdn.SolveNewton {
 				negative++
-				require.Less(t, i, 8, "the negative examples are early")
+				require.Less(t, i, 9, "the negative examples are early")
 			} else {
 				require.Empty(t, v.Unsafe(s), text)
 			}
 			cells[v.Cell()] = true
 		}
 		require.Equal(t, 2, negative)
-		for _, text := range DefaultSeeds(s, "f32") {
+		for _, n := range gdn.Variants {
+			v, err := gdn.ParseVariant(n.Text)
+			require.NoError(t, err)
+			if v.Check(s) == nil && v.Precision() != ir.PrecF32 {
+				require.True(t, programs[v.Fit(s)], n.Name)
+			}
+		}
+		for _, text := range DefaultSeeds(s, "f32", best(t, s, "f32")) {
 			v, err := gdn.ParseVariant(text)
 			require.NoError(t, err)
 			require.True(t, strategy.Reaches(v.Precision().String(), "f32"))
@@ -302,10 +317,11 @@ func TestDefaultSeeds(t *testing.T) {
 	}
 }
 
-// What is made for training, or for packed sequences, is tried before what is not.
+// The best known for a spec are tried after what is made for bf16 and before all else with a pipeline.
 func TestSeedsForSpec(t *testing.T) {
-	for preset, name := range map[string]string{"train": "tpu-train", "contest-prefill": "tpu-packed"} {
-		seeds := DefaultSeeds(spec(t, preset), "bf16x1")
+	for preset, name := range map[string]string{"bench": "tpu-long", "train": "tpu-train-long", "contest-prefill": "tpu-packed"} {
+		s := spec(t, preset)
+		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
 		at := func(name string) int {
 			v, err := gdn.LookupVariant(name)
 			require.NoError(t, err)
@@ -317,11 +333,27 @@ func TestSeedsForSpec(t *testing.T) {
 	}
 }
 
+// auto among the seeds stands for the best known on each target.
+func TestSeedsByText(t *testing.T) {
+	c := Config{Spec: spec(t, "contest-decode"), Seeds: []string{"naive", "auto", "decode,lock=2"}}
+	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"})
+	require.NoError(t, err)
+	var want []string
+	for _, text := range []string{"naive", "decode", "decode,lock=2"} {
+		v, err := gdn.ParseVariant(text)
+		require.NoError(t, err)
+		want = append(want, v.String())
+	}
+	require.Equal(t, want, seeds)
+	require.NotContains(t, reserve, want[0])
+	require.Greater(t, len(reserve), 10)
+}
+
 // The shrunk specs hold more than one grid step, and the variant is legal for them.
 func TestShrink(t *testing.T) {
 	for _, preset := range gdn.Presets {
 		s := spec(t, preset.Name)
-		for _, text := range DefaultSeeds(s, "bf16x1") {
+		for _, text := range DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1")) {
 			v, err := gdn.ParseVariant(text)
 			require.NoError(t, err)
 			for _, small := range []gdn.Spec{tiny(s, v), moderate(s, v)} {

@@ -3,6 +3,7 @@ package gdn
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Machine is what the choice of how much shares a program depends on.
@@ -123,78 +124,85 @@ func (s Spec) headCounts(full int) []int {
 	return list
 }
 
-// suited gives the forms of a named variant: those of what takes its place, then its own.
-func (n NamedVariant) suited(s Spec, m Machine) ([]Variant, error) {
-	v, err := ParseVariant(n.Text)
+// forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
+func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
+	w := c.where
+	if w.mxu != 0 && w.mxu != m.MXUSize {
+		return nil, nil
+	}
+	v, err := ParseVariant(c.Text)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Host != HostTPU || c.job == jobDecode:
+		if w.tokens > 0 && s.Tokens > w.tokens {
+			return nil, nil
+		}
+		return []Variant{v}, nil
+	case c.job == jobPacked:
+		if w.visits > 0 && last.Fit(s).visits(s) > w.visits {
+			return nil, nil
+		}
+		return suitedBefore(c.Text, s, m)
+	case w == (where{}):
+		return v.Suited(s, m), nil
+	case last.Fit(s).packing(s).Seqs > 0: // gradients of packed sequences
+		return nil, nil
+	}
+	return w.forms(v, last, s, m), nil
+}
+
+// suitedBefore gives the forms of a text: those that suit the variant of its name, with the text's changes.
+func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
+	name, _, _ := strings.Cut(text, ",")
+	named, err := LookupVariant(name)
 	if err != nil {
 		return nil, err
 	}
-	forms := v.Suited(s, m)
-	var first []Variant
-	for _, sub := range n.Instead {
-		list, err := sub.forms(v, s, m)
+	var list []Variant
+	for _, form := range named.Suited(s, m) {
+		v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
 		if err != nil {
 			return nil, err
 		}
-		first = append(first, list...)
+		list = append(list, v)
 	}
-	return append(first, forms...), nil
+	return list, nil
 }
-
-// forms gives those of a substitute for v.
-func (n Substitute) forms(v Variant, s Spec, m Machine) ([]Variant, error) {
-	fit := v.Fit(s)
-	packed := fit.packing(s).Seqs > 0
-	switch {
-	case n.MXUSize != 0 && n.MXUSize != m.MXUSize || packed != n.packed():
-		return nil, nil
-	case packed && (n.Seqs > 0 && s.Seqs > n.Seqs || n.Visits > 0 && fit.visits(s) > n.Visits):
-		return nil, nil
-	case packed:
-		return ParseVariantFor(n.Text, s, m)
-	}
-	return n.unpacked(v, s, m)
-}
-
-// packed says whether the substitute is one for packed sequences.
-func (n Substitute) packed() bool { return n.Seqs != 0 || n.Visits != 0 }
 
 // visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
 // begin a sequence.
 func (v Variant) visits(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
-// unpacked gives the forms on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
+// forms gives those of v on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
 // they are few. They fill programs of fewer heads, but not in a training step, whose backward kernel takes one chunk after another.
-func (n Substitute) unpacked(v Variant, s Spec, m Machine) ([]Variant, error) {
-	w, err := ParseVariant(n.Text)
-	if err != nil {
-		return nil, err
-	}
-	if n.Steps > 0 && n.Tokens == 0 && s.Direction == Forward {
-		v = v.filling(s, m, n.Most)[0]
+func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
+	var full Variant
+	if w.steps > 0 && w.tokens == 0 && s.Direction == Forward {
+		full = last.filling(s, m, w.most)[0]
 	} else {
-		v = v.Suited(s, m)[0]
+		full = last.Suited(s, m)[0]
 	}
-	fit := v.Fit(s)
+	fit := full.Fit(s)
 	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
-	if states := fit.Heads * fit.Batch * tiles(s.K) * tiles(s.V); states < n.Least || n.Most > 0 && states > n.Most {
-		return nil, nil
+	if states := fit.Heads * fit.Batch * tiles(s.K) * tiles(s.V); states < w.least || w.most > 0 && states > w.most {
+		return nil
 	}
-	if w.Chunks == 1 {
-		return w.Suited(s, m), nil
+	if v.Chunks == 1 {
+		return v.Suited(s, m)
 	}
-	w.Heads, w.Batch, w.Layout = v.Heads, v.Batch, v.Layout
+	v.Heads, v.Batch, v.Layout = full.Heads, full.Batch, full.Layout
 	if s.L2Norm {
-		w.Ready = 100 // norms are work of the first phase
+		v.Ready = 100 // norms are work of the first phase
 	}
-	step := w.Chunks * w.Chunk
+	step := v.Chunks * v.Chunk
 	padding := (step - s.Tokens%step) % step
-	suits := s.Tokens+padding >= n.Steps*step && padding <= s.Tokens/8
-	if n.Tokens > 0 {
-		suits = s.Tokens <= n.Tokens && (suits || n.Steps == 0)
+	suits := s.Tokens+padding >= w.steps*step && padding <= s.Tokens/8
+	if w.tokens > 0 {
+		suits = s.Tokens <= w.tokens && (suits || w.steps == 0)
 	}
-	if !suits || w.Check(s) != nil {
-		return nil, nil
+	if !suits || v.Check(s) != nil {
+		return nil
 	}
-	return []Variant{w}, nil
+	return []Variant{v}
 }

@@ -7,7 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The first form of a named variant, by spec and machine: how much shares a program.
+// forms are those that a text of auto stands for on a TPU.
+func forms(t *testing.T, text string, s Spec, m Machine) []Variant {
+	t.Helper()
+	list, err := Choices(text, s, HostTPU, m)
+	require.NoError(t, err)
+	var variants []Variant
+	for _, c := range list {
+		require.NoError(t, c.Variant.Check(s))
+		variants = append(variants, c.Variant)
+	}
+	return variants
+}
+
+// The first form that auto stands for, by spec and machine: how much shares a program.
 func TestSuited(t *testing.T) {
 	small, wide, pair := Machine{Cores: 1, MXUSize: 128}, Machine{Cores: 1, MXUSize: 256}, Machine{Cores: 2, MXUSize: 128}
 	for _, c := range []struct {
@@ -20,7 +33,7 @@ func TestSuited(t *testing.T) {
 		{"bench,t=1024", wide, "tpu-long"},
 		{"bench,t=2048", wide, "tpu-long"},
 		{"bench,t=256", wide, "tpu-long,ahead=0"},
-		{"bench,t=1", small, "tpu-long,ahead=0"},
+		{"bench,t=5", small, "tpu-long,ahead=0"},
 		{"bench,t=257", wide, ""},
 		{"bench,t=100,hk=8,hv=16", wide, ""},
 		{"bench,t=500", wide, "tpu-long,ahead=0"},
@@ -31,7 +44,6 @@ func TestSuited(t *testing.T) {
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
 		{"bench,b=3", wide, "tpu-long"},
 		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8"},
-		{"bench,direction=train", wide, "tpu-long"},
 		{"bench", pair, "tpu-128,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,heads=4"},
 		{"bench,t=512", pair, "tpu-128,chunks=2,heads=4"},
@@ -53,7 +65,6 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=1,hv=2", wide, "tpu-long"},
 		{"bench,hk=2,hv=4", wide, "tpu-long"},
 		{"bench,hk=2,hv=4,t=900", wide, ""},
-		{"bench,hk=1,hv=1,seqs=4", wide, ""},
 		{"bench,k=64,v=96", small, "tpu-128,layout=turned"},
 		{"bench,k=64,v=128", small, "tpu-128"},
 		{"bench,k=64,v=64", wide, "tpu-long,layout=turned"},
@@ -68,8 +79,7 @@ func TestSuited(t *testing.T) {
 		} else if c.changed != "" {
 			text += "," + c.changed
 		}
-		list, err := ParseVariantFor("tpu", s, c.machine)
-		require.NoError(t, err)
+		list := forms(t, "auto-fast", s, c.machine)
 		require.Equal(t, parseVariant(t, text).String(), list[0].String(), "%s %+v", c.spec, c.machine)
 		require.Greater(t, len(list), 1)
 		for _, v := range list {
@@ -87,8 +97,7 @@ func TestSuitedPacked(t *testing.T) {
 		want  []int // chunks
 	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{2, 1, 2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1, 4, 2, 1}}} {
 		s := mustParse(t, "contest-prefill,seqs=9,"+c.heads)
-		list, err := ParseVariantFor("tpu-packed", s, Machine{Cores: 1, MXUSize: c.mxu})
-		require.NoError(t, err)
+		list := forms(t, "auto", s, Machine{Cores: 1, MXUSize: c.mxu})
 		var got []int
 		for _, v := range list {
 			if n := v.Fit(s).Chunks; v.Chunk == 128 && v.Fit(s).Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
@@ -107,13 +116,11 @@ func TestSuitedFetch(t *testing.T) {
 		"contest-prefill,seqs=9,t=2048":  {64 << 20: FetchWindows},
 	} {
 		for vmem, fetch := range want {
-			list, err := ParseVariantFor("tpu-packed", mustParse(t, spec), Machine{Cores: 1, MXUSize: 256, VMEM: vmem})
-			require.NoError(t, err)
+			list := forms(t, "auto", mustParse(t, spec), Machine{Cores: 1, MXUSize: 256, VMEM: vmem})
 			require.Equal(t, fetch, list[0].Fetch, "%s, %d", spec, vmem)
 		}
 	}
-	list, err := ParseVariantFor("tpu-packed,fetch=windows", mustParse(t, "contest-prefill,seqs=57"), Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
-	require.NoError(t, err)
+	list := forms(t, "auto,fetch=windows", mustParse(t, "contest-prefill,seqs=57"), Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
 	require.Equal(t, FetchWindows, list[0].Fetch)
 }
 
@@ -133,53 +140,112 @@ func TestSuitedShort(t *testing.T) {
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
-			list, err := ParseVariantFor("tpu-packed", s, Machine{Cores: 1, MXUSize: size})
-			require.NoError(t, err)
+			list := forms(t, "auto", s, Machine{Cores: 1, MXUSize: size})
 			require.Equal(t, parseVariant(t, want).Fit(s).String(), list[0].Fit(s).String(), "%s on %d", c.spec, size)
 		}
-		list, err := ParseVariantFor("tpu-packed,lock=2", s, Machine{Cores: 1, MXUSize: 256}) // entries are meant for the variant itself
-		require.NoError(t, err)
-		require.Equal(t, PackAligned, list[0].Pack)
 	}
 }
 
-// Entries after a name hold in every form; texts without a name, and variants whose phases do not overlap, have one form.
-func TestParseVariantFor(t *testing.T) {
+// Changes behind auto hold in every form. Training has rows of its own, and so has each class of accuracy.
+func TestChoices(t *testing.T) {
 	s := mustParse(t, "bench,hk=16,hv=32")
-	list, err := ParseVariantFor("tpu,heads=8,steps=1", s, Machine{Cores: 1, MXUSize: 256})
-	require.NoError(t, err)
-	for _, v := range list {
+	for _, v := range forms(t, "auto,heads=8,steps=1", s, Machine{Cores: 1, MXUSize: 256}) {
 		require.Equal(t, []int{8, 1}, []int{v.Heads, v.Steps})
 	}
-	require.Equal(t, parseVariant(t, "tpu,heads=8,steps=1"), list[0])
-	for _, text := range []string{"chunk=128,ahead=1", "merge-packed", "naive", "token"} {
-		list, err := ParseVariantFor(text, s, Machine{})
-		require.NoError(t, err)
-		require.Equal(t, []Variant{parseVariant(t, text)}, list)
-	}
-	const long = ",chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3"
 	for _, c := range []struct {
-		spec, name string
+		spec, auto string
 		size       int
-		changes    string
+		want       string
 	}{
-		{"train", "tpu-train", 128, long + ",grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
-		{"train,t=600", "tpu-train", 128, ",low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
-		{"train", "tpu-train", 256, long},
-		{"train", "tpu-train-x3", 256, long + ",spread=turned"},
-		{"train,t=600", "tpu-train", 256, ""},
-		{"train,hk=8,hv=16", "tpu-train", 256, ""},
+		{"train", "auto", 128, "tpu-train-128"},
+		{"train,t=600", "auto", 128, "tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
+		{"train", "auto", 256, "tpu-train-long"},
+		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
+		{"train", "auto-fla", 256, "tpu-train-x3-long"},
+		{"train,dtype=f32", "auto", 128, "tpu-train-x3"},
+		{"train,t=600", "auto", 256, "tpu-train"},
+		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
+		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
+		{"bench,dtype=f32", "auto-fast", 256, "tpu-long"},
+		{"bench", "auto-f32-like", 128, "tpu-x3"},
+		{"bench", "auto-fla", 256, "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3"},
+		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3"},
+		{"decode", "auto", 256, "decode"},
+		{"decode-pool,t=4", "auto-fast", 128, "decode"},
+		{"decode", "auto-fla", 128, "decode-f32"},
+		{"contest-prefill", "auto", 256, "tpu-packed"},
+		{"contest-prefill", "auto", 128, "tpu-packed-128"},
 	} {
-		list, err := ParseVariantFor(c.name, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
-		require.NoError(t, err)
-		require.Equal(t, parseVariant(t, c.name+c.changes).String(), list[0].String(), c.spec)
+		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
+		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)
 	}
+	for spec, want := range map[string][3]string{
+		"bench": {"cpu", "cpu", "chunk=64,flow=split,form=uw"}, "bench,seqs=4": {"cpu-packed", "cpu", "chunk=64,flow=split,form=uw"},
+		"decode": {"cpu-decode", "token-inner", "token-inner"}, "decode,t=3": {"cpu-decode", "cpu", "chunk=64,flow=split,form=uw"},
+		"train": {"cpu", "cpu", "chunk=64,flow=split,form=uw"},
+	} {
+		for i, host := range []Host{HostCPU, HostLoops, HostUnrolled} {
+			for _, auto := range AutoNames() {
+				list, err := Choices(auto, mustParse(t, spec), host, Machine{})
+				require.NoError(t, err)
+				require.NotEmpty(t, list)
+				require.Equal(t, parseVariant(t, want[i]), list[0].Variant)
+			}
+		}
+	}
+}
+
+// A broken spec, an unknown class and an axis that does not apply are refused.
+func TestChoicesRefused(t *testing.T) {
+	s := mustParse(t, "bench")
 	for _, bad := range []func(*Spec){func(s *Spec) { *s = Spec{} }, func(s *Spec) { s.HeadsV = 7 }} {
 		broken := s
 		bad(&broken)
-		_, err := ParseVariantFor("tpu", broken, Machine{MXUSize: 256})
+		_, err := Choices("auto", broken, HostTPU, Machine{MXUSize: 256})
 		require.Error(t, err)
 	}
-	_, err = ParseVariantFor("tpuu", s, Machine{})
-	require.ErrorContains(t, err, `did you mean "tpu"`)
+	_, err := Choices("auto,stagger=9", s, HostTPU, Machine{MXUSize: 256})
+	require.ErrorContains(t, err, "stagger")
+	_, err = Choices("automatic", s, HostTPU, Machine{MXUSize: 256})
+	require.ErrorContains(t, err, "none of auto auto-fast auto-fla auto-f32-like")
+	_, err = ParseVariant("auto,late=3")
+	require.ErrorContains(t, err, "chosen by spec and target")
+	_, err = ParseAccuracy("flaa")
+	require.ErrorContains(t, err, `did you mean "fla"`)
+}
+
+// Each row of the table can be parsed and gives its reason, and those of a job end with one that holds always.
+func TestChampions(t *testing.T) {
+	for i, c := range Champions {
+		_, err := ParseVariant(c.Text)
+		require.NoError(t, err)
+		require.NotEmpty(t, c.Why)
+		same := i+1 < len(Champions) && Champions[i+1].Host == c.Host && Champions[i+1].Accuracy == c.Accuracy && Champions[i+1].job == c.job
+		require.Equal(t, !same, c.where == (where{}), c.Text)
+	}
+	for _, p := range Presets {
+		for host := HostTPU; host <= HostUnrolled; host++ {
+			for _, auto := range AutoNames() {
+				list, err := Choices(auto, mustParse(t, p.Name), host, Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
+				require.NoError(t, err)
+				require.NotEmpty(t, list)
+			}
+		}
+	}
+}
+
+// The short text of a variant parses back, and is a name where there is one.
+func TestShort(t *testing.T) {
+	for text, want := range map[string]string{"tpu-128": "tpu-128", "tpu-128,heads=4,late=6": "tpu-128,heads=4,late=6", "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3": "tpu-x3-long",
+		"algo=chunk": "default", "chunk=16": "default,chunk=16"} {
+		v := parseVariant(t, text)
+		require.Equal(t, want, v.Short())
+	}
+	for _, m := range []Machine{{Cores: 2, MXUSize: 128}, {Cores: 1, MXUSize: 256, VMEM: 64 << 20}} {
+		for _, p := range Presets {
+			for _, v := range forms(t, "auto-fla", mustParse(t, p.Name), m) {
+				require.Equal(t, v, parseVariant(t, v.Short()))
+			}
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
@@ -343,43 +342,6 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // at most once. A name of Variants may come first, and entries after it change that variant. An axis that does not apply
 // to the result is an error.
 func ParseVariant(text string) (Variant, error) { return parseVariantOn(text, LookupVariant) }
-
-// ParseVariantFor reads the text form for a spec and a machine: a name that comes first stands for the forms in which its
-// variant is Suited, and entries after it change each of them; a name alone may also stand for a Substitute. The forms come in
-// their order; the caller takes the first whose kernels fit. Any other text is one variant.
-func ParseVariantFor(text string, s Spec, m Machine) ([]Variant, error) {
-	plain, err := ParseVariant(text)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
-	name, changes, _ := strings.Cut(text, ",")
-	i := slices.IndexFunc(Variants, func(n NamedVariant) bool { return n.Name == strings.TrimSpace(name) })
-	if i < 0 {
-		return []Variant{plain}, nil
-	}
-	named := Variants[i]
-	if changes != "" { // they are meant for that variant
-		named.Instead = nil
-	}
-	forms, err := named.suited(s, m)
-	if err != nil {
-		return nil, err
-	}
-	var list []Variant
-	for _, form := range forms {
-		v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
-		if err == nil && v.Check(s) == nil && !slices.Contains(list, v) {
-			list = append(list, v)
-		}
-	}
-	if len(list) == 0 {
-		return []Variant{plain}, nil
-	}
-	return list, nil
-}
 
 // parseVariantOn reads the text form with names given by lookup.
 func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant, error) {

@@ -10,21 +10,6 @@ import (
 type NamedVariant struct {
 	Name, Doc, Text string
 	Negative        bool // wrong on correlated keys by design: a numerics gate must reject it
-
-	// Instead holds what takes its place where its name stands alone: the first that fits.
-	Instead []Substitute
-}
-
-// Substitute is a variant that takes the place of a named one: on packed sequences if it says how many, otherwise on others.
-type Substitute struct {
-	Text    string // as ParseVariant takes it
-	MXUSize int    // of the machine; 0: any
-
-	Least, Most int // states of a program, heads x batch rows, in tiles of a matrix unit; 0: any
-	Steps       int // the fewest grid steps that it pays from, since the first and last weigh
-	Tokens      int // the most tokens, where it is for short sequences, with any padding if no steps are named; 0: any
-
-	Seqs, Visits int // the most packed sequences, and visits of them to blocks of tokens; 0: any; Seqs -1: any, but packed
 }
 
 // Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
@@ -58,51 +43,40 @@ var Variants = []NamedVariant{
 	{Name: "bf16x3", Doc: "matrix products in three bf16 passes", Text: "prec=bf16x3,leaf=16,merge=packed,decay=clamp"},
 	{Name: "bf16", Doc: "matrix products and storage in bf16, leaves of 16 by substitution", Text: "chunk=128,leaf=16,merge=packed,layout=token,fuse=kernel,decay=clamp,kq=joined,beta=right,prec=bf16x1,store=bf16"},
 	{Name: "tpu", Doc: "masks on words, exp(G) in the operands, one kernel whose steps overlap in three phases",
-		// More tiles in lockstep hide more latency, where memory holds them.
-		Instead: []Substitute{
-			{Text: "tpu-long,ahead=0", Least: 3, Most: 8, Tokens: 256},
-			{Text: "tpu-long,ahead=0", MXUSize: 256, Least: 3, Most: 8, Steps: 1, Tokens: 512},
-			{Text: "tpu-long", MXUSize: 256, Most: 8, Steps: 2},
-			{Text: "tpu-128", MXUSize: 128, Most: 8, Steps: 2},
-			{Text: "tpu-128,chunks=2", MXUSize: 128, Least: 3, Most: 8, Steps: 2},
-			{Text: "tpu,low=rows,beside=no,ready=100", MXUSize: 128},
-		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80"},
 	{Name: "tpu-long", Doc: "as tpu, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
 		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=64,ahead=1,lock=1,late=6"},
 	{Name: "tpu-128", Doc: "as tpu-long, the first phase done earlier and the products of decay with columns in f32: for matrix units of 128 rows, and vector units without bf16",
 		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,spread=turned,prec=bf16x1,scale=output,store=bf16,low=rows,feedback=4,mask=words,mergepairs=32,ahead=1,lock=1,late=10,ready=80"},
 	{Name: "tpu-packed", Doc: "as tpu-long, for packed sequences: aligned blocks of tokens as they lie, four in lockstep",
-		Instead: []Substitute{
-			{Text: "tpu", Seqs: 1},
-			{Text: "tpu-long,pack=masked,batch=4,ahead=0", Visits: 3},
-			{Text: "tpu-packed,chunks=1,ahead=0", Visits: 4},
-			{Text: "tpu-packed,ahead=0", MXUSize: 256, Visits: 8},
-			{Text: "tpu-packed,low=operands,late=3", MXUSize: 128, Seqs: -1},
-		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10"},
+	{Name: "tpu-packed-128", Doc: "as tpu-packed, two blocks in lockstep and the decays of columns in f32: for matrix units of 128 rows",
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=2,prec=bf16x1,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=2,late=3"},
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",
-		Instead: []Substitute{{Text: "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
-		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
+	{Name: "tpu-x3-long", Doc: "as tpu-x3, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=64,ahead=1,lock=1,late=3"},
 	{Name: "tpu-train", Doc: "as tpu, for direction=train: state, T and U kept in bf16, a phase behind the state of the backward kernel",
-		// As for tpu. Matrix units of 128 are full: what is no product with the state or a chunk is done elsewhere.
-		Instead: []Substitute{
-			{Text: "tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3", MXUSize: 256, Least: 3, Most: 8, Steps: 2},
-			{Text: "tpu-train,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3,grads=lanes,decaysums=lanes,backlate=0,stagger=0", MXUSize: 128, Least: 3, Most: 8, Steps: 2},
-			{Text: "tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0", MXUSize: 128, Least: 1, Most: 8},
-		},
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2"},
+	{Name: "tpu-train-long", Doc: "as tpu-train, with the work of four chunks that needs no state in lockstep in the forward kernel: for matrix units of 256 rows, eight heads and long sequences",
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=1,late=3,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2"},
+	{Name: "tpu-train-128", Doc: "as tpu-train-long, with the gradient of the decay summed over lanes by the unit that moves them: for matrix units of 128 rows",
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=1,late=3,save=all,saved=bf16,grads=lanes,backlow=yes,decaysums=lanes,backahead=1,behind=1,backsteps=2,backlock=2"},
 	{Name: "tpu-train-x3", Doc: "for direction=train on correlated keys: three bf16 passes for the inverse, its products, the update of the state and what the gradients of q and gates sum, one for all else",
-		Instead: []Substitute{{Text: "tpu-train-x3,chunks=4,steps=1,mergepairs=64,ahead=1,lock=1,beside=no,ready=100,late=3,spread=turned", MXUSize: 256, Least: 3, Most: 8, Steps: 2}},
-		Text:    "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,scale=output,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3,precgrad=bf16x3,precupdate=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,decaygrad=inverse,grads=lanes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=6"},
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,scale=output,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3,precgrad=bf16x3,precupdate=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,decaygrad=inverse,grads=lanes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=6"},
+	{Name: "tpu-train-x3-long", Doc: "as tpu-train-x3, with the work of four chunks that needs no state in lockstep in the forward kernel: for matrix units of 256 rows, eight heads and long sequences",
+		Text: "chunk=128,leaf=16,merge=packed,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,spread=turned,scale=output,precinv=bf16x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3,precgrad=bf16x3,precupdate=bf16x3,parts=kept,mask=words,mergepairs=64,ahead=1,lock=1,late=3,save=all,saved=bf16,decaygrad=inverse,grads=lanes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=6"},
 	{Name: "neumann", Doc: "a power series over the whole chunk", Text: "solve=neumann", Negative: true},
 	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},
 }
 
 // LookupVariant finds a named variant.
 func LookupVariant(name string) (Variant, error) {
+	if _, ok := ParseAuto(name); ok {
+		return Variant{}, fmt.Errorf("variant: %s is chosen by spec and target, and here is no choice: name a variant", name)
+	}
 	names := make([]string, len(Variants))
 	for i, n := range Variants {
 		if n.Name == name {

@@ -26,7 +26,7 @@ type Program struct {
 	texts  map[*codegen.Target]string // emitted
 }
 
-// Make makes the program of a spec by the text of a variant, in the form that suits the target where the backend emits for one.
+// Make makes the program of a spec by the text of a variant, as Suit reads it.
 func Make(s gdn.Spec, variant string, r lower.Route, t *codegen.Target) (*Program, error) {
 	f, err := Suit(s, variant, r, t)
 	if err != nil {
@@ -35,18 +35,16 @@ func Make(s gdn.Spec, variant string, r lower.Route, t *codegen.Target) (*Progra
 	return Of(f, r)
 }
 
-// Suit reads the text of a variant in the form that suits the target, and checks it against the spec.
+// Suit reads the text of a variant and checks it against the spec. auto is the best known on the target where the backend is for
+// kernels of a TPU, and otherwise on a CPU.
 func Suit(s gdn.Spec, variant string, r lower.Route, t *codegen.Target) (f *lower.Form, err error) {
-	if r.TPU {
-		err = guard("choosing the form of "+variant, func() error {
-			f, err = lower.Suit(s, variant, t)
-			return err
-		})
-	} else {
-		var v gdn.Variant
-		v, err = gdn.ParseVariant(variant)
-		f = lower.NewForm(s, v)
+	if !r.Kernels {
+		t = nil
 	}
+	err = guard("choosing the form of "+variant, func() error {
+		f, err = lower.Suit(s, variant, t)
+		return err
+	})
 	if err == nil {
 		err = f.Variant.Check(s)
 	}

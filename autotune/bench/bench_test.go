@@ -103,7 +103,7 @@ func item(t testing.TB, name, variant string, axes ...map[string]int) Item {
 	return it
 }
 
-// On a TPU the solution is the kernel that a search ranks, in the form that suits the device, while the reference stays a loop of plain ops.
+// On a TPU the solution is the kernel that a search ranks, while the reference stays a loop of plain ops.
 // The stub runs in place of the kernel what plain ops make of the same work.
 func TestTPU(t *testing.T) {
 	plugin := devicetest.Stub(t)

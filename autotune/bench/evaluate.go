@@ -240,21 +240,16 @@ func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) 
 	return false, nil
 }
 
-// emit makes the program of a variant for the device: on a TPU the kernels of the form that suits it, elsewhere plain ops. by says which
-// kernels.
+// emit makes the program of a variant for the device: on a TPU kernels, elsewhere plain ops. by says which kernels.
 func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by string, err error) {
-	v, err := gdn.ParseVariant(variant)
+	form, err := lower.Suit(s, variant, b.target)
 	if err != nil {
 		return nil, "", err
 	}
 	if b.target != nil {
-		form, err := lower.Suit(s, variant, b.target)
-		if err != nil {
-			return nil, "", err
-		}
-		v, by = form.Variant, fmt.Sprintf("kernels for %s by %s, ", b.target.Name, form.Variant)
+		by = fmt.Sprintf("kernels for %s by %s, ", b.target.Name, form.Variant)
 	}
-	m, err := gdn.Build(s, v)
+	m, err := form.Build()
 	if err != nil {
 		return nil, "", err
 	}

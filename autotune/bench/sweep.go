@@ -20,7 +20,7 @@ type Item struct {
 	Workloads  []*flashinfer.Workload
 	Root       string // that paths of the workloads start from
 	Variant    gdn.Variant
-	Name       string               // of the variant, where it is to take the form that suits a TPU; empty: Variant itself
+	Name       string               // text of a variant, such as auto, that is read for each shape on a TPU; empty: Variant itself
 	Solution   *flashinfer.Solution // by which the traces name the variant
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -79,7 +80,7 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
 	f.StringVar(&b.root, "root", ".", "folder that the paths of workloads start from")
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
-	f.StringVar(&b.variant, "variant", "", "how it is computed (default: the variant for CPUs, or with a TPU that for TPUs; see gdngen help variant)")
+	f.StringVar(&b.variant, "variant", "", "how it is computed (default: auto, the best known for the spec on the device; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
 	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most")
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
@@ -91,7 +92,7 @@ The status is 3 if a workload did not pass.`,
 	noWaitFlag(c, &b.noWait)
 	f.StringVar(&b.plugin, "plugin", "", "PJRT plugin of the device to run on; on a TPU the programs are kernels, as a search ranks them (default: the CPU's)")
 	f.StringVar(&b.targets, "target", "", "also give the static cost on these TPU generations, separated by commas, or all")
-	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: the best known for the spec)")
+	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: auto, the best known for spec and target)")
 	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
 	complete(c, "variant", variantNames())
 	complete(c, "static-variant", variantNames())
@@ -115,7 +116,7 @@ func (a *app) bench(b *benchFlags) error {
 		if _, err := parseTargets(b.targets); err != nil {
 			return err
 		}
-		if _, err := parseVariant(cmp.Or(b.staticVariant, "tpu")); err != nil {
+		if err := checkText(cmp.Or(b.staticVariant, gdn.Auto)); err != nil {
 			return err
 		}
 	}
@@ -208,13 +209,14 @@ func (a *app) benchItems(b *benchFlags) error {
 		if err != nil {
 			return usage(fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err))
 		}
-		name := cmp.Or(b.variant, benchVariant(s))
-		if b.target != nil {
-			name = cmp.Or(b.variant, staticVariant(s))
-			it.Name = name
-		}
-		if it.Variant, err = parseVariant(name); err != nil {
+		name := cmp.Or(b.variant, gdn.Auto)
+		f, err := suit(s, name, lower.Route{Kernels: b.target != nil}, b.target)
+		if err != nil {
 			return err
+		}
+		it.Variant = f.Variant
+		if b.target != nil { // auto is chosen for each shape
+			it.Name = name
 		}
 		text := cmp.Or(it.Name, it.Variant.String())
 		sum := sha256.Sum256([]byte(text))
@@ -227,20 +229,6 @@ func (a *app) benchItems(b *benchFlags) error {
 		return usage(errors.New("there is no workload to do"))
 	}
 	return usage(b.config.Check())
-}
-
-// decodeTokens is the most tokens of a sequence for which the token recurrence is faster than chunks.
-const decodeTokens = 4
-
-// benchVariant is the fastest known variant for CPUs: of packed sequences, of decoding, or of chunks.
-func benchVariant(s gdn.Spec) string {
-	switch {
-	case s.Seqs > 0:
-		return "cpu-packed"
-	case s.Tokens <= decodeTokens:
-		return "cpu-decode"
-	}
-	return "cpu"
 }
 
 // readDefinition finds a definition by name or reads it from a file.

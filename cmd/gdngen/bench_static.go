@@ -42,17 +42,6 @@ type staticRow struct {
 // staticFile holds the rows in the folder of a run, as JSON lines.
 const staticFile = "static.jsonl"
 
-// staticVariant is the best known variant for TPUs: of decoding, of packed sequences, or of chunks.
-func staticVariant(s gdn.Spec) string {
-	switch {
-	case s.Seqs > 0:
-		return "tpu-packed"
-	case s.Tokens <= decodeTokens:
-		return "decode"
-	}
-	return "tpu"
-}
-
 // staticCosts costs each shape of the workloads on each target. What the compiler gave is kept in the cache, so a sweep that was stopped
 // does not compile it again.
 func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
@@ -96,7 +85,7 @@ func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
 	for _, x := range list {
 		l := &lab{}
 		for _, t := range targets {
-			try, err := l.trial(x.spec, resultCandidate{Name: "--static-variant", Variant: cmp.Or(b.staticVariant, staticVariant(x.spec))}, t)
+			try, err := l.trial(x.spec, resultCandidate{Name: "--static-variant", Variant: cmp.Or(b.staticVariant, gdn.Auto)}, t)
 			if err != nil {
 				return usage(err)
 			}

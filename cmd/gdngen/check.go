@@ -66,8 +66,8 @@ Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
   gdngen check --variant neumann                       rejected: see cos.9 and identical
   gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
-  gdngen check --spec bench,t=512 --variant tpu --target v6e --engine module
-  gdngen check --spec bench,t=512 --variant tpu --engine device --target v6e
+  gdngen check --spec bench,t=512 --target v5e --engine module
+  gdngen check --spec bench,t=512 --engine device --target v6e
   gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
@@ -76,6 +76,9 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
+			if _, auto := gdn.ParseAuto(k.variant); auto && k.engine == "interp" && k.target == "" {
+				k.target = defaultTarget
+			}
 			p, err := newPlan(k.variant, k.target, k.level, k.engine)
 			if err != nil {
 				return err
@@ -83,15 +86,14 @@ Classes:` + docs.String(),
 			if err := a.attach(&p, k.engine, k.plugin, k.target); err != nil {
 				return err
 			}
-			v, err := p.form(s)
+			form, err := p.form(s)
 			if err != nil {
 				return err
 			}
+			a.say(form)
+			v := form.Variant
 			if k.engine == "reference" {
 				return usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
-			}
-			if err := v.Check(s); err != nil {
-				return usage(err)
 			}
 			classes, err := pickClasses(s, k.classes)
 			if err != nil {
@@ -102,15 +104,12 @@ Classes:` + docs.String(),
 				return err
 			}
 			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.targetName(), Level: p.level, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
-			if r.Unsafe != "" {
-				a.warn("%s", r.Unsafe)
-			}
 			return a.check(r, s, f, classes)
 		},
 	}
 	specFlag(c, &k.spec, "tiny")
 	variantFlag(c, &k.variant)
-	c.Flags().StringVar(&k.target, "target", "", "take a named variant in the form that suits this TPU generation, and check what is made for it")
+	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+defaultTarget+")")
 	complete(c, "target", targetNames())
 	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(engineNames()[1:], ", "))
 	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+pluginUse)

@@ -81,7 +81,7 @@ func TestFlags(t *testing.T) {
 				}
 			case "variant":
 				if f.DefValue != "" {
-					_, err = gdn.ParseVariant(f.DefValue)
+					err = checkText(f.DefValue)
 				}
 			case "target", "targets":
 				if f.DefValue != "" {

@@ -171,11 +171,11 @@ func (a *app) deviceCompute(p plan) (compute, error) {
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 		m := modules[s]
 		if m == nil {
-			v, err := p.form(s)
+			f, err := p.form(s)
 			if err != nil {
 				return nil, err
 			}
-			if m, err = gdn.Build(s, v); err != nil {
+			if m, err = f.Build(); err != nil {
 				return nil, err
 			}
 			modules[s] = m

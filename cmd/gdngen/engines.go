@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -21,28 +22,22 @@ type computeLayer func(c gdn.LayerCase, inputs map[string]*array.Array) (map[str
 
 // plan says what an engine computes.
 type plan struct {
-	variant gdn.Variant
-	text    string          // of the variant, as it was given; its form follows from spec and target where there is one
-	target  *codegen.Target // nil where none is named
-	level   string          // of the interpreter: tensor or kernel
+	text   string          // of the variant, as it was given; auto follows from spec and target
+	target *codegen.Target // nil where none is named: auto is then for a CPU
+	level  string          // of the interpreter: tensor or kernel
 }
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
 func newPlan(variant, target, level, engine string) (plan, error) {
 	p := plan{text: variant, level: level}
-	var err error
-	if p.variant, err = parseVariant(variant); err != nil {
+	err := checkText(variant)
+	if err != nil {
 		return p, err
 	}
 	if target != "" {
-		list, err := parseTargets(target)
-		if err != nil {
+		if p.target, err = oneTarget(target); err != nil {
 			return p, err
 		}
-		if len(list) != 1 {
-			return p, usage(fmt.Errorf("one form is computed: give one target, not %d", len(list)))
-		}
-		p.target = list[0]
 	}
 	switch {
 	case level != "" && engine != "interp":
@@ -50,7 +45,7 @@ func newPlan(variant, target, level, engine string) (plan, error) {
 	case level != "" && level != "tensor" && level != "kernel":
 		return p, usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
 	case engine == "module" && p.target == nil:
-		p.target, err = codegen.LookupTarget("v6e")
+		p.target, err = codegen.LookupTarget(defaultTarget)
 	case engine == "interp" && level == "":
 		if p.level = "tensor"; p.target != nil {
 			p.level = "kernel"
@@ -59,16 +54,27 @@ func newPlan(variant, target, level, engine string) (plan, error) {
 	return p, err
 }
 
-// form is the variant for a spec, in the form that suits the target.
-func (p plan) form(s gdn.Spec) (gdn.Variant, error) {
-	if p.target == nil {
-		return p.variant, nil
+// form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
+func (p plan) form(s gdn.Spec) (*lower.Form, error) {
+	return suit(s, p.text, lower.Route{Kernels: p.target != nil}, p.target)
+}
+
+// auto says whether the variant follows from the spec.
+func (p plan) auto() bool {
+	_, ok := gdn.ParseAuto(p.text)
+	return ok
+}
+
+// precision is that of the variant for a spec.
+func (p plan) precision(s gdn.Spec) (string, error) {
+	if p.auto() && p.target == nil {
+		return ir.PrecF32.String(), nil
 	}
-	f, err := suit(s, p.text, lower.Route{TPU: true}, p.target)
+	f, err := p.form(s)
 	if err != nil {
-		return gdn.Variant{}, err
+		return "", err
 	}
-	return f.Variant, nil
+	return f.Variant.Precision().String(), nil
 }
 
 // targetName is empty where none is named.
@@ -95,13 +101,13 @@ var engines = []struct {
 
 // interpret computes a spec by the interpreter, at the plan's level.
 func (p plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	v, err := p.form(s)
+	f, err := p.form(s)
 	if err != nil {
 		return nil, err
 	}
-	m, err := gdn.Build(s, v)
-	if err == nil && p.level == "kernel" {
-		m, err = lower.Kernels(m)
+	m, err := f.Build()
+	if err == nil && p.level == levelKernel {
+		m, err = f.Kernels()
 	}
 	if err != nil {
 		return nil, err
@@ -111,11 +117,11 @@ func (p plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]
 
 // evaluate computes a spec from the text that is emitted for the plan's target.
 func (p plan) evaluate(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	v, err := p.form(s)
+	f, err := p.form(s)
 	if err != nil {
 		return nil, err
 	}
-	artifact, err := lower.Program(s, v, "mosaic", p.target)
+	artifact, err := lower.Program(s, f.Variant, "mosaic", p.target)
 	if err != nil {
 		return nil, err
 	}
@@ -182,11 +188,11 @@ func (a *app) cpuCompute(p plan) (compute, error) {
 		return nil, err
 	}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		v, err := p.form(s)
+		f, err := p.form(s)
 		if err != nil {
 			return nil, err
 		}
-		artifact, err := lower.Program(s, v, "stablehlo", nil)
+		artifact, err := lower.Program(s, f.Variant, "stablehlo", nil)
 		if err != nil {
 			return nil, err
 		}

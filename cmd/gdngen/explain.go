@@ -21,7 +21,8 @@ import (
 type explanation struct {
 	Target   string          `json:"target"`
 	Compiler string          `json:"compiler"`
-	Variant  string          `json:"variant,omitempty"`               // the form that suits the target
+	Variant  string          `json:"variant,omitempty"`               // in full
+	Auto     string          `json:"auto,omitempty"`                  // what auto stands for on the target, and why
 	PerToken float64         `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
 	Bounds   []measure.Bound `json:"bounds"`
 	Stages   []llo.Location  `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
@@ -74,7 +75,7 @@ The status is 4 if a target rejects a module.
 ` + wallNote + `
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
-  gdngen explain --spec bench --variant bf16 --diff tpu --html tpu.html
+  gdngen explain --spec bench --variant bf16 --diff auto --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json`,
 		GroupID: "work",
@@ -143,7 +144,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	}
 	options.Dump = f.dump
 	one := func(m *module, t *codegen.Target) (*explanation, error) {
-		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), Variant: m.Variant, module: m, work: work, target: t}
+		e := &explanation{Target: t.Name, Compiler: versionOf(a.tpu), Variant: m.Variant, Auto: m.auto, module: m, work: work, target: t}
 		return e, a.explain(e, x, options)
 	}
 	var refused error
@@ -247,6 +248,9 @@ func (r *explainResult) write(a *app, w io.Writer, top int) {
 		fmt.Fprintln(w)
 		if e.Variant != r.Module.Variant {
 			fmt.Fprintf(w, "variant   %s\n", e.Variant)
+		}
+		if e.Auto != "" {
+			fmt.Fprintf(w, "auto      %s\n", e.Auto)
 		}
 		if e.Diff != nil {
 			e.Diff.write(a, w, e, top)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -28,7 +30,8 @@ representation.
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
 		Example: `  gdngen gen --spec bench --variant bf16 --backend mosaic --target v6e -o kernel.mlir
-  gdngen gen --spec bench --variant tpu --backend pallas -o gated_delta_rule.py
+  gdngen gen --spec bench --target v5e -o kernel.mlir                    the best known for v5e
+  gdngen gen --spec bench --backend pallas -o gated_delta_rule.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel`,
 		GroupID: "work",
@@ -41,24 +44,29 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 			if g.pack != "" && g.backend != "pallas" {
 				return usage(errors.New("--package goes with --backend pallas"))
 			}
-			if g.backend == "pallas" {
-				return a.genPallas(s, g.variant, g.target, cmd.Flags().Changed("target"), g.file, g.pack)
+			switch {
+			case g.backend == "pallas":
+				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
+			case g.backend == "" && g.target != "":
+				g.backend = "mosaic"
+			case g.backend == "":
+				g.backend = "stablehlo"
+			case g.backend == "stablehlo" && g.target != "":
+				return usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic", g.target))
 			}
-			v, text, err := render(s, g.variant, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
-			if why := v.Unsafe(s); err == nil && why != "" {
-				a.warn("%s", why)
-			}
+			f, text, err := render(s, g.variant, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
 			if err != nil {
 				return err
 			}
+			a.say(f)
 			return a.writeText(g.file, text)
 		},
 	}
 	specFlag(c, &g.spec, "")
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	variantFlag(c, &g.variant)
-	c.Flags().StringVar(&g.backend, "backend", "stablehlo", "stablehlo, mosaic, pallas or ir")
-	c.Flags().StringVar(&g.target, "target", "v6e", "TPU generation, for mosaic (see gdngen targets); for pallas those whose cost the header names")
+	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas or ir (default: mosaic where --target is given, else stablehlo)")
+	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets); for pallas those whose cost the header names, auto being for the first")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVarP(&g.file, "output", "o", "", "write to this file; standard output without")
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
@@ -66,6 +74,16 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	complete(c, "target", targetNames())
 	complete(c, "level", []string{"tensor", "kernel"})
 	return c
+}
+
+// say tells what auto stands for, and why a variant is unsafe.
+func (a *app) say(f *lower.Form) {
+	if auto := chosenBy(f); auto != "" {
+		a.note("auto is %s", auto)
+	}
+	if why := f.Variant.Unsafe(f.Spec); why != "" {
+		a.warn("%s", why)
+	}
 }
 
 // writeText writes to a file, which appears whole or not at all, or to standard output.
@@ -96,49 +114,84 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	return c.Spec, nil
 }
 
-// render gives the text of a spec by a variant, and the variant in the form that suits the target of the backend.
-func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool) (v gdn.Variant, text string, err error) {
+// render gives the text of a spec by a variant, and its form.
+func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool) (*lower.Form, string, error) {
 	if levelGiven && backend != "ir" {
-		return v, "", usage(errors.New("--level goes with --backend ir"))
+		return nil, "", usage(errors.New("--level goes with --backend ir"))
 	}
 	if backend == "ir" {
-		f, err := suit(s, variant, lower.Route{}, nil)
-		if err != nil {
-			return v, "", err
-		}
-		var m *ir.Module
-		switch level {
-		case "tensor":
-			m, err = f.Build()
-		case "kernel":
-			m, err = f.Kernels()
-		default:
-			err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
-		}
-		if err != nil {
-			return v, "", err
-		}
-		return f.Variant, m.String(), nil
+		return renderIR(s, variant, target, level)
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
-		return v, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas ir)", backend, near(backend, append(backendNames(), "ir"), "")))
+		return nil, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas ir)", backend, near(backend, append(backendNames(), "ir"), "")))
 	}
-	targets, err := parseTargets(target)
+	t, err := oneTarget(cmp.Or(target, defaultTarget))
 	if err != nil {
-		return v, "", err
+		return nil, "", err
 	}
-	if len(targets) != 1 {
-		return v, "", usage(fmt.Errorf("gen writes one module: give one target, not %d", len(targets)))
-	}
-	f, err := suit(s, variant, r, targets[0])
+	f, err := suit(s, variant, r, t)
 	if err != nil {
-		return v, "", err
+		return nil, "", err
 	}
 	p, err := measure.Of(f, r)
 	if err != nil {
-		return v, "", err
+		return nil, "", err
 	}
-	text, err = p.Text(targets[0])
-	return f.Variant, text, err
+	text, err := p.Text(t)
+	return f, text, err
+}
+
+// renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
+func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, error) {
+	if target == "" && level == levelKernel {
+		target = defaultTarget
+	}
+	f, err := suitTarget(s, variant, target)
+	if err != nil {
+		return nil, "", err
+	}
+	var m *ir.Module
+	switch level {
+	case "tensor":
+		m, err = f.Build()
+	case levelKernel:
+		m, err = f.Kernels()
+	default:
+		err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return f, m.String(), nil
+}
+
+// levelKernel is the level after the lowering of grids.
+const levelKernel = "kernel"
+
+// defaultTarget is the target where none is named and one is needed.
+const defaultTarget = "v6e"
+
+// oneTarget reads the name of a target.
+func oneTarget(name string) (*codegen.Target, error) {
+	list, err := parseTargets(name)
+	if err == nil && len(list) != 1 {
+		err = usage(fmt.Errorf("give one target, not %d", len(list)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// suitTarget reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
+func suitTarget(s gdn.Spec, variant, target string) (*lower.Form, error) {
+	if target == "" {
+		return suit(s, variant, lower.Route{}, nil)
+	}
+	t, err := oneTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	return suit(s, variant, lower.Route{Kernels: true}, t)
 }

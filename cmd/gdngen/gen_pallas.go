@@ -24,7 +24,7 @@ var keywords = strings.Fields("and as assert async await break class continue de
 	"nonlocal not or pass raise return try while with yield")
 
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
-func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, file, pack string) error {
+func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if pack != "" {
 		if file != "" {
 			return usage(errors.New("give --output for a file or --package for a folder, not both"))
@@ -36,18 +36,20 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 			return fmt.Errorf("%s is there already: name a new folder", pack)
 		}
 	}
-	if !targetsGiven {
-		targets = "v5e,v6e,tpu7x"
+	auto, _, _ := strings.Cut(targets, ",")
+	switch targets {
+	case "":
+		auto, targets = defaultTarget, "v5e,v6e,tpu7x"
+	case "none", "all":
+		auto = defaultTarget
 	}
 	s = pallas.Spec(s)
-	f, err := suit(s, variant, lower.Route{}, nil)
+	f, err := suitTarget(s, variant, auto)
 	if err != nil {
 		return err
 	}
 	v := f.Variant
-	if why := v.Unsafe(s); why != "" {
-		a.warn("%s", why)
-	}
+	a.say(f)
 	p := pallas.Provenance{}
 	p.Version, _ = version()
 	if targets != "none" {
@@ -56,7 +58,7 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 				return err
 			}
 		}
-		if err := a.pallasCosts(s, variant, targets, &p); err != nil {
+		if err := a.pallasCosts(f, targets, &p); err != nil {
 			return err
 		}
 	}
@@ -83,8 +85,8 @@ func (a *app) genPallas(s gdn.Spec, variant, targets string, targetsGiven bool, 
 	return nil
 }
 
-// pallasCosts counts the static cost of a spec by a variant, as Mosaic kernels, on targets.
-func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenance) error {
+// pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.
+func (a *app) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) error {
 	targets, err := parseTargets(names)
 	if err != nil {
 		return err
@@ -94,10 +96,6 @@ func (a *app) pallasCosts(s gdn.Spec, variant, names string, p *pallas.Provenanc
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
 	p.Libtpu = "by " + versionOf(a.tpu)
-	f, err := suit(s, variant, lower.Route{}, nil)
-	if err != nil {
-		return err
-	}
 	route, err := lower.Lookup("mosaic")
 	if err != nil {
 		return err

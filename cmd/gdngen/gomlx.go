@@ -30,11 +30,14 @@ func (a *app) graphCompute(p plan) (compute, error) {
 		return nil, err
 	}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		v, err := p.form(s)
+		if p.auto() && p.target == nil { // what is best in graph code
+			return layer.Compute(b, s, nil, inputs)
+		}
+		f, err := p.form(s)
 		if err != nil {
 			return nil, err
 		}
-		return layer.Compute(b, s, &v, inputs)
+		return layer.Compute(b, s, &f.Variant, inputs)
 	}, nil
 }
 
@@ -45,6 +48,6 @@ func (a *app) graphLayer(p plan) (computeLayer, error) {
 		return nil, err
 	}
 	return func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		return layer.ComputeLayer(b, c, p.variant.String(), inputs)
+		return layer.ComputeLayer(b, c, p.text, inputs)
 	}, nil
 }

@@ -62,7 +62,7 @@ the sums. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or
 form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the backward pass twice the forward. The core of attention is a public kernel's cost.
 
 ` + strings.ToUpper(mfuNote[:1]) + mfuNote[1:] + `. The optimiser, positions and communication are left out.`,
-		Example: "  gdngen mfu --target v6e\n  gdngen mfu --model layer --variant tpu --target v5e,v6e,tpu7x -o json",
+		Example: "  gdngen mfu --target v6e\n  gdngen mfu --model layer --forward --target v5e,v6e,tpu7x -o json",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -92,13 +92,13 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON; - is standard input")
 	complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", "tpu-train", "how the rule is computed, in the form that suits model and target; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	targetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
 	return c
 }
 
-// ruleVariant reads the variant of the rule in the form that suits the model's training step on a target.
+// ruleVariant reads the variant of the rule; auto is the best known for the model's training step on a target.
 func ruleVariant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
 	s := c.Spec()
 	s.Direction = gdn.Train

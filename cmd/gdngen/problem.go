@@ -84,7 +84,7 @@ func presetNames() []string {
 }
 
 func variantNames() []string {
-	var names []string
+	names := gdn.AutoNames()
 	for _, v := range gdn.Variants {
 		names = append(names, v.Name)
 	}
@@ -97,10 +97,74 @@ func specFlag(cmd *cobra.Command, at *string, value string) {
 	complete(cmd, "spec", presetNames())
 }
 
-// variantFlag adds --variant.
+// checkText checks the text of a variant as far as no spec is known.
+func checkText(text string) error {
+	if _, ok := gdn.ParseAuto(text); ok {
+		return nil
+	}
+	_, err := parseVariant(text)
+	return err
+}
+
+// variantFlag adds --variant and --accuracy, which is another way to say auto-ACCURACY.
 func variantFlag(cmd *cobra.Command, at *string) {
-	cmd.Flags().StringVar(at, "variant", "default", "how it is computed: a name, axes, or both (see gdngen help variant)")
+	*at = gdn.Auto
+	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both (see gdngen help variant)")
+	cmd.Flags().Var(&accuracyText{at: at}, "accuracy", "class of accuracy that auto keeps to: "+strings.Join(gdn.AccuracyNames(), " or "))
 	complete(cmd, "variant", variantNames())
+	complete(cmd, "accuracy", gdn.AccuracyNames())
+}
+
+// variantText is the value of --variant.
+type variantText string
+
+func (v *variantText) String() string { return string(*v) }
+func (v *variantText) Type() string   { return "string" }
+
+func (v *variantText) Set(text string) error {
+	before, _ := gdn.ParseAuto(string(*v)) // --accuracy stood before it
+	joined, err := withAccuracy(text, before)
+	if err == nil {
+		*v = variantText(joined)
+	}
+	return err
+}
+
+// accuracyText is the value of --accuracy, which changes that of --variant.
+type accuracyText struct {
+	at   *string
+	name string
+}
+
+func (v *accuracyText) String() string { return v.name }
+func (v *accuracyText) Type() string   { return "string" }
+
+func (v *accuracyText) Set(name string) error {
+	a, err := gdn.ParseAccuracy(name)
+	if err != nil {
+		return err
+	}
+	joined, err := withAccuracy(*v.at, a)
+	if err == nil {
+		*v.at, v.name = joined, name
+	}
+	return err
+}
+
+// withAccuracy puts a class of accuracy into a text of auto.
+func withAccuracy(text string, a gdn.Accuracy) (string, error) {
+	if a == gdn.AccuracyAny {
+		return text, nil
+	}
+	was, ok := gdn.ParseAuto(text)
+	if !ok || was != gdn.AccuracyAny && was != a {
+		return "", fmt.Errorf("an accuracy goes with auto, not with variant %s: leave one of them out", text)
+	}
+	_, changes, more := strings.Cut(text, ",")
+	if more {
+		changes = "," + changes
+	}
+	return a.Text() + changes, nil
 }
 
 // complete offers the values of a flag to the shell.
@@ -136,6 +200,7 @@ type module struct {
 	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
 
 	program *measure.Program
+	auto    string // what auto stands for, and why
 }
 
 // newModule describes a program.
@@ -180,7 +245,7 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
 func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*module, error) {
 	if o.spec != "" {
-		_, err := parseVariant(text)
+		err := checkText(text)
 		if err == nil {
 			return o.generate(text, targets)
 		}
@@ -191,7 +256,7 @@ func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*modu
 	return a.fileModules(text, targets)
 }
 
-// generate renders the spec by a variant, in the form that suits each target.
+// generate renders the spec by a variant for each target.
 func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module, error) {
 	s, err := parseSpec(o.spec)
 	if err != nil {
@@ -214,15 +279,25 @@ func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module,
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
-		list = append(list, newModule(program))
+		m := newModule(program)
+		m.auto = chosenBy(f)
+		list = append(list, m)
 	}
 	return list, nil
 }
 
-// suit reads a variant, in the form that suits the target where the backend emits for one, and checks it against the spec.
+// suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU.
 func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
 	f, err := measure.Suit(s, text, r, t)
 	return f, usage(err)
+}
+
+// chosenBy says which variant auto stands for, and why; it is empty for a variant that was named.
+func chosenBy(f *lower.Form) string {
+	if f.From == nil {
+		return ""
+	}
+	return f.Variant.Short() + ": " + f.From.Why
 }
 
 // fileModules is the module of a file, the same for each target.

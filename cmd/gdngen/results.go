@@ -39,10 +39,10 @@ type resultsPlan struct {
 // resultCandidate is a variant that may be the champion of a row.
 type resultCandidate struct {
 	Name    string `json:"name"`
-	Variant string `json:"variant"`           // a name stands for the form that suits row and target
+	Variant string `json:"variant"`           // auto is the best known for row and target
 	Targets string `json:"targets,omitempty"` // as --target takes them; empty: all
 
-	variant gdn.Variant // as the text says, in no other form
+	variant gdn.Variant // of auto that of a row
 }
 
 // resultRow is one piece of work.
@@ -218,7 +218,7 @@ func parsePlan(data []byte) (*resultsPlan, error) {
 		for i := range list {
 			c := &list[i]
 			var err error
-			if c.variant, err = gdn.ParseVariant(c.Variant); err != nil {
+			if err = checkText(c.Variant); err != nil {
 				return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
 			}
 			if _, err := parseTargets(cmp.Or(c.Targets, "all")); err != nil {
@@ -235,9 +235,26 @@ func (p *resultsPlan) candidatesFor(row *resultRow) []resultCandidate {
 	if len(row.Candidates) > 0 {
 		all = row.Candidates
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(c resultCandidate) bool {
-		return row.Precision != "" && c.variant.Precision().String() != row.Precision
-	})
+	var list []resultCandidate
+	for _, c := range all {
+		var err error
+		if c.variant, err = c.about(row.spec); err == nil && (row.Precision == "" || c.variant.Precision().String() == row.Precision) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// about is the variant of a candidate on a spec, whatever the target: of auto the form that is asked first on matrix units of 256 rows.
+func (c *resultCandidate) about(s gdn.Spec) (gdn.Variant, error) {
+	if _, ok := gdn.ParseAuto(c.Variant); !ok {
+		return gdn.ParseVariant(c.Variant)
+	}
+	choices, err := gdn.Choices(c.Variant, s, gdn.HostTPU, gdn.Machine{Cores: 1, MXUSize: 256})
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return choices[0].Variant, nil
 }
 
 // text renders the table, as data or as a page.
@@ -333,7 +350,7 @@ type lab struct {
 	trials  []*trial // of the work at hand
 }
 
-// trial gives a candidate in the form that suits the work and the target.
+// trial gives a candidate for the work and the target.
 func (l *lab) trial(s gdn.Spec, c resultCandidate, t *codegen.Target) (*trial, error) {
 	f, err := lower.Suit(s, c.Variant, t)
 	if err != nil {

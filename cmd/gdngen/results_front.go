@@ -59,6 +59,10 @@ func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 	}
 	for i, c := range f.Candidates {
 		start := time.Now()
+		var err error
+		if c.variant, err = c.about(f.spec); err != nil {
+			return nil, err
+		}
 		p := frontPoint{Name: c.Name, Text: c.Variant, Precision: c.variant.Precision().String()}
 		for _, t := range targets {
 			try, err := l.trial(f.spec, c, t)

@@ -18,7 +18,7 @@ Champions by target and shape: of the candidates named below, the one of least s
 
 with %s%s. S%s Cycles are those of the whole module, per token and value head.
 
-- *form* is what suits spec and target where it differs from the text of the named variant: how much shares a program.
+- *form* is the variant that auto stands for on the target.
 - *ratio* is to the first table's figure for the same target, or to that of the table named.
 - *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once (what a training
   step keeps for its backward pass comes on top); ? where the compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
@@ -44,7 +44,11 @@ with %s%s. S%s Cycles are those of the whole module, per token and value head.
 	}
 	b.WriteString("\n## Candidates\n\n| name | variant |\n|---|---|\n")
 	for _, c := range r.Candidates {
-		fmt.Fprintf(b, "| %s | `%s` |\n", c.Name, c.variant)
+		text := c.Variant
+		if _, ok := gdn.ParseAuto(text); !ok {
+			text = c.variant.String()
+		}
+		fmt.Fprintf(b, "| %s | `%s` |\n", c.Name, text)
 	}
 	r.peers(b)
 }
@@ -144,23 +148,13 @@ func (r *results) table(b *bytes.Buffer, i int) {
 	}
 }
 
-// formOf lists the axes in which a champion differs from what its text says.
+// formOf is what auto stands for; other texts stand for themselves.
 func formOf(c *champion) string {
-	plain, err := gdn.ParseVariant(c.Text)
-	if err != nil {
+	v, err := gdn.ParseVariant(c.Variant)
+	if _, ok := gdn.ParseAuto(c.Text); !ok || err != nil {
 		return ""
 	}
-	form, err := gdn.ParseVariant(c.Variant)
-	if err != nil {
-		return ""
-	}
-	var list []string
-	for _, x := range gdn.Axes {
-		if to := x.Get(&form); to != x.Get(&plain) {
-			list = append(list, x.Name+" "+to)
-		}
-	}
-	return strings.Join(list, ", ")
+	return v.Short()
 }
 
 // peers lists what others published.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -45,8 +47,8 @@ type runResult struct {
 	Engine    string         `json:"engine"`
 	Variant   string         `json:"variant,omitempty"`
 	Target    string         `json:"target,omitempty"`
-	Level     string         `json:"level,omitempty"` // of the interpreter: tensor or kernel
-	Precision string         `json:"precision"`       // whose tolerances are used
+	Level     string         `json:"level,omitempty"`     // of the interpreter: tensor or kernel
+	Precision string         `json:"precision,omitempty"` // whose tolerances are used; that of each case by auto
 	Results   []caseResult   `json:"cases"`
 	Counts    map[string]int `json:"counts"`
 }
@@ -66,7 +68,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 		Example: `  gdngen run --cases tests/fixtures --out out
   gdngen run --cases tests/fixtures --out out --engine interp --variant solve=ladder,leaf=16 -o json
   gdngen run --cases tests/fixtures --out out --only s08,s09 --variant bf16x3
-  gdngen run --cases tests/fixtures --out out --only s07 --variant tpu --target v5e --engine module`,
+  gdngen run --cases tests/fixtures --out out --only s07 --target v5e --engine module`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -77,7 +79,6 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if err != nil {
 				return err
 			}
-			v := p.variant
 			if same, err := sameFolder(r.cases, r.out); err != nil {
 				return err
 			} else if same {
@@ -90,7 +91,14 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if cases, err = choose(cases, r.only); err != nil {
 				return err
 			}
-			result := runResult{Cases: r.cases, Engine: r.engine, Variant: v.String(), Target: p.targetName(), Level: p.level, Precision: v.Precision().String(), Counts: map[string]int{}}
+			result := runResult{Cases: r.cases, Engine: r.engine, Variant: p.text, Target: p.targetName(), Level: p.level, Counts: map[string]int{}}
+			if !p.auto() {
+				v, err := parseVariant(p.text)
+				if err != nil {
+					return err
+				}
+				result.Variant, result.Precision = v.String(), v.Precision().String()
+			}
 			if r.engine == "reference" {
 				result.Variant, result.Precision = "", "f32"
 			}
@@ -104,14 +112,14 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if err := os.MkdirAll(r.out, 0o755); err != nil {
 				return err
 			}
-			return a.runCases(&result, cases, f, l, r.out)
+			return a.runCases(&result, p, cases, f, l, r.out)
 		},
 	}
 	c.Flags().StringVar(&r.cases, "cases", "", "folder of the cases")
 	c.Flags().StringVar(&r.out, "out", "", "folder that the outputs are written to; made where it is missing")
 	c.Flags().StringVar(&r.engine, "engine", "interp", strings.Join(engineNames(), ", "))
 	variantFlag(c, &r.variant)
-	c.Flags().StringVar(&r.target, "target", "", "take a named variant in the form that suits each case on this TPU generation, and compute what is made for it")
+	c.Flags().StringVar(&r.target, "target", "", "compute what is made for this TPU generation")
 	c.Flags().StringVar(&r.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
 	complete(c, "target", targetNames())
@@ -154,16 +162,23 @@ func choose(cases []gdn.Case, only string) ([]gdn.Case, error) {
 }
 
 // runCases computes, writes and judges the cases, and prints the result.
-func (a *app) runCases(r *runResult, cases []gdn.Case, f compute, l computeLayer, out string) error {
+func (a *app) runCases(r *runResult, p plan, cases []gdn.Case, f compute, l computeLayer, out string) error {
 	for i, c := range cases {
 		start := time.Now()
 		result := caseResult{Name: c.Name, Class: c.Class}
 		switch {
 		case c.Supported:
 			result.Spec = c.Spec.String()
-			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return f(c.Spec, in) }, r.Precision, out)
+			precision := r.Precision
+			if precision == "" {
+				var err error
+				if precision, err = p.precision(c.Spec); err != nil {
+					return fmt.Errorf("case %s: %w", c.Name, err)
+				}
+			}
+			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return f(c.Spec, in) }, precision, out)
 		case c.Layer != nil && l != nil:
-			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return l(*c.Layer, in) }, r.Precision, out)
+			a.runCase(&result, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return l(*c.Layer, in) }, cmp.Or(r.Precision, ir.PrecF32.String()), out)
 		default:
 			result.Status, result.Reason = caseUnsupported, c.Reason
 		}

@@ -120,7 +120,7 @@ Directives: ` + directiveDocs() + `.`,
 				return usage(err)
 			}
 			for _, text := range s.config.Seeds {
-				if _, err := parseVariant(text); err != nil {
+				if err := checkText(text); err != nil {
 					return err
 				}
 			}

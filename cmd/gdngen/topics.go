@@ -34,10 +34,9 @@ func specTopic() *cobra.Command {
 func variantTopic() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("A variant says how a kernel computes a spec: axes axis=value separated by commas, over the default. A name may come first, and\n" +
-		"axes after it change it. gdngen variants lists the names. Compiled for a TPU, a name whose steps overlap (ahead) stands for the form\n" +
-		"that suits spec and target: heads, batch, chunks, steps and chunk, unless given. A name alone may stand for another variant where that\n" +
-		"is cheaper, as tpu does for tpu-long and tpu-128; gdngen explain -o json says what was taken. A search moves along the structural axes and\n" +
-		"tunes the others.\n\nAxes:\n")
+		"axes after it change it. gdngen variants lists the names. auto in place of a name is the best known variant for spec and target, or for a\n" +
+		"CPU; auto-fast, auto-fla and auto-f32-like keep to a class of accuracy: one bf16 pass, the error of flash-linear-attention, nearly float32.\n" +
+		"gdngen explain says what auto stands for, and why. A search moves along the structural axes and tunes the others.\n\nAxes:\n")
 	for _, x := range gdn.Axes {
 		kind := "structural"
 		if !x.Structural() {

@@ -24,6 +24,7 @@ type Route struct {
 	codegen.Backend
 	Doc       string
 	TPU       bool                                 // emits for a codegen.Target; others ignore it
+	Kernels   bool                                 // its programs are kernels of a TPU
 	Transform func(*ir.Module) (*ir.Module, error) // what the backend asks for beyond a verified module
 }
 
@@ -31,9 +32,9 @@ type Route struct {
 var Routes = []Route{
 	{Backend: stablehlo.Backend{}, Transform: tidy,
 		Doc: "a whole program for a CPU or GPU: parallel grid axes are batch dimensions, the sequential one a loop"},
-	{Backend: mosaic.Backend{}, Transform: Kernels, TPU: true,
+	{Backend: mosaic.Backend{}, Transform: Kernels, TPU: true, Kernels: true,
 		Doc: "a program for a TPU: StableHLO around one tpu_custom_call a kernel, its body in textual stable_mosaic"},
-	{Backend: pallas.Backend{}, Transform: pallas.Tiles,
+	{Backend: pallas.Backend{}, Transform: pallas.Tiles, Kernels: true,
 		Doc: "Python for JAX: the kernels as pl.pallas_call, on a TPU or interpreted anywhere"},
 }
 

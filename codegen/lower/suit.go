@@ -13,6 +13,7 @@ import (
 type Form struct {
 	Spec    gdn.Spec
 	Variant gdn.Variant
+	From    *gdn.Champion // the row that auto chose it by; nil where it was named
 
 	built, kernels func() (*ir.Module, error)
 }
@@ -37,20 +38,33 @@ func (f *Form) Build() (*ir.Module, error) { return f.built() }
 // Kernels gives the module at the kernel level.
 func (f *Form) Kernels() (*ir.Module, error) { return f.kernels() }
 
-// Suit reads the text of a variant for a spec and a target: of the forms of a named variant (gdn.ParseVariantFor) the first
-// whose kernels leave a fifth of the target's vector memory to spills, or the last where none does. What was built to find
-// out stays in the form.
+// Suit reads the text of a variant for a spec and a target; without one, for a CPU. A variant is what its text says. Text of
+// gdn.Auto stands for the best known variant: of gdn.Choices the first whose kernels leave a fifth of the target's vector memory to
+// spills, or the last where none does. What was built to find out stays in the form.
 func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
-	variants, err := gdn.ParseVariantFor(text, s, t.Machine())
+	if _, ok := gdn.ParseAuto(text); !ok {
+		v, err := gdn.ParseVariant(text)
+		return NewForm(s, v), err
+	}
+	host, machine := gdn.HostCPU, gdn.Machine{}
+	if t != nil {
+		host, machine = gdn.HostTPU, t.Machine()
+	}
+	choices, err := gdn.Choices(text, s, host, machine)
 	if err != nil {
 		return nil, err
 	}
-	last := len(variants) - 1
-	for _, v := range variants[:last] {
-		f := NewForm(s, v)
+	for _, c := range choices[:len(choices)-1] {
+		f := chosen(s, c)
 		if m, err := f.Kernels(); err == nil && mosaic.NeedsVMEM(m) <= t.VMEM/5*4 {
 			return f, nil
 		}
 	}
-	return NewForm(s, variants[last]), nil
+	return chosen(s, choices[len(choices)-1]), nil
+}
+
+func chosen(s gdn.Spec, c gdn.Choice) *Form {
+	f := NewForm(s, c.Variant)
+	f.From = c.From
+	return f
 }

@@ -25,6 +25,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt"
@@ -40,12 +41,14 @@ func main() {
 	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
-	prefill := flag.String("prefill", "cpu-packed", "how prefill is computed (see gdngen help variant)")
-	decode := flag.String("decode", "cpu-decode", "how decode is computed")
+	prefill := flag.String("prefill", gdn.Auto, "how prefill is computed (see gdngen help variant)")
+	decode := flag.String("decode", gdn.Auto, "how decode is computed")
 	flag.Parse()
 	var err, bad error
-	c.prefill, err = gdn.ParseVariant(*prefill)
-	c.decode, bad = gdn.ParseVariant(*decode)
+	prompts := c.layer
+	prompts.Tokens, prompts.Seqs = max(c.budget, 1), 2
+	c.prefill, err = variant(prompts, *prefill)
+	c.decode, bad = variant(c.layer, *decode)
 	if err = errors.Join(err, bad); err == nil && (min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0) {
 		err = errors.New("requests, slots, budget and longest are at least 1, and there are no arguments")
 	}
@@ -56,6 +59,15 @@ func main() {
 	if err := c.run(os.Stdout); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// variant reads the text of a variant; auto is the best known for the spec on a CPU.
+func variant(s gdn.Spec, text string) (gdn.Variant, error) {
+	f, err := lower.Suit(s, text, nil)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return f.Variant, nil
 }
 
 // config is what is served, and how.

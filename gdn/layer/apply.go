@@ -13,41 +13,45 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Variants that compute the rule in graph code: the fastest known of each backend. A backend that slices at run time gets
-// one loop over short chunks. Elsewhere loops are unrolled, so all that needs no state is done at once for all chunks.
-const (
-	VariantDynamic  = "chunk=32,layout=token,kq=joined"
-	VariantUnrolled = "chunk=64,flow=split,form=uw"
-	VariantStep     = "algo=token,chunk=8,layout=token"
-)
-
 // Inserter is a backend that takes generated programs into its graphs (package kernels).
 type Inserter interface {
-	Variant(s gdn.Spec) (gdn.Variant, error)
+	Variant(s gdn.Spec, auto string) (gdn.Variant, error) // the best known, of text of gdn.Auto
 	Accepts(m *ir.Module) error
 	Insert(m *ir.Module, inputs map[string]*Node) []*Node
 }
 
-// DefaultVariant is the variant for a spec on a backend.
+// DefaultVariant is the best known variant for a spec on a backend.
 func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
+	return variantFor(b, s, gdn.Auto)
+}
+
+// variantFor reads the text of a variant: where it is of gdn.Auto, or empty, the best known for a spec on a backend.
+func variantFor(b backends.Backend, s gdn.Spec, text string) (gdn.Variant, error) {
+	if text == "" {
+		text = gdn.Auto
+	}
+	if _, ok := gdn.ParseAuto(text); !ok {
+		return gdn.ParseVariant(text)
+	}
 	if k, ok := b.(Inserter); ok {
-		if v, err := k.Variant(s); err == nil && v.Check(s) == nil {
+		if v, err := k.Variant(s, text); err == nil && v.Check(s) == nil {
 			return v, nil
 		}
 	}
-	return graphVariant(b, s)
+	return graphVariant(b, s, text)
 }
 
-// graphVariant is the variant that suits graph code.
-func graphVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
-	text := VariantUnrolled
-	switch {
-	case s.Tokens == 1:
-		text = VariantStep
-	case b.Capabilities().Operations[backends.OpTypeDynamicSlice]:
-		text = VariantDynamic
+// graphVariant is the best known variant in graph code. A backend that slices at run time gets loops; elsewhere they are unrolled.
+func graphVariant(b backends.Backend, s gdn.Spec, auto string) (gdn.Variant, error) {
+	host := gdn.HostUnrolled
+	if b.Capabilities().Operations[backends.OpTypeDynamicSlice] {
+		host = gdn.HostLoops
 	}
-	return gdn.ParseVariant(text)
+	choices, err := gdn.Choices(auto, s, host, gdn.Machine{})
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return choices[0].Variant, nil
 }
 
 // Apply adds the program of a forward spec by a variant to a graph. Inputs are by the names of s.Inputs, results by those of
@@ -151,7 +155,7 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 		return p, k.Insert, nil
 	}
 	if p, err = build(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
-		if v, err = graphVariant(g.Backend(), s); err == nil {
+		if v, err = graphVariant(g.Backend(), s, gdn.Auto); err == nil {
 			p, err = build(s, v, irgraph.Prepare)
 		}
 	}
@@ -203,11 +207,11 @@ func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error
 	if forward, err = gdn.Build(s, v); err != nil {
 		return nil, nil, err
 	}
-	chunks, err := gdn.ParseVariant(VariantDynamic + ",save=none")
+	s.Direction = gdn.Backward
+	chunks, err := gdn.Choices(gdn.Auto+",save=none", s, gdn.HostLoops, gdn.Machine{})
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Direction = gdn.Backward
-	backward, err = gdn.Build(s, chunks)
+	backward, err = gdn.Build(s, chunks[0].Variant)
 	return forward, backward, err
 }

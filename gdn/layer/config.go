@@ -26,7 +26,7 @@ const (
 	ParamNormEps = "gdn_norm_eps"
 	// ParamInitGain is the gain of the Xavier-uniform initialisation of the projections (float64). Default 2^-2.5.
 	ParamInitGain = "gdn_init_gain"
-	// ParamVariant is how the rule is computed, as text of gdn.ParseVariant (string). Default: what suits the backend.
+	// ParamVariant is how the rule is computed, as Builder.Variant takes it (string), such as auto-fla. Default: auto.
 	ParamVariant = "gdn_variant"
 )
 

@@ -120,11 +120,15 @@ func (b *Builder) Cache(c *Cache) *Builder {
 	return b
 }
 
-// Variant sets how the rule is computed, as text of gdn.ParseVariant; empty: what suits the backend.
+// Variant sets how the rule is computed: text of gdn.ParseVariant, or of gdn.Auto for the best known on the backend, which is also
+// what an empty text means. In training the best known is that of a step with its gradient.
 func (b *Builder) Variant(text string) *Builder {
 	b.variant = text
 	return b
 }
+
+// Accuracy asks for the best known variant of a class of accuracy. On a CPU every variant has that of float32.
+func (b *Builder) Accuracy(a gdn.Accuracy) *Builder { return b.Variant(a.Text()) }
 
 // Mixer puts another computation in the place of the rule.
 func (b *Builder) Mixer(f Mixer) *Builder {
@@ -208,15 +212,7 @@ func (b *Builder) mix(s gdn.Spec, in map[string]*Node) map[string]*Node {
 	if b.mixer != nil {
 		return b.mixer(s, in)
 	}
-	return compute(s, b.variant, in)
-}
-
-// parseVariant reads a named variant or a text.
-func parseVariant(text string) (gdn.Variant, error) {
-	if v, err := gdn.LookupVariant(text); err == nil {
-		return v, nil
-	}
-	return gdn.ParseVariant(text)
+	return compute(s, b.variant, b.ctx.IsTraining(b.x.Graph()), in)
 }
 
 func (b *Builder) check() error {

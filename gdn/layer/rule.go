@@ -65,11 +65,14 @@ func (b *RuleBuilder) NegativeEigenvalues() *RuleBuilder {
 	return b
 }
 
-// Variant sets how it is computed, as text of gdn.ParseVariant; empty: what suits the backend.
+// Variant sets how it is computed, as Builder.Variant does.
 func (b *RuleBuilder) Variant(text string) *RuleBuilder {
 	b.variant = text
 	return b
 }
+
+// Accuracy asks for the best known variant of a class of accuracy, as Builder.Accuracy does.
+func (b *RuleBuilder) Accuracy(a gdn.Accuracy) *RuleBuilder { return b.Variant(a.Text()) }
 
 // Done gives the output, [batch, tokens, value heads, value width] in the type of v. It panics with an error where something
 // does not fit.
@@ -118,16 +121,18 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 		real = BroadcastToDims(InsertAxes(real, -1), b.g.Shape().Dimensions...)
 		in["g"], in["beta"] = Where(real, b.g, ZerosLike(b.g)), Where(real, b.beta, ZerosLike(b.beta))
 	}
-	out := compute(s, b.variant, in)
+	out := compute(s, b.variant, false, in)
 	return out["o"], out["final_state"]
 }
 
-// compute applies a spec by a variant given as text; empty: what suits the backend. It panics with an error.
-func compute(s gdn.Spec, text string, in map[string]*Node) map[string]*Node {
-	v, err := DefaultVariant(in["q"].Graph().Backend(), s)
-	if text != "" {
-		v, err = parseVariant(text)
+// compute applies a spec by a variant given as text; empty: the best known on the backend, in training that of a step with its
+// gradient. It panics with an error.
+func compute(s gdn.Spec, text string, training bool, in map[string]*Node) map[string]*Node {
+	work := s
+	if training {
+		work.Direction = gdn.Train
 	}
+	v, err := variantFor(in["q"].Graph().Backend(), work, text)
 	if err != nil {
 		panic(fmt.Errorf("layer: %w", err))
 	}

@@ -60,7 +60,7 @@ func BenchmarkGraph(b *testing.B) {
 				return runGraphJob(b, job)
 			}
 			for b.Loop() {
-				auto := measure("autodiff", layer.VariantUnrolled)
+				auto := measure("autodiff", "chunk=64,flow=split,form=uw")
 				ours := measure("generated", "")
 				forward := measure("forward", "")
 				require.InEpsilon(b, auto.Check, ours.Check, 1e-4)

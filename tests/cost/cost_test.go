@@ -46,7 +46,7 @@ func report(t *testing.T, p *measure.Program, target string) *llo.Report {
 	return r
 }
 
-// program is a spec by the text of a variant, as Mosaic kernels in the form that suits the target.
+// program is a spec by the text of a variant, as Mosaic kernels for a target.
 func program(t *testing.T, s gdn.Spec, variant, target string) *measure.Program {
 	t.Helper()
 	tg, err := codegen.LookupTarget(target)
@@ -73,13 +73,13 @@ func TestForeignModule(t *testing.T) {
 	require.InEpsilon(t, 1.94, float64(cycles(t, measure.Foreign("p6", string(text)), "v6e"))/tokenHeads, .03)
 }
 
-// The bench work by tpu, in the form that suits the target, stays below what the README states, and two compiles give the same integer.
+// The bench work by auto stays below what the README states, and two compiles give the same integer.
 func TestBenchWork(t *testing.T) {
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
 	wall := map[string]float64{"v5e": 2.60, "v6e": 1.79, "tpu7x": 1.94}
 	for target, most := range map[string]float64{"v5e": 2.23, "v6e": 1.59, "tpu7x": 1.56} {
-		p := program(t, s, "tpu", target)
+		p := program(t, s, gdn.Auto, target)
 		r := report(t, p, target)
 		n := r.Cycles
 		require.LessOrEqual(t, float64(n)/tokenHeads, most, target)
@@ -90,7 +90,7 @@ func TestBenchWork(t *testing.T) {
 	}
 }
 
-// Works beside the bench work, by tpu in the form that suits the target, keep to cycles per token and value head and to the
+// Works beside the bench work, by auto, keep to cycles per token and value head and to the
 // main memory traffic that docs/results.md tells of: few tokens, heads parted over two cores, narrow heads.
 func TestShapes(t *testing.T) {
 	for _, row := range []struct {
@@ -103,7 +103,7 @@ func TestShapes(t *testing.T) {
 	} {
 		s, err := gdn.Parse(row.spec)
 		require.NoError(t, err)
-		r := report(t, program(t, s, "tpu", row.target), row.target)
+		r := report(t, program(t, s, gdn.Auto, row.target), row.target)
 		require.LessOrEqual(t, float64(r.Cycles)/float64(s.Tokens*s.HeadsV), row.most, "%s on %s", row.spec, row.target)
 		require.LessOrEqual(t, float64(r.HBMBytes), 1.3*float64(s.NecessaryBytes()), "%s on %s", row.spec, row.target)
 	}

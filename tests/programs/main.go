@@ -4,6 +4,7 @@
 //	go run ./tests/programs                     compute all of them, and write the table if none has changed
 //	go run ./tests/programs -reason "WHY"       the same; changed hashes get a new version, with this reason
 //	go run ./tests/programs -only bench,tpu     those rows alone whose preset and names or text have all of these words
+//	go run ./tests/programs -only new           those rows alone that the table lacks
 //
 // The table, programs.tsv, was frozen at the commit that it names as its base: each name then stood for the form that suited preset and
 // target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of Pallas without its docstring.
@@ -28,7 +29,7 @@ import (
 
 func main() {
 	reason := flag.String("reason", "", "why programs have changed")
-	only := flag.String("only", "", "words that the rows must have, separated by commas")
+	only := flag.String("only", "", "words that the rows must have, separated by commas; new: rows that the table lacks")
 	file := flag.String("file", filepath.Join("tests", "programs", "programs.tsv"), "the table")
 	flag.Parse()
 	if err := update(*file, *reason, *only); err != nil {
@@ -71,6 +72,9 @@ func update(file, reason, only string) error {
 
 // has says whether the row has all words of a list.
 func (r *row) has(words string) bool {
+	if words == "new" {
+		return len(r.cells[0]) == 0
+	}
 	for word := range strings.SplitSeq(words, ",") {
 		if word != "" && r.preset != word && !slices.Contains(r.names, word) && !slices.Contains(strings.Split(r.variant, ","), word) {
 			return false

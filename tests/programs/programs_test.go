@@ -76,25 +76,68 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// Names at the base stand for the forms that the table has: those of the sample.
-func TestNames(t *testing.T) {
-	for _, r := range sample(readTable(t)) {
-		for _, text := range r.names {
-			name, targets, ok := strings.Cut(text, "@")
-			if !ok {
-				continue
-			}
-			s, err := gdn.LookupPreset(r.preset)
+// What names stood for at the base on a preset and a target, auto stands for: the first form that it asks for.
+func TestAuto(t *testing.T) {
+	tab := readTable(t)
+	for _, job := range []struct{ presets, auto, name string }{
+		{"bench tiny", "auto-fast", "tpu"},
+		{"bench", "auto", "tpu"},
+		{"bench tiny", "auto-f32-like", "tpu-x3"},
+		{"tiny", "auto", "tpu-x3"},
+		{"train", "auto", "tpu-train"},
+		{"train", "auto-f32-like", "tpu-train-x3"},
+		{"contest-prefill", "auto", "tpu-packed"},
+		{"contest-prefill", "auto-f32-like", "tpu-x3"},
+		{"decode decode-pool contest-decode", "auto", "decode"},
+		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32"},
+	} {
+		for preset := range strings.SplitSeq(job.presets, " ") {
+			s, err := gdn.LookupPreset(preset)
 			require.NoError(t, err)
-			for target := range strings.SplitSeq(targets, ",") {
-				tg, err := codegen.LookupTarget(target)
+			for _, name := range columns[2:] {
+				target, err := codegen.LookupTarget(name)
 				require.NoError(t, err)
-				f, err := lower.Suit(s, name, tg)
+				choices, err := gdn.Choices(job.auto, s, gdn.HostTPU, target.Machine())
 				require.NoError(t, err)
-				require.Equal(t, r.variant, f.Variant.String(), "%s on %s for %s", name, r.preset, target)
+				require.Equal(t, tab.stood(job.name, preset, name), choices[0].Variant.String(), "%s on %s for %s", job.auto, preset, name)
 			}
 		}
 	}
+}
+
+// What auto stands for on the bench work fits the memory of every target, as its first form. Without a target it is for a CPU.
+func TestAutoFits(t *testing.T) {
+	s, err := gdn.LookupPreset("bench")
+	require.NoError(t, err)
+	for target, want := range map[string]string{"v5e": "tpu-128", "tpu7x": "tpu-long"} {
+		tg, err := codegen.LookupTarget(target)
+		require.NoError(t, err)
+		f, err := lower.Suit(s, gdn.Auto, tg)
+		require.NoError(t, err)
+		require.Equal(t, want, f.Variant.Short())
+		require.NotEmpty(t, f.From.Why)
+	}
+	f, err := lower.Suit(s, gdn.Auto, nil)
+	require.NoError(t, err)
+	require.Equal(t, "cpu", f.Variant.Short())
+}
+
+// stood is the text that a name stood for at the base.
+func (t *table) stood(name, preset, target string) string {
+	text := ""
+	for _, r := range t.rows {
+		for _, n := range r.names {
+			n, targets, only := strings.Cut(n, "@")
+			switch {
+			case r.preset != preset || n != name:
+			case !only && text == "":
+				text = r.variant
+			case only && slices.Contains(strings.Split(targets, ","), target):
+				return r.variant
+			}
+		}
+	}
+	return text
 }
 
 // sampled is how many rows a test computes beside the champions and what was touched.

@@ -117,22 +117,9 @@ func (k *Backend) try() error {
 	return nil
 }
 
-// Variant is how a spec is computed: the fastest known of a CPU, or that for TPUs in the form that suits spec and target.
-func (k *Backend) Variant(s gdn.Spec) (gdn.Variant, error) {
-	switch {
-	case k.opts.Target == nil && s.Seqs > 0:
-		return gdn.ParseVariant("cpu-packed")
-	case k.opts.Target == nil:
-		return gdn.ParseVariant("cpu")
-	case s.DType == ir.BF16:
-		return k.suited(s, "tpu")
-	}
-	return k.suited(s, "tpu-x3")
-}
-
-// suited is a named variant in the form that suits spec and target.
-func (k *Backend) suited(s gdn.Spec, name string) (gdn.Variant, error) {
-	f, err := lower.Suit(s, name, k.opts.Target)
+// Variant is the best known for a spec, of text of gdn.Auto: on a CPU, or on the target.
+func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
+	f, err := lower.Suit(s, auto, k.opts.Target)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

@@ -1,0 +1,143 @@
+package autotune
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// seeds gives the text of each variant that is proposed first, and those in reserve where the user named some.
+func (c *Config) seeds(least string, targets []string) (first, reserve []string, err error) {
+	best, err := champions(c.Spec, championText(least), targets)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := DefaultSeeds(c.Spec, least, best)
+	if len(c.Seeds) == 0 {
+		return all, nil, nil
+	}
+	for _, text := range c.Seeds {
+		variants, err := champions(c.Spec, text, targets)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, v := range variants {
+			first = append(first, v.String())
+		}
+	}
+	return first, slices.DeleteFunc(all, func(text string) bool { return slices.Contains(first, text) }), nil
+}
+
+// championText is the text of gdn.Auto for a search whose products are of a precision at least.
+func championText(least string) string {
+	if strategy.Reaches(ir.PrecBF16x1.String(), least) {
+		return gdn.AccuracyFast.Text()
+	}
+	return gdn.AccuracyF32.Text()
+}
+
+// champions gives what a text stands for on the targets, each variant once: for text of gdn.Auto the best known ones.
+func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error) {
+	var list []gdn.Variant
+	for _, name := range targets {
+		t, err := codegen.LookupTarget(name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := lower.Suit(s, text, t)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(list, f.Variant) {
+			list = append(list, f.Variant)
+		}
+	}
+	return list, nil
+}
+
+// inBF16 are the changes that make a float32 variant one for bf16 tensors; the first that keeps its numbers is taken.
+var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
+
+// DefaultSeeds are the best known variants for a spec and the named ones of a precision, each program once. Where tensors are not
+// float32, those without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the best
+// known, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a pipeline, which
+// compile slowest, are last.
+func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
+	var naive, low, made, negative, rest, slow []string
+	seen := map[gdn.Variant]bool{}
+	for _, v := range best {
+		if strategy.Reaches(v.Precision().String(), least) && !seen[v.Fit(s)] {
+			seen[v.Fit(s)] = true
+			made = append(made, v.String())
+		}
+	}
+	for _, n := range gdn.Variants {
+		v, err := gdn.ParseVariant(n.Text)
+		if err != nil || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
+			continue // a test reads the table whole; some are not for every spec
+		}
+		own := v.Precision() == ir.PrecBF16x1
+		if s.DType != ir.F32 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
+			v = lowered(v, s, least)
+		}
+		if f := v.Fit(s); seen[f] {
+			continue
+		} else {
+			seen[f] = true
+		}
+		switch text := v.String(); {
+		case n.Name == "naive":
+			naive = append(naive, text)
+		case v.Ahead > 0:
+			slow = append(slow, text)
+		case own:
+			low = append(low, text)
+		case n.Negative:
+			negative = append(negative, text)
+		default:
+			rest = append(rest, text)
+		}
+	}
+	return slices.Concat(naive, low, made, negative, rest, slow)
+}
+
+// lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.
+func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
+	for _, p := range inBF16 {
+		w, err := v.With("prec", p[0])
+		if err == nil {
+			w, err = w.With("precinv", p[1])
+		}
+		if err == nil && w.Unsafe(s) == "" && strategy.Reaches(w.Precision().String(), least) {
+			return w
+		}
+	}
+	return v
+}
+
+// seedDoc is the hypothesis of a seed: what the table of champions, or that of named variants of the same cell, says about it.
+func seedDoc(v gdn.Variant, s gdn.Spec, targets []*codegen.Target) string {
+	for _, n := range gdn.Variants {
+		if w, err := gdn.ParseVariant(n.Text); err == nil {
+			w.PrecInv, w.PrecIntra, w.PrecState = v.PrecInv, v.PrecIntra, v.PrecState
+			if w.Canon() == v {
+				return "seed " + n.Name + ": " + n.Doc
+			}
+		}
+	}
+	for _, auto := range gdn.AutoNames() {
+		for _, t := range targets {
+			choices, _ := gdn.Choices(auto, s, gdn.HostTPU, t.Machine()) // the spec was checked
+			for _, c := range choices {
+				if c.Variant == v {
+					return "seed " + auto + " on " + t.Name + ": " + c.From.Why
+				}
+			}
+		}
+	}
+	return "seed given by the user"
+}

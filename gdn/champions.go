@@ -1,0 +1,85 @@
+package gdn
+
+// Champion is the best known variant for some job: a row of the table that auto chooses by.
+type Champion struct {
+	Host     Host
+	Accuracy Accuracy // the class that it keeps to
+	job      job
+	Text     string // as ParseVariant takes it
+	Why      string
+	where    where
+}
+
+// where says which specs and machines a row is for. Zeros are for all.
+type where struct {
+	mxu         int // rows and columns of a matrix unit
+	least, most int // states of a program: heads x batch rows, in tiles of a matrix unit
+	steps       int // the fewest grid steps that it pays from, since the first and last weigh
+	tokens      int // the most tokens, where it is for short sequences; any padding will do then, if no steps are named
+	visits      int // the most visits of packed sequences to blocks of tokens
+}
+
+// Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
+// The last of them holds always, and the others have its heads and batch rows.
+var Champions = []Champion{
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,ahead=0", "few tokens are done in one step: there are no others for it to overlap",
+		where{least: 3, most: 8, tokens: 256}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,ahead=0", "one step of four chunks is full and hides the latency of matrix units of 256 rows; there are no others to overlap",
+		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long", "four chunks in lockstep hide the latency of matrix units of 256 rows, and steps enough outweigh the first and last",
+		where{mxu: 256, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full",
+		where{mxu: 128, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,chunks=2", "as tpu-128, where four chunks would have too few steps or too much padding",
+		where{mxu: 128, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,low=rows,beside=no,ready=100", "heads alone fill a program; vector units beside matrix units of 128 rows have no bf16",
+		where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
+
+	{HostTPU, AccuracyFast, jobPacked, "tpu-long,pack=masked,batch=4,ahead=0", "few short sequences are batch rows of all tokens, with those of others masked", where{visits: 3}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{visits: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,ahead=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,low=operands,late=3", "visits in lockstep; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed", "tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+
+	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
+
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
+		where{mxu: 256, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128", "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes",
+		where{mxu: 128, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0", "as tpu-train-128, where four chunks would have too few steps or too much padding",
+		where{mxu: 128, least: 1, most: 8}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
+
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3-long,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3", "three bf16 passes for the inverse and its products alone; four chunks in lockstep hide the latency of matrix units of 256 rows",
+		where{mxu: 256, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3", "three bf16 passes for the inverse and its products alone", where{}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3,precintra=bf16x1,precstate=bf16x1,precapply=bf16x3", "three bf16 passes for the inverse and its products alone", where{}},
+
+	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
+		where{mxu: 256, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
+	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{}},
+	{HostTPU, AccuracyF32, jobDecode, "decode-f32", "a few tokens a sequence, all of it in float32 on the vector unit", where{}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
+		where{mxu: 256, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},
+
+	{HostCPU, AccuracyF32, jobPrefill, "cpu", "a loop over short chunks: the fastest known on a CPU", where{}},
+	{HostCPU, AccuracyF32, jobPacked, "cpu-packed", "a stream of short chunks, of four sequences at once", where{}},
+	{HostCPU, AccuracyF32, jobDecode, "cpu-decode", "a few tokens a sequence: each state is read once and written once", where{}},
+	{HostCPU, AccuracyF32, jobTraining, "cpu", "a loop over short chunks: the fastest known on a CPU", where{}},
+
+	{HostLoops, AccuracyF32, jobPrefill, "cpu", "one loop over short chunks, whose body the framework compiles once", where{}},
+	{HostLoops, AccuracyF32, jobPacked, "cpu", "one loop over short chunks, whose body the framework compiles once", where{}},
+	{HostLoops, AccuracyF32, jobDecode, "token-inner", "a few tokens a sequence, on tensors as they are", where{tokens: 1}},
+	{HostLoops, AccuracyF32, jobDecode, "cpu", "one loop over short chunks, whose body the framework compiles once", where{}},
+	{HostLoops, AccuracyF32, jobTraining, "cpu", "one loop over short chunks, whose body the framework compiles once", where{}},
+
+	{HostUnrolled, AccuracyF32, jobPrefill, "chunk=64,flow=split,form=uw", "loops are unrolled, so all that needs no state is done for all chunks at once", where{}},
+	{HostUnrolled, AccuracyF32, jobPacked, "chunk=64,flow=split,form=uw", "loops are unrolled, so all that needs no state is done for all chunks at once", where{}},
+	{HostUnrolled, AccuracyF32, jobDecode, "token-inner", "a few tokens a sequence, on tensors as they are", where{tokens: 1}},
+	{HostUnrolled, AccuracyF32, jobDecode, "chunk=64,flow=split,form=uw", "loops are unrolled, so all that needs no state is done for all chunks at once", where{}},
+	{HostUnrolled, AccuracyF32, jobTraining, "chunk=64,flow=split,form=uw", "loops are unrolled, so all that needs no state is done for all chunks at once", where{}},
+}

@@ -29,8 +29,11 @@ func newEstimator(s gdn.Spec, targets []*codegen.Target) *estimator {
 // once keeps a value for each variant. Different ones are made side by side, and each by the first that asks.
 type once[T any] struct{ made sync.Map }
 
-func (o *once[T]) get(v gdn.Variant, make func() T) T {
-	value, _ := o.made.LoadOrStore(v, sync.OnceValue(make))
+func (o *once[T]) get(v gdn.Variant, first func() T) T {
+	value, ok := o.made.Load(v)
+	if !ok {
+		value, _ = o.made.LoadOrStore(v, sync.OnceValue(first))
+	}
 	return value.(func() T)()
 }
 

@@ -14,7 +14,7 @@ import (
 
 // PolicyVersion is that of what all strategies share: the order of seeds, what follows where all are refused, and escalation. A
 // change that lets any of them propose something else raises it.
-const PolicyVersion = 2
+const PolicyVersion = 3
 
 // policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the strategy to cells that nobody has
 // visited while the search escalates.
@@ -250,6 +250,9 @@ func (s Space) near(c *journal.Candidate) []option {
 	for _, x := range all {
 		if x.v.Fit(s.Spec) == v.Fit(s.Spec) || !s.admits(x.v) {
 			continue
+		}
+		if c.Verdict == journal.Numerics && !Reaches(x.v.Precision().String(), v.Precision().String()) {
+			continue // less precision mends no wrong numbers
 		}
 		cost := s.cycles(x.v)
 		if cost == 0 {

@@ -143,6 +143,7 @@ func TestRefusedStart(t *testing.T) {
 			switch {
 			case i%2 == 0 || i >= 4:
 				require.Equal(t, 1, p.Parent)
+				require.True(t, Reaches(p.Variant.Precision().String(), "f32"), "wrong numbers ask for no less precision: %s", p.Variant)
 				change := strings.Join(texts(p.Moves), ",")
 				require.False(t, change == "" || moved[change], change)
 				moved[change] = true

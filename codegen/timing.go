@@ -15,7 +15,7 @@ type Timing struct {
 	// Transcendental functions: from the push to the earliest pop; listing and profile.
 	Transcendental int64
 	// Matrix unit: from a product to its first result (profile; schedule), between two pops of the result queue (listing; 0: addressed
-	// results, no queue), and results of a product of bf16, twice those of f32 (listing).
+	// results, no queue), and results of a product of 16 rows of bf16, twice those of 8 rows (listing).
 	Matmul, MatmulPop int64
 	MatmulResults     int
 	// Cycles that a weight push holds the port, bf16 and f32: schedule; the listing has 3 more than the pipeline needs.

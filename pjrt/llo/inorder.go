@@ -192,7 +192,7 @@ func (k *clock) start(o *vectorOp, width func(operand) int64) {
 	case onMatmul:
 		k.matmulFree[u] = k.now + o.cycles
 		n := tm.MatmulResults
-		if o.f32 {
+		if o.half {
 			n /= 2
 		}
 		for i := range n {

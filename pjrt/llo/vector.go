@@ -2,6 +2,7 @@ package llo
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,17 +13,17 @@ import (
 type unitKind uint8
 
 const (
-	onVector       unitKind = iota // arithmetic, loads, stores: registers alone
-	onMatmul                       // a product: holds the matrix unit, enters results
-	onPush                         // weights: holds the port
-	onLanes                        // a permute or sum over lanes: holds a lane unit, enters one result
-	onTranspose                    // a register of a transpose: the last one enters the results
-	onTransc                       // a transcendental function: enters one result
-	popMatmul                      // results, in order of entry
-	popLanes                       //
-	popTransc                      //
-	popMatmulAddr                  // a result by its address, tpu7x
-	setLanePattern                 // a pattern of permutes: switches a lane unit
+	onVector    unitKind = iota // arithmetic, loads, stores: registers alone
+	onMatmul                    // a product: holds the matrix unit, enters results
+	onPush                      // weights: holds the port
+	onLanes                     // a permute or sum over lanes: holds a lane unit, enters one result
+	onTranspose                 // a register of a transpose: the last one enters the results
+	onTransc                    // a transcendental function: enters one result
+	popMatmul                   // results, in order of entry
+	popLanes
+	popTransc
+	popMatmulAddr  // a result by its address, tpu7x
+	setLanePattern // a pattern of permutes: switches a lane unit
 )
 
 // A laneClass is a kind of work between which lane units switch.
@@ -46,7 +47,7 @@ type vectorOp struct {
 	write   int16 // noVector: none
 	reads   []int16
 	class   laneClass
-	f32     bool
+	half    bool // a product of 8 rows: of f32, or from the register that vllmr loads
 	start   bool // first and last register of a transpose
 	end     bool
 	pair    bool // a transpose of two registers an instruction
@@ -91,38 +92,29 @@ func (d *decoder) vectorOf(in instruction, tm *codegen.Timing) (*vectorOp, error
 	switch {
 	case name == "vld" || strings.HasPrefix(name, "vld"):
 		o.latency = tm.VectorLoad
-	case o.write >= firstMask, contains(moves, name):
+	case o.write >= firstMask, slices.Contains(moves, name):
 		o.latency = tm.VectorMove
 	case name == "vpop":
 		return o, o.pop(parts)
 	case name == "vmatmul":
-		o.kind, o.f32 = onMatmul, contains(parts, "f32")
+		o.kind, o.half = onMatmul, slices.Contains(parts, "f32") || slices.Contains(parts, "lmr")
 		o.cycles = int64(d.target.MatmulBF16)
-		if o.f32 {
+		if o.half {
 			o.cycles = int64(d.target.MatmulF32)
 		}
 		return o, o.onMatrixUnit(parts)
 	case strings.HasPrefix(name, "vmatpush"):
 		o.kind, o.cycles = onPush, tm.PushF32
-		if contains(parts, "bf16") {
+		if slices.Contains(parts, "bf16") {
 			o.cycles = tm.PushBF16
 		}
 		return o, o.onMatrixUnit(parts)
-	case contains(transcendentals, name) && o.write == noVector:
+	case slices.Contains(transcendentals, name) && o.write == noVector:
 		o.kind, o.latency = onTransc, tm.Transcendental
 	case hasLaneUnit(parts):
 		return o, d.onLaneUnit(o, name, parts, in.args, tm)
 	}
 	return o, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // hasLaneUnit reports whether the parts of an operation's name have xlu0, xlu1 ...
@@ -166,20 +158,20 @@ func (o *vectorOp) onMatrixUnit(parts []string) (err error) {
 func (o *vectorOp) pop(parts []string) (err error) {
 	o.latency = 1
 	switch {
-	case contains(parts, "erf"):
+	case slices.Contains(parts, "erf"):
 		o.kind = popTransc
 		return nil
 	case hasLaneUnit(parts):
 		o.kind = popLanes
 		o.unit, err = unitNumber(parts, "xlu")
 		return err
-	case contains(parts, "mrf"):
+	case slices.Contains(parts, "mrf"):
 		o.kind = popMatmul
 		return o.onMatrixUnit(parts)
 	case len(parts) > 1 && strings.HasPrefix(parts[len(parts)-2], "mrb["):
 		o.kind = popMatmulAddr
 		return o.onMatrixUnit(parts)
-	case contains(parts, "sfrf"): // to a scalar register, in order of its own
+	case slices.Contains(parts, "sfrf"): // to a scalar register, in order of its own
 		return nil
 	}
 	return fmt.Errorf("a result of an unknown unit")
@@ -196,10 +188,10 @@ func (d *decoder) onLaneUnit(o *vectorOp, name string, parts []string, args stri
 	case name == "vxpose":
 		o.kind, o.class = onTranspose, laneTranspose32
 		o.cycles = tm.Transpose32.Path
-		if contains(parts, "b16") || contains(parts, "b8") {
+		if slices.Contains(parts, "b16") || slices.Contains(parts, "b8") {
 			o.class, o.cycles = laneTranspose16, tm.Transpose16.Path
 		}
-		o.start, o.end, o.pair = contains(parts, "start"), contains(parts, "end"), contains(parts, "binary")
+		o.start, o.end, o.pair = slices.Contains(parts, "start"), slices.Contains(parts, "end"), slices.Contains(parts, "binary")
 		_, width, _ := strings.Cut(args, "]")
 		o.width = operand{reg: noRegister, val: number(128)}
 		for f := range strings.SplitSeq(width, ",") {
@@ -207,7 +199,7 @@ func (d *decoder) onLaneUnit(o *vectorOp, name string, parts []string, args stri
 				o.width = v
 			}
 		}
-	case contains(parts, "xlane"):
+	case slices.Contains(parts, "xlane"):
 		o.kind, o.class, o.latency, o.cycles = onLanes, laneSum, tm.LaneSum, tm.LanePath
 	default:
 		o.kind, o.class, o.latency, o.cycles = onLanes, lanePermute, tm.Permute, tm.LanePath

@@ -252,6 +252,20 @@ func TestInterlocks(t *testing.T) {
 	require.Empty(t, k.leftovers())
 }
 
+// A product of 16 rows of bf16 has four results on v6e, one of 8 rows two: of f32, or from a register that was loaded before.
+func TestResultsOfProducts(t *testing.T) {
+	for product, results := range map[string]int{"vmatmul.bf16.gmra.mxu1": 4, "vmatmul.f32.gmra.mxu1": 2, "vmatmul.lmr.bf16.gmra.16.mxu1": 2} {
+		lines := []string{"%1 = " + product + " %v1_v1"}
+		for range results {
+			lines = append(lines, "%v2_v2 = vpop.f32.mrf.mxu1")
+		}
+		k := walk(t, lines...)
+		require.Empty(t, k.fault, product)
+		require.Empty(t, k.leftovers(), product)
+		require.EqualValues(t, 1+192+2*(results-1), k.now, product)
+	}
+}
+
 // A result that nothing makes, or that nothing takes, is a limit of the model and said.
 func TestQueuesOutOfStep(t *testing.T) {
 	require.Equal(t, "a result is taken that nothing makes (lane result)", walk(t, "%v1_v1 = vpop.permute.xlu0 %5").fault)

@@ -30,7 +30,7 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.tokens(x, slots, fill)
 	}
-	gate := func(x *ir.Value, fill float64) *operand { return p.gate(p.inert(token(x, fill), fill)) }
+	gate := func(x *ir.Value, fill float64) *operand { return p.gate(token(x, fill)) }
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm && p.v.Fuse == PlaceGlue {
 		q, k = normRows(b, q), normRows(b, k)
@@ -80,7 +80,7 @@ func (p *plan) headAxes() []axis {
 	return []axis{axisHead}
 }
 
-// tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens hold fill.
+// tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens, and those of other sequences, hold fill.
 func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 	if p.s.Packed {
 		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
@@ -100,6 +100,9 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
 		hi[1] = n
 		x = p.b.Pad(x, fill, lo, hi)
+	}
+	if p.masked() {
+		x = p.b.Select(p.b.Broadcast(p.own(p.padded()), x.Type.Shape, 0, 1), x, p.b.Like(x, fill))
 	}
 	return x
 }

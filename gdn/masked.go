@@ -2,8 +2,8 @@ package gdn
 
 import "github.com/gdngen/gdngen/ir"
 
-// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert in it: their beta is zero
-// and their decay 1, so they neither change the state nor wait for it. The output of a token is that of its sequence's row. The work
+// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert in it: they are zeros, their beta
+// is zero and their decay 1, so they neither change the state nor wait for it, whatever they were. The output of a token is that of its sequence's row. The work
 // grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are few.
 
 // maxMasked bounds sequences x tokens of packed sequences as batch rows.
@@ -43,14 +43,6 @@ func (p *plan) perSequence(x *ir.Value) *ir.Value {
 	}
 	shape := append([]int{p.s.Batch}, x.Type.Shape[1:]...)
 	return p.b.Broadcast(p.b.Reshape(x, x.Type.Shape[1:]...), shape, dims...)
-}
-
-// inert puts fill into the gates [sequences, padded, Hv] of other sequences' tokens.
-func (p *plan) inert(x *ir.Value, fill float64) *ir.Value {
-	if !p.masked() {
-		return x
-	}
-	return p.b.Select(p.b.Broadcast(p.own(p.padded()), x.Type.Shape, 0, 1), x, p.b.Like(x, fill))
 }
 
 // ofSequences takes the output of each token from the row of its sequence: [sequences, T, ...] to [1, T, ...].

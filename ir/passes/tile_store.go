@@ -305,7 +305,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 		}, nil
 	}
 	return func() error {
-		rows := product(ref.Type.Shape[:ref.Type.Rank()-1])
+		rows := len(puts) * count // of the whole reference, or of the half that is written
 		cols := t.newColumns(ref.Type.DType, rows, u.src.lanes)
 		for _, p := range puts {
 			cols.store(t, wide(p.tile), p.row, stride)

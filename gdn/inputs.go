@@ -19,14 +19,16 @@ type Class struct {
 	Doc         string
 	Adversarial bool
 
-	keys    func(r *rand.Rand, heads, width, tokens int) []float64
-	decay   func(r *rand.Rand) float64
-	beta    func(r *rand.Rand) float64
+	keys    *keyKind
+	decay   gate
+	beta    gate
 	doubles bool // beta and the limits are doubled where the spec has negative eigenvalues
 	beyond  bool // beta exceeds 1: the spec must have negative eigenvalues
-	flat    bool // q and v from U(0,1) too
 	limits  limits
 }
+
+// gate draws the log decay or beta of a token.
+type gate func(r *rand.Rand, token int) float64
 
 // limits are the bounds at each precision of the matrix products.
 type limits struct{ f32, bf16x3, bf16x1 float64 }
@@ -53,27 +55,43 @@ var (
 // Classes lists the distributions, realistic ones first.
 var Classes = []Class{
 	{Name: "random", Doc: "normal q, v, unit keys, log-sigmoid decay, sigmoid beta",
-		keys: normalKeys, decay: logSigmoid(4), beta: sigmoidBeta, doubles: true, limits: realistic},
+		keys: normal, decay: logSigmoid(4), beta: sigmoidBeta, doubles: true, limits: realistic},
 	{Name: "slow", Doc: "as random, decay from U(-.01, 0): long memory",
-		keys: normalKeys, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: realistic},
+		keys: normal, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: realistic},
 	{Name: "cos.75", Doc: "q, k, v from U(0,1), q and k unit: keys at cosine .75, the data of flash-linear-attention's own tests",
-		keys: flatKeys, decay: flatLogSigmoid, beta: flatBeta, doubles: true, flat: true, limits: realistic},
+		keys: flat, decay: flatLogSigmoid(1), beta: flatBeta, doubles: true, limits: realistic},
 	{Name: "beta0", Doc: "beta is zero, decay from U(-.001, 0): the state only decays, and is zero without an initial one",
-		keys: normalKeys, decay: uniformDecay(.001), beta: constant(0), limits: realistic},
+		keys: normal, decay: uniformDecay(.001), beta: constant(0), limits: realistic},
 	{Name: "u01nodecay", Doc: "as cos.75 without decay", Adversarial: true,
-		keys: flatKeys, decay: constant(0), beta: flatBeta, doubles: true, flat: true, limits: limits{3e-6, 3e-4, 2e-2}},
+		keys: flat, decay: constant(0), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
 	{Name: "cos.9", Doc: "keys at cosine .9, beta 1, no decay", Adversarial: true,
-		keys: correlatedKeys(.9), decay: constant(0), beta: constant(1), limits: adversarial},
+		keys: cosine9, decay: constant(0), beta: constant(1), limits: adversarial},
 	{Name: "cos.99", Doc: "keys at cosine .99, beta 1, no decay", Adversarial: true,
-		keys: correlatedKeys(.99), decay: constant(0), beta: constant(1), limits: cancelling},
+		keys: cosine99, decay: constant(0), beta: constant(1), limits: cancelling},
 	{Name: "identical", Doc: "one key for all tokens of a head, beta 1, no decay", Adversarial: true,
-		keys: correlatedKeys(1), decay: constant(0), beta: constant(1), limits: cancelling},
+		keys: oneKey, decay: constant(0), beta: constant(1), limits: cancelling},
 	{Name: "resets", Doc: "as random, with a log decay of -20 or -1e4 at 3 % of the tokens", Adversarial: true,
-		keys: normalKeys, decay: resets(logSigmoid(4), .03, -20, -1e4), beta: sigmoidBeta, doubles: true, limits: adversarial},
+		keys: normal, decay: resets(logSigmoid(4), .03, -20, -1e4), beta: sigmoidBeta, doubles: true, limits: adversarial},
 	{Name: "reset.cos.9", Doc: "keys at cosine .9, beta 1, a log decay of -1e4 at 2 % of the tokens", Adversarial: true,
-		keys: correlatedKeys(.9), decay: resets(logSigmoid(4), .02, -1e4), beta: constant(1), limits: adversarial},
+		keys: cosine9, decay: resets(logSigmoid(4), .02, -1e4), beta: constant(1), limits: adversarial},
 	{Name: "beta2", Doc: "one key for all tokens of a head, beta from U(1,2), decay from U(-.02, 0); needs neg_eigval", Adversarial: true,
-		keys: correlatedKeys(1), decay: uniformDecay(.02), beta: func(r *rand.Rand) float64 { return 1 + r.Float64() }, beyond: true, limits: reflecting},
+		keys: oneKey, decay: uniformDecay(.02), beta: func(r *rand.Rand, _ int) float64 { return 1 + r.Float64() }, beyond: true, limits: reflecting},
+	{Name: "fla.01", Doc: "as cos.75 with the gate normaliser .01 of flash-linear-attention's tests: nothing is left of a token after the next", Adversarial: true,
+		keys: flat, decay: flatLogSigmoid(.01), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+	{Name: "fla10", Doc: "as cos.75 with the gate normaliser 10", Adversarial: true,
+		keys: flat, decay: flatLogSigmoid(10), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+	{Name: "masked", Doc: "as cos.75 with the log decay of half of the tokens masked: 0", Adversarial: true,
+		keys: flat, decay: resets(flatLogSigmoid(1), .5, 0), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+	{Name: "drift", Doc: "keys that drift, neighbours at cosine .95, log decay -.001", Adversarial: true,
+		keys: drifting, decay: constant(-1e-3), beta: sigmoidBeta, doubles: true, limits: adversarial},
+	{Name: "faint", Doc: "keys at cosine .99, beta .02, no decay: what the state holds is in small differences", Adversarial: true,
+		keys: cosine99, decay: constant(0), beta: constant(.02), limits: adversarial},
+	{Name: "hold", Doc: "as slow for 128 of 512 tokens, then beta 0 and decay from U(-.00002, 0): the state is held, and loses .13 % in 128 tokens", Adversarial: true,
+		keys: normal, decay: holding(uniformDecay(.01), uniformDecay(2e-5)), beta: holding(sigmoidBeta, constant(0)), limits: adversarial},
+	{Name: "zeros", Doc: "as slow, with rows of zeros in q and k", Adversarial: true,
+		keys: withZeros, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: adversarial},
+	{Name: "reflect", Doc: "random keys, beta 2, no decay: each token turns the state, and errors grow with the length; needs neg_eigval", Adversarial: true,
+		keys: normal, decay: constant(0), beta: constant(2), beyond: true, limits: reflecting},
 }
 
 // LookupClass finds a class by name.
@@ -87,6 +105,9 @@ func LookupClass(name string) (Class, error) {
 	}
 	return Class{}, fmt.Errorf("unknown input class %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
 }
+
+// Doubles says whether beta is doubled where the spec has negative eigenvalues.
+func (c Class) Doubles() bool { return c.doubles }
 
 // Supports says whether the class can be drawn for a spec.
 func (c Class) Supports(s Spec) error {
@@ -252,16 +273,16 @@ func (d draw) normal(tensor string, n int) []float64 {
 
 func (d draw) queries() []float64 {
 	r := d.stream("q")
-	keys := normalKeys
-	if d.c.flat {
-		keys = flatKeys
+	draw := d.c.keys.queries
+	if draw == nil {
+		draw = normalKeys
 	}
-	return d.stretch(r, keys(r, d.s.HeadsK, d.s.K, d.tokens()))
+	return d.stretch(r, draw(r, d.s.HeadsK, d.s.K, d.tokens()))
 }
 
 func (d draw) keys() []float64 {
 	r := d.stream("k")
-	return d.stretch(r, d.c.keys(r, d.s.HeadsK, d.s.K, d.tokens()))
+	return d.stretch(r, d.c.keys.draw(r, d.s.HeadsK, d.s.K, d.tokens()))
 }
 
 // stretch gives unit rows random lengths where the kernel normalises them again.
@@ -280,7 +301,7 @@ func (d draw) stretch(r *rand.Rand, x []float64) []float64 {
 func (d draw) values() []float64 {
 	r := d.stream("v")
 	n := d.tokens() * d.s.HeadsV * d.s.V
-	if d.c.flat {
+	if d.c.keys == flat {
 		return fill(n, r.Float64)
 	}
 	return fill(n, r.NormFloat64)
@@ -290,8 +311,11 @@ func (d draw) values() []float64 {
 func (d draw) gates() (g, beta []float64) {
 	n := d.tokens() * d.s.HeadsV
 	rg, rb := d.stream("g"), d.stream("beta")
-	g = fill(n, func() float64 { return d.c.decay(rg) })
-	beta = fill(n, func() float64 { return d.c.beta(rb) })
+	g, beta = make([]float64, n), make([]float64, n)
+	for i := range n {
+		t := i / d.s.HeadsV % d.s.Tokens
+		g[i], beta[i] = d.c.decay(rg, t), d.c.beta(rb, t)
+	}
 	if d.c.doubles && d.s.NegEigval {
 		for i := range beta {
 			beta[i] *= 2
@@ -303,9 +327,14 @@ func (d draw) gates() (g, beta []float64) {
 // gateReach bounds the raw gates: sigmoid and softplus are 1 and 0 in float32 well before it.
 const gateReach = 40
 
-// fusedGates draws A_log and dt_bias, and solves for the a and b that give the class's decay and beta.
+// fusedGates draws the gates in the form from which a kernel computes the class's decay and beta.
 func (d draw) fusedGates(values map[string][]float64) {
 	g, beta := d.gates()
+	d.invertGates(values, g, beta)
+}
+
+// invertGates draws A_log and dt_bias, and solves for a and b.
+func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 	aLog, dtBias := d.normal("A_log", d.s.HeadsV), d.normal("dt_bias", d.s.HeadsV)
 	top := 1.0
 	if d.s.NegEigval {
@@ -385,6 +414,21 @@ func unitRows(x []float64, width int) []float64 {
 	return x
 }
 
+// keyKind is a distribution of keys, and of queries where those are not normal. Classes of one kind can share a key head.
+type keyKind struct {
+	draw, queries func(r *rand.Rand, heads, width, tokens int) []float64
+}
+
+var (
+	normal    = &keyKind{draw: normalKeys}
+	flat      = &keyKind{draw: flatKeys, queries: flatKeys} // and values from U(0,1)
+	cosine9   = &keyKind{draw: correlatedKeys(.9)}
+	cosine99  = &keyKind{draw: correlatedKeys(.99)}
+	oneKey    = &keyKind{draw: correlatedKeys(1)}
+	drifting  = &keyKind{draw: driftingKeys(.95)}
+	withZeros = &keyKind{draw: zeroRows(5), queries: zeroRows(7)}
+)
+
 func normalKeys(r *rand.Rand, heads, width, tokens int) []float64 {
 	return unitRows(fill(tokens*heads*width, r.NormFloat64), width)
 }
@@ -416,29 +460,63 @@ func correlatedKeys(cosine float64) func(r *rand.Rand, heads, width, tokens int)
 	}
 }
 
-func constant(x float64) func(*rand.Rand) float64 { return func(*rand.Rand) float64 { return x } }
+// driftingKeys gives unit keys whose directions change slowly: normal rows, autoregressive with the given factor.
+func driftingKeys(factor float64) func(r *rand.Rand, heads, width, tokens int) []float64 {
+	return func(r *rand.Rand, heads, width, tokens int) []float64 {
+		x := fill(tokens*heads*width, r.NormFloat64)
+		for i := heads * width; i < len(x); i++ {
+			x[i] = factor*x[i-heads*width] + math.Sqrt(1-factor*factor)*x[i]
+		}
+		return unitRows(x, width)
+	}
+}
+
+// zeroRows gives normal keys of which those of every n-th token are zero.
+func zeroRows(n int) func(r *rand.Rand, heads, width, tokens int) []float64 {
+	return func(r *rand.Rand, heads, width, tokens int) []float64 {
+		x := normalKeys(r, heads, width, tokens)
+		for t := n / 2; t < tokens; t += n {
+			clear(x[t*heads*width:][:heads*width])
+		}
+		return x
+	}
+}
+
+func constant(x float64) gate { return func(*rand.Rand, int) float64 { return x } }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func sigmoidBeta(r *rand.Rand) float64 { return sigmoid(r.NormFloat64()) }
+func sigmoidBeta(r *rand.Rand, _ int) float64 { return sigmoid(r.NormFloat64()) }
 
-func flatBeta(r *rand.Rand) float64 { return sigmoid(r.Float64()) }
+func flatBeta(r *rand.Rand, _ int) float64 { return sigmoid(r.Float64()) }
 
-func flatLogSigmoid(r *rand.Rand) float64 { return math.Log(sigmoid(r.Float64())) }
-
-// logSigmoid is the log of the sigmoid of a normal number over the gate normaliser.
-func logSigmoid(normaliser float64) func(*rand.Rand) float64 {
-	return func(r *rand.Rand) float64 { return math.Log(sigmoid(r.NormFloat64())) / normaliser }
+// flatLogSigmoid and logSigmoid are the log of the sigmoid of a number from U(0,1), or a normal one, over the gate normaliser.
+func flatLogSigmoid(normaliser float64) gate {
+	return func(r *rand.Rand, _ int) float64 { return math.Log(sigmoid(r.Float64())) / normaliser }
 }
 
-func uniformDecay(most float64) func(*rand.Rand) float64 {
-	return func(r *rand.Rand) float64 { return -most * r.Float64() }
+func logSigmoid(normaliser float64) gate {
+	return func(r *rand.Rand, _ int) float64 { return math.Log(sigmoid(r.NormFloat64())) / normaliser }
+}
+
+func uniformDecay(most float64) gate {
+	return func(r *rand.Rand, _ int) float64 { return -most * r.Float64() }
+}
+
+// holding is a gate of 128 of 512 tokens, and another for those after them.
+func holding(first, then gate) gate {
+	return func(r *rand.Rand, token int) float64 {
+		if token%512 < 128 {
+			return first(r, token)
+		}
+		return then(r, token)
+	}
 }
 
 // resets replaces a share of the log decays by one of the given values.
-func resets(decay func(*rand.Rand) float64, share float64, values ...float64) func(*rand.Rand) float64 {
-	return func(r *rand.Rand) float64 {
-		g := decay(r)
+func resets(decay gate, share float64, values ...float64) gate {
+	return func(r *rand.Rand, token int) float64 {
+		g := decay(r, token)
 		if r.Float64() < share {
 			g = values[r.IntN(len(values))]
 		}

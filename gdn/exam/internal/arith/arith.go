@@ -1,0 +1,201 @@
+// Package arith computes the chunkwise rule in a class of arithmetic, on its own: no part of it is that of the kernels which are judged by
+// what it gives. At bf16x1 operands of products are rounded to bf16, and decay factors and what they multiply too; at bf16x3 operands are
+// two bf16 parts, and decay and beta are one power of 2, of differences of float32 sums; at f32 nothing is rounded but float32 itself. Sums are float32. With L = tril(K K^T, -1) * decay * beta by
+// columns and T = (I + L)^-1, a chunk of state S gives
+//
+//	U  = T (V - e^G K S)
+//	O  = e^G Q S + (tril(Q K^T) * decay * beta) U
+//	S' = e^G_C S + (K * beta e^(G_C - G))^T U
+//
+// so beta and the rest of the decay are rounded into K, as the fastest kernels have it. T comes of leaves of 16 rows by
+// substitution, merged in pairs: (X11 0; -X22 L21 X11, X22).
+package arith
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Chunk is the number of tokens that are taken at once.
+const Chunk = 128
+
+// Head is one head of one sequence. All rows of Q, K and V are exact in the element type of the inputs; Q is not scaled.
+type Head struct {
+	Q, K, V Matrix
+	G, Beta []float64
+	Scale   float64
+	Initial Matrix // [K, V]; empty: zeros
+}
+
+// Run gives the outputs [T, V] and the final state [K, V] at a precision: f32, bf16x3 or bf16x1.
+func Run(h Head, precision string) (o, state Matrix, err error) {
+	c, ok := map[string]class{"f32": {}, "bf16x3": {parts: 2, powers: true}, "bf16x1": {parts: 1, low: true}}[precision]
+	if !ok {
+		return o, state, fmt.Errorf("no arithmetic of precision %q is known (known: f32 bf16x3 bf16x1)", precision)
+	}
+	t := h.Q.Rows
+	o, state = New(t, h.V.Cols), New(h.K.Cols, h.V.Cols)
+	copy(state.X, h.Initial.X)
+	for first := 0; first < t; first += Chunk {
+		n := min(Chunk, t-first)
+		part := Head{h.Q.rows(first, n), h.K.rows(first, n), h.V.rows(first, n), h.G[first:][:n], h.Beta[first:][:n], h.Scale, state}
+		var rows Matrix
+		rows, state = c.chunk(part)
+		copy(o.X[first*h.V.Cols:], rows.X)
+	}
+	return o, state, nil
+}
+
+// class is how products and decay factors are rounded.
+type class struct {
+	parts  int  // of an operand, in bf16; 0: as it is
+	low    bool // decay factors in bf16
+	powers bool // beta and decay as one power of 2
+}
+
+// least is the least log decay of a token that sums of powers of 2 take: less is nothing left.
+const least = -40
+
+// chunk takes a state through one chunk.
+func (c class) chunk(h Head) (o, state Matrix) {
+	n := h.Q.Rows
+	sum, at := make([]float32, n), float32(0)
+	for i, g := range h.G {
+		at += float32(g)
+		sum[i] = at
+	}
+	exp := func(x float32) float32 { return c.factor(float32(math.Exp(float64(x)))) }
+	by := c.weight(h, sum)
+	weights := func(x Matrix, diagonal bool) Matrix { // lower triangle by decay and beta
+		w := New(n, n)
+		for i := range n {
+			for j := range i + 1 {
+				if j < i || diagonal {
+					w.X[i*n+j] = by(x.X[i*n+j], i, j)
+				}
+			}
+		}
+		return w
+	}
+	k := h.K.turned()
+	inverse := c.inverse(weights(c.product(h.K, k), false))
+	p := weights(c.product(h.Q, k), true)
+	keys, queries, rest := h.K.clone(), h.Q.clone(), h.K.clone()
+	last := sum[n-1]
+	for i := range n {
+		left := c.factor(float32(math.Exp(c.between(h.G, sum, i, n-1))) * float32(h.Beta[i]))
+		keys.scaleRow(i, exp(sum[i]), c)
+		queries.scaleRow(i, exp(sum[i]), c)
+		rest.scaleRow(i, left, c)
+	}
+	r := h.V.clone()
+	r.add(c.product(keys, h.Initial), -1)
+	u := c.product(inverse, r)
+	o = c.product(queries, h.Initial)
+	o.add(c.product(p, u), 1)
+	for i := range o.X {
+		o.X[i] *= float32(h.Scale)
+	}
+	state = h.Initial.clone()
+	grown := float32(math.Exp(float64(last)))
+	for i := range state.X {
+		state.X[i] *= grown
+	}
+	state.add(c.product(rest.turned(), u), 1)
+	return o, state
+}
+
+// weight multiplies a product of tokens i and j by the decay between them and beta of the earlier.
+func (c class) weight(h Head, sum []float32) func(x float32, i, j int) float32 {
+	if !c.powers {
+		return func(x float32, i, j int) float32 {
+			return c.factor(c.factor(x) * c.factor(float32(math.Exp(c.between(h.G, sum, j, i)))) * float32(h.Beta[j]))
+		}
+	}
+	rows, columns, at := make([]float32, len(sum)), make([]float32, len(sum)), float32(0)
+	for i, g := range h.G {
+		at += float32(max(g, least) * math.Log2E)
+		rows[i], columns[i] = at, at-float32(math.Log2(h.Beta[i]))
+	}
+	return func(x float32, i, j int) float32 { return x * float32(math.Exp2(float64(rows[i]-columns[j]))) }
+}
+
+// between is the log decay from after token j to token i: the difference of two sums, or a sum of its own where a reset makes those so
+// large that their difference is not exact.
+func (c class) between(g []float64, sum []float32, j, i int) float64 {
+	if sum[i] > -60 {
+		return float64(sum[i] - sum[j])
+	}
+	var s float32
+	for _, x := range g[j+1 : i+1] {
+		s += float32(x)
+	}
+	return float64(s)
+}
+
+// factor is a number of the vector unit that is kept in bf16 where that is low.
+func (c class) factor(x float32) float32 {
+	if c.low {
+		return array.RoundBF16(x)
+	}
+	return x
+}
+
+const leaf = 16
+
+// inverse is (I + l)^-1 of a strictly lower triangle.
+func (c class) inverse(l Matrix) Matrix {
+	n := l.Rows
+	if n <= leaf {
+		return substitute(l)
+	}
+	half := leaf
+	for half*2 < n {
+		half *= 2
+	}
+	x11, x22 := c.inverse(l.block(0, 0, half, half)), c.inverse(l.block(half, half, n-half, n-half))
+	x21 := c.product(x22, c.product(l.block(half, 0, n-half, half), x11))
+	x := New(n, n)
+	for i := range half {
+		copy(x.X[i*n:], x11.X[i*half:][:half])
+	}
+	for i := range n - half {
+		for j := range half {
+			x.X[(half+i)*n+j] = -x21.X[i*half+j]
+		}
+		copy(x.X[(half+i)*n+half:], x22.X[i*(n-half):][:n-half])
+	}
+	return x
+}
+
+// substitute is forward substitution, in float32.
+func substitute(l Matrix) Matrix {
+	n := l.Rows
+	x := New(n, n)
+	for i := range n {
+		x.X[i*n+i] = 1
+		for j := range i {
+			for m := range n {
+				x.X[i*n+m] -= l.X[i*n+j] * x.X[j*n+m]
+			}
+		}
+	}
+	return x
+}
+
+// product is a b, of the parts that the class keeps: the products of parts whose ranks sum to less than their number, smallest first.
+func (c class) product(a, b Matrix) Matrix {
+	if c.parts == 0 {
+		return a.times(b)
+	}
+	as, bs := a.split(c.parts), b.split(c.parts)
+	sum := New(a.Rows, b.Cols)
+	for rank := c.parts - 1; rank >= 0; rank-- {
+		for i := range rank + 1 {
+			sum.add(as[i].times(bs[rank-i]), 1)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,250 @@
+package exam
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// The kinds of marks. Bias has three: on the whole reference, and on its shares.
+const (
+	RMS     = "rms"
+	Max     = "max"
+	Bias    = "bias"
+	Carried = "bias of the carried state"
+	Decay   = "bias of the decay"
+)
+
+// Kinds lists them.
+var Kinds = []string{RMS, Max, Bias, Carried, Decay}
+
+// Mark is one error of one output on one class of inputs, and its limit.
+type Mark struct {
+	Class, Output, Kind string
+	Row, Head           int // batch row and value head; -1 where the output is judged as a whole
+	Seed                uint64
+	Error, Limit        float64
+}
+
+// Family is the kind, that of all biases being one.
+func (m Mark) Family() string {
+	if m.Kind == Carried || m.Kind == Decay {
+		return Bias
+	}
+	return m.Kind
+}
+
+// Use is the error as a share of its limit: NaN where the output is not finite.
+func (m Mark) Use() float64 { return m.Error / m.Limit }
+
+// Pass says whether the limit holds.
+func (m Mark) Pass() bool { return m.Use() <= 1 }
+
+func (m Mark) String() string {
+	place := ""
+	if m.Head >= 0 {
+		place = fmt.Sprintf(" at row %d, value head %d", m.Row, m.Head)
+	}
+	return fmt.Sprintf("%s: %s of %s is %.2g, %.2g is allowed%s", m.Class, m.Kind, m.Output, m.Error, m.Limit, place)
+}
+
+// Worse says whether the mark is farther beyond its limit than another; what is not finite is worst.
+func (m Mark) Worse(than Mark) bool {
+	return !math.IsNaN(than.Use()) && (math.IsNaN(m.Use()) || m.Use() > than.Use())
+}
+
+// Worst is the mark that is worst against its limit of each group, in the order of the first of each.
+func Worst[K comparable](marks []Mark, group func(Mark) K) []Mark {
+	at := map[K]int{}
+	var l []Mark
+	for _, m := range marks {
+		i, seen := at[group(m)]
+		if !seen {
+			at[group(m)] = len(l)
+			l = append(l, m)
+		} else if m.Worse(l[i]) {
+			l[i] = m
+		}
+	}
+	return l
+}
+
+// Judge marks the outputs of a run that computes at a precision.
+func (x *Sheet) Judge(precision string, got map[string]*array.Array) ([]Mark, error) {
+	for _, p := range x.Spec.Outputs() {
+		a := got[p.Name]
+		if a == nil {
+			return nil, fmt.Errorf("the program gives no %s", p.Name)
+		}
+		if !slices.Equal(a.Shape, p.Type.Shape) {
+			return nil, fmt.Errorf("the program gives %s as %v, the spec wants %v", p.Name, a, p.Type)
+		}
+	}
+	if x.Spec.Direction != gdn.Forward {
+		return x.judgeWhole(precision, got)
+	}
+	var marks []Mark
+	for _, p := range x.Spec.Outputs() {
+		l, err := x.judgeOutput(precision, p, got[p.Name])
+		if err != nil {
+			return nil, err
+		}
+		marks = append(marks, l...)
+	}
+	return marks, nil
+}
+
+// judgeWhole marks the outputs of a training step by the limits of their class: gradients by rms, o and the state by their largest error.
+func (x *Sheet) judgeWhole(precision string, got map[string]*array.Array) ([]Mark, error) {
+	var marks []Mark
+	c := x.Classes[0]
+	for _, p := range x.Spec.Outputs() {
+		off, limit, err := c.Error(x.Spec, precision, p, got, x.Want)
+		if err != nil {
+			return nil, err
+		}
+		kind := RMS
+		if p.Name == "o" || p.Name == "final_state" {
+			kind = Max
+		}
+		marks = append(marks, Mark{Class: c.Name, Output: p.Name, Kind: kind, Row: -1, Head: -1, Seed: x.Seed, Error: off, Limit: limit})
+	}
+	return marks, nil
+}
+
+// output is one output of a run, with its shares.
+type output struct {
+	got, want, carried, decay []float64
+}
+
+// fewTokens are so few that an output may all but vanish by chance, as q.k of one token does: errors are then over the size of the
+// output on all value heads, where that is larger.
+const fewTokens = 32
+
+// judgeOutput marks what of an output belongs to each value head of each batch row.
+func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]Mark, error) {
+	s := x.Spec
+	o := output{got: got.Float64s(), want: x.Want[p.Name].Float64s(), carried: x.shares.Carried[p.Name].Float64s(), decay: x.shares.Decay[p.Name].Float64s()}
+	heads := make([]figures, s.Batch*s.HeadsV)
+	var whole figures
+	for i := range heads {
+		for _, span := range x.spans(p, i/s.HeadsV, i%s.HeadsV) {
+			heads[i].add(o, span[0], span[1])
+		}
+		whole.n += heads[i].n
+		whole.rr += heads[i].rr
+		whole.maxR = max(whole.maxR, heads[i].maxR)
+	}
+	var marks []Mark
+	for i, f := range heads {
+		if f.n == 0 {
+			continue
+		}
+		if s.Tokens < fewTokens {
+			f.rr, f.maxR = max(f.rr, whole.rr*float64(f.n)/float64(whole.n)), whole.maxR
+		}
+		l, err := LimitOf(x.Classes[i], s, precision, p)
+		if err != nil {
+			return nil, err
+		}
+		errors, limits := f.errors(), l.of(f.n)
+		for j, kind := range Kinds {
+			marks = append(marks, Mark{Class: x.Classes[i].Name, Output: p.Name, Kind: kind, Row: i / s.HeadsV, Head: i % s.HeadsV, Seed: x.Seed,
+				Error: errors[j], Limit: limits[j]})
+		}
+	}
+	return marks, nil
+}
+
+// spans lists the parts of an output, begin and end, that belong to one value head of one batch row.
+func (x *Sheet) spans(p gdn.Param, row, h int) [][2]int {
+	s := x.Spec
+	var l [][2]int
+	if p.Name == "o" {
+		for t := range s.Tokens {
+			at := ((row*s.Tokens+t)*s.HeadsV + h) * s.V
+			l = append(l, [2]int{at, at + s.V})
+		}
+		return l
+	}
+	for _, state := range x.statesOf(row) {
+		at := (state*s.HeadsV + h) * s.K * s.V
+		l = append(l, [2]int{at, at + s.K*s.V})
+	}
+	return l
+}
+
+// statesOf lists the states that are judged with a batch row: its own, or all where sequences are packed. States of a pool that no
+// sequence has go with the first row.
+func (x *Sheet) statesOf(row int) []int {
+	s := x.Spec
+	var l []int
+	if s.Pool == 0 {
+		for i := range s.States() {
+			if s.Seqs > 0 || i == row {
+				l = append(l, i)
+			}
+		}
+		return l
+	}
+	indices := x.Inputs["state_indices"].Int64s()
+	for i := range s.Pool {
+		at := slices.Index(indices, int64(i))
+		if s.Seqs > 0 || at == row || at < 0 && row == 0 {
+			l = append(l, i)
+		}
+	}
+	return l
+}
+
+// figures are sums over the elements of an output: e is the error, r the reference, c and d its shares.
+type figures struct {
+	n                          int
+	ee, rr, cc, dd, er, ec, ed float64
+	maxE, maxR                 float64
+	broken                     bool
+}
+
+func (f *figures) add(o output, begin, end int) {
+	f.n += end - begin
+	for i := begin; i < end; i++ {
+		r, c, d := o.want[i], o.carried[i], o.decay[i]
+		e := o.got[i] - r
+		f.broken = f.broken || math.IsNaN(e) || math.IsInf(e, 0)
+		f.ee += e * e
+		f.rr += r * r
+		f.cc += c * c
+		f.dd += d * d
+		f.er += e * r
+		f.ec += e * c
+		f.ed += e * d
+		f.maxE, f.maxR = max(f.maxE, math.Abs(e)), max(f.maxR, math.Abs(r))
+	}
+}
+
+// errors gives one error for each of Kinds. Projections are on directions of length one, over the length of the reference: a share
+// that is small makes its bias no larger.
+func (f *figures) errors() [5]float64 {
+	over := func(x, y float64) float64 {
+		switch {
+		case f.broken:
+			return math.NaN()
+		case x == 0:
+			return 0
+		case y == 0:
+			return math.Inf(1)
+		}
+		return x / y
+	}
+	size := math.Sqrt(f.rr)
+	along := func(e, length float64) float64 {
+		if length == 0 && !f.broken {
+			return 0
+		}
+		return over(math.Abs(e), math.Sqrt(length)*size)
+	}
+	return [5]float64{over(math.Sqrt(f.ee), size), over(f.maxE, f.maxR), along(f.er, f.rr), along(f.ec, f.cc), along(f.ed, f.dd)}
+}

@@ -1,0 +1,146 @@
+package exam
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// sheet is a small one, of several classes.
+func sheet(t *testing.T, text string) *Sheet {
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	deals := Deal(s, Supported(s))
+	x, err := Draw(s, deals[0], 3)
+	require.NoError(t, err)
+	return x
+}
+
+// answers are the right ones, after a change of one output.
+func (x *Sheet) answers(output string, change func(v []float64)) map[string]*array.Array {
+	got := map[string]*array.Array{}
+	for _, p := range x.Spec.Outputs() {
+		v := x.Want[p.Name].Float64s()
+		if p.Name == output {
+			change(v)
+		}
+		got[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, v)
+	}
+	return got
+}
+
+// worstOf is the worst mark, or none where all pass.
+func worstOf(t *testing.T, x *Sheet, got map[string]*array.Array) Mark {
+	marks, err := x.Judge("bf16x1", got)
+	require.NoError(t, err)
+	for _, m := range Worst(marks, func(Mark) bool { return true }) {
+		if !m.Pass() {
+			return m
+		}
+	}
+	return Mark{}
+}
+
+// Right answers pass; a scale that is off by less than rounding is bias; one element is a largest error; what is not finite never passes.
+func TestJudge(t *testing.T) {
+	x := sheet(t, "b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init")
+	require.Zero(t, worstOf(t, x, x.answers("", nil)))
+
+	m := worstOf(t, x, x.answers("o", func(v []float64) {
+		for i := range v {
+			v[i] *= 1.003
+		}
+	}))
+	require.Equal(t, []string{Bias, "o"}, []string{m.Kind, m.Output})
+
+	// One element of row 1, value head 2.
+	m = worstOf(t, x, x.answers("o", func(v []float64) { v[((150+149)*4+2)*64+5] += 10 }))
+	require.Equal(t, []int{1, 2}, []int{m.Row, m.Head})
+	require.Equal(t, x.Classes[1*4+2].Name, m.Class)
+
+	m = worstOf(t, x, x.answers("final_state", func(v []float64) { v[7] = math.NaN() }))
+	require.Equal(t, []int{0, 0}, []int{m.Row, m.Head})
+	require.True(t, math.IsNaN(m.Error))
+	require.False(t, m.Pass())
+
+	_, err := x.Judge("bf16x1", map[string]*array.Array{"o": x.Want["o"]})
+	require.ErrorContains(t, err, "gives no final_state")
+	_, err = x.Judge("bf16x1", map[string]*array.Array{"o": x.Want["final_state"], "final_state": x.Want["final_state"]})
+	require.ErrorContains(t, err, "the spec wants")
+	_, err = x.Judge("fp8", x.answers("", nil))
+	require.ErrorContains(t, err, "unknown precision")
+}
+
+// A state of a pool is judged with the batch row or sequence that has it, and every state once.
+func TestSpans(t *testing.T) {
+	for _, text := range []string{"b=3,t=4,hk=1,hv=2,k=4,init", "b=3,t=1,hk=1,hv=2,k=4,init,pool=7", "t=40,hk=1,hv=2,k=4,init,seqs=5", "t=40,hk=1,hv=2,k=4,init,seqs=5,pool=4"} {
+		x := sheet(t, text)
+		for _, p := range x.Spec.Outputs() {
+			seen := map[int]int{}
+			for row := range x.Spec.Batch {
+				for h := range x.Spec.HeadsV {
+					for _, span := range x.spans(p, row, h) {
+						for i := span[0]; i < span[1]; i++ {
+							seen[i]++
+						}
+					}
+				}
+			}
+			require.Len(t, seen, p.Type.Size(), "%s of %s", p.Name, text)
+			for _, n := range seen {
+				require.Equal(t, 1, n)
+			}
+		}
+	}
+}
+
+// The worst of each group comes once, and what is not finite is worse than all else.
+func TestWorst(t *testing.T) {
+	l := []Mark{{Class: "x", Error: 1, Limit: 2}, {Class: "y", Error: 1, Limit: 1}, {Class: "x", Error: 3, Limit: 2}, {Class: "y", Error: math.NaN(), Limit: 1}, {Class: "y", Error: 9, Limit: 1}}
+	worst := Worst(l, func(m Mark) string { return m.Class })
+	require.Len(t, worst, 2)
+	require.Equal(t, l[2], worst[0])
+	require.True(t, math.IsNaN(worst[1].Error))
+}
+
+// A sheet is drawn once for equal questions, again for others.
+func TestCache(t *testing.T) {
+	s, err := gdn.Parse("t=20,hk=1,k=4")
+	require.NoError(t, err)
+	var c Cache
+	draw := func(class int, seed uint64) *Sheet {
+		x, err := c.Draw(s, gdn.Classes[class:class+1], seed)
+		require.NoError(t, err)
+		return x
+	}
+	require.Same(t, draw(0, 1), draw(0, 1))
+	require.NotSame(t, draw(0, 1), draw(0, 2))
+	require.NotSame(t, draw(0, 1), draw(1, 1))
+}
+
+// Every class has limits at every precision, for every output, with beta doubled too; fewer elements have wider ones.
+func TestLimits(t *testing.T) {
+	for _, text := range []string{"t=300,hk=1,k=128,dtype=bf16,out=f32,negeig", "t=300,hk=1,k=128,dtype=bf16,out=f32"} {
+		s, err := gdn.Parse(text)
+		require.NoError(t, err)
+		for _, c := range Supported(s) {
+			for _, p := range s.Outputs() {
+				for _, precision := range []string{"f32", "bf16x6", "bf16x3", "bf16x1"} {
+					for _, s.Tokens = range []int{1, 300, 2000, 100000} {
+						l, err := LimitOf(c, s, precision, p)
+						require.NoError(t, err)
+						few, many := l.of(1000), l.of(1000000)
+						for i := range Kinds {
+							require.GreaterOrEqual(t, few[i], many[i])
+							require.Positive(t, many[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -128,21 +128,18 @@ func (l *Lab) examineOnDevice(ctx context.Context, w *Work) (*Refusal, error) {
 		return r, err
 	}
 	defer mine.Close()
-	var few []gdn.Class
-	for _, name := range deviceClasses {
-		c, err := gdn.LookupClass(name)
-		if err != nil {
-			return nil, err
-		}
-		few = append(few, c)
+	few, err := lookup(w.Spec, deviceClasses)
+	if err != nil {
+		return nil, err
 	}
-	r, err = l.exams.examine(w, w.Spec, few, "device", func(in map[string]*array.Array) (map[string]*array.Array, error) {
-		results, err := mine.Run(ctx, arguments(w.Modules[0], in)...)
-		if err != nil {
-			return nil, err
-		}
-		return byName(w.Modules[0], results)
-	})
+	r, err = l.examine(w, paper{spec: w.Spec, classes: few, seeds: firstSeed, engine: "device",
+		program: func(in map[string]*array.Array) (map[string]*array.Array, error) {
+			results, err := mine.Run(ctx, arguments(w.Modules[0], in)...)
+			if err != nil {
+				return nil, err
+			}
+			return byName(w.Modules[0], results)
+		}})
 	if is[*device.RunError](err) {
 		return refuse(journal.Crash, "%s: %v", l.device.info, err), nil
 	}
@@ -195,7 +192,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 	if err != nil {
 		return err
 	}
-	x, err := l.exams.get(w.Spec, c, w.Seed)
+	inputs, err := c.Generate(w.Spec, w.Seed)
 	if err != nil {
 		return err
 	}
@@ -204,7 +201,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 		return err
 	}
 	defer free()
-	pairs, err := d.Pairs(alone, pjrt.TimeOptions{Warmup: deviceWarmup, Trials: devicePairs}, mine, other, arguments(w.Modules[0], x.inputs)...)
+	pairs, err := d.Pairs(alone, pjrt.TimeOptions{Warmup: deviceWarmup, Trials: devicePairs}, mine, other, arguments(w.Modules[0], inputs)...)
 	if is[*device.CrashError](err) || is[*device.TimeoutError](err) || is[*device.RunError](err) {
 		w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("not timed on %s: %v", d.Info(), err))
 		return l.device.drop()

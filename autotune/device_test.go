@@ -59,7 +59,7 @@ func TestDevice(t *testing.T) {
 				}
 			}
 			if plugin != "" && k.Verdict != journal.Slower {
-				require.Equal(t, len(deviceClasses), examined)
+				require.Equal(t, 3*len(deviceClasses), examined, "rms, max and bias of each class")
 			} else {
 				require.Zero(t, examined)
 			}
@@ -130,7 +130,7 @@ func TestDeviceFaults(t *testing.T) {
 			require.Equal(t, row.fault == "", w.Runs != nil)
 			if row.verdict == "" {
 				require.Nil(t, r)
-				require.Len(t, w.Record.Errors, len(deviceClasses))
+				require.Len(t, w.Record.Errors, 3*len(deviceClasses))
 				require.Equal(t, row.says, strings.Join(w.Record.Notes, ";"))
 				return
 			}

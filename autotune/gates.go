@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -151,20 +152,16 @@ func (w *Work) forms(shrink func(gdn.Spec, gdn.Variant) gdn.Spec) ([]form, *Refu
 }
 
 func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
-	var few []gdn.Class
-	for _, name := range tinyClasses {
-		c, err := gdn.LookupClass(name)
-		if err != nil {
-			return nil, err
-		}
-		few = append(few, c)
-	}
 	forms, r := w.forms(tiny)
 	if r != nil {
 		return r, nil
 	}
 	for _, f := range forms {
-		if r, err := l.interpretOn(w, f.spec, f.m, few, "interp"); r != nil || err != nil {
+		few, err := lookup(f.spec, tinyClasses)
+		if err != nil {
+			return nil, err
+		}
+		if r, err := l.interpretOn(w, f.m, paper{spec: f.spec, classes: few, seeds: firstSeed, engine: "interp"}); r != nil || err != nil {
 			return r, err
 		}
 	}
@@ -186,6 +183,11 @@ func (l *Lab) kernels(w *Work) (*Refusal, error) {
 		return nil, nil
 	}
 	w.examined = true
+	return l.kernelsOn(w, firstSeed)
+}
+
+// kernelsOn examines the kernels on every class with some seeds.
+func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 	forms, r := w.forms(moderate)
 	if r != nil {
 		return r, nil
@@ -195,27 +197,28 @@ func (l *Lab) kernels(w *Work) (*Refusal, error) {
 		if err != nil {
 			return refuse(journal.EmitError, "%s: %v", f.spec, err), nil
 		}
-		if r, err := l.interpretOn(w, f.spec, m, classes(f.spec), "kernels"); r != nil || err != nil {
+		if r, err := l.interpretOn(w, m, paper{spec: f.spec, classes: exam.Supported(f.spec), seeds: seeds, engine: "kernels"}); r != nil || err != nil {
 			return r, err
 		}
 	}
 	return nil, nil
 }
 
-// interpretOn examines a module of the variant, built for a spec, in the interpreter.
-func (l *Lab) interpretOn(w *Work, s gdn.Spec, m *ir.Module, few []gdn.Class, engine string) (*Refusal, error) {
+// interpretOn examines a module in the interpreter.
+func (l *Lab) interpretOn(w *Work, m *ir.Module, p paper) (*Refusal, error) {
 	var fault *interp.Error
-	r, err := l.exams.examine(w, s, few, engine, func(in map[string]*array.Array) (map[string]*array.Array, error) {
+	p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
 		return interp.Run(m, in, interp.Options{})
-	})
+	}
+	r, err := l.examine(w, p)
 	if errors.As(err, &fault) {
-		return refuse(journal.Invalid, "%s: %v", s, err), nil
+		return refuse(journal.Invalid, "%s: %v", p.spec, err), nil
 	}
 	return r, err
 }
 
-// onCPU examines the kernels of candidates that would be kept or held, and on the CPU those that would be kept: compiling for the CPU
-// costs as much as for a target. Where targets are guarded a held one may turn out to be kept.
+// onCPU examines the kernels of candidates that would be kept or held. Those that would be kept have the final exam: all seeds, a long
+// run, and the CPU, for which compiling costs as much as for a target. Where targets are guarded a held one may turn out to be kept.
 func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	v, _, err := w.Known.Rank(w.Record)
 	if err != nil || v == journal.Slower {
@@ -227,32 +230,68 @@ func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	if v != journal.Keep && len(w.Known.Header().Guards) == 0 {
 		return nil, nil
 	}
+	return l.final(w)
+}
+
+// final is the exam of what would be kept, after that of the kernels with the first seed.
+func (l *Lab) final(w *Work) (*Refusal, error) {
+	if r, err := l.kernelsOn(w, finalSeeds); r != nil || err != nil {
+		return r, err
+	}
 	if l.cpu == nil {
 		w.Record.Notes = append(w.Record.Notes, "not examined on the CPU: "+l.noCPU)
+	} else {
+		forms, r := w.forms(moderate)
+		if r != nil {
+			return r, nil
+		}
+		for _, f := range forms {
+			if r, err := l.compiled(w, f, paper{spec: f.spec, classes: exam.Supported(f.spec), seeds: firstSeed, engine: "cpu"}); r != nil || err != nil {
+				return r, err
+			}
+		}
+	}
+	return l.longRun(w)
+}
+
+// longRun examines the program on many tokens: on the CPU, or in the interpreter where there is none. What is for short sequences, and the
+// text of a program, which is of one size, have no long run.
+func (l *Lab) longRun(w *Work) (*Refusal, error) {
+	if w.Text != "" || w.Spec.Tokens <= shortTokens || w.Spec.Direction != gdn.Forward {
 		return nil, nil
 	}
-	forms, r := w.forms(moderate)
-	if r != nil {
-		return r, nil
+	s := long(w.Spec, w.Variant)
+	classes, err := lookup(s, exam.LongClasses)
+	if err != nil {
+		return nil, err
 	}
-	for _, f := range forms {
-		p, r, err := load(l.cpu, f.m)
-		if r != nil || err != nil {
-			return r, err
-		}
-		r, err = l.exams.examine(w, f.spec, classes(f.spec), "cpu", func(in map[string]*array.Array) (map[string]*array.Array, error) {
-			results, err := p.Run(arguments(f.m, in)...)
-			if err != nil {
-				return nil, err
-			}
-			return byName(f.m, results)
-		})
-		p.Close()
-		if r != nil || err != nil {
-			return r, err
-		}
+	m, err := gdn.Build(s, w.Variant)
+	if err != nil {
+		w.Record.Notes = append(w.Record.Notes, "no long run: "+err.Error())
+		return nil, nil
 	}
-	return nil, nil
+	p := paper{spec: s, classes: classes, seeds: firstSeed, engine: "long"}
+	if l.cpu == nil {
+		return l.interpretOn(w, m, p)
+	}
+	return l.compiled(w, form{s, m}, p)
+}
+
+// compiled examines a program on the CPU.
+func (l *Lab) compiled(w *Work, f form, p paper) (*Refusal, error) {
+	program, r, err := load(l.cpu, f.m)
+	if r != nil || err != nil {
+		return r, err
+	}
+	defer program.Close()
+	p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
+		results, err := program.Run(arguments(f.m, in)...)
+		if err != nil {
+			return nil, err
+		}
+		return byName(f.m, results)
+	}
+	return l.examine(w, p)
 }
 
 // load compiles a module at the tensor level for an engine.

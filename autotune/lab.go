@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -26,7 +27,7 @@ type LabOptions struct {
 
 // Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
 type Lab struct {
-	exams     exams
+	sheets    exam.Cache
 	cpu       *pjrt.Engine
 	noCPU     string // why there is none
 	compilers chan *aot.Compiler

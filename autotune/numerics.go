@@ -2,117 +2,88 @@ package autotune
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// exam is the inputs of a class for a spec and what they must give.
-type exam struct {
-	inputs, want map[string]*array.Array
+// paper is an exam of one program: classes of inputs, each with some seeds after that of the run.
+type paper struct {
+	spec    gdn.Spec
+	classes []gdn.Class
+	seeds   []uint64
+	engine  string
+	program func(map[string]*array.Array) (map[string]*array.Array, error) // the results by name of the arguments by name
 }
 
-// exams draws and keeps exams: variants that shrink the spec alike share them.
-type exams struct {
-	mu   sync.Mutex
-	kept map[examKey]func() (exam, error)
-}
+// tinyClasses are those of the interpreter's gate: ordinary ones and the one with the least mercy on power series.
+var tinyClasses = []string{"random", "slow", "identical"}
 
-type examKey struct {
-	spec  gdn.Spec
-	class string
-	seed  uint64
-}
+// Every candidate near the best has the first seed; what would be kept has the others too.
+var firstSeed, finalSeeds = []uint64{0}, []uint64{1, 2}
 
-// maxExams bounds the memory that exams take.
-const maxExams = 200
+// hopeless is the share of a limit beyond which the other sheets are left out.
+const hopeless = 10
 
-func (e *exams) get(s gdn.Spec, c gdn.Class, seed uint64) (exam, error) {
-	key := examKey{s, c.Name, seed}
-	e.mu.Lock()
-	if e.kept == nil || len(e.kept) > maxExams {
-		e.kept = map[examKey]func() (exam, error){}
-	}
-	get := e.kept[key]
-	if get == nil {
-		get = sync.OnceValues(func() (x exam, err error) {
-			if x.inputs, err = c.Generate(s, seed); err == nil {
-				x.want, err = gdn.Reference(s, x.inputs)
-			}
-			return x, err
-		})
-		e.kept[key] = get
-	}
-	e.mu.Unlock()
-	return get()
-}
-
-// classes lists the input classes that a spec can have.
-func classes(s gdn.Spec) []gdn.Class {
+// lookup finds the classes of a list that a spec can have.
+func lookup(s gdn.Spec, names []string) ([]gdn.Class, error) {
 	var l []gdn.Class
-	for _, c := range gdn.Classes {
+	for _, name := range names {
+		c, err := gdn.LookupClass(name)
+		if err != nil {
+			return nil, err
+		}
 		if c.Supports(s) == nil {
 			l = append(l, c)
 		}
 	}
-	return l
+	return l, nil
 }
 
-// tinyClasses are those of the interpreter's gate: an ordinary one and the one with the least mercy on power series.
-var tinyClasses = []string{"random", "identical"}
-
-// examine runs a program on classes of inputs and records the error of each. The program maps the arguments, by name, to
-// the results. The refusal tells the class that misses its limit by most.
-func (e *exams) examine(w *Work, s gdn.Spec, l []gdn.Class, engine string,
-	program func(map[string]*array.Array) (map[string]*array.Array, error)) (*Refusal, error) {
-	var worst *journal.ClassError
+// examine runs a program on the sheets of a paper and records its errors: for each class the worst of each kind. The refusal tells the one
+// that is farthest beyond its limit.
+func (l *Lab) examine(w *Work, p paper) (*Refusal, error) {
+	type group struct{ class, kind string }
 	precision := w.precision()
-	for _, c := range l {
-		x, err := e.get(s, c, w.Seed)
-		if err != nil {
-			return nil, fmt.Errorf("reference for %s on %s: %w", c.Name, s, err)
-		}
-		got, err := program(x.inputs)
-		if err != nil {
-			return nil, err
-		}
-		ce, err := classError(s, c, precision, got, x.want)
-		if err != nil {
-			return nil, err
-		}
-		ce.Engine = engine
-		w.Record.Errors = append(w.Record.Errors, ce)
-		if !(ce.Use() <= 1) && (worst == nil || ce.Use() > worst.Use()) {
-			worst = &ce
+	var all []exam.Mark
+sheets:
+	for _, after := range p.seeds {
+		seed := w.Seed + after
+		for _, classes := range exam.Deal(p.spec, p.classes) {
+			x, err := l.sheets.Draw(p.spec, classes, seed)
+			if err != nil {
+				return nil, err
+			}
+			got, err := p.program(x.Inputs)
+			if err != nil {
+				return nil, err
+			}
+			marks, err := x.Judge(precision, got)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, marks...)
+			for _, m := range marks {
+				if !(m.Use() <= hopeless) {
+					break sheets
+				}
+			}
 		}
 	}
-	if worst != nil {
-		return refuse(journal.Numerics, "%s is off by %.2g of its largest value on %s inputs, %.2g is allowed at %s (%s, T=%d)",
-			worst.Output, float64(worst.Error), worst.Class, float64(worst.Limit), precision, engine, s.Tokens), nil
+	for _, m := range exam.Worst(all, func(m exam.Mark) group { return group{m.Class, m.Family()} }) {
+		w.Record.Errors = append(w.Record.Errors, journal.ClassError{Class: m.Class, Engine: p.engine, Output: m.Output, Kind: m.Family(),
+			Error: journal.Figure(m.Error), Limit: journal.Figure(m.Limit)})
+	}
+	for _, m := range exam.Worst(all, func(exam.Mark) bool { return true }) {
+		if !m.Pass() {
+			return refuse(journal.Numerics, "%s is off by %.2g (%s) on %s inputs, %.2g is allowed at %s (%s, T=%d, seed %d)",
+				m.Output, m.Error, m.Kind, m.Class, m.Limit, precision, p.engine, p.spec.Tokens, m.Seed), nil
+		}
 	}
 	return nil, nil
-}
-
-// classError is the error of the output that is worst against its limit.
-func classError(s gdn.Spec, c gdn.Class, precision string, got, want map[string]*array.Array) (journal.ClassError, error) {
-	ce := journal.ClassError{Class: c.Name}
-	for _, p := range s.Outputs() {
-		if got[p.Name] == nil {
-			return ce, fmt.Errorf("the program gives no %s", p.Name)
-		}
-		off, limit, err := c.Error(s, precision, p, got, want)
-		if err != nil {
-			return ce, err
-		}
-		o := journal.ClassError{Class: c.Name, Output: p.Name, Limit: journal.Figure(limit), Error: journal.Figure(off)}
-		if ce.Output == "" || o.Use() > ce.Use() {
-			ce = o
-		}
-	}
-	return ce, nil
 }
 
 // byName pairs the results of a program with the names of a module.

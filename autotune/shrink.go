@@ -24,7 +24,21 @@ func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	return s
 }
 
-// fewHeads keeps one program's worth of heads and rows, two where programs share the heads, and at most three sequences.
+// longTokens are those of a run in which a small fault of each chunk adds up.
+const longTokens = 4096
+
+// shortTokens are the most of a spec that is for short sequences: decoding, of which there is no long run.
+const shortTokens = 64
+
+// long is a spec like s with many tokens, whatever s has.
+func long(s gdn.Spec, v gdn.Variant) gdn.Spec {
+	s = fewHeads(s, v.Fit(s))
+	s.Tokens = longTokens + moderateTokens
+	return s
+}
+
+// fewHeads keeps one program's worth of heads, two where programs share the heads; two batch rows, since one hides a fault of the
+// others; and at most six sequences: room for empty ones and single tokens first, between and last.
 func fewHeads(s gdn.Spec, f gdn.Variant) gdn.Spec {
 	g := s.Groups()
 	heads := g
@@ -32,7 +46,7 @@ func fewHeads(s gdn.Spec, f gdn.Variant) gdn.Spec {
 		heads = max(g, min(2*f.Heads, s.HeadsV))
 	}
 	s.HeadsK, s.HeadsV = heads/g, heads
-	s.Batch = min(s.Batch, f.Batch)
-	s.Seqs = min(s.Seqs, 3)
+	s.Batch = min(s.Batch, max(2, f.Batch))
+	s.Seqs = min(s.Seqs, 6)
 	return s
 }

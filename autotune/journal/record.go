@@ -144,12 +144,12 @@ type Option struct {
 	Risk   Figure `json:"risk"`
 }
 
-// ClassError is the error of one input class: the largest error over the largest magnitude, of the output that is worst
-// against its limit.
+// ClassError is the error of one kind on one input class, of the output that is worst against its limit.
 type ClassError struct {
 	Class  string `json:"class"`
-	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; device: the program of the device
+	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; long: of many tokens; device: the program of the device
 	Output string `json:"output"`
+	Kind   string `json:"kind,omitempty"` // rms, max or bias, as gdn/exam has them; none in older journals, where it is max
 	Error  Figure `json:"error"`
 	Limit  Figure `json:"limit"`
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -143,7 +144,7 @@ func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 		}
 	}
 	for _, e := range c.Errors {
-		line("error", "%-12s %-8s %s %.2g of %.2g", e.Class, e.Engine, e.Output, float64(e.Error), float64(e.Limit))
+		line("error", "%-12s %-8s %s %s %.2g of %.2g", e.Class, e.Engine, e.Output, cmp.Or(e.Kind, "max"), float64(e.Error), float64(e.Limit))
 	}
 	if t := s.Times()[c.ID-1]; t.Runs != nil {
 		line("device", "%s: %.3g ms, %.3f [%.3f, %.3f] x candidate %d, %d pairs", t.Runs.Device, 1e3*t.Runs.Seconds, t.Runs.Ratio, t.Runs.Low, t.Runs.High, t.Runs.Against, t.Runs.Pairs)

@@ -10,13 +10,15 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
 )
 
-// checkRow is the error of one output on one class of inputs.
+// checkRow is the error of one output on one class of inputs, of one kind: the worst of all value heads and seeds.
 type checkRow struct {
 	Class  string         `json:"class"`
 	Output string         `json:"output"`
-	Error  journal.Figure `json:"error"` // largest error over the largest magnitude of the reference
+	Kind   string         `json:"kind,omitempty"` // rms, max or bias
+	Error  journal.Figure `json:"error"`
 	Limit  journal.Figure `json:"limit"`
 	Pass   bool           `json:"pass"`
 }
@@ -29,7 +31,8 @@ type checkResult struct {
 	Target    string     `json:"target,omitempty"`
 	Level     string     `json:"level,omitempty"` // of the interpreter: tensor or kernel
 	Precision string     `json:"precision"`
-	Seed      uint64     `json:"seed"`
+	Seed      uint64     `json:"seed"` // the first
+	Seeds     []uint64   `json:"seeds,omitempty"`
 	Field     bool       `json:"field,omitempty"` // gradients are held to the limits of flash-linear-attention on every class
 	Unsafe    string     `json:"unsafe,omitempty"`
 	Rows      []checkRow `json:"checks"`
@@ -42,6 +45,7 @@ func (a *app) checkCmd() *cobra.Command {
 		plugin                               string
 		classes                              []string
 		seed                                 uint64
+		seeds                                int
 		field                                bool
 	}
 	var docs strings.Builder
@@ -53,10 +57,14 @@ func (a *app) checkCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Compare a variant with float64 on classes of inputs",
-		Long: `check computes a spec by a variant on random inputs of several classes, and compares each output with the float64 reference. The error is
-the largest one over the largest magnitude of the reference, of gradients the root mean square over that of the reference; the limit depends
-on the class and on the precision of the variant, and nothing on the command line loosens it. --field holds gradients to the limits of
-flash-linear-attention on every class, adversarial ones included. The status is 3 if a limit is missed.
+		Long: `check computes a spec by a variant on random inputs of several classes, and compares each output with the float64 reference. Each value head
+has a class of its own; the worst of all heads and seeds is shown.
+
+Three kinds of errors have limits: rms is the root mean square of the error over that of the reference, as flash-linear-attention has it; max the
+largest error over the largest value; bias the error projected on the reference, on what earlier chunks bring to it and on its derivative by
+the decay, over the length of the reference: what rounding does vanishes there, a state that leaks or a scale that is off does not. Of
+a training step gradients have rms alone, and the outputs max. Limits follow from the class and the precision of the variant, and nothing on
+the command line loosens them; --field holds gradients to the limits of flash-linear-attention on every class. The status is 3 if one is missed.
 
 Engines: ` + engineHelp() + `.
 With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
@@ -95,6 +103,9 @@ Classes:` + docs.String(),
 			if k.engine == "reference" {
 				return usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
 			}
+			if k.seeds < 1 {
+				return usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
+			}
 			classes, err := pickClasses(s, k.classes)
 			if err != nil {
 				return err
@@ -104,6 +115,9 @@ Classes:` + docs.String(),
 				return err
 			}
 			r := &checkResult{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.targetName(), Level: p.level, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
+			for i := range k.seeds {
+				r.Seeds = append(r.Seeds, k.seed+uint64(i))
+			}
 			return a.check(r, s, f, classes)
 		},
 	}
@@ -116,7 +130,8 @@ Classes:` + docs.String(),
 	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
 	complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")
-	c.Flags().Uint64Var(&k.seed, "seed", 1, "seed of the inputs")
+	c.Flags().Uint64Var(&k.seed, "seed", 1, "first seed of the inputs")
+	c.Flags().IntVar(&k.seeds, "seeds", 3, "number of seeds")
 	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
 	complete(c, "engine", engineNames()[1:])
 	complete(c, "classes", names)
@@ -148,19 +163,24 @@ func pickClasses(s gdn.Spec, names []string) ([]gdn.Class, error) {
 
 // check fills the rows, prints them and fails where a limit is missed.
 func (a *app) check(r *checkResult, s gdn.Spec, f compute, classes []gdn.Class) error {
-	missed := 0
-	for i, c := range classes {
-		rows, err := await(a, func() ([]checkRow, error) { return checkClass(r, s, f, c) })
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if !row.Pass {
-				missed++
+	var marks []exam.Mark
+	deals := exam.Deal(s, classes)
+	for i, seed := range r.Seeds {
+		for j, deal := range deals {
+			l, err := await(a, func() ([]exam.Mark, error) { return checkSheet(r, s, f, deal, seed) })
+			if err != nil {
+				return err
 			}
+			marks = append(marks, l...)
+			a.note("[%d/%d] seed %d", i*len(deals)+j+1, len(deals)*len(r.Seeds), seed)
 		}
-		a.note("[%d/%d] %s", i+1, len(classes), c.Name)
-		r.Rows = append(r.Rows, rows...)
+	}
+	r.Rows = checkRows(marks, classes)
+	missed := 0
+	for _, row := range r.Rows {
+		if !row.Pass {
+			missed++
+		}
 	}
 	r.Pass = missed == 0
 	if err := emit(a, r, r.Rows, func(w io.Writer) { r.write(a, w) }); err != nil {
@@ -172,6 +192,44 @@ func (a *app) check(r *checkResult, s gdn.Spec, f compute, classes []gdn.Class) 
 	return nil
 }
 
+// checkSheet computes and judges one sheet.
+func checkSheet(r *checkResult, s gdn.Spec, f compute, classes []gdn.Class, seed uint64) ([]exam.Mark, error) {
+	x, err := exam.Draw(s, classes, seed)
+	if err != nil {
+		return nil, err
+	}
+	got, err := f(s, x.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := x.Judge(r.Precision, got)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range marks {
+		if p := (gdn.Param{Name: m.Output}); r.Field && m.Output != "o" && m.Output != "final_state" {
+			marks[i].Limit = min(m.Limit, gdn.FieldLimit(p))
+		}
+	}
+	return marks, nil
+}
+
+// checkRows are the worst marks of each class, output and kind, in the order of the classes.
+func checkRows(marks []exam.Mark, classes []gdn.Class) []checkRow {
+	type group struct{ class, output, kind string }
+	worst := exam.Worst(marks, func(m exam.Mark) group { return group{m.Class, m.Output, m.Family()} })
+	var rows []checkRow
+	for _, c := range classes {
+		for _, m := range worst {
+			if m.Class == c.Name {
+				rows = append(rows, checkRow{Class: m.Class, Output: m.Output, Kind: m.Family(), Error: journal.Figure(m.Error), Limit: journal.Figure(m.Limit), Pass: m.Pass()})
+			}
+		}
+	}
+	return rows
+}
+
+// checkClass is the error of each output on one class, for the table of results: by the limits on the largest error.
 func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow, error) {
 	inputs, err := c.Generate(s, r.Seed)
 	if err != nil {
@@ -208,18 +266,37 @@ func (r *checkResult) head() string {
 	if r.Target != "" {
 		by += " for " + r.Target
 	}
-	return fmt.Sprintf("spec %s\nvariant %s\n%s, seed %d\n", r.Spec, r.Variant, by, r.Seed)
+	seeds := fmt.Sprintf("seed %d", r.Seed)
+	if n := len(r.Seeds); n > 1 {
+		seeds = fmt.Sprintf("seeds %d to %d", r.Seed, r.Seeds[n-1])
+	}
+	return fmt.Sprintf("spec %s\nvariant %s\n%s, precision %s, %s\n", r.Spec, r.Variant, by, r.Precision, seeds)
 }
 
+// write shows the errors of an output side by side.
 func (r *checkResult) write(a *app, w io.Writer) {
 	fmt.Fprintln(w, r.head())
-	t := newTable("CLASS", "OUTPUT", ">ERROR", ">LIMIT", "STATUS")
-	for _, row := range r.Rows {
-		status := casePass
-		if !row.Pass {
-			status = caseFail
+	t := newTable("CLASS", "OUTPUT", ">RMS", ">LIMIT", ">MAX", ">LIMIT", ">BIAS", ">LIMIT", "STATUS")
+	for rows := r.Rows; len(rows) > 0; {
+		n := 1
+		for n < len(rows) && rows[n].Class == rows[0].Class && rows[n].Output == rows[0].Output {
+			n++
 		}
-		t.add(row.Class, row.Output, fmt.Sprintf("%.2e", float64(row.Error)), fmt.Sprintf("%.2g", float64(row.Limit)), status)
+		line, status := []any{rows[0].Class, rows[0].Output}, casePass
+		for _, kind := range []string{exam.RMS, exam.Max, exam.Bias} {
+			figure, limit := "-", "-"
+			for _, row := range rows[:n] {
+				if row.Kind == kind {
+					figure, limit = fmt.Sprintf("%.2e", float64(row.Error)), fmt.Sprintf("%.1e", float64(row.Limit))
+				}
+				if !row.Pass {
+					status = caseFail
+				}
+			}
+			line = append(line, figure, limit)
+		}
+		t.add(append(line, status)...)
+		rows = rows[n:]
 	}
 	t.write(a, w)
 }

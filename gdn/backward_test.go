@@ -91,6 +91,17 @@ func TestGradientsOnClasses(t *testing.T) {
 	}
 }
 
+// Joined products take operands in bf16 beside those in f32, as single passes on float32 inputs have them.
+func TestJoinedTypes(t *testing.T) {
+	for _, text := range []string{"kq=joined,prec=bf16x1", "kq=joined,prec=bf16x1,grads=lanes", "kq=joined,precintra=bf16x1,chunk=32"} {
+		s := mustParse(t, "b=1,t=40,hk=1,hv=2,k=16,v=16,direction=train")
+		v := parseVariant(t, text)
+		require.NoError(t, v.Check(s), text)
+		inputs := generate(t, "random", s, 1)
+		require.Less(t, worst(run(t, build(t, s, v), inputs), reference(t, s, inputs)), .05, text)
+	}
+}
+
 // Where one key is all there is, half a unit in the last place of bf16 in the keys alone moves the gradient of the decay by several
 // times the limit of flash-linear-attention, in float64: what is left of it is a remainder of what cancels. An initial state gives it a size.
 func TestOneKeyWithoutState(t *testing.T) {

@@ -16,7 +16,10 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 	}
 	m, b := ir.NewModule("gdn")
 	p := newPlan(s, v.Fit(s), b, s.Inputs())
-	results := p.module()
+	results, err := p.emit()
+	if err != nil {
+		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
+	}
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
@@ -28,6 +31,17 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
 	}
 	return m, nil
+}
+
+// emit is module, or the builder's first fault: code that goes on after one reads what was not made.
+func (p *plan) emit() (results []*ir.Value, err error) {
+	defer func() {
+		if fault := p.b.Err(); fault != nil {
+			recover()
+			err = fault
+		}
+	}()
+	return p.module(), nil
 }
 
 // plan is the fitted shape of the program.

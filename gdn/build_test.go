@@ -61,3 +61,16 @@ func TestVariantsOnFixtures(t *testing.T) {
 		}
 	}
 }
+
+// A fault of the builder is an error, whatever reads what was not made after it.
+func TestFaultIsError(t *testing.T) {
+	for _, n := range Variants {
+		s := mustParse(t, "b=1,t=64,hk=1,hv=2,k=16,v=16,seqs=3,init")
+		_, b := ir.NewModule("gdn")
+		p := newPlan(s, parseVariant(t, n.Text).Fit(s), b, s.Inputs())
+		b.Failf("the first fault")
+		b.Failf("another")
+		_, err := p.emit()
+		require.ErrorContains(t, err, "the first fault", n.Name)
+	}
+}

@@ -1,6 +1,10 @@
 package gdn
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
 
 // With parts=kept what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
 // that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
@@ -40,8 +44,14 @@ func (e *gen) joined(parts []*ir.Value) *ir.Value {
 	return x
 }
 
-// concat joins values, and their parts where they are kept.
+// concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
 func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
+	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
+		xs = slices.Clone(xs)
+		for i, x := range xs {
+			xs[i] = e.b.Convert(x, ir.F32)
+		}
+	}
 	out := e.b.Concat(axis, xs...)
 	if e.v.Parts == PartsLate || out.Type.DType == ir.BF16 {
 		return out

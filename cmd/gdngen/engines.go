@@ -93,7 +93,7 @@ var engines = []struct {
 }{
 	{"reference", "float64, token by token, no variant", func(*app, plan) (compute, error) { return gdn.Reference, nil }, nil},
 	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *app, p plan) (compute, error) { return p.interpret, nil }, nil},
-	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", func(_ *app, p plan) (compute, error) { return p.evaluate, nil }, nil},
+	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", (*app).textCompute, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*app).cpuCompute, nil},
 	{deviceEngine, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU, else StableHLO", (*app).deviceCompute, nil},
 	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*app).graphCompute, (*app).graphLayer},
@@ -115,21 +115,29 @@ func (p plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]
 	return interp.Run(m, inputs, interp.Options{})
 }
 
-// evaluate computes a spec from the text that is emitted for the plan's target.
-func (p plan) evaluate(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	f, err := p.form(s)
-	if err != nil {
-		return nil, err
-	}
-	artifact, err := lower.Program(s, f.Variant, "mosaic", p.target)
-	if err != nil {
-		return nil, err
-	}
-	program, err := eval.Parse(artifact.Text)
-	if err != nil {
-		return nil, err
-	}
-	return named(s, inputs, program.Run)
+// textCompute computes specs from the text that is emitted for the plan's target, and tells what of it the inputs do not reach.
+func (a *app) textCompute(p plan) (compute, error) {
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		f, err := p.form(s)
+		if err != nil {
+			return nil, err
+		}
+		artifact, err := lower.Program(s, f.Variant, "mosaic", p.target)
+		if err != nil {
+			return nil, err
+		}
+		program, err := eval.Parse(artifact.Text)
+		if err != nil {
+			return nil, err
+		}
+		outputs, err := named(s, inputs, program.Run)
+		for _, k := range program.Kernels {
+			if idle, all := k.Idle(); err == nil && len(idle) > 0 {
+				a.note("kernel %s: these inputs do not reach %d of its %d operations, the first at %s", k.Name, len(idle), all, idle[0].Where())
+			}
+		}
+		return outputs, err
+	}, nil
 }
 
 // named runs a program that takes and gives arrays in the order of a spec.

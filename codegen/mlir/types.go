@@ -123,8 +123,8 @@ func typeList(ts []Type) string {
 	return "(" + strings.Join(s, ", ") + ")"
 }
 
-// maxSize bounds the elements of a type: more fit into no memory.
-const maxSize = 1 << 34
+// maxSize bounds the elements of a type, maxVector those of a vector: more fit into no memory, or into no register file by far.
+const maxSize, maxVector = 1 << 34, 1 << 24
 
 // typ reads a type.
 func (p *parser) typ() (Type, error) {
@@ -165,7 +165,10 @@ func (p *parser) typ() (Type, error) {
 
 // shape reads dimensions and element type, 8x128xf32.
 func (p *parser) shape(t *Type) error {
-	size := uint64(1)
+	size, most := uint64(1), uint64(maxSize)
+	if t.Kind == Vector {
+		most = maxVector
+	}
 	for {
 		p.space()
 		n, ok := p.digits()
@@ -177,8 +180,8 @@ func (p *parser) shape(t *Type) error {
 			return p.errorf("dimension %s is too large", n)
 		}
 		hi, lo := bits.Mul64(size, uint64(max(d, 1)))
-		if size = lo; hi != 0 || size > maxSize {
-			return p.errorf("a %s of more than %d elements", kindNames[t.Kind], maxSize)
+		if size = lo; hi != 0 || size > most {
+			return p.errorf("a %s of more than %d elements", kindNames[t.Kind], most)
 		}
 		t.Shape = append(t.Shape, d)
 		if !p.eat("x") {

@@ -110,7 +110,8 @@ func TestDamage(t *testing.T) {
 			require.NoError(t, err)
 			for _, k := range program.Kernels {
 				lines := map[int]bool{}
-				for _, o := range k.Idle() {
+				unreached, _ := k.Idle()
+				for _, o := range unreached {
 					lines[o.Line] = true
 				}
 				idle = append(idle, lines)

@@ -22,10 +22,10 @@ type Kernel struct {
 	blocks   []*block    // of all functions and regions
 }
 
-// Idle lists the operations that no run has reached, by line: what they do has not been checked.
-func (k *Kernel) Idle() []*mlir.Op {
-	var idle []*mlir.Op
+// Idle lists the operations that no run has reached, by line: what they do has not been checked. all is the number of operations.
+func (k *Kernel) Idle() (idle []*mlir.Op, all int) {
 	for _, b := range k.blocks {
+		all += len(b.steps)
 		for _, s := range b.steps {
 			if !s.ran {
 				idle = append(idle, s.op)
@@ -33,7 +33,7 @@ func (k *Kernel) Idle() []*mlir.Op {
 		}
 	}
 	slices.SortFunc(idle, func(a, b *mlir.Op) int { return a.Line - b.Line })
-	return idle
+	return idle, all
 }
 
 // dynamic marks an axis whose points an operand counts.

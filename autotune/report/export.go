@@ -298,7 +298,8 @@ func writeCSV(w io.Writer, _ string, s *journal.State) error {
 	return out.Error()
 }
 
-// Command is the command line that judges a candidate again.
+// Command is the command line that judges a candidate again. Where a run weighs several specs it has a command for each, since the
+// figures of the record are weighed sums.
 func Command(h *journal.Header, c *journal.Candidate) string {
 	targets := strings.Join(h.Targets, ",")
 	switch {
@@ -309,7 +310,18 @@ func Command(h *journal.Header, c *journal.Candidate) string {
 	case c.Gate == "numerics" || c.Verdict == journal.Numerics:
 		return fmt.Sprintf("gdngen check --spec '%s' --variant '%s'", h.Spec, c.Variant)
 	}
-	return fmt.Sprintf("gdngen explain --spec '%s' --variant '%s' --target %s", h.Spec, c.Variant, targets)
+	specs := []string{h.Spec}
+	if len(h.Shapes) > 0 {
+		specs = nil
+		for _, x := range h.Shapes {
+			specs = append(specs, x.Spec)
+		}
+	}
+	var commands []string
+	for _, s := range specs {
+		commands = append(commands, fmt.Sprintf("gdngen explain --spec '%s' --variant '%s' --target %s", s, c.Variant, targets))
+	}
+	return strings.Join(commands, " && ")
 }
 
 // Markdown writes the log of a run.

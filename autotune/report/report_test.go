@@ -217,3 +217,10 @@ func TestExports(t *testing.T) {
 	_, err = LookupExport("xml")
 	require.ErrorContains(t, err, "t4 traces csv markdown")
 }
+
+// A candidate of several specs is judged again on each of them, by its full text.
+func TestCommandOfShapes(t *testing.T) {
+	h := &journal.Header{Spec: "a", Targets: []string{"v6e", "v5e"}, Shapes: []journal.Shape{{Spec: "a", Weight: 1}, {Spec: "b", Weight: 2}}}
+	require.Equal(t, "gdngen explain --spec 'a' --variant 'x=1' --target v6e,v5e && gdngen explain --spec 'b' --variant 'x=1' --target v6e,v5e",
+		Command(h, &journal.Candidate{Variant: "x=1"}))
+}

@@ -5,6 +5,7 @@
 //	go run ./tests/programs -reason "WHY"       the same; changed hashes get a new version, with this reason
 //	go run ./tests/programs -only bench,tpu     those rows alone whose preset and names or text have all of these words
 //	go run ./tests/programs -only new           those rows alone that the table lacks
+//	go run ./tests/programs -costs 30m          for half an hour, cost programs by libtpu that costs.tsv lacks
 //
 // The table, programs.tsv, was frozen at the commit that it names as its base: each name then stood for the form that suited preset and
 // target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of Pallas without its docstring.
@@ -13,6 +14,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -25,14 +27,23 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
 func main() {
+	aot.RunWorkerIfAsked()
 	reason := flag.String("reason", "", "why programs have changed")
 	only := flag.String("only", "", "words that the rows must have, separated by commas; new: rows that the table lacks")
 	file := flag.String("file", filepath.Join("tests", "programs", "programs.tsv"), "the table")
+	costs := flag.Duration("costs", 0, "in place of hashes: for so long, cost programs that costs.tsv lacks")
 	flag.Parse()
-	if err := update(*file, *reason, *only); err != nil {
+	run := func() error { return update(*file, *reason, *only) }
+	if *costs > 0 {
+		run = func() error {
+			return fillCosts(context.Background(), *file, filepath.Join(filepath.Dir(*file), "costs.tsv"), *costs)
+		}
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "programs:", err)
 		os.Exit(1)
 	}
@@ -124,11 +135,15 @@ func (t *table) computeAll(rows []*row, reason int) []string {
 	return changed
 }
 
-// commit names the state of the working tree.
+// commit names the state of the working tree, but for these tables.
 func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*").Output()
+	head, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	name := strings.TrimSpace(string(head))
+	if changed, err := exec.Command("git", "status", "--porcelain", "--", ":/", ":(top,exclude)tests/programs/*.tsv").Output(); err != nil || len(changed) > 0 {
+		name += "-dirty"
+	}
+	return name
 }

@@ -146,18 +146,13 @@ const sampled = 8
 // sample takes the rows that the last commit and the working tree touch, at most twice as many as are drawn, then the champions, then
 // some drawn by the commit. Without git it draws the same always.
 func sample(tab *table) []*row {
-	seed, touched := "none", map[string]bool{}
-	if out, err := exec.Command("git", "rev-parse", "HEAD").Output(); err == nil {
-		seed = string(out)
-		out, _ = exec.Command("git", "diff", "--unified=0", "HEAD^", "--", "programs.tsv").Output() // there may be no parent
-		for line := range strings.Lines(string(out)) {
-			if fields := strings.Split(line, "\t"); fields[0] == "+program" {
-				touched[fields[1]+" "+fields[2]] = true
-			}
+	touched := map[string]bool{}
+	out, _ := exec.Command("git", "diff", "--unified=0", "HEAD^", "--", "programs.tsv").Output() // there may be no parent, and no git
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Split(line, "\t"); fields[0] == "+program" {
+			touched[fields[1]+" "+fields[2]] = true
 		}
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(seed)) // never fails
 	var first, champions, rest []*row
 	for _, r := range tab.rows {
 		rest = append(rest, r)
@@ -170,7 +165,7 @@ func sample(tab *table) []*row {
 			}
 		}
 	}
-	draw := rand.New(rand.NewPCG(h.Sum64(), 0))
+	draw := rand.New(rand.NewPCG(seed(), 0))
 	for _, rows := range [][]*row{first, rest} {
 		draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	}
@@ -181,6 +176,14 @@ func sample(tab *table) []*row {
 		}
 	}
 	return list
+}
+
+// seed follows from the commit; without git it is always the same.
+func seed() uint64 {
+	out, _ := exec.Command("git", "rev-parse", "HEAD").Output()
+	h := fnv.New64a()
+	_, _ = h.Write(out) // never fails
+	return h.Sum64()
 }
 
 // champion are the best known of each kind of work at the base.

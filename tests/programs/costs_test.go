@@ -1,0 +1,67 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+// Costs are those of the file: one row that rotates by commit, of the presets that compile in seconds.
+func TestCosts(t *testing.T) {
+	tab := readTable(t)
+	data, err := os.ReadFile("costs.tsv")
+	require.NoError(t, err)
+	list, err := parseCosts(data)
+	require.NoError(t, err)
+	require.Equal(t, string(costsText(list)), string(data), "the file is sorted")
+	seen := map[string]bool{}
+	for _, c := range list {
+		require.False(t, seen[c.target+" "+c.hash], "%s by %s on %s is there twice", c.preset, c.variant, c.target)
+		seen[c.target+" "+c.hash] = true
+		require.Regexp(t, `^(\d+\t(\d+|\?)\t-?\d+|[a-z-]+: .+\t-\t-)$`, c.figures)
+		require.Regexp(t, `^\d{4}-\d\d-\d\d$`, c.date)
+	}
+	list = tab.current(list) // of programs that have changed since there is nothing to compare with
+	t.Logf("%d programs have a cost, %d wait for theirs", len(list), len(tab.missing(list)))
+	var quick []*cost
+	for _, c := range list {
+		if c.preset == "tiny" || c.preset == "decode" {
+			quick = append(quick, c)
+		}
+	}
+	compiler := pjrttest.TPU(t)
+	p, err := plugins.TPU(t.Context(), plugins.Options{})
+	require.NoError(t, err)
+	c := quick[rand.New(rand.NewPCG(seed(), 1)).IntN(len(quick))]
+	again := *c
+	require.NoError(t, again.measure(t.Context(), &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Scratch: t.TempDir()}))
+	if again.compiler == c.compiler {
+		require.Equal(t, c.figures, again.figures, "%s by %s on %s", c.preset, c.variant, c.target)
+	}
+}
+
+// What has no cost yet is listed once, and a program that has changed waits for a new one.
+func TestMissing(t *testing.T) {
+	tab := readTable(t)
+	all := tab.missing(nil)
+	require.Greater(t, len(all), 500)
+	require.Len(t, tab.missing(all[:10]), len(all)-10)
+	stale := *all[0]
+	stale.hash = "0123456789ab"
+	require.Len(t, tab.current([]*cost{all[1], &stale}), 1)
+	back, err := parseCosts(costsText([]*cost{{"v6e", "ab", "tiny", "token", "1\t?\t3", "libtpu 1", "2026-01-01", "c"}, {"v6e", "ac", "tiny", "token", "crash: x\t-\t-", "libtpu 1", "2026-01-01", "c"}}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1\t?\t3", "crash: x\t-\t-"}, []string{back[0].figures, back[1].figures})
+}

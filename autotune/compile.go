@@ -196,7 +196,7 @@ func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
 		if made.Report == nil {
 			return journal.Cost{Target: t.Name, Verdict: journal.CostUnknown, Reason: firstLines(made.Unknown)}
 		}
-		sum.add(w.Shapes[i], a.programs[i].Lowered, made.Report)
+		sum.add(w.Shapes[i], a.programs[i], made.Report)
 		if text, err := json.Marshal(made.Report); err == nil {
 			w.Objects[role("schedule/"+t.Name, i)] = text
 		}
@@ -215,9 +215,9 @@ type tally struct {
 	shapes                                                         []journal.ShapeCost
 }
 
-func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
+func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) {
 	kernels := map[string]bool{}
-	m.Body.Walk(func(in *ir.Instr) {
+	p.Lowered.Body.Walk(func(in *ir.Instr) {
 		if in.Op == ir.OpKernel {
 			kernels[in.Attrs.Grid.Name] = true
 		}
@@ -243,9 +243,6 @@ func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
 		if kernels[op.Name] || kernels[strings.TrimSuffix(name, ".")] {
 			outside -= op.Calls * op.Cycles
 		}
-		for _, x := range op.Locations {
-			a.stages[measure.Stage(x.File)] += w * float64(op.Calls*x.Cycles)
-		}
 		if took := w * float64(op.Calls*op.Cycles); took > a.topped {
 			a.topped, a.slot, a.fill = took, "", 0
 			for _, x := range op.Slots {
@@ -254,6 +251,9 @@ func (a *tally) add(s Shape, m *ir.Module, r *llo.Report) {
 				}
 			}
 		}
+	}
+	for _, x := range p.Stages(r) {
+		a.stages[x.File] += w * float64(x.Cycles)
 	}
 	a.glue += w * float64(outside)
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})

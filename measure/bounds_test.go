@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -33,8 +34,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestWholeStages(t *testing.T) {
-	got := wholeStages([]llo.Location{{File: "solve.c0.h1", Cycles: 5, Instructions: 1}, {File: "-", Cycles: 4}, {File: "state", Cycles: 3},
-		{File: "state.c1.h0", Cycles: 3, Instructions: 2}, {File: "", Cycles: 3}})
-	require.Equal(t, []llo.Location{{Cycles: 7}, {File: "state", Cycles: 6, Instructions: 2}, {File: "solve", Cycles: 5, Instructions: 1}}, got)
+// Places are summed by stage; what has none counts for its op, and all of it for the whole.
+func TestStages(t *testing.T) {
+	r := &llo.Report{Cycles: 67, TopLevel: 5, Ops: []llo.OpReport{
+		{Name: "fused.1", Calls: 2, Cycles: 25, Locations: []llo.Location{{File: "solve.c0.h1", Cycles: 5, Instructions: 1}, {File: "-", Line: 7, Cycles: 4, Instructions: 3},
+			{File: "state", Cycles: 3}, {File: "state.c1.h0", Cycles: 3, Instructions: 2}, {File: "", Cycles: 3}}},
+		{Name: "copy.36", Calls: 1, Cycles: 7}, {Name: "copy", Calls: 1, Cycles: 5},
+	}}
+	got := (&Program{Lowered: &ir.Module{}}).Stages(r)
+	require.Equal(t, []llo.Location{{File: "(fused)", Cycles: 28, Instructions: 6}, {File: "(copy)", Cycles: 12}, {File: "state", Cycles: 12, Instructions: 4},
+		{File: "solve", Cycles: 10, Instructions: 2}, {File: "(top level)", Cycles: 5}}, got)
+	var sum int64
+	for _, s := range got {
+		sum += s.Cycles
+	}
+	require.Equal(t, r.Cycles, sum)
+	r.Ops[0].Locations = []llo.Location{{File: "kernel.py", Line: 3, Cycles: 20}, {Cycles: 1}}
+	require.Equal(t, []llo.Location{{File: "kernel.py", Cycles: 40}, {File: "(copy)", Cycles: 12}, {File: "(fused)", Cycles: 10}, {File: "(top level)", Cycles: 5}}, Foreign("f", "").Stages(r))
 }

@@ -8,38 +8,59 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Stage is the stage of the algorithm at a place stage.chunk.head of a generated kernel; empty where the place names none. What the
-// compiler made of ops without a location it places in the file "-".
+// The compiler keeps the locations of a kernel where its grid is a loop over bodies of their own, as overlapping phases make. Of other
+// kernels it keeps none, and none of what XLA makes itself. What has no stage counts for its op, so that each cycle has a place.
+
+// Stage is the stage of the algorithm at a place stage.chunk.head of a generated kernel; empty where the place names none: the compiler
+// puts ops without a location in the file "-".
 func Stage(place string) string {
 	stage, _, _ := strings.Cut(place, ".")
 	return strings.TrimPrefix(stage, "-")
 }
 
-// Stages sums the cycles of a report by stage of the algorithm, most first, or of a foreign program by source file.
-func (p *Program) Stages(r *llo.Report) []llo.Location {
-	places := r.Stages()
-	if p.IsForeign() {
-		return places
+// topLevel is the place of what the program does between its ops.
+const topLevel = "(top level)"
+
+// OpStage is the stage at a place of an op, or in brackets the op, without the number that XLA adds, where the place names none. Places
+// of a foreign program are its source files.
+func (p *Program) OpStage(op, place string) string {
+	if !p.IsForeign() {
+		place = Stage(place)
 	}
-	return wholeStages(places)
+	if place == "" || place == "-" {
+		name, _, _ := strings.Cut(op, ".")
+		return "(" + name + ")"
+	}
+	return place
 }
 
-// wholeStages sums the places of a generated kernel by stage.
-func wholeStages(places []llo.Location) []llo.Location {
-	var list []llo.Location
-	at := map[string]int{}
-	for _, p := range places {
-		p.File = Stage(p.File)
-		i, ok := at[p.File]
-		if !ok {
-			at[p.File] = len(list)
-			list = append(list, p)
-			continue
+// Stages sums the cycles of a report by stage, most first. They add up to the cycles of the report.
+func (p *Program) Stages(r *llo.Report) []llo.Location {
+	sums := map[string]*llo.Location{}
+	add := func(stage string, cycles, wait, instructions int64) {
+		if sums[stage] == nil {
+			sums[stage] = &llo.Location{File: stage}
 		}
-		list[i].Cycles += p.Cycles
-		list[i].Wait += p.Wait
-		list[i].Instructions += p.Instructions
+		s := sums[stage]
+		s.Cycles, s.Wait, s.Instructions = s.Cycles+cycles, s.Wait+wait, s.Instructions+instructions
 	}
-	slices.SortStableFunc(list, func(x, y llo.Location) int { return cmp.Compare(y.Cycles, x.Cycles) })
+	for _, op := range r.Ops {
+		left, wait := op.Calls*op.Cycles, op.Calls*max(0, op.Wall.Cycles-op.Cycles)
+		for _, l := range op.Locations {
+			add(p.OpStage(op.Name, l.File), op.Calls*l.Cycles, op.Calls*l.Wait, op.Calls*l.Instructions)
+			left, wait = left-op.Calls*l.Cycles, max(0, wait-op.Calls*l.Wait)
+		}
+		add(p.OpStage(op.Name, ""), left, wait, 0)
+	}
+	add(topLevel, r.TopLevel, 0, 0)
+	var list []llo.Location
+	for _, s := range sums {
+		if s.Cycles > 0 || s.Wait != 0 || s.Instructions > 0 {
+			list = append(list, *s)
+		}
+	}
+	slices.SortFunc(list, func(x, y llo.Location) int {
+		return cmp.Or(cmp.Compare(y.Cycles, x.Cycles), strings.Compare(x.File, y.File))
+	})
 	return list
 }

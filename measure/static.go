@@ -71,7 +71,7 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 	if o.Scalars == nil {
 		o.Scalars, tables = p.Scalars, p.tables
 	}
-	from := []string{"static", x.Libtpu, llo.Version(), fmt.Sprint(*t), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
+	from := []string{"static", x.Libtpu, llo.Version(), facts(t), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
 	var k kept
 	if o.Dump == "" && x.Cache.get(&k, from...) {
 		switch {
@@ -97,6 +97,15 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 		}
 	}
 	return c, ofCompiler(err)
+}
+
+// facts is all that the cost model knows of a target.
+func facts(t *codegen.Target) string {
+	text := fmt.Sprint(*t)
+	if timing := codegen.Timings[t.Name]; timing != nil {
+		text += fmt.Sprint(*timing)
+	}
+	return text
 }
 
 // compile asks the compiler.

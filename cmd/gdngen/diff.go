@@ -57,7 +57,7 @@ func totals(r *llo.Report) []change {
 func stageRows(e *explanation) []change {
 	var list []change
 	for _, s := range e.Stages {
-		list = append(list, change{Name: cmp.Or(s.File, noLocation), A: s.Cycles})
+		list = append(list, change{Name: s.File, A: s.Cycles})
 	}
 	return list
 }

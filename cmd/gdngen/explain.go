@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -65,8 +64,8 @@ func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain (FILE | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
-		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
-the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. A file may hold any
+		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm (in
+brackets those that the compiler gives no place in it, by their op), use of the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. A file may hold any
 StableHLO module in text form, such as one that JAX lowered, so other kernels are costed by the same ruler. --diff sets a second variant
 or file beside it, the largest changes first. --html writes one page with a picture of the slots over the schedule of the hottest part.
 The status is 4 if a target rejects a module.
@@ -232,9 +231,6 @@ func (r *explainResult) Changed() string {
 	return strings.Join(list, ", ")
 }
 
-// noLocation stands for what the compiler gives no location.
-const noLocation = "(no location)"
-
 func (r *explainResult) write(a *app, w io.Writer, top int) {
 	if r.Against == nil {
 		fmt.Fprintf(w, "module    %s\n", r.Module)
@@ -315,7 +311,7 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 		if i == top {
 			break
 		}
-		t.add(cmp.Or(s.File, noLocation), s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
+		t.add(s.File, s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
 	}
 	if len(e.Stages) > 0 {
 		t.write(a, w)

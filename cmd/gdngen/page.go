@@ -86,8 +86,8 @@ type pageStage struct {
 // stageColours are taken in order of cycles; the last one is for all that are left.
 var stageColours = []string{"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#edc948", "#76b7b2", "#9c755f", "#ff9da7", "#a05d56", "#d37295", "#8cd17d", "#499894", "#79706e"}
 
-// noLocationColour is for what has no location.
-const noLocationColour = "#c9c9c9"
+// noStageColour is for cycles that only their op is known of.
+const noStageColour = "#c9c9c9"
 
 // writePage writes the page to a file.
 func (r *explainResult) writePage(file string) error {
@@ -112,11 +112,11 @@ func (r *explainResult) writePage(file string) error {
 func newPageSide(letter string, e *explanation, colours map[string]string) pageSide {
 	s := pageSide{Letter: letter, explanation: e}
 	for _, l := range e.Stages {
-		name := cmp.Or(l.File, noLocation)
+		name := l.File
 		if colours[name] == "" {
 			colours[name] = stageColours[min(len(colours), len(stageColours)-1)]
-			if name == noLocation {
-				colours[name] = noLocationColour
+			if strings.HasPrefix(name, "(") {
+				colours[name] = noStageColour
 			}
 		}
 		s.Stages = append(s.Stages, pageStage{name, colours[name], l.Cycles, l.Instructions})
@@ -127,7 +127,7 @@ func newPageSide(letter string, e *explanation, colours map[string]string) pageS
 		}
 	}
 	if len(e.Report.Ops) > 0 && e.Report.Ops[0].Profile != nil {
-		s.Picture = draw(&e.Report.Ops[0], !e.module.program.IsForeign(), colours)
+		s.Picture = draw(&e.Report.Ops[0], e.module.program, colours)
 	}
 	return s
 }
@@ -184,8 +184,9 @@ var bandsOf = []struct{ slot, inner string }{
 	{"MXU", ""}, {"MATMUL", ""}, {"MATPUSH", ""}, {"VPOP", ""}, {"XLU", ""}, {"VALU", ""}, {"EUP", ""}, {"VLOAD", "VLOAD:FILL"}, {"VSTORE", "VSTORE:SPILL"},
 }
 
-// draw makes the picture of an op's profile. Places of a generated kernel are summed by stage.
-func draw(op *llo.OpReport, generated bool, colours map[string]string) *picture {
+// draw makes the picture of the profile of an op of a program, by stage.
+func draw(op *llo.OpReport, program *measure.Program, colours map[string]string) *picture {
+	stage := func(place string) string { return program.OpStage(op.Name, place) }
 	f := op.Profile
 	p := &picture{Op: op.Name, Profile: f, Share: percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
 	at := make([]float64, 1, len(f.Columns)+1) // edges of the columns
@@ -225,13 +226,13 @@ func draw(op *llo.OpReport, generated bool, colours map[string]string) *picture 
 		p.Waits = true
 		add("waiting", func(c llo.Column) float64 { return c.Stall }, nil)
 	}
-	p.stages(f, at, generated, colours)
+	p.stages(f, at, stage, colours)
 	for _, fraction := range []float64{0, .25, .5, .75, 1} {
 		anchor := map[float64]string{0: "start", 1: "end"}[fraction]
 		p.Ticks = append(p.Ticks, tick{pictureLeft + fraction*pictureWidth, grouped(int64(math.Round(fraction * float64(f.Bundles)))), cmp.Or(anchor, "middle")})
 	}
 	for i, c := range f.Columns {
-		p.Columns = append(p.Columns, hit{at[i], at[i+1] - at[i], columnText(f, c, generated)})
+		p.Columns = append(p.Columns, hit{at[i], at[i+1] - at[i], columnText(f, c, stage)})
 	}
 	p.AxisTop = p.Height
 	p.Height += axisHeight
@@ -239,11 +240,11 @@ func draw(op *llo.OpReport, generated bool, colours map[string]string) *picture 
 }
 
 // stages stacks the shares of the stages in the instructions of each column.
-func (p *picture) stages(f *llo.Profile, at []float64, generated bool, colours map[string]string) {
+func (p *picture) stages(f *llo.Profile, at []float64, stage func(string) string, colours map[string]string) {
 	shares := make([]map[string]float64, len(f.Columns))
 	total := map[string]float64{}
 	for i, c := range f.Columns {
-		shares[i] = stageShares(c, generated)
+		shares[i] = stageShares(c, stage)
 		for name, share := range shares[i] {
 			total[name] += share
 		}
@@ -262,16 +263,16 @@ func (p *picture) stages(f *llo.Profile, at []float64, generated bool, colours m
 		for i := range base {
 			base[i] += shares[i][name]
 		}
-		p.Stages = append(p.Stages, stageBand{name, cmp.Or(colours[name], noLocationColour), path})
+		p.Stages = append(p.Stages, stageBand{name, cmp.Or(colours[name], noStageColour), path})
 	}
 	p.Height += stagesHeight
 }
 
 // stageShares is the part that each stage has in the instructions of a column. Those without a location count only where
 // no other has one.
-func stageShares(c llo.Column, generated bool) map[string]float64 {
+func stageShares(c llo.Column, stage func(place string) string) map[string]float64 {
 	shares := map[string]float64{}
-	none := func(file string) bool { return file == "" || generated && measure.Stage(file) == "" }
+	none := func(file string) bool { return strings.HasPrefix(stage(file), "(") }
 	var all, located int64
 	for file, n := range c.Files {
 		all += n
@@ -286,10 +287,7 @@ func stageShares(c llo.Column, generated bool) map[string]float64 {
 		if located > 0 && none(file) {
 			continue
 		}
-		if generated {
-			file = measure.Stage(file)
-		}
-		shares[cmp.Or(file, noLocation)] += float64(n) / float64(max(all, 1))
+		shares[stage(file)] += float64(n) / float64(max(all, 1))
 	}
 	return shares
 }
@@ -315,7 +313,7 @@ func steps(at []float64, bottom, height float64, columns []llo.Column, base []fl
 }
 
 // columnText says in words what a column shows.
-func columnText(f *llo.Profile, c llo.Column, generated bool) string {
+func columnText(f *llo.Profile, c llo.Column, stage func(place string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bundles from %#x: %d", c.First, c.Bundles)
 	for i, name := range f.Slots {
@@ -326,7 +324,7 @@ func columnText(f *llo.Profile, c llo.Column, generated bool) string {
 	if c.Stall > 0 {
 		fmt.Fprintf(&b, "\nwaiting %.0f%%", 100*c.Stall)
 	}
-	shares := stageShares(c, generated)
+	shares := stageShares(c, stage)
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		if shares[name] >= .005 {
 			fmt.Fprintf(&b, "\nstage %s %.0f%%", name, 100*shares[name])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -215,14 +216,18 @@ func newModule(p *measure.Program) *module {
 func (m *module) String() string { return m.program.String() }
 
 // origin is the flags that say where a module comes from.
-type origin struct{ spec, variant, backend string }
+type origin struct{ spec, variant, backend, python string }
 
 func (o *origin) flags(cmd *cobra.Command) {
 	specFlag(cmd, &o.spec, "")
 	variantFlag(cmd, &o.variant)
 	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(backendNames(), " or "))
 	complete(cmd, "backend", backendNames())
+	cmd.Flags().StringVar(&o.python, "python", os.Getenv(pythonEnv), "Python with JAX, which lowers --backend pallas (default: $"+pythonEnv+")")
 }
+
+// pythonEnv names the environment variable with a Python that has JAX.
+const pythonEnv = "GDNGEN_PYTHON"
 
 // modules makes the module of each target: the file's, or that of the spec.
 func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*codegen.Target) ([]*module, error) {
@@ -239,7 +244,7 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 		}
 		return a.fileModules(args[0], targets)
 	}
-	return o.generate(o.variant, targets)
+	return o.generate(a, o.variant, targets)
 }
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
@@ -247,7 +252,7 @@ func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*modu
 	if o.spec != "" {
 		err := checkText(text)
 		if err == nil {
-			return o.generate(text, targets)
+			return o.generate(a, text, targets)
 		}
 		if _, missing := os.Stat(text); missing != nil && text != "-" {
 			return nil, usage(fmt.Errorf("--diff %s is neither a file nor a variant: %w", text, err))
@@ -257,7 +262,7 @@ func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*modu
 }
 
 // generate renders the spec by a variant for each target.
-func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module, error) {
+func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]*module, error) {
 	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
@@ -265,6 +270,9 @@ func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module,
 	r, err := parseBackend(o.backend)
 	if err != nil {
 		return nil, err
+	}
+	if r.Name() == "pallas" {
+		return o.byJAX(a, s, variant, targets)
 	}
 	var list []*module
 	for _, t := range targets {
@@ -284,6 +292,24 @@ func (o *origin) generate(variant string, targets []*codegen.Target) ([]*module,
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// byJAX lowers the Pallas file of the spec, the same for each target.
+func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Target) ([]*module, error) {
+	if o.python == "" {
+		return nil, usage(fmt.Errorf("--backend pallas writes Python, which JAX lowers: name a Python that has JAX by --python or %s, or lower the file of gdngen gen --backend pallas "+
+			"yourself, by jax.jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(), and give that", pythonEnv))
+	}
+	f, err := suit(pallas.Spec(s), variant, lower.Route{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.note("lowering the Pallas file by %s", o.python)
+	program, err := measure.ByJAX(a.ctx, o.python, f)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Repeat([]*module{newModule(program)}, len(targets)), nil
 }
 
 // suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU.

@@ -78,7 +78,7 @@ func (p *parser) check(o *Op, results int) error {
 	return nil
 }
 
-// location reads loc("name"), loc("name":1:1) or nothing.
+// location reads loc("name"), loc("name":1:1), loc(unknown) or nothing.
 func (p *parser) location(o *Op) error {
 	if p.peekWord() != "loc" {
 		return nil
@@ -86,6 +86,10 @@ func (p *parser) location(o *Op) error {
 	p.word()
 	if err := p.expect("("); err != nil {
 		return err
+	}
+	if p.peekWord() == "unknown" {
+		p.word()
+		return p.expect(")")
 	}
 	var err error
 	if o.Loc, err = p.text(); err != nil {

@@ -24,7 +24,7 @@ const (
         "stable_mosaic.scf.yield"() : () -> ()
       }, {
       }) : (i1) -> () loc("state.c1.h2":1:1)
-      "stable_mosaic.scf.yield"(%2, %3) : (vector<8x128xf32>, i32) -> ()
+      "stable_mosaic.scf.yield"(%2, %3) : (vector<8x128xf32>, i32) -> () loc(unknown)
     }) : (i32, i32, i32, vector<8x128xf32>, i32) -> (vector<8x128xf32>, i32)
     "stable_mosaic.use"(%0#0, %0#1) {a = array<i64: 1, -2>, b = [], c = {d = #x.y<[0], [1, 2]>, e}, f = @g, s = "q\22\n", t = (i32) -> i32} : (vector<8x128xf32>, i32) -> ()
     "stable_mosaic.func.return"() : () -> ()

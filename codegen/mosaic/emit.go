@@ -145,7 +145,7 @@ func (e *emitter) constant(t mtype, v float64) value {
 	if !ok {
 		c = value{"%c" + strconv.Itoa(len(e.consts)), t}
 		e.consts[key] = c
-		fmt.Fprintf(&e.head, "    %s = \"stable_mosaic.arith.constant\"() {value = %s} : () -> %s\n", c.id, key, t)
+		fmt.Fprintf(&e.head, "    %s = \"stable_mosaic.arith.constant\"() {value = %s} : () -> %s%s\n", c.id, key, t, nowhere)
 	}
 	return c
 }
@@ -250,5 +250,9 @@ func location(l ir.Loc) string {
 	if s := l.String(); s != "" {
 		return fmt.Sprintf(" loc(%q:1:1)", s)
 	}
-	return ""
+	return nowhere
 }
+
+// nowhere is the location of what has none. An op without any gets its place in the text, and where libtpu 0.0.51 unites the body of a
+// kernel with the functions of its windows, one such place takes those of all ops of the body.
+const nowhere = " loc(unknown)"

@@ -36,7 +36,7 @@ func Body(kernel *ir.Instr, target *codegen.Target) (string, error) {
 	if err := e.block(kernel.Body); err != nil {
 		return "", fmt.Errorf("kernel %s: %w", g.Name, err)
 	}
-	e.loc = ""
+	e.loc = nowhere
 	e.do("func.return", "")
 
 	var b strings.Builder
@@ -109,7 +109,7 @@ func fixed(g *ir.Grid, w ir.Window) bool {
 
 // transform prints the function from grid ids and tables to block indices.
 func (e *emitter) transform(i int, w ir.Window, params []value) string {
-	f := &emitter{depth: 2, consts: map[string]value{}}
+	f := &emitter{depth: 2, consts: map[string]value{}, loc: nowhere}
 	results := make([]value, len(w.Index))
 	for d, x := range w.Index {
 		v := f.int(x.Const)

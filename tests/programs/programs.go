@@ -83,7 +83,7 @@ func kernels(m *ir.Module, name string) (string, error) {
 func withoutLocations(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if i := strings.LastIndex(line, " loc(\""); i >= 0 && strings.HasSuffix(line, ")\n") {
+		if i := strings.LastIndex(line, " loc("); i >= 0 && strings.HasSuffix(line, ")\n") {
 			line = line[:i] + "\n"
 		}
 		b.WriteString(line)

@@ -236,5 +236,6 @@ func TestUpdate(t *testing.T) {
 // Locations and docstrings are no part of a program.
 func TestStripped(t *testing.T) {
 	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(\"state\":1:1)\n}\n"))
+	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(unknown)\n}\n"))
 	require.Equal(t, "\n\nx = 1\n", withoutDocstring("\"\"\"Made today.\"\"\"\n\nx = 1\n"))
 }

@@ -3,8 +3,6 @@ package oracle
 import (
 	"math"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -25,17 +22,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pythonTypes are the element types of inputs as JAX names them; it has no integers of 64 bits by default.
-var pythonTypes = map[ir.DType]string{ir.F32: "float32", ir.BF16: "bfloat16", ir.I64: "int32"}
-
 // What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the
 // largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep.
 func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)
-	cycles := func(text string, target *codegen.Target) float64 {
+	cycles := func(p *measure.Program, target *codegen.Target) float64 {
 		x := &measure.Instrument{Compiler: compiler, Scratch: t.TempDir()}
-		made, err := x.Static(t.Context(), measure.Foreign("test", text), target, measure.Options{})
+		made, err := x.Static(t.Context(), p, target, measure.Options{})
 		require.NoError(t, err)
 		return float64(made.Report.Cycles)
 	}
@@ -49,26 +43,43 @@ func TestPallasCost(t *testing.T) {
 		s = pallas.Spec(s)
 		v, err := gdn.ParseVariant(row.variant)
 		require.NoError(t, err)
-		path := writePallas(t, s, v)
-		out := filepath.Join(t.TempDir(), "kernel.stablehlo.mlir")
-		var types []string
-		for _, p := range s.Inputs() {
-			types = append(types, p.Name+"="+pythonTypes[p.Type.DType])
-		}
-		cmd := exec.Command(py, "pallas_lower.py", path, out, "--types", strings.Join(types, ","))
-		cmd.Env = append(os.Environ(), quickJAX...)
-		msg, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", msg)
-		text, err := os.ReadFile(out)
+		f := lower.NewForm(s, v)
+		jax, err := measure.ByJAX(t.Context(), py, f)
+		require.NoError(t, err)
+		route, err := lower.Lookup("mosaic")
+		require.NoError(t, err)
+		kernels, err := measure.Of(f, route)
 		require.NoError(t, err)
 		for _, name := range strings.Split(row.targets, ",") {
 			target, err := codegen.LookupTarget(name)
 			require.NoError(t, err)
-			a, err := lower.Program(s, v, "mosaic", target)
-			require.NoError(t, err)
-			ours, theirs := cycles(a.Text, target), cycles(string(text), target)
+			ours, theirs := cycles(kernels, target), cycles(jax, target)
 			t.Logf("%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, name, ours, theirs)
 			require.LessOrEqual(t, math.Abs(theirs/ours-1), .02, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, name, ours, theirs)
 		}
 	}
+}
+
+// A spec with a gradient is lowered with it, and costs more than the function alone; a Python without JAX is told of.
+func TestGradientByJAX(t *testing.T) {
+	py := python(t)
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	x := &measure.Instrument{Compiler: pjrttest.TPU(t), Scratch: t.TempDir()}
+	cycles := map[gdn.Direction]int64{}
+	for _, d := range []gdn.Direction{gdn.Forward, gdn.Train} {
+		s, err := gdn.LookupPreset("tiny")
+		require.NoError(t, err)
+		s.Direction = d
+		p, err := measure.ByJAX(t.Context(), py, lower.NewForm(pallas.Spec(s), v))
+		require.NoError(t, err)
+		made, err := x.Static(t.Context(), p, target, measure.Options{})
+		require.NoError(t, err)
+		cycles[d] = made.Report.Cycles
+		_, err = measure.ByJAX(t.Context(), "/does/not/exist", lower.NewForm(pallas.Spec(s), v))
+		require.ErrorContains(t, err, "/does/not/exist")
+	}
+	require.Greater(t, cycles[gdn.Train], cycles[gdn.Forward])
 }

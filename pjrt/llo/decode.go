@@ -77,6 +77,8 @@ const (
 	stepCompute stepKind = iota
 	stepLoad             // dst = smem[sum of args]
 	stepStore            // smem[sum of args[1:]] = args[0]
+	stepPush             // eval of args enters the queue of results of the divider
+	stepPop              // dst = what entered that queue first
 	stepDMA              // args: source, granules, destination, sync flag
 	stepOddDMA           // a transfer of a form that is not known
 	stepWait             // args: sync flag, granules
@@ -226,7 +228,7 @@ func (d *decoder) instruction(c *code, in instruction) error {
 		return d.wait(c, in)
 	case name == "dma" && suffix != "done":
 		return d.dma(c, in, suffix)
-	case register(in.dst) != noRegister:
+	case name == "sdivrem", register(in.dst) != noRegister:
 		return d.compute(c, in, name, suffix)
 	}
 	return nil
@@ -465,6 +467,9 @@ func (d *decoder) compute(c *code, in instruction, name, suffix string) error {
 		return err
 	}
 	st.guard, st.old = g, old
+	if name == "sdivrem" {
+		st.kind, st.typ = stepPush, suffix+"."+in.call
+	}
 	switch eval := scalarOps[name]; {
 	case in.core:
 		st.eval, st.args = scalarOps["smov"], []operand{{reg: noRegister, val: number(0)}}
@@ -473,6 +478,8 @@ func (d *decoder) compute(c *code, in instruction, name, suffix string) error {
 		if st.args, _, err = d.address(rest); err != nil {
 			return err
 		}
+	case in.op == "spop.drf":
+		st.kind = stepPop
 	case eval == nil:
 		st.eval = func(string, []value) value { return value{} }
 	default:

@@ -37,13 +37,15 @@ type machine struct {
 	clocks     []*clock
 	call       func(op string) error // runs an op that the program calls, at each call
 
-	regs    [registers]value
-	mem     map[value]value // scalar memory by word address
-	args    []value
-	writes  []write
-	open    map[value]int // transfers of unknown size to or from main memory, by sync flag: how often they pass it
-	unbound []int         // operands without values that scalar memory or a register takes
-	trace   trace
+	regs      [registers]value
+	mem       map[value]value // scalar memory by word address
+	quotients []value         // results of the divider that nothing has taken yet, in order
+	lost      bool            // which of them is next is not known
+	args      []value
+	writes    []write
+	open      map[value]int // transfers of unknown size to or from main memory, by sync flag: how often they pass it
+	unbound   []int         // operands without values that scalar memory or a register takes
+	trace     trace
 }
 
 type write struct {
@@ -254,6 +256,8 @@ func (m *machine) execute(c *code, pc int) error {
 		switch {
 		case ok && !runs:
 			v = m.value(*s.old)
+		case s.kind == stepPop:
+			v = m.pop(ok)
 		case s.kind == stepLoad:
 			if at := m.sum(s.args); at.known {
 				v = m.mem[at]
@@ -267,6 +271,10 @@ func (m *machine) execute(c *code, pc int) error {
 			if v.sym != 0 && strings.HasPrefix(s.opname, "inlined_call_operand") {
 				v = m.inputValue(v)
 			}
+		}
+		if s.kind == stepPush {
+			m.push(v, ok)
+			continue
 		}
 		if !ok {
 			was := m.regs[s.dst]
@@ -287,6 +295,27 @@ func (m *machine) execute(c *code, pc int) error {
 		}
 	}
 	return nil
+}
+
+// push enters a result of the divider. Where it is not known whether it enters, nothing is known of the queue from then on.
+func (m *machine) push(v value, certain bool) {
+	if !certain {
+		m.lost = true
+	}
+	m.quotients = append(m.quotients, v)
+}
+
+// pop takes the result that entered first.
+func (m *machine) pop(certain bool) value {
+	if !certain {
+		m.lost = true
+	}
+	if m.lost || len(m.quotients) == 0 {
+		return value{}
+	}
+	v := m.quotients[0]
+	m.quotients = m.quotients[1:]
+	return v
 }
 
 // operandKey names an operand as a key of Options.Scalars, with its shape.

@@ -70,6 +70,10 @@ func TestScalarSemantics(t *testing.T) {
 		{"sub", "%s1_s1 = ssub.s32 3, 5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 4294967294", true},
 		{"logic", "%s1_s1 = sand.u32 12, 10 | %s2_s2 = sxor.u32 %s1_s1, 1 | %s3_s3 = sor.u32 %s2_s2, 16 | %p1_p1 = scmp.eq.s32.totalorder %s3_s3, 25", true},
 		{"shifts", "%s1_s1 = sshll.u32 4294967288, 1 | %s2_s2 = sshra.s32 %s1_s1, 2 | %s3_s3 = sshrl.u32 %s2_s2, 28 | %p1_p1 = scmp.eq.s32.totalorder %s3_s3, 15", true},
+		{"quotient", "%5 = sdivrem.u32 185, 62 /* kDiv */ | %s1_s1 = spop.drf %5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", true},
+		{"remainder", "%5 = sdivrem.u32 185, 62 /* kRem */ | %s1_s1 = spop.drf %5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 61", true},
+		{"quotients in order", "%5 = sdivrem.u32 9, 3 /* kDiv */ | %6 = sdivrem.u32 9, 2 /* kDiv */ | %s1_s1 = spop.drf %5 | %s2_s2 = spop.drf %6 | %p1_p1 = scmp.lt.s32.totalorder %s1_s1, %s2_s2", true},
+		{"quotient of nothing", "%p2_p2 = scmp.eq.s32.totalorder 0, 1 | %5 = sdivrem.u32 (%p2_p2), 9, 2 /* kDiv */ | %6 = sdivrem.u32 9, 3 /* kDiv */ | %s1_s1 = spop.drf %6 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 3", true},
 		{"carry", "%p1_p1 = sc.u32 4294967295, 1", true},
 		{"no carry", "%p1_p1 = sc.u32 4294967294, 1", false},
 		{"min max", "%s1_s1 = smin.u32 4294967295, 7 | %s2_s2 = smax.s32 4294967295, %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 7", true},
@@ -117,6 +121,8 @@ func TestUnknown(t *testing.T) {
 		"unknown guard":      "%p1_p1 = scmp.eq.s32.totalorder 0, 0 | %s1_s1 = sld [smem:[#allocation1]] | %p2_p2 = scmp.eq.s32.totalorder %s1_s1, 0 | %p1_p1 = scmp.eq.s32.totalorder (%p2_p2), 0, 1",
 		"overwritten":        "%s1_s1 = sld [smem:[#allocation9]] | %0 = sst [smem:[#allocation1]] 4 | %0 = sst [smem:[#allocation1 + %s1_s1]] 3 | %s2_s2 = sld [smem:[#allocation1]] | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 4",
 		"overwritten by DMA": "%0 = sst [smem:[#allocation1]] 4 | %0 = dma.hbm_to_smem %s5_s5, 1, [#allocation1], [#allocation3] | %s2_s2 = sld [smem:[#allocation1]] | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 4",
+		"zero divisor":       "%5 = sdivrem.u32 9, 0 /* kDiv */ | %s1_s1 = spop.drf %5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 1",
+		"doubtful division":  "%s1_s1 = sld [smem:[#allocation1]] | %p2_p2 = scmp.eq.s32.totalorder %s1_s1, 0 | %5 = sdivrem.u32 (%p2_p2), 9, 3 /* kDiv */ | %6 = sdivrem.u32 9, 3 /* kDiv */ | %s2_s2 = spop.drf %6 | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 3",
 		"carry of unknown":   "%s1_s1 = sld [smem:[#allocation1]] | %p1_p1 = sc.u32 %s1_s1, 1",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ type bundle struct {
 type instruction struct {
 	dst, op, args string
 	loc           string // text within loc(...), empty where the compiler knows none
-	call          string // name of the op that an inlined_call runs
+	call          string // name of the op that an inlined_call runs; of a division kDiv or kRem
 	core          bool   // loads the number of the core that runs the program
 }
 
@@ -237,7 +237,7 @@ func newInstruction(text, loc, call string) instruction {
 		i = len(text)
 	}
 	in.op, in.args = text[:i], strings.TrimSpace(text[i:])
-	if in.op == "inlined_call" {
+	if in.op == "inlined_call" || strings.HasPrefix(in.op, "sdivrem.") {
 		in.call = call
 	}
 	return in

@@ -22,6 +22,7 @@ var scalarOps = map[string]func(typ string, a []value) value{
 	"sshra":   shifted(-1, true),
 	"smin":    extremum(func(less bool) bool { return less }),
 	"smax":    extremum(func(less bool) bool { return !less }),
+	"sdivrem": divide,
 	"sclz":    unary(func(x uint32) uint32 { return uint32(bits.LeadingZeros32(x)) }),
 	"spopcnt": unary(func(x uint32) uint32 { return uint32(bits.OnesCount32(x)) }),
 	"sc": binary(func(x, y value) value { // carry of the sum
@@ -51,6 +52,22 @@ var scalarOps = map[string]func(typ string, a []value) value{
 
 // arity is the least number of operands of an entry of scalarOps.
 var arity = map[string]int{"smov": 1, "pmov": 1, "pneg": 1, "pnot": 1, "sclz": 1, "spopcnt": 1, "scalar_select": 3, "scalar_parameter_address": 1}
+
+// divide is the quotient (kDiv) or the remainder (kRem) of unsigned numbers, or of signed ones that are not negative.
+func divide(typ string, a []value) value {
+	typ, kind, _ := strings.Cut(typ, ".")
+	x, y := a[0], a[1]
+	negative := x.num < 0 || y.num < 0
+	switch {
+	case !x.isNumber() || !y.isNumber() || y.num == 0, typ != "u32" && (typ != "s32" || negative):
+		return value{}
+	case kind == "kDiv":
+		return number(int32(uint32(x.num) / uint32(y.num)))
+	case kind == "kRem":
+		return number(int32(uint32(x.num) % uint32(y.num)))
+	}
+	return value{}
+}
 
 func binary(f func(x, y value) value) func(string, []value) value {
 	return func(typ string, a []value) value {

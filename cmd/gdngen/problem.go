@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -223,7 +224,7 @@ func (o *origin) flags(cmd *cobra.Command) {
 	variantFlag(cmd, &o.variant)
 	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(backendNames(), " or "))
 	complete(cmd, "backend", backendNames())
-	cmd.Flags().StringVar(&o.python, "python", os.Getenv(pythonEnv), "Python with JAX, which lowers --backend pallas (default: $"+pythonEnv+")")
+	cmd.Flags().StringVar(&o.python, "python", "", "Python with JAX, which lowers --backend pallas; empty: that of "+pythonEnv)
 }
 
 // pythonEnv names the environment variable with a Python that has JAX.
@@ -296,7 +297,8 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 
 // byJAX lowers the Pallas file of the spec, the same for each target.
 func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Target) ([]*module, error) {
-	if o.python == "" {
+	python := cmp.Or(o.python, os.Getenv(pythonEnv))
+	if python == "" {
 		return nil, usage(fmt.Errorf("--backend pallas writes Python, which JAX lowers: name a Python that has JAX by --python or %s, or lower the file of gdngen gen --backend pallas "+
 			"yourself, by jax.jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(), and give that", pythonEnv))
 	}
@@ -304,8 +306,8 @@ func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Ta
 	if err != nil {
 		return nil, err
 	}
-	a.note("lowering the Pallas file by %s", o.python)
-	program, err := measure.ByJAX(a.ctx, o.python, f)
+	a.note("lowering the Pallas file by %s", python)
+	program, err := measure.ByJAX(a.ctx, python, f)
 	if err != nil {
 		return nil, err
 	}

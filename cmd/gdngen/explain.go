@@ -64,11 +64,12 @@ func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain (FILE | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
-		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm (in
-brackets those that the compiler gives no place in it, by their op), use of the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. A file may hold any
-StableHLO module in text form, such as one that JAX lowered, so other kernels are costed by the same ruler. --diff sets a second variant
-or file beside it, the largest changes first. --html writes one page with a picture of the slots over the schedule of the hottest part.
-The status is 4 if a target rejects a module.
+		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
+the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
+in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
+lowered, so other kernels are costed by the same ruler. --diff sets a second variant or file beside it, the largest changes first. --html
+writes one page with a picture of the slots over the schedule of the hottest part. What was measured once comes from the cache.
+The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(staticNote[:1]) + staticNote[1:] + `
 ` + wallNote + `

@@ -31,6 +31,20 @@ func OpenCache() (*Cache, error) {
 	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
 }
 
+// Size is the size of all that is kept, in bytes.
+func (c *Cache) Size() (bytes int64, err error) {
+	files, err := os.ReadDir(c.Dir)
+	for _, f := range files {
+		if info, err := f.Info(); err == nil { // it may be gone by now
+			bytes += info.Size()
+		}
+	}
+	return bytes, err
+}
+
+// Clear forgets all.
+func (c *Cache) Clear() error { return os.RemoveAll(c.Dir) }
+
 // path is the file of what follows from some texts.
 func (c *Cache) path(from ...string) string {
 	h := sha256.New()

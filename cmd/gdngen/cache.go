@@ -3,13 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// cacheEntry is one plugin in the cache.
+// cacheEntry is one plugin in the cache, or all measurements.
 type cacheEntry struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
@@ -23,9 +25,10 @@ type cacheResult struct {
 }
 
 func (a *app) cacheCmd() *cobra.Command {
+	var measured bool
 	show := &cobra.Command{
 		Use:     "show",
-		Short:   "List the plugins in the cache",
+		Short:   "List what is in the cache",
 		Example: "  gdngen cache show -o json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -34,10 +37,22 @@ func (a *app) cacheCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r.Dir, r.Bytes = dir, total
+			r.Dir, r.Bytes = filepath.Dir(dir), total
 			for _, e := range entries {
 				r.Entries = append(r.Entries, cacheEntry(e))
 			}
+			kept, err := measure.OpenCache()
+			if err != nil {
+				return err
+			}
+			size, err := kept.Size()
+			if err != nil {
+				return err
+			}
+			if size > 0 {
+				r.Entries = append(r.Entries, cacheEntry{filepath.Base(kept.Dir), size})
+			}
+			r.Bytes += size
 			return emit(a, r, r.Entries, func(w io.Writer) {
 				t := newTable("ENTRY", ">SIZE")
 				for _, e := range r.Entries {
@@ -50,11 +65,23 @@ func (a *app) cacheCmd() *cobra.Command {
 	}
 	clean := &cobra.Command{
 		Use:     "clean",
-		Short:   "Remove the plugins from the cache",
-		Example: "  gdngen cache clean",
+		Short:   "Remove plugins and measurements from the cache",
+		Example: "  gdngen cache clean\n  gdngen cache clean --measured",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			freed, err := plugins.Clean(a.ctx)
+			kept, err := measure.OpenCache()
+			if err != nil {
+				return err
+			}
+			freed, err := kept.Size()
+			if err == nil {
+				err = kept.Clear()
+			}
+			if err == nil && !measured {
+				var more int64
+				more, err = plugins.Clean(a.ctx)
+				freed += more
+			}
 			if err != nil {
 				return err
 			}
@@ -64,10 +91,11 @@ func (a *app) cacheCmd() *cobra.Command {
 			return emit(a, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", sizeText(freed)) })
 		},
 	}
+	clean.Flags().BoolVar(&measured, "measured", false, "remove the measurements alone")
 	return group(&cobra.Command{
 		Use:     "cache",
-		Short:   "Show or empty the cache of plugins",
-		Long:    "cache shows or empties the folder that plugins are fetched into: gdngen in the user's cache, or GDNGEN_CACHE.",
+		Short:   "Show or empty the cache of plugins and measurements",
+		Long:    "cache shows or empties the folder that plugins are fetched into and measurements are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",
 		Example: "  gdngen cache show\n  gdngen cache clean",
 		GroupID: "self",
 	}, show, clean)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -110,11 +111,12 @@ is not of the generation of --target.`,
 				a.note("no TPU: programs of plain ops in place of kernels")
 			}
 			begun := time.Now()
-			if err := a.selftest(t, r, lock); err != nil {
-				return err
+			lost := a.selftest(t, r, lock)
+			if len(t.Rows) == 0 || a.ctx.Err() != nil {
+				return lost
 			}
 			t.Seconds = time.Since(begun).Seconds()
-			return a.concludeSelftest(t, allowSkip)
+			return a.concludeSelftest(t, allowSkip, lost)
 		},
 	}
 	f.add(c)
@@ -179,9 +181,7 @@ func (a *app) selftest(t *selftest, r *runner, lock *machine.Lock) error {
 		if err != nil {
 			return err
 		}
-		held := *a
-		held.ctx = ctx
-		rows, err := held.selftestPart(t, r, p, references)
+		rows, err := t.try(ctx, r, p, references)
 		free()
 		if err != nil {
 			return err
@@ -219,9 +219,10 @@ func (row selftestRow) why() string {
 // reference is the inputs of a class for a spec, and what they must give.
 type reference struct{ inputs, want map[string]*array.Array }
 
-// selftestPart tries one program on its classes. The error is that of a done context or of this program's own machinery.
-func (a *app) selftestPart(t *selftest, r *runner, p selftestPart, references map[string]reference) ([]selftestRow, error) {
-	if err := r.ready(a.ctx); err != nil {
+// try runs one program on its classes. The error is that of a done context, of a device that does not open again or of this program's own
+// machinery.
+func (t *selftest) try(ctx context.Context, r *runner, p selftestPart, references map[string]reference) ([]selftestRow, error) {
+	if err := r.ready(ctx); err != nil {
 		return nil, err
 	}
 	blank := selftestRow{Variant: p.variant.Name, Spec: p.spec.String()}
@@ -248,11 +249,11 @@ func (a *app) selftestPart(t *selftest, r *runner, p selftestPart, references ma
 			references[c.Name] = x
 		}
 		begun := time.Now()
-		got, err := r.run(a.ctx, m, x.inputs)
+		got, err := r.run(ctx, m, x.inputs)
 		row.Seconds = time.Since(begun).Seconds()
 		switch {
-		case a.ctx.Err() != nil:
-			return nil, a.ctx.Err()
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
 		case isA[*codegen.Error](err):
 			blank.Status, blank.Reason = statusSkipped, err.Error()
 			return append(rows, blank), nil
@@ -312,8 +313,8 @@ func negativeExample(rows []selftestRow) selftestRow {
 	return row
 }
 
-// concludeSelftest counts, prints and gives the status.
-func (a *app) concludeSelftest(t *selftest, allowSkip bool) error {
+// concludeSelftest counts, prints and gives the status. lost says why the test did not come to its end.
+func (a *app) concludeSelftest(t *selftest, allowSkip bool, lost error) error {
 	for _, row := range t.Rows {
 		switch row.Status {
 		case statusPassed:
@@ -328,6 +329,8 @@ func (a *app) concludeSelftest(t *selftest, allowSkip bool) error {
 		return err
 	}
 	switch {
+	case lost != nil:
+		return lost
 	case t.Failed > 0:
 		return failed(exitNumerics, "%d of %d cases failed", t.Failed, len(t.Rows))
 	case t.Skipped > 0 && !allowSkip:

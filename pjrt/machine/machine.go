@@ -179,10 +179,10 @@ func (l *Lock) acquire(ctx context.Context, use Use) (free func(), err error) {
 	}
 	begun := time.Now()
 	turn := flock.New(filepath.Join(l.dir, turnName))
+	defer turn.Close()
 	if err := l.wait(ctx, begun, use, turn.TryLock); err != nil {
 		return nil, err
 	}
-	defer turn.Close()
 	all := flock.New(filepath.Join(l.dir, lockName))
 	try := all.TryRLock
 	if use == Measures {
@@ -190,17 +190,16 @@ func (l *Lock) acquire(ctx context.Context, use Use) (free func(), err error) {
 	}
 	ok, err := try()
 	if err == nil && !ok {
-		waits, gone := l.sign(Holder{Use: use, Waits: true})
-		if gone != nil {
-			return nil, gone
+		var waits func()
+		if waits, err = l.sign(Holder{Use: use, Waits: true}); err == nil {
+			err = l.wait(ctx, begun, use, try)
+			waits()
 		}
-		err = l.wait(ctx, begun, use, try)
-		waits()
 	}
-	if err != nil {
-		return nil, err
+	var signed func()
+	if err == nil {
+		signed, err = l.sign(Holder{Use: use})
 	}
-	signed, err := l.sign(Holder{Use: use})
 	if err != nil {
 		all.Close()
 		return nil, err

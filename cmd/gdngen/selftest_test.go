@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -28,6 +30,9 @@ func TestSelftestParts(t *testing.T) {
 	for _, n := range gdn.Variants {
 		require.True(t, seen[n.Name], n.Name)
 	}
+	kernels, err := (&selftest{Target: "v6e"}).parts()
+	require.NoError(t, err)
+	require.Len(t, kernels, len(parts)-1, "but for cpu-packed on packed sequences")
 	quick, err := (&selftest{Quick: true}).parts()
 	require.NoError(t, err)
 	for _, w := range selftestWorks {
@@ -35,6 +40,24 @@ func TestSelftestParts(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range w.quick {
 			require.True(t, slices.ContainsFunc(quick, func(p selftestPart) bool { return p.spec == s && p.variant.Name == name }), "%s: %s", w.name, name)
+		}
+	}
+}
+
+// The programs of a quick test can be made for every generation: on a TPU none is skipped.
+func TestSelftestKernels(t *testing.T) {
+	parts, err := (&selftest{Quick: true, Target: "v6e"}).parts()
+	require.NoError(t, err)
+	for _, p := range parts {
+		v, err := gdn.ParseVariant(p.variant.Text)
+		require.NoError(t, err)
+		m, err := gdn.Build(p.spec, v)
+		require.NoError(t, err)
+		m, err = lower.Kernels(m)
+		require.NoError(t, err, "%s by %s", p.spec, p.variant.Name)
+		for i := range codegen.Targets {
+			_, err = mosaic.Backend{}.Emit(m, &codegen.Targets[i])
+			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, codegen.Targets[i].Name)
 		}
 	}
 }

@@ -67,13 +67,14 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 		defer func() { err = errors.Join(err, lab.Close()) }()
 		e = lab
 	}
-	d := &driver{Config: c, journal: j, state: j.State(), gates: e.Gates(), objects: store.Store{Dir: objectsDir(c.Dir)}, start: time.Now()}
+	d := &driver{Config: c, journal: j, state: j.State(), gates: e.Gates(), objects: store.Store{Dir: objectsDir(c.Dir)}}
 	if d.meter, _ = e.(meter); d.meter != nil {
 		d.before = d.meter.CPU()
 	}
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
 	}
+	d.start = time.Now() // a budget is without the set-up
 	defer func() { err = errors.Join(err, d.plan.strategy.Close()) }()
 	stopped, err := d.run(ctx)
 	if end := d.journal.Append(journal.KindEnd, journal.Event{Message: stopped}); err == nil {

@@ -415,7 +415,8 @@ func TestBudget(t *testing.T) {
 	c := quick(t, 0)
 	c.Evaluator = &fake{delay: 10 * time.Millisecond}
 	c.Budget = 150 * time.Millisecond
-	start := time.Now()
+	var start time.Time
+	c.Begun = func(string) { start = time.Now() }
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, "the budget of 150ms is spent", sum.Stopped)

@@ -61,14 +61,6 @@ type resultRow struct {
 	spec gdn.Spec
 }
 
-// resultPeer is a published kernel, measured on the work of the first row.
-type resultPeer struct {
-	Name   string             `json:"name"`
-	Date   string             `json:"date"`
-	Note   string             `json:"note,omitempty"`
-	Cycles map[string]float64 `json:"cycles"` // per token and value head, by target
-}
-
 // champion is the cheapest candidate of a row on a target whose numbers are right.
 type champion struct {
 	Target   string       `json:"target"`
@@ -135,6 +127,13 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			plan, err := parsePlan(data)
 			if err != nil {
 				return usage(fmt.Errorf("%s: %w", cmp.Or(table, "table of results"), err))
+			}
+			if table == "" {
+				measured, err := measuredPeers(peersTable)
+				if err != nil {
+					return err
+				}
+				plan.Peers = append(measured, plan.Peers...)
 			}
 			if file != "" && file != "-" {
 				if err := store.Writable(file); err != nil {

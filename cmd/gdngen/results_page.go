@@ -156,26 +156,3 @@ func formOf(c *champion) string {
 	}
 	return v.Short()
 }
-
-// peers lists what others published.
-func (r *results) peers(b *bytes.Buffer) {
-	if len(r.Peers) == 0 {
-		return
-	}
-	b.WriteString("\n## Public kernels on the bench work\n\nCounted by the same ruler from the modules that these projects lower, at the date given, with libtpu 0.0.42.1; not measured again by the command.\n\n| kernel | date |")
-	for _, c := range r.Rows[0].Champions {
-		fmt.Fprintf(b, " %s |", c.Target)
-	}
-	b.WriteString(" remark |\n|---|---|" + strings.Repeat("---:|", len(r.Rows[0].Champions)) + "---|\n")
-	for _, p := range r.Peers {
-		fmt.Fprintf(b, "| %s | %s |", p.Name, p.Date)
-		for _, c := range r.Rows[0].Champions {
-			cell := "-"
-			if n, ok := p.Cycles[c.Target]; ok {
-				cell = fmt.Sprintf("%.1f", n)
-			}
-			fmt.Fprintf(b, " %s |", cell)
-		}
-		fmt.Fprintf(b, " %s |\n", p.Note)
-	}
-}

@@ -27,6 +27,32 @@ func TestResultsTable(t *testing.T) {
 	require.Equal(t, bench, p.Rows[0].spec)
 }
 
+// Each peer has a compiler, a date, and for each target a figure or the reason why it has none.
+func TestPeersTable(t *testing.T) {
+	p, err := parsePlan(resultsTable)
+	require.NoError(t, err)
+	measured, err := measuredPeers(peersTable)
+	require.NoError(t, err)
+	require.NotEmpty(t, measured)
+	for _, peer := range measured {
+		require.NotEmpty(t, peer.Version, peer.Name)
+		for _, target := range []string{"v5e", "v6e", "tpu7x"} {
+			_, ok := peer.Cycles[target]
+			require.True(t, ok != (peer.Refused[target] != ""), "%s on %s", peer.Name, target)
+		}
+	}
+	r := &results{Peers: append(measured, p.Peers...)}
+	for _, peer := range r.Peers {
+		require.NotEmpty(t, peer.Compiler, peer.Name)
+		require.NotEmpty(t, peer.Date, peer.Name)
+	}
+	var b bytes.Buffer
+	r.peers(&b)
+	require.Contains(t, b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | remark |")
+	_, err = measuredPeers([]byte(`{"peers": 1}`))
+	require.ErrorContains(t, err, "table of peers")
+}
+
 func TestResultsTableErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		``:   "line 1: it ends before it is whole",

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+)
+
+// peersTable is what tests/peers/run.py measured.
+//
+//go:embed peers.json
+var peersTable []byte
+
+// resultPeer is a published kernel, measured on the work of the first row.
+type resultPeer struct {
+	Name     string             `json:"name"`
+	Version  string             `json:"version,omitempty"` // of the package that holds it
+	Date     string             `json:"date"`
+	Compiler string             `json:"compiler"`
+	Note     string             `json:"note,omitempty"`
+	Cycles   map[string]float64 `json:"cycles,omitempty"`  // per token and value head by target: throughput
+	Wall     map[string]float64 `json:"wall,omitempty"`    // the same with waits and transfers
+	Refused  map[string]string  `json:"refused,omitempty"` // why a target has no figure
+}
+
+// measuredPeers reads the table of peers; all its rows have the date and the compiler of their run.
+func measuredPeers(table []byte) ([]resultPeer, error) {
+	var t struct {
+		Date, Compiler, JAX string
+		Peers               []resultPeer
+	}
+	d := json.NewDecoder(bytes.NewReader(table))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return nil, fmt.Errorf("table of peers: %w", err)
+	}
+	for i := range t.Peers {
+		t.Peers[i].Date, t.Peers[i].Compiler = t.Date, t.Compiler
+	}
+	return t.Peers, nil
+}
+
+// peers lists what others published, by the targets that any of them has a figure for.
+func (r *results) peers(b *bytes.Buffer) {
+	if len(r.Peers) == 0 {
+		return
+	}
+	b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: throughput, and in brackets the wall. " +
+		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date.\n\n| kernel | version | compiler | date |")
+	var targets []string
+	for _, t := range codegen.Targets {
+		for _, p := range r.Peers {
+			if _, ok := p.Cycles[t.Name]; ok {
+				targets = append(targets, t.Name)
+				break
+			}
+		}
+	}
+	for _, t := range targets {
+		fmt.Fprintf(b, " %s |", t)
+	}
+	b.WriteString(" remark |\n|---|---|---|---|" + strings.Repeat("---:|", len(targets)) + "---|\n")
+	for _, p := range r.Peers {
+		if len(p.Cycles) == 0 { // refused on all targets: an older figure may stand in another row
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |", p.Name, p.Version, p.Compiler, p.Date)
+		for _, t := range targets {
+			fmt.Fprintf(b, " %s |", p.cell(t))
+		}
+		fmt.Fprintf(b, " %s |\n", p.Note)
+	}
+}
+
+// cell is the figure for a target.
+func (p *resultPeer) cell(target string) string {
+	n, ok := p.Cycles[target]
+	if !ok && p.Refused[target] != "" {
+		return "refused"
+	}
+	if !ok {
+		return "-"
+	}
+	if w, ok := p.Wall[target]; ok {
+		return fmt.Sprintf("%.1f (%.1f)", n, w)
+	}
+	return fmt.Sprintf("%.1f", n)
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
@@ -35,6 +36,7 @@ type Config struct {
 	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
 	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
+	Promoted  []promoted.Row     // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
 	Lookahead int                // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
 	Dir        string         // the folder of the run
@@ -168,8 +170,15 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 			h.Precision = "f32"
 		}
 	}
-	var err error
-	if h.Seeds, h.Reserve, err = c.seeds(h.Precision, h.Targets); err != nil {
+	rows, own, err := c.promoted(h.Precision, h.Targets)
+	if err != nil {
+		return h, err
+	}
+	h.Promoted = promoted.Digest(rows)
+	for _, r := range rows {
+		c.Warn(fmt.Sprintf("seeds from %s: on %s %v", promoted.File(), r.Target, &r))
+	}
+	if h.Seeds, h.Reserve, err = c.seeds(h.Precision, h.Targets, own); err != nil {
 		return h, err
 	}
 	for _, g := range e.Gates() {

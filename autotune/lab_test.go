@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
@@ -289,7 +290,7 @@ func best(t *testing.T, s gdn.Spec, least string) []gdn.Variant {
 	t.Helper()
 	var list []gdn.Variant
 	for _, name := range []string{"v5e", "v6e"} {
-		choices, err := gdn.Choices(championText(least), s, gdn.HostTPU, mustTarget(t, name).Machine())
+		choices, err := gdn.Choices(promoted.Class(least).Text(), s, gdn.HostTPU, mustTarget(t, name).Machine())
 		require.NoError(t, err)
 		list = append(list, choices[0].Variant)
 	}
@@ -352,10 +353,35 @@ func TestSeedsForSpec(t *testing.T) {
 	}
 }
 
+// The user's champions are among the seeds where they hold, by default and as part of auto, and the header has their digest.
+func TestSeedsPromoted(t *testing.T) {
+	s := spec(t, "contest-decode")
+	own, err := gdn.ParseVariant("decode,lock=2")
+	require.NoError(t, err)
+	row := promoted.Row{Spec: s.String(), Target: "v6e", Accuracy: "fast", Variant: own.String(), Cycles: 1, Libtpu: "x", Run: "r", Candidate: 1, Date: "2026-01-31"}
+	header := func(c Config) journal.Header {
+		c.Spec, c.Targets, c.Warn = s, []string{"v6e"}, func(string) {}
+		h, err := c.header(&fake{})
+		require.NoError(t, err)
+		return h
+	}
+	require.Empty(t, header(Config{}).Promoted)
+	for _, seeds := range [][]string{nil, {"auto"}} {
+		h := header(Config{Seeds: seeds, Promoted: []promoted.Row{row}})
+		require.Contains(t, h.Seeds, own.String())
+		require.Equal(t, promoted.Digest([]promoted.Row{row}), h.Promoted)
+	}
+	h := header(Config{Precision: "f32", Promoted: []promoted.Row{row}})
+	require.Empty(t, h.Promoted, "less precise than the search")
+	require.NotContains(t, h.Seeds, own.String())
+	row.Target = "v5e"
+	require.Empty(t, header(Config{Promoted: []promoted.Row{row}}).Promoted, "of another target")
+}
+
 // auto among the seeds stands for the best known on each target.
 func TestSeedsByText(t *testing.T) {
 	c := Config{Spec: spec(t, "contest-decode"), Seeds: []string{"naive", "auto", "decode,lock=2"}}
-	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"})
+	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"}, nil)
 	require.NoError(t, err)
 	var want []string
 	for _, text := range []string{"naive", "decode", "decode,lock=2"} {

@@ -2,7 +2,9 @@ package autotune
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
@@ -10,12 +12,33 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// seeds gives the text of each variant that is proposed first, and those in reserve where the user named some.
-func (c *Config) seeds(least string, targets []string) (first, reserve []string, err error) {
-	best, err := champions(c.Spec, championText(least), targets)
+// promoted gives the user's champions that hold for a search: for its spec, targets and least precision.
+func (c *Config) promoted(least string, targets []string) (rows []promoted.Row, variants []gdn.Variant, err error) {
+	for _, t := range targets {
+		row := promoted.Find(c.Promoted, c.Spec, t, promoted.Class(least))
+		if row == nil {
+			continue
+		}
+		v, err := gdn.ParseVariant(row.Variant)
+		if err != nil {
+			return nil, nil, err
+		}
+		if strategy.Reaches(v.Precision().String(), least) {
+			rows, variants = append(rows, *row), append(variants, v)
+		}
+	}
+	return rows, variants, nil
+}
+
+// seeds gives the text of each variant that is proposed first, and those in reserve where the user named some. The user's champions
+// are part of what auto stands for, beside those of the table, so that a run ranks both.
+func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first, reserve []string, err error) {
+	class := promoted.Class(least)
+	best, err := champions(c.Spec, class.Text(), targets)
 	if err != nil {
 		return nil, nil, err
 	}
+	best = append(best, own...)
 	all := DefaultSeeds(c.Spec, least, best)
 	if len(c.Seeds) == 0 {
 		return all, nil, nil
@@ -25,19 +48,18 @@ func (c *Config) seeds(least string, targets []string) (first, reserve []string,
 		if err != nil {
 			return nil, nil, err
 		}
+		if wish, auto := gdn.ParseAuto(text); auto && !strings.Contains(text, ",") && wish.For(c.Spec) == class {
+			for _, v := range own {
+				if !slices.Contains(variants, v) {
+					variants = append(variants, v)
+				}
+			}
+		}
 		for _, v := range variants {
 			first = append(first, v.String())
 		}
 	}
 	return first, slices.DeleteFunc(all, func(text string) bool { return slices.Contains(first, text) }), nil
-}
-
-// championText is the text of gdn.Auto for a search whose products are of a precision at least.
-func championText(least string) string {
-	if strategy.Reaches(ir.PrecBF16x1.String(), least) {
-		return gdn.AccuracyFast.Text()
-	}
-	return gdn.AccuracyF32.Text()
 }
 
 // champions gives what a text stands for on the targets, each variant once: for text of gdn.Auto the best known ones.

@@ -48,6 +48,20 @@ func ParseAccuracy(name string) (Accuracy, error) {
 // Auto is the text that stands for the best known variant.
 const Auto = "auto"
 
+// String is the name of the class; it is empty for AccuracyAny.
+func (a Accuracy) String() string { return accuracyNames[a] }
+
+// For is the class that is wished for a spec: AccuracyAny follows from its tensors.
+func (a Accuracy) For(s Spec) Accuracy {
+	switch {
+	case a != AccuracyAny:
+		return a
+	case s.DType == ir.F32:
+		return AccuracyF32
+	}
+	return AccuracyFast
+}
+
 // Text is auto with a class of accuracy, such as auto-fla.
 func (a Accuracy) Text() string {
 	if a == AccuracyAny {
@@ -149,13 +163,7 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 
 // championsFor lists the rows for a spec.
 func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
-	if wish == AccuracyAny {
-		wish = AccuracyFast
-		if s.DType == ir.F32 {
-			wish = AccuracyF32
-		}
-	}
-	for a := wish; a <= AccuracyF32; a++ {
+	for a := wish.For(s); a <= AccuracyF32; a++ {
 		var rows []*Champion
 		for i := range Champions {
 			if r := &Champions[i]; r.Host == h && r.Accuracy == a && r.job == s.job() {

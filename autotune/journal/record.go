@@ -69,6 +69,7 @@ type Header struct {
 	Strategy  string            `json:"strategy"`            // such as beam:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
 	Reserve   []string          `json:"reserve,omitempty"`   // variants proposed where none of the seeds has a rank
+	Promoted  string            `json:"promoted,omitempty"`  // digest of the user's champions among them
 	Axes      []string          `json:"axes,omitempty"`      // axes walked; none: all
 	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes

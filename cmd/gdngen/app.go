@@ -40,6 +40,7 @@ type app struct {
 	backend  backends.Backend // of GoMLX
 	compiler *aot.Compiler
 	tpu      plugins.Plugin
+	told     []string // what was said of the user's champions
 }
 
 // root makes the command tree.

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -210,9 +211,9 @@ func (a *app) benchItems(b *benchFlags) error {
 			return usage(fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err))
 		}
 		name := cmp.Or(b.variant, gdn.Auto)
-		f, err := suit(s, name, lower.Route{Kernels: b.target != nil}, b.target)
+		f, err := measure.Suit(s, name, lower.Route{Kernels: b.target != nil}, b.target) // figures that others compare with: no user's champions
 		if err != nil {
-			return err
+			return usage(err)
 		}
 		it.Variant = f.Variant
 		if b.target != nil { // auto is chosen for each shape

@@ -25,6 +25,8 @@ type plan struct {
 	text   string          // of the variant, as it was given; auto follows from spec and target
 	target *codegen.Target // nil where none is named: auto is then for a CPU
 	level  string          // of the interpreter: tensor or kernel
+
+	tell func(*lower.Form) // what is said of a form that was chosen; nil: nothing
 }
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
@@ -56,7 +58,11 @@ func newPlan(variant, target, level, engine string) (plan, error) {
 
 // form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
 func (p plan) form(s gdn.Spec) (*lower.Form, error) {
-	return suit(s, p.text, lower.Route{Kernels: p.target != nil}, p.target)
+	f, err := suit(s, p.text, lower.Route{Kernels: p.target != nil}, p.target)
+	if err == nil && p.tell != nil {
+		p.tell(f)
+	}
+	return f, err
 }
 
 // auto says whether the variant follows from the spec.

@@ -92,7 +92,7 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON; - is standard input")
 	complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	targetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
 	return c

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
@@ -290,6 +291,7 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 		}
 		m := newModule(program)
 		m.auto = chosenBy(f)
+		a.tellPromoted(f)
 		list = append(list, m)
 	}
 	return list, nil
@@ -314,18 +316,47 @@ func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Ta
 	return slices.Repeat([]*module{newModule(program)}, len(targets)), nil
 }
 
-// suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU.
+// suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU. The user's own champions
+// come before those of the table, for auto without changes of axes: with changes, nobody has measured them.
 func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
 	f, err := measure.Suit(s, text, r, t)
-	return f, usage(err)
+	wish, auto := gdn.ParseAuto(text)
+	if err != nil || !auto || strings.Contains(text, ",") || t == nil || !r.Kernels {
+		return f, usage(err)
+	}
+	rows, err := promoted.Read()
+	if err != nil {
+		return nil, err
+	}
+	row := promoted.Find(rows, s, t.Name, wish)
+	if row == nil {
+		return f, nil
+	}
+	without := f.Variant.Short()
+	if f, err = measure.Suit(s, row.Variant, r, t); err != nil {
+		return nil, fmt.Errorf("%s: %s on %s: %w", promoted.File(), row.Spec, row.Target, err)
+	}
+	f.Promoted = fmt.Sprintf("%v; without it auto is %s", row, without)
+	return f, nil
+}
+
+// tellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.
+func (a *app) tellPromoted(f *lower.Form) {
+	if line := chosenBy(f); f.Promoted != "" && !slices.Contains(a.told, line) {
+		a.told = append(a.told, line)
+		a.note("auto is %s", line)
+	}
 }
 
 // chosenBy says which variant auto stands for, and why; it is empty for a variant that was named.
 func chosenBy(f *lower.Form) string {
-	if f.From == nil {
-		return ""
+	switch {
+	case f.Promoted != "":
+		return f.Variant.Short() + ": " + f.Promoted
+	case f.From != nil:
+		return f.Variant.Short() + ": " + f.From.Why
 	}
-	return f.Variant.Short() + ": " + f.From.Why
+	return ""
 }
 
 // fileModules is the module of a file, the same for each target.

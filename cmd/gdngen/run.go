@@ -79,6 +79,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			if err != nil {
 				return err
 			}
+			p.tell = a.tellPromoted
 			if same, err := sameFolder(r.cases, r.out); err != nil {
 				return err
 			} else if same {

@@ -21,6 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -33,6 +37,9 @@ func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
 	bench.RunWorkerIfAsked()
 	device.RunWorkerIfAsked()
+	if os.Getenv(promoted.DirEnv) == "" { // a script has its own
+		os.Setenv(promoted.DirEnv, promoted.Off)
+	}
 	testscript.Main(m, map[string]func(){"gdngen": main})
 }
 
@@ -47,10 +54,11 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
+			e.Setenv(promoted.DirEnv, promoted.Off)
 			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun},
 	}
 }
 
@@ -87,6 +95,35 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(status) != args[0] {
 		ts.Fatalf("exit status %d, want %s", status, args[0])
 	}
+}
+
+// makerun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs.
+func makeRun(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 4 {
+		ts.Fatalf("usage: makerun DIR SPEC TARGET VARIANT=CYCLES...")
+	}
+	s, err := gdn.Parse(args[1])
+	ts.Check(err)
+	target, err := codegen.LookupTarget(args[2])
+	ts.Check(err)
+	j, _, err := journal.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: args[2:3], Strategy: "exhaustive",
+		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
+	for i, arg := range args[3:] {
+		at := strings.LastIndex(arg, "=")
+		f, err := lower.Suit(s, arg[:at], target)
+		ts.Check(err)
+		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
+		ts.Check(err)
+		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
+			Costs: []journal.Cost{{Target: args[2], Cycles: score, Score: score, Schedule: arg}}}
+		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
+		ts.Check(err)
+		c.Cause, c.Evidence = j.State().Now().CauseOf(c)
+		ts.Check(j.Append(journal.KindCandidate, c))
+	}
+	ts.Check(j.Close())
 }
 
 // makecase DIR SPEC CLASS writes a folder with one case named c, as Reference computes it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
@@ -123,6 +124,9 @@ Directives: ` + directiveDocs() + `.`,
 				if err := checkText(text); err != nil {
 					return err
 				}
+			}
+			if s.config.Promoted, err = promoted.Read(); err != nil {
+				return err
 			}
 			return a.search(&s, false)
 		},
@@ -285,12 +289,17 @@ func (a *app) searchStatusCmd() *cobra.Command {
 
 func (a *app) searchBestCmd() *cobra.Command {
 	var dir, target, module string
+	var promote bool
 	c := &cobra.Command{
 		Use:   "best --run DIR",
 		Short: "Print the best variant of a run on a target",
+		Long: `best prints the variant with the least cycles on a target. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
+the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
+of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
 		Example: `  gdngen search best --run runs/first --target v6e
   gdngen explain --spec bench --variant "$(gdngen search best --run runs/first)"
-  gdngen search best --run runs/first --module best.mlir`,
+  gdngen search best --run runs/first --module best.mlir
+  gdngen search best --run runs/first --target v6e --promote`,
 		Args: args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
@@ -310,11 +319,17 @@ func (a *app) searchBestCmd() *cobra.Command {
 					return err
 				}
 			}
+			if promote {
+				if err := a.promote(dir, target, best); err != nil {
+					return err
+				}
+			}
 			return emit(a, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
 		},
 	}
 	runFlag(c, &dir)
 	c.Flags().StringVar(&target, "target", "", "TPU generation (default: the first of the run)")
+	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
 	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file")
 	complete(c, "target", targetNames())
 	return c

@@ -11,9 +11,10 @@ import (
 
 // Form is a spec by a variant. Its modules are made when they are asked for, once each.
 type Form struct {
-	Spec    gdn.Spec
-	Variant gdn.Variant
-	From    *gdn.Champion // the row that auto chose it by; nil where it was named
+	Spec     gdn.Spec
+	Variant  gdn.Variant
+	From     *gdn.Champion // the row that auto chose it by; nil where it was named
+	Promoted string        // where the user's configuration gave it for auto: where it comes from, and what auto is without
 
 	built, kernels func() (*ir.Module, error)
 }

@@ -99,9 +99,15 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, sum.Rankings, back.Rankings)
 }
 
-// The same header gives the same journal, whatever the number of workers, the speed of gates and the interruptions.
+// The same header gives the same journal, whatever the number of workers, the speed of gates and the interruptions. The lookahead is
+// part of the header, and follows the workers where nothing else is said.
 func TestDeterminism(t *testing.T) {
 	few := []string{"naive", "default", "split"}
+	quick := func(t *testing.T, candidates int) Config {
+		c := quick(t, candidates)
+		c.Lookahead = 4
+		return c
+	}
 	for _, strategy := range []string{"model:2", "beam:3", "exhaustive"} {
 		whole := quick(t, 40)
 		whole.Strategy, whole.Seeds = strategy, few

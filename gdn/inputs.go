@@ -133,10 +133,8 @@ func (c Class) Limit(s Spec, precision string, out ir.DType) (float64, error) {
 
 // Error is how far an output of the spec is off, and the limit: for the outputs of the forward pass the largest error over
 // the largest magnitude, for gradients the root mean square of the error over that of the reference, as in the field. What is
-// zero throughout in a training step, as the gradients of v and k are where beta is, may be as large as the floor of beta makes it; that of
-// the decay all but vanishes where the state has nothing outside the one key that overwrites it, being what bf16 leaves of 1 - |k|^2;
-// no ratio
-// to such a remainder says anything, so below a thousandth of the gradient of beta its error may be as large as that gradient.
+// zero throughout in a training step, as the gradients of v and k are where beta is, may be as large as the floor of beta makes it.
+// The gradient of the decay may be a remainder of what cancels (remainderSize).
 func (c Class) Error(s Spec, precision string, p Param, got, want map[string]*array.Array) (off, limit float64, err error) {
 	if limit, err = c.Limit(s, precision, p.Type.DType); err != nil {
 		return 0, 0, err
@@ -149,17 +147,32 @@ func (c Class) Error(s Spec, precision string, p Param, got, want map[string]*ar
 		return diff.RelMax, limit, nil
 	}
 	limit, err = c.GradientLimit(s, precision, p)
-	partner, ok := map[string]string{"dg": "dbeta", "da": "db", "ddt_bias": "db", "dA_log": "db"}[p.Name]
-	if ok {
-		own, other := want[p.Name].Float64s(), rms(want[partner].Float64s())
-		if rms(own) < 1e-3*other {
-			for i, x := range got[p.Name].Float64s() {
-				own[i] -= x
-			}
-			return rms(own) / other, 1, err
+	if partner, ok := map[string]string{"dg": "dbeta", "da": "db", "ddt_bias": "db", "dA_log": "db"}[p.Name]; ok {
+		own, terms := want[p.Name].Float64s(), rms(want[partner].Float64s())
+		size := rms(own)
+		for i, x := range got[p.Name].Float64s() {
+			own[i] -= x
 		}
+		return rms(own) / max(size, remainderSize(s, limit, size, terms)), limit, err
 	}
 	return diff.Ratio, limit, err
+}
+
+// remainderSize is what an error of the gradient of the decay is measured by where that is only a remainder; size is its own, terms that of
+// the gradient of beta.
+//
+// Where one key overwrites all that the state has, the gradient is what bf16 leaves of 1 - |k|^2, at most 2^-8 of the terms that cancel, which
+// are as large as the gradient of beta. The error is from rounding these terms, summed over the tokens that follow. So it is measured by
+// them, times the root of the number of tokens, and may be at most as large as one of them. Above 2^-8 this falls by the square: from some 2^-4 on
+// the gradient's own size counts, and nothing is granted. Of all classes dg has more than .06 of dbeta, or less than .001.
+//
+// Example: 80 tokens of one key have 7e-4 of the gradient of beta; float32 is off by 4e-6 of it and may be by 9e-5.
+func remainderSize(s Spec, limit, size, terms float64) float64 {
+	share := 1.0
+	if size > terms/256 {
+		share = math.Pow(terms/256/size, 2)
+	}
+	return min(math.Sqrt(float64(s.Tokens)), 1/limit) * terms * share
 }
 
 func rms(l []float64) float64 {

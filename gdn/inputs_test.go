@@ -147,3 +147,36 @@ func TestLimitCoversRounding(t *testing.T) {
 		require.LessOrEqual(t, array.Compare(o.Convert(d), o).RelMax, limit)
 	}
 }
+
+// Where the gradient of the decay is a remainder of what cancels, float32 passes and a wrong sign or a missing gradient do not. With a size
+// of its own it is judged by that alone. Between the two the bound has no jump.
+func TestRemainder(t *testing.T) {
+	dg := Param{Name: "dg", Type: ir.T(ir.F32, 64)}
+	s := mustParse(t, "t=64,hk=1,hv=1,k=16,v=16,direction=train")
+	c, err := LookupClass("identical")
+	require.NoError(t, err)
+	// judge gives the error over its limit: dg is size at every token, dbeta is 1, and dg is computed as a multiple of what it is, and off by more.
+	judge := func(size, multiple, more float64) float64 {
+		array64 := func(x float64) *array.Array {
+			return array.FromFloat64s(ir.F64, []int{64}, slices.Repeat([]float64{x}, 64))
+		}
+		want := map[string]*array.Array{"dg": array64(size), "dbeta": array64(1)}
+		off, limit, err := c.Error(s, "f32", dg, map[string]*array.Array{"dg": array64(size*multiple + more)}, want)
+		require.NoError(t, err)
+		return off / limit
+	}
+	for _, size := range []float64{3e-4, 1e-3, 3e-3, .1, 1, 30} {
+		for _, multiple := range []float64{-1, 0, 2} {
+			require.Greater(t, judge(size, multiple, 0), 2., "%g times a dg of %g", multiple, size)
+		}
+	}
+	require.Less(t, judge(7e-4, 1, 4e-6), .1)    // naive on 80 tokens
+	require.Greater(t, judge(7e-4, 1, 9e-5), 1.) // more than rounding of eight terms
+	require.InDelta(t, 2, judge(.1, 1+2e-5, 0), 1e-6)
+	before := judge(1e-5, 1, 1e-5)
+	for size := 1e-5; size < 10; size *= 1.01 {
+		now := judge(size, 1, 1e-5)
+		require.InEpsilon(t, before, now, .03, "dg of %g", size)
+		before = now
+	}
+}

@@ -164,7 +164,7 @@ func (c Class) Error(s Spec, precision string, p Param, got, want map[string]*ar
 // Where one key overwrites all that the state has, the gradient is what bf16 leaves of 1 - |k|^2, at most 2^-8 of the terms that cancel, which
 // are as large as the gradient of beta. The error is from rounding these terms, summed over the tokens that follow. So it is measured by
 // them, times the root of the number of tokens, and may be at most as large as one of them. Above 2^-8 this falls by the square: from some 2^-4 on
-// the gradient's own size counts, and nothing is granted. Of all classes dg has more than .06 of dbeta, or less than .001.
+// the gradient's own size counts, and nothing is granted. Of all classes dg has more than .06 of dbeta, or less than .004.
 //
 // Example: 80 tokens of one key have 7e-4 of the gradient of beta; float32 is off by 4e-6 of it and may be by 9e-5.
 func remainderSize(s Spec, limit, size, terms float64) float64 {

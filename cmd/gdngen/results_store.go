@@ -46,7 +46,7 @@ func (t *trial) cost(ctx context.Context, x *measure.Instrument, target *codegen
 }
 
 // judgement changes when numbers are computed or judged otherwise than before, so that what is kept of errors no longer holds.
-const judgement = "2"
+const judgement = "3"
 
 // examTokens is the most tokens that numbers are judged on: several chunks and a part of one. It bounds tokens x key heads too,
 // so that one token is not judged by one q·k, of which nothing may be left.

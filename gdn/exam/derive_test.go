@@ -188,8 +188,8 @@ func derive(t *testing.T) {
 				worst = r.largest(t, seeds...)
 			}
 			for _, name := range []string{"o", "final_state"} {
-				l := worst[name]
-				lines[i] += fmt.Sprintf("%-7s %-12s %-12s %5d %9.2e %9.2e %9.2e\n", r.precision, r.class, name, r.tokens, up(l.RMS), up(l.Max), up(l.Bias))
+				l := rounded(worst[name])
+				lines[i] += fmt.Sprintf("%-7s %-12s %-12s %5d %v%s\n", r.precision, r.class, name, r.tokens, l, before(l, found[limitKey{r.precision, r.class, name, r.tokens}]))
 			}
 		})
 	}
@@ -202,9 +202,27 @@ func derive(t *testing.T) {
 # %s, on commit %s: go test ./gdn/exam -run Derive -update=%s
 # Seeds%s; for f32 and bf16x3 1 to %d; %d value heads of each.
 # A limit is a figure times its margin (limits.go). *2: beta doubled. No figure is moved to let a kernel pass.
+# Behind a row in which a figure rose: those of the derivation before.
 # precision class   output       tokens       rms       max      bias
 `, time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)), *update, strings.TrimPrefix(seeds, ","), seedsOf("f32", lengths[0]), draws)
 	require.NoError(t, os.WriteFile("limits.txt", []byte(head+strings.Join(lines, "")), 0o644))
+}
+
+// tableFigures are the figures of a row.
+type tableFigures Limit
+
+func (l tableFigures) String() string { return fmt.Sprintf("%9.2e %9.2e %9.2e", l.RMS, l.Max, l.Bias) }
+
+func rounded(l Limit) tableFigures {
+	return tableFigures{RMS: up(l.RMS), Max: up(l.Max), Bias: up(l.Bias)}
+}
+
+// before shows the former figures where one of them rose.
+func before(now tableFigures, then Limit) string {
+	if then == (Limit{}) || now.RMS <= then.RMS && now.Max <= then.Max && now.Bias <= then.Bias {
+		return ""
+	}
+	return fmt.Sprint("  # ", tableFigures(then))
 }
 
 // up rounds up to three digits; what is zero in the derivation may be as far off as float32 is.

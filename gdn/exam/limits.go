@@ -24,7 +24,7 @@ type Limit struct {
 var margins = map[string]Limit{
 	"f32":    {RMS: 4, Max: 4, Bias: 6},
 	"bf16x3": {RMS: 4, Max: 4, Bias: 6},
-	"bf16x1": {RMS: 1.5, Max: 2, Bias: 4},
+	"bf16x1": {RMS: 1.5, Max: 2, Bias: 2.5},
 }
 
 //go:embed limits.txt

@@ -113,7 +113,7 @@ func (c *Config) session() error {
 		c.Warn = func(string) {}
 	}
 	if c.Workers == 0 {
-		c.Workers, c.limit = defaultWorkers()
+		c.Workers, c.limit = machine.Workers()
 	}
 	c.Attempts = cmp.Or(c.Attempts, defaultAttempts)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)

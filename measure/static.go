@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -99,7 +100,9 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 	return c, ofCompiler(err)
 }
 
-// facts is all that the cost model knows of a target.
+// Facts names all that the cost model knows of a target by a hash.
+func Facts(t *codegen.Target) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(facts(t))))[:8] }
+
 func facts(t *codegen.Target) string {
 	text := fmt.Sprint(*t)
 	if timing := codegen.Timings[t.Name]; timing != nil {

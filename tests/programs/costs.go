@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
@@ -17,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -24,13 +29,13 @@ import (
 type cost struct {
 	target, hash    string
 	preset, variant string // of one row with that hash
-	figures         string // cycles, bytes of main memory (? where not known), bytes of vector memory; or the refusal
-	compiler        string
+	figures         string // throughput, wall (? where not known), bytes of main memory (the same), bytes of vector memory; or the refusal
+	compiler, facts string // that it follows from
 	date, commit    string
 }
 
 const costHead = `# Static costs of the programs of programs.tsv. Made by "go run ./tests/programs -costs 30m", which goes on where it ended.
-# target, hash of the program, preset, variant, cycles, bytes of main memory, bytes of vector memory (or why there is no cost), compiler, date, commit
+# target, hash of the program, preset, variant, cycles as throughput, as wall, bytes of main memory, bytes of vector memory (or why there is no cost), compiler, facts of the target, date, commit
 `
 
 func parseCosts(data []byte) ([]*cost, error) {
@@ -41,10 +46,10 @@ func parseCosts(data []byte) ([]*cost, error) {
 			continue
 		}
 		f := strings.Split(line, "\t")
-		if len(f) != 10 {
-			return nil, fmt.Errorf("%q has not 10 fields", line)
+		if len(f) != 12 {
+			return nil, fmt.Errorf("%q has not 12 fields", line)
 		}
-		list = append(list, &cost{f[0], f[1], f[2], f[3], strings.Join(f[4:7], "\t"), f[7], f[8], f[9]})
+		list = append(list, &cost{f[0], f[1], f[2], f[3], strings.Join(f[4:8], "\t"), f[8], f[9], f[10], f[11]})
 	}
 	return list, nil
 }
@@ -56,28 +61,34 @@ func costsText(list []*cost) []byte {
 	var b bytes.Buffer
 	b.WriteString(costHead)
 	for _, c := range list {
-		fmt.Fprintln(&b, strings.Join([]string{c.target, c.hash, c.preset, c.variant, c.figures, c.compiler, c.date, c.commit}, "\t"))
+		fmt.Fprintln(&b, strings.Join([]string{c.target, c.hash, c.preset, c.variant, c.figures, c.compiler, c.facts, c.date, c.commit}, "\t"))
 	}
 	return b.Bytes()
 }
 
+// key tells programs apart, whatever they are called.
+func (c *cost) key() string { return c.target + " " + c.hash }
+
 // presetOrder has the presets whose programs compile fastest first.
 var presetOrder = []string{"tiny", "decode", "contest-decode", "decode-pool", "bench", "train", "contest-prefill"}
 
-// missing lists the programs of a table without a cost, each once, those that compile fastest first.
-func (t *table) missing(list []*cost) []*cost {
+// missing lists the programs of some rows of a table without a cost, or with one of other facts, each once, by presets that compile fastest.
+func (t *table) missing(list []*cost, only string) []*cost {
 	have := map[string]bool{}
 	for _, c := range list {
-		have[c.target+" "+c.hash] = true
+		have[c.key()] = c.facts == factsOf(c.target)
 	}
 	var wanted []*cost
 	for _, preset := range presetOrder {
 		for _, r := range t.rows {
-			for i, c := range r.cells[2:] {
-				target := columns[2+i]
-				if key := target + " " + c.now(); r.preset == preset && !refused(c.now()) && !have[key] {
-					have[key] = true
-					wanted = append(wanted, &cost{target: target, hash: c.now(), preset: r.preset, variant: r.variant})
+			if r.preset != preset || !r.has(only) {
+				continue
+			}
+			for i, x := range r.cells[2:] {
+				c := &cost{target: columns[2+i], hash: x.now(), preset: r.preset, variant: r.variant}
+				if !refused(c.hash) && !have[c.key()] {
+					have[c.key()] = true
+					wanted = append(wanted, c)
 				}
 			}
 		}
@@ -93,11 +104,20 @@ func (t *table) current(list []*cost) []*cost {
 			now[columns[2+i]+" "+c.now()] = true
 		}
 	}
-	return slices.DeleteFunc(list, func(c *cost) bool { return !now[c.target+" "+c.hash] })
+	return slices.DeleteFunc(list, func(c *cost) bool { return !now[c.key()] })
 }
 
-// fillCosts costs programs until the time is up, and writes the file after each.
-func fillCosts(ctx context.Context, file, costs string, limit time.Duration) error {
+// filling says which costs are computed.
+type filling struct {
+	limit   time.Duration
+	workers int    // that compile at a time; 0: one a core, as memory allows
+	only    string // words that the rows must have
+	fresh   bool   // those that are there too
+}
+
+// fill costs programs until the time is up, and writes the file after each. What compiles fast comes first: small presets, and of a preset
+// short texts.
+func (f filling) fill(ctx context.Context, file, costs string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -114,74 +134,197 @@ func fillCosts(ctx context.Context, file, costs string, limit time.Duration) err
 		return fmt.Errorf("%s: %w", costs, err)
 	}
 	list = t.current(list)
-	x, done, err := instrument(ctx)
+	had := list
+	if f.fresh {
+		had = nil
+	}
+	wanted := t.missing(had, f.only)
+	ctx, stop := context.WithTimeout(ctx, f.limit)
+	defer stop()
+	f.workers = f.limitWorkers()
+	p, err := plugins.TPU(ctx, plugins.Options{})
 	if err != nil {
 		return err
 	}
-	defer done()
-	wanted, begin := t.missing(list), time.Now()
-	for i, c := range wanted {
-		if time.Since(begin) > limit {
-			break
-		}
-		if err := c.measure(ctx, x); err != nil {
-			return err
-		}
-		list = append(list, c)
+	measured := make(chan *cost)
+	var failure error
+	go func() {
+		failure = f.measure(ctx, p, wanted, measured)
+		close(measured)
+	}()
+	n, state := 0, commit()
+	for c := range measured {
+		n++
+		c.commit = state
+		list = append(slices.DeleteFunc(list, func(x *cost) bool { return x.key() == c.key() }), c)
 		if err := store.WriteFile(costs, costsText(list)); err != nil {
 			return err
 		}
-		fmt.Printf("%d of %d: %s by %s on %s: %s\n", i+1, len(wanted), c.preset, c.variant, c.target, c.figures)
+		fmt.Printf("%d of %d: %s by %s on %s: %s\n", n, len(wanted), c.preset, c.variant, c.target, c.figures)
+	}
+	if ctx.Err() != nil {
+		return nil // the time is up
+	}
+	return failure
+}
+
+// limitWorkers is how many compile at a time.
+func (f filling) limitWorkers() int {
+	if f.workers > 0 {
+		return f.workers
+	}
+	n, _ := machine.Workers()
+	return n
+}
+
+// measure measures programs by several workers, preset by preset.
+func (f filling) measure(ctx context.Context, p plugins.Plugin, wanted []*cost, measured chan<- *cost) error {
+	var xs []*measure.Instrument
+	for range f.workers {
+		x, done, err := instrument(p)
+		if err != nil {
+			return err
+		}
+		defer done()
+		xs = append(xs, x)
+	}
+	for len(wanted) > 0 {
+		n := slices.IndexFunc(wanted, func(c *cost) bool { return c.preset != wanted[0].preset })
+		if n < 0 {
+			n = len(wanted)
+		}
+		group := wanted[:n]
+		wanted = wanted[n:]
+		sizes := map[*cost]int{}
+		var lock sync.Mutex
+		err := each(ctx, f.workers, group, func(_ int, c *cost) error {
+			n := c.size()
+			lock.Lock()
+			defer lock.Unlock()
+			sizes[c] = n
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(group, func(x, y *cost) int { return cmp.Compare(sizes[x], sizes[y]) })
+		err = each(ctx, f.workers, group, func(worker int, c *cost) error {
+			err := c.measure(ctx, xs[worker])
+			if err == nil {
+				measured <- c
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// instrument opens the pinned compiler.
-func instrument(ctx context.Context) (*measure.Instrument, func(), error) {
-	p, err := plugins.TPU(ctx, plugins.Options{})
-	if err != nil {
-		return nil, nil, err
+// each works on all of a list by some workers, in order, until one fails or the time is up.
+func each(ctx context.Context, workers int, list []*cost, work func(worker int, c *cost) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	queue := make(chan *cost)
+	g.Go(func() error {
+		defer close(queue)
+		for _, c := range list {
+			select {
+			case queue <- c:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for worker := range workers {
+		g.Go(func() error {
+			for c := range queue {
+				if err := work(worker, c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	compiler := aot.New(aot.Options{Libtpu: p.Path})
+	return g.Wait()
+}
+
+// instrument opens a compiler.
+func instrument(p plugins.Plugin) (*measure.Instrument, func(), error) {
 	cache, err := measure.OpenCache()
 	if err != nil {
 		return nil, nil, err
 	}
+	compiler := aot.New(aot.Options{Libtpu: p.Path})
 	return &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Cache: cache}, func() { _ = compiler.Close() }, nil
+}
+
+// factsOf names what the cost model knows of a target.
+func factsOf(name string) string {
+	t, err := codegen.LookupTarget(name)
+	if err != nil {
+		return "-"
+	}
+	return measure.Facts(t)
+}
+
+// program makes the program of a cost.
+func (c *cost) program() (*measure.Program, *codegen.Target, error) {
+	s, err := gdn.LookupPreset(c.preset)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, err := codegen.LookupTarget(c.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := measure.Make(s, c.variant, route, target)
+	return p, target, err
+}
+
+// size is the length of the text of the program; 0 where it is refused, which is known at once.
+func (c *cost) size() int {
+	p, target, err := c.program()
+	if err != nil {
+		return 0
+	}
+	text, err := p.Text(target)
+	if err != nil {
+		return 0
+	}
+	return len(text)
 }
 
 // measure fills in the figures. A refusal is one; what says nothing of the program is an error.
 func (c *cost) measure(ctx context.Context, x *measure.Instrument) error {
-	s, err := gdn.LookupPreset(c.preset)
-	if err != nil {
-		return err
-	}
-	target, err := codegen.LookupTarget(c.target)
-	if err != nil {
-		return err
-	}
-	route, err := lower.Lookup("mosaic")
-	if err != nil {
-		return err
-	}
-	c.compiler, c.commit, c.date = x.Libtpu, commit(), time.Now().UTC().Format(time.DateOnly)
-	p, err := measure.Make(s, c.variant, route, target)
+	c.compiler, c.facts, c.date = x.Libtpu, factsOf(c.target), time.Now().UTC().Format(time.DateOnly)
+	p, target, err := c.program()
 	var made *measure.Compiled
 	if err == nil {
 		made, err = x.Static(ctx, p, target, measure.Options{})
 	}
 	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) && refusal.Verdict != measure.Timeout {
 		text, _, _ := strings.Cut(err.Error(), "\n")
-		c.figures = string(refusal.Verdict) + ": " + strings.ReplaceAll(text, "\t", " ") + "\t-\t-"
+		c.figures = string(refusal.Verdict) + ": " + strings.ReplaceAll(text, "\t", " ") + "\t-\t-\t-"
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r, bytes := made.Report, "?"
-	if r.HBMBytes >= 0 {
-		bytes = strconv.FormatInt(r.HBMBytes, 10)
-	}
-	c.figures = fmt.Sprintf("%d\t%s\t%d", r.Cycles, bytes, r.VMEM)
+	r := made.Report
+	c.figures = fmt.Sprintf("%d\t%s\t%s\t%d", r.Cycles, known(r.Wall.Cycles), known(r.HBMBytes), r.VMEM)
 	return nil
+}
+
+// known is a question mark for what is not known.
+func known(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -30,14 +30,14 @@ func TestCosts(t *testing.T) {
 	for _, c := range list {
 		require.False(t, seen[c.target+" "+c.hash], "%s by %s on %s is there twice", c.preset, c.variant, c.target)
 		seen[c.target+" "+c.hash] = true
-		require.Regexp(t, `^(\d+\t(\d+|\?)\t-?\d+|[a-z-]+: .+\t-\t-)$`, c.figures)
+		require.Regexp(t, `^(\d+\t(\d+|\?)\t(\d+|\?)\t-?\d+|[a-z-]+: .+\t-\t-\t-)$`, c.figures)
 		require.Regexp(t, `^\d{4}-\d\d-\d\d$`, c.date)
 	}
 	list = tab.current(list) // of programs that have changed since there is nothing to compare with
-	t.Logf("%d programs have a cost, %d wait for theirs", len(list), len(tab.missing(list)))
+	t.Logf("%d programs have a cost, %d wait for theirs", len(list), len(tab.missing(list, "")))
 	var quick []*cost
 	for _, c := range list {
-		if c.preset == "tiny" || c.preset == "decode" {
+		if (c.preset == "tiny" || c.preset == "decode") && c.facts == factsOf(c.target) {
 			quick = append(quick, c)
 		}
 	}
@@ -47,7 +47,7 @@ func TestCosts(t *testing.T) {
 	c := quick[rand.New(rand.NewPCG(seed(), 1)).IntN(len(quick))]
 	again := *c
 	require.NoError(t, again.measure(t.Context(), &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Scratch: t.TempDir()}))
-	if again.compiler == c.compiler {
+	if again.compiler == c.compiler && again.facts == c.facts {
 		require.Equal(t, c.figures, again.figures, "%s by %s on %s", c.preset, c.variant, c.target)
 	}
 }
@@ -55,13 +55,19 @@ func TestCosts(t *testing.T) {
 // What has no cost yet is listed once, and a program that has changed waits for a new one.
 func TestMissing(t *testing.T) {
 	tab := readTable(t)
-	all := tab.missing(nil)
+	all := tab.missing(nil, "")
 	require.Greater(t, len(all), 500)
-	require.Len(t, tab.missing(all[:10]), len(all)-10)
+	for _, c := range all[:10] {
+		c.facts = factsOf(c.target)
+	}
+	require.Len(t, tab.missing(all[:10], ""), len(all)-10)
+	require.Len(t, tab.missing(all[:10], "tiny,token"), 2, "of some rows")
+	all[0].facts = "other"
+	require.Len(t, tab.missing(all[:10], ""), len(all)-9, "of a model that has changed")
 	stale := *all[0]
 	stale.hash = "0123456789ab"
 	require.Len(t, tab.current([]*cost{all[1], &stale}), 1)
-	back, err := parseCosts(costsText([]*cost{{"v6e", "ab", "tiny", "token", "1\t?\t3", "libtpu 1", "2026-01-01", "c"}, {"v6e", "ac", "tiny", "token", "crash: x\t-\t-", "libtpu 1", "2026-01-01", "c"}}))
+	back, err := parseCosts(costsText([]*cost{{"v6e", "ab", "tiny", "token", "1\t2\t?\t3", "libtpu 1", "f", "2026-01-01", "c"}, {"v6e", "ac", "tiny", "token", "crash: x\t-\t-\t-", "libtpu 1", "f", "2026-01-01", "c"}}))
 	require.NoError(t, err)
-	require.Equal(t, []string{"1\t?\t3", "crash: x\t-\t-"}, []string{back[0].figures, back[1].figures})
+	require.Equal(t, []string{"1\t2\t?\t3", "crash: x\t-\t-\t-"}, []string{back[0].figures, back[1].figures})
 }

@@ -6,6 +6,7 @@
 //	go run ./tests/programs -only bench,tpu     those rows alone whose preset and names or text have all of these words
 //	go run ./tests/programs -only new           those rows alone that the table lacks
 //	go run ./tests/programs -costs 30m          for half an hour, cost programs by libtpu that costs.tsv lacks
+//	go run ./tests/programs -costs 30m -fresh -only tiny   and those of some rows that it has
 //
 // The table, programs.tsv, was frozen at the commit that it names as its base: each name then stood for the form that suited preset and
 // target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of Pallas without its docstring.
@@ -36,11 +37,14 @@ func main() {
 	only := flag.String("only", "", "words that the rows must have, separated by commas; new: rows that the table lacks")
 	file := flag.String("file", filepath.Join("tests", "programs", "programs.tsv"), "the table")
 	costs := flag.Duration("costs", 0, "in place of hashes: for so long, cost programs that costs.tsv lacks")
+	workers := flag.Int("workers", 0, "programs compiled at a time for -costs; 0: one a core, as memory allows")
+	fresh := flag.Bool("fresh", false, "with -costs: cost programs that costs.tsv has too")
 	flag.Parse()
 	run := func() error { return update(*file, *reason, *only) }
 	if *costs > 0 {
 		run = func() error {
-			return fillCosts(context.Background(), *file, filepath.Join(filepath.Dir(*file), "costs.tsv"), *costs)
+			f := filling{limit: *costs, workers: *workers, only: *only, fresh: *fresh}
+			return f.fill(context.Background(), *file, filepath.Join(filepath.Dir(*file), "costs.tsv"))
 		}
 	}
 	if err := run(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -77,14 +78,14 @@ func describeBackend(r lower.Route) backendRow {
 
 func (r *backendRow) write(a *app, w io.Writer) {
 	var names []string
-	refused := newTable("  REFUSED", "REASON")
+	refused := terminal.NewTable("  REFUSED", "REASON")
 	for _, o := range r.Ops {
 		if o.Supported {
 			names = append(names, o.Op)
 		} else {
-			refused.add("  "+o.Op, o.Reason)
+			refused.Add("  "+o.Op, o.Reason)
 		}
 	}
 	fmt.Fprintf(w, "%s: %s\n  %d of %d ops: %s\n", r.Name, r.Doc, r.supported, len(r.Ops), strings.Join(names, " "))
-	refused.write(a, w)
+	refused.Write(w)
 }

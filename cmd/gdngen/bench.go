@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -333,7 +334,7 @@ type bar struct {
 
 func (a *app) newBar() *bar {
 	f, ok := a.stderr.(*os.File)
-	return &bar{a: a, terminal: ok && isTerminal(f)}
+	return &bar{a: a, terminal: ok && terminal.Is(f)}
 }
 
 const barWidth = 24
@@ -362,7 +363,7 @@ func (b *bar) draw(done, total int, text string, left time.Duration, stay bool) 
 		b.a.note("%s", strings.TrimRight(line, " "))
 		return
 	}
-	if columns := terminalWidth(b.a.stderr); columns > 1 && len(line) >= columns {
+	if columns := terminal.Width(b.a.stderr); columns > 1 && len(line) >= columns {
 		line = line[:columns-1] // a line that wraps can not be overwritten
 	}
 	fmt.Fprintf(b.a.stderr, "\r%-*s", b.wide, line)
@@ -434,17 +435,17 @@ func (r *benchResult) write(a *app, w io.Writer) {
 			caches = "warm caches"
 		}
 		fmt.Fprintf(w, "measured on %s: trials %d, iterations at most %d, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
-		t := newTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">LEAST", ">ITS SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
+		t := terminal.NewTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">LEAST", ">ITS SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
 		for _, x := range r.Rows {
 			shapes := cmp.Or(x.Shapes, "all")
 			if x.Passed == 0 {
-				t.add(x.Definition, shapes, fmt.Sprintf("0/%d", x.Workloads), "-", "-", "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
+				t.Add(x.Definition, shapes, fmt.Sprintf("0/%d", x.Workloads), "-", "-", "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
 				continue
 			}
-			t.add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), msText(x.LatencyMS), msText(x.ReferenceMS),
+			t.Add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), msText(x.LatencyMS), msText(x.ReferenceMS),
 				fmt.Sprintf("%.2f x", x.Speedup), msText(x.LeastMS), fmt.Sprintf("%.2f x", x.LeastUp), fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
 		}
-		t.write(a, w)
+		t.Write(w)
 		fmt.Fprintln(w, "\nGeometric means over workloads that passed: mean latencies, and LEAST of the fastest execution. The reference is a loop over tokens in the same runtime.")
 	}
 	r.writeStatic(a, w)

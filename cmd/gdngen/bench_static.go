@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // staticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
@@ -158,20 +159,20 @@ func (r *benchResult) writeStatic(a *app, w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "static, by %s: nothing ran on a TPU\n\n", r.Compiler)
-	t := newTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">OVER FLOOR", ">WORST")
+	t := terminal.NewTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">OVER FLOOR", ">WORST")
 	for _, x := range staticSums(r.Static) {
 		count := fmt.Sprintf("%.0f", x.n)
 		if x.refused > 0 {
 			count = fmt.Sprintf("%.0f of %.0f", x.n, x.n+x.refused)
 		}
 		if x.n == 0 {
-			t.add(x.definition, x.target, x.group, count, "-", "-", "-", "-", "-")
+			t.Add(x.definition, x.target, x.group, count, "-", "-", "-", "-", "-")
 			continue
 		}
 		us := func(log float64) string { return fmt.Sprintf("%.1f us", math.Exp(log/x.n)) }
-		t.add(x.definition, x.target, x.group, count, us(x.modelled), us(x.compute), us(x.floor), fmt.Sprintf("%.2f x", math.Exp((x.modelled-x.floor)/x.n)), fmt.Sprintf("%.2f x", x.worst))
+		t.Add(x.definition, x.target, x.group, count, us(x.modelled), us(x.compute), us(x.floor), fmt.Sprintf("%.2f x", math.Exp((x.modelled-x.floor)/x.n)), fmt.Sprintf("%.2f x", x.worst))
 	}
-	t.write(a, w)
+	t.Write(w)
 	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth, the floor that of the necessary traffic; geometric means, and the worst of the workloads over the floor.")
 	fmt.Fprintf(w, "Rows of every shape are in %s.\n%s\n", filepath.Join(r.Run, staticFile), staticNote)
 	said := map[string]bool{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -54,12 +55,12 @@ func (a *app) cacheCmd() *cobra.Command {
 			}
 			r.Bytes += size
 			return emit(a, r, r.Entries, func(w io.Writer) {
-				t := newTable("ENTRY", ">SIZE")
+				t := terminal.NewTable("ENTRY", ">SIZE")
 				for _, e := range r.Entries {
-					t.add(e.Name, sizeText(e.Bytes))
+					t.Add(e.Name, terminal.Size(e.Bytes))
 				}
-				t.add(r.Dir, sizeText(r.Bytes))
-				t.write(a, w)
+				t.Add(r.Dir, terminal.Size(r.Bytes))
+				t.Write(w)
 			})
 		},
 	}
@@ -88,7 +89,7 @@ func (a *app) cacheCmd() *cobra.Command {
 			r := struct {
 				Freed int64 `json:"freed_bytes"`
 			}{freed}
-			return emit(a, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", sizeText(freed)) })
+			return emit(a, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", terminal.Size(freed)) })
 		},
 	}
 	clean.Flags().BoolVar(&measured, "measured", false, "remove the measurements alone")

@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // checkRow is the error of one output on one class of inputs, of one kind: the worst of all value heads and seeds.
@@ -276,7 +277,7 @@ func (r *checkResult) head() string {
 // write shows the errors of an output side by side.
 func (r *checkResult) write(a *app, w io.Writer) {
 	fmt.Fprintln(w, r.head())
-	t := newTable("CLASS", "OUTPUT", ">RMS", ">LIMIT", ">MAX", ">LIMIT", ">BIAS", ">LIMIT", "STATUS")
+	t := terminal.NewTable("CLASS", "OUTPUT", ">RMS", ">LIMIT", ">MAX", ">LIMIT", ">BIAS", ">LIMIT", "STATUS")
 	for rows := r.Rows; len(rows) > 0; {
 		n := 1
 		for n < len(rows) && rows[n].Class == rows[0].Class && rows[n].Output == rows[0].Output {
@@ -295,8 +296,8 @@ func (r *checkResult) write(a *app, w io.Writer) {
 			}
 			line = append(line, figure, limit)
 		}
-		t.add(append(line, status)...)
+		t.Add(append(line, status)...)
 		rows = rows[n:]
 	}
-	t.write(a, w)
+	t.Write(w)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -123,21 +122,7 @@ func TestExitCode(t *testing.T) {
 	require.NoError(t, usage(nil))
 }
 
-func TestTable(t *testing.T) {
-	var out bytes.Buffer
-	tab := newTable("NAME", ">N", "WHY")
-	tab.add("a", 10, "x  y")
-	tab.add("é-long", 5)
-	tab.write(&app{}, &out)
-	require.Equal(t, "NAME     N  WHY\na       10  x  y\né-long   5\n", out.String())
-}
-
-func TestNumbers(t *testing.T) {
-	for n, want := range map[int64]string{-1: "?", 0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 20: "3.0 MiB"} {
-		require.Equal(t, want, sizeText(n))
-	}
-	require.Equal(t, "-", percent(1, 0))
-	require.Equal(t, "12.5%", percent(1, 8))
+func TestNear(t *testing.T) {
 	require.Equal(t, `, did you mean "v6e"?`, near("v6", targetNames(), ""))
 	require.Equal(t, `, did you mean "--spec"?`, near("spce", []string{"case", "spec"}, "--"))
 	require.Empty(t, near("quite another", targetNames(), ""))

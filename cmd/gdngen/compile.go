@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
@@ -118,15 +119,15 @@ func (a *app) compile(x *measure.Instrument, m *module, t *codegen.Target, dump 
 
 func (r *compileResult) write(a *app, w io.Writer) {
 	fmt.Fprintf(w, "module    %s\ncompiler  %s\n\n", r.Module, r.Compiler)
-	t := newTable("TARGET", "VERDICT", ">CODE", ">ARGUMENTS", ">OUTPUTS", ">TEMP", ">VMEM", ">OF", ">SECONDS", "REASON")
+	t := terminal.NewTable("TARGET", "VERDICT", ">CODE", ">ARGUMENTS", ">OUTPUTS", ">TEMP", ">VMEM", ">OF", ">SECONDS", "REASON")
 	for _, row := range r.Rows {
 		reason, _, _ := strings.Cut(row.Reason, "\n")
 		if row.Memory == nil {
-			t.add(row.Target, row.Verdict, "-", "-", "-", "-", sizeText(row.VMEM), sizeText(row.VMEMLimit), "-", reason)
+			t.Add(row.Target, row.Verdict, "-", "-", "-", "-", terminal.Size(row.VMEM), terminal.Size(row.VMEMLimit), "-", reason)
 			continue
 		}
-		t.add(row.Target, row.Verdict, sizeText(row.CodeBytes), sizeText(row.Memory.Arguments), sizeText(row.Memory.Outputs), sizeText(row.Memory.Temp),
-			sizeText(row.VMEM), sizeText(row.VMEMLimit), fmt.Sprintf("%.2f", row.Seconds), reason)
+		t.Add(row.Target, row.Verdict, terminal.Size(row.CodeBytes), terminal.Size(row.Memory.Arguments), terminal.Size(row.Memory.Outputs), terminal.Size(row.Memory.Temp),
+			terminal.Size(row.VMEM), terminal.Size(row.VMEMLimit), fmt.Sprintf("%.2f", row.Seconds), reason)
 	}
-	t.write(a, w)
+	t.Write(w)
 }

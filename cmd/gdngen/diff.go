@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -77,7 +78,7 @@ func slotRows(r *llo.Report) []change {
 		}
 	}
 	for i := range list {
-		list[i].FullA = percent(list[i].A, capacity[list[i].Name])
+		list[i].FullA = terminal.Percent(list[i].A, capacity[list[i].Name])
 	}
 	return list
 }
@@ -130,18 +131,18 @@ func (d *comparison) write(a *app, w io.Writer, e *explanation, top int) {
 		if slots {
 			heads = append(heads, ">FULL A", ">FULL B")
 		}
-		t := newTable(heads...)
+		t := terminal.NewTable(heads...)
 		for i, c := range part.rows {
 			if i == top && !part.whole {
-				t.add(fmt.Sprintf("(%d more)", len(part.rows)-top))
+				t.Add(fmt.Sprintf("(%d more)", len(part.rows)-top))
 				break
 			}
 			row := []any{c.Name, c.A, c.B, fmt.Sprintf("%+d", c.Delta), c.Ratio()}
 			if slots {
 				row = append(row, cmp.Or(c.FullA, "-"), cmp.Or(c.FullB, "-"))
 			}
-			t.add(row...)
+			t.Add(row...)
 		}
-		t.write(a, w)
+		t.Write(w)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -33,18 +34,18 @@ something is missing.`,
 			}
 			missing := 0
 			if err := emit(a, checks, checks, func(w io.Writer) {
-				t := newTable("CHECK", "STATUS", "DETAIL")
+				t := terminal.NewTable("CHECK", "STATUS", "DETAIL")
 				for _, c := range checks {
 					status := "ok"
 					if !c.OK {
 						status = "absent"
 					}
-					t.add(c.Name, status, c.Detail)
+					t.Add(c.Name, status, c.Detail)
 					if c.Mend != "" {
-						t.add("", "", "to mend: "+c.Mend)
+						t.Add("", "", "to mend: "+c.Mend)
 					}
 				}
-				t.write(a, w)
+				t.Write(w)
 			}); err != nil {
 				return err
 			}

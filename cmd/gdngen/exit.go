@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -146,7 +147,7 @@ func (a *app) complain(err error, code int) {
 	case code == exitTimeout && errors.Is(err, context.DeadlineExceeded):
 		message = fmt.Sprintf("not done within --timeout %v", a.timeout)
 	}
-	fmt.Fprintf(a.stderr, "%s %s\n", a.paint(a.stderr, red, "gdngen:"), message)
+	fmt.Fprintf(a.stderr, "%s %s\n", terminal.Paint(a.stderr, terminal.Red, "gdngen:"), message)
 	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) {
 		fmt.Fprintln(a.stderr, "        `gdngen doctor` shows what this machine has and lacks")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -274,48 +275,48 @@ func (e *explanation) write(a *app, w io.Writer, top int) {
 	}
 	if s := e.module.program.Spec; s != nil && s.Direction == gdn.Train {
 		kept := e.module.program.Variant.KeptBytes(*s)
-		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", sizeText(kept), float64(kept)/e.work)
+		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", terminal.Size(kept), float64(kept)/e.work)
 	}
 	e.writeWall(w, perToken)
-	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), sizeText(r.VMEM), sizeText(int64(e.target.VMEM)), r.Schedule)
+	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)
 
-	t := newTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
+	t := terminal.NewTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
 	for _, b := range e.Bounds {
-		t.add(b.Name, b.Cycles, perToken(b.Cycles), fmt.Sprintf("%.2f x", b.Ratio), b.Meaning)
+		t.Add(b.Name, b.Cycles, perToken(b.Cycles), fmt.Sprintf("%.2f x", b.Ratio), b.Meaning)
 	}
-	t.write(a, w)
+	t.Write(w)
 
 	fmt.Fprintln(w)
-	t = newTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">WALL", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	t = terminal.NewTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">WALL", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
 	for i, op := range r.Ops {
 		if i == top {
-			t.add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
+			t.Add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
 			break
 		}
 		all := op.Calls * op.Cycles
-		t.add(op.Name, op.Calls, all, percent(all, r.Cycles), perToken(all), cyclesText(op.Calls*op.Wall.Cycles), percent(op.Stall, op.Cycles), percent(op.MXUBusy, op.Cycles),
-			op.Calls*op.Spills, op.Calls*op.Fills, sizeText(op.VMEM))
+		t.Add(op.Name, op.Calls, all, terminal.Percent(all, r.Cycles), perToken(all), cyclesText(op.Calls*op.Wall.Cycles), terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
+			op.Calls*op.Spills, op.Calls*op.Fills, terminal.Size(op.VMEM))
 	}
-	t.add("(top level)", 1, r.TopLevel, percent(r.TopLevel, r.Cycles), perToken(r.TopLevel))
-	t.write(a, w)
+	t.Add("(top level)", 1, r.TopLevel, terminal.Percent(r.TopLevel, r.Cycles), perToken(r.TopLevel))
+	t.Write(w)
 	if len(r.Ops) == 0 {
 		return
 	}
 	hot := r.Ops[0]
 	fmt.Fprintf(w, "\nslots of %s:", hot.Name)
 	for _, s := range hot.Slots {
-		fmt.Fprintf(w, "  %s %s", s.Name, percent(s.Used, s.Capacity))
+		fmt.Fprintf(w, "  %s %s", s.Name, terminal.Percent(s.Used, s.Capacity))
 	}
 	fmt.Fprint(w, "\n\n")
-	t = newTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
+	t = terminal.NewTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
 	for i, s := range e.Stages {
 		if i == top {
 			break
 		}
-		t.add(s.File, s.Cycles, percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
+		t.Add(s.File, s.Cycles, terminal.Percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
 	}
 	if len(e.Stages) > 0 {
-		t.write(a, w)
+		t.Write(w)
 	}
 	e.writeLines(a, w, &hot, top, perToken)
 }
@@ -352,7 +353,7 @@ func trafficText(r *llo.Report) string {
 	if r.HBMBytes < 0 {
 		return "? (" + r.HBMUnknown + ")"
 	}
-	return sizeText(r.HBMBytes)
+	return terminal.Size(r.HBMBytes)
 }
 
 // cyclesText is a question mark for what is not known.
@@ -365,7 +366,7 @@ func cyclesText(n int64) string {
 
 // writeLines lists the hottest places of an op, where locations are finer than stages.
 func (e *explanation) writeLines(a *app, w io.Writer, op *llo.OpReport, top int, perToken func(int64) string) {
-	t := newTable("LOCATION", ">CYCLES", ">SHARE", ">PER TOKEN")
+	t := terminal.NewTable("LOCATION", ">CYCLES", ">SHARE", ">PER TOKEN")
 	finer := false
 	for i, l := range op.Locations {
 		if i == top {
@@ -373,11 +374,11 @@ func (e *explanation) writeLines(a *app, w io.Writer, op *llo.OpReport, top int,
 		}
 		finer = finer || l.Line > 1 && l.File != "-"
 		if l.File != "" && l.File != "-" {
-			t.add(fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column), op.Calls*l.Cycles, percent(l.Cycles, op.Cycles), perToken(op.Calls*l.Cycles))
+			t.Add(fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column), op.Calls*l.Cycles, terminal.Percent(l.Cycles, op.Cycles), perToken(op.Calls*l.Cycles))
 		}
 	}
 	if finer {
 		fmt.Fprintln(w)
-		t.write(a, w)
+		t.Write(w)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 func (a *app) journalCmd() *cobra.Command {
@@ -96,7 +97,7 @@ func (a *app) listCandidates(s *journal.State) error {
 		for _, t := range s.Header.Targets {
 			heads = append(heads, ">"+t)
 		}
-		t := newTable(append(heads, "CAUSE", "CHANGE OR VARIANT")...)
+		t := terminal.NewTable(append(heads, "CAUSE", "CHANGE OR VARIANT")...)
 		for _, c := range all {
 			row := []any{c.ID, c.Parent, c.Verdict}
 			for _, name := range s.Header.Targets {
@@ -110,9 +111,9 @@ func (a *app) listCandidates(s *journal.State) error {
 			if what == "" {
 				what = c.Variant
 			}
-			t.add(append(row, c.Cause, what)...)
+			t.Add(append(row, c.Cause, what)...)
 		}
-		t.write(a, w)
+		t.Write(w)
 	})
 }
 
@@ -138,7 +139,7 @@ func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 			line("cost", "%s: %s (%s)", k.Target, k.Verdict, k.Reason)
 			continue
 		}
-		line("cost", "%s: %.3f per token and value head; %d cycles, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.Cycles, k.HBM, k.Spills, sizeText(k.VMEM), k.Slot, 100*float64(k.Fill))
+		line("cost", "%s: %.3f per token and value head; %d cycles, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.Cycles, k.HBM, k.Spills, terminal.Size(k.VMEM), k.Slot, 100*float64(k.Fill))
 		for _, st := range k.Stages {
 			line("", "  %-12s %9d", st.Name, st.Cycles)
 		}

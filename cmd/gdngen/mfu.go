@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -285,10 +286,10 @@ func (r *mfuResult) write(a *app, w io.Writer) {
 	fmt.Fprintf(w, "model     %s: %d layers of width %d, %.1f M parameters, %d x %d tokens\nrule      %s by %s\n",
 		cmp.Or(c.Name, "-"), c.Layers, c.Hidden, float64(r.Parameters)/1e6, c.Batch, c.Tokens, c.Spec(), strings.Join(slices.Compact(slices.Clone(r.Variants)), "\n          and "))
 	target := ""
-	var t *table
+	var t *terminal.Table
 	flush := func() {
 		if t != nil {
-			t.write(a, w)
+			t.Write(w)
 		}
 	}
 	for _, row := range r.Rows {
@@ -296,17 +297,17 @@ func (r *mfuResult) write(a *app, w io.Writer) {
 			flush()
 			target = row.Target
 			fmt.Fprintln(w)
-			t = newTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">CYCLES", ">HBM", ">TIME", ">SHARE", ">MFU", "BOUND")
+			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">CYCLES", ">HBM", ">TIME", ">SHARE", ">MFU", "BOUND")
 		}
 		traffic := "-"
 		if row.Bytes >= 0 {
-			traffic = sizeText(row.Bytes)
+			traffic = terminal.Size(row.Bytes)
 		}
 		name := row.Part
 		if row.whole {
 			name = "= " + name
 		}
-		t.add(row.Kind, name, row.Pass, row.Times, fmt.Sprintf("%.2f", row.Flops/1e9), row.Cycles, traffic, int64(row.Time),
+		t.Add(row.Kind, name, row.Pass, row.Times, fmt.Sprintf("%.2f", row.Flops/1e9), row.Cycles, traffic, int64(row.Time),
 			fmt.Sprintf("%.1f%%", 100*row.Share), fmt.Sprintf("%.1f%%", 100*row.MFU), row.Bound)
 	}
 	flush()

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -22,8 +23,8 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"percent": func(part, whole int64) string { return percent(part, whole) },
-	"size":    sizeText,
+	"percent": func(part, whole int64) string { return terminal.Percent(part, whole) },
+	"size":    terminal.Size,
 	"number":  grouped,
 	"signed": func(n int64) string {
 		if n > 0 {
@@ -188,7 +189,7 @@ var bandsOf = []struct{ slot, inner string }{
 func draw(op *llo.OpReport, program *measure.Program, colours map[string]string) *picture {
 	stage := func(place string) string { return program.OpStage(op.Name, place) }
 	f := op.Profile
-	p := &picture{Op: op.Name, Profile: f, Share: percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
+	p := &picture{Op: op.Name, Profile: f, Share: terminal.Percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
 	at := make([]float64, 1, len(f.Columns)+1) // edges of the columns
 	at[0] = pictureLeft
 	done := 0

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // markdown writes the table as a page.
@@ -127,7 +128,7 @@ func (r *results) table(b *bytes.Buffer, i int) {
 		if p := by.on(c.Target).PerToken; by != row && p > 0 {
 			first = fmt.Sprintf("%.2f", c.PerToken/p)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, sizeText(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))
+		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, terminal.Size(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))
 	}
 	b.WriteString("\n")
 	for _, text := range texts {

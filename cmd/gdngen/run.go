@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -252,18 +253,18 @@ func (a *app) runCase(r *caseResult, c *gdn.Case, f func(map[string]*array.Array
 }
 
 func (r *runResult) write(a *app, w io.Writer) {
-	t := newTable("CASE", "STATUS", "TENSOR", ">ERROR", ">LIMIT", ">MAX ABS", "RULE")
+	t := terminal.NewTable("CASE", "STATUS", "TENSOR", ">ERROR", ">LIMIT", ">MAX ABS", "RULE")
 	for _, c := range r.Results {
 		if len(c.Tensors) == 0 {
-			t.add(c.Name, c.Status, "", "", "", "", c.Reason)
+			t.Add(c.Name, c.Status, "", "", "", "", c.Reason)
 		}
 		for _, v := range c.Tensors {
 			status := casePass
 			if !v.Pass {
 				status = caseFail
 			}
-			t.add(c.Name, status, v.Name, fmt.Sprintf("%.2e", v.Ratio), fmt.Sprintf("%.2g", v.Limit), fmt.Sprintf("%.2e", v.MaxAbs), strings.TrimSpace(v.Rule+" "+v.Note))
+			t.Add(c.Name, status, v.Name, fmt.Sprintf("%.2e", v.Ratio), fmt.Sprintf("%.2g", v.Limit), fmt.Sprintf("%.2e", v.MaxAbs), strings.TrimSpace(v.Rule+" "+v.Note))
 		}
 	}
-	t.write(a, w)
+	t.Write(w)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 func (a *app) searchSimulateCmd() *cobra.Command {
@@ -35,7 +36,7 @@ exhaustive or random compares them best.`,
 				for _, name := range autotune.SimulationShares() {
 					heads = append(heads, ">"+name)
 				}
-				t := newTable(append(heads, "ENDED")...)
+				t := terminal.NewTable(append(heads, "ENDED")...)
 				for _, s := range sims {
 					best := "-"
 					if n := len(s.Best); n > 0 {
@@ -49,9 +50,9 @@ exhaustive or random compares them best.`,
 							row = append(row, "never")
 						}
 					}
-					t.add(append(row, s.Reason)...)
+					t.Add(append(row, s.Reason)...)
 				}
-				t.write(a, w)
+				t.Write(w)
 				fmt.Fprintln(w, "\ncolumns of shares: judged candidates until the best was so near the journal's best on the first target")
 			})
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -374,19 +375,19 @@ func (t *selftest) write(a *app, w io.Writer) {
 			nearest[row.Variant] = row
 		}
 	}
-	table := newTable("VARIANT", "NEAREST TO ITS LIMIT", "OUTPUT", ">ERROR", ">LIMIT", "SPEC")
+	table := terminal.NewTable("VARIANT", "NEAREST TO ITS LIMIT", "OUTPUT", ">ERROR", ">LIMIT", "SPEC")
 	for _, name := range names {
 		row := nearest[name]
-		table.add(name, row.Class, row.Output, fmt.Sprintf("%.2e", float64(row.Error)), fmt.Sprintf("%.2g", float64(row.Limit)), row.Spec)
+		table.Add(name, row.Class, row.Output, fmt.Sprintf("%.2e", float64(row.Error)), fmt.Sprintf("%.2g", float64(row.Limit)), row.Spec)
 	}
-	table.write(a, w)
+	table.Write(w)
 	if len(odd) > 0 {
 		fmt.Fprintln(w)
-		table = newTable("STATUS", "VARIANT", "CLASS", "SPEC", "REASON")
+		table = terminal.NewTable("STATUS", "VARIANT", "CLASS", "SPEC", "REASON")
 		for _, row := range odd {
-			table.add(row.Status, row.Variant, row.Class, row.Spec, row.why())
+			table.Add(row.Status, row.Variant, row.Class, row.Spec, row.why())
 		}
-		table.write(a, w)
+		table.Write(w)
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped in %.0f s\n", t.Passed, t.Failed, t.Skipped, t.Seconds)
 }

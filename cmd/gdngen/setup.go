@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -88,14 +89,14 @@ GDNGEN_CACHE moves the cache.`,
 
 func (a *app) emitPlugins(rows []pluginRow) error {
 	return emit(a, rows, rows, func(w io.Writer) {
-		t := newTable("PLUGIN", "STATUS", "NAME", "VERSION", "SOURCE", "WHERE OR WHY NOT")
+		t := terminal.NewTable("PLUGIN", "STATUS", "NAME", "VERSION", "SOURCE", "WHERE OR WHY NOT")
 		for _, r := range rows {
 			if r.Absent != "" {
-				t.add(r.Kind, "absent", "", "", "", r.Absent)
+				t.Add(r.Kind, "absent", "", "", "", r.Absent)
 			} else {
-				t.add(r.Kind, "ok", r.Name, r.Version, r.Source, r.Path)
+				t.Add(r.Kind, "ok", r.Name, r.Version, r.Source, r.Path)
 			}
 		}
-		t.write(a, w)
+		t.Write(w)
 	})
 }

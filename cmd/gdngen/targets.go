@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // targetRow is a target with what follows from its facts.
@@ -37,13 +38,13 @@ func (a *app) targetsCmd() *cobra.Command {
 				rows = append(rows, targetRow{t.Name, t.Topology, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.PeakFlops() * t.Clock})
 			}
 			return emit(a, rows, rows, func(w io.Writer) {
-				t := newTable("TARGET", "TOPOLOGY", ">MXUS", ">PEAK TFLOP/S", ">VMEM", ">HBM GB/S", ">CLOCK GHZ", "BF16 VECTORS")
+				t := terminal.NewTable("TARGET", "TOPOLOGY", ">MXUS", ">PEAK TFLOP/S", ">VMEM", ">HBM GB/S", ">CLOCK GHZ", "BF16 VECTORS")
 				for _, r := range rows {
 					bf16 := map[bool]string{true: "yes", false: "no"}[r.BF16VPU]
-					t.add(r.Name, r.Topology, fmt.Sprintf("%d x %d²", r.MXUs, r.MXUSize), fmt.Sprintf("%.0f", r.Peak/1e12), sizeText(int64(r.VMEM)),
+					t.Add(r.Name, r.Topology, fmt.Sprintf("%d x %d²", r.MXUs, r.MXUSize), fmt.Sprintf("%.0f", r.Peak/1e12), terminal.Size(int64(r.VMEM)),
 						fmt.Sprintf("%.0f", r.HBM/1e9), fmt.Sprintf("%.2f", r.Clock/1e9), bf16)
 				}
-				t.write(a, w)
+				t.Write(w)
 			})
 		},
 	}

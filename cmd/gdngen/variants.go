@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // variantRow is a named variant, seen from a spec.
@@ -44,15 +45,15 @@ unsafe variant loses its numbers on correlated keys; negative ones do so by desi
 				rows = append(rows, describeVariant(n, v, s))
 			}
 			return emit(a, rows, rows, func(w io.Writer) {
-				t := newTable("NAME", "STATUS", "PRECISION", "WHAT OR WHY", "VARIANT")
+				t := terminal.NewTable("NAME", "STATUS", "PRECISION", "WHAT OR WHY", "VARIANT")
 				for _, r := range rows {
 					why := r.Reason
 					if why == "" {
 						why = r.Doc
 					}
-					t.add(r.Name, r.Status, r.Precision, why, r.Variant)
+					t.Add(r.Name, r.Status, r.Precision, why, r.Variant)
 				}
-				t.write(a, w)
+				t.Write(w)
 			})
 		},
 	}

@@ -1,0 +1,64 @@
+// Package terminal is the form of what people read: colours where a terminal shows them, and sizes and shares in words.
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// The colours, as terminals number them.
+const (
+	Red    = 31
+	Green  = 32
+	Yellow = 33
+)
+
+// Paint colours text for a terminal; NO_COLOR and a dumb terminal turn colours off.
+func Paint(w io.Writer, colour int, text string) string {
+	f, isFile := w.(*os.File)
+	if !isFile || os.Getenv("NO_COLOR") != "" || !Is(f) {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
+}
+
+// Is tells whether a file is a terminal that understands more than lines.
+func Is(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
+
+// Width is the number of characters of a terminal's line; 0 where it is not known.
+func Width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// Size prints a number of bytes in binary units; a negative one is not known.
+func Size(n int64) string {
+	switch {
+	case n < 0:
+		return "?"
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+}
+
+// Percent prints a share.
+func Percent(part, whole int64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+}

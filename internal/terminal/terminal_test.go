@@ -1,0 +1,25 @@
+package terminal
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	tab := NewTable("NAME", ">N", "WHY")
+	tab.Add("a", 10, "x  y")
+	tab.Add("é-long", 5)
+	tab.Write(&out)
+	require.Equal(t, "NAME     N  WHY\na       10  x  y\né-long   5\n", out.String())
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int64]string{-1: "?", 0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 20: "3.0 MiB"} {
+		require.Equal(t, want, Size(n))
+	}
+	require.Equal(t, "-", Percent(1, 0))
+	require.Equal(t, "12.5%", Percent(1, 8))
+}

@@ -4,6 +4,7 @@ package codegen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -54,16 +55,52 @@ var Targets = []Target{
 	{Name: "tpu7x", Topology: "tpu7x:2x2x1", Kind: "TPU7x", Cores: 1, MXUs: 2, MXUSize: 256, VMEM: 64 << 20, HBM: 3690e9, Clock: 2.2e9, BF16VPU: true, MatmulBF16: 8, MatmulF32: 4, BranchDelay: 1, Granule: 32},
 }
 
+// UnknownTargetError says that no target has a name.
+type UnknownTargetError struct{ Name string }
+
+func (e *UnknownTargetError) Error() string {
+	return fmt.Sprintf("unknown target %q (known: %s)", e.Name, strings.Join(TargetNames(), " "))
+}
+
+// TargetNames lists the names of the targets.
+func TargetNames() []string {
+	var names []string
+	for _, t := range Targets {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // LookupTarget finds a target by name.
 func LookupTarget(name string) (*Target, error) {
-	names := make([]string, len(Targets))
 	for i := range Targets {
 		if Targets[i].Name == name {
 			return &Targets[i], nil
 		}
-		names[i] = Targets[i].Name
 	}
-	return nil, fmt.Errorf("unknown target %q (known: %s)", name, strings.Join(names, " "))
+	return nil, &UnknownTargetError{name}
+}
+
+// ParseTargets reads names of targets, separated by commas; "all" stands for every one.
+func ParseTargets(text string) ([]*Target, error) {
+	var list []*Target
+	if text == "all" {
+		for i := range Targets {
+			list = append(list, &Targets[i])
+		}
+		return list, nil
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		t, err := LookupTarget(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, t) {
+			return nil, fmt.Errorf("target %s is given twice", t.Name)
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 // TargetOfKind finds the target that a device is of, by what the runtime calls its kind.

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -36,7 +37,7 @@ type app struct {
 	ctx      context.Context // of the command
 	cancel   context.CancelFunc
 	engine   *pjrt.Engine
-	runner   *runner          // of --engine device
+	runner   *device.Runner   // of --engine device
 	backend  backends.Backend // of GoMLX
 	compiler *aot.Compiler
 	tpu      plugins.Plugin
@@ -95,7 +96,7 @@ func (a *app) close() {
 		a.compiler.Close()
 	}
 	if a.runner != nil {
-		a.runner.close()
+		a.runner.Close()
 	}
 	if a.backend != nil && a.ctx.Err() == nil {
 		a.backend.Finalize()
@@ -290,26 +291,6 @@ func versionOf(p plugins.Plugin) string {
 		return p.Name + " " + version
 	}
 	return p.Name + " of unknown version at " + p.Path
-}
-
-// await gives up waiting for f when the command's context ends; f then goes on until the process ends.
-func await[T any](a *app, f func() (T, error)) (T, error) {
-	type outcome struct {
-		value T
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		v, err := f()
-		done <- outcome{v, err}
-	}()
-	select {
-	case o := <-done:
-		return o.value, o.err
-	case <-a.ctx.Done():
-		var none T
-		return none, a.ctx.Err()
-	}
 }
 
 // readInput reads a file, or standard input where the name is "-".

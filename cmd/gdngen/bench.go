@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -37,16 +38,6 @@ type benchFlags struct {
 	targets, staticVariant string
 
 	target *codegen.Target // of the device of --plugin; nil: no TPU
-}
-
-// benchResult is a whole sweep.
-type benchResult struct {
-	Run      string         `json:"run"`
-	Protocol bench.Protocol `json:"protocol"`
-	Hardware string         `json:"hardware,omitempty"`
-	Rows     []bench.Row    `json:"rows,omitempty"`
-	Static   []staticRow    `json:"static,omitempty"` // never measured: from the schedules that the compiler makes
-	Compiler string         `json:"compiler,omitempty"`
 }
 
 func (a *app) benchCmd() *cobra.Command {
@@ -98,7 +89,7 @@ The status is 3 if a workload did not pass.`,
 	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
 	complete(c, "variant", variantNames())
 	complete(c, "static-variant", variantNames())
-	complete(c, "target", append(targetNames(), "all"))
+	complete(c, "target", append(codegen.TargetNames(), "all"))
 	return c
 }
 
@@ -132,7 +123,7 @@ func (a *app) bench(b *benchFlags) error {
 	if err := a.benchItems(b); err != nil {
 		return err
 	}
-	r := &benchResult{Run: b.dir, Protocol: b.config.Protocol}
+	r := &bench.Report{Run: b.dir, Protocol: b.config.Protocol}
 	failed := 0
 	if !b.staticOnly {
 		var err error
@@ -145,7 +136,7 @@ func (a *app) bench(b *benchFlags) error {
 			return err
 		}
 	}
-	if err := emit(a, r, r.rows(), func(w io.Writer) { r.write(a, w) }); err != nil {
+	if err := emit(a, r, r.Lines(), func(w io.Writer) { r.Write(w) }); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -270,7 +261,7 @@ func chooseWorkloads(list []*flashinfer.Workload, only string) ([]*flashinfer.Wo
 }
 
 // sweep runs what the folder lacks, and fills the rows of the result.
-func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
+func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	bar := a.newBar()
 	tell := func(h []machine.Holder) { bar.end(); a.waiting(h) }
 	if b.config.Machine, err = a.machine(machine.Measures, b.noWait, tell); err != nil {
@@ -312,6 +303,31 @@ func (a *app) sweep(b *benchFlags, r *benchResult) (failed int, err error) {
 	return failed, nil
 }
 
+// staticCosts costs the shapes of the workloads on the targets.
+func (a *app) staticCosts(b *benchFlags, r *bench.Report) error {
+	targets, err := parseTargets(b.targets)
+	if err != nil {
+		return err
+	}
+	meter, err := a.instrument(false)
+	if err != nil {
+		return err
+	}
+	meter.Note = nil // a bar tells of the progress
+	r.Compiler = versionOf(a.tpu)
+	bar := a.newBar()
+	defer bar.end()
+	static := bench.Static{Instrument: meter, Targets: targets, Variant: cmp.Or(b.staticVariant, gdn.Auto), InPlace: b.config.Protocol.InPlace, File: filepath.Join(b.dir, bench.StaticFile)}
+	static.Progress = func(done, total int, row *bench.StaticRow, left time.Duration) {
+		bar.draw(done, total, fmt.Sprintf("static, %s: %s", row.Target, row.Spec), left, row.Refused != "")
+	}
+	r.Static, err = static.Cost(a.ctx, b.config.Items)
+	if isA[*bench.VariantError](err) {
+		return usage(err)
+	}
+	return err
+}
+
 // probe opens a device and tells its generation; nil where it is no TPU.
 func (a *app) probe(f *deviceFlags) (*codegen.Target, error) {
 	o, err := a.deviceOptions(f)
@@ -343,7 +359,7 @@ const barWidth = 24
 func (b *bar) show(p bench.Progress) {
 	switch {
 	case p.Trace != nil:
-		b.draw(p.Done, p.Total, traceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
+		b.draw(p.Done, p.Total, bench.TraceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
 	case p.Done > 0:
 		b.draw(p.Done, p.Total, fmt.Sprintf("%d were done before", p.Done), 0, false)
 	default:
@@ -378,75 +394,4 @@ func (b *bar) end() {
 	if b.terminal && b.wide > 0 {
 		fmt.Fprintln(b.a.stderr)
 	}
-}
-
-// traceLine tells of a trace.
-func traceLine(t *flashinfer.Trace) string {
-	w, e := t.Workload, t.Evaluation
-	text := fmt.Sprintf("%s %s", axesText(w), e.Status)
-	if p := e.Performance; p != nil {
-		return text + fmt.Sprintf(" %s, %.2f x the reference", msText(p.LatencyMS), p.Speedup)
-	}
-	log, _, _ := strings.Cut(e.Log, "\n")
-	if lines := strings.Split(e.Log, "\n"); e.Status == flashinfer.IncorrectNumerical {
-		log = lines[len(lines)-1]
-	}
-	return text + " (" + log + ")"
-}
-
-// axesText names the shape of a workload.
-func axesText(w *flashinfer.Workload) string {
-	if n, ok := w.Axes["total_seq_len"]; ok {
-		return fmt.Sprintf("prefill %d tokens, %d sequences", n, w.Axes["num_seqs"])
-	}
-	if n, ok := w.Axes["batch_size"]; ok {
-		return fmt.Sprintf("decode batch %d", n)
-	}
-	return w.UUID
-}
-
-func msText(ms float64) string {
-	switch {
-	case ms < 1:
-		return fmt.Sprintf("%.0f us", ms*1e3)
-	case ms < 100:
-		return fmt.Sprintf("%.2f ms", ms)
-	}
-	return fmt.Sprintf("%.0f ms", ms)
-}
-
-// rows are the rows of all tables, for JSON lines.
-func (r *benchResult) rows() []any {
-	var list []any
-	for _, x := range r.Rows {
-		list = append(list, x)
-	}
-	for _, x := range r.Static {
-		list = append(list, x)
-	}
-	return list
-}
-
-func (r *benchResult) write(a *app, w io.Writer) {
-	if len(r.Rows) > 0 {
-		p := r.Protocol
-		caches := "cold caches"
-		if !p.Cold {
-			caches = "warm caches"
-		}
-		fmt.Fprintf(w, "measured on %s: trials %d, iterations at most %d, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
-		t := terminal.NewTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">LEAST", ">ITS SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
-		for _, x := range r.Rows {
-			shapes := cmp.Or(x.Shapes, "all")
-			if x.Passed == 0 {
-				t.Add(x.Definition, shapes, fmt.Sprintf("0/%d", x.Workloads), "-", "-", "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
-				continue
-			}
-			t.Add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), msText(x.LatencyMS), msText(x.ReferenceMS),
-				fmt.Sprintf("%.2f x", x.Speedup), msText(x.LeastMS), fmt.Sprintf("%.2f x", x.LeastUp), fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
-		}
-		t.Write(w)
-		fmt.Fprintln(w, "\nGeometric means over workloads that passed: mean latencies, and LEAST of the fastest execution. The reference is a loop over tokens in the same runtime.")
-	}
-	r.writeStatic(a, w)
 }

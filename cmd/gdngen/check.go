@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
@@ -125,7 +127,7 @@ Classes:` + docs.String(),
 	specFlag(c, &k.spec, "tiny")
 	variantFlag(c, &k.variant)
 	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+defaultTarget+")")
-	complete(c, "target", targetNames())
+	complete(c, "target", codegen.TargetNames())
 	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(engineNames()[1:], ", "))
 	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
@@ -168,7 +170,7 @@ func (a *app) check(r *checkResult, s gdn.Spec, f compute, classes []gdn.Class) 
 	deals := exam.Deal(s, classes)
 	for i, seed := range r.Seeds {
 		for j, deal := range deals {
-			l, err := await(a, func() ([]exam.Mark, error) { return checkSheet(r, s, f, deal, seed) })
+			l, err := interrupt.Await(a.ctx, func() ([]exam.Mark, error) { return checkSheet(r, s, f, deal, seed) })
 			if err != nil {
 				return err
 			}
@@ -228,34 +230,6 @@ func checkRows(marks []exam.Mark, classes []gdn.Class) []checkRow {
 		}
 	}
 	return rows
-}
-
-// checkClass is the error of each output on one class, for the table of results: by the limits on the largest error.
-func checkClass(r *checkResult, s gdn.Spec, f compute, c gdn.Class) ([]checkRow, error) {
-	inputs, err := c.Generate(s, r.Seed)
-	if err != nil {
-		return nil, err
-	}
-	want, err := gdn.Reference(s, inputs)
-	if err != nil {
-		return nil, err
-	}
-	got, err := f(s, inputs)
-	if err != nil {
-		return nil, err
-	}
-	var rows []checkRow
-	for _, p := range s.Outputs() {
-		off, limit, err := c.Error(s, r.Precision, p, got, want)
-		if err != nil {
-			return nil, err
-		}
-		if gradient := p.Name != "o" && p.Name != "final_state"; r.Field && gradient {
-			limit = min(limit, gdn.FieldLimit(p))
-		}
-		rows = append(rows, checkRow{Class: c.Name, Output: p.Name, Error: journal.Figure(off), Limit: journal.Figure(limit), Pass: off <= limit})
-	}
-	return rows, nil
 }
 
 // head says what is checked.

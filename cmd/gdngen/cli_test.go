@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -123,9 +124,9 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestNear(t *testing.T) {
-	require.Equal(t, `, did you mean "v6e"?`, near("v6", targetNames(), ""))
+	require.Equal(t, `, did you mean "v6e"?`, near("v6", codegen.TargetNames(), ""))
 	require.Equal(t, `, did you mean "--spec"?`, near("spce", []string{"case", "spec"}, "--"))
-	require.Empty(t, near("quite another", targetNames(), ""))
+	require.Empty(t, near("quite another", codegen.TargetNames(), ""))
 }
 
 // Figures of the same name stand side by side, the largest changes first; what only one has counts as 0 in the other.

@@ -93,7 +93,7 @@ The status is 4 if a target rejects the module.`,
 
 func targetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", "v6e", "TPU generations, separated by commas, or all (see gdngen targets)")
-	complete(c, "target", append(targetNames(), "all"))
+	complete(c, "target", append(codegen.TargetNames(), "all"))
 }
 
 // compile measures one module. A refusal gives the row and the error; what is no verdict gives the error alone.

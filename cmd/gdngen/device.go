@@ -1,13 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -24,7 +23,7 @@ const pluginUse = "PJRT plugin of the device, a path or cpu (default: libtpu whe
 func (f *deviceFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.plugin, "plugin", "", pluginUse)
 	c.Flags().StringVar(&f.target, "target", "", "TPU generation that the device must be of (default: whatever is attached)")
-	complete(c, "target", targetNames())
+	complete(c, "target", codegen.TargetNames())
 }
 
 // pluginPath finds a plugin: a path, the pinned one of the CPU, or where none is named the one of what is attached.
@@ -62,83 +61,13 @@ func (a *app) deviceOptions(f *deviceFlags) (device.Options, error) {
 	return o, err
 }
 
-// runner computes on a device. After a crash or a hang it opens the device again.
-type runner struct {
-	o    device.Options
-	open *device.Device
-	m    *ir.Module // that program is of
-	p    *device.Program
-}
-
-func (a *app) newRunner(f *deviceFlags) (*runner, error) {
+// newRunner opens the device of the flags.
+func (a *app) newRunner(f *deviceFlags) (*device.Runner, error) {
 	o, err := a.deviceOptions(f)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{o: o}
-	return r, r.ready(a.ctx)
-}
-
-func (r *runner) ready(ctx context.Context) (err error) {
-	if r.open == nil {
-		r.open, err = device.Open(ctx, r.o)
-	}
-	return err
-}
-
-// close ends the process of the device.
-func (r *runner) close() error {
-	if r.open == nil {
-		return nil
-	}
-	err := r.open.Close()
-	r.open, r.m, r.p = nil, nil, nil
-	return err
-}
-
-// run computes a module, which is compiled where the last one was another.
-func (r *runner) run(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	outputs, err := r.try(ctx, m, inputs)
-	crash, late := (*device.CrashError)(nil), (*device.TimeoutError)(nil)
-	if errors.As(err, &crash) || errors.As(err, &late) {
-		return nil, errors.Join(err, r.close())
-	}
-	return outputs, err
-}
-
-func (r *runner) try(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	if err := r.ready(ctx); err != nil {
-		return nil, err
-	}
-	if r.m != m {
-		if r.p != nil {
-			if err := r.p.Close(); err != nil {
-				return nil, err
-			}
-		}
-		var err error
-		r.m, r.p = nil, nil
-		if r.p, err = r.open.Load(ctx, m); err != nil {
-			return nil, err
-		}
-		r.m = m
-	}
-	args := make([]*array.Array, len(m.Params()))
-	for i, p := range m.Params() {
-		args[i] = inputs[p.Name]
-	}
-	results, err := r.p.Run(ctx, args...)
-	if err != nil {
-		return nil, err
-	}
-	if len(results) != len(m.Results) {
-		return nil, fmt.Errorf("the device gives %d results, the program %d", len(results), len(m.Results))
-	}
-	outputs := map[string]*array.Array{}
-	for i, name := range m.Results {
-		outputs[name] = results[i]
-	}
-	return outputs, nil
+	return device.NewRunner(a.ctx, o)
 }
 
 // deviceEngine is the engine that runs on a device.
@@ -156,12 +85,12 @@ func (a *app) attach(p *plan, engine, plugin, target string) error {
 	if err != nil {
 		return err
 	}
-	a.runner, p.target = r, r.open.Target()
+	a.runner, p.target = r, r.Device().Target()
 	kernels := "programs of plain ops"
 	if p.target != nil {
 		kernels = "kernels for " + p.target.Name
 	}
-	a.note("on %s: %s", r.open.Info(), kernels)
+	a.note("on %s: %s", r.Device().Info(), kernels)
 	return nil
 }
 
@@ -180,6 +109,6 @@ func (a *app) deviceCompute(p plan) (compute, error) {
 			}
 			modules[s] = m
 		}
-		return a.runner.run(a.ctx, m, inputs)
+		return a.runner.Run(a.ctx, m, inputs)
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -28,7 +29,7 @@ something is missing.`,
 					}
 				}
 			}
-			checks, err := await(a, func() ([]plugins.Check, error) { return plugins.Doctor(a.ctx), nil })
+			checks, err := interrupt.Await(a.ctx, func() ([]plugins.Check, error) { return plugins.Doctor(a.ctx), nil })
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/selftest"
 )
 
 // The exit statuses.
@@ -104,6 +105,7 @@ var exits = []struct {
 	{exitTimeout, isA[*device.TimeoutError]},
 	{exitInfra, isA[*device.CrashError]},
 	{exitInfra, isA[*device.RunError]},
+	{exitInfra, isA[*selftest.LostError]},
 	{exitNoEngine, isA[*bench.DeviceError]},
 	{exitNoEngine, isA[*autotune.DeviceError]},
 }

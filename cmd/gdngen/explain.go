@@ -43,11 +43,6 @@ type explainResult struct {
 	Targets []*explanation `json:"targets"`
 }
 
-const staticNote = "static cycles are counted in the compiler's schedule: a lower bound of compute time. Waits for DMA and main memory are not in them; nothing ran on a TPU."
-
-// wallNote says what the wall is.
-const wallNote = "The wall adds waits for units, for main memory and for copies around kernels, by a model; launches and conflicts in vector memory are not in it."
-
 // pageColumns is the most columns of the picture of a schedule.
 const pageColumns = 600
 
@@ -72,8 +67,8 @@ lowered, so other kernels are costed by the same ruler. --diff sets a second var
 writes one page with a picture of the slots over the schedule of the hottest part. What was measured once comes from the cache.
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
-` + strings.ToUpper(staticNote[:1]) + staticNote[1:] + `
-` + wallNote + `
+` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
+` + measure.WallNote + `
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
   gdngen explain --spec bench --variant bf16 --diff auto --html best.html
@@ -123,7 +118,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if f.tokens > 0 && modules[0].program.Spec != nil {
 		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
-	r := &explainResult{Module: modules[0], Note: staticNote + " " + wallNote}
+	r := &explainResult{Module: modules[0], Note: measure.StaticNote + " " + measure.WallNote}
 	var others []*module
 	if f.diff != "" {
 		if others, err = f.others(a, f.diff, targets); err != nil {

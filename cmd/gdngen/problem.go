@@ -31,34 +31,18 @@ func parseVariant(text string) (gdn.Variant, error) {
 	return v, usage(err)
 }
 
-// parseTargets reads a list of targets; "all" stands for every one.
+// parseTargets reads a list of targets from the command line; "all" stands for every one.
 func parseTargets(text string) ([]*codegen.Target, error) {
-	var list []*codegen.Target
-	if text == "all" {
-		for i := range codegen.Targets {
-			list = append(list, &codegen.Targets[i])
-		}
-		return list, nil
-	}
-	for name := range strings.SplitSeq(text, ",") {
-		t, err := codegen.LookupTarget(strings.TrimSpace(name))
-		if err != nil {
-			return nil, usage(fmt.Errorf("%w%s", err, near(name, targetNames(), "")))
-		}
-		if slices.Contains(list, t) {
-			return nil, usage(fmt.Errorf("target %s is given twice", t.Name))
-		}
-		list = append(list, t)
-	}
-	return list, nil
+	list, err := codegen.ParseTargets(text)
+	return list, usage(nearTarget(err))
 }
 
-func targetNames() []string {
-	var names []string
-	for _, t := range codegen.Targets {
-		names = append(names, t.Name)
+// nearTarget adds the target that a mistyped one is nearest to.
+func nearTarget(err error) error {
+	if unknown := (*codegen.UnknownTargetError)(nil); errors.As(err, &unknown) {
+		return fmt.Errorf("%w%s", err, near(unknown.Name, codegen.TargetNames(), ""))
 	}
-	return names
+	return err
 }
 
 // parseBackend finds the route of a backend.

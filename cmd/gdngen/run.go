@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -124,7 +126,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.target, "target", "", "compute what is made for this TPU generation")
 	c.Flags().StringVar(&r.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
-	complete(c, "target", targetNames())
+	complete(c, "target", codegen.TargetNames())
 	complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringVar(&r.only, "only", "", "only cases whose name holds one of these texts, separated by commas")
 	complete(c, "engine", engineNames())
@@ -222,7 +224,7 @@ func (a *app) runCase(r *caseResult, c *gdn.Case, f func(map[string]*array.Array
 		fail(err)
 		return
 	}
-	outputs, err := await(a, func() (map[string]*array.Array, error) { return f(inputs) })
+	outputs, err := interrupt.Await(a.ctx, func() (map[string]*array.Array, error) { return f(inputs) })
 	if err != nil {
 		fail(err)
 		return

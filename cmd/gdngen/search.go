@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -145,7 +146,7 @@ Directives: ` + directiveDocs() + `.`,
 	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
-	complete(c, "targets", append(targetNames(), "all"))
+	complete(c, "targets", append(codegen.TargetNames(), "all"))
 	complete(c, "strategy", names)
 	complete(c, "directive", directiveNames())
 	return c
@@ -331,7 +332,7 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 	c.Flags().StringVar(&target, "target", "", "TPU generation (default: the first of the run)")
 	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
 	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file")
-	complete(c, "target", targetNames())
+	complete(c, "target", codegen.TargetNames())
 	return c
 }
 

@@ -6,71 +6,26 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/selftest"
 )
 
-// Every named variant is tried on some work, those made for a kind of work on that, and negative examples where they fail.
-func TestSelftestParts(t *testing.T) {
-	parts, err := new(selftest).parts()
-	require.NoError(t, err)
-	seen := map[string]bool{}
-	for _, p := range parts {
-		seen[p.variant.Name] = true
-	}
-	for _, n := range gdn.Variants {
-		require.True(t, seen[n.Name], n.Name)
-	}
-	kernels, err := (&selftest{Target: "v6e"}).parts()
-	require.NoError(t, err)
-	require.Len(t, kernels, len(parts)-1, "but for cpu-packed on packed sequences")
-	quick, err := (&selftest{Quick: true}).parts()
-	require.NoError(t, err)
-	for _, w := range selftestWorks {
-		s, err := gdn.Parse(w.spec)
-		require.NoError(t, err)
-		for _, name := range w.quick {
-			require.True(t, slices.ContainsFunc(quick, func(p selftestPart) bool { return p.spec == s && p.variant.Name == name }), "%s: %s", w.name, name)
-		}
-	}
-}
-
-// The programs of a quick test can be made for every generation: on a TPU none is skipped.
-func TestSelftestKernels(t *testing.T) {
-	parts, err := (&selftest{Quick: true, Target: "v6e"}).parts()
-	require.NoError(t, err)
-	for _, p := range parts {
-		v, err := gdn.ParseVariant(p.variant.Text)
-		require.NoError(t, err)
-		m, err := gdn.Build(p.spec, v)
-		require.NoError(t, err)
-		m, err = lower.Kernels(m)
-		require.NoError(t, err, "%s by %s", p.spec, p.variant.Name)
-		for i := range codegen.Targets {
-			_, err = mosaic.Backend{}.Emit(m, &codegen.Targets[i])
-			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, codegen.Targets[i].Name)
-		}
-	}
-}
-
 // trySelftest tests one work by a few variants on a device.
-func trySelftest(t *testing.T, spec string, variants []string, args ...string) (int, *selftest, string) {
+func trySelftest(t *testing.T, spec string, variants []string, args ...string) (int, *selftest.Test, string) {
 	t.Setenv(plugins.LockEnv, t.TempDir())
-	works := selftestWorks
-	defer func() { selftestWorks = works }()
-	selftestWorks = []selftestWork{{"a work of a test", spec, variants}}
+	works := selftest.Works
+	defer func() { selftest.Works = works }()
+	selftest.Works = []selftest.Work{{Name: "a work of a test", Spec: spec, Quick: variants}}
 	var out, said bytes.Buffer
 	status := execute(append([]string{"selftest", "--quick", "-o", "json"}, args...), nil, &out, &said)
-	r := new(selftest)
+	r := new(selftest.Test)
 	if out.Len() > 0 {
 		require.NoError(t, json.Unmarshal(out.Bytes(), r), said.String())
 	}

@@ -1,6 +1,6 @@
 """Costs public kernels of the gated delta rule by the libtpu that costs ours, and writes the table that `gdngen results` shows.
 
-    python3 tests/peers/run.py [--target v5e,v6e,tpu7x] [--out cmd/gdngen/peers.json]
+    python3 tests/peers/run.py [--target v5e,v6e,tpu7x] [--out results/peers.json]
 
 Needs Go, a network to fetch the wheels that requirements.txt pins, and Python 3.12 or later for the JAX they want. A compile takes
 10 to 300 seconds of a core; gdngen keeps each in its cache, so that a run that was stopped goes on where it was.
@@ -71,7 +71,7 @@ def figure(cycles):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--target", default="v5e,v6e,tpu7x")
-    p.add_argument("--out", type=pathlib.Path, default=ROOT / "cmd" / "gdngen" / "peers.json")
+    p.add_argument("--out", type=pathlib.Path, default=ROOT / "results" / "peers.json")
     a = p.parse_args()
     python, work = environment(), cache() / "peers"
     work.mkdir(parents=True, exist_ok=True)

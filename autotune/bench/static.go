@@ -1,28 +1,28 @@
-package main
+package bench
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/measure"
 )
 
-// staticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
-type staticRow struct {
+// StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
+type StaticRow struct {
 	Kind         string  `json:"kind"` // static
 	Definition   string  `json:"definition"`
 	Group        string  `json:"shapes"`
@@ -40,76 +40,91 @@ type staticRow struct {
 	Refused      string  `json:"refused,omitempty"`
 }
 
-// staticFile holds the rows in the folder of a run, as JSON lines.
-const staticFile = "static.jsonl"
+// StaticFile holds the rows in the folder of a run, as JSON lines.
+const StaticFile = "static.jsonl"
 
-// staticCosts costs each shape of the workloads on each target. What the compiler gave is kept in the cache, so a sweep that was stopped
-// does not compile it again.
-func (a *app) staticCosts(b *benchFlags, r *benchResult) error {
-	targets, err := parseTargets(b.targets)
-	if err != nil {
-		return err
-	}
-	meter, err := a.instrument(false)
-	if err != nil {
-		return err
-	}
-	meter.Note = nil // a bar tells of the progress
-	r.Compiler = versionOf(a.tpu)
-	type shape struct {
-		definition, group string
-		spec              gdn.Spec
-		workloads         int
-	}
+// Static costs the kernels of workloads for TPUs that are absent.
+type Static struct {
+	Instrument *measure.Instrument
+	Targets    []*codegen.Target
+	Variant    string // text; auto is chosen for each shape and target
+	InPlace    bool   // final states have the memory of the initial ones
+	File       string // that rows are kept in as they come
+	Progress   func(done, total int, row *StaticRow, left time.Duration)
+}
+
+// shape is a spec of workloads.
+type shape struct {
+	definition, group string
+	spec              gdn.Spec
+	workloads         int
+}
+
+// shapes lists the specs of the workloads in order.
+func (c *Static) shapes(items []Item) ([]*shape, error) {
 	var list []*shape
-	for _, it := range b.config.Items {
+	for _, it := range items {
 		p, err := flashinfer.NewProblem(it.Definition)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		at := map[gdn.Spec]*shape{}
 		for _, w := range it.Workloads {
 			s, err := p.Spec(w)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			s.InPlace = b.config.Protocol.InPlace && s.Init && s.Final
+			s.InPlace = c.InPlace && s.Init && s.Final
 			if at[s] == nil {
-				at[s] = &shape{it.Definition.Name, bench.Group(w), s, 0}
+				at[s] = &shape{it.Definition.Name, Group(w), s, 0}
 				list = append(list, at[s])
 			}
 			at[s].workloads++
 		}
 	}
-	bar, begin, total := a.newBar(), time.Now(), len(list)*len(targets)
-	defer bar.end()
+	return list, nil
+}
+
+// VariantError says that the variant fits no kernel of a spec.
+type VariantError struct{ Err error }
+
+func (e *VariantError) Error() string { return e.Err.Error() }
+func (e *VariantError) Unwrap() error { return e.Err }
+
+// Cost costs each shape of the workloads on each target. The instrument keeps what the compiler gave, so a sweep that was stopped does not
+// compile it again.
+func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err error) {
+	list, err := c.shapes(items)
+	if err != nil {
+		return nil, err
+	}
+	begin, total := time.Now(), len(list)*len(c.Targets)
 	for _, x := range list {
-		l := &lab{}
-		for _, t := range targets {
-			try, err := l.trial(x.spec, resultCandidate{Name: "--static-variant", Variant: cmp.Or(b.staticVariant, gdn.Auto)}, t)
+		var forms measure.Forms
+		for _, t := range c.Targets {
+			f, err := lower.Suit(x.spec, c.Variant, t)
 			if err != nil {
-				return usage(err)
+				return nil, &VariantError{err}
 			}
-			cost, err := try.cost(a.ctx, meter, t)
+			cost, err := forms.Cost(ctx, c.Instrument, f, t)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			row := staticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: try.variant.String(), Refused: cost.Refused}
+			row := StaticRow{Kind: "static", Definition: x.definition, Group: x.group, Spec: x.spec.String(), Workloads: x.workloads, Target: t.Name, Variant: f.Variant.String(), Refused: cost.Refused}
 			row.model(cost, x.spec, t)
-			r.Static = append(r.Static, row)
-			if err := r.writeStaticFile(filepath.Join(b.dir, staticFile)); err != nil {
-				return err
+			rows = append(rows, row)
+			if err := writeStaticFile(c.File, rows); err != nil {
+				return nil, err
 			}
-			done := len(r.Static)
-			left := time.Since(begin) / time.Duration(done) * time.Duration(total-done)
-			bar.draw(done, total, fmt.Sprintf("static, %s: %s", t.Name, x.spec), left, row.Refused != "")
+			done := len(rows)
+			c.Progress(done, total, &row, time.Since(begin)/time.Duration(done)*time.Duration(total-done))
 		}
 	}
-	return nil
+	return rows, nil
 }
 
 // model fills in what follows from the cycles and the traffic.
-func (r *staticRow) model(c *resultCost, s gdn.Spec, t *codegen.Target) {
+func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *codegen.Target) {
 	if c.Refused != "" {
 		return
 	}
@@ -120,24 +135,24 @@ func (r *staticRow) model(c *resultCost, s gdn.Spec, t *codegen.Target) {
 	r.ModelledUS = max(r.ComputeUS, r.HBMUS)
 }
 
-// writeStaticFile writes the rows, and keeps those of other shapes, targets and variants that the file has.
-func (r *benchResult) writeStaticFile(path string) error {
+// writeStaticFile writes rows, and keeps those of other shapes, targets and variants that the file has.
+func writeStaticFile(path string, made []StaticRow) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	same := func(x, y staticRow) bool {
+	same := func(x, y StaticRow) bool {
 		return x.Definition == y.Definition && x.Spec == y.Spec && x.Target == y.Target && x.Variant == y.Variant
 	}
-	var rows []staticRow
+	var rows []StaticRow
 	for line := range bytes.Lines(old) {
-		var row staticRow
-		if json.Unmarshal(line, &row) == nil && !slices.ContainsFunc(r.Static, func(x staticRow) bool { return same(x, row) }) {
+		var row StaticRow
+		if json.Unmarshal(line, &row) == nil && !slices.ContainsFunc(made, func(x StaticRow) bool { return same(x, row) }) {
 			rows = append(rows, row)
 		}
 	}
 	var data []byte
-	for _, row := range append(rows, r.Static...) {
+	for _, row := range append(rows, made...) {
 		line, err := flashinfer.Line(row)
 		if err != nil {
 			return err
@@ -150,45 +165,6 @@ func (r *benchResult) writeStaticFile(path string) error {
 	return store.WriteFile(path, data)
 }
 
-// writeStatic prints the static costs by definition, target and group of shapes.
-func (r *benchResult) writeStatic(a *app, w io.Writer) {
-	if len(r.Static) == 0 {
-		return
-	}
-	if len(r.Rows) > 0 {
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintf(w, "static, by %s: nothing ran on a TPU\n\n", r.Compiler)
-	t := terminal.NewTable("DEFINITION", "TARGET", "SHAPES", ">WORKLOADS", ">MODELLED", ">COMPUTE", ">HBM FLOOR", ">OVER FLOOR", ">WORST")
-	for _, x := range staticSums(r.Static) {
-		count := fmt.Sprintf("%.0f", x.n)
-		if x.refused > 0 {
-			count = fmt.Sprintf("%.0f of %.0f", x.n, x.n+x.refused)
-		}
-		if x.n == 0 {
-			t.Add(x.definition, x.target, x.group, count, "-", "-", "-", "-", "-")
-			continue
-		}
-		us := func(log float64) string { return fmt.Sprintf("%.1f us", math.Exp(log/x.n)) }
-		t.Add(x.definition, x.target, x.group, count, us(x.modelled), us(x.compute), us(x.floor), fmt.Sprintf("%.2f x", math.Exp((x.modelled-x.floor)/x.n)), fmt.Sprintf("%.2f x", x.worst))
-	}
-	t.Write(w)
-	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles at the clock of the target and of the main memory traffic at its bandwidth, the floor that of the necessary traffic; geometric means, and the worst of the workloads over the floor.")
-	fmt.Fprintf(w, "Rows of every shape are in %s.\n%s\n", filepath.Join(r.Run, staticFile), staticNote)
-	said := map[string]bool{}
-	for _, x := range r.Static {
-		reason := x.Target + ": " + x.Refused
-		if x.Refused == "" || said[reason] {
-			continue
-		}
-		if len(said) == 0 {
-			fmt.Fprintln(w, "\nrefused")
-		}
-		said[reason] = true
-		fmt.Fprintf(w, "  %s (%s)\n", reason, x.Spec)
-	}
-}
-
 // staticSum sums up workloads of a definition on a target, of one group or all: how many were costed and refused, sums of logarithms, and
 // the largest ratio of the modelled time to the floor.
 type staticSum struct {
@@ -198,7 +174,7 @@ type staticSum struct {
 }
 
 // staticSums gives the sums by definition, target and group, and of each target that has several groups one of all, behind them.
-func staticSums(rows []staticRow) []*staticSum {
+func staticSums(rows []StaticRow) []*staticSum {
 	type key struct{ definition, target, group string }
 	const all = "all"
 	sums := map[key]*staticSum{}

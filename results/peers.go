@@ -1,4 +1,4 @@
-package main
+package results
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 )
 
-// peersTable is what tests/peers/run.py measured.
+// measured is what tests/peers/run.py measured.
 //
 //go:embed peers.json
-var peersTable []byte
+var measured []byte
 
-// resultPeer is a published kernel, measured on the work of the first row.
-type resultPeer struct {
+// Peer is a published kernel, measured on the work of the first row.
+type Peer struct {
 	Name     string             `json:"name"`
 	Version  string             `json:"version,omitempty"` // of the package that holds it
 	Date     string             `json:"date"`
@@ -27,11 +27,11 @@ type resultPeer struct {
 	Refused  map[string]string  `json:"refused,omitempty"` // why a target has no figure
 }
 
-// measuredPeers reads the table of peers; all its rows have the date and the compiler of their run.
-func measuredPeers(table []byte) ([]resultPeer, error) {
+// readPeers reads the table of peers; all its rows have the date and the compiler of their run.
+func readPeers(table []byte) ([]Peer, error) {
 	var t struct {
 		Date, Compiler, JAX string
-		Peers               []resultPeer
+		Peers               []Peer
 	}
 	d := json.NewDecoder(bytes.NewReader(table))
 	d.DisallowUnknownFields()
@@ -45,7 +45,7 @@ func measuredPeers(table []byte) ([]resultPeer, error) {
 }
 
 // peers lists what others published, by the targets that any of them has a figure for.
-func (r *results) peers(b *bytes.Buffer) {
+func (r *Table) peers(b *bytes.Buffer) {
 	if len(r.Peers) == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func (r *results) peers(b *bytes.Buffer) {
 }
 
 // cell is the figure for a target.
-func (p *resultPeer) cell(target string) string {
+func (p *Peer) cell(target string) string {
 	n, ok := p.Cycles[target]
 	if !ok && p.Refused[target] != "" {
 		return "refused"

@@ -1,15 +1,18 @@
-package main
+package results
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // The table built in reads, each of its rows has a candidate, and the first row is the work that peers were measured on.
 func TestResultsTable(t *testing.T) {
-	p, err := parsePlan(resultsTable)
+	p, err := Parse(builtIn)
 	require.NoError(t, err)
 	for i := range p.Rows {
 		row := &p.Rows[i]
@@ -22,16 +25,16 @@ func TestResultsTable(t *testing.T) {
 			seen[c.variant.Fit(row.spec).Hash()] = true
 		}
 	}
-	bench, err := parseSpec("bench")
+	bench, err := gdn.Parse("bench")
 	require.NoError(t, err)
 	require.Equal(t, bench, p.Rows[0].spec)
 }
 
 // Each peer has a compiler, a date, and for each target a figure or the reason why it has none.
 func TestPeersTable(t *testing.T) {
-	p, err := parsePlan(resultsTable)
+	p, err := Parse(builtIn)
 	require.NoError(t, err)
-	measured, err := measuredPeers(peersTable)
+	measured, err := readPeers(measured)
 	require.NoError(t, err)
 	require.NotEmpty(t, measured)
 	for _, peer := range measured {
@@ -41,7 +44,7 @@ func TestPeersTable(t *testing.T) {
 			require.True(t, ok != (peer.Refused[target] != ""), "%s on %s", peer.Name, target)
 		}
 	}
-	r := &results{Peers: append(measured, p.Peers...)}
+	r := &Table{Peers: append(measured, p.Peers...)}
 	for _, peer := range r.Peers {
 		require.NotEmpty(t, peer.Compiler, peer.Name)
 		require.NotEmpty(t, peer.Date, peer.Name)
@@ -49,7 +52,7 @@ func TestPeersTable(t *testing.T) {
 	var b bytes.Buffer
 	r.peers(&b)
 	require.Contains(t, b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | remark |")
-	_, err = measuredPeers([]byte(`{"peers": 1}`))
+	_, err = readPeers([]byte(`{"peers": 1}`))
 	require.ErrorContains(t, err, "table of peers")
 }
 
@@ -64,14 +67,14 @@ func TestResultsTableErrors(t *testing.T) {
 		`{"rows": [{"title": "x", "spec": "tiny"}], "candidates": [{"name": "c", "variant": "", "targets": "x"}]}`: `candidate "c"`,
 		`{"rows": [{"title": "x", "spec": "tiny", "of": "y"}]}`:                                                    `row "x": it is measured by "y"`,
 	} {
-		_, err := parsePlan([]byte(text))
+		_, err := Parse([]byte(text))
 		require.ErrorContains(t, err, want, text)
 	}
 }
 
 // A point of the front is one that no other beats in both cycles and the worst error; a refused one never is.
 func TestFrontMark(t *testing.T) {
-	f := &front{Targets: []string{"v6e", "v4"}, Points: []frontPoint{
+	f := &Front{Targets: []string{"v6e", "v4"}, Points: []Point{
 		{Name: "fast", Text: "tpu", PerToken: []float64{2, 4}, Worst: 4e-2},
 		{Name: "slower", Text: "tpu,low=yes", PerToken: []float64{3, 3}, Worst: 4e-2},
 		{Name: "exact", Text: "tpu-x3", PerToken: []float64{4, 0}, Worst: 1e-4},
@@ -85,11 +88,11 @@ func TestFrontMark(t *testing.T) {
 
 // What is missed is told: more cycles than allowed beside the first row, traffic, and work that no candidate can do.
 func TestResultsRequire(t *testing.T) {
-	cost := &resultCost{Cycles: 1}
-	r := &results{Compiler: "libtpu 1", Note: staticNote, Rows: []rowResult{
-		{resultRow{Title: "The bench work"}, []*champion{{Target: "v6e", Name: "a", PerToken: 2, HBMRatio: 1.3, Cost: cost}, {Target: "v4"}}},
-		{resultRow{Title: "Long", Within: 1.15}, []*champion{{Target: "v6e", Name: "a", PerToken: 2.31, HBMRatio: 1.31, Cost: cost}, {Target: "v4", Name: "a", PerToken: 9, Cost: cost}}},
-		{resultRow{Title: "Fine", Within: 1.15}, []*champion{{Target: "v6e", Name: "a", PerToken: 2.29, Cost: cost}, {Target: "v4", Name: "a", PerToken: 1, Cost: cost}}},
+	cost := &measure.Cost{Cycles: 1}
+	r := &Table{Compiler: "libtpu 1", Note: measure.StaticNote, Rows: []Result{
+		{Row{Title: "The bench work"}, []*Champion{{Target: "v6e", Name: "a", PerToken: 2, HBMRatio: 1.3, Cost: cost}, {Target: "v4"}}},
+		{Row{Title: "Long", Within: 1.15}, []*Champion{{Target: "v6e", Name: "a", PerToken: 2.31, HBMRatio: 1.31, Cost: cost}, {Target: "v4", Name: "a", PerToken: 9, Cost: cost}}},
+		{Row{Title: "Fine", Within: 1.15}, []*Champion{{Target: "v6e", Name: "a", PerToken: 2.29, Cost: cost}, {Target: "v4", Name: "a", PerToken: 1, Cost: cost}}},
 	}}
 	r.require()
 	require.Equal(t, []string{

@@ -1,8 +1,9 @@
-package main
+package results
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,20 +11,21 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/interrupt"
 )
 
-// resultFront says what the front of cycles and errors is made of.
-type resultFront struct {
-	Spec       string            `json:"spec"`
-	Targets    string            `json:"targets,omitempty"` // those of the table that are in it; empty: all
-	Candidates []resultCandidate `json:"candidates"`
+// FrontPlan says what the front of cycles and errors is made of.
+type FrontPlan struct {
+	Spec       string      `json:"spec"`
+	Targets    string      `json:"targets,omitempty"` // those of the table that are in it; empty: all
+	Candidates []Candidate `json:"candidates"`
 
 	spec gdn.Spec
 }
 
-func (f *resultFront) parse() (err error) {
+func (f *FrontPlan) parse() (err error) {
 	if f.spec, err = gdn.Parse(f.Spec); err == nil {
-		_, err = parseTargets(cmp.Or(f.Targets, "all"))
+		_, err = codegen.ParseTargets(cmp.Or(f.Targets, "all"))
 	}
 	if err != nil {
 		err = fmt.Errorf("front: %w", err)
@@ -31,28 +33,28 @@ func (f *resultFront) parse() (err error) {
 	return err
 }
 
-// front is each candidate's cycles and errors on one piece of work.
-type front struct {
-	Spec    string       `json:"spec"`
-	Targets []string     `json:"targets"`
-	Points  []frontPoint `json:"points"`
+// Front is each candidate's cycles and errors on one piece of work.
+type Front struct {
+	Spec    string   `json:"spec"`
+	Targets []string `json:"targets"`
+	Points  []Point  `json:"points"`
 }
 
-// frontPoint is a candidate: its errors, and on each target its cycles and whether no other has both fewer cycles and a smaller
+// Point is a candidate: its errors, and on each target its cycles and whether no other has both fewer cycles and a smaller
 // worst error.
-type frontPoint struct {
+type Point struct {
 	Name      string       `json:"name"`
 	Text      string       `json:"text"`
 	Precision string       `json:"precision"`
 	PerToken  []float64    `json:"cycles_per_token_head"` // 0: refused
 	Best      []bool       `json:"on_front"`
 	Worst     float64      `json:"worst_error"`
-	Errors    []classError `json:"errors"`
+	Errors    []ClassError `json:"errors"`
 }
 
 // front costs the candidates of a front on each target.
-func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
-	out := &front{Spec: f.Spec}
+func (w *work) front(ctx context.Context, f *FrontPlan, targets []*codegen.Target) (*Front, error) {
+	out := &Front{Spec: f.Spec}
 	targets = only(targets, f.Targets)
 	for _, t := range targets {
 		out.Targets = append(out.Targets, t.Name)
@@ -63,19 +65,19 @@ func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 		if c.variant, err = c.about(f.spec); err != nil {
 			return nil, err
 		}
-		p := frontPoint{Name: c.Name, Text: c.Variant, Precision: c.variant.Precision().String()}
+		p := Point{Name: c.Name, Text: c.Variant, Precision: c.variant.Precision().String()}
 		for _, t := range targets {
-			try, err := l.trial(f.spec, c, t)
+			try, err := newTrial(f.spec, c, t)
 			if err != nil {
 				return nil, err
 			}
-			cost, err := try.cost(l.ctx, l.Instrument, t)
+			cost, err := w.forms.Cost(ctx, w.Instrument, try.Form, t)
 			if err != nil {
 				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
 			}
 			p.PerToken = append(p.PerToken, float64(cost.Cycles)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
 			if p.Errors == nil {
-				if p.Errors, err = await(l.app, func() ([]classError, error) { return try.errors(l.Cache, l.classes, false) }); err != nil {
+				if p.Errors, err = interrupt.Await(ctx, func() ([]ClassError, error) { return try.errors(w.Instrument.Cache, w.classes, false) }); err != nil {
 					return nil, err
 				}
 			}
@@ -84,26 +86,26 @@ func (l *lab) front(f *resultFront, targets []*codegen.Target) (*front, error) {
 			p.Worst = max(p.Worst, e.Error)
 		}
 		out.Points = append(out.Points, p)
-		l.note("[front %d/%d] %s (%.0f s)", i+1, len(f.Candidates), c.Name, time.Since(start).Seconds())
+		w.Note("[front %d/%d] %s (%.0f s)", i+1, len(f.Candidates), c.Name, time.Since(start).Seconds())
 	}
 	out.mark()
 	return out, nil
 }
 
 // mark finds the points that no other beats in both.
-func (f *front) mark() {
+func (f *Front) mark() {
 	for i := range f.Points {
 		p := &f.Points[i]
 		p.Best = make([]bool, len(f.Targets))
 		for k := range f.Targets {
-			p.Best[k] = p.PerToken[k] > 0 && !slices.ContainsFunc(f.Points, func(q frontPoint) bool {
+			p.Best[k] = p.PerToken[k] > 0 && !slices.ContainsFunc(f.Points, func(q Point) bool {
 				return q.PerToken[k] > 0 && q.PerToken[k] <= p.PerToken[k] && q.Worst <= p.Worst && (q.PerToken[k] < p.PerToken[k] || q.Worst < p.Worst)
 			})
 		}
 	}
 }
 
-func (f *front) markdown(b *bytes.Buffer, classes []string) {
+func (f *Front) markdown(b *bytes.Buffer, classes []string) {
 	fmt.Fprintf(b, "## Cycles against error\n\n`%s`. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", f.Spec)
 	for _, t := range f.Targets {
 		fmt.Fprintf(b, " %s |", t)
@@ -131,7 +133,7 @@ func (f *front) markdown(b *bytes.Buffer, classes []string) {
 }
 
 // errorCells is a cell for each class, empty where the spec can not have it.
-func errorCells(errors []classError, classes []string) string {
+func errorCells(errors []ClassError, classes []string) string {
 	var b strings.Builder
 	for _, name := range classes {
 		cell := ""

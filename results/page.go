@@ -1,4 +1,4 @@
-package main
+package results
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 )
 
 // markdown writes the table as a page.
-func (r *results) markdown(b *bytes.Buffer) {
+func (r *Table) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, `# Results
 
 Champions by target and shape: of the candidates named below, the one of least static cycles whose numbers are within the limits. Made by
@@ -55,7 +55,7 @@ with %s%s. S%s Cycles are those of the whole module, per token and value head.
 }
 
 // revision says which kernels the table is of, where the build knows it.
-func (r *results) revision() string {
+func (r *Table) revision() string {
 	if r.Revision == "" {
 		return ""
 	}
@@ -63,7 +63,7 @@ func (r *results) revision() string {
 }
 
 // overview is one line a work: cycles on each target.
-func (r *results) overview(b *bytes.Buffer) {
+func (r *Table) overview(b *bytes.Buffer) {
 	b.WriteString("| work |")
 	for _, c := range r.Rows[0].Champions {
 		fmt.Fprintf(b, " %s |", c.Target)
@@ -89,7 +89,7 @@ func (r *results) overview(b *bytes.Buffer) {
 }
 
 // table is a work with the champion of each target.
-func (r *results) table(b *bytes.Buffer, i int) {
+func (r *Table) table(b *bytes.Buffer, i int) {
 	row := &r.Rows[i]
 	by := r.by(row)
 	fmt.Fprintf(b, "## %s\n\n`%s`", row.Title, row.spec)
@@ -150,7 +150,7 @@ func (r *results) table(b *bytes.Buffer, i int) {
 }
 
 // formOf is what auto stands for; other texts stand for themselves.
-func formOf(c *champion) string {
+func formOf(c *Champion) string {
 	v, err := gdn.ParseVariant(c.Variant)
 	if _, ok := gdn.ParseAuto(c.Text); !ok || err != nil {
 		return ""

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"math"
@@ -10,10 +10,10 @@ import (
 // Static costs are summed by size in rising order, then over all where there are several sizes; targets keep the order asked for, and
 // what was refused counts for no mean.
 func TestStaticSums(t *testing.T) {
-	row := func(definition, target, group string, n int, modelled float64, refused string) staticRow {
-		return staticRow{Definition: definition, Target: target, Group: group, Workloads: n, ModelledUS: modelled, ComputeUS: 1, FloorUS: 2, Refused: refused}
+	row := func(definition, target, group string, n int, modelled float64, refused string) StaticRow {
+		return StaticRow{Definition: definition, Target: target, Group: group, Workloads: n, ModelledUS: modelled, ComputeUS: 1, FloorUS: 2, Refused: refused}
 	}
-	list := staticSums([]staticRow{
+	list := staticSums([]StaticRow{
 		row("prefill", "v6e", "128 tokens or fewer", 1, 4, ""), row("prefill", "v5e", "128 tokens or fewer", 1, 4, ""),
 		row("prefill", "v6e", "64 tokens or fewer", 3, 2, ""), row("prefill", "v6e", "64 tokens or fewer", 2, 0, "too large"),
 		row("decode", "v6e", "batch 4", 2, 8, ""), row("decode", "v6e", "batch 4", 2, 2, ""),

@@ -1,0 +1,248 @@
+// Package mfu says how well a training step with the rule would use the matrix units of a TPU: it costs the parts of a step of a
+// gdn/model and sums them. The model flop utilisation of a part is its model flops over those of matrix units that are never idle in
+// the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
+package mfu
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Row is a part of a training step, or a sum of parts, on a target.
+type Row struct {
+	Target string  `json:"target"`
+	Kind   string  `json:"kind"` // of layer
+	Part   string  `json:"part"`
+	Pass   string  `json:"pass,omitempty"` // forward or backward; empty: both
+	Times  int     `json:"times"`          // in a step
+	Flops  float64 `json:"model_flops"`    // once
+	Cycles int64   `json:"cycles"`         // static, once
+	Bytes  int64   `json:"hbm_bytes"`      // once; -1: not known
+	Time   float64 `json:"time"`           // cycles, once: of each op the larger of its static cycles and of its traffic at full bandwidth
+	Bound  string  `json:"bound,omitempty"`
+	MFU    float64 `json:"mfu"`
+	Share  float64 `json:"share"` // of the step's time
+
+	whole bool // a sum, or what is compared with one
+}
+
+// Step is a training step on some targets.
+type Step struct {
+	Model      model.Config `json:"model"`
+	Parameters int64        `json:"parameters"`
+	Variants   []string     `json:"variants"` // how the rule is computed, by target
+	Note       string       `json:"note"`
+	Rows       []*Row       `json:"rows"`
+}
+
+// Note says what the time is.
+const Note = "time is modelled: of each op the larger of its static cycles and of its main memory traffic at full bandwidth, one op after another; nothing ran on a TPU"
+
+// Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
+func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
+	s := c.Spec()
+	s.Direction = gdn.Train
+	f, err := lower.Suit(s, text, t)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	v := f.Variant
+	if !strings.Contains(text, "layout=") {
+		if v, err = v.With("layout", "lane"); err != nil {
+			return v, err
+		}
+	}
+	return v, v.Check(s)
+}
+
+// Rows costs the parts on a target, and sums them.
+func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool) ([]*Row, error) {
+	passes := []string{"forward", "backward"}
+	if forward {
+		passes = passes[:1]
+	}
+	var rows []*Row
+	parts := model.Parts(c)
+	for _, p := range parts {
+		for _, pass := range passes {
+			r := &Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass, Times: p.Layers, Flops: p.Flops}
+			if pass == "backward" {
+				r.Flops *= 2
+			}
+			if p.Build == nil {
+				var err error
+				if r.Time, err = model.AttentionCycles(c, t.Name, pass == "backward"); err != nil {
+					return nil, err
+				}
+				r.Cycles, r.Bytes, r.Bound = int64(r.Time), -1, "a public kernel"
+			} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return p.Build(v, pass == "backward") }); err != nil {
+				return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	core := func(r *Row) bool {
+		return r.Kind == "rule" && r.Part != "norm" && !strings.HasPrefix(r.Part, "project")
+	}
+	var sums, whole []*Row
+	for _, pass := range passes {
+		parts := sumRows(rows, func(r *Row) bool { return core(r) && r.Pass == pass })
+		if parts == nil {
+			continue
+		}
+		one := &Row{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, whole: true}
+		if err := one.cost(ctx, x, t, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
+			return nil, fmt.Errorf("rule, one module, %s: %w", pass, err)
+		}
+		parts.Part, parts.Pass = "convolution to norm, apart", pass
+		sums, whole = append(sums, parts, one), append(whole, one)
+	}
+	step := &Row{Target: t.Name, Kind: "step", Part: "all", Times: 1}
+	for _, kind := range model.Kinds(parts) {
+		layer := sumRows(slices.Concat(whole, rows), func(r *Row) bool { return r.Kind == kind && (r.whole || !core(r)) })
+		sums = append(sums, layer)
+		step.add(layer, float64(layer.Times))
+	}
+	rows = append(rows, append(sums, step)...)
+	for _, r := range rows {
+		r.MFU = r.Flops / (r.Time * t.PeakFlops())
+		r.Share = r.Time * float64(r.Times) / step.Time
+	}
+	return rows, nil
+}
+
+// sumRows sums parts that run equally often, once each; nil without any.
+func sumRows(rows []*Row, of func(*Row) bool) *Row {
+	var sum *Row
+	for _, r := range rows {
+		if !of(r) {
+			continue
+		}
+		if sum == nil {
+			sum = &Row{Target: r.Target, Kind: r.Kind, Part: "layer", Times: r.Times}
+		}
+		sum.add(r, 1)
+	}
+	return sum
+}
+
+// add adds a row some times. A sum with a part of unknown traffic is of unknown traffic.
+func (sum *Row) add(r *Row, times float64) {
+	sum.whole = true
+	sum.Flops += times * r.Flops
+	sum.Cycles += int64(times) * r.Cycles
+	sum.Time += times * r.Time
+	if sum.Bytes < 0 || r.Bytes < 0 {
+		sum.Bytes = -1
+	} else {
+		sum.Bytes += int64(times) * r.Bytes
+	}
+}
+
+// modelledCost is the static cost of a module with its modelled time.
+type modelledCost struct {
+	Cycles, Bytes int64
+	Time          float64
+	Bound         string
+}
+
+// cost measures the module of a part and fills the row.
+func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target, build func() (*ir.Module, error)) error {
+	m, err := build()
+	if err != nil {
+		return err
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	p, err := measure.OfModule(m, nil, gdn.Variant{}, route)
+	if err != nil {
+		return err
+	}
+	if x.Note != nil {
+		x.Note("%s: %s, %s %s", t.Name, r.Kind, r.Part, r.Pass)
+	}
+	c, err := x.Static(ctx, p, t, measure.Options{})
+	if err != nil {
+		return err
+	}
+	cost := modelled(c.Report, t)
+	r.Cycles, r.Bytes, r.Time, r.Bound = cost.Cycles, cost.Bytes, cost.Time, cost.Bound
+	return nil
+}
+
+// fullSlot is how full the fullest slot must be to be called the bound.
+const fullSlot = .7
+
+// modelled is the time of a report, one op after another, and what bounds it: main memory, the fullest unit, or neither but the order and the
+// latencies of the instructions.
+func modelled(r *llo.Report, t *codegen.Target) modelledCost {
+	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Time: float64(r.TopLevel)}
+	var waits float64
+	for _, op := range r.Ops {
+		cycles, traffic := float64(op.Cycles), measure.HBMCycles(max(op.HBMBytes, 0), t)
+		c.Time += float64(op.Calls) * max(cycles, traffic)
+		waits += float64(op.Calls) * max(0, traffic-cycles)
+	}
+	full, slot := measure.FullestSlot(r)
+	if busy := float64(measure.MXUBusy(r)); busy > full {
+		full, slot = busy, "MXU"
+	}
+	switch part := full / float64(max(r.Cycles, 1)); {
+	case waits > c.Time/4:
+		c.Bound = "HBM"
+	case part >= fullSlot:
+		c.Bound = fmt.Sprintf("%s, %.0f %% full", slot, 100*part)
+	default:
+		c.Bound = fmt.Sprintf("order and latency; %s %.0f %% full", slot, 100*part)
+	}
+	return c
+}
+
+// Write prints a table for each target.
+func (r *Step) Write(w io.Writer) {
+	c := r.Model
+	fmt.Fprintf(w, "model     %s: %d layers of width %d, %.1f M parameters, %d x %d tokens\nrule      %s by %s\n",
+		cmp.Or(c.Name, "-"), c.Layers, c.Hidden, float64(r.Parameters)/1e6, c.Batch, c.Tokens, c.Spec(), strings.Join(slices.Compact(slices.Clone(r.Variants)), "\n          and "))
+	target := ""
+	var t *terminal.Table
+	flush := func() {
+		if t != nil {
+			t.Write(w)
+		}
+	}
+	for _, row := range r.Rows {
+		if row.Target != target {
+			flush()
+			target = row.Target
+			fmt.Fprintln(w)
+			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">CYCLES", ">HBM", ">TIME", ">SHARE", ">MFU", "BOUND")
+		}
+		traffic := "-"
+		if row.Bytes >= 0 {
+			traffic = terminal.Size(row.Bytes)
+		}
+		name := row.Part
+		if row.whole {
+			name = "= " + name
+		}
+		t.Add(row.Kind, name, row.Pass, row.Times, fmt.Sprintf("%.2f", row.Flops/1e9), row.Cycles, traffic, int64(row.Time),
+			fmt.Sprintf("%.1f%%", 100*row.Share), fmt.Sprintf("%.1f%%", 100*row.MFU), row.Bound)
+	}
+	flush()
+	fmt.Fprintf(w, "\n%s.\n", strings.ToUpper(r.Note[:1])+r.Note[1:])
+}

@@ -1,0 +1,156 @@
+package results
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// builtIn is the plan of the table that is made when no other is given.
+//
+//go:embed plan.json
+var builtIn []byte
+
+// Plan says what the table holds: rows of work, and candidates to compute each with.
+type Plan struct {
+	Classes    []string    `json:"classes"` // of inputs, by which a champion is judged
+	Candidates []Candidate `json:"candidates"`
+	Rows       []Row       `json:"rows"` // the first is what others are measured by
+	Front      *FrontPlan  `json:"front,omitempty"`
+	Peers      []Peer      `json:"peers,omitempty"`
+}
+
+// Candidate is a variant that may be the champion of a row.
+type Candidate struct {
+	Name    string `json:"name"`
+	Variant string `json:"variant"`           // auto is the best known for row and target
+	Targets string `json:"targets,omitempty"` // as --target takes them; empty: all
+
+	variant gdn.Variant // of auto that of a row
+}
+
+// Row is one piece of work.
+type Row struct {
+	Title      string      `json:"title"`
+	Spec       string      `json:"spec"`
+	Precision  string      `json:"precision"`            // of the candidates' matrix products; empty: any
+	Targets    string      `json:"targets,omitempty"`    // those of the table that it is computed for; empty: all
+	Of         string      `json:"of,omitempty"`         // title of the row that its cycles are measured by; empty: the first
+	Within     float64     `json:"within,omitempty"`     // most cycles per token and head, as a multiple of that row's
+	Traffic    float64     `json:"traffic,omitempty"`    // most main memory traffic, as a multiple of the necessary; 0: 1.3
+	Field      bool        `json:"field,omitempty"`      // gradients are held to the limits of flash-linear-attention on every class
+	Candidates []Candidate `json:"candidates,omitempty"` // in place of the plan's
+	Also       []Candidate `json:"also,omitempty"`       // beside the plan's
+
+	spec gdn.Spec
+}
+
+// Default is the plan that is built in, with the peers that were measured.
+func Default() (*Plan, error) {
+	p, err := Parse(builtIn)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readPeers(measured)
+	if err != nil {
+		return nil, err
+	}
+	p.Peers = append(list, p.Peers...)
+	return p, nil
+}
+
+// Parse reads and checks a plan.
+func Parse(data []byte) (*Plan, error) {
+	var p Plan
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, gdn.JSONError(data, err)
+	}
+	if len(p.Rows) == 0 {
+		return nil, errors.New("there are no rows")
+	}
+	for _, name := range p.Classes {
+		if _, err := gdn.LookupClass(name); err != nil {
+			return nil, err
+		}
+	}
+	lists := [][]Candidate{p.Candidates}
+	titles := map[string]bool{"": true}
+	if p.Front != nil {
+		if err := p.Front.parse(); err != nil {
+			return nil, err
+		}
+		lists = append(lists, p.Front.Candidates)
+	}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		var err error
+		if row.spec, err = gdn.Parse(row.Spec); err != nil {
+			return nil, fmt.Errorf("row %q: %w", row.Title, err)
+		}
+		if row.Precision != "" {
+			if _, err := ir.ParsePrecision(row.Precision); err != nil {
+				return nil, fmt.Errorf("row %q: %w", row.Title, err)
+			}
+		}
+		if _, err := codegen.ParseTargets(cmp.Or(row.Targets, "all")); err != nil {
+			return nil, fmt.Errorf("row %q: %w", row.Title, err)
+		}
+		if !titles[row.Of] {
+			return nil, fmt.Errorf("row %q: it is measured by %q, and no row before it has that title", row.Title, row.Of)
+		}
+		titles[row.Title] = true
+		lists = append(lists, row.Candidates, row.Also)
+	}
+	for _, list := range lists {
+		for i := range list {
+			c := &list[i]
+			if _, auto := gdn.ParseAuto(c.Variant); !auto {
+				if _, err := gdn.ParseVariant(c.Variant); err != nil {
+					return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+				}
+			}
+			if _, err := codegen.ParseTargets(cmp.Or(c.Targets, "all")); err != nil {
+				return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+			}
+		}
+	}
+	return &p, nil
+}
+
+// candidatesFor lists what a row is computed with.
+func (p *Plan) candidatesFor(row *Row) []Candidate {
+	all := slices.Concat(p.Candidates, row.Also)
+	if len(row.Candidates) > 0 {
+		all = row.Candidates
+	}
+	var list []Candidate
+	for _, c := range all {
+		var err error
+		if c.variant, err = c.about(row.spec); err == nil && (row.Precision == "" || c.variant.Precision().String() == row.Precision) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// about is the variant of a candidate on a spec, whatever the target: of auto the form that is asked first on matrix units of 256 rows.
+func (c *Candidate) about(s gdn.Spec) (gdn.Variant, error) {
+	if _, ok := gdn.ParseAuto(c.Variant); !ok {
+		return gdn.ParseVariant(c.Variant)
+	}
+	choices, err := gdn.Choices(c.Variant, s, gdn.HostTPU, gdn.Machine{Cores: 1, MXUSize: 256})
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	return choices[0].Variant, nil
+}

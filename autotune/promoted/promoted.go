@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -21,8 +22,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // DirEnv names the environment variable with the folder of the configuration. Off stands for none.
@@ -162,6 +165,29 @@ func Find(rows []Row, s gdn.Spec, target string, wish gdn.Accuracy) *Row {
 		return &rows[i]
 	}
 	return nil
+}
+
+// Prefer gives the user's own champion in place of the form that the text of a variant stands for. It is the form itself but for auto, without
+// changes of axes, on a backend of kernels for a target: with changes, nobody has measured the champion.
+func Prefer(f *lower.Form, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
+	wish, auto := gdn.ParseAuto(text)
+	if !auto || strings.Contains(text, ",") || t == nil || !r.Kernels {
+		return f, nil
+	}
+	rows, err := Read()
+	if err != nil {
+		return nil, err
+	}
+	row := Find(rows, f.Spec, t.Name, wish)
+	if row == nil {
+		return f, nil
+	}
+	own, err := measure.Suit(f.Spec, row.Variant, r, t)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s on %s: %w", File(), row.Spec, row.Target, err)
+	}
+	own.Promoted = fmt.Sprintf("%v; without it auto is %s", row, f.Variant.Short())
+	return own, nil
 }
 
 // Digest is a hash of rows, for the record of what follows from them; it is empty for none.

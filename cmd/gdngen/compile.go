@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -33,9 +34,9 @@ type compileRow struct {
 
 // compileResult is a module compiled for some targets.
 type compileResult struct {
-	Module   *module      `json:"module"`
-	Compiler string       `json:"compiler"`
-	Rows     []compileRow `json:"targets"`
+	Module   *explain.Module `json:"module"`
+	Compiler string          `json:"compiler"`
+	Rows     []compileRow    `json:"targets"`
 }
 
 func (a *app) compileCmd() *cobra.Command {
@@ -97,9 +98,9 @@ func targetFlag(c *cobra.Command, at *string) {
 }
 
 // compile measures one module. A refusal gives the row and the error; what is no verdict gives the error alone.
-func (a *app) compile(x *measure.Instrument, m *module, t *codegen.Target, dump string) (*compileRow, error) {
+func (a *app) compile(x *measure.Instrument, m *explain.Module, t *codegen.Target, dump string) (*compileRow, error) {
 	row := &compileRow{Target: t.Name, Verdict: compileAccepted, VMEM: -1, VMEMLimit: int64(t.VMEM)}
-	c, err := x.Compile(a.ctx, m.program, t, measure.Options{Dump: dump})
+	c, err := x.Compile(a.ctx, m.Program, t, measure.Options{Dump: dump})
 	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) {
 		row.Verdict, row.Reason = string(refusal.Verdict), refusal.Error()
 		if vmem := (*aot.VMEMError)(nil); errors.As(err, &vmem) {

@@ -78,7 +78,7 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 
 // say tells what auto stands for, and why a variant is unsafe.
 func (a *app) say(f *lower.Form) {
-	if auto := chosenBy(f); auto != "" {
+	if auto := f.Why(); auto != "" {
 		a.note("auto is %s", auto)
 	}
 	if why := f.Variant.Unsafe(f.Spec); why != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -178,29 +179,6 @@ func findCase(path string) (*gdn.Case, error) {
 	return nil, usage(fmt.Errorf("%s has no case %q%s (it has %s)", filepath.Join(filepath.Clean(dir), gdn.ManifestName), base, near(base, names, ""), strings.Join(names, " ")))
 }
 
-// module is a program to compile, and where it comes from.
-type module struct {
-	Name    string             `json:"name"` // file
-	Spec    string             `json:"spec,omitempty"`
-	Variant string             `json:"variant,omitempty"`
-	Backend string             `json:"backend,omitempty"`
-	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
-
-	program *measure.Program
-	auto    string // what auto stands for, and why
-}
-
-// newModule describes a program.
-func newModule(p *measure.Program) *module {
-	m := &module{Name: p.Name, Backend: p.Backend(), Scalars: p.Scalars, program: p}
-	if p.Spec != nil {
-		m.Spec, m.Variant = p.Spec.String(), p.Variant.String()
-	}
-	return m
-}
-
-func (m *module) String() string { return m.program.String() }
-
 // origin is the flags that say where a module comes from.
 type origin struct{ spec, variant, backend, python string }
 
@@ -216,7 +194,7 @@ func (o *origin) flags(cmd *cobra.Command) {
 const pythonEnv = "GDNGEN_PYTHON"
 
 // modules makes the module of each target: the file's, or that of the spec.
-func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*codegen.Target) ([]*module, error) {
+func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*codegen.Target) ([]*explain.Module, error) {
 	switch {
 	case len(args) == 1 && o.spec != "":
 		return nil, usage(errors.New("give a file or --spec, not both"))
@@ -234,7 +212,7 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 }
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
-func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*module, error) {
+func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*explain.Module, error) {
 	if o.spec != "" {
 		err := checkText(text)
 		if err == nil {
@@ -248,7 +226,7 @@ func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*modu
 }
 
 // generate renders the spec by a variant for each target.
-func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]*module, error) {
+func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]*explain.Module, error) {
 	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
@@ -260,7 +238,7 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 	if r.Name() == "pallas" {
 		return o.byJAX(a, s, variant, targets)
 	}
-	var list []*module
+	var list []*explain.Module
 	for _, t := range targets {
 		f, err := suit(s, variant, r, t)
 		if err != nil {
@@ -273,8 +251,8 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
-		m := newModule(program)
-		m.auto = chosenBy(f)
+		m := explain.NewModule(program)
+		m.Auto = f.Why()
 		a.tellPromoted(f)
 		list = append(list, m)
 	}
@@ -282,7 +260,7 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 }
 
 // byJAX lowers the Pallas file of the spec, the same for each target.
-func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Target) ([]*module, error) {
+func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Target) ([]*explain.Module, error) {
 	python := cmp.Or(o.python, os.Getenv(pythonEnv))
 	if python == "" {
 		return nil, usage(fmt.Errorf("--backend pallas writes Python, which JAX lowers: name a Python that has JAX by --python or %s, or lower the file of gdngen gen --backend pallas "+
@@ -297,56 +275,31 @@ func (o *origin) byJAX(a *app, s gdn.Spec, variant string, targets []*codegen.Ta
 	if err != nil {
 		return nil, err
 	}
-	return slices.Repeat([]*module{newModule(program)}, len(targets)), nil
+	return slices.Repeat([]*explain.Module{explain.NewModule(program)}, len(targets)), nil
 }
 
-// suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU. The user's own champions
-// come before those of the table, for auto without changes of axes: with changes, nobody has measured them.
+// suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU, and the user's own
+// champions come before those of the table.
 func suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
 	f, err := measure.Suit(s, text, r, t)
-	wish, auto := gdn.ParseAuto(text)
-	if err != nil || !auto || strings.Contains(text, ",") || t == nil || !r.Kernels {
-		return f, usage(err)
-	}
-	rows, err := promoted.Read()
 	if err != nil {
-		return nil, err
+		return nil, usage(err)
 	}
-	row := promoted.Find(rows, s, t.Name, wish)
-	if row == nil {
-		return f, nil
-	}
-	without := f.Variant.Short()
-	if f, err = measure.Suit(s, row.Variant, r, t); err != nil {
-		return nil, fmt.Errorf("%s: %s on %s: %w", promoted.File(), row.Spec, row.Target, err)
-	}
-	f.Promoted = fmt.Sprintf("%v; without it auto is %s", row, without)
-	return f, nil
+	return promoted.Prefer(f, text, r, t)
 }
 
 // tellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.
 func (a *app) tellPromoted(f *lower.Form) {
-	if line := chosenBy(f); f.Promoted != "" && !slices.Contains(a.told, line) {
+	if line := f.Why(); f.Promoted != "" && !slices.Contains(a.told, line) {
 		a.told = append(a.told, line)
 		a.note("auto is %s", line)
 	}
 }
 
-// chosenBy says which variant auto stands for, and why; it is empty for a variant that was named.
-func chosenBy(f *lower.Form) string {
-	switch {
-	case f.Promoted != "":
-		return f.Variant.Short() + ": " + f.Promoted
-	case f.From != nil:
-		return f.Variant.Short() + ": " + f.From.Why
-	}
-	return ""
-}
-
 // fileModules is the module of a file, the same for each target.
-func (a *app) fileModules(name string, targets []*codegen.Target) ([]*module, error) {
+func (a *app) fileModules(name string, targets []*codegen.Target) ([]*explain.Module, error) {
 	text, err := a.readModule(name)
-	return slices.Repeat([]*module{newModule(measure.Foreign(name, text))}, len(targets)), err
+	return slices.Repeat([]*explain.Module{explain.NewModule(measure.Foreign(name, text))}, len(targets)), err
 }
 
 // readModule reads the text of a StableHLO module.

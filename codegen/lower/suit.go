@@ -64,6 +64,17 @@ func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
 	return chosen(s, choices[len(choices)-1]), nil
 }
 
+// Why says which variant auto stands for, and for what reason; it is empty for a variant that was named.
+func (f *Form) Why() string {
+	switch {
+	case f.Promoted != "":
+		return f.Variant.Short() + ": " + f.Promoted
+	case f.From != nil:
+		return f.Variant.Short() + ": " + f.From.Why
+	}
+	return ""
+}
+
 func chosen(s gdn.Spec, c gdn.Choice) *Form {
 	f := NewForm(s, c.Variant)
 	f.From = c.From

@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"cmp"
@@ -12,16 +12,16 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// comparison sets module B beside module A on one target. Each list begins with the largest change.
-type comparison struct {
-	Totals []change `json:"totals"` // in a fixed order
-	Stages []change `json:"stages"` // cycles by stage of the algorithm
-	Slots  []change `json:"slots"`  // instructions executed, by slot
-	Ops    []change `json:"ops"`    // cycles over all calls, by op
+// Comparison sets module B beside module A on one target. Each list begins with the largest change.
+type Comparison struct {
+	Totals []Change `json:"totals"` // in a fixed order
+	Stages []Change `json:"stages"` // cycles by stage of the algorithm
+	Slots  []Change `json:"slots"`  // instructions executed, by slot
+	Ops    []Change `json:"ops"`    // cycles over all calls, by op
 }
 
-// change is one figure of A and of B.
-type change struct {
+// Change is one figure of A and of B.
+type Change struct {
 	Name  string `json:"name"`
 	A     int64  `json:"a"`
 	B     int64  `json:"b"`
@@ -31,47 +31,47 @@ type change struct {
 }
 
 // Ratio prints B over A.
-func (c change) Ratio() string {
+func (c Change) Ratio() string {
 	if c.A == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f x", float64(c.B)/float64(c.A))
 }
 
-// compare sets b beside a.
-func compare(a, b *explanation) *comparison {
-	return &comparison{Totals: merge(totals(a.Report), totals(b.Report)), Stages: sorted(merge(stageRows(a), stageRows(b))),
+// Compare sets b beside a.
+func Compare(a, b *Explanation) *Comparison {
+	return &Comparison{Totals: merge(totals(a.Report), totals(b.Report)), Stages: sorted(merge(stageRows(a), stageRows(b))),
 		Slots: sorted(merge(slotRows(a.Report), slotRows(b.Report))), Ops: sorted(merge(opRows(a.Report), opRows(b.Report)))}
 }
 
-func totals(r *llo.Report) []change {
+func totals(r *llo.Report) []Change {
 	var stall, spills, fills int64
 	for _, op := range r.Ops {
 		stall += op.Calls * op.Stall
 		spills += op.Calls * op.Spills
 		fills += op.Calls * op.Fills
 	}
-	return []change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
+	return []Change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
 		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}
 }
 
-func stageRows(e *explanation) []change {
-	var list []change
+func stageRows(e *Explanation) []Change {
+	var list []Change
 	for _, s := range e.Stages {
-		list = append(list, change{Name: s.File, A: s.Cycles})
+		list = append(list, Change{Name: s.File, A: s.Cycles})
 	}
 	return list
 }
 
-func slotRows(r *llo.Report) []change {
-	var list []change
+func slotRows(r *llo.Report) []Change {
+	var list []Change
 	capacity := map[string]int64{}
 	for _, op := range r.Ops {
 		for _, s := range op.Slots {
-			i := slices.IndexFunc(list, func(c change) bool { return c.Name == s.Name })
+			i := slices.IndexFunc(list, func(c Change) bool { return c.Name == s.Name })
 			if i < 0 {
 				i = len(list)
-				list = append(list, change{Name: s.Name})
+				list = append(list, Change{Name: s.Name})
 			}
 			list[i].A += op.Calls * s.Used
 			capacity[s.Name] += op.Calls * s.Capacity
@@ -83,22 +83,22 @@ func slotRows(r *llo.Report) []change {
 	return list
 }
 
-func opRows(r *llo.Report) []change {
-	var list []change
+func opRows(r *llo.Report) []Change {
+	var list []Change
 	for _, op := range r.Ops {
-		list = append(list, change{Name: op.Name, A: op.Calls * op.Cycles})
+		list = append(list, Change{Name: op.Name, A: op.Calls * op.Cycles})
 	}
 	return list
 }
 
 // merge puts the figures of b beside those of a of the same name.
-func merge(a, b []change) []change {
+func merge(a, b []Change) []Change {
 	list := slices.Clone(a)
 	for _, c := range b {
-		i := slices.IndexFunc(list, func(o change) bool { return o.Name == c.Name })
+		i := slices.IndexFunc(list, func(o Change) bool { return o.Name == c.Name })
 		if i < 0 {
 			i = len(list)
-			list = append(list, change{Name: c.Name})
+			list = append(list, Change{Name: c.Name})
 		}
 		list[i].B, list[i].FullB = c.A, c.FullA
 	}
@@ -109,20 +109,20 @@ func merge(a, b []change) []change {
 }
 
 // sorted orders by the size of the change.
-func sorted(list []change) []change {
-	size := func(c change) int64 { return max(c.Delta, -c.Delta) }
-	slices.SortStableFunc(list, func(x, y change) int { return cmp.Or(cmp.Compare(size(y), size(x)), strings.Compare(x.Name, y.Name)) })
+func sorted(list []Change) []Change {
+	size := func(c Change) int64 { return max(c.Delta, -c.Delta) }
+	slices.SortStableFunc(list, func(x, y Change) int { return cmp.Or(cmp.Compare(size(y), size(x)), strings.Compare(x.Name, y.Name)) })
 	return list
 }
 
-func (d *comparison) write(a *app, w io.Writer, e *explanation, top int) {
+func (d *Comparison) write(w io.Writer, e *Explanation, top int) {
 	fmt.Fprintf(w, "target    %s, by %s\n", e.Target, e.Compiler)
 	if e.work > 0 {
 		fmt.Fprintf(w, "A         %.2f cycles per token and value head\nB         %.2f\n", e.PerToken, e.Against.PerToken)
 	}
 	for _, part := range []struct {
 		head  string
-		rows  []change
+		rows  []Change
 		whole bool // all rows
 	}{{"WHOLE", d.Totals, true}, {"CYCLES BY STAGE", d.Stages, false}, {"INSTRUCTIONS BY SLOT", d.Slots, true}, {"CYCLES BY OP", d.Ops, false}} {
 		fmt.Fprintln(w)

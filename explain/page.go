@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"bytes"
@@ -49,19 +49,19 @@ func grouped(n int64) string {
 
 // page is what the template shows.
 type page struct {
-	*explainResult
+	*Result
 	Targets []pageTarget
 }
 
 type pageTarget struct {
-	*explanation
+	*Explanation
 	Sides []pageSide // A, and B where there is one
 }
 
 // pageSide is one module on one target.
 type pageSide struct {
 	Letter string // A or B; empty where there is only one
-	*explanation
+	*Explanation
 	Stages  []pageStage
 	Ops     []pageOp
 	Picture *picture // nil where the schedule has no ops
@@ -72,6 +72,9 @@ type pageOp struct {
 	llo.OpReport
 	All int64
 }
+
+// PageColumns is the most columns of the picture of a schedule.
+const PageColumns = 600
 
 // pageOps is the most ops that a page lists.
 const pageOps = 24
@@ -90,12 +93,12 @@ var stageColours = []string{"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#edc948
 // noStageColour is for cycles that only their op is known of.
 const noStageColour = "#c9c9c9"
 
-// writePage writes the page to a file.
-func (r *explainResult) writePage(file string) error {
+// WritePage writes the page to a file.
+func (r *Result) WritePage(file string) error {
 	colours := map[string]string{}
-	p := page{explainResult: r}
+	p := page{Result: r}
 	for _, e := range r.Targets {
-		t := pageTarget{explanation: e}
+		t := pageTarget{Explanation: e}
 		if e.Against == nil {
 			t.Sides = []pageSide{newPageSide("", e, colours)}
 		} else {
@@ -110,8 +113,8 @@ func (r *explainResult) writePage(file string) error {
 	return store.WriteFile(file, b.Bytes())
 }
 
-func newPageSide(letter string, e *explanation, colours map[string]string) pageSide {
-	s := pageSide{Letter: letter, explanation: e}
+func newPageSide(letter string, e *Explanation, colours map[string]string) pageSide {
+	s := pageSide{Letter: letter, Explanation: e}
 	for _, l := range e.Stages {
 		name := l.File
 		if colours[name] == "" {
@@ -128,7 +131,7 @@ func newPageSide(letter string, e *explanation, colours map[string]string) pageS
 		}
 	}
 	if len(e.Report.Ops) > 0 && e.Report.Ops[0].Profile != nil {
-		s.Picture = draw(&e.Report.Ops[0], e.module.program, colours)
+		s.Picture = draw(&e.Report.Ops[0], e.module.Program, colours)
 	}
 	return s
 }

@@ -1,0 +1,250 @@
+// Package explain says what a module costs on a TPU and where: its static cycles by op and by stage of the algorithm, the use of the
+// slots, memory, and how far the whole is from what main memory and the matrix and vector units allow; alone, or beside another
+// module. The costs are measure's; here they are put together, and written as text or as a page with pictures.
+package explain
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Explanation is the static cost of a module on one target.
+type Explanation struct {
+	Target   string          `json:"target"`
+	Compiler string          `json:"compiler"`
+	Variant  string          `json:"variant,omitempty"`               // in full
+	Auto     string          `json:"auto,omitempty"`                  // what auto stands for on the target, and why
+	PerToken float64         `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
+	Bounds   []measure.Bound `json:"bounds"`
+	Stages   []llo.Location  `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
+	Report   *llo.Report     `json:"report"`
+	Against  *Explanation    `json:"against,omitempty"` // of the module that --diff names
+	Diff     *Comparison     `json:"diff,omitempty"`
+	Unread   []string        `json:"-"` // operands that the caller gave values of, and no kernel reads
+
+	module *Module
+	work   float64 // tokens x value heads; 0 where not known
+	target *codegen.Target
+}
+
+// Result is a module on some targets, alone or against another.
+type Result struct {
+	Module  *Module        `json:"module"`
+	Against *Module        `json:"against,omitempty"`
+	Note    string         `json:"note"`
+	Targets []*Explanation `json:"targets"`
+}
+
+// Module is a program to compile, and where it comes from.
+type Module struct {
+	Name    string             `json:"name"` // file
+	Spec    string             `json:"spec,omitempty"`
+	Variant string             `json:"variant,omitempty"`
+	Backend string             `json:"backend,omitempty"`
+	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
+
+	Program *measure.Program `json:"-"`
+	Auto    string           `json:"-"` // what auto stands for, and why
+}
+
+// NewModule describes a program.
+func NewModule(p *measure.Program) *Module {
+	m := &Module{Name: p.Name, Backend: p.Backend(), Scalars: p.Scalars, Program: p}
+	if p.Spec != nil {
+		m.Spec, m.Variant = p.Spec.String(), p.Variant.String()
+	}
+	return m
+}
+
+func (m *Module) String() string { return m.Program.String() }
+
+// Explain measures the module on a target. work is tokens times value heads; 0 where it is not known.
+func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler string, t *codegen.Target, work float64, o measure.Options) (*Explanation, error) {
+	c, err := x.Static(ctx, m.Program, t, o)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Target: t.Name, Compiler: compiler, Variant: m.Variant, Auto: m.Auto, Report: c.Report, module: m, work: work, target: t}
+	if o.Scalars != nil {
+		e.Unread = c.Unread
+	}
+	if work > 0 {
+		e.PerToken = float64(e.Report.Cycles) / work
+	}
+	e.Bounds = m.Program.Bounds(e.Report, t)
+	e.Stages = m.Program.Stages(e.Report)
+	return e, nil
+}
+
+// Changed lists the axes in which two variants of a spec differ, as A -> B; empty where one is no variant.
+func (r *Result) Changed() string {
+	if r.Against == nil || r.Module.Program.Spec == nil || r.Against.Program.Spec == nil {
+		return ""
+	}
+	var list []string
+	for _, x := range gdn.Axes {
+		if from, to := x.Get(&r.Module.Program.Variant), x.Get(&r.Against.Program.Variant); from != to {
+			list = append(list, fmt.Sprintf("%s %s -> %s", x.Name, from, to))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// Write prints what was found, top rows of each list.
+func (r *Result) Write(w io.Writer, top int) {
+	if r.Against == nil {
+		fmt.Fprintf(w, "module    %s\n", r.Module)
+	} else {
+		fmt.Fprintf(w, "module A  %s\nmodule B  %s\n", r.Module, r.Against)
+		if changed := r.Changed(); changed != "" {
+			fmt.Fprintf(w, "changed   %s\n", changed)
+		}
+	}
+	for _, e := range r.Targets {
+		fmt.Fprintln(w)
+		if e.Variant != r.Module.Variant {
+			fmt.Fprintf(w, "variant   %s\n", e.Variant)
+		}
+		if e.Auto != "" {
+			fmt.Fprintf(w, "auto      %s\n", e.Auto)
+		}
+		if e.Diff != nil {
+			e.Diff.write(w, e, top)
+		} else {
+			e.write(w, top)
+		}
+	}
+	if len(r.Targets) > 0 {
+		fmt.Fprintf(w, "\n%s\n", r.Note)
+	}
+}
+
+func (e *Explanation) write(w io.Writer, top int) {
+	r := e.Report
+	perToken := func(cycles int64) string {
+		if e.work == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", float64(cycles)/e.work)
+	}
+	fmt.Fprintf(w, "target    %s, by %s\ncycles    %d static, whole module", e.Target, e.Compiler, r.Cycles)
+	if e.work > 0 {
+		fmt.Fprintf(w, ": %.2f per token and value head", e.PerToken)
+	}
+	if s := e.module.Program.Spec; s != nil && s.Direction == gdn.Train {
+		kept := e.module.Program.Variant.KeptBytes(*s)
+		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", terminal.Size(kept), float64(kept)/e.work)
+	}
+	e.writeWall(w, perToken)
+	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)
+
+	t := terminal.NewTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
+	for _, b := range e.Bounds {
+		t.Add(b.Name, b.Cycles, perToken(b.Cycles), fmt.Sprintf("%.2f x", b.Ratio), b.Meaning)
+	}
+	t.Write(w)
+
+	fmt.Fprintln(w)
+	t = terminal.NewTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">WALL", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	for i, op := range r.Ops {
+		if i == top {
+			t.Add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
+			break
+		}
+		all := op.Calls * op.Cycles
+		t.Add(op.Name, op.Calls, all, terminal.Percent(all, r.Cycles), perToken(all), cyclesText(op.Calls*op.Wall.Cycles), terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
+			op.Calls*op.Spills, op.Calls*op.Fills, terminal.Size(op.VMEM))
+	}
+	t.Add("(top level)", 1, r.TopLevel, terminal.Percent(r.TopLevel, r.Cycles), perToken(r.TopLevel))
+	t.Write(w)
+	if len(r.Ops) == 0 {
+		return
+	}
+	hot := r.Ops[0]
+	fmt.Fprintf(w, "\nslots of %s:", hot.Name)
+	for _, s := range hot.Slots {
+		fmt.Fprintf(w, "  %s %s", s.Name, terminal.Percent(s.Used, s.Capacity))
+	}
+	fmt.Fprint(w, "\n\n")
+	t = terminal.NewTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
+	for i, s := range e.Stages {
+		if i == top {
+			break
+		}
+		t.Add(s.File, s.Cycles, terminal.Percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
+	}
+	if len(e.Stages) > 0 {
+		t.Write(w)
+	}
+	e.writeLines(w, &hot, top, perToken)
+}
+
+// writeWall says how long the module takes in order, and what for.
+func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
+	wall, code := e.Report.Wall, e.Report.Code
+	if wall.Unknown != "" {
+		fmt.Fprintf(w, "\nwall      not known: %s", wall.Unknown)
+		return
+	}
+	fmt.Fprintf(w, "\nwall      %d cycles", wall.Cycles)
+	if e.work > 0 {
+		fmt.Fprintf(w, ": %s per token and value head", perToken(wall.Cycles))
+	}
+	fmt.Fprintf(w, "; %d at 85 %% of the bandwidth, %d without main memory", wall.At85, wall.Latency)
+	for i, x := range wall.Waits {
+		if i == mostWaits {
+			break
+		}
+		fmt.Fprintf(w, "%s%s %d", []string{"\nwaits     ", ", "}[min(i, 1)], x.Kind, x.Cycles)
+	}
+	fmt.Fprintf(w, "\ncode      %d bundles, %d cycles to load", code.Bundles, code.Cold)
+	if code.Note != "" {
+		fmt.Fprintf(w, "; %s", code.Note)
+	}
+}
+
+// mostWaits is how many kinds of waits the text names.
+const mostWaits = 6
+
+// trafficText is the traffic of main memory, or why it is not known.
+func trafficText(r *llo.Report) string {
+	if r.HBMBytes < 0 {
+		return "? (" + r.HBMUnknown + ")"
+	}
+	return terminal.Size(r.HBMBytes)
+}
+
+// cyclesText is a question mark for what is not known.
+func cyclesText(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return fmt.Sprint(n)
+}
+
+// writeLines lists the hottest places of an op, where locations are finer than stages.
+func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToken func(int64) string) {
+	t := terminal.NewTable("LOCATION", ">CYCLES", ">SHARE", ">PER TOKEN")
+	finer := false
+	for i, l := range op.Locations {
+		if i == top {
+			break
+		}
+		finer = finer || l.Line > 1 && l.File != "-"
+		if l.File != "" && l.File != "-" {
+			t.Add(fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column), op.Calls*l.Cycles, terminal.Percent(l.Cycles, op.Cycles), perToken(op.Calls*l.Cycles))
+		}
+	}
+	if finer {
+		fmt.Fprintln(w)
+		t.Write(w)
+	}
+}

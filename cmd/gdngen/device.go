@@ -7,9 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -70,14 +68,11 @@ func (a *app) newRunner(f *deviceFlags) (*device.Runner, error) {
 	return device.NewRunner(a.ctx, o)
 }
 
-// deviceEngine is the engine that runs on a device.
-const deviceEngine = "device"
-
 // attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
-func (a *app) attach(p *plan, engine, plugin, target string) error {
-	if engine != deviceEngine {
+func (a *app) attach(p *engine.Plan, name, plugin, target string) error {
+	if name != engine.Device {
 		if plugin != "" {
-			return usage(fmt.Errorf("--plugin goes with --engine %s", deviceEngine))
+			return usage(fmt.Errorf("--plugin goes with --engine %s", engine.Device))
 		}
 		return nil
 	}
@@ -85,30 +80,11 @@ func (a *app) attach(p *plan, engine, plugin, target string) error {
 	if err != nil {
 		return err
 	}
-	a.runner, p.target = r, r.Device().Target()
+	a.runner, p.Target = r, r.Device().Target()
 	kernels := "programs of plain ops"
-	if p.target != nil {
-		kernels = "kernels for " + p.target.Name
+	if p.Target != nil {
+		kernels = "kernels for " + p.Target.Name
 	}
 	a.note("on %s: %s", r.Device().Info(), kernels)
 	return nil
-}
-
-// deviceCompute runs the program of each spec on the device.
-func (a *app) deviceCompute(p plan) (compute, error) {
-	modules := map[gdn.Spec]*ir.Module{}
-	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		m := modules[s]
-		if m == nil {
-			f, err := p.form(s)
-			if err != nil {
-				return nil, err
-			}
-			if m, err = f.Build(); err != nil {
-				return nil, err
-			}
-			modules[s] = m
-		}
-		return a.runner.Run(a.ctx, m, inputs)
-	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
@@ -144,7 +145,7 @@ func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool)
 
 // renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
 func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, error) {
-	if target == "" && level == levelKernel {
+	if target == "" && level == engine.Kernel {
 		target = defaultTarget
 	}
 	f, err := suitTarget(s, variant, target)
@@ -153,9 +154,9 @@ func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, e
 	}
 	var m *ir.Module
 	switch level {
-	case "tensor":
+	case engine.Tensor:
 		m, err = f.Build()
-	case levelKernel:
+	case engine.Kernel:
 		m, err = f.Kernels()
 	default:
 		err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
@@ -165,9 +166,6 @@ func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, e
 	}
 	return f, m.String(), nil
 }
-
-// levelKernel is the level after the lowering of grids.
-const levelKernel = "kernel"
 
 // defaultTarget is the target where none is named and one is needed.
 const defaultTarget = "v6e"

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gdngen/gdngen/internal/vector"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -287,25 +288,11 @@ func (r *recurrence) token(t, h int) (k, q, v []float64) {
 
 // step is one token: it updates state [K, V] and writes o [V]; u [V] is scratch. Row i of the state belongs to k[i].
 func step(state, k, q, v []float64, decay, beta float64, o, u []float64) {
-	clear(u)
-	for i, ki := range k {
-		row := state[i*len(v):][:len(u)]
-		for j := range row {
-			row[j] *= decay
-			u[j] += ki * row[j]
-		}
-	}
+	vector.DecayedSum(u, state, k, decay)
 	for j := range u {
 		u[j] = beta * (v[j] - u[j])
 	}
-	clear(o)
-	for i, ki := range k {
-		row, qi := state[i*len(v):][:len(u)], q[i]
-		for j := range row {
-			row[j] += ki * u[j]
-			o[j] += qi * row[j]
-		}
-	}
+	vector.UpdatedSum(o, state, k, q, u)
 }
 
 // eachState visits the elements of one head's state: the index in [K, V] order and the index in the spec's own layout.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -84,9 +86,7 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		row := t*s.HeadsV + h
 		at, g := row*s.V, r.g[row]
 		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
-		for i, x := range whole {
-			slope[i] += g * x
-		}
+		floats.AddScaled(slope, g, whole)
 		e := math.Exp(g)
 		step(slope, k, q, zero, e, r.beta[row], decay.o[at:][:s.V], p.u)
 		step(held, k, q, zero, e, r.beta[row], carried.o[at:][:s.V], p.u)

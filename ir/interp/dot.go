@@ -3,6 +3,7 @@ package interp
 import (
 	"sync"
 
+	"github.com/gdngen/gdngen/internal/vector"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -141,11 +142,8 @@ func offsets(shape, str, dims []int) []int {
 	return out
 }
 
-const (
-	panelRows = 4 // rows of x and columns of y that the inner loop holds at once
-	panelCols = 2
-	taskRows  = 64 // rows of one parallel task
-)
+// taskRows is the rows of one parallel task.
+const taskRows = 64
 
 var scratch = sync.Pool{New: func() any { return new([]float32) }}
 
@@ -176,24 +174,16 @@ func (p *product) run(out, x, y []float32) {
 // rows computes rows lo to hi of one batch. y is packed into panels of columns, x into panels of rows, both with the
 // contracted index outermost in a panel; edges are padded with zeros that are never stored.
 func (p *product) rows(out, x, y []float32, lo, hi int) {
-	xb, yb := buffer(panelRows*p.k), buffer((p.n+1)/panelCols*panelCols*p.k)
+	const panelRows, panelCols = vector.PanelRows, vector.PanelColumns
+	panels := (p.n + panelCols - 1) / panelCols
+	xb, yb := buffer(panelRows*p.k), buffer(panels*panelCols*p.k)
 	defer scratch.Put(xb)
 	defer scratch.Put(yb)
 	xp, yp := *xb, *yb
-	for j := 0; j < p.n; j += panelCols {
-		dst := yp[j*p.k:][:panelCols*p.k]
-		c0 := p.yCol[j]
-		if j+1 < p.n {
-			c1 := p.yCol[j+1]
-			for k, o := range p.yContr {
-				dst[2*k], dst[2*k+1] = y[o+c0], y[o+c1]
-			}
-		} else {
-			for k, o := range p.yContr {
-				dst[2*k], dst[2*k+1] = y[o+c0], 0
-			}
-		}
+	for j := range panels {
+		p.packColumns(yp[j*panelCols*p.k:][:panelCols*p.k], y, j*panelCols)
 	}
+	var c vector.Panel
 	for i := lo; i < hi; i += panelRows {
 		rows := min(panelRows, hi-i)
 		for r := range panelRows {
@@ -208,37 +198,32 @@ func (p *product) rows(out, x, y []float32, lo, hi int) {
 				xp[panelRows*k+r] = x[o+q]
 			}
 		}
-		var c [panelRows * panelCols]float32
 		for j := 0; j < p.n; j += panelCols {
-			micro(&c, xp, yp[j*p.k:][:panelCols*p.k])
+			c.Multiply(xp, yp[j*p.k:][:panelCols*p.k])
 			for r := range rows {
-				dst := out[(i-lo+r)*p.n+j:]
-				dst[0] = c[panelCols*r]
-				if j+1 < p.n {
-					dst[1] = c[panelCols*r+1]
-				}
+				copy(out[(i-lo+r)*p.n+j:][:min(panelCols, p.n-j)], c[panelCols*r:])
 			}
 		}
 	}
 }
 
-// micro multiplies a panel of 4 rows by one of 2 columns. The conversions keep the compiler from fusing multiply and add.
-func micro(c *[panelRows * panelCols]float32, x, y []float32) {
-	var c00, c01, c10, c11, c20, c21, c30, c31 float32
-	for len(x) >= 4 && len(y) >= 2 {
-		y0, y1 := y[0], y[1]
-		x0, x1, x2, x3 := x[0], x[1], x[2], x[3]
-		c00 += float32(x0 * y0)
-		c01 += float32(x0 * y1)
-		c10 += float32(x1 * y0)
-		c11 += float32(x1 * y1)
-		c20 += float32(x2 * y0)
-		c21 += float32(x2 * y1)
-		c30 += float32(x3 * y0)
-		c31 += float32(x3 * y1)
-		x, y = x[4:], y[2:]
+// packColumns fills a panel with the columns of y from first on.
+func (p *product) packColumns(panel, y []float32, first int) {
+	const width = vector.PanelColumns
+	columns := p.yCol[first:min(first+width, p.n)]
+	if last := len(columns) - 1; columns[last]-columns[0] == last { // row-major: side by side
+		for k, o := range p.yContr {
+			row := panel[k*width:][:width]
+			clear(row[copy(row, y[o+columns[0]:][:len(columns)]):])
+		}
+		return
 	}
-	*c = [...]float32{c00, c01, c10, c11, c20, c21, c30, c31}
+	clear(panel)
+	for c, at := range columns {
+		for k, o := range p.yContr {
+			panel[k*width+c] = y[o+at]
+		}
+	}
 }
 
 // run64 is run in float64.

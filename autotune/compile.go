@@ -66,10 +66,10 @@ type artifacts struct {
 }
 
 func (w *Work) artifacts() *artifacts {
-	a, ok := w.compiled.(*artifacts)
+	a, ok := w.Left.(*artifacts)
 	if !ok {
 		a = new(artifacts)
-		w.compiled = a
+		w.Left = a
 	}
 	return a
 }

@@ -36,6 +36,7 @@ type Config struct {
 	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
 	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
+	Mixed     bool               // the evaluator's workers may have processors of different kinds, which may round differently
 	Promoted  []promoted.Row     // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
 	Lookahead int                // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
@@ -75,7 +76,7 @@ const (
 	defaultBackoff  = time.Second
 	defaultFailures = 10
 	defaultStrategy = "model:4"
-	maxLookahead    = 64
+	maxLookahead    = 256
 )
 
 // Shape is a spec that is weighed with others: its score counts Weight times.
@@ -112,6 +113,9 @@ func (c *Config) session() error {
 	if c.Warn == nil {
 		c.Warn = func(string) {}
 	}
+	if p, ok := c.Evaluator.(interface{ Slots() int }); ok {
+		c.Workers, c.limit = p.Slots(), "one for each worker"
+	}
 	if c.Workers == 0 {
 		c.Workers, c.limit = machine.Workers()
 	}
@@ -124,7 +128,7 @@ func (c *Config) session() error {
 // header validates the run's own part of the configuration and gives it its full form.
 func (c *Config) header(e Evaluator) (journal.Header, error) {
 	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
-		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins()}
+		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed}
 	if c.Spec == (gdn.Spec{}) {
 		s, err := gdn.LookupPreset(defaultSpec)
 		if err != nil {
@@ -185,7 +189,9 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		h.Gates = append(h.Gates, g.Name)
 	}
 	h.Gates = append(h.Gates, verdictGate)
-	_, h.Estimates = e.(interface{ Estimates() })
+	if x, ok := e.(interface{ Estimates() bool }); ok {
+		h.Estimates = x.Estimates()
+	}
 	p, err := newPlan(&h, 0)
 	if err != nil {
 		return h, err
@@ -237,6 +243,30 @@ type plan struct {
 }
 
 func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
+	p, err := newGround(h)
+	if err != nil {
+		return nil, err
+	}
+	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
+		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
+	}
+	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
+	if space.Seeds, err = p.seedsOf(h.Seeds); err != nil {
+		return nil, err
+	}
+	if space.Reserve, err = p.seedsOf(h.Reserve); err != nil {
+		return nil, err
+	}
+	if h.Estimates {
+		space.Estimate = newEstimator(p.spec, p.targets).estimate
+	}
+	p.space = space
+	p.strategy, err = strategy.Parse(h.Strategy, space)
+	return p, err
+}
+
+// newGround is a plan as far as judging needs it: without a strategy.
+func newGround(h *journal.Header) (*plan, error) {
 	p := &plan{Header: h}
 	var err error
 	if p.spec, err = gdn.Parse(h.Spec); err != nil {
@@ -274,24 +304,7 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 			return nil, fmt.Errorf("guard: %s may not be worse by %g", t, float64(share))
 		}
 	}
-	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
-		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
-	}
-	if _, err := ir.ParsePrecision(h.Precision); err != nil {
-		return nil, err
-	}
-	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed}
-	if space.Seeds, err = p.seedsOf(h.Seeds); err != nil {
-		return nil, err
-	}
-	if space.Reserve, err = p.seedsOf(h.Reserve); err != nil {
-		return nil, err
-	}
-	if h.Estimates {
-		space.Estimate = newEstimator(p.spec, p.targets).estimate
-	}
-	p.space = space
-	p.strategy, err = strategy.Parse(h.Strategy, space)
+	_, err = ir.ParsePrecision(h.Precision)
 	return p, err
 }
 

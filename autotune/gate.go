@@ -32,16 +32,29 @@ type Gate struct {
 	Again bool
 	// Own says that the gate takes the machine itself, by the lock of its context. Others compute under it.
 	Own bool
+	// Clocked says that the gate itself writes into Wall how long it took.
+	Clocked bool
 	// Run judges. A nil refusal lets the candidate pass. An error is a failure of the machinery.
 	Run func(context.Context, *Work) (*Refusal, error)
 }
 
 // Refusal ends a judgement.
 type Refusal struct {
-	Verdict journal.Verdict
-	Reason  string
-	Of      int // the earlier candidate, where this is a duplicate
+	Verdict journal.Verdict `json:"verdict"`
+	Reason  string          `json:"reason"`
+	Of      int             `json:"of,omitempty"` // the earlier candidate, where this is a duplicate
 }
+
+// LostError says that whoever judged a candidate elsewhere was lost on the way. The candidate is judged anew, by another where there is one.
+type LostError struct {
+	Node string // the machine, as far as it is known
+	Err  error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the worker on %s was lost: %v", e.Node, e.Err)
+}
+func (e *LostError) Unwrap() error { return e.Err }
 
 func refuse(v journal.Verdict, format string, args ...any) *Refusal {
 	return &Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
@@ -62,9 +75,10 @@ type Work struct {
 	Objects map[string][]byte  // to be stored, by role
 	Wall    map[string]float64 // seconds by gate
 	Runs    *journal.Timing    // on a device
+	Node    string             // the machine that judged, where that is another
+	Left    any                // what one gate of the evaluator leaves for the next
 
 	examined bool // its kernels, on every class of inputs
-	compiled any  // what one gate of the evaluator leaves for the next
 }
 
 // clock adds the time since start to a gate.
@@ -78,7 +92,9 @@ const stackRole = "stack"
 
 // judge runs one gate. A panic is our fault, not the candidate's: the stack is kept.
 func judge(ctx context.Context, g Gate, w *Work) (r *Refusal, err error) {
-	defer w.clock(g.Name, time.Now())
+	if !g.Clocked {
+		defer w.clock(g.Name, time.Now())
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			fault := measure.Panicked("gate "+g.Name, p)

@@ -21,19 +21,28 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
+// The gates that ask for earlier candidates look at the record alone.
+var (
+	duplicateGate = Gate{Name: "duplicate", Doc: "no earlier candidate has the same program", Again: true, Run: duplicate}
+	scheduleGate  = Gate{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule}
+)
+
+// AgainGates are the gates that a driver asks again. They look at the record alone, so that they can be asked where nothing else is judged.
+func AgainGates() []Gate { return []Gate{duplicateGate, scheduleGate} }
+
 // Gates is the table of gates, cheapest first.
 func (l *Lab) Gates() []Gate {
 	ms := time.Millisecond
 	return []Gate{
 		{Name: "legality", Doc: "the variant is legal for the spec, and precise enough", Price: ms, Run: legality},
 		{Name: "build", Doc: "its program is well formed", Price: 10 * ms, Run: build},
-		{Name: "duplicate", Doc: "no earlier candidate has the same program", Again: true, Run: duplicate},
+		duplicateGate,
 		{Name: "bound", Doc: "its lower bound is below the best", Run: prune},
 		{Name: "interpret", Doc: "right numbers of the program on a tiny shape, in the interpreter", Price: 50 * ms, Run: l.interpret},
 		{Name: "emit", Doc: "it can be emitted for the first target", Price: 100 * ms, Run: l.emit},
 		{Name: "compile", Doc: "the first target's compiler takes it", Price: 2000 * ms, Run: l.compile},
 		{Name: "cost", Doc: "the cost of its schedule", Price: 100 * ms, Run: l.cost},
-		{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule},
+		scheduleGate,
 		{Name: "numerics", Doc: "of those close to the best of the first target: right numbers of the kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
 		{Name: "cpu", Doc: "of those close to the best of any target: as numerics; of those that would be the best, on the CPU too", Price: 4000 * ms, Run: l.onCPU},

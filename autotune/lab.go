@@ -145,4 +145,4 @@ func (l *Lab) CPU() time.Duration {
 }
 
 // Estimates says that costs are those of real schedules, which an estimate by the same instructions tells something about.
-func (l *Lab) Estimates() {}
+func (l *Lab) Estimates() bool { return true }

@@ -425,12 +425,15 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
 	before := w.mark()
 	for n := 1; ; n++ {
-		r, err := d.alone(ctx, g, w)
+		r, err := alone(ctx, d.Machine, g, w)
 		if err == nil || ctx.Err() != nil {
 			return r, err
 		}
 		d.failing.Add(1)
 		event := journal.Event{Candidate: w.Record.ID, Gate: g.Name, Attempt: n, Message: err.Error()}
+		if lost := (*LostError)(nil); errors.As(err, &lost) {
+			event.Node = lost.Node
+		}
 		d.Warn(fmt.Sprintf("candidate %d, gate %s, attempt %d of %d: %v", w.Record.ID, g.Name, n, d.Attempts, err))
 		if bad := d.journal.Append(journal.KindError, event); bad != nil {
 			err = errors.Join(err, bad)
@@ -448,11 +451,11 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 }
 
 // alone runs a gate while nobody measures, unless it takes the machine itself.
-func (d *driver) alone(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
+func alone(ctx context.Context, m *machine.Lock, g Gate, w *Work) (*Refusal, error) {
 	if g.Own {
-		return judge(d.Machine.With(ctx), g, w)
+		return judge(m.With(ctx), g, w)
 	}
-	held, free, err := d.Machine.Compute(ctx)
+	held, free, err := m.Compute(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -509,7 +512,7 @@ func (d *driver) append(w *Work, reject *Refusal) error {
 		}
 		w.Record.Objects[role] = key
 	}
-	times := journal.Times{Wall: w.Wall, Runs: w.Runs}
+	times := journal.Times{Wall: w.Wall, Runs: w.Runs, Node: w.Node}
 	if d.meter != nil {
 		times.CPU = (d.meter.CPU() - d.before).Seconds()
 	}

@@ -45,6 +45,7 @@ type Times struct {
 	Wall map[string]float64 `json:"wall,omitempty"` // seconds by gate
 	CPU  float64            `json:"cpu,omitempty"`  // seconds of processor time that the session has used so far, its workers included
 	Runs *Timing            `json:"runs,omitempty"` // on a device, where one is attached
+	Node string             `json:"node,omitempty"` // the machine that judged, where the driver had others judge
 }
 
 // Event reads the body of a record that is none of a header or candidate.
@@ -82,6 +83,7 @@ type Header struct {
 	Proposer  string            `json:"proposer,omitempty"`  // what proposals depend on beside: version of the strategy, digests of the choices and of estimates
 	Rules     int               `json:"rules,omitempty"`     // version of the rules by which candidates are ranked and causes found
 	Gates     []string          `json:"gates"`               // names, in order
+	Mixed     bool              `json:"mixed,omitempty"`     // judged on processors that may round differently
 }
 
 // Shape is one of the specs that a run weighs.
@@ -94,6 +96,7 @@ type Shape struct {
 type Event struct {
 	Candidate int    `json:"candidate,omitempty"` // the one being judged
 	Gate      string `json:"gate,omitempty"`
+	Node      string `json:"node,omitempty"` // the machine whose worker was lost
 	Attempt   int    `json:"attempt,omitempty"`
 	Message   string `json:"message"`
 	Flight    string `json:"flight,omitempty"` // of a session: how many candidates are judged at a time, and why no more

@@ -29,9 +29,10 @@ type Summary struct {
 	Axes       []AxisFact              `json:"axes"`
 	Infra      int                     `json:"infra"` // failures of the machinery
 	Seconds    float64                 `json:"seconds"`
-	PerMinute  float64                 `json:"per_minute"`    // candidates
-	CPU        float64                 `json:"cpu,omitempty"` // seconds of processor time, workers included; of sessions that were killed up to the last candidate
-	Gates      []GateTime              `json:"gates"`         // where the time went, in the order of the gates
+	PerMinute  float64                 `json:"per_minute"`      // candidates
+	CPU        float64                 `json:"cpu,omitempty"`   // seconds of processor time, workers included; of sessions that were killed up to the last candidate
+	Gates      []GateTime              `json:"gates"`           // where the time went, in the order of the gates
+	Nodes      []Node                  `json:"nodes,omitempty"` // the machines of workers, where there were any
 	Warnings   []string                `json:"warnings,omitempty"`
 }
 
@@ -87,6 +88,7 @@ func New(dir string, s *journal.State) *Summary {
 	}
 	r.Cells = len(cells)
 	times := s.Times()
+	r.Nodes = nodes(s)
 	for _, t := range h.Targets {
 		r.Rankings = append(r.Rankings, rank(t, all, times))
 	}

@@ -34,6 +34,7 @@ func (s *Summary) Text(out io.Writer, top int) error {
 	p.portfolio(s.Portfolio, len(s.Targets))
 	p.reasons("\nrejected", s.Rejected)
 	p.dead(s.Axes)
+	p.nodes(s.Nodes)
 	if len(s.Gates) > 0 {
 		p.printf("\ntime by gate, %.1f candidates a minute", s.PerMinute)
 		if s.CPU > 0 && s.Candidates > 0 {

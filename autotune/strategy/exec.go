@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/child"
 )
 
 // Question is one line that a proposer reads.
@@ -207,50 +208,38 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 	return out
 }
 
-// process is a running proposer, in a process group of its own.
+// process is a running proposer.
 type process struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	lines  chan string // closed when it closes its output
-	noise  tail
-	reaped chan struct{}
-	exit   error
+	*child.Command
+	in    io.WriteCloser
+	out   io.Closer
+	lines chan string // closed when it closes its output
+	noise tail
 }
 
 var errLate = errors.New("late")
 
 func startProcess(command string) (*process, error) {
-	p := &process{cmd: exec.Command("sh", "-c", command), lines: make(chan string), reaped: make(chan struct{})}
-	isolate(p.cmd)
-	p.cmd.Stderr = &p.noise
-	p.cmd.WaitDelay = time.Second
-	in, err := p.cmd.StdinPipe()
+	p := &process{lines: make(chan string)}
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stderr = &p.noise
+	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, theirOut, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, theirIn.Close(), in.Close())
 	}
-	p.in = in
-	started := make(chan error)
-	read := make(chan struct{})
-	go func() { // the signal that ends the child with this process is sent when the thread that started it ends
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			<-read
-			p.exit = p.cmd.Wait()
-			close(p.reaped)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
+	cmd.Stdin, cmd.Stdout = theirIn, theirOut
+	p.Command, err = child.StartCommand(cmd)
+	theirIn.Close()
+	theirOut.Close()
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), out.Close())
 	}
+	p.in, p.out = in, out
 	go func() {
-		defer close(read)
 		defer close(p.lines)
 		s := bufio.NewScanner(out)
 		s.Buffer(nil, maxAnswer)
@@ -276,9 +265,9 @@ func (p *process) ask(ctx context.Context, q *Question, limit time.Duration) (st
 				return line, nil
 			}
 			select {
-			case <-p.reaped:
-				if p.exit != nil {
-					return "", p.exit
+			case <-p.Reaped():
+				if p.Exit() != nil {
+					return "", p.Exit()
 				}
 			case <-timer.C:
 			}
@@ -298,10 +287,11 @@ func (p *process) ask(ctx context.Context, q *Question, limit time.Duration) (st
 // stop kills the process with its children and reaps it.
 func (p *process) stop() {
 	p.in.Close()
-	killGroup(p.cmd)
+	p.Kill()
+	p.out.Close() // who else has the other end does not matter
 	for range p.lines {
 	}
-	<-p.reaped
+	<-p.Reaped()
 }
 
 // tail keeps the end of what is written to it.

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
@@ -108,6 +109,7 @@ var exits = []struct {
 	{exitInfra, isA[*selftest.LostError]},
 	{exitNoEngine, isA[*bench.DeviceError]},
 	{exitNoEngine, isA[*autotune.DeviceError]},
+	{exitNoEngine, isA[*worker.NoWorkerError]},
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }

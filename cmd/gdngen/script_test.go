@@ -58,7 +58,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "samerun": sameRun},
 	}
 }
 
@@ -124,6 +124,28 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(j.Append(journal.KindCandidate, c))
 	}
 	ts.Check(j.Close())
+}
+
+// samerun DIR DIR demands that two runs decided the same.
+func sameRun(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: samerun DIR DIR")
+	}
+	var runs [2][]string
+	for i, dir := range args {
+		_, _, err := journal.Read(ts.MkAbs(dir), func(r journal.Record) error {
+			if text, ok := r.Decision(); ok {
+				runs[i] = append(runs[i], text)
+			}
+			return nil
+		})
+		ts.Check(err)
+	}
+	for i := range max(len(runs[0]), len(runs[1])) {
+		if i >= len(runs[0]) || i >= len(runs[1]) || runs[0][i] != runs[1][i] {
+			ts.Fatalf("%s has %d records, %s %d; they differ from record %d on", args[0], len(runs[0]), args[1], len(runs[1]), i)
+		}
+	}
 }
 
 // makecase DIR SPEC CLASS writes a folder with one case named c, as Reference computes it.

@@ -18,9 +18,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
-	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // searchFlags are the flags of a session of a search.
@@ -30,7 +28,8 @@ type searchFlags struct {
 	plain   bool
 	noWait  bool
 	top     int
-	memory  string
+	lab     labFlags
+	on      onFlags
 }
 
 func (s *searchFlags) add(c *cobra.Command) {
@@ -41,9 +40,8 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Patience, "patience", 0, "end after so many iterations without a new champion; 0: no limit")
 	f.IntVar(&s.config.Failures, "max-failures", 0, "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0: 10")
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
-	f.DurationVar(&s.config.Lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
-	f.StringVar(&s.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
-	f.StringVar(&s.config.Lab.Device, "device", "", "examine and time the best on a device too: a PJRT plugin, or cpu; a TPU must be of one of the targets")
+	s.lab.add(f)
+	s.on.add(c)
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
 	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
@@ -85,6 +83,9 @@ func (a *app) searchRunCmd() *cobra.Command {
 		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that search
 resume goes on with; a second one ends the program at once.
 
+Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + engineDocs() + `. A worker that is lost is
+an event of the journal, and its candidate is judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
+
 Strategies: ` + strings.Join(docs, "; ") + `.
 
 Directives: ` + directiveDocs() + `.`,
@@ -93,6 +94,7 @@ Directives: ` + directiveDocs() + `.`,
   gdngen search run --targets all --guard v5e=2% --patience 60 --run runs/all
   gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
   gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
+  gdngen search run --on local*2 --on ssh:me@big*16 --budget 1h --run runs/wide
   gdngen search run --spec decode --targets v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -145,6 +147,7 @@ Directives: ` + directiveDocs() + `.`,
 	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
+	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
 	complete(c, "targets", append(codegen.TargetNames(), "all"))
 	complete(c, "strategy", names)
@@ -172,14 +175,14 @@ func (a *app) search(s *searchFlags, resume bool) error {
 		return usage(errors.New("a search needs --run DIR"))
 	}
 	c.Generator, _ = version()
-	c.Lab.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
-	c.Lab.TPU = plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline}
 	var err error
-	if c.Lab.Cache, err = measure.OpenCache(); err != nil {
+	if c.Lab, err = a.options(&s.lab); err != nil {
 		return err
 	}
-	if c.Lab.Memory, err = parseBytes(s.memory); err != nil {
-		return usage(fmt.Errorf("--compile-memory: %w", err))
+	if resume {
+		if c.Mixed, err = mixed(c.Dir); err != nil {
+			return err
+		}
 	}
 	use := machine.Computes
 	if c.Lab.Device != "" {
@@ -188,6 +191,20 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	var w *watcher
 	if c.Machine, err = a.machine(use, s.noWait, func(h []machine.Holder) { w.warn(machine.Waiting(h)) }); err != nil {
 		return err
+	}
+	pool, err := a.workers(&s.on, s, c.Mixed, func(text string) {
+		if w == nil {
+			a.warn("%s", text)
+		} else {
+			w.warn(text)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if pool != nil {
+		defer pool.Close()
+		c.Evaluator = pool
 	}
 	w = a.watch(c.Dir, c.Budget, s.plain)
 	c.Warn, c.Begun = w.warn, w.begun

@@ -1,0 +1,118 @@
+package autotune
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/pjrt/machine"
+)
+
+// Judge leads single candidates of a run through the gates, for a driver that is another process.
+type Judge struct {
+	plan    *plan
+	state   *journal.State
+	gates   []Gate
+	machine *machine.Lock
+}
+
+// Order asks for a judgement.
+type Order struct {
+	At        int                // how many candidates may be known
+	Candidate *journal.Candidate // as it was proposed
+	Text      string             // of a program, in place of a variant
+}
+
+// Step is what one gate said.
+type Step struct {
+	Gate    string             `json:"gate"`
+	Record  *journal.Candidate `json:"record"`            // after the gate
+	Objects map[string][]byte  `json:"objects,omitempty"` // new or changed, by role
+	Refusal *Refusal           `json:"refusal,omitempty"` // of the last step alone
+	Error   string             `json:"error,omitempty"`   // of the machinery; of the last step alone
+	Runs    *journal.Timing    `json:"runs,omitempty"`
+}
+
+// NewJudge judges by an evaluator, which stays the caller's, under the lock of a machine.
+func NewJudge(h *journal.Header, e Evaluator, m *machine.Lock) (*Judge, error) {
+	p, err := newGround(h)
+	if err != nil {
+		return nil, fmt.Errorf("the header of the run: %w", err)
+	}
+	if err := attach(e, h.Targets); err != nil {
+		return nil, err
+	}
+	j := &Judge{plan: p, state: journal.NewState(), gates: e.Gates(), machine: m}
+	return j, j.add(journal.KindHeader, h)
+}
+
+func (j *Judge) add(kind journal.Kind, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return j.state.Add(journal.Record{Kind: kind, Body: text})
+}
+
+// Known is the number of candidates that the judge knows of.
+func (j *Judge) Known() int { return j.state.Len() }
+
+// Know adds candidates that were judged, in the order of their ids.
+func (j *Judge) Know(l []*journal.Candidate) error {
+	for _, c := range l {
+		if err := j.add(journal.KindCandidate, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Judge leads a candidate through the gates until one refuses it or fails. before, if not nil, is called before each gate. The
+// seconds of each gate come too. An error is that of an order that can not be followed, or of ctx.
+func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (steps []Step, wall map[string]float64, err error) {
+	if o.At < 0 || o.At > j.Known() {
+		return nil, nil, fmt.Errorf("candidate %d is to be judged by %d others, of which %d are known", o.Candidate.ID, o.At, j.Known())
+	}
+	w := &Work{Spec: j.plan.spec, Shapes: j.plan.shapes, Targets: j.plan.targets, Seed: j.plan.Seed, Least: j.plan.Precision, Text: o.Text,
+		Known: j.state.At(o.At), Record: o.Candidate, Objects: map[string][]byte{}, Wall: map[string]float64{}}
+	if o.Text == "" {
+		if w.Variant, err = gdn.ParseVariant(o.Candidate.Variant); err != nil {
+			return nil, nil, fmt.Errorf("candidate %d: %w", o.Candidate.ID, err)
+		}
+	}
+	for _, g := range j.gates {
+		if before != nil {
+			before(g.Name)
+		}
+		had := maps.Clone(w.Objects)
+		refusal, err := alone(ctx, j.machine, g, w)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		s := Step{Gate: g.Name, Record: w.Record.Clone(), Objects: map[string][]byte{}, Refusal: refusal, Runs: w.Runs}
+		for role, content := range w.Objects {
+			if old, ok := had[role]; !ok || !bytes.Equal(old, content) {
+				s.Objects[role] = content
+			}
+		}
+		if err != nil {
+			s.Error = err.Error()
+		}
+		steps = append(steps, s)
+		if refusal != nil || err != nil {
+			break
+		}
+	}
+	return steps, w.Wall, nil
+}
+
+// Replay does to a candidate what a gate did to it elsewhere.
+func (w *Work) Replay(s Step) {
+	*w.Record = *s.Record.Clone()
+	maps.Copy(w.Objects, s.Objects)
+	w.Runs = s.Runs
+}

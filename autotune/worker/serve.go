@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/pjrt/machine"
+)
+
+// Options are those of a worker.
+type Options struct {
+	Generator string                                            // version of the program
+	Evaluator func(context.Context) (autotune.Evaluator, error) // closed at the end
+	Machine   *machine.Lock                                     // gates compute under it
+	Beat      time.Duration                                     // between two signs of life; 0: BeatEvery
+}
+
+// BeatEvery is how often a worker says that it is alive.
+const BeatEvery = 5 * time.Second
+
+// server is a worker at work.
+type server struct {
+	out   *writer
+	judge *autotune.Judge
+
+	mu   sync.Mutex
+	last beat
+}
+
+// Serve is a worker: it obeys the orders that come in until in ends, or ctx is done. An evaluator that can not be had is told to the
+// driver, and is the error.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &server{out: &writer{out: out}}
+	orders := make(chan *message)
+	var fault error // why orders ended
+	go func() {
+		defer cancel() // what is under way is for nobody
+		defer close(orders)
+		for r := newReader(in); ; {
+			m, err := r.next()
+			if err != nil {
+				if err != io.EOF {
+					fault = fmt.Errorf("the driver is not one: %w", err)
+				}
+				return
+			}
+			select {
+			case orders <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	go s.beats(ctx, o.Beat)
+	done := make(chan error, 1)
+	go func() {
+		err := s.serve(ctx, orders, o)
+		if err == nil { // the orders ended, and fault was set before
+			err = fault
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(endGrace): // a gate that does not look at the context is left to itself
+		return nil
+	}
+}
+
+// endGrace is how long a worker that nobody listens to may take to end.
+const endGrace = 3 * time.Second
+
+// serve obeys orders until there are no more.
+func (s *server) serve(ctx context.Context, orders <-chan *message, o Options) error {
+	e, err := o.Evaluator(ctx)
+	if err != nil {
+		return errors.Join(err, s.out.put(&message{Refused: err.Error()}))
+	}
+	defer e.Close()
+	h, err := hello(o.Generator, e)
+	if err == nil {
+		err = s.out.put(&message{Hello: h})
+	}
+	if err != nil {
+		return err
+	}
+	for m := range orders {
+		if err := s.obey(ctx, e, o.Machine, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beats says what is being done until ctx ends.
+func (s *server) beats(ctx context.Context, every time.Duration) {
+	if every <= 0 {
+		every = BeatEvery
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.mu.Lock()
+			now := s.last
+			s.mu.Unlock()
+			if s.out.put(&message{Beat: &now}) != nil {
+				return // the driver is gone, and in ends too
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *server) at(b beat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = b
+}
+
+// obey follows one message of the driver. An error ends the worker.
+func (s *server) obey(ctx context.Context, e autotune.Evaluator, lock *machine.Lock, m *message) (err error) {
+	switch {
+	case m.Header != nil:
+		if s.judge, err = autotune.NewJudge(m.Header, e, lock); err != nil {
+			return errors.Join(err, s.out.put(&message{Refused: err.Error()}))
+		}
+		return nil
+	case s.judge == nil:
+		return errors.New("the driver gave an order before the header")
+	case m.Known != nil:
+		if m.From != s.judge.Known()+1 {
+			return fmt.Errorf("the driver tells of candidates from %d, and %d are known", m.From, s.judge.Known())
+		}
+		return s.judge.Know(m.Known)
+	case m.Order != nil:
+		return s.follow(ctx, e, m.Order)
+	}
+	return errors.New("the driver sent a message without a meaning")
+}
+
+// follow judges one candidate.
+func (s *server) follow(ctx context.Context, e autotune.Evaluator, o *order) error {
+	defer s.at(beat{})
+	meter, _ := e.(interface{ CPU() time.Duration })
+	var before time.Duration
+	if meter != nil {
+		before = meter.CPU()
+	}
+	r := &reply{ID: o.ID}
+	var err error
+	r.Steps, r.Wall, err = s.judge.Judge(ctx, autotune.Order{At: o.At, Candidate: o.Candidate, Text: o.Text}, func(gate string) { s.at(beat{o.ID, gate}) })
+	if ctx.Err() != nil {
+		return nil // the orders have ended
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	if meter != nil {
+		r.CPU = (meter.CPU() - before).Seconds()
+	}
+	return s.out.put(&message{Reply: r})
+}

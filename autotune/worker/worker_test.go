@@ -1,0 +1,542 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// The environment of a test's worker: what is wrong with it, at which candidate and gate, and a file whose making lets it go wrong once.
+const (
+	modeEnv = "GDNGEN_TEST_WORKER"
+	atEnv   = "GDNGEN_TEST_AT" // CANDIDATE/GATE
+	onceEnv = "GDNGEN_TEST_ONCE"
+	nodeEnv = "GDNGEN_TEST_NODE"
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(modeEnv); mode != "" {
+		if err := behave(mode); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// testGenerator is the version of this program in tests.
+const testGenerator = "(devel)"
+
+// testBeat is between two signs of life, testSilence when their absence is noticed.
+const (
+	testBeat    = 20 * time.Millisecond
+	testSilence = time.Second
+)
+
+// behave is a worker of a kind.
+func behave(mode string) error {
+	var out io.Writer = os.Stdout
+	e := &fake{}
+	o := Options{Generator: testGenerator, Beat: testBeat, Evaluator: func(context.Context) (autotune.Evaluator, error) { return e, nil }}
+	wrong := func() bool { // now, for the first of all workers
+		f, err := os.OpenFile(os.Getenv(onceEnv), os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			f.Close()
+		}
+		return err == nil
+	}
+	switch mode {
+	case "good":
+	case "other":
+		o.Generator = "v9.9.9"
+	case "plugins":
+		e.plugins = map[string]string{"libtpu": "9.9"}
+	case "broken":
+		o.Evaluator = func(context.Context) (autotune.Evaluator, error) { return nil, fmt.Errorf("no plugin here") }
+	case "mute":
+		select {}
+	case "babble":
+		fmt.Println("hello, world")
+		select {}
+	case "slow":
+		e.before = func(string, *autotune.Work) error { time.Sleep(testSilence / 4); return nil }
+	case "crash verdict":
+		e.refuse = journal.Crash
+	case "fails":
+		e.before = func(gate string, w *autotune.Work) error {
+			if at(gate, w) && wrong() {
+				return fmt.Errorf("no space left on device")
+			}
+			return nil
+		}
+	default:
+		e.before = func(gate string, w *autotune.Work) error {
+			if at(gate, w) && wrong() {
+				misbehave(mode)
+			}
+			return nil
+		}
+		if mode == "half" || mode == "twice" || mode == "stranger" {
+			e.before, out = nil, &mangler{mode: mode, wrong: wrong}
+		}
+	}
+	return Serve(context.Background(), os.Stdin, out, o)
+}
+
+// at says whether a candidate is at the place where something goes wrong.
+func at(gate string, w *autotune.Work) bool {
+	return fmt.Sprintf("%d/%s", w.Record.ID, gate) == os.Getenv(atEnv)
+}
+
+func misbehave(mode string) {
+	switch mode {
+	case "die":
+		fmt.Fprintln(os.Stderr, "the last words")
+		os.Exit(9)
+	case "stop": // the whole process, beats and all
+		exec.Command("kill", "-STOP", fmt.Sprint(os.Getpid())).Run()
+		time.Sleep(time.Minute)
+	case "forever": // but it beats
+		select {}
+	case "garbage":
+		fmt.Println(`{"reply": what?`)
+	case "unknown":
+		fmt.Println(`{"oops":1}`)
+	case "empty":
+		fmt.Println(`{}`)
+	case "flood": // one endless line
+		block := bytes.Repeat([]byte("x"), 1<<20)
+		for {
+			os.Stdout.Write(block)
+		}
+	case "chatter": // beats for another order
+		for {
+			fmt.Println(`{"beat":{"id":999}}`)
+		}
+	case "deaf":
+		os.Stdout.Close()
+		select {}
+	}
+}
+
+// mangler spoils the first reply.
+type mangler struct {
+	mode  string
+	wrong func() bool
+}
+
+func (m *mangler) Write(b []byte) (int, error) {
+	if bytes.HasPrefix(b, []byte(`{"reply"`)) && m.wrong() {
+		switch m.mode {
+		case "half":
+			os.Stdout.Write(b[:len(b)/2])
+			os.Exit(0)
+		case "twice":
+			os.Stdout.Write(b)
+		case "stranger":
+			b = bytes.Replace(b, []byte(`{"reply":{"id":`), []byte(`{"reply":{"id":9`), 1)
+		}
+	}
+	return os.Stdout.Write(b)
+}
+
+// fake is an evaluator without machinery: figures follow from the hash of the variant.
+type fake struct {
+	before  func(gate string, w *autotune.Work) error
+	refuse  journal.Verdict
+	plugins map[string]string
+	used    time.Duration
+}
+
+func (f *fake) Plugins() map[string]string { return f.plugins }
+func (f *fake) Close() error               { return nil }
+func (f *fake) CPU() time.Duration         { f.used += time.Second; return f.used }
+
+func number(v gdn.Variant, salt string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, v.Hash(), salt)
+	return h.Sum64()
+}
+
+func (f *fake) Gates() []autotune.Gate {
+	gates := []autotune.Gate{
+		{Name: "legality", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+			if err := w.Variant.Check(w.Spec); err != nil {
+				return &autotune.Refusal{Verdict: journal.Invalid, Reason: err.Error()}, nil
+			}
+			return nil, nil
+		}},
+		{Name: "build", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+			w.Record.IR = fmt.Sprint(number(w.Variant, "ir") % 60)
+			w.Objects["ir"] = []byte(w.Variant.String())
+			return nil, nil
+		}},
+		{Name: "compile", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+			w.Objects["module"] = bytes.Repeat([]byte("module\n"), 5000)
+			if f.refuse != "" {
+				return &autotune.Refusal{Verdict: f.refuse, Reason: "the machine is bad"}, nil
+			}
+			if number(w.Variant, "vmem")%10 == 0 {
+				return &autotune.Refusal{Verdict: journal.VMEM, Reason: "too large"}, nil
+			}
+			score := int64(200_000 + number(w.Variant, "score")%1_000_000)
+			if best := w.Known.Champion(w.Targets[0].Name); best != nil { // what is known decides, as with real gates
+				w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("against candidate %d", best.ID))
+			}
+			w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: w.Targets[0].Name, Cycles: score, Score: score, PerToken: journal.Figure(score) / 32768,
+				Schedule: fmt.Sprint(number(w.Variant, "schedule") % 50)})
+			return nil, nil
+		}},
+	}
+	again := autotune.AgainGates()
+	gates = slices.Insert(gates, 2, again[0])
+	gates = append(gates, again[1])
+	for i, g := range gates {
+		gates[i].Run = func(ctx context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+			if f.before != nil {
+				if err := f.before(g.Name, w); err != nil {
+					return nil, err
+				}
+			}
+			return g.Run(ctx, w)
+		}
+	}
+	return gates
+}
+
+const judged = 24 // candidates of a run
+
+// quick is a run judged by an evaluator.
+func quick(t *testing.T, e autotune.Evaluator) autotune.Config {
+	s, err := gdn.LookupPreset("bench")
+	require.NoError(t, err)
+	return autotune.Config{Spec: s, Targets: []string{"v6e"}, Dir: t.TempDir(), Candidates: judged, Strategy: "exhaustive", Seeds: []string{"naive", "default"}, Lookahead: 5,
+		Workers: 3, Evaluator: e, Generator: testGenerator, Backoff: time.Millisecond}
+}
+
+// engine runs the test's worker in a mode.
+func engine(t *testing.T, text string, env ...string) *Engine {
+	e, err := ParseEngine("exec:" + strings.Join(append(env, modeEnv+"='"+text+"' exec "+os.Args[0]), " "))
+	require.NoError(t, err)
+	return e
+}
+
+func pool(t *testing.T, o PoolOptions, engines ...*Engine) *Pool {
+	o.Generator, o.Silence = testGenerator, testSilence
+	if o.Warn == nil {
+		o.Warn = func(text string) { t.Log(text) }
+	}
+	p, err := New(t.Context(), engines, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// outcome is what a run's journal holds: its decisions, the contents of its objects by key, and the machinery's events.
+func outcome(t *testing.T, dir string) (decisions []string, losses []journal.Event) {
+	s, _, err := journal.Read(dir, func(r journal.Record) error {
+		if text, ok := r.Decision(); ok {
+			decisions = append(decisions, text)
+		}
+		if r.Kind == journal.KindError {
+			e, err := r.Event()
+			require.NoError(t, err)
+			losses = append(losses, e)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	for _, c := range s.Now().Candidates() {
+		for _, key := range c.Objects {
+			_, err := autotune.Object(dir, key)
+			require.NoError(t, err)
+		}
+	}
+	v, err := autotune.Verify(dir)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+	return decisions, losses
+}
+
+// local is the journal of the run where this process judges.
+func local(t *testing.T) []string {
+	c := quick(t, &fake{})
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	want, losses := outcome(t, c.Dir)
+	require.Len(t, want, judged+1)
+	require.Empty(t, losses)
+	text := strings.Join(want, "\n")
+	for _, v := range []journal.Verdict{journal.Keep, journal.Slower, journal.Duplicate, journal.VMEM} {
+		require.Contains(t, text, fmt.Sprintf("%q", v))
+	}
+	return want
+}
+
+// A journal does not depend on where candidates were judged.
+func TestSameAsLocal(t *testing.T) {
+	p := pool(t, PoolOptions{}, engine(t, "good"), engine(t, "good"))
+	c := quick(t, p)
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, c.Dir)
+	require.Equal(t, local(t), got)
+	require.Empty(t, losses)
+	require.NotZero(t, p.CPU())
+
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	node, err := os.Hostname()
+	require.NoError(t, err)
+	for _, times := range s.Times() {
+		require.Equal(t, node, times.Node)
+		require.Contains(t, times.Wall, "legality")
+	}
+}
+
+// A worker that is lost is an event of the journal; its candidate is judged by the next one, and no verdict differs.
+func TestMisbehaving(t *testing.T) {
+	want := local(t)
+	for _, x := range []struct{ mode, at, says string }{
+		{"die", "3/legality", "exit status 9: the last words"},
+		{"die", "3/build", "exit status 9"},
+		{"die", "3/duplicate", "exit status 9"},
+		{"die", "3/compile", "exit status 9"},
+		{"die", "1/schedule", "exit status 9"},
+		{"stop", "4/compile", "silent: nothing came for 1s"},
+		{"deaf", "4/compile", "it closed its output"},
+		{"garbage", "5/build", "no message"},
+		{"unknown", "5/build", `unknown field "oops"`},
+		{"empty", "5/build", "not asked"},
+		{"half", "", "middle of a line"},
+		{"stranger", "", "not asked"},
+		{"flood", "6/compile", "it wrote"},
+		{"chatter", "6/compile", "did not end in time"},
+		{"forever", "7/compile", "did not end in time: 2s"},
+	} {
+		t.Run(x.mode+" "+x.at, func(t *testing.T) {
+			once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
+			bad := func() *Engine { return engine(t, x.mode, once, atEnv+"="+x.at) }
+			p := pool(t, PoolOptions{Limit: 2 * time.Second}, bad(), bad())
+			c := quick(t, p)
+			_, err := autotune.Search(t.Context(), c)
+			require.NoError(t, err)
+			got, losses := outcome(t, c.Dir)
+			require.Equal(t, want, got)
+			require.Len(t, losses, 1)
+			require.Contains(t, losses[0].Message, x.says)
+			require.NotEmpty(t, losses[0].Node)
+			require.Equal(t, 1, losses[0].Attempt)
+		})
+	}
+}
+
+// What a worker says beside its answer is noticed at the next order; a failure of its machinery is tried again as here.
+func TestLesserFaults(t *testing.T) {
+	want := local(t)
+	for mode, says := range map[string]string{"twice": "not asked", "fails": "no space left on device"} {
+		e := engine(t, mode, onceEnv+"="+filepath.Join(t.TempDir(), "once"), atEnv+"=3/compile")
+		c := quick(t, pool(t, PoolOptions{}, e))
+		_, err := autotune.Search(t.Context(), c)
+		require.NoError(t, err)
+		got, losses := outcome(t, c.Dir)
+		require.Equal(t, want, got, mode)
+		require.Len(t, losses, 1, mode)
+		require.Contains(t, losses[0].Message, says)
+	}
+}
+
+// A gate that takes longer than the silence that is allowed is no loss while its worker says that it is alive.
+func TestSlowIsNotLost(t *testing.T) {
+	c := quick(t, pool(t, PoolOptions{}, engine(t, "slow")))
+	c.Candidates = 2
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, c.Dir)
+	require.Len(t, got, 3)
+	require.Empty(t, losses)
+}
+
+// Three losses of one candidate pause the run, which goes on from there with better workers.
+func TestThreeLossesPause(t *testing.T) {
+	dies := engine(t, "die", onceEnv+"=/dev/null/no", atEnv+"=3/compile")
+	dies.rest = strings.Replace(dies.rest, "/dev/null/no", filepath.Join(t.TempDir(), "$$"), 1) // each process makes its own file
+	dies.Slots = 3
+	c := quick(t, pool(t, PoolOptions{}, dies))
+	_, err := autotune.Search(t.Context(), c)
+	var pause *autotune.PauseError
+	require.ErrorAs(t, err, &pause)
+	require.Equal(t, 3, pause.Candidate)
+	require.ErrorContains(t, err, "exit status 9")
+	got, losses := outcome(t, c.Dir)
+	require.Len(t, got, 3, "the header and two candidates")
+	require.GreaterOrEqual(t, len(losses), 3)
+
+	c.Evaluator = pool(t, PoolOptions{}, engine(t, "good"))
+	_, err = autotune.Resume(t.Context(), c)
+	require.NoError(t, err)
+	got, _ = outcome(t, c.Dir)
+	require.Equal(t, local(t), got)
+}
+
+// Workers that are not alike are refused with both texts, and the others go on; where none is left the search does not begin.
+func TestRefused(t *testing.T) {
+	var said []string
+	p := pool(t, PoolOptions{Warn: func(text string) { said = append(said, text) }}, engine(t, "good"), engine(t, "other"), engine(t, "plugins"), engine(t, "broken"))
+	text := strings.Join(said, "\n")
+	for _, want := range []string{"it is gdngen v9.9.9, and the run needs (devel)", "its plugins are libtpu 9.9, and the run needs none", "no plugin here"} {
+		require.Contains(t, text, want)
+	}
+	c := quick(t, p)
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, c.Dir)
+	require.Equal(t, local(t), got)
+	require.Empty(t, losses)
+
+	for mode, says := range map[string]string{"other": "v9.9.9", "broken": "no plugin here", "mute": "silent", "babble": "no message"} {
+		_, err := New(t.Context(), []*Engine{engine(t, mode)}, PoolOptions{Generator: testGenerator, Silence: testSilence})
+		var none *NoWorkerError
+		require.ErrorAs(t, err, &none, mode)
+		require.ErrorContains(t, err, says)
+	}
+	p2, err := New(t.Context(), []*Engine{engine(t, "plugins")}, PoolOptions{Generator: testGenerator, Silence: testSilence})
+	require.NoError(t, err, "a run of its own")
+	defer p2.Close()
+	c = quick(t, p2)
+	c.Dir = c.Dir + "/new"
+	c.Candidates = 1
+	_, err = autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	c.Evaluator = p
+	_, err = autotune.Resume(t.Context(), c)
+	require.ErrorContains(t, err, "begun with other tools")
+}
+
+// A crash counts when a second machine says the same.
+func TestDoubt(t *testing.T) {
+	t.Run("not confirmed", func(t *testing.T) {
+		p := pool(t, PoolOptions{}, engine(t, "crash verdict"), engine(t, "good"))
+		p.slots[0].conn.hello.Node = "elsewhere"
+		c := quick(t, p)
+		_, err := autotune.Search(t.Context(), c)
+		require.NoError(t, err)
+		got, _ := outcome(t, c.Dir)
+		require.Equal(t, local(t), got)
+	})
+	t.Run("confirmed", func(t *testing.T) {
+		p := pool(t, PoolOptions{}, engine(t, "crash verdict"), engine(t, "crash verdict"))
+		p.slots[0].conn.hello.Node = "elsewhere"
+		c := quick(t, p)
+		c.Candidates, c.Failures = 3, 100
+		_, err := autotune.Search(t.Context(), c)
+		require.NoError(t, err)
+		got, _ := outcome(t, c.Dir)
+		require.Contains(t, got[1], `"verdict":"crash"`)
+	})
+}
+
+// The end of a search, and of its process, is that of its workers.
+func TestNothingIsLeft(t *testing.T) {
+	c := quick(t, nil)
+	p := pool(t, PoolOptions{}, engine(t, "slow"), engine(t, "slow"))
+	c.Evaluator = p
+	var pids []int
+	for _, s := range p.slots {
+		pids = append(pids, s.conn.Pid())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testSilence)
+	defer cancel()
+	begun := time.Now()
+	_, err := autotune.Search(ctx, c)
+	require.NoError(t, err)
+	require.Less(t, time.Since(begun), 4*time.Second)
+	require.NoError(t, p.Close())
+	for _, pid := range pids {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		require.ErrorIs(t, err, os.ErrNotExist)
+	}
+	_, losses := outcome(t, c.Dir)
+	require.Empty(t, losses, "an interrupt is no loss")
+}
+
+// A worker ends with its input, also in the middle of a gate.
+func TestEndOfInput(t *testing.T) {
+	for _, mode := range []string{"good", "mute"} {
+		in, end := io.Pipe()
+		o := Options{Generator: "x", Beat: testBeat, Evaluator: func(ctx context.Context) (autotune.Evaluator, error) {
+			if mode == "mute" {
+				select {}
+			}
+			return &fake{}, nil
+		}}
+		done := make(chan error)
+		go func() { done <- Serve(t.Context(), in, io.Discard, o) }()
+		end.Close()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Fatal("it goes on")
+		}
+	}
+}
+
+// A driver that is none ends a worker with a reason.
+func TestBadDriver(t *testing.T) {
+	for line, says := range map[string]string{
+		"nonsense\n": "no message", `{"order":{"id":1,"at":0,"candidate":{}}}` + "\n": "before the header", `{"header":{"format":2,"spec":"?"}}` + "\n": "header", `{"hea`: "middle of a line",
+	} {
+		var out bytes.Buffer
+		o := Options{Generator: "x", Evaluator: func(context.Context) (autotune.Evaluator, error) { return &fake{}, nil }}
+		require.ErrorContains(t, Serve(t.Context(), strings.NewReader(line), &out, o), says, line)
+	}
+}
+
+// A line without an end does not fill the memory.
+func TestLongLine(t *testing.T) {
+	r, w := io.Pipe()
+	go func() {
+		block := bytes.Repeat([]byte("x"), 1<<20)
+		for {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}()
+	_, err := newReader(r).next()
+	require.ErrorContains(t, err, "a line of more than 64 MiB")
+	require.NoError(t, r.Close())
+}
+
+func TestParseEngine(t *testing.T) {
+	for text, want := range map[string]Engine{
+		"local": {Text: "local", Slots: 1}, "local*4": {Text: "local", Slots: 4}, "ssh:me@host*2": {Text: "ssh:me@host", Slots: 2, rest: "me@host"},
+		"exec:kubectl exec -i p -- gdngen worker*3": {Text: "exec:kubectl exec -i p -- gdngen worker", Slots: 3, rest: "kubectl exec -i p -- gdngen worker"},
+		"exec:ls *": {Text: "exec:ls *", Slots: 1, rest: "ls *"},
+	} {
+		e, err := ParseEngine(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, Engine{Text: e.Text, Slots: e.Slots, rest: e.rest}, text)
+	}
+	for text, says := range map[string]string{"": "unknown engine", "slurm:x": "known: local ssh:", "ssh:": "want ssh:[USER@]HOST", "local:x": "want local", "local*0": "from 1 to 256", "exec:": "want exec:COMMAND"} {
+		_, err := ParseEngine(text)
+		require.ErrorContains(t, err, says, text)
+	}
+}

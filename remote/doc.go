@@ -1,0 +1,2 @@
+// Package remote runs commands on machines that the user does not sit at.
+package remote

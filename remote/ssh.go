@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// SSHEnv names a program that stands in for ssh, with its first arguments.
+const SSHEnv = "GDNGEN_SSH"
+
+// SSH reaches one machine by the user's own ssh, which knows names, keys and jumps. Nothing is asked: who needs a password fails.
+type SSH struct {
+	Host string   // as ssh takes it
+	Via  []string // a command that takes a script as its last argument, in place of ssh and the host
+}
+
+// Quote makes a word of a shell's command line.
+func Quote(words ...string) string {
+	l := make([]string, len(words))
+	for i, w := range words {
+		l[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(l, " ")
+}
+
+// Command runs a script there, by sh whatever the user's shell is.
+func (s *SSH) Command(script string) *exec.Cmd {
+	words := s.Via
+	if len(words) == 0 {
+		words = append(strings.Fields(cmp.Or(os.Getenv(SSHEnv), "ssh -T -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15")), s.Host)
+	}
+	return exec.Command(words[0], append(append([]string{}, words[1:]...), "sh -c "+Quote(script))...)
+}
+
+// UnreachableError says that a machine could not be reached, or lost.
+type UnreachableError struct {
+	Host string
+	Err  error
+}
+
+func (e *UnreachableError) Error() string { return fmt.Sprintf("%s can not be reached: %v", e.Host, e.Err) }
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// sshFailed is the status by which ssh itself fails.
+const sshFailed = 255
+
+// Run runs a script with an input, which may be nil, and gives what it prints. An error other than *UnreachableError holds its last words.
+func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, error) {
+	var out, noise bytes.Buffer
+	cmd := s.Command(script)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &noise
+	if err := cmd.Start(); err != nil {
+		return "", &UnreachableError{s.Host, err}
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	stop()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		if said := strings.TrimSpace(noise.String()); said != "" {
+			err = fmt.Errorf("%w: %s", err, said[strings.LastIndexByte(said, '\n')+1:])
+		}
+		if cmd.ProcessState.ExitCode() == sshFailed || cmd.ProcessState.ExitCode() < 0 {
+			return "", &UnreachableError{s.Host, err}
+		}
+		return "", fmt.Errorf("on %s: %w", s.Host, err)
+	}
+	return out.String(), nil
+}
+
+// cacheThere is gdngen's folder on the other machine, for a shell.
+const cacheThere = `"${XDG_CACHE_HOME:-$HOME/.cache}/gdngen"`
+
+// pushes keeps workers of one machine from sending it the program at the same time.
+var pushes sync.Map
+
+// Push brings this program to the machine, unless it is there, and gives its path for a shell.
+func (s *SSH) Push(ctx context.Context) (path string, err error) {
+	lock, _ := pushes.LoadOrStore(s.Host, new(sync.Mutex))
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	build, err := Build()
+	if err != nil {
+		return "", err
+	}
+	folder := cacheThere + "/bin/" + build
+	path = folder + "/gdngen"
+	said, err := s.Run(ctx, fmt.Sprintf("uname -s; uname -m; if test -x %s; then echo there; fi", path), nil)
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Fields(said)
+	if len(lines) < 2 {
+		return "", &UnreachableError{s.Host, fmt.Errorf("it answers %q", said)}
+	}
+	arch := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[lines[1]]
+	if platform := strings.ToLower(lines[0]) + "/" + cmp.Or(arch, lines[1]); platform != runtime.GOOS+"/"+runtime.GOARCH {
+		return "", fmt.Errorf("%s is %s, and this gdngen is for %s/%s: start a gdngen of its own there with exec:", s.Host, platform, runtime.GOOS, runtime.GOARCH)
+	}
+	if len(lines) > 2 {
+		return path, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(exe)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	r, w := io.Pipe()
+	go func() {
+		z := gzip.NewWriter(w)
+		_, err := io.Copy(z, f)
+		w.CloseWithError(errors.Join(err, z.Close()))
+	}()
+	defer r.Close()
+	_, err = s.Run(ctx, fmt.Sprintf("set -e; mkdir -p %s; gunzip > %s.$$; chmod +x %s.$$; mv %s.$$ %s", folder, path, path, path, path), r)
+	return path, err
+}

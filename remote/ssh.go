@@ -48,7 +48,9 @@ type UnreachableError struct {
 	Err  error
 }
 
-func (e *UnreachableError) Error() string { return fmt.Sprintf("%s can not be reached: %v", e.Host, e.Err) }
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("%s can not be reached: %v", e.Host, e.Err)
+}
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // sshFailed is the status by which ssh itself fails.

@@ -216,6 +216,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 // interpretOn examines a module in the interpreter.
 func (l *Lab) interpretOn(w *Work, m *ir.Module, p paper) (*Refusal, error) {
 	var fault *interp.Error
+	p.size = p.spec
 	p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
 		return interp.Run(m, in, interp.Options{})
 	}
@@ -247,60 +248,66 @@ func (l *Lab) final(w *Work) (*Refusal, error) {
 	if r, err := l.kernelsOn(w, finalSeeds); r != nil || err != nil {
 		return r, err
 	}
+	run, at := l.longRun(w)
 	if l.cpu == nil {
 		w.Record.Notes = append(w.Record.Notes, "not examined on the CPU: "+l.noCPU)
-	} else {
-		forms, r := w.forms(moderate)
-		if r != nil {
-			return r, nil
+		if run == nil {
+			return nil, nil
 		}
-		for _, f := range forms {
-			if r, err := l.compiled(w, f, paper{spec: f.spec, classes: exam.Supported(f.spec), seeds: firstSeed, engine: "cpu"}); r != nil || err != nil {
-				return r, err
-			}
+		return l.interpretOn(w, run.m, at)
+	}
+	forms, r := w.forms(moderate)
+	if r != nil {
+		return r, nil
+	}
+	for i, f := range forms {
+		papers := []paper{{spec: f.spec, classes: exam.Supported(f.spec), seeds: firstSeed, engine: "cpu"}}
+		if i == 0 && run != nil { // compiling takes longest: one program for both
+			f, papers = *run, append(papers, at)
+		}
+		if r, err := l.compiled(w, f, papers); r != nil || err != nil {
+			return r, err
 		}
 	}
-	return l.longRun(w)
+	return nil, nil
 }
 
-// longRun examines the program on many tokens: on the CPU, or in the interpreter where there is none. What is for short sequences, and the
-// text of a program, which is of one size, have no long run.
-func (l *Lab) longRun(w *Work) (*Refusal, error) {
+// longRun is the program for many tokens, and its exam: a small fault of each chunk adds up. What is for short sequences, and the text of a
+// program, which is of one size, have none.
+func (l *Lab) longRun(w *Work) (*form, paper) {
 	if w.Text != "" || w.Spec.Tokens <= shortTokens || w.Spec.Direction != gdn.Forward {
-		return nil, nil
+		return nil, paper{}
 	}
 	s := long(w.Spec, w.Variant)
-	classes, err := lookup(s, exam.LongClasses)
-	if err != nil {
-		return nil, err
-	}
 	m, err := gdn.Build(s, w.Variant)
 	if err != nil {
 		w.Record.Notes = append(w.Record.Notes, "no long run: "+err.Error())
-		return nil, nil
+		return nil, paper{}
 	}
-	p := paper{spec: s, classes: classes, seeds: firstSeed, engine: "long"}
-	if l.cpu == nil {
-		return l.interpretOn(w, m, p)
-	}
-	return l.compiled(w, form{s, m}, p)
+	return &form{s, m}, paper{spec: s, classes: exam.Long(s), seeds: firstSeed, engine: "long"}
 }
 
-// compiled examines a program on the CPU.
-func (l *Lab) compiled(w *Work, f form, p paper) (*Refusal, error) {
+// compiled examines a program on the CPU, on sheets of its size or of fewer tokens.
+func (l *Lab) compiled(w *Work, f form, papers []paper) (*Refusal, error) {
 	program, r, err := load(l.cpu, f.m)
 	if r != nil || err != nil {
 		return r, err
 	}
 	defer program.Close()
-	p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
-		results, err := program.Run(arguments(f.m, in)...)
-		if err != nil {
-			return nil, err
+	for _, p := range papers {
+		p.size = f.spec
+		p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
+			results, err := program.Run(arguments(f.m, in)...)
+			if err != nil {
+				return nil, err
+			}
+			return byName(f.m, results)
 		}
-		return byName(f.m, results)
+		if r, err := l.examine(w, p); r != nil || err != nil {
+			return r, err
+		}
 	}
-	return l.examine(w, p)
+	return nil, nil
 }
 
 // load compiles a module at the tensor level for an engine.

@@ -16,7 +16,8 @@ type paper struct {
 	classes []gdn.Class
 	seeds   []uint64
 	engine  string
-	program func(map[string]*array.Array) (map[string]*array.Array, error) // the results by name of the arguments by name
+	size    gdn.Spec // of the program: spec, or with more tokens
+	program exam.Program
 }
 
 // tinyClasses are those of the interpreter's gate: ordinary ones and the one with the least mercy on power series.
@@ -57,7 +58,7 @@ sheets:
 			if err != nil {
 				return nil, err
 			}
-			got, err := p.program(x.Inputs)
+			got, err := x.Within(p.size, p.program)
 			if err != nil {
 				return nil, err
 			}

@@ -138,6 +138,7 @@ func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]
 		whole.rr += heads[i].rr
 		whole.maxR = max(whole.maxR, heads[i].maxR)
 	}
+	longest := x.longestTokens()
 	var marks []Mark
 	for i, f := range heads {
 		if f.n == 0 {
@@ -146,7 +147,7 @@ func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]
 		if s.Tokens < fewTokens {
 			f.rr, f.maxR = max(f.rr, whole.rr*float64(f.n)/float64(whole.n)), whole.maxR
 		}
-		l, err := LimitOf(x.Classes[i], s, precision, p)
+		l, err := LimitOf(x.Classes[i], s, longest, precision, p)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -98,6 +99,27 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// Packed sequences are held to the limits of the longest of them: with the tokens of all, one key of 2000 tokens in ten sequences would be held to
+// the limits of 2000.
+func TestLongest(t *testing.T) {
+	x := sheet(t, "t=2000,hk=1,k=128,dtype=bf16,out=f32,seqs=10")
+	cu := []int64{0, 1, 1, 100, 399, 700, 900, 1100, 1400, 1700, 2000}
+	x.Inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{11}, cu)
+	require.Equal(t, 301, x.longestTokens())
+	require.Equal(t, 4, x.longest())
+	c, err := gdn.LookupClass("identical")
+	require.NoError(t, err)
+	p := x.Spec.Outputs()[0]
+	of := func(longest int) Limit {
+		l, err := LimitOf(c, x.Spec, longest, "bf16x1", p)
+		require.NoError(t, err)
+		return l
+	}
+	require.NotEqual(t, of(300).RMS, of(2000).RMS)
+	require.Equal(t, of(300).tokens, 300./2000)
+	require.Equal(t, of(1056).tokens, of(301).tokens, "the shortest that holds them")
+}
+
 // The worst of each group comes once, and what is not finite is worse than all else.
 func TestWorst(t *testing.T) {
 	l := []Mark{{Class: "x", Error: 1, Limit: 2}, {Class: "y", Error: 1, Limit: 1}, {Class: "x", Error: 3, Limit: 2}, {Class: "y", Error: math.NaN(), Limit: 1}, {Class: "y", Error: 9, Limit: 1}}
@@ -127,11 +149,14 @@ func TestLimits(t *testing.T) {
 	for _, text := range []string{"t=300,hk=1,k=128,dtype=bf16,out=f32,negeig", "t=300,hk=1,k=128,dtype=bf16,out=f32"} {
 		s, err := gdn.Parse(text)
 		require.NoError(t, err)
+		if s.NegEigval {
+			require.Len(t, Long(s), len(LongClasses))
+		}
 		for _, c := range Supported(s) {
 			for _, p := range s.Outputs() {
 				for _, precision := range []string{"f32", "bf16x6", "bf16x3", "bf16x1"} {
 					for _, s.Tokens = range []int{1, 300, 2000, 100000} {
-						l, err := LimitOf(c, s, precision, p)
+						l, err := LimitOf(c, s, s.Tokens, precision, p)
 						require.NoError(t, err)
 						few, many := l.of(1000), l.of(1000000)
 						for i := range Kinds {

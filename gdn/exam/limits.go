@@ -64,8 +64,9 @@ func mustRead(text string) map[limitKey]Limit {
 	return m
 }
 
-// LimitOf is the limit of an output on a class of inputs at a precision (f32, bf16x6, bf16x3 or bf16x1).
-func LimitOf(c gdn.Class, s gdn.Spec, precision string, p gdn.Param) (Limit, error) {
+// LimitOf is the limit of an output on a class of inputs at a precision (f32, bf16x6, bf16x3 or bf16x1). The longest sequence has a number
+// of tokens: what errors grow with. How far they scatter follows from all tokens.
+func LimitOf(c gdn.Class, s gdn.Spec, longest int, precision string, p gdn.Param) (Limit, error) {
 	if precision == "bf16x6" {
 		precision = "f32"
 	}
@@ -79,7 +80,7 @@ func LimitOf(c gdn.Class, s gdn.Spec, precision string, p gdn.Param) (Limit, err
 	}
 	l, tokens := Limit{}, 0
 	for _, n := range lengths {
-		if x, ok := found[limitKey{precision, name, p.Name, n}]; ok && (tokens == 0 || tokens < s.Tokens) {
+		if x, ok := found[limitKey{precision, name, p.Name, n}]; ok && (tokens == 0 || tokens < longest) {
 			l, tokens = x, n
 		}
 	}
@@ -88,7 +89,7 @@ func LimitOf(c gdn.Class, s gdn.Spec, precision string, p gdn.Param) (Limit, err
 	}
 	l.RMS, l.Max, l.Bias = l.RMS*margin.RMS, l.Max*margin.Max, l.Bias*margin.Bias
 	// A kernel may take the tokens one by one, and round each decay to float32.
-	steps := float64(s.Tokens) * 0x1p-25
+	steps := float64(longest) * 0x1p-25
 	l.RMS, l.Max, l.Bias = l.RMS+steps, l.Max+steps, l.Bias+steps
 	l.rows, l.width, l.tokens = derivedWidth, derivedWidth, float64(tokens)/float64(s.Tokens)
 	if p.Name == "o" {

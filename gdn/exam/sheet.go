@@ -14,6 +14,7 @@ package exam
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -43,6 +44,11 @@ func Supported(s gdn.Spec) []gdn.Class {
 
 // LongClasses are those of a long run: states that last, in which a fault of each chunk adds up.
 var LongClasses = []string{"slow", "u01nodecay", "drift", "faint", "hold", "zeros"}
+
+// Long lists those of them that a spec can have.
+func Long(s gdn.Spec) []gdn.Class {
+	return slices.DeleteFunc(Supported(s), func(c gdn.Class) bool { return !slices.Contains(LongClasses, c.Name) })
+}
 
 // Deal says which classes the value heads of each sheet have, so that all classes are seen.
 func Deal(s gdn.Spec, classes []gdn.Class) [][]gdn.Class {

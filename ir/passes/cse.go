@@ -1,9 +1,6 @@
 package passes
 
 import (
-	"fmt"
-	"math"
-
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -28,7 +25,11 @@ func cse(m *ir.Module) (*ir.Module, error) {
 		if !in.Op.Pure() {
 			return nil, false
 		}
-		k := key(in, args)
+		var types []ir.Type
+		for _, v := range in.Results {
+			types = append(types, v.Type)
+		}
+		k := identity(in.Op, in.Attrs, args, types...)
 		vs, ok := known[k]
 		if !ok {
 			vs = r.Copy(in, args)
@@ -36,20 +37,4 @@ func cse(m *ir.Module) (*ir.Module, error) {
 		}
 		return vs, true
 	})
-}
-
-// key is equal for instructions that compute the same.
-func key(in *ir.Instr, args []*ir.Value) string {
-	a := in.Attrs
-	s := fmt.Sprint(uint8(in.Op), a.Axis, a.Dims, a.Starts, a.Limits, a.Strides, a.Prec, a.Cmp, math.Float64bits(a.Value), a.Count)
-	if a.Dot != nil {
-		s += fmt.Sprint(*a.Dot)
-	}
-	for _, v := range args {
-		s += fmt.Sprintf(" %p", v)
-	}
-	for _, v := range in.Results {
-		s += " " + v.Type.String()
-	}
-	return s
 }

@@ -9,23 +9,12 @@ import (
 
 // emit appends a pure op on tiles, once for the same operands and attributes.
 func (t *tiler) emit(op ir.Op, a ir.Attrs, args ...*ir.Value) *ir.Value {
-	return t.once(tileKey(op, a, ir.Type{}, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
+	return t.once(identity(op, a, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
 }
 
 // emitT is emit for ops whose type is given.
 func (t *tiler) emitT(op ir.Op, ty ir.Type, a ir.Attrs, args ...*ir.Value) *ir.Value {
-	return t.once(tileKey(op, a, ty, args), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
-}
-
-func tileKey(op ir.Op, a ir.Attrs, ty ir.Type, args []*ir.Value) string {
-	k := fmt.Sprintf("%d %s %d %v %v %v %v %d %d %v", op, ty, a.Axis, a.Dims, a.Starts, a.Limits, a.Strides, a.Prec, a.Cmp, a.Value)
-	if a.Dot != nil {
-		k += fmt.Sprintf("%v", *a.Dot)
-	}
-	for _, x := range args {
-		k += fmt.Sprintf(" %p", x)
-	}
-	return k
+	return t.once(identity(op, a, args, ty), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
 }
 
 func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {

@@ -1,0 +1,48 @@
+package passes
+
+import (
+	varint "encoding/binary"
+	"math"
+	"reflect"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// identity is equal for pure instructions that compute the same: equal ops, attributes, operands and result types. It is bytes, each list
+// behind its length.
+func identity(op ir.Op, a ir.Attrs, args []*ir.Value, results ...ir.Type) string {
+	b := append(make([]byte, 0, 64), 0) // no text of a key in words begins so
+	number := func(n int) { b = varint.AppendVarint(b, int64(n)) }
+	list := func(l []int) {
+		number(len(l))
+		for _, n := range l {
+			number(n)
+		}
+	}
+	number(int(op))
+	number(a.Axis)
+	list(a.Dims)
+	list(a.Starts)
+	list(a.Limits)
+	list(a.Strides)
+	number(int(a.Prec))
+	number(int(a.Cmp))
+	number(a.Count)
+	b = varint.NativeEndian.AppendUint64(b, math.Float64bits(a.Value))
+	if a.Dot != nil {
+		list(a.Dot.LB)
+		list(a.Dot.RB)
+		list(a.Dot.LC)
+		list(a.Dot.RC)
+	}
+	number(len(args))
+	for _, v := range args {
+		b = varint.NativeEndian.AppendUint64(b, uint64(reflect.ValueOf(v).Pointer()))
+	}
+	for _, t := range results {
+		number(int(t.DType))
+		number(int(t.Space))
+		list(t.Shape)
+	}
+	return string(b)
+}

@@ -5,9 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/stretchr/testify/require"
 )
 
 // worst is the largest error over the largest magnitude, of the worse output.

@@ -86,6 +86,22 @@ func ParseAuto(text string) (a Accuracy, ok bool) {
 	return Accuracy(max(i, 0)), i >= 0
 }
 
+// WithAccuracy puts a class of accuracy into a text of auto.
+func WithAccuracy(text string, a Accuracy) (string, error) {
+	if a == AccuracyAny {
+		return text, nil
+	}
+	was, ok := ParseAuto(text)
+	if !ok || was != AccuracyAny && was != a {
+		return "", fmt.Errorf("an accuracy goes with auto, not with variant %s: leave one of them out", text)
+	}
+	_, changes, more := strings.Cut(text, ",")
+	if more {
+		changes = "," + changes
+	}
+	return a.Text() + changes, nil
+}
+
 // job is what a spec asks for, as far as it decides which variant is best.
 type job uint8
 

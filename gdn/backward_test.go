@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/stretchr/testify/require"
 )
 
 // Gradients by random variants agree with the reference on random specs, and the text of their programs parses back.

@@ -3,10 +3,11 @@ package gdn
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/stretchr/testify/require"
 )
 
 func parseVariant(t testing.TB, text string) Variant {

@@ -96,6 +96,33 @@ type manifestCase struct {
 // ManifestName is the file that describes a folder of cases.
 const ManifestName = "manifest.json"
 
+// NoCaseError says that a manifest has no case of a name.
+type NoCaseError struct {
+	Manifest, Name string
+	Known          []string
+}
+
+func (e *NoCaseError) Error() string {
+	return fmt.Sprintf("%s has no case %q (it has %s)", e.Manifest, e.Name, strings.Join(e.Known, " "))
+}
+
+// FindCase finds a stored case by the path of its tensors, with or without the extension. An unknown one is a *NoCaseError.
+func FindCase(path string) (*Case, error) {
+	dir, base := filepath.Split(path)
+	cases, err := ReadCases(filepath.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, c := range cases {
+		if c.Name == base || filepath.Base(c.File) == base {
+			return &cases[i], nil
+		}
+		names = append(names, c.Name)
+	}
+	return nil, &NoCaseError{filepath.Join(filepath.Clean(dir), ManifestName), base, names}
+}
+
 // ReadCases reads a folder's manifest. Tensors are read by Case.Load, when wanted. Cases that can not be computed are
 // listed with the reason. The error joins everything that is wrong with the manifest, naming case and field.
 func ReadCases(dir string) ([]Case, error) {

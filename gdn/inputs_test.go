@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/stretchr/testify/require"
 )
 
 // Every class gives valid inputs for every kind of spec, the same ones again for the same seed, and a finite reference.

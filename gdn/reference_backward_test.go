@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gdngen/gdngen/ir/array"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/ir/array"
 )
 
 // Every gradient is the slope of the loss sum(o do) + sum(final_state dfinal_state), by differences along random

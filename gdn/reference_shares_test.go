@@ -4,9 +4,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/stretchr/testify/require"
 )
 
 // The whole is that of Reference; what is carried is the output for values of zero after the last boundary, where there is but one; and

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/stretchr/testify/require"
 )
 
 func mustParse(t *testing.T, text string) Spec {

@@ -5,8 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gdngen/gdngen/ir"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/ir"
 )
 
 func TestSpecText(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gdngen/gdngen/ir"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/ir"
 )
 
 // randomVariant draws every axis.

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -22,6 +25,32 @@ type Item struct {
 	Variant    gdn.Variant
 	Name       string               // text of a variant, such as auto, that is read for each shape on a TPU; empty: Variant itself
 	Solution   *flashinfer.Solution // by which the traces name the variant
+}
+
+// Choose reads the text of the variant that the workloads are computed by, on a CPU or a TPU, and names the solution after it. No user's
+// champions: others compare with these figures.
+func (it *Item) Choose(text string, target *codegen.Target) error {
+	d := it.Definition
+	p, err := flashinfer.NewProblem(d)
+	if err != nil {
+		return err
+	}
+	s, err := p.Spec(it.Workloads[0])
+	if err != nil {
+		return fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err)
+	}
+	f, err := measure.Suit(s, text, lower.Route{Kernels: target != nil}, target)
+	if err != nil {
+		return err
+	}
+	it.Variant = f.Variant
+	if target != nil { // auto is chosen for each shape
+		it.Name = text
+	}
+	full := cmp.Or(it.Name, it.Variant.String())
+	sum := sha256.Sum256([]byte(full))
+	it.Solution, err = p.ProgramSolution(fmt.Sprintf("%s_gdngen_%x", d.Name, sum[:4]), Author, s, full, target)
+	return err
 }
 
 // Config is a sweep.

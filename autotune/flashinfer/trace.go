@@ -409,3 +409,22 @@ func figureJSON(x float64) json.RawMessage {
 	}
 	return json.RawMessage(strconv.FormatFloat(x, 'g', -1, 64))
 }
+
+// Choose keeps the workloads that one of the texts fits: axis=value, or the start of a UUID.
+func Choose(list []*Workload, only string) []*Workload {
+	if only == "" {
+		return list
+	}
+	var kept []*Workload
+	for _, w := range list {
+		for text := range strings.SplitSeq(only, ",") {
+			axis, value, isAxis := strings.Cut(text, "=")
+			n, has := w.Axes[axis]
+			if isAxis && has && fmt.Sprint(n) == value || !isAxis && text != "" && strings.HasPrefix(w.UUID, text) {
+				kept = append(kept, w)
+				break
+			}
+		}
+	}
+	return kept
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -277,20 +276,6 @@ func (a *app) instrument(fresh bool) (*measure.Instrument, error) {
 // freshFlag adds --fresh.
 func freshFlag(c *cobra.Command, at *bool) {
 	c.Flags().BoolVar(at, "fresh", false, "measure anew, and take nothing from the cache")
-}
-
-// versionOf names a plugin: the pinned release, or what lies beside a library of the user's choice.
-func versionOf(p plugins.Plugin) string {
-	if p.Version != "" {
-		return p.Name + " " + p.Version
-	}
-	library := filepath.Dir(p.Path)
-	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
-	if len(infos) == 1 {
-		version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
-		return p.Name + " " + version
-	}
-	return p.Name + " of unknown version at " + p.Path
 }
 
 // readInput reads a file, or standard input where the name is "-".

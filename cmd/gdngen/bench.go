@@ -2,11 +2,9 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,10 +15,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -187,34 +183,13 @@ func (a *app) benchItems(b *benchFlags) error {
 				it.Workloads = append(it.Workloads, t.Workload)
 			}
 		}
-		if it.Workloads, err = chooseWorkloads(it.Workloads, b.only); err != nil {
-			return err
-		}
+		it.Workloads = flashinfer.Choose(it.Workloads, b.only)
 		if len(it.Workloads) == 0 {
 			a.warn("%s: no workload", d.Name)
 			continue
 		}
-		p, err := flashinfer.NewProblem(d)
-		if err != nil {
+		if err := it.Choose(cmp.Or(b.variant, gdn.Auto), b.target); err != nil {
 			return usage(err)
-		}
-		s, err := p.Spec(it.Workloads[0])
-		if err != nil {
-			return usage(fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err))
-		}
-		name := cmp.Or(b.variant, gdn.Auto)
-		f, err := measure.Suit(s, name, lower.Route{Kernels: b.target != nil}, b.target) // figures that others compare with: no user's champions
-		if err != nil {
-			return usage(err)
-		}
-		it.Variant = f.Variant
-		if b.target != nil { // auto is chosen for each shape
-			it.Name = name
-		}
-		text := cmp.Or(it.Name, it.Variant.String())
-		sum := sha256.Sum256([]byte(text))
-		if it.Solution, err = p.ProgramSolution(fmt.Sprintf("%s_gdngen_%x", d.Name, sum[:4]), bench.Author, s, text, b.target); err != nil {
-			return err
 		}
 		b.config.Items = append(b.config.Items, it)
 	}
@@ -241,29 +216,10 @@ func (a *app) readDefinition(name string) (*flashinfer.Definition, error) {
 	return d, nil
 }
 
-// chooseWorkloads keeps the workloads that one of the texts fits: axis=value, or the start of a UUID.
-func chooseWorkloads(list []*flashinfer.Workload, only string) ([]*flashinfer.Workload, error) {
-	if only == "" {
-		return list, nil
-	}
-	var kept []*flashinfer.Workload
-	for _, w := range list {
-		for text := range strings.SplitSeq(only, ",") {
-			axis, value, isAxis := strings.Cut(text, "=")
-			n, has := w.Axes[axis]
-			if isAxis && has && fmt.Sprint(n) == value || !isAxis && text != "" && strings.HasPrefix(w.UUID, text) {
-				kept = append(kept, w)
-				break
-			}
-		}
-	}
-	return kept, nil
-}
-
 // sweep runs what the folder lacks, and fills the rows of the result.
 func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
-	bar := a.newBar()
-	tell := func(h []machine.Holder) { bar.end(); a.waiting(h) }
+	bar := terminal.NewBar(a.stderr)
+	tell := func(h []machine.Holder) { bar.End(); a.waiting(h) }
 	if b.config.Machine, err = a.machine(machine.Measures, b.noWait, tell); err != nil {
 		return 0, err
 	}
@@ -281,9 +237,9 @@ func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	for _, w := range store.Warnings {
 		a.warn("%s", w)
 	}
-	b.config.Progress = func(p bench.Progress) { bar.show(p) }
+	b.config.Progress = func(p bench.Progress) { showWorkload(bar, p) }
 	err = bench.Sweep(a.ctx, b.config, store)
-	bar.end()
+	bar.End()
 	if err != nil {
 		if a.ctx.Err() != nil {
 			a.note("what was measured is kept: the same command goes on")
@@ -314,12 +270,12 @@ func (a *app) staticCosts(b *benchFlags, r *bench.Report) error {
 		return err
 	}
 	meter.Note = nil // a bar tells of the progress
-	r.Compiler = versionOf(a.tpu)
-	bar := a.newBar()
-	defer bar.end()
+	r.Compiler = a.tpu.Release()
+	bar := terminal.NewBar(a.stderr)
+	defer bar.End()
 	static := bench.Static{Instrument: meter, Targets: targets, Variant: cmp.Or(b.staticVariant, gdn.Auto), InPlace: b.config.Protocol.InPlace, File: filepath.Join(b.dir, bench.StaticFile)}
 	static.Progress = func(done, total int, row *bench.StaticRow, left time.Duration) {
-		bar.draw(done, total, fmt.Sprintf("static, %s: %s", row.Target, row.Spec), left, row.Refused != "")
+		bar.Draw(done, total, fmt.Sprintf("static, %s: %s", row.Target, row.Spec), left, row.Refused != "")
 	}
 	r.Static, err = static.Cost(a.ctx, b.config.Items)
 	if isA[*bench.VariantError](err) {
@@ -341,57 +297,14 @@ func (a *app) probe(f *deviceFlags) (*codegen.Target, error) {
 	return d.Target(), d.Close()
 }
 
-// bar shows the progress of a sweep: on a terminal one line that is overwritten, elsewhere a line for each workload.
-type bar struct {
-	a        *app
-	terminal bool
-	wide     int // characters of the line on the terminal
-}
-
-func (a *app) newBar() *bar {
-	f, ok := a.stderr.(*os.File)
-	return &bar{a: a, terminal: ok && terminal.Is(f)}
-}
-
-const barWidth = 24
-
-// show tells of a workload.
-func (b *bar) show(p bench.Progress) {
+// showWorkload tells of a workload.
+func showWorkload(b *terminal.Bar, p bench.Progress) {
 	switch {
 	case p.Trace != nil:
-		b.draw(p.Done, p.Total, bench.TraceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
+		b.Draw(p.Done, p.Total, bench.TraceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
 	case p.Done > 0:
-		b.draw(p.Done, p.Total, fmt.Sprintf("%d were done before", p.Done), 0, false)
+		b.Draw(p.Done, p.Total, fmt.Sprintf("%d were done before", p.Done), 0, false)
 	default:
-		b.draw(p.Done, p.Total, "", 0, false)
-	}
-}
-
-// draw shows how much is done and the last piece of it; on a terminal a line that is to stay is not overwritten.
-func (b *bar) draw(done, total int, text string, left time.Duration, stay bool) {
-	filled := barWidth * done / max(1, total)
-	line := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total)
-	if left > 0 {
-		line += fmt.Sprintf(", %v left", left.Round(time.Second))
-	}
-	line += "  " + text
-	if !b.terminal {
-		b.a.note("%s", strings.TrimRight(line, " "))
-		return
-	}
-	if columns := terminal.Width(b.a.stderr); columns > 1 && len(line) >= columns {
-		line = line[:columns-1] // a line that wraps can not be overwritten
-	}
-	fmt.Fprintf(b.a.stderr, "\r%-*s", b.wide, line)
-	b.wide = len(line)
-	if stay {
-		fmt.Fprintln(b.a.stderr)
-		b.wide = 0
-	}
-}
-
-func (b *bar) end() {
-	if b.terminal && b.wide > 0 {
-		fmt.Fprintln(b.a.stderr)
+		b.Draw(p.Done, p.Total, "", 0, false)
 	}
 }

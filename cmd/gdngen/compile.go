@@ -67,7 +67,7 @@ The status is 4 if a target rejects the module.`,
 			if err != nil {
 				return err
 			}
-			r := &compileResult{Module: modules[0], Compiler: versionOf(a.tpu)}
+			r := &compileResult{Module: modules[0], Compiler: a.tpu.Release()}
 			var refused error
 			for i, t := range targets {
 				row, err := a.compile(x, modules[i], t, dump)

@@ -109,7 +109,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	}
 	options.Dump = f.dump
 	one := func(m *explain.Module, t *codegen.Target) (*explain.Explanation, error) {
-		e, err := m.Explain(a.ctx, x, versionOf(a.tpu), t, work, options)
+		e, err := m.Explain(a.ctx, x, a.tpu.Release(), t, work, options)
 		if err == nil && len(e.Unread) > 0 {
 			a.warn("%s: no kernel reads the operands that --scalars %s names", t.Name, strings.Join(e.Unread, ", "))
 		}

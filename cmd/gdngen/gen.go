@@ -105,7 +105,10 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	case stored == "":
 		return parseSpec(text)
 	}
-	c, err := findCase(stored)
+	c, err := gdn.FindCase(stored)
+	if no := (*gdn.NoCaseError)(nil); errors.As(err, &no) {
+		return gdn.Spec{}, usage(fmt.Errorf("%w%s", err, near(no.Name, no.Known, "")))
+	}
 	if err != nil {
 		return gdn.Spec{}, err
 	}

@@ -95,7 +95,7 @@ func (a *app) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) err
 	if err != nil {
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
-	p.Libtpu = "by " + versionOf(a.tpu)
+	p.Libtpu = "by " + a.tpu.Release()
 	route, err := lower.Lookup("mosaic")
 	if err != nil {
 		return err

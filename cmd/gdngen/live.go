@@ -1,116 +1,81 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// watcher shows the progress of a search: one screen that is drawn anew on a terminal, plain lines elsewhere.
+// watcher shows the progress of a search: on a screen of the terminal, or as plain lines where there is none.
 type watcher struct {
-	a    *app
-	fd   int // of the terminal; -1: none
-	mu   sync.Mutex
-	live report.Live
-	from time.Time
-	stop chan struct{}
-	done chan struct{}
+	a      *app
+	screen *terminal.Screen // nil: lines
+	mu     sync.Mutex
+	live   report.Live
+	from   time.Time
 }
 
-// drawEvery is how often the screen is drawn without news: the clock runs.
-const drawEvery = time.Second
-
-// watch begins to show a search in a folder. A dumb terminal gets plain lines.
+// watch begins to show a search in a folder.
 func (a *app) watch(dir string, budget time.Duration, plain bool) *watcher {
-	w := &watcher{a: a, fd: -1, live: report.Live{Dir: dir, Budget: budget}, from: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
-	if f, ok := a.stderr.(*os.File); ok && !plain && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != "" && term.IsTerminal(int(f.Fd())) {
-		w.fd = int(f.Fd())
+	w := &watcher{a: a, live: report.Live{Dir: dir, Budget: budget}, from: time.Now()}
+	if !plain {
+		w.screen = terminal.NewScreen(a.stderr, w.text)
 	}
-	if w.fd < 0 {
-		close(w.done)
-		return w
-	}
-	fmt.Fprint(a.stderr, "\x1b[?1049h\x1b[?25l") // a screen of its own, no cursor
-	go func() {
-		defer close(w.done)
-		tick := time.NewTicker(drawEvery)
-		defer tick.Stop()
-		for {
-			w.draw()
-			select {
-			case <-tick.C:
-			case <-w.stop:
-				fmt.Fprint(a.stderr, "\x1b[?25h\x1b[?1049l")
-				return
-			}
-		}
-	}()
 	return w
+}
+
+// text is the screen.
+func (w *watcher) text(width, height int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live.Elapsed = time.Since(w.from)
+	return w.live.Screen(width, height)
+}
+
+// tell changes what the screen shows, or writes a line where there is none.
+func (w *watcher) tell(change func(*report.Live), line func()) {
+	if w.screen == nil {
+		line()
+		return
+	}
+	w.mu.Lock()
+	change(&w.live)
+	w.mu.Unlock()
 }
 
 // progress tells of a candidate.
 func (w *watcher) progress(p autotune.Progress) {
-	if w.fd < 0 {
-		w.a.note("%s", progressLine(p))
-		return
+	w.tell(func(l *report.Live) {
+		if l.View.Len() == 0 {
+			l.Begun = p.View.Len() - 1
+		}
+		l.View, l.Flight, l.CPU = p.View, p.Flight, p.Times.CPU
+	}, func() { w.a.note("%s", progressLine(p)) })
+	if w.screen != nil {
+		w.screen.Draw()
 	}
-	w.mu.Lock()
-	if w.live.View.Len() == 0 {
-		w.live.Begun = p.View.Len() - 1
-	}
-	w.live.View, w.live.Flight, w.live.CPU = p.View, p.Flight, p.Times.CPU
-	w.mu.Unlock()
-	w.draw()
 }
 
 // begun tells how many candidates are judged at a time.
 func (w *watcher) begun(flight string) {
-	if w.fd < 0 {
-		w.a.note("judging %s", flight)
-		return
-	}
-	w.mu.Lock()
-	w.live.Limit = flight
-	w.mu.Unlock()
+	w.tell(func(l *report.Live) { l.Limit = flight }, func() { w.a.note("judging %s", flight) })
 }
 
-// warn shows a warning; on a terminal it stays on the screen and is repeated at the end.
+// warn shows a warning; on a screen it stays, and is repeated at the end.
 func (w *watcher) warn(text string) {
-	if w.fd < 0 {
-		w.a.warn("%s", text)
-		return
-	}
-	w.mu.Lock()
-	w.live.Warning = text
-	w.mu.Unlock()
+	w.tell(func(l *report.Live) { l.Warning = text }, func() { w.a.warn("%s", text) })
 }
 
 // close gives the terminal back.
 func (w *watcher) close() {
-	if w.fd >= 0 {
-		close(w.stop)
+	if w.screen == nil {
+		return
 	}
-	<-w.done
-	if w.fd >= 0 && w.live.Warning != "" {
+	w.screen.Close()
+	if w.live.Warning != "" {
 		w.a.warn("%s", w.live.Warning)
 	}
-}
-
-func (w *watcher) draw() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	width, height, err := term.GetSize(w.fd)
-	if err != nil || width < 20 || height < 5 {
-		width, height = 80, 24
-	}
-	w.live.Elapsed = time.Since(w.from)
-	screen := w.live.Screen(width, height)
-	fmt.Fprint(w.a.stderr, "\x1b[H"+strings.ReplaceAll(screen, "\n", "\x1b[K\r\n")+"\x1b[K\x1b[J")
 }

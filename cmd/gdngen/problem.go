@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -111,7 +110,7 @@ func (v *variantText) Type() string   { return "string" }
 
 func (v *variantText) Set(text string) error {
 	before, _ := gdn.ParseAuto(string(*v)) // --accuracy stood before it
-	joined, err := withAccuracy(text, before)
+	joined, err := gdn.WithAccuracy(text, before)
 	if err == nil {
 		*v = variantText(joined)
 	}
@@ -132,27 +131,11 @@ func (v *accuracyText) Set(name string) error {
 	if err != nil {
 		return err
 	}
-	joined, err := withAccuracy(*v.at, a)
+	joined, err := gdn.WithAccuracy(*v.at, a)
 	if err == nil {
 		*v.at, v.name = joined, name
 	}
 	return err
-}
-
-// withAccuracy puts a class of accuracy into a text of auto.
-func withAccuracy(text string, a gdn.Accuracy) (string, error) {
-	if a == gdn.AccuracyAny {
-		return text, nil
-	}
-	was, ok := gdn.ParseAuto(text)
-	if !ok || was != gdn.AccuracyAny && was != a {
-		return "", fmt.Errorf("an accuracy goes with auto, not with variant %s: leave one of them out", text)
-	}
-	_, changes, more := strings.Cut(text, ",")
-	if more {
-		changes = "," + changes
-	}
-	return a.Text() + changes, nil
 }
 
 // complete offers the values of a flag to the shell.
@@ -160,23 +143,6 @@ func complete(cmd *cobra.Command, flag string, values []string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag does not exist
 	}
-}
-
-// findCase finds a stored case by the path of its tensors, with or without the extension.
-func findCase(path string) (*gdn.Case, error) {
-	dir, base := filepath.Split(path)
-	cases, err := gdn.ReadCases(filepath.Clean(dir))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for i, c := range cases {
-		if c.Name == base || filepath.Base(c.File) == base {
-			return &cases[i], nil
-		}
-		names = append(names, c.Name)
-	}
-	return nil, usage(fmt.Errorf("%s has no case %q%s (it has %s)", filepath.Join(filepath.Clean(dir), gdn.ManifestName), base, near(base, names, ""), strings.Join(names, " ")))
 }
 
 // origin is the flags that say where a module comes from.

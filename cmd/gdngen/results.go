@@ -52,7 +52,7 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			if err != nil {
 				return err
 			}
-			maker := results.Maker{Instrument: x, Compiler: versionOf(a.tpu), Note: a.note}
+			maker := results.Maker{Instrument: x, Compiler: a.tpu.Release(), Note: a.note}
 			_, maker.Revision = version()
 			r, err := maker.Make(a.ctx, plan, targets, write)
 			if err != nil || file != "" && file != "-" {

@@ -338,9 +338,14 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 				}
 			}
 			if promote {
-				if err := a.promote(dir, target, best); err != nil {
+				said, err := promoted.Promote(dir, target, best)
+				if isA[*promoted.UseError](err) {
+					return usage(err)
+				}
+				if err != nil {
 					return err
 				}
+				a.note("%s", said)
 			}
 			return emit(a, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
 		},

@@ -80,20 +80,3 @@ func parseGuards(entries []string) (map[string]float64, error) {
 	}
 	return guards, nil
 }
-
-// parseBytes reads a size such as 512MiB or 6GiB.
-func parseBytes(text string) (int64, error) {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}} {
-		if number, ok := strings.CutSuffix(text, u.name); ok {
-			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err == nil && x > 0 {
-				return int64(x * u.size), nil
-			}
-			break
-		}
-	}
-	return 0, fmt.Errorf("%q is no size: want a number and B, KiB, MiB or GiB, such as 6GiB", text)
-}

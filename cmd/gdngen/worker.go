@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/worker"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -38,7 +39,7 @@ func (a *app) options(l *labFlags) (o autotune.LabOptions, err error) {
 	if o.Cache, err = measure.OpenCache(); err != nil {
 		return o, err
 	}
-	if o.Memory, err = parseBytes(l.memory); err != nil {
+	if o.Memory, err = terminal.ParseSize(l.memory); err != nil {
 		return o, usage(fmt.Errorf("--compile-memory: %w", err))
 	}
 	return o, nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -53,6 +55,23 @@ func Size(n int64) string {
 	default:
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
+}
+
+// ParseSize reads a size such as 512MiB or 6GiB.
+func ParseSize(text string) (int64, error) {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}} {
+		if number, ok := strings.CutSuffix(text, u.name); ok {
+			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err == nil && x > 0 {
+				return int64(x * u.size), nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q is no size: want a number and B, KiB, MiB or GiB, such as 6GiB", text)
 }
 
 // Percent prints a share.

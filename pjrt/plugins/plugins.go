@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // CacheEnv names the environment variable that moves the cache.
@@ -27,6 +28,19 @@ type Plugin struct {
 	Version string // the pinned version; empty for a library the user named
 	Path    string // absolute path of the shared library
 	Source  string // where it was found: "option", "environment", "cache" or "download"
+}
+
+// Release names the plugin with its release: the pinned one, or what lies beside a library of the user's choice.
+func (p Plugin) Release() string {
+	if p.Version != "" {
+		return p.Name + " " + p.Version
+	}
+	library := filepath.Dir(p.Path)
+	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
+	if len(infos) == 1 {
+		return p.Name + " " + strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
+	}
+	return p.Name + " of unknown version at " + p.Path
 }
 
 // Identity tells a build from others: its release, or the beginning of the checksum of a library that the user named.

@@ -1,0 +1,92 @@
+package promoted
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
+)
+
+// UseError says that a run, a candidate or the configuration is not for promoting from.
+type UseError struct{ Reason string }
+
+func (e *UseError) Error() string { return e.Reason }
+
+// Promote lets auto stand for the best candidate of a run on a target, by default the run's first, and says what changed. Both figures are
+// the run's own, so that they compare.
+func Promote(dir, target string, best *journal.Candidate) (said string, err error) {
+	state, _, err := journal.Read(dir, nil)
+	if err != nil {
+		return "", err
+	}
+	h := state.Header
+	target = cmp.Or(target, h.Targets[0])
+	switch {
+	case File() == "":
+		return "", &UseError{fmt.Sprintf("there is no configuration to promote into: let %s name its folder", DirEnv)}
+	case len(h.Shapes) > 1:
+		return "", &UseError{fmt.Sprintf("run %s weighs %d specs together, and auto is for one: promote from a run of one spec", dir, len(h.Shapes))}
+	case best.Variant == "":
+		return "", &UseError{fmt.Sprintf("candidate %d is the text of a program, and auto stands for variants", best.ID)}
+	}
+	s, err := gdn.Parse(h.Spec)
+	if err != nil {
+		return "", err
+	}
+	t, err := codegen.LookupTarget(target)
+	if err != nil {
+		return "", err
+	}
+	class := Class(h.Precision)
+	route := lower.Route{Kernels: true}
+	now, err := measure.Suit(s, class.Text(), route, t)
+	if err == nil {
+		now, err = Prefer(now, class.Text(), route, t)
+	}
+	if err != nil {
+		return "", err
+	}
+	was, is, err := compared(state, dir, target, best, now)
+	if err != nil {
+		return "", err
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	path, err := Write(Row{Spec: h.Spec, Target: target, Accuracy: class.String(), Variant: best.Variant, Cycles: is.Score, Libtpu: cmp.Or(h.Plugins["libtpu"], "unknown"),
+		Run: filepath.Base(absolute), Candidate: best.ID, Date: time.Now().UTC().Format(time.DateOnly)})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles; it was %s, %d cycles", path, class.Text(), h.Spec, target, best.ID, is.Score, now.Variant.Short(), was.Score), nil
+}
+
+// compared gives what the run says of the form that auto stands for, and of the candidate, which must be better.
+func compared(state *journal.State, dir, target string, best *journal.Candidate, now *lower.Form) (was, is *journal.Cost, err error) {
+	h, fitted := state.Header, now.Variant.Fit(now.Spec).String()
+	if best.Fitted == fitted {
+		return nil, nil, fmt.Errorf("the best of run %s on %s is what auto stands for already: %s", dir, target, now.Variant.Short())
+	}
+	if id, ok := state.Now().Fitted(fitted); ok {
+		was = state.Now().Candidate(id).Cost(target)
+	}
+	is = best.Cost(target)
+	switch {
+	case was == nil:
+		return nil, nil, fmt.Errorf("run %s has no cost on %s of what auto stands for, so nothing says which is better; compare them in one run, and promote from that:\n"+
+			"  gdngen search run --spec %s --targets %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, h.Precision, best.Variant, filepath.Clean(dir)+"-auto")
+	case is == nil:
+		return nil, nil, errors.New("the best candidate has no cost on " + target)
+	case is.Score >= was.Score:
+		return nil, nil, fmt.Errorf("the best of run %s on %s takes %d cycles, no less than what auto stands for: %s", dir, target, is.Score, now.Variant.Short())
+	}
+	return was, is, nil
+}

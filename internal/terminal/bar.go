@@ -1,0 +1,55 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Bar shows how much of some work is done: on a terminal one line that is overwritten, elsewhere a line for each piece.
+type Bar struct {
+	w        io.Writer
+	terminal bool
+	wide     int // characters of the line on the terminal
+}
+
+// NewBar makes a bar that shows nothing yet.
+func NewBar(w io.Writer) *Bar {
+	f, ok := w.(*os.File)
+	return &Bar{w: w, terminal: ok && Is(f)}
+}
+
+const barWidth = 24
+
+// Draw shows how much is done, what the last piece of it was, and how long the rest may take; 0 where that is not known. On a terminal a
+// line that is to stay is not overwritten.
+func (b *Bar) Draw(done, total int, text string, left time.Duration, stay bool) {
+	filled := barWidth * done / max(1, total)
+	line := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total)
+	if left > 0 {
+		line += fmt.Sprintf(", %v left", left.Round(time.Second))
+	}
+	line += "  " + text
+	if !b.terminal {
+		fmt.Fprintln(b.w, strings.TrimRight(line, " "))
+		return
+	}
+	if columns := Width(b.w); columns > 1 && len(line) >= columns {
+		line = line[:columns-1] // a line that wraps can not be overwritten
+	}
+	fmt.Fprintf(b.w, "\r%-*s", b.wide, line)
+	b.wide = len(line)
+	if stay {
+		fmt.Fprintln(b.w)
+		b.wide = 0
+	}
+}
+
+// End leaves the line that stands.
+func (b *Bar) End() {
+	if b.terminal && b.wide > 0 {
+		fmt.Fprintln(b.w)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -385,3 +386,30 @@ func (e *PauseError) Unwrap() error { return e.Err }
 
 // ErrExists says that a folder holds a run already.
 var ErrExists = errors.New("the folder holds a run already: resume it, or choose another")
+
+// ParseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one, and without one that is a
+// number it is 1.
+func ParseShapes(entries []string) ([]Shape, error) {
+	var l []Shape
+	for _, entry := range entries {
+		text, weight := entry, 1.
+		if i := strings.LastIndexByte(entry, '='); i > 0 {
+			head := entry[:i]
+			// t=4096 is part of a spec, bench=4096 is a weight: what stands before decides.
+			if w, err := strconv.ParseFloat(entry[i+1:], 64); err == nil {
+				if _, err := gdn.Parse(head); err == nil {
+					text, weight = head, w
+				}
+			}
+		}
+		if !(weight > 0) {
+			return nil, fmt.Errorf("%q: weight %g is not positive", entry, weight)
+		}
+		s, err := gdn.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		l = append(l, Shape{Spec: s, Weight: weight})
+	}
+	return l, nil
+}

@@ -59,3 +59,16 @@ func replace(path string, data []byte) error {
 	}
 	return err
 }
+
+// Same tells whether two names mean one folder; the second may not exist yet.
+func Same(x, y string) (bool, error) {
+	dx, err := os.Stat(x)
+	if err != nil {
+		return false, err
+	}
+	dy, err := os.Stat(y)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(dx, dy), err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,7 @@ func (a *app) journalShowCmd() *cobra.Command {
 			if object != "" {
 				key, ok := found.Objects[object]
 				if !ok {
-					return usage(fmt.Errorf("candidate %d has no object %q (it has: %s)", id, object, strings.Join(sortedKeys(found.Objects), " ")))
+					return usage(fmt.Errorf("candidate %d has no object %q (it has: %s)", id, object, strings.Join(slices.Sorted(maps.Keys(found.Objects)), " ")))
 				}
 				return a.printObject(dir, key)
 			}
@@ -153,7 +154,7 @@ func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 	for _, n := range c.Notes {
 		line("note", "%s", n)
 	}
-	for _, role := range sortedKeys(c.Objects) {
+	for _, role := range slices.Sorted(maps.Keys(c.Objects)) {
 		line("object", "%-14s %s", role, c.Objects[role])
 	}
 }
@@ -327,13 +328,4 @@ func (a *app) writeTo(file string, write func(io.Writer) error) error {
 		return err
 	}
 	return store.WriteFile(file, []byte(b.String()))
-}
-
-func sortedKeys(m map[string]string) []string {
-	var l []string
-	for k := range m {
-		l = append(l, k)
-	}
-	slices.Sort(l)
-	return l
 }

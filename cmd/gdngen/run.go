@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/engine"
@@ -41,7 +42,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 				return err
 			}
 			p.Tell = a.tellPromoted
-			if same, err := sameFolder(r.cases, r.out); err != nil {
+			if same, err := store.Same(r.cases, r.out); err != nil {
 				return err
 			} else if same {
 				return usage(fmt.Errorf("--out %s is the folder of the cases, whose files would be overwritten", r.out))
@@ -89,19 +90,6 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.only, "only", "", "only cases whose name holds one of these texts, separated by commas")
 	complete(c, "engine", engine.Names())
 	return c
-}
-
-// sameFolder tells whether two names mean one folder; the second may not exist yet.
-func sameFolder(x, y string) (bool, error) {
-	dx, err := os.Stat(x)
-	if err != nil {
-		return false, err
-	}
-	dy, err := os.Stat(y)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(dx, dy), err
 }
 
 // runCases computes the cases, prints the result and gives the status.

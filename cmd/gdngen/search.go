@@ -109,8 +109,8 @@ Directives: ` + directiveDocs() + `.`,
 			for _, t := range list {
 				s.config.Targets = append(s.config.Targets, t.Name)
 			}
-			if s.config.Shapes, err = parseShapes(shapes); err != nil {
-				return err
+			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
+				return usage(fmt.Errorf("--shape: %w", err))
 			}
 			if s.config.Guards, err = parseGuards(guards); err != nil {
 				return err

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/strategy"
 )
 
@@ -22,36 +21,6 @@ func directiveDocs() string {
 		l = append(l, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes(), " ")))
 	}
 	return strings.Join(l, "; ")
-}
-
-// parseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one, and without one that is a
-// number it is 1.
-func parseShapes(entries []string) ([]autotune.Shape, error) {
-	var l []autotune.Shape
-	for _, entry := range entries {
-		text, weight := entry, 1.
-		if i := strings.LastIndexByte(entry, '='); i > 0 {
-			head := entry[:i]
-			// t=4096 is part of a spec, bench=4096 is a weight: what stands before decides.
-			if w, err := strconv.ParseFloat(entry[i+1:], 64); err == nil && parses(head) {
-				text, weight = head, w
-			}
-		}
-		if !(weight > 0) {
-			return nil, usage(fmt.Errorf("--shape %q: weight %g is not positive", entry, weight))
-		}
-		s, err := parseSpec(text)
-		if err != nil {
-			return nil, err
-		}
-		l = append(l, autotune.Shape{Spec: s, Weight: weight})
-	}
-	return l, nil
-}
-
-func parses(spec string) bool {
-	_, err := parseSpec(spec)
-	return err == nil
 }
 
 // parseGuards reads entries TARGET or TARGET=SHARE, a share being a number or percent.

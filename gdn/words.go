@@ -133,6 +133,7 @@ func (e *gen) solveWords(negA *ir.Value) *ir.Value {
 	e.b.Stage("solve")
 	x := make([][]*ir.Value, len(leaf))
 	for p, words := range leaf {
+		words = e.ofPairs(words, l)
 		for i := range a[p] {
 			x[p] = append(x[p], e.andMask(words, l, i))
 		}
@@ -168,10 +169,15 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 		return e.andMask(rows, w, 2*p)
 	}
 	times := e.wordProduct
-	if w <= e.v.MergePairs && x[0][0].Type.Shape[0]%2 == 0 {
+	if e.shares(w, x[0][0].Type.Shape[0]) {
 		times = e.pairProduct
 	}
 	right := times(b21, x, w, 0) // B21 X11
+	for k := range right {
+		for m := range right[k] {
+			right[k][m] = e.ofPairs(right[k][m], w)
+		}
+	}
 	zero := b.Like(x[0][0], 0)
 	spread := make([][]*ir.Value, len(x))
 	for k := range x {
@@ -184,6 +190,9 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 	}
 	z := times(x22, spread, w, 1) // X22 B21 X11
 	for k := range x {
+		for m := range z[k] {
+			z[k][m] = e.ofPairs(z[k][m], 2*w)
+		}
 		for p := range pairs {
 			for m := range per {
 				i := odd(p, m)

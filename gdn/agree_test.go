@@ -49,6 +49,23 @@ func TestVariantsOnClasses(t *testing.T) {
 	}
 }
 
+// Storage in bf16 is of the inverse, not of what it is made of: more passes make it better.
+func TestStoreKeepsPrecisionOfInverse(t *testing.T) {
+	s := mustParse(t, "t=128,hk=1,k=32")
+	inputs := generate(t, "cos.9", s, 1)
+	want := reference(t, s, inputs)
+	rms := func(text string) float64 {
+		got := interpret(t, s, parseVariant(t, text), inputs)
+		return array.Compare(got["o"], want["o"]).Ratio
+	}
+	for _, merge := range []string{"rows", "packed"} {
+		one := rms("chunk=128,solve=merge,leaf=16,merge=" + merge + ",prec=bf16x1,store=bf16")
+		more := rms("chunk=128,solve=merge,leaf=16,merge=" + merge + ",prec=bf16x1,store=bf16,precinv=bf16x3")
+		t.Logf("merge=%s: %.2e, with three passes for the inverse %.2e", merge, one, more)
+		require.Less(t, more, .9*one)
+	}
+}
+
 // randomSpec draws a small spec.
 func randomSpec(r *rand.Rand) Spec {
 	pick := func(l ...int) int { return l[r.IntN(len(l))] }

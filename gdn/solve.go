@@ -116,12 +116,16 @@ func (e *gen) merge(neg *ir.Value) *ir.Value {
 	if e.v.Merge == MergeBlocks {
 		return e.mergeBlocks(neg)
 	}
+	held := e.v.Store
+	if e.v.PrecInv != ir.PrecBF16x1 { // more passes multiply what one would round away
+		held = ir.F32
+	}
 	x := e.spread(e.leafLanes(neg), e.v.Leaf)
 	for w := e.v.Leaf; w < e.c; w *= 2 {
 		if w < 8 { // rows of a block would be part of a tile
 			x = e.rung(x, neg, w)
 		} else {
-			x = e.mergeRows(e.b.Convert(x, e.v.Store), e.b.Convert(neg, e.v.Store), w)
+			x = e.mergeRows(e.b.Convert(x, held), e.b.Convert(neg, held), w)
 		}
 	}
 	return x

@@ -133,3 +133,61 @@ func (s *SSH) Push(ctx context.Context) (path string, err error) {
 	_, err = s.Run(ctx, fmt.Sprintf("set -e; mkdir -p %s; gunzip > %s.$$; chmod +x %s.$$; mv %s.$$ %s", folder, path, path, path, path), r)
 	return path, err
 }
+
+// stream runs a script whose output is read as it comes. Closing it, or the end of ctx, ends the script's connection.
+func (s *SSH) stream(ctx context.Context, script string) (io.ReadCloser, error) {
+	cmd := s.Command(script)
+	var noise bytes.Buffer
+	cmd.Stderr = &noise
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, &UnreachableError{s.Host, err}
+	}
+	r := &stream{ReadCloser: out, cmd: cmd, noise: &noise, host: s.Host}
+	r.stop = context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	return r, nil
+}
+
+// stream is the output of a running script. A script that fails is an error in place of the end.
+type stream struct {
+	io.ReadCloser
+	cmd   *exec.Cmd
+	stop  func() bool
+	noise *bytes.Buffer
+	host  string
+	ended bool
+	err   error
+}
+
+func (r *stream) Read(b []byte) (int, error) {
+	if r.ended {
+		return 0, r.err
+	}
+	n, err := r.ReadCloser.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	r.stop()
+	r.ended, r.err = true, io.EOF
+	if bad := r.cmd.Wait(); bad != nil {
+		r.err = &UnreachableError{r.host, fmt.Errorf("%w: %s", bad, strings.TrimSpace(r.noise.String()))}
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return 0, r.err
+}
+
+func (r *stream) Close() error {
+	if !r.ended {
+		r.stop()
+		r.cmd.Process.Kill()
+		r.ReadCloser.Close()
+		r.cmd.Wait()
+		r.ended, r.err = true, io.ErrClosedPipe
+	}
+	return nil
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/remote"
 	"github.com/gdngen/gdngen/selftest"
 )
 
@@ -110,6 +111,11 @@ var exits = []struct {
 	{exitNoEngine, isA[*bench.DeviceError]},
 	{exitNoEngine, isA[*autotune.DeviceError]},
 	{exitNoEngine, isA[*worker.NoWorkerError]},
+	{exitUsage, is(remote.ErrPlace)},
+	{exitTimeout, isA[*remote.LimitError]},
+	{exitInfra, isA[*remote.PendingError]},
+	{exitInfra, isA[*remote.UnreachableError]},
+	{exitInfra, isA[*remote.RayError]},
 }
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }

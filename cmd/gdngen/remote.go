@@ -1,0 +1,394 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/remote"
+)
+
+// onEnv names the place where nobody gives --on.
+const onEnv = "GDNGEN_ON"
+
+func (a *app) remoteCmd() *cobra.Command {
+	forms, docs := remote.Docs()
+	var list strings.Builder
+	for i := range forms {
+		fmt.Fprintf(&list, "  %-28s %s\n", forms[i], docs[i])
+	}
+	return group(&cobra.Command{
+		Use:   "remote",
+		Short: "Run commands on machines you do not sit at",
+		Long: `remote runs commands elsewhere. A job has an id; its output and results are there after the connection, or this terminal, is gone. This very program
+travels with a job, once, and is gdngen there.
+
+A place, by --on or ` + onEnv + `, is one of
+` + list.String() + `
+or a name in ` + remote.PlacesName + ` of the folder gdngen in the user's configuration. What was submitted from here is recorded in ` + remote.RecordsDir + `.`,
+		Example: `  gdngen remote run --on ssh:me@big -- gdngen search run --budget 1h --run @out/run
+  gdngen remote logs run-1122-171255-abcdef -f
+  gdngen remote fetch run-1122-171255-abcdef --out runs`,
+		GroupID: "away",
+	}, a.remoteRunCmd(), a.remoteTestCmd(), a.remoteWaitCmd(), a.remoteLogsCmd(), a.remoteStopCmd(), a.remoteFetchCmd(), a.remoteListCmd())
+}
+
+var records = remote.Records{Dir: remote.RecordsDir}
+
+// jobFlags are the flags of a submission.
+type jobFlags struct {
+	job       remote.Job
+	env       []string
+	resources map[string]string
+	noWait    bool
+	dryRun    bool
+}
+
+func (j *jobFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	onFlag(c, &j.job.Place)
+	f.StringVar(&j.job.ID, "id", "", "id of the job; the same id again is the same job (default: drawn)")
+	f.StringArrayVar(&j.job.Files, "file", nil, "a file that travels into the job's working folder, once for each")
+	f.StringArrayVar(&j.env, "env", nil, "a variable of the job, once for each: NAME=VALUE, or NAME for its value here")
+	f.Float64Var(&j.job.CPUs, "cpus", 0, "processors that a Ray cluster reserves")
+	f.StringToStringVar(&j.resources, "resource", nil, "what else a Ray cluster reserves: NAME=NUMBER, such as TPU=4")
+	f.DurationVar(&j.job.Pending, "pending", 15*time.Minute, "stop a job that has not begun after this time; 0: never")
+	f.DurationVar(&j.job.Limit, "limit", 0, "stop a job after this time, by who waits for it, with status 124; 0: never")
+	f.BoolVar(&j.job.NoSync, "no-sync", false, "send no program: gdngen is on PATH there")
+	f.BoolVar(&j.noWait, "no-wait", false, "print the id once the job is submitted, and end")
+	f.BoolVar(&j.dryRun, "dry-run", false, "say what would be submitted")
+}
+
+func onFlag(c *cobra.Command, at *string) {
+	forms, _ := remote.Docs()
+	c.Flags().StringVar(at, "on", os.Getenv(onEnv), "place: "+strings.Join(forms, ", ")+", or a name (default: "+onEnv+")")
+}
+
+// fill completes a job from the flags.
+func (j *jobFlags) fill(kind string) error {
+	j.job.ID = cmp.Or(j.job.ID, remote.NewID(kind))
+	j.job.Env = map[string]string{}
+	for _, text := range j.env {
+		name, value, given := strings.Cut(text, "=")
+		if !given {
+			var ok bool
+			if value, ok = os.LookupEnv(name); !ok {
+				return usage(fmt.Errorf("--env %s: it is not set here", name))
+			}
+		}
+		j.job.EnvNames, j.job.Env[name] = append(j.job.EnvNames, name), value
+	}
+	for name, text := range j.resources {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n > 0) {
+			return usage(fmt.Errorf("--resource %s=%s: want a positive number", name, text))
+		}
+		if j.job.Resources == nil {
+			j.job.Resources = map[string]float64{}
+		}
+		j.job.Resources[name] = n
+	}
+	j.job.Submitted = time.Now().UTC()
+	return usage(j.job.Check())
+}
+
+// submit sends a job, and waits for it unless the user does not. What it prints goes to out.
+func (a *app) submit(j *jobFlags, kind string, out io.Writer) error {
+	if j.job.Place == "" {
+		return usage(errors.New("where? give --on PLACE, or set " + onEnv))
+	}
+	p, full, err := remote.Parse(j.job.Place)
+	if err != nil {
+		return err
+	}
+	j.job.Place = full
+	if err := j.fill(kind); err != nil {
+		return err
+	}
+	if j.dryRun {
+		return emit(a, j.job, []any{j.job}, func(w io.Writer) {
+			fmt.Fprintf(w, "job %s on %s: %s\n", j.job.ID, full, strings.Join(j.job.Command, " "))
+		})
+	}
+	if err := records.Add(&j.job); err != nil {
+		return err
+	}
+	if err := p.Submit(a.ctx, &j.job); err != nil {
+		return err
+	}
+	if j.noWait {
+		return emit(a, j.job, []any{j.job}, func(w io.Writer) { fmt.Fprintln(w, j.job.ID) })
+	}
+	a.note("job %s on %s; gdngen remote wait %[1]s comes back to it", j.job.ID, full)
+	return a.attend(p, &j.job, out)
+}
+
+// attend waits for a job and ends with its status.
+func (a *app) attend(p remote.Place, j *remote.Job, out io.Writer) error {
+	f := &remote.Follower{Place: p, ID: j.ID, Out: out, Pending: j.Pending, Note: func(text string) { a.note("%s", text) }}
+	s, err := f.Attend(a.ctx, j.Limit, j.Submitted)
+	if err != nil {
+		if a.ctx.Err() != nil {
+			a.note("job %s goes on: gdngen remote wait %[1]s, or gdngen remote stop %[1]s", j.ID)
+		}
+		return err
+	}
+	return jobEnd(j.ID, s)
+}
+
+// jobEnd is how a job ended, as a status of ours.
+func jobEnd(id string, s *remote.State) error {
+	switch s.Phase {
+	case remote.Succeeded:
+		return nil
+	case remote.Failed:
+		return failed(s.Exit, "job %s ended with status %d", id, s.Exit)
+	case remote.Stopped:
+		return failed(exitInfra, "job %s was stopped", id)
+	}
+	return failed(exitInfra, "job %s is %s: %s", id, s.Phase, cmp.Or(s.Message, "it left no status"))
+}
+
+func (a *app) remoteRunCmd() *cobra.Command {
+	var j jobFlags
+	c := &cobra.Command{
+		Use:   "run --on PLACE -- COMMAND...",
+		Short: "Run a command elsewhere, and print what it prints",
+		Long: `run submits a command and waits for it. gdngen in the command is this program. @out, at the beginning of a word or after a =, is the job's folder for
+results, which remote fetch copies and GDNGEN_OUT names there. An interrupt leaves the job running.
+
+The status is that of the command; 7 where the job was lost, stopped or never began, and 124 where its limit was reached.`,
+		Example: `  gdngen remote run --on ssh:me@big -- gdngen search run --budget 1h --run @out/run
+  gdngen remote run --on ray:http://head:8265 --resource TPU=4 --env HF_TOKEN -- gdngen selftest --quick --plugin cpu
+  gdngen remote run --on "tpu:mine?zone=us-central1-b" --no-wait --id night -- gdngen search run --budget 8h --run @out/run`,
+		RunE: func(_ *cobra.Command, words []string) error {
+			j.job.Command = words
+			return a.submit(&j, "run", a.stdout)
+		},
+	}
+	j.add(c)
+	return c
+}
+
+// tested is the last line of gdngen selftest.
+var tested = regexp.MustCompile(`(\d+) passed, (\d+) failed, (\d+) skipped`)
+
+func (a *app) remoteTestCmd() *cobra.Command {
+	var j jobFlags
+	var expect int
+	c := &cobra.Command{
+		Use:   "test --on PLACE [-- FLAGS...]",
+		Short: "Run gdngen selftest elsewhere; skipped tests are failures",
+		Long: `test runs gdngen selftest on a place, with the flags after --. It fails where a case failed, where one was skipped, and where fewer than --expect
+passed: a machine without its device skips much and fails nothing.`,
+		Example: `  gdngen remote test --on ssh:me@tpu --expect 200 -- --plugin /usr/lib/libtpu.so
+  gdngen remote test --on ray:http://head:8265 --expect 30 -- --quick --plugin cpu`,
+		RunE: func(_ *cobra.Command, words []string) error {
+			j.job.Command = append([]string{"gdngen", "selftest"}, words...)
+			var said bytes.Buffer
+			if err := a.submit(&j, "test", io.MultiWriter(a.stdout, &said)); err != nil || j.noWait || j.dryRun {
+				return err
+			}
+			all := tested.FindAllStringSubmatch(said.String(), -1)
+			if all == nil {
+				return failed(exitInfra, "job %s did not say how many cases passed", j.job.ID)
+			}
+			last := all[len(all)-1]
+			passed, _ := strconv.Atoi(last[1])
+			switch {
+			case last[2] != "0" || last[3] != "0":
+				return failed(exitRejected, "job %s: %s", j.job.ID, last[0])
+			case passed < expect:
+				return failed(exitRejected, "job %s: %d cases passed, and %d were expected", j.job.ID, passed, expect)
+			}
+			return nil
+		},
+	}
+	j.add(c)
+	c.Flags().IntVar(&expect, "expect", 1, "cases that must pass at least")
+	return c
+}
+
+// find gives the place of a job: by --on, or by the record of its submission.
+func find(id, on string) (remote.Place, *remote.Job, error) {
+	if err := remote.CheckID(id); err != nil {
+		return nil, nil, usage(err)
+	}
+	j, err := records.Load(id)
+	if err != nil {
+		if on == "" {
+			return nil, nil, usage(fmt.Errorf("job %s was not submitted from here: give --on PLACE", id))
+		}
+		j = &remote.Job{ID: id}
+	} else if os.Getenv(onEnv) == on {
+		on = j.Place // the record knows better than the default
+	}
+	p, full, err := remote.Parse(on)
+	j.Place = full
+	return p, j, err
+}
+
+// ofJob makes a command with one argument, the id of a job.
+func (a *app) ofJob(c *cobra.Command, do func(remote.Place, *remote.Job) error) *cobra.Command {
+	var on string
+	c.Args = args(cobra.ExactArgs(1))
+	c.RunE = func(_ *cobra.Command, words []string) error {
+		p, j, err := find(words[0], on)
+		if err != nil {
+			return err
+		}
+		return do(p, j)
+	}
+	onFlag(c, &on)
+	return c
+}
+
+func (a *app) remoteWaitCmd() *cobra.Command {
+	var logs bool
+	return func() *cobra.Command {
+		c := a.ofJob(&cobra.Command{
+			Use:     "wait ID",
+			Short:   "Wait for a job, and end with its status",
+			Long:    "wait waits for a job that was submitted here or, with --on, elsewhere. An interrupt leaves it running.",
+			Example: "  gdngen remote wait night --logs\n  gdngen remote wait run-1122-171255-abcdef --on ssh:me@big",
+		}, func(p remote.Place, j *remote.Job) error {
+			if logs {
+				return a.attend(p, j, a.stdout)
+			}
+			return a.attend(p, j, nil)
+		})
+		c.Flags().BoolVar(&logs, "logs", false, "print the output too, from its beginning")
+		return c
+	}()
+}
+
+func (a *app) remoteLogsCmd() *cobra.Command {
+	var lines int
+	var grep string
+	var follow bool
+	c := a.ofJob(&cobra.Command{
+		Use:     "logs ID",
+		Short:   "Print the output of a job",
+		Long:    "logs prints what a job has printed so far. With -f it goes on until the job ends, also after the connection was cut.",
+		Example: "  gdngen remote logs night --tail 100\n  gdngen remote logs night --grep 'keep|error'\n  gdngen remote logs night -f",
+	}, func(p remote.Place, j *remote.Job) error {
+		pattern, err := regexp.Compile(grep)
+		if err != nil {
+			return usage(fmt.Errorf("--grep: %w", err))
+		}
+		if follow {
+			f := &remote.Follower{Place: p, ID: j.ID, Out: a.stdout, Note: func(text string) { a.note("%s", text) }}
+			if lines > 0 || grep != "" {
+				return usage(errors.New("-f prints everything: leave --tail and --grep out"))
+			}
+			_, err := f.Wait(a.ctx)
+			return err
+		}
+		text, err := remote.Output(a.ctx, p, j.ID)
+		if err != nil {
+			return err
+		}
+		all := slices.Collect(strings.Lines(text))
+		all = slices.DeleteFunc(all, func(l string) bool { return !pattern.MatchString(strings.TrimRight(l, "\n")) })
+		if lines > 0 {
+			all = all[max(0, len(all)-lines):]
+		}
+		_, err = io.WriteString(a.stdout, strings.Join(all, ""))
+		return err
+	})
+	f := c.Flags()
+	f.IntVar(&lines, "tail", 0, "the last lines; 0: all")
+	f.StringVar(&grep, "grep", "", "lines that match a regular expression")
+	f.BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
+	return c
+}
+
+func (a *app) remoteStopCmd() *cobra.Command {
+	return a.ofJob(&cobra.Command{
+		Use:     "stop ID",
+		Short:   "Stop a job",
+		Long:    "stop ends a job, and returns once it has ended. Status 7 says that it has not: a Ray cluster may keep a job waiting that it has no room for.",
+		Example: "  gdngen remote stop night",
+	}, func(p remote.Place, j *remote.Job) error {
+		if err := p.Stop(a.ctx, j.ID); err != nil {
+			return err
+		}
+		s, err := p.Status(a.ctx, j.ID)
+		if err != nil {
+			return err
+		}
+		return emit(a, s, []any{s}, func(w io.Writer) { fmt.Fprintf(w, "%s %s\n", j.ID, s.Phase) })
+	})
+}
+
+func (a *app) remoteFetchCmd() *cobra.Command {
+	var out, only string
+	c := a.ofJob(&cobra.Command{
+		Use:     "fetch ID",
+		Short:   "Copy the results of a job",
+		Long:    "fetch copies what a job has put into its folder for results (@out, GDNGEN_OUT), also while it runs, and prints names, sizes and checksums.",
+		Example: "  gdngen remote fetch night --out runs\n  gdngen remote fetch night --only '*.jsonl'",
+	}, func(p remote.Place, j *remote.Job) error {
+		l, err := remote.Fetch(a.ctx, p, j.ID, only, cmp.Or(out, records.Out(j.ID)))
+		bad := emit(a, l, l, func(w io.Writer) {
+			for _, f := range l {
+				fmt.Fprintf(w, "%s  %d bytes  sha256 %.12s\n", f.Path, f.Size, f.SHA256)
+			}
+		})
+		return cmp.Or(err, bad)
+	})
+	c.Flags().StringVar(&out, "out", "", "folder for the copies (default: "+records.Out("ID")+")")
+	c.Flags().StringVar(&only, "only", "", "names that match a pattern such as *.jsonl")
+	return c
+}
+
+func (a *app) remoteListCmd() *cobra.Command {
+	var on string
+	c := &cobra.Command{
+		Use:     "list [--on PLACE]",
+		Short:   "List what was submitted from here, or the jobs of a place",
+		Example: "  gdngen remote list\n  gdngen remote list --on ssh:me@big -o json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("on") {
+				l, err := records.All()
+				bad := emit(a, l, l, func(w io.Writer) {
+					t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+					for _, j := range l {
+						fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", j.ID, j.Submitted.Local().Format(time.DateTime), j.Place, strings.Join(j.Command, " "))
+					}
+					t.Flush()
+				})
+				return cmp.Or(err, bad)
+			}
+			p, _, err := remote.Parse(on)
+			if err != nil {
+				return err
+			}
+			l, err := p.List(a.ctx)
+			if err != nil {
+				return err
+			}
+			return emit(a, l, l, func(w io.Writer) {
+				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				for _, j := range l {
+					fmt.Fprintf(t, "%s\t%s\t%d\n", j.ID, j.State.Phase, j.State.Exit)
+				}
+				t.Flush()
+			})
+		},
+	}
+	onFlag(c, &on)
+	return c
+}

@@ -1,0 +1,228 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Place runs commands somewhere else. Its methods may be asked again after any error.
+type Place interface {
+	// Submit begins a job. Of a job that is there it does nothing.
+	Submit(ctx context.Context, j *Job) error
+	// Status says how a job stands; *NoJobError where there is none.
+	Status(ctx context.Context, id string) (*State, error)
+	// Logs gives the output of a job from a byte on; follow waits for more while the job runs, and its stream may end early.
+	Logs(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, error)
+	// Stop ends a job. It returns once the job has ended, or with an error that says why it has not.
+	Stop(ctx context.Context, id string) error
+	// Files lists what a job left in the folder for results.
+	Files(ctx context.Context, id string) ([]File, error)
+	// Open reads one of them.
+	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
+	// List gives the jobs of a place by id.
+	List(ctx context.Context) ([]Listed, error)
+}
+
+// Job is a command to be run elsewhere.
+type Job struct {
+	ID        string             `json:"id"`
+	Place     string             `json:"place"`
+	Command   []string           `json:"command"`             // @out at the beginning of a word, or after a =, is the folder for results
+	Files     []string           `json:"files,omitempty"`     // of this machine, that travel with it into its working folder
+	EnvNames  []string           `json:"env,omitempty"`       // of Env; values are never stored here
+	Env       map[string]string  `json:"-"`                   //
+	CPUs      float64            `json:"cpus,omitempty"`      // that it asks for, where the place counts
+	Resources map[string]float64 `json:"resources,omitempty"` // likewise, by name
+	Limit     time.Duration      `json:"limit,omitempty"`     // after which who waits stops it; 0: none
+	Pending   time.Duration      `json:"pending,omitempty"`   // that it may wait to begin; 0: no limit
+	NoSync    bool               `json:"no_sync,omitempty"`   // this program is there, on PATH
+	Submitted time.Time          `json:"submitted"`
+}
+
+// Phase is how far a job is.
+type Phase string
+
+// The phases.
+const (
+	Pending   Phase = "pending"
+	Running   Phase = "running"
+	Succeeded Phase = "succeeded"
+	Failed    Phase = "failed"
+	Stopped   Phase = "stopped"
+	Lost      Phase = "lost" // it does not run, and left no status
+)
+
+// Done says whether a job has ended.
+func (p Phase) Done() bool { return p != Pending && p != Running }
+
+// State is how a job stands.
+type State struct {
+	Phase   Phase  `json:"phase"`
+	Exit    int    `json:"exit"` // status of the command, once it succeeded or failed
+	Node    string `json:"node,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// File is a result of a job.
+type File struct {
+	Name string `json:"name"` // below the folder for results, with slashes
+	Size int64  `json:"size"` // bytes; -1 where the place does not say
+}
+
+// Listed is a job in a list.
+type Listed struct {
+	ID    string `json:"id"`
+	State State  `json:"state"`
+}
+
+// NoJobError says that a place knows no such job.
+type NoJobError struct{ Place, ID string }
+
+func (e *NoJobError) Error() string { return fmt.Sprintf("%s has no job %s", e.Place, e.ID) }
+
+// ErrPlace marks errors in the text of a place or of a job.
+var ErrPlace = errors.New("")
+
+func badPlace(format string, args ...any) error {
+	return fmt.Errorf("%w"+format, append([]any{ErrPlace}, args...)...)
+}
+
+// kinds is the table of places.
+var kinds = []struct {
+	name, form, doc string
+	open            func(rest string) (Place, error)
+}{
+	{"ssh", "ssh:[USER@]HOST", "a machine that ssh reaches without a password", openSSH},
+	{"tpu", "tpu:NAME?zone=Z[&project=P]", "a cloud's TPU machine, by its command line gcloud", openTPU},
+	{"ray", "ray:URL", "a Ray cluster by the address of its dashboard, such as ray:http://head:8265; RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH has its token", openRay},
+}
+
+// Docs describes the places: form and meaning.
+func Docs() (forms, docs []string) {
+	for _, k := range kinds {
+		forms, docs = append(forms, k.form), append(docs, k.doc)
+	}
+	return forms, docs
+}
+
+// PlacesName is the file with names for places, in the folder gdngen of the user's configuration: an object of texts by name.
+const PlacesName = "places.json"
+
+// Parse finds a place by its text, or by its name in the user's file. The full text comes too.
+func Parse(text string) (Place, string, error) {
+	forms, _ := Docs()
+	name, rest, has := strings.Cut(text, ":")
+	for _, k := range kinds {
+		if k.name == name && has {
+			if rest == "" {
+				return nil, "", badPlace("place %q: want %s", text, k.form)
+			}
+			p, err := k.open(rest)
+			return p, text, err
+		}
+	}
+	if has || text == "" {
+		return nil, "", badPlace("unknown place %q (known: %s, and names in %s)", text, strings.Join(forms, " "), PlacesName)
+	}
+	file, names, err := userPlaces()
+	if err != nil {
+		return nil, "", err
+	}
+	full, ok := names[text]
+	if !ok || !strings.Contains(full, ":") {
+		return nil, "", badPlace("place %q is no name in %s (known: %s)", text, file, strings.Join(forms, " "))
+	}
+	return Parse(full)
+}
+
+func userPlaces() (file string, names map[string]string, err error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", nil, err
+	}
+	file = filepath.Join(dir, "gdngen", PlacesName)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &names)
+	}
+	if err != nil {
+		return file, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return file, names, nil
+}
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// NewID draws an id.
+func NewID(kind string) string {
+	return kind + "-" + time.Now().UTC().Format("0102-150405") + "-" + strings.ToLower(rand.Text()[:6])
+}
+
+// CheckID says why a text is no id.
+func CheckID(id string) error {
+	if !validID.MatchString(id) {
+		return badPlace("id %q: want letters, digits, dots, dashes and underscores, at most 64", id)
+	}
+	return nil
+}
+
+var validEnv = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Check says why a job can not be submitted.
+func (j *Job) Check() error {
+	if err := CheckID(j.ID); err != nil {
+		return err
+	}
+	if len(j.Command) == 0 {
+		return badPlace("a job needs a command, after --")
+	}
+	seen := map[string]bool{}
+	for _, f := range j.Files {
+		info, err := os.Stat(f)
+		switch {
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			return badPlace("%s is not a file", f)
+		case seen[filepath.Base(f)]:
+			return badPlace("two files named %s", filepath.Base(f))
+		}
+		seen[filepath.Base(f)] = true
+	}
+	for _, name := range j.EnvNames {
+		if !validEnv.MatchString(name) {
+			return badPlace("%q is no name of a variable", name)
+		}
+	}
+	return nil
+}
+
+// outWord is the folder for results in a word of a command.
+const outWord = "@out"
+
+// line is the command for a shell that has GDNGEN_OUT.
+func (j *Job) line() string {
+	l := make([]string, len(j.Command))
+	for i, w := range j.Command {
+		before, after, ok := strings.Cut(w, outWord)
+		if ok && (before == "" || strings.HasSuffix(before, "=")) && (after == "" || after[0] == '/') {
+			l[i] = Quote(before) + `"$GDNGEN_OUT"` + Quote(after)
+		} else {
+			l[i] = Quote(w)
+		}
+	}
+	return strings.Join(l, " ")
+}

@@ -3,6 +3,7 @@ module github.com/gdngen/gdngen
 go 1.25.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/ebitengine/purego v0.11.3
 	github.com/erkkah/margaid v0.3.0
 	github.com/gofrs/flock v0.13.0
@@ -21,7 +22,6 @@ require (
 )
 
 require (
-	github.com/coder/websocket v1.8.15 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

@@ -32,7 +32,7 @@ type PendingError struct {
 }
 
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("job %s did not begin within %v: %s; it was asked to stop, and a place may keep it waiting all the same", e.ID, e.After, e.Message)
+	return fmt.Sprintf("job %s did not begin within %v: %s", e.ID, e.After, e.Message)
 }
 
 // Wait returns the state of the job once it has ended. Connections that are cut are made again, and nothing is printed twice.

@@ -84,6 +84,17 @@ func (e *RayError) Error() string {
 // rayAnswer bounds an answer in bytes; results are read as streams.
 const rayAnswer = 256 << 20
 
+// NotStoppedError says that a job goes on although the place was asked to stop it.
+type NotStoppedError struct {
+	ID      string
+	Phase   Phase
+	Message string
+}
+
+func (e *NotStoppedError) Error() string {
+	return fmt.Sprintf("job %s was asked to stop, and it is still %s: %s", e.ID, e.Phase, e.Message)
+}
+
 // request makes a call with the user's token.
 func (p *rayPlace) request(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	token, err := rayToken()
@@ -345,7 +356,7 @@ func (p *rayPlace) Stop(ctx context.Context, id string) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return &UnreachableError{p.text, fmt.Errorf("ray was asked to stop %s, and it is still %s: %s", id, s.Phase, j.Message)}
+			return &NotStoppedError{id, s.Phase, j.Message}
 		}
 		select {
 		case <-time.After(p.settle / 20):

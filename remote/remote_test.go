@@ -472,7 +472,7 @@ func TestRayFaults(t *testing.T) {
 	var pending *PendingError
 	require.ErrorAs(t, err, &pending)
 	require.ErrorContains(t, err, "waiting for resources")
-	require.ErrorContains(t, err, "asked to stop stuck, and it is still pending")
+	require.ErrorContains(t, err, "stuck was asked to stop, and it is still pending")
 
 	for token, says := range map[string]string{"": "ray answers 401: Missing authentication token; give the cluster's token", "wrong": "is not the cluster's"} {
 		t.Setenv(rayTokenEnv, token)

@@ -115,6 +115,7 @@ var exits = []struct {
 	{exitTimeout, isA[*remote.LimitError]},
 	{exitInfra, isA[*remote.PendingError]},
 	{exitInfra, isA[*remote.UnreachableError]},
+	{exitInfra, isA[*remote.NotStoppedError]},
 	{exitInfra, isA[*remote.RayError]},
 }
 

@@ -167,11 +167,13 @@ const (
 	promising = .05
 )
 
-// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead, and so on.
+// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead, and so on. What lost in one round is not
+// weighed in the next, and what is not legal is repaired in the first alone: estimates take most of a proposal's time.
 func (w *weighing) descend(o origin, deep bool) {
 	at := step{v: o.v}
-	for range rounds {
-		next := w.join(o, at, w.singles(o, at))
+	lost := map[single]bool{}
+	for round := range rounds {
+		next := w.join(o, at, w.singles(o, at, lost, round == 0))
 		if !deep || next.gain < at.gain+promising {
 			return
 		}
@@ -179,15 +181,19 @@ func (w *weighing) descend(o origin, deep bool) {
 	}
 }
 
-// singles weighs the single moves from where a step led, and gives those that pay: of each axis the best.
-func (w *weighing) singles(o origin, at step) (pays []gdn.Variant) {
-	all := w.Space.singles(at.v)
+// singles weighs the single moves from where a step led, but for those that have lost, and gives those that pay: of each axis the best.
+func (w *weighing) singles(o origin, at step, lost map[single]bool, repair bool) (pays []gdn.Variant) {
+	move := func(x single) single { return single{Move: x.Move, needed: x.needed} } // wherever it leads
+	all := slices.DeleteFunc(w.Space.singles(at.v), func(x single) bool { return lost[move(x)] })
 	w.prepareSingles(all)
 	best := map[string]step{}
 	for _, x := range all {
 		s, ok := w.weigh(o, x.v)
-		if !ok && x.v.Check(w.Spec) != nil {
+		if !ok && repair && x.v.Check(w.Spec) != nil {
 			s, ok = w.repaired(o, x.v, x.Axis)
+		}
+		if !ok || s.gain < at.gain-noticeable {
+			lost[move(x)] = true
 		}
 		if !ok {
 			continue

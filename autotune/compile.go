@@ -191,12 +191,14 @@ func firstLines(s string) string {
 func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
 	defer w.clock("cost/"+t.Name, time.Now())
 	a := w.artifacts()
-	sum := &tally{target: t}
+	sum := &tally{target: t, ruler: w.Ruler.On(t.Name)}
 	for i, made := range a.compiled {
 		if made.Report == nil {
 			return journal.Cost{Target: t.Name, Verdict: journal.CostUnknown, Reason: firstLines(made.Unknown)}
 		}
-		sum.add(w.Shapes[i], a.programs[i], made.Report)
+		if err := sum.add(w.Shapes[i], a.programs[i], made.Report); err != nil {
+			return journal.Cost{Target: t.Name, Verdict: journal.CostUnknown, Reason: firstLines(err.Error())}
+		}
 		if text, err := json.Marshal(made.Report); err == nil {
 			w.Objects[role("schedule/"+t.Name, i)] = text
 		}
@@ -206,16 +208,24 @@ func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
 
 // tally weighs the costs of the shapes.
 type tally struct {
-	target                                                         *codegen.Target
-	cycles, hbm, score, spills, glue, calls, stall, tokens, topped float64
-	vmem                                                           int64
-	slot                                                           string
-	fill                                                           float64
-	stages                                                         map[string]float64
-	shapes                                                         []journal.ShapeCost
+	target *codegen.Target
+	ruler  measure.Ruler
+
+	cycles, wall, hbm, score, spills, glue, calls, stall, tokens, topped float64
+
+	vmem   int64
+	slot   string
+	fill   float64
+	stages map[string]float64
+	shapes []journal.ShapeCost
 }
 
-func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) {
+// add adds a shape. One that the ruler can not count is a *measure.Refusal.
+func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
+	took, err := a.ruler.Cycles(r)
+	if err != nil {
+		return err
+	}
 	kernels := map[string]bool{}
 	p.Lowered.Body.Walk(func(in *ir.Instr) {
 		if in.Op == ir.OpKernel {
@@ -224,14 +234,15 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) {
 	})
 	w := s.Weight
 	hbm := measure.Score(0, r.HBMBytes, s.Spec, a.target)
-	score := measure.Score(r.Cycles, r.HBMBytes, s.Spec, a.target)
+	score := measure.Score(took, r.HBMBytes, s.Spec, a.target)
 	tokens := float64(s.Spec.Batch * s.Spec.Tokens * s.Spec.HeadsV)
 	a.cycles += w * float64(r.Cycles)
+	a.wall += w * float64(max(0, r.Wall.Cycles))
 	a.hbm += w * float64(hbm)
 	a.score += w * float64(score)
 	a.tokens += w * tokens
 	a.vmem = max(a.vmem, r.VMEM)
-	outside := r.Cycles
+	outside := took
 	if a.stages == nil {
 		a.stages = map[string]float64{}
 	}
@@ -241,9 +252,9 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) {
 		a.calls += w * float64(op.Calls)
 		name := strings.TrimRight(op.Name, "0123456789")
 		if kernels[op.Name] || kernels[strings.TrimSuffix(name, ".")] {
-			outside -= op.Calls * op.Cycles
+			outside -= a.ruler.Op(r, &op)
 		}
-		if took := w * float64(op.Calls*op.Cycles); took > a.topped {
+		if took := w * float64(a.ruler.Op(r, &op)); took > a.topped {
 			a.topped, a.slot, a.fill = took, "", 0
 			for _, x := range op.Slots {
 				if fill := float64(x.Used) / float64(max(x.Capacity, 1)); fill > a.fill {
@@ -253,10 +264,11 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) {
 		}
 	}
 	for _, x := range p.Stages(r) {
-		a.stages[x.File] += w * float64(x.Cycles)
+		a.stages[x.File] += w * float64(a.ruler.Stage(r, x))
 	}
 	a.glue += w * float64(outside)
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})
+	return nil
 }
 
 // maxStages is how many stages a record keeps; the schedule's object has all.
@@ -264,7 +276,7 @@ const maxStages = 12
 
 func (a *tally) cost() journal.Cost {
 	round := func(x float64) int64 { return int64(math.Round(x)) }
-	c := journal.Cost{Target: a.target.Name, Cycles: round(a.cycles), HBM: round(a.hbm), Score: round(a.score), VMEM: a.vmem, Spills: round(a.spills),
+	c := journal.Cost{Target: a.target.Name, Ruler: string(a.ruler), Cycles: round(a.cycles), Wall: round(a.wall), HBM: round(a.hbm), Score: round(a.score), VMEM: a.vmem, Spills: round(a.spills),
 		Glue: round(a.glue), Calls: round(a.calls), Stall: round(a.stall), Slot: a.slot, Fill: journal.Figure(math.Round(1000*a.fill) / 1000)}
 	c.PerToken = journal.Figure(a.score / a.tokens)
 	c.Schedule = a.shapes[0].Schedule

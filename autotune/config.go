@@ -20,6 +20,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -28,6 +29,7 @@ import (
 type Config struct {
 	Spec      gdn.Spec           // zero: the preset bench
 	Targets   []string           // the first is compiled for first; none: v5e v6e tpu7x
+	Ruler     measure.Ruler      // what candidates are ranked by, where a target has it; empty: measure.Wall
 	Seed      uint64             //
 	Strategy  string             // such as model:4, the default, or exhaustive
 	Seeds     []string           // variants proposed first, as text, by name, or auto; none: DefaultSeeds
@@ -128,7 +130,11 @@ func (c *Config) session() error {
 
 // header validates the run's own part of the configuration and gives it its full form.
 func (c *Config) header(e Evaluator) (journal.Header, error) {
-	h := journal.Header{Format: journal.Format, Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
+	ruler, err := measure.ParseRuler(string(c.Ruler))
+	if err != nil {
+		return journal.Header{}, err
+	}
+	h := journal.Header{Format: journal.Format, Ruler: string(ruler), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
 		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed}
 	if c.Spec == (gdn.Spec{}) {
 		s, err := gdn.LookupPreset(defaultSpec)
@@ -239,6 +245,7 @@ type plan struct {
 	spec     gdn.Spec
 	shapes   []Shape
 	targets  []*codegen.Target
+	ruler    measure.Ruler
 	space    strategy.Space
 	strategy strategy.Strategy
 }
@@ -282,6 +289,9 @@ func newGround(h *journal.Header) (*plan, error) {
 			return nil, fmt.Errorf("target %s is given twice", name)
 		}
 		p.targets = append(p.targets, t)
+	}
+	if p.ruler, err = measure.ParseRuler(h.RulerName()); err != nil {
+		return nil, err
 	}
 	p.shapes = []Shape{{p.spec, 1}}
 	for i, x := range h.Shapes {

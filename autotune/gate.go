@@ -65,6 +65,7 @@ type Work struct {
 	Spec    gdn.Spec // the first of the shapes
 	Shapes  []Shape  // those that are weighed
 	Targets []*codegen.Target
+	Ruler   measure.Ruler // of the run; on each target as far as it has it
 	Seed    uint64
 	Least   string // the lowest precision allowed
 	Variant gdn.Variant

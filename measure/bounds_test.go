@@ -34,21 +34,45 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Places are summed by stage; what has none counts for its op, and all of it for the whole.
+// Places are summed by stage; what has none counts for its op, and all of it for the whole, by either ruler.
 func TestStages(t *testing.T) {
-	r := &llo.Report{Cycles: 67, TopLevel: 5, Ops: []llo.OpReport{
-		{Name: "fused.1", Calls: 2, Cycles: 25, Locations: []llo.Location{{File: "solve.c0.h1", Cycles: 5, Instructions: 1}, {File: "-", Line: 7, Cycles: 4, Instructions: 3},
+	r := &llo.Report{Target: "v6e", Cycles: 67, TopLevel: 5, Wall: llo.Wall{Cycles: 92, Own: 9}, Ops: []llo.OpReport{
+		{Name: "fused.1", Calls: 2, Cycles: 25, Wall: llo.Wall{Own: 35}, Locations: []llo.Location{{File: "solve.c0.h1", Cycles: 5, Wait: 6, Instructions: 1}, {File: "-", Line: 7, Cycles: 4, Wait: 2, Instructions: 3},
 			{File: "state", Cycles: 3}, {File: "state.c1.h0", Cycles: 3, Instructions: 2}, {File: "", Cycles: 3}}},
-		{Name: "copy.36", Calls: 1, Cycles: 7}, {Name: "copy", Calls: 1, Cycles: 5},
+		{Name: "copy.36", Calls: 1, Cycles: 7, Wall: llo.Wall{Own: 7}}, {Name: "copy", Calls: 1, Cycles: 5, Wall: llo.Wall{Own: 6}},
 	}}
-	got := (&Program{Lowered: &ir.Module{}}).Stages(r)
-	require.Equal(t, []llo.Location{{File: "(fused)", Cycles: 28, Instructions: 6}, {File: "(copy)", Cycles: 12}, {File: "state", Cycles: 12, Instructions: 4},
-		{File: "solve", Cycles: 10, Instructions: 2}, {File: "(top level)", Cycles: 5}}, got)
-	var sum int64
-	for _, s := range got {
-		sum += s.Cycles
+	p := &Program{Lowered: &ir.Module{}}
+	require.Equal(t, []llo.Location{{File: "(fused)", Cycles: 28, Wait: 8, Instructions: 6}, {File: "solve", Cycles: 10, Wait: 12, Instructions: 2},
+		{File: "(copy)", Cycles: 12, Wait: 1}, {File: "state", Cycles: 12, Instructions: 4}, {File: "(top level)", Cycles: 5, Wait: 4}}, p.Stages(r))
+	for _, ruler := range []Ruler{Wall, Throughput} {
+		var stages, ops int64
+		for _, s := range p.Stages(r) {
+			stages += ruler.Stage(r, s)
+		}
+		for i := range r.Ops {
+			ops += ruler.Op(r, &r.Ops[i])
+		}
+		whole, err := ruler.Cycles(r)
+		require.NoError(t, err)
+		require.Equal(t, whole, stages, ruler)
+		require.Less(t, ops, whole, ruler)
 	}
-	require.Equal(t, r.Cycles, sum)
+	r.Wall.Unknown = "a reason"
+	_, err := Wall.Cycles(r)
+	require.ErrorContains(t, err, "the wall of the schedule is not known: a reason")
+	r.Target = "v4" // whose latencies are not known
+	n, err := Wall.Cycles(r)
+	require.NoError(t, err)
+	require.Equal(t, r.Cycles, n)
 	r.Ops[0].Locations = []llo.Location{{File: "kernel.py", Line: 3, Cycles: 20}, {Cycles: 1}}
 	require.Equal(t, []llo.Location{{File: "kernel.py", Cycles: 40}, {File: "(copy)", Cycles: 12}, {File: "(fused)", Cycles: 10}, {File: "(top level)", Cycles: 5}}, Foreign("f", "").Stages(r))
+}
+
+func TestParseRuler(t *testing.T) {
+	r, err := ParseRuler("")
+	require.NoError(t, err)
+	require.Equal(t, Wall, r)
+	require.Equal(t, Throughput, r.On("v5p"))
+	_, err = ParseRuler("cycles")
+	require.EqualError(t, err, `unknown ruler "cycles" (known: wall throughput)`)
 }

@@ -34,7 +34,8 @@ func (p *Program) OpStage(op, place string) string {
 	return place
 }
 
-// Stages sums the cycles of a report by stage, most first. They add up to the cycles of the report.
+// Stages sums the cycles of a report by stage, and what the wall has beside them. Both add up to what the report has; of a wall that
+// is not known there is nothing. Those with most of both come first.
 func (p *Program) Stages(r *llo.Report) []llo.Location {
 	sums := map[string]*llo.Location{}
 	add := func(stage string, cycles, wait, instructions int64) {
@@ -44,15 +45,20 @@ func (p *Program) Stages(r *llo.Report) []llo.Location {
 		s := sums[stage]
 		s.Cycles, s.Wait, s.Instructions = s.Cycles+cycles, s.Wait+wait, s.Instructions+instructions
 	}
+	known := int64(1)
+	if r.Wall.Unknown != "" {
+		known = 0
+	}
 	for _, op := range r.Ops {
-		left, wait := op.Calls*op.Cycles, op.Calls*max(0, op.Wall.Cycles-op.Cycles)
+		left, wait := op.Calls*op.Cycles, known*op.Calls*(op.Wall.Own-op.Cycles)
 		for _, l := range op.Locations {
-			add(p.OpStage(op.Name, l.File), op.Calls*l.Cycles, op.Calls*l.Wait, op.Calls*l.Instructions)
-			left, wait = left-op.Calls*l.Cycles, max(0, wait-op.Calls*l.Wait)
+			w := known * op.Calls * l.Wait
+			add(p.OpStage(op.Name, l.File), op.Calls*l.Cycles, w, op.Calls*l.Instructions)
+			left, wait = left-op.Calls*l.Cycles, wait-w
 		}
 		add(p.OpStage(op.Name, ""), left, wait, 0)
 	}
-	add(topLevel, r.TopLevel, 0, 0)
+	add(topLevel, r.TopLevel, known*(r.Wall.Own-r.TopLevel), 0)
 	var list []llo.Location
 	for _, s := range sums {
 		if s.Cycles > 0 || s.Wait != 0 || s.Instructions > 0 {
@@ -60,7 +66,7 @@ func (p *Program) Stages(r *llo.Report) []llo.Location {
 		}
 	}
 	slices.SortFunc(list, func(x, y llo.Location) int {
-		return cmp.Or(cmp.Compare(y.Cycles, x.Cycles), strings.Compare(x.File, y.File))
+		return cmp.Or(cmp.Compare(y.Cycles+y.Wait, x.Cycles+x.Wait), strings.Compare(x.File, y.File))
 	})
 	return list
 }

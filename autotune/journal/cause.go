@@ -72,7 +72,7 @@ func compare(target string, now, had *Cost) (Cause, string) {
 	switch {
 	case rel < -sameTotal:
 		return CauseBottleneck, fmt.Sprintf("%.1f %% below its parent on %s, which others beat: what it changed is not what limits the best", -100*rel, target)
-	case now.HBM >= now.Cycles && had.HBM < had.Cycles:
+	case now.HBM >= now.Took() && had.HBM < had.Took():
 		return CauseMemory, fmt.Sprintf("main memory is what limits on %s now", target)
 	case loss > 0 && float64(now.Glue-had.Glue) > lossByGlue*float64(loss):
 		return CauseFusion, fmt.Sprintf("%d cycles more outside of kernels on %s, of %d more in all", now.Glue-had.Glue, target, loss)

@@ -66,6 +66,7 @@ type Header struct {
 	Spec      string            `json:"spec"`             // text of the gdn.Spec
 	Shapes    []Shape           `json:"shapes,omitempty"` // where the run weighs several specs: all of them, Spec first
 	Targets   []string          `json:"targets"`          // the first is compiled for first
+	Ruler     string            `json:"ruler,omitempty"`  // what cycles are counted by, wall or throughput; none in older journals, where it is throughput
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as beam:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
@@ -163,21 +164,43 @@ type Cost struct {
 	Target   string  `json:"target"`
 	Verdict  Verdict `json:"verdict,omitempty"` // where there is no cost
 	Reason   string  `json:"reason,omitempty"`
-	Cycles   int64   `json:"cycles,omitempty"`    // static cycles of the whole module
+	Ruler    string  `json:"ruler,omitempty"`     // of Score, stages and glue: wall or throughput; none in older journals, where it is throughput
+	Cycles   int64   `json:"cycles,omitempty"`    // of the whole module, as throughput
+	Wall     int64   `json:"wall,omitempty"`      // the same as wall; none where it is not known
 	HBM      int64   `json:"hbm,omitempty"`       // cycles that its main memory traffic takes at least
-	Score    int64   `json:"score,omitempty"`     // the larger of the two: what candidates are ranked by
+	Score    int64   `json:"score,omitempty"`     // the larger of HBM and the cycles by the ruler: what candidates are ranked by
 	PerToken Figure  `json:"per_token,omitempty"` // score per token and value head
 	Spills   int64   `json:"spills,omitempty"`    // register spills executed
 	VMEM     int64   `json:"vmem,omitempty"`      // bytes; -1 where the compiler does not say
 	Schedule string  `json:"schedule,omitempty"`  // hash of the bundles
 
-	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, most first
-	Glue   int64       `json:"glue,omitempty"`   // cycles outside of kernels
+	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, by the ruler, most first
+	Glue   int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
 	Calls  int64       `json:"calls,omitempty"`  // ops that the module runs
 	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for a matrix unit
 	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op that takes most
 	Fill   Figure      `json:"fill,omitempty"`   // how full it is
 	Shapes []ShapeCost `json:"shapes,omitempty"` // where the run weighs several specs; the figures above are weighed sums
+}
+
+// Names of rulers.
+const (
+	Wall       = "wall"
+	Throughput = "throughput"
+)
+
+// RulerName is the ruler of the run.
+func (h *Header) RulerName() string { return cmp.Or(h.Ruler, Throughput) }
+
+// RulerName is the ruler of the score.
+func (c *Cost) RulerName() string { return cmp.Or(c.Ruler, Throughput) }
+
+// Took is the cycles of the module by the ruler of the score.
+func (c *Cost) Took() int64 {
+	if c.Ruler == Wall {
+		return c.Wall
+	}
+	return c.Cycles
 }
 
 // Stage is the cycles of one stage of the algorithm.

@@ -36,6 +36,9 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	case best.Variant == "":
 		return "", &UseError{fmt.Sprintf("candidate %d is the text of a program, and auto stands for variants", best.ID)}
 	}
+	if ruler := measure.Wall.On(target); ruler == measure.Wall && h.RulerName() != string(ruler) {
+		return "", fmt.Errorf("run %s ranks by %s, and what auto stands for on %s is chosen by %s: figures of two rulers do not compare, so search again with --ruler %s", dir, h.RulerName(), target, ruler, ruler)
+	}
 	s, err := gdn.Parse(h.Spec)
 	if err != nil {
 		return "", err
@@ -61,12 +64,12 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	if err != nil {
 		return "", err
 	}
-	path, err := Write(Row{Spec: h.Spec, Target: target, Accuracy: class.String(), Variant: best.Variant, Cycles: is.Score, Libtpu: cmp.Or(h.Plugins["libtpu"], "unknown"),
+	path, err := Write(Row{Spec: h.Spec, Target: target, Accuracy: class.String(), Variant: best.Variant, Cycles: is.Score, Ruler: is.RulerName(), Libtpu: cmp.Or(h.Plugins["libtpu"], "unknown"),
 		Run: filepath.Base(absolute), Candidate: best.ID, Date: time.Now().UTC().Format(time.DateOnly)})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles; it was %s, %d cycles", path, class.Text(), h.Spec, target, best.ID, is.Score, now.Variant.Short(), was.Score), nil
+	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles by %s; it was %s, %d cycles", path, class.Text(), h.Spec, target, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
 }
 
 // compared gives what the run says of the form that auto stands for, and of the candidate, which must be better.
@@ -86,7 +89,7 @@ func compared(state *journal.State, dir, target string, best *journal.Candidate,
 	case is == nil:
 		return nil, nil, errors.New("the best candidate has no cost on " + target)
 	case is.Score >= was.Score:
-		return nil, nil, fmt.Errorf("the best of run %s on %s takes %d cycles, no less than what auto stands for: %s", dir, target, is.Score, now.Variant.Short())
+		return nil, nil, fmt.Errorf("the best of run %s on %s takes %d cycles by %s, no less than what auto stands for: %s", dir, target, is.Score, is.RulerName(), now.Variant.Short())
 	}
 	return was, is, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
@@ -44,6 +45,7 @@ type Row struct {
 	Accuracy  string `json:"accuracy"`  // the class that it keeps to
 	Variant   string `json:"variant"`   // text of the gdn.Variant
 	Cycles    int64  `json:"cycles"`    // the score that it was ranked by
+	Ruler     string `json:"ruler"`     // of the score: wall or throughput; none in older files, where it is throughput
 	Libtpu    string `json:"libtpu"`    // the compiler that they were counted with
 	Run       string `json:"run"`       // name of the run's folder
 	Candidate int    `json:"candidate"` // in its journal
@@ -51,7 +53,7 @@ type Row struct {
 }
 
 func (r *Row) String() string {
-	return fmt.Sprintf("promoted on %s from candidate %d of run %s, %d cycles by libtpu %s", r.Date, r.Candidate, r.Run, r.Cycles, r.Libtpu)
+	return fmt.Sprintf("promoted on %s from candidate %d of run %s, %d cycles by %s and libtpu %s", r.Date, r.Candidate, r.Run, r.Cycles, cmp.Or(r.Ruler, journal.Throughput), r.Libtpu)
 }
 
 // Class is the class of accuracy of what a search ranks whose products are of a precision at least.

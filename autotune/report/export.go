@@ -26,8 +26,8 @@ type Export struct {
 
 // Exports lists the forms.
 var Exports = []Export{
-	{"t4", "Kernel Tuner's T4 results, schema 1.0.0 (JSON): objective static_cycles of the first target", writeT4},
-	{"traces", "FlashInfer-Bench traces (JSON lines): correctness by class, static cycles in its extra; latency is 0 where no device is attached", writeTraces},
+	{"t4", "Kernel Tuner's T4 results, schema 1.0.0 (JSON): objective wall_cycles or throughput_cycles of the first target", writeT4},
+	{"traces", "FlashInfer-Bench traces (JSON lines): correctness by class, static cycles by ruler in its extra; latency is 0 where no device is attached", writeTraces},
 	{"csv", "a row for each candidate and target", writeCSV},
 	{"markdown", "a log: hypothesis, change, exact command, result, hot spots before and after, verdict, next", Markdown},
 }
@@ -89,6 +89,19 @@ var invalidity = map[journal.Verdict]string{journal.Keep: "correct", journal.Hol
 	journal.Pruned: "constraints", journal.Invalid: "constraints", journal.Numerics: "correctness", journal.EmitError: "compile", journal.CompileReject: "compile",
 	journal.VMEM: "compile", journal.CostUnknown: "compile", journal.Internal: "compile", journal.Timeout: "timeout", journal.Crash: "compile"}
 
+// cyclesSuffix ends the names of objectives, behind the ruler.
+const cyclesSuffix = "_cycles"
+
+// objective is what a run ranks by on its first target.
+func objective(s *journal.State) string {
+	for _, c := range s.Now().Candidates() {
+		if cost := c.Cost(s.Header.Targets[0]); cost != nil {
+			return cost.RulerName() + cyclesSuffix
+		}
+	}
+	return s.Header.RulerName() + cyclesSuffix
+}
+
 func writeT4(w io.Writer, _ string, s *journal.State) error {
 	out := struct {
 		Version string     `json:"schema_version"`
@@ -96,7 +109,7 @@ func writeT4(w io.Writer, _ string, s *journal.State) error {
 	}{"1.0.0", []t4Result{}}
 	times := s.Times()
 	for i, c := range s.Now().Candidates() {
-		r := t4Result{Timestamp: times[i].At.Format(time.RFC3339Nano), Configuration: configuration(c), Objectives: []string{"static_cycles"},
+		r := t4Result{Timestamp: times[i].At.Format(time.RFC3339Nano), Configuration: configuration(c), Objectives: []string{objective(s)},
 			Invalidity: invalidity[c.Verdict], Times: t4Times{Runtimes: []float64{}}, Measurements: []t4Measurement{}}
 		for gate, seconds := range times[i].Wall {
 			switch {
@@ -114,7 +127,7 @@ func writeT4(w io.Writer, _ string, s *journal.State) error {
 		}
 		for k, t := range s.Header.Targets {
 			if cost := c.Cost(t); cost != nil {
-				name := "static_cycles"
+				name := cost.RulerName() + cyclesSuffix
 				if k > 0 {
 					name += "/" + t
 				}
@@ -198,7 +211,7 @@ func writeTraces(w io.Writer, _ string, s *journal.State) error {
 			Environment: traceEnvironment{"static:" + strings.Join(s.Header.Targets, "+"), libs}, Status: traceStatus[invalidity[c.Verdict]], Log: string(c.Verdict) + ": " + c.Reason}}
 		r := &t.Evaluation
 		if r.Status == "PASSED" || r.Status == "INCORRECT_NUMERICAL" {
-			r.Correctness = &traceCorrectness{Extra: map[string]any{"errors": c.Errors, "static_cycles": staticCycles(c)}}
+			r.Correctness = &traceCorrectness{Extra: map[string]any{"errors": c.Errors, "static_cycles": staticCycles(c), "ruler": s.Header.RulerName()}}
 			if x := c.Worst(); x != nil {
 				r.Correctness.Relative = x.Error
 			}
@@ -249,7 +262,7 @@ func uuid(text string) string {
 func writeCSV(w io.Writer, _ string, s *journal.State) error {
 	out := csv.NewWriter(w)
 	times := s.Times()
-	head := []string{"id", "parent", "iteration", "verdict", "gate", "cause", "reason", "variant", "change", "hypothesis", "expected_gain", "risk", "target", "cycles", "hbm_cycles", "score",
+	head := []string{"id", "parent", "iteration", "verdict", "gate", "cause", "reason", "variant", "change", "hypothesis", "expected_gain", "risk", "target", "ruler", "cycles", "wall", "hbm_cycles", "score",
 		"cycles_per_token_head", "spills", "vmem", "slot", "fill", "hot", "worst_class", "error", "limit", "device_seconds", "device_ratio", "device_low", "device_high", "seconds", "at"}
 	if err := out.Write(head); err != nil {
 		return err
@@ -282,14 +295,14 @@ func writeCSV(w io.Writer, _ string, s *journal.State) error {
 			if k.Verdict != "" {
 				continue
 			}
-			cost := []string{k.Target, number(k.Cycles), number(k.HBM), number(k.Score), number(float64(k.PerToken)), number(k.Spills), number(k.VMEM), k.Slot, number(float64(k.Fill)), strings.Join(k.Hot(), " ")}
+			cost := []string{k.Target, k.RulerName(), number(k.Cycles), number(k.Wall), number(k.HBM), number(k.Score), number(float64(k.PerToken)), number(k.Spills), number(k.VMEM), k.Slot, number(float64(k.Fill)), strings.Join(k.Hot(), " ")}
 			if err := out.Write(slices.Concat(common, cost, tail)); err != nil {
 				return err
 			}
 			rows++
 		}
 		if rows == 0 {
-			if err := out.Write(slices.Concat(common, make([]string, 10), tail)); err != nil {
+			if err := out.Write(slices.Concat(common, make([]string, 12), tail)); err != nil {
 				return err
 			}
 		}
@@ -332,7 +345,7 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 	for _, name := range slices.Sorted(mapKeys(h.Plugins)) {
 		p.printf(", %s %s", name, h.Plugins[name])
 	}
-	p.printf(". Figures are static cycles per token and value head; nothing ran on a TPU unless a device is named.\n")
+	p.printf(". Figures are static cycles per token and value head by %s; nothing ran on a TPU unless a device is named.\n", h.RulerName())
 	if len(h.Shapes) > 1 {
 		p.printf("\nWeighed shapes:\n\n")
 		for _, x := range h.Shapes {
@@ -409,7 +422,7 @@ func result(h *journal.Header, c *journal.Candidate, runs *journal.Timing) strin
 	var parts []string
 	for _, t := range h.Targets {
 		if k := c.Cost(t); k != nil {
-			parts = append(parts, fmt.Sprintf("%s %.3f (%d cycles, %d spills)", t, float64(k.PerToken), k.Score, k.Spills))
+			parts = append(parts, fmt.Sprintf("%s %.3f (%d cycles by %s, %d spills)", t, float64(k.PerToken), k.Score, k.RulerName(), k.Spills))
 		}
 	}
 	for _, k := range c.Costs {

@@ -61,7 +61,7 @@ func (l *Live) Screen(width, height int) string {
 			continue
 		}
 		cost, seed := c.Cost(t), seedOf(v, t).Cost(t)
-		line("%-6s %7.2f cycles per token and head  %5.1f x below the first  #%-4d %s", t, float64(cost.PerToken), float64(seed.Score)/float64(cost.Score), c.ID, spark(v, t, 24))
+		line("%-6s %7.2f cycles per token and head by %s  %5.1f x below the first  #%-4d %s", t, float64(cost.PerToken), cost.RulerName(), float64(seed.Score)/float64(cost.Score), c.ID, spark(v, t, 24))
 		if len(cost.Stages) > 0 {
 			line("       hot: %s; fullest slot %s %.0f %%", strings.Join(cost.Hot(), ", "), cost.Slot, 100*float64(cost.Fill))
 		}

@@ -59,7 +59,7 @@ type pageCount struct {
 }
 
 type pageTarget struct {
-	Name           string
+	Name, Ruler    string
 	Champion, Seed *pageCandidate
 	Times          float64
 	Error, Share   string
@@ -170,6 +170,7 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	now, had := champion.Cost(t), seed.Cost(t)
 	p.Champion = &pageCandidate{champion.ID, now.PerToken, named(champion.Variant)}
 	p.Seed = &pageCandidate{seed.ID, had.PerToken, named(seed.Variant)}
+	p.Ruler = now.RulerName()
 	p.Times = float64(had.Score) / float64(now.Score)
 	p.Error, p.Share, p.VMEM = "-", "-", mib(now.VMEM)
 	if w := champion.Worst(); w != nil {
@@ -210,7 +211,7 @@ func (p *pageTarget) stages(now, had *journal.Cost) {
 	for i := range p.Stages {
 		x := &p.Stages[i]
 		x.Change = x.Champion - x.Seed
-		x.SeedShare, x.ChampionShare = 100*float64(x.Seed)/float64(max(had.Cycles, 1)), 100*float64(x.Champion)/float64(max(now.Cycles, 1))
+		x.SeedShare, x.ChampionShare = 100*float64(x.Seed)/float64(max(had.Took(), 1)), 100*float64(x.Champion)/float64(max(now.Took(), 1))
 	}
 	slices.SortStableFunc(p.Stages, func(x, y pageStage) int {
 		return cmp.Or(cmp.Compare(y.Champion, x.Champion), cmp.Compare(y.Seed, x.Seed))

@@ -17,6 +17,7 @@ type Summary struct {
 	Strategy   string                  `json:"strategy"`
 	Seed       uint64                  `json:"seed"`
 	Targets    []string                `json:"targets"`
+	Ruler      string                  `json:"ruler"`             // what it ranks by on targets that have it: wall or throughput
 	Stopped    string                  `json:"stopped,omitempty"` // why the last driver left it
 	Flight     string                  `json:"flight,omitempty"`  // how many candidates its last session judged at a time, and why no more
 	Candidates int                     `json:"candidates"`
@@ -39,6 +40,7 @@ type Summary struct {
 // Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
 type Ranking struct {
 	Target string `json:"target"`
+	Ruler  string `json:"ruler"` // of the scores; empty without rows
 	Rows   []Row  `json:"rows"`
 	Absent []Row  `json:"absent,omitempty"` // ranked elsewhere, without a cost here; verdict and reason are those of this target
 }
@@ -54,7 +56,7 @@ type Row struct {
 	Class    string          `json:"class,omitempty"` // the input class that is worst against its limit
 	Error    journal.Figure  `json:"error"`
 	Limit    journal.Figure  `json:"limit"`
-	PerToken journal.Figure  `json:"per_token,omitempty"` // score per token and value head
+	PerToken journal.Figure  `json:"per_token,omitempty"` // score, by the ruler of the cost, per token and value head
 	Cost     *journal.Cost   `json:"cost,omitempty"`
 	Cause    journal.Cause   `json:"cause,omitempty"`
 	Runs     *journal.Timing `json:"runs,omitempty"` // on a device
@@ -71,7 +73,7 @@ type GateTime struct {
 // New sums a run up.
 func New(dir string, s *journal.State) *Summary {
 	h := s.Header
-	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Candidates: s.Len(),
+	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Candidates: s.Len(),
 		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds()}
 	all := s.Now().Candidates()
 	cells := map[string]bool{}
@@ -137,6 +139,9 @@ func rank(target string, all []*journal.Candidate, times []journal.Times) Rankin
 		}
 	}
 	slices.SortStableFunc(r.Rows, func(x, y Row) int { return cmp.Compare(x.Cost.Score, y.Cost.Score) })
+	if len(r.Rows) > 0 {
+		r.Ruler = r.Rows[0].Cost.RulerName()
+	}
 	return r
 }
 

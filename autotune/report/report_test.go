@@ -150,7 +150,7 @@ func TestScreen(t *testing.T) {
 		require.Contains(t, lines[0], "gdngen search")
 	}
 	screen := (&Live{View: s.Now(), Elapsed: time.Minute}).Screen(160, 40)
-	for _, want := range []string{"9 candidates, 9.0 a minute", "18.31 cycles per token and head", "6.7 x below the first", "hot: state, solve; fullest slot VALU 50 %", "kq=joined on #3"} {
+	for _, want := range []string{"9 candidates, 9.0 a minute", "18.31 cycles per token and head by throughput", "6.7 x below the first", "hot: state, solve; fullest slot VALU 50 %", "kq=joined on #3"} {
 		require.Contains(t, screen, want)
 	}
 	require.Contains(t, (&Live{}).Screen(80, 24), "getting ready")
@@ -190,7 +190,7 @@ func TestExports(t *testing.T) {
 		require.Equal(t, r.Invalidity == "correct", *r.Correctness == 1)
 		require.InDelta(t, 2000., r.Times["compilation_time"], 1e-9)
 		if i < 4 {
-			require.Equal(t, "static_cycles", r.Measurements[0].Name)
+			require.Equal(t, "throughput_cycles", r.Measurements[0].Name)
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(write("traces")), "\n")

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -27,7 +28,7 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("judged %s\n", s.Flight)
 	}
 	for _, r := range s.Rankings {
-		p.printf("\n%s: cycles per token and value head (static; nothing ran on a TPU)\n", r.Target)
+		p.printf("\n%s: cycles per token and value head by %s (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
 		p.ranking(r.Rows, top)
 		p.reasons("no cost on "+r.Target, r.Absent)
 	}

@@ -306,7 +306,7 @@ func (r *record) sibling(m Move, from string) (gain float64, ok bool) {
 
 // hotShare is the part of a schedule that an axis can do something about.
 func hotShare(axis string, c *journal.Cost) float64 {
-	if c == nil || c.Cycles <= 0 {
+	if c == nil || c.Took() <= 0 {
 		return 0
 	}
 	var cycles int64
@@ -315,7 +315,7 @@ func hotShare(axis string, c *journal.Cost) float64 {
 			cycles += s.Cycles
 		}
 	}
-	share := float64(cycles) / float64(c.Cycles)
+	share := float64(cycles) / float64(c.Took())
 	if bearings[axis].fills && c.Slot != "" {
 		share = max(share, 1-float64(c.Fill))
 	}

@@ -274,6 +274,12 @@ func (a *app) instrument(fresh bool) (*measure.Instrument, error) {
 }
 
 // freshFlag adds --fresh.
+// rulerFlag is by what programs are ranked.
+func rulerFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "ruler", string(measure.Wall), "what programs are ranked by: wall (where the target has it) or throughput")
+	complete(c, "ruler", []string{string(measure.Wall), string(measure.Throughput)})
+}
+
 func freshFlag(c *cobra.Command, at *bool) {
 	c.Flags().BoolVar(at, "fresh", false, "measure anew, and take nothing from the cache")
 }

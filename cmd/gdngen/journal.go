@@ -118,6 +118,14 @@ func (a *app) listCandidates(s *journal.State) error {
 	})
 }
 
+// wallText is the wall of a record, where it has one.
+func wallText(cycles int64) string {
+	if cycles == 0 {
+		return "?"
+	}
+	return fmt.Sprint(cycles)
+}
+
 func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
@@ -140,7 +148,7 @@ func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 			line("cost", "%s: %s (%s)", k.Target, k.Verdict, k.Reason)
 			continue
 		}
-		line("cost", "%s: %.3f per token and value head; %d cycles, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.Cycles, k.HBM, k.Spills, terminal.Size(k.VMEM), k.Slot, 100*float64(k.Fill))
+		line("cost", "%s: %.3f per token and value head by %s; %d cycles as throughput, %s as wall, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.RulerName(), k.Cycles, wallText(k.Wall), k.HBM, k.Spills, terminal.Size(k.VMEM), k.Slot, 100*float64(k.Fill))
 		for _, st := range k.Stages {
 			line("", "  %-12s %9d", st.Name, st.Cycles)
 		}

@@ -63,7 +63,8 @@ func (a *app) searchCmd() *cobra.Command {
 		Short: "Search structural variants for the cheapest correct kernel",
 		Long: `search judges variants of a spec by gates from cheap to dear: legality, IR, analytic bound, the interpreter, a CPU against float64 on ordinary
 and adversarial inputs, the compiler, static cost, and full numerics. Each ends with a verdict and a reason, in a journal of JSON lines from
-which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate.`,
+which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate. Candidates are ranked by wall where the target has a
+wall model, and by throughput elsewhere or with --ruler throughput; a run keeps its ruler.`,
 		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen search resume --budget 3m --run runs/first\n  gdngen search best --run runs/first --target v6e",
 		GroupID: "work",
 	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd(), a.searchSimulateCmd())
@@ -109,6 +110,9 @@ Directives: ` + directiveDocs() + `.`,
 			for _, t := range list {
 				s.config.Targets = append(s.config.Targets, t.Name)
 			}
+			if s.config.Ruler, err = measure.ParseRuler(string(s.config.Ruler)); err != nil {
+				return usage(err)
+			}
 			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
 				return usage(fmt.Errorf("--shape: %w", err))
 			}
@@ -139,6 +143,7 @@ Directives: ` + directiveDocs() + `.`,
 	f := c.Flags()
 	f.StringVar(&targets, "targets", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
 	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or "))
+	rulerFlag(c, (*string)(&s.config.Ruler))
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
@@ -311,7 +316,7 @@ func (a *app) searchBestCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "best --run DIR",
 		Short: "Print the best variant of a run on a target",
-		Long: `best prints the variant with the least cycles on a target. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
+		Long: `best prints the variant with the least cycles on a target, by the ruler of the run. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
 the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
 of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
 		Example: `  gdngen search best --run runs/first --target v6e

@@ -67,10 +67,13 @@ type clock struct {
 	transposes                          [maxMXUs]transposing
 	transcOut                           queue
 
-	waits   [waitKinds]int64
-	at      []int64 // waits by bundle
-	channel *channel
-	fault   string // what the model does not understand; the first one
+	waits                 [waitKinds]int64
+	at                    []int64 // waits by bundle
+	inside                int64   // cycles of ops that it called
+	products              bool    // whether there was one
+	edges, inner, pending int64   // waits for transfers: before the first product, between two, since the last
+	channel               *channel
+	fault                 string // what the model does not understand; the first one
 }
 
 func newClock(tm *codegen.Timing, bundles int, ch *channel) *clock {
@@ -88,6 +91,9 @@ func (k *clock) wait(pc int, t int64, kind waitKind) {
 	if t > k.now {
 		k.waits[kind] += t - k.now
 		k.at[pc] += t - k.now
+		if kind >= waitRead {
+			k.pending += t - k.now
+		}
 		k.now = t
 	}
 }
@@ -190,6 +196,7 @@ func (k *clock) start(o *vectorOp, width func(operand) int64) {
 	u, tm := o.unit, k.timing
 	switch o.kind {
 	case onMatmul:
+		k.product()
 		k.matmulFree[u] = k.now + o.cycles
 		n := tm.MatmulResults
 		if o.half {
@@ -219,6 +226,16 @@ func (k *clock) start(o *vectorOp, width func(operand) int64) {
 	case setLanePattern:
 		k.switches(o)
 	}
+}
+
+// product tells the waits for transfers before the first product from those before others.
+func (k *clock) product() {
+	if k.products {
+		k.inner += k.pending
+	} else {
+		k.edges = k.pending
+	}
+	k.products, k.pending = true, 0
 }
 
 // switches notes how long the other classes of a lane unit have to wait.

@@ -16,6 +16,34 @@ type Wall struct {
 	At85    int64  `json:"at_85"`             // the same at 85 % of it
 	Unknown string `json:"unknown,omitempty"` // why there are no figures: they are -1
 	Waits   []Wait `json:"waits,omitempty"`   // that Cycles has beside what issues, most first
+	Own     int64  `json:"own"`               // of Cycles, without those of ops that it calls
+	Edges   int64  `json:"edges"`             // of Waits, those for transfers before the first product and after the last
+	Inner   int64  `json:"inner"`             // and those between
+}
+
+// A Part is some of what the wall has beside the throughput.
+type Part struct {
+	Name    string `json:"name"`
+	Cycles  int64  `json:"cycles"`
+	Meaning string `json:"meaning"`
+}
+
+// Parts says what the difference between throughput and wall is made of; nil where the wall is not known. They add up to it.
+func (r *Report) Parts() []Part {
+	if r.Wall.Unknown != "" {
+		return nil
+	}
+	units := Part{Name: "units", Meaning: "waits for registers, units and their results, by kind below"}
+	edges := Part{Name: "edges", Meaning: "first fetch and last store of each op, with nothing to hide behind"}
+	inner := Part{Name: "steps", Meaning: "waits for main memory within ops"}
+	around := Part{Name: "copies", Meaning: "waits for copies that XLA makes around ops"}
+	units.Cycles, around.Cycles = r.Wall.Cycles-r.Cycles, r.Wall.Edges+r.Wall.Inner
+	for _, op := range r.Ops {
+		edges.Cycles += op.Calls * op.Wall.Edges
+		inner.Cycles += op.Calls * op.Wall.Inner
+	}
+	units.Cycles -= edges.Cycles + inner.Cycles + around.Cycles
+	return []Part{units, edges, inner, around}
 }
 
 // A Wait is what an interlock cost.
@@ -69,12 +97,13 @@ func (c *called) follow(clocks []*clock, op, unknown string) {
 		k.channel.yield(k.now, c.cycles[i], c.busy[i])
 		k.channel.busy += c.busy[i]
 		k.now += c.cycles[i]
+		k.inside += c.cycles[i]
 	}
 }
 
 // wallOf reads the clocks after an execution.
 func wallOf(t *codegen.Target, p *program, clocks []*clock) Wall {
-	unknown := Wall{Latency: -1, Cycles: -1, At85: -1}
+	unknown := Wall{Latency: -1, Cycles: -1, At85: -1, Own: -1}
 	if len(clocks) == 0 {
 		unknown.Unknown = fmt.Sprintf("the latencies of %s are not known: its cycles are throughput alone", t.Name)
 		return unknown
@@ -86,8 +115,9 @@ func wallOf(t *codegen.Target, p *program, clocks []*clock) Wall {
 	if unknown.Unknown != "" {
 		return unknown
 	}
-	w := Wall{Latency: clocks[0].now, Cycles: clocks[1].now, At85: clocks[2].now}
-	for kind, cycles := range clocks[1].waits {
+	k := clocks[1]
+	w := Wall{Latency: clocks[0].now, Cycles: k.now, At85: clocks[2].now, Own: k.now - k.inside, Edges: k.edges + k.pending, Inner: k.inner}
+	for kind, cycles := range k.waits {
 		if cycles > 0 {
 			w.Waits = append(w.Waits, Wait{waitNames[kind], cycles})
 		}

@@ -172,7 +172,20 @@ func TestWallOfKernels(t *testing.T) {
 		require.Less(t, op.Wall.Cycles, op.Wall.At85)
 		if row.kernel == "tpu" {
 			require.InEpsilon(t, row.estimated, op.Wall.Cycles, .02)
+			require.InEpsilon(t, 2432+529+1128, op.Wall.Edges, .16, "first fetch and last stores, by the profile")
+			require.Zero(t, op.Wall.Inner, "and none between")
 		}
+		own := r.Wall.Own
+		for _, op := range r.Ops {
+			own += op.Calls * op.Wall.Own
+		}
+		require.Equal(t, r.Wall.Cycles, own)
+		total := r.Cycles
+		for _, part := range r.Parts() {
+			require.GreaterOrEqual(t, part.Cycles, int64(0), part.Name)
+			total += part.Cycles
+		}
+		require.Equal(t, r.Wall.Cycles, total)
 		var waits int64
 		for _, w := range op.Wall.Waits {
 			waits += w.Cycles
@@ -277,6 +290,6 @@ func TestWithoutTiming(t *testing.T) {
 	r, err := offsets.Analyze(unpack(t, archive(t, "varlen_v6e_0.0.51")), lookup(t, "v5p"))
 	require.NoError(t, err)
 	require.Positive(t, r.Cycles)
-	require.Equal(t, Wall{Latency: -1, Cycles: -1, At85: -1, Unknown: "the latencies of v5p are not known: its cycles are throughput alone"}, r.Wall)
+	require.Equal(t, Wall{Latency: -1, Cycles: -1, At85: -1, Own: -1, Unknown: "the latencies of v5p are not known: its cycles are throughput alone"}, r.Wall)
 	require.EqualValues(t, -1, r.Code.Cold)
 }

@@ -111,5 +111,5 @@ func fakeCost(w *Work, target string) journal.Cost {
 	score := int64(200_000 + number(w.Variant, target)%1_000_000)
 	var name [8]byte
 	binary.LittleEndian.PutUint64(name[:], number(w.Variant, "schedule "+target)%400)
-	return journal.Cost{Target: target, Cycles: score, Score: score, PerToken: journal.Figure(float64(score) / 32768), Schedule: fmt.Sprintf("%x", name)}
+	return journal.Cost{Target: target, Ruler: string(w.Ruler.On(target)), Cycles: score, Wall: score, Score: score, PerToken: journal.Figure(float64(score) / 32768), Schedule: fmt.Sprintf("%x", name)}
 }

@@ -79,6 +79,9 @@ func TestRealSearch(t *testing.T) {
 	require.NotNil(t, cost)
 	require.Greater(t, cost.Cycles, measure.Least(c.Spec, gdn.DefaultVariant(), mustTarget(t, "v6e")))
 	require.InDelta(t, float64(cost.Score)/128, float64(cost.PerToken), 1e-9)
+	require.Equal(t, journal.Wall, cost.Ruler)
+	require.Greater(t, cost.Wall, cost.Cycles)
+	require.Equal(t, cost.Wall, cost.Score, "its traffic takes less")
 	for _, role := range []string{"ir", "module/v6e", "schedule/v6e"} {
 		require.Contains(t, first.Objects, role)
 	}

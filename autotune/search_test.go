@@ -20,6 +20,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // quick is a search with the fake evaluator.
@@ -500,6 +501,42 @@ func TestRefusedConfigurations(t *testing.T) {
 	require.ErrorContains(t, err, "no candidate with a cost on v4")
 }
 
+// A run ranks by wall, unless it is asked not to. It keeps its ruler; one of an older program, which names none, ranks by throughput.
+func TestRulerOfRun(t *testing.T) {
+	for asked, want := range map[measure.Ruler]measure.Ruler{"": measure.Wall, measure.Throughput: measure.Throughput} {
+		c := quick(t, 3)
+		c.Ruler, c.Targets = asked, []string{"v6e", "v4"}
+		sum, err := Search(t.Context(), c)
+		require.NoError(t, err)
+		require.EqualValues(t, want, sum.Ruler)
+		_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: 8, Evaluator: &fake{}, Generator: "test", Ruler: "wall"})
+		require.NoError(t, err)
+		s, _, err := journal.Read(c.Dir, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, want, s.Header.Ruler)
+		n := 0
+		for _, x := range s.Now().Candidates() {
+			for _, cost := range x.Costs {
+				if cost.Verdict == "" {
+					require.EqualValues(t, want.On(cost.Target), cost.Ruler)
+					n++
+				}
+			}
+		}
+		require.Greater(t, n, 6)
+		require.EqualValues(t, "throughput", s.Now().Champion("v4").Cost("v4").Ruler)
+		h := *s.Header
+		h.Ruler = ""
+		p, err := newPlan(&h, 0)
+		require.NoError(t, err)
+		require.Equal(t, measure.Throughput, p.ruler)
+	}
+	c := quick(t, 3)
+	c.Ruler = "clock"
+	_, err := Search(t.Context(), c)
+	require.ErrorContains(t, err, `unknown ruler "clock" (known: wall throughput)`)
+}
+
 func TestSecondDriver(t *testing.T) {
 	c := quick(t, 10)
 	var second error
@@ -527,7 +564,7 @@ func TestPruning(t *testing.T) {
 		}
 		if gate == "targets" && w.Record.ID == 3 { // and on the others
 			for _, t := range w.Targets[1:] {
-				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Score: 1, Schedule: "wonder"})
+				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Ruler: journal.Wall, Score: 1, Schedule: "wonder"})
 			}
 			w.Targets = w.Targets[:1]
 		}

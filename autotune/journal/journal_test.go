@@ -200,12 +200,31 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, j.Append(KindHeader, header), "second header")
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Keep}), "1 was expected")
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}), "unknown verdict")
+	by := func(ruler string) []Cost { return []Cost{{Target: "v6e", Ruler: ruler, Cycles: 1, Wall: 1, Score: 1}} }
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep, Costs: by(Wall)}), "candidate 1: its cost on v6e is by wall, and the run ranks by throughput")
 	require.ErrorContains(t, j.Append("note", Event{}), "unknown kind")
 	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}))
 	require.NoError(t, j.Close())
 	s, _, err := Read(dir, nil)
 	require.NoError(t, err)
 	require.Len(t, s.Events(), 1)
+}
+
+// A target has one ruler.
+func TestMixedRulers(t *testing.T) {
+	j, _, err := Open(t.TempDir())
+	require.NoError(t, err)
+	h := header
+	h.Ruler = Wall
+	require.NoError(t, j.Append(KindHeader, h))
+	add := func(id int, cost Cost) error {
+		return j.Append(KindCandidate, Candidate{ID: id, Verdict: Invalid, Costs: []Cost{cost}})
+	}
+	require.NoError(t, add(1, Cost{Target: "v6e", Ruler: Wall, Wall: 2}))
+	require.NoError(t, add(2, Cost{Target: "v5e", Ruler: Throughput, Cycles: 2}))
+	require.ErrorContains(t, add(3, Cost{Target: "v5e", Ruler: Wall, Wall: 2}), "candidate 3: its cost on v5e is by wall, and those before are by throughput")
+	require.NoError(t, add(3, Cost{Target: "v5e", Verdict: VMEM}))
+	require.NoError(t, j.Close())
 }
 
 func TestDecision(t *testing.T) {

@@ -19,15 +19,16 @@ type State struct {
 	events     []Record
 	last       time.Time
 	busy       time.Duration
-	variants   map[string]int   // first candidate by fitted variant
-	modules    map[string]int   // by hash of the module
-	schedules  map[string]int   // by target and hash of the schedule
-	champions  map[string][]int // by target, in order of succession
+	variants   map[string]int    // first candidate by fitted variant
+	modules    map[string]int    // by hash of the module
+	schedules  map[string]int    // by target and hash of the schedule
+	champions  map[string][]int  // by target, in order of succession
+	rulers     map[string]string // by target
 }
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}}
+	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}, rulers: map[string]string{}}
 }
 
 // check says why a record can not come next.
@@ -65,11 +66,29 @@ func (s *State) parse(r Record) (*Header, *Candidate, error) {
 		if !c.Verdict.Known() {
 			return nil, nil, fmt.Errorf("candidate %d: unknown verdict %q", c.ID, c.Verdict)
 		}
+		for i := range c.Costs {
+			if err := s.sameRuler(&c.Costs[i]); err != nil {
+				return nil, nil, fmt.Errorf("candidate %d: %w", c.ID, err)
+			}
+		}
 		return nil, c, nil
 	case slices.Contains([]Kind{KindSession, KindError, KindPause, KindEnd}, r.Kind):
 		return nil, nil, json.Unmarshal(r.Body, new(Event))
 	}
 	return nil, nil, fmt.Errorf("unknown kind %q", r.Kind)
+}
+
+// sameRuler refuses a cost that does not compare with the others of the run.
+func (s *State) sameRuler(c *Cost) error {
+	is, others := c.RulerName(), s.rulers[c.Target]
+	switch {
+	case c.Verdict != "":
+	case others != "" && is != others:
+		return fmt.Errorf("its cost on %s is by %s, and those before are by %s: figures of two rulers do not compare", c.Target, is, others)
+	case is == Wall && s.Header.RulerName() != Wall:
+		return fmt.Errorf("its cost on %s is by %s, and the run ranks by %s", c.Target, is, s.Header.RulerName())
+	}
+	return nil
 }
 
 // Add folds one record.
@@ -107,6 +126,7 @@ func (s *State) addCandidate(c *Candidate, times Times) {
 	for _, cost := range c.Costs {
 		if cost.Verdict == "" {
 			first(s.schedules, cost.Target+" "+cost.Schedule, c.ID)
+			s.rulers[cost.Target] = cost.RulerName()
 		}
 	}
 	if !c.Verdict.Ranked() {

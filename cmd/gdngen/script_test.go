@@ -97,7 +97,8 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// makerun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs.
+// makerun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs by wall; one named older names no
+// ruler.
 func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 4 {
 		ts.Fatalf("usage: makerun DIR SPEC TARGET VARIANT=CYCLES...")
@@ -106,9 +107,13 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	target, err := codegen.LookupTarget(args[2])
 	ts.Check(err)
+	ruler := journal.Wall
+	if args[0] == "older" {
+		ruler = ""
+	}
 	j, _, err := journal.Open(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: args[2:3], Strategy: "exhaustive",
+	ts.Check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: args[2:3], Ruler: ruler, Strategy: "exhaustive",
 		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
 	for i, arg := range args[3:] {
 		at := strings.LastIndex(arg, "=")
@@ -117,7 +122,7 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
 		ts.Check(err)
 		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
-			Costs: []journal.Cost{{Target: args[2], Cycles: score, Score: score, Schedule: arg}}}
+			Costs: []journal.Cost{{Target: args[2], Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg}}}
 		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
 		ts.Check(err)
 		c.Cause, c.Evidence = j.State().Now().CauseOf(c)

@@ -466,18 +466,18 @@ func TestExhaustion(t *testing.T) {
 
 func TestRefusedConfigurations(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		`unknown target "v9"`:              func(c *Config) { c.Targets = []string{"v9"} },
-		"v6e is given twice":               func(c *Config) { c.Targets = []string{"v6e", "v6e"} },
-		"unknown strategy":                 func(c *Config) { c.Strategy = "luck" },
-		"beam:N takes an N from 1 to 1000": func(c *Config) { c.Strategy = "beam:0" },
-		"exhaustive takes no parameter":    func(c *Config) { c.Strategy = "exhaustive:3" },
-		"unknown axis":                     func(c *Config) { c.Axes = []string{"colour"} },
-		"form can not be":                  func(c *Config) { c.Focus = map[string]string{"form": "w"} },
-		"unknown name":                     func(c *Config) { c.Seeds = []string{"mystery"} },
-		"needs a folder":                   func(c *Config) { c.Dir = "" },
-		"unknown precision":                func(c *Config) { c.Precision = "f8" },
-		"lookahead 65":                     func(c *Config) { c.Lookahead = 65 },
-		"tokens":                           func(c *Config) { c.Spec.Tokens = -1 },
+		`unknown target "v9"`:                       func(c *Config) { c.Targets = []string{"v9"} },
+		"v6e is given twice":                        func(c *Config) { c.Targets = []string{"v6e", "v6e"} },
+		"unknown strategy":                          func(c *Config) { c.Strategy = "luck" },
+		"beam:N takes an N from 1 to 1000":          func(c *Config) { c.Strategy = "beam:0" },
+		"exhaustive takes no parameter":             func(c *Config) { c.Strategy = "exhaustive:3" },
+		"unknown axis":                              func(c *Config) { c.Axes = []string{"colour"} },
+		"form can not be":                           func(c *Config) { c.Focus = map[string]string{"form": "w"} },
+		"unknown name":                              func(c *Config) { c.Seeds = []string{"mystery"} },
+		"needs a folder":                            func(c *Config) { c.Dir = "" },
+		fmt.Sprintf("lookahead %d", maxLookahead+1): func(c *Config) { c.Lookahead = maxLookahead + 1 },
+		"lookahead 65":                              func(c *Config) { c.Lookahead = 65 },
+		"tokens":                                    func(c *Config) { c.Spec.Tokens = -1 },
 	} {
 		c := quick(t, 3)
 		change(&c)

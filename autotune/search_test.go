@@ -475,9 +475,9 @@ func TestRefusedConfigurations(t *testing.T) {
 		"form can not be":                           func(c *Config) { c.Focus = map[string]string{"form": "w"} },
 		"unknown name":                              func(c *Config) { c.Seeds = []string{"mystery"} },
 		"needs a folder":                            func(c *Config) { c.Dir = "" },
+		"unknown precision":                         func(c *Config) { c.Precision = "f8" },
 		fmt.Sprintf("lookahead %d", maxLookahead+1): func(c *Config) { c.Lookahead = maxLookahead + 1 },
-		"lookahead 65":                              func(c *Config) { c.Lookahead = 65 },
-		"tokens":                                    func(c *Config) { c.Spec.Tokens = -1 },
+		"tokens": func(c *Config) { c.Spec.Tokens = -1 },
 	} {
 		c := quick(t, 3)
 		change(&c)

@@ -34,6 +34,7 @@ func kinds() []kind {
 	return []kind{
 		{"local", "local", "this machine", startLocal},
 		{"ssh", "ssh:[USER@]HOST", "a machine that ssh reaches without a password; it gets this program where it has none", startSSH},
+		{"ray", "ray:ADDRESS", "a node of a Ray cluster that has room, seen from inside of it: ray:auto, or ray:HEAD:6379", startRay},
 		{"exec", "exec:COMMAND", "any command that ends in gdngen worker, such as kubectl exec -i POD -- gdngen worker", startExec},
 	}
 }

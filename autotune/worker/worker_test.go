@@ -26,11 +26,19 @@ const (
 	modeEnv = "GDNGEN_TEST_WORKER"
 	atEnv   = "GDNGEN_TEST_AT" // CANDIDATE/GATE
 	onceEnv = "GDNGEN_TEST_ONCE"
-	nodeEnv = "GDNGEN_TEST_NODE"
+	runEnv  = "GDNGEN_TEST_RUN" // folder of the run of a driver
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(modeEnv); mode != "" {
+	if dir := os.Getenv(runEnv); dir != "" {
+		os.Unsetenv(runEnv)
+		drive(dir)
+	}
+	mode := os.Getenv(modeEnv)
+	if mode == "" && len(os.Args) > 1 && os.Args[1] == "worker" { // started as the program would be
+		mode = "good"
+	}
+	if mode != "" {
 		if err := behave(mode); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -74,6 +82,8 @@ func behave(mode string) error {
 	case "babble":
 		fmt.Println("hello, world")
 		select {}
+	case "tired":
+		e.before = func(string, *autotune.Work) error { time.Sleep(testBeat); return nil }
 	case "slow":
 		e.before = func(string, *autotune.Work) error { time.Sleep(testSilence / 4); return nil }
 	case "crash verdict":
@@ -226,7 +236,11 @@ const judged = 24 // candidates of a run
 func quick(t *testing.T, e autotune.Evaluator) autotune.Config {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	return autotune.Config{Spec: s, Targets: []string{"v6e"}, Dir: t.TempDir(), Candidates: judged, Strategy: "exhaustive", Seeds: []string{"naive", "default"}, Lookahead: 5,
+	return run(s, t.TempDir(), e)
+}
+
+func run(s gdn.Spec, dir string, e autotune.Evaluator) autotune.Config {
+	return autotune.Config{Spec: s, Targets: []string{"v6e"}, Dir: dir, Candidates: judged, Strategy: "exhaustive", Seeds: []string{"naive", "default"}, Lookahead: 5,
 		Workers: 3, Evaluator: e, Generator: testGenerator, Backoff: time.Millisecond}
 }
 
@@ -238,7 +252,7 @@ func engine(t *testing.T, text string, env ...string) *Engine {
 }
 
 func pool(t *testing.T, o PoolOptions, engines ...*Engine) *Pool {
-	o.Generator, o.Silence = testGenerator, testSilence
+	o.Generator, o.Silence = testGenerator, max(o.Silence, testSilence)
 	if o.Warn == nil {
 		o.Warn = func(text string) { t.Log(text) }
 	}
@@ -362,6 +376,35 @@ func TestLesserFaults(t *testing.T) {
 	}
 }
 
+// rayEngine starts the test's worker by rayslot.py over a stand-in for Ray.
+func rayEngine(t *testing.T, address string, slots int) *Engine {
+	t.Setenv("PYTHONPATH", "testdata/ray")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	e, err := ParseEngine(fmt.Sprintf("ray:%s*%d", address, slots))
+	require.NoError(t, err)
+	return e
+}
+
+// Workers of a Ray cluster: the program travels, a lost actor is a retry, and what Ray prints is no message.
+func TestRay(t *testing.T) {
+	e := rayEngine(t, "auto", 2)
+	t.Setenv("RAY_LOSES", filepath.Join(t.TempDir(), "once"))
+	c := quick(t, pool(t, PoolOptions{Silence: time.Minute}, e))
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, c.Dir)
+	require.Equal(t, local(t), got)
+	require.Len(t, losses, 1)
+	require.Contains(t, losses[0].Message, "ActorDiedError: The actor died because its node did")
+
+	_, err = New(t.Context(), []*Engine{rayEngine(t, "nowhere", 1)}, PoolOptions{Generator: testGenerator})
+	require.ErrorContains(t, err, "Could not find any running Ray instance")
+	t.Setenv("PYTHONPATH", "/nonexistent")
+	_, err = New(t.Context(), []*Engine{e}, PoolOptions{Generator: testGenerator})
+	var none *NoWorkerError
+	require.ErrorAs(t, err, &none)
+}
+
 // A gate that takes longer than the silence that is allowed is no loss while its worker says that it is alive.
 func TestSlowIsNotLost(t *testing.T) {
 	c := quick(t, pool(t, PoolOptions{}, engine(t, "slow")))
@@ -452,6 +495,75 @@ func TestDoubt(t *testing.T) {
 	})
 }
 
+// drive is a process that begins the run in a folder with two workers.
+func drive(dir string) {
+	s, err := gdn.LookupPreset("bench")
+	must := func() {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	must()
+	e, err := ParseEngine("exec:" + modeEnv + "=tired exec " + os.Args[0] + "*2")
+	must()
+	p, err := New(context.Background(), []*Engine{e}, PoolOptions{Generator: testGenerator})
+	must()
+	c := run(s, dir, p)
+	_, err = autotune.Search(context.Background(), c)
+	must()
+	os.Exit(0)
+}
+
+// Killed on the way, a driver loses nothing that it recorded, leaves no worker, and another goes on.
+func TestDriverKilled(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), runEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	candidates := func() int {
+		s, _, err := journal.Read(dir, nil)
+		if err != nil {
+			return 0
+		}
+		return s.Len()
+	}
+	require.Eventually(t, func() bool { return candidates() > 4 }, time.Minute, 5*time.Millisecond)
+	workers := children(t, cmd.Process.Pid)
+	require.Len(t, workers, 2)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	had := candidates()
+	require.Less(t, had, judged)
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(workers, func(pid string) bool {
+			_, err := os.Stat("/proc/" + pid)
+			return err == nil
+		})
+	}, 10*time.Second, 10*time.Millisecond, "workers go on")
+
+	c := quick(t, pool(t, PoolOptions{}, engine(t, "good")))
+	c.Dir = dir
+	_, err := autotune.Resume(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, dir)
+	require.Equal(t, local(t), got)
+	require.Empty(t, losses)
+}
+
+// children lists the processes that a process started.
+func children(t *testing.T, pid int) (l []string) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	require.NoError(t, err)
+	for _, name := range tasks {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		l = append(l, strings.Fields(string(text))...)
+	}
+	return l
+}
+
 // The end of a search, and of its process, is that of its workers.
 func TestNothingIsLeft(t *testing.T) {
 	c := quick(t, nil)
@@ -535,7 +647,7 @@ func TestParseEngine(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, Engine{Text: e.Text, Slots: e.Slots, rest: e.rest}, text)
 	}
-	for text, says := range map[string]string{"": "unknown engine", "slurm:x": "known: local ssh:", "ssh:": "want ssh:[USER@]HOST", "local:x": "want local", "local*0": "from 1 to 256", "exec:": "want exec:COMMAND"} {
+	for text, says := range map[string]string{"": "unknown engine", "slurm:x": "known: local ssh:", "ray:": "want ray:ADDRESS", "ssh:": "want ssh:[USER@]HOST", "local:x": "want local", "local*0": "from 1 to 256", "exec:": "want exec:COMMAND"} {
 		_, err := ParseEngine(text)
 		require.ErrorContains(t, err, says, text)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -61,10 +62,11 @@ type Case struct {
 	Class   string         `json:"class,omitempty"` // empty where no class was reached
 	Status  string         `json:"status"`
 	Output  string         `json:"output,omitempty"` // the one that is worst against its limit
+	Kind    string         `json:"kind,omitempty"`   // of its error, as gdn/exam names them
 	Error   journal.Figure `json:"error"`
 	Limit   journal.Figure `json:"limit"`
 	Reason  string         `json:"reason,omitempty"`
-	Seconds float64        `json:"seconds"` // of the device: compile, where it is the first of its program, and run
+	Seconds float64        `json:"seconds"` // of the device for the class and those that ran with it: compile, where it is the first of its program, and run
 }
 
 // Test is a whole test.
@@ -138,17 +140,14 @@ func (t *Test) Run(ctx context.Context, r *device.Runner, lock *machine.Lock, no
 	if err != nil {
 		return err
 	}
-	references := map[string]reference{}
+	var sheets exam.Cache
 	died := 0
 	for i, p := range parts {
-		if i > 0 && parts[i-1].spec != p.spec {
-			clear(references)
-		}
 		held, free, err := lock.Compute(ctx)
 		if err != nil {
 			return err
 		}
-		rows, err := t.try(held, r, p, references)
+		rows, err := t.try(held, r, p, &sheets)
 		free()
 		if err != nil {
 			return err
@@ -195,15 +194,12 @@ func (row Case) why() string {
 	if row.Reason != "" {
 		return row.Reason
 	}
-	return fmt.Sprintf("%s is off by %.2e, %.2e is allowed", row.Output, float64(row.Error), float64(row.Limit))
+	return fmt.Sprintf("%s is off by %.2e (%s), %.2e is allowed", row.Output, float64(row.Error), row.Kind, float64(row.Limit))
 }
-
-// reference is the inputs of a class for a spec, and what they must give.
-type reference struct{ inputs, want map[string]*array.Array }
 
 // try runs one program on its classes. The error is that of a done context, of a device that does not open again or of this program's own
 // machinery.
-func (t *Test) try(ctx context.Context, r *device.Runner, p part, references map[string]reference) ([]Case, error) {
+func (t *Test) try(ctx context.Context, r *device.Runner, p part, sheets *exam.Cache) ([]Case, error) {
 	if err := r.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -217,22 +213,14 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, references map
 		return nil, err
 	}
 	var rows []Case
-	for _, c := range p.classes {
-		row := blank
-		row.Class = c.Name
-		x, ok := references[c.Name]
-		if !ok {
-			if x.inputs, err = c.Generate(p.spec, t.Seed); err == nil {
-				x.want, err = gdn.Reference(p.spec, x.inputs)
-			}
-			if err != nil {
-				return nil, err
-			}
-			references[c.Name] = x
+	for _, classes := range exam.Deal(p.spec, p.classes) {
+		x, err := sheets.Draw(p.spec, classes, t.Seed)
+		if err != nil {
+			return nil, err
 		}
 		begun := time.Now()
-		got, err := r.Run(ctx, m, x.inputs)
-		row.Seconds = time.Since(begun).Seconds()
+		got, err := r.Run(ctx, m, x.Inputs)
+		blank.Seconds = time.Since(begun).Seconds()
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -242,14 +230,12 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, references map
 		case is[*pjrt.CompileError](err):
 			blank.Status, blank.Reason = Failed, err.Error()
 			return append(rows, blank), nil
-		case err != nil:
-			row.Status, row.Reason = Failed, err.Error()
-		default:
-			if err := row.judge(p.spec, c, v, got, x.want); err != nil {
-				return nil, err
-			}
 		}
-		rows = append(rows, row)
+		sheet, err := blank.judge(x, v, got, err)
+		if err != nil {
+			return nil, err
+		}
+		rows = add(rows, sheet)
 	}
 	if p.variant.Negative {
 		return []Case{negativeExample(rows)}, nil
@@ -257,29 +243,51 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, references map
 	return rows, nil
 }
 
+// judge makes a case of each class of a sheet, by the mark that is worst against its limit; fault is why there are no outputs.
+func (row Case) judge(x *exam.Sheet, v gdn.Variant, got map[string]*array.Array, fault error) ([]Case, error) {
+	var rows []Case
+	if fault != nil {
+		row.Status, row.Reason = Failed, fault.Error()
+		for _, c := range x.Classes {
+			row.Class = c.Name
+			rows = add(rows, []Case{row})
+		}
+		return rows, nil
+	}
+	marks, err := x.Judge(v.Precision().String(), got)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range exam.Worst(marks, func(m exam.Mark) string { return m.Class }) {
+		row.Class, row.Output, row.Kind, row.Error, row.Limit, row.Status = m.Class, m.Output, m.Kind, journal.Figure(m.Error), journal.Figure(m.Limit), Passed
+		if !m.Pass() {
+			row.Status = Failed
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// add adds the cases of a sheet. A class that an earlier sheet had has one case, the worse.
+func add(rows, sheet []Case) []Case {
+	for _, row := range sheet {
+		i := slices.IndexFunc(rows, func(had Case) bool { return had.Class == row.Class })
+		switch {
+		case i < 0:
+			rows = append(rows, row)
+		case rows[i].Status == Passed && (row.Status != Passed || row.use() > rows[i].use()):
+			rows[i] = row
+		}
+	}
+	return rows
+}
+
+// use is the error as a share of its limit.
+func (row Case) use() float64 { return float64(row.Error) / float64(row.Limit) }
+
 func is[E error](err error) bool {
 	var e E
 	return errors.As(err, &e)
-}
-
-// judge compares the outputs with what they must be; the one that is worst against its limit decides.
-func (row *Case) judge(s gdn.Spec, c gdn.Class, v gdn.Variant, got, want map[string]*array.Array) error {
-	worst := journal.ClassError{}
-	for _, p := range s.Outputs() {
-		off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
-		if err != nil {
-			return err
-		}
-		x := journal.ClassError{Output: p.Name, Error: journal.Figure(off), Limit: journal.Figure(limit)}
-		if worst.Output == "" || x.Use() > worst.Use() {
-			worst = x
-		}
-	}
-	row.Output, row.Error, row.Limit, row.Status = worst.Output, worst.Error, worst.Limit, Passed
-	if !(worst.Use() <= 1) {
-		row.Status = Failed
-	}
-	return nil
 }
 
 // negativeExample turns the cases of a negative example into one: it must run, and miss a limit by its numbers.

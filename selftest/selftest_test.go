@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/ir/array"
 )
 
 // Every named variant is tried on some work, those made for a kind of work on that, and negative examples where they fail.
@@ -53,4 +56,39 @@ func TestKernels(t *testing.T) {
 			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, codegen.Targets[i].Name)
 		}
 	}
+}
+
+// Each class of a sheet has one case, by what is worst against its limit: of what failed, the reason; of two sheets, the worse.
+func TestJudge(t *testing.T) {
+	s, err := gdn.Parse("t=40,hk=2,k=8")
+	require.NoError(t, err)
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	classes := gdn.Classes[:2]
+	x, err := exam.Draw(s, classes, 1)
+	require.NoError(t, err)
+	right, err := Case{Variant: "default"}.judge(x, v, x.Want, nil)
+	require.NoError(t, err)
+	require.Len(t, right, 2)
+	for i, row := range right {
+		require.Equal(t, []string{classes[i].Name, Passed}, []string{row.Class, row.Status})
+	}
+	o := x.Want["o"].Float64s()
+	for i := range o {
+		o[i] *= 1.01
+	}
+	got := map[string]*array.Array{"o": array.FromFloat64s(x.Want["o"].Type, x.Want["o"].Shape, o), "final_state": x.Want["final_state"]}
+	wrong, err := Case{}.judge(x, v, got, nil)
+	require.NoError(t, err)
+	require.Equal(t, Failed, wrong[0].Status)
+	require.Equal(t, "o", wrong[0].Output)
+	require.Contains(t, wrong[0].why(), wrong[0].Kind)
+	dead, err := Case{}.judge(x, v, nil, errors.New("the device is gone"))
+	require.NoError(t, err)
+	require.Equal(t, "the device is gone", dead[1].why())
+
+	require.Equal(t, wrong, add(slices.Clone(right), wrong))
+	require.Equal(t, wrong, add(slices.Clone(wrong), right))
+	_, err = Case{}.judge(x, v, map[string]*array.Array{"o": got["o"]}, nil)
+	require.ErrorContains(t, err, "gives no final_state")
 }

@@ -41,7 +41,7 @@ func (c Change) Ratio() string {
 // Compare sets b beside a.
 func Compare(a, b *Explanation) *Comparison {
 	return &Comparison{Totals: merge(totals(a.Report), totals(b.Report)), Stages: sorted(merge(stageRows(a), stageRows(b))),
-		Slots: sorted(merge(slotRows(a.Report), slotRows(b.Report))), Ops: sorted(merge(opRows(a.Report), opRows(b.Report)))}
+		Slots: sorted(merge(slotRows(a.Report), slotRows(b.Report))), Ops: sorted(merge(opRows(a), opRows(b)))}
 }
 
 func totals(r *llo.Report) []Change {
@@ -51,14 +51,18 @@ func totals(r *llo.Report) []Change {
 		spills += op.Calls * op.Spills
 		fills += op.Calls * op.Fills
 	}
-	return []Change{{Name: "cycles", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
-		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}
+	var list []Change
+	if r.Wall.Unknown == "" {
+		list = []Change{{Name: "wall", A: r.Wall.Cycles}}
+	}
+	return append(list, []Change{{Name: "throughput", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
+		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}...)
 }
 
 func stageRows(e *Explanation) []Change {
 	var list []Change
 	for _, s := range e.Stages {
-		list = append(list, Change{Name: s.File, A: s.Cycles})
+		list = append(list, Change{Name: s.File, A: e.Ruler.Stage(e.Report, s)})
 	}
 	return list
 }
@@ -83,10 +87,10 @@ func slotRows(r *llo.Report) []Change {
 	return list
 }
 
-func opRows(r *llo.Report) []Change {
+func opRows(e *Explanation) []Change {
 	var list []Change
-	for _, op := range r.Ops {
-		list = append(list, Change{Name: op.Name, A: op.Calls * op.Cycles})
+	for _, op := range e.Report.Ops {
+		list = append(list, Change{Name: op.Name, A: e.Ruler.Op(e.Report, &op)})
 	}
 	return list
 }
@@ -118,13 +122,13 @@ func sorted(list []Change) []Change {
 func (d *Comparison) write(w io.Writer, e *Explanation, top int) {
 	fmt.Fprintf(w, "target    %s, by %s\n", e.Target, e.Compiler)
 	if e.work > 0 {
-		fmt.Fprintf(w, "A         %.2f cycles per token and value head\nB         %.2f\n", e.PerToken, e.Against.PerToken)
+		fmt.Fprintf(w, "A         %.2f cycles per token and value head by %s\nB         %.2f by %s\n", e.PerToken, e.Ruler, e.Against.PerToken, e.Against.Ruler)
 	}
 	for _, part := range []struct {
 		head  string
 		rows  []Change
 		whole bool // all rows
-	}{{"WHOLE", d.Totals, true}, {"CYCLES BY STAGE", d.Stages, false}, {"INSTRUCTIONS BY SLOT", d.Slots, true}, {"CYCLES BY OP", d.Ops, false}} {
+	}{{"WHOLE", d.Totals, true}, {"STAGES BY " + e.heading(), d.Stages, false}, {"INSTRUCTIONS BY SLOT", d.Slots, true}, {"OPS BY " + e.heading(), d.Ops, false}} {
 		fmt.Fprintln(w)
 		heads := []string{part.head, ">A", ">B", ">B - A", ">B / A"}
 		slots := len(part.rows) > 0 && part.rows[0].FullA+part.rows[0].FullB != ""

@@ -22,7 +22,10 @@ type Explanation struct {
 	Compiler string          `json:"compiler"`
 	Variant  string          `json:"variant,omitempty"`               // in full
 	Auto     string          `json:"auto,omitempty"`                  // what auto stands for on the target, and why
-	PerToken float64         `json:"cycles_per_token_head,omitempty"` // absent where tokens and heads are not known
+	Ruler    measure.Ruler   `json:"ruler"`                           // that programs are ranked by on the target; throughput where the wall is not known
+	PerToken float64         `json:"cycles_per_token_head,omitempty"` // by the ruler; absent where tokens and heads are not known
+	Issued   float64         `json:"throughput_per_token_head,omitempty"`
+	Parts    []llo.Part      `json:"parts,omitempty"` // what the wall has beside the throughput
 	Bounds   []measure.Bound `json:"bounds"`
 	Stages   []llo.Location  `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report     `json:"report"`
@@ -76,12 +79,32 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	if o.Scalars != nil {
 		e.Unread = c.Unread
 	}
+	e.Ruler, e.Parts = measure.Wall.On(t.Name), e.Report.Parts()
+	if e.Report.Wall.Unknown != "" {
+		e.Ruler = measure.Throughput
+	}
 	if work > 0 {
-		e.PerToken = float64(e.Report.Cycles) / work
+		e.PerToken, e.Issued = float64(e.Took())/work, float64(e.Report.Cycles)/work
 	}
 	e.Bounds = m.Program.Bounds(e.Report, t)
 	e.Stages = m.Program.Stages(e.Report)
 	return e, nil
+}
+
+// Took is the cycles of the module by the ruler.
+func (e *Explanation) Took() int64 {
+	if e.Ruler == measure.Wall {
+		return e.Report.Wall.Cycles
+	}
+	return e.Report.Cycles
+}
+
+// Own is those of them that pass between ops.
+func (e *Explanation) Own() int64 {
+	if e.Ruler == measure.Wall {
+		return e.Report.Wall.Own
+	}
+	return e.Report.TopLevel
 }
 
 // Changed lists the axes in which two variants of a spec differ, as A -> B; empty where one is no variant.
@@ -135,17 +158,19 @@ func (e *Explanation) write(w io.Writer, top int) {
 		}
 		return fmt.Sprintf("%.2f", float64(cycles)/e.work)
 	}
-	fmt.Fprintf(w, "target    %s, by %s\ncycles    %d static, whole module", e.Target, e.Compiler, r.Cycles)
+	fmt.Fprintf(w, "target    %s, by %s", e.Target, e.Compiler)
+	e.writeWall(w, perToken)
+	fmt.Fprintf(w, "\nissue     %d cycles by throughput, whole module", r.Cycles)
 	if e.work > 0 {
-		fmt.Fprintf(w, ": %.2f per token and value head", e.PerToken)
+		fmt.Fprintf(w, ": %.2f per token and value head", e.Issued)
 	}
 	if s := e.module.Program.Spec; s != nil && s.Direction == gdn.Train {
 		kept := e.module.Program.Variant.KeptBytes(*s)
 		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", terminal.Size(kept), float64(kept)/e.work)
 	}
-	e.writeWall(w, perToken)
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)
 
+	e.writeParts(w, perToken)
 	t := terminal.NewTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
 	for _, b := range e.Bounds {
 		t.Add(b.Name, b.Cycles, perToken(b.Cycles), fmt.Sprintf("%.2f x", b.Ratio), b.Meaning)
@@ -153,17 +178,19 @@ func (e *Explanation) write(w io.Writer, top int) {
 	t.Write(w)
 
 	fmt.Fprintln(w)
-	t = terminal.NewTable("OP", ">CALLS", ">CYCLES", ">SHARE", ">PER TOKEN", ">WALL", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">PER TOKEN", ">THROUGHPUT", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	whole := e.Took()
 	for i, op := range r.Ops {
 		if i == top {
 			t.Add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
 			break
 		}
-		all := op.Calls * op.Cycles
-		t.Add(op.Name, op.Calls, all, terminal.Percent(all, r.Cycles), perToken(all), cyclesText(op.Calls*op.Wall.Cycles), terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
+		all := e.Ruler.Op(r, &op)
+		t.Add(op.Name, op.Calls, all, terminal.Percent(all, whole), perToken(all), op.Calls*op.Cycles, terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
 			op.Calls*op.Spills, op.Calls*op.Fills, terminal.Size(op.VMEM))
 	}
-	t.Add("(top level)", 1, r.TopLevel, terminal.Percent(r.TopLevel, r.Cycles), perToken(r.TopLevel))
+	own := e.Own()
+	t.Add("(top level)", 1, own, terminal.Percent(own, whole), perToken(own), r.TopLevel)
 	t.Write(w)
 	if len(r.Ops) == 0 {
 		return
@@ -174,12 +201,13 @@ func (e *Explanation) write(w io.Writer, top int) {
 		fmt.Fprintf(w, "  %s %s", s.Name, terminal.Percent(s.Used, s.Capacity))
 	}
 	fmt.Fprint(w, "\n\n")
-	t = terminal.NewTable("STAGE", ">CYCLES", ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
+	t = terminal.NewTable("STAGE", ">"+e.heading(), ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
 	for i, s := range e.Stages {
 		if i == top {
 			break
 		}
-		t.Add(s.File, s.Cycles, terminal.Percent(s.Cycles, r.Cycles), perToken(s.Cycles), s.Wait, s.Instructions)
+		cycles := e.Ruler.Stage(r, s)
+		t.Add(s.File, cycles, terminal.Percent(cycles, whole), perToken(cycles), s.Wait, s.Instructions)
 	}
 	if len(e.Stages) > 0 {
 		t.Write(w)
@@ -194,7 +222,7 @@ func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
 		fmt.Fprintf(w, "\nwall      not known: %s", wall.Unknown)
 		return
 	}
-	fmt.Fprintf(w, "\nwall      %d cycles", wall.Cycles)
+	fmt.Fprintf(w, "\nwall      %d cycles, whole module", wall.Cycles)
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %s per token and value head", perToken(wall.Cycles))
 	}
@@ -211,6 +239,23 @@ func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
 	}
 }
 
+// heading is the ruler of a column.
+func (e *Explanation) heading() string { return strings.ToUpper(string(e.Ruler)) }
+
+// writeParts says what the wall has beside the throughput.
+func (e *Explanation) writeParts(w io.Writer, perToken func(int64) string) {
+	if e.Parts == nil {
+		return
+	}
+	t := terminal.NewTable("WALL IS", ">CYCLES", ">SHARE", ">PER TOKEN", "MEANING")
+	wall := e.Report.Wall.Cycles
+	for _, p := range append([]llo.Part{{Name: "issue", Cycles: e.Report.Cycles, Meaning: "throughput: what the schedule issues, and waits for matrix units"}}, e.Parts...) {
+		t.Add(p.Name, p.Cycles, terminal.Percent(p.Cycles, wall), perToken(p.Cycles), p.Meaning)
+	}
+	t.Write(w)
+	fmt.Fprintln(w)
+}
+
 // mostWaits is how many kinds of waits the text names.
 const mostWaits = 6
 
@@ -220,14 +265,6 @@ func trafficText(r *llo.Report) string {
 		return "? (" + r.HBMUnknown + ")"
 	}
 	return terminal.Size(r.HBMBytes)
-}
-
-// cyclesText is a question mark for what is not known.
-func cyclesText(n int64) string {
-	if n < 0 {
-		return "?"
-	}
-	return fmt.Sprint(n)
 }
 
 // writeLines lists the hottest places of an op, where locations are finer than stages.

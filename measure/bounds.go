@@ -12,7 +12,7 @@ import (
 type Bound struct {
 	Name    string  `json:"name"`
 	Cycles  int64   `json:"cycles"`
-	Ratio   float64 `json:"ratio"` // cycles of the schedule over these
+	Ratio   float64 `json:"ratio"` // cycles of the schedule, by wall where it is known, over these
 	Meaning string  `json:"meaning"`
 }
 
@@ -20,9 +20,13 @@ type Bound struct {
 // the module has.
 func (p *Program) Bounds(r *llo.Report, t *codegen.Target) []Bound {
 	var list []Bound
+	took, err := Wall.Cycles(r)
+	if err != nil { // all that is known
+		took = r.Cycles
+	}
 	add := func(name string, cycles float64, meaning string) {
 		if cycles >= 1 {
-			list = append(list, Bound{name, int64(cycles), float64(r.Cycles) / cycles, meaning})
+			list = append(list, Bound{name, int64(cycles), float64(took) / cycles, meaning})
 		}
 	}
 	if s := p.Spec; s != nil {

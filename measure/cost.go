@@ -12,7 +12,8 @@ import (
 
 // Cost is the static cost of a program in figures, or why it has none.
 type Cost struct {
-	Cycles   int64  `json:"cycles,omitempty"`
+	Cycles   int64  `json:"cycles,omitempty"`    // throughput
+	Wall     int64  `json:"wall,omitempty"`      // 0: not known
 	HBMBytes int64  `json:"hbm_bytes,omitempty"` // -1: not known
 	VMEM     int64  `json:"vmem,omitempty"`      // bytes of the op that needs most
 	Spills   int64  `json:"spills,omitempty"`    // executed
@@ -21,10 +22,21 @@ type Cost struct {
 }
 
 // StaticNote says what a static cost is.
-const StaticNote = "static cycles are counted in the compiler's schedule: a lower bound of compute time. Waits for DMA and main memory are not in them; nothing ran on a TPU."
+const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. The ruler is wall: the schedule in order, with waits for units, for main memory and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
+	"Throughput is what the schedule issues, without these waits, and the ruler of targets whose latencies are not known."
 
-// WallNote says what the wall is.
-const WallNote = "The wall adds waits for units, for main memory and for copies around kernels, by a model; launches and conflicts in vector memory are not in it."
+// By counts by a ruler on a target. A wall that is not known makes the cost a refusal.
+func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {
+	switch {
+	case c.Refused != "":
+		return 0, c.Refused
+	case r.On(target) == Throughput:
+		return c.Cycles, ""
+	case c.Wall == 0:
+		return 0, string(CostUnknown) + ": the wall of the schedule is not known"
+	}
+	return c.Wall, ""
+}
 
 // Forms makes the program of each form once, whatever number of targets ask for it. The zero value is ready.
 type Forms struct {
@@ -82,7 +94,7 @@ func (l *Forms) Cost(ctx context.Context, x *Instrument, f *lower.Form, t *codeg
 		return nil, err
 	}
 	r := made.Report
-	c := &Cost{Cycles: r.Cycles, HBMBytes: r.HBMBytes, VMEM: r.VMEM}
+	c := &Cost{Cycles: r.Cycles, Wall: max(0, r.Wall.Cycles), HBMBytes: r.HBMBytes, VMEM: r.VMEM}
 	for _, op := range r.Ops {
 		c.Spills += op.Calls * op.Spills
 		c.Fills += op.Calls * op.Fills

@@ -29,9 +29,10 @@ type Row struct {
 	Pass   string  `json:"pass,omitempty"` // forward or backward; empty: both
 	Times  int     `json:"times"`          // in a step
 	Flops  float64 `json:"model_flops"`    // once
-	Cycles int64   `json:"cycles"`         // static, once
+	Cycles int64   `json:"cycles"`         // throughput, once
 	Bytes  int64   `json:"hbm_bytes"`      // once; -1: not known
-	Time   float64 `json:"time"`           // cycles, once: of each op the larger of its static cycles and of its traffic at full bandwidth
+	Ruler  string  `json:"ruler"`          // of the time
+	Time   float64 `json:"time"`           // cycles, once: wall; by throughput, of each op the larger of its cycles and of its traffic at full bandwidth
 	Bound  string  `json:"bound,omitempty"`
 	MFU    float64 `json:"mfu"`
 	Share  float64 `json:"share"` // of the step's time
@@ -49,7 +50,7 @@ type Step struct {
 }
 
 // Note says what the time is.
-const Note = "time is modelled: of each op the larger of its static cycles and of its main memory traffic at full bandwidth, one op after another; nothing ran on a TPU"
+const Note = "time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
 
 // Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
 func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
@@ -87,7 +88,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 				if r.Time, err = model.AttentionCycles(c, t.Name, pass == "backward"); err != nil {
 					return nil, err
 				}
-				r.Cycles, r.Bytes, r.Bound = int64(r.Time), -1, "a public kernel"
+				r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
 			} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return p.Build(v, pass == "backward") }); err != nil {
 				return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
 			}
@@ -110,7 +111,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 		parts.Part, parts.Pass = "convolution to norm, apart", pass
 		sums, whole = append(sums, parts, one), append(whole, one)
 	}
-	step := &Row{Target: t.Name, Kind: "step", Part: "all", Times: 1}
+	step := &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
 	for _, kind := range model.Kinds(parts) {
 		layer := sumRows(slices.Concat(whole, rows), func(r *Row) bool { return r.Kind == kind && (r.whole || !core(r)) })
 		sums = append(sums, layer)
@@ -132,7 +133,7 @@ func sumRows(rows []*Row, of func(*Row) bool) *Row {
 			continue
 		}
 		if sum == nil {
-			sum = &Row{Target: r.Target, Kind: r.Kind, Part: "layer", Times: r.Times}
+			sum = &Row{Target: r.Target, Ruler: r.Ruler, Kind: r.Kind, Part: "layer", Times: r.Times}
 		}
 		sum.add(r, 1)
 	}
@@ -155,6 +156,7 @@ func (sum *Row) add(r *Row, times float64) {
 // modelledCost is the static cost of a module with its modelled time.
 type modelledCost struct {
 	Cycles, Bytes int64
+	Ruler         measure.Ruler
 	Time          float64
 	Bound         string
 }
@@ -180,23 +182,35 @@ func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target
 	if err != nil {
 		return err
 	}
-	cost := modelled(c.Report, t)
-	r.Cycles, r.Bytes, r.Time, r.Bound = cost.Cycles, cost.Bytes, cost.Time, cost.Bound
+	cost, err := modelled(c.Report, t)
+	if err != nil {
+		return err
+	}
+	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, string(cost.Ruler)
 	return nil
 }
 
 // fullSlot is how full the fullest slot must be to be called the bound.
 const fullSlot = .7
 
-// modelled is the time of a report, one op after another, and what bounds it: main memory, the fullest unit, or neither but the order and the
-// latencies of the instructions.
-func modelled(r *llo.Report, t *codegen.Target) modelledCost {
-	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Time: float64(r.TopLevel)}
+// modelled is the time of a report, and what bounds it: main memory, the fullest unit, or neither but the order and the latencies of the
+// instructions. A wall that should be known and is not is a *measure.Refusal.
+func modelled(r *llo.Report, t *codegen.Target) (modelledCost, error) {
+	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: measure.Wall.On(t.Name)}
+	wall, err := c.Ruler.Cycles(r)
+	if err != nil {
+		return c, err
+	}
 	var waits float64
-	for _, op := range r.Ops {
-		cycles, traffic := float64(op.Cycles), measure.HBMCycles(max(op.HBMBytes, 0), t)
-		c.Time += float64(op.Calls) * max(cycles, traffic)
-		waits += float64(op.Calls) * max(0, traffic-cycles)
+	if c.Ruler == measure.Wall {
+		c.Time, waits = float64(wall), float64(r.Transfers())
+	} else {
+		c.Time = float64(r.TopLevel)
+		for _, op := range r.Ops {
+			cycles, traffic := float64(op.Cycles), measure.HBMCycles(max(op.HBMBytes, 0), t)
+			c.Time += float64(op.Calls) * max(cycles, traffic)
+			waits += float64(op.Calls) * max(0, traffic-cycles)
+		}
 	}
 	full, slot := measure.FullestSlot(r)
 	if busy := float64(measure.MXUBusy(r)); busy > full {
@@ -210,7 +224,7 @@ func modelled(r *llo.Report, t *codegen.Target) modelledCost {
 	default:
 		c.Bound = fmt.Sprintf("order and latency; %s %.0f %% full", slot, 100*part)
 	}
-	return c
+	return c, nil
 }
 
 // Write prints a table for each target.
@@ -230,7 +244,7 @@ func (r *Step) Write(w io.Writer) {
 			flush()
 			target = row.Target
 			fmt.Fprintln(w)
-			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">CYCLES", ">HBM", ">TIME", ">SHARE", ">MFU", "BOUND")
+			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">THROUGHPUT", ">HBM", ">TIME BY "+strings.ToUpper(row.Ruler), ">SHARE", ">MFU", "BOUND")
 		}
 		traffic := "-"
 		if row.Bytes >= 0 {

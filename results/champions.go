@@ -24,11 +24,24 @@ type Champion struct {
 	Name     string        `json:"name,omitempty"` // of the candidate; empty where none will do
 	Text     string        `json:"text,omitempty"` // of the candidate, as --variant takes it
 	Variant  string        `json:"variant,omitempty"`
-	PerToken float64       `json:"cycles_per_token_head,omitempty"`
+	Ruler    measure.Ruler `json:"ruler,omitempty"`                 // that champions of the target are ranked by
+	PerToken float64       `json:"cycles_per_token_head,omitempty"` // by the ruler
+	Issued   float64       `json:"throughput_per_token_head,omitempty"`
 	HBMRatio float64       `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
 	Cost     *measure.Cost `json:"cost,omitempty"`
 	Errors   []ClassError  `json:"errors,omitempty"`
 	Rejected []string      `json:"rejected,omitempty"` // candidates that will not do, with the reason
+}
+
+// cell is the figure of a champion: its wall, and in brackets its throughput, alone where there is no wall.
+func (c *Champion) cell() string { return figure("%.2f", c.Ruler, c.PerToken, c.Issued) }
+
+// figure prints a figure by a ruler and its throughput.
+func figure(format string, ruler measure.Ruler, cycles, throughput float64) string {
+	if ruler == measure.Throughput {
+		return fmt.Sprintf("("+format+")", cycles)
+	}
+	return fmt.Sprintf(format+" ("+format+")", cycles, throughput)
 }
 
 // ClassError is the largest error of a class of inputs, over the outputs.
@@ -172,8 +185,8 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 	best := &Champion{Target: t.Name}
 	type entry struct {
 		*trial
-		cost  *measure.Cost
-		score int64
+		cost        *measure.Cost
+		took, score int64
 	}
 	var list []entry
 	for _, c := range candidates {
@@ -188,14 +201,15 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 		if err != nil {
 			return nil, err
 		}
-		if cost.Refused != "" {
-			best.Rejected = append(best.Rejected, try.Name+": "+cost.Refused)
+		took, refused := cost.By(measure.Wall, t.Name)
+		if refused != "" {
+			best.Rejected = append(best.Rejected, try.Name+": "+refused)
 			continue
 		}
-		list = append(list, entry{try, cost, measure.Score(cost.Cycles, cost.HBMBytes, row.spec, t)})
+		list = append(list, entry{try, cost, took, measure.Score(took, cost.HBMBytes, row.spec, t)})
 	}
 	slices.SortStableFunc(list, func(x, y entry) int {
-		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
+		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.took, y.took), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
 	})
 	for _, e := range list {
 		errs, err := interrupt.Await(ctx, func() ([]ClassError, error) { return e.errors(w.Instrument.Cache, w.classes, row.Field) })
@@ -211,7 +225,8 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 			continue
 		}
 		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Candidate.Variant, e.Form.Variant.String(), e.cost, errs
-		best.PerToken = float64(e.cost.Cycles) / float64(row.spec.Batch*row.spec.Tokens*row.spec.HeadsV)
+		work := float64(row.spec.Batch * row.spec.Tokens * row.spec.HeadsV)
+		best.Ruler, best.PerToken, best.Issued = measure.Wall.On(t.Name), float64(e.took)/work, float64(e.cost.Cycles)/work
 		if e.cost.HBMBytes >= 0 {
 			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/interrupt"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // FrontPlan says what the front of cycles and errors is made of.
@@ -46,7 +47,7 @@ type Point struct {
 	Name      string       `json:"name"`
 	Text      string       `json:"text"`
 	Precision string       `json:"precision"`
-	PerToken  []float64    `json:"cycles_per_token_head"` // 0: refused
+	PerToken  []float64    `json:"cycles_per_token_head"` // by wall, where the target has it; 0: refused
 	Best      []bool       `json:"on_front"`
 	Worst     float64      `json:"worst_error"`
 	Errors    []ClassError `json:"errors"`
@@ -75,7 +76,8 @@ func (w *work) front(ctx context.Context, f *FrontPlan, targets []*codegen.Targe
 			if err != nil {
 				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
 			}
-			p.PerToken = append(p.PerToken, float64(cost.Cycles)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
+			took, _ := cost.By(measure.Wall, t.Name)
+			p.PerToken = append(p.PerToken, float64(took)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
 			if p.Errors == nil {
 				if p.Errors, err = interrupt.Await(ctx, func() ([]ClassError, error) { return try.errors(w.Instrument.Cache, w.classes, false) }); err != nil {
 					return nil, err
@@ -106,7 +108,7 @@ func (f *Front) mark() {
 }
 
 func (f *Front) markdown(b *bytes.Buffer, classes []string) {
-	fmt.Fprintf(b, "## Cycles against error\n\n`%s`. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", f.Spec)
+	fmt.Fprintf(b, "## Cycles against error\n\n`%s`. Cycles by wall, of targets without one by throughput. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", f.Spec)
 	for _, t := range f.Targets {
 		fmt.Fprintf(b, " %s |", t)
 	}

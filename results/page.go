@@ -13,11 +13,12 @@ import (
 func (r *Table) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, `# Results
 
-Champions by target and shape: of the candidates named below, the one of least static cycles whose numbers are within the limits. Made by
+Champions by target and shape: of the candidates named below, the one of least cycles by wall whose numbers are within the limits; of targets without a wall, by throughput. Made by
 
     gdngen results -o docs/results.md
 
-with %s%s. S%s Cycles are those of the whole module, per token and value head.
+with %s%s. S%s Cycles are those of the whole module, per token and value head: wall, and in brackets
+throughput, which stands alone where a target has no wall.
 
 - *form* is the variant that auto stands for on the target.
 - *ratio* is to the first table's figure for the same target, or to that of the table named.
@@ -77,7 +78,7 @@ func (r *Table) overview(b *bytes.Buffer) {
 				if c.Target == first.Target {
 					cell = "none"
 					if c.Name != "" {
-						cell = fmt.Sprintf("%.2f", c.PerToken)
+						cell = c.cell()
 					}
 				}
 			}
@@ -128,7 +129,7 @@ func (r *Table) table(b *bytes.Buffer, i int) {
 		if p := by.on(c.Target).PerToken; by != row && p > 0 {
 			first = fmt.Sprintf("%.2f", c.PerToken/p)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %.3f | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), c.PerToken, first, hbm, terminal.Size(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %d |%s\n", c.Target, c.Name, formOf(c), figure("%.3f", c.Ruler, c.PerToken, c.Issued), first, hbm, terminal.Size(c.Cost.VMEM), c.Cost.Spills, errorCells(c.Errors, r.Classes))
 	}
 	b.WriteString("\n")
 	for _, text := range texts {

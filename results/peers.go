@@ -49,7 +49,7 @@ func (r *Table) peers(b *bytes.Buffer) {
 	if len(r.Peers) == 0 {
 		return
 	}
-	b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: throughput, and in brackets the wall. " +
+	b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
 		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date.\n\n| kernel | version | compiler | date |")
 	var targets []string
 	for _, t := range codegen.Targets {
@@ -86,7 +86,7 @@ func (p *Peer) cell(target string) string {
 		return "-"
 	}
 	if w, ok := p.Wall[target]; ok {
-		return fmt.Sprintf("%.1f (%.1f)", n, w)
+		return fmt.Sprintf("%.1f (%.1f)", w, n)
 	}
-	return fmt.Sprintf("%.1f", n)
+	return fmt.Sprintf("(%.1f)", n)
 }

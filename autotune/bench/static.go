@@ -23,21 +23,23 @@ import (
 
 // StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
 type StaticRow struct {
-	Kind         string  `json:"kind"` // static
-	Definition   string  `json:"definition"`
-	Group        string  `json:"shapes"`
-	Spec         string  `json:"spec"`
-	Workloads    int     `json:"workloads"` // that have the shape
-	Target       string  `json:"target"`
-	Variant      string  `json:"variant"`
-	Cycles       int64   `json:"cycles,omitempty"`
-	ComputeUS    float64 `json:"compute_us,omitempty"`
-	HBMUS        float64 `json:"hbm_us,omitempty"` // of the module's traffic, or the necessary where the module's is not known
-	ModelledUS   float64 `json:"modelled_us,omitempty"`
-	FloorUS      float64 `json:"hbm_floor_us,omitempty"` // of the necessary traffic
-	HBMBytes     int64   `json:"hbm_bytes,omitempty"`
-	NecessaryHBM int64   `json:"necessary_hbm_bytes,omitempty"`
-	Refused      string  `json:"refused,omitempty"`
+	Kind         string        `json:"kind"` // static
+	Definition   string        `json:"definition"`
+	Group        string        `json:"shapes"`
+	Spec         string        `json:"spec"`
+	Workloads    int           `json:"workloads"` // that have the shape
+	Target       string        `json:"target"`
+	Variant      string        `json:"variant"`
+	Ruler        measure.Ruler `json:"ruler,omitempty"` // of Cycles and ComputeUS
+	Cycles       int64         `json:"cycles,omitempty"`
+	Throughput   int64         `json:"throughput,omitempty"` // cycles
+	ComputeUS    float64       `json:"compute_us,omitempty"`
+	HBMUS        float64       `json:"hbm_us,omitempty"` // of the module's traffic, or the necessary where the module's is not known
+	ModelledUS   float64       `json:"modelled_us,omitempty"`
+	FloorUS      float64       `json:"hbm_floor_us,omitempty"` // of the necessary traffic
+	HBMBytes     int64         `json:"hbm_bytes,omitempty"`
+	NecessaryHBM int64         `json:"necessary_hbm_bytes,omitempty"`
+	Refused      string        `json:"refused,omitempty"`
 }
 
 // StaticFile holds the rows in the folder of a run, as JSON lines.
@@ -128,9 +130,15 @@ func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *codegen.Target) {
 	if c.Refused != "" {
 		return
 	}
-	r.Cycles, r.HBMBytes, r.NecessaryHBM = c.Cycles, max(c.HBMBytes, 0), s.NecessaryBytes()
+	took, unknown := c.By(measure.Wall, t.Name)
+	if unknown != "" {
+		r.Refused = unknown
+		return
+	}
+	r.Ruler, r.Cycles, r.Throughput = measure.Wall.On(t.Name), took, c.Cycles
+	r.HBMBytes, r.NecessaryHBM = max(c.HBMBytes, 0), s.NecessaryBytes()
 	us := func(bytes int64) float64 { return float64(bytes) / t.HBM * 1e6 }
-	r.ComputeUS = float64(c.Cycles) / t.Clock * 1e6
+	r.ComputeUS = float64(took) / t.Clock * 1e6
 	r.HBMUS, r.FloorUS = us(max(r.HBMBytes, r.NecessaryHBM)), us(r.NecessaryHBM)
 	r.ModelledUS = max(r.ComputeUS, r.HBMUS)
 }

@@ -37,7 +37,6 @@ writes one page with a picture of the slots over the schedule of the hottest par
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
-` + measure.WallNote + `
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
   gdngen explain --spec bench --variant bf16 --diff auto --html best.html
@@ -87,7 +86,7 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if f.tokens > 0 && modules[0].Program.Spec != nil {
 		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
-	r := &explain.Result{Module: modules[0], Note: measure.StaticNote + " " + measure.WallNote}
+	r := &explain.Result{Module: modules[0], Note: measure.StaticNote}
 	var others []*explain.Module
 	if f.diff != "" {
 		if others, err = f.others(a, f.diff, targets); err != nil {

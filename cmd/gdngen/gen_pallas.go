@@ -113,7 +113,7 @@ func (a *app) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) err
 			a.warn("%s: %v", t.Name, err)
 			continue
 		}
-		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: c.Report.Cycles})
+		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: c.Report.Cycles, Wall: max(0, c.Report.Wall.Cycles)})
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func source(t *testing.T, specText, variant string) string {
 	t.Helper()
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	text, err := pallas.Source(spec(t, specText), v, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000}}})
+	text, err := pallas.Source(spec(t, specText), v, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000, Wall: 1200}}})
 	require.NoError(t, err, "%s by %s", specText, variant)
 	return text
 }
@@ -60,7 +60,8 @@ func TestNamedVariants(t *testing.T) {
 				require.LessOrEqual(t, len(line), 88, "%s by %s, line %d: %s", s, n.Name, i+1, line)
 			}
 			require.Contains(t, text, "def gated_delta_rule(")
-			require.Contains(t, text, "v6e 1000")
+			require.Contains(t, text, "v6e wall 1200 (")
+			require.Contains(t, text, ", throughput 1000 (")
 		}
 	}
 }

@@ -21,7 +21,8 @@ var templates = template.Must(template.New("source").Parse(sourceText))
 // Cost is the static cost of the kernels on a target.
 type Cost struct {
 	Target string
-	Cycles int64
+	Cycles int64 // throughput
+	Wall   int64 // 0: not known
 }
 
 // Provenance says where a file comes from.
@@ -210,9 +211,16 @@ func fileDoc(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
 	} else {
 		var l []string
 		for _, c := range p.Costs {
-			l = append(l, fmt.Sprintf("%s %d (%.2f)", c.Target, c.Cycles, float64(c.Cycles)/float64(s.Batch*s.Tokens*s.HeadsV)))
+			each := func(cycles int64) string {
+				return fmt.Sprintf("%d (%.2f)", cycles, float64(cycles)/float64(s.Batch*s.Tokens*s.HeadsV))
+			}
+			text := c.Target
+			if c.Wall > 0 {
+				text += " wall " + each(c.Wall) + ","
+			}
+			l = append(l, text+" throughput "+each(c.Cycles))
 		}
-		fmt.Fprintf(&b, "  cost: static cycles (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, ", "))
+		fmt.Fprintf(&b, "  cost: static cycles (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, "\n    "))
 	}
 	b.WriteString("\nRun this file to check it against float64.\n")
 	return b.String()

@@ -28,12 +28,15 @@ type Part struct {
 	Meaning string `json:"meaning"`
 }
 
+// unitsPart is what is no transfer.
+const unitsPart = "units"
+
 // Parts says what the difference between throughput and wall is made of; nil where the wall is not known. They add up to it.
 func (r *Report) Parts() []Part {
 	if r.Wall.Unknown != "" {
 		return nil
 	}
-	units := Part{Name: "units", Meaning: "waits for registers, units and their results, by kind below"}
+	units := Part{Name: unitsPart, Meaning: "waits for registers, units and their results"}
 	edges := Part{Name: "edges", Meaning: "first fetch and last store of each op, with nothing to hide behind"}
 	inner := Part{Name: "steps", Meaning: "waits for main memory within ops"}
 	around := Part{Name: "copies", Meaning: "waits for copies that XLA makes around ops"}
@@ -64,6 +67,16 @@ type Code struct {
 	Bundles int    `json:"bundles"`
 	Cold    int64  `json:"cold"`           // cycles that its load takes at peak bandwidth; -1 where there are no timings
 	Note    string `json:"note,omitempty"` // where it does not fit a regular overlay
+}
+
+// Transfers is what the wall waits for transfers, at peak bandwidth.
+func (r *Report) Transfers() (cycles int64) {
+	for _, p := range r.Parts() {
+		if p.Name != unitsPart {
+			cycles += p.Cycles
+		}
+	}
+	return cycles
 }
 
 // clocksOf makes the clocks of one execution: without main memory, and with 100 and 85 % of its bandwidth.

@@ -16,7 +16,7 @@ func (a *app) doctorCmd() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this machine has and lacks",
 		Long: `doctor examines the tools, the cache, the plugins and the devices, and says how to mend what is wrong. It downloads nothing. The status is 6 if
-something is missing.`,
+something is missing. Machines that remote hold took, and nobody gave back, are warnings.`,
 		Example: "  gdngen doctor\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
@@ -33,6 +33,7 @@ something is missing.`,
 			if err != nil {
 				return err
 			}
+			a.warnOfLeases()
 			missing := 0
 			if err := emit(a, checks, checks, func(w io.Writer) {
 				t := terminal.NewTable("CHECK", "STATUS", "DETAIL")

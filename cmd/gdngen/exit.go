@@ -116,6 +116,7 @@ var exits = []struct {
 	{exitInfra, isA[*remote.PendingError]},
 	{exitInfra, isA[*remote.UnreachableError]},
 	{exitInfra, isA[*remote.NotStoppedError]},
+	{exitInfra, isA[*remote.NoMachineError]},
 	{exitInfra, isA[*remote.RayError]},
 }
 

@@ -41,7 +41,8 @@ or a name in ` + remote.PlacesName + ` of the folder gdngen in the user's config
   gdngen remote logs run-1122-171255-abcdef -f
   gdngen remote fetch run-1122-171255-abcdef --out runs`,
 		GroupID: "away",
-	}, a.remoteRunCmd(), a.remoteTestCmd(), a.remoteWaitCmd(), a.remoteLogsCmd(), a.remoteStopCmd(), a.remoteFetchCmd(), a.remoteListCmd())
+	}, a.remoteRunCmd(), a.remoteTestCmd(), a.remoteWaitCmd(), a.remoteLogsCmd(), a.remoteStopCmd(), a.remoteFetchCmd(), a.remoteListCmd(),
+		a.remoteHoldCmd(), a.remoteReleaseCmd())
 }
 
 var records = remote.Records{Dir: remote.RecordsDir}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/remote"
+)
+
+func (a *app) remoteHoldCmd() *cobra.Command {
+	var h remote.Hold
+	var fallback []string
+	var zone, policy string
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "hold NAME --type T --zone Z [-- COMMAND...]",
+		Short: "Take a cloud's TPU machine for a while",
+		Long: `hold takes a TPU machine by gcloud's queued resources and gives it back at its end: with an interrupt, at --max, or when COMMAND has ended, which runs here
+with ` + onEnv + ` set to the machine. A machine that does not come, or does not answer, is tried --attempts times in each zone. One that is lost meanwhile
+is taken again. A lease in the user's configuration says what is paid for; doctor lists leases, and remote release ends one whose holder is gone.
+
+The status is 7 where no machine could be had; with --policy best-effort COMMAND does not run, and the status is 0.`,
+		Example: `  gdngen remote hold mine --type v6e-8 --zone us-central1-b --fallback us-east5-a --spot --max 12h
+  gdngen remote hold mine --type v6e-8 --zone us-central1-b -- gdngen remote test --expect 200 -- --plugin libtpu.so
+  gdngen remote hold mine --type v6e-8 --zone us-central1-b --dry-run`,
+		Args: args(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, words []string) error {
+			h.Name = words[0]
+			if zone != "" {
+				h.Zones = append([]string{zone}, fallback...)
+			}
+			if policy != "required" && policy != "best-effort" {
+				return usage(fmt.Errorf("--policy %q: want required or best-effort", policy))
+			}
+			if err := h.Check(); err != nil {
+				return err
+			}
+			if dryRun {
+				return a.showHold(&h)
+			}
+			var err error
+			if h.Leases, err = remote.LeasesDir(); err != nil {
+				return err
+			}
+			h.Note = func(text string) { a.note("%s", text) }
+			err = a.hold(&h, words[1:])
+			if none := (*remote.NoMachineError)(nil); errors.As(err, &none) && policy == "best-effort" {
+				a.warn("%v", err)
+				return nil
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&h.Type, "type", "", "accelerator, such as v6e-8")
+	f.StringVar(&h.Version, "runtime", "v2-alpha-tpuv6e", "software of the machine, as gcloud names it")
+	f.StringVar(&zone, "zone", "", "zone that is tried first")
+	f.StringArrayVar(&fallback, "fallback", nil, "another zone, once for each")
+	f.StringVar(&h.Project, "project", "", "project (default: gcloud's)")
+	f.BoolVar(&h.Spot, "spot", false, "a machine that may be taken away at any time")
+	f.IntVar(&h.Attempts, "attempts", 2, "tries in each zone")
+	f.DurationVar(&h.Sleep, "retry-sleep", 20*time.Second, "time between two tries")
+	f.DurationVar(&h.Ready, "ready", 15*time.Minute, "time that one try may take")
+	f.DurationVar(&h.Max, "max", 12*time.Hour, "give it back after this time; 0: never by itself")
+	f.StringVar(&policy, "policy", "required", "required or best-effort")
+	f.BoolVar(&dryRun, "dry-run", false, "print the calls of gcloud")
+	return c
+}
+
+// showHold prints the calls that a hold would make.
+func (a *app) showHold(h *remote.Hold) error {
+	var calls []string
+	for _, zone := range h.Zones {
+		create, describe, remove := h.Commands(zone)
+		for _, words := range [][]string{create, describe, remove} {
+			calls = append(calls, strings.Join(words, " "))
+		}
+	}
+	return emit(a, calls, calls, func(w io.Writer) { fmt.Fprintln(w, strings.Join(calls, "\n")) })
+}
+
+// hold keeps a machine while a command runs, or until an interrupt where there is none.
+func (a *app) hold(h *remote.Hold, command []string) error {
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	var ended chan error
+	err := h.Keep(ctx, func(l *remote.Lease) {
+		a.note("%s is yours: --on %q", l.Name, l.Place())
+		if len(command) == 0 || ended != nil {
+			return
+		}
+		ended = make(chan error, 1)
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), onEnv+"="+l.Place())
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+		go func() {
+			ended <- cmd.Run()
+			cancel()
+		}()
+	})
+	if err != nil || ended == nil {
+		return err
+	}
+	err = <-ended
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return failed(exit.ExitCode(), "%s ended with status %d", command[0], exit.ExitCode())
+	}
+	return err
+}
+
+func (a *app) remoteReleaseCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "release [NAME]",
+		Short:   "Give back a machine that is held; without a name, list them",
+		Example: "  gdngen remote release\n  gdngen remote release mine",
+		Args:    args(cobra.MaximumNArgs(1)),
+		RunE: func(_ *cobra.Command, words []string) error {
+			dir, err := remote.LeasesDir()
+			if err != nil {
+				return err
+			}
+			l, err := remote.Leases(dir)
+			if err != nil {
+				return err
+			}
+			if len(words) == 0 {
+				return emit(a, l, l, func(w io.Writer) {
+					for _, x := range l {
+						fmt.Fprintln(w, leaseLine(x))
+					}
+				})
+			}
+			for _, x := range l {
+				if x.Name == words[0] {
+					return remote.Release(dir, x)
+				}
+			}
+			return failed(exitFailure, "no machine %s is held; gdngen remote release lists them", words[0])
+		},
+	}
+}
+
+// leaseLine tells of a machine that is held.
+func leaseLine(l *remote.Lease) string {
+	until := ""
+	if !l.Until.IsZero() {
+		until = " until " + l.Until.Local().Format(time.DateTime)
+	}
+	return fmt.Sprintf("%s, %s, held since %s%s by process %d", l.Place(), l.Type, l.Start.Local().Format(time.DateTime), until, l.PID)
+}
+
+// warnOfLeases tells of machines that are paid for.
+func (a *app) warnOfLeases() {
+	dir, err := remote.LeasesDir()
+	if err != nil {
+		return // without a home there are none
+	}
+	l, err := remote.Leases(dir)
+	if err != nil {
+		a.warn("%v", err)
+	}
+	for _, x := range l {
+		a.warn("%s; gdngen remote release %s gives it back", leaseLine(x), x.Name)
+	}
+}

@@ -1,0 +1,291 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/store"
+)
+
+// Hold is a TPU machine of a cloud that is taken for a while, by gcloud's queued resources.
+type Hold struct {
+	Name     string
+	Type     string   // such as v6e-8
+	Version  string   // of the machine's software
+	Zones    []string // tried in turn
+	Project  string
+	Spot     bool
+	Attempts int           // in each zone
+	Ready    time.Duration // that one attempt may take
+	Sleep    time.Duration // between attempts
+	Every    time.Duration // between two looks; 0: holdEvery
+	Max      time.Duration // after which it is given back; 0: none
+	Leases   string        // folder of leases
+	Note     func(string)
+}
+
+const holdEvery = 10 * time.Second
+
+// Lease says that a machine is paid for.
+type Lease struct {
+	Name    string    `json:"name"`
+	Zone    string    `json:"zone"`
+	Project string    `json:"project,omitempty"`
+	Type    string    `json:"type"`
+	PID     int       `json:"pid"` // of the holder
+	Start   time.Time `json:"start"`
+	Until   time.Time `json:"until,omitzero"`
+}
+
+// Place is how other commands reach the machine.
+func (l *Lease) Place() string {
+	text := "tpu:" + l.Name + "?zone=" + l.Zone
+	if l.Project != "" {
+		text += "&project=" + l.Project
+	}
+	return text
+}
+
+// NoMachineError says that no attempt gave a machine.
+type NoMachineError struct{ Why []string }
+
+func (e *NoMachineError) Error() string {
+	return "no machine could be had: " + strings.Join(e.Why, "; ")
+}
+
+// LeasesDir is the folder of leases, in the user's configuration.
+func LeasesDir() (string, error) {
+	dir, err := os.UserConfigDir()
+	return filepath.Join(dir, "gdngen", "holds"), err
+}
+
+// Leases lists what is held, by name.
+func Leases(dir string) (l []*Lease, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		x := new(Lease)
+		if err == nil {
+			err = json.Unmarshal(text, x)
+		}
+		if err != nil {
+			return l, fmt.Errorf("lease %s: %w", name, err)
+		}
+		l = append(l, x)
+	}
+	return l, err
+}
+
+func leaseFile(dir, name string) string { return filepath.Join(dir, name+".json") }
+
+// Check says what is wrong with a hold.
+func (h *Hold) Check() error {
+	if !cloudName.MatchString(h.Name) {
+		return badPlace("name %q: want lower-case letters, digits and dashes", h.Name)
+	}
+	if h.Type == "" || len(h.Zones) == 0 {
+		return badPlace("a hold needs --type and --zone")
+	}
+	for _, z := range h.Zones {
+		if !cloudName.MatchString(z) {
+			return badPlace("%q is no zone", z)
+		}
+	}
+	return nil
+}
+
+// Commands are the calls of gcloud that take the machine in a zone, ask for it, and give it back.
+func (h *Hold) Commands(zone string) (create, describe, remove []string) {
+	call := func(verb string, words ...string) []string {
+		l := append([]string{gcloud(), "compute", "tpus", "queued-resources", verb, h.Name + "-gdngen", "--zone", zone}, words...)
+		if h.Project != "" {
+			l = append(l, "--project", h.Project)
+		}
+		return l
+	}
+	words := []string{"--node-id", h.Name, "--accelerator-type", h.Type, "--runtime-version", h.Version, "--valid-until-duration", fmt.Sprintf("%ds", int(h.Ready.Seconds())), "--quiet"}
+	if h.Spot {
+		words = append(words, "--spot")
+	}
+	return call("create", words...), call("describe", "--format=json"), call("delete", "--force", "--quiet")
+}
+
+// run runs one call.
+func run(ctx context.Context, words []string) ([]byte, error) {
+	var noise bytes.Buffer
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stderr = &noise
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(words[3:6], " "), err, strings.TrimSpace(noise.String()))
+	}
+	return out, err
+}
+
+// state asks for the state of the resource.
+func (h *Hold) state(ctx context.Context, zone string) (string, error) {
+	_, describe, _ := h.Commands(zone)
+	out, err := run(ctx, describe)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		State struct {
+			State string `json:"state"`
+		} `json:"state"`
+	}
+	if err := json.Unmarshal(out, &answer); err != nil || answer.State.State == "" {
+		return "", fmt.Errorf("gcloud describes the resource as %.100q, which has no state", out)
+	}
+	return answer.State.State, nil
+}
+
+// Acquire takes a machine in the first zone that gives one, waits until it answers, and writes its lease.
+func (h *Hold) Acquire(ctx context.Context) (*Lease, error) {
+	var why []string
+	for _, zone := range h.Zones {
+		for attempt := 1; attempt <= max(h.Attempts, 1); attempt++ {
+			l, err := h.attempt(ctx, zone)
+			if err == nil {
+				return l, nil
+			}
+			err = errors.Join(err, h.remove(zone))
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			why = append(why, fmt.Sprintf("%s, attempt %d: %v", zone, attempt, err))
+			h.note(why[len(why)-1])
+			select {
+			case <-time.After(h.Sleep):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return nil, &NoMachineError{why}
+}
+
+func (h *Hold) note(text string) {
+	if h.Note != nil {
+		h.Note(text)
+	}
+}
+
+// attempt is one try in a zone. The lease is written first: what may be paid for is known, whatever happens.
+func (h *Hold) attempt(ctx context.Context, zone string) (*Lease, error) {
+	l := &Lease{Name: h.Name, Zone: zone, Project: h.Project, Type: h.Type, PID: os.Getpid(), Start: time.Now().UTC()}
+	if h.Max > 0 {
+		l.Until = l.Start.Add(h.Max)
+	}
+	text, err := json.MarshalIndent(l, "", " ")
+	if err == nil {
+		err = os.MkdirAll(h.Leases, 0o700)
+	}
+	if err == nil {
+		err = store.WriteFile(leaseFile(h.Leases, h.Name), append(text, '\n'))
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.Ready, fmt.Errorf("not ready within %v", h.Ready))
+	defer cancel()
+	create, _, _ := h.Commands(zone)
+	if _, err := run(ctx, create); err != nil {
+		return nil, err
+	}
+	machine, _, err := Parse(l.Place())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		state, err := h.state(ctx, zone)
+		switch {
+		case err == nil && slices.Contains([]string{"FAILED", "SUSPENDING", "SUSPENDED"}, state):
+			return nil, fmt.Errorf("the resource is %s", state)
+		case err == nil && state == "ACTIVE":
+			if _, err := machine.(*machinePlace).ssh.Run(ctx, "true", nil); err == nil {
+				return l, nil
+			}
+		}
+		select {
+		case <-time.After(h.every()):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (h *Hold) every() time.Duration {
+	if h.Every > 0 {
+		return h.Every
+	}
+	return holdEvery
+}
+
+// removeWithin bounds a deletion, which is made also where the user wants to leave.
+const removeWithin = 5 * time.Minute
+
+// remove gives the machine back and ends its lease. The lease stays where that failed.
+func (h *Hold) remove(zone string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
+	defer cancel()
+	_, _, remove := h.Commands(zone)
+	if _, err := run(ctx, remove); err != nil && !strings.Contains(err.Error(), "NOT_FOUND") {
+		return err
+	}
+	err := os.Remove(leaseFile(h.Leases, h.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Keep holds a machine until ctx ends or its time is over, takes another where it is lost, and gives it back at the end. tell hears of each.
+func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
+	if h.Max > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.Max)
+		defer cancel()
+	}
+	for {
+		l, err := h.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		tell(l)
+		for lost := false; !lost; {
+			select {
+			case <-time.After(h.every()):
+			case <-ctx.Done():
+				return h.remove(l.Zone)
+			}
+			if _, err := os.Stat(leaseFile(h.Leases, h.Name)); errors.Is(err, fs.ErrNotExist) {
+				return nil // released by another command
+			}
+			state, err := h.state(ctx, l.Zone)
+			lost = err == nil && state != "ACTIVE"
+			if lost {
+				h.note(fmt.Sprintf("%s in %s was lost: it is %s", h.Name, l.Zone, state))
+			}
+		}
+		if err := h.remove(l.Zone); err != nil {
+			return err
+		}
+	}
+}
+
+// Release gives back what a lease names.
+func Release(dir string, l *Lease) error {
+	h := &Hold{Name: l.Name, Project: l.Project, Leases: dir}
+	return h.remove(l.Zone)
+}

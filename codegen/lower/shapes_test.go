@@ -88,3 +88,36 @@ func TestShapes(t *testing.T) {
 		})
 	}
 }
+
+// Decode takes any number of batch rows: three rows of one key head do not fill a tile, so they are read one by one.
+func TestDecodeRows(t *testing.T) {
+	mosaicRoute, err := lower.Lookup("mosaic")
+	require.NoError(t, err)
+	class, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	s := spec(t, "b=3,t=1,hk=1,hv=4,k=16,v=128,init")
+	for _, name := range []string{"decode", "decode-f32"} {
+		v := variant(t, name)
+		m, err := gdn.Build(s, v)
+		require.NoError(t, err)
+		for _, generation := range []string{"v5e", "v6e"} {
+			target, err := codegen.LookupTarget(generation)
+			require.NoError(t, err)
+			_, err = mosaicRoute.Emit(m, target)
+			require.NoError(t, err, "%s on %s", name, generation)
+		}
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		want, err := gdn.Reference(s, inputs)
+		require.NoError(t, err)
+		kernels, err := lower.Kernels(m)
+		require.NoError(t, err)
+		got, err := interp.Run(kernels, inputs, interp.Options{})
+		require.NoError(t, err)
+		for _, o := range s.Outputs() {
+			limit, err := class.Limit(s, v.Precision().String(), o.Type.DType)
+			require.NoError(t, err)
+			require.LessOrEqual(t, array.Compare(got[o.Name], want[o.Name]).RelMax, limit, "%s by %s", o.Name, name)
+		}
+	}
+}

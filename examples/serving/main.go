@@ -12,6 +12,8 @@
 //     in the next one from its slot: chunked prefill.
 //   - Programs have static shapes. Tokens and batch are rounded up to a power of two, so that a handful of programs serves all;
 //     tokens beyond the prompts belong to a sequence with index -1.
+//   - A request whose inputs are not finite (-poisoned) harms itself alone: its outputs are NaN, those of the others the same to
+//     the bit.
 package main
 
 import (
@@ -40,6 +42,7 @@ func main() {
 	flag.IntVar(&c.budget, "budget", 256, "prompt tokens of a step")
 	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
+	flag.IntVar(&c.poisoned, "poisoned", -1, "number of a request that has NaN in its prompt (-1: none)")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
 	prefill := flag.String("prefill", gdn.Auto, "how prefill is computed (see gdngen help variant)")
 	decode := flag.String("decode", gdn.Auto, "how decode is computed")
@@ -51,6 +54,9 @@ func main() {
 	c.decode, bad = variant(c.layer, *decode)
 	if err = errors.Join(err, bad); err == nil && (min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0) {
 		err = errors.New("requests, slots, budget and longest are at least 1, and there are no arguments")
+	}
+	if err == nil && (c.poisoned < -1 || c.poisoned >= c.requests) {
+		err = fmt.Errorf("there is no request %d to poison: they count from 0 to %d", c.poisoned, c.requests-1)
 	}
 	if err != nil {
 		log.Println("wrong usage:", err)
@@ -75,48 +81,33 @@ type config struct {
 	layer                            gdn.Spec // head counts and widths
 	prefill, decode                  gdn.Variant
 	requests, slots, budget, longest int
+	poisoned                         int // a request; -1: none
 	seed                             uint64
 	plugin                           string
 }
 
 // run serves the requests and checks the outputs.
 func (c config) run(out io.Writer) error {
-	p, err := plugins.CPU(context.Background(), plugins.Options{Path: c.plugin, Progress: os.Stderr})
-	if err != nil {
-		return err
-	}
-	engine, err := pjrt.Open(p.Path)
-	if err != nil {
-		return err
-	}
-	defer engine.Close()
 	layer := c.layer
 	layer.DType, layer.Out, layer.Gates, layer.GateDType, layer.State = ir.BF16, ir.BF16, gdn.GatesFused, ir.BF16, gdn.StateVK
-	server, err := newServer(engine, layer, c)
+	done, err := c.serve(layer, out)
 	if err != nil {
 		return err
 	}
-	r := rand.New(rand.NewPCG(c.seed, 0))
-	for i := range c.requests {
-		server.waiting = append(server.waiting, newRequest(layer, i, 1+r.IntN(c.longest), 1+r.IntN(24), r))
-	}
-	var prompts, answers int
-	begin := time.Now()
-	for step := 1; server.busy(); step++ {
-		s, err := server.step()
-		if err != nil {
-			return fmt.Errorf("step %d: %w", step, err)
-		}
-		prompts, answers = prompts+s.promptTokens, answers+s.decoded
-		fmt.Fprintf(out, "step %2d: prefill %3d tokens of %d sequences, decode %d sequences, %d done, %d waiting\n",
-			step, s.promptTokens, s.prompts, s.decoded, len(server.done), len(server.waiting))
-	}
-	took := time.Since(begin)
-	fmt.Fprintf(out, "\n%d requests, %d prompt tokens and %d decoded ones in %.1f s; %d programs compiled in %.1f s of these\n",
-		len(server.done), prompts, answers, took.Seconds(), len(server.programs), server.compiling.Seconds())
+	return c.judge(layer, done, out)
+}
 
+// judge checks the outputs against float64, and says whether a poisoned request shows it.
+func (c config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 	worst := 0.0
-	for _, q := range server.done {
+	for _, q := range done {
+		if q.id == c.poisoned {
+			if !q.bad() {
+				return fmt.Errorf("request %d has NaN in its prompt, and no output shows it", q.id)
+			}
+			fmt.Fprintf(out, "request %d was poisoned, and its outputs show it\n", q.id)
+			continue
+		}
 		off, err := q.check(layer)
 		if err != nil {
 			return err
@@ -132,6 +123,46 @@ func (c config) run(out io.Writer) error {
 		return fmt.Errorf("the outputs are wrong: %.1e is beyond the limit", worst)
 	}
 	return nil
+}
+
+// serve draws the requests and serves them all.
+func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
+	p, err := plugins.CPU(context.Background(), plugins.Options{Path: c.plugin, Progress: os.Stderr})
+	if err != nil {
+		return nil, err
+	}
+	engine, err := pjrt.Open(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	server, err := newServer(engine, layer, c)
+	if err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(c.seed, 0))
+	for i := range c.requests {
+		q := newRequest(layer, i, 1+r.IntN(c.longest), 1+r.IntN(24), r)
+		if i == c.poisoned {
+			q.poison()
+		}
+		server.waiting = append(server.waiting, q)
+	}
+	var prompts, answers int
+	begin := time.Now()
+	for step := 1; server.busy(); step++ {
+		s, err := server.step()
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step, err)
+		}
+		prompts, answers = prompts+s.promptTokens, answers+s.decoded
+		fmt.Fprintf(out, "step %2d: prefill %3d tokens of %d sequences, decode %d sequences, %d done, %d waiting\n",
+			step, s.promptTokens, s.prompts, s.decoded, len(server.done), len(server.waiting))
+	}
+	took := time.Since(begin)
+	fmt.Fprintf(out, "\n%d requests, %d prompt tokens and %d decoded ones in %.1f s; %d programs compiled in %.1f s of these\n",
+		len(server.done), prompts, answers, took.Seconds(), len(server.programs), server.compiling.Seconds())
+	return server.done, nil
 }
 
 // outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate variant.

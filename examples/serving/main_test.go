@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -19,12 +20,44 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	decode, err := gdn.ParseVariant("cpu-decode")
 	require.NoError(t, err)
-	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, requests: 7, slots: 3, budget: 32, longest: 60, seed: 1}
+	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, requests: 7, slots: 3, budget: 32, longest: 60, poisoned: -1, seed: 1}
 	var out strings.Builder
 	require.NoError(t, c.run(&out))
 	require.Contains(t, out.String(), "7 requests, ")
 	require.Contains(t, out.String(), "7 done, 0 waiting")
 	require.Contains(t, out.String(), "4 waiting", "more requests than slots")
+}
+
+// One request in twenty has NaN and infinity in its prompt: its own outputs show it, and those of the others are the same to the bit,
+// by the champions of a CPU.
+func TestServePoisoned(t *testing.T) {
+	pjrttest.CPUPlugin(t)
+	layer := gdn.NewSpec(1, 1, 1, 2, 16, 8)
+	layer.Gates, layer.State = gdn.GatesFused, gdn.StateVK
+	prompts := layer
+	prompts.Tokens, prompts.Seqs = 32, 2
+	prefill, err := variant(prompts, gdn.Auto)
+	require.NoError(t, err)
+	decode, err := variant(layer, gdn.Auto)
+	require.NoError(t, err)
+	c := config{layer: layer, prefill: prefill, decode: decode, requests: 20, slots: 8, budget: 32, longest: 16, poisoned: -1, seed: 2}
+	clean, err := c.serve(layer, io.Discard)
+	require.NoError(t, err)
+	c.poisoned = 4
+	poisoned, err := c.serve(layer, io.Discard)
+	require.NoError(t, err)
+	require.Len(t, poisoned, 20)
+	for i, q := range poisoned {
+		require.Equal(t, clean[i].id, q.id)
+		if q.id == c.poisoned {
+			require.True(t, q.bad())
+			continue
+		}
+		require.Equal(t, clean[i].output, q.output, "request %d", q.id)
+	}
+	var out strings.Builder
+	require.NoError(t, c.judge(layer, poisoned, &out))
+	require.Contains(t, out.String(), "request 4 was poisoned")
 }
 
 // The check at the end is one that can fail.

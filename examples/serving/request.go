@@ -54,6 +54,18 @@ func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
 	return q
 }
 
+// poison puts NaN into v and infinity into k of the token in the middle of the prompt.
+func (q *request) poison() {
+	at := func(name string) *float32 { return &q.inputs[name][q.prompt/2*(len(q.inputs[name])/q.tokens)] }
+	*at("v"), *at("k") = float32(math.NaN()), float32(math.Inf(1))
+}
+
+// bad says whether the last token's output shows NaN or infinity.
+func (q *request) bad() bool {
+	last := q.output[len(q.output)-len(q.output)/q.tokens:]
+	return slices.ContainsFunc(last, func(x float32) bool { return x-x != 0 })
+}
+
 // headParams are A_log and dt_bias, the same for all requests: weights of the layer.
 func headParams(s gdn.Spec) map[string]*array.Array {
 	r := rand.New(rand.NewPCG(7, 7))

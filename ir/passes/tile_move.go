@@ -305,7 +305,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			return src.cols.load(t, row, count, stride)
 		}
 		narrow := ref.Type.DType.Bytes() == 2
-		if stride > 1 && (src.lanes != laneCount || !joins(ref, row, count, stride) || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
+		if !joins(ref, row, count, stride) || stride > 1 && (src.lanes != laneCount || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
 			x, err := t.columns(src).load(t, row, count, stride)
 			if err != nil {
 				return nil, err
@@ -339,20 +339,27 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 }
 
 // joins says whether count rows by a stride lie inside one leading index of a reference, or else whether its leading
-// dimensions can be taken into the rows: tiles in memory, of up to 32 bytes a lane, are then full.
+// dimensions can be taken into the rows: tiles in memory, of up to 32 bytes a lane, are then full before and after.
 func joins(ref *ir.Value, row, count, stride int) bool {
+	full := func(rows int) bool { return rows&(rows-1) == 0 || rows*ref.Type.DType.Bytes()%32 == 0 }
 	s := ref.Type.Shape
-	n := s[len(s)-2]
-	return row%n+(count-1)*stride < n || n&(n-1) == 0 || n*ref.Type.DType.Bytes()%32 == 0
+	joined := flatShape(s, row, count, stride)
+	return slices.Equal(joined, s) || full(s[len(s)-2]) && full(joined[len(s)-2])
 }
 
-// flat views a reference with as many of its inner leading dimensions taken into the rows as count rows by a stride cross.
-func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
-	s := slices.Clone(ref.Type.Shape)
+// flatShape is a shape with as many of its inner leading dimensions taken into the rows as count rows by a stride cross.
+func flatShape(shape []int, row, count, stride int) []int {
+	s := slices.Clone(shape)
 	n := len(s) - 2
 	for d := n - 1; d >= 0 && row%s[n]+(count-1)*stride >= s[n]; d-- {
 		s[n], s[d] = s[n]*s[d], 1
 	}
+	return s
+}
+
+// flat views a reference with its leading dimensions in the rows as count rows by a stride cross them.
+func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
+	s := flatShape(ref.Type.Shape, row, count, stride)
 	if slices.Equal(s, ref.Type.Shape) {
 		return ref
 	}

@@ -126,6 +126,7 @@ func TestRandomVariantsAgree(t *testing.T) {
 			words(ir.PrecBF16x1, ir.BF16)
 			v.Low, v.BackLow, v.Mask = Low(r.IntN(len(lowNames))), Low(r.IntN(len(lowNames))), Mask(r.IntN(2))
 			v.MergePairs, v.Feedback = []int{0, 16, 32, 64}[r.IntN(4)], []int{0, 2, 4, 8}[r.IntN(4)]
+			v.Refine = i%4 < 2
 		} else if i%8 == 1 {
 			words(ir.PrecBF16x3, ir.F32)
 			v.Parts, v.Mask = Parts(r.IntN(2)), Mask(r.IntN(2))

@@ -340,11 +340,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 	kk, qk := e.products(w.q, w.k)
 	negKK := e.negated(w, kk)
 	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
-	if w.p = p; e.v.Mask == MaskWords {
-		w.t = e.solveWords(negA)
-	} else {
-		w.t = e.store(e.solve(negA))
-	}
+	w.p, w.t = p, e.invert(negA)
 
 	b.Stage("operands")
 	for _, x := range sides {
@@ -384,9 +380,10 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		if e.v.Beta == BetaLeft {
 			r = b.Mul(r, e.row(at(w.beta), s.V))
 		}
-		u := e.store(e.by(e.dot(e.store(r), at(w.t), false, true, e.v.apply()), at(unit)))
+		exact := e.by(e.applied(at(w.t), e.store(r), true), at(unit))
+		u := e.store(exact)
 		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.row(e.scaled(decay), s.V)), e.dot(u, at(w.p), false, true, e.v.PrecIntra))
-		left := e.store(e.byLanes(u, at(rest)))
+		left := e.store(e.byLanes(exact, at(rest)))
 		added := e.dot(e.sideBySide(left), e.concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
 		added = b.Reshape(added, n, s.V, 2*s.K)
 		for i, x := range cur {

@@ -194,6 +194,8 @@ var Axes = []Axis{
 	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Mask }).also(GroupLayout),
 	intAxis(GroupInverse, "mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
 		ofWords.and("mask", func(v Variant) bool { return v.Mask == MaskWords }), func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
+	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is", false,
+		ofWords.and("mask store flow form low", refinable), func(v *Variant) *bool { return &v.Refine }).also(GroupNumerics),
 	intAxis(GroupForward, "ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
 		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
 	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
@@ -261,6 +263,11 @@ func fusedTokens(v Variant) bool {
 func wordable(v Variant) bool {
 	low := v.Store == ir.BF16 && v.PrecInv == ir.PrecBF16x1 && v.Parts == PartsLate || v.Store == ir.F32 && v.PrecInv == ir.PrecBF16x3 && v.Parts == PartsKept
 	return chunked(v) && low && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16
+}
+
+// refinable says whether the inverse is made in one bf16 pass from what is more than bf16.
+func refinable(v Variant) bool {
+	return v.Mask == MaskWords && v.Store == ir.BF16 && v.Low != LowAll && v.Flow == FlowFused && v.Form == FormVPrime
 }
 
 var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}

@@ -52,11 +52,7 @@ func (e *gen) stateFree() *work {
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 		w.p = p
 		if needT {
-			if e.v.Mask == MaskWords {
-				w.t = e.solveWords(negA)
-			} else {
-				w.t = e.store(e.solve(negA))
-			}
+			w.t = e.invert(negA)
 		}
 	}
 	e.b.Stage("load")
@@ -185,7 +181,7 @@ func (e *gen) steps(w *work) []blockOut {
 			if e.v.Beta == BetaLeft {
 				r = b.Mul(r, e.column(at(w.beta), e.s.V))
 			}
-			u = e.dot(at(w.t), e.store(r), false, false, e.v.apply())
+			u = e.applied(at(w.t), e.store(r), false)
 		}
 		exact := u
 		u = e.storeValues(u, at(unit), at(length))

@@ -109,6 +109,25 @@ func LookupClass(name string) (Class, error) {
 // Doubles says whether beta is doubled where the spec has negative eigenvalues.
 func (c Class) Doubles() bool { return c.doubles }
 
+// WithKeys is the class with the keys of another, WithDecay with one log decay for all tokens, WithBeta with one beta. They have the name and
+// the limits of the class.
+func (c Class) WithKeys(of Class) Class {
+	c.keys = of.keys
+	return c
+}
+
+// WithDecay is described with WithKeys.
+func (c Class) WithDecay(g float64) Class {
+	c.decay = constant(g)
+	return c
+}
+
+// WithBeta is described with WithKeys; beyond 1 the spec must have negative eigenvalues.
+func (c Class) WithBeta(beta float64) Class {
+	c.beta, c.doubles, c.beyond = constant(beta), false, beta > 1
+	return c
+}
+
 // Supports says whether the class can be drawn for a spec.
 func (c Class) Supports(s Spec) error {
 	if c.beyond && !s.NegEigval {

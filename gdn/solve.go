@@ -12,6 +12,17 @@ var solvers = map[Solve]func(*gen, *ir.Value) *ir.Value{
 	SolveNewton:  (*gen).newton,
 }
 
+// invert is (I + A)^-1 from -A as it is stored.
+func (e *gen) invert(negA *ir.Value) *ir.Value {
+	switch {
+	case e.v.Mask != MaskWords:
+		return e.store(e.solve(negA))
+	case e.v.Refine:
+		return e.refined(e.solveWords(negA), negA)
+	}
+	return e.solveWords(negA)
+}
+
 // solve is (I + A)^-1 from -A.
 func (e *gen) solve(negA *ir.Value) *ir.Value {
 	e.b.Stage("solve")

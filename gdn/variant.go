@@ -211,6 +211,7 @@ type Variant struct {
 	LeafNewton int
 	Merge      Merge
 	MergePairs int // widest block whose merges take two heads in a product
+	Refine     bool
 	Form       Form
 	Flow       Flow
 	Heads      int // value heads of a program; 0: all

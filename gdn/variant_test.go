@@ -106,6 +106,7 @@ func TestAxes(t *testing.T) {
 			"parts":      "prec=bf16x3",
 			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",
 			"mergepairs": "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
+			"refine":     "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
 		}[a.Name]; ok {
 			v = parseVariant(t, context)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
 
 // measured is what tests/peers/run.py measured.
@@ -50,7 +51,8 @@ func (r *Table) peers(b *bytes.Buffer) {
 		return
 	}
 	b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
-		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date.\n\n| kernel | version | compiler | date |")
+		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +
+		"Errors of outputs and states, times 1000, are those of docs/accuracy.md, where the arithmetic of a kernel is known.\n\n| kernel | version | compiler | date |")
 	var targets []string
 	for _, t := range codegen.Targets {
 		for _, p := range r.Peers {
@@ -63,7 +65,10 @@ func (r *Table) peers(b *bytes.Buffer) {
 	for _, t := range targets {
 		fmt.Fprintf(b, " %s |", t)
 	}
-	b.WriteString(" remark |\n|---|---|---|---|" + strings.Repeat("---:|", len(targets)) + "---|\n")
+	for _, column := range accuracy.Headline {
+		fmt.Fprintf(b, " %s |", column)
+	}
+	b.WriteString(" remark |\n|---|---|---|---|" + strings.Repeat("---:|", len(targets)+len(accuracy.Headline)) + "---|\n")
 	for _, p := range r.Peers {
 		if len(p.Cycles) == 0 { // refused on all targets: an older figure may stand in another row
 			continue
@@ -72,8 +77,22 @@ func (r *Table) peers(b *bytes.Buffer) {
 		for _, t := range targets {
 			fmt.Fprintf(b, " %s |", p.cell(t))
 		}
+		for _, column := range accuracy.Headline {
+			fmt.Fprintf(b, " %s |", p.off(column))
+		}
 		fmt.Fprintf(b, " %s |\n", p.Note)
 	}
+}
+
+// off is the error of the kernel's arithmetic on a class of inputs.
+func (p *Peer) off(column string) string {
+	for _, kernel := range accuracy.Peers() {
+		if name, ok := strings.CutPrefix(p.Name, kernel); ok && (name == "" || name[0] == ' ' || name[0] == ',') {
+			e, _ := accuracy.Of(kernel, column)
+			return e.String()
+		}
+	}
+	return "-"
 }
 
 // cell is the figure for a target.

@@ -51,7 +51,8 @@ func TestPeersTable(t *testing.T) {
 	}
 	var b bytes.Buffer
 	r.peers(&b)
-	require.Contains(t, b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | remark |")
+	require.Contains(t, b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | random | slow | cos.9 | cos.99 | one key | remark |")
+	require.Contains(t, b.String(), "| 3.3/2.8 | 4.3/4.0 | 12/13 |", "tokamax")
 	_, err = readPeers([]byte(`{"peers": 1}`))
 	require.ErrorContains(t, err, "table of peers")
 }

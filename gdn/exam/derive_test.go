@@ -55,39 +55,11 @@ func derivation(t *testing.T, c gdn.Class, doubled bool, tokens int, seed uint64
 
 // compute runs the arithmetic of a class of precision on all heads of a sheet.
 func compute(t *testing.T, x *Sheet, precision string) map[string]*array.Array {
-	s := x.Spec
-	o, state := make([]float32, s.Tokens*s.HeadsV*s.V), make([]float32, s.HeadsV*s.K*s.V)
-	in := func(name string) []float64 { return x.Inputs[name].Float64s() }
-	for h := range s.HeadsV {
-		head := arith.Head{Scale: s.EffectiveScale(), Initial: arith.New(s.K, s.V)}
-		for name, m := range map[string]*arith.Matrix{"q": &head.Q, "k": &head.K, "v": &head.V} {
-			*m = arith.New(s.Tokens, s.K)
-			all := in(name)
-			for i := range m.X {
-				m.X[i] = float32(all[(i/s.K*s.HeadsV+h)*s.K+i%s.K])
-			}
-		}
-		if s.Init {
-			for i, x := range in("initial_state")[h*s.K*s.V:][:s.K*s.V] {
-				head.Initial.X[i] = float32(x)
-			}
-		}
-		g, beta := in("g"), in("beta")
-		for i := range s.Tokens {
-			head.G, head.Beta = append(head.G, g[i*s.HeadsV+h]), append(head.Beta, beta[i*s.HeadsV+h])
-		}
-		rows, end, err := arith.Run(head, precision)
+	return arith.Outputs(x.Spec, x.Inputs, func(h arith.Head) (o, state arith.Matrix) {
+		o, state, err := arith.Run(h, precision)
 		require.NoError(t, err)
-		for i, y := range rows.X {
-			o[(i/s.V*s.HeadsV+h)*s.V+i%s.V] = y
-		}
-		copy(state[h*s.K*s.V:], end.X)
-	}
-	got := map[string]*array.Array{}
-	for _, p := range s.Outputs() {
-		got[p.Name] = array.FromFloat32s(p.Type.DType, p.Type.Shape, map[string][]float32{"o": o, "final_state": state}[p.Name])
-	}
-	return got
+		return o, state
+	})
 }
 
 // row is a line of limits.txt.

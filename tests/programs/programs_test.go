@@ -76,20 +76,24 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// What names stood for at the base on a preset and a target, auto stands for: the first form that it asks for.
+// What names stood for at the base on a preset and a target, auto stands for, with what has changed since: the first form that it asks for.
 func TestAuto(t *testing.T) {
 	tab := readTable(t)
-	for _, job := range []struct{ presets, auto, name string }{
-		{"bench tiny", "auto-fast", "tpu"},
-		{"bench", "auto", "tpu"},
-		{"bench tiny", "auto-f32-like", "tpu-x3"},
-		{"tiny", "auto", "tpu-x3"},
-		{"train", "auto", "tpu-train"},
-		{"train", "auto-f32-like", "tpu-train-x3"},
-		{"contest-prefill", "auto", "tpu-packed"},
-		{"contest-prefill", "auto-f32-like", "tpu-x3"},
-		{"decode decode-pool contest-decode", "auto", "decode"},
-		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32"},
+	exactKeys := []string{"out=separate", "rest=value"} // beta and decay in the update's K were rounded there
+	for _, job := range []struct {
+		presets, auto, name string
+		since               []string
+	}{
+		{"bench tiny", "auto-fast", "tpu", exactKeys},
+		{"bench", "auto", "tpu", exactKeys},
+		{"bench tiny", "auto-f32-like", "tpu-x3", nil},
+		{"tiny", "auto", "tpu-x3", nil},
+		{"train", "auto", "tpu-train", nil},
+		{"train", "auto-f32-like", "tpu-train-x3", nil},
+		{"contest-prefill", "auto", "tpu-packed", nil},
+		{"contest-prefill", "auto-f32-like", "tpu-x3", nil},
+		{"decode decode-pool contest-decode", "auto", "decode", nil},
+		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", nil},
 	} {
 		for preset := range strings.SplitSeq(job.presets, " ") {
 			s, err := gdn.LookupPreset(preset)
@@ -99,7 +103,14 @@ func TestAuto(t *testing.T) {
 				require.NoError(t, err)
 				choices, err := gdn.Choices(job.auto, s, gdn.HostTPU, target.Machine())
 				require.NoError(t, err)
-				require.Equal(t, tab.stood(job.name, preset, name), choices[0].Variant.String(), "%s on %s for %s", job.auto, preset, name)
+				v, err := gdn.ParseVariant(tab.stood(job.name, preset, name))
+				require.NoError(t, err)
+				for _, change := range job.since {
+					axis, value, _ := strings.Cut(change, "=")
+					v, err = v.With(axis, value)
+					require.NoError(t, err)
+				}
+				require.Equal(t, v.String(), choices[0].Variant.String(), "%s on %s for %s", job.auto, preset, name)
 			}
 		}
 	}
@@ -109,7 +120,7 @@ func TestAuto(t *testing.T) {
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	for target, want := range map[string]string{"v5e": "tpu-128", "tpu7x": "tpu-long"} {
+	for target, want := range map[string]string{"v5e": "tpu-128,rest=value", "tpu7x": "tpu-long,rest=value"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
 		f, err := lower.Suit(s, gdn.Auto, tg)

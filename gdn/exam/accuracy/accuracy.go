@@ -1,0 +1,192 @@
+// Package accuracy is the table of errors by class of inputs: our classes of accuracy beside public kernels.
+//
+// Errors are the root mean square of the error over that of a float64 reference, over all value heads of two runs of their own seeds, of the
+// outputs in float32 and of the final states. A row is one kernel on one Column. What public kernels have is by their arithmetic
+// (gdn/exam/internal/arith), ours by the interpreter on what is emitted for v6e.
+package accuracy
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
+)
+
+// Column is a class of inputs at a length.
+type Column struct {
+	Name   string // of the column, unique
+	Tokens int
+	Class  gdn.Class
+	Doc    string
+}
+
+// Long says whether a column is a long run, in which the first and the last outputs are told apart.
+func (c Column) Long() bool { return c.Tokens > window }
+
+// window is the number of tokens of which the first and the last outputs are told apart.
+const window = 1024
+
+// Columns lists the classes of inputs, the short ones first: those in which kernels in low precision differ.
+var Columns = []Column{
+	{"random", 512, class("random"), "random keys"},
+	{"slow", 512, class("random").WithDecay(-1e-3), "random keys, log decay -.001"},
+	{"u01", 512, class("u01nodecay"), "q, k, v from U(0,1), no decay"},
+	{"drift", 512, class("drift"), "keys that drift, neighbours at cosine .95, log decay -.001"},
+	{"cos.9", 512, class("cos.9"), "keys at cosine .9, beta 1, no decay"},
+	{"cos.99", 512, class("cos.99"), "keys at cosine .99, beta 1, no decay"},
+	{"one key", 512, class("identical"), "one key, beta 1, no decay"},
+	{"one key, beta 1-2", 512, class("beta2"), "one key, beta from U(1,2), log decay from U(-.02,0)"},
+	{"faint", 512, class("faint"), "keys at cosine .99, beta .02, no decay"},
+	{"slow, long", 4096, class("random").WithDecay(-1e-3), "as slow"},
+	{"slower, long", 16384, class("random").WithDecay(-1e-4), "as slow, log decay -.0001"},
+	{"drift, long", 4096, class("drift").WithDecay(-1e-4), "as drift, log decay -.0001"},
+	{"u01, long", 32768, class("u01nodecay"), "as u01"},
+	{"cos.9, long", 16384, class("random").WithKeys(class("cos.9")).WithDecay(-1e-4), "keys at cosine .9, beta as random, log decay -.0001"},
+	{"cos.99, long", 32768, class("cos.99"), "as cos.99"},
+	{"faint, long", 16384, class("faint"), "as faint"},
+	{"reflect, long", 8192, class("reflect"), "random keys, beta 2, no decay"},
+	{"cos.9, beta 2, long", 8192, class("cos.9").WithBeta(2), "keys at cosine .9, beta 2, no decay"},
+}
+
+// Headline names the columns that stand beside every cost.
+var Headline = []string{"random", "slow", "cos.9", "cos.99", "one key"}
+
+// class is a class of gdn.Classes; the table is wrong where there is none, and a test reads it whole.
+func class(name string) gdn.Class {
+	c, err := gdn.LookupClass(name)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// Spec is the work of a column: bf16 tensors, two value heads a key head, outputs in float32.
+func (c Column) Spec() gdn.Spec {
+	heads := 2
+	if c.Long() {
+		heads = 1
+	}
+	s, err := gdn.Parse(fmt.Sprintf("t=%d,hk=%d,hv=%d,k=128,v=128,dtype=bf16,out=f32", c.Tokens, heads, 2*heads))
+	if err != nil {
+		panic(err)
+	}
+	s.NegEigval = c.Class.Supports(s) != nil
+	return s
+}
+
+// Ours lists our classes of accuracy, as the table names them.
+func Ours() []string {
+	var l []string
+	for _, name := range gdn.AccuracyNames() {
+		l = append(l, "gdngen, "+name)
+	}
+	return l
+}
+
+// Peers lists the public kernels of the table.
+func Peers() []string {
+	var l []string
+	for _, p := range arith.Peers {
+		l = append(l, p.Name)
+	}
+	return l
+}
+
+// Error is a cell of the table.
+type Error struct {
+	O, Last, State float64 // of the outputs, or of the first and the last 1024 of a long run, and of the final states
+}
+
+func (e Error) String() string {
+	l := []float64{e.O, e.State}
+	if e.Last > 0 {
+		l = []float64{e.O, e.Last, e.State}
+	}
+	var parts []string
+	for _, x := range l {
+		parts = append(parts, digits(1e3*x))
+	}
+	return strings.Join(parts, "/")
+}
+
+// digits writes two digits that count, and no exponent.
+func digits(x float64) string {
+	switch {
+	case x >= 10:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x >= 1:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	case x >= .1:
+		return strconv.FormatFloat(x, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 3, 64)
+}
+
+// Worst is the largest ratio of its errors to those of another.
+func (e Error) Worst(than Error) float64 {
+	worst := max(e.O/than.O, e.State/than.State)
+	if than.Last > 0 {
+		worst = max(worst, e.Last/than.Last)
+	}
+	return worst
+}
+
+// Row is a kernel on a column.
+type Row struct {
+	Kernel, Column string
+	Variant        string // of a class of ours
+	Error
+}
+
+//go:embed errors.tsv
+var table string
+
+// Table is the table as it was made; see the head of errors.tsv.
+var Table = mustParse(table)
+
+// Of finds the errors of a kernel on a column.
+func Of(kernel, column string) (Error, bool) {
+	i := slices.IndexFunc(Table, func(r Row) bool { return r.Kernel == kernel && r.Column == column })
+	if i < 0 {
+		return Error{}, false
+	}
+	return Table[i].Error, true
+}
+
+func mustParse(text string) (rows []Row) {
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimRight(line, "\n"), "\t")
+		if strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		if len(f) != 6 {
+			panic(fmt.Sprintf("accuracy: errors.tsv: %q: %d columns, 6 are needed", line, len(f)))
+		}
+		var x [3]float64
+		for i := range x {
+			if f[i+2] == "" {
+				continue
+			}
+			var err error
+			if x[i], err = strconv.ParseFloat(f[i+2], 64); err != nil {
+				panic(fmt.Sprintf("accuracy: errors.tsv: %q: %v", line, err))
+			}
+		}
+		rows = append(rows, Row{f[0], f[1], f[5], Error{x[0], x[1], x[2]}})
+	}
+	return rows
+}
+
+func (r Row) String() string {
+	number := func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2e", x)
+	}
+	return strings.Join([]string{r.Kernel, r.Column, number(r.O), number(r.Last), number(r.State), r.Variant}, "\t")
+}

@@ -1,0 +1,163 @@
+package accuracy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+var update = flag.String("update", "", "make the rows of errors.tsv anew whose kernel has one of these words in its name, or all")
+
+// head of errors.tsv, with date and commit.
+const head = `# Errors by class of inputs, rms of the error over that of the reference, against float64: kernel, column, outputs (of a long run the first 1024),
+# the last 1024 outputs of a long run, final states, and the variant of a class of ours: what auto takes for it on the bench work and v6e.
+# %s, on commit %s: go test ./gdn/exam/accuracy -run Table -timeout 2h -update=all
+`
+
+// chosen is the variant of a class of ours: what auto takes on v6e for the bench work.
+func chosen(t *testing.T, class string) string {
+	s, err := gdn.Parse("bench")
+	require.NoError(t, err)
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	f, err := lower.Suit(s, gdn.Auto+"-"+class, target)
+	require.NoError(t, err)
+	return f.Variant.Short()
+}
+
+// measured is a row made anew.
+func measured(t *testing.T, kernel string, c Column) Row {
+	class, ours := strings.CutPrefix(kernel, "gdngen, ")
+	if !ours {
+		e, err := c.Peer(kernel)
+		require.NoError(t, err)
+		return Row{kernel, c.Name, "", e}
+	}
+	v, err := gdn.ParseVariant(chosen(t, class))
+	require.NoError(t, err)
+	e, err := c.Measure(func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
+		m, err := lower.NewForm(s, v).Kernels()
+		if err != nil {
+			return nil, err
+		}
+		return interp.Run(m, in, interp.Options{})
+	})
+	require.NoError(t, err)
+	return Row{kernel, c.Name, v.Short(), e}
+}
+
+func kernels() []string { return slices.Concat(Ours(), Peers()) }
+
+// The table has a row for each kernel and column. Each run of the test makes some of the short ones anew, by turns of the day.
+func TestTable(t *testing.T) {
+	if *update != "" {
+		remake(t)
+		return
+	}
+	for _, kernel := range kernels() {
+		for _, c := range Columns {
+			e, ok := Of(kernel, c.Name)
+			require.True(t, ok, "errors.tsv lacks %s on %s: go test ./gdn/exam/accuracy -run Table -timeout 2h -update=all", kernel, c.Name)
+			require.Equal(t, c.Long(), e.Last > 0)
+		}
+	}
+	require.Len(t, Table, len(kernels())*len(Columns))
+	day := int(time.Now().Unix() / 86400)
+	short := Columns[:slices.IndexFunc(Columns, Column.Long)]
+	for i, kernel := range kernels() {
+		c := short[(day+i)%len(short)]
+		got := measured(t, kernel, c)
+		j := slices.IndexFunc(Table, func(r Row) bool { return r.Kernel == kernel && r.Column == c.Name })
+		require.Equal(t, got.String(), Table[j].String(), "day %d", day)
+	}
+}
+
+// remake writes errors.tsv.
+func remake(t *testing.T) {
+	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	require.NoError(t, err)
+	text := fmt.Sprintf(head, time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)))
+	for _, kernel := range kernels() {
+		for _, c := range Columns {
+			i := slices.IndexFunc(Table, func(r Row) bool { return r.Kernel == kernel && r.Column == c.Name })
+			switch asked := slices.ContainsFunc(strings.Split(*update, ","), func(word string) bool { return strings.Contains(kernel, word) }); {
+			case asked || *update == "all":
+				row := measured(t, kernel, c)
+				t.Log(row)
+				text += row.String() + "\n"
+			case i >= 0:
+				text += Table[i].String() + "\n"
+			}
+		}
+	}
+	require.NoError(t, os.WriteFile("errors.tsv", []byte(text), 0o644))
+}
+
+// README has the errors of the table beside costs.
+func TestReadme(t *testing.T) {
+	data, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	for _, kernel := range kernels() {
+		var cells []string
+		for _, column := range Headline {
+			e, _ := Of(kernel, column)
+			cells = append(cells, e.String())
+		}
+		require.Contains(t, string(data), "| "+strings.Join(cells, " | ")+" |", kernel)
+	}
+}
+
+// docs/accuracy.md has the table as it is; with -update it is written there.
+func TestDocs(t *testing.T) {
+	const file = "../../../docs/accuracy.md"
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text := string(data)
+	for name, block := range map[string]string{"short": Markdown(false), "long": Markdown(true), "classes": Legend()} {
+		before, after, ok := strings.Cut(text, "<!-- "+name+" -->\n")
+		require.True(t, ok, name)
+		_, after, ok = strings.Cut(after, "<!-- end -->")
+		require.True(t, ok, name)
+		text = before + "<!-- " + name + " -->\n" + block + "<!-- end -->" + after
+	}
+	if *update != "" {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		return
+	}
+	require.Equal(t, text, string(data), "docs/accuracy.md: go test ./gdn/exam/accuracy -run Docs -update=docs")
+}
+
+// What the classes claim, by the table: fast is in no class above 1.3 times the error of tokamax; fla in none above that of
+// flash-linear-attention by more than a twentieth; f32-like is at a thousandth or below. What short runs of small beta on alike keys have beyond that is said in
+// docs/accuracy.md.
+func TestClaims(t *testing.T) {
+	beyond := map[string]float64{"gdngen, fast faint": 1.4, "gdngen, fla faint": 1.3, "gdngen, fla faint, long": 1.1}
+	for _, c := range Columns {
+		for ours, claim := range map[string]struct {
+			than string
+			most float64
+		}{"gdngen, fast": {"tokamax", 1.3}, "gdngen, fla": {"FLA bf16, chunk 64 (GPU)", 1.05}} {
+			e, ok := Of(ours, c.Name)
+			require.True(t, ok)
+			than, ok := Of(claim.than, c.Name)
+			require.True(t, ok)
+			require.LessOrEqual(t, e.Worst(than), max(claim.most, beyond[ours+" "+c.Name]), "%s on %s", ours, c.Name)
+		}
+		e, ok := Of("gdngen, f32-like", c.Name)
+		require.True(t, ok)
+		require.LessOrEqual(t, max(e.O, e.Last, e.State), 1.1e-3, c.Name)
+	}
+}

@@ -62,7 +62,7 @@ const (
 	vectorsAndMask = 2 * firstMask
 )
 
-// transcendentals are the operations whose results vpop.erf takes.
+// transcendentals are the operations whose results vpop.erf takes; vpow2 is vexp2 before libtpu 0.0.51.
 var transcendentals = []string{"vexp2", "vlog2", "vrcp", "vrsqrt", "vtanh", "verf", "vsin", "vcos", "vpow2", "vsigmoid"}
 
 // moves are the operations of the vector unit that take one cycle, beside those that write a mask.
@@ -154,11 +154,11 @@ func (o *vectorOp) onMatrixUnit(parts []string) (err error) {
 	return err
 }
 
-// pop decodes `vpop.f32.mrf.mxu0`, `vpop.f32.mrb[3].mxu0`, `vpop.erf`, `vpop.permute.xlu1`, `vpop.trf.xlu0` and `vpop.xlane.xlu0`.
+// pop decodes `vpop.f32.mrf.mxu0`, `vpop.f32.mrb[3].mxu0`, `vpop.erf` (`vpop.eup` before libtpu 0.0.51), `vpop.permute.xlu1`, `vpop.trf.xlu0` and `vpop.xlane.xlu0`.
 func (o *vectorOp) pop(parts []string) (err error) {
 	o.latency = 1
 	switch {
-	case slices.Contains(parts, "erf"):
+	case slices.Contains(parts, "erf"), slices.Contains(parts, "eup"):
 		o.kind = popTransc
 		return nil
 	case hasLaneUnit(parts):

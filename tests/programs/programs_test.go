@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"hash/fnv"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/rotate"
 )
 
 // frozen is the digest of the programs at the base. It stays; programs may change, with a reason.
@@ -176,7 +175,7 @@ func sample(tab *table) []*row {
 			}
 		}
 	}
-	draw := rand.New(rand.NewPCG(seed(), 0))
+	draw := rotate.Rand(0)
 	for _, rows := range [][]*row{first, rest} {
 		draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	}
@@ -187,14 +186,6 @@ func sample(tab *table) []*row {
 		}
 	}
 	return list
-}
-
-// seed follows from the commit; without git it is always the same.
-func seed() uint64 {
-	out, _ := exec.Command("git", "rev-parse", "HEAD").Output()
-	h := fnv.New64a()
-	_, _ = h.Write(out) // never fails
-	return h.Sum64()
 }
 
 // champion are the best known of each kind of work at the base.

@@ -169,7 +169,7 @@ func TestTally(t *testing.T) {
 		sum += s.Cycles
 	}
 	require.Positive(t, sum)
-	require.LessOrEqual(t, a.Glue, a.Cycles)
+	require.LessOrEqual(t, a.Glue, a.Score)
 	require.NotEmpty(t, a.Slot)
 }
 

@@ -380,7 +380,8 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		if e.v.Beta == BetaLeft {
 			r = b.Mul(r, e.row(at(w.beta), s.V))
 		}
-		exact := e.by(e.applied(at(w.t), e.store(r), true), at(unit))
+		r = e.store(r)
+		exact := e.by(e.applied(at(w.t), r, true), at(unit))
 		u := e.store(exact)
 		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.row(e.scaled(decay), s.V)), e.dot(u, at(w.p), false, true, e.v.PrecIntra))
 		left := e.store(e.byLanes(exact, at(rest)))

@@ -37,7 +37,7 @@ var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x1
 
 // Machine is what gdn chooses sizes by.
 func (t *Target) Machine() gdn.Machine {
-	return gdn.Machine{Cores: t.Cores, MXUSize: t.MXUSize, VMEM: t.VMEM}
+	return gdn.Machine{Cores: t.Cores, MXUSize: t.MXUSize}
 }
 
 // PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product

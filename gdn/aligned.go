@@ -115,7 +115,7 @@ func (p *plan) segments() *segments {
 	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
 	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
 	done := b.Select(b.Or(idle, stays), none, block)
-	extra := b.Sub(b.SliceAxis(enter, 0, n-1, n), b.SliceAxis(home, 0, n-1, n))
+	extra := b.Sum(b.Reshape(later, 1, n), 1) // no slice: the compiler would take it through main memory
 	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
 	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
 	live = b.Min(live, b.Like(live, float64(steps)))
@@ -181,7 +181,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 		}
 		return w
 	}
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Sched: v.sched()}
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Main, Sched: v.sched()}
 	if grid.Sched != nil {
 		grid.Sched.Live, grid.Sched.Fetch = 1, v.Fetch == FetchCopies
 	}

@@ -160,6 +160,8 @@ var Axes = []Axis{
 		always, func(v *Variant) *Pack { return &v.Pack }),
 	choiceAxis(GroupForward, "fetch", "blocks of tokens and states that a table numbers are windows, each of which costs control at each step, or copied by the kernel, those of the next step while it does one", fetchNames, FetchWindows,
 		ofAligned.and("pack ahead", func(v Variant) bool { return v.Pack == PackAligned && v.Ahead > 0 }), func(v *Variant) *Fetch { return &v.Fetch }),
+	boolAxis(GroupForward, "main", "arrays that a kernel has from the caller and for it stay in main memory, from where their blocks come beside the work, whatever the compiler would bring to vector memory before", false,
+		when("algo ahead", func(v Variant) bool { return v.Algo == AlgoToken || v.Ahead > 0 }), func(v *Variant) *bool { return &v.Main }),
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis(GroupForm, "rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
 		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *Rest { return &v.Rest }).also(GroupNumerics),

@@ -226,7 +226,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		return w
 	}
 	window := func(o *operand) ir.Window { return windowAt(o, tableRead) }
-	g := &ir.Grid{Name: name, Dims: dims}
+	g := &ir.Grid{Name: name, Dims: dims, Main: v.Main}
 	switch {
 	case p.down:
 		g.Sched = v.reverseSched()

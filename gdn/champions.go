@@ -39,8 +39,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "few short sequences are batch rows of all tokens, with those of others masked", where{visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,ahead=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,low=operands,late=3", "visits in lockstep; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed", "tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,low=operands,late=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
 

@@ -10,7 +10,6 @@ import (
 type Machine struct {
 	Cores   int // that share a grid's parallel points
 	MXUSize int // rows and columns of a matrix unit
-	VMEM    int // bytes of vector memory; 0: not known
 }
 
 // register is the lanes of a vector register.
@@ -23,9 +22,6 @@ const register = 128
 // Eight heads in lockstep hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
 // take their place, then chunks. Each core gets a program before a program gets more heads. Heads narrower than a register are
 // read with tokens along the lanes, as TPUs keep them.
-//
-// Inputs that fit, beside what a kernel needs, the compiler brings to vector memory as a whole, where a window costs nothing. Of those that
-// do not the kernel copies blocks.
 func (v Variant) Suited(s Spec, m Machine) []Variant {
 	if m.MXUSize > 128 {
 		return v.filling(s, m, 16)
@@ -39,9 +35,6 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 		return []Variant{v}
 	}
 	s = v.packing(s)
-	if v.Pack == PackAligned && m.VMEM > 0 && s.inputBytes() > m.VMEM/2 {
-		v.Fetch = FetchCopies
-	}
 	heads := s.headCounts(full)
 	for len(heads) > 1 && s.Batch*s.HeadsV/heads[0] < m.Cores {
 		heads = heads[1:]
@@ -73,15 +66,6 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 		}
 	}
 	return list
-}
-
-// inputBytes is the size of all inputs.
-func (s Spec) inputBytes() int {
-	n := 0
-	for _, in := range s.Inputs() {
-		n += in.Type.Bytes()
-	}
-	return n
 }
 
 // fill takes batch rows, then chunks into programs of h heads that are not full.

@@ -117,22 +117,6 @@ func TestSuitedPacked(t *testing.T) {
 	}
 }
 
-// The kernel copies blocks of inputs that vector memory does not hold beside it.
-func TestSuitedFetch(t *testing.T) {
-	for spec, want := range map[string]map[int]Fetch{
-		"contest-prefill,seqs=57":        {0: FetchWindows, 64 << 20: FetchCopies, 128 << 20: FetchWindows},
-		"contest-prefill,seqs=57,t=4096": {64 << 20: FetchCopies, 128 << 20: FetchWindows},
-		"contest-prefill,seqs=9,t=2048":  {64 << 20: FetchWindows},
-	} {
-		for vmem, fetch := range want {
-			list := forms(t, "auto", mustParse(t, spec), Machine{Cores: 1, MXUSize: 256, VMEM: vmem})
-			require.Equal(t, fetch, list[0].Fetch, "%s, %d", spec, vmem)
-		}
-	}
-	list := forms(t, "auto,fetch=windows", mustParse(t, "contest-prefill,seqs=57"), Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
-	require.Equal(t, FetchWindows, list[0].Fetch)
-}
-
 // Few and short packed sequences: one is a batch row as it lies, those of three visits are batch rows with others masked, and those of
 // a few steps do without phases that overlap.
 func TestSuitedShort(t *testing.T) {
@@ -143,9 +127,9 @@ func TestSuitedShort(t *testing.T) {
 		{"t=256,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
 		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
 		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0,chunks=1"},
-		{"t=461,seqs=2", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed,ahead=0"},
-		{"t=1024,seqs=2", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed"},
-		{"t=8192,seqs=57", "tpu-packed,chunks=2,low=operands,late=3", "tpu-packed"},
+		{"t=461,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,ahead=0"},
+		{"t=1024,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,fetch=copies,main=yes"},
+		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,fetch=copies,main=yes"},
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
@@ -184,8 +168,8 @@ func TestChoices(t *testing.T) {
 		{"decode", "auto", 256, "decode"},
 		{"decode-pool,t=4", "auto-fast", 128, "decode"},
 		{"decode", "auto-fla", 128, "decode-f32"},
-		{"contest-prefill", "auto", 256, "tpu-packed"},
-		{"contest-prefill", "auto", 128, "tpu-packed-128"},
+		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
+		{"contest-prefill", "auto", 128, "tpu-packed-128,fetch=copies,main=yes"},
 	} {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)
@@ -237,7 +221,7 @@ func TestChampions(t *testing.T) {
 	for _, p := range Presets {
 		for host := HostTPU; host <= HostUnrolled; host++ {
 			for _, auto := range AutoNames() {
-				list, err := Choices(auto, mustParse(t, p.Name), host, Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20})
+				list, err := Choices(auto, mustParse(t, p.Name), host, Machine{Cores: 1, MXUSize: 256})
 				require.NoError(t, err)
 				require.NotEmpty(t, list)
 			}
@@ -252,7 +236,7 @@ func TestShort(t *testing.T) {
 		v := parseVariant(t, text)
 		require.Equal(t, want, v.Short())
 	}
-	for _, m := range []Machine{{Cores: 2, MXUSize: 128}, {Cores: 1, MXUSize: 256, VMEM: 64 << 20}} {
+	for _, m := range []Machine{{Cores: 2, MXUSize: 128}, {Cores: 1, MXUSize: 256}} {
 		for _, p := range Presets {
 			for _, v := range forms(t, "auto-fla", mustParse(t, p.Name), m) {
 				require.Equal(t, v, parseVariant(t, v.Short()))

@@ -99,6 +99,7 @@ func TestAxes(t *testing.T) {
 			"beside":     "ahead=1",
 			"unit":       "algo=token",
 			"pack":       "layout=token,decay=clamp,fold=yes",
+			"main":       "ahead=1",
 			"fetch":      "layout=token,decay=clamp,pack=aligned,ahead=1",
 			"low":        "store=bf16",
 			"feedback":   "store=bf16",

@@ -33,10 +33,9 @@ func (p *parser) grid() (*Grid, error) {
 		case "live":
 			return p.int(&g.sched().Live)
 		case "fetch":
-			on := 0
-			err := p.int(&on)
-			g.sched().Fetch = on != 0
-			return err
+			return p.flag(&g.sched().Fetch)
+		case "main":
+			return p.flag(&g.Main)
 		case "into":
 			return p.ints(&g.Into)
 		}
@@ -103,7 +102,7 @@ func (p *parser) grid() (*Grid, error) {
 				return err
 			}
 		default:
-			return p.errf("unknown grid attribute %q (known: name dims tables in out into carry steps lags lock late ends beside after live fetch phases scratch alias)", k)
+			return p.errf("unknown grid attribute %q (known: name dims tables in out into carry main steps lags lock late ends beside after live fetch phases scratch alias)", k)
 		}
 		if p.accept(")") {
 			return nil
@@ -114,6 +113,14 @@ func (p *parser) grid() (*Grid, error) {
 		return p.expect(")")
 	})
 	return g, err
+}
+
+// flag reads 0 or 1.
+func (p *parser) flag(to *bool) error {
+	on := 0
+	err := p.int(&on)
+	*to = on != 0
+	return err
 }
 
 func (g *Grid) sched() *Sched {

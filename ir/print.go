@@ -252,6 +252,9 @@ func (g *Grid) String() string {
 		b.WriteString(", into=" + ints(g.Into))
 	}
 	windows("carry", g.Carry, nil)
+	if g.Main {
+		b.WriteString(", main=1")
+	}
 	if s := g.Sched; s != nil {
 		fmt.Fprintf(&b, ", steps=%d, lags=%s, lock=%d", s.Steps, ints(s.Lags), s.Lock)
 		if s.Late != 0 {

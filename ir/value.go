@@ -275,6 +275,7 @@ type Grid struct {
 	Carry   []Window
 	Outs    []Type // types of the arrays that the Out windows belong to
 	Into    []int  // grid only: the array of each output window; nil: each has its own
+	Main    bool   // arrays from the module's caller and for it stay in main memory, where a compiler might move them before and after
 	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
 	Scratch []Type // kernel only
 	Alias   [][2]int

@@ -27,13 +27,14 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 	}
 	a := &codegen.Artifact{}
 	var err error
+	outside := Outside(m)
 	a.Text, err = stablehlo.Emitter{Kernel: func(in *ir.Instr, operands []string) (string, error) {
 		body, err := Body(in, target)
 		if err != nil {
 			return "", err
 		}
 		a.Kernels = append(a.Kernels, codegen.Kernel{Name: Name(in), Text: body})
-		return call(in, target, body, operands)
+		return call(in, target, body, operands, outside)
 	}}.Emit(m)
 	if err != nil {
 		return nil, err
@@ -42,8 +43,8 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 }
 
 // call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.
-// operands are the names of the kernel's operands.
-func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string) (string, error) {
+// operands are the names of the kernel's operands, outside the values that the module's caller has.
+func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string, outside map[*ir.Value]bool) (string, error) {
 	limit, err := vmemLimit(kernel, target)
 	if err != nil {
 		return "", err
@@ -53,7 +54,7 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 	if copies(g) {
 		config += `, "disable_bounds_checks": true`
 	}
-	config += "}"
+	config += colors(kernel, outside) + "}"
 	if limit > 0 {
 		config += fmt.Sprintf(`, "scoped_memory_configs": [{"memory_space": 1, "offset": 0, "size": %d}]`, limit)
 	}
@@ -80,6 +81,82 @@ func call(kernel *ir.Instr, target *codegen.Target, body string, operands []stri
 	}
 	return fmt.Sprintf("stablehlo.custom_call @tpu_custom_call(%s) {%s} : (%s) -> %s loc(%q)", strings.Join(operands, ", "), attrs,
 		list(args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
+}
+
+// colors pins the arrays of a kernel that are to stay in main memory, color 0. Others go wherever the compiler has room.
+func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
+	ins, outs := Pinned(kernel, outside)
+	var in, out []string
+	shift := 0
+	if kernel.Attrs.Grid.Bounded() {
+		shift = 1
+	}
+	for _, i := range ins {
+		in = append(in, fmt.Sprintf(`{"operand_index": %d, "color": 0}`, shift+i))
+	}
+	for _, i := range outs {
+		at := ""
+		if len(kernel.Results) > 1 {
+			at = fmt.Sprintf(`, "shape_index": [%d]`, i)
+		}
+		out = append(out, `{"color": 0`+at+`}`)
+	}
+	text := ""
+	if len(in) > 0 {
+		text += `, "input_memory_space_colors": [` + strings.Join(in, ", ") + "]"
+	}
+	if len(out) > 0 {
+		text += `, "output_memory_space_colors": [` + strings.Join(out, ", ") + "]"
+	}
+	return text
+}
+
+// Outside has the values that are arrays of the module's caller, which lie in main memory before or after it: parameters, results, and
+// what is the same bytes under another shape.
+func Outside(m *ir.Module) map[*ir.Value]bool {
+	out := map[*ir.Value]bool{}
+	for _, p := range m.Body.Params {
+		out[p] = true
+	}
+	for _, in := range m.Body.Instrs {
+		if in.Op == ir.OpReshape && out[in.Args[0]] {
+			out[in.Result()] = true
+		}
+	}
+	for _, y := range m.Body.Yield {
+		for out[y] = true; y.Def != nil && y.Def.Op == ir.OpReshape; out[y] = true {
+			y = y.Def.Args[0]
+		}
+	}
+	return out
+}
+
+// Pinned lists the operands and results of a kernel that are to stay in main memory: those of its windows that are outside. A result that
+// takes the memory of an operand is where that is.
+func Pinned(kernel *ir.Instr, outside map[*ir.Value]bool) (ins, outs []int) {
+	g := kernel.Attrs.Grid
+	if !g.Main {
+		return nil, nil
+	}
+	for i := range g.Outs {
+		pinned := outside[kernel.Results[i]]
+		for _, a := range g.Alias {
+			pinned = pinned || a[0] == i && outside[kernel.Args[g.Tables+a[1]]]
+		}
+		if pinned {
+			outs = append(outs, i)
+		}
+	}
+	for i := range g.In {
+		pinned := outside[kernel.Args[g.Tables+i]]
+		for _, a := range g.Alias {
+			pinned = pinned || a[1] == i && slices.Contains(outs, a[0])
+		}
+		if pinned {
+			ins = append(ins, g.Tables+i)
+		}
+	}
+	return ins, outs
 }
 
 // copies says whether a kernel copies blocks of arrays itself. Its tables number blocks that exist, whatever its inputs are: the

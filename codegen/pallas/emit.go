@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 )
@@ -73,6 +74,7 @@ func (mod *module) program(prog program) error {
 		return err
 	}
 	mod.tasks, mod.beside, mod.hints = tasks, beside, map[*ir.Value]string{}
+	mod.outside = mosaic.Outside(m)
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
 			y = y.Def.Args[0]

@@ -11,6 +11,18 @@ var helpers = []helperText{
 	{name: "ALL", constant: true, text: "_ALL = np.uint32(0xFFFFFFFF)"},
 	{name: "HIGH", constant: true, text: "_HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word"},
 	{name: "interleave", constant: true, text: "T = TypeVar(\"T\")\nWork = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000"},
+	{name: "pin", text: `
+def _pin(x: jax.Array, interpret: bool) -> jax.Array:
+    """An operand that stays in main memory."""
+    return x if interpret else pltpu.with_memory_space_constraint(x, pltpu.HBM)
+`},
+	{name: "pinned", text: `
+def _pinned(
+    shape: tuple[int, ...], dtype: jnp.dtype, interpret: bool
+) -> jax.ShapeDtypeStruct | pl.MemoryRef:
+    """The type of a result that stays in main memory."""
+    return jax.ShapeDtypeStruct(shape, dtype) if interpret else pltpu.HBM(shape, dtype)
+`},
 	{name: "f32", text: `
 def _f32(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32)

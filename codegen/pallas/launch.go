@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,11 +25,17 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		result = "jax.Array"
 	}
 	hints = append(hints, "*", "interpret: bool")
+	pinnedIn, pinnedOut := mosaic.Pinned(k.in, m.outside)
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
+	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
+		m.helpers["functools"] = true
+		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
+	}
 	add("%s", header(name, hints, result))
 	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.in.Args), outsDoc(g.Outs))
 	f := kernel
+	args = slices.Clone(args)
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"
 		m.helpers["functools"] = true
@@ -46,7 +53,16 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 			sem = append(sem, `"parallel"`)
 		}
 	}
-	for _, t := range g.Outs {
+	for _, i := range pinnedIn {
+		m.helpers["pin"] = true
+		args[i] = "_pin(" + args[i] + ", interpret)"
+	}
+	for i, t := range g.Outs {
+		if slices.Contains(pinnedOut, i) {
+			m.helpers["pinned"] = true
+			outs = append(outs, "_pinned("+shapeText(t.Shape)+", "+dtypes[t.DType]+", interpret)")
+			continue
+		}
 		outs = append(outs, "jax.ShapeDtypeStruct("+shapeText(t.Shape)+", "+dtypes[t.DType]+")")
 	}
 	for i, w := range g.In {

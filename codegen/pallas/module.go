@@ -19,6 +19,7 @@ type module struct {
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order
 	single  bool                 // one kernel: its stages need no prefix
+	outside map[*ir.Value]bool   // arrays of the caller
 }
 
 // constant names the numbers that would be read as noise.

@@ -45,31 +45,48 @@ func (l *pipeline) makeBuffers(b *ir.Builder) {
 	}
 }
 
-// fetchFirst starts the copies of the first step, which no step before it can.
-func (l *pipeline) fetchFirst(b *ir.Builder, step *ir.Value) {
-	b.When(b.Compare(ir.EQ, step, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) {
-		l.copyBlocks(b, ir.OpDMAStart, step, 0, 0, func(delay int) bool { return delay == 0 })
-	})
+// fetch begins a step, in blocks of their own before its body: the compiler puts a copy that starts in a straight line where it is
+// waited for, at the end. It waits for the blocks of the step and starts the copies of the next step's. A window of delay d has
+// blocks in the steps from d to live + d - 1, and its first copy has no step before it where d is 0.
+//
+//	step 0 of delays 0 and 1:  start 0 of delay 0; wait for it and start 0 of delay 1; start 1 of delay 0
+//	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
+func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	most := 0
+	for _, f := range l.fetched {
+		most = max(most, f.seen.delay)
+	}
+	// What waits for delay d does at the same steps as what starts delay d + 1.
+	for d := most; d >= -1; d-- {
+		if d == 0 {
+			first := b.And(b.Compare(ir.EQ, step, i32(0)), b.Compare(ir.GT, live, i32(0)))
+			b.When(first, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 0, 0) })
+		}
+		holds := b.Compare(ir.LT, step, b.Add(live, i32(d)))
+		if d > 0 {
+			holds = b.And(holds, b.Compare(ir.GE, step, i32(d)))
+		}
+		b.When(holds, func(b *ir.Builder) {
+			l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
+			l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
+		})
+	}
 }
 
-// fetch begins a body of the steps of a run: waits for its blocks and starts the copies of the next step's. past is the number of
-// steps since the last one that has a first phase, itself included: 0 in the others. The last one fetches a block for a first
-// phase that never comes, which the step after it waits for: without a condition the copies stand in the straight line.
-func (l *pipeline) fetch(b *ir.Builder, step *ir.Value, r run, past int) {
-	l.copyBlocks(b, ir.OpDMAWait, step, r.turn, 0, func(delay int) bool { return r.lo >= delay && (delay >= past || past == 1) })
-	l.copyBlocks(b, ir.OpDMAStart, step, r.turn, 1, func(delay int) bool { return r.lo+1 >= delay && (past == 0 || delay > past) })
-}
-
-// copyBlocks starts or awaits the copies of the step after some more, where turn is the remainder of step by 2, of the windows
-// whose delay is of interest.
-func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, turn, more int, of func(delay int) bool) {
+// copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
+func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
+	if !slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == delay }) {
+		return
+	}
 	var tables []*ir.Value
 	for i := range l.g.Tables {
 		tables = append(tables, l.params[seen{i, 0}])
 	}
-	half := b.Const(ir.T(ir.I32), float64((turn+more)%2))
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	half := b.And(b.Add(step, i32(more)), i32(1))
 	for _, f := range l.fetched {
-		if of(f.seen.delay) {
+		if f.seen.delay == delay {
 			at := lookUp(b, f.window.Index[f.axis], step, more, tables)
 			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}

@@ -129,7 +129,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	if len(l.fetched) > 0 {
-		l.fetchFirst(kb.Stage("fetch"), c)
+		l.fetch(kb.Stage("fetch"), c, live)
 	}
 	active := func(step int) []slot {
 		var out []slot
@@ -150,28 +150,23 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 				err = l.step(kb, c, r, slots)
 				break
 			}
-			body := func(holds *ir.Value, slots []slot, past int) {
+			body := func(holds *ir.Value, slots []slot) {
 				if err == nil && len(slots) > 0 {
-					kb.When(holds, func(b *ir.Builder) {
-						if len(l.fetched) > 0 {
-							l.fetch(b.Stage("fetch"), c, r, past)
-						}
-						err = l.step(b, c, r, slots)
-					})
+					kb.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
 				}
 			}
 			kb.Stage("step")
 			holds := r.holds(kb, c)
 			if l.opt.Live == 0 {
-				body(holds, active(lo), 0)
+				body(holds, active(lo))
 			} else {
 				if lo < steps {
-					body(kb.And(holds, kb.Compare(ir.LT, c, live)), active(lo), 0)
+					body(kb.And(holds, kb.Compare(ir.LT, c, live)), active(lo))
 				}
 				for k := 0; k < last && r.hi > 0; k++ { // phases follow those before them to the end
 					kb.Stage("step")
 					at := kb.Add(live, kb.Const(ir.T(ir.I32), float64(k)))
-					body(kb.And(holds, kb.Compare(ir.EQ, c, at)), slices.DeleteFunc(active(lo), func(s slot) bool { return s.delay <= k }), k+1)
+					body(kb.And(holds, kb.Compare(ir.EQ, c, at)), slices.DeleteFunc(active(lo), func(s slot) bool { return s.delay <= k }))
 				}
 			}
 			if err != nil {

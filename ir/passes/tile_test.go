@@ -3,6 +3,7 @@ package passes_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gdngen/gdngen/ir"
@@ -186,6 +187,23 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 			require.NoError(t, err, names)
 			require.Equal(t, want, got, names)
 		}
+		if strings.Contains(sched, "fetch") { // copies start in blocks of their own: beside work the compiler would put them behind it
+			tiled, err := passes.Apply(m, "tile", "pipeline")
+			require.NoError(t, err)
+			fetches := 0
+			tiled.Body.Walk(func(in *ir.Instr) {
+				var starts, stores int
+				if in.Op == ir.OpWhen {
+					for _, x := range in.Body.Instrs {
+						starts += bit(x.Op == ir.OpDMAStart && x.Args[0].Type.Space == ir.HBM)
+						stores += bit(x.Op == ir.OpStore)
+					}
+				}
+				require.False(t, starts > 0 && stores > 0)
+				fetches += starts
+			})
+			require.Positive(t, fetches)
+		}
 		// A block that is fetched while it is written back, or later.
 		in["t"] = array.FromInt64s(ir.I32, []int{13}, []int64{4, 0, 3, 1, 0, 0, -1, 1, 4, -1, 0, -1, 3})
 		p, err := passes.Apply(m, "tile", "pipeline")
@@ -193,4 +211,11 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 		_, err = interp.Run(p, in, interp.Options{})
 		require.ErrorContains(t, err, fault)
 	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -79,6 +79,7 @@ func TestPrograms(t *testing.T) {
 func TestAuto(t *testing.T) {
 	tab := readTable(t)
 	exactKeys := []string{"out=separate", "rest=value"} // beta and decay in the update's K were rounded there
+	fetched := []string{"fetch=copies", "main=yes"}     // the compiler copied operands to vector memory before the kernel
 	for _, job := range []struct {
 		presets, auto, name string
 		since               []string
@@ -89,7 +90,7 @@ func TestAuto(t *testing.T) {
 		{"tiny", "auto", "tpu-x3", nil},
 		{"train", "auto", "tpu-train", nil},
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
-		{"contest-prefill", "auto", "tpu-packed", nil},
+		{"contest-prefill", "auto", "tpu-packed", fetched},
 		{"contest-prefill", "auto-f32-like", "tpu-x3", nil},
 		{"decode decode-pool contest-decode", "auto", "decode", nil},
 		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", nil},

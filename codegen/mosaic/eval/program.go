@@ -32,6 +32,9 @@ type config struct {
 		Format int    `json:"serialization_format"`
 		Layout bool   `json:"needs_layout_passes"`
 		Checks bool   `json:"disable_bounds_checks"`
+		// Where arrays lie is no part of the numbers.
+		InColors  []json.RawMessage `json:"input_memory_space_colors"`
+		OutColors []json.RawMessage `json:"output_memory_space_colors"`
 	} `json:"custom_call_config"`
 	Memory []json.RawMessage `json:"scoped_memory_configs"` // a limit, no part of the numbers
 }

@@ -1,0 +1,63 @@
+package mosaic_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/stretchr/testify/require"
+)
+
+// Arrays of the caller are pinned to main memory where a kernel says so, under whatever shape; what the module makes itself is not, and a
+// result that shares the memory of an operand is pinned with it.
+func TestPinned(t *testing.T) {
+	text := func(grid string) string {
+		return `module m (%x: f32[64,256], %z: f32[64,256]) -> (y, w) {
+  %0 = reshape %x : f32[2,32,256]
+  %1 = reshape %0 : f32[64,256]
+  %2 = add %z, %z : f32[64,256]
+  %3, %4 = kernel %1, %2, %z {name=k, dims=(i:2), in=([32,256]@(i,0), [32,256]@(i,0), [32,256]@(i,0)), out=([32,256]@(i,0):f32[64,256], [32,256]@(i,0):f32[64,256])` + grid +
+			`} (%a: vmem:f32[32,256], %b: vmem:f32[32,256], %c: vmem:f32[32,256], %o: vmem:f32[32,256], %p: vmem:f32[32,256]) {
+    %v = load %a {starts=[0,0]} : f32[32,256]
+    store %v, %o {starts=[0,0]}
+    store %v, %p {starts=[0,0]}
+    yield
+  } : f32[64,256], f32[64,256]
+  %5 = add %4, %4 : f32[64,256]
+  %6 = reshape %3 : f32[64,256]
+  yield %6, %5
+}
+`
+	}
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		grid      string
+		ins, outs []int
+		config    string
+	}{
+		{"", nil, nil, ""},
+		{", main=1", []int{0, 2}, []int{0}, `"input_memory_space_colors": [{"operand_index": 0, "color": 0}, {"operand_index": 2, "color": 0}], "output_memory_space_colors": [{"color": 0, "shape_index": [0]}]`},
+		{", main=1, alias=(1=2)", []int{0, 2}, []int{0, 1}, ""},
+		{", main=1, alias=(0=1)", []int{0, 1, 2}, []int{0}, ""},
+	} {
+		m := parse(t, text(c.grid))
+		require.Equal(t, c.grid != "", strings.Contains(m.String(), "main=1"))
+		var kernel *ir.Instr
+		for _, in := range m.Body.Instrs {
+			if in.Op == ir.OpKernel {
+				kernel = in
+			}
+		}
+		ins, outs := mosaic.Pinned(kernel, mosaic.Outside(m))
+		require.Equal(t, c.ins, ins, c.grid)
+		require.Equal(t, c.outs, outs, c.grid)
+		a, err := mosaic.Backend{}.Emit(m, target)
+		require.NoError(t, err)
+		plain := strings.ReplaceAll(a.Text, `\22`, `"`)
+		require.Contains(t, plain, c.config)
+		require.Equal(t, c.ins != nil, strings.Contains(plain, "memory_space_colors"))
+	}
+}

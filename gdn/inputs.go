@@ -356,8 +356,12 @@ func (d draw) gates() (g, beta []float64) {
 	return g, beta
 }
 
-// gateReach bounds the raw gates: sigmoid and softplus are 1 and 0 in float32 well before it.
-const gateReach = 40
+// Bounds of raw gates. Well before gateReach sigmoid is 1 and softplus 0 in float32; a beta of zero needs closedGate, where sigmoid is zero in
+// float64 too: a head that begins without a state must end without one, not with one of 1e-18 whose rounding is as large as that of others.
+const (
+	gateReach  = 40
+	closedGate = -1000
+)
 
 // fusedGates draws the gates in the form from which a kernel computes the class's decay and beta.
 func (d draw) fusedGates(values map[string][]float64) {
@@ -378,6 +382,9 @@ func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 		a[i] = max(-gateReach, inverseSoftplus(-g[i]/math.Exp(aLog[h]))-dtBias[h])
 		p := beta[i] / top
 		b[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
+		if p == 0 {
+			b[i] = closedGate
+		}
 	}
 	values["A_log"], values["dt_bias"], values["a"], values["b"] = aLog, dtBias, a, b
 }

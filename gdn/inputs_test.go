@@ -97,8 +97,21 @@ func TestFusedGatesInvert(t *testing.T) {
 		for i := range g {
 			require.InDelta(t, wantG[i], g[i], 1e-5*(1+math.Abs(wantG[i])), c.Name)
 			require.InDelta(t, wantBeta[i], beta[i], 1e-6, c.Name)
+			require.Equal(t, wantBeta[i] == 0, beta[i] == 0, c.Name)
 		}
 	}
+}
+
+// Where beta is zero a head that begins without a state ends without one, whatever form the gates have: no state of 1e-18 is judged.
+func TestFusedGatesClose(t *testing.T) {
+	s := mustParse(t, "t=40,hk=1,hv=2,k=4,init,gates=fused,gatedtype=bf16")
+	class, err := LookupClass("beta0")
+	require.NoError(t, err)
+	in, err := GenerateMix(s, []Class{class, class}, 1)
+	require.NoError(t, err)
+	state := reference(t, s, in)["final_state"].Float64s()
+	require.NotZero(t, state[0])
+	require.Equal(t, make([]float64, 16), state[16:])
 }
 
 func TestGenerateBounds(t *testing.T) {

@@ -62,8 +62,8 @@ const (
 	vectorsAndMask = 2 * firstMask
 )
 
-// transcendentals are the operations whose results vpop.erf takes; vpow2 is vexp2 before libtpu 0.0.51.
-var transcendentals = []string{"vexp2", "vlog2", "vrcp", "vrsqrt", "vtanh", "verf", "vsin", "vcos", "vpow2", "vsigmoid"}
+// transcendentals are the operations whose results vpop.erf takes; vpow2 is vexp2 before libtpu 0.0.51, vsigshft the sigmoid less a half.
+var transcendentals = []string{"vexp2", "vlog2", "vrcp", "vrsqrt", "vtanh", "verf", "vsinq", "vcosq", "vpow2", "vsigshft"}
 
 // moves are the operations of the vector unit that take one cycle, beside those that write a mask.
 var moves = []string{"vmov", "vsel", "vstv", "vmmov"}

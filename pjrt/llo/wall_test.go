@@ -263,6 +263,11 @@ func TestInterlocks(t *testing.T) {
 	require.EqualValues(t, 3+13, k.now)
 	require.Empty(t, k.fault)
 	require.Empty(t, k.leftovers())
+	for _, op := range transcendentals {
+		k = walk(t, "%1 = "+op+".f32 %v1_v1", "%v2_v2 = vpop.erf %1")
+		require.EqualValues(t, 1+13, k.now, op)
+		require.Empty(t, k.fault, op)
+	}
 }
 
 // A product of 16 rows of bf16 has four results on v6e, one of 8 rows two: of f32, or from a register that was loaded before.

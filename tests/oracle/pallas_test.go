@@ -17,7 +17,7 @@ import (
 )
 
 // quickJAX has JAX run on the CPU, and XLA compile rather than optimise: kernels run a few chunks.
-var quickJAX = []string{"JAX_PLATFORMS=cpu", "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
+var quickJAX = []string{"JAX_PLATFORMS=cpu", "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_multi_thread_eigen=false"}
 
 // inputClasses are what every generated file is run on: realistic inputs, correlated keys, one key throughout, strong resets.
 var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2"}

@@ -29,7 +29,7 @@ const scriptedCandidates = 150
 
 // scripted is a run that only its end or a signal stops.
 func scripted(dir string) {
-	s, err := gdn.LookupPreset("bench")
+	s, err := gdn.Parse(quickSpec)
 	if err != nil {
 		panic(err)
 	}

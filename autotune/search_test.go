@@ -23,11 +23,13 @@ import (
 	"github.com/gdngen/gdngen/measure"
 )
 
+// quickSpec is the work of searches with the fake evaluator: of few heads, since estimates of their programs are most of what such a search
+// takes.
+const quickSpec = "b=1,t=1024,hk=1,hv=2,k=128,v=128,dtype=bf16"
+
 // quick is a search with the fake evaluator.
 func quick(t *testing.T, candidates int) Config {
-	s, err := gdn.LookupPreset("bench")
-	require.NoError(t, err)
-	return Config{Spec: s, Dir: t.TempDir(), Candidates: candidates, Strategy: "beam", Evaluator: &fake{}, Generator: "test", Backoff: time.Millisecond}
+	return Config{Spec: spec(t, quickSpec), Dir: t.TempDir(), Candidates: candidates, Strategy: "beam", Evaluator: &fake{}, Generator: "test", Backoff: time.Millisecond}
 }
 
 // decisions lists the header and the candidates of a run without their times.

@@ -149,6 +149,10 @@ func applied(moves []Move, v gdn.Variant) (l []Move) {
 		if err != nil || a.Applies != nil && !a.Applies(v) {
 			continue
 		}
+		if a.Part() == "" {
+			l = append(l, m)
+			continue
+		}
 		if whole, err := gdn.LookupAxis(a.Part()); err == nil && set[Move{whole.Name, m.Value}] == len(whole.Sets) {
 			if m.Axis == whole.Sets[0] {
 				l = append(l, Move{whole.Name, m.Value})

@@ -68,6 +68,8 @@ type Space struct {
 	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function: there are no estimates. It is a
 	// function of the variant alone, and may be called from several goroutines.
 	Estimate func(gdn.Variant) *Estimate
+
+	admitted *answers // of admits: moves from many candidates lead to the same variants
 }
 
 // Estimate is what a variant may cost.
@@ -184,6 +186,7 @@ func Parse(text string, s Space) (Strategy, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	s.admitted = &answers{}
 	name, argument, given := strings.Cut(text, ":")
 	if name == execName {
 		if strings.TrimSpace(argument) == "" {
@@ -258,7 +261,37 @@ func (s Space) walks(axis string) bool {
 // admits says whether v can be built, is inside the space and precise enough, and keeps its numbers as far as is known. The seeds
 // hold such as do not, as negative examples.
 func (s Space) admits(v gdn.Variant) bool {
+	return s.admitted.of(v, s.fits)
+}
+
+func (s Space) fits(v gdn.Variant) bool {
 	return v.Check(s.Spec) == nil && s.inside(v) && v.Unsafe(s.Spec) == "" && Reaches(v.Precision().String(), s.Least)
+}
+
+// answers keeps what a function of variants says; nil keeps nothing.
+type answers struct {
+	lock sync.Mutex
+	said map[gdn.Variant]bool
+}
+
+// mostAnswers bounds what is kept, to some 30 MB; then it begins anew.
+const mostAnswers = 1 << 16
+
+func (a *answers) of(v gdn.Variant, ask func(gdn.Variant) bool) bool {
+	if a == nil {
+		return ask(v)
+	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	yes, ok := a.said[v]
+	if !ok {
+		if len(a.said) == mostAnswers || a.said == nil {
+			a.said = map[gdn.Variant]bool{}
+		}
+		yes = ask(v)
+		a.said[v] = yes
+	}
+	return yes
 }
 
 // single is where the choice of one value leads.

@@ -18,6 +18,7 @@ type surrogate struct {
 	space   Space
 	targets []targetModel
 	faults  *gaussian
+	told    map[gdn.Variant]told // by fitted variant: moves from many candidates lead to the same ones
 }
 
 // targetModel is the part of a surrogate for one target.
@@ -60,7 +61,7 @@ var trust = parts{kernelTrust, 1}
 
 // learn makes a surrogate from the judged candidates; what is pending counts as if it had been judged as expected.
 func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
-	m := &surrogate{space: s}
+	m := &surrogate{space: s, told: map[gdn.Variant]told{}}
 	targets := judged.Header().Targets
 	type seen struct {
 		c     *journal.Candidate
@@ -223,8 +224,24 @@ type forecast struct {
 }
 
 // forecast tells of a variant; ok is false where nothing can be told.
-func (m *surrogate) forecast(v gdn.Variant) (f forecast, ok bool) {
+func (m *surrogate) forecast(v gdn.Variant) (forecast, bool) {
 	v = v.Fit(m.space.Spec)
+	told, ok := m.told[v]
+	if !ok {
+		told.forecast, told.ok = m.tell(v)
+		m.told[v] = told
+	}
+	return told.forecast, told.ok
+}
+
+// told is what was told of a variant.
+type told struct {
+	forecast forecast
+	ok       bool
+}
+
+// tell tells of a fitted variant.
+func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 	x := pointOf(v)
 	for i, t := range m.targets {
 		if t.costs == nil {

@@ -3,7 +3,6 @@ package oracle
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,8 +147,11 @@ func consult(t *testing.T, python, text string, args []*array.Array) []*array.Ar
 	}
 	require.NoError(t, array.WriteSafetensors(in, f))
 	require.NoError(t, os.WriteFile(module, []byte(text), 0o644))
-	msg, err := exec.Command(python, "mosaic_eval.py", module, "--inputs", in, "--out", out).CombinedOutput()
-	require.NoError(t, err, "%s", msg)
+	o := borrow(t, python)
+	wrong, err := o.ask(module, in, out)
+	require.NoError(t, err)
+	giveBack(o)
+	require.Empty(t, wrong)
 	f, err = array.ReadSafetensors(out)
 	require.NoError(t, err)
 	outs := make([]*array.Array, len(f.Tensors))

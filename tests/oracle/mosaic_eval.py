@@ -4,13 +4,14 @@
   run_kernel(mosaic, inputs, out_shapes)    -> list of arrays
   run_module(stablehlo_text, inputs)        -> list of arrays
   python mosaic_eval.py m.mlir --inputs in.npz --out out.npz [--mxu bf16|f32]
+  python mosaic_eval.py -                  many, by JSON lines on standard input: {"module", "inputs", "out"}
 
 The jaxlib bindings only parse and verify the IR; everything is computed here. The evaluator is
 stricter than the device where the device's result is undefined: scratch memory, output windows and
 the padding of partial windows start as poison (NaN / 0x7EADBEEF), a DMA target is poison until the
 wait, and accesses out of bounds, false assume_multiple claims and unwaited DMAs are errors.
 """
-import argparse, base64, itertools, json, math, os, re
+import argparse, base64, itertools, json, math, os, re, sys, traceback
 from collections import namedtuple
 from functools import partial
 from types import SimpleNamespace
@@ -548,22 +549,31 @@ def custom_call(m, op, *args):
     al = [re.search(r"output_tuple_indices = \[(\d*)\].*?operand_index = (\d+)", s) for s in op.attrs.get("output_operand_aliases", [])]
     return run_kernel(op.const, args, [(t.shape, t.dtype) for t in op.types], m.mxu, {int(o[1] or 0): int(o[2]) for o in al})
 
+EXECUTABLES = {}                                         # by the text of an op: programs repeat them, and each takes XLA 40 ms
+def _nameless(text):
+    """The text of an op with its values numbered as they appear."""
+    seen = {}
+    return re.sub(r"%[\w#:]+", lambda m: f"%{seen.setdefault(m[0], len(seen))}", text)
+def _compiled(op, cpu):
+    with op.src.context as ctx, ir.Location.unknown(ctx):
+        mod = ir.Module.parse("module @op {}")
+        ty = ir.FunctionType.get([v.type for v in op.src.operands], [v.type for v in op.src.results])
+        with ir.InsertionPoint(mod.body): body = func.FuncOp("main", ty).add_entry_block()
+        with ir.InsertionPoint(body):
+            new = op.src.clone()
+            for i, a in enumerate(body.arguments): new.operation.operands[i] = a
+            func.ReturnOp(list(new.operation.results))
+        return compiler.backend_compile_and_load(
+            cpu.client, mod, _jax.DeviceList((cpu,)),
+            compiler.get_compile_options(num_replicas=1, num_partitions=1, device_assignment=np.array([[0]])), [])
 def xla_op(m, op, *args):
     """Any other StableHLO op without captured values: compiled alone and run by XLA's CPU backend."""
     if not op.name.startswith(("stablehlo.", "chlo.")): raise NotImplementedError(f"mosaic_eval: unsupported op {op.name}")
     cpu = jax.devices("cpu")[0]
     if op.exe is None:
-        with op.src.context as ctx, ir.Location.unknown(ctx):
-            mod = ir.Module.parse("module @op {}")
-            ty = ir.FunctionType.get([v.type for v in op.src.operands], [v.type for v in op.src.results])
-            with ir.InsertionPoint(mod.body): body = func.FuncOp("main", ty).add_entry_block()
-            with ir.InsertionPoint(body):
-                new = op.src.clone()
-                for i, a in enumerate(body.arguments): new.operation.operands[i] = a
-                func.ReturnOp(list(new.operation.results))
-            op.exe = compiler.backend_compile_and_load(
-                cpu.client, mod, _jax.DeviceList((cpu,)),
-                compiler.get_compile_options(num_replicas=1, num_partitions=1, device_assignment=np.array([[0]])), [])
+        key = _nameless(str(op.src))
+        if key not in EXECUTABLES: EXECUTABLES[key] = _compiled(op, cpu)
+        op.exe = EXECUTABLES[key]
     with jax.enable_x64(True):
         res = op.exe.execute_sharded([jax.device_put(np.ascontiguousarray(a).reshape(a.shape), cpu) for a in args])
         return [np.asarray(r[0]) for r in res.disassemble_into_single_device_arrays()]
@@ -599,21 +609,34 @@ def write_tensors(path, tensors):
     text = json.dumps(head).encode()
     with open(path, "wb") as f: f.write(len(text).to_bytes(8, "little") + text + b"".join(v.tobytes() for v in tensors.values()))
 
+def evaluate(module, inputs, out, mxu="bf16", out_shape=()):
+    t = read_tensors(inputs)
+    ins = [t[f"arg{i}"] for i in range(len(t))] if all(f"arg{i}" in t for i in range(len(t))) else list(t.values())
+    prog, shapes = load(module), [(tuple(map(int, s.split("x")[:-1])), DTYPES[s.split("x")[-1]]) for s in out_shape]
+    outs = run_module(prog, ins, mxu) if prog.main else run_kernel(prog.kernels[0], ins, shapes, mxu)
+    outs = {f"out{i}": o.astype("f4") if o.dtype == BF16 else o for i, o in enumerate(outs)}
+    if out.endswith(".safetensors"): write_tensors(out, outs)
+    else: np.savez(out, **outs)
+
+def serve():
+    """Answers each line of the input, the arguments of evaluate as JSON, with a line: what went wrong, or nothing."""
+    for line in sys.stdin:
+        wrong = ""
+        try: evaluate(**json.loads(line))
+        except Exception: wrong = traceback.format_exc()
+        print(json.dumps(wrong), flush=True)
+
 def main():
     ap = argparse.ArgumentParser(description="Evaluate a StableHLO or Mosaic module without a TPU.")
-    ap.add_argument("module")
-    ap.add_argument("--inputs", required=True, help=".npz or .safetensors; arg0, arg1, ... or the file's order")
-    ap.add_argument("--out", required=True, help=".npz or .safetensors with out0, out1, ... (bf16 is widened to f32)")
+    ap.add_argument("module", help="its text or bytecode; - serves requests on standard input")
+    ap.add_argument("--inputs", help=".npz or .safetensors; arg0, arg1, ... or the file's order")
+    ap.add_argument("--out", help=".npz or .safetensors with out0, out1, ... (bf16 is widened to f32)")
     ap.add_argument("--mxu", choices=["bf16", "f32"], default="bf16", help="f32 operands of a default-precision matmul")
     ap.add_argument("--out-shape", action="append", default=[], help="bare Mosaic module only: an output such as 512x128xf32")
     a = ap.parse_args()
-    t = read_tensors(a.inputs)
-    ins = [t[f"arg{i}"] for i in range(len(t))] if all(f"arg{i}" in t for i in range(len(t))) else list(t.values())
-    prog, shapes = load(a.module), [(tuple(map(int, s.split("x")[:-1])), DTYPES[s.split("x")[-1]]) for s in a.out_shape]
-    outs = run_module(prog, ins, a.mxu) if prog.main else run_kernel(prog.kernels[0], ins, shapes, a.mxu)
-    outs = {f"out{i}": o.astype("f4") if o.dtype == BF16 else o for i, o in enumerate(outs)}
-    if a.out.endswith(".safetensors"): write_tensors(a.out, outs)
-    else: np.savez(a.out, **outs)
+    if a.module == "-": return serve()
+    if not a.inputs or not a.out: ap.error("--inputs and --out are needed")
+    evaluate(a.module, a.inputs, a.out, a.mxu, a.out_shape)
 
 if __name__ == "__main__":
     main()

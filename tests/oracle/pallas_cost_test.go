@@ -19,7 +19,9 @@ import (
 
 func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
-	os.Exit(m.Run())
+	code := m.Run()
+	endProcesses()
+	os.Exit(code)
 }
 
 // What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the

@@ -18,10 +18,11 @@ import (
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	origin
-	target, dump, diff, html string
-	tokens, heads, top       int
-	scalars                  []string
-	fresh                    bool
+	target, dump, diff string
+	html, picture      string
+	tokens, heads, top int
+	scalars            []string
+	fresh              bool
 }
 
 func (a *app) explainCmd() *cobra.Command {
@@ -33,7 +34,8 @@ func (a *app) explainCmd() *cobra.Command {
 the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
 in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
 lowered, so other kernels are costed by the same ruler. --diff sets a second variant or file beside it, the largest changes first. --html
-writes one page with a picture of the slots over the schedule of the hottest part. What was measured once comes from the cache.
+writes one page with a picture of the slots over the schedule of the hottest part, --picture a small one by stage. What was measured once comes from
+the cache.
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
@@ -50,6 +52,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	targetFlag(c, &f.target)
 	c.Flags().StringVar(&f.diff, "diff", "", "compare with this variant of the spec, or with the module in this file")
 	c.Flags().StringVar(&f.html, "html", "", "write a page with tables and pictures to this file too")
+	c.Flags().StringVar(&f.picture, "picture", "", "draw the hottest loop of the first target's module, by stage, as an SVG file")
 	c.Flags().IntVar(&f.tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
 	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
@@ -68,14 +71,20 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if err != nil {
 		return err
 	}
-	if f.html != "" {
+	switch {
+	case f.html != "":
 		options.Columns = explain.PageColumns
+	case f.picture != "":
+		options.Columns = explain.PictureColumns
 	}
 	if (f.tokens > 0) != (f.heads > 0) {
 		return usage(errors.New("--tokens and --heads go together and are at least 1"))
 	}
-	if f.html != "" {
-		if err := store.Writable(f.html); err != nil {
+	for _, file := range []string{f.html, f.picture} {
+		if file == "" {
+			continue
+		}
+		if err := store.Writable(file); err != nil {
 			return err
 		}
 	}
@@ -136,6 +145,11 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	}
 	if f.html != "" {
 		if err := r.WritePage(f.html); err != nil {
+			return err
+		}
+	}
+	if f.picture != "" && len(r.Targets) > 0 {
+		if err := r.WritePicture(f.picture); err != nil {
 			return err
 		}
 	}

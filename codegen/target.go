@@ -3,6 +3,7 @@
 package codegen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,8 +72,13 @@ func TargetNames() []string {
 	return names
 }
 
-// LookupTarget finds a target by name.
+// otherNames are what the field calls targets beside their names here.
+var otherNames = map[string]string{"trillium": "v6e", "v6lite": "v6e", "v5lite": "v5e", "v5litepod": "v5e", "ironwood": "tpu7x", "tpu7": "tpu7x", "v7x": "tpu7x", "v7": "tpu7x"}
+
+// LookupTarget finds a target by name, or by another that the field has for it; case makes no difference.
 func LookupTarget(name string) (*Target, error) {
+	name = strings.ToLower(name)
+	name = cmp.Or(otherNames[name], name)
 	for i := range Targets {
 		if Targets[i].Name == name {
 			return &Targets[i], nil
@@ -90,7 +96,7 @@ func ParseTargets(text string) ([]*Target, error) {
 		}
 		return list, nil
 	}
-	for name := range strings.SplitSeq(text, ",") {
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
 		t, err := LookupTarget(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err

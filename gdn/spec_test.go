@@ -59,6 +59,15 @@ func FuzzSpecText(f *testing.F) {
 	})
 }
 
+// Words of other tools, capitals and spaces give the same spec.
+func TestSpecAsSpoken(t *testing.T) {
+	want := mustParse(t, "b=2,t=8,hk=2,k=16,dtype=bf16,gates=fused,l2norm")
+	for _, text := range []string{"B=2 T=8 hk=2 k=16 dtype=bfloat16 gates=raw l2norm", "b = 2, t = 8,hk=2, K=16,DType=BF16,gates=Fused,L2Norm", "b=2,t=8 hk=2,k=16,dtype=bfloat16,gates=raw,l2norm=true"} {
+		require.Equal(t, want, mustParse(t, text), text)
+	}
+	require.Equal(t, mustParse(t, "bench,t=512"), mustParse(t, " Bench T=512"))
+}
+
 func TestSpecErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                          "empty",

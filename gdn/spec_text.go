@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -268,20 +269,37 @@ func (s Spec) String() string {
 	return b.String()
 }
 
-// Parse reads the text form: entries key=value separated by commas, in any order, each at most once; a boolean key alone
+// otherValues are words of other tools for values of fields.
+var otherValues = map[string]string{"bfloat16": "bf16", "float32": "f32", "float16": "f16", "raw": "fused"}
+
+// spacedEquals is an equals sign with what stands around it.
+var spacedEquals = regexp.MustCompile(`\s*=\s*`)
+
+// entries cuts the text of a spec at commas and at spaces.
+func entries(text string) []string {
+	var list []string
+	for part := range strings.SplitSeq(spacedEquals.ReplaceAllString(strings.ToLower(text), "="), ",") {
+		if words := strings.Fields(part); len(words) > 0 {
+			list = append(list, words...)
+		} else {
+			list = append(list, "")
+		}
+	}
+	return list
+}
+
+// Parse reads the text form: entries key=value separated by commas or spaces, in any order, each at most once; a boolean key alone
 // is true. A preset's name may come first. Otherwise t, hk and k are required, and the defaults are b=1, hv=hk, v=k,
-// dtype=f32. Errors name the field and what it allows. The result is valid.
+// dtype=f32. Case makes no difference. Errors name the field and what it allows. The result is valid.
 func Parse(text string) (Spec, error) {
 	s := NewSpec(1, 0, 0, 0, 0, 0)
 	seen := map[string]bool{}
 	preset := false
-	for i, entry := range strings.Split(text, ",") {
-		entry = strings.TrimSpace(entry)
+	for i, entry := range entries(text) {
 		key, value, hasValue := strings.Cut(entry, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		f := lookupField(key)
 		switch {
-		case entry == "" && text == entry:
+		case strings.TrimSpace(text) == "":
 			return Spec{}, fmt.Errorf("spec: the text is empty (example: %s)", Presets[0].Text)
 		case entry == "":
 			return Spec{}, fmt.Errorf("spec: entry %d of %q is empty: remove the comma", i+1, text)
@@ -302,6 +320,9 @@ func Parse(text string) (Spec, error) {
 			value = "true"
 		}
 		seen[f.key] = true
+		if other, ok := otherValues[value]; ok && f.quoted {
+			value = other
+		}
 		if err := f.set(&s, value); err != nil {
 			return Spec{}, fmt.Errorf("spec: %s (%s): %w", f.key, f.doc, err)
 		}

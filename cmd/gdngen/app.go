@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -80,6 +81,8 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	f.StringVar(&a.cpuPlugin, "cpu-plugin", "", "PJRT plugin to run on the CPU with, in place of the pinned one")
 	f.BoolVar(&a.offline, "offline", false, "download nothing")
 	f.DurationVar(&a.timeout, "timeout", 0, "give up after this time, with status 124; 0: never")
+	root.Version, _ = version()
+	root.SetVersionTemplate("gdngen {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
@@ -152,7 +155,23 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return usage(fmt.Errorf("%w%s; see %s --help", err, near(m[1], names, "--"), cmd.CommandPath()))
 	}
-	return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	text := err.Error()
+	for _, r := range valueErrors {
+		text = r.pattern.ReplaceAllString(text, r.words)
+	}
+	return usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
+}
+
+// valueErrors say in words what Go's parsers of flags object to.
+var valueErrors = []struct {
+	pattern *regexp.Regexp
+	words   string
+}{
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): parsing "[^"]*": value out of range`), "the number is too large"},
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): .*`), "want a whole number"},
+	{regexp.MustCompile(`strconv\.ParseFloat: .*`), "want a number"},
+	{regexp.MustCompile(`strconv\.ParseBool: .*`), "want true or false"},
+	{regexp.MustCompile(`time: .*`), "want a duration such as 90s, 10m or 2h"},
 }
 
 // near gives `, did you mean "x"?` for the known name that a mistyped one is nearest to, or nothing.
@@ -176,13 +195,25 @@ func near(got string, known []string, prefix string) string {
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+			has := func(flag string) bool { return len(args) > 0 && cmd.Flags().Lookup(flag) != nil }
+			return usage(fmt.Errorf("%w%s; see %s --help", err, meant(strings.Join(args, " "), has("spec"), has("variant")), cmd.CommandPath()))
 		}
 		return nil
 	}
 }
 
-// group makes a command that only has others below it.
+// meant gives `, did you mean "--spec bench"?` for a word that is a spec or a variant where the command has a flag for one.
+func meant(word string, spec, variant bool) string {
+	if _, err := gdn.Parse(word); err == nil && spec {
+		return fmt.Sprintf(", did you mean %q?", "--spec "+word)
+	}
+	if _, err := gdn.ParseVariant(word); err == nil && variant {
+		return fmt.Sprintf(", did you mean %q?", "--variant "+word)
+	}
+	return ""
+}
+
+// group makes a command that only has others below it: alone it prints its help.
 func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.AddCommand(below...)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -193,7 +224,7 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 		if len(args) > 0 {
 			return usage(fmt.Errorf("unknown command %q for %q%s (known: %s)", args[0], cmd.CommandPath(), near(args[0], names, ""), strings.Join(names, " ")))
 		}
-		return usage(fmt.Errorf("%s needs one of: %s", cmd.CommandPath(), strings.Join(names, " ")))
+		return cmd.Help()
 	}
 	return c
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -272,10 +274,16 @@ func (a *app) fileModules(name string, targets []*codegen.Target) ([]*explain.Mo
 func (a *app) readModule(name string) (string, error) {
 	data, err := a.readInput(name)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w%s", err, meant(name, true, true))
 	case err != nil:
 		return "", err
 	case strings.HasPrefix(string(data), "ML\xefR"):
 		return "", fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, jit(f).lower(...).as_text())", name)
+	case strings.HasPrefix(string(data), "HloModule"):
+		return "", fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, jit(f).lower(...).as_text(debug_info=True))", name)
+	case filepath.Ext(name) == ".py":
+		return "", fmt.Errorf("%s is Python: lower it, and give the text (jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(debug_info=True))", name)
 	case !strings.Contains(string(data), "main"):
 		return "", fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
 	}

@@ -156,7 +156,7 @@ func TestFullDisk(t *testing.T) {
 	want := decisions(t, whole.Dir)
 	dir := t.TempDir()
 	had := 0
-	for _, room := range []int{20_000, 60_001, 100_002} {
+	for _, room := range []int{20_000, 40_001, 60_002} {
 		cmd := exec.Command(os.Args[0])
 		var said bytes.Buffer
 		cmd.Env = append(os.Environ(), scriptedEnv+"="+dir, fmt.Sprintf("%s=%d", fullEnv, room))

@@ -18,14 +18,15 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/rotate"
 )
 
-var kills = flag.Int("kills", 20, "how often TestKill kills the driver")
+var kills = flag.Int("kills", 0, "how often TestKill kills the driver; 0: 8 times, or 20 where all tests are asked for")
 
 // scriptedEnv makes the test binary a driver of the run in a folder.
 const scriptedEnv = "GDNGEN_TEST_RUN"
 
-const scriptedCandidates = 150
+const scriptedCandidates = 100
 
 // scripted is a run that only its end or a signal stops.
 func scripted(dir string) {
@@ -65,18 +66,26 @@ func TestKill(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		return cmd
 	}
-	r := rand.New(rand.NewPCG(1, uint64(*kills)))
+	most := *kills
+	switch {
+	case most > 0:
+	case rotate.All():
+		most = 20
+	default:
+		most = 8
+	}
+	r := rand.New(rand.NewPCG(1, uint64(most)))
 	path := filepath.Join(dir, journal.FileName)
 	lines := func() int {
 		data, _ := os.ReadFile(path)
 		return bytes.Count(data, []byte("\n"))
 	}
 	had, cut := 0, 0
-	for killed := 0; killed < *kills; killed++ {
+	for killed := 0; killed < most; killed++ {
 		before := lines()
 		cmd := start()
 		// A random moment: while it starts, or some records later.
-		if grow := r.IntN(2 + 2*scriptedCandidates / *kills); grow > 0 {
+		if grow := r.IntN(2 + 2*scriptedCandidates/most); grow > 0 {
 			for end := time.Now().Add(20 * time.Second); lines() < before+grow && time.Now().Before(end) && syscall.Kill(cmd.Process.Pid, 0) == nil; {
 				time.Sleep(200 * time.Microsecond)
 			}

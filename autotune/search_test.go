@@ -112,15 +112,15 @@ func TestDeterminism(t *testing.T) {
 		return c
 	}
 	for _, strategy := range []string{"model:2", "beam:3", "exhaustive"} {
-		whole := quick(t, 40)
+		whole := quick(t, 24)
 		whole.Strategy, whole.Seeds = strategy, few
 		_, err := Search(t.Context(), whole)
 		require.NoError(t, err)
 		want := decisions(t, whole.Dir)
-		require.Len(t, want, 41)
+		require.Len(t, want, 25)
 
 		for _, workers := range []int{1, 4} {
-			c := quick(t, 40)
+			c := quick(t, 24)
 			c.Strategy, c.Seeds, c.Workers, c.Evaluator = strategy, few, workers, &fake{delay: time.Millisecond / 2}
 			_, err = Search(t.Context(), c)
 			require.NoError(t, err)
@@ -131,13 +131,13 @@ func TestDeterminism(t *testing.T) {
 		c.Strategy, c.Seeds = strategy, few
 		_, err = Search(t.Context(), c)
 		require.NoError(t, err)
-		for n := 8; n <= 40; n += 8 {
+		for n := 8; n <= 24; n += 8 {
 			_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: n, Evaluator: &fake{}, Generator: "test"})
 			require.NoError(t, err)
 		}
 		require.Equal(t, want, decisions(t, c.Dir), "%s in parts", strategy)
 
-		c = quick(t, 40)
+		c = quick(t, 24)
 		c.Strategy, c.Seeds, c.Seed = strategy, few, 1
 		_, err = Search(t.Context(), c)
 		require.NoError(t, err)

@@ -19,6 +19,7 @@ require (
 	golang.org/x/term v0.40.0
 	golang.org/x/tools v0.43.0
 	gonum.org/v1/gonum v0.16.0
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
@@ -31,6 +32,5 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260312153236-7ab1446f8b90 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 )

@@ -48,10 +48,13 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 	t.Helper()
 	fixtures, err := filepath.Abs("../../tests/fixtures")
 	require.NoError(t, err)
+	traces, err := filepath.Abs("../../trace/testdata")
+	require.NoError(t, err)
 	return testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FIXTURES", fixtures)
+			e.Setenv("TRACES", traces)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
 			e.Setenv(promoted.DirEnv, promoted.Off)

@@ -36,16 +36,22 @@ func parseGuards(entries []string) (map[string]float64, error) {
 		}
 		share := 0.
 		if given {
-			number, isPercent := strings.CutSuffix(text, "%")
-			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err != nil || !(x >= 0) {
+			var ok bool
+			if share, ok = parseShare(text); !ok {
 				return nil, usage(fmt.Errorf("--guard %q: want TARGET=SHARE, such as v5e=2%%", entry))
-			}
-			if share = x; isPercent {
-				share = x / 100
 			}
 		}
 		guards[name] = share
 	}
 	return guards, nil
+}
+
+// parseShare reads a number or percent, zero or more.
+func parseShare(text string) (share float64, ok bool) {
+	number, isPercent := strings.CutSuffix(text, "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if isPercent {
+		x /= 100
+	}
+	return x, err == nil && x >= 0
 }

@@ -148,6 +148,18 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
+// StepFlops counts the model flops of a training step, or of its forward pass alone.
+func (c Config) StepFlops(forward bool) float64 {
+	var sum float64
+	for _, p := range Parts(c) {
+		sum += float64(p.Layers) * p.Flops
+	}
+	if !forward {
+		sum *= 3 // the backward pass has twice as many
+	}
+	return sum
+}
+
 // qkv, z and gates are the widths of what the input projection of the rule gives.
 func (r Rule) qkv() int   { return 2*r.HeadsK*r.K + r.HeadsV*r.V }
 func (r Rule) z() int     { return r.HeadsV * r.V }

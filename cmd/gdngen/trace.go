@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/trace"
+)
+
+func (a *app) traceCmd() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "trace",
+		Short: "Say where the time goes in profiles of JAX and XLA programs",
+		Long: `trace reads what a profiler of JAX or XLA wrote: an XSpace (xplane.pb), trace events (trace.json.gz, perfetto_trace.json.gz), or a folder, of which the
+newest run counts, with all its hosts.
+
+Self time is an event's time less what events inside it take. Figures of a step are medians over the steady steps of all devices, with the tenth and
+ninetieth percentile; the first quarter of the steps is warm-up. A gap is the part of a step in which no instruction runs.`,
+		Example: "  gdngen trace top runs/profile\n  gdngen trace diff before.xplane.pb after.xplane.pb --by category",
+		GroupID: "away",
+	}, a.traceTopCmd(), a.traceDiffCmd(), a.traceBudgetCmd(), a.traceMFUCmd())
+}
+
+// traceFlags say what to sum.
+type traceFlags struct {
+	by, groups, line, stages, kernel, target string
+	top, warmup                              int
+}
+
+func (f *traceFlags) add(c *cobra.Command, by bool) {
+	fs := c.Flags()
+	fs.StringVar(&f.groups, "groups", trace.DefaultGroups, "NAME=REGEXP;... or a file {\"NAME\": \"REGEXP\", ...}; the first that fits scope, name, category or source counts")
+	fs.StringVar(&f.line, "line", "", "line of events (default: "+trace.OpsLine+", or without it the instructions among all events)")
+	fs.IntVar(&f.warmup, "warmup", 0, "steps that medians leave out (default: a quarter, and at least one of four)")
+	if !by {
+		return
+	}
+	var names, docs []string
+	for _, k := range trace.Keys {
+		names, docs = append(names, k[0]), append(docs, k[0]+" ("+k[1]+")")
+	}
+	fs.StringVar(&f.by, "by", "op", "what to sum by: "+strings.Join(docs, ", "))
+	complete(c, "by", names)
+	fs.IntVar(&f.top, "top", 12, "rows to print; 0: all")
+	fs.StringVar(&f.stages, "stages", "", "file of gdngen explain -o json, for --by stage")
+	fs.StringVar(&f.kernel, "kernel", "", "regular expression that finds the kernel of --stages by name or scope, where the trace calls it otherwise")
+	fs.StringVar(&f.target, "target", "", "generation whose shares of --stages count, where the file has several")
+	complete(c, "target", codegen.TargetNames())
+}
+
+func (a *app) traceQuery(c *cobra.Command, f *traceFlags) (trace.Query, error) {
+	q := trace.Query{By: f.by, Line: f.line, Warmup: -1}
+	if c.Flags().Changed("warmup") {
+		q.Warmup = f.warmup
+	}
+	var err error
+	if strings.Contains(f.groups, "=") {
+		q.Groups, err = trace.ParseGroups(f.groups)
+	} else {
+		var data []byte
+		if data, err = a.readInput(f.groups); err == nil {
+			q.Groups, err = trace.ReadGroups(data)
+		}
+	}
+	if err != nil {
+		return q, usage(fmt.Errorf("--groups: %w", err))
+	}
+	if f.stages != "" {
+		data, err := a.readInput(f.stages)
+		if err != nil {
+			return q, err
+		}
+		if q.Stages, err = trace.ReadStages(data, f.target); err != nil {
+			return q, usage(fmt.Errorf("--stages %s: %w", f.stages, err))
+		}
+		if f.kernel != "" {
+			if q.Stages.Kernel, err = regexp.Compile(f.kernel); err != nil {
+				return q, usage(fmt.Errorf("--kernel: %w", err))
+			}
+		}
+	}
+	return q, usage(q.Check())
+}
+
+// warnAll prints warnings of a trace.
+func (a *app) warnAll(list []string) {
+	for _, w := range list {
+		a.warn("%s", w)
+	}
+}
+
+func (a *app) traceTopCmd() *cobra.Command {
+	var f traceFlags
+	c := &cobra.Command{
+		Use:   "top TRACE",
+		Short: "Sum the time by instruction, category, scope, group or stage",
+		Long: `top sums self time over the whole trace, most first, with the median of a step beside it.
+
+Inside a kernel a trace shows nothing. --by stage splits the time of our kernels by the static shares of their stages, from the cost of the schedule:
+an estimate, and called so.`,
+		Example: `  gdngen trace top runs/profile
+  gdngen trace top t.xplane.pb --by group --groups 'rule=gdn;projections=proj'
+  gdngen explain --spec bench --target v6e -o json > e.json; gdngen trace top t.xplane.pb --by stage --stages e.json`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, words []string) error {
+			q, err := a.traceQuery(c, &f)
+			if err != nil {
+				return err
+			}
+			t, err := trace.Open(words[0])
+			if err != nil {
+				return err
+			}
+			s, err := t.Sum(q)
+			if err != nil {
+				return err
+			}
+			a.warnAll(s.Warnings)
+			return emit(a, s, s.Rows, func(w io.Writer) { s.Write(w, f.top) })
+		},
+	}
+	f.add(c, true)
+	return c
+}
+
+func (a *app) traceDiffCmd() *cobra.Command {
+	var f traceFlags
+	var limit string
+	c := &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "Compare the steps of two traces",
+		Long: `diff compares medians of steps, what changed most first, and says what is new and what is gone. It warns where device, versions or steps differ, and
+refuses a trace beside itself. With --max-regression it ends with status 5 where a step takes that much longer.`,
+		Example: "  gdngen trace diff before after\n  gdngen trace diff before.xplane.pb after.xplane.pb --by scope --max-regression 1%",
+		Args:    args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, words []string) error {
+			q, err := a.traceQuery(c, &f)
+			if err != nil {
+				return err
+			}
+			most, ok := parseShare(cmp.Or(limit, "0"))
+			if !ok {
+				return usage(fmt.Errorf("--max-regression %q: want a share such as 1%%", limit))
+			}
+			var t [2]*trace.Trace
+			for i := range t {
+				if t[i], err = trace.Open(words[i]); err != nil {
+					return err
+				}
+			}
+			d, err := trace.Diff(t[0], t[1], q)
+			if err != nil {
+				return err
+			}
+			a.warnAll(d.Warnings)
+			if err := emit(a, d, d.Rows, func(w io.Writer) { d.Write(w, f.top) }); err != nil {
+				return err
+			}
+			if limit != "" && !(d.Regression() <= most) {
+				return failed(exitRegression, "a step takes %.2f %% longer, and %s is allowed", 100*d.Regression(), limit)
+			}
+			return nil
+		},
+	}
+	f.add(c, true)
+	c.Flags().StringVar(&limit, "max-regression", "", "part by which a step may take longer, such as 1%")
+	return c
+}
+
+func (a *app) traceBudgetCmd() *cobra.Command {
+	var f traceFlags
+	var control string
+	c := &cobra.Command{
+		Use:   "budget TRACE",
+		Short: "Divide a step among groups of instructions, and gaps",
+		Long: `budget divides the median step among --groups, what no group takes (other), and gaps. --control names the trace of a model without what is looked at;
+what stands above it is said. Parts are medians of their own: they add up where steps are alike and a device runs one instruction at a time.`,
+		Example: "  gdngen trace budget runs/profile\n  gdngen trace budget t.xplane.pb --groups groups.json --control without.xplane.pb",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, words []string) error {
+			q, err := a.traceQuery(c, &f)
+			if err != nil {
+				return err
+			}
+			t, err := trace.Open(words[0])
+			if err != nil {
+				return err
+			}
+			var base *trace.Trace
+			if control != "" {
+				if base, err = trace.Open(control); err != nil {
+					return err
+				}
+			}
+			b, err := trace.Divide(t, base, q)
+			if err != nil {
+				return err
+			}
+			a.warnAll(b.Warnings)
+			return emit(a, b, b.Rows, func(w io.Writer) { b.Write(w) })
+		},
+	}
+	f.add(c, false)
+	c.Flags().StringVar(&control, "control", "", "trace to compare with")
+	return c
+}
+
+func (a *app) traceMFUCmd() *cobra.Command {
+	var f traceFlags
+	var work trace.Work
+	var name, target string
+	var forward bool
+	c := &cobra.Command{
+		Use:   "mfu TRACE",
+		Short: "Say the model flop utilisation of a trace",
+		Long: `mfu divides the model flops of a step by what the chips could have done in its median time. Custom calls have no flops in a trace, so model flops come
+from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, as for gdngen mfu) or --flops. The peak is that of the trace, or of --target.`,
+		Example: "  gdngen trace mfu runs/profile --model 130m\n  gdngen trace mfu t.xplane.pb --flops 3.2e12 --tokens 8192 --chips 4",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, words []string) error {
+			q, err := a.traceQuery(c, &f)
+			if err != nil {
+				return err
+			}
+			if (name == "") == (work.Flops == 0) {
+				return usage(errors.New("what does a step compute? give --model or --flops"))
+			}
+			if name != "" {
+				config, err := a.readModelConfig(name)
+				if err != nil {
+					return err
+				}
+				work.Flops, work.Tokens = config.StepFlops(forward), float64(config.Batch*config.Tokens)
+			}
+			if target != "" {
+				if work.Target, err = codegen.LookupTarget(target); err != nil {
+					return usage(err)
+				}
+			}
+			t, err := trace.Open(words[0])
+			if err != nil {
+				return err
+			}
+			u, err := trace.MFU(t, q, work)
+			if err != nil {
+				return err
+			}
+			a.warnAll(u.Trace.Warnings)
+			return emit(a, u, []any{u}, func(w io.Writer) { u.Write(w) })
+		},
+	}
+	f.add(c, false)
+	c.Flags().StringVar(&name, "model", "", "preset, or file in JSON; - is standard input")
+	complete(c, "model", model.Presets())
+	c.Flags().BoolVar(&forward, "forward", false, "a step of the model is the forward pass alone")
+	c.Flags().Float64Var(&work.Flops, "flops", 0, "model flops of a step, on all chips")
+	c.Flags().Float64Var(&work.Tokens, "tokens", 0, "tokens of a step, with --flops")
+	c.Flags().IntVar(&work.Chips, "chips", 0, "chips that share a step (default: the devices of the trace)")
+	c.Flags().StringVar(&target, "target", "", "generation whose peak counts (default: what the trace says)")
+	complete(c, "target", codegen.TargetNames())
+	return c
+}

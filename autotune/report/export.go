@@ -373,9 +373,9 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 		if before, after := hotSpots(v, c); before != "" || after != "" {
 			p.printf("- **Hot spots**: before %s; after %s\n", cmp.Or(before, "not known"), cmp.Or(after, "not known"))
 		}
-		p.printf("- **Verdict**: %s at %s: %s\n", c.Verdict, c.Gate, clip(c.Reason, 400))
+		p.printf("- **Verdict**: %s at %s: %s\n", c.Verdict, c.Gate, Clip(c.Reason, 400))
 		if c.Cause != "" {
-			p.printf("- **Cause**: %s: %s\n", c.Cause, clip(c.Evidence, 400))
+			p.printf("- **Cause**: %s: %s\n", c.Cause, Clip(c.Evidence, 400))
 		}
 		next := "the strategy has nothing more, or the run ended here"
 		if i+1 < len(all) {
@@ -405,7 +405,7 @@ func headline(c *journal.Candidate) string {
 	case c.Variant == "":
 		return "the text of a program"
 	}
-	return clip(c.Variant, 80)
+	return Clip(c.Variant, 80)
 }
 
 func change(c *journal.Candidate) string {

@@ -90,7 +90,7 @@ func (l *Live) Screen(width, height int) string {
 		if k := c.Cost(v.Header().Targets[0]); k != nil {
 			cost = fmt.Sprintf("%.2f", float64(k.PerToken))
 		}
-		line("#%-4d %-9s %8s  %s  (%s)", c.ID, c.Verdict, cost, what, clip(c.Reason, 100))
+		line("#%-4d %-9s %8s  %s  (%s)", c.ID, c.Verdict, cost, what, Clip(c.Reason, 100))
 		room--
 	}
 	for i := range b {

@@ -24,7 +24,7 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"number": grouped,
 	"named":  named,
-	"clip":   func(s string) string { return clip(s, 260) },
+	"clip":   func(s string) string { return Clip(s, 260) },
 	"signed": func(n int64) string {
 		if n > 0 {
 			return "+" + grouped(n)

@@ -77,7 +77,7 @@ func (p *printer) reasons(title string, rows []Row) {
 	p.printf("%s\n", title)
 	t := p.table()
 	for _, r := range rows {
-		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, clip(named(r.Variant), 90), clip(r.Reason, 200))
+		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, Clip(named(r.Variant), 90), Clip(r.Reason, 200))
 	}
 	p.flush(t)
 }
@@ -174,8 +174,8 @@ func verdicts(count map[journal.Verdict]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// clip shortens a text to one line of at most n characters.
-func clip(s string, n int) string {
+// Clip shortens a text to one line of at most n characters.
+func Clip(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-3]) + "..."

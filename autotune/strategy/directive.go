@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,18 @@ func (d Directive) Axes() (names []string) {
 		}
 	}
 	return names
+}
+
+//go:embed directives/*.md
+var directiveWords embed.FS
+
+// Words is the directive in Markdown, for whoever changes code: what limits there, what has been tried, what to look at.
+func (d Directive) Words() string {
+	text, err := directiveWords.ReadFile("directives/" + d.Name + ".md")
+	if err != nil {
+		panic(err) // each preset has a file, which a test sees to
+	}
+	return string(text)
 }
 
 // LookupDirective finds a preset.

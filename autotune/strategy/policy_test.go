@@ -197,3 +197,13 @@ func TestProposerIsTold(t *testing.T) {
 		require.Equal(t, a.Structural(), c.Structural)
 	}
 }
+
+// Each directive has words for whoever changes code, and each file of words a directive.
+func TestDirectiveWords(t *testing.T) {
+	for _, d := range Directives {
+		require.Contains(t, d.Words(), "**Limits**", d.Name)
+	}
+	files, err := directiveWords.ReadDir("directives")
+	require.NoError(t, err)
+	require.Len(t, files, len(Directives))
+}

@@ -87,7 +87,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
-		a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(),
+		a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(), directiveTopic(),
 		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
 	return root
 }

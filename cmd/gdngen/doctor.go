@@ -8,16 +8,21 @@ import (
 
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	var agent string
+	var env []string
+	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this machine has and lacks",
 		Long: `doctor examines the tools, the cache, the plugins and the devices, and says how to mend what is wrong. It downloads nothing. The status is 6 if
-something is missing. Machines that remote hold took, and nobody gave back, are warnings.`,
-		Example: "  gdngen doctor\n  gdngen doctor --libtpu ./libtpu.so -o json",
+something is missing. Machines that remote hold took, and nobody gave back, are warnings.
+
+With --agent it also tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes.`,
+		Example: "  gdngen doctor\n  gdngen doctor --agent \"codex exec --ephemeral -\" --env OPENAI_API_KEY\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -32,6 +37,9 @@ something is missing. Machines that remote hold took, and nobody gave back, are 
 			checks, err := interrupt.Await(a.ctx, func() ([]plugins.Check, error) { return plugins.Doctor(a.ctx), nil })
 			if err != nil {
 				return err
+			}
+			if agent != "" {
+				checks = append(checks, a.tryAgent(agent, env))
 			}
 			a.warnOfLeases()
 			missing := 0
@@ -62,4 +70,16 @@ something is missing. Machines that remote hold took, and nobody gave back, are 
 			return nil
 		},
 	}
+	c.Flags().StringVar(&agent, "agent", "", "try a command as the agent of a loop")
+	c.Flags().StringSliceVar(&env, "env", nil, "names of variables that the agent sees")
+	return c
+}
+
+// tryAgent is the check of an agent.
+func (a *app) tryAgent(agent string, env []string) plugins.Check {
+	said, err := loop.Try(a.ctx, agent, env, loop.TryLimit)
+	if err != nil {
+		return plugins.Check{Name: "agent", Detail: err.Error(), Mend: "see that the command reads a prompt from its standard input; --env NAME or --env HOME gives it what it needs"}
+	}
+	return plugins.Check{Name: "agent", OK: true, Detail: "it said: " + said}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -112,6 +113,10 @@ var exits = []struct {
 	{exitNoEngine, isA[*autotune.DeviceError]},
 	{exitNoEngine, isA[*worker.NoWorkerError]},
 	{exitUsage, is(remote.ErrPlace)},
+	{exitUsage, isA[*loop.ConfigError]},
+	{exitInfra, isA[*loop.LockedError]},
+	{exitInfra, isA[*loop.PauseError]},
+	{exitNoImprovement, isA[*loop.FailuresError]},
 	{exitTimeout, isA[*remote.LimitError]},
 	{exitInfra, isA[*remote.PendingError]},
 	{exitInfra, isA[*remote.UnreachableError]},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/loop/logbook"
 )
 
 func (a *app) journalCmd() *cobra.Command {
@@ -168,14 +170,24 @@ func showCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 }
 
 func (a *app) journalLintCmd() *cobra.Command {
-	var dir string
+	var dir, log, repo string
+	var fields []string
+	var last bool
 	c := &cobra.Command{
-		Use:     "lint --run DIR",
-		Short:   "Refuse placeholders, missing commands and verdicts without evidence",
-		Long:    "lint ends with status 5 if a record can not be understood, or judged again, later.",
-		Example: "  gdngen journal lint --run runs/first",
+		Use:   "lint --run DIR | --log FILE.md",
+		Short: "Refuse placeholders, missing commands and verdicts without evidence",
+		Long: `lint ends with status 5 if a record of a run can not be understood, or judged again, later. With --log it reads a log in Markdown, whose entries are
+headings ## N. TITLE with lines NAME: TEXT below: fields that are missing, empty or pending, numbers that do not rise, commits that are not in the
+repository, and commands whose program does not exist. A commit is a hash, "this commit", or "` + logbook.NoCommit + `".`,
+		Example: "  gdngen journal lint --run runs/first\n  gdngen journal lint --log docs/log.md --last",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if log != "" && dir != "" {
+				return usage(errors.New("--run or --log, not both"))
+			}
+			if log != "" {
+				return a.lintLog(log, cmp.Or(repo, filepath.Dir(log)), fields, last)
+			}
 			s, err := a.readRun(dir, "lint")
 			if err != nil {
 				return err
@@ -184,6 +196,10 @@ func (a *app) journalLintCmd() *cobra.Command {
 		},
 	}
 	runFlag(c, &dir)
+	c.Flags().StringVar(&log, "log", "", "log in Markdown")
+	c.Flags().StringSliceVar(&fields, "fields", logbook.Required, "fields that each entry of --log has")
+	c.Flags().StringVar(&repo, "repo", "", "repository of the commits that --log names (default: the one around it)")
+	c.Flags().BoolVar(&last, "last", false, "judge the last entry of --log alone")
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
 )
@@ -24,6 +25,7 @@ func main() {
 	aot.RunWorkerIfAsked()
 	bench.RunWorkerIfAsked()
 	device.RunWorkerIfAsked()
+	loop.RunKeeperIfAsked()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

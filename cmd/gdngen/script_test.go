@@ -27,6 +27,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 	aot.RunWorkerIfAsked()
 	bench.RunWorkerIfAsked()
 	device.RunWorkerIfAsked()
+	loop.RunKeeperIfAsked()
 	if os.Getenv(promoted.DirEnv) == "" { // a script has its own
 		os.Setenv(promoted.DirEnv, promoted.Off)
 	}
@@ -61,7 +63,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "samerun": sameRun},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "record": recordRun, "samerun": sameRun},
 	}
 }
 
@@ -130,6 +132,24 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		c.Cause, c.Evidence = j.State().Now().CauseOf(c)
 		ts.Check(j.Append(journal.KindCandidate, c))
+	}
+	ts.Check(j.Close())
+}
+
+// recordRun: record DIR FILE writes the journal of a run from lines of kind and body.
+func recordRun(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: record DIR FILE")
+	}
+	j, _, err := journal.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile(args[1])) {
+		var r struct {
+			Kind journal.Kind
+			Body json.RawMessage
+		}
+		ts.Check(json.Unmarshal([]byte(line), &r))
+		ts.Check(j.Append(r.Kind, r.Body))
 	}
 	ts.Check(j.Close())
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -47,6 +48,17 @@ func variantTopic() *cobra.Command {
 	b.WriteString("\nDefaults are in brackets.")
 	return &cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: b.String(),
 		Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}
+}
+
+// directiveTopic prints the presets of directives, for searches and for agents.
+func directiveTopic() *cobra.Command {
+	c := &cobra.Command{Use: "directive", Short: "What a directive is: the presets, and their words",
+		Long:    "A directive narrows a search, or an agent's work, to one bottleneck. gdngen help directive NAME prints one:\n\n  " + strings.ReplaceAll(directiveDocs(), "; ", "\n  "),
+		Example: "  gdngen search run --directive dataflow --run runs/dataflow\n  gdngen loop --directive-preset dataflow --agent \"codex exec -\" --measure \"sh cost.sh\" --run runs/loop"}
+	for _, d := range strategy.Directives {
+		c.AddCommand(&cobra.Command{Use: d.Name, Short: d.Doc, Long: d.Words(), Example: "  gdngen search run --directive " + d.Name + " --run runs/" + d.Name})
+	}
+	return c
 }
 
 // bracketed joins values, the default in brackets.

@@ -1,0 +1,206 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// command is a shell command that somebody else wrote.
+type command struct {
+	text    string
+	dir     string
+	stdin   string
+	log     string // file for all that it prints
+	env     []string
+	box     *box
+	limit   time.Duration
+	silence time.Duration // without a byte of output; 0: no limit
+	show    func(line string)
+}
+
+// outcome is how a command ended.
+type outcome struct {
+	last  string // line of its output that is not empty
+	fault string // why it is no success
+	late  bool   // it was ended for its time or silence
+	left  int    // processes that it left behind
+}
+
+const (
+	maxLog  = 64 << 20 // bytes of a log; what a command prints beyond is dropped
+	maxLine = 64 << 10
+)
+
+// run runs the command under a keeper. An error is one of the machinery, or that of ctx; processes of the command have ended in any case.
+func (c *command) run(ctx context.Context) (o outcome, err error) {
+	log, err := os.Create(c.log)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	keeper := exec.Command("/proc/self/exe", c.box.wrap(c.dir, c.text)...)
+	keeper.Dir, keeper.Env = c.dir, append(append([]string{}, c.env...), keeperVariable+"=1")
+	keeper.Stdin = strings.NewReader(c.stdin)
+	keeper.SysProcAttr = keeperAttributes()
+	out, outW, err := os.Pipe()
+	if err != nil {
+		return o, err
+	}
+	defer out.Close()
+	life, lifeW, err := os.Pipe()
+	if err != nil {
+		return o, errors.Join(err, outW.Close())
+	}
+	said, saidW, err := os.Pipe()
+	if err != nil {
+		return o, errors.Join(err, outW.Close(), life.Close(), lifeW.Close())
+	}
+	defer said.Close()
+	keeper.Stdout, keeper.Stderr = outW, outW
+	keeper.ExtraFiles = []*os.File{life, saidW} // become lifeFD and statusFD
+	err = keeper.Start()
+	for _, f := range []*os.File{outW, life, saidW} {
+		f.Close()
+	}
+	if err != nil {
+		return o, errors.Join(err, lifeW.Close())
+	}
+	o, ended := c.follow(ctx, out, log, func() { lifeW.Close() })
+	lifeW.Close()
+	var s status
+	unsaid := json.NewDecoder(said).Decode(&s)
+	keeper.Wait() // it ends with 0, and its status was said
+	o.left = s.Left
+	switch {
+	case ended != nil:
+		return o, ended
+	case o.fault != "":
+	case unsaid != nil:
+		return o, fmt.Errorf("the keeper of %q was killed", c.text)
+	case s.Fault != "":
+		o.fault = s.Fault
+	case s.Exit != 0:
+		o.fault = fmt.Sprintf("ended with status %d", s.Exit)
+	}
+	return o, nil
+}
+
+// follow copies what a command prints until all of its processes have ended, and ends them where a limit is passed.
+func (c *command) follow(ctx context.Context, out io.Reader, log io.Writer, end func()) (o outcome, err error) {
+	chunks := make(chan []byte)
+	go func() {
+		defer close(chunks)
+		for {
+			b := make([]byte, 32<<10)
+			n, err := out.Read(b)
+			if n > 0 {
+				chunks <- b[:n]
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	total := time.NewTimer(c.limit)
+	quiet := time.NewTimer(max(c.silence, 1))
+	if c.silence == 0 {
+		quiet.Stop()
+	}
+	defer total.Stop()
+	defer quiet.Stop()
+	lines := &splitter{each: func(line string) {
+		if strings.TrimSpace(line) != "" {
+			o.last = strings.TrimSpace(line)
+		}
+		if c.show != nil {
+			c.show(line)
+		}
+	}}
+	room := maxLog
+	done := ctx.Done()
+	for {
+		select {
+		case b, ok := <-chunks:
+			if !ok {
+				lines.flush()
+				return o, err
+			}
+			if c.silence > 0 && o.fault == "" {
+				quiet.Reset(c.silence)
+			}
+			lines.write(b)
+			if n := min(room, len(b)); n > 0 {
+				log.Write(b[:n])
+				if room -= n; room == 0 {
+					fmt.Fprintf(log, "\n[the log ends here: %d MiB]\n", maxLog>>20)
+				}
+			}
+		case <-total.C:
+			o.fault, o.late = cmp.Or(o.fault, fmt.Sprintf("not done within %v", c.limit)), true
+			end()
+		case <-quiet.C:
+			o.fault, o.late = cmp.Or(o.fault, fmt.Sprintf("silent for %v", c.silence)), true
+			end()
+		case <-done:
+			err, done = ctx.Err(), nil
+			end()
+		}
+	}
+}
+
+// splitter cuts bytes into lines for a reader: at most maxLine long, without control characters.
+type splitter struct {
+	each func(string)
+	part []byte
+}
+
+func (s *splitter) write(b []byte) {
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			s.part = append(s.part, b[:min(len(b), max(0, maxLine-len(s.part)))]...)
+			return
+		}
+		s.part = append(s.part, b[:min(i, max(0, maxLine-len(s.part)))]...)
+		s.each(plain(string(s.part)))
+		s.part, b = s.part[:0], b[i+1:]
+	}
+}
+
+func (s *splitter) flush() {
+	if len(s.part) > 0 {
+		s.each(plain(string(s.part)))
+	}
+}
+
+// plain drops control characters, which could move a terminal's cursor or end a line of a commit message.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r) || r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// clip shortens a text to one plain line.
+func clip(text string, n int) string {
+	r := []rune(strings.Join(strings.Fields(plain(strings.ReplaceAll(text, "\n", " "))), " "))
+	if len(r) > n {
+		return string(r[:n-3]) + "..."
+	}
+	return string(r)
+}

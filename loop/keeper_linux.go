@@ -1,0 +1,165 @@
+package loop
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supported says why loops can not run here.
+func supported() error { return nil }
+
+// keeperAttributes put a keeper out of reach of the terminal's signals.
+func keeperAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// keep runs a command to its end and ends what it left.
+func keep(life *os.File, words []string) (s status) {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	syscall.CloseOnExec(lifeFD)
+	syscall.CloseOnExec(statusFD)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return status{Exit: -1, Fault: err.Error()}
+	}
+	c := exec.Command(words[0], words[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		return status{Exit: -1, Fault: err.Error()}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	gone := make(chan struct{})
+	go func() {
+		io.Copy(io.Discard, life)
+		close(gone)
+	}()
+	var err error
+	select {
+	case err = <-ended:
+		s.Left = sweep(0)
+	case <-gone:
+		sweep(c.Process.Pid)
+		err = <-ended
+		sweep(0)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		s.Exit = exit.ExitCode()
+		if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+			s.Fault = "ended by signal " + w.Signal().String()
+		}
+	} else if err != nil {
+		s.Exit, s.Fault = -1, err.Error()
+	}
+	return s
+}
+
+// Rounds of a sweep. A process that forks all the time is stopped before it is killed, or its children would run ahead.
+const (
+	stopRounds  = 50
+	sweepRounds = 500
+)
+
+// sweep ends all descendants of this process and reaps them, but for one that somebody else waits for. It tells how many there were.
+func sweep(waited int) int {
+	stopped := map[int]bool{}
+	for range stopRounds {
+		fresh := false
+		for _, p := range descendants() {
+			if !stopped[p] {
+				fresh, stopped[p] = true, true
+				syscall.Kill(p, syscall.SIGSTOP)
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	for range sweepRounds {
+		left := descendants()
+		for _, p := range left {
+			stopped[p] = true
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		for _, p := range children(true) {
+			if p != waited {
+				syscall.Wait4(p, nil, syscall.WNOHANG, nil)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return len(stopped)
+}
+
+// process is a row of the process table.
+type process struct {
+	parent int
+	dead   bool // it ended, and waits to be reaped
+	start  string
+}
+
+func processOf(pid int) (p process, ok bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name may hold anything
+	if len(f) < 20 {
+		return p, false
+	}
+	p.parent, err = strconv.Atoi(f[1])
+	p.dead, p.start = f[0] == "Z" || f[0] == "X", f[19]
+	return p, err == nil
+}
+
+func table() map[int]process {
+	entries, _ := os.ReadDir("/proc")
+	m := map[int]process{}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if p, ok := processOf(pid); ok {
+				m[pid] = p
+			}
+		}
+	}
+	return m
+}
+
+// children are those of this process, the dead ones too if asked for.
+func children(dead bool) (l []int) {
+	for pid, p := range table() {
+		if p.parent == os.Getpid() && (dead || !p.dead) {
+			l = append(l, pid)
+		}
+	}
+	return l
+}
+
+// descendants are the living processes below this one.
+func descendants() (l []int) {
+	all := table()
+	below := map[int][]int{}
+	for pid, p := range all {
+		below[p.parent] = append(below[p.parent], pid)
+	}
+	for todo := []int{os.Getpid()}; len(todo) > 0; todo = todo[1:] {
+		for _, pid := range below[todo[0]] {
+			todo = append(todo, pid)
+			if !all[pid].dead {
+				l = append(l, pid)
+			}
+		}
+	}
+	return l
+}

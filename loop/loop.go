@@ -1,0 +1,284 @@
+package loop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Loop is a session.
+type Loop struct {
+	Config
+	repo  *repository
+	store *store
+	book  *book
+	box   *box
+	hot   string // spots of the base
+	start time.Time
+	tools string // folder with gdngen, ahead of PATH
+}
+
+// ConfigError says what of a configuration no loop can be made of.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// LockedError says that another loop has the run or the branch.
+type LockedError struct{ What string }
+
+func (e *LockedError) Error() string { return "another loop is at work on " + e.What }
+
+// PauseError says that the machinery failed. The same command goes on.
+type PauseError struct{ Err error }
+
+func (e *PauseError) Error() string {
+	return fmt.Sprintf("the loop pauses: %v; nothing is lost: mend it and give the same command", e.Err)
+}
+func (e *PauseError) Unwrap() error { return e.Err }
+
+// FailuresError says that so many iterations in a row kept nothing.
+type FailuresError struct{ Count int }
+
+func (e *FailuresError) Error() string {
+	return fmt.Sprintf("%d iterations in a row kept nothing: the loop ends (--max-failures; gdngen loop status shows why)", e.Count)
+}
+
+func (l *Loop) records() []Record {
+	if l.book == nil {
+		return nil
+	}
+	return l.book.records
+}
+
+func (l *Loop) path(words ...string) string {
+	return filepath.Join(append([]string{l.Dir}, words...)...)
+}
+
+// folder is that of an iteration.
+func (l *Loop) folder(n int) string { return l.path(fmt.Sprintf("iter-%03d", n)) }
+
+// Folders of a run that an agent may write, and those of the judge.
+var (
+	agentFolders = []string{"work", "work/home", "work/tmp"}
+	judgeFolders = []string{"judge", "judge/home", "judge/tmp"}
+)
+
+// Ref is where the attempt of an iteration lies in the user's repository.
+func Ref(dir string, n int) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, filepath.Base(dir))
+	return fmt.Sprintf("refs/gdngen/%s/%03d", cmp.Or(strings.Trim(name, "-"), "run"), n)
+}
+
+// Run begins a loop, or goes on with the one in c.Dir. It ends after c.Iterations iterations, when the budget is spent, at the goal, or with
+// ctx; then an agent is ended and its iteration is interrupted. Errors are *LockedError, *PauseError, *FailuresError, or of the configuration.
+func Run(ctx context.Context, c Config) (err error) {
+	if err := errors.Join(supported(), c.Validate()); err != nil {
+		return &ConfigError{err}
+	}
+	l := &Loop{Config: c, start: time.Now()}
+	if l.repo, err = openRepository(ctx, c.Repo); err != nil {
+		return &ConfigError{err}
+	}
+	if err := l.repo.prepare(ctx, l.Branch); err != nil {
+		return &ConfigError{err}
+	}
+	for _, dir := range append(append([]string{"."}, agentFolders...), judgeFolders...) {
+		if err := os.MkdirAll(l.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for what, file := range map[string]string{"run " + c.Dir: l.path("lock"), "branch " + c.Branch: filepath.Join(l.repo.common, "gdngen-loop-"+strings.ReplaceAll(c.Branch, "/", "%")+".lock")} {
+		lock := flock.New(file)
+		locked, err := lock.TryLock()
+		if err != nil {
+			return err
+		}
+		if !locked {
+			return &LockedError{what}
+		}
+		defer lock.Unlock()
+	}
+	if was, err := Load(c.Dir); err == nil && (was.Repo != c.Repo || was.Branch != c.Branch) {
+		return &ConfigError{fmt.Errorf("run %s is one of branch %s in %s: choose another --run", c.Dir, was.Branch, was.Repo)}
+	}
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	stopped, err := l.drive(ctx)
+	if err != nil {
+		stopped = err.Error()
+	}
+	return errors.Join(err, l.book.add(Record{Kind: KindStop, Reason: clip(stopped, 400)}), l.clean())
+}
+
+// prepare opens all that a session needs, and ends what the last one left open.
+func (l *Loop) prepare(ctx context.Context) (err error) {
+	if l.store, err = openStore(ctx, l.path("own.git"), l.repo); err != nil {
+		return err
+	}
+	if l.book, err = openBook(l.Dir); err != nil {
+		return err
+	}
+	if err := l.save(); err != nil {
+		return err
+	}
+	if err := l.installJudge(); err != nil {
+		return err
+	}
+	readonly := []string{l.repo.common, l.Dir}
+	if l.repo.tree != "" {
+		readonly = append(readonly, l.repo.tree)
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		readonly = append(readonly, home)
+	}
+	if l.box, err = newBox(l.Sandbox, []string{l.path("work"), l.path("judge")}, readonly, l.Holdout); err != nil {
+		return &ConfigError{err}
+	}
+	if l.box.name == "none" && l.Holdout != "" {
+		l.Note("without a sandbox the agent can read " + l.Holdout)
+	}
+	if err := l.recover(ctx); err != nil {
+		return err
+	}
+	return l.book.add(Record{Kind: KindSession, Process: os.Getpid(), Sandbox: l.box.name})
+}
+
+// installJudge copies the program that judges, so that one built anew meanwhile does not take its place.
+func (l *Loop) installJudge() error {
+	if l.Judge == "" {
+		return nil
+	}
+	text, err := os.ReadFile(l.Judge)
+	if err != nil {
+		return fmt.Errorf("--judge: %w", err)
+	}
+	l.tools = l.path("bin")
+	if err := os.MkdirAll(l.tools, 0o755); err != nil {
+		return err
+	}
+	part := filepath.Join(l.tools, ".part")
+	if err := os.WriteFile(part, text, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(part, filepath.Join(l.tools, "gdngen"))
+}
+
+// clean removes clones; what is worth keeping lies in the folders of iterations and on refs.
+func (l *Loop) clean() error {
+	return errors.Join(os.RemoveAll(l.path("work")), os.RemoveAll(l.path("judge")))
+}
+
+// recover ends an iteration that was killed. A decision that was made is carried out.
+func (l *Loop) recover(ctx context.Context) error {
+	was := open(l.records())
+	if was == nil {
+		return nil
+	}
+	last := was[len(was)-1]
+	end := Record{Kind: KindEnd, Iteration: last.Iteration, Base: was[0].Base, Commit: last.Commit, Plan: last.Plan, Verdict: Interrupted, Reason: "the loop was killed"}
+	if last.Kind == KindDecide {
+		end = last
+		end.Kind = KindEnd
+		if err := l.carryOut(ctx, &end); err != nil {
+			return err
+		}
+	}
+	return l.finish(end)
+}
+
+// drive runs iterations until a limit.
+func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
+	failures, pause := 0, time.Second
+	for {
+		n, counted := 1, 0
+		for _, r := range ends(l.records()) {
+			n = r.Iteration + 1
+			if r.Verdict != Interrupted {
+				counted++
+			}
+			if l.Goal > 0 && meaning(r.Verdict).Moves && r.Figures != nil && r.Figures.After <= l.Goal {
+				return "the goal is reached", l.final(ctx)
+			}
+		}
+		switch {
+		case counted >= l.Iterations:
+			return "all iterations are done", l.final(ctx)
+		case l.Budget > 0 && time.Since(l.start) >= l.Budget:
+			return "the budget is spent", l.final(ctx)
+		}
+		r, err := l.iterate(ctx, n)
+		if err != nil { // of the machinery, or of ctx
+			r.Verdict, r.Reason = Blocked, clip(err.Error(), 400)
+			if ctx.Err() != nil {
+				r.Verdict, r.Reason, err = Interrupted, "the loop was stopped", ctx.Err()
+			}
+		}
+		if bad := l.finish(r); bad != nil {
+			return "", &PauseError{errors.Join(err, bad)}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case err != nil && !l.Resilient:
+			return "", &PauseError{err}
+		case err != nil:
+			l.Note(fmt.Sprintf("iteration %d: %v; again in %v", n, err, pause))
+			if !sleep(ctx, pause) {
+				return "", ctx.Err()
+			}
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		pause = time.Second
+		switch m := meaning(r.Verdict); {
+		case m.Moves:
+			failures = 0
+		case m.Fails:
+			failures++
+		}
+		if l.MaxFailures > 0 && failures >= l.MaxFailures {
+			return "", errors.Join(l.final(ctx), &FailuresError{failures})
+		}
+	}
+}
+
+// maxPause is the longest wait before the machinery is tried again.
+const maxPause = 10 * time.Minute
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// finish writes the log and the end of an iteration.
+func (l *Loop) finish(r Record) error {
+	r.Kind = KindEnd
+	l.Step("log")
+	if err := l.writeLog(append(ends(l.records()), r)); err != nil {
+		return err
+	}
+	l.Step("end")
+	if err := l.book.add(r); err != nil {
+		return err
+	}
+	l.Ended(r)
+	return nil
+}

@@ -1,0 +1,180 @@
+package loop
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Kind says what a record tells.
+type Kind string
+
+// The kinds, in the order of an iteration.
+const (
+	KindSession Kind = "session" // a loop took the run up
+	KindBegin   Kind = "begin"   // an iteration is about to begin
+	KindCapture Kind = "capture" // the agent has ended; its change is a commit
+	KindDecide  Kind = "decide"  // the judgement, before the branch moves
+	KindEnd     Kind = "end"     // the iteration is over
+	KindFinal   Kind = "final"   // first and last commit, measured with a seed that decided nothing
+	KindStop    Kind = "stop"    // a loop left the run, and why
+)
+
+// Record is one line of the journal.
+type Record struct {
+	Kind      Kind      `json:"kind"`
+	At        time.Time `json:"at"`
+	Iteration int       `json:"iteration,omitempty"`
+	Base      string    `json:"base,omitempty"`
+	Commit    string    `json:"commit,omitempty"` // of the attempt, also where it was not kept
+	Verdict   Verdict   `json:"verdict,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Subject   string    `json:"subject,omitempty"` // the file or command that the reason is about
+	Figures   *Figures  `json:"figures,omitempty"`
+	Guards    []Figures `json:"guards,omitempty"`
+	Seed      string    `json:"seed,omitempty"` // of the hold-out inputs
+	Plan      *Plan     `json:"plan,omitempty"` // what the agent wrote
+	HotSpots  string    `json:"hot_spots,omitempty"`
+	Left      int       `json:"left,omitempty"` // processes that the agent left behind, and that were ended
+	Notes     []string  `json:"notes,omitempty"`
+	Seconds   float64   `json:"seconds,omitempty"`
+	Process   int       `json:"process,omitempty"` // the loop's own, of a session
+	Sandbox   string    `json:"sandbox,omitempty"`
+}
+
+// Figures are what a command printed for base and change. Less is better.
+type Figures struct {
+	Command string  `json:"command"`
+	Before  float64 `json:"before"`        // median
+	After   float64 `json:"after"`         // median
+	Ratio   float64 `json:"ratio"`         // median of the pairs' ratios
+	Low     float64 `json:"low,omitempty"` // its interval, where there are several pairs
+	High    float64 `json:"high,omitempty"`
+	Pairs   int     `json:"pairs"`
+}
+
+// Gain is the share by which the figure fell.
+func (f *Figures) Gain() float64 {
+	if f == nil {
+		return 0
+	}
+	return 1 - f.Ratio
+}
+
+// journalName is the file of records in the folder of a run.
+const journalName = "loop.jsonl"
+
+// book is the journal of a run, open for writing. It knows its content, so a change by anybody else is seen and undone.
+type book struct {
+	path    string
+	content []byte
+	records []Record
+}
+
+// ReadRecords reads the records of a run. A last line that was cut while it was written is left out.
+func ReadRecords(dir string) ([]Record, error) {
+	b := book{path: filepath.Join(dir, journalName)}
+	err := b.load()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no loop in %s: %w", dir, err)
+	}
+	return b.records, err
+}
+
+func (b *book) load() error {
+	text, err := os.ReadFile(b.path)
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("%s is damaged at line %d: %w; restore the file, or begin a new run", b.path, len(b.records)+1, err)
+		}
+		b.records = append(b.records, r)
+		b.content = append(b.content, line...)
+	}
+	return nil
+}
+
+// openBook opens the journal of a folder, which may not exist, and drops what a kill left of a last line.
+func openBook(dir string) (*book, error) {
+	b := &book{path: filepath.Join(dir, journalName)}
+	if err := b.load(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return b, b.restore()
+}
+
+// restore writes the journal as this process knows it.
+func (b *book) restore() error { return writeSynced(b.path, b.content) }
+
+// intact tells whether the file is what this process wrote.
+func (b *book) intact() bool {
+	text, err := os.ReadFile(b.path)
+	return err == nil && bytes.Equal(text, b.content)
+}
+
+// add appends a record and waits until it is on the disk.
+func (b *book) add(r Record) error {
+	r.At = time.Now().UTC().Truncate(time.Millisecond)
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	f, err := os.OpenFile(b.path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(line)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, b.restore())
+	}
+	b.content, b.records = append(b.content, line...), append(b.records, r)
+	return nil
+}
+
+// ends are the iterations that are over, in order.
+func ends(records []Record) (l []Record) {
+	for _, r := range records {
+		if r.Kind == KindEnd {
+			l = append(l, r)
+		}
+	}
+	return l
+}
+
+// open is the iteration that began and did not end: its records from begin on.
+func open(records []Record) []Record {
+	for i, r := range slices.Backward(records) {
+		switch r.Kind {
+		case KindEnd:
+			return nil
+		case KindBegin:
+			return records[i:]
+		}
+	}
+	return nil
+}
+
+func writeSynced(path string, text []byte) error {
+	part := path + ".part"
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}

@@ -356,8 +356,9 @@ func (d draw) gates() (g, beta []float64) {
 	return g, beta
 }
 
-// Bounds of raw gates. Well before gateReach sigmoid is 1 and softplus 0 in float32; a beta of zero needs closedGate, where sigmoid is zero in
-// float64 too: a head that begins without a state must end without one, not with one of 1e-18 whose rounding is as large as that of others.
+// Bounds of raw gates. Well before gateReach sigmoid is 1 and softplus 0 in float32. What is zero in a class needs closedGate, where both are zero in
+// float64 too. Else a head that begins without a state would end with one of 1e-18, and outputs would have a derivative by decays of 1e-17: errors
+// relative to these say nothing of a kernel.
 const (
 	gateReach  = 40
 	closedGate = -1000
@@ -380,6 +381,9 @@ func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 	for i := range g {
 		h := i % d.s.HeadsV
 		a[i] = max(-gateReach, inverseSoftplus(-g[i]/math.Exp(aLog[h]))-dtBias[h])
+		if g[i] == 0 {
+			a[i] = closedGate
+		}
 		p := beta[i] / top
 		b[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
 		if p == 0 {

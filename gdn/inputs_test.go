@@ -98,6 +98,7 @@ func TestFusedGatesInvert(t *testing.T) {
 			require.InDelta(t, wantG[i], g[i], 1e-5*(1+math.Abs(wantG[i])), c.Name)
 			require.InDelta(t, wantBeta[i], beta[i], 1e-6, c.Name)
 			require.Equal(t, wantBeta[i] == 0, beta[i] == 0, c.Name)
+			require.Equal(t, wantG[i] == 0, g[i] == 0, c.Name)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -48,10 +49,11 @@ var pallasRows = []struct {
 }
 
 // Generated files, interpreted by JAX, agree with the Go interpreter and with float64 on ordinary and adversarial inputs, with
-// their gradients where the row asks for them. Each is run as a program first, which is its self-check, and is clean by ruff.
+// their gradients where the row asks for them. Each is run as a program first, which is its self-check, and is clean by ruff. Rows rotate
+// by commit, since XLA takes some 15 processor seconds for each.
 func TestPallas(t *testing.T) {
 	py := python(t)
-	for _, row := range pallasRows {
+	for _, row := range rotate.Sample(11, pallasRows, 7) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := gdn.Parse(row.spec)
@@ -110,7 +112,7 @@ func TestPallas(t *testing.T) {
 }
 
 // Gradients through the custom_vjp of generated files, in plain JAX and by kernels, match the backward fixtures at the tolerance of
-// float32: grouped value heads, and sequences of which one is empty with values wider than keys.
+// float32: grouped value heads, and sequences of which one is empty with values wider than keys. One direction of each by commit.
 func TestPallasGradientsOnFixtures(t *testing.T) {
 	py := python(t)
 	cases, err := gdn.ReadCases(filepath.Join("..", "fixtures"))
@@ -121,7 +123,7 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 			continue
 		}
 		done++
-		for _, direction := range []gdn.Direction{gdn.Forward, gdn.Train} {
+		for _, direction := range rotate.Sample(12+uint64(done), []gdn.Direction{gdn.Forward, gdn.Train}, 1) {
 			t.Run(fmt.Sprint(c.Name, "/", direction), func(t *testing.T) {
 				t.Parallel()
 				v, err := gdn.ParseVariant(map[bool]string{false: "chunk=32,layout=token,kq=joined", true: "split,chunk=16"}[c.Spec.Seqs > 0])

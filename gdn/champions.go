@@ -26,6 +26,8 @@ var Champions = []Champion{
 		where{least: 3, most: 8, tokens: 256}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,rest=value,ahead=0", "one step of four chunks is full and hides the latency of matrix units of 256 rows; there are no others to overlap",
 		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,main=yes,rest=value,lock=2", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
+		where{mxu: 256, least: 8, most: 8, steps: 2, tokens: 1024}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,rest=value", "four chunks in lockstep hide the latency of matrix units of 256 rows, and steps enough outweigh the first and last; their blocks come from main memory beside the work",
 		where{mxu: 256, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,rest=value", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full",

@@ -39,7 +39,7 @@ func TestSuited(t *testing.T) {
 	}{
 		{"bench", small, "tpu-128"},
 		{"bench", wide, "tpu-long,main=yes"},
-		{"bench,t=1024", wide, "tpu-long,main=yes"},
+		{"bench,t=1024", wide, "tpu-long,chunks=2,lock=2,main=yes"},
 		{"bench,t=2048", wide, "tpu-long,main=yes"},
 		{"bench,t=256", wide, "tpu-long,ahead=0"},
 		{"bench,t=5", small, "tpu-long,ahead=0"},
@@ -47,7 +47,9 @@ func TestSuited(t *testing.T) {
 		{"bench,t=100,hk=8,hv=16", wide, ""},
 		{"bench,t=500", wide, "tpu-long,ahead=0"},
 		{"bench,t=400", wide, ""}, // 112 would be padding
-		{"bench,t=1000", wide, "tpu-long,main=yes"},
+		{"bench,t=768", wide, "tpu-long,chunks=2,lock=2,main=yes"},
+		{"bench,t=1000", wide, "tpu-long,chunks=2,lock=2,main=yes"},
+		{"bench,t=1536", wide, "tpu-long,main=yes"},
 		{"bench,t=600", wide, ""},
 		{"bench,t=768", small, "tpu-128,chunks=2"},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding

@@ -73,6 +73,24 @@ type Progress struct {
 	Budget    time.Duration
 }
 
+// String tells of the candidate in a line.
+func (p Progress) String() string {
+	c := p.Candidate
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s #%d %s", p.Elapsed.Round(time.Second), c.ID, c.Verdict)
+	for _, cost := range c.Costs {
+		if cost.Verdict == "" {
+			fmt.Fprintf(&b, " %s %.2f", cost.Target, float64(cost.PerToken))
+		}
+	}
+	fmt.Fprintf(&b, "  %s", cmp.Or(c.Variant, "(no variant)"))
+	if !c.Verdict.Ranked() {
+		reason, _, _ := strings.Cut(c.Reason, "\n")
+		fmt.Fprintf(&b, "  (%s)", reason)
+	}
+	return b.String()
+}
+
 const (
 	leastLookahead  = 3
 	defaultAttempts = 3

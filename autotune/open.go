@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -108,3 +109,19 @@ func (p *plan) verifyProposals(s *journal.State) (faults []string) {
 
 // Object reads an object of a run by its key.
 func Object(dir, key string) ([]byte, error) { return store.Store{Dir: objectsDir(dir)}.Get(key) }
+
+// ModuleOf gives the module of a candidate, as it was compiled for a target; without one for the first of the run.
+func ModuleOf(dir, target string, c *journal.Candidate) ([]byte, error) {
+	if target == "" {
+		sum, err := Status(dir)
+		if err != nil {
+			return nil, err
+		}
+		target = sum.Targets[0]
+	}
+	key, ok := c.Objects["module/"+target]
+	if !ok {
+		return nil, fmt.Errorf("run %s keeps no module of candidate %d for %s", filepath.Clean(dir), c.ID, target)
+	}
+	return Object(dir, key)
+}

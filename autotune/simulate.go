@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // Simulation is how a strategy would have gone, judged by the candidates of a journal.
@@ -138,4 +140,30 @@ func SimulationShares() []string {
 		l = append(l, w.name)
 	}
 	return l
+}
+
+// WriteSimulations prints how strategies would have gone, side by side.
+func WriteSimulations(w io.Writer, sims []Simulation) {
+	heads := []string{"STRATEGY", ">JUDGED", ">UNKNOWN", ">BEST"}
+	for _, name := range SimulationShares() {
+		heads = append(heads, ">"+name)
+	}
+	t := terminal.NewTable(append(heads, "ENDED")...)
+	for _, s := range sims {
+		best := "-"
+		if n := len(s.Best); n > 0 {
+			best = fmt.Sprintf("%.2f", float64(s.Best[n-1]))
+		}
+		row := []any{s.Strategy, s.Judged, s.Unknown, best}
+		for _, name := range SimulationShares() {
+			if n, ok := s.Within[name]; ok {
+				row = append(row, n)
+			} else {
+				row = append(row, "never")
+			}
+		}
+		t.Add(append(row, s.Reason)...)
+	}
+	t.Write(w)
+	fmt.Fprintln(w, "\ncolumns of shares: judged candidates until the best was so near the journal's best on the first target")
 }

@@ -121,3 +121,29 @@ func runJAX(ctx context.Context, python, source string, s gdn.Spec) (string, err
 	text, err := os.ReadFile(out)
 	return string(text), err
 }
+
+// PallasCosts are the static costs of a form, as Mosaic kernels, that the header of a Pallas file states. A target that refuses the
+// kernels is left out, and told of.
+func (x *Instrument) PallasCosts(ctx context.Context, f *lower.Form, targets []*codegen.Target, refused func(*codegen.Target, error)) ([]pallas.Cost, error) {
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return nil, err
+	}
+	program, err := Of(f, route)
+	if err != nil {
+		return nil, err
+	}
+	var costs []pallas.Cost
+	for _, t := range targets {
+		c, err := x.Static(ctx, program, t, Options{})
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			refused(t, err)
+			continue
+		}
+		costs = append(costs, pallas.Cost{Target: t.Name, Cycles: c.Report.Cycles, Wall: max(0, c.Report.Wall.Cycles)})
+	}
+	return costs, nil
+}

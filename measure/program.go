@@ -1,7 +1,9 @@
 package measure
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
@@ -80,6 +82,21 @@ func OfModule(m *ir.Module, s *gdn.Spec, v gdn.Variant, r lower.Route) (*Program
 // Foreign is the program of the StableHLO text of somebody else.
 func Foreign(name, text string) *Program {
 	return &Program{Name: name, texts: map[*codegen.Target]string{nil: text}}
+}
+
+// ReadForeign makes the program of a file of StableHLO text.
+func ReadForeign(name string, data []byte) (*Program, error) {
+	switch {
+	case bytes.HasPrefix(data, []byte("ML\xefR")):
+		return nil, fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, jit(f).lower(...).as_text())", name)
+	case bytes.HasPrefix(data, []byte("HloModule")):
+		return nil, fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, jit(f).lower(...).as_text(debug_info=True))", name)
+	case filepath.Ext(name) == ".py":
+		return nil, fmt.Errorf("%s is Python: lower it, and give the text (jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(debug_info=True))", name)
+	case !bytes.Contains(data, []byte("main")):
+		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
+	}
+	return Foreign(name, string(data)), nil
 }
 
 // lower lowers the module and finds the values of its tables.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
@@ -85,4 +87,26 @@ func equalLengths(s gdn.Spec) []int64 {
 		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)
 	}
 	return cu
+}
+
+// ParseScalars reads values of scalar operands: OPERAND=V,V,... each.
+func ParseScalars(entries []string) (map[string][]int64, error) {
+	var all map[string][]int64
+	for _, entry := range entries {
+		key, list, ok := strings.Cut(entry, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q: want OPERAND=V,V,..., such as 0=0,100,300", entry)
+		}
+		for text := range strings.SplitSeq(list, ",") {
+			v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %q is not an integer", entry, text)
+			}
+			if all == nil {
+				all = map[string][]int64{}
+			}
+			all[key] = append(all[key], v)
+		}
+	}
+	return all, nil
 }

@@ -52,6 +52,32 @@ type Step struct {
 // Note says what the time is.
 const Note = "time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
 
+// NewStep begins the step of a model, and reads the variant of the rule for each target.
+func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, []gdn.Variant, error) {
+	r := &Step{Model: c, Parameters: c.Parameters(), Note: Note}
+	var rules []gdn.Variant
+	for _, t := range targets {
+		v, err := Variant(c, variant, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		rules, r.Variants = append(rules, v), append(r.Variants, v.String())
+	}
+	return r, rules, nil
+}
+
+// Cost costs the step on targets, the rule by a variant for each.
+func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Variant, targets []*codegen.Target, forward bool) error {
+	for i, t := range targets {
+		rows, err := Rows(ctx, x, r.Model, rules[i], t, forward)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		r.Rows = append(r.Rows, rows...)
+	}
+	return nil
+}
+
 // Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
 func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
 	s := c.Spec()

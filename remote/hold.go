@@ -120,6 +120,17 @@ func (h *Hold) Commands(zone string) (create, describe, remove []string) {
 	return call("create", words...), call("describe", "--format=json"), call("delete", "--force", "--quiet")
 }
 
+// Calls are all of them in the zones, in the order in which they are tried.
+func (h *Hold) Calls() (calls []string) {
+	for _, zone := range h.Zones {
+		create, describe, remove := h.Commands(zone)
+		for _, words := range [][]string{create, describe, remove} {
+			calls = append(calls, strings.Join(words, " "))
+		}
+	}
+	return calls
+}
+
 // run runs one call.
 func run(ctx context.Context, words []string) ([]byte, error) {
 	var noise bytes.Buffer
@@ -282,6 +293,29 @@ func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
 			return err
 		}
 	}
+}
+
+// Run holds a machine while a command runs there or here, which start makes for the first lease; nil holds it until ctx ends. The
+// error is the command's.
+func (h *Hold) Run(ctx context.Context, start func(context.Context, *Lease) *exec.Cmd) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var ended chan error
+	err := h.Keep(ctx, func(l *Lease) {
+		cmd := start(ctx, l)
+		if cmd == nil || ended != nil {
+			return
+		}
+		ended = make(chan error, 1)
+		go func() {
+			ended <- cmd.Run()
+			cancel()
+		}()
+	})
+	if err != nil || ended == nil {
+		return err
+	}
+	return <-ended
 }
 
 // Release gives back what a lease names.

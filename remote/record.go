@@ -64,6 +64,25 @@ func (r Records) Load(id string) (*Job, error) {
 	return j, nil
 }
 
+// Find gives a job and its place, which the record of its submission knows; on names it where there is none, or another than is usual.
+func (r Records) Find(id, on, usual string) (Place, *Job, error) {
+	if err := CheckID(id); err != nil {
+		return nil, nil, err
+	}
+	j, err := r.Load(id)
+	if err != nil {
+		if on == "" {
+			return nil, nil, badPlace("job %s was not submitted from here: give --on PLACE", id)
+		}
+		j = &Job{ID: id}
+	} else if on == usual {
+		on = j.Place
+	}
+	p, full, err := Parse(on)
+	j.Place = full
+	return p, j, err
+}
+
 // All lists the jobs, the last first.
 func (r Records) All() (l []*Job, err error) {
 	entries, err := os.ReadDir(r.Dir)

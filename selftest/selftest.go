@@ -345,5 +345,5 @@ func (t *Test) Write(w io.Writer) {
 		}
 		table.Write(w)
 	}
-	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped in %.0f s\n", t.Passed, t.Failed, t.Skipped, t.Seconds)
+	fmt.Fprintf(w, "\n%s in %.0f s\n", &Tally{t.Passed, t.Failed, t.Skipped}, t.Seconds)
 }

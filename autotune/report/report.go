@@ -177,3 +177,23 @@ func gateTimes(gates []string, all []*journal.Candidate, times []journal.Times) 
 
 // Elapsed is the time that drivers worked on the run.
 func (s *Summary) Elapsed() time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }
+
+// Listed is a row of a summary by itself.
+type Listed struct {
+	Target string `json:"target,omitempty"` // absent among the rejected
+	Rank   int    `json:"rank,omitempty"`
+	Row
+}
+
+// Listed gives the rows of the rankings, then the rejected ones.
+func (s *Summary) Listed() (rows []Listed) {
+	for _, r := range s.Rankings {
+		for i, c := range r.Rows {
+			rows = append(rows, Listed{r.Target, i + 1, c})
+		}
+	}
+	for _, c := range s.Rejected {
+		rows = append(rows, Listed{Row: c})
+	}
+	return rows
+}

@@ -11,6 +11,15 @@ import (
 // that of a new file is 0644. What is no regular file, such as a pipe, is written as it is. An error names path.
 func WriteFile(path string, data []byte) error { return naming(path, replace(path, data)) }
 
+// WriteBelow writes a file whose path, with slashes, starts from a folder; folders on the way are made.
+func WriteBelow(dir, path string, data []byte) error {
+	whole := filepath.Join(dir, filepath.FromSlash(path))
+	if err := os.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
+		return err
+	}
+	return WriteFile(whole, data)
+}
+
 // Writable tells whether a file can be made at path, before the work whose result it is to hold.
 func Writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {

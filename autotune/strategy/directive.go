@@ -88,3 +88,12 @@ var bearings = func() map[string]bearing {
 	}
 	return m
 }()
+
+// DirectiveDocs describes the directives: their names, and each with its axes.
+func DirectiveDocs() (names, docs []string) {
+	for _, d := range Directives {
+		names = append(names, d.Name)
+		docs = append(docs, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes(), " ")))
+	}
+	return names, docs
+}

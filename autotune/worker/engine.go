@@ -39,12 +39,21 @@ func kinds() []kind {
 	}
 }
 
-// EngineDocs describes the engines, one a line: form and meaning.
-func EngineDocs() (forms, docs []string) {
+// EngineForms lists the forms of an engine.
+func EngineForms() (forms []string) {
 	for _, k := range kinds() {
-		forms, docs = append(forms, k.form), append(docs, k.doc)
+		forms = append(forms, k.form)
 	}
-	return forms, docs
+	return forms
+}
+
+// EngineHelp describes the engines: each form, and what it means.
+func EngineHelp() string {
+	var docs []string
+	for _, k := range kinds() {
+		docs = append(docs, k.form+" ("+k.doc+")")
+	}
+	return strings.Join(docs, "; ")
 }
 
 // maxSlots bounds the workers of one engine.
@@ -63,7 +72,6 @@ func ParseEngine(text string) (*Engine, error) {
 	}
 	name, rest, has := strings.Cut(e.Text, ":")
 	e.rest = strings.TrimSpace(rest)
-	forms, _ := EngineDocs()
 	for _, k := range kinds() {
 		if k.name != name {
 			continue
@@ -74,7 +82,24 @@ func ParseEngine(text string) (*Engine, error) {
 		e.kind = k
 		return e, nil
 	}
-	return nil, fmt.Errorf("unknown engine %q (known: %s, each with *SLOTS)", text, strings.Join(forms, " "))
+	return nil, fmt.Errorf("unknown engine %q (known: %s, each with *SLOTS)", text, strings.Join(EngineForms(), " "))
+}
+
+// ParseEngines reads a list of engines. here are the workers on this machine, and away says whether there are others.
+func ParseEngines(texts []string) (engines []*Engine, here int, away bool, err error) {
+	for _, text := range texts {
+		e, err := ParseEngine(text)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		engines = append(engines, e)
+		if e.IsLocal() {
+			here += e.Slots
+		} else {
+			away = true
+		}
+	}
+	return engines, here, away, nil
 }
 
 // IsLocal says whether the engine is this machine.

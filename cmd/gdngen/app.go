@@ -87,7 +87,11 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
-		a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(), specTopic(), variantTopic(), directiveTopic(),
+		a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(),
+		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
+			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
+		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
+			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, directiveTopic(),
 		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
 	return root
 }
@@ -304,13 +308,13 @@ func (a *app) instrument(fresh bool) (*measure.Instrument, error) {
 	return &measure.Instrument{Compiler: compiler, Libtpu: a.tpu.Name + " " + build, Cache: cache, Note: a.note}, nil
 }
 
-// freshFlag adds --fresh.
 // rulerFlag is by what programs are ranked.
 func rulerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "ruler", string(measure.Wall), "what programs are ranked by: wall (where the target has it) or throughput")
 	complete(c, "ruler", []string{string(measure.Wall), string(measure.Throughput)})
 }
 
+// freshFlag adds --fresh.
 func freshFlag(c *cobra.Command, at *bool) {
 	c.Flags().BoolVar(at, "fresh", false, "measure anew, and take nothing from the cache")
 }

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,74 +145,15 @@ func failedWorkloads(n int) error {
 }
 
 // benchItems reads definitions and workloads.
-func (a *app) benchItems(b *benchFlags) error {
-	var given []*flashinfer.Trace
-	if b.workloads != "" {
-		data, err := a.readInput(b.workloads)
-		if err != nil {
-			return err
-		}
-		if given, err = flashinfer.ReadLines(b.workloads, data); err != nil {
-			return usage(err)
-		}
-	}
-	if len(b.definitions) == 0 {
-		for _, t := range given {
-			if !slices.Contains(b.definitions, t.Definition) {
-				b.definitions = append(b.definitions, t.Definition)
-			}
-		}
-	}
-	if len(b.definitions) == 0 {
-		b.definitions = []string{flashinfer.ContestDecode, flashinfer.ContestPrefill}
-	}
-	for _, name := range b.definitions {
-		d, err := a.readDefinition(name)
-		if err != nil {
-			return err
-		}
-		it := bench.Item{Definition: d, Root: b.root}
-		if b.workloads == "" {
-			if it.Workloads, err = flashinfer.ContestWorkloads(d); err != nil {
-				return usage(err)
-			}
-		}
-		for _, t := range given {
-			if t.Definition == d.Name {
-				it.Workloads = append(it.Workloads, t.Workload)
-			}
-		}
-		it.Workloads = flashinfer.Choose(it.Workloads, b.only)
-		if len(it.Workloads) == 0 {
-			a.warn("%s: no workload", d.Name)
-			continue
-		}
-		if err := it.Choose(cmp.Or(b.variant, gdn.Auto), b.target); err != nil {
-			return usage(err)
-		}
-		b.config.Items = append(b.config.Items, it)
-	}
-	if len(b.config.Items) == 0 {
-		return usage(errors.New("there is no workload to do"))
+func (a *app) benchItems(b *benchFlags) (err error) {
+	sources := bench.Sources{Definitions: b.definitions, Workloads: b.workloads, Root: b.root, Only: b.only, Variant: cmp.Or(b.variant, gdn.Auto), Target: b.target,
+		Read: a.readInput, Warn: func(text string) { a.warn("%s", text) }}
+	if b.config.Items, err = sources.Items(); isA[*fs.PathError](err) {
+		return err
+	} else if err != nil {
+		return usage(err)
 	}
 	return usage(b.config.Check())
-}
-
-// readDefinition finds a definition by name or reads it from a file.
-func (a *app) readDefinition(name string) (*flashinfer.Definition, error) {
-	if !strings.HasSuffix(name, ".json") && name != "-" {
-		d, err := flashinfer.Named(name)
-		return d, usage(err)
-	}
-	data, err := a.readInput(name)
-	if err != nil {
-		return nil, err
-	}
-	d, err := flashinfer.ParseDefinition(data)
-	if err != nil {
-		return nil, usage(fmt.Errorf("%s: %w", name, err))
-	}
-	return d, nil
 }
 
 // sweep runs what the folder lacks, and fills the rows of the result.
@@ -237,7 +177,7 @@ func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	for _, w := range store.Warnings {
 		a.warn("%s", w)
 	}
-	b.config.Progress = func(p bench.Progress) { showWorkload(bar, p) }
+	b.config.Progress = func(p bench.Progress) { p.Draw(bar) }
 	err = bench.Sweep(a.ctx, b.config, store)
 	bar.End()
 	if err != nil {
@@ -247,14 +187,7 @@ func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 		}
 		return 0, err
 	}
-	for _, it := range b.config.Items {
-		for _, w := range it.Workloads {
-			e := store.Done(it.Definition.Name, it.Solution.Name, w.UUID).Evaluation
-			if r.Hardware = e.Environment.Hardware; e.Status != flashinfer.Passed {
-				failed++
-			}
-		}
-	}
+	failed, r.Hardware = bench.Failed(b.config.Items, store)
 	r.Rows = bench.Summary(b.config.Items, store)
 	return failed, nil
 }
@@ -295,16 +228,4 @@ func (a *app) probe(f *deviceFlags) (*codegen.Target, error) {
 		return nil, err
 	}
 	return d.Target(), d.Close()
-}
-
-// showWorkload tells of a workload.
-func showWorkload(b *terminal.Bar, p bench.Progress) {
-	switch {
-	case p.Trace != nil:
-		b.Draw(p.Done, p.Total, bench.TraceLine(p.Trace), p.Left, p.Trace.Evaluation.Status != flashinfer.Passed)
-	case p.Done > 0:
-		b.Draw(p.Done, p.Total, fmt.Sprintf("%d were done before", p.Done), 0, false)
-	default:
-		b.Draw(p.Done, p.Total, "", 0, false)
-	}
 }

@@ -3,27 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/pjrt/plugins"
 )
-
-// cacheEntry is one plugin in the cache, or all measurements.
-type cacheEntry struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-}
-
-// cacheResult is the cache.
-type cacheResult struct {
-	Dir     string       `json:"dir"`
-	Entries []cacheEntry `json:"entries"`
-	Bytes   int64        `json:"bytes"`
-}
 
 func (a *app) cacheCmd() *cobra.Command {
 	var measured bool
@@ -33,27 +18,10 @@ func (a *app) cacheCmd() *cobra.Command {
 		Example: "  gdngen cache show -o json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			r := cacheResult{Entries: []cacheEntry{}}
-			dir, entries, total, err := plugins.Cache()
+			r, err := measure.Cached()
 			if err != nil {
 				return err
 			}
-			r.Dir, r.Bytes = filepath.Dir(dir), total
-			for _, e := range entries {
-				r.Entries = append(r.Entries, cacheEntry(e))
-			}
-			kept, err := measure.OpenCache()
-			if err != nil {
-				return err
-			}
-			size, err := kept.Size()
-			if err != nil {
-				return err
-			}
-			if size > 0 {
-				r.Entries = append(r.Entries, cacheEntry{filepath.Base(kept.Dir), size})
-			}
-			r.Bytes += size
 			return emit(a, r, r.Entries, func(w io.Writer) {
 				t := terminal.NewTable("ENTRY", ">SIZE")
 				for _, e := range r.Entries {
@@ -70,19 +38,7 @@ func (a *app) cacheCmd() *cobra.Command {
 		Example: "  gdngen cache clean\n  gdngen cache clean --measured",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			kept, err := measure.OpenCache()
-			if err != nil {
-				return err
-			}
-			freed, err := kept.Size()
-			if err == nil {
-				err = kept.Clear()
-			}
-			if err == nil && !measured {
-				var more int64
-				more, err = plugins.Clean(a.ctx)
-				freed += more
-			}
+			freed, err := measure.Clean(a.ctx, measured)
 			if err != nil {
 				return err
 			}

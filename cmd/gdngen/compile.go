@@ -1,43 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/explain"
-	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/pjrt/aot"
 )
-
-// compileAccepted is the verdict on a module that the compiler takes; others have those of the package measure.
-const compileAccepted = "accepted"
-
-// compileRow is what the compiler said of a module on one target.
-type compileRow struct {
-	Target      string           `json:"target"`
-	Verdict     string           `json:"verdict"`
-	Reason      string           `json:"reason,omitempty"`
-	CodeBytes   int64            `json:"code_bytes,omitempty"`
-	Memory      *aot.MemoryStats `json:"memory,omitempty"`     // bytes of main memory
-	VMEM        int64            `json:"vmem,omitempty"`       // bytes; -1 where the compiler does not say
-	VMEMLimit   int64            `json:"vmem_limit,omitempty"` // bytes that the target has
-	Fingerprint string           `json:"fingerprint,omitempty"`
-	Seconds     float64          `json:"seconds,omitempty"`
-	Dump        string           `json:"dump,omitempty"`
-}
-
-// compileResult is a module compiled for some targets.
-type compileResult struct {
-	Module   *explain.Module `json:"module"`
-	Compiler string          `json:"compiler"`
-	Rows     []compileRow    `json:"targets"`
-}
 
 func (a *app) compileCmd() *cobra.Command {
 	var o origin
@@ -67,10 +37,10 @@ The status is 4 if a target rejects the module.`,
 			if err != nil {
 				return err
 			}
-			r := &compileResult{Module: modules[0], Compiler: a.tpu.Release()}
+			r := &explain.Compilation{Module: modules[0], Compiler: a.tpu.Release()}
 			var refused error
 			for i, t := range targets {
-				row, err := a.compile(x, modules[i], t, dump)
+				row, err := modules[i].Compile(a.ctx, x, t, dump)
 				if row == nil {
 					return err
 				}
@@ -79,7 +49,7 @@ The status is 4 if a target rejects the module.`,
 				}
 				r.Rows = append(r.Rows, *row)
 			}
-			if err := emit(a, r, r.Rows, func(w io.Writer) { r.write(a, w) }); err != nil {
+			if err := emit(a, r, r.Rows, func(w io.Writer) { r.Write(w) }); err != nil {
 				return err
 			}
 			return refused
@@ -95,40 +65,4 @@ The status is 4 if a target rejects the module.`,
 func targetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", "v6e", "TPU generations, separated by commas, or all (see gdngen targets)")
 	complete(c, "target", append(codegen.TargetNames(), "all"))
-}
-
-// compile measures one module. A refusal gives the row and the error; what is no verdict gives the error alone.
-func (a *app) compile(x *measure.Instrument, m *explain.Module, t *codegen.Target, dump string) (*compileRow, error) {
-	row := &compileRow{Target: t.Name, Verdict: compileAccepted, VMEM: -1, VMEMLimit: int64(t.VMEM)}
-	c, err := x.Compile(a.ctx, m.Program, t, measure.Options{Dump: dump})
-	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) {
-		row.Verdict, row.Reason = string(refusal.Verdict), refusal.Error()
-		if vmem := (*aot.VMEMError)(nil); errors.As(err, &vmem) {
-			row.VMEM = vmem.Size
-		}
-		return row, err
-	}
-	if err != nil {
-		return nil, err
-	}
-	row.CodeBytes, row.Memory, row.Fingerprint, row.Seconds, row.Dump = c.Result.CodeBytes, &c.Result.Memory, c.Result.Fingerprint, c.Result.Elapsed.Seconds(), c.Dump
-	if c.Report != nil {
-		row.VMEM = c.Report.VMEM
-	}
-	return row, nil
-}
-
-func (r *compileResult) write(a *app, w io.Writer) {
-	fmt.Fprintf(w, "module    %s\ncompiler  %s\n\n", r.Module, r.Compiler)
-	t := terminal.NewTable("TARGET", "VERDICT", ">CODE", ">ARGUMENTS", ">OUTPUTS", ">TEMP", ">VMEM", ">OF", ">SECONDS", "REASON")
-	for _, row := range r.Rows {
-		reason, _, _ := strings.Cut(row.Reason, "\n")
-		if row.Memory == nil {
-			t.Add(row.Target, row.Verdict, "-", "-", "-", "-", terminal.Size(row.VMEM), terminal.Size(row.VMEMLimit), "-", reason)
-			continue
-		}
-		t.Add(row.Target, row.Verdict, terminal.Size(row.CodeBytes), terminal.Size(row.Memory.Arguments), terminal.Size(row.Memory.Outputs), terminal.Size(row.Memory.Temp),
-			terminal.Size(row.VMEM), terminal.Size(row.VMEMLimit), fmt.Sprintf("%.2f", row.Seconds), reason)
-	}
-	t.Write(w)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/internal/interrupt"
-	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -42,23 +41,10 @@ With --agent it also tries an agent of gdngen loop: it must start, answer a triv
 				checks = append(checks, a.tryAgent(agent, env))
 			}
 			a.warnOfLeases()
-			missing := 0
-			if err := emit(a, checks, checks, func(w io.Writer) {
-				t := terminal.NewTable("CHECK", "STATUS", "DETAIL")
-				for _, c := range checks {
-					status := "ok"
-					if !c.OK {
-						status = "absent"
-					}
-					t.Add(c.Name, status, c.Detail)
-					if c.Mend != "" {
-						t.Add("", "", "to mend: "+c.Mend)
-					}
-				}
-				t.Write(w)
-			}); err != nil {
+			if err := emit(a, checks, checks, func(w io.Writer) { plugins.WriteChecks(w, checks) }); err != nil {
 				return err
 			}
+			missing := 0
 			for _, c := range checks {
 				if !c.OK {
 					missing++

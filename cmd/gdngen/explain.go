@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,9 +66,9 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if err != nil {
 		return err
 	}
-	options, err := parseScalars(f.scalars)
-	if err != nil {
-		return err
+	options := measure.Options{}
+	if options.Scalars, err = measure.ParseScalars(f.scalars); err != nil {
+		return usage(fmt.Errorf("--scalars %w", err))
 	}
 	switch {
 	case f.html != "":
@@ -157,26 +156,4 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 		return err
 	}
 	return refused
-}
-
-// parseScalars reads values of scalar operands.
-func parseScalars(entries []string) (measure.Options, error) {
-	var o measure.Options
-	for _, entry := range entries {
-		key, list, ok := strings.Cut(entry, "=")
-		if !ok || key == "" {
-			return o, usage(fmt.Errorf("--scalars %q: want OPERAND=V,V,..., such as 0=0,100,300", entry))
-		}
-		for text := range strings.SplitSeq(list, ",") {
-			v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			if err != nil {
-				return o, usage(fmt.Errorf("--scalars %q: %q is not an integer", entry, text))
-			}
-			if o.Scalars == nil {
-				o.Scalars = map[string][]int64{}
-			}
-			o.Scalars[key] = append(o.Scalars[key], v)
-		}
-	}
-	return o, nil
 }

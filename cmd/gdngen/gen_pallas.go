@@ -6,22 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
-
-var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-
-// keywords are the words of Python that packageName fits and no package can have.
-var keywords = strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
-	"nonlocal not or pass raise return try while with yield")
 
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
 func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
@@ -29,8 +21,8 @@ func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 		if file != "" {
 			return usage(errors.New("give --output for a file or --package for a folder, not both"))
 		}
-		if name := filepath.Base(pack); !packageName.MatchString(name) || slices.Contains(keywords, name) {
-			return usage(fmt.Errorf("--package %s: %q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", pack, name))
+		if err := pallas.CheckPackage(filepath.Base(pack)); err != nil {
+			return usage(fmt.Errorf("--package %s: %w", pack, err))
 		}
 		if _, err := os.Stat(pack); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is there already: name a new folder", pack)
@@ -74,11 +66,7 @@ func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 		return failed(exitRejected, "%w", err)
 	}
 	for _, f := range files {
-		path := filepath.Join(pack, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := store.WriteFile(path, []byte(f.Text)); err != nil {
+		if err := store.WriteBelow(pack, f.Path, []byte(f.Text)); err != nil {
 			return err
 		}
 	}
@@ -96,24 +84,6 @@ func (a *app) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) err
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
 	p.Libtpu = "by " + a.tpu.Release()
-	route, err := lower.Lookup("mosaic")
-	if err != nil {
-		return err
-	}
-	program, err := measure.Of(f, route)
-	if err != nil {
-		return err
-	}
-	for _, t := range targets {
-		c, err := x.Static(a.ctx, program, t, measure.Options{})
-		if a.ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			a.warn("%s: %v", t.Name, err)
-			continue
-		}
-		p.Costs = append(p.Costs, pallas.Cost{Target: t.Name, Cycles: c.Report.Cycles, Wall: max(0, c.Report.Wall.Cycles)})
-	}
-	return nil
+	p.Costs, err = x.PallasCosts(a.ctx, f, targets, func(t *codegen.Target, err error) { a.warn("%s: %v", t.Name, err) })
+	return err
 }

@@ -53,7 +53,7 @@ func (w *watcher) progress(p autotune.Progress) {
 			l.Begun = p.View.Len() - 1
 		}
 		l.View, l.Flight, l.CPU = p.View, p.Flight, p.Times.CPU
-	}, func() { w.a.note("%s", progressLine(p)) })
+	}, func() { w.a.note("%s", p) })
 	if w.screen != nil {
 		w.screen.Draw()
 	}

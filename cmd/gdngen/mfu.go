@@ -39,24 +39,16 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 			if err != nil {
 				return err
 			}
-			r := &mfu.Step{Model: config, Parameters: config.Parameters(), Note: mfu.Note}
-			rules := make([]gdn.Variant, len(targets))
-			for i, t := range targets {
-				if rules[i], err = mfu.Variant(config, variant, t); err != nil {
-					return usage(err)
-				}
-				r.Variants = append(r.Variants, rules[i].String())
+			r, rules, err := mfu.NewStep(config, variant, targets)
+			if err != nil {
+				return usage(err)
 			}
 			x, err := a.instrument(false)
 			if err != nil {
 				return err
 			}
-			for i, t := range targets {
-				rows, err := mfu.Rows(a.ctx, x, config, rules[i], t, forward)
-				if err != nil {
-					return fmt.Errorf("%s: %w", t.Name, err)
-				}
-				r.Rows = append(r.Rows, rows...)
+			if err := r.Cost(a.ctx, x, rules, targets, forward); err != nil {
+				return err
 			}
 			return emit(a, r, r.Rows, func(w io.Writer) { r.Write(w) })
 		},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -266,26 +265,16 @@ func (a *app) tellPromoted(f *lower.Form) {
 
 // fileModules is the module of a file, the same for each target.
 func (a *app) fileModules(name string, targets []*codegen.Target) ([]*explain.Module, error) {
-	text, err := a.readModule(name)
-	return slices.Repeat([]*explain.Module{explain.NewModule(measure.Foreign(name, text))}, len(targets)), err
-}
-
-// readModule reads the text of a StableHLO module.
-func (a *app) readModule(name string) (string, error) {
 	data, err := a.readInput(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w%s", err, meant(name, true, true))
+		return nil, fmt.Errorf("%w%s", err, meant(name, true, true))
 	case err != nil:
-		return "", err
-	case strings.HasPrefix(string(data), "ML\xefR"):
-		return "", fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, jit(f).lower(...).as_text())", name)
-	case strings.HasPrefix(string(data), "HloModule"):
-		return "", fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, jit(f).lower(...).as_text(debug_info=True))", name)
-	case filepath.Ext(name) == ".py":
-		return "", fmt.Errorf("%s is Python: lower it, and give the text (jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(debug_info=True))", name)
-	case !strings.Contains(string(data), "main"):
-		return "", fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
+		return nil, err
 	}
-	return string(data), nil
+	program, err := measure.ReadForeign(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Repeat([]*explain.Module{explain.NewModule(program)}, len(targets)), nil
 }

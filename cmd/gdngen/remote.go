@@ -8,15 +8,13 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/selftest"
 )
 
 // onEnv names the place where nobody gives --on.
@@ -79,26 +77,8 @@ func onFlag(c *cobra.Command, at *string) {
 // fill completes a job from the flags.
 func (j *jobFlags) fill(kind string) error {
 	j.job.ID = cmp.Or(j.job.ID, remote.NewID(kind))
-	j.job.Env = map[string]string{}
-	for _, text := range j.env {
-		name, value, given := strings.Cut(text, "=")
-		if !given {
-			var ok bool
-			if value, ok = os.LookupEnv(name); !ok {
-				return usage(fmt.Errorf("--env %s: it is not set here", name))
-			}
-		}
-		j.job.EnvNames, j.job.Env[name] = append(j.job.EnvNames, name), value
-	}
-	for name, text := range j.resources {
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n > 0) {
-			return usage(fmt.Errorf("--resource %s=%s: want a positive number", name, text))
-		}
-		if j.job.Resources == nil {
-			j.job.Resources = map[string]float64{}
-		}
-		j.job.Resources[name] = n
+	if err := cmp.Or(j.job.SetEnv(j.env), j.job.SetResources(j.resources)); err != nil {
+		return usage(err)
 	}
 	j.job.Submitted = time.Now().UTC()
 	return usage(j.job.Check())
@@ -182,9 +162,6 @@ The status is that of the command; 7 where the job was lost, stopped or never be
 	return c
 }
 
-// tested is the last line of gdngen selftest.
-var tested = regexp.MustCompile(`(\d+) passed, (\d+) failed, (\d+) skipped`)
-
 func (a *app) remoteTestCmd() *cobra.Command {
 	var j jobFlags
 	var expect int
@@ -201,17 +178,14 @@ passed: a machine without its device skips much and fails nothing.`,
 			if err := a.submit(&j, "test", io.MultiWriter(a.stdout, &said)); err != nil || j.noWait || j.dryRun {
 				return err
 			}
-			all := tested.FindAllStringSubmatch(said.String(), -1)
-			if all == nil {
-				return failed(exitInfra, "job %s did not say how many cases passed", j.job.ID)
-			}
-			last := all[len(all)-1]
-			passed, _ := strconv.Atoi(last[1])
+			tally := selftest.ReadTally(said.String())
 			switch {
-			case last[2] != "0" || last[3] != "0":
-				return failed(exitRejected, "job %s: %s", j.job.ID, last[0])
-			case passed < expect:
-				return failed(exitRejected, "job %s: %d cases passed, and %d were expected", j.job.ID, passed, expect)
+			case tally == nil:
+				return failed(exitInfra, "job %s did not say how many cases passed", j.job.ID)
+			case tally.Failed > 0 || tally.Skipped > 0:
+				return failed(exitRejected, "job %s: %s", j.job.ID, tally)
+			case tally.Passed < expect:
+				return failed(exitRejected, "job %s: %d cases passed, and %d were expected", j.job.ID, tally.Passed, expect)
 			}
 			return nil
 		},
@@ -221,31 +195,12 @@ passed: a machine without its device skips much and fails nothing.`,
 	return c
 }
 
-// find gives the place of a job: by --on, or by the record of its submission.
-func find(id, on string) (remote.Place, *remote.Job, error) {
-	if err := remote.CheckID(id); err != nil {
-		return nil, nil, usage(err)
-	}
-	j, err := records.Load(id)
-	if err != nil {
-		if on == "" {
-			return nil, nil, usage(fmt.Errorf("job %s was not submitted from here: give --on PLACE", id))
-		}
-		j = &remote.Job{ID: id}
-	} else if os.Getenv(onEnv) == on {
-		on = j.Place // the record knows better than the default
-	}
-	p, full, err := remote.Parse(on)
-	j.Place = full
-	return p, j, err
-}
-
 // ofJob makes a command with one argument, the id of a job.
 func (a *app) ofJob(c *cobra.Command, do func(remote.Place, *remote.Job) error) *cobra.Command {
 	var on string
 	c.Args = args(cobra.ExactArgs(1))
 	c.RunE = func(_ *cobra.Command, words []string) error {
-		p, j, err := find(words[0], on)
+		p, j, err := records.Find(words[0], on, os.Getenv(onEnv))
 		if err != nil {
 			return err
 		}
@@ -300,12 +255,7 @@ func (a *app) remoteLogsCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all := slices.Collect(strings.Lines(text))
-		all = slices.DeleteFunc(all, func(l string) bool { return !pattern.MatchString(strings.TrimRight(l, "\n")) })
-		if lines > 0 {
-			all = all[max(0, len(all)-lines):]
-		}
-		_, err = io.WriteString(a.stdout, strings.Join(all, ""))
+		_, err = io.WriteString(a.stdout, remote.Lines(text, pattern, lines))
 		return err
 	})
 	f := c.Flags()
@@ -364,14 +314,7 @@ func (a *app) remoteListCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("on") {
 				l, err := records.All()
-				bad := emit(a, l, l, func(w io.Writer) {
-					t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-					for _, j := range l {
-						fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", j.ID, j.Submitted.Local().Format(time.DateTime), j.Place, strings.Join(j.Command, " "))
-					}
-					t.Flush()
-				})
-				return cmp.Or(err, bad)
+				return cmp.Or(err, emit(a, l, l, func(w io.Writer) { remote.WriteJobs(w, l) }))
 			}
 			p, _, err := remote.Parse(on)
 			if err != nil {
@@ -381,13 +324,7 @@ func (a *app) remoteListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return emit(a, l, l, func(w io.Writer) {
-				t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				for _, j := range l {
-					fmt.Fprintf(t, "%s\t%s\t%d\n", j.ID, j.State.Phase, j.State.Exit)
-				}
-				t.Flush()
-			})
+			return emit(a, l, l, func(w io.Writer) { remote.WriteListed(w, l) })
 		},
 	}
 	onFlag(c, &on)

@@ -44,7 +44,8 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 				return err
 			}
 			if dryRun {
-				return a.showHold(&h)
+				calls := h.Calls()
+				return emit(a, calls, calls, func(w io.Writer) { fmt.Fprintln(w, strings.Join(calls, "\n")) })
 			}
 			var err error
 			if h.Leases, err = remote.LeasesDir(); err != nil {
@@ -75,42 +76,19 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 	return c
 }
 
-// showHold prints the calls that a hold would make.
-func (a *app) showHold(h *remote.Hold) error {
-	var calls []string
-	for _, zone := range h.Zones {
-		create, describe, remove := h.Commands(zone)
-		for _, words := range [][]string{create, describe, remove} {
-			calls = append(calls, strings.Join(words, " "))
-		}
-	}
-	return emit(a, calls, calls, func(w io.Writer) { fmt.Fprintln(w, strings.Join(calls, "\n")) })
-}
-
 // hold keeps a machine while a command runs, or until an interrupt where there is none.
 func (a *app) hold(h *remote.Hold, command []string) error {
-	ctx, cancel := context.WithCancel(a.ctx)
-	defer cancel()
-	var ended chan error
-	err := h.Keep(ctx, func(l *remote.Lease) {
+	err := h.Run(a.ctx, func(ctx context.Context, l *remote.Lease) *exec.Cmd {
 		a.note("%s is yours: --on %q", l.Name, l.Place())
-		if len(command) == 0 || ended != nil {
-			return
+		if len(command) == 0 {
+			return nil
 		}
-		ended = make(chan error, 1)
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Env = append(os.Environ(), onEnv+"="+l.Place())
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
-		go func() {
-			ended <- cmd.Run()
-			cancel()
-		}()
+		return cmd
 	})
-	if err != nil || ended == nil {
-		return err
-	}
-	err = <-ended
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
+	if exit := (*exec.ExitError)(nil); len(command) > 0 && errors.As(err, &exit) && exit.ExitCode() > 0 {
 		return failed(exit.ExitCode(), "%s ended with status %d", command[0], exit.ExitCode())
 	}
 	return err
@@ -134,7 +112,7 @@ func (a *app) remoteReleaseCmd() *cobra.Command {
 			if len(words) == 0 {
 				return emit(a, l, l, func(w io.Writer) {
 					for _, x := range l {
-						fmt.Fprintln(w, leaseLine(x))
+						fmt.Fprintln(w, x)
 					}
 				})
 			}
@@ -148,15 +126,6 @@ func (a *app) remoteReleaseCmd() *cobra.Command {
 	}
 }
 
-// leaseLine tells of a machine that is held.
-func leaseLine(l *remote.Lease) string {
-	until := ""
-	if !l.Until.IsZero() {
-		until = " until " + l.Until.Local().Format(time.DateTime)
-	}
-	return fmt.Sprintf("%s, %s, held since %s%s by process %d", l.Place(), l.Type, l.Start.Local().Format(time.DateTime), until, l.PID)
-}
-
 // warnOfLeases tells of machines that are paid for.
 func (a *app) warnOfLeases() {
 	dir, err := remote.LeasesDir()
@@ -168,6 +137,6 @@ func (a *app) warnOfLeases() {
 		a.warn("%v", err)
 	}
 	for _, x := range l {
-		a.warn("%s; gdngen remote release %s gives it back", leaseLine(x), x.Name)
+		a.warn("%s; gdngen remote release %s gives it back", x, x.Name)
 	}
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -79,18 +77,19 @@ func (a *app) searchRunCmd() *cobra.Command {
 	for i := range names {
 		docs[i] = names[i] + " (" + docs[i] + ")"
 	}
+	directives, meanings := strategy.DirectiveDocs()
 	c := &cobra.Command{
 		Use:   "run --run DIR",
 		Short: "Begin a search, and print its ranking at the end",
 		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that search
 resume goes on with; a second one ends the program at once.
 
-Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + engineDocs() + `. A worker that is lost is
+Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + worker.EngineHelp() + `. A worker that is lost is
 an event of the journal, and its candidate is judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
 
 Strategies: ` + strings.Join(docs, "; ") + `.
 
-Directives: ` + directiveDocs() + `.`,
+Directives: ` + strings.Join(meanings, "; ") + `.`,
 		Example: `  gdngen search run --budget 3m --run runs/first
   gdngen search run --start naive --directive triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
   gdngen search run --targets all --guard v5e=2% --patience 60 --run runs/all
@@ -117,8 +116,8 @@ Directives: ` + directiveDocs() + `.`,
 			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
 				return usage(fmt.Errorf("--shape: %w", err))
 			}
-			if s.config.Guards, err = parseGuards(guards); err != nil {
-				return err
+			if s.config.Guards, err = autotune.ParseGuards(guards); err != nil {
+				return usage(nearTarget(err))
 			}
 			if s.config.Directive != "" {
 				if _, err := strategy.LookupDirective(s.config.Directive); err != nil {
@@ -149,7 +148,7 @@ Directives: ` + directiveDocs() + `.`,
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
-	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directiveNames(), ", "))
+	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
 	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
@@ -157,7 +156,7 @@ Directives: ` + directiveDocs() + `.`,
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
 	complete(c, "targets", append(codegen.TargetNames(), "all"))
 	complete(c, "strategy", names)
-	complete(c, "directive", directiveNames())
+	complete(c, "directive", directives)
 	return c
 }
 
@@ -186,9 +185,11 @@ func (a *app) search(s *searchFlags, resume bool) error {
 		return err
 	}
 	if resume {
-		if c.Mixed, err = mixed(c.Dir); err != nil {
+		run, _, err := journal.Read(c.Dir, nil)
+		if err != nil {
 			return err
 		}
+		c.Mixed = run.Header.Mixed
 	}
 	use := machine.Computes
 	if c.Lab.Device != "" {
@@ -245,42 +246,10 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	return nil
 }
 
-// progressLine tells of a candidate.
-func progressLine(p autotune.Progress) string {
-	c := p.Candidate
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s #%d %s", p.Elapsed.Round(time.Second), c.ID, c.Verdict)
-	for _, cost := range c.Costs {
-		if cost.Verdict == "" {
-			fmt.Fprintf(&b, " %s %.2f", cost.Target, float64(cost.PerToken))
-		}
-	}
-	fmt.Fprintf(&b, "  %s", cmp.Or(c.Variant, "(no variant)"))
-	if !c.Verdict.Ranked() {
-		reason, _, _ := strings.Cut(c.Reason, "\n")
-		fmt.Fprintf(&b, "  (%s)", reason)
-	}
-	return b.String()
-}
-
 // emitSummary prints a run; its rows are those of the rankings, then the rejected ones.
 func (a *app) emitSummary(sum *report.Summary, top int) error {
-	type row struct {
-		Target string `json:"target,omitempty"` // absent among the rejected
-		Rank   int    `json:"rank,omitempty"`
-		report.Row
-	}
-	var rows []row
-	for _, r := range sum.Rankings {
-		for i, c := range r.Rows {
-			rows = append(rows, row{r.Target, i + 1, c})
-		}
-	}
-	for _, c := range sum.Rejected {
-		rows = append(rows, row{Row: c})
-	}
 	var err error
-	bad := emit(a, sum, rows, func(w io.Writer) { err = sum.Text(w, top) })
+	bad := emit(a, sum, sum.Listed(), func(w io.Writer) { err = sum.Text(w, top) })
 	return errors.Join(bad, err)
 }
 
@@ -339,7 +308,11 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 				return err
 			}
 			if module != "" {
-				if err := writeModule(dir, target, best, module); err != nil {
+				text, err := autotune.ModuleOf(dir, target, best)
+				if err == nil {
+					err = store.WriteFile(module, text)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -362,24 +335,4 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file")
 	complete(c, "target", codegen.TargetNames())
 	return c
-}
-
-// writeModule writes the module of a candidate, as it was compiled for a target.
-func writeModule(dir, target string, c *journal.Candidate, file string) error {
-	if target == "" {
-		sum, err := autotune.Status(dir)
-		if err != nil {
-			return err
-		}
-		target = sum.Targets[0]
-	}
-	key, ok := c.Objects["module/"+target]
-	if !ok {
-		return fmt.Errorf("run %s keeps no module of candidate %d for %s", filepath.Clean(dir), c.ID, target)
-	}
-	text, err := autotune.Object(dir, key)
-	if err != nil {
-		return err
-	}
-	return store.WriteFile(file, text)
 }

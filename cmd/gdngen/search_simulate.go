@@ -2,13 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune"
-	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 func (a *app) searchSimulateCmd() *cobra.Command {
@@ -31,30 +29,7 @@ exhaustive or random compares them best.`,
 			if err != nil {
 				return err
 			}
-			return emit(a, sims, sims, func(w io.Writer) {
-				heads := []string{"STRATEGY", ">JUDGED", ">UNKNOWN", ">BEST"}
-				for _, name := range autotune.SimulationShares() {
-					heads = append(heads, ">"+name)
-				}
-				t := terminal.NewTable(append(heads, "ENDED")...)
-				for _, s := range sims {
-					best := "-"
-					if n := len(s.Best); n > 0 {
-						best = fmt.Sprintf("%.2f", float64(s.Best[n-1]))
-					}
-					row := []any{s.Strategy, s.Judged, s.Unknown, best}
-					for _, name := range autotune.SimulationShares() {
-						if n, ok := s.Within[name]; ok {
-							row = append(row, n)
-						} else {
-							row = append(row, "never")
-						}
-					}
-					t.Add(append(row, s.Reason)...)
-				}
-				t.Write(w)
-				fmt.Fprintln(w, "\ncolumns of shares: judged candidates until the best was so near the journal's best on the first target")
-			})
+			return emit(a, sims, sims, func(w io.Writer) { autotune.WriteSimulations(w, sims) })
 		},
 	}
 	runFlag(c, &dir)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/trace"
@@ -146,7 +147,7 @@ refuses a trace beside itself. With --max-regression it ends with status 5 where
 			if err != nil {
 				return err
 			}
-			most, ok := parseShare(cmp.Or(limit, "0"))
+			most, ok := autotune.ParseShare(cmp.Or(limit, "0"))
 			if !ok {
 				return usage(fmt.Errorf("--max-regression %q: want a share such as 1%%", limit))
 			}

@@ -9,18 +9,6 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// variantRow is a named variant, seen from a spec.
-type variantRow struct {
-	Name      string `json:"name"`
-	Doc       string `json:"doc"`
-	Variant   string `json:"variant"`
-	Cell      string `json:"cell"` // structural axes alone
-	Precision string `json:"precision"`
-	Status    string `json:"status"` // ok, negative, unsafe or illegal
-	Reason    string `json:"reason,omitempty"`
-	Hash      string `json:"hash"`
-}
-
 func (a *app) variantsCmd() *cobra.Command {
 	var spec string
 	c := &cobra.Command{
@@ -36,13 +24,9 @@ unsafe variant loses its numbers on correlated keys; negative ones do so by desi
 			if err != nil {
 				return err
 			}
-			var rows []variantRow
-			for _, n := range gdn.Variants {
-				v, err := gdn.ParseVariant(n.Text)
-				if err != nil {
-					return err
-				}
-				rows = append(rows, describeVariant(n, v, s))
+			rows, err := gdn.Standings(s)
+			if err != nil {
+				return err
 			}
 			return emit(a, rows, rows, func(w io.Writer) {
 				t := terminal.NewTable("NAME", "STATUS", "PRECISION", "WHAT OR WHY", "VARIANT")
@@ -59,20 +43,4 @@ unsafe variant loses its numbers on correlated keys; negative ones do so by desi
 	}
 	specFlag(c, &spec, "bench")
 	return c
-}
-
-func describeVariant(n gdn.NamedVariant, v gdn.Variant, s gdn.Spec) variantRow {
-	r := variantRow{Name: n.Name, Doc: n.Doc, Variant: v.String(), Cell: v.Cell(), Precision: v.Precision().String(), Status: "ok", Hash: v.Hash()}
-	if err := v.Check(s); err != nil {
-		r.Status, r.Reason = "illegal", err.Error()
-		return r
-	}
-	r.Reason = v.Unsafe(s)
-	switch {
-	case n.Negative:
-		r.Status = "negative"
-	case r.Reason != "":
-		r.Status = "unsafe"
-	}
-	return r
 }

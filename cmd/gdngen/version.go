@@ -15,13 +15,13 @@ import (
 
 // versionResult is what a report of a fault should name.
 type versionResult struct {
-	Version  string      `json:"version"`
-	Revision string      `json:"revision,omitempty"`
-	Go       string      `json:"go"`
-	Platform string      `json:"platform"`
-	Cgo      bool        `json:"cgo"` // whether programs can be run
-	Mosaic   int         `json:"stable_mosaic"`
-	Plugins  []pluginRow `json:"plugins"`
+	Version  string             `json:"version"`
+	Revision string             `json:"revision,omitempty"`
+	Go       string             `json:"go"`
+	Platform string             `json:"platform"`
+	Cgo      bool               `json:"cgo"` // whether programs can be run
+	Mosaic   int                `json:"stable_mosaic"`
+	Plugins  []plugins.Obtained `json:"plugins"`
 }
 
 // version is the module's version, and the revision where the build knows it.
@@ -56,7 +56,7 @@ func (a *app) versionCmd() *cobra.Command {
 			r := versionResult{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cgo: pjrt.HasCgo, Mosaic: mosaic.Version}
 			r.Version, r.Revision = version()
 			var err error
-			if r.Plugins, _, err = a.plugins("", plugins.Options{Offline: true}); err != nil {
+			if r.Plugins, _, err = a.plugins("", true); err != nil {
 				return err
 			}
 			return emit(a, r, []any{r}, func(w io.Writer) {
@@ -66,9 +66,9 @@ func (a *app) versionCmd() *cobra.Command {
 				}
 				cgo := map[bool]string{true: "with cgo", false: "without cgo: programs can not be run"}[r.Cgo]
 				fmt.Fprintf(w, "%s %s %s\nstable_mosaic version %d\n", r.Go, r.Platform, cgo, r.Mosaic)
-				for i, p := range r.Plugins {
+				for _, p := range r.Plugins {
 					if p.Absent != "" {
-						fmt.Fprintf(w, "%s plugin absent (%s)\n", p.Kind, pluginKinds[i].doc)
+						fmt.Fprintf(w, "%s plugin absent (%s)\n", p.Kind, p.Doc)
 					} else {
 						fmt.Fprintf(w, "%s plugin %s %s (%s)\n", p.Kind, p.Name, p.Version, p.Source)
 					}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gdngen/gdngen/autotune"
-	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
@@ -94,39 +93,21 @@ type onFlags struct {
 }
 
 func (o *onFlags) add(c *cobra.Command) {
-	forms, _ := worker.EngineDocs()
-	c.Flags().StringArrayVar(&o.on, "on", nil, "where candidates are judged, once for each: ENGINE or ENGINE*WORKERS with an engine of "+strings.Join(forms, ", ")+" (default: local)")
+	c.Flags().StringArrayVar(&o.on, "on", nil, "where candidates are judged, once for each: ENGINE or ENGINE*WORKERS with an engine of "+strings.Join(worker.EngineForms(), ", ")+" (default: local)")
 	c.Flags().DurationVar(&o.limit, "candidate-timeout", 0, "after this time a worker of --on that judges one candidate is lost; 0: an hour")
-}
-
-// engineDocs describes the engines for a help text.
-func engineDocs() string {
-	forms, docs := worker.EngineDocs()
-	for i := range forms {
-		docs[i] = forms[i] + " (" + docs[i] + ")"
-	}
-	return strings.Join(docs, "; ")
 }
 
 // workers starts what --on names. Without another machine or command there is no pool: candidates are then judged in this process.
 func (a *app) workers(o *onFlags, s *searchFlags, mixed bool, warn func(string)) (*worker.Pool, error) {
-	var engines []*worker.Engine
-	local := 0
-	for _, text := range o.on {
-		e, err := worker.ParseEngine(text)
-		if err != nil {
-			return nil, usage(fmt.Errorf("--on: %w", err))
-		}
-		engines = append(engines, e)
-		if e.IsLocal() {
-			local += e.Slots
-		}
+	engines, here, away, err := worker.ParseEngines(o.on)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--on: %w", err))
 	}
 	if s.config.Workers > 0 && len(engines) > 0 {
 		return nil, usage(errors.New("--workers is for a search without --on, whose workers are counted as in --on local*4"))
 	}
-	if len(engines) == 0 || local > 0 && !awayFromHere(engines) {
-		s.config.Workers = max(local, s.config.Workers)
+	if !away {
+		s.config.Workers = max(here, s.config.Workers)
 		return nil, nil
 	}
 	flags := s.lab.words()
@@ -140,23 +121,4 @@ func (a *app) workers(o *onFlags, s *searchFlags, mixed bool, warn func(string))
 	}
 	generator, _ := version()
 	return worker.New(a.ctx, engines, worker.PoolOptions{Generator: generator, Flags: flags, Mixed: mixed, Limit: o.limit, Warn: warn})
-}
-
-// awayFromHere says whether an engine is not this machine.
-func awayFromHere(l []*worker.Engine) bool {
-	for _, e := range l {
-		if !e.IsLocal() {
-			return true
-		}
-	}
-	return false
-}
-
-// mixed says whether a run is one whose workers may differ.
-func mixed(dir string) (bool, error) {
-	s, _, err := journal.Read(dir, nil)
-	if err != nil {
-		return false, err
-	}
-	return s.Header.Mixed, nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -13,6 +15,20 @@ import (
 // File is a file of a package, its path with slashes.
 type File struct {
 	Path, Text string
+}
+
+var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// keywords are the words of Python that packageName fits and no package can have.
+var keywords = strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
+	"nonlocal not or pass raise return try while with yield")
+
+// CheckPackage says whether a name can be that of a Python package.
+func CheckPackage(name string) error {
+	if !packageName.MatchString(name) || slices.Contains(keywords, name) {
+		return fmt.Errorf("%q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", name)
+	}
+	return nil
 }
 
 // Package writes a Python package of a name, which must be an identifier: pyproject.toml, the kernels, and tests that compare them with the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt"
 )
 
@@ -20,6 +22,22 @@ type Check struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 	Mend   string `json:"mend,omitempty"` // what to do; empty where OK
+}
+
+// WriteChecks prints a diagnosis.
+func WriteChecks(w io.Writer, checks []Check) {
+	t := terminal.NewTable("CHECK", "STATUS", "DETAIL")
+	for _, c := range checks {
+		status := "ok"
+		if !c.OK {
+			status = "absent"
+		}
+		t.Add(c.Name, status, c.Detail)
+		if c.Mend != "" {
+			t.Add("", "", "to mend: "+c.Mend)
+		}
+	}
+	t.Write(w)
 }
 
 // Doctor examines the machine: the tools, the cache, the plugins and the devices. It downloads nothing; it loads the

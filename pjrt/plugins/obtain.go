@@ -1,0 +1,82 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gdngen/gdngen/internal/terminal"
+)
+
+// kinds are the plugins, by what they are for.
+var kinds = []struct {
+	name, doc string
+	obtain    func(context.Context, Options) (Plugin, error)
+}{
+	{"cpu", "runs programs on this machine", CPU},
+	{"tpu", "compiles for TPUs", TPU},
+}
+
+// Obtained is a plugin that is there, or why it is not.
+type Obtained struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"` // empty for a library of the user's choice
+	Source  string `json:"source,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Absent  string `json:"absent,omitempty"` // why it is not there
+	Doc     string `json:"-"`                // what it is for
+}
+
+// UnknownError says that there is no kind of plugins of a name.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown plugin %q (known: %s)", e.Name, strings.Join(e.Known, " "))
+}
+
+// Obtain obtains the plugins of a kind, or of all where none is named; paths are those of the user's choice, by kind. missing is why the
+// first that can not be had is not there.
+func Obtain(ctx context.Context, only string, paths map[string]string, o Options) (list []Obtained, missing, err error) {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+		if only != "" && only != k.name {
+			continue
+		}
+		o.Path = paths[k.name]
+		p, err := k.obtain(ctx, o)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		row := Obtained{k.name, p.Name, p.Version, p.Source, p.Path, "", k.doc}
+		if err != nil {
+			row.Absent = err.Error()
+			if missing == nil {
+				missing = err
+			}
+		}
+		list = append(list, row)
+	}
+	if len(list) == 0 {
+		return nil, nil, &UnknownError{only, names}
+	}
+	return list, missing, nil
+}
+
+// WriteObtained prints a row for each plugin.
+func WriteObtained(w io.Writer, list []Obtained) {
+	t := terminal.NewTable("PLUGIN", "STATUS", "NAME", "VERSION", "SOURCE", "WHERE OR WHY NOT")
+	for _, r := range list {
+		if r.Absent != "" {
+			t.Add(r.Kind, "absent", "", "", "", r.Absent)
+		} else {
+			t.Add(r.Kind, "ok", r.Name, r.Version, r.Source, r.Path)
+		}
+	}
+	t.Write(w)
+}

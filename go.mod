@@ -7,6 +7,7 @@ require (
 	github.com/ebitengine/purego v0.11.3
 	github.com/erkkah/margaid v0.3.0
 	github.com/gofrs/flock v0.13.0
+	github.com/gomlx/go-huggingface v0.3.1
 	github.com/gomlx/go-xla v0.2.2
 	github.com/gomlx/gomlx v0.27.3
 	github.com/rogpeppe/go-internal v1.16.0
@@ -23,6 +24,7 @@ require (
 )
 
 require (
+	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect

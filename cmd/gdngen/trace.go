@@ -13,7 +13,9 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/trace"
+	"github.com/gdngen/gdngen/trace/fetch"
 )
 
 func (a *app) traceCmd() *cobra.Command {
@@ -27,7 +29,7 @@ Self time is an event's time less what events inside it take. Figures of a step 
 ninetieth percentile; the first quarter of the steps is warm-up. A gap is the part of a step in which no instruction runs.`,
 		Example: "  gdngen trace top runs/profile\n  gdngen trace diff before.xplane.pb after.xplane.pb --by category",
 		GroupID: "away",
-	}, a.traceTopCmd(), a.traceDiffCmd(), a.traceBudgetCmd(), a.traceMFUCmd())
+	}, a.traceTopCmd(), a.traceDiffCmd(), a.traceBudgetCmd(), a.traceMFUCmd(), a.traceFetchCmd())
 }
 
 // traceFlags say what to sum.
@@ -267,5 +269,58 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 	c.Flags().IntVar(&work.Chips, "chips", 0, "chips that share a step (default: the devices of the trace)")
 	c.Flags().StringVar(&target, "target", "", "generation whose peak counts (default: what the trace says)")
 	complete(c, "target", codegen.TargetNames())
+	return c
+}
+
+// mostFetched is what is copied without --yes.
+const mostFetched = 256 << 20
+
+func (a *app) traceFetchCmd() *cobra.Command {
+	var o fetch.Options
+	var out string
+	var yes bool
+	var forms strings.Builder
+	for _, s := range fetch.Sources {
+		fmt.Fprintf(&forms, "  %-42s %s\n", s[0], s[1])
+	}
+	c := &cobra.Command{
+		Use:   "fetch SOURCE",
+		Short: "Copy traces from where jobs left them",
+		Long: `fetch copies JSON traces and profile.json from a source, and XSpaces with --include-xplane or where there is nothing else. Sizes and hashes are checked;
+what is there already is left alone, so the same command goes on after a cut. What a job of gdngen remote left is copied by gdngen remote fetch.
+
+A source is one of
+` + forms.String(),
+		Example: "  gdngen trace fetch hf-dataset:lab/runs/night --include-xplane --out traces\n  gdngen trace fetch gs://bucket/profile --only '*.xplane.pb' --out traces",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, words []string) error {
+			p, err := fetch.New(a.ctx, words[0], o)
+			if isA[*fetch.SourceError](err) {
+				return usage(err)
+			}
+			if err != nil {
+				return err
+			}
+			size, known := p.Size()
+			if !known {
+				size = -1
+			}
+			a.note("%d files, %s", len(p.Files), terminal.Size(size))
+			if size > mostFetched && !yes {
+				return usage(fmt.Errorf("%d files, %s: say --yes, or take fewer by --only", len(p.Files), terminal.Size(size)))
+			}
+			l, err := p.Run(a.ctx, out, func(name string) { a.note("%s", name) })
+			bad := emit(a, l, l, func(w io.Writer) {
+				for _, f := range l {
+					fmt.Fprintln(w, f.Path)
+				}
+			})
+			return cmp.Or(err, bad)
+		},
+	}
+	c.Flags().StringVar(&o.Only, "only", "", "names, or ends of them, that match a pattern such as *.pb")
+	c.Flags().BoolVar(&o.XPlane, "include-xplane", false, "XSpaces too")
+	c.Flags().StringVar(&out, "out", "traces", "folder for the copies")
+	c.Flags().BoolVar(&yes, "yes", false, fmt.Sprintf("also where it is more than %s", terminal.Size(mostFetched)))
 	return c
 }

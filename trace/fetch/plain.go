@@ -1,0 +1,145 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// folder is a folder of this machine.
+type folder struct{ dir string }
+
+func (d *folder) list(ctx context.Context) (all []File, err error) {
+	err = filepath.WalkDir(d.dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return errors.Join(err, ctx.Err())
+		}
+		info, err := os.Stat(p) // of what a link names
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(d.dir, p)
+		all = append(all, File{Name: filepath.ToSlash(name), Size: info.Size()})
+		return err
+	})
+	return all, err
+}
+
+func (d *folder) get(_ context.Context, f File, to string) error {
+	return copyFile(filepath.Join(d.dir, filepath.FromSlash(f.Name)), to)
+}
+
+// web is one file of a web server.
+type web struct{ address string }
+
+func newWeb(text string) (source, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return nil, &SourceError{text, "no address of a file"}
+	}
+	if name := path.Base(u.Path); name == "/" || name == "." {
+		return nil, &SourceError{text, "it names no file"}
+	}
+	return &web{text}, nil
+}
+
+func (w *web) list(ctx context.Context) ([]File, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodHead, w.address, nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	a.Body.Close()
+	size := a.ContentLength
+	if a.StatusCode == http.StatusMethodNotAllowed {
+		size = -1 // known when it comes
+	} else if err := said(a); err != nil {
+		return nil, err
+	}
+	return []File{{Name: path.Base(q.URL.Path), Size: size}}, nil
+}
+
+func (w *web) get(ctx context.Context, _ File, to string) error {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, w.address, nil)
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Accept-Encoding", "identity") // or a .gz would come unpacked
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	if err := said(a); err != nil {
+		return err
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, a.Body)
+	return errors.Join(err, f.Close())
+}
+
+// bucket is a bucket of Google's cloud.
+type bucket struct{ address string }
+
+func (b *bucket) list(ctx context.Context) (all []File, err error) {
+	out, err := gcloud(ctx, "storage", "ls", "--recursive", "--json", b.address)
+	if err != nil {
+		return nil, err
+	}
+	var objects []struct {
+		URL      string
+		Type     string
+		Metadata struct{ Size string }
+	}
+	if err := json.Unmarshal(out, &objects); err != nil {
+		return nil, fmt.Errorf("gcloud lists in a form that is not known: %w", err)
+	}
+	for _, o := range objects {
+		address, _, _ := strings.Cut(o.URL, "#") // its generation
+		name, ok := strings.CutPrefix(address, b.address+"/")
+		if !ok {
+			name = path.Base(address)
+		}
+		size, err := strconv.ParseInt(o.Metadata.Size, 10, 64)
+		if err != nil {
+			size = -1
+		}
+		if !strings.HasSuffix(address, "/") && (o.Type == "" || strings.Contains(o.Type, "object")) {
+			all = append(all, File{Name: name, Size: size, full: address})
+		}
+	}
+	return all, nil
+}
+
+func (b *bucket) get(ctx context.Context, f File, to string) error {
+	_, err := gcloud(ctx, "storage", "cp", f.full, to)
+	return err
+}
+
+func gcloud(ctx context.Context, words ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, "gcloud", words...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("gcloud %s: %w: %s", strings.Join(words, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("gcloud is not installed, and gs:// is read by it")
+	}
+	return out, err
+}

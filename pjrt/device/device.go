@@ -291,3 +291,36 @@ func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, a
 	}
 	return pairs, nil
 }
+
+// Profile runs steps of a program and profiles some of them. Where the plugin has no profiler, the times are there all the same, and the error is a
+// *pjrt.NoProfilerError.
+func (p *Program) Profile(ctx context.Context, o pjrt.ProfileOptions, args ...*array.Array) (*pjrt.Profile, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	free, err := p.device.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	sent, err := p.device.send(args)
+	if err != nil {
+		return nil, err
+	}
+	defer remove(sent)
+	space := p.device.file() + "space"
+	defer os.Remove(space)
+	r, err := p.device.ask(ctx, "while it was profiled", &order{Profile: &profileOrder{p.id, sent, o, space}})
+	if err != nil {
+		return nil, err
+	}
+	x := &pjrt.Profile{}
+	for _, t := range r.Steps {
+		x.Steps = append(x.Steps, time.Duration(t))
+	}
+	if r.Absent != "" {
+		return x, &pjrt.NoProfilerError{Reason: r.Absent}
+	}
+	x.Space, err = os.ReadFile(space)
+	return x, err
+}

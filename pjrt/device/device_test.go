@@ -169,3 +169,36 @@ func TestStub(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, byte(0x3f), got[0].Data[0])
 }
+
+// Steps are profiled by the plugin's own profiler; one that has none still runs and times them.
+func TestProfile(t *testing.T) {
+	space := filepath.Join(t.TempDir(), "space")
+	require.NoError(t, os.WriteFile(space, []byte("what it saw"), 0o644))
+	plugin := devicetest.Stub(t)
+	steps := pjrt.ProfileOptions{Steps: 5, Start: 1, Count: 2, Batch: 3}
+	profile := func(o pjrt.ProfileOptions) (*pjrt.Profile, error) {
+		d := open(t, device.Options{Plugin: plugin})
+		defer d.Close()
+		return compile(t, d, double).Profile(t.Context(), o, numbers(1, 2, 3))
+	}
+	_, err := profile(pjrt.ProfileOptions{Steps: 5, Start: 4, Count: 2, Batch: 1})
+	require.ErrorContains(t, err, "those profiled among those that run")
+	for what, want := range map[string]string{"": "this plugin has no profiler", "older": "older form"} {
+		if what != "" {
+			t.Setenv(devicetest.Profiler, what)
+		}
+		x, err := profile(steps)
+		require.ErrorAs(t, err, new(*pjrt.NoProfilerError))
+		require.ErrorContains(t, err, want)
+		require.Len(t, x.Steps, 5)
+		os.Unsetenv(devicetest.Profiler)
+	}
+	t.Setenv(devicetest.Profiler, "refuses")
+	_, err = profile(steps)
+	require.ErrorContains(t, err, "the profiler failed as it started: another session is open")
+	t.Setenv(devicetest.Profiler, space)
+	x, err := profile(steps)
+	require.NoError(t, err)
+	require.Equal(t, "what it saw", string(x.Space))
+	require.Len(t, x.Steps, 5)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
 )
 
 // The worker and its parent exchange JSON lines: the worker says hello with one reply when the plugin is open, then answers every order with
@@ -17,6 +18,7 @@ type order struct {
 	Compile *compileOrder `json:"compile,omitempty"`
 	Run     *runOrder     `json:"run,omitempty"`
 	Pairs   *pairsOrder   `json:"pairs,omitempty"`
+	Profile *profileOrder `json:"profile,omitempty"`
 	Free    int           `json:"free,omitempty"` // a program
 }
 
@@ -38,6 +40,13 @@ type pairsOrder struct {
 	Trials    int     `json:"trials"`
 }
 
+type profileOrder struct {
+	Program   int                 `json:"program"`
+	Arguments []saved             `json:"arguments"`
+	Options   pjrt.ProfileOptions `json:"options"`
+	Space     string              `json:"space"` // file that the XSpace goes to
+}
+
 // reply is the worker's answer.
 type reply struct {
 	Fault   fault    `json:"fault,omitempty"` // empty for success
@@ -45,7 +54,9 @@ type reply struct {
 	Message string   `json:"message,omitempty"`
 	Info    *Info    `json:"info,omitempty"`
 	Results []saved  `json:"results,omitempty"`
-	Pairs   [][2]int `json:"pairs,omitempty"` // nanoseconds
+	Pairs   [][2]int `json:"pairs,omitempty"`  // nanoseconds
+	Steps   []int    `json:"steps,omitempty"`  // the same
+	Absent  string   `json:"absent,omitempty"` // why there is no profile
 }
 
 // fault says what a worker could not do.

@@ -89,6 +89,8 @@ func (s *server) obey(o *order) *reply {
 		return &reply{Results: list}
 	case o.Pairs != nil:
 		return s.pairs(o.Pairs)
+	case o.Profile != nil:
+		return s.profile(o.Profile)
 	case o.Free != 0:
 		if p := s.programs[o.Free]; p != nil {
 			p.Close() // what can not be freed is freed with the process
@@ -110,6 +112,29 @@ func (s *server) pairs(o *pairsOrder) *reply {
 	r := &reply{Pairs: make([][2]int, len(took))}
 	for i, p := range took {
 		r.Pairs[i] = [2]int{int(p[0]), int(p[1])}
+	}
+	return r
+}
+
+func (s *server) profile(o *profileOrder) *reply {
+	args, err := read(o.Arguments)
+	if err != nil {
+		return failed(faultArrays, err)
+	}
+	x, err := s.programs[o.Program].Profile(o.Options, args...)
+	r := &reply{}
+	if none := (*pjrt.NoProfilerError)(nil); errors.As(err, &none) {
+		r.Absent = none.Reason
+	} else if err != nil {
+		return failed(faultRun, err)
+	}
+	for _, t := range x.Steps {
+		r.Steps = append(r.Steps, int(t))
+	}
+	if r.Absent == "" {
+		if err := os.WriteFile(o.Space, x.Space, 0o600); err != nil {
+			return failed(faultArrays, err)
+		}
 	}
 	return r
 }

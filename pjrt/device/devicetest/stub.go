@@ -23,6 +23,7 @@ const (
 	Kind     = "GDNGEN_STUB_KIND"
 	Platform = "GDNGEN_STUB_PLATFORM"
 	Program  = "GDNGEN_STUB_PROGRAM"
+	Profiler = "GDNGEN_STUB_PROFILER"
 )
 
 // Stub builds the plugin and gives its path. Without a fault it is the plugin of the CPU.

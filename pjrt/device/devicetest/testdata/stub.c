@@ -4,6 +4,7 @@
 //   GDNGEN_STUB_KIND      the kind of its devices
 //   GDNGEN_STUB_PLATFORM  the name of its platform
 //   GDNGEN_STUB_PROGRAM   a file with the program that it compiles in place of one that holds a kernel for a TPU
+//   GDNGEN_STUB_PROFILER  a file with what its profiler sees, refuses (as a session starts), or older (a table that is too small)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -101,6 +102,91 @@ static PJRT_Error *to_host(PJRT_Buffer_ToHostBuffer_Args *args) {
   return err;
 }
 
+// The profiler, in the layout of xla/backends/profiler/plugin/profiler_c_api.h. A session wants to be started and stopped before it is asked.
+typedef struct { const char *text; int code; } fault_of_profiler;
+typedef struct { int state; FILE *file; size_t size; } session;
+typedef struct { size_t struct_size; void *priv; fault_of_profiler *fault; const char *message; size_t message_size; } fault_args;
+typedef struct { size_t struct_size; const char *options; size_t options_size; session *session; } create_args;
+typedef struct { size_t struct_size; session *session; } session_args;
+typedef struct { size_t struct_size; session *session; char *buffer; size_t buffer_size; } collect_args;
+
+static fault_of_profiler *complain(const char *text) {
+  fault_of_profiler *f = malloc(sizeof *f);
+  f->text = text;
+  f->code = 9;
+  return f;
+}
+
+static void fault_destroy(fault_args *a) {
+  if (a->struct_size != 24) abort();
+  free(a->fault);
+}
+
+static void fault_message(fault_args *a) {
+  if (a->struct_size != sizeof *a) abort();
+  a->message = a->fault->text;
+  a->message_size = strlen(a->fault->text);
+}
+
+static fault_of_profiler *session_create(create_args *a) {
+  static const char want[] = {8, 1, 16, 2, 24, 1, 40, 1, 56, 1};
+  if (a->struct_size != sizeof *a) return complain("wrong size of the arguments");
+  if (a->options_size != sizeof want || memcmp(a->options, want, sizeof want) != 0) return complain("options that are not known");
+  a->session = calloc(1, sizeof(session));
+  return NULL;
+}
+
+static fault_of_profiler *session_destroy(session_args *a) {
+  if (a->session->file != NULL) fclose(a->session->file);
+  free(a->session);
+  return NULL;
+}
+
+static fault_of_profiler *session_start(session_args *a) {
+  if (strcmp(getenv("GDNGEN_STUB_PROFILER"), "refuses") == 0) return complain("another session is open");
+  if (a->session->state++ != 0) return complain("started twice");
+  return NULL;
+}
+
+static fault_of_profiler *session_stop(session_args *a) {
+  return a->session->state++ == 1 ? NULL : complain("stopped out of turn");
+}
+
+static fault_of_profiler *session_collect(collect_args *a) {
+  session *s = a->session;
+  if (a->struct_size != sizeof *a || s->state != 2) return complain("asked out of turn");
+  if (a->buffer == NULL) {
+    s->file = fopen(getenv("GDNGEN_STUB_PROFILER"), "rb");
+    if (s->file == NULL) return complain("no such file");
+    fseek(s->file, 0, SEEK_END);
+    a->buffer_size = s->size = ftell(s->file);
+    rewind(s->file);
+    return NULL;
+  }
+  return a->buffer_size == s->size && fread(a->buffer, 1, s->size, s->file) == s->size ? NULL : complain("the buffer is of another size");
+}
+
+static struct {
+  size_t struct_size;
+  void *priv, *error_destroy, *error_message, *error_code, *create, *destroy, *start, *stop, *collect;
+} profiler = {80, NULL, fault_destroy, fault_message, NULL, session_create, session_destroy, session_start, session_stop, session_collect};
+
+static struct {
+  PJRT_Extension_Base base;
+  void *api;
+} extension;
+
+static void add_profiler(void) {
+  const char *what = getenv("GDNGEN_STUB_PROFILER");
+  if (what == NULL) return;
+  if (strcmp(what, "older") == 0) profiler.struct_size = 64;
+  extension.base.struct_size = sizeof extension;
+  extension.base.type = PJRT_Extension_Type_Profiler;
+  extension.base.next = stub.extension_start;
+  extension.api = &profiler;
+  stub.extension_start = &extension.base;
+}
+
 const PJRT_Api *GetPjrtApi(void) {
   if (real != NULL) return &stub;
   void *library = dlopen(getenv("GDNGEN_STUB_PLUGIN"), RTLD_NOW | RTLD_LOCAL);
@@ -118,5 +204,6 @@ const PJRT_Api *GetPjrtApi(void) {
   stub.PJRT_DeviceDescription_Kind = kind;
   stub.PJRT_LoadedExecutable_Execute = execute;
   stub.PJRT_Buffer_ToHostBuffer = to_host;
+  add_profiler();
   return &stub;
 }

@@ -1,0 +1,218 @@
+//go:build cgo
+
+package pjrt
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	xla "github.com/gomlx/go-xla/pkg/pjrt"
+
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// The binding has no call for profiles, so they are made here: the extension of type 1 of PJRT's table points to a table of functions
+// (xla/backends/profiler/plugin/profiler_c_api.h). Newer plugins append to both.
+const (
+	profilerExtension = 1
+	extensionOffset   = 8 // of the first extension, in PJRT's table
+)
+
+// extension is PJRT_Profiler_Extension.
+type extension struct {
+	size uintptr
+	kind int32
+	next *extension
+	api  *profilerTable
+}
+
+// profilerTable is PLUGIN_Profiler_Api.
+type profilerTable struct {
+	size, private                         uintptr
+	errorDestroy, errorMessage, errorCode uintptr
+	create, destroy, start, stop, collect uintptr
+}
+
+// sessionArgs is what functions of a session take: PLUGIN_Profiler_Start_Args and others.
+type sessionArgs struct {
+	size    uintptr
+	session uintptr
+}
+
+type createArgs struct {
+	size        uintptr
+	options     *byte
+	optionsSize uintptr
+	session     uintptr
+}
+
+type collectArgs struct {
+	size       uintptr
+	session    uintptr
+	buffer     *byte
+	bufferSize uintptr
+}
+
+type errorArgs struct {
+	size, private, fault uintptr
+	message              *byte
+	messageSize          uintptr
+}
+
+// errorDestroySize is that of the part of errorArgs that freeing takes.
+const errorDestroySize = 3 * unsafe.Sizeof(uintptr(0))
+
+// profileOptions is tensorflow.ProfileOptions: version 1 (field 5), host events of level 2 (2), device events (3), programs (7), and the data of
+// input pipelines (1), as JAX asks for.
+var profileOptions = []byte{0x08, 1, 0x10, 2, 0x18, 1, 0x28, 1, 0x38, 1}
+
+// profiler finds the table of functions.
+func (e *Engine) profiler() (*profilerTable, error) {
+	api := pointer(e.client.Plugin(), "api")
+	if api == nil {
+		return nil, errors.New("pjrt: this version of the binding does not show what extensions are read from")
+	}
+	for x := *(**extension)(unsafe.Add(api, extensionOffset)); x != nil; x = x.next {
+		if x.kind != profilerExtension {
+			continue
+		}
+		if x.size < unsafe.Sizeof(extension{}) || x.api == nil || x.api.size < unsafe.Sizeof(profilerTable{}) {
+			return nil, &NoProfilerError{"the profiler of this plugin is of an older form than is known here"}
+		}
+		return x.api, nil
+	}
+	return nil, &NoProfilerError{"this plugin has no profiler (extension 1 of PJRT)"}
+}
+
+// check turns an error of the profiler into one of ours, and frees it.
+func (t *profilerTable) check(doing string, fault uintptr) error {
+	if fault == 0 {
+		return nil
+	}
+	a := &errorArgs{fault: fault}
+	a.size = unsafe.Sizeof(*a)
+	invoke(t.errorMessage, uintptr(unsafe.Pointer(a)))
+	message := "no message"
+	if a.message != nil {
+		message = string(unsafe.Slice(a.message, a.messageSize))
+	}
+	a.size = errorDestroySize
+	invoke(t.errorDestroy, uintptr(unsafe.Pointer(a)))
+	runtime.KeepAlive(a)
+	return fmt.Errorf("pjrt: the profiler failed %s: %s", doing, message)
+}
+
+// session calls a function of a session.
+func (t *profilerTable) session(doing string, function, session uintptr) error {
+	a := &sessionArgs{session: session}
+	a.size = unsafe.Sizeof(*a)
+	err := t.check(doing, invoke(function, uintptr(unsafe.Pointer(a))))
+	runtime.KeepAlive(a)
+	return err
+}
+
+// begin makes a session and starts it.
+func (t *profilerTable) begin() (uintptr, error) {
+	a := &createArgs{options: &profileOptions[0], optionsSize: uintptr(len(profileOptions))}
+	a.size = unsafe.Sizeof(*a)
+	if err := t.check("as it was made", invoke(t.create, uintptr(unsafe.Pointer(a)))); err != nil {
+		return 0, err
+	}
+	session := a.session
+	runtime.KeepAlive(a)
+	if err := t.session("as it started", t.start, session); err != nil {
+		return 0, errors.Join(err, t.session("as it was freed", t.destroy, session))
+	}
+	return session, nil
+}
+
+// end stops a session, takes what it saw, and frees it.
+func (t *profilerTable) end(session uintptr) (space []byte, err error) {
+	if err = t.session("as it stopped", t.stop, session); err == nil {
+		space, err = t.data(session)
+	}
+	return space, errors.Join(err, t.session("as it was freed", t.destroy, session))
+}
+
+// data asks for the size of a serialised XSpace, then for its bytes.
+func (t *profilerTable) data(session uintptr) ([]byte, error) {
+	a := &collectArgs{session: session}
+	a.size = unsafe.Sizeof(*a)
+	defer runtime.KeepAlive(a)
+	if err := t.check("as it was asked for its size", invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil || a.bufferSize == 0 {
+		return nil, err
+	}
+	space := make([]byte, a.bufferSize)
+	a.buffer = &space[0]
+	if err := t.check("as it was asked for its data", invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil {
+		return nil, err
+	}
+	return space[:min(uintptr(len(space)), a.bufferSize)], nil
+}
+
+// Profile runs steps, and profiles some of them. Each step has fresh copies of the arguments, made before its clock starts. A plugin without a profiler
+// runs all the same: the error is then a *NoProfilerError, beside the times.
+func (p *Program) Profile(o ProfileOptions, args ...*array.Array) (*Profile, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	p.engine.mu.RLock()
+	defer p.engine.mu.RUnlock()
+	if p.exec == nil {
+		return nil, errClosed
+	}
+	table, absent := p.engine.profiler()
+	if none := (*NoProfilerError)(nil); absent != nil && !errors.As(absent, &none) {
+		return nil, absent
+	}
+	x := &Profile{}
+	var session uintptr
+	var err error
+	for i := range o.Steps {
+		if i == o.Start && absent == nil {
+			if session, err = table.begin(); err != nil {
+				return x, err
+			}
+		}
+		took, err := p.step(o.Batch, args)
+		if err == nil {
+			x.Steps = append(x.Steps, took)
+		}
+		if session != 0 && (err != nil || i == o.Start+o.Count-1) {
+			var bad error
+			x.Space, bad = table.end(session)
+			session, err = 0, errors.Join(err, bad)
+		}
+		if err != nil {
+			return x, err
+		}
+	}
+	return x, absent
+}
+
+// step runs a program some times on copies of the arguments.
+func (p *Program) step(batch int, args []*array.Array) (took time.Duration, err error) {
+	sets := make([][]*xla.Buffer, batch)
+	defer func() {
+		for _, s := range sets {
+			destroy(s)
+		}
+	}()
+	for i := range sets {
+		if sets[i], err = p.upload(args); err != nil {
+			return 0, err
+		}
+	}
+	begin := time.Now()
+	for _, s := range sets {
+		outputs, err := p.execute(s)
+		destroy(outputs)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin), nil
+}

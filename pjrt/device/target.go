@@ -56,8 +56,8 @@ func (i Info) Match(plugin string, wanted []*codegen.Target, only bool) (*codege
 	return t, nil
 }
 
-// flagsVariable is read by libtpu once, when it is loaded.
-const flagsVariable = "LIBTPU_INIT_ARGS"
+// FlagsVariable is read by libtpu once, when it is loaded.
+const FlagsVariable = "LIBTPU_INIT_ARGS"
 
 // Environment is that of this process with the compile options of a target, which a client takes from there alone.
 func Environment(t *codegen.Target) []string {
@@ -65,11 +65,11 @@ func Environment(t *codegen.Target) []string {
 	if t == nil || len(t.Flags) == 0 {
 		return environment
 	}
-	words := strings.Fields(os.Getenv(flagsVariable))
+	words := strings.Fields(os.Getenv(FlagsVariable))
 	for _, name := range slices.Sorted(maps.Keys(t.Flags)) {
 		words = append(words, "--"+name+"="+t.Flags[name])
 	}
-	return append(environment, flagsVariable+"="+strings.Join(words, " "))
+	return append(environment, FlagsVariable+"="+strings.Join(words, " "))
 }
 
 // Open starts a process that opens the plugin. The error is an *OpenError, a *KindError, a *CrashError, a *TimeoutError or that of ctx.

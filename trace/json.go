@@ -31,13 +31,14 @@ type eventReader struct {
 	lines     map[thread]*Line
 	order     []thread
 	kinds     map[Op]*Op
-	complete  int
+	complete  int // events with a duration
+	all       int // but those that only name things, as the converter counts
 }
 
 // readJSON reads trace events, one at a time: {"traceEvents": [...]}, or the list alone.
 func readJSON(in io.Reader) (*Trace, error) {
 	d := json.NewDecoder(in)
-	r := &eventReader{&Trace{}, map[int64]string{}, map[thread]string{}, map[thread]*Line{}, nil, map[Op]*Op{}, 0}
+	r := &eventReader{&Trace{}, map[int64]string{}, map[thread]string{}, map[thread]*Line{}, nil, map[Op]*Op{}, 0, 0}
 	found := false
 	err := func() error {
 		t, err := d.Token()
@@ -99,6 +100,9 @@ func (r *eventReader) list(d *json.Decoder) error {
 
 func (r *eventReader) add(e *traceEvent) {
 	at := thread{e.Pid, e.Tid}
+	if e.Ph != "M" {
+		r.all++
+	}
 	switch {
 	case e.Name == "process_name":
 		r.processes[e.Pid], _ = e.Args["name"].(string)
@@ -142,9 +146,9 @@ func (r *eventReader) finish() *Trace {
 		p.Lines = append(p.Lines, l)
 	}
 	slices.SortStableFunc(r.t.Planes, func(a, b *Plane) int { return compareNames(a.Name, b.Name) })
-	if r.complete >= mostEvents {
+	if r.all >= mostEvents {
 		r.t.Cut = true
-		r.t.Warnings = append(r.t.Warnings, fmt.Sprintf("%d events: the converter stops at %d, so this trace is cut, and no shares are given; read its xplane.pb", r.complete, mostEvents))
+		r.t.Warnings = append(r.t.Warnings, fmt.Sprintf("%d events: the converter stops at %d, so this trace is cut, and no shares are given; read its xplane.pb", r.all, mostEvents))
 	}
 	return r.t
 }

@@ -251,7 +251,8 @@ func TestCut(t *testing.T) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	fmt.Fprint(z, `{"traceEvents":[{"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}},{"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"XLA Ops"}}`)
-	for i := range mostEvents {
+	fmt.Fprint(z, `,{"ph":"C","pid":3,"ts":0,"name":"bytes","args":{"n":1}}`)
+	for i := range mostEvents - 1 {
 		fmt.Fprintf(z, `,{"ph":"X","pid":3,"tid":1,"ts":%d,"dur":1,"name":"a"}`, i)
 	}
 	fmt.Fprint(z, "]}")

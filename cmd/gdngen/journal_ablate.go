@@ -44,7 +44,7 @@ are those of the search; the judgements are a run of their own (--out, ablate-N 
 			}
 			config.Generator, _ = version()
 			config.Warn = func(text string) { a.warn("%s", text) }
-			config.Progress = func(p autotune.Progress) { a.note("%s", progressLine(p)) }
+			config.Progress = func(p autotune.Progress) { a.note("%s", p) }
 			b, err := autotune.Ablate(a.ctx, dir, id, from, config)
 			if err != nil {
 				return err

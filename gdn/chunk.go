@@ -191,7 +191,10 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, kept)
 		weighed := u // V' as it meets restK
-		if e.v.Rest == RestValue {
+		switch {
+		case e.v.Rest == RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
+			weighed = e.storeValues(b.Mul(exact, e.column(at(left), e.s.V)), at(unit), at(length))
+		case e.v.Rest == RestValue:
 			weighed = e.store(b.Mul(e.by(exact, at(unit)), e.column(at(left), e.s.V)))
 		}
 		var added *ir.Value // K^T V'

@@ -57,11 +57,54 @@ func TestHonest(t *testing.T) {
 	}
 }
 
+// What auto takes passes too, on each kind of matrix unit: one chunk a step, some, and four.
+func TestHonestAuto(t *testing.T) {
+	var cache Cache
+	for _, spec := range []string{"t=528,hk=4,hv=8,k=128,v=128,dtype=bf16", "t=1060,hk=4,hv=8,k=128,v=128,dtype=bf16", "t=1500,hk=4,hv=8,k=128,v=128,dtype=bf16"} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		for _, name := range []string{"auto-fast", "auto-fla"} {
+			seen := map[gdn.Variant]bool{}
+			for _, width := range []int{128, 256} {
+				list, err := gdn.Choices(name, s, gdn.HostTPU, gdn.Machine{Cores: 1, MXUSize: width})
+				require.NoError(t, err)
+				v := list[0].Variant
+				if seen[v] {
+					continue
+				}
+				seen[v] = true
+				short, err := gdn.Parse("t=528,hk=1,hv=2,k=128,v=128,dtype=bf16")
+				require.NoError(t, err)
+				t.Run(name+" "+list[0].From.Text+" for "+spec, func(t *testing.T) {
+					requirePassOn(t, &cache, short, v, seedOfHonest, "identical", "cos.99", "faint", "drift", "slow")
+				})
+			}
+		}
+	}
+}
+
+// requirePassOn examines a variant on some classes.
+func requirePassOn(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64, names ...string) {
+	var list []gdn.Class
+	for _, name := range names {
+		c, err := gdn.LookupClass(name)
+		require.NoError(t, err)
+		list = append(list, c)
+	}
+	require.NoError(t, v.Check(s))
+	requireMarks(t, cache, s, v, seed, Deal(s, list))
+}
+
 // requirePass examines a variant on every class.
 func requirePass(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64) {
+	requireMarks(t, cache, s, v, seed, Deal(s, Supported(s)))
+}
+
+func requireMarks(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64, sheets [][]gdn.Class) {
+	t.Helper()
 	m, err := gdn.Build(s, v)
 	require.NoError(t, err)
-	for _, classes := range Deal(s, Supported(s)) {
+	for _, classes := range sheets {
 		x, err := cache.Draw(s, classes, seed)
 		require.NoError(t, err)
 		got, err := interp.Run(m, x.Inputs, interp.Options{})

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func TestMain(m *testing.M) {
+	aot.RunWorkerIfAsked()
+	os.Exit(m.Run())
+}
+
+// Every passage stands in its document once, and what it states is what is measured: of one short program that rotates by commit, or of
+// all figures where the whole is asked for.
+func TestFigures(t *testing.T) {
+	list, err := readPassages("figures.tsv")
+	require.NoError(t, err)
+	type sample struct {
+		*passage
+		source string
+	}
+	var samples []sample
+	for _, p := range list {
+		_, err = p.stated(documentOf(t, p))
+		require.NoError(t, err, p)
+		for _, text := range p.sources {
+			s, err := parseSource(text)
+			require.NoError(t, err)
+			if rotate.All() || s.over == nil && s.term.part == nil && s.term.spec.Tokens <= sampleTokens {
+				samples = append(samples, sample{p, text})
+			}
+		}
+	}
+	require.NotEmpty(t, samples)
+	m := meterOf(t)
+	for _, s := range rotate.Sample(3, samples, 1) {
+		c, err := s.compare(t.Context(), documentOf(t, s.passage), s.source, m)
+		require.NoError(t, err, s.source)
+		require.Less(t, c.left, len(s.sources), s.source)
+		require.Empty(t, c.differ, "%s: go run ./tests/figures -update", s.passage)
+	}
+}
+
+// sampleTokens is the most tokens of a program that a test compiles: some ten processor seconds.
+const sampleTokens = 64
+
+func documentOf(t *testing.T, p *passage) string {
+	text, err := os.ReadFile(filepath.Join("..", "..", p.file))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// meterOf measures anew, whatever the cache of the user has.
+func meterOf(t *testing.T) *meter {
+	compiler := pjrttest.TPU(t)
+	p, err := plugins.TPU(t.Context(), plugins.Options{})
+	require.NoError(t, err)
+	return &meter{measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Cache: &measure.Cache{Dir: t.TempDir()}, Scratch: t.TempDir()}}
+}
+
+// refusing is a compiler that refuses.
+type refusing struct{ cold }
+
+var errRefused = errors.New("no such thing")
+
+func (refusing) Compile(context.Context, aot.Request) (*aot.Result, error) { return nil, errRefused }
+
+// What can not be measured is an error that names its source, and what only the cache could tell is left out.
+func TestUnmeasured(t *testing.T) {
+	p, err := parsePassage("a.md\tx {cycles tiny token v6e} and {wall tiny token v6e}.")
+	require.NoError(t, err)
+	m := &meter{measure.Instrument{Compiler: refusing{}, Libtpu: "x", Scratch: t.TempDir()}}
+	_, err = p.compare(t.Context(), "x 1 and 2.", "", m)
+	require.ErrorIs(t, err, errRefused)
+	require.ErrorContains(t, err, "cycles tiny token v6e: ")
+	m.Compiler = cold{}
+	c, err := p.compare(t.Context(), "x 1 and 2.", "", m)
+	require.NoError(t, err)
+	require.Equal(t, &comparison{left: 2, text: "x 1 and 2."}, c)
+}
+
+// A passage is found whatever its figures are, and they are written with the digits that they had.
+func TestPassage(t *testing.T) {
+	const whole, ratio = "kept train auto v6e", "kept train auto v6e / kept train auto v6e"
+	p, err := parsePassage("a.md\t| x | {" + whole + "} B | {" + ratio + "} |")
+	require.NoError(t, err)
+	m := &meter{}
+	c, err := p.compare(t.Context(), "before | x | 7 B | .50 | after", "", m)
+	require.NoError(t, err)
+	require.Equal(t, []figure{{whole, "7", "768"}, {ratio, ".50", "1.00"}}, c.differ)
+	require.Equal(t, "before | x | 768 B | 1.00 | after", c.text)
+	c, err = p.compare(t.Context(), c.text, "", m)
+	require.NoError(t, err)
+	require.Empty(t, c.differ)
+	c, err = p.compare(t.Context(), "| x | 7 B | .50 |", " / ", m)
+	require.NoError(t, err)
+	require.Equal(t, "| x | 7 B | 1.00 |", c.text, "the figures asked for")
+	require.Equal(t, 1, c.left)
+	_, err = p.compare(t.Context(), "| x | 7 B | 8 |\n| x | 7 B | 8 |", "", m)
+	require.ErrorContains(t, err, "2 times in the document")
+	for text, want := range map[string]string{
+		"a.md":                          "want a document, a tab and a text",
+		"a.md\tno figure":               "no figure in braces",
+		"a.md\t{token bench auto}":      "want QUANTITY SPEC VARIANT TARGET",
+		"a.md\t{token bench auto v99}":  `unknown target "v99"`,
+		"a.md\t{mfu time 130m v6e all}": "want mfu FIELD MODEL TARGET KIND PART PASS",
+	} {
+		_, err := parsePassage(text)
+		require.ErrorContains(t, err, want)
+	}
+	for stated, want := range map[string]string{"1.58": "0.05", "7": "0", ".5": ".1", "1.2e-2": "5.1e-2", "3e-4": "5e-2"} {
+		require.Equal(t, want, like(stated, .0514))
+	}
+}

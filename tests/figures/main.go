@@ -1,0 +1,133 @@
+// Command figures compares the deterministic figures that README.md and docs state with what the commands give, and writes them anew.
+//
+//	go run ./tests/figures              compares all of them; what is in the cache of measurements costs nothing
+//	go run ./tests/figures -warm        compares those that the cache knows
+//	go run ./tests/figures -update      writes those that differ into the documents
+//	go run ./tests/figures -only bench  of figures whose source has this text
+//
+// The file figures.tsv has a row for each passage: a document, and the text as it stands there with a source in braces in place of each
+// figure. A new figure is a new row; its first value may be anything.
+//
+//	README.md	| gdngen, fast | {token bench auto v5e} | {token bench auto v6e} |
+//
+// A source is a quantity, a spec, a variant and a target, or one such over another. Quantities are cycles and wall of the whole module,
+// token and wall-token of it per token and value head, hbm and vmem in bytes, bound and module-bound: the cycles per token of the
+// necessary main memory traffic and of the fullest slot; kept: bytes per token and value head from the forward to the backward pass.
+// "mfu FIELD MODEL TARGET KIND PART PASS" is a figure of gdngen mfu, with dashes in place of blanks.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+func main() {
+	aot.RunWorkerIfAsked()
+	update := flag.Bool("update", false, "write the figures that differ into the documents")
+	warm := flag.Bool("warm", false, "only what the cache of measurements knows")
+	only := flag.String("only", "", "only figures whose source has this text")
+	libtpu := flag.String("libtpu", "", "libtpu.so to compile with, in place of the pinned one")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	moved, err := run(ctx, *update, *warm, *only, *libtpu)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+	if moved > 0 && !*update {
+		fmt.Fprintf(os.Stderr, "figures: %d differ; go run ./tests/figures -update writes them\n", moved)
+		os.Exit(5)
+	}
+}
+
+// run compares, tells of each figure that differs, and writes the documents where that is asked for.
+func run(ctx context.Context, update, warm bool, only, libtpu string) (moved int, err error) {
+	root, err := root()
+	if err != nil {
+		return 0, err
+	}
+	list, err := readPassages(filepath.Join(root, "tests", "figures", "figures.tsv"))
+	if err != nil {
+		return 0, err
+	}
+	m, done, err := newMeter(ctx, libtpu, warm)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	all, left := 0, 0
+	defer func() { fmt.Fprintf(os.Stderr, "figures: %d of %d compared\n", all-left, all) }()
+	for _, p := range list {
+		path := filepath.Join(root, p.file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return moved, err
+		}
+		found, err := p.compare(ctx, string(text), only, m)
+		if err != nil {
+			return moved, fmt.Errorf("%s: %w", p, err)
+		}
+		all, left = all+len(p.sources), left+found.left
+		for _, f := range found.differ {
+			fmt.Printf("%s\t%s\t%s -> %s\n", p.file, f.source, f.stated, f.is)
+		}
+		moved += len(found.differ)
+		if update && len(found.differ) > 0 {
+			if err := os.WriteFile(path, []byte(found.text), 0o644); err != nil {
+				return moved, err
+			}
+		}
+	}
+	return moved, nil
+}
+
+// root is the folder of the repository.
+func root() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// errCold says that a figure is not in the cache.
+var errCold = errors.New("not measured yet")
+
+// cold is a compiler that compiles nothing: only the cache answers.
+type cold struct{}
+
+func (cold) Compile(context.Context, aot.Request) (*aot.Result, error) { return nil, errCold }
+
+// newMeter opens what figures are measured by.
+func newMeter(ctx context.Context, libtpu string, warm bool) (*meter, func(), error) {
+	p, err := plugins.TPU(ctx, plugins.Options{Path: libtpu, Progress: os.Stderr})
+	if err != nil {
+		return nil, nil, err
+	}
+	build, err := p.Identity()
+	if err != nil {
+		return nil, nil, err
+	}
+	cache, err := measure.OpenCache()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &meter{measure.Instrument{Compiler: cold{}, Libtpu: p.Name + " " + build, Cache: cache}}
+	if warm {
+		return m, func() {}, nil
+	}
+	compiler := aot.New(aot.Options{Libtpu: p.Path, Timeout: 10 * time.Minute})
+	m.Compiler = compiler
+	m.Note = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	return m, func() { _ = compiler.Close() }, nil
+}

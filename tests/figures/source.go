@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/mfu"
+)
+
+// source says where a figure comes from: one term, or one over another.
+type source struct{ term, over *term }
+
+// term is a quantity of a program on a target, or of a part of a model.
+type term struct {
+	quantity string
+	spec     gdn.Spec
+	variant  string
+	target   *codegen.Target
+	part     []string // of mfu: model, kind, part, pass
+}
+
+// quantities of a program, from what was measured of it.
+var quantities = map[string]func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error){
+	"cycles": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return known(c.Report.Cycles)
+	},
+	"token": func(p *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return perToken(p, c.Report.Cycles)
+	},
+	"wall": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return known(c.Report.Wall.Cycles)
+	},
+	"wall-token": func(p *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return perToken(p, c.Report.Wall.Cycles)
+	},
+	"hbm": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return known(c.Report.HBMBytes)
+	},
+	"vmem": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+		return known(c.Report.VMEM)
+	},
+	"bound": func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error) {
+		return bound(p, c, t, "hbm, spec")
+	},
+	"module-bound": func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error) {
+		return bound(p, c, t, "slots, module")
+	},
+}
+
+func known(n int64) (float64, error) {
+	if n < 0 {
+		return 0, errors.New("it is not known")
+	}
+	return float64(n), nil
+}
+
+func perToken(p *measure.Program, cycles int64) (float64, error) {
+	n, err := known(cycles)
+	return n / float64(p.Spec.Batch*p.Spec.Tokens*p.Spec.HeadsV), err
+}
+
+func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name string) (float64, error) {
+	for _, b := range p.Bounds(c.Report, t) {
+		if b.Name == name {
+			return perToken(p, b.Cycles)
+		}
+	}
+	return 0, fmt.Errorf("the program has no bound %q", name)
+}
+
+// fields of a row of mfu.
+var fields = map[string]func(*mfu.Row) float64{
+	"time":    func(r *mfu.Row) float64 { return r.Time },
+	"percent": func(r *mfu.Row) float64 { return 100 * r.MFU },
+}
+
+// parseSource reads what stands in the braces.
+func parseSource(text string) (*source, error) {
+	first, second, over := strings.Cut(text, " / ")
+	s := &source{}
+	var err error
+	if s.term, err = parseTerm(first); err == nil && over {
+		s.over, err = parseTerm(second)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("{%s}: %w", text, err)
+	}
+	return s, nil
+}
+
+func parseTerm(text string) (*term, error) {
+	words := strings.Fields(text)
+	if len(words) > 0 && words[0] == "mfu" {
+		if len(words) != 7 || fields[words[1]] == nil {
+			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time or percent as the field")
+		}
+		target, err := codegen.LookupTarget(words[3])
+		return &term{quantity: words[1], target: target, part: []string{words[2], words[4], words[5], words[6]}}, err
+	}
+	if len(words) != 4 || quantities[words[0]] == nil && words[0] != "kept" {
+		return nil, errors.New("want QUANTITY SPEC VARIANT TARGET")
+	}
+	s, err := gdn.Parse(words[1])
+	if err != nil {
+		return nil, err
+	}
+	target, err := codegen.LookupTarget(words[3])
+	return &term{quantity: words[0], spec: s, variant: words[2], target: target}, err
+}
+
+// meter measures.
+type meter struct{ measure.Instrument }
+
+// value computes the figure of a source.
+func (m *meter) value(ctx context.Context, text string) (float64, error) {
+	s, err := parseSource(text)
+	if err != nil {
+		return 0, err
+	}
+	return s.value(ctx, m)
+}
+
+func (s *source) value(ctx context.Context, m *meter) (float64, error) {
+	x, err := s.term.value(ctx, m)
+	if err != nil || s.over == nil {
+		return x, err
+	}
+	y, err := s.over.value(ctx, m)
+	return x / y, err
+}
+
+func (t *term) value(ctx context.Context, m *meter) (float64, error) {
+	if t.part != nil {
+		return t.ofModel(ctx, m)
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return 0, err
+	}
+	p, err := measure.Make(t.spec, t.variant, route, t.target)
+	if err != nil {
+		return 0, err
+	}
+	if t.quantity == "kept" {
+		return perToken(p, p.Variant.KeptBytes(t.spec))
+	}
+	c, err := m.Static(ctx, p, t.target, measure.Options{})
+	if err != nil {
+		return 0, err
+	}
+	return quantities[t.quantity](p, c, t.target)
+}
+
+// ofModel is a figure of a part of a training step.
+func (t *term) ofModel(ctx context.Context, m *meter) (float64, error) {
+	config, err := model.Preset(t.part[0])
+	if err != nil {
+		return 0, err
+	}
+	v, err := mfu.Variant(config, gdn.Auto, t.target)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := mfu.Rows(ctx, &m.Instrument, config, v, t.target, false)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if plain(r.Kind) == t.part[1] && plain(r.Part) == t.part[2] && (plain(r.Pass) == t.part[3] || r.Pass == "" && t.part[3] == "both") {
+			return fields[t.quantity](r), nil
+		}
+	}
+	return 0, fmt.Errorf("the model has no part %s", strings.Join(t.part[1:], " "))
+}
+
+// plain is a name in one word.
+func plain(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-")
+}

@@ -237,23 +237,35 @@ func (p *Program) Close() error {
 }
 
 // Run executes the program once.
-func (p *Program) Run(ctx context.Context, args ...*array.Array) ([]*array.Array, error) {
-	free, err := p.device.take(ctx)
+func (p *Program) Run(ctx context.Context, args ...*array.Array) (results []*array.Array, err error) {
+	err = p.device.with(ctx, args, func(sent []saved) error {
+		r, err := p.device.ask(ctx, "in a run", &order{Run: &runOrder{p.id, sent, p.device.file()}})
+		if err != nil {
+			return err
+		}
+		defer remove(r.Results)
+		results, err = read(r.Results)
+		return err
+	})
+	return results, err
+}
+
+// with does what needs arguments where the worker reads them, when it is its turn.
+func (d *Device) with(ctx context.Context, args []*array.Array, do func(sent []saved) error) error {
+	free, err := d.take(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer free()
-	sent, err := p.device.send(args)
+	if d.gone != nil {
+		return d.gone
+	}
+	sent, err := save(d.file(), args)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer remove(sent)
-	r, err := p.device.ask(ctx, "in a run", &order{Run: &runOrder{p.id, sent, p.device.file()}})
-	if err != nil {
-		return nil, err
-	}
-	defer remove(r.Results)
-	return read(r.Results)
+	return do(sent)
 }
 
 // file gives the beginning of new names of files.
@@ -262,65 +274,43 @@ func (d *Device) file() string {
 	return filepath.Join(d.scratch.Dir, fmt.Sprintf("%d-", d.next))
 }
 
-// send writes arguments where the worker reads them.
-func (d *Device) send(args []*array.Array) ([]saved, error) {
-	if d.gone != nil {
-		return nil, d.gone
-	}
-	return save(d.file(), args)
-}
-
 // Pairs times two programs on the same arguments in turn, so that what slows the machine slows both; see [pjrt.Interleave].
 func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, args ...*array.Array) (pairs [][2]time.Duration, err error) {
-	free, err := d.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	sent, err := d.send(args)
-	if err != nil {
-		return nil, err
-	}
-	defer remove(sent)
-	r, err := d.ask(ctx, "while it was timed", &order{Pairs: &pairsOrder{[2]int{a.id, b.id}, sent, o.Warmup, o.Trials}})
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range r.Pairs {
-		pairs = append(pairs, [2]time.Duration{time.Duration(p[0]), time.Duration(p[1])})
-	}
-	return pairs, nil
+	err = d.with(ctx, args, func(sent []saved) error {
+		r, err := d.ask(ctx, "while it was timed", &order{Pairs: &pairsOrder{[2]int{a.id, b.id}, sent, o.Warmup, o.Trials}})
+		if err != nil {
+			return err
+		}
+		for _, p := range r.Pairs {
+			pairs = append(pairs, [2]time.Duration{time.Duration(p[0]), time.Duration(p[1])})
+		}
+		return nil
+	})
+	return pairs, err
 }
 
 // Profile runs steps of a program and profiles some of them. Where the plugin has no profiler, the times are there all the same, and the error is a
 // *pjrt.NoProfilerError.
-func (p *Program) Profile(ctx context.Context, o pjrt.ProfileOptions, args ...*array.Array) (*pjrt.Profile, error) {
+func (p *Program) Profile(ctx context.Context, o pjrt.ProfileOptions, args ...*array.Array) (x *pjrt.Profile, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	free, err := p.device.take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	sent, err := p.device.send(args)
-	if err != nil {
-		return nil, err
-	}
-	defer remove(sent)
-	space := p.device.file() + "space"
-	defer os.Remove(space)
-	r, err := p.device.ask(ctx, "while it was profiled", &order{Profile: &profileOrder{p.id, sent, o, space}})
-	if err != nil {
-		return nil, err
-	}
-	x := &pjrt.Profile{}
-	for _, t := range r.Steps {
-		x.Steps = append(x.Steps, time.Duration(t))
-	}
-	if r.Absent != "" {
-		return x, &pjrt.NoProfilerError{Reason: r.Absent}
-	}
-	x.Space, err = os.ReadFile(space)
+	err = p.device.with(ctx, args, func(sent []saved) error {
+		space := p.device.file() + "space"
+		defer os.Remove(space)
+		r, err := p.device.ask(ctx, "while it was profiled", &order{Profile: &profileOrder{p.id, sent, o, space}})
+		if err != nil {
+			return err
+		}
+		x = &pjrt.Profile{}
+		for _, t := range r.Steps {
+			x.Steps = append(x.Steps, time.Duration(t))
+		}
+		if r.Absent != "" {
+			return &pjrt.NoProfilerError{Reason: r.Absent}
+		}
+		x.Space, err = os.ReadFile(space)
+		return err
+	})
 	return x, err
 }

@@ -193,13 +193,7 @@ func draw(op *llo.OpReport, program *measure.Program, colours map[string]string)
 	stage := func(place string) string { return program.OpStage(op.Name, place) }
 	f := op.Profile
 	p := &picture{Op: op.Name, Profile: f, Share: terminal.Percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
-	at := make([]float64, 1, len(f.Columns)+1) // edges of the columns
-	at[0] = pictureLeft
-	done := 0
-	for _, c := range f.Columns {
-		done += c.Bundles
-		at = append(at, pictureLeft+pictureWidth*float64(done)/float64(f.Bundles))
-	}
+	at := columnEdges(f, pictureLeft, pictureWidth)
 	p.Height = pictureTop
 	add := func(name string, use, within func(llo.Column) float64) {
 		b := band{Name: name, Top: p.Height, Height: bandHeight, Used: steps(at, p.Height+bandHeight, bandHeight, f.Columns, nil, use)}
@@ -241,6 +235,18 @@ func draw(op *llo.OpReport, program *measure.Program, colours map[string]string)
 	p.AxisTop = p.Height
 	p.Height += axisHeight
 	return p
+}
+
+// columnEdges are the places where the columns of a profile begin, and the end of the last.
+func columnEdges(f *llo.Profile, left, width float64) []float64 {
+	edges := make([]float64, 1, len(f.Columns)+1)
+	edges[0] = left
+	done := 0
+	for _, c := range f.Columns {
+		done += c.Bundles
+		edges = append(edges, left+width*float64(done)/float64(f.Bundles))
+	}
+	return edges
 }
 
 // stages stacks the shares of the stages in the instructions of each column.

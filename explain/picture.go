@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"maps"
@@ -66,13 +67,7 @@ func smallPicture(target string, op *llo.OpReport, stage func(place string) stri
 	fmt.Fprintf(&b, `<text x="8" y="18" font-weight="600" fill="#1c2733">%s on %s: one pass of the loop, %d bundles, run up to %d times</text>`+"\n",
 		html.EscapeString(op.Name), target, f.Bundles, f.Runs)
 	fmt.Fprintf(&b, `<text x="8" y="35" font-size="11" fill="#5d6b7a">height: share of a stage in the instructions at that place; of a unit, the filled part of its slots</text>`+"\n")
-	edges := make([]float64, 1, len(f.Columns)+1)
-	edges[0] = smallLeft
-	done := 0
-	for _, c := range f.Columns {
-		done += c.Bundles
-		edges = append(edges, smallLeft+smallWidth*float64(done)/float64(f.Bundles))
-	}
+	edges := columnEdges(f, smallLeft, smallWidth)
 	y := smallTop
 	for _, l := range lanes {
 		k := -1
@@ -116,15 +111,7 @@ func stageLanes(f *llo.Profile, stage func(place string) string) []lane {
 		l.note = terminal.Percent(int64(1000*l.whole), int64(1000*whole))
 		lanes = append(lanes, *l)
 	}
-	slices.SortStableFunc(lanes, func(x, y lane) int {
-		switch {
-		case x.centre < y.centre:
-			return -1
-		case x.centre > y.centre:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(lanes, func(x, y lane) int { return cmp.Compare(x.centre, y.centre) })
 	return lanes
 }
 

@@ -59,6 +59,16 @@ func (f *traceFlags) add(c *cobra.Command, by bool) {
 	complete(c, "target", codegen.TargetNames())
 }
 
+// openTrace reads what is asked for, and the trace.
+func (a *app) openTrace(c *cobra.Command, f *traceFlags, name string) (*trace.Trace, trace.Query, error) {
+	q, err := a.traceQuery(c, f)
+	if err != nil {
+		return nil, q, err
+	}
+	t, err := trace.Open(name)
+	return t, q, err
+}
+
 func (a *app) traceQuery(c *cobra.Command, f *traceFlags) (trace.Query, error) {
 	q := trace.Query{By: f.by, Line: f.line, Warmup: -1}
 	if c.Flags().Changed("warmup") {
@@ -114,11 +124,7 @@ an estimate, and called so.`,
   gdngen explain --spec bench --target v6e -o json > e.json; gdngen trace top t.xplane.pb --by stage --stages e.json`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
-			q, err := a.traceQuery(c, &f)
-			if err != nil {
-				return err
-			}
-			t, err := trace.Open(words[0])
+			t, q, err := a.openTrace(c, &f, words[0])
 			if err != nil {
 				return err
 			}
@@ -189,11 +195,7 @@ what stands above it is said. Parts are medians of their own: they add up where 
 		Example: "  gdngen trace budget runs/profile\n  gdngen trace budget t.xplane.pb --groups groups.json --control without.xplane.pb",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
-			q, err := a.traceQuery(c, &f)
-			if err != nil {
-				return err
-			}
-			t, err := trace.Open(words[0])
+			t, q, err := a.openTrace(c, &f, words[0])
 			if err != nil {
 				return err
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// padGate is a raw a whose decay is exactly zero: padding must not decay the state.
-const padGate = -1e4
+// closedGate is a raw gate whose decay, or beta, is exactly zero, in float64 too: padding must not decay the state.
+const closedGate = -1e4
 
 // glueIn brings the inputs into the order that the grids read.
 func (p *plan) glueIn() *operands {
@@ -41,7 +41,7 @@ func (p *plan) glueIn() *operands {
 	switch {
 	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
 		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
-		in.g, in.beta = gate(a, padGate), gate(raw, padGate)
+		in.g, in.beta = gate(a, closedGate), gate(raw, closedGate)
 		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
 	default:
 		g, beta := p.glueGates()

@@ -356,13 +356,10 @@ func (d draw) gates() (g, beta []float64) {
 	return g, beta
 }
 
-// Bounds of raw gates. Well before gateReach sigmoid is 1 and softplus 0 in float32. What is zero in a class needs closedGate, where both are zero in
-// float64 too. Else a head that begins without a state would end with one of 1e-18, and outputs would have a derivative by decays of 1e-17: errors
-// relative to these say nothing of a kernel.
-const (
-	gateReach  = 40
-	closedGate = -1000
-)
+// gateReach bounds raw gates: well before it sigmoid is 1 and softplus 0 in float32. What is zero in a class needs closedGate, where both are
+// zero in float64 too. Else a head that begins without a state would end with one of 1e-18, and outputs would have a derivative by decays of 1e-17:
+// errors relative to these say nothing of a kernel.
+const gateReach = 40
 
 // fusedGates draws the gates in the form from which a kernel computes the class's decay and beta.
 func (d draw) fusedGates(values map[string][]float64) {

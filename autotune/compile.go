@@ -17,7 +17,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -226,12 +225,6 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	if err != nil {
 		return err
 	}
-	kernels := map[string]bool{}
-	p.Lowered.Body.Walk(func(in *ir.Instr) {
-		if in.Op == ir.OpKernel {
-			kernels[in.Attrs.Grid.Name] = true
-		}
-	})
 	w := s.Weight
 	hbm := measure.Score(0, r.HBMBytes, s.Spec, a.target)
 	score := measure.Score(took, r.HBMBytes, s.Spec, a.target)
@@ -242,7 +235,6 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	a.score += w * float64(score)
 	a.tokens += w * tokens
 	a.vmem = max(a.vmem, r.VMEM)
-	outside := took
 	if a.stages == nil {
 		a.stages = map[string]float64{}
 	}
@@ -250,10 +242,6 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 		a.spills += w * float64(op.Calls*op.Spills)
 		a.stall += w * float64(op.Calls*op.Stall)
 		a.calls += w * float64(op.Calls)
-		name := strings.TrimRight(op.Name, "0123456789")
-		if kernels[op.Name] || kernels[strings.TrimSuffix(name, ".")] {
-			outside -= a.ruler.Op(r, &op)
-		}
 		if took := w * float64(a.ruler.Op(r, &op)); took > a.topped {
 			a.topped, a.slot, a.fill = took, "", 0
 			for _, x := range op.Slots {
@@ -266,7 +254,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	for _, x := range p.Stages(r) {
 		a.stages[x.File] += w * float64(a.ruler.Stage(r, x))
 	}
-	a.glue += w * float64(outside)
+	a.glue += w * float64(took-p.InKernels(r, a.ruler))
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/ratio"
 )
 
 // judge gives a commit its verdict: build, checks and figures in a clone that the agent never saw, beside one of the base.
@@ -185,9 +187,9 @@ func (l *Loop) compare(ctx context.Context, run judgeRun, name, text, before, af
 		}
 		was, is, ratios = append(was, x), append(is, y), append(ratios, y/x)
 	}
-	f = &Figures{Command: text, Before: median(was), After: median(is), Ratio: median(ratios), Pairs: len(ratios)}
+	f = &Figures{Command: text, Before: ratio.Median(was), After: ratio.Median(is), Ratio: ratio.Median(ratios), Pairs: len(ratios)}
 	if f.Pairs > 1 {
-		f.Low, f.High = interval(ratios)
+		f.Low, f.High = ratio.Interval(ratios)
 	}
 	return f, "", nil
 }
@@ -202,26 +204,6 @@ func figure(ctx context.Context, run judgeRun, name, text, dir string) (x float6
 		return 0, fmt.Sprintf("%s: its last line is %q, and a positive number was expected", text, clip(o.last, 80)), nil
 	}
 	return x, "", nil
-}
-
-func median(l []float64) float64 {
-	s := slices.Sorted(slices.Values(l))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
-}
-
-// interval covers the median with 95 % by ranks: the k-th smallest and largest, the share of cases outside being the binomial's two tails.
-// Fewer than six values can not do so, and their range is taken.
-func interval(l []float64) (low, high float64) {
-	s := slices.Sorted(slices.Values(l))
-	n, k := len(s), 0
-	term := math.Pow(.5, float64(n)) // C(n, k) / 2^n
-	for tail := term; 2*tail <= .05 && k < n/2; tail += term {
-		k++
-		term *= float64(n-k+1) / float64(k)
-	}
-	k = max(0, k-1)
-	return s[k], s[n-1-k]
 }
 
 // output is what a command prints in a clone of a commit.

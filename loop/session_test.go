@@ -148,17 +148,6 @@ func TestScreen(t *testing.T) {
 	require.Equal(t, []string{"thinking", "(8 lines of changed files; --show-file-updates shows them)", "done"}, said)
 }
 
-func TestInterval(t *testing.T) {
-	low, high := interval([]float64{3, 1, 2})
-	require.Equal(t, [2]float64{1, 3}, [2]float64{low, high})
-	var l []float64
-	for i := range 20 {
-		l = append(l, float64(i))
-	}
-	low, high = interval(l) // P(X <= 5) = .0207, P(X <= 6) = .0577
-	require.Equal(t, [2]float64{5, 14}, [2]float64{low, high})
-}
-
 func TestShare(t *testing.T) {
 	for text, want := range map[string]float64{"2%": .02, ".02": .02, " 10 %": .1, "0": 0} {
 		x, err := ParseShare(text)

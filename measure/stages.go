@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -69,4 +70,29 @@ func (p *Program) Stages(r *llo.Report) []llo.Location {
 		return cmp.Or(cmp.Compare(y.Cycles+y.Wait, x.Cycles+x.Wait), strings.Compare(x.File, y.File))
 	})
 	return list
+}
+
+// Kernels lists the names of the kernels that the backend makes; none for a foreign program.
+func (p *Program) Kernels() (names []string) {
+	if p.Lowered == nil {
+		return nil
+	}
+	p.Lowered.Body.Walk(func(in *ir.Instr) {
+		if in.Op == ir.OpKernel && !slices.Contains(names, in.Attrs.Grid.Name) {
+			names = append(names, in.Attrs.Grid.Name)
+		}
+	})
+	return names
+}
+
+// InKernels counts the cycles of a report inside of kernels. XLA adds a dot and a number to the name of a kernel that it calls again.
+func (p *Program) InKernels(r *llo.Report, by Ruler) (cycles int64) {
+	kernels := p.Kernels()
+	for _, op := range r.Ops {
+		plain := strings.TrimSuffix(strings.TrimRight(op.Name, "0123456789"), ".")
+		if slices.Contains(kernels, op.Name) || slices.Contains(kernels, plain) {
+			cycles += by.Op(r, &op)
+		}
+	}
+	return cycles
 }

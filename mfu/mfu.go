@@ -35,9 +35,15 @@ type Row struct {
 	Time   float64 `json:"time"`           // cycles, once: wall; by throughput, of each op the larger of its cycles and of its traffic at full bandwidth
 	Bound  string  `json:"bound,omitempty"`
 	MFU    float64 `json:"mfu"`
-	Share  float64 `json:"share"` // of the step's time
+	Share  float64 `json:"share"`   // of the step's time
+	Whole  bool    `json:"whole"`   // a sum of parts, or what is compared with one
+	InStep bool    `json:"in_step"` // the step is the sum of these rows, each as often as it runs
 
-	whole bool // a sum, or what is compared with one
+	Traffic float64 `json:"hbm_cycles"` // that the bytes take at full bandwidth, once
+	Glue    int64   `json:"glue"`       // cycles outside of kernels, once
+	Calls   int64   `json:"calls"`      // ops that run, once
+	Spills  int64   `json:"spills"`     // executed, once
+	Kernels int     `json:"kernels"`    // distinct ones to compile; of a sum, of all its modules
 }
 
 // Step is a training step on some targets.
@@ -121,16 +127,14 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 			rows = append(rows, r)
 		}
 	}
-	core := func(r *Row) bool {
-		return r.Kind == "rule" && r.Part != "norm" && !strings.HasPrefix(r.Part, "project")
-	}
+	core := func(r *Row) bool { return inCore(r.Kind, r.Part) }
 	var sums, whole []*Row
 	for _, pass := range passes {
 		parts := sumRows(rows, func(r *Row) bool { return core(r) && r.Pass == pass })
 		if parts == nil {
 			continue
 		}
-		one := &Row{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, whole: true}
+		one := &Row{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, Whole: true}
 		if err := one.cost(ctx, x, t, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
 			return nil, fmt.Errorf("rule, one module, %s: %w", pass, err)
 		}
@@ -139,7 +143,10 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	}
 	step := &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
 	for _, kind := range model.Kinds(parts) {
-		layer := sumRows(slices.Concat(whole, rows), func(r *Row) bool { return r.Kind == kind && (r.whole || !core(r)) })
+		layer := sumRows(slices.Concat(whole, rows), func(r *Row) bool {
+			r.InStep = r.Whole || !core(r)
+			return r.Kind == kind && r.InStep
+		})
 		sums = append(sums, layer)
 		step.add(layer, float64(layer.Times))
 	}
@@ -149,6 +156,49 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 		r.Share = r.Time * float64(r.Times) / step.Time
 	}
 	return rows, nil
+}
+
+// inCore says whether a part lies between the projections of a layer of the rule.
+func inCore(kind, part string) bool {
+	return kind == "rule" && part != "norm" && !strings.HasPrefix(part, "project")
+}
+
+// Module is a piece of a step that runs by itself.
+type Module struct {
+	Name  string
+	Times int     // in a step
+	Flops float64 // model flops, once
+	Rule  bool    // it holds the rule
+	Build func(gdn.Variant) (*ir.Module, error)
+}
+
+// Modules lists what a step runs: the parts, those between the projections of a layer of the rule as one. The core of attention is left out.
+func Modules(c model.Config, forward bool) (l []Module) {
+	passes := []string{"forward", "backward"}
+	if forward {
+		passes = passes[:1]
+	}
+	for _, pass := range passes {
+		back := pass == "backward"
+		core := -1
+		for _, p := range model.Parts(c) {
+			flops := p.Flops
+			if back {
+				flops *= 2
+			}
+			switch {
+			case p.Build == nil:
+			case !inCore(p.Kind, p.Name):
+				l = append(l, Module{p.Kind + ", " + p.Name + " " + pass, p.Layers, flops, false, func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, back) }})
+			case core < 0:
+				core = len(l)
+				l = append(l, Module{"rule, convolution to norm " + pass, p.Layers, flops, true, func(v gdn.Variant) (*ir.Module, error) { return model.Core(c, v, back) }})
+			default:
+				l[core].Flops += flops
+			}
+		}
+	}
+	return l
 }
 
 // sumRows sums parts that run equally often, once each; nil without any.
@@ -168,10 +218,15 @@ func sumRows(rows []*Row, of func(*Row) bool) *Row {
 
 // add adds a row some times. A sum with a part of unknown traffic is of unknown traffic.
 func (sum *Row) add(r *Row, times float64) {
-	sum.whole = true
+	sum.Whole = true
 	sum.Flops += times * r.Flops
 	sum.Cycles += int64(times) * r.Cycles
 	sum.Time += times * r.Time
+	sum.Traffic += times * r.Traffic
+	sum.Glue += int64(times) * r.Glue
+	sum.Calls += int64(times) * r.Calls
+	sum.Spills += int64(times) * r.Spills
+	sum.Kernels += r.Kernels
 	if sum.Bytes < 0 || r.Bytes < 0 {
 		sum.Bytes = -1
 	} else {
@@ -213,6 +268,12 @@ func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target
 		return err
 	}
 	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, string(cost.Ruler)
+	r.Traffic, r.Kernels = measure.HBMCycles(max(cost.Bytes, 0), t), len(p.Kernels())
+	r.Glue = int64(cost.Time) - p.InKernels(c.Report, cost.Ruler)
+	for _, op := range c.Report.Ops {
+		r.Calls += op.Calls
+		r.Spills += op.Calls * op.Spills
+	}
 	return nil
 }
 
@@ -277,7 +338,7 @@ func (r *Step) Write(w io.Writer) {
 			traffic = terminal.Size(row.Bytes)
 		}
 		name := row.Part
-		if row.whole {
+		if row.Whole {
 			name = "= " + name
 		}
 		t.Add(row.Kind, name, row.Pass, row.Times, fmt.Sprintf("%.2f", row.Flops/1e9), row.Cycles, traffic, int64(row.Time),

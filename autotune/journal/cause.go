@@ -43,6 +43,9 @@ const GateProposal = "proposal"
 var byVerdict = map[Verdict]Cause{Duplicate: CauseRepeated, Pruned: CauseBottleneck, Invalid: CauseLegality, Numerics: CauseNumerics, EmitError: CauseLegality,
 	CompileReject: CauseLegality, VMEM: CauseMemory, CostUnknown: CauseModel, Timeout: CauseUnstable, Crash: CauseUnstable, Internal: CauseInternal}
 
+// Cause is what follows from a verdict alone; none from one with a rank.
+func (v Verdict) Cause() Cause { return byVerdict[v] }
+
 // CauseOf says why a candidate did not become the best, with the evidence; nothing for one that did. View holds its parent.
 func (v View) CauseOf(c *Candidate) (Cause, string) {
 	switch {
@@ -51,7 +54,7 @@ func (v View) CauseOf(c *Candidate) (Cause, string) {
 	case c.Gate == GateProposal:
 		return CauseProposal, c.Reason
 	case !c.Verdict.Ranked():
-		return byVerdict[c.Verdict], c.Reason
+		return c.Verdict.Cause(), c.Reason
 	}
 	parent := v.Candidate(c.Parent)
 	if parent == nil {
@@ -59,14 +62,14 @@ func (v View) CauseOf(c *Candidate) (Cause, string) {
 	}
 	for _, t := range v.s.Header.Targets {
 		if now, had := c.Cost(t), parent.Cost(t); now != nil && had != nil {
-			return compare(t, now, had)
+			return Compare(t, now, had)
 		}
 	}
 	return CauseLegality, fmt.Sprintf("no target costs both this and its parent, candidate %d", parent.ID)
 }
 
-// compare finds the cause of a loss, or of a gain that was not enough, in two schedules.
-func compare(target string, now, had *Cost) (Cause, string) {
+// Compare finds the cause of a loss, or of a gain that was not enough, in two costs: what is now, and what had been.
+func Compare(target string, now, had *Cost) (Cause, string) {
 	loss := now.Score - had.Score
 	rel := float64(loss) / float64(had.Score)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ladder"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
@@ -116,6 +117,9 @@ var exits = []struct {
 	{exitUsage, isA[*loop.ConfigError]},
 	{exitInfra, isA[*loop.LockedError]},
 	{exitInfra, isA[*loop.PauseError]},
+	{exitUsage, isA[*ladder.OtherError]},
+	{exitInfra, isA[*ladder.LockedError]},
+	{exitRejected, isA[*ladder.BaseError]},
 	{exitNoImprovement, isA[*loop.FailuresError]},
 	{exitTimeout, isA[*remote.LimitError]},
 	{exitInfra, isA[*remote.PendingError]},

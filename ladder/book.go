@@ -1,0 +1,115 @@
+package ladder
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files of a climb.
+const (
+	JournalName = "ladder.jsonl"
+	lockName    = "ladder.lock"
+)
+
+// book is the journal of a climb.
+type book struct {
+	path    string
+	records []Record
+}
+
+// openBook opens the journal of a folder, which is begun where there is none. Another climb's is refused. The seed of one that was begun goes on.
+func openBook(dir string, c *Config) (*book, error) {
+	b := &book{path: filepath.Join(dir, JournalName)}
+	text, err := os.ReadFile(b.path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	whole := 0
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) { // a kill cut it
+			break
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("%s is damaged at line %d: %w; restore it, or climb in another folder", b.path, len(b.records)+1, err)
+		}
+		b.records = append(b.records, r)
+		whole += len(line)
+	}
+	if whole < len(text) {
+		if err := os.Truncate(b.path, int64(whole)); err != nil {
+			return nil, err
+		}
+	}
+	if len(b.records) == 0 {
+		return b, b.add(Record{Config: c})
+	}
+	had := b.records[0].Config
+	if had == nil {
+		return nil, fmt.Errorf("%s does not begin with what is compared: it is no journal of a ladder", b.path)
+	}
+	c.Seed = had.Seed
+	if was, is := inLine(had), inLine(c); was != is {
+		return nil, &OtherError{dir, *had}
+	}
+	return b, nil
+}
+
+// OtherError says that a folder holds another climb.
+type OtherError struct {
+	Dir  string
+	Held Config
+}
+
+func (e *OtherError) Error() string {
+	return fmt.Sprintf("%s holds another climb, of %s against %s on %s, or one by other settings: choose another --run", e.Dir, e.Held.Variant, e.Held.Base, e.Held.Kernel)
+}
+
+// inLine is a configuration in one line.
+func inLine(c *Config) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // of plain data
+	}
+	return string(text)
+}
+
+// add appends a record and waits until it is on the disk.
+func (b *book) add(r Record) error {
+	r.At = time.Now().UTC().Truncate(time.Millisecond)
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	b.records = append(b.records, r)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// rung finds the record of a rung; nil: it is not known yet.
+func (b *book) rung(name string) *Record {
+	for i := range b.records {
+		if b.records[i].Rung == name {
+			return &b.records[i]
+		}
+	}
+	return nil
+}
+
+func (b *book) decision() *Record {
+	for i := range b.records {
+		if b.records[i].Decision != "" {
+			return &b.records[i]
+		}
+	}
+	return nil
+}

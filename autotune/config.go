@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
@@ -27,21 +28,22 @@ import (
 // Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
 // them from there. The others may differ from session to session, and have no part in any decision.
 type Config struct {
-	Spec      gdn.Spec           // zero: the preset bench
-	Targets   []string           // the first is compiled for first; none: v5e v6e tpu7x
-	Ruler     measure.Ruler      // what candidates are ranked by, where a target has it; empty: measure.Wall
-	Seed      uint64             //
-	Strategy  string             // such as model:4, the default, or exhaustive
-	Seeds     []string           // variants proposed first, as text, by name, or auto; none: DefaultSeeds
-	Axes      []string           // axes that are walked; none: all
-	Directive string             // a preset that names the axes, instead
-	Focus     map[string]string  // axes held at a value
-	Shapes    []Shape            // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
-	Guards    map[string]float64 // by target: by what share a new champion elsewhere may be worse there
-	Precision string             // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
-	Mixed     bool               // the evaluator's workers may have processors of different kinds, which may round differently
-	Promoted  []promoted.Row     // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
-	Lookahead int                // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
+	Spec      gdn.Spec            // zero: the preset bench
+	Targets   []string            // the first is compiled for first; none: v5e v6e tpu7x
+	Ruler     measure.Ruler       // what candidates are ranked by, where a target has it; empty: measure.Wall
+	Objective objective.Objective // what is made small; zero: cost
+	Seed      uint64              //
+	Strategy  string              // such as model:4, the default, or exhaustive
+	Seeds     []string            // variants proposed first, as text, by name, or auto; none: DefaultSeeds
+	Axes      []string            // axes that are walked; none: all
+	Directive string              // a preset that names the axes, instead
+	Focus     map[string]string   // axes held at a value
+	Shapes    []Shape             // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
+	Guards    map[string]float64  // by target: by what share a new champion elsewhere may be worse there
+	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
+	Mixed     bool                // the evaluator's workers may have processors of different kinds, which may round differently
+	Promoted  []promoted.Row      // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
+	Lookahead int                 // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
 	Dir        string         // the folder of the run
 	Budget     time.Duration  // of this session, without the set-up; 0: no limit
@@ -152,7 +154,7 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 	if err != nil {
 		return journal.Header{}, err
 	}
-	h := journal.Header{Format: journal.Format, Ruler: string(ruler), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
+	h := journal.Header{Format: journal.Format, Ruler: string(ruler), Objective: c.Objective.String(), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
 		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed}
 	if c.Spec == (gdn.Spec{}) {
 		s, err := gdn.LookupPreset(defaultSpec)
@@ -260,12 +262,13 @@ func (c *Config) generator() string {
 // plan is a header, parsed.
 type plan struct {
 	*journal.Header
-	spec     gdn.Spec
-	shapes   []Shape
-	targets  []*codegen.Target
-	ruler    measure.Ruler
-	space    strategy.Space
-	strategy strategy.Strategy
+	spec      gdn.Spec
+	shapes    []Shape
+	targets   []*codegen.Target
+	ruler     measure.Ruler
+	objective objective.Objective
+	space     strategy.Space
+	strategy  strategy.Strategy
 }
 
 func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
@@ -311,6 +314,9 @@ func newGround(h *journal.Header) (*plan, error) {
 	if p.ruler, err = measure.ParseRuler(h.RulerName()); err != nil {
 		return nil, err
 	}
+	if p.objective, err = objective.Parse(h.Objective); err != nil {
+		return nil, err
+	}
 	p.shapes = []Shape{{p.spec, 1}}
 	for i, x := range h.Shapes {
 		s, err := gdn.Parse(x.Spec)
@@ -323,6 +329,11 @@ func newGround(h *journal.Header) (*plan, error) {
 			p.shapes[0].Weight = float64(x.Weight)
 		default:
 			p.shapes = append(p.shapes, Shape{s, float64(x.Weight)})
+		}
+	}
+	for _, s := range p.shapes {
+		if err := p.objective.Supports(s.Spec); err != nil {
+			return nil, err
 		}
 	}
 	for t, share := range h.Guards {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -62,22 +63,23 @@ func refuse(v journal.Verdict, format string, args ...any) *Refusal {
 
 // Work is a candidate on its way through the gates.
 type Work struct {
-	Spec    gdn.Spec // the first of the shapes
-	Shapes  []Shape  // those that are weighed
-	Targets []*codegen.Target
-	Ruler   measure.Ruler // of the run; on each target as far as it has it
-	Seed    uint64
-	Least   string // the lowest precision allowed
-	Variant gdn.Variant
-	Text    string             // of a program, in place of a variant
-	Known   journal.View       // the earlier candidates that may be asked for
-	Record  *journal.Candidate // filled on the way
-	Modules []*ir.Module       // for each of Shapes
-	Objects map[string][]byte  // to be stored, by role
-	Wall    map[string]float64 // seconds by gate
-	Runs    *journal.Timing    // on a device
-	Node    string             // the machine that judged, where that is another
-	Left    any                // what one gate of the evaluator leaves for the next
+	Spec      gdn.Spec // the first of the shapes
+	Shapes    []Shape  // those that are weighed
+	Targets   []*codegen.Target
+	Ruler     measure.Ruler // of the run; on each target as far as it has it
+	Seed      uint64
+	Objective objective.Objective
+	Least     string // the lowest precision allowed
+	Variant   gdn.Variant
+	Text      string             // of a program, in place of a variant
+	Known     journal.View       // the earlier candidates that may be asked for
+	Record    *journal.Candidate // filled on the way
+	Modules   []*ir.Module       // for each of Shapes
+	Objects   map[string][]byte  // to be stored, by role
+	Wall      map[string]float64 // seconds by gate
+	Runs      *journal.Timing    // on a device
+	Node      string             // the machine that judged, where that is another
+	Left      any                // what one gate of the evaluator leaves for the next
 
 	examined bool // its kernels, on every class of inputs
 }

@@ -45,6 +45,7 @@ func (l *Lab) Gates() []Gate {
 		scheduleGate,
 		{Name: "numerics", Doc: "of those close to the best of the first target: right numbers of the kernels on every input class, in the interpreter", Price: 1000 * ms, Run: l.numerics},
 		{Name: "targets", Doc: "costs on the other targets", Price: 4000 * ms, Run: l.targets},
+		{Name: "accuracy", Doc: "of those close to the best, where the objective asks for it: errors by class of inputs as docs/accuracy.md has them", Price: 8000 * ms, Run: l.accuracy},
 		{Name: "cpu", Doc: "of those close to the best of any target: as numerics; of those that would be the best, on the CPU too", Price: 4000 * ms, Run: l.onCPU},
 		{Name: "device", Doc: "of those close to the best, where a device is attached: right numbers on it, and time against the best", Own: true, Run: l.onDevice},
 	}
@@ -124,14 +125,14 @@ func schedule(_ context.Context, w *Work) (*Refusal, error) {
 func prune(_ context.Context, w *Work) (*Refusal, error) {
 	for _, t := range w.Targets {
 		best := w.Known.Champion(t.Name)
-		if best == nil || w.bound(t) < best.Cost(t.Name).Score {
+		if best == nil || w.bound(t) < w.beats(best.Cost(t.Name)) {
 			return nil, nil
 		}
 	}
 	t := w.Targets[0]
 	best := w.Known.Champion(t.Name)
 	return refuse(journal.Pruned, "at least %d cycles on %s, and candidate %d takes %d; no better on the other targets",
-		w.bound(t), t.Name, best.ID, best.Cost(t.Name).Score), nil
+		w.bound(t), t.Name, best.ID, w.beats(best.Cost(t.Name))), nil
 }
 
 // form is one way to examine a candidate: a spec, and its program for it.

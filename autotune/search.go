@@ -364,7 +364,7 @@ func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journa
 
 func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 	t := &task{
-		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, Ruler: d.plan.ruler, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
+		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, Ruler: d.plan.ruler, Objective: d.plan.objective, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
 			Record: d.plan.proposed(id, p, view), Objects: map[string][]byte{}, Wall: map[string]float64{}},
 		marks: map[int]mark{}, done: make(chan struct{}),
 	}

@@ -15,7 +15,7 @@ import (
 // promoted gives the user's champions that hold for a search: for its spec, targets and least precision.
 func (c *Config) promoted(least string, targets []string) (rows []promoted.Row, variants []gdn.Variant, err error) {
 	for _, t := range targets {
-		row := promoted.Find(c.Promoted, c.Spec, t, promoted.Class(least))
+		row := promoted.Find(c.Promoted, c.Spec, t, promoted.ClassOf(c.Objective, least))
 		if row == nil {
 			continue
 		}
@@ -33,7 +33,7 @@ func (c *Config) promoted(least string, targets []string) (rows []promoted.Row, 
 // seeds gives the text of each variant that is proposed first, and those in reserve where the user named some. The user's champions
 // are part of what auto stands for, beside those of the table, so that a run ranks both.
 func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first, reserve []string, err error) {
-	class := promoted.Class(least)
+	class := promoted.ClassOf(c.Objective, least)
 	best, err := champions(c.Spec, class.Text(), targets)
 	if err != nil {
 		return nil, nil, err

@@ -45,6 +45,27 @@ func readPeers(table []byte) ([]Peer, error) {
 	return t.Peers, nil
 }
 
+// Peers lists the public kernels on the bench work.
+func Peers() ([]Peer, error) { return readPeers(measured) }
+
+// Arithmetic names the kernel in the table of errors whose arithmetic this one has.
+func (p *Peer) Arithmetic() (string, bool) {
+	for _, kernel := range accuracy.Peers() {
+		if name, ok := strings.CutPrefix(p.Name, kernel); ok && (name == "" || name[0] == ' ' || name[0] == ',') {
+			return kernel, true
+		}
+	}
+	return "", false
+}
+
+// Figure is the cycles on a target by the best ruler known: wall, else throughput; 0 where there are none.
+func (p *Peer) Figure(target string) float64 {
+	if w, ok := p.Wall[target]; ok {
+		return w
+	}
+	return p.Cycles[target]
+}
+
 // peers lists what others published, by the targets that any of them has a figure for.
 func (r *Table) peers(b *bytes.Buffer) {
 	if len(r.Peers) == 0 {
@@ -86,13 +107,12 @@ func (r *Table) peers(b *bytes.Buffer) {
 
 // off is the error of the kernel's arithmetic on a class of inputs.
 func (p *Peer) off(column string) string {
-	for _, kernel := range accuracy.Peers() {
-		if name, ok := strings.CutPrefix(p.Name, kernel); ok && (name == "" || name[0] == ' ' || name[0] == ',') {
-			e, _ := accuracy.Of(kernel, column)
-			return e.String()
-		}
+	kernel, ok := p.Arithmetic()
+	if !ok {
+		return "-"
 	}
-	return "-"
+	e, _ := accuracy.Of(kernel, column)
+	return e.String()
 }
 
 // cell is the figure for a target.

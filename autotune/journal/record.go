@@ -63,10 +63,11 @@ func (r Record) Decision() (text string, ok bool) {
 // Header is what a run is: everything that its decisions depend on.
 type Header struct {
 	Format    int               `json:"format"`
-	Spec      string            `json:"spec"`             // text of the gdn.Spec
-	Shapes    []Shape           `json:"shapes,omitempty"` // where the run weighs several specs: all of them, Spec first
-	Targets   []string          `json:"targets"`          // the first is compiled for first
-	Ruler     string            `json:"ruler,omitempty"`  // what cycles are counted by, wall or throughput; none in older journals, where it is throughput
+	Spec      string            `json:"spec"`                // text of the gdn.Spec
+	Shapes    []Shape           `json:"shapes,omitempty"`    // where the run weighs several specs: all of them, Spec first
+	Targets   []string          `json:"targets"`             // the first is compiled for first
+	Ruler     string            `json:"ruler,omitempty"`     // what cycles are counted by, wall or throughput; none in older journals, where it is throughput
+	Objective string            `json:"objective,omitempty"` // what is made small, as objective.Parse reads it; none: cost
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as beam:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
@@ -149,10 +150,13 @@ type Option struct {
 	Risk   Figure `json:"risk"`
 }
 
+// EngineAccuracy is the engine of errors on the columns of docs/accuracy.md.
+const EngineAccuracy = "accuracy"
+
 // ClassError is the error of one kind on one input class, of the output that is worst against its limit.
 type ClassError struct {
 	Class  string `json:"class"`
-	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; long: of many tokens; device: the program of the device
+	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; long: of many tokens; device: the program of the device; accuracy: the kernels on a column of docs/accuracy.md
 	Output string `json:"output"`
 	Kind   string `json:"kind,omitempty"` // rms, max or bias, as gdn/exam has them; none in older journals, where it is max
 	Error  Figure `json:"error"`
@@ -168,7 +172,7 @@ type Cost struct {
 	Cycles   int64   `json:"cycles,omitempty"`    // of the whole module, as throughput
 	Wall     int64   `json:"wall,omitempty"`      // the same as wall; none where it is not known
 	HBM      int64   `json:"hbm,omitempty"`       // cycles that its main memory traffic takes at least
-	Score    int64   `json:"score,omitempty"`     // the larger of HBM and the cycles by the ruler: what candidates are ranked by
+	Score    int64   `json:"score,omitempty"`     // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
 	PerToken Figure  `json:"per_token,omitempty"` // score per token and value head
 	Spills   int64   `json:"spills,omitempty"`    // register spills executed
 	VMEM     int64   `json:"vmem,omitempty"`      // bytes; -1 where the compiler does not say

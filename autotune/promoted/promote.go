@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
@@ -47,7 +48,14 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	if err != nil {
 		return "", err
 	}
-	class := Class(h.Precision)
+	o, err := objective.Parse(h.Objective)
+	if err != nil {
+		return "", err
+	}
+	if o.Most > 0 {
+		return "", &UseError{fmt.Sprintf("the run makes errors small (%s), and auto is the cheapest of a class of accuracy: search with --objective cost@error=CLASS and promote from that", o)}
+	}
+	class := ClassOf(o, h.Precision)
 	route := lower.Route{Kernels: true}
 	now, err := measure.Suit(s, class.Text(), route, t)
 	if err == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
@@ -62,6 +63,14 @@ func Class(least string) gdn.Accuracy {
 		return gdn.AccuracyFast
 	}
 	return gdn.AccuracyF32
+}
+
+// ClassOf is the class of accuracy of what a search of an objective ranks.
+func ClassOf(o objective.Objective, least string) gdn.Accuracy {
+	if o.Class != gdn.AccuracyAny {
+		return o.Class
+	}
+	return Class(least)
 }
 
 // file is the form on disk.

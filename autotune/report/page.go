@@ -177,7 +177,7 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 		p.Error, p.Class, p.Share = fmt.Sprintf("%.1e", float64(w.Error)), w.Class, share(w.Error, w.Limit)
 	}
 	p.Curve = curvePlot(curve(s, t))
-	p.Front, p.Off = frontPlot(v, t)
+	p.Front, p.Off = frontPlot(s, v, t)
 	p.stages(now, had)
 	p.succession(v.Champions(t), t)
 	for i, r := range rows[:min(pageRows, len(rows))] {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-
-	"github.com/gdngen/gdngen/autotune/journal"
 )
 
 // plot is a picture of points and a line, in the units of its SVG.
@@ -16,6 +14,7 @@ type plot struct {
 	X, Y                     []mark
 	XTitle, YTitle           string
 	Dots                     []dot
+	Names                    []name
 	Path                     string
 }
 
@@ -27,6 +26,13 @@ type mark struct {
 type dot struct {
 	X, Y         float64
 	Class, Title string
+}
+
+// name is a word beside a dot.
+type name struct {
+	X, Y   float64
+	Anchor string
+	Text   string
 }
 
 func newPlot(title, x, y string, width int) *plot {
@@ -116,52 +122,6 @@ func curvePlot(points []Point) *plot {
 	fmt.Fprintf(&path, "H%d", p.Right)
 	p.Path = path.String()
 	return p
-}
-
-// offFront is how many times the best a candidate is too slow for the front.
-const offFront = 4
-
-// frontPlot draws the ranked candidates by cycles and by their largest error against its limit, and those that nothing beats in both. off
-// is how many are too slow for it.
-func frontPlot(v journal.View, target string) (p *plot, off int) {
-	type point struct {
-		c        *journal.Candidate
-		cost, er float64
-	}
-	var l []point
-	clo, chi, elo, ehi := math.Inf(1), 0., math.Inf(1), 0.
-	champion := v.Champion(target)
-	for _, c := range v.Candidates() {
-		cost, w := c.Cost(target), c.Worst()
-		if cost == nil || w == nil || !c.Verdict.Ranked() || !(w.Error > 0) {
-			continue
-		}
-		if champion != nil && cost.Score > offFront*champion.Cost(target).Score {
-			off++
-			continue
-		}
-		x := point{c, float64(cost.PerToken), float64(w.Error)}
-		l = append(l, x)
-		clo, chi, elo, ehi = min(clo, x.cost), max(chi, x.cost), min(elo, x.er), max(ehi, x.er)
-	}
-	if len(l) == 0 {
-		return nil, off
-	}
-	p = newPlot("cycles and error", "largest error of the class of inputs that uses most of its limit", "cycles per token and value head", 520)
-	clo, chi = around(clo, chi)
-	elo, ehi = around(elo, ehi)
-	xs := scale{elo, ehi, float64(p.Left), float64(p.Right), true}
-	ys := scale{clo, chi, float64(p.Bottom), float64(p.Top), true}
-	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%.3g", x) })
-	p.X = logMarks(xs, func(x float64) string { return fmt.Sprintf("%.2g", x) })
-	for _, x := range l {
-		class := ""
-		if !beaten(l, func(y point) bool { return y.cost <= x.cost && y.er <= x.er && (y.cost < x.cost || y.er < x.er) }) {
-			class = "front"
-		}
-		p.Dots = append(p.Dots, dot{xs.at(x.er), ys.at(x.cost), class, fmt.Sprintf("#%d %.3f cycles, error %.1e on %s inputs", x.c.ID, x.cost, x.er, x.c.Worst().Class)})
-	}
-	return p, off
 }
 
 func beaten[P any](l []P, by func(P) bool) bool {

@@ -17,9 +17,10 @@ type Summary struct {
 	Strategy   string                  `json:"strategy"`
 	Seed       uint64                  `json:"seed"`
 	Targets    []string                `json:"targets"`
-	Ruler      string                  `json:"ruler"`             // what it ranks by on targets that have it: wall or throughput
-	Stopped    string                  `json:"stopped,omitempty"` // why the last driver left it
-	Flight     string                  `json:"flight,omitempty"`  // how many candidates its last session judged at a time, and why no more
+	Ruler      string                  `json:"ruler"`               // what it ranks by on targets that have it: wall or throughput
+	Objective  string                  `json:"objective,omitempty"` // what it makes small, where that is not cost alone
+	Stopped    string                  `json:"stopped,omitempty"`   // why the last driver left it
+	Flight     string                  `json:"flight,omitempty"`    // how many candidates its last session judged at a time, and why no more
 	Candidates int                     `json:"candidates"`
 	Iterations int                     `json:"iterations"` // candidates that are no mere tuning of scalars
 	Cells      int                     `json:"cells"`      // structures with a cost on every target
@@ -73,7 +74,7 @@ type GateTime struct {
 // New sums a run up.
 func New(dir string, s *journal.State) *Summary {
 	h := s.Header
-	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Candidates: s.Len(),
+	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Objective: h.Objective, Candidates: s.Len(),
 		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds()}
 	all := s.Now().Candidates()
 	cells := map[string]bool{}

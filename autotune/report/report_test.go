@@ -17,6 +17,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
 
 // story is a run of every verdict: seeds, changes that win and lose for different reasons, and what never got a cost.
@@ -223,4 +224,41 @@ func TestCommandOfShapes(t *testing.T) {
 	h := &journal.Header{Spec: "a", Targets: []string{"v6e", "v5e"}, Shapes: []journal.Shape{{Spec: "a", Weight: 1}, {Spec: "b", Weight: 2}}}
 	require.Equal(t, "gdngen explain --spec 'a' --variant 'x=1' --target v6e,v5e && gdngen explain --spec 'b' --variant 'x=1' --target v6e,v5e",
 		Command(h, &journal.Candidate{Variant: "x=1"}))
+}
+
+// Where an objective had errors measured, the front has them over flash-linear-attention's, with public kernels beside.
+func TestFrontWithPeers(t *testing.T) {
+	s := journal.NewState()
+	require.NoError(t, s.Add(journal.Record{Kind: journal.KindHeader, Body: []byte(`{"format":2,"spec":"b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16","targets":["v6e"],"lookahead":1,"objective":"cost@error=fla"}`)}))
+	add := func(id int, verdict journal.Verdict, perToken, times float64) {
+		c := &journal.Candidate{ID: id, Verdict: verdict, Costs: []journal.Cost{{Target: "v6e", Score: int64(32768 * perToken), PerToken: journal.Figure(perToken)}}}
+		for _, col := range accuracy.Short() {
+			e, _ := accuracy.Of(accuracy.FLA, col.Name)
+			c.Errors = append(c.Errors, journal.ClassError{Class: col.Name, Engine: journal.EngineAccuracy, Output: "o", Kind: "rms", Error: journal.Figure(times * e.O), Limit: journal.Figure(e.O)})
+		}
+		body, err := json.Marshal(c)
+		require.NoError(t, err)
+		require.NoError(t, s.Add(journal.Record{Kind: journal.KindCandidate, Body: body}))
+	}
+	add(1, journal.Keep, 2.5, 1)
+	add(2, journal.Numerics, 2, 3) // missed the class, and is on the front of cost and error
+	add(3, journal.Slower, 3, 2)
+	p, off := frontPlot(s, s.Now(), "v6e")
+	require.Zero(t, off)
+	var classes []string
+	for _, d := range p.Dots {
+		classes = append(classes, d.Class)
+	}
+	require.Equal(t, []string{"front", "front", ""}, classes[:3])
+	require.Greater(t, len(classes), 3)
+	for i, d := range p.Dots[3:] {
+		require.Equal(t, "peer", d.Class)
+		require.NotEmpty(t, p.Names[i].Text)
+	}
+	require.Contains(t, p.Dots[3].Title, "tokamax")
+	require.Contains(t, p.Dots[1].Title, "error 3.00 x flash-linear-attention's")
+
+	s.Header.Spec = "b=1,t=512,hk=4,hv=8,k=128,v=128,dtype=bf16"
+	p, _ = frontPlot(s, s.Now(), "v6e")
+	require.Len(t, p.Dots, 3, "public kernels have figures on the bench work alone")
 }

@@ -24,6 +24,9 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("; %s", s.Stopped)
 	}
 	p.printf("\n")
+	if s.Objective != "" {
+		p.printf("objective %s: errors by class of inputs are those of docs/accuracy.md\n", s.Objective)
+	}
 	if s.Flight != "" {
 		p.printf("judged %s\n", s.Flight)
 	}

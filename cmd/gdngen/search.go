@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
@@ -71,7 +72,7 @@ wall model, and by throughput elsewhere or with --ruler throughput; a run keeps 
 
 func (a *app) searchRunCmd() *cobra.Command {
 	var s searchFlags
-	var spec, targets string
+	var spec, targets, aim string
 	var shapes, guards []string
 	names, docs := strategy.Names()
 	for i := range names {
@@ -95,6 +96,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
   gdngen search run --targets all --guard v5e=2% --patience 60 --run runs/all
   gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
   gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
+  gdngen search run --start naive --objective cost@error=fla --targets v6e --run runs/fla
   gdngen search run --on local*2 --on ssh:me@big*16 --budget 1h --run runs/wide
   gdngen search run --spec decode --targets v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
 		Args: args(cobra.NoArgs),
@@ -112,6 +114,12 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 			}
 			if s.config.Ruler, err = measure.ParseRuler(string(s.config.Ruler)); err != nil {
 				return usage(err)
+			}
+			if s.config.Objective, err = objective.Parse(aim); err != nil {
+				return usage(fmt.Errorf("--objective: %w", err))
+			}
+			if err := s.config.Objective.Supports(s.config.Spec); err != nil {
+				return usage(fmt.Errorf("--objective: %w", err))
 			}
 			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
 				return usage(fmt.Errorf("--shape: %w", err))
@@ -144,6 +152,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringVar(&targets, "targets", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
 	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or "))
 	rulerFlag(c, (*string)(&s.config.Ruler))
+	f.StringVar(&aim, "objective", "cost", "what is made small: "+objective.Help)
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
@@ -155,6 +164,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
 	complete(c, "targets", append(codegen.TargetNames(), "all"))
+	complete(c, "objective", objective.Examples())
 	complete(c, "strategy", names)
 	complete(c, "directive", directives)
 	return c

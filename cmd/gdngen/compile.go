@@ -19,7 +19,7 @@ func (a *app) compileCmd() *cobra.Command {
 		Long: `compile hands a module to libtpu, ahead of time: a file of StableHLO text ("-" is standard input), or the program of a spec. It prints the size
 of the code, the memory it needs, and the verdict. The compiler runs in a process of its own, so a module that kills it is a verdict too.
 The status is 4 if a target rejects the module.`,
-		Example: `  gdngen compile --spec bench --variant bf16 --target v5e,v6e,tpu7x
+		Example: `  gdngen compile --spec bench --target v5e,v6e,tpu7x
   gdngen compile kernel.mlir --target v6e -o json
   gdngen compile kernel.mlir --target all --dump dumps`,
 		GroupID: "work",

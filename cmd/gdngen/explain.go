@@ -39,8 +39,8 @@ The status is 4 if a target rejects a module, and 9 if it compiles but its cost 
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
-		Example: `  gdngen explain --spec bench --variant bf16 --target v5e,v6e,tpu7x
-  gdngen explain --spec bench --variant bf16 --diff auto --html best.html
+		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
+  gdngen explain --spec bench --diff bf16 --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json`,
 		GroupID: "work",

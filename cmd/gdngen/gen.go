@@ -30,8 +30,7 @@ representation.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
-		Example: `  gdngen gen --spec bench --variant bf16 --backend mosaic --target v6e -o kernel.mlir
-  gdngen gen --spec bench --target v5e -o kernel.mlir                    the best known for v5e
+		Example: `  gdngen gen --spec bench --target v5e -o kernel.mlir                    the best known for v5e
   gdngen gen --spec bench --backend pallas -o gated_delta_rule.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel`,

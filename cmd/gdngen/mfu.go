@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 			return emit(a, r, r.Rows, func(w io.Writer) { r.Write(w) })
 		},
 	}
-	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON; - is standard input")
+	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON, such as the config.json of a published model; - is standard input")
 	complete(c, "model", model.Presets())
 	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	targetFlag(c, &target)
@@ -67,8 +68,12 @@ func (a *app) readModelConfig(name string) (model.Config, error) {
 		return c, nil
 	}
 	data, err := a.readInput(name)
+	if info, bad := os.Stat(name); bad == nil && info.IsDir() { // a published model
+		name = filepath.Join(name, "config.json")
+		data, err = a.readInput(name)
+	}
 	if errors.Is(err, os.ErrNotExist) {
-		return model.Config{}, usage(fmt.Errorf("--model %s is neither a preset (%s) nor a file", name, strings.Join(model.Presets(), " ")))
+		return model.Config{}, usage(fmt.Errorf("%s is neither a preset (%s) nor a file", name, strings.Join(model.Presets(), " ")))
 	}
 	if err != nil {
 		return model.Config{}, err

@@ -16,16 +16,20 @@ import (
 // Config is a decoder of layers: a token mixer and a SwiGLU, each after an RMSNorm. One layer in AttentionEvery mixes by causal attention, the
 // others by the gated delta rule.
 type Config struct {
-	Name           string    `json:"name"`
-	Hidden         int       `json:"hidden"`
-	Layers         int       `json:"layers"`
-	AttentionEvery int       `json:"attention_every"` // 0: no layer is attention
-	MLP            int       `json:"mlp"`             // width inside the SwiGLU; 0: none
-	Vocab          int       `json:"vocab"`           // tokens of the vocabulary, embedding and head shared; 0: neither
-	Batch          int       `json:"batch"`           // of a step, on one core
-	Tokens         int       `json:"tokens"`
-	Rule           Rule      `json:"rule"`
-	Attention      Attention `json:"attention"`
+	Name           string `json:"name"`
+	Hidden         int    `json:"hidden"`
+	Layers         int    `json:"layers"`
+	AttentionEvery int    `json:"attention_every"` // 0: no layer is attention
+	// AttentionLayers counts the layers of attention of a model that has no fixed interval; AttentionEvery is 0 then.
+	AttentionLayers int       `json:"attention_layers,omitempty"`
+	MLP             int       `json:"mlp"`   // width inside the SwiGLU; 0: none
+	Vocab           int       `json:"vocab"` // tokens of the vocabulary, embedding and head shared; 0: neither
+	Batch           int       `json:"batch"` // of a step, on one core
+	Tokens          int       `json:"tokens"`
+	Rule            Rule      `json:"rule"`
+	Attention       Attention `json:"attention"`
+	// Notes say what the configuration of a published model has, and this one leaves out.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Rule is the token mixer by the gated delta rule.
@@ -35,6 +39,8 @@ type Rule struct {
 	K      int `json:"k"`
 	V      int `json:"v"`
 	Conv   int `json:"conv"` // taps of the short convolution
+	// NegEigval says that beta goes up to 2.
+	NegEigval bool `json:"neg_eigval,omitempty"`
 }
 
 // Attention is the token mixer by causal attention.
@@ -42,6 +48,8 @@ type Attention struct {
 	Heads   int `json:"heads"`
 	HeadsKV int `json:"heads_kv"`
 	Dim     int `json:"dim"`
+	// Gate says that the output is multiplied by a gate, as wide as the queries, of the input projection.
+	Gate bool `json:"gate,omitempty"`
 }
 
 //go:embed presets/*.json
@@ -69,12 +77,15 @@ func Preset(name string) (Config, error) {
 	return Read(bytes.NewReader(data))
 }
 
-// Read reads a configuration in JSON and checks it. Unknown fields are refused.
+// Read reads a configuration in JSON and checks it: one of ours, whose unknown fields are refused, or the config.json of a published model.
 func Read(r io.Reader) (Config, error) {
 	var c Config
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return c, fmt.Errorf("model: %w", err)
+	}
+	if isHuggingFace(data) {
+		return readHuggingFace(data)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -92,12 +103,16 @@ func (c Config) Validate() error {
 		min, max int
 	}{
 		{"hidden", c.Hidden, 1, 1 << 16}, {"layers", c.Layers, 1, 1 << 10}, {"attention_every", c.AttentionEvery, 0, c.Layers},
+		{"attention_layers", c.AttentionLayers, 0, c.Layers},
 		{"mlp", c.MLP, 0, 1 << 18}, {"vocab", c.Vocab, 0, 1 << 20}, {"batch", c.Batch, 1, 1 << 12}, {"tokens", c.Tokens, 1, 1 << 20},
 		{"rule.conv", c.Rule.Conv, 1, 16},
 	} {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("model: %s is %d; want %d to %d", f.name, f.value, f.min, f.max)
 		}
+	}
+	if c.AttentionEvery > 0 && c.AttentionLayers > 0 {
+		return errors.New("model: give attention_every or attention_layers, not both")
 	}
 	if c.Tokens < c.Rule.Conv {
 		return fmt.Errorf("model: tokens is %d, fewer than the %d taps of rule.conv", c.Tokens, c.Rule.Conv)
@@ -126,13 +141,16 @@ func (c Config) Spec() gdn.Spec {
 	}
 	s.Batch, s.Tokens = c.Batch, c.Tokens
 	s.HeadsK, s.HeadsV, s.K, s.V = c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V
-	s.Final = false
+	s.Final, s.NegEigval = false, c.Rule.NegEigval
 	return s
 }
 
+// RuleLayers counts the layers that mix by the gated delta rule.
+func (c Config) RuleLayers() int { return c.layersOf("rule") }
+
 // layersOf counts the layers whose mixer has this name; "mlp" and "model" are in every layer and once.
 func (c Config) layersOf(kind string) int {
-	attention := 0
+	attention := c.AttentionLayers
 	if c.AttentionEvery > 0 {
 		attention = c.Layers / c.AttentionEvery
 	}

@@ -38,6 +38,10 @@ func Parts(c Config) []Part {
 			Build: module(func(p *program, backward bool) { p.norm(t, c.Hidden, backward) })}
 	}
 	width := a.Heads * a.Dim
+	queries := width
+	if a.Gate {
+		queries *= 2
+	}
 	parts := []Part{
 		norm("rule"),
 		dense("rule", "project in", c.Hidden, r.qkv()+r.z()+r.gates()),
@@ -48,7 +52,7 @@ func Parts(c Config) []Part {
 		dense("rule", "project out", r.z(), c.Hidden),
 
 		norm("attention"),
-		dense("attention", "project in", c.Hidden, width+2*a.HeadsKV*a.Dim),
+		dense("attention", "project in", c.Hidden, queries+2*a.HeadsKV*a.Dim),
 		{Name: "attention", Kind: "attention", Flops: 2 * float64(t) * float64(c.Tokens) * float64(width)},
 		dense("attention", "project out", width, c.Hidden),
 

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/mfu"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/tune"
+)
+
+// tuneFlags are the flags of tune.
+type tuneFlags struct {
+	model                   model.Config // of flags
+	sizes                   tune.Sizes
+	works, target, accuracy string
+	out, files              string
+	whole, stored           bool
+}
+
+func (a *app) tuneCmd() *cobra.Command {
+	var f tuneFlags
+	var works []string
+	for _, w := range tune.Works {
+		works = append(works, fmt.Sprintf("  %-8s  %s", w.Name, w.Doc))
+	}
+	c := &cobra.Command{
+		Use:   "tune (CONFIG | --key-heads N --value-heads N --key-dim N --value-dim N)",
+		Short: "Give the best kernels for a model, by its config.json or its sizes",
+		Long: `tune reads what a model's layers of the gated delta rule need from the config.json that it is published with (Qwen3-Next, Qwen3.5, OLMo-hybrid,
+gated_deltanet of flash-linear-attention; also the folder it lies in, or one of gdngen mfu), or from flags. For each work and target it
+gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
+
+` + strings.Join(works, "\n") + `
+
+--out writes the kernels: for libtpu (mosaic), JAX (pallas) and XLA on a CPU (stablehlo). --whole costs all that the layers consist of too, as
+gdngen mfu does. A cost that is stored in this program is taken from there; others are compiled, which takes some minutes each, once.`,
+		Example: `  gdngen tune config.json
+  gdngen tune config.json --work prefill,decode --target v5e,v6e,tpu7x --out kernels
+  gdngen tune --key-heads 16 --value-heads 32 --key-dim 128 --value-dim 128 --layers 36 --tokens 8192
+  gdngen tune config.json --work train --whole`,
+		GroupID: "work",
+		Args:    args(cobra.MaximumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.tune(&f, cmd, args) },
+	}
+	l, r := c.Flags(), &f.model.Rule
+	l.IntVar(&r.HeadsK, "key-heads", 0, "query and key heads of a layer")
+	l.IntVar(&r.HeadsV, "value-heads", 0, "value heads of a layer, a multiple of the key heads; 0: as many")
+	l.IntVar(&r.K, "key-dim", 0, "width of a query or key")
+	l.IntVar(&r.V, "value-dim", 0, "width of a value; 0: as a key")
+	l.BoolVar(&r.NegEigval, "negative-eigenvalues", false, "beta goes up to 2")
+	l.IntVar(&f.model.Layers, "layers", 1, "layers of the rule in the model")
+	l.StringVar(&f.works, "work", "prefill", "what the layers do, separated by commas, or all: "+strings.Join(tune.WorkNames(), " "))
+	l.IntVar(&f.sizes.Tokens, "tokens", 0, "tokens of a sequence, or of all packed ones; 0: 4096, packed 8192")
+	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, of decode 64")
+	l.IntVar(&f.sizes.Seqs, "seqs", 0, "packed sequences; 0: 16")
+	targetFlag(c, &f.target)
+	l.StringVar(&f.accuracy, "accuracy", "", "class of accuracy: "+strings.Join(gdn.AccuracyNames(), " or ")+" (default: as the tensors)")
+	l.StringVar(&f.out, "out", "", "write the kernels, and tune.json, into this folder")
+	l.StringVar(&f.files, "files", "mosaic,pallas", "kinds of files of --out: mosaic, pallas, stablehlo")
+	l.BoolVar(&f.whole, "whole", false, "cost the whole layers of the model too, by a config.json; many compiles")
+	l.BoolVar(&f.stored, "stored", false, "take stored costs alone, and compile nothing")
+	complete(c, "work", append(tune.WorkNames(), "all"))
+	complete(c, "accuracy", gdn.AccuracyNames())
+	return c
+}
+
+// modelOf reads the model of a file, or that of the flags.
+func (f *tuneFlags) modelOf(a *app, cmd *cobra.Command, args []string) (model.Config, error) {
+	sized := ""
+	for _, name := range []string{"key-heads", "value-heads", "key-dim", "value-dim", "negative-eigenvalues", "layers"} {
+		if cmd.Flags().Changed(name) {
+			sized = name
+		}
+	}
+	r := &f.model.Rule
+	switch {
+	case len(args) == 1 && sized != "":
+		return f.model, usage(fmt.Errorf("give a file or --%s, not both", sized))
+	case len(args) == 1:
+		return a.readModelConfig(args[0])
+	case r.HeadsK == 0 || r.K == 0:
+		return f.model, usage(errors.New("tune what? give the config.json of a model, or --key-heads and --key-dim"))
+	case f.whole:
+		return f.model, usage(errors.New("--whole needs the config.json of a model: sizes of the rule alone say nothing of its other parts"))
+	}
+	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 1
+	f.model.Hidden, f.model.Batch, f.model.Tokens = r.HeadsV*r.V, 1, 1
+	return f.model, usage(f.model.Validate())
+}
+
+func (a *app) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
+	targets, err := parseTargets(f.target)
+	if err != nil {
+		return err
+	}
+	works, err := tune.ParseWorks(f.works)
+	if err != nil {
+		return usage(err)
+	}
+	kinds, err := tune.ParseKinds(f.files)
+	if err != nil {
+		return usage(fmt.Errorf("--files: %w", err))
+	}
+	variant := gdn.Auto
+	if f.accuracy != "" {
+		if err := (&accuracyText{at: &variant}).Set(f.accuracy); err != nil {
+			return usage(err)
+		}
+	}
+	config, err := f.modelOf(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*lower.Form, error) {
+		form, err := suit(s, variant, route, t)
+		if err == nil {
+			a.tellPromoted(form)
+		}
+		return form, err
+	})
+	if err != nil {
+		return usage(err)
+	}
+	stored, err := tune.ReadStored()
+	if err != nil {
+		return err
+	}
+	var x *measure.Instrument
+	if !f.stored && (f.whole || !r.Known(stored)) {
+		x, err = a.instrument(false)
+		if isA[*plugins.MissingError](err) && !f.whole {
+			a.note("no compiler: %v; rows without a stored cost have none", err)
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.Cost(a.ctx, stored, x); err != nil {
+		return err
+	}
+	if f.out != "" {
+		v, _ := version()
+		if err := r.WriteFiles(f.out, kinds, v, func(err error) { a.warn("%v", err) }); err != nil {
+			return err
+		}
+	}
+	var steps []*mfu.Step
+	if f.whole {
+		if steps, err = a.wholeLayers(config, works, f.sizes, variant, targets, x); err != nil {
+			return err
+		}
+	}
+	if err := emit(a, r, r.Rows, func(w io.Writer) {
+		r.Write(w)
+		for _, s := range steps {
+			s.Write(w)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, line := range config.Notes {
+		if f.whole {
+			a.note("of the model: %s", line)
+		}
+	}
+	a.note("next: %s", nextAfterTune(r, f))
+	return nil
+}
+
+// wholeLayers costs whole layers for the works that have a model of them: prefill by a forward pass, train by both.
+func (a *app) wholeLayers(c model.Config, works []*tune.Work, z tune.Sizes, variant string, targets []*codegen.Target, x *measure.Instrument) ([]*mfu.Step, error) {
+	var steps []*mfu.Step
+	for _, w := range works {
+		if w.Name != "prefill" && w.Name != "train" {
+			a.warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
+			continue
+		}
+		s, err := w.Spec(c, z)
+		if err != nil {
+			return nil, usage(err)
+		}
+		c.Batch, c.Tokens = s.Batch, s.Tokens
+		step, rules, err := mfu.NewStep(c, variant, targets)
+		if err != nil {
+			return nil, usage(err)
+		}
+		if err := step.Cost(a.ctx, x, rules, targets, w.Name == "prefill"); err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+// nextAfterTune is the command that helps most once the kernels are known.
+func nextAfterTune(r *tune.Result, f *tuneFlags) string {
+	best := r.Best()
+	switch {
+	case best.Cycles == 0 && f.stored:
+		return "the same command without --stored, which compiles"
+	case best.Cycles == 0:
+		return "gdngen setup, which fetches the compiler, and the same command again"
+	case f.out == "":
+		return fmt.Sprintf("the same command with --out kernels; or gdngen explain --spec %s --target %s, where the cycles go", best.Spec, best.Target)
+	}
+	for _, file := range best.Files {
+		if filepath.Ext(file) == ".py" {
+			return fmt.Sprintf("python %s, which checks itself where JAX is; gdngen check --spec %s --target %s does without", file, best.Spec, best.Target)
+		}
+	}
+	return fmt.Sprintf("gdngen check --spec %s --target %s, its numbers", best.Spec, best.Target)
+}

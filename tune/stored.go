@@ -1,0 +1,72 @@
+package tune
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+)
+
+// stored has results of gdngen tune CONFIG --work prefill,decode -o jsonl, one file a model. A row holds for exactly its program and what the cost
+// model knows of its target, so rows of older programs are never taken.
+//
+//go:embed stored/*.jsonl
+var stored embed.FS
+
+// Stored are costs of programs that were compiled elsewhere.
+type Stored map[string]*Row
+
+// ReadStored reads the costs that are part of this program.
+func ReadStored() (Stored, error) {
+	s := Stored{}
+	return s, fs.WalkDir(stored, "stored", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := stored.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		rows, err := parseStored(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path.Base(name), err)
+		}
+		maps.Copy(s, rows)
+		return nil
+	})
+}
+
+func parseStored(data []byte) (Stored, error) {
+	s := Stored{}
+	d := json.NewDecoder(bytes.NewReader(data))
+	for {
+		row := &Row{}
+		err := d.Decode(row)
+		if err == io.EOF {
+			return s, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row.Cycles > 0 {
+			s[row.key()] = row
+		}
+	}
+}
+
+// key is all that a cost follows from, but for the compiler, which Source names.
+func (row *Row) key() string { return row.Target + " " + row.Facts + " " + row.Program }
+
+// fill gives a row its cost where that is stored.
+func (s Stored) fill(row *Row) bool {
+	found, ok := s[row.key()]
+	if ok {
+		row.Source = "stored, " + found.Source
+		row.set(found.Cycles, found.Throughput)
+	}
+	return ok
+}

@@ -88,6 +88,13 @@ var Classes = []Class{
 		keys: cosine99, decay: constant(0), beta: constant(.02), limits: adversarial},
 	{Name: "hold", Doc: "as slow for 128 of 512 tokens, then beta 0 and decay from U(-.00002, 0): the state is held, and loses .13 % in 128 tokens", Adversarial: true,
 		keys: normal, decay: holding(uniformDecay(.01), uniformDecay(2e-5)), beta: holding(sigmoidBeta, constant(0)), limits: adversarial},
+	{Name: "cut", Doc: "as slow for 32 of 64 tokens, then a log decay from U(-8, -4) and beta 0: the state that is left is .03 to 1.8 % of what was there, and a clamp shows", Adversarial: true,
+		keys: normal, decay: cutting, beta: func(r *rand.Rand, token int) float64 {
+			if token%64 < 32 {
+				return sigmoidBeta(r, token)
+			}
+			return 0
+		}, limits: adversarial},
 	{Name: "zeros", Doc: "as slow, with rows of zeros in q and k", Adversarial: true,
 		keys: withZeros, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: adversarial},
 	{Name: "reflect", Doc: "random keys, beta 2, no decay: each token turns the state, and errors grow with the length; needs neg_eigval", Adversarial: true,
@@ -541,6 +548,14 @@ func logSigmoid(normaliser float64) gate {
 
 func uniformDecay(most float64) gate {
 	return func(r *rand.Rand, _ int) float64 { return -most * r.Float64() }
+}
+
+// cutting is nearly 1, but at one of 64 tokens.
+func cutting(r *rand.Rand, token int) float64 {
+	if token%64 == 32 {
+		return -4 - 4*r.Float64()
+	}
+	return -.01 * r.Float64()
 }
 
 // holding is a gate of 128 of 512 tokens, and another for those after them.

@@ -77,15 +77,8 @@ var All = []Mutant{
 			return b.Convert(b.Scale(b.Convert(x, ir.F32), 1+by), x.Type.DType)
 		})
 	}},
-	{"clamp", "the log decay is clamped at -2 to -5", given, func(e *edit) (*ir.Module, error) {
-		least := -e.between(2, 5)
-		return e.params(func(b *ir.Builder, name string, x *ir.Value) *ir.Value {
-			if name != "g" {
-				return x
-			}
-			return b.Max(x, b.Like(x, least))
-		})
-	}},
+	{"clamp", "the log decay is clamped at -2 to -5", given, func(e *edit) (*ir.Module, error) { return e.clamp(-e.between(2, 5)) }},
+	{"clamp5", "the log decay is clamped at -5", given, func(e *edit) (*ir.Module, error) { return e.clamp(-5) }},
 	{"rounded", "the state is rounded to bf16 at each chunk", longerThan(256), func(e *edit) (*ir.Module, error) {
 		return e.updates(func(b *ir.Builder, x *ir.Value) *ir.Value { return b.Convert(b.Convert(x, ir.BF16), x.Type.DType) })
 	}},
@@ -148,6 +141,16 @@ func (e *edit) around(before, after func(b *ir.Builder, name string, x *ir.Value
 		return nil, fmt.Errorf("mutant %s: %w", e.name, err)
 	}
 	return n, nil
+}
+
+// clamp keeps the log decay at a number or above.
+func (e *edit) clamp(least float64) (*ir.Module, error) {
+	return e.params(func(b *ir.Builder, name string, x *ir.Value) *ir.Value {
+		if name != "g" {
+			return x
+		}
+		return b.Max(x, b.Like(x, least))
+	})
 }
 
 func (e *edit) leak(least, most float64) (*ir.Module, error) {

@@ -3,6 +3,7 @@ module github.com/gdngen/gdngen
 go 1.25.0
 
 require (
+	github.com/BurntSushi/toml v1.6.0
 	github.com/coder/websocket v1.8.15
 	github.com/ebitengine/purego v0.11.3
 	github.com/erkkah/margaid v0.3.0

@@ -110,7 +110,7 @@ func Run(ctx context.Context, dir string, c Config, e Evaluator, begun func(Rung
 		if rec.Outcome.Ends() {
 			break
 		}
-		if rec.Outcome == Gained {
+		if rec.Outcome == Gained && rec.Figures.Ratio > 0 {
 			below = rec.Figures.Gain()
 		}
 	}
@@ -161,6 +161,8 @@ func (c *Config) outcome(r Rung, f *Figures) Outcome {
 		return Refused
 	case r.Kind == Correct:
 		return Passed
+	case f.Base.Verdict != "": // what the base can not do at all
+		return Gained
 	case r.Kind == Guarded && (f.Same || high <= 1+r.Share):
 		return Passed
 	case r.Kind == Guarded && low > 1+r.Share:

@@ -88,7 +88,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 	f := &Figures{Unit: "ns", Notes: []string{"parts run one after another; the core of attention is not among them"}}
 	x.arguments = filled
 	modules := mfu.Modules(*r.Model, c.Forward)
-	err := x.time(ctx, c, r, f, modules, func(text string) (gdn.Variant, error) { return mfu.Variant(*r.Model, text, t) })
+	err := x.time(ctx, c, r, f, modules, func(text string) (gdn.Variant, error) { return mfu.Variant(*r.Model, carried(c, text, *r.Model, t), t) })
 	if err == nil && x.Device.Target() != nil {
 		var flops float64
 		for _, m := range modules {

@@ -306,3 +306,14 @@ func TestMeasured(t *testing.T) {
 	base := (*BaseError)(nil)
 	require.ErrorAs(t, err, &base)
 }
+
+// TestCarried: a program of a layer has as many heads as that of the kernel.
+func TestCarried(t *testing.T) {
+	c := config(t)
+	v6e, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	for text, want := range map[string]string{"merge-packed": "merge-packed,heads=8", "merge-packed,heads=2": "merge-packed,heads=2", "auto": "auto", "nonsense": "nonsense", "naive": "naive,heads=1"} {
+		require.Equal(t, want, carried(&c, text, *c.Layer, v6e))
+	}
+	require.Equal(t, "merge-packed", carried(&c, "merge-packed", *c.Model, v6e), "a model of 8 heads")
+}

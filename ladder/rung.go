@@ -94,8 +94,8 @@ type Figures struct {
 
 // Evaluator finds the figures of rungs.
 type Evaluator interface {
-	// Figures judges both on a rung. A candidate that is refused has a verdict in its Side; a base that is refused is an error, and so is a
-	// failure of the machinery.
+	// Figures judges both on a rung. Who is refused has a verdict in its Side. A base that is refused is an error where kernels are
+	// compared, or where the candidate is refused too; and so is a failure of the machinery.
 	Figures(ctx context.Context, c *Config, r Rung) (*Figures, error)
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/mfu"
 )
@@ -133,7 +135,7 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 	f := &Figures{Unit: "cycles by " + string(measure.Wall.On(t.Name))}
 	for i, text := range []string{c.Base, c.Variant} {
 		side := []*Side{&f.Base, &f.Candidate}[i]
-		v, err := mfu.Variant(*r.Model, text, t)
+		v, err := mfu.Variant(*r.Model, carried(c, text, *r.Model, t), t)
 		var rows []*mfu.Row
 		if err == nil {
 			side.Variant = v.String()
@@ -143,8 +145,8 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 		}
 		refusal := (*measure.Refusal)(nil)
 		switch {
-		case errors.As(err, &refusal) && i == 0:
-			return nil, &BaseError{r.Name(), text, firstLine(refusal.Error())}
+		case errors.As(err, &refusal) && f.Base.Verdict != "":
+			return nil, &BaseError{r.Name(), c.Base, f.Base.Reason}
 		case errors.As(err, &refusal):
 			side.Target, side.Verdict, side.Reason = t.Name, journal.Verdict(refusal.Verdict), firstLine(refusal.Error())
 		case err != nil:
@@ -154,7 +156,31 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 		}
 	}
 	f.Same = f.Base.Variant == f.Candidate.Variant
+	if f.Base.Verdict != "" {
+		f.Notes = append(f.Notes, "the base has no program here, and the candidate has: "+f.Base.Reason)
+	}
 	return f, nil
+}
+
+// carried is a variant for a model, with as many heads in a program as on the rung of the kernel, unless its text says how many: what climbs is
+// that program. Example: a variant with all heads in a program has 8 of them for bench, and 8 in a layer of 32.
+func carried(c *Config, text string, m model.Config, t *codegen.Target) string {
+	s, err := gdn.Parse(c.Kernel)
+	if err != nil || strings.Contains(text, "heads=") {
+		return text
+	}
+	if _, auto := gdn.ParseAuto(text); auto { // chosen for each work
+		return text
+	}
+	f, err := lower.Suit(s, text, t)
+	if err != nil {
+		return text
+	}
+	heads := f.Variant.Fit(s).Heads
+	if heads <= 0 || heads >= m.Rule.HeadsV || m.Rule.HeadsV%heads != 0 {
+		return text
+	}
+	return fmt.Sprintf("%s,heads=%d", text, heads)
 }
 
 // sum takes the figures of a step from its rows.

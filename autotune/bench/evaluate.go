@@ -23,13 +23,21 @@ import (
 
 // Protocol says how a workload is measured. The zero value is not valid; see DefaultProtocol.
 type Protocol struct {
-	Warmup     int           `json:"warmup"`     // executions before the timed ones of a trial
-	Iterations int           `json:"iterations"` // timed executions of a trial, at most
-	Trials     int           `json:"trials"`     // each with inputs of its own
-	Measure    time.Duration `json:"measure"`    // ends the iterations of a trial early, not before pjrt.LeastIterations; 0: never
-	Cold       bool          `json:"cold"`       // the caches are overwritten before each execution
-	InPlace    bool          `json:"in_place"`   // final states take the memory of the copies of the initial ones
+	Warmup     int           `json:"warmup"`              // executions before the timed ones of a trial
+	Iterations int           `json:"iterations"`          // timed executions of a trial, at most
+	Trials     int           `json:"trials"`              // each with inputs of its own
+	Measure    time.Duration `json:"measure"`             // ends the iterations of a trial early, not before pjrt.LeastIterations; 0: never
+	Cold       bool          `json:"cold"`                // the caches are overwritten before each execution
+	InPlace    bool          `json:"in_place"`            // final states take the memory of the copies of the initial ones
+	Statistic  string        `json:"statistic,omitempty"` // of the executions of a trial: mean, the default, or median
+	Server     string        `json:"server,omitempty"`    // that measures by a protocol of its own
 }
+
+// The values of Protocol.Statistic.
+const (
+	mean   = "mean"
+	median = "median"
+)
 
 // DefaultProtocol is that of FlashInfer-Bench, with an end to the iterations of slow programs. There results go to memory that the
 // caller gives, which is not counted; here states go to that of their copies.
@@ -37,6 +45,9 @@ var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: t
 
 // String is the protocol in the flags of gdngen bench.
 func (p Protocol) String() string {
+	if p.Server != "" {
+		return "--on " + p.Server
+	}
 	text := fmt.Sprintf("--warmup %d --iterations %d --trials %d --measure %v", p.Warmup, p.Iterations, p.Trials, p.Measure)
 	if !p.Cold {
 		text += " --warm"
@@ -44,11 +55,17 @@ func (p Protocol) String() string {
 	if !p.InPlace {
 		text += " --separate"
 	}
+	if p.Statistic == median {
+		text += " --statistic " + median
+	}
 	return text
 }
 
 // Check refuses a protocol that can not be followed.
 func (p Protocol) Check() error {
+	if p.Statistic != "" && p.Statistic != mean && p.Statistic != median {
+		return fmt.Errorf("statistic %q: want %s or %s", p.Statistic, mean, median)
+	}
 	if p.Warmup < 0 || p.Iterations < 1 || p.Trials < 1 || p.Measure < 0 {
 		return fmt.Errorf("warm-up %d and measuring time %v must not be negative, iterations %d and trials %d at least 1", p.Warmup, p.Measure, p.Iterations, p.Trials)
 	}
@@ -365,18 +382,21 @@ func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array,
 			if err != nil {
 				return err
 			}
-			mean := ms(t.Mean()) / float64(len(trials))
+			took := t.Mean()
+			if p.Statistic == median {
+				took = t.Median
+			}
 			if i == 0 {
-				o.Latency += mean
+				o.Latency += ms(took) / float64(len(trials))
 			} else {
-				o.Reference += mean
+				o.Reference += ms(took) / float64(len(trials))
 			}
 			least[i] = min(least[i], ms(t.Min))
 			iterations[i] += len(t.All)
 		}
 	}
 	o.Extra = map[string]any{minLatency: least[0], minReference: least[1],
-		"iterations": iterations[0], "reference_iterations": iterations[1]}
+		"iterations": iterations[0], "reference_iterations": iterations[1], "protocol": p.String()}
 	return nil
 }
 

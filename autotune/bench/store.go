@@ -46,6 +46,7 @@ func (e *SettingsError) Error() string {
 type Store struct {
 	Dir      string
 	Warnings []string // of lines that were cut short
+	Author   string   // of the solutions that come
 	lock     *flock.Flock
 	done     map[key]*flashinfer.Trace
 }
@@ -59,7 +60,7 @@ func OpenStore(dir string, p Protocol) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	s := &Store{Dir: dir, lock: flock.New(filepath.Join(dir, lockName)), done: map[key]*flashinfer.Trace{}}
+	s := &Store{Dir: dir, Author: Author, lock: flock.New(filepath.Join(dir, lockName)), done: map[key]*flashinfer.Trace{}}
 	locked, err := s.lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
@@ -146,7 +147,7 @@ func (s *Store) Done(definition, solution, uuid string) *flashinfer.Trace {
 
 // Append writes a trace, which is on the disk when it returns.
 func (s *Store) Append(d *flashinfer.Definition, t *flashinfer.Trace) error {
-	if err := appendLine(filepath.Join(s.Dir, "traces", Author, d.OpType, d.Name+".jsonl"), t); err != nil {
+	if err := appendLine(filepath.Join(s.Dir, "traces", s.Author, d.OpType, d.Name+".jsonl"), t); err != nil {
 		return err
 	}
 	s.keep(t)
@@ -175,6 +176,9 @@ func appendLine(path string, v any) (err error) {
 
 // Describe writes the definition and the solution, replacing what is there, and adds the workloads that are not there yet.
 func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workload, sol *flashinfer.Solution) error {
+	if filepath.Base(s.Author) != s.Author || filepath.Base(sol.Name) != sol.Name {
+		return fmt.Errorf("solution %s of %s: the names can not be those of files", sol.Name, s.Author)
+	}
 	if filepath.Base(d.Name) != d.Name || filepath.Base(d.OpType) != d.OpType {
 		return fmt.Errorf("definition %s of type %s: the names can not be those of files", d.Name, d.OpType)
 	}
@@ -208,7 +212,7 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 	return errors.Join(
 		writeFile(filepath.Join(s.Dir, "definitions", d.OpType, d.Name+".json"), definition),
 		writeFile(path, lines),
-		writeFile(filepath.Join(s.Dir, "solutions", Author, d.OpType, d.Name, sol.Name+".json"), solution))
+		writeFile(filepath.Join(s.Dir, "solutions", s.Author, d.OpType, d.Name, sol.Name+".json"), solution))
 }
 
 // writeFile writes a file as a whole or not at all, and makes its folder.

@@ -20,6 +20,7 @@ type Row struct {
 	LatencyMS   float64        `json:"latency_ms,omitempty"`
 	ReferenceMS float64        `json:"reference_latency_ms,omitempty"`
 	Speedup     float64        `json:"speedup,omitempty"`
+	MeanUp      float64        `json:"mean_speedup,omitempty"`     // arithmetic, as the contest scores
 	LeastMS     float64        `json:"least_latency_ms,omitempty"` // of the fastest execution, which other work on the machine disturbs least
 	LeastUp     float64        `json:"least_speedup,omitempty"`    // of the reference's fastest over it
 	MaxAbsolute float64        `json:"max_absolute_error"`
@@ -92,11 +93,17 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 		latency += math.Log(e.Performance.LatencyMS)
 		reference += math.Log(e.Performance.ReferenceLatencyMS)
 		speedup += math.Log(e.Performance.Speedup)
-		fastest := float(e.Correctness.Extra[minLatency])
+		r.MeanUp += e.Performance.Speedup
+		fastest := e.Performance.LatencyMS // traces of others do not have the fastest execution
+		ofLoop := e.Performance.ReferenceLatencyMS
+		if x := e.Correctness.Extra[minLatency]; x != nil {
+			fastest, ofLoop = float(x), float(e.Correctness.Extra[minReference])
+		}
 		least += math.Log(fastest)
-		leastUp += math.Log(float(e.Correctness.Extra[minReference]) / fastest)
+		leastUp += math.Log(ofLoop / fastest)
 	}
 	if n := float64(r.Passed); n > 0 {
+		r.MeanUp /= n
 		r.LatencyMS, r.ReferenceMS, r.Speedup = math.Exp(latency/n), math.Exp(reference/n), math.Exp(speedup/n)
 		r.LeastMS, r.LeastUp = math.Exp(least/n), math.Exp(leastUp/n)
 	}

@@ -31,6 +31,7 @@ type benchFlags struct {
 	warm, separate, noWait bool
 	staticOnly             bool
 	targets, staticVariant string
+	protocol, on, solution string
 
 	target *codegen.Target // of the device of --plugin; nil: no TPU
 }
@@ -43,6 +44,9 @@ func (a *app) benchCmd() *cobra.Command {
 		Long: `bench evaluates a variant on workloads in the manner of FlashInfer-Bench: each trial has inputs of its own; an element is wrong if it is off by
 more than 1e-2 and by more than 1e-2 of itself, and one wrong element fails the workload; what passes is timed on fresh copies of its arguments,
 out of the caches. Outputs are compared with the float64 reference; speed-ups are over a loop over tokens in the same runtime.
+
+--protocol sets warm-up, iterations and trials at once, and tolerances never: ` + bench.PresetHelp() + `; or a file of JSON.
+--on fib:URL has a server of FlashInfer-Bench evaluate --solution instead, on its own hardware and by its own protocol.
 
 Without flags it sweeps the contest's two definitions, ` + flashinfer.ContestDecode + ` (54 workloads) and
 ` + flashinfer.ContestPrefill + ` (100), on this machine's CPU. Definitions are names of the form
@@ -57,16 +61,34 @@ The status is 3 if a workload did not pass.`,
 		Example: `  gdngen bench --run runs/contest                                     all 154 workloads; the same command goes on
   gdngen bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --only batch_size=64
   gdngen bench --run runs/contest --target v5e,v6e,tpu7x --static-only   static cost alone
+  gdngen bench --run runs/gpu --on fib:http://gpu:8000 --solution solution.json
   gdngen bench --run runs/mine --definition my.json --workloads my.jsonl --root dataset --variant cpu`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
-		RunE:    func(*cobra.Command, []string) error { return a.bench(&b) },
 	}
+	c.RunE = func(*cobra.Command, []string) error {
+		if b.dir == "" {
+			return usage(errors.New("bench needs --run DIR"))
+		}
+		if b.on != "" {
+			return a.benchOn(&b)
+		}
+		b.config.Protocol.Cold, b.config.Protocol.InPlace = !b.warm, !b.separate
+		if err := a.protocol(&b, c.Flags()); err != nil {
+			return err
+		}
+		return a.bench(&b)
+	}
+	c.AddCommand(a.benchReportCmd())
 	f, p := c.Flags(), &b.config.Protocol
 	f.StringVar(&b.dir, "run", "", "folder of the run; made where it is missing")
 	f.StringSliceVar(&b.definitions, "definition", nil, "definitions, by name or file, separated by commas (default: those that --workloads names, or the contest's two)")
 	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
-	f.StringVar(&b.root, "root", ".", "folder that the paths of workloads start from")
+	rootFlag(c, &b.root)
+	f.StringVar(&b.protocol, "protocol", "", "how workloads are measured, by name or file (default: default)")
+	f.StringVar(&p.Statistic, "statistic", "", "of the executions of a trial: mean, the default, or median")
+	f.StringVar(&b.on, "on", "", "server of FlashInfer-Bench that evaluates --solution: fib:URL")
+	f.StringVar(&b.solution, "solution", "", "packed solution for --on; see gdngen pack")
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
 	f.StringVar(&b.variant, "variant", "", "how it is computed (default: auto, the best known for the spec on the device; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
@@ -90,10 +112,6 @@ The status is 3 if a workload did not pass.`,
 
 // bench sweeps, and prints the summary of what the run holds.
 func (a *app) bench(b *benchFlags) error {
-	if b.dir == "" {
-		return usage(errors.New("bench needs --run DIR"))
-	}
-	b.config.Protocol.Cold, b.config.Protocol.InPlace = !b.warm, !b.separate
 	if err := b.config.Protocol.Check(); err != nil {
 		return usage(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
@@ -117,6 +118,8 @@ var exits = []struct {
 	{exitUsage, isA[*loop.ConfigError]},
 	{exitInfra, isA[*loop.LockedError]},
 	{exitInfra, isA[*loop.PauseError]},
+	{exitInfra, isA[*contest.ServerError]},
+	{exitInfra, isA[*contest.TaskError]},
 	{exitUsage, isA[*ladder.OtherError]},
 	{exitInfra, isA[*ladder.LockedError]},
 	{exitRejected, isA[*ladder.BaseError]},

@@ -1,0 +1,197 @@
+package contest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/flashinfer"
+)
+
+// Prefix begins the places that are servers of FlashInfer-Bench.
+const Prefix = "fib:"
+
+// ServerError is what a server refused, or that it can not be reached (Code 0).
+type ServerError struct {
+	Call string
+	Code int
+	Text string
+}
+
+func (e *ServerError) Error() string {
+	if e.Code == 0 {
+		return fmt.Sprintf("%s: %s: is `flashinfer-bench serve` running there?", e.Call, e.Text)
+	}
+	return fmt.Sprintf("%s: status %d: %s", e.Call, e.Code, e.Text)
+}
+
+// TaskError is an evaluation that the server gave up.
+type TaskError struct{ Task, Text string }
+
+func (e *TaskError) Error() string {
+	return fmt.Sprintf("task %s failed on the server: %s", e.Task, e.Text)
+}
+
+// Server is a server of FlashInfer-Bench.
+type Server struct {
+	URL  string
+	http http.Client
+}
+
+// Dial names the server of a place fib:URL. Nothing is sent.
+func Dial(place string) (*Server, error) {
+	text, ok := strings.CutPrefix(place, Prefix)
+	u, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if !ok || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("place %s: want the address of a server of FlashInfer-Bench, such as fib:http://gpu:8000", place)
+	}
+	return &Server{URL: u.String()}, nil
+}
+
+// call asks the server; answer is read from JSON.
+func (s *Server) call(ctx context.Context, method, path string, body, answer any) error {
+	name := method + " " + s.URL + path
+	var text io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		text = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, text)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	a, err := s.http.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if in := (*url.Error)(nil); errors.As(err, &in) {
+			err = in.Err
+		}
+		return &ServerError{name, 0, err.Error()}
+	}
+	defer a.Body.Close()
+	data, err := io.ReadAll(a.Body)
+	if err != nil {
+		return &ServerError{name, 0, err.Error()}
+	}
+	if a.StatusCode != http.StatusOK {
+		var said struct{ Detail any }
+		if json.Unmarshal(data, &said) == nil && said.Detail != nil {
+			return &ServerError{name, a.StatusCode, fmt.Sprint(said.Detail)}
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+		return &ServerError{name, a.StatusCode, line}
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return &ServerError{name, a.StatusCode, "the answer is no JSON of the kind: " + err.Error()}
+	}
+	return nil
+}
+
+// Health is how a server is.
+type Health struct {
+	Status  string `json:"status"`
+	Workers []struct {
+		Device  string `json:"device"`
+		Healthy bool   `json:"healthy"`
+	} `json:"workers"`
+	Queue int `json:"queue_size"`
+}
+
+// Health asks for the workers.
+func (s *Server) Health(ctx context.Context) (*Health, error) {
+	h := &Health{}
+	return h, s.call(ctx, http.MethodGet, "/health", nil, h)
+}
+
+// Definition asks for a definition.
+func (s *Server) Definition(ctx context.Context, name string) (*flashinfer.Definition, error) {
+	var text json.RawMessage
+	if err := s.call(ctx, http.MethodGet, "/definitions/"+url.PathEscape(name), nil, &text); err != nil {
+		return nil, err
+	}
+	return flashinfer.ParseDefinition(text)
+}
+
+// Workloads asks for those of a definition.
+func (s *Server) Workloads(ctx context.Context, definition string) (l []*flashinfer.Workload, err error) {
+	return l, s.call(ctx, http.MethodGet, "/definitions/"+url.PathEscape(definition)+"/workloads", nil, &l)
+}
+
+// submit has a solution evaluated on workloads. The server gives it a name of its own.
+func (s *Server) submit(ctx context.Context, sol *flashinfer.Solution, uuids []string) (task string, err error) {
+	var a struct {
+		Task string `json:"task_id"`
+	}
+	err = s.call(ctx, http.MethodPost, "/evaluate", map[string]any{"solution": sol, "workload_uuids": uuids}, &a)
+	if err == nil && a.Task == "" {
+		err = &ServerError{"POST " + s.URL + "/evaluate", http.StatusOK, "the answer names no task"}
+	}
+	return a.Task, err
+}
+
+// task is an evaluation on the server.
+type task struct {
+	Status string            `json:"status"`
+	Traces []json.RawMessage `json:"traces"`
+	Error  string            `json:"error"`
+}
+
+// askFor is how long one question waits for a task, and between is the pause after questions that the server did not answer.
+var (
+	askFor  = 60 * time.Second
+	between = 2 * time.Second
+	asked   = 30 // unanswered in a row, before the server counts as lost
+)
+
+// wait asks until a task is over. A server that does not answer for a while is asked again: tasks live on there.
+func (s *Server) wait(ctx context.Context, id string) ([]*flashinfer.Trace, error) {
+	for lost := 0; ; {
+		var t task
+		err := s.call(ctx, http.MethodGet, fmt.Sprintf("/tasks/%s?timeout=%g", url.PathEscape(id), askFor.Seconds()), nil, &t)
+		if bad := (*ServerError)(nil); errors.As(err, &bad) && (bad.Code == 0 || bad.Code >= 500) && lost < asked {
+			lost++
+			select {
+			case <-time.After(between):
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		lost = 0
+		switch t.Status {
+		case "completed":
+			var l []*flashinfer.Trace
+			for i, text := range t.Traces {
+				x, err := flashinfer.ParseTrace(text)
+				if err != nil {
+					return nil, fmt.Errorf("task %s, trace %d: %w", id, i, err)
+				}
+				l = append(l, x)
+			}
+			return l, nil
+		case "failed":
+			return nil, &TaskError{id, t.Error}
+		case "pending", "running":
+		default:
+			return nil, &TaskError{id, fmt.Sprintf("it is of the unknown status %q", t.Status)}
+		}
+	}
+}

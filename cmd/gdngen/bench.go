@@ -104,9 +104,9 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.targets, "target", "", "also give the static cost on these TPU generations, separated by commas, or all")
 	f.StringVar(&b.staticVariant, "static-variant", "", "variant that is costed for TPUs (default: auto, the best known for spec and target)")
 	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
-	complete(c, "variant", variantNames())
-	complete(c, "static-variant", variantNames())
-	complete(c, "target", append(codegen.TargetNames(), "all"))
+	completeChoices(c, "variant", variantOffers, variantChoices)
+	completeChoices(c, "static-variant", variantOffers, variantChoices)
+	completeList(c, "target", append(codegen.TargetNames(), "all"))
 	return c
 }
 

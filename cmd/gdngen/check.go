@@ -117,6 +117,6 @@ Classes:` + docs.String(),
 	c.Flags().IntVar(&k.seeds, "seeds", 3, "number of seeds")
 	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
 	complete(c, "engine", engine.Names()[1:])
-	complete(c, "classes", names)
+	completeList(c, "classes", names)
 	return c
 }

@@ -64,5 +64,5 @@ The status is 4 if a target rejects the module.`,
 
 func targetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", "v6e", "TPU generations, separated by commas, or all (see gdngen targets)")
-	complete(c, "target", append(codegen.TargetNames(), "all"))
+	completeList(c, "target", append(codegen.TargetNames(), "all"))
 }

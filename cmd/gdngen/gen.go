@@ -71,7 +71,7 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	c.Flags().StringVarP(&g.file, "output", "o", "", "write to this file; standard output without")
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
 	complete(c, "backend", append(backendNames(), "ir"))
-	complete(c, "target", codegen.TargetNames())
+	completeList(c, "target", codegen.TargetNames())
 	complete(c, "level", []string{"tensor", "kernel"})
 	return c
 }

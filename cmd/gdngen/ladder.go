@@ -87,7 +87,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringVar(&l.plugin, "plugin", "", "time on a device: a PJRT plugin, or cpu")
 	f.DurationVar(&l.lab.lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&l.lab.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
-	complete(c, "targets", codegen.TargetNames())
+	completeList(c, "targets", codegen.TargetNames())
 	complete(c, "layer", append(model.Presets(), none))
 	complete(c, "model", append(model.Presets(), none))
 	return c

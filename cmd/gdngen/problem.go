@@ -63,26 +63,10 @@ func backendNames() []string {
 	return names
 }
 
-func presetNames() []string {
-	var names []string
-	for _, p := range gdn.Presets {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-func variantNames() []string {
-	names := gdn.AutoNames()
-	for _, v := range gdn.Variants {
-		names = append(names, v.Name)
-	}
-	return names
-}
-
 // specFlag adds --spec.
 func specFlag(cmd *cobra.Command, at *string, value string) {
 	cmd.Flags().StringVar(at, "spec", value, "what is computed: a preset, fields, or both (see gdngen help spec)")
-	complete(cmd, "spec", presetNames())
+	completeChoices(cmd, "spec", specNames, specChoices)
 }
 
 // checkText checks the text of a variant as far as no spec is known.
@@ -99,7 +83,7 @@ func variantFlag(cmd *cobra.Command, at *string) {
 	*at = gdn.Auto
 	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both (see gdngen help variant)")
 	cmd.Flags().Var(&accuracyText{at: at}, "accuracy", "class of accuracy that auto keeps to: "+strings.Join(gdn.AccuracyNames(), " or "))
-	complete(cmd, "variant", variantNames())
+	completeChoices(cmd, "variant", variantOffers, variantChoices)
 	complete(cmd, "accuracy", gdn.AccuracyNames())
 }
 
@@ -137,13 +121,6 @@ func (v *accuracyText) Set(name string) error {
 		*v.at, v.name = joined, name
 	}
 	return err
-}
-
-// complete offers the values of a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values []string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist
-	}
 }
 
 // origin is the flags that say where a module comes from.

@@ -66,7 +66,7 @@ the hash of the program, so that a run that was interrupted goes on where it was
 		},
 	}
 	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
-	complete(c, "target", append(codegen.TargetNames(), "all"))
+	completeList(c, "target", append(codegen.TargetNames(), "all"))
 	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file, data where it ends in .json; standard output without")
 	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")

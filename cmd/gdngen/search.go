@@ -163,8 +163,11 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
-	complete(c, "targets", append(codegen.TargetNames(), "all"))
+	completeList(c, "targets", append(codegen.TargetNames(), "all"))
 	complete(c, "objective", objective.Examples())
+	completeList(c, "axes", axisNames())
+	completeChoices(c, "focus", func() []cobra.Completion { return nil }, variantChoices)
+	completeChoices(c, "start", variantOffers, variantChoices)
 	complete(c, "strategy", names)
 	complete(c, "directive", directives)
 	return c

@@ -71,7 +71,8 @@ gdngen mfu does. A cost that is stored in this program is taken from there; othe
 	l.StringVar(&f.files, "files", "mosaic,pallas", "kinds of files of --out: mosaic, pallas, stablehlo")
 	l.BoolVar(&f.whole, "whole", false, "cost the whole layers of the model too, by a config.json; many compiles")
 	l.BoolVar(&f.stored, "stored", false, "take stored costs alone, and compile nothing")
-	complete(c, "work", append(tune.WorkNames(), "all"))
+	completeList(c, "work", append(tune.WorkNames(), "all"))
+	completeList(c, "files", []string{tune.Mosaic, tune.Pallas, tune.StableHLO})
 	complete(c, "accuracy", gdn.AccuracyNames())
 	return c
 }

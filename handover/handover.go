@@ -125,7 +125,7 @@ func best(dir string, s *journal.State) (l []string) {
 			continue
 		}
 		at := fmt.Sprintf("--spec '%s' --variant '%s'", h.Spec, c.Variant)
-		l = append(l, fmt.Sprintf("`gdngen explain %s --target %s`", at, t), fmt.Sprintf("`gdngen check %s`", at), fmt.Sprintf("`gdngen gen %s --target %s --backend mosaic -o kernel.mlir`", at, t))
+		l = append(l, fmt.Sprintf("`gdngen explain %s --target %s`", at, t), fmt.Sprintf("`gdngen check %s`", at), fmt.Sprintf("`gdngen gen %s --target %s --backend mosaic --out kernel.mlir`", at, t))
 	}
 	return l
 }
@@ -233,7 +233,7 @@ func next(dir string, v journal.View) []string {
 				continue
 			}
 			return []string{fmt.Sprintf("`%s` in #%d: %.1f %% less expected, risk %.0f %% (weighed with #%d)", o.Change, o.Parent, 100*float64(o.Gain), 100*float64(o.Risk), c.ID),
-				fmt.Sprintf("`gdngen search run --spec '%s' --targets %s --ruler %s --start '%s' --max-candidates 1 --run %s`", h.Spec, strings.Join(h.Targets, ","), h.RulerName(), w, filepath.Clean(dir)+"-next")}
+				fmt.Sprintf("`gdngen search run --spec '%s' --target %s --ruler %s --start '%s' --max-candidates 1 --run %s`", h.Spec, strings.Join(h.Targets, ","), h.RulerName(), w, filepath.Clean(dir)+"-next")}
 		}
 	}
 	return nil

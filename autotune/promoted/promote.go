@@ -93,7 +93,7 @@ func compared(state *journal.State, dir, target string, best *journal.Candidate,
 	switch {
 	case was == nil:
 		return nil, nil, fmt.Errorf("run %s has no cost on %s of what auto stands for, so nothing says which is better; compare them in one run, and promote from that:\n"+
-			"  gdngen search run --spec %s --targets %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, h.Precision, best.Variant, filepath.Clean(dir)+"-auto")
+			"  gdngen search run --spec %s --target %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, h.Precision, best.Variant, filepath.Clean(dir)+"-auto")
 	case is == nil:
 		return nil, nil, errors.New("the best candidate has no cost on " + target)
 	case is.Score >= was.Score:

@@ -46,6 +46,7 @@ type app struct {
 
 // root makes the command tree.
 func (a *app) root() *cobra.Command {
+	var short bool
 	root := &cobra.Command{
 		Use:   "gdngen",
 		Short: "Generate, check, cost and search kernels of the gated delta rule",
@@ -55,16 +56,19 @@ they cost on five TPU generations with no TPU attached, and searches structural 
 A cost is in static cycles, counted in the schedule that libtpu compiles: a lower bound of compute time, never a measurement.
 
 ` + exitHelp,
-		Example: `  gdngen tune config.json --out kernels             the best kernels for a model
-  gdngen gen --spec bench --target v6e -o k.mlir    write the best known kernel for v6e
-  gdngen explain --spec bench --target v5e,v6e      what it costs, and where
-  gdngen search run --budget 3m --run runs/first    rank structural variants`,
+		Example: `  gdngen tune config.json --out kernels                the best kernels for a model
+  gdngen gen --spec bench --target v6e --out k.mlir    write the best known kernel for v6e
+  gdngen explain --spec bench --target v5e,v6e         what it costs, and where
+  gdngen search run --budget 3m --run runs/first       rank structural variants`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := negative(cmd); err != nil {
 				return err
+			}
+			if short {
+				a.output = "json"
 			}
 			a.ctx, a.cancel = cmd.Context(), func() {}
 			if a.timeout > 0 {
@@ -77,6 +81,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	a.output = "text"
 	f := root.PersistentFlags()
 	f.VarP(&a.output, "output", "o", "form of the data on standard output")
+	f.BoolVar(&short, "json", false, "the same as --output json")
 	f.StringVar(&a.libtpu, "libtpu", "", "libtpu.so to compile with, in place of the pinned one")
 	f.StringVar(&a.cpuPlugin, "cpu-plugin", "", "PJRT plugin to run on the CPU with, in place of the pinned one")
 	f.BoolVar(&a.offline, "offline", false, "download nothing")

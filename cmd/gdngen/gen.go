@@ -30,8 +30,8 @@ representation.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
-		Example: `  gdngen gen --spec bench --target v5e -o kernel.mlir                    the best known for v5e
-  gdngen gen --spec bench --backend pallas -o gated_delta_rule.py
+		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
+  gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel`,
 		GroupID: "work",
@@ -59,7 +59,7 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 				return err
 			}
 			a.say(f)
-			return a.writeText(g.file, text)
+			return a.deliver(f, g.backend, g.target, g.file, text)
 		},
 	}
 	specFlag(c, &g.spec, "")
@@ -68,7 +68,8 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas or ir (default: mosaic where --target is given, else stablehlo)")
 	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets); for pallas those whose cost the header names, auto being for the first")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
-	c.Flags().StringVarP(&g.file, "output", "o", "", "write to this file; standard output without")
+	outFlag(c, &g.file)
+	a.fileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
 	complete(c, "backend", append(backendNames(), "ir"))
 	completeList(c, "target", codegen.TargetNames())
@@ -84,6 +85,35 @@ func (a *app) say(f *lower.Form) {
 	if why := f.Variant.Unsafe(f.Spec); why != "" {
 		a.warn("%s", why)
 	}
+}
+
+// generated is a program as data.
+type generated struct {
+	Spec    string `json:"spec"`
+	Variant string `json:"variant"`
+	Why     string `json:"why,omitempty"` // auto chose it
+	Unsafe  string `json:"unsafe,omitempty"`
+	Backend string `json:"backend"`
+	Target  string `json:"target,omitempty"`
+	File    string `json:"file,omitempty"` // that has the text; without one it is here
+	Text    string `json:"text,omitempty"`
+}
+
+// deliver writes the text of a program to a file, or to standard output, or as data.
+func (a *app) deliver(f *lower.Form, backend, target, file, text string) error {
+	if a.output == "text" {
+		return a.writeText(file, text)
+	}
+	g := generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}
+	if file == "" || file == "-" {
+		g.Text = text
+	} else {
+		g.File = file
+		if err := a.writeText(file, text); err != nil {
+			return err
+		}
+	}
+	return emit(a, g, []generated{g}, nil)
 }
 
 // writeText writes to a file, which appears whole or not at all, or to standard output.

@@ -19,7 +19,7 @@ import (
 func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if pack != "" {
 		if file != "" {
-			return usage(errors.New("give --output for a file or --package for a folder, not both"))
+			return usage(errors.New("give --out for a file or --package for a folder, not both"))
 		}
 		if err := pallas.CheckPackage(filepath.Base(pack)); err != nil {
 			return usage(fmt.Errorf("--package %s: %w", pack, err))
@@ -59,7 +59,7 @@ func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 		if err != nil {
 			return failed(exitRejected, "%w", err)
 		}
-		return a.writeText(file, text)
+		return a.deliver(f, "pallas", auto, file, text)
 	}
 	files, err := pallas.Package(filepath.Base(pack), s, v, p)
 	if err != nil {

@@ -21,7 +21,7 @@ func (a *app) handoverCmd() *cobra.Command {
 		Long: `handover writes, for each run of a search or a loop: the best with the commands that give it, static and measured; the three hottest stages and the bound they are
 at; what was accepted, and why; what was rejected, by missing piece, with the largest hopes among it; the best change of the last shortlist that nobody tried, with one command; versions, and
 how to verify. All of it stands in the records.`,
-		Example: "  gdngen handover --run runs/first\n  gdngen handover --run runs/first --run runs/loop --format html --file handover.html",
+		Example: "  gdngen handover --run runs/first\n  gdngen handover --run runs/first --run runs/loop --format html --out handover.html",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -45,7 +45,8 @@ how to verify. All of it stands in the records.`,
 	}
 	c.Flags().StringArrayVar(&runs, "run", nil, "folder of a run, once for each")
 	c.Flags().StringVar(&format, "format", "md", strings.Join(handover.Formats, " or "))
-	fileFlag(c, &file)
+	outFlag(c, &file)
+	a.formerly(c, "file", "out")
 	complete(c, "format", handover.Formats)
 	return c
 }

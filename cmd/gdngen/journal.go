@@ -194,7 +194,7 @@ func (a *app) journalExportCmd() *cobra.Command {
 		Use:     "export --run DIR --format FORMAT",
 		Short:   "Write a journal in the form of another tool",
 		Long:    "export writes a journal for other tools. Formats: " + strings.Join(docs, "; ") + ".",
-		Example: "  gdngen journal export --run runs/first --format csv > first.csv\n  gdngen journal export --run runs/first --format t4 --file results.json",
+		Example: "  gdngen journal export --run runs/first --format csv > first.csv\n  gdngen journal export --run runs/first --format t4 --out results.json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			e, err := report.LookupExport(format)
@@ -210,7 +210,8 @@ func (a *app) journalExportCmd() *cobra.Command {
 	}
 	runFlag(c, &dir)
 	c.Flags().StringVar(&format, "format", "csv", strings.Join(names, ", "))
-	fileFlag(c, &file)
+	outFlag(c, &file)
+	a.formerly(c, "file", "out")
 	complete(c, "format", names)
 	return c
 }
@@ -221,7 +222,7 @@ func (a *app) journalRenderCmd() *cobra.Command {
 		Use:     "render --run DIR",
 		Short:   "Write the log of a run for a reader, in Markdown",
 		Long:    "render writes, for each candidate: hypothesis, change, exact command, result, hot spots before and after, verdict, cause, next.",
-		Example: "  gdngen journal render --run runs/first --file log.md",
+		Example: "  gdngen journal render --run runs/first --out log.md",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			s, err := a.readRun(dir, "render")
@@ -232,18 +233,19 @@ func (a *app) journalRenderCmd() *cobra.Command {
 		},
 	}
 	runFlag(c, &dir)
-	fileFlag(c, &file)
+	outFlag(c, &file)
+	a.formerly(c, "file", "out")
 	return c
 }
 
 func (a *app) reportCmd() *cobra.Command {
 	var dir, file string
 	c := &cobra.Command{
-		Use:   "report --run DIR --file FILE",
+		Use:   "report --run DIR --out FILE",
 		Short: "Write the report of a search: one HTML page",
 		Long: `report writes one page that needs nothing else: the best so far, cycles against error, the champion against the first by stage, a heat map
 of the structures, what was rejected and why, and axes that never changed a schedule. The run may be in progress.`,
-		Example: "  gdngen report --run runs/first --file first.html",
+		Example: "  gdngen report --run runs/first --out first.html",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -252,18 +254,15 @@ of the structures, what was rejected and why, and axes that never changed a sche
 				return err
 			}
 			if file == "" {
-				return usage(errors.New("where to? give --file FILE, or --file - for standard output"))
+				return usage(errors.New("where to? give --out FILE, or --out - for standard output"))
 			}
 			return a.writeTo(file, func(w io.Writer) error { return report.HTML(w, dir, s) })
 		},
 	}
 	runFlag(c, &dir)
-	fileFlag(c, &file)
+	outFlag(c, &file)
+	a.formerly(c, "file", "out")
 	return c
-}
-
-func fileFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "file", "", "write to this file; -: standard output")
 }
 
 // writeTo writes a file, or standard output where none is named. A file appears whole or not at all.

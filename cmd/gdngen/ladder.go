@@ -41,7 +41,7 @@ Each rung is a record of ` + ladder.JournalName + ` in the folder; the same comm
 of the first record, in place of the flags.
 
 The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or hold (8) where measured intervals do not tell.`,
-		Example: `  gdngen ladder --base merge-packed --variant tpu-long --targets v6e,v5e --run runs/ladder
+		Example: `  gdngen ladder --base merge-packed --variant tpu-long --target v6e,v5e --run runs/ladder
   gdngen ladder --kernel decode --base naive --variant auto --layer none --model none --guard bench@v6e=1% --run runs/decode
   gdngen ladder --base merge-packed --variant tpu-long --plugin /path/to/libtpu.so --repeat 20 --run runs/measured`,
 		GroupID: "work",
@@ -73,7 +73,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringVar(&l.config.Kernel, "kernel", "bench", "spec of the kernel")
 	f.StringVar(&l.config.Base, "base", "", "variant that is compared with")
 	f.StringVar(&l.config.Variant, "variant", "", "variant of the candidate")
-	f.StringVar(&l.targets, "targets", "v6e", "TPU generations: the first is climbed on, the others guard")
+	f.StringVar(&l.targets, "target", "v6e", "TPU generations: the first is climbed on, the others guard")
 	f.StringVar(&l.layer, "layer", "layer", "model of the rung layer, a preset or file as mfu has them, or "+none)
 	f.StringVar(&l.model, "model", "130m", "the same of the rung model")
 	f.StringArrayVar(&l.guards, "guard", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")
@@ -87,7 +87,8 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringVar(&l.plugin, "plugin", "", "time on a device: a PJRT plugin, or cpu")
 	f.DurationVar(&l.lab.lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&l.lab.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
-	completeList(c, "targets", codegen.TargetNames())
+	a.formerly(c, "targets", "target")
+	completeList(c, "target", codegen.TargetNames())
 	complete(c, "layer", append(model.Presets(), none))
 	complete(c, "model", append(model.Presets(), none))
 	return c

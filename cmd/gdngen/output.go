@@ -8,6 +8,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // formats are the forms of the data on standard output.
@@ -24,6 +27,59 @@ func (f *format) Set(text string) error {
 	}
 	*f = format(text)
 	return nil
+}
+
+// formOrFile is the value of --output where it once named a file, and does so still where the text is no form.
+type formOrFile struct {
+	*app
+	file *string
+}
+
+func (v formOrFile) String() string {
+	if v.app == nil {
+		return ""
+	}
+	return string(v.output)
+}
+func (v formOrFile) Type() string { return v.output.Type() }
+func (v formOrFile) Set(text string) error {
+	if v.output.Set(text) == nil {
+		return nil
+	}
+	v.note("-o names the form of the data (%s): a file is named by --out %s", strings.Join(formats, ", "), text)
+	*v.file = text
+	return nil
+}
+
+// outFlag adds --out, where what a command writes goes.
+func outFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "out", "", "write to this file; -: standard output")
+}
+
+// fileByOutput lets --output name a file still, as it did.
+func (a *app) fileByOutput(c *cobra.Command, file *string) {
+	c.Flags().VarP(formOrFile{a, file}, "output", "o", "form of the data on standard output")
+	complete(c, "output", formats)
+}
+
+// former is the value of a flag by its former name.
+type former struct {
+	*app
+	flags    *pflag.FlagSet
+	old, now string
+}
+
+func (f *former) String() string { return "" }
+func (f *former) Type() string   { return "string" }
+func (f *former) Set(text string) error {
+	f.note("--%s is --%s now", f.old, f.now)
+	return f.flags.Set(f.now, text)
+}
+
+// formerly lets a flag be given by its former name.
+func (a *app) formerly(c *cobra.Command, old, now string) {
+	c.Flags().Var(&former{a, c.Flags(), old, now}, old, "the former name of --"+now)
+	c.Flags().Lookup(old).Hidden = true
 }
 
 // emit writes data in the format asked for: text, the document, or a line for each row.

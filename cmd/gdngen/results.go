@@ -21,7 +21,7 @@ func (a *app) resultsCmd() *cobra.Command {
 numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
 same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
 the hash of the program, so that a run that was interrupted goes on where it was.`,
-		Example: "  gdngen results -o docs/results.md\n  gdngen results --target v6e --table rows.json -o results.json",
+		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -58,7 +58,7 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			if err != nil || file != "" && file != "-" {
 				return err
 			}
-			text, err := r.Text(false)
+			text, err := r.Text(a.output != "text")
 			if err == nil {
 				_, err = a.stdout.Write(text)
 			}
@@ -68,7 +68,8 @@ the hash of the program, so that a run that was interrupted goes on where it was
 	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
 	completeList(c, "target", append(codegen.TargetNames(), "all"))
 	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
-	c.Flags().StringVarP(&file, "output", "o", "", "write to this file, data where it ends in .json; standard output without")
+	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")
+	a.fileByOutput(c, &file)
 	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")
 	return c
 }

@@ -93,12 +93,12 @@ Strategies: ` + strings.Join(docs, "; ") + `.
 Directives: ` + strings.Join(meanings, "; ") + `.`,
 		Example: `  gdngen search run --budget 3m --run runs/first
   gdngen search run --start naive --directive triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
-  gdngen search run --targets all --guard v5e=2% --patience 60 --run runs/all
+  gdngen search run --target all --guard v5e=2% --patience 60 --run runs/all
   gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
   gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
-  gdngen search run --start naive --objective cost@error=fla --targets v6e --run runs/fla
+  gdngen search run --start naive --objective cost@error=fla --target v6e --run runs/fla
   gdngen search run --on local*2 --on ssh:me@big*16 --budget 1h --run runs/wide
-  gdngen search run --spec decode --targets v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
+  gdngen search run --spec decode --target v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -149,7 +149,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	s.add(c)
 	specFlag(c, &spec, "bench")
 	f := c.Flags()
-	f.StringVar(&targets, "targets", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
+	f.StringVar(&targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
 	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or "))
 	rulerFlag(c, (*string)(&s.config.Ruler))
 	f.StringVar(&aim, "objective", "cost", "what is made small: "+objective.Help)
@@ -163,7 +163,8 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
-	completeList(c, "targets", append(codegen.TargetNames(), "all"))
+	a.formerly(c, "targets", "target")
+	completeList(c, "target", append(codegen.TargetNames(), "all"))
 	complete(c, "objective", objective.Examples())
 	completeList(c, "axes", axisNames())
 	completeChoices(c, "focus", func() []cobra.Completion { return nil }, variantChoices)

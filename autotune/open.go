@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -38,6 +39,21 @@ func Best(dir, target string) (*journal.Candidate, error) {
 		return nil, fmt.Errorf("run %s has no candidate with a cost on %s (targets: %s, candidates: %d)", dir, target, strings.Join(s.Header.Targets, " "), s.Len())
 	}
 	return c, nil
+}
+
+// Candidate is a candidate of a run by its id; an empty id is the champion of the first target.
+func Candidate(dir, id string) (*journal.Candidate, error) {
+	if id == "" {
+		return Best(dir, "")
+	}
+	s, _, err := journal.Read(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= s.Len() {
+		return s.Now().Candidate(n), nil
+	}
+	return nil, fmt.Errorf("run %s has no candidate %q (it has 1 to %d)", dir, id, s.Len())
 }
 
 // Verification is what Verify found.

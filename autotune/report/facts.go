@@ -172,7 +172,7 @@ func curve(s *journal.State, target string) []Point {
 		if i > 0 { // pauses of the run left out
 			seconds += min(times[i].At.Sub(times[i-1].At).Seconds(), 600)
 		}
-		if cost := c.Cost(target); cost != nil && c.Verdict.Ranked() {
+		if cost := c.Cost(target); cost != nil && cost.PerToken > 0 && c.Verdict.Ranked() {
 			best = min(best, float64(cost.PerToken))
 			l = append(l, Point{c.ID, iteration, seconds, float64(cost.PerToken), best, c.Verdict})
 		}

@@ -56,6 +56,9 @@ func (s scale) at(x float64) float64 {
 // logMarks are 1, 2 and 5 times the powers of ten within a scale; where these are many, the powers alone, and where they are few,
 // numbers at equal steps.
 func logMarks(s scale, format func(float64) string) []mark {
+	if !(s.lo > 0) || math.IsInf(s.hi, 1) {
+		return nil // no powers of ten lie there, or without end
+	}
 	steps := []float64{1, 2, 5}
 	if s.hi/s.lo > 1e4 {
 		steps = steps[:1]

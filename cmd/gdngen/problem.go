@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
@@ -30,6 +31,31 @@ func parseSpec(text string) (gdn.Spec, error) {
 func parseVariant(text string) (gdn.Variant, error) {
 	v, err := gdn.ParseVariant(text)
 	return v, usage(err)
+}
+
+// fromRun gives the text of a variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the first target. Axes may follow, after a
+// comma. Other text stays as it is.
+func fromRun(text string) (string, error) {
+	at, more, _ := strings.Cut(text, ",")
+	place, isRun := strings.CutPrefix(at, "@")
+	if !isRun {
+		return text, nil
+	}
+	dir, id := place, ""
+	if i := strings.LastIndexByte(place, '#'); i >= 0 {
+		dir, id = place[:i], place[i+1:]
+	}
+	c, err := autotune.Candidate(dir, id)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	if c.Variant == "" {
+		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
+	}
+	if more != "" {
+		return c.Variant + "," + more, nil
+	}
+	return c.Variant, nil
 }
 
 // parseTargets reads a list of targets from the command line; "all" stands for every one.
@@ -81,7 +107,7 @@ func checkText(text string) error {
 // variantFlag adds --variant and --accuracy, which is another way to say auto-ACCURACY.
 func variantFlag(cmd *cobra.Command, at *string) {
 	*at = gdn.Auto
-	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both (see gdngen help variant)")
+	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both, or @RUN#5 for a candidate of a search (see gdngen help variant)")
 	cmd.Flags().Var(&accuracyText{at: at}, "accuracy", "class of accuracy that auto keeps to: "+strings.Join(gdn.AccuracyNames(), " or "))
 	completeChoices(cmd, "variant", variantOffers, variantChoices)
 	complete(cmd, "accuracy", gdn.AccuracyNames())
@@ -94,6 +120,10 @@ func (v *variantText) String() string { return string(*v) }
 func (v *variantText) Type() string   { return "string" }
 
 func (v *variantText) Set(text string) error {
+	text, err := fromRun(text)
+	if err != nil {
+		return err
+	}
 	before, _ := gdn.ParseAuto(string(*v)) // --accuracy stood before it
 	joined, err := gdn.WithAccuracy(text, before)
 	if err == nil {
@@ -157,6 +187,10 @@ func (o *origin) modules(a *app, cmd *cobra.Command, args []string, targets []*c
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
 func (o *origin) others(a *app, text string, targets []*codegen.Target) ([]*explain.Module, error) {
+	text, err := fromRun(text)
+	if err != nil {
+		return nil, usage(err)
+	}
 	if o.spec != "" {
 		err := checkText(text)
 		if err == nil {

@@ -127,7 +127,8 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
 		ts.Check(err)
 		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
-			Costs: []journal.Cost{{Target: args[2], Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg}}}
+			Costs: []journal.Cost{{Target: args[2], Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg,
+				PerToken: journal.Figure(float64(score) / float64(s.Batch*s.Tokens*s.HeadsV))}}}
 		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
 		ts.Check(err)
 		c.Cause, c.Evidence = j.State().Now().CauseOf(c)

@@ -135,8 +135,11 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 			if _, err := strategy.Parse(s.config.Strategy, strategy.Space{Spec: s.config.Spec, Axes: s.config.Axes, Focus: s.config.Focus}); err != nil {
 				return usage(err)
 			}
-			for _, text := range s.config.Seeds {
-				if err := checkText(text); err != nil {
+			for i, text := range s.config.Seeds {
+				if s.config.Seeds[i], err = fromRun(text); err != nil {
+					return usage(err)
+				}
+				if err := checkText(s.config.Seeds[i]); err != nil {
 					return err
 				}
 			}
@@ -304,7 +307,7 @@ func (a *app) searchBestCmd() *cobra.Command {
 the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
 of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
 		Example: `  gdngen search best --run runs/first --target v6e
-  gdngen explain --spec bench --variant "$(gdngen search best --run runs/first)"
+  gdngen explain --spec bench --variant @runs/first
   gdngen search best --run runs/first --module best.mlir
   gdngen search best --run runs/first --target v6e --promote`,
 		Args: args(cobra.NoArgs),
@@ -339,6 +342,9 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 					return err
 				}
 				a.note("%s", said)
+			}
+			if best.Variant != "" {
+				a.note("other commands take it as --variant @%s#%d", dir, best.ID)
 			}
 			return emit(a, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
 		},

@@ -25,8 +25,8 @@ func (a *app) packCmd() *cobra.Command {
 destination_passing_style, dependencies, binding, target_hardware; and the files below solution/LANGUAGE. The definition must exist by its exact name,
 of the form ` + flashinfer.Family + ` or in --root; the entry FILE::FUNCTION must be there, in Python with as many parameters as it is
 called with. The same files give the same bytes. --variant packs a variant instead: Python that runs generated programs through JAX.`,
-		Example: `  gdngen pack mine --file solution.json
-  gdngen pack --variant auto --definition ` + flashinfer.ContestDecode + ` --target v6e --author team --file solution.json`,
+		Example: `  gdngen pack mine --out solution.json
+  gdngen pack --variant auto --definition ` + flashinfer.ContestDecode + ` --target v6e --author team --out solution.json`,
 		GroupID: "away",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
@@ -64,13 +64,14 @@ called with. The same files give the same bytes. --variant packs a variant inste
 	f := c.Flags()
 	f.StringVar(&file, "config", "", "description of the solution (default: "+contest.ConfigName+" in the folder)")
 	f.StringVar(&author, "author", "", "author, such as the team's name, in place of the one in the folder")
-	f.StringVar(&out, "file", "", "write here (default: standard output)")
+	outFlag(c, &out)
+	a.formerly(c, "file", "out")
 	f.StringVar(&variant, "variant", "", "pack this variant")
 	f.StringVar(&definition, "definition", "", "of the variant, by name or file")
 	f.StringVar(&target, "target", "", "TPU generation of the variant's kernels (default: programs of plain ops)")
 	rootFlag(c, &root)
 	complete(c, "target", codegen.TargetNames())
-	complete(c, "variant", variantNames())
+	completeChoices(c, "variant", variantOffers, variantChoices)
 	return c
 }
 

@@ -52,10 +52,17 @@ func fromRun(text string) (string, error) {
 	if c.Variant == "" {
 		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
 	}
-	if more != "" {
-		return c.Variant + "," + more, nil
+	if more == "" {
+		return c.Variant, nil
 	}
-	return c.Variant, nil
+	v, err := gdn.ParseVariant(c.Variant)
+	for change := range strings.SplitSeq(more, ",") {
+		axis, value, _ := strings.Cut(change, "=")
+		if err == nil {
+			v, err = v.With(axis, value)
+		}
+	}
+	return v.String(), err
 }
 
 // parseTargets reads a list of targets from the command line; "all" stands for every one.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
@@ -125,6 +126,29 @@ func Parse(data []byte) (*Plan, error) {
 		}
 	}
 	return &p, nil
+}
+
+// Only is the plan of the rows whose title or spec has one of some texts, without the front and the peers. A row whose cycles are
+// measured by one that is left out is measured by none.
+func (p *Plan) Only(texts []string) (*Plan, error) {
+	part := &Plan{Classes: p.Classes, Candidates: p.Candidates}
+	titles := map[string]bool{}
+	var known []string
+	for i, row := range p.Rows {
+		known = append(known, row.Spec)
+		if !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(row.Title, text) || strings.Contains(row.Spec, text) }) {
+			continue
+		}
+		if row.Of = cmp.Or(row.Of, p.Rows[0].Title); i > 0 && !titles[row.Of] {
+			row.Of, row.Within = row.Title, 0
+		}
+		titles[row.Title] = true
+		part.Rows = append(part.Rows, row)
+	}
+	if len(part.Rows) == 0 {
+		return nil, fmt.Errorf("no row has %s in its title or spec (specs: %s)", strings.Join(texts, " or "), strings.Join(slices.Compact(known), " "))
+	}
+	return part, nil
 }
 
 // candidatesFor lists what a row is computed with.

@@ -30,6 +30,31 @@ func TestResultsTable(t *testing.T) {
 	require.Equal(t, bench, p.Rows[0].spec)
 }
 
+// Some rows make a plan of their own; one that is measured by a row which is left out is measured by none.
+func TestOnly(t *testing.T) {
+	p, err := Parse(builtIn)
+	require.NoError(t, err)
+	part, err := p.Only([]string{"seqs=57", "contest-decode", "adversarial"})
+	require.NoError(t, err)
+	var specs []string
+	for i := range part.Rows {
+		row := &part.Rows[i]
+		specs = append(specs, row.Spec)
+		require.Equal(t, row.Title, row.Of)
+		require.Zero(t, row.Within)
+		require.Len(t, part.candidatesFor(row), 2)
+	}
+	require.Equal(t, []string{"contest-prefill,seqs=57,inplace", "contest-decode,b=64", "train"}, specs)
+	part, err = p.Only([]string{"Bench", "T 1024", "Training"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"Bench: T 4096, 8 heads, GVA 2, K = V = 128", "Training step"}, []string{part.Rows[1].Of, part.Rows[3].Of})
+	require.NotZero(t, part.Rows[1].Within)
+	require.NotZero(t, part.Rows[3].Within)
+	require.NotZero(t, p.Rows[1].Within, "the whole stays as it is")
+	_, err = p.Only([]string{"no such row"})
+	require.ErrorContains(t, err, "no row has no such row in its title or spec (specs: bench ")
+}
+
 // Each peer has a compiler, a date, and for each target a figure or the reason why it has none.
 func TestPeersTable(t *testing.T) {
 	p, err := Parse(builtIn)

@@ -13,6 +13,7 @@ import (
 
 func (a *app) resultsCmd() *cobra.Command {
 	var target, table, file string
+	var rows []string
 	var fresh bool
 	c := &cobra.Command{
 		Use:   "results",
@@ -21,7 +22,7 @@ func (a *app) resultsCmd() *cobra.Command {
 numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
 same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
 the hash of the program, so that a run that was interrupted goes on where it was.`,
-		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json",
+		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json\n  gdngen results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -32,6 +33,11 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			plan, err := a.readPlan(table)
 			if err != nil {
 				return err
+			}
+			if len(rows) > 0 {
+				if plan, err = plan.Only(rows); err != nil {
+					return usage(fmt.Errorf("--only: %w", err))
+				}
 			}
 			if file != "" && file != "-" {
 				if err := store.Writable(file); err != nil {
@@ -68,6 +74,7 @@ the hash of the program, so that a run that was interrupted goes on where it was
 	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
 	completeList(c, "target", append(codegen.TargetNames(), "all"))
 	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
+	c.Flags().StringArrayVar(&rows, "only", nil, "only rows with this text in their title or spec, once for each; the front and the peers are left out")
 	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")
 	a.fileByOutput(c, &file)
 	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")

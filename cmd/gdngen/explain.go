@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/store"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -94,53 +93,23 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if f.tokens > 0 && modules[0].Program.Spec != nil {
 		return usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
-	r := &explain.Result{Module: modules[0], Note: measure.StaticNote}
-	var others []*explain.Module
+	j := explain.Job{Targets: targets, Modules: modules, Tokens: f.tokens, Heads: f.heads, Options: options, Warn: func(text string) { a.warn("%s", text) }}
 	if f.diff != "" {
-		if others, err = f.others(a, f.diff, targets); err != nil {
+		if j.Others, err = f.others(a, f.diff, targets); err != nil {
 			return err
 		}
-		r.Against = others[0]
 	}
 	if len(modules[0].Scalars) > 0 {
 		a.note("%s", measure.EqualLengths)
-		r.Note += " " + strings.ToUpper(measure.EqualLengths[:1]) + measure.EqualLengths[1:] + "."
-	}
-	work := float64(f.tokens) * float64(f.heads)
-	if s := modules[0].Program.Spec; s != nil {
-		work = float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV)
 	}
 	x, err := a.instrument(f.fresh)
 	if err != nil {
 		return err
 	}
-	options.Dump = f.dump
-	one := func(m *explain.Module, t *codegen.Target) (*explain.Explanation, error) {
-		e, err := m.Explain(a.ctx, x, a.tpu.Release(), t, work, options)
-		if err == nil && len(e.Unread) > 0 {
-			a.warn("%s: no kernel reads the operands that --scalars %s names", t.Name, strings.Join(e.Unread, ", "))
-		}
-		return e, err
-	}
-	var refused error
-	for i, t := range targets {
-		e, err := one(modules[i], t)
-		if err == nil && others != nil {
-			if e.Against, err = one(others[i], t); err == nil {
-				e.Diff = explain.Compare(e, e.Against)
-			}
-		}
-		if err != nil && len(targets) == 1 || a.ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			a.warn("%s: %v", t.Name, err)
-			if refused == nil {
-				refused = failed(exitCode(err), "%s: %w", t.Name, err)
-			}
-			continue
-		}
-		r.Targets = append(r.Targets, e)
+	j.Compiler, j.Options.Dump = a.tpu.Release(), f.dump
+	r, refused, err := j.Run(a.ctx, x)
+	if err != nil {
+		return err
 	}
 	if f.html != "" {
 		if err := r.WritePage(f.html); err != nil {

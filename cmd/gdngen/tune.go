@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +13,6 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/mfu"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/tune"
 )
@@ -96,9 +93,8 @@ func (f *tuneFlags) modelOf(a *app, cmd *cobra.Command, args []string) (model.Co
 	case f.whole:
 		return f.model, usage(errors.New("--whole needs the config.json of a model: sizes of the rule alone say nothing of its other parts"))
 	}
-	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 1
-	f.model.Hidden, f.model.Batch, f.model.Tokens = r.HeadsV*r.V, 1, 1
-	return f.model, usage(f.model.Validate())
+	m, err := tune.ModelOf(*r, f.model.Layers)
+	return m, usage(err)
 }
 
 func (a *app) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
@@ -162,10 +158,20 @@ func (a *app) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	var steps []*mfu.Step
+	var steps []*tune.Step
 	if f.whole {
-		if steps, err = a.wholeLayers(config, works, f.sizes, variant, targets, x); err != nil {
-			return err
+		if steps, err = tune.Layers(config, works, f.sizes, variant, targets); err != nil {
+			return usage(err)
+		}
+		for _, w := range works {
+			if !w.Layered() {
+				a.warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
+			}
+		}
+		for _, s := range steps {
+			if err := s.Cost(a.ctx, x, targets); err != nil {
+				return err
+			}
 		}
 	}
 	if err := emit(a, r, r.Rows, func(w io.Writer) {
@@ -181,50 +187,6 @@ func (a *app) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 			a.note("of the model: %s", line)
 		}
 	}
-	a.note("next: %s", nextAfterTune(r, f))
+	a.note("next: %s", r.Next(f.stored, f.out != ""))
 	return nil
-}
-
-// wholeLayers costs whole layers for the works that have a model of them: prefill by a forward pass, train by both.
-func (a *app) wholeLayers(c model.Config, works []*tune.Work, z tune.Sizes, variant string, targets []*codegen.Target, x *measure.Instrument) ([]*mfu.Step, error) {
-	var steps []*mfu.Step
-	for _, w := range works {
-		if w.Name != "prefill" && w.Name != "train" {
-			a.warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
-			continue
-		}
-		s, err := w.Spec(c, z)
-		if err != nil {
-			return nil, usage(err)
-		}
-		c.Batch, c.Tokens = s.Batch, s.Tokens
-		step, rules, err := mfu.NewStep(c, variant, targets)
-		if err != nil {
-			return nil, usage(err)
-		}
-		if err := step.Cost(a.ctx, x, rules, targets, w.Name == "prefill"); err != nil {
-			return nil, err
-		}
-		steps = append(steps, step)
-	}
-	return steps, nil
-}
-
-// nextAfterTune is the command that helps most once the kernels are known.
-func nextAfterTune(r *tune.Result, f *tuneFlags) string {
-	best := r.Best()
-	switch {
-	case best.Cycles == 0 && f.stored:
-		return "the same command without --stored, which compiles"
-	case best.Cycles == 0:
-		return "gdngen setup, which fetches the compiler, and the same command again"
-	case f.out == "":
-		return fmt.Sprintf("the same command with --out kernels; or gdngen explain --spec %s --target %s, where the cycles go", best.Spec, best.Target)
-	}
-	for _, file := range best.Files {
-		if filepath.Ext(file) == ".py" {
-			return fmt.Sprintf("python %s, which checks itself where JAX is; gdngen check --spec %s --target %s does without", file, best.Spec, best.Target)
-		}
-	}
-	return fmt.Sprintf("gdngen check --spec %s --target %s, its numbers", best.Spec, best.Target)
 }

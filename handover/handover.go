@@ -120,6 +120,9 @@ func best(dir string, s *journal.State) (l []string) {
 		} else {
 			l = append(l, t+": not measured on a device")
 		}
+		for _, n := range s.NotesOf(c.ID) {
+			l = append(l, fmt.Sprintf("%s, elsewhere: %s", t, plain(n.String())))
+		}
 		if c.Variant == "" {
 			l = append(l, fmt.Sprintf("`gdngen journal show --run %s %d --object proposal`", dir, c.ID))
 			continue

@@ -29,7 +29,6 @@ func openBook(dir string, c *Config) (*book, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	whole := 0
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) { // a kill cut it
 			break
@@ -39,12 +38,6 @@ func openBook(dir string, c *Config) (*book, error) {
 			return nil, fmt.Errorf("%s is damaged at line %d: %w; restore it, or climb in another folder", b.path, len(b.records)+1, err)
 		}
 		b.records = append(b.records, r)
-		whole += len(line)
-	}
-	if whole < len(text) {
-		if err := os.Truncate(b.path, int64(whole)); err != nil {
-			return nil, err
-		}
 	}
 	if len(b.records) == 0 {
 		return b, b.add(Record{Config: c})
@@ -82,17 +75,11 @@ func inLine(c *Config) string {
 // add appends a record and waits until it is on the disk.
 func (b *book) add(r Record) error {
 	r.At = time.Now().UTC().Truncate(time.Millisecond)
-	line, err := json.Marshal(r)
-	if err != nil {
+	if err := appendLine(b.path, r); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
 	b.records = append(b.records, r)
-	return errors.Join(err, f.Sync(), f.Close())
+	return nil
 }
 
 // rung finds the record of a rung; nil: it is not known yet.

@@ -107,7 +107,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modules []mfu.Module, suit func(text string) (gdn.Variant, error)) error {
 	base, err := suit(c.Base)
 	if err != nil {
-		return &BaseError{r.Name(), c.Base, err.Error()}
+		return &BaseError{r.Name(), c.Base, err.Error(), journal.Invalid}
 	}
 	f.Base.Target, f.Candidate.Target = r.Target, r.Target
 	f.Base.Variant = base.String()
@@ -159,8 +159,8 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 func (x *Measured) pairs(ctx context.Context, c *Config, r Rung, m mfu.Module, base, candidate gdn.Variant, f *Figures) ([][2]time.Duration, error) {
 	first, args, err := x.load(ctx, m, base)
 	if err != nil {
-		if refusedBy(err) != "" {
-			return nil, &BaseError{r.Name(), c.Base, m.Name + ": " + err.Error()}
+		if v := refusedBy(err); v != "" {
+			return nil, &BaseError{r.Name(), c.Base, m.Name + ": " + err.Error(), v}
 		}
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -316,4 +317,45 @@ func TestCarried(t *testing.T) {
 		require.Equal(t, want, carried(&c, text, *c.Layer, v6e))
 	}
 	require.Equal(t, "merge-packed", carried(&c, "merge-packed", *c.Model, v6e), "a model of 8 heads")
+}
+
+// TestChampions: the last champions of a search climb, each once, and one without a program there says why.
+func TestChampions(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := journal.Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Spec: "bench", Targets: []string{"v6e"}, Ruler: journal.Wall, Lookahead: 1, Gates: []string{"verdict"}}))
+	for i, variant := range []string{"naive", "merge", "merge-packed", "tpu-long"} {
+		score := int64(1000 - 100*i)
+		c := journal.Candidate{ID: i + 1, Variant: variant, Fitted: variant, Verdict: journal.Keep, Gate: "verdict",
+			Costs: []journal.Cost{{Target: "v6e", Ruler: journal.Wall, Wall: score, Score: score, PerToken: journal.Figure(score), Schedule: variant}}}
+		require.NoError(t, j.Append(journal.KindCandidate, c))
+	}
+	require.NoError(t, j.Close())
+	layer, err := model.Preset("layer")
+	require.NoError(t, err)
+	e := &climber{none: "merge-packed"}
+	for range 2 {
+		require.NoError(t, Champions(t.Context(), dir, layer, true, e, func(string, ...any) {}))
+	}
+	require.Equal(t, []string{"merge", "merge-packed", "tpu-long"}, e.asked)
+	l, err := report.ReadStandings(dir)
+	require.NoError(t, err)
+	require.Len(t, l, 3)
+	require.Equal(t, journal.VMEM, l[1].Verdict)
+	require.Equal(t, int64(500), l[2].Score)
+}
+
+// climber gives the base of a rung a score, but for one variant.
+type climber struct {
+	none  string
+	asked []string
+}
+
+func (x *climber) Figures(_ context.Context, c *Config, r Rung) (*Figures, error) {
+	x.asked = append(x.asked, c.Base)
+	if c.Base == x.none {
+		return nil, &BaseError{r.Name(), c.Base, "17 of 16 MiB", journal.VMEM}
+	}
+	return &Figures{Base: side(500)}, nil
 }

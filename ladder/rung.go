@@ -102,6 +102,7 @@ type Evaluator interface {
 // BaseError says that the base can not be judged, so that there is nothing to compare with.
 type BaseError struct {
 	Rung, Variant, Reason string
+	Verdict               journal.Verdict
 }
 
 func (e *BaseError) Error() string {

@@ -79,7 +79,7 @@ func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error)
 			f.Same, f.Notes = true, []string{"the base does not do it either: " + firstLine(base.Reason)}
 			return f, nil
 		}
-		return nil, &BaseError{r.Name(), c.Base, firstLine(base.Reason)}
+		return nil, &BaseError{r.Name(), c.Base, firstLine(base.Reason), base.Verdict}
 	}
 	f.Base.Cost, f.Unit = *had, "cycles by "+had.RulerName()
 	switch now := candidate.Cost(r.Target); {
@@ -146,7 +146,7 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 		refusal := (*measure.Refusal)(nil)
 		switch {
 		case errors.As(err, &refusal) && f.Base.Verdict != "":
-			return nil, &BaseError{r.Name(), c.Base, f.Base.Reason}
+			return nil, &BaseError{r.Name(), c.Base, f.Base.Reason, f.Base.Verdict}
 		case errors.As(err, &refusal):
 			side.Target, side.Verdict, side.Reason = t.Name, journal.Verdict(refusal.Verdict), firstLine(refusal.Error())
 		case err != nil:

@@ -202,7 +202,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}), "unknown verdict")
 	by := func(ruler string) []Cost { return []Cost{{Target: "v6e", Ruler: ruler, Cycles: 1, Wall: 1, Score: 1}} }
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep, Costs: by(Wall)}), "candidate 1: its cost on v6e is by wall, and the run ranks by throughput")
-	require.ErrorContains(t, j.Append("note", Event{}), "unknown kind")
+	require.ErrorContains(t, j.Append("rumour", Event{}), "unknown kind")
 	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}))
 	require.NoError(t, j.Close())
 	s, _, err := Read(dir, nil)
@@ -398,4 +398,35 @@ func apart(t *testing.T, path string, a, b reflect.Value) {
 	case reflect.Pointer, reflect.Interface:
 		t.Fatalf("%s: Clone does not know pointers", path)
 	}
+}
+
+// A note is a record beside the decisions: it is found by its candidate, takes no time of drivers, and must say something of a candidate that is there.
+func TestNotes(t *testing.T) {
+	dir := t.TempDir()
+	require.ErrorIs(t, AddNote(dir, Note{Candidate: 1, Text: "x"}), os.ErrNotExist)
+	j, _, err := Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.Append(KindHeader, Header{Format: Format, Spec: "bench", Targets: []string{"v6e"}, Lookahead: 1}))
+	require.NoError(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Invalid}))
+	busy := j.State().Busy()
+	locked := (*LockedError)(nil)
+	require.ErrorAs(t, AddNote(dir, Note{Candidate: 1, Text: "x"}), &locked)
+	require.NoError(t, j.Close())
+
+	n := Note{Candidate: 1, Job: "job-7", Trace: "traces/run", StepMS: 31.7, Tokens: 412000, MFU: .382, Text: "steady"}
+	require.NoError(t, AddNote(dir, n))
+	bad := (*NoteError)(nil)
+	for _, x := range []Note{{Candidate: 2, Text: "x"}, {Candidate: 1}, {Candidate: 1, StepMS: -1}, {Candidate: 1, MFU: 38}} {
+		require.ErrorAs(t, AddNote(dir, x), &bad)
+	}
+	s, _, err := Read(dir, func(r Record) error {
+		_, decides := r.Decision()
+		require.Equal(t, r.Kind != KindNote, decides)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []Note{n}, s.NotesOf(1))
+	require.Empty(t, s.NotesOf(2))
+	require.Equal(t, busy, s.Busy())
+	require.Equal(t, "job job-7, step 31.7 ms, 412000 tokens/s, MFU 38.2 %, trace traces/run, steady", s.NotesOf(1)[0].String())
 }

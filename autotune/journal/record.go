@@ -76,6 +76,7 @@ type Header struct {
 	Axes      []string          `json:"axes,omitempty"`      // axes walked; none: all
 	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
+	Words     string            `json:"words,omitempty"`     // what was demanded of an outside proposer
 	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a new champion elsewhere may be worse there
 	Precision string            `json:"precision"`           // the lowest that a candidate may compute in
 	Estimates bool              `json:"estimates,omitempty"` // the strategy ranks what nobody has tried by estimates

@@ -74,6 +74,8 @@ func (s *State) parse(r Record) (*Header, *Candidate, error) {
 		return nil, c, nil
 	case slices.Contains([]Kind{KindSession, KindError, KindPause, KindEnd}, r.Kind):
 		return nil, nil, json.Unmarshal(r.Body, new(Event))
+	case r.Kind == KindNote:
+		return nil, nil, json.Unmarshal(r.Body, new(Note))
 	}
 	return nil, nil, fmt.Errorf("unknown kind %q", r.Kind)
 }
@@ -99,10 +101,12 @@ func (s *State) Add(r Record) error {
 	if err != nil {
 		return err
 	}
-	if r.Kind != KindSession && !s.last.IsZero() {
-		s.busy += r.Times.At.Sub(s.last)
+	if r.Kind != KindNote { // no driver's time
+		if r.Kind != KindSession && !s.last.IsZero() {
+			s.busy += r.Times.At.Sub(s.last)
+		}
+		s.last = r.Times.At
 	}
-	s.last = r.Times.At
 	switch {
 	case h != nil:
 		s.Header = h

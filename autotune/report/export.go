@@ -377,6 +377,9 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 		if c.Cause != "" {
 			p.printf("- **Cause**: %s: %s\n", c.Cause, Clip(c.Evidence, 400))
 		}
+		for _, n := range s.NotesOf(c.ID) {
+			p.printf("- **Elsewhere**: %s\n", n.String())
+		}
 		next := "the strategy has nothing more, or the run ended here"
 		if i+1 < len(all) {
 			next = fmt.Sprintf("#%d, %s", all[i+1].ID, headline(all[i+1]))

@@ -31,10 +31,11 @@ type Summary struct {
 	Axes       []AxisFact              `json:"axes"`
 	Infra      int                     `json:"infra"` // failures of the machinery
 	Seconds    float64                 `json:"seconds"`
-	PerMinute  float64                 `json:"per_minute"`      // candidates
-	CPU        float64                 `json:"cpu,omitempty"`   // seconds of processor time, workers included; of sessions that were killed up to the last candidate
-	Gates      []GateTime              `json:"gates"`           // where the time went, in the order of the gates
-	Nodes      []Node                  `json:"nodes,omitempty"` // the machines of workers, where there were any
+	PerMinute  float64                 `json:"per_minute"`          // candidates
+	CPU        float64                 `json:"cpu,omitempty"`       // seconds of processor time, workers included; of sessions that were killed up to the last candidate
+	Gates      []GateTime              `json:"gates"`               // where the time went, in the order of the gates
+	Nodes      []Node                  `json:"nodes,omitempty"`     // the machines of workers, where there were any
+	Standings  []Standing              `json:"standings,omitempty"` // of champions in a model, where they climbed
 	Warnings   []string                `json:"warnings,omitempty"`
 }
 
@@ -121,6 +122,11 @@ func New(dir string, s *journal.State) *Summary {
 		r.PerMinute = float64(r.Candidates) * 60 / r.Seconds
 	}
 	r.Gates = gateTimes(h.Gates, all, times)
+	standings, err := ReadStandings(dir)
+	if err != nil {
+		r.Warnings = append(r.Warnings, err.Error())
+	}
+	r.Standings = ranked(standings, s.Now())
 	return r
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -261,4 +263,32 @@ func TestFrontWithPeers(t *testing.T) {
 	s.Header.Spec = "b=1,t=512,hk=4,hv=8,k=128,v=128,dtype=bf16"
 	p, _ = frontPlot(s, s.Now(), "v6e")
 	require.Len(t, p.Dots, 3, "public kernels have figures on the bench work alone")
+}
+
+// Champions that climbed stand with both ranks, in the text and on the page; what a kill cut is left out, and a damaged file is a warning.
+func TestStandings(t *testing.T) {
+	s := story(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, StandingsName)
+	champions := s.Now().Champions("v6e")
+	require.GreaterOrEqual(t, len(champions), 2)
+	var lines strings.Builder
+	for i, c := range champions { // the better the kernel, the worse the step
+		fmt.Fprintf(&lines, `{"candidate":%d,"variant":"naive","target":"v6e","model":"layer","ruler":"wall","score":%d,"mfu":0.25}`+"\n", c.ID, 1000+i)
+	}
+	fmt.Fprintf(&lines, `{"candidate":%d,"variant":"naive","target":"v6e","model":"130m","verdict":"vmem","reason":"17 of 16 MiB"}`+"\n"+`{"candidate":`, champions[0].ID)
+	require.NoError(t, os.WriteFile(path, []byte(lines.String()), 0o644))
+	sum := New(dir, s)
+	require.Len(t, sum.Standings, len(champions)+1)
+	first := sum.Standings[1] // after that of 130m
+	require.Equal(t, []int{champions[0].ID, 1, len(champions)}, []int{first.Candidate, first.Rank, first.KernelRank})
+	var b bytes.Buffer
+	require.NoError(t, sum.Text(&b, 2))
+	require.Contains(t, b.String(), "champions in a step of a model")
+	require.Contains(t, b.String(), "1000 by wall")
+	require.Contains(t, b.String(), "vmem")
+
+	require.NoError(t, os.WriteFile(path, []byte("nonsense\n"), 0o644))
+	sum = New(dir, s)
+	require.Contains(t, sum.Warnings[len(sum.Warnings)-1], "damaged at line 1")
 }

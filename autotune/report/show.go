@@ -82,6 +82,9 @@ func WriteCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 	for _, n := range c.Notes {
 		line("note", "%s", n)
 	}
+	for _, n := range s.NotesOf(c.ID) {
+		line("elsewhere", "%s", n.String())
+	}
 	for _, role := range slices.Sorted(maps.Keys(c.Objects)) {
 		line("object", "%-14s %s", role, c.Objects[role])
 	}

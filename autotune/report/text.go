@@ -35,6 +35,7 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.ranking(r.Rows, top)
 		p.reasons("no cost on "+r.Target, r.Absent)
 	}
+	p.standings(s.Standings)
 	p.portfolio(s.Portfolio, len(s.Targets))
 	p.reasons("\nrejected", s.Rejected)
 	p.dead(s.Axes)

@@ -32,8 +32,30 @@ type Question struct {
 	Hot       map[string][]journal.Stage    `json:"hot"`            // cycles of the champions by stage, most first
 	Pending   []string                      `json:"pending"`        // variants under way
 
+	// Directive is there in the first line to a process, where the session has one.
+	Directive *Demand `json:"directive,omitempty"`
 	// Escalation is there where the search goes round in circles: the answer should be of a cell that nobody has visited.
 	Escalation *Escalation `json:"escalation,omitempty"`
+}
+
+// Demand is what a session demands of its proposer.
+type Demand struct {
+	Name  string   `json:"name,omitempty"` // of a preset
+	Axes  []string `json:"axes,omitempty"` // that it walks
+	Words string   `json:"words"`          // in Markdown: those of the preset, then those of the user
+}
+
+// demand is that of a space; nil where it has none.
+func (s *Space) demand() *Demand {
+	d := &Demand{Name: s.Directive, Words: s.Words}
+	if preset, err := LookupDirective(s.Directive); err == nil {
+		d.Axes = s.Axes
+		d.Words = strings.TrimSpace(preset.Words() + "\n" + s.Words)
+	}
+	if d.Words == "" {
+		return nil
+	}
+	return d
 }
 
 // Choice is an axis, as a proposer sees it.
@@ -141,7 +163,7 @@ func (p *proposer) question(k *knowledge) *Question {
 	q := &Question{Ask: judged.Len() + len(pending) + 1, Spec: p.space.Spec.String(), Targets: p.space.Targets, Seed: p.space.Seed, Precision: p.space.Least,
 		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}, Escalation: k.escalation}
 	if p.run == nil {
-		q.Judged = judged.Candidates()
+		q.Judged, q.Directive = judged.Candidates(), p.space.demand()
 		for _, a := range gdn.Axes {
 			if p.space.walks(a.Name) {
 				q.Axes = append(q.Axes, Choice{a.Name, a.Doc, a.Group, a.Structural(), a.Values, a.Default})

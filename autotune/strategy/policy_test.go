@@ -167,8 +167,9 @@ func TestRefusedStart(t *testing.T) {
 func TestProposerIsTold(t *testing.T) {
 	s := space(t, "naive")
 	s.Targets = []string{"v6e"}
+	s.Directive, s.Words = "dataflow", "No new axes."
 	dir := t.TempDir()
-	st, err := Parse(`exec:while read -r line; do echo "$line" >> `+dir+`/asked; echo '{"done": true}'; done`, s)
+	st, err := Parse(`exec:while read -r line; do printf '%s\n' "$line" >> `+dir+`/asked; echo '{"done": true}'; done`, s)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, st.Close()) }()
 	j := newJudged(t, s)
@@ -189,6 +190,9 @@ func TestProposerIsTold(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &first))
 	require.NoError(t, json.Unmarshal([]byte(lines[1]), &second))
 	require.Nil(t, first.Escalation)
+	require.Equal(t, "dataflow", first.Directive.Name)
+	require.True(t, strings.HasSuffix(first.Directive.Words, "No new axes."), "the words of the preset, then those of the session")
+	require.Nil(t, second.Directive, "a process is told once")
 	require.Equal(t, &Escalation{Since: 5, Gain: 0, Hot: []string{"solve", "products"}}, second.Escalation)
 	for _, c := range first.Axes {
 		a, err := gdn.LookupAxis(c.Name)

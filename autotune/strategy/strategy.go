@@ -63,6 +63,9 @@ type Space struct {
 	Least   string            // the lowest precision that is proposed; seeds may have others
 	Seed    uint64            // of the order in which equals are tried
 
+	Directive string // the preset that gave the axes
+	Words     string // what is demanded of an outside proposer beside
+
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 
 	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function: there are no estimates. It is a

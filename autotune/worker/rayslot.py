@@ -30,6 +30,12 @@ class Slot:
         def end_with_actor():
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
+        def end_with_node(raylet):  # an actor may outlive the raylet that was killed beside it
+            while os.getppid() == raylet:
+                time.sleep(1)
+            os._exit(1)
+
+        threading.Thread(target=end_with_node, args=(os.getppid(),), daemon=True).start()
         self.noise = tempfile.TemporaryFile()
         self.child = subprocess.Popen([self.program, "worker", *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.noise, preexec_fn=end_with_actor)
         return True

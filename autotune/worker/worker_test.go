@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -27,6 +28,8 @@ const (
 	atEnv   = "GDNGEN_TEST_AT" // CANDIDATE/GATE
 	onceEnv = "GDNGEN_TEST_ONCE"
 	runEnv  = "GDNGEN_TEST_RUN" // folder of the run of a driver
+
+	engineEnv = "GDNGEN_TEST_ENGINE" // of that driver, in place of two workers that are started here
 )
 
 func TestMain(m *testing.M) {
@@ -505,7 +508,7 @@ func drive(dir string) {
 		}
 	}
 	must()
-	e, err := ParseEngine("exec:" + modeEnv + "=tired exec " + os.Args[0] + "*2")
+	e, err := ParseEngine(cmp.Or(os.Getenv(engineEnv), "exec:"+modeEnv+"=tired exec "+os.Args[0]+"*2"))
 	must()
 	p, err := New(context.Background(), []*Engine{e}, PoolOptions{Generator: testGenerator})
 	must()

@@ -28,7 +28,7 @@ func (a *app) journalCmd() *cobra.Command {
 whatever a search decided can be read, and recomputed, later.`,
 		Example: "  gdngen journal show --run runs/first 12\n  gdngen journal verify --run runs/first\n  gdngen journal export --run runs/first --format t4 > results.json",
 		GroupID: "work",
-	}, a.journalShowCmd(), a.journalLintCmd(), a.journalVerifyCmd(), a.journalExportCmd(), a.journalRenderCmd(), a.journalAblateCmd())
+	}, a.journalShowCmd(), a.journalLintCmd(), a.journalVerifyCmd(), a.journalExportCmd(), a.journalRenderCmd(), a.journalAblateCmd(), a.journalNoteCmd())
 }
 
 // readRun reads the journal of --run and repeats its warnings.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ladder"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
@@ -30,6 +33,8 @@ type searchFlags struct {
 	top     int
 	lab     labFlags
 	on      onFlags
+	ladder  string
+	forward bool
 }
 
 func (s *searchFlags) add(c *cobra.Command) {
@@ -42,6 +47,9 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	s.lab.add(f)
 	s.on.add(c)
+	f.StringVar(&s.ladder, "ladder", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file of mfu")
+	f.BoolVar(&s.forward, "ladder-forward", false, "with --ladder: without the backward pass")
+	complete(c, "ladder", model.Presets())
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
 	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
@@ -73,7 +81,7 @@ wall model, and by throughput elsewhere or with --ruler throughput; a run keeps 
 func (a *app) searchRunCmd() *cobra.Command {
 	var s searchFlags
 	var spec, targets, aim string
-	var shapes, guards []string
+	var shapes, guards, texts, files []string
 	names, docs := strategy.Names()
 	for i := range names {
 		docs[i] = names[i] + " (" + docs[i] + ")"
@@ -132,6 +140,9 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 					return usage(err)
 				}
 			}
+			if s.config.Words, err = a.words(texts, files); err != nil {
+				return err
+			}
 			if _, err := strategy.Parse(s.config.Strategy, strategy.Space{Spec: s.config.Spec, Axes: s.config.Axes, Focus: s.config.Focus}); err != nil {
 				return usage(err)
 			}
@@ -161,6 +172,8 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
 	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
+	f.StringArrayVar(&texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
+	f.StringArrayVar(&files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
 	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
@@ -175,6 +188,19 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	complete(c, "strategy", names)
 	complete(c, "directive", directives)
 	return c
+}
+
+// words joins demands, in the order of texts and then of files.
+func (a *app) words(texts, files []string) (string, error) {
+	l := slices.Clone(texts)
+	for _, f := range files {
+		text, err := a.readInput(f)
+		if err != nil {
+			return "", usage(fmt.Errorf("--directive-file: %w", err))
+		}
+		l = append(l, strings.TrimSpace(string(text)))
+	}
+	return strings.Join(l, "\n\n"), nil
 }
 
 func (a *app) searchResumeCmd() *cobra.Command {
@@ -195,6 +221,13 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	c := &s.config
 	if c.Dir == "" {
 		return usage(errors.New("a search needs --run DIR"))
+	}
+	var rung model.Config
+	if s.ladder != "" {
+		var err error
+		if rung, err = a.readModelConfig(s.ladder); err != nil {
+			return err
+		}
 	}
 	c.Generator, _ = version()
 	var err error
@@ -246,6 +279,11 @@ func (a *app) search(s *searchFlags, resume bool) error {
 	if errors.Is(err, autotune.ErrExists) {
 		return usage(fmt.Errorf("%w: gdngen search resume --run %s", err, c.Dir))
 	}
+	if sum != nil && err == nil && s.ladder != "" && a.ctx.Err() == nil {
+		if sum, err = a.climbers(s, rung); err != nil {
+			return err
+		}
+	}
 	if sum != nil {
 		if out := a.emitSummary(sum, s.top); err == nil {
 			err = out
@@ -261,6 +299,19 @@ func (a *app) search(s *searchFlags, resume bool) error {
 		return failed(exitNoImprovement, "this session found nothing better")
 	}
 	return nil
+}
+
+// climbers lets the champions of a session climb, and sums the run up again.
+func (a *app) climbers(s *searchFlags, m model.Config) (*report.Summary, error) {
+	x, err := a.instrument(false)
+	if err != nil {
+		return nil, err
+	}
+	e := &ladder.Static{Dir: s.config.Dir, Instrument: x}
+	if err := ladder.Champions(a.ctx, s.config.Dir, m, s.forward, e, a.note); err != nil {
+		return nil, err
+	}
+	return autotune.Status(s.config.Dir)
 }
 
 // emitSummary prints a run; its rows are those of the rankings, then the rejected ones.

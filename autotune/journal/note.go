@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KindNote is a Note: what somebody found out elsewhere. It is no part of any decision.
+const KindNote Kind = "note"
+
+// Note is what a candidate did where it was used: a job, its trace and its figures.
+type Note struct {
+	Candidate int     `json:"candidate"`
+	Job       string  `json:"job,omitempty"`     // id, such as of gdngen remote
+	Trace     string  `json:"trace,omitempty"`   // file, folder or address
+	StepMS    float64 `json:"step_ms,omitempty"` // of a training step
+	Tokens    float64 `json:"tokens_per_second,omitempty"`
+	MFU       float64 `json:"mfu,omitempty"` // share of one
+	Text      string  `json:"text,omitempty"`
+}
+
+// Check says why a note can not be one of the run.
+func (n *Note) Check(v View) error {
+	switch {
+	case v.Candidate(n.Candidate) == nil:
+		return fmt.Errorf("the run has no candidate %d: it has 1 to %d", n.Candidate, v.Len())
+	case n.Job == "" && n.Trace == "" && n.StepMS == 0 && n.Tokens == 0 && n.MFU == 0 && n.Text == "":
+		return errors.New("a note says something: a job, a trace, a step's time, tokens per second, a utilisation or a text")
+	case n.StepMS < 0 || n.Tokens < 0 || n.MFU < 0 || n.MFU > 1:
+		return errors.New("times and rates are not negative, and a utilisation is a share of one")
+	}
+	return nil
+}
+
+// String is the note in a line.
+func (n *Note) String() string {
+	var l []string
+	add := func(format string, x any, is bool) {
+		if is {
+			l = append(l, fmt.Sprintf(format, x))
+		}
+	}
+	add("job %s", n.Job, n.Job != "")
+	add("step %.4g ms", n.StepMS, n.StepMS > 0)
+	add("%.6g tokens/s", n.Tokens, n.Tokens > 0)
+	add("MFU %.1f %%", 100*n.MFU, n.MFU > 0)
+	add("trace %s", n.Trace, n.Trace != "")
+	add("%s", n.Text, n.Text != "")
+	return strings.Join(l, ", ")
+}
+
+// NotesOf lists the notes of a candidate, in the order in which they were made.
+func (s *State) NotesOf(id int) (l []Note) {
+	for _, r := range s.Events() {
+		var n Note
+		if r.Kind == KindNote && json.Unmarshal(r.Body, &n) == nil && n.Candidate == id {
+			l = append(l, n)
+		}
+	}
+	return l
+}
+
+// AddNote appends a note to the journal of a folder, which no driver may be writing.
+func AddNote(dir string, n Note) error {
+	if _, _, err := Read(dir, nil); err != nil { // a folder without a run stays as it is
+		return err
+	}
+	j, _, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := n.Check(j.State().Now()); err != nil {
+		return errors.Join(&NoteError{err}, j.Close())
+	}
+	return errors.Join(j.Append(KindNote, n), j.Close())
+}
+
+// NoteError says why a note is none.
+type NoteError struct{ Err error }
+
+func (e *NoteError) Error() string { return e.Err.Error() }
+func (e *NoteError) Unwrap() error { return e.Err }

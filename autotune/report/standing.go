@@ -1,0 +1,115 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+)
+
+// StandingsName is the file of standings in the folder of a run.
+const StandingsName = "standings.jsonl"
+
+// Standing is a champion of a search on a rung above: the time of a step of a model with it.
+type Standing struct {
+	Candidate int             `json:"candidate"`
+	Variant   string          `json:"variant"` // as it was suited to the model
+	Target    string          `json:"target"`
+	Model     string          `json:"model"`
+	Forward   bool            `json:"forward,omitempty"` // without the backward pass
+	Ruler     string          `json:"ruler,omitempty"`
+	Score     int64           `json:"score,omitempty"` // cycles of the step
+	Rule      int64           `json:"rule,omitempty"`  // of it the rule alone
+	MFU       float64         `json:"mfu,omitempty"`
+	Verdict   journal.Verdict `json:"verdict,omitempty"` // where it has no program there
+	Reason    string          `json:"reason,omitempty"`
+
+	PerToken   journal.Figure `json:"per_token,omitempty"` // of the kernel, from the run
+	KernelRank int            `json:"kernel_rank,omitempty"`
+	Rank       int            `json:"rank,omitempty"` // by the score; 0: none
+}
+
+// ReadStandings reads those of a run; none where there is no file. A line that was cut is left out.
+func ReadStandings(dir string) (l []Standing, err error) {
+	path := filepath.Join(dir, StandingsName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var x Standing
+		if err := json.Unmarshal(line, &x); err != nil {
+			return nil, fmt.Errorf("%s is damaged at line %d: %w; remove it, and search resume --ladder makes it anew", path, len(l)+1, err)
+		}
+		l = append(l, x)
+	}
+	return l, nil
+}
+
+// ranked gives standings both ranks: among those of the same model and pass, by kernel and by step. The best step is first.
+func ranked(l []Standing, v journal.View) []Standing {
+	group := func(a, b Standing) bool {
+		return a.Target == b.Target && a.Model == b.Model && a.Forward == b.Forward
+	}
+	for i := range l {
+		if c := v.Candidate(l[i].Candidate); c != nil && c.Cost(l[i].Target) != nil {
+			l[i].PerToken = c.Cost(l[i].Target).PerToken
+		}
+	}
+	for i, a := range l {
+		l[i].KernelRank = 1
+		if a.Score > 0 {
+			l[i].Rank = 1
+		}
+		for _, b := range l {
+			if !group(a, b) {
+				continue
+			}
+			if b.PerToken < a.PerToken {
+				l[i].KernelRank++
+			}
+			if a.Score > 0 && b.Score > 0 && b.Score < a.Score {
+				l[i].Rank++
+			}
+		}
+	}
+	slices.SortStableFunc(l, func(a, b Standing) int {
+		last := func(rank int) int { return cmp.Or(rank, len(l)+1) }
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Model, b.Model), cmp.Compare(last(a.Rank), last(b.Rank)))
+	})
+	return l
+}
+
+// standings prints both ranks side by side.
+func (p *printer) standings(l []Standing) {
+	if len(l) == 0 {
+		return
+	}
+	p.printf("\nchampions in a step of a model (static; nothing ran on a TPU)\n")
+	t := p.table()
+	fmt.Fprintf(t, "  model\ttarget\trank\tcycles\tMFU\trank of kernel\tcycles per token\tid\tvariant\n")
+	for _, x := range l {
+		model := x.Model
+		if x.Forward {
+			model += ", forward"
+		}
+		rank, score, mfu := fmt.Sprint(x.Rank), fmt.Sprintf("%d by %s", x.Score, x.Ruler), fmt.Sprintf("%.1f %%", 100*x.MFU)
+		if x.Rank == 0 {
+			rank, score, mfu = "-", string(x.Verdict), "-"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%d\t%.2f\t#%d\t%s\n", model, x.Target, rank, score, mfu, x.KernelRank, float64(x.PerToken), x.Candidate, Clip(named(x.Variant), 90))
+	}
+	p.flush(t)
+}

@@ -1,0 +1,83 @@
+package ladder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/gdn/model"
+)
+
+// mostChampions is how many of the line of champions climb at the end of a session: the last ones.
+const mostChampions = 3
+
+// Champions takes the last champions of a search on its first target to the rung of a model, and keeps how they stand there in the folder of
+// the run. Who stands there already is not judged again.
+func Champions(ctx context.Context, dir string, m model.Config, forward bool, e Evaluator, note func(format string, args ...any)) error {
+	s, _, err := journal.Read(dir, nil)
+	if err != nil {
+		return err
+	}
+	had, err := report.ReadStandings(dir)
+	if err != nil {
+		return err
+	}
+	h := s.Header
+	line := slices.DeleteFunc(slices.Clone(s.Now().Champions(h.Targets[0])), func(c *journal.Candidate) bool { return c.Variant == "" })
+	for _, c := range line[max(0, len(line)-mostChampions):] {
+		if slices.ContainsFunc(had, func(x report.Standing) bool {
+			return x.Candidate == c.ID && x.Target == h.Targets[0] && x.Model == m.Name && x.Forward == forward
+		}) {
+			continue
+		}
+		note("candidate %d: a step of %s", c.ID, m.Name)
+		k := &Config{Kernel: h.Spec, Base: c.Variant, Variant: c.Variant, Target: h.Targets[0], Forward: forward}
+		f, err := e.Figures(ctx, k, Rung{Kind: Layer, Model: &m, Target: h.Targets[0]})
+		x := report.Standing{Candidate: c.ID, Variant: c.Variant, Target: h.Targets[0], Model: m.Name, Forward: forward}
+		if bad := (*BaseError)(nil); errors.As(err, &bad) {
+			x.Verdict, x.Reason = bad.Verdict, bad.Reason
+		} else if err != nil {
+			return err
+		} else {
+			is := f.Base
+			x.Variant, x.Ruler, x.Score, x.Rule, x.MFU = is.Variant, is.Ruler, is.Score, is.Rule, is.MFU
+		}
+		if err := appendLine(filepath.Join(dir, report.StandingsName), x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendLine appends a value as a line of JSON, and waits until it is on the disk. What a kill left of a line is dropped.
+func appendLine(path string, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	had, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	whole := len(had)
+	for whole > 0 && had[whole-1] != '\n' {
+		whole--
+	}
+	if whole < len(had) {
+		if err := os.Truncate(path, int64(whole)); err != nil {
+			return fmt.Errorf("dropping a line that was cut: %w", err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// OnEnv names the place that is meant where none is given.
+const OnEnv = "GDNGEN_ON"
+
 // Place runs commands somewhere else. Its methods may be asked again after any error.
 type Place interface {
 	// Submit begins a job. Of a job that is there it does nothing.

@@ -195,3 +195,23 @@ func (s *Server) wait(ctx context.Context, id string) ([]*flashinfer.Trace, erro
 		}
 	}
 }
+
+// Examine tries the server of a place: it says its workers, or which call failed.
+func Examine(ctx context.Context, place string) (string, error) {
+	s, err := Dial(place)
+	if err != nil {
+		return "", err
+	}
+	h, err := s.Health(ctx)
+	if err != nil {
+		return "", err
+	}
+	said := fmt.Sprintf("%s: %s, %d in its queue", place, h.Status, h.Queue)
+	for _, w := range h.Workers {
+		said += ", " + w.Device
+		if !w.Healthy {
+			said += " (not well)"
+		}
+	}
+	return said, nil
+}

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/remote"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	var agent string
+	var agent, on string
 	var env []string
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -20,7 +25,7 @@ func (a *app) doctorCmd() *cobra.Command {
 		Long: `doctor examines the tools, the cache, the plugins and the devices, and says how to mend what is wrong. It downloads nothing. The status is 6 if
 something is missing. Machines that remote hold took, and nobody gave back, are warnings.
 
-With --agent it also tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes.`,
+With --on it also tries a place: what it is and has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes.`,
 		Example: "  gdngen doctor\n  gdngen doctor --agent \"codex exec --ephemeral -\" --env OPENAI_API_KEY\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
@@ -40,6 +45,9 @@ With --agent it also tries an agent of gdngen loop: it must start, answer a triv
 			if agent != "" {
 				checks = append(checks, a.tryAgent(agent, env))
 			}
+			if on != "" {
+				checks = append(checks, a.tryPlace(on))
+			}
 			a.warnOfLeases()
 			if err := emit(a, checks, checks, func(w io.Writer) { plugins.WriteChecks(w, checks) }); err != nil {
 				return err
@@ -57,8 +65,27 @@ With --agent it also tries an agent of gdngen loop: it must start, answer a triv
 		},
 	}
 	c.Flags().StringVar(&agent, "agent", "", "try a command as the agent of a loop")
+	c.Flags().StringVar(&on, "on", "", "try a place of gdngen remote, or a server fib:URL")
 	c.Flags().StringSliceVar(&env, "env", nil, "names of variables that the agent sees")
 	return c
+}
+
+// placeLimit is how long a place may take to answer.
+const placeLimit = 30 * time.Second
+
+// tryPlace is the check of a place.
+func (a *app) tryPlace(on string) plugins.Check {
+	ctx, cancel := context.WithTimeout(a.ctx, placeLimit)
+	defer cancel()
+	try := remote.Examine
+	if strings.HasPrefix(on, contest.Prefix) {
+		try = contest.Examine
+	}
+	said, err := try(ctx, on)
+	if err != nil {
+		return plugins.Check{Name: "place", Detail: err.Error(), Mend: "see docs/remote.md for the forms of places and for tokens"}
+	}
+	return plugins.Check{Name: "place", OK: true, Detail: said}
 }
 
 // tryAgent is the check of an agent.

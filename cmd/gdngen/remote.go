@@ -18,7 +18,7 @@ import (
 )
 
 // onEnv names the place where nobody gives --on.
-const onEnv = "GDNGEN_ON"
+const onEnv = remote.OnEnv
 
 func (a *app) remoteCmd() *cobra.Command {
 	forms, docs := remote.Docs()
@@ -39,7 +39,7 @@ or a name in ` + remote.PlacesName + ` of the folder gdngen in the user's config
   gdngen remote logs run-1122-171255-abcdef -f
   gdngen remote fetch run-1122-171255-abcdef --out runs`,
 		GroupID: "away",
-	}, a.remoteRunCmd(), a.remoteTestCmd(), a.remoteWaitCmd(), a.remoteLogsCmd(), a.remoteStopCmd(), a.remoteFetchCmd(), a.remoteListCmd(),
+	}, a.remoteRunCmd(), a.remoteTestCmd(), a.remoteProfileCmd(), a.remoteWaitCmd(), a.remoteLogsCmd(), a.remoteStopCmd(), a.remoteFetchCmd(), a.remoteListCmd(),
 		a.remoteHoldCmd(), a.remoteReleaseCmd())
 }
 

@@ -30,6 +30,7 @@ var Sources = [][2]string{
 	{"hf-dataset:ORG/REPO[@REVISION][/PREFIX]", "repository of data sets there"},
 	{"https://HOST/FILE", "one file of a web server"},
 	{"gs://BUCKET/PREFIX", "bucket of Google's cloud, by its command line gcloud"},
+	{"job:ID", "what a job of gdngen remote left, submitted from this folder or on GDNGEN_ON; ray:ID is the same"},
 	{"FOLDER", "folder, such as a mounted disk"},
 }
 
@@ -91,6 +92,8 @@ func parse(text string) (source, error) {
 		return newHub(text, rest, kind == "hf-dataset")
 	case ok && (kind == "http" || kind == "https"):
 		return newWeb(text)
+	case ok && (kind == "job" || kind == "ray"):
+		return newJob(text, rest)
 	case ok && kind == "gs":
 		return &bucket{strings.TrimRight(text, "/")}, nil
 	}

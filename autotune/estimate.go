@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/target"
 )
 
 // estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that
@@ -67,6 +68,7 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	for _, t := range e.targets {
 		g := strategy.Guess{Glue: c.glue}
 		size = 1
+		perCycle := slotsPerCycle(t)
 		for _, k := range c.kernels {
 			n := k.f32
 			if t.BF16VPU {
@@ -74,7 +76,7 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 			}
 			fullest, all := 0., 0.
 			for s, used := range n.slots {
-				fullest, all = max(fullest, used/slotsPerCycle[s]), all+used/slotsPerCycle[s]
+				fullest, all = max(fullest, used/perCycle[s]), all+used/perCycle[s]
 				size += used
 			}
 			g.Kernel += k.points * (fullestShare*fullest + slotsShare*all + chainShare*n.longest)
@@ -152,8 +154,11 @@ const (
 	slotKinds
 )
 
-// slotsPerCycle are those of v6e; other targets have the like.
-var slotsPerCycle = [slotKinds]float64{slotPush: 2, slotMul: 2, slotXLU: 2, slotALU: 4, slotPop: 2, slotEUP: 1, slotLoad: 3, slotStore: 2}
+// slotsPerCycle are those of a target, by kind.
+func slotsPerCycle(t *target.Target) [slotKinds]float64 {
+	n := t.Slots
+	return [slotKinds]float64{slotPush: n.Push, slotMul: n.Matmul, slotXLU: n.XLU, slotALU: n.ALU, slotPop: n.Pop, slotEUP: n.EUP, slotLoad: n.Load, slotStore: n.Store}
+}
 
 // Cycles of a register that is transposed, or written otherwise, outside of a kernel.
 const (
@@ -200,11 +205,11 @@ func registers(t ir.Type) float64 {
 			rows *= n
 		}
 	}
-	perRegister := 8.
+	perRegister := float64(target.RegisterRows(4))
 	if t.DType == ir.BF16 {
-		perRegister = 16
+		perRegister = float64(target.RegisterRows(2))
 	}
-	return math.Ceil(float64(rows)/perRegister) * math.Ceil(float64(lanes)/128)
+	return math.Ceil(float64(rows)/perRegister) * math.Ceil(float64(lanes)/target.Lanes)
 }
 
 // body counts the instructions of a block, those of a loop as often as it turns, for a vector unit that has bf16 or not.
@@ -309,6 +314,6 @@ func dot(in *ir.Instr, c *count) float64 {
 	}
 	c.slots[slotPush] += passes * blocks * 32
 	c.slots[slotMul] += passes * blocks * math.Ceil(rows/rowsPerMul)
-	c.slots[slotPop] += passes * math.Ceil(rows/8) * math.Ceil(columns/128)
+	c.slots[slotPop] += passes * math.Ceil(rows/target.Sublanes) * math.Ceil(columns/target.Lanes)
 	return waitDot
 }

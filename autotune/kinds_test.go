@@ -17,7 +17,7 @@ import (
 func TestRealKinds(t *testing.T) {
 	l := lab(t, LabOptions{})
 	var rest []string
-	for _, target := range codegen.Targets {
+	for _, target := range codegen.Targets() {
 		if target.Name != "v5e" && target.Name != "v6e" {
 			rest = append(rest, target.Name)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // gen emits one grid's body. Values of N entries are ordered chunk in flight, batch row, head.
@@ -238,4 +239,4 @@ func (e *gen) storeValues(x, unit, length *ir.Value) *ir.Value {
 }
 
 // rowsOfWords is the number of bf16 rows in a register.
-const rowsOfWords = 16
+const rowsOfWords = 2 * target.Sublanes

@@ -4,16 +4,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/target"
 )
 
 // Machine is what the choice of how much shares a program depends on.
-type Machine struct {
-	Cores   int // that share a grid's parallel points
-	MXUSize int // rows and columns of a matrix unit
-}
+type Machine = target.Machine
 
 // register is the lanes of a vector register.
-const register = 128
+const register = target.Lanes
 
 // Suited gives forms of v for s on a machine, the most wanted first and then those that need less memory: value heads, batch
 // rows and chunks that share a program, chunks of a step, and tokens of a chunk. The caller takes the first that fits. Only

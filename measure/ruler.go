@@ -29,7 +29,7 @@ func ParseRuler(name string) (Ruler, error) {
 
 // On is the ruler on a target: throughput where the latencies of the target are not known.
 func (r Ruler) On(target string) Ruler {
-	if codegen.Timings[target] == nil {
+	if t, err := codegen.LookupTarget(target); err != nil || t.Timing == nil {
 		return Throughput
 	}
 	return r

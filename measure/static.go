@@ -72,7 +72,7 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 	if o.Scalars == nil {
 		o.Scalars, tables = p.Scalars, p.tables
 	}
-	from := []string{"static", x.Libtpu, llo.Version(), facts(t), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
+	from := []string{"static", x.Libtpu, llo.Version(), t.CostFacts(), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
 	var k kept
 	if o.Dump == "" && x.Cache.get(&k, from...) {
 		switch {
@@ -101,14 +101,8 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 }
 
 // Facts names all that the cost model knows of a target by a hash.
-func Facts(t *codegen.Target) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(facts(t))))[:8] }
-
-func facts(t *codegen.Target) string {
-	text := fmt.Sprint(*t)
-	if timing := codegen.Timings[t.Name]; timing != nil {
-		text += fmt.Sprint(*timing)
-	}
-	return text
+func Facts(t *codegen.Target) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(t.CostFacts())))[:8]
 }
 
 // compile asks the compiler.

@@ -117,7 +117,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 			}
 			if p.Build == nil {
 				var err error
-				if r.Time, err = model.AttentionCycles(c, t.Name, pass == "backward"); err != nil {
+				if r.Time, err = model.AttentionCycles(c, t, pass == "backward"); err != nil {
 					return nil, err
 				}
 				r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)

@@ -75,7 +75,7 @@ func (r *Table) peers(b *bytes.Buffer) {
 		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +
 		"Errors of outputs and states, times 1000, are those of docs/accuracy.md, where the arithmetic of a kernel is known.\n\n| kernel | version | compiler | date |")
 	var targets []string
-	for _, t := range codegen.Targets {
+	for _, t := range codegen.Targets() {
 		for _, p := range r.Peers {
 			if _, ok := p.Cycles[t.Name]; ok {
 				targets = append(targets, t.Name)

@@ -51,9 +51,9 @@ func TestKernels(t *testing.T) {
 		require.NoError(t, err)
 		m, err = lower.Kernels(m)
 		require.NoError(t, err, "%s by %s", p.spec, p.variant.Name)
-		for i := range codegen.Targets {
-			_, err = mosaic.Backend{}.Emit(m, &codegen.Targets[i])
-			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, codegen.Targets[i].Name)
+		for _, tg := range codegen.Targets() {
+			_, err = mosaic.Backend{}.Emit(m, tg)
+			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, tg.Name)
 		}
 	}
 }

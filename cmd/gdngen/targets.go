@@ -33,8 +33,7 @@ func (a *app) targetsCmd() *cobra.Command {
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			var rows []targetRow
-			for i := range codegen.Targets {
-				t := &codegen.Targets[i]
+			for _, t := range codegen.Targets() {
 				rows = append(rows, targetRow{t.Name, t.Topology, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.PeakFlops() * t.Clock})
 			}
 			return emit(a, rows, rows, func(w io.Writer) {

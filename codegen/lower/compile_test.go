@@ -31,8 +31,8 @@ func TestCompile(t *testing.T) {
 		{"t=64,hk=2,hv=2,k=256,v=96,dtype=bf16,init", "solve=block,leaf=16,flow=solve,prec=bf16x3,heads=1"},
 	} {
 		s, v := spec(t, row.spec), variant(t, row.variant)
-		for _, target := range rotate.Sample(20+uint64(i), codegen.Targets, 2) {
-			a, err := lower.Program(s, v, "mosaic", &target)
+		for _, target := range rotate.Sample(20+uint64(i), codegen.Targets(), 2) {
+			a, err := lower.Program(s, v, "mosaic", target)
 			require.NoError(t, err, "%s by %s for %s", s, v, target.Name)
 			_, err = c.Compile(t.Context(), aot.Request{Topology: target.Topology, Module: a.Text, Flags: target.Flags})
 			require.NoError(t, err, "%s by %s for %s", s, v, target.Name)

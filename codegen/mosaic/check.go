@@ -8,13 +8,13 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
-// lanes is the width of a vector register; it holds sublanes rows of 32-bit elements.
-const lanes, sublanes = 128, 8
+const lanes, sublanes = target.Lanes, target.Sublanes
 
 // rowTile is the number of rows of a native tile.
-func rowTile(d ir.DType) int { return sublanes * 4 / max(d.Bytes(), 1) }
+func rowTile(d ir.DType) int { return target.RegisterRows(d.Bytes()) }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 

@@ -224,9 +224,6 @@ func emitReduce(e *emitter, in *ir.Instr) ([]value, error) {
 	return one(r), nil
 }
 
-// noRowGather are the targets whose vector unit gathers along lanes only.
-var noRowGather = map[string]bool{"v4": true}
-
 func emitTake(e *emitter, in *ir.Instr) ([]value, error) {
 	x, y := e.arg(in, 0), e.arg(in, 1)
 	if len(x.t.shape) != 2 {
@@ -234,7 +231,7 @@ func emitTake(e *emitter, in *ir.Instr) ([]value, error) {
 	}
 	reach := [...]int{sublanes, lanes}[in.Attrs.Axis]
 	switch {
-	case in.Attrs.Axis == 0 && noRowGather[e.target.Name]:
+	case in.Attrs.Axis == 0 && !e.target.RowGather:
 		return nil, fmt.Errorf("%s can not gather along rows: transpose and gather along lanes", e.target.Name)
 	case x.t.shape[in.Attrs.Axis] > reach:
 		return nil, fmt.Errorf("axis %d of %v: a gather reaches %d elements along it: take from parts and select", in.Attrs.Axis, x.t.shape, reach)

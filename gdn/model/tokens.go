@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // tokenMap is work on the lanes of a head and of a few tokens around each: convolutions, norms, elementwise work. The lanes of a token are cut into
@@ -38,8 +39,8 @@ func commonWidth(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}
-	if a%128 == 0 {
-		return 128
+	if a%target.Lanes == 0 {
+		return target.Lanes
 	}
 	return a
 }
@@ -61,7 +62,7 @@ func (p *program) overTokensOf(x *ir.Value) *ir.Value {
 // reduce over, or shift tokens of, without moving them. Elsewhere it is plain.
 func (p *program) overTokens(m tokenMap, body func(p *program, in []*ir.Value) (out, sums []*ir.Value)) []*ir.Value {
 	t := m.tokens[0].pieces[0].Type.Shape[1]
-	plain := p.plain || m.lanes%128 != 0 || t%blockTokens != 0
+	plain := p.plain || m.lanes%target.Lanes != 0 || t%blockTokens != 0
 	n, batch := blockTokens, 1
 	if plain {
 		n, batch = t, m.batch

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // event is one instruction of one slot on the step's time line.
@@ -129,8 +130,8 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 func weight(in *ir.Instr) float64 {
 	regs := func(t ir.Type) float64 {
 		_, r, l := rowsLanes(t.Shape)
-		per := 8 * 4 / max(t.DType.Bytes(), 1)
-		return float64((r + per - 1) / per * ((l + 127) / 128))
+		per := target.RegisterRows(t.DType.Bytes())
+		return float64((r + per - 1) / per * ((l + laneCount - 1) / laneCount))
 	}
 	switch in.Op {
 	case ir.OpDot:

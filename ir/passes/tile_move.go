@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 func whole(d []factor, n int) bool {
@@ -195,8 +196,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	return out, true, nil
 }
 
-// sublanes are the rows of a register of four-byte elements.
-const sublanes = 8
+const sublanes = target.Sublanes
 
 // rowTiles makes a tile at each point, whose rows follow the factors rf.
 func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // laneCount is the lanes of a register: rows are read and written by a stride only in references of just so many lanes.
-const laneCount = 128
+const laneCount = target.Lanes
 
 // columns is four-byte scratch in which rows of any number of lanes can be read and written by a stride: one reference for
 // each 128 lanes.

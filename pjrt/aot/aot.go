@@ -52,7 +52,7 @@ const (
 
 // Request is one compile.
 type Request struct {
-	Topology string // such as "v6e:2x2"; see Topologies
+	Topology string // such as "v6e:2x2"; of a target, or larger
 	Module   string // StableHLO text whose entry point is @main
 	// DumpDir receives the schedule dump; it is created, and should be fresh: names start with a time stamp, so
 	// dumps of several requests would lie mixed. Empty: no dump is kept. After an error it may hold part of a dump.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/target"
 )
 
 // orphanVariable makes the test program a parent that starts a worker and then does nothing.
@@ -88,9 +89,9 @@ func dumps(t *testing.T, dir, suffix string) map[string]string {
 
 func TestEveryGeneration(t *testing.T) {
 	c := compiler(t, Options{})
-	for _, top := range Topologies {
-		t.Run(top.Generation, func(t *testing.T) {
-			plain, err := c.Compile(t.Context(), Request{Topology: top.Example, Module: addModule(1024), WantHLO: true})
+	for _, top := range target.All() {
+		t.Run(top.Name, func(t *testing.T) {
+			plain, err := c.Compile(t.Context(), Request{Topology: top.Topology, Module: addModule(1024), WantHLO: true})
 			require.NoError(t, err)
 			require.Contains(t, plain.OptimizedHLO, "f32[1024]")
 			require.Equal(t, int64(2*4096), plain.Memory.Arguments)
@@ -98,7 +99,7 @@ func TestEveryGeneration(t *testing.T) {
 			require.NotEmpty(t, plain.Cost)
 
 			dir := t.TempDir()
-			kernel, err := c.Compile(t.Context(), Request{Topology: top.Example, Module: kernelModule(8), DumpDir: dir})
+			kernel, err := c.Compile(t.Context(), Request{Topology: top.Topology, Module: kernelModule(8), DumpDir: dir})
 			require.NoError(t, err)
 			require.Positive(t, kernel.CodeBytes)
 			require.Equal(t, int64((32+8)*128*4), kernel.Memory.Arguments)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/pjrt/llo"
+	"github.com/gdngen/gdngen/target"
 )
 
 // bitcastModule is a kernel that rounds 64 x 128 f32 to bf16 and stores the rows in pairs, as 32 x 128 words.
@@ -43,7 +43,7 @@ func bitcastModule() string {
 // With the flags of its target, a bitcast of bf16 to 32 bits stays in registers: one store for each of the 4 that result.
 func TestTargetFlags(t *testing.T) {
 	c := compiler(t, Options{})
-	stores := func(target *codegen.Target, flags map[string]string) int64 {
+	stores := func(target *target.Target, flags map[string]string) int64 {
 		dir := t.TempDir()
 		_, err := c.Compile(t.Context(), Request{Topology: target.Topology, Module: bitcastModule(), DumpDir: dir, Flags: flags})
 		require.NoError(t, err)
@@ -59,8 +59,7 @@ func TestTargetFlags(t *testing.T) {
 		require.Fail(t, "the report has no stores of the kernel")
 		return 0
 	}
-	for i := range codegen.Targets {
-		target := &codegen.Targets[i]
+	for _, target := range target.All() {
 		t.Run(target.Name, func(t *testing.T) {
 			require.EqualValues(t, 4, stores(target, target.Flags))
 			if target.Flags != nil {

@@ -5,17 +5,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-)
 
-// Topologies lists the generations that can be compiled for, each with a topology of one host. Others have the same
-// form: generation, colon, chips per dimension. The code of a program for one core does not depend on the size.
-var Topologies = []struct{ Generation, Example string }{
-	{"v4", "v4:2x2x1"},
-	{"v5e", "v5e:2x2"},
-	{"v5p", "v5p:2x2x1"},
-	{"v6e", "v6e:2x2"},
-	{"tpu7x", "tpu7x:2x2x1"},
-}
+	"github.com/gdngen/gdngen/target"
+)
 
 var (
 	dimensions = regexp.MustCompile(`^[1-9][0-9]?(x[1-9][0-9]?){1,2}$`)
@@ -44,17 +36,18 @@ func (r *Request) validate() error {
 	return nil
 }
 
-// checkTopology refuses the empty name, which libtpu silently takes for v2, and sizes of which it dies.
+// checkTopology wants a generation, a colon and the chips per dimension: the code of a program for one core does not depend on the size.
+// It refuses the empty name, which libtpu silently takes for v2, and sizes of which it dies.
 func checkTopology(name string) error {
 	var known []string
 	gen, dims, _ := strings.Cut(name, ":")
-	for _, t := range Topologies {
-		known = append(known, t.Example)
-		if t.Generation != gen {
+	for _, t := range target.All() {
+		known = append(known, t.Topology)
+		if t.Name != gen {
 			continue
 		}
 		if !dimensions.MatchString(dims) {
-			return &RequestError{Field: "Topology", Msg: fmt.Sprintf("%q needs two or three sizes from 1 to 99, as in %s", name, t.Example)}
+			return &RequestError{Field: "Topology", Msg: fmt.Sprintf("%q needs two or three sizes from 1 to 99, as in %s", name, t.Topology)}
 		}
 		return nil
 	}

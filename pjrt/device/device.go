@@ -19,21 +19,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/child"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Options say which device, and how long it may take. Only Plugin is required.
 type Options struct {
-	Plugin  string            // path of the plugin's shared library
-	Targets []*codegen.Target // a TPU must be of one of these generations; none: any that is known
-	Only    bool              // nothing but a TPU will do
-	Start   time.Duration     // to open the plugin; default 2 min
-	Compile time.Duration     // limit of one compile; default 10 min
-	Limit   time.Duration     // of one run or timing; default 5 min
+	Plugin  string           // path of the plugin's shared library
+	Targets []*target.Target // a TPU must be of one of these generations; none: any that is known
+	Only    bool             // nothing but a TPU will do
+	Start   time.Duration    // to open the plugin; default 2 min
+	Compile time.Duration    // limit of one compile; default 10 min
+	Limit   time.Duration    // of one run or timing; default 5 min
 }
 
 const (
@@ -95,8 +95,8 @@ func (e *TimeoutError) Timeout() bool { return true }
 type Device struct {
 	o       Options
 	info    Info
-	target  *codegen.Target // nil: no TPU
-	turn    chan struct{}   // holds one token: the right to touch what is below
+	target  *target.Target // nil: no TPU
+	turn    chan struct{}  // holds one token: the right to touch what is below
 	child   *child.Process
 	noise   child.Noise
 	scratch *aot.Scratch
@@ -105,7 +105,7 @@ type Device struct {
 }
 
 // open starts a process that opens the plugin, with the compile options of a target.
-func open(ctx context.Context, o Options, t *codegen.Target) (*Device, error) {
+func open(ctx context.Context, o Options, t *target.Target) (*Device, error) {
 	path, err := filepath.Abs(o.Plugin)
 	if err == nil {
 		_, err = os.Stat(path)

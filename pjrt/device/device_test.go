@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
+	"github.com/gdngen/gdngen/target"
 )
 
 func TestMain(m *testing.M) {
@@ -159,7 +159,7 @@ func TestStub(t *testing.T) {
 	d := open(t, device.Options{Plugin: plugin})
 	require.True(t, d.Info().TPU())
 	require.Equal(t, "TPU v6 lite (tpu)", d.Info().String())
-	target, err := codegen.TargetOfKind(d.Info().Kind)
+	target, err := target.OfKind(d.Info().Kind)
 	require.NoError(t, err)
 	require.Equal(t, "v6e", target.Name)
 

@@ -10,20 +10,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // KindError says that a device is not of a generation that is wanted.
 type KindError struct {
 	Plugin, Kind string
-	Wanted       []*codegen.Target // none: any that is known
+	Wanted       []*target.Target // none: any that is known
 }
 
 func (e *KindError) Error() string {
 	if len(e.Wanted) == 0 {
-		_, err := codegen.TargetOfKind(e.Kind)
+		_, err := target.OfKind(e.Kind)
 		return fmt.Sprintf("the device of %s: %v", e.Plugin, err)
 	}
 	names := make([]string, len(e.Wanted))
@@ -31,17 +31,17 @@ func (e *KindError) Error() string {
 		names[i] = fmt.Sprintf("%s (%s)", t.Name, t.Kind)
 	}
 	is := fmt.Sprintf("of kind %q", e.Kind)
-	if t, err := codegen.TargetOfKind(e.Kind); err == nil {
+	if t, err := target.OfKind(e.Kind); err == nil {
 		is = fmt.Sprintf("a %s (%s)", t.Name, t.Kind)
 	}
 	return fmt.Sprintf("the device of %s is %s, and programs are wanted for %s: name the device's own generation, or another plugin", e.Plugin, is, strings.Join(names, ", "))
 }
 
 // Target is the generation of the device; nil: it is no TPU.
-func (d *Device) Target() *codegen.Target { return d.target }
+func (d *Device) Target() *target.Target { return d.target }
 
 // Match refuses a TPU that is none of the wanted; none means any that is known. With only, nothing but a TPU will do.
-func (i Info) Match(plugin string, wanted []*codegen.Target, only bool) (*codegen.Target, error) {
+func (i Info) Match(plugin string, wanted []*target.Target, only bool) (*target.Target, error) {
 	refused := &KindError{plugin, i.Kind, wanted}
 	if !i.TPU() {
 		if only {
@@ -49,7 +49,7 @@ func (i Info) Match(plugin string, wanted []*codegen.Target, only bool) (*codege
 		}
 		return nil, nil
 	}
-	t, err := codegen.TargetOfKind(i.Kind)
+	t, err := target.OfKind(i.Kind)
 	if err != nil || len(wanted) > 0 && !slices.Contains(wanted, t) {
 		return nil, refused
 	}
@@ -60,7 +60,7 @@ func (i Info) Match(plugin string, wanted []*codegen.Target, only bool) (*codege
 const FlagsVariable = "LIBTPU_INIT_ARGS"
 
 // Environment is that of this process with the compile options of a target, which a client takes from there alone.
-func Environment(t *codegen.Target) []string {
+func Environment(t *target.Target) []string {
 	environment := os.Environ()
 	if t == nil || len(t.Flags) == 0 {
 		return environment

@@ -3,7 +3,7 @@ package llo
 import (
 	"math"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // A channel is main memory as one clock sees it: reads and writes share its bandwidth in the order in which they start.
@@ -12,7 +12,7 @@ import (
 //
 // Transfers complete on flags, of which a program waits for as many granules as it started.
 type channel struct {
-	timing   *codegen.Timing
+	timing   *target.Timing
 	granule  int64
 	num, den int64 // cycles for a byte; den 0: every transfer is done when it starts
 	free     int64 // when the last transfer is through
@@ -32,7 +32,7 @@ type transfer struct {
 const instant = 0
 
 // newChannel has some percent of the peak bandwidth of a target.
-func newChannel(t *codegen.Target, tm *codegen.Timing, percent int64) *channel {
+func newChannel(t *target.Target, tm *target.Timing, percent int64) *channel {
 	return &channel{
 		timing: tm, granule: int64(t.Granule), num: int64(math.Round(t.Clock/1e6)) * 100, den: int64(math.Round(t.HBM/1e6)) * percent,
 		flags: map[value][]transfer{},

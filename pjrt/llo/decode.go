@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // A program is a schedule ready to execute: one code word per bundle.
@@ -35,12 +35,6 @@ type matrixUse struct {
 	push   bool
 	cycles int64
 }
-
-// Cycles that a weight push holds the port of its MXU.
-const (
-	pushBF16 = 4
-	pushF32  = 2
-)
 
 // maxMXUs bounds the unit numbers that a schedule may name.
 const maxMXUs = 8
@@ -124,10 +118,10 @@ func (e *notUnderstood) Error() string {
 }
 
 // decode prepares a parsed schedule for execution on a target.
-func decode(file string, bundles []bundle, t *codegen.Target) (*program, error) {
+func decode(file string, bundles []bundle, t *target.Target) (*program, error) {
 	d := &decoder{
 		program: &program{file: file, code: make([]code, len(bundles)), symbols: []string{""}},
-		target:  t, timing: codegen.Timings[t.Name], symbol: map[string]int16{}, regions: map[int]int{}, spaces: map[string]string{}, exit: -1,
+		target:  t, timing: t.Timing, symbol: map[string]int16{}, regions: map[int]int{}, spaces: map[string]string{}, exit: -1,
 	}
 	if last := len(bundles) - 1; last >= 0 && bundles[last].exit {
 		d.exit = last
@@ -170,8 +164,8 @@ func (p *program) sites() map[string]int {
 
 type decoder struct {
 	*program
-	target  *codegen.Target
-	timing  *codegen.Timing // nil: throughput alone
+	target  *target.Target
+	timing  *target.Timing // nil: throughput alone
 	symbol  map[string]int16
 	regions map[int]int       // region number -> index of its first bundle
 	spaces  map[string]string // name of a register, which has one definition -> memory space that it points into
@@ -247,9 +241,9 @@ func (d *decoder) matrixUse(c *code, op string, push bool) error {
 	f32, bf16 := slices.Contains(suffixes, "f32"), slices.Contains(suffixes, "bf16")
 	switch {
 	case push && bf16:
-		use.cycles = pushBF16
+		use.cycles = d.target.Push(true)
 	case push:
-		use.cycles = pushF32
+		use.cycles = d.target.Push(false)
 	case f32:
 		use.cycles = int64(d.target.MatmulF32)
 	default:

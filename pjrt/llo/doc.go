@@ -19,7 +19,7 @@
 //     ops. The sum is exact or refused, with the reason in [Report].HBMUnknown.
 //     What they leave out stands in [Wall].
 //     On tpu7x a branch has 1, 3 or 6 delay slots, which the dump does not print but its regions show (slots.go). All execute; of a taken
-//     branch only the first [codegen.Target].BranchDelay count, so that there the count is up to 5 cycles short for each.
+//     branch only the first [target.Target].BranchDelay count, so that there the count is up to 5 cycles short for each.
 //  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location; a bundle where none does waits
 //     for what comes next, and its cycles go there. Of a Mosaic location only file, line and column survive, loc("file":line:column); a
 //     name around it or alone does not. So a generator that wants cycles by stage writes the stage as the file ([Report.Stages]).
@@ -30,7 +30,7 @@
 //  6. Where two cores share a program (v4, v5p), the count is that of core 0.
 //
 // A schedule is compressed: where nothing can issue it has no bundles, and the hardware waits. The [Wall] of an op issues the same bundles
-// in order on clocks that know how long things take ([codegen.Timings]): a bundle waits for the registers that it reads, for its units and
+// in order on clocks that know how long things take ([target.Timing]): a bundle waits for the registers that it reads, for its units and
 // for the results that it pops, of which each matrix unit, each lane unit and the unit of transcendental functions has a queue. Where a queue
 // and the program do not agree, there is no wall but a reason. Transfers share one channel of main memory, after a fixed part, and a wait for
 // a flag ends when its granules have come. The top-level program is a time line of its own copies and of the ops that it calls; while an op

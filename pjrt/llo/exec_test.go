@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // testTarget has round numbers.
-var testTarget = &codegen.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, BranchDelay: 2, Granule: granule}
+var testTarget = &target.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, BranchDelay: 2, Granule: granule}
 
 // granule of the targets whose dumps are kept.
 const granule = 32

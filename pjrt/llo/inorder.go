@@ -3,7 +3,7 @@ package llo
 import (
 	"fmt"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // A waitKind is what an interlock waits for.
@@ -54,7 +54,7 @@ type transposing struct {
 
 // A clock issues the bundles that a machine executes, in order, each when what it needs is ready. It has no part in what executes.
 type clock struct {
-	timing *codegen.Timing
+	timing *target.Timing
 	now    int64
 	ready  [vectorsAndMask]int64
 
@@ -76,7 +76,7 @@ type clock struct {
 	fault                 string // what the model does not understand; the first one
 }
 
-func newClock(tm *codegen.Timing, bundles int, ch *channel) *clock {
+func newClock(tm *target.Timing, bundles int, ch *channel) *clock {
 	return &clock{timing: tm, at: make([]int64, bundles), channel: ch}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // archive reads a dump folder kept as a gzipped txtar.
@@ -38,9 +38,9 @@ func unpack(t testing.TB, a *txtar.Archive) string {
 	return dir
 }
 
-func lookup(t testing.TB, name string) *codegen.Target {
+func lookup(t testing.TB, name string) *target.Target {
 	t.Helper()
-	target, err := codegen.LookupTarget(name)
+	target, err := target.Lookup(name)
 	require.NoError(t, err)
 	return target
 }
@@ -241,7 +241,7 @@ func TestDumpFolderErrors(t *testing.T) {
 }
 
 func TestTargetWithoutFacts(t *testing.T) {
-	_, err := Analyze(t.TempDir(), &codegen.Target{Name: "v99"})
+	_, err := Analyze(t.TempDir(), &target.Target{Name: "v99"})
 	require.ErrorContains(t, err, `target "v99" lacks matmul cycles`)
 }
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Flags are what LIBTPU_INIT_ARGS must hold, beside --xla_jf_dump_to=<folder>, for the dumps that [Analyze] reads. They change no schedule.
@@ -103,10 +103,10 @@ type Options struct {
 }
 
 // Analyze reads the dump folder of one compile and costs the whole module on the target.
-func Analyze(dir string, t *codegen.Target) (*Report, error) { return Options{}.Analyze(dir, t) }
+func Analyze(dir string, t *target.Target) (*Report, error) { return Options{}.Analyze(dir, t) }
 
 // Analyze is like the function of the same name.
-func (o Options) Analyze(dir string, t *codegen.Target) (*Report, error) {
+func (o Options) Analyze(dir string, t *target.Target) (*Report, error) {
 	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.BranchDelay < 0 || t.Granule <= 0 {
 		return nil, fmt.Errorf("target %q lacks matmul cycles, branch delay or DMA granule", t.Name)
 	}
@@ -245,7 +245,7 @@ var ErrNoSchedule = errors.New("schedule dumps: no top-level program")
 type analysis struct {
 	Options
 	files  *dumpFiles
-	target *codegen.Target
+	target *target.Target
 	ops    map[string]*analyzed
 	vmem   map[string]int64
 	hlo    *hlo            // read when an op lacks a schedule

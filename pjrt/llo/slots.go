@@ -2,19 +2,16 @@ package llo
 
 import "strings"
 
-// flexibleSlots are the targets whose branches say how many delay slots they have, which the dump does not print, with the most that one
-// has. The compiler schedules that many; from a forward branch it may then drop empty ones.
-var flexibleSlots = map[string]int{"tpu7x": 6}
-
-// droppedSlots are the slots that remain where some were dropped, least first.
+// droppedSlots are the slots that remain where some were dropped, least first: a target whose branches say how many they have (MostDelay)
+// schedules the most, and from a forward branch may then drop empty ones.
 var droppedSlots = []int{1, 3}
 
 // delaySlots is how many bundles after the branch in bundle i execute before its target. Slots hold the rest of the region that the branch
 // ends, and what runs under the guard that the branch is not taken; never another branch or the start of a region. The last of all slots
 // carries the end of the region; where slots were dropped, that mark went with it.
 func (d *decoder) delaySlots(bundles []bundle, i int) int {
-	most, ok := flexibleSlots[d.target.Name]
-	if !ok {
+	most := d.target.MostDelay
+	if most == 0 {
 		return d.target.BranchDelay
 	}
 	opposite := oppositeGuards(&bundles[i])

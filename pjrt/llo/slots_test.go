@@ -47,7 +47,7 @@ func TestDelaySlots(t *testing.T) {
 	require.EqualValues(t, 64, tr.counts[at[0xdf1]], "stores")
 
 	fixed := *target
-	fixed.Name = "fixed"
+	fixed.MostDelay = 0
 	p, err = decode("slots", bundles, &fixed)
 	require.NoError(t, err)
 	m.program = p

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // unitKind says which part of the machine an instruction of the vector unit uses, beside registers.
@@ -69,7 +69,7 @@ var transcendentals = []string{"vexp2", "vlog2", "vrcp", "vrsqrt", "vtanh", "ver
 var moves = []string{"vmov", "vsel", "vstv", "vmmov"}
 
 // vectorOf decodes an instruction of the vector unit; nil for all others.
-func (d *decoder) vectorOf(in instruction, tm *codegen.Timing) (*vectorOp, error) {
+func (d *decoder) vectorOf(in instruction, tm *target.Timing) (*vectorOp, error) {
 	if in.op == "" || in.op[0] != 'v' || in.op == "vdelay" || strings.HasPrefix(in.op, "vsync") || strings.HasPrefix(in.op, "vtrace") || strings.HasPrefix(in.op, "vsettm") {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func (o *vectorOp) pop(parts []string) (err error) {
 }
 
 // onLaneUnit decodes permutes, rotates, broadcasts, sums over lanes, transposes and patterns.
-func (d *decoder) onLaneUnit(o *vectorOp, name string, parts []string, args string, tm *codegen.Timing) (err error) {
+func (d *decoder) onLaneUnit(o *vectorOp, name string, parts []string, args string, tm *target.Timing) (err error) {
 	if o.unit, err = unitNumber(parts, "xlu"); err != nil {
 		return err
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 //go:embed *.go
 var sources embed.FS
 
-// Version identifies the cost model: the hash of its own sources, tests aside, and of the timings that it counts with. What one version said of a schedule another may
+// Version identifies the cost model: the hash of its own sources, tests aside, and of the facts of targets that it counts with. What one version said of a schedule another may
 // say otherwise, so whatever is kept of a report is kept by its version.
 var Version = sync.OnceValue(func() string {
 	h := sha256.New()
@@ -31,10 +31,8 @@ var Version = sync.OnceValue(func() string {
 	if err != nil {
 		panic(err) // the files are in the program
 	}
-	for _, t := range codegen.Targets {
-		if tm := codegen.Timings[t.Name]; tm != nil {
-			fmt.Fprintf(h, "%s %+v\n", t.Name, *tm)
-		}
+	for _, t := range target.All() {
+		fmt.Fprintf(h, "%s %d %d %d\n", t.CostFacts(), t.MostDelay, t.Push(true), t.Push(false))
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 })

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // A Wall is how long a module or an op takes in order: issue, interlocks, and transfers of main memory. Its numbers are models, no
@@ -80,8 +80,8 @@ func (r *Report) Transfers() (cycles int64) {
 }
 
 // clocksOf makes the clocks of one execution: without main memory, and with 100 and 85 % of its bandwidth.
-func clocksOf(t *codegen.Target, bundles int) []*clock {
-	tm := codegen.Timings[t.Name]
+func clocksOf(t *target.Target, bundles int) []*clock {
+	tm := t.Timing
 	if tm == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (c *called) follow(clocks []*clock, op, unknown string) {
 }
 
 // wallOf reads the clocks after an execution.
-func wallOf(t *codegen.Target, p *program, clocks []*clock) Wall {
+func wallOf(t *target.Target, p *program, clocks []*clock) Wall {
 	unknown := Wall{Latency: -1, Cycles: -1, At85: -1, Own: -1}
 	if len(clocks) == 0 {
 		unknown.Unknown = fmt.Sprintf("the latencies of %s are not known: its cycles are throughput alone", t.Name)
@@ -162,11 +162,11 @@ func (a *analysis) codeOf() Code {
 		return n
 	}
 	c := Code{Bundles: size(topLevel), Cold: -1}
-	tm := codegen.Timings[a.target.Name]
+	tm := a.target.Timing
 	if tm == nil {
 		return c
 	}
-	c.Cold = tm.Read + newChannel(a.target, tm, 100).cycles(int64(c.Bundles)*codegen.BundleBytes)
+	c.Cold = tm.Read + newChannel(a.target, tm, 100).cycles(int64(c.Bundles)*target.BundleBytes)
 	for name, op := range a.ops {
 		if name != topLevel && op.Static > tm.JumboOverlay {
 			c.Note = fmt.Sprintf("%s has more than the %d bundles of an overlay: a loop over it would load code at each step", name, tm.JumboOverlay)

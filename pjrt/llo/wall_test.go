@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/target"
 )
 
 // generations are the targets of the columns below.
@@ -47,7 +47,7 @@ type issued struct {
 }
 
 // straight issues a program without branches, in order, as if nothing came from main memory.
-func straight(t *testing.T, text string, target *codegen.Target) (trace []issued, total int64) {
+func straight(t *testing.T, text string, target *target.Target) (trace []issued, total int64) {
 	t.Helper()
 	bundles, err := parseBundles(text)
 	require.NoError(t, err)

@@ -4,15 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gdngen/gdngen/target"
 )
 
 // pciRoot is where the kernel lists PCI devices.
 const pciRoot = "/sys/bus/pci/devices"
-
-// TPU generations by the device id of Google's PCI functions.
-var tpuDevices = map[string]string{
-	"0x005e": "v4", "0x0062": "v5p", "0x0063": "v5e", "0x006f": "v6e", "0x0076": "tpu7x",
-}
 
 const (
 	vendorGoogle = "0x1ae0"
@@ -42,8 +39,8 @@ func listPCI(root string) []pciDevice {
 func tpusOf(devices []pciDevice) []string {
 	var out []string
 	for _, d := range devices {
-		if generation, ok := tpuDevices[d.device]; ok && d.vendor == vendorGoogle {
-			out = append(out, generation)
+		if t := target.OfPCI(d.device); t != nil && d.vendor == vendorGoogle {
+			out = append(out, t.Name)
 		}
 	}
 	return out

@@ -1,4 +1,4 @@
-package codegen
+package target
 
 // Timing is how long the parts of one generation take, in cycles: what the wall model of a schedule needs beside the rates of a Target.
 //
@@ -43,40 +43,3 @@ type Timing struct {
 
 // TransposeTiming is described in Timing.
 type TransposeTiming struct{ First, Step, Path int64 }
-
-// BundleBytes is the size of an encoded bundle, by the size of programs over their bundles.
-const BundleBytes = 64
-
-// Timings has the generations whose numbers are known. A schedule for another has a throughput, no wall time.
-var Timings = map[string]*Timing{
-	"v5e": {
-		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 6,
-		Matmul: 125, MatmulPop: 8, MatmulResults: 2, PushBF16: 4, PushF32: 2,
-		Permute: 114, LaneSum: 115, LanePath: 8,
-		Transpose32: TransposeTiming{164, 8, 8}, Transpose16: TransposeTiming{228, 16, 16}, PairFirst: 60, LanePop: 8,
-		TransposeAfterPermute32: 52, TransposeAfterPermute16: 52, SumAfterPermute: 41,
-		TransposeAfterSum: 57, PermuteAfterSum: 24,
-		PermuteAfterTranspose: 117, SumAfterTranspose: 120, PermuteAfterTranspose16: 117,
-		Read: 1132, Write: 438, Local: 592, Overlay: 21744, JumboOverlay: 65232,
-	},
-	"v6e": {
-		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 13,
-		Matmul: 192, MatmulPop: 2, MatmulResults: 4, PushBF16: 4, PushF32: 2,
-		Permute: 123, LaneSum: 137, LanePath: 4,
-		Transpose32: TransposeTiming{124, 4, 4}, Transpose16: TransposeTiming{98, 4, 4}, LanePop: 4,
-		TransposeAfterPermute32: 40, TransposeAfterPermute16: 34, SumAfterPermute: 35,
-		TransposeAfterSum: 50, PermuteAfterSum: 21,
-		PermuteAfterTranspose: 40, SumAfterTranspose: 43, PermuteAfterTranspose16: 8,
-		Read: 546, Write: 454, Local: 592, Overlay: 21720, JumboOverlay: 65168,
-	},
-	"tpu7x": {
-		VectorALU: 2, VectorMove: 1, VectorLoad: 1, Transcendental: 10,
-		Matmul: 211, MatmulResults: 4, PushBF16: 4, PushF32: 2,
-		Permute: 127, LaneSum: 141, LanePath: 4,
-		Transpose32: TransposeTiming{128, 4, 4}, Transpose16: TransposeTiming{102, 4, 4}, LanePop: 4,
-		TransposeAfterPermute32: 40, TransposeAfterPermute16: 34, SumAfterPermute: 35,
-		TransposeAfterSum: 50, PermuteAfterSum: 21,
-		PermuteAfterTranspose: 40, SumAfterTranspose: 43, PermuteAfterTranspose16: 8,
-		Read: 692, Write: 592, Local: 594, Overlay: 21680, JumboOverlay: 65056,
-	},
-}

@@ -1,32 +1,35 @@
-package codegen
+package target
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 // Targets have the names of this project and of the field, in any case; every other name has its target.
-func TestParseTargets(t *testing.T) {
-	list, err := ParseTargets("V6E, trillium-,")
+func TestParse(t *testing.T) {
+	list, err := Parse("V6E, trillium-,")
 	require.Nil(t, list)
 	require.EqualError(t, err, `unknown target "trillium-" (known: v4 v5e v5p v6e tpu7x)`)
-	list, err = ParseTargets("Trillium,ironwood,v5litepod,")
+	list, err = Parse("Trillium,ironwood,v5litepod,")
 	require.NoError(t, err)
 	var names []string
 	for _, x := range list {
 		names = append(names, x.Name)
 	}
 	require.Equal(t, []string{"v6e", "tpu7x", "v5e"}, names)
-	_, err = ParseTargets("v6e,trillium")
+	_, err = Parse("v6e,trillium")
 	require.EqualError(t, err, "target v6e is given twice")
-	for other, name := range otherNames {
-		x, err := LookupTarget(other)
-		require.NoError(t, err)
-		require.Equal(t, name, x.Name)
+	for _, row := range All() {
+		for _, other := range row.OtherNames {
+			x, err := Lookup(strings.ToUpper(other))
+			require.NoError(t, err)
+			require.Same(t, row, x)
+		}
 	}
 	for _, text := range []string{"", ",", "v6e,,v5e"} {
-		_, err = ParseTargets(text)
+		_, err = Parse(text)
 		require.Error(t, err, text)
 	}
 }

@@ -1,0 +1,185 @@
+// Package target is the table of the machines that programs are made for: all facts of a TPU generation stand in its row, and nowhere else.
+// It imports none of ours, so that passes, backends, compilers, the cost model and the search may all ask it.
+// A new target is a row of rows, beside its tests and recorded data.
+package target
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A vector register holds Sublanes rows of Lanes 32-bit elements, in every generation.
+const Lanes, Sublanes = 128, 8
+
+// RegisterRows is the rows of a register whose elements have so many bytes: 8 of f32, 16 of bf16.
+func RegisterRows(bytes int) int { return Sublanes * 4 / max(bytes, 1) }
+
+// BundleBytes is the size of an encoded bundle, by the size of programs over their bundles.
+const BundleBytes = 64
+
+// Target is one TPU generation: the facts the generator, the cost model and the search need.
+// All rates are per core, as a kernel sees them.
+type Target struct {
+	Name     string  // v6e
+	Topology string  // the smallest topology name that the compiler takes
+	Kind     string  // what the runtime calls a device of this generation
+	Cores    int     // that share a kernel's parallel points, as the compiler spreads them
+	MXUs     int     // matrix units per core
+	MXUSize  int     // rows and columns of one matrix unit
+	VMEM     int     // bytes of vector memory
+	HBM      float64 // bytes per second of main memory
+	Clock    float64 // cycles per second, derived from public peak figures
+	BF16VPU  bool    // the vector unit computes in bf16
+	// MatmulCycles is how long one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
+	MatmulBF16, MatmulF32 int
+	BranchDelay           int // bundles executed after a branch, before its target
+	Granule               int // bytes of the unit that a DMA size is counted in
+	// Flags are compile options to pass with every module whose kernels hold bf16; nil where the compiler's defaults do.
+	Flags map[string]string
+
+	OtherNames []string // what the field calls it beside Name, in lower case
+	PCI        string   // the device id of its chips, as the kernel writes it
+	RowGather  bool     // the vector unit gathers along rows too, not along lanes alone
+	// MostDelay is the most delay slots of a branch, where each says how many it has, which the dump does not print; 0: all have BranchDelay.
+	MostDelay int
+	// Slots are the instruction slots of a cycle, as estimates of candidates count them.
+	Slots     Slots
+	Timing    *Timing   // nil: schedules have a throughput, no wall
+	Attention Attention // zero: unknown
+}
+
+// Slots are how many instructions of each kind a bundle takes.
+type Slots struct {
+	Push, Matmul, Pop float64 // weights into matrix units, products, results
+	XLU, ALU, EUP     float64 // lane moves; vector arithmetic; transcendental functions
+	Load, Store       float64
+}
+
+// Attention is the static cycles of a public kernel, the splash attention of JAX 0.10.2, for one block of 1024 queries x 1024 keys of one
+// head of 128 in bf16, by libtpu 0.0.51. Backward is fused, with its reductions. They are those of 6 heads, 4096 tokens and no mask, over 96 blocks.
+type Attention struct{ Forward, Backward float64 }
+
+// Machine is what the sizes of a program are chosen by.
+type Machine struct {
+	Cores   int // that share a grid's parallel points
+	MXUSize int // rows and columns of a matrix unit
+}
+
+// Machine is what gdn chooses sizes by.
+func (t *Target) Machine() Machine { return Machine{Cores: t.Cores, MXUSize: t.MXUSize} }
+
+// PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
+// that is narrower than a unit fills a part of it.
+func (t *Target) PeakFlops() float64 {
+	return 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * 16 / float64(t.MatmulBF16)
+}
+
+// Push is how many cycles a weight push holds the port of its matrix unit. Where no timing is known it is what all known ones say.
+func (t *Target) Push(bf16 bool) int64 {
+	switch {
+	case t.Timing != nil && bf16:
+		return t.Timing.PushBF16
+	case t.Timing != nil:
+		return t.Timing.PushF32
+	case bf16:
+		return 4
+	}
+	return 2
+}
+
+// CostFacts is the text of all that the cost model knows of a target. Costs are kept by its hash, so its form stays: a fact joins it where
+// costs come to follow from it, and is left out where it has its usual value.
+func (t *Target) CostFacts() string {
+	text := fmt.Sprint(struct {
+		Name, Topology, Kind       string
+		Cores, MXUs, MXUSize, VMEM int
+		HBM, Clock                 float64
+		BF16VPU                    bool
+		MatmulBF16, MatmulF32      int
+		BranchDelay, Granule       int
+		Flags                      map[string]string
+	}{t.Name, t.Topology, t.Kind, t.Cores, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.MatmulBF16, t.MatmulF32,
+		t.BranchDelay, t.Granule, t.Flags})
+	if t.Timing != nil {
+		text += fmt.Sprint(*t.Timing)
+	}
+	return text
+}
+
+// All lists the supported generations, oldest first.
+func All() []*Target {
+	list := make([]*Target, len(rows))
+	for i := range rows {
+		list[i] = &rows[i]
+	}
+	return list
+}
+
+// UnknownError says that no target has a name.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown target %q (known: %s)", e.Name, strings.Join(Names(), " "))
+}
+
+// Names lists the names of the targets.
+func Names() []string {
+	var names []string
+	for _, t := range rows {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Lookup finds a target by name, or by another that the field has for it; case makes no difference.
+func Lookup(name string) (*Target, error) {
+	name = strings.ToLower(name)
+	for i := range rows {
+		if rows[i].Name == name || slices.Contains(rows[i].OtherNames, name) {
+			return &rows[i], nil
+		}
+	}
+	return nil, &UnknownError{name}
+}
+
+// Parse reads names of targets, separated by commas; "all" stands for every one.
+func Parse(text string) ([]*Target, error) {
+	if text == "all" {
+		return All(), nil
+	}
+	var list []*Target
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		t, err := Lookup(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, t) {
+			return nil, fmt.Errorf("target %s is given twice", t.Name)
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// OfKind finds the target that a device is of, by what the runtime calls its kind.
+func OfKind(kind string) (*Target, error) {
+	kinds := make([]string, len(rows))
+	for i, t := range rows {
+		if t.Kind == kind {
+			return &rows[i], nil
+		}
+		kinds[i] = fmt.Sprintf("%s (%s)", t.Kind, t.Name)
+	}
+	return nil, fmt.Errorf("no target is a device of kind %q (known: %s)", kind, strings.Join(kinds, ", "))
+}
+
+// OfPCI finds the target whose chips have a PCI device id, such as 0x006f; nil where none has.
+func OfPCI(id string) *Target {
+	for i := range rows {
+		if id != "" && rows[i].PCI == id {
+			return &rows[i]
+		}
+	}
+	return nil
+}

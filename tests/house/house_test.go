@@ -1,0 +1,49 @@
+// Package house holds the test of which package may know which.
+package house
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/gdngen/gdngen/"
+
+// rooms are packages, and which of ours each may depend on, at any depth. A name that ends in a slash stands for all below it.
+var rooms = []struct {
+	packages, may []string
+	why           string
+}{
+	{[]string{"target"}, nil, "facts of machines stand on the ground"},
+	{[]string{"ir", "ir/array", "ir/interp"}, []string{"ir", "ir/", "internal/vector"}, "the IR and its meaning know no machine and no rule"},
+	{[]string{"ir/passes"}, []string{"ir", "ir/", "internal/vector", "target"}, "a pass knows no rule and no emitter"},
+	{[]string{"codegen", "codegen/mosaic", "codegen/stablehlo"}, []string{"codegen", "codegen/", "ir", "ir/", "internal/vector", "target"},
+		"an emitter knows no rule"},
+	{[]string{"gdn"}, []string{"gdn", "ir", "ir/", "internal/vector", "target"}, "the rule knows neither emitters nor compilers"},
+	{[]string{"pjrt/llo"}, []string{"pjrt/llo", "target"}, "schedules are read without a rule or an emitter"},
+	{[]string{"pjrt", "pjrt/aot", "pjrt/plugins", "pjrt/child"}, []string{"pjrt", "pjrt/", "internal/terminal", "ir", "ir/array", "target"},
+		"compilers and devices know no rule and no emitter"},
+}
+
+// Packages import downwards only.
+func TestRooms(t *testing.T) {
+	for _, room := range rooms {
+		for _, p := range room.packages {
+			out, err := exec.Command("go", "list", "-deps", module+p).Output()
+			require.NoError(t, err)
+			for dep := range strings.FieldsSeq(string(out)) {
+				dep, ours := strings.CutPrefix(dep, module)
+				if !ours || dep == p {
+					continue
+				}
+				known := slices.ContainsFunc(room.may, func(m string) bool {
+					return m == dep || strings.HasSuffix(m, "/") && strings.HasPrefix(dep, m)
+				})
+				require.True(t, known, "%s depends on %s: %s", p, dep, room.why)
+			}
+		}
+	}
+}

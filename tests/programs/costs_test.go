@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Costs are those of the file: one row that rotates by commit, of the presets that compile in seconds.
+// Costs are those of the file: of the presets that compile in seconds, rows that the change under test recorded, and one that rotates by
+// commit, or some where the code that makes and measures programs has changed.
 func TestCosts(t *testing.T) {
 	tab := readTable(t)
 	data, err := os.ReadFile("costs.tsv")
@@ -35,21 +38,60 @@ func TestCosts(t *testing.T) {
 	}
 	list = tab.current(list) // of programs that have changed since there is nothing to compare with
 	t.Logf("%d programs have a cost, %d wait for theirs", len(list), len(tab.missing(list, "")))
-	var quick []*cost
-	for _, c := range list {
-		if (c.preset == "tiny" || c.preset == "decode") && c.facts == factsOf(c.target) {
-			quick = append(quick, c)
-		}
-	}
+	chosen := sampleCosts(t, list)
 	compiler := pjrttest.TPU(t)
 	p, err := plugins.TPU(t.Context(), plugins.Options{})
 	require.NoError(t, err)
-	c := quick[rotate.Rand(4).IntN(len(quick))]
-	again := *c
-	require.NoError(t, again.measure(t.Context(), &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Scratch: t.TempDir()}))
-	if again.compiler == c.compiler && again.facts == c.facts {
-		require.Equal(t, c.figures, again.figures, "%s by %s on %s", c.preset, c.variant, c.target)
+	x := &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Scratch: t.TempDir()}
+	for _, c := range chosen {
+		again := *c
+		require.NoError(t, again.measure(t.Context(), x))
+		if again.compiler == c.compiler && again.facts == c.facts {
+			require.Equal(t, c.figures, again.figures, "%s by %s on %s", c.preset, c.variant, c.target)
+		}
 	}
+}
+
+// Rows of costs that a test computes: drawn by the commit, drawn where code has changed, and the most that the change records.
+const sampledCosts, changedCosts, touchedCosts = 1, 3, 2
+
+// sampleCosts draws rows that compile in seconds.
+func sampleCosts(t *testing.T, list []*cost) []*cost {
+	change := rotate.Changed()
+	t.Log(change)
+	lines, err := change.Added("costs.tsv")
+	require.NoError(t, err)
+	added, err := parseCosts([]byte(strings.Join(lines, "\n")))
+	require.NoError(t, err)
+	recorded := map[string]bool{}
+	for _, c := range added {
+		recorded[c.key()] = true
+	}
+	code, err := change.Code("github.com/gdngen/gdngen/measure")
+	require.NoError(t, err)
+	n := sampledCosts
+	if len(code) > 0 {
+		n = changedCosts
+		t.Logf("%d costs are drawn in place of %d: %s have changed", n, sampledCosts, strings.Join(code, ", "))
+	}
+	var quick, first, left []*cost
+	for _, c := range list {
+		short := (c.preset == "tiny" || c.preset == "decode") && c.facts == factsOf(c.target)
+		switch {
+		case short && recorded[c.key()]:
+			first = append(first, c)
+		case short:
+			quick = append(quick, c)
+		case recorded[c.key()]:
+			left = append(left, c)
+		}
+	}
+	require.NotEmpty(t, slices.Concat(first, quick), "the facts of all targets have changed: go run ./tests/programs -costs 30m -only tiny")
+	first, more := rotate.Bounded(2, first, touchedCosts)
+	for _, c := range append(left, more...) {
+		t.Logf("changed and not computed: %s by %s on %s", c.preset, c.variant, c.target)
+	}
+	return append(first, rotate.Sample(4, quick, n)...)
 }
 
 // What has no cost yet is listed once, and a program that has changed waits for a new one.

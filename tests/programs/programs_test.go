@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,10 +56,10 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Programs are those of the table: a sample that rotates by commit, what the last change touched, and the champions.
+// Programs are those of the table: what the change under test touched, the champions, and a sample that rotates by commit.
 func TestPrograms(t *testing.T) {
 	tab := readTable(t)
-	for _, r := range sample(tab) {
+	for _, r := range sample(t, tab) {
 		t.Run(r.preset+" by "+r.variant, func(t *testing.T) {
 			t.Parallel()
 			texts, errs := program(r.preset, r.variant)
@@ -156,37 +155,53 @@ func (t *table) stood(name, preset, target string) string {
 	return text
 }
 
-// sampled is how many rows a test computes beside the champions and what was touched.
-const sampled = 8
+// Rows that a test computes beside the champions.
+const (
+	sampled = 8  // drawn by the commit
+	changed = 24 // drawn where code that makes programs has changed
+	touched = 16 // most that the change records
+)
 
-// sample takes the rows that the last commit and the working tree touch, at most twice as many as are drawn, then the champions, then
-// some drawn by the commit. Without git it draws the same always.
-func sample(tab *table) []*row {
-	touched := map[string]bool{}
-	out, _ := exec.Command("git", "diff", "--unified=0", "HEAD^", "--", "programs.tsv").Output() // there may be no parent, and no git
-	for line := range strings.Lines(string(out)) {
-		if fields := strings.Split(line, "\t"); fields[0] == "+program" {
-			touched[fields[1]+" "+fields[2]] = true
+// makers are the packages that make programs, with what they import.
+var makers = []string{
+	"github.com/gdngen/gdngen/codegen/lower", "github.com/gdngen/gdngen/codegen/mosaic", "github.com/gdngen/gdngen/codegen/pallas",
+}
+
+// sample takes the rows that the change records, at most some, then the champions, then some drawn by the commit, more where the code
+// that makes programs has changed.
+func sample(t *testing.T, tab *table) []*row {
+	change := rotate.Changed()
+	t.Log(change)
+	lines, err := change.Added("programs.tsv")
+	require.NoError(t, err)
+	recorded := map[string]bool{}
+	for _, line := range lines {
+		if fields := strings.Split(line, "\t"); fields[0] == "program" {
+			recorded[fields[1]+" "+fields[2]] = true
 		}
 	}
-	var first, champions, rest []*row
+	code, err := change.Code(makers...)
+	require.NoError(t, err)
+	n := sampled
+	if len(code) > 0 {
+		n = changed
+		t.Logf("%d rows are drawn in place of %d: %s have changed", n, sampled, strings.Join(code, ", "))
+	}
+	var first, champions []*row
 	for _, r := range tab.rows {
-		rest = append(rest, r)
-		if touched[r.preset+" "+r.variant] {
+		if recorded[r.preset+" "+r.variant] {
 			first = append(first, r)
 		}
-		for _, name := range r.names {
-			if champion[r.preset+" "+name] {
-				champions = append(champions, r)
-			}
+		if slices.ContainsFunc(r.names, func(name string) bool { return champion[r.preset+" "+name] }) {
+			champions = append(champions, r)
 		}
 	}
-	draw := rotate.Rand(0)
-	for _, rows := range [][]*row{first, rest} {
-		draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	first, left := rotate.Bounded(1, first, touched)
+	for _, r := range left {
+		t.Logf("changed and not computed: %s by %s", r.preset, r.variant)
 	}
 	var list []*row
-	for _, r := range slices.Concat(first[:min(len(first), 2*sampled)], champions, rest[:min(len(rest), sampled)]) {
+	for _, r := range slices.Concat(first, champions, rotate.Sample(0, tab.rows, n)) {
 		if !slices.Contains(list, r) {
 			list = append(list, r)
 		}

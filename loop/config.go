@@ -56,6 +56,8 @@ type Config struct {
 	MaxFailures  int           `json:"max_failures"` // in a row, of a session; 0: no limit
 	Resilient    bool          `json:"resilient"`    // failures of the machinery are tried again
 
+	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see what the user has not committed; the branch does not get it
+
 	Sandbox  string   `json:"sandbox"`       // of Sandboxes
 	Env      []string `json:"env,omitempty"` // names of variables that agent and checks see beside the usual ones
 	On       string   `json:"on,omitempty"`  // place of gdngen remote, for the agent and the checks

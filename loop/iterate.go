@@ -34,18 +34,35 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 		}
 	}
 	r.HotSpots = l.hot
+	start, err := l.dirty(ctx, r.Base)
+	if apart := (*conflictError)(nil); errors.As(err, &apart) {
+		return l.verdict(r, Blocked, "--include-dirty", "%s", apart.reason), nil
+	} else if err != nil {
+		return r, err
+	}
 	tree := l.path("work", "clone")
 	was, err := l.repo.treeState(ctx)
 	if err != nil {
 		return r, err
 	}
-	fault, err := l.runAgent(ctx, n, tree, &r)
+	fault, err := l.runAgent(ctx, n, tree, start, &r)
 	if err != nil {
 		return r, err
 	}
 	l.Step("capture")
 	r.Plan, r.Notes = readPlan(tree, l.MinExpected)
-	made, err := l.store.capture(ctx, tree, r.Base, l.message(n, &r), l.MaxFile)
+	made, err := l.store.capture(ctx, tree, start, l.message(n, &r), l.MaxFile)
+	apart := (*conflictError)(nil)
+	if made != nil && start != r.Base {
+		var alone string
+		if alone, err = l.store.onto(ctx, start, r.Base, made.commit, l.message(n, &r)); err == nil {
+			made.commit = alone
+		} else if !errors.As(err, &apart) {
+			return r, err
+		} else {
+			err = nil
+		}
+	}
 	if made != nil {
 		r.Commit = made.commit
 		if err := l.repo.take(ctx, l.store.dir, made.commit, Ref(l.Dir, n)); err != nil {
@@ -65,6 +82,8 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 		return l.verdict(r, AgentFailed, "", "%s", fault), nil
 	case r.Plan != nil && r.Plan.Blocked != nil:
 		return l.verdict(r, Blocked, r.Plan.Blocked.Command, "the agent: %s", r.Plan.Blocked.Text), nil
+	case apart != nil:
+		return l.verdict(r, Blocked, "--include-dirty", "the change needs what is not committed: %s", apart.reason), nil
 	case made == nil:
 		return l.verdict(r, NoChange, "", "the tree is as it was"), nil
 	}
@@ -89,8 +108,8 @@ func (l *Loop) verdict(r Record, v Verdict, subject, format string, args ...any)
 	return r
 }
 
-// runAgent has the agent work in a fresh clone, several times where it fails. fault says why it is no success.
-func (l *Loop) runAgent(ctx context.Context, n int, tree string, r *Record) (fault string, err error) {
+// runAgent has the agent work in a fresh clone of a commit, several times where it fails. fault says why it is no success.
+func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Record) (fault string, err error) {
 	prompt := l.render(n, r.Base)
 	file := filepath.Join(l.folder(n), "prompt.md")
 	if err := os.WriteFile(file, []byte(prompt), 0o644); err != nil {
@@ -98,7 +117,7 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree string, r *Record) (fau
 	}
 	for attempt := range l.AgentRetries + 1 {
 		l.Step("clone")
-		if err := errors.Join(fresh(l.path("work", "tmp")), os.MkdirAll(l.path("work", "home"), 0o755), l.store.clone(ctx, tree, l.Branch, r.Base)); err != nil {
+		if err := errors.Join(fresh(l.path("work", "tmp")), os.MkdirAll(l.path("work", "home"), 0o755), l.store.clone(ctx, tree, l.Branch, start)); err != nil {
 			return "", err
 		}
 		name := "agent.log"

@@ -169,3 +169,25 @@ func TestTry(t *testing.T) {
 		require.ErrorContains(t, err, want, agent)
 	}
 }
+
+// What the user has not committed is there for the agent, and not in what it leaves: the branch gets its change alone. A change that needs it
+// is blocked.
+func TestIncludeDirty(t *testing.T) {
+	c := bed(t, `test "$(cat cost)" = 101 && test ! -e scratch.txt && echo 40 > size`)
+	c.IncludeDirty, c.Iterations, c.Measure, c.Checks = true, 1, "cat size", []string{"test $(cat cost) = 100"}
+	before := user(t, c.Repo)
+	require.NoError(t, Run(t.Context(), c))
+	s, err := Status(c.Dir)
+	require.NoError(t, err)
+	require.Equal(t, Keep, s.Iterations[0].Verdict, s.Iterations[0].Reason)
+	require.Equal(t, "100 40", sh(t, c.Repo, "git show "+c.Branch+":cost "+c.Branch+":size | tr '\\n' ' ' | sed 's/ $//'"))
+	require.Equal(t, before, user(t, c.Repo))
+
+	c = bed(t, `echo 99 > cost`)
+	c.IncludeDirty, c.Iterations = true, 1
+	require.NoError(t, Run(t.Context(), c))
+	s, err = Status(c.Dir)
+	require.NoError(t, err)
+	require.Equal(t, Blocked, s.Iterations[0].Verdict)
+	require.Contains(t, s.Iterations[0].Reason, "needs what is not committed")
+}

@@ -105,6 +105,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.IntVar(&c.AllowScaffold, "allow-scaffold", 0, "keep so many changes in a row that gain nothing and say what they prepare")
 	f.StringSliceVar(&c.Protect, "protect", c.Protect, "files, folders and patterns that may not change, separated by commas")
 	f.StringSliceVar(&c.Allow, "allow", nil, "exceptions to --protect")
+	f.BoolVar(&c.IncludeDirty, "include-dirty", false, "let agents see what of tracked files is not committed; the branch does not get it, and a change that needs it is blocked")
 	f.StringVar(&c.Holdout, "holdout", "", "file that checks find by GDNGEN_HOLDOUT, and the agent does not see")
 	f.IntVar(&s.maxFile, "max-file", int(c.MaxFile>>20), "largest file of a change, in MiB")
 	f.DurationVar(&c.AgentTimeout, "agent-timeout", c.AgentTimeout, "limit of the agent")

@@ -15,7 +15,7 @@ type where struct {
 	mxu         int // rows and columns of a matrix unit
 	least, most int // states of a program: heads x batch rows, in tiles of a matrix unit
 	steps       int // the fewest grid steps that it pays from, since the first and last weigh
-	tokens      int // the most tokens, where it is for short sequences; any padding will do then, if no steps are named
+	tokens      int // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
 	visits      int // the most visits of packed sequences to blocks of tokens
 }
 
@@ -23,7 +23,7 @@ type where struct {
 // The last of them holds always, and the others have its heads and batch rows.
 var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,rest=value,ahead=0", "few tokens are done in one step: there are no others for it to overlap",
-		where{least: 3, most: 8, tokens: 256}},
+		where{most: 8, tokens: 256}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,rest=value,ahead=0", "one step of four chunks is full and hides the latency of matrix units of 256 rows; there are no others to overlap",
 		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,main=yes,rest=value,lock=2", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
@@ -39,7 +39,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,rest=value", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "few short sequences are batch rows of all tokens, with those of others masked", where{visits: 3}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{visits: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,ahead=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,low=operands,late=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},

@@ -123,7 +123,7 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		}
 		return []Variant{v}, nil
 	case c.job == jobPacked:
-		if w.visits > 0 && last.Fit(s).visits(s) > w.visits {
+		if w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens {
 			return nil, nil
 		}
 		return suitedBefore(c.Text, s, m)

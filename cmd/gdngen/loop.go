@@ -27,6 +27,7 @@ type loopFlags struct {
 	minGain, minExpected, worse, unequal string
 	maxFile                              int
 	resilient, dryRun                    bool
+	search, ladder                       string
 }
 
 // loopCmd is a loop by itself, and has others below it.
@@ -55,7 +56,7 @@ Status 0: the loop ended by itself; 7: the machinery failed, the same command go
 		GroupID: "work",
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 {
-				return usage(fmt.Errorf("unknown command %q for %q (known: status resume show lint prompt)", words[0], cmd.CommandPath()))
+				return usage(fmt.Errorf("unknown command %q for %q (known: status resume show lint prompt figure)", words[0], cmd.CommandPath()))
 			}
 			if err := s.fill(); err != nil {
 				return usage(err)
@@ -70,7 +71,7 @@ Status 0: the loop ended by itself; 7: the machinery failed, the same command go
 		},
 	}
 	s.add(c)
-	c.AddCommand(a.loopStatusCmd(), a.loopResumeCmd(), a.loopShowCmd(), a.loopLintCmd(), a.loopPromptCmd())
+	c.AddCommand(a.loopStatusCmd(), a.loopResumeCmd(), a.loopShowCmd(), a.loopLintCmd(), a.loopPromptCmd(), a.loopFigureCmd())
 	return c
 }
 
@@ -94,6 +95,8 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.IntVar(&c.CheckRetries, "check-retries", c.CheckRetries, "further tries of a check that fails")
 	f.DurationVar(&c.CheckTimeout, "check-timeout", c.CheckTimeout, "limit of a build, a check or a figure")
 	f.StringVar(&c.Measure, "measure", "", "command whose last line is the figure; less is better")
+	f.StringVar(&s.search, "search", "", "in place of --measure: what the change's own search finds with these flags of search run, judged by the gdngen that began the loop")
+	f.StringVar(&s.ladder, "ladder", "", "in place of --measure: the time of the variant in this file on the highest rung of its ladder")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "measure base and change so many times in turn; a keep needs the whole interval of their ratio")
 	f.StringArrayVar(&s.guards, "guard", nil, "another figure that may rise by a share: COMMAND=SHARE, once for each")
 	f.StringVar(&c.Effect, "effect", "", "command whose output a change must change, such as one that prints hashes of programs")
@@ -167,6 +170,15 @@ func (s *loopFlags) fill() error {
 	}
 	for _, text := range s.texts {
 		c.Directives = append(c.Directives, loop.Directive{Text: text})
+	}
+	for flag, text := range map[string]string{"search": s.search, "ladder": s.ladder} {
+		if text == "" {
+			continue
+		}
+		if c.Measure != "" {
+			return errors.New("give one of --measure, --search and --ladder")
+		}
+		c.Measure = figureCommand(flag, text)
 	}
 	c.MaxFile = int64(s.maxFile) << 20
 	if s.resilient {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/ladder"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/remote"
+)
+
+// figureCommand is what --search and --ladder of loop measure by. gdngen there is the judge's.
+func figureCommand(flag, text string) string {
+	return "gdngen loop figure --" + flag + " " + remote.Quote(text)
+}
+
+func (a *app) loopFigureCmd() *cobra.Command {
+	var search, file, tool string
+	c := &cobra.Command{
+		Use:   "figure (--search FLAGS | --ladder FILE)",
+		Short: "Print the figure of the folder, as loop --search and loop --ladder measure it",
+		Long: `figure --search builds the gdngen of this folder, has it search with the flags of search run, and judges the text of the program that it found by this
+gdngen, with its own gates, for the spec and the target that the flags name: the folder's code gives data alone. The figure is the score in cycles.
+
+figure --ladder reads a comparison as gdngen ladder --file does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
+		Example: "  gdngen loop figure --search '--spec tiny --targets v6e --start naive --max-candidates 8'\n  gdngen loop figure --ladder ladder.json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := os.MkdirTemp("", "gdngen-figure-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			var x float64
+			switch {
+			case (search == "") == (file == ""):
+				return usage(errors.New("give one of --search and --ladder"))
+			case search != "":
+				x, err = a.searchFigure(dir, search, tool)
+			default:
+				x, err = a.ladderFigure(dir, file)
+			}
+			if err != nil {
+				return err
+			}
+			return emit(a, x, []float64{x}, func(w io.Writer) { fmt.Fprintf(w, "%g\n", x) })
+		},
+	}
+	c.Flags().StringVar(&search, "search", "", "flags of search run")
+	c.Flags().StringVar(&file, "ladder", "", "comparison in JSON")
+	c.Flags().StringVar(&tool, "tool", "", "program that searches (default: built of ./cmd/gdngen in this folder)")
+	return c
+}
+
+// ladderFigure is the time of the variant of a comparison.
+func (a *app) ladderFigure(dir, file string) (float64, error) {
+	l := ladderFlags{file: file, lab: labFlags{memory: "6GiB"}}
+	if err := a.ladderConfig(&l); err != nil {
+		return 0, err
+	}
+	e, err := a.ladderEvaluator(dir, &l)
+	if err != nil {
+		return 0, err
+	}
+	return ladder.Figure(a.ctx, l.config, e)
+}
+
+// searchFigure is the score of what the folder's own program finds, by this program.
+func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
+	words := strings.Fields(flags)
+	var c autotune.Config
+	var spec, targets, ruler string
+	f := pflag.NewFlagSet("search", pflag.ContinueOnError)
+	f.ParseErrorsAllowlist.UnknownFlags = true
+	f.SetOutput(io.Discard)
+	f.StringVar(&spec, "spec", "bench", "")
+	f.StringVar(&targets, "targets", autotune.DefaultTargets[0], "")
+	f.StringVar(&ruler, "ruler", "", "")
+	f.StringVar(&c.Precision, "precision", "", "")
+	f.Uint64Var(&c.Seed, "seed", 1, "")
+	if err := f.Parse(words); err != nil {
+		return 0, usage(fmt.Errorf("--search: %w", err))
+	}
+	var err error
+	if c.Spec, err = parseSpec(spec); err != nil {
+		return 0, err
+	}
+	list, err := parseTargets(targets)
+	if err != nil {
+		return 0, err
+	}
+	c.Targets = []string{list[0].Name}
+	if c.Ruler, err = measure.ParseRuler(ruler); err != nil {
+		return 0, usage(err)
+	}
+	if tool == "" {
+		tool = filepath.Join(dir, "change")
+		if err := a.runBeside("go", "build", "-o", tool, "./cmd/gdngen"); err != nil {
+			return 0, fmt.Errorf("the gdngen of this folder can not be built: %w", err)
+		}
+	}
+	found := filepath.Join(dir, "found")
+	if err := a.runBeside(tool, append(append([]string{"search", "run"}, words...), "--run", found, "--plain")...); err != nil {
+		return 0, fmt.Errorf("its search: %w", err)
+	}
+	if c.Lab, err = a.options(&labFlags{memory: "6GiB"}); err != nil {
+		return 0, err
+	}
+	if c.Machine, err = a.machine(machine.Computes, false, a.waiting); err != nil {
+		return 0, err
+	}
+	c.Generator, _ = version()
+	c.Dir = filepath.Join(dir, "judged")
+	best, err := autotune.ScoreOf(a.ctx, found, c)
+	if err != nil {
+		return 0, err
+	}
+	return float64(best.Cost(c.Targets[0]).Score), nil
+}
+
+// runBeside runs a program whose output goes to standard error.
+func (a *app) runBeside(name string, words ...string) error {
+	c := exec.CommandContext(a.ctx, name, words...)
+	c.Stdout, c.Stderr = a.stderr, a.stderr
+	return c.Run()
+}

@@ -1,0 +1,32 @@
+package ladder
+
+import (
+	"context"
+	"fmt"
+)
+
+// Figure is the time of the candidate on the highest rung below the guards, once its numbers are right: what a loop makes smaller. The base of
+// the comparison has no part in it.
+func Figure(ctx context.Context, c Config, e Evaluator) (float64, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	c.Base, c.Guards = c.Variant, nil
+	var f *Figures
+	for _, r := range c.rungs() {
+		if r.Kind == Layer && c.Model != nil { // the model holds it
+			continue
+		}
+		var err error
+		if f, err = e.Figures(ctx, &c, r); err != nil {
+			return 0, err
+		}
+		if f.Base.Verdict != "" {
+			return 0, &BaseError{r.Name(), c.Variant, f.Base.Reason, f.Base.Verdict}
+		}
+	}
+	if f.Base.Score == 0 {
+		return 0, fmt.Errorf("%s has no figure", c.Variant)
+	}
+	return float64(f.Base.Score), nil
+}

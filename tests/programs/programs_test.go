@@ -80,11 +80,13 @@ func TestAuto(t *testing.T) {
 	exactKeys := []string{"out=separate", "rest=value"} // beta and decay in the update's K were rounded there
 	inMain := "main=yes"                                // the compiler copied operands to vector memory before the kernel
 	fetched := []string{"fetch=copies", inMain}
+	oneStep := []string{"chunks=4", "rest=value", "ahead=0"} // short works of few heads took two phases there, as tpu
 	for _, job := range []struct {
 		presets, auto, name string
 		since               []string
 	}{
-		{"bench tiny", "auto-fast", "tpu", exactKeys},
+		{"bench", "auto-fast", "tpu", exactKeys},
+		{"tiny", "auto-fast", "tpu-long", oneStep},
 		{"bench", "auto", "tpu", exactKeys},
 		{"bench tiny", "auto-f32-like", "tpu-x3", nil},
 		{"tiny", "auto", "tpu-x3", nil},

@@ -111,18 +111,9 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	parts := model.Parts(c)
 	for _, p := range parts {
 		for _, pass := range passes {
-			r := &Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass, Times: p.Layers, Flops: p.Flops}
-			if pass == "backward" {
-				r.Flops *= 2
-			}
-			if p.Build == nil {
-				var err error
-				if r.Time, err = model.AttentionCycles(c, t, pass == "backward"); err != nil {
-					return nil, err
-				}
-				r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
-			} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return p.Build(v, pass == "backward") }); err != nil {
-				return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
+			r, err := costPart(ctx, x, c, p, v, t, pass)
+			if err != nil {
+				return nil, err
 			}
 			rows = append(rows, r)
 		}
@@ -156,6 +147,46 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 		r.Share = r.Time * float64(r.Times) / step.Time
 	}
 	return rows, nil
+}
+
+// Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Sums of parts are none.
+func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, of func(*Row) bool) ([]*Row, error) {
+	var rows []*Row
+	for _, p := range model.Parts(c) {
+		for _, pass := range []string{"forward", "backward"} {
+			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
+				continue
+			}
+			r, err := costPart(ctx, x, c, p, v, t, pass)
+			if err != nil {
+				return nil, err
+			}
+			r.MFU = r.Flops / (r.Time * t.PeakFlops())
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// costPart costs a pass of a part.
+func costPart(ctx context.Context, x *measure.Instrument, c model.Config, p model.Part, v gdn.Variant, t *codegen.Target, pass string) (*Row, error) {
+	back := pass == "backward"
+	r := &Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass, Times: p.Layers, Flops: p.Flops}
+	if back {
+		r.Flops *= 2
+	}
+	if p.Build == nil {
+		var err error
+		if r.Time, err = model.AttentionCycles(c, t, back); err != nil {
+			return nil, err
+		}
+		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
+		return r, nil
+	}
+	if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return p.Build(v, back) }); err != nil {
+		return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
+	}
+	return r, nil
 }
 
 // inCore says whether a part lies between the projections of a layer of the rule.

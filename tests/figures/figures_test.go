@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,30 +22,43 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every passage stands in its document once, and what it states is what is measured: of one short program that rotates by commit, or of
-// all figures where the whole is asked for.
+// Every passage stands in its document once, and what it states is what is measured: of short programs, those of passages that the
+// change under test writes, and one that rotates by commit; or of all figures where the whole is asked for.
 func TestFigures(t *testing.T) {
 	list, err := readPassages("figures.tsv")
 	require.NoError(t, err)
+	change := rotate.Changed()
+	t.Log(change)
 	type sample struct {
 		*passage
 		source string
 	}
-	var samples []sample
+	var samples, touched []sample
 	for _, p := range list {
 		_, err = p.stated(documentOf(t, p))
 		require.NoError(t, err, p)
+		written, err := p.written(change)
+		require.NoError(t, err)
 		for _, text := range p.sources {
 			s, err := parseSource(text)
 			require.NoError(t, err)
-			if rotate.All() || s.over == nil && s.term.part == nil && s.term.spec.Tokens <= sampleTokens {
+			switch quick := s.term.quick() && (s.over == nil || s.over.quick()); {
+			case quick && written:
+				touched = append(touched, sample{p, text})
+			case quick || rotate.All():
 				samples = append(samples, sample{p, text})
+			case written:
+				t.Logf("changed and not computed: {%s} of %s", text, p.file)
 			}
 		}
 	}
-	require.NotEmpty(t, samples)
+	require.NotEmpty(t, slices.Concat(samples, touched))
+	touched, left := rotate.Bounded(5, touched, 2)
+	for _, s := range left {
+		t.Logf("changed and not computed: {%s} of %s", s.source, s.file)
+	}
 	m := meterOf(t)
-	for _, s := range rotate.Sample(3, samples, 1) {
+	for _, s := range append(touched, rotate.Sample(3, samples, 1)...) {
 		c, err := s.compare(t.Context(), documentOf(t, s.passage), s.source, m)
 		require.NoError(t, err, s.source)
 		require.Less(t, c.left, len(s.sources), s.source)
@@ -52,8 +66,15 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// sampleTokens is the most tokens of a program that a test compiles: some ten processor seconds.
-const sampleTokens = 64
+// written says whether a change wrote the passage, or its row of the table.
+func (p *passage) written(change *rotate.Change) (bool, error) {
+	rows, err := change.Added("figures.tsv")
+	if err != nil {
+		return false, err
+	}
+	lines, err := change.Added(filepath.Join("..", "..", p.file))
+	return slices.Contains(rows, p.file+"\t"+p.text) || slices.ContainsFunc(lines, p.form.MatchString), err
+}
 
 func documentOf(t *testing.T, p *passage) string {
 	text, err := os.ReadFile(filepath.Join("..", "..", p.file))
@@ -90,6 +111,27 @@ func TestUnmeasured(t *testing.T) {
 	require.Equal(t, &comparison{left: 2, text: "x 1 and 2."}, c)
 }
 
+// What the compiler refuses has no figure any more: it is told with the reason, the others are compared, and the document keeps it.
+func TestRefused(t *testing.T) {
+	p, err := parsePassage("a.md\tx {cycles tiny token v6e} and {kept train auto v6e}.")
+	require.NoError(t, err)
+	m := &meter{measure.Instrument{Compiler: rejecting{}, Libtpu: "x", Scratch: t.TempDir()}}
+	c, err := p.compare(t.Context(), "x 1 and 2.", "", m)
+	require.NoError(t, err)
+	require.Equal(t, 1, c.refused)
+	require.Equal(t, "x 1 and 768.", c.text)
+	require.Len(t, c.differ, 2)
+	require.Contains(t, c.differ[0].is, "log2")
+	require.NotContains(t, c.differ[0].is, "\n")
+}
+
+// rejecting is a compiler that can not compile a program.
+type rejecting struct{ cold }
+
+func (rejecting) Compile(context.Context, aot.Request) (*aot.Result, error) {
+	return nil, &aot.RejectError{Code: 13, Msg: "failed to legalize operation 'math.log2'\nat location: x"}
+}
+
 // A passage is found whatever its figures are, and they are written with the digits that they had.
 func TestPassage(t *testing.T) {
 	const whole, ratio = "kept train auto v6e", "kept train auto v6e / kept train auto v6e"
@@ -110,11 +152,12 @@ func TestPassage(t *testing.T) {
 	_, err = p.compare(t.Context(), "| x | 7 B | 8 |\n| x | 7 B | 8 |", "", m)
 	require.ErrorContains(t, err, "2 times in the document")
 	for text, want := range map[string]string{
-		"a.md":                          "want a document, a tab and a text",
-		"a.md\tno figure":               "no figure in braces",
-		"a.md\t{token bench auto}":      "want QUANTITY SPEC VARIANT TARGET",
-		"a.md\t{token bench auto v99}":  `unknown target "v99"`,
-		"a.md\t{mfu time 130m v6e all}": "want mfu FIELD MODEL TARGET KIND PART PASS",
+		"a.md":                                   "want a document, a tab and a text",
+		"a.md\tno figure":                        "no figure in braces",
+		"a.md\t{token bench auto}":               "want QUANTITY SPEC VARIANT TARGET",
+		"a.md\t{token bench auto v99}":           `unknown target "v99"`,
+		"a.md\t{mfu time 130m v6e rule norm up}": "is no pass",
+		"a.md\t{mfu time 130m v6e all}":          "want mfu FIELD MODEL TARGET KIND PART PASS",
 	} {
 		_, err := parsePassage(text)
 		require.ErrorContains(t, err, want)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/measure"
 )
 
 // passage is a text of a document with sources in place of its figures.
@@ -81,14 +83,15 @@ func (p *passage) stated(document string) ([][2]int, error) {
 	return places, nil
 }
 
-// figure is one that a document states.
+// figure is one that a document states, beside what it is, or why there is none.
 type figure struct{ source, stated, is string }
 
 // comparison is what became of a passage.
 type comparison struct {
-	differ []figure
-	left   int    // figures that are not asked for, or that nobody has measured yet
-	text   string // of the document with the figures as they are
+	differ  []figure
+	left    int    // figures that are not asked for, or that nobody has measured yet
+	refused int    // figures that differ since there is none any more
+	text    string // of the document with the figures as they are, those that there are
 }
 
 // compare sets what a document states beside what is measured, of figures whose source has a text.
@@ -109,9 +112,13 @@ func (p *passage) compare(ctx context.Context, document, only string, m *meter) 
 		} else {
 			err = errCold
 		}
+		refusal := (*measure.Refusal)(nil)
 		switch {
 		case errors.Is(err, errCold):
 			c.left++
+		case errors.As(err, &refusal) && refusal.Verdict != measure.Timeout:
+			why, _, _ := strings.Cut(err.Error(), "\n")
+			c.differ, c.refused = append(c.differ, figure{p.sources[i], stated, why}), c.refused+1
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", p.sources[i], err)
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -23,7 +24,13 @@ type term struct {
 	spec     gdn.Spec
 	variant  string
 	target   *codegen.Target
-	part     []string // of mfu: model, kind, part, pass
+	part     *part // of mfu
+}
+
+// part is one of a training step, or several that run equally often.
+type part struct {
+	model, kind, pass string
+	names             []string
 }
 
 // quantities of a program, from what was measured of it.
@@ -75,10 +82,11 @@ func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name stri
 	return 0, fmt.Errorf("the program has no bound %q", name)
 }
 
-// fields of a row of mfu.
-var fields = map[string]func(*mfu.Row) float64{
-	"time":    func(r *mfu.Row) float64 { return r.Time },
-	"percent": func(r *mfu.Row) float64 { return 100 * r.MFU },
+// fields of parts of a training step: cycles by the ruler, cycles by throughput, and the utilisation.
+var fields = map[string]func(sum *mfu.Row, t *codegen.Target) float64{
+	"time":    func(sum *mfu.Row, _ *codegen.Target) float64 { return sum.Time },
+	"cycles":  func(sum *mfu.Row, _ *codegen.Target) float64 { return float64(sum.Cycles) },
+	"percent": func(sum *mfu.Row, t *codegen.Target) float64 { return 100 * sum.Flops / (sum.Time * t.PeakFlops()) },
 }
 
 // parseSource reads what stands in the braces.
@@ -99,10 +107,14 @@ func parseTerm(text string) (*term, error) {
 	words := strings.Fields(text)
 	if len(words) > 0 && words[0] == "mfu" {
 		if len(words) != 7 || fields[words[1]] == nil {
-			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time or percent as the field")
+			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles or percent as the field")
 		}
 		target, err := codegen.LookupTarget(words[3])
-		return &term{quantity: words[1], target: target, part: []string{words[2], words[4], words[5], words[6]}}, err
+		p := &part{model: words[2], kind: words[4], names: strings.Split(words[5], "+"), pass: words[6]}
+		if p.pass != "forward" && p.pass != "backward" && p.pass != "both" {
+			return nil, fmt.Errorf("%q is no pass; there are forward, backward and both", p.pass)
+		}
+		return &term{quantity: words[1], target: target, part: p}, err
 	}
 	if len(words) != 4 || quantities[words[0]] == nil && words[0] != "kept" {
 		return nil, errors.New("want QUANTITY SPEC VARIANT TARGET")
@@ -158,9 +170,9 @@ func (t *term) value(ctx context.Context, m *meter) (float64, error) {
 	return quantities[t.quantity](p, c, t.target)
 }
 
-// ofModel is a figure of a part of a training step.
+// ofModel is a figure of parts of a training step. Parts that are no sums are measured alone.
 func (t *term) ofModel(ctx context.Context, m *meter) (float64, error) {
-	config, err := model.Preset(t.part[0])
+	config, err := model.Preset(t.part.model)
 	if err != nil {
 		return 0, err
 	}
@@ -168,17 +180,40 @@ func (t *term) ofModel(ctx context.Context, m *meter) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rows, err := mfu.Rows(ctx, &m.Instrument, config, v, t.target, false)
+	rows, err := mfu.Parts(ctx, &m.Instrument, config, v, t.target, t.part.has)
+	if err == nil && len(rows) == 0 {
+		rows, err = mfu.Rows(ctx, &m.Instrument, config, v, t.target, false)
+	}
 	if err != nil {
 		return 0, err
 	}
+	var sum mfu.Row
 	for _, r := range rows {
-		if plain(r.Kind) == t.part[1] && plain(r.Part) == t.part[2] && (plain(r.Pass) == t.part[3] || r.Pass == "" && t.part[3] == "both") {
-			return fields[t.quantity](r), nil
+		if t.part.has(r) {
+			sum.Time, sum.Cycles, sum.Flops = sum.Time+r.Time, sum.Cycles+r.Cycles, sum.Flops+r.Flops
 		}
 	}
-	return 0, fmt.Errorf("the model has no part %s", strings.Join(t.part[1:], " "))
+	if sum.Time == 0 {
+		return 0, fmt.Errorf("the step of %s has no part %s %s", t.part.model, t.part.kind, strings.Join(t.part.names, "+"))
+	}
+	return fields[t.quantity](&sum, t.target), nil
 }
+
+// has says whether a row is one of the parts. Rows that sum both passes are asked for by both.
+func (p *part) has(r *mfu.Row) bool {
+	return plain(r.Kind) == p.kind && slices.Contains(p.names, plain(r.Part)) && (p.pass == "both" || p.pass == r.Pass)
+}
+
+// quick says whether a test may compile what the term measures: short programs, and of a training step the norms.
+func (t *term) quick() bool {
+	if t.part == nil {
+		return t.spec.Tokens <= sampleTokens
+	}
+	return slices.Equal(t.part.names, []string{"norm"})
+}
+
+// sampleTokens is the most tokens of a program that a test compiles: some ten processor seconds.
+const sampleTokens = 64
 
 // plain is a name in one word.
 func plain(name string) string {

@@ -111,61 +111,14 @@ func TestRandomVariantsAgree(t *testing.T) {
 	const runs = 250
 	seen := map[string]int{}
 	for i := range runs {
-		r := rand.New(rand.NewPCG(uint64(i), 5))
-		s := randomSpec(r)
-		v := randomVariant(r)
-		class := "f32"
-		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.PrecApply, v.PrecGrad, v.PrecUpdate = OwnNone, OwnNone, OwnNone
-		words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
-			class = p.String()
-			v.PrecInv, v.PrecIntra, v.PrecState, v.Store = p, p, p, store
-			v.Algo, v.Solve, v.Merge, v.LeafBy, v.Leaf = AlgoChunk, SolveMerge, MergePacked, LeafSubst, 16
-		}
-		if i%3 == 0 {
-			words(ir.PrecBF16x1, ir.BF16)
-			v.Low, v.BackLow, v.Mask = Low(r.IntN(len(lowNames))), Low(r.IntN(len(lowNames))), Mask(r.IntN(2))
-			v.MergePairs, v.Feedback = []int{0, 16, 32, 64}[r.IntN(4)], []int{0, 2, 4, 8}[r.IntN(4)]
-			v.Refine = i%4 < 2
-		} else if i%8 == 1 {
-			words(ir.PrecBF16x3, ir.F32)
-			v.Parts, v.Mask = Parts(r.IntN(2)), Mask(r.IntN(2))
-		} else if v.Decay == DecayBase2 {
-			v.Decay = DecaySplit
-		}
-		if i%2 == 0 && s.Seqs > 0 { // what aligned blocks need
-			s.Pool, v.Heads = 0, 0
-			v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Feedback, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, false, 0, OutSeparate, TurnValue, PackAligned
-			if v.Decay = DecayClamp; class != "f32" {
-				v.Decay = DecayBase2
-			}
-			v.PrecState = v.PrecIntra
-			v.Fetch = Fetch(r.IntN(2))
-		} else if s.Seqs > 0 && i%4 == 1 { // what a stream of chunks needs
-			v.Heads, v.Ahead, v.Parts = 0, 0, PartsLate
-			v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, OutSeparate, TurnValue, PackStream
-		}
-		v = v.Canon()
+		s, v, class := drawnProgram(i)
 		if v.Check(s) != nil || v.Unsafe(s) != "" {
 			continue
 		}
 		for _, a := range Axes {
 			seen[a.Name+"="+a.Get(&v)]++
 		}
-		name := fmt.Sprintf("%d: %s by %s", i, s, v)
-		inputs := generate(t, "random", s, uint64(i))
-		want := reference(t, s, inputs)
-		m := build(t, s, v)
-		p, err := ir.Parse(m.String())
-		require.NoError(t, err, name)
-		require.Equal(t, m.Hash(), p.Hash(), name)
-		out := run(t, m, inputs)
-		limit, err := Classes[0].Limit(s, class, s.Out)
-		require.NoError(t, err)
-		if v.Decay == DecayClamp && class == "f32" {
-			limit = 5e-6 // one sum of clamped decays is good to 4e-6
-		}
-		require.LessOrEqual(t, worst(out, want), limit, name)
+		agrees(t, s, v, class, uint64(i))
 	}
 	for _, a := range Axes {
 		for _, value := range a.Values {
@@ -175,4 +128,61 @@ func TestRandomVariantsAgree(t *testing.T) {
 			require.Positive(t, seen[a.Name+"="+value], "%s=%s was never drawn", a.Name, value)
 		}
 	}
+}
+
+// drawnProgram is the spec and the variant of a number, with the class of precision whose limits hold.
+func drawnProgram(i int) (Spec, Variant, string) {
+	r := rand.New(rand.NewPCG(uint64(i), 5))
+	s := randomSpec(r)
+	v := randomVariant(r)
+	class := "f32"
+	v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+	v.PrecApply, v.PrecGrad, v.PrecUpdate = OwnNone, OwnNone, OwnNone
+	words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
+		class = p.String()
+		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = p, p, p, store
+		v.Algo, v.Solve, v.Merge, v.LeafBy, v.Leaf = AlgoChunk, SolveMerge, MergePacked, LeafSubst, 16
+	}
+	if i%3 == 0 {
+		words(ir.PrecBF16x1, ir.BF16)
+		v.Low, v.BackLow, v.Mask = Low(r.IntN(len(lowNames))), Low(r.IntN(len(lowNames))), Mask(r.IntN(2))
+		v.MergePairs, v.Feedback = []int{0, 16, 32, 64}[r.IntN(4)], []int{0, 2, 4, 8}[r.IntN(4)]
+		v.Refine = i%4 < 2
+	} else if i%8 == 1 {
+		words(ir.PrecBF16x3, ir.F32)
+		v.Parts, v.Mask = Parts(r.IntN(2)), Mask(r.IntN(2))
+	} else if v.Decay == DecayBase2 {
+		v.Decay = DecaySplit
+	}
+	if i%2 == 0 && s.Seqs > 0 { // what aligned blocks need
+		s.Pool, v.Heads = 0, 0
+		v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Feedback, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, false, 0, OutSeparate, TurnValue, PackAligned
+		if v.Decay = DecayClamp; class != "f32" {
+			v.Decay = DecayBase2
+		}
+		v.PrecState = v.PrecIntra
+		v.Fetch = Fetch(r.IntN(2))
+	} else if s.Seqs > 0 && i%4 == 1 { // what a stream of chunks needs
+		v.Heads, v.Ahead, v.Parts = 0, 0, PartsLate
+		v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.Turn, v.Pack = AlgoChunk, FlowFused, FormVPrime, HeadsInner, OutSeparate, TurnValue, PackStream
+	}
+	return s, v.Canon(), class
+}
+
+// agrees builds, parses and runs a program, and compares it with the reference.
+func agrees(t *testing.T, s Spec, v Variant, class string, seed uint64) {
+	name := fmt.Sprintf("%d: %s by %s", seed, s, v)
+	inputs := generate(t, "random", s, seed)
+	want := reference(t, s, inputs)
+	m := build(t, s, v)
+	p, err := ir.Parse(m.String())
+	require.NoError(t, err, name)
+	require.Equal(t, m.Hash(), p.Hash(), name)
+	out := run(t, m, inputs)
+	limit, err := Classes[0].Limit(s, class, s.Out)
+	require.NoError(t, err)
+	if v.Decay == DecayClamp && class == "f32" {
+		limit = 5e-6 // one sum of clamped decays is good to 4e-6
+	}
+	require.LessOrEqual(t, worst(out, want), limit, name)
 }

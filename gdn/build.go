@@ -20,6 +20,7 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
 	}
+	results = p.only(results, s)
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
@@ -75,6 +76,9 @@ func newPlan(s Spec, v Variant, b *ir.Builder, inputs []Param) *plan {
 	}
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
+	}
+	if v.embeds(s) {
+		p.embed()
 	}
 	return p
 }
@@ -156,7 +160,8 @@ const (
 // operands are what the grids read. Fields that a spec or variant does not use are nil.
 type operands struct {
 	q, k, v  *operand
-	g, beta  *operand // where gates are fused in the kernel: the raw a and b
+	raw      bool     // gates are fused in the kernel: g and beta are the raw a and b
+	g, beta  *operand // nil where the rule has none
 	aLog, dt *operand // where gates are fused in the kernel, and only there
 
 	t, u, w, p *operand // from an earlier grid
@@ -169,14 +174,14 @@ type operands struct {
 	kept       kept     // of the reverse grid: what the forward grid kept
 }
 
-func (o *operands) decayGate() []*operand {
-	if o.aLog != nil {
-		return []*operand{o.g, o.aLog, o.dt}
-	}
-	return []*operand{o.g}
-}
+func (o *operands) decayGate() []*operand { return given(o.g, o.aLog, o.dt) }
 
-func (o *operands) gates() []*operand { return append(o.decayGate(), o.beta) }
+func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta) }
+
+// given are those of the operands that spec and variant have.
+func given(l ...*operand) []*operand {
+	return slices.DeleteFunc(l, func(o *operand) bool { return o == nil })
+}
 
 type gridResult struct {
 	outputs []*operand

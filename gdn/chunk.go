@@ -35,7 +35,7 @@ func (e *gen) stateFree() *work {
 		e.sums(&w.gates)
 	}
 	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
-	needT := !has(e.in.t) && !has(e.in.u)
+	needT := !has(e.in.t) && !has(e.in.u) && e.s.Rule.writes()
 	needP := w.q != nil && !has(e.in.p)
 	if needT || needP {
 		var q, negKK, qk *ir.Value
@@ -96,7 +96,10 @@ func (e *gen) stateOperands(w *work) {
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
 func (e *gen) explicit(w *work) {
 	b := e.b.Stage("uw")
-	ku, kw := w.v, b.Mul(b.Convert(e.perValue(w.k), ir.F32), e.column(e.exp(w.sum), e.s.K))
+	ku, kw := w.v, b.Convert(e.perValue(w.k), ir.F32)
+	if grown := e.exp(w.sum); grown != nil {
+		kw = b.Mul(kw, e.column(grown, e.s.K))
+	}
 	if e.v.Beta == BetaLeft {
 		ku = b.Mul(ku, e.column(w.beta, e.s.V))
 		kw = b.Mul(kw, e.column(w.beta, e.s.K))
@@ -148,6 +151,8 @@ func (e *gen) steps(w *work) []blockOut {
 		if q != nil {
 			q = e.store(e.byRows(q, e.scaled(grown)))
 		}
+	} else if e.v.Out == OutJoined && q != nil { // without decay
+		q = e.store(e.scaled(b.Convert(q, ir.F32)))
 	}
 	var turnedK, left *ir.Value // for an update in which K is as it is
 	switch {
@@ -162,10 +167,16 @@ func (e *gen) steps(w *work) []blockOut {
 		b.At(ir.Loc{Stage: "state", Chunk: c, Head: -1})
 		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }
 		grow := func(x, by *ir.Value) *ir.Value {
-			if e.v.Fold {
+			if e.v.Fold || by == nil {
 				return x
 			}
 			return b.Mul(e.column(by, e.s.V), x)
+		}
+		read := func(qS, up *ir.Value) *ir.Value { // Q S, decayed and scaled
+			if up == nil {
+				return e.scaled(qS)
+			}
+			return grow(qS, e.scaled(up))
 		}
 		if e.enter != nil {
 			e.state = e.enter(c)
@@ -174,7 +185,9 @@ func (e *gen) steps(w *work) []blockOut {
 		up := at(grown)
 		kS, qS := e.stateProducts(at(k), at(q), state)
 		var u *ir.Value
-		if e.v.Form == FormUW {
+		if !e.s.Rule.writes() {
+			u = at(w.v)
+		} else if e.v.Form == FormUW {
 			u = b.Sub(b.Convert(at(w.u), ir.F32), e.dot(at(w.w), state, false, false, e.v.PrecState))
 		} else {
 			r := b.Sub(at(w.v), e.by(grow(kS, up), at(unit)))
@@ -184,7 +197,11 @@ func (e *gen) steps(w *work) []blockOut {
 			u = e.applied(at(w.t), e.store(r), false)
 		}
 		exact := u
-		u = e.storeValues(u, at(unit), at(length))
+		if !e.s.Rule.writes() && unit == nil && e.s.DType == ir.BF16 {
+			u = e.store(u) // V is exact
+		} else {
+			u = e.storeValues(u, at(unit), at(length))
+		}
 		kept := u
 		if unit != nil {
 			kept = e.store(exact)
@@ -192,6 +209,7 @@ func (e *gen) steps(w *work) []blockOut {
 		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, kept)
 		weighed := u // V' as it meets restK
 		switch {
+		case left == nil: // K takes the rest, or there is none
 		case e.v.Rest == RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
 			weighed = e.storeValues(b.Mul(exact, e.column(at(left), e.s.V)), at(unit), at(length))
 		case e.v.Rest == RestValue:
@@ -204,14 +222,14 @@ func (e *gen) steps(w *work) []blockOut {
 		case e.v.Out == OutShared && e.v.update() == e.v.PrecState:
 			both := e.dot(e.concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
 			own := b.SliceAxis(both, 1, 0, e.c)
-			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
+			outs = append(outs, b.Add(read(qS, up), own))
 			added = b.SliceAxis(both, 1, e.c, e.c+e.s.K)
 		case e.v.Out == OutJoined:
 			left, right := e.concat(2, at(q), at(w.p)), e.concat(1, e.store(state), u)
 			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
 		default:
 			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
-			outs = append(outs, b.Add(grow(qS, e.scaled(up)), own))
+			outs = append(outs, b.Add(read(qS, up), own))
 		}
 		switch {
 		case shared: // the rest of the decay goes to V'
@@ -225,7 +243,10 @@ func (e *gen) steps(w *work) []blockOut {
 		default:
 			added = e.dot(at(restK), weighed, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
-		e.state = b.Add(b.Mul(state, e.stateDecay(up, state)), added)
+		if up != nil {
+			state = b.Mul(state, e.stateDecay(up, state))
+		}
+		e.state = b.Add(state, added)
 		if e.leave != nil {
 			e.leave(c, e.state)
 		}
@@ -289,11 +310,11 @@ func (e *gen) rest(w *work) *ir.Value {
 	return e.store(e.byRows(e.perValue(w.k), left))
 }
 
-// remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet.
+// remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *gen) remains(w *work) *ir.Value {
 	left := e.exp(w.left)
 	if e.v.Beta != BetaLeft {
-		left = e.b.Mul(left, w.beta)
+		left = e.weighed(left, w.beta)
 	}
 	return left
 }
@@ -332,7 +353,7 @@ func (e *gen) apart(x *ir.Value) *ir.Value {
 // stateProducts are K S and Q S, where the form needs them.
 func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.b
-	needK, needQ := e.v.Form != FormUW, e.v.Out != OutJoined && q != nil
+	needK, needQ := e.v.Form != FormUW && e.s.Rule.writes(), e.v.Out != OutJoined && q != nil
 	switch {
 	case !needK && !needQ:
 		return nil, nil

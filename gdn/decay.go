@@ -27,15 +27,17 @@ func (w gates) each(f func(*ir.Value) *ir.Value) *gates {
 func (e *gen) loadGates() gates {
 	b := e.b.Stage("gates")
 	var w gates
-	w.g = e.loadGate(e.in.g)
+	if e.in.g != nil {
+		w.g = e.loadGate(e.in.g)
+	}
 	if o := e.in.beta; e.blocks[o] != nil {
 		w.beta = e.loadGate(o)
 	}
 	if e.in.aLog != nil {
 		w.g = decayGate(b, w.g, e.loadGate(e.in.aLog), e.loadGate(e.in.dt))
-		if w.beta != nil {
-			w.beta = betaGate(b, w.beta, e.s.NegEigval)
-		}
+	}
+	if e.in.raw && w.beta != nil {
+		w.beta = betaGate(b, w.beta, e.s.NegEigval)
 	}
 	if e.s.Direction != Forward && w.beta != nil {
 		w.beta = b.Max(w.beta, b.Like(w.beta, betaFloor))
@@ -47,9 +49,12 @@ func (e *gen) loadGates() gates {
 // rest are below 1.
 const coarse = 1.0 / 256
 
-// sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
+// sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels. A rule without decay has none.
 func (e *gen) sums(w *gates) {
 	b, c := e.b, e.c
+	if w.g == nil {
+		return
+	}
 	if e.v.Decay != DecaySegment {
 		w.g = b.Max(w.g, b.Like(w.g, resetFloor))
 	}
@@ -103,8 +108,11 @@ func (e *gen) base2Sums(w *gates) {
 	w.left = b.Sub(b.Broadcast(b.SliceAxis(w.sum, 1, c-1, c), w.sum.Type.Shape, 0, 1), w.sum)
 }
 
-// exp is the exponential in the base of the sums; log its inverse.
+// exp is the exponential in the base of the sums, nil where there are none; log its inverse.
 func (e *gen) exp(x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
 	if e.v.Decay == DecayBase2 {
 		return e.b.Unary(ir.OpExp2, x)
 	}
@@ -120,9 +128,12 @@ func (e *gen) log(x *ir.Value) *ir.Value {
 
 // decay is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
 // logarithm of 0 is -Inf, whose exponential is 0); for
-// j after i it is 0, or anything where masks are on words.
+// j after i it is 0, or anything where masks are on words. It is nil in a rule without decay.
 func (e *gen) decay(w gates) *ir.Value {
 	b, c := e.b.Stage("decay"), e.c
+	if w.g == nil {
+		return nil
+	}
 	n := w.g.Type.Shape[0]
 	cube := []int{n, c, c}
 	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)

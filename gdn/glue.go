@@ -30,7 +30,12 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.tokens(x, slots, fill)
 	}
-	gate := func(x *ir.Value, fill float64) *operand { return p.gate(token(x, fill)) }
+	gate := func(x *ir.Value, fill float64) *operand {
+		if x == nil {
+			return nil
+		}
+		return p.gate(token(x, fill))
+	}
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm && p.v.Fuse == PlaceGlue {
 		q, k = normRows(b, q), normRows(b, k)
@@ -40,9 +45,12 @@ func (p *plan) glueIn() *operands {
 	in.v = p.rows(token(p.args["v"], 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	switch {
 	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
-		a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
+		in.raw = true
+		a, raw := p.rawGate("a"), p.rawGate("b")
 		in.g, in.beta = gate(a, closedGate), gate(raw, closedGate)
-		in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
+		if a != nil {
+			in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
+		}
 	default:
 		g, beta := p.glueGates()
 		in.g, in.beta = gate(g, 0), gate(beta, 0)
@@ -53,16 +61,28 @@ func (p *plan) glueIn() *operands {
 	return in
 }
 
-// glueGates are log decay and beta of all tokens, as they are given or from their raw form.
+// rawGate is an input in float32; nil where the rule has none.
+func (p *plan) rawGate(name string) *ir.Value {
+	if p.args[name] == nil {
+		return nil
+	}
+	return p.b.Convert(p.args[name], ir.F32)
+}
+
+// glueGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none.
 func (p *plan) glueGates() (g, beta *ir.Value) {
 	s, b := p.s, p.b
 	if s.Gates == GatesGiven {
 		return p.args["g"], p.args["beta"]
 	}
-	a := b.Convert(p.args["a"], ir.F32)
-	last := a.Type.Rank() - 1
-	g = decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last))
-	return g, betaGate(b, b.Convert(p.args["b"], ir.F32), s.NegEigval)
+	if a := p.rawGate("a"); a != nil {
+		last := a.Type.Rank() - 1
+		g = decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last))
+	}
+	if raw := p.rawGate("b"); raw != nil {
+		beta = betaGate(b, raw, s.NegEigval)
+	}
+	return g, beta
 }
 
 // headBlock and headAxes are the window of valueHeads.

@@ -46,6 +46,7 @@ func (v Variant) Fit(s Spec) Variant {
 	if !packed || v.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Pack == PackMasked && !s.maskable() || v.Pack == PackStream && !streamable(v) {
 		v.Pack = PackGather
 	}
+	v = v.fitRule(s)
 	s = v.packing(s)
 	lanes := v.Batch
 	v.Batch = max(1, min(v.Batch, s.Batch))
@@ -119,6 +120,9 @@ func (v Variant) Check(s Spec) error {
 	}
 	if s.Direction != Forward && v.Algo != AlgoChunk {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
+	}
+	if s.Direction != Forward && !s.Rule.writes() {
+		return fmt.Errorf("variant: direction=%s needs a delta update (gdn or deltanet): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
 	}
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:

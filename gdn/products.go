@@ -121,15 +121,23 @@ func (e *gen) scaled(x *ir.Value) *ir.Value {
 // their column.
 func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	b, c := e.b.Stage("decay"), e.c
-	n := d.Type.Shape[0]
-	inner := d
-	if e.v.Beta == BetaRight {
-		d = b.Mul(d, e.row(w.beta, c))
+	n := e.entries()
+	if d != nil {
+		n = d.Type.Shape[0]
+	}
+	inner, masks := d, d != nil // the decay of later tokens is 0
+	if e.v.Beta == BetaRight && w.beta != nil {
+		d = e.weighed(d, e.row(w.beta, c))
 		inner = d
 	} else if e.v.Beta == BetaLeft && negKK != nil {
-		inner = b.Mul(d, e.column(w.beta, c))
+		inner = e.weighed(d, e.column(w.beta, c))
 	}
-	times := func(x, d *ir.Value) *ir.Value { return b.Mul(e.element(x, LowAll), e.element(d, LowAll)) }
+	times := func(x, d *ir.Value) *ir.Value {
+		if d == nil {
+			return e.element(x, LowAll)
+		}
+		return b.Mul(e.element(x, LowAll), e.element(d, LowAll))
+	}
 	if e.v.Mask == MaskWords {
 		if negKK != nil {
 			negA = times(negKK, inner)
@@ -145,7 +153,12 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 		negA = b.Select(strict, negA, b.Like(negA, 0))
 	}
 	if qk != nil {
-		p = e.store(times(qk, d))
+		p = times(qk, d)
+		if !masks {
+			seen := e.over(n, b.Compare(ir.GE, e.iota(c, c, 0), e.iota(c, c, 1)))
+			p = b.Select(seen, p, b.Like(p, 0))
+		}
+		p = e.store(p)
 	}
 	return negA, p
 }
@@ -158,8 +171,19 @@ func (e *gen) element(x *ir.Value, from Low) *ir.Value {
 	return e.b.Convert(x, ir.F32)
 }
 
-// byRows multiplies row i of x [N, C, D] by g [N, C] at i.
+// weighed is x times y, either of which may be nil for ones.
+func (e *gen) weighed(x, y *ir.Value) *ir.Value {
+	if x == nil {
+		return y
+	}
+	return e.by(x, y)
+}
+
+// byRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
 func (e *gen) byRows(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
 	b, s := e.b, x.Type.Shape
 	if e.v.Low == LowNone {
 		return b.Mul(e.element(x, LowRows), e.column(g, s[2]))
@@ -170,8 +194,11 @@ func (e *gen) byRows(x, g *ir.Value) *ir.Value {
 	return b.Mul(e.element(x, LowRows), b.Halves(col))
 }
 
-// byLanes multiplies lane j of x [N, D, C] by g [N, C] at j.
+// byLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
 func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
 	b, s := e.b, x.Type.Shape
 	g = e.element(b.Reshape(g, s[0], 1, s[2]), LowOperands)
 	return b.Mul(e.element(x, LowOperands), b.Broadcast(g, s, 0, 1, 2))

@@ -155,11 +155,7 @@ type recurrence struct {
 func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
 	values := func(name string) []float64 { return inputs[name].Float64s() }
 	r := &recurrence{s: s, q: values("q"), k: values("k"), v: values("v")}
-	if s.Gates == GatesFused {
-		r.g, r.beta = FusedGates(s, values("A_log"), values("a"), values("dt_bias"), values("b"))
-	} else {
-		r.g, r.beta = values("g"), values("beta")
-	}
+	r.g, r.beta = s.gateValues(inputs)
 	if s.L2Norm {
 		normaliseRows(r.q, s.K)
 		normaliseRows(r.k, s.K)
@@ -194,7 +190,28 @@ func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
 	return r
 }
 
-// FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv].
+// gateValues are log decay and beta, [tokens, Hv] each: zeros and ones where the rule has none.
+func (s Spec) gateValues(inputs map[string]*array.Array) (g, beta []float64) {
+	values := map[string][]float64{}
+	for _, p := range s.gateParams() {
+		values[p.Name] = inputs[p.Name].Float64s()
+	}
+	g, beta = values["g"], values["beta"]
+	if s.Gates == GatesFused {
+		g, beta = FusedGates(s, values["A_log"], values["a"], values["dt_bias"], values["b"])
+	}
+	n := s.Batch * s.Tokens * s.HeadsV
+	if !s.Rule.decays() {
+		g = make([]float64, n)
+	}
+	if !s.Rule.writes() {
+		beta = slices.Repeat([]float64{1}, n)
+	}
+	return g, beta
+}
+
+// FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv]; a or b may be
+// empty, and so is then what is made of it.
 func FusedGates(s Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
 	g, beta = make([]float64, len(a)), make([]float64, len(b))
 	top := 1.0
@@ -204,6 +221,8 @@ func FusedGates(s Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
 	for i := range a {
 		h := i % s.HeadsV
 		g[i] = -math.Exp(aLog[h]) * softplus(a[i]+dtBias[h])
+	}
+	for i := range b {
 		beta[i] = top / (1 + math.Exp(-b[i]))
 	}
 	return g, beta
@@ -265,7 +284,7 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	for t := begin; t < end; t++ {
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
-		step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o[row*s.V:][:s.V], u)
+		s.Rule.step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o[row*s.V:][:s.V], u)
 	}
 	s.eachState(func(kv, own int) { r.states[at+own] = state[kv] })
 }
@@ -286,11 +305,16 @@ func (r *recurrence) token(t, h int) (k, q, v []float64) {
 	return r.k[key:][:s.K], r.q[key:][:s.K], r.v[row*s.V:][:s.V]
 }
 
-// step is one token: it updates state [K, V] and writes o [V]; u [V] is scratch. Row i of the state belongs to k[i].
-func step(state, k, q, v []float64, decay, beta float64, o, u []float64) {
+// step is one token: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs to k[i].
+func (r Rule) step(state, k, q, v []float64, decay, beta float64, o, u []float64) {
 	vector.DecayedSum(u, state, k, decay)
 	for j := range u {
-		u[j] = beta * (v[j] - u[j])
+		switch r.Update {
+		case UpdateDelta:
+			u[j] = beta * (v[j] - u[j])
+		case UpdateAdditive:
+			u[j] = v[j]
+		}
 	}
 	vector.UpdatedSum(o, state, k, q, u)
 }

@@ -85,13 +85,28 @@ func normGradient(dy, x []float64, width int) {
 // rawGates takes the gradients of log decay and beta to A_log, a, dt_bias and b.
 func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Array) {
 	s := t.s
-	aLog, a, bias := inputs["A_log"].Float64s(), inputs["a"].Float64s(), inputs["dt_bias"].Float64s()
-	da, db := make([]float64, len(t.dg)), make([]float64, len(t.dg))
-	dLog, dBias := make([]float64, s.HeadsV), make([]float64, s.HeadsV)
-	top := 1.0
+	if s.Rule.decays() {
+		t.rawDecay(out, inputs)
+	}
+	if !s.Rule.writes() {
+		return
+	}
+	db, top := make([]float64, len(t.db)), 1.0
 	if s.NegEigval {
 		top = 2
 	}
+	for i, beta := range t.beta {
+		db[i] = t.db[i] * beta * (1 - beta/top)
+	}
+	out["db"] = db
+}
+
+// rawDecay takes the gradient of the log decay to A_log, a and dt_bias.
+func (t *tangent) rawDecay(out map[string][]float64, inputs map[string]*array.Array) {
+	s := t.s
+	aLog, a, bias := inputs["A_log"].Float64s(), inputs["a"].Float64s(), inputs["dt_bias"].Float64s()
+	da := make([]float64, len(t.dg))
+	dLog, dBias := make([]float64, s.HeadsV), make([]float64, s.HeadsV)
 	for i, dg := range t.dg {
 		h := i % s.HeadsV
 		slope := 1.0
@@ -101,9 +116,8 @@ func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Ar
 		da[i] = -dg * math.Exp(aLog[h]) * slope
 		dBias[h] += da[i]
 		dLog[h] += dg * t.g[i]
-		db[i] = t.db[i] * t.beta[i] * (1 - t.beta[i]/top)
 	}
-	out["dA_log"], out["da"], out["ddt_bias"], out["db"] = dLog, da, dBias, db
+	out["dA_log"], out["da"], out["ddt_bias"] = dLog, da, dBias
 }
 
 // reverse is one worker's scratch: the states before and after the tokens of a segment, the gradient of the state, all [K, V].
@@ -147,7 +161,7 @@ func (r *reverse) head(n, h int) {
 		for t := begin + i*segment; t < min(begin+(i+1)*segment, end); t++ {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
-			step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[0])
+			s.Rule.step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[0])
 		}
 	}
 	for i := segments - 1; i >= 0; i-- {
@@ -157,7 +171,7 @@ func (r *reverse) head(n, h int) {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
 			copy(r.states[t-lo+1], r.states[t-lo])
-			step(r.states[t-lo+1], k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[t-lo])
+			s.Rule.step(r.states[t-lo+1], k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[t-lo])
 		}
 		for t := hi - 1; t >= lo; t-- {
 			r.step(t, h, r.states[t-lo], r.states[t-lo+1], r.u[t-lo])
@@ -166,8 +180,8 @@ func (r *reverse) head(n, h int) {
 	s.eachState(func(kv, own int) { r.tangent.initial[at+own] = r.ds[kv] })
 }
 
-// step takes the gradient of the state after token t to that of the state before it. With S' = exp(g) S and u = beta (v - S'^T k),
-// the token made S' + k u^T and o = (S' + k u^T)^T q.
+// step takes the gradient of the state after token t to that of the state before it. With S' = exp(g) S and u = beta (v - S'^T k), or u = v
+// in an additive rule, the token made S' + k u^T and o = (S' + k u^T)^T q.
 func (r *reverse) step(t, h int, before, after, u []float64) {
 	s := r.s
 	k, q, v := r.token(t, h)
@@ -184,6 +198,11 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 			r.du[j] += k[i] * ds[j]
 			dk[i] += ds[j] * u[j]
 		}
+	}
+	if s.Rule.Update == UpdateAdditive {
+		copy(dv, r.du)
+		r.decayed(row, before, decay)
+		return
 	}
 	rest := r.rest
 	copy(rest, v)
@@ -202,8 +221,15 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 		for j := range ds {
 			dk[i] -= decay * was[j] * dv[j]
 			ds[j] -= k[i] * dv[j]
-			ds[j] *= decay
-			r.dg[row] += ds[j] * was[j]
 		}
+	}
+	r.decayed(row, before, decay)
+}
+
+// decayed takes the gradient of exp(g) S to those of S, the state before a token, and of g.
+func (r *reverse) decayed(row int, before []float64, decay float64) {
+	for i := range r.ds {
+		r.ds[i] *= decay
+		r.dg[row] += r.ds[i] * before[i]
 	}
 }

@@ -22,6 +22,11 @@ func TestReferenceGradients(t *testing.T) {
 		"t=10,hk=1,k=6,negeig,init":                                                    "beta2",
 		"t=7,hk=1,k=4,init":                                                            "beta0",
 		"t=20,hk=2,k=4,v=2,seqs=4,init,state=vk,l2norm,final=false,direction=backward": "cos.9",
+		"t=70,hk=1,hv=2,k=4,init,rule=deltanet":                                        "random",
+		"t=9,hk=1,hv=2,k=4,init,rule=deltanet,gates=fused,negeig":                      "random",
+		"t=70,hk=1,hv=2,k=4,init,rule=simple-gla,l2norm":                               "random",
+		"t=20,hk=1,hv=2,k=4,init,rule=simple-gla,gates=fused,seqs=3":                   "random",
+		"t=20,hk=1,hv=2,k=4,init,rule=linear":                                          "random",
 	} {
 		s := mustParse(t, text)
 		if s.Direction == Forward {

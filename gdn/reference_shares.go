@@ -88,9 +88,9 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
 		floats.AddScaled(slope, g, whole)
 		e := math.Exp(g)
-		step(slope, k, q, zero, e, r.beta[row], decay.o[at:][:s.V], p.u)
-		step(held, k, q, zero, e, r.beta[row], carried.o[at:][:s.V], p.u)
-		step(whole, k, q, v, e, r.beta[row], r.o[at:][:s.V], p.u)
+		s.Rule.step(slope, k, q, zero, e, r.beta[row], decay.o[at:][:s.V], p.u)
+		s.Rule.step(held, k, q, zero, e, r.beta[row], carried.o[at:][:s.V], p.u)
+		s.Rule.step(whole, k, q, v, e, r.beta[row], r.o[at:][:s.V], p.u)
 	}
 	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
 	s.eachState(func(kv, own int) {

@@ -69,6 +69,7 @@ func enumName(names []string, i int) string {
 // Spec is what is computed: sizes, element types, layouts and options. It is comparable, and has a text form (String,
 // Parse), a JSON form and a Hash. Start from NewSpec, which sets the defaults.
 type Spec struct {
+	Rule       Rule
 	Direction  Direction
 	Batch      int      // B
 	Tokens     int      // T; 1 is a decode step
@@ -128,7 +129,7 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, then g, beta or A_log, a, dt_bias, b, then initial_state,
+// Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta or of A_log, a, dt_bias, b, then initial_state,
 // state_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
 func (s Spec) Inputs() []Param {
 	p := s.differentiable()
@@ -160,13 +161,7 @@ func (s Spec) differentiable() []Param {
 		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
 		{"v", s.tokenType(s.DType, s.HeadsV, s.V)},
 	}
-	if s.Gates == GatesFused {
-		p = append(p,
-			Param{"A_log", ir.T(ir.F32, s.HeadsV)}, Param{"a", s.tokenType(s.GateDType, s.HeadsV)},
-			Param{"dt_bias", ir.T(ir.F32, s.HeadsV)}, Param{"b", s.tokenType(s.GateDType, s.HeadsV)})
-	} else {
-		p = append(p, Param{"g", s.tokenType(ir.F32, s.HeadsV)}, Param{"beta", s.tokenType(ir.F32, s.HeadsV)})
-	}
+	p = append(p, s.gateParams()...)
 	if s.Init {
 		p = append(p, Param{"initial_state", s.stateType()})
 	}
@@ -232,7 +227,8 @@ func (s Spec) NecessaryBytes() int64 {
 // Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:
 // K K^T and Q K^T once per key head; K S, Q S, T x, P x and K^T x per value head. Making the inverse T is not counted,
 // since its cost depends on the method. A chunk of 1 or less counts the token recurrence. The backward pass has K K^T, Q K^T
-// and the gradients of both (3 products) per key head; 6 products with a state and 4 with a value per value head.
+// and the gradients of both (3 products) per key head; 6 products with a state and 4 with a value per value head. An additive rule
+// has neither K K^T nor K S nor T x, forward or backward.
 func (s Spec) Flops(chunk int) float64 {
 	tokens := float64(s.Batch) * float64(s.Tokens)
 	hk, hv, k, v := float64(s.HeadsK), float64(s.HeadsV), float64(s.K), float64(s.V)
@@ -240,6 +236,12 @@ func (s Spec) Flops(chunk int) float64 {
 	forward, backward := hk*4*c*k+hv*(6*k*v+4*c*v), hk*10*c*k+hv*(12*k*v+8*c*v)
 	if c <= 1 {
 		forward, backward = hv*7*k*v, hv*14*k*v
+	}
+	if !s.Rule.writes() {
+		forward, backward = hk*2*c*k+hv*(4*k*v+2*c*v), hk*6*c*k+hv*(8*k*v+4*c*v)
+		if c <= 1 {
+			forward, backward = hv*5*k*v, hv*10*k*v
+		}
 	}
 	switch s.Direction {
 	case Backward:

@@ -115,6 +115,21 @@ var fields = []field{
 		}
 		return nil
 	}),
+	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither", quoted: true,
+		get: func(s *Spec) string { return s.Rule.String() },
+		set: func(s *Spec, v string) (err error) {
+			s.Rule, err = ParseRule(v)
+			return err
+		},
+		check: func(s *Spec) error {
+			switch {
+			case s.Gates == GatesFused && len(s.gateParams()) == 0:
+				return fmt.Errorf("%s has no gates: leave out gates=fused", s.Rule)
+			case s.NegEigval && !s.Rule.writes():
+				return fmt.Errorf("%s has no beta: leave out negeig", s.Rule)
+			}
+			return s.Rule.check()
+		}},
 	enumField("direction", "direction", "forward; backward: gradients; train: both", directionNames, func(s *Spec) *Direction { return &s.Direction }, func(s *Spec) error {
 		if s.Direction != Forward && (s.Pool > 0 || s.InPlace) {
 			return fmt.Errorf("%s keeps its states: leave out pool and inplace", s.Direction)

@@ -21,13 +21,16 @@ func (e *gen) tokenMatrix() []blockOut {
 	b := e.b.Stage("state")
 	q = b.Convert(q, ir.F32)
 	q = b.Scale(q, e.s.EffectiveScale())
-	decay := b.Exp(w.g)
+	decay := e.tokenDecay(w)
 	var outs []*ir.Value
 	for i := range e.c {
 		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 1, i, i+1) }
-		s := b.Mul(e.state, e.scalar(decay, i, e.s.K, e.s.V))
-		u := b.Sub(at(v), e.dot(at(k), s, false, false, e.v.PrecState))
-		u = b.Mul(u, e.scalar(w.beta, i, 1, e.s.V))
+		s := e.state
+		if decay != nil {
+			s = b.Mul(s, e.scalar(decay, i, e.s.K, e.s.V))
+		}
+		u := e.written(at(v), func() *ir.Value { return e.dot(at(k), s, false, false, e.v.PrecState) },
+			func() *ir.Value { return e.scalar(w.beta, i, 1, e.s.V) })
 		s = b.Add(s, e.dot(at(k), u, true, false, e.v.PrecState))
 		outs = append(outs, e.dot(at(q), s, false, false, e.v.PrecState))
 		e.state = s
@@ -45,7 +48,7 @@ func (e *gen) tokenNative() []blockOut {
 	q, k := flat(e.loadKey(e.in.q)), flat(e.loadKey(e.in.k))
 	v := flat(e.loadRows(e.in.v))
 	w := e.loadGates()
-	decay := b.Exp(w.g)
+	decay := e.tokenDecay(w)
 	q = b.Scale(q, e.s.EffectiveScale())
 	b.Stage("state")
 	step := e.tokenKV
@@ -59,15 +62,39 @@ func (e *gen) tokenNative() []blockOut {
 		at := func(x *ir.Value) *ir.Value {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
-		outs = append(outs, step(at(q), at(k), at(v), func(rows, lanes int) *ir.Value { return e.scalar(decay, i, rows, lanes) },
-			func(rows, lanes int) *ir.Value { return e.scalar(w.beta, i, rows, lanes) }))
+		outs = append(outs, step(at(q), at(k), at(v), e.spreads(decay, i), e.spreads(w.beta, i)))
 	}
 	b.Stage("output")
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
 }
 
-// spread gives a number of each entry over its tile.
+// spread gives a number of each entry over its tile; nil for ones.
 type spread func(rows, lanes int) *ir.Value
+
+// spreads is the number of lane i of [N, C].
+func (e *gen) spreads(x *ir.Value, i int) spread {
+	if x == nil {
+		return func(rows, lanes int) *ir.Value { return nil }
+	}
+	return func(rows, lanes int) *ir.Value { return e.scalar(x, i, rows, lanes) }
+}
+
+// tokenDecay is exp(g); nil where the rule has no decay.
+func (e *gen) tokenDecay(w gates) *ir.Value {
+	if w.g == nil {
+		return nil
+	}
+	return e.b.Exp(w.g)
+}
+
+// written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v.
+func (e *gen) written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
+	if !e.s.Rule.writes() {
+		return v
+	}
+	u := e.b.Sub(v, read())
+	return e.b.Mul(u, beta())
+}
 
 // tokenJoined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
 // by one product and one update. Q S is then decayed, and gains q of what the update adds.
@@ -85,15 +112,14 @@ func (e *gen) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 		ks, qs, kq = e.readByProduct(rows, turned)
 	}
 	g := decay(1, s.V)
-	u := b.Sub(b.Reshape(v, n, 1, s.V), b.Mul(g, ks))
-	u = b.Mul(u, beta(1, s.V))
+	u := e.written(b.Reshape(v, n, 1, s.V), func() *ir.Value { return e.weighed(g, ks) }, func() *ir.Value { return beta(1, s.V) })
 	down, across := e.perValue(b.SliceAxis(rows, 1, 0, 1)), u // along the rows and the lanes of the state
 	if turned {
 		down, across = u, down
 	}
 	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
-	e.state = b.Add(b.Mul(e.state, decay(r, l)), add)
-	return b.Add(b.Mul(g, qs), b.Mul(kq, u))
+	e.state = b.Add(e.by(e.state, decay(r, l)), add)
+	return b.Add(e.weighed(g, qs), b.Mul(kq, u))
 }
 
 // readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].
@@ -161,9 +187,8 @@ func (e *gen) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
 	kc := e.perValue(e.column(k, s.V))
-	state := b.Mul(e.state, decay(s.K, s.V))
-	u := b.Sub(row(v), row(b.Sum(b.Mul(state, kc), 1)))
-	u = b.Mul(u, beta(1, s.V))
+	state := e.by(e.state, decay(s.K, s.V))
+	u := e.written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, kc), 1)) }, func() *ir.Value { return beta(1, s.V) })
 	e.state = b.Add(state, b.Mul(kc, over(u)))
 	if e.v.PrecState != ir.PrecF32 {
 		return e.dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.PrecState)
@@ -179,11 +204,11 @@ func (e *gen) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.V, s.K}, 0, 1, 2) }
 	sum := func(x *ir.Value) *ir.Value { return b.Broadcast(b.Sum(x, 2), []int{n, s.V, s.K}, 0, 1) }
 	kr := row(k)
-	state := b.Mul(e.state, decay(s.V, s.K))
-	if e.v.Unit == UnitLanes && n < s.K {
+	state := e.by(e.state, decay(s.V, s.K))
+	if e.v.Unit == UnitLanes && n < s.K && s.Rule.writes() {
 		return e.tokenLanes(row(q), kr, v, state, beta)
 	}
-	u := b.Mul(b.Sub(e.column(v, s.K), sum(b.Mul(state, over(kr)))), over(beta(1, s.K)))
+	u := e.written(e.column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(kr))) }, func() *ir.Value { return over(beta(1, s.K)) })
 	e.state = b.Add(state, b.Mul(u, over(kr)))
 	if e.v.PrecState != ir.PrecF32 {
 		return e.dot(row(q), e.state, false, true, e.v.PrecState)

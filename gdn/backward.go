@@ -64,6 +64,9 @@ func (k kept) names() []string {
 // direction of s does not matter.
 func BuildTraining(s Spec, v Variant) (forward, backward *ir.Module, err error) {
 	s.Direction = Train
+	if s.Rule != (Rule{}) {
+		return nil, nil, fmt.Errorf("variant: the two passes of rule=%s are no modules of their own: build direction=train, or take rule=gdn", s.Rule)
+	}
 	if err := v.Check(s); err != nil {
 		return nil, nil, err
 	}

@@ -22,8 +22,10 @@ type Class struct {
 	keys    *keyKind
 	decay   gate
 	beta    gate
-	doubles bool // beta and the limits are doubled where the spec has negative eigenvalues
-	beyond  bool // beta exceeds 1: the spec must have negative eigenvalues
+	doubles bool   // beta and the limits are doubled where the spec has negative eigenvalues
+	beyond  bool   // beta exceeds 1: the spec must have negative eigenvalues
+	writes  bool   // the class says nothing where the rule has no beta
+	still   string // the class that it is without its decay
 	limits  limits
 }
 
@@ -59,9 +61,9 @@ var Classes = []Class{
 	{Name: "slow", Doc: "as random, decay from U(-.01, 0): long memory",
 		keys: normal, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: realistic},
 	{Name: "cos.75", Doc: "q, k, v from U(0,1), q and k unit: keys at cosine .75, the data of flash-linear-attention's own tests",
-		keys: flat, decay: flatLogSigmoid(1), beta: flatBeta, doubles: true, limits: realistic},
+		keys: flat, decay: flatLogSigmoid(1), beta: flatBeta, doubles: true, still: "u01nodecay", limits: realistic},
 	{Name: "beta0", Doc: "beta is zero, decay from U(-.001, 0): the state only decays, and is zero without an initial one",
-		keys: normal, decay: uniformDecay(.001), beta: constant(0), limits: realistic},
+		keys: normal, decay: uniformDecay(.001), beta: constant(0), writes: true, limits: realistic},
 	{Name: "u01nodecay", Doc: "as cos.75 without decay", Adversarial: true,
 		keys: flat, decay: constant(0), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
 	{Name: "cos.9", Doc: "keys at cosine .9, beta 1, no decay", Adversarial: true,
@@ -73,15 +75,15 @@ var Classes = []Class{
 	{Name: "resets", Doc: "as random, with a log decay of -20 or -1e4 at 3 % of the tokens", Adversarial: true,
 		keys: normal, decay: resets(logSigmoid(4), .03, -20, -1e4), beta: sigmoidBeta, doubles: true, limits: adversarial},
 	{Name: "reset.cos.9", Doc: "keys at cosine .9, beta 1, a log decay of -1e4 at 2 % of the tokens", Adversarial: true,
-		keys: cosine9, decay: resets(logSigmoid(4), .02, -1e4), beta: constant(1), limits: adversarial},
+		keys: cosine9, decay: resets(logSigmoid(4), .02, -1e4), beta: constant(1), still: "cos.9", limits: adversarial},
 	{Name: "beta2", Doc: "one key for all tokens of a head, beta from U(1,2), decay from U(-.02, 0); needs neg_eigval", Adversarial: true,
 		keys: oneKey, decay: uniformDecay(.02), beta: func(r *rand.Rand, _ int) float64 { return 1 + r.Float64() }, beyond: true, limits: reflecting},
 	{Name: "fla.01", Doc: "as cos.75 with the gate normaliser .01 of flash-linear-attention's tests: nothing is left of a token after the next", Adversarial: true,
-		keys: flat, decay: flatLogSigmoid(.01), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+		keys: flat, decay: flatLogSigmoid(.01), beta: flatBeta, doubles: true, still: "u01nodecay", limits: limits{3e-6, 3e-4, 2e-2}},
 	{Name: "fla10", Doc: "as cos.75 with the gate normaliser 10", Adversarial: true,
-		keys: flat, decay: flatLogSigmoid(10), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+		keys: flat, decay: flatLogSigmoid(10), beta: flatBeta, doubles: true, still: "u01nodecay", limits: limits{3e-6, 3e-4, 2e-2}},
 	{Name: "masked", Doc: "as cos.75 with the log decay of half of the tokens masked: 0", Adversarial: true,
-		keys: flat, decay: resets(flatLogSigmoid(1), .5, 0), beta: flatBeta, doubles: true, limits: limits{3e-6, 3e-4, 2e-2}},
+		keys: flat, decay: resets(flatLogSigmoid(1), .5, 0), beta: flatBeta, doubles: true, still: "u01nodecay", limits: limits{3e-6, 3e-4, 2e-2}},
 	{Name: "drift", Doc: "keys that drift, neighbours at cosine .95, log decay -.001", Adversarial: true,
 		keys: drifting, decay: constant(-1e-3), beta: sigmoidBeta, doubles: true, limits: adversarial},
 	{Name: "faint", Doc: "keys at cosine .99, beta .02, no decay: what the state holds is in small differences", Adversarial: true,
@@ -139,6 +141,12 @@ func (c Class) WithBeta(beta float64) Class {
 func (c Class) Supports(s Spec) error {
 	if c.beyond && !s.NegEigval {
 		return fmt.Errorf("input class %s has beta beyond 1: the spec must allow it with negeig", c.Name)
+	}
+	if c.still != "" && !s.Rule.decays() {
+		return fmt.Errorf("input class %s is about decay, which rule=%s has not: without it take class %s", c.Name, s.Rule, c.still)
+	}
+	if c.writes && !s.Rule.writes() {
+		return fmt.Errorf("input class %s is about beta, which rule=%s has not", c.Name, s.Rule)
 	}
 	return nil
 }

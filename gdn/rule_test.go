@@ -126,6 +126,23 @@ func TestRuleOfSpec(t *testing.T) {
 	}
 	_, err := Build(mustParse(t, "tiny,rule=simple-gla,direction=train"), parseVariant(t, "cpu"))
 	require.ErrorContains(t, err, "gradients of rule=simple-gla are computed by the reference alone")
+	_, _, err = BuildTraining(mustParse(t, "tiny,rule=deltanet"), parseVariant(t, "cpu"))
+	require.ErrorContains(t, err, "build direction=train")
+	class, err := LookupClass("beta0")
+	require.NoError(t, err)
+	require.ErrorContains(t, class.Supports(mustParse(t, "tiny,rule=linear")), "about beta, which rule=linear has not")
+}
+
+// Gradients of DeltaNet are those of its reference; there are none of a decay.
+func TestDeltaNetTrains(t *testing.T) {
+	for _, text := range []string{"t=40,hk=1,hv=2,k=8,v=4,init,rule=deltanet,direction=train", "t=40,hk=1,hv=2,k=8,rule=deltanet,gates=fused,l2norm,direction=backward"} {
+		s := mustParse(t, text)
+		inputs := generate(t, "random", s, 1)
+		got, want := interpret(t, s, parseVariant(t, "chunk=16"), inputs), reference(t, s, inputs)
+		require.NotContains(t, want, "dg")
+		require.Len(t, got, len(want))
+		require.LessOrEqual(t, worst(got, want), 1e-5, text)
+	}
 }
 
 // Random variants of each rule agree with its reference.

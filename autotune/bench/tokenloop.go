@@ -13,6 +13,9 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	if s.Rule != (gdn.Rule{}) {
+		return nil, fmt.Errorf("token loop of %s: it is written for the gated delta rule: leave out rule=%s", s, s.Rule)
+	}
 	if s.Pool > 0 {
 		return nil, fmt.Errorf("token loop of %s: a pool of states has none", s)
 	}

@@ -91,6 +91,8 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	given := s
 	s = Spec(s)
 	switch {
+	case s.Rule != (gdn.Rule{}):
+		return nil, fmt.Errorf("pallas: a file has the gated delta rule in plain JAX beside its kernels, not rule=%s: take the mosaic backend", s.Rule)
 	case s.Direction == gdn.Backward:
 		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
 	case s.Pool > 0 || s.InPlace:

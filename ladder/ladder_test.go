@@ -279,7 +279,7 @@ func TestMeasured(t *testing.T) {
 	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
 	require.NoError(t, err)
 	defer d.Close()
-	small, err := model.Read(strings.NewReader(`{"name": "small", "hidden": 32, "layers": 1, "attention_every": 0, "mlp": 64, "vocab": 128, "batch": 1, "tokens": 32,
+	small, err := model.Read(strings.NewReader(`{"name": "small", "hidden": 32, "layers": 1, "attention_every": 0, "mlp": 0, "vocab": 0, "batch": 1, "tokens": 32,
 		"rule": {"heads_k": 1, "heads_v": 2, "k": 16, "v": 16, "conv": 4}, "attention": {"heads": 1, "heads_kv": 1, "dim": 16}}`))
 	require.NoError(t, err)
 	c := config(t)

@@ -36,8 +36,11 @@ func (x *Static) Figures(ctx context.Context, c *Config, r Rung) (*Figures, erro
 		return x.step(ctx, c, r)
 	case Correct:
 		f, err := x.gates(ctx, c, r)
-		if err != nil || f.Candidate.Verdict != "" || f.Same || f.Candidate.Score >= f.Base.Score {
-			return f, err // what is not cheaper is not examined further: the next rung says so
+		if err != nil || f.Candidate.Verdict != "" || f.Same {
+			return f, err
+		}
+		if f.Candidate.Score >= f.Base.Score && c.Device == "" {
+			return f, nil // what is not cheaper is not examined further: the next rung says so. A device may find it faster
 		}
 		return f, holdOut(ctx, c, r, f)
 	}

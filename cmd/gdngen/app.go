@@ -56,7 +56,8 @@ they cost on five TPU generations with no TPU attached, and searches structural 
 A cost is in static cycles, counted in the schedule that libtpu compiles: a lower bound of compute time, never a measurement.
 
 ` + exitHelp,
-		Example: `  gdngen tune config.json --out kernels                the best kernels for a model
+		Example: `  gdngen tour                                          the first ten minutes, played
+  gdngen tune config.json --out kernels                the best kernels for a model
   gdngen gen --spec bench --target v6e --out k.mlir    write the best known kernel for v6e
   gdngen explain --spec bench --target v5e,v6e         what it costs, and where
   gdngen search run --budget 3m --run runs/first       rank structural variants`,
@@ -91,7 +92,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
-	root.AddCommand(a.tuneCmd(), a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.ladderCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
+	root.AddCommand(a.tourCmd(), a.tuneCmd(), a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.ladderCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
 		a.packCmd(), a.unpackCmd(), a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.profileCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(),
 		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
 			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},

@@ -108,33 +108,38 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 4 {
 		ts.Fatalf("usage: makerun DIR SPEC TARGET VARIANT=CYCLES...")
 	}
-	s, err := gdn.Parse(args[1])
-	ts.Check(err)
-	target, err := codegen.LookupTarget(args[2])
-	ts.Check(err)
 	ruler := journal.Wall
 	if args[0] == "older" {
 		ruler = ""
 	}
-	j, _, err := journal.Open(ts.MkAbs(args[0]))
-	ts.Check(err)
-	ts.Check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: args[2:3], Ruler: ruler, Strategy: "exhaustive",
+	writeRun(ts.Check, ts.MkAbs(args[0]), args[1], args[2], ruler, args[3:])
+}
+
+// writeRun writes the journal of a run in which variants had some costs, each VARIANT=CYCLES, by a ruler.
+func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []string) {
+	s, err := gdn.Parse(spec)
+	check(err)
+	target, err := codegen.LookupTarget(onTarget)
+	check(err)
+	j, _, err := journal.Open(dir)
+	check(err)
+	check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: []string{onTarget}, Ruler: ruler, Strategy: "exhaustive",
 		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
-	for i, arg := range args[3:] {
+	for i, arg := range costs {
 		at := strings.LastIndex(arg, "=")
 		f, err := lower.Suit(s, arg[:at], target)
-		ts.Check(err)
+		check(err)
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
-		ts.Check(err)
+		check(err)
 		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
-			Costs: []journal.Cost{{Target: args[2], Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg,
+			Costs: []journal.Cost{{Target: onTarget, Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg,
 				PerToken: journal.Figure(float64(score) / float64(s.Batch*s.Tokens*s.HeadsV))}}}
 		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
-		ts.Check(err)
+		check(err)
 		c.Cause, c.Evidence = j.State().Now().CauseOf(c)
-		ts.Check(j.Append(journal.KindCandidate, c))
+		check(j.Append(journal.KindCandidate, c))
 	}
-	ts.Check(j.Close())
+	check(j.Close())
 }
 
 // recordRun: record DIR FILE writes the journal of a run from lines of kind and body.

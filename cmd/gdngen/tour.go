@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// tourStep is a command of the tour.
+type tourStep struct {
+	before, after string // what it is for, and how its output reads
+	compiles      bool   // it needs libtpu, and takes minutes
+	args          string // with SPEC, SMALL, TARGET and DIR
+}
+
+// tourSteps are the first ten minutes.
+var tourSteps = []tourStep{
+	{"The best known kernel for your shape.",
+		"That is the text libtpu compiles. The line \"auto is ...\" names the variant, which is how the kernel computes, and why it was chosen.",
+		false, "gen --spec SPEC --target TARGET --out DIR/kernel.mlir"},
+	{"Are its numbers right? The text that was emitted is evaluated here, without a TPU, and compared with float64 on hard inputs.",
+		"Each row is a class of inputs. \"Of limit\" is the share of the error that rounding alone allows, so anything below 100 % passes.",
+		false, "check --spec SMALL --target TARGET --engine module --classes random,identical"},
+	{"What it costs on a TPU that is not there: libtpu compiles, and the schedule is read.",
+		"The wall is all that the schedule takes in order; per token and value head it compares with any kernel. Stages add up to the whole; bounds say how far one could go.",
+		true, "explain --spec SPEC --target TARGET"},
+	{"A small search: other variants, judged by the same gates, and ranked by cost.",
+		"\"keep\" is better than all before it, \"rejected\" says why. The folder of the run is enough to go on, also after a kill.",
+		true, "search run --spec SPEC --target TARGET --start auto --start merge-packed --max-candidates 4 --run DIR/run"},
+	{"The same search as a page.",
+		"Open it in a browser: the best so far, the stages of champion and first, and what was rejected.",
+		true, "report --run DIR/run --out DIR/report.html"},
+}
+
+func (a *app) tourCmd() *cobra.Command {
+	var spec, target, dir string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "tour [--spec SPEC]",
+		Short: "Play the first ten minutes, on your own shape",
+		Long: `tour runs some commands, one after another, on your shape: it prints each, says what it is for, runs it, and says how its output reads. On a
+terminal it asks before each; q ends it. What it writes goes into one new folder. Commands that compile are left out where libtpu is missing.`,
+		Example: "  gdngen tour\n  gdngen tour --spec b=1,t=2048,hk=8,hv=16,k=128,v=128,dtype=bf16 --target tpu7x",
+		GroupID: "work",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := parseSpec(spec)
+			if err != nil {
+				return err
+			}
+			if _, err := oneTarget(target); err != nil {
+				return err
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				return usage(fmt.Errorf("%s is there already: name a new folder by --out", dir))
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+			small := s
+			small.Tokens = min(s.Tokens, 256)
+			small.Seqs = min(s.Seqs, 2)
+			return a.tour(strings.NewReplacer("SPEC", s.String(), "SMALL", small.String(), "TARGET", target, "DIR", filepath.ToSlash(dir)), yes)
+		},
+	}
+	specFlag(c, &spec, "bench,t=1024")
+	c.Flags().StringVar(&target, "target", defaultTarget, "TPU generation (see gdngen targets)")
+	c.Flags().StringVar(&dir, "out", "tour", "new folder for what is written")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
+	completeList(c, "target", codegen.TargetNames())
+	return c
+}
+
+// tour runs the steps.
+func (a *app) tour(fill *strings.Replacer, yes bool) error {
+	compiler := true
+	if _, err := a.aot(); isA[*plugins.MissingError](err) {
+		compiler = false
+		a.note("libtpu is missing (gdngen setup fetches it), so the tour leaves out what compiles")
+	} else if err != nil {
+		return err
+	}
+	typed, fromFile := a.stdin.(*os.File)
+	shown, toFile := a.stdout.(*os.File)
+	asks := !yes && fromFile && toFile && terminal.Is(typed) && terminal.Is(shown)
+	in := bufio.NewReader(a.stdin)
+	for i, step := range tourSteps {
+		if step.compiles && !compiler {
+			continue
+		}
+		line := fill.Replace(step.args)
+		long := map[bool]string{true: " (some minutes the first time)"}[step.compiles]
+		fmt.Fprintf(a.stdout, "\n%d of %d. %s%s\n\n  %s\n\n", i+1, len(tourSteps), step.before, long, terminal.Paint(a.stdout, terminal.Green, "gdngen "+line))
+		if asks {
+			fmt.Fprint(a.stdout, "Enter runs it, s skips it, q ends the tour: ")
+			answer, err := in.ReadString('\n')
+			switch answer = strings.TrimSpace(answer); {
+			case err != nil || answer == "q":
+				return nil
+			case answer == "s":
+				continue
+			}
+		}
+		if err := a.again(strings.Fields(line)); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+		fmt.Fprintf(a.stdout, "\n%s\n", step.after)
+	}
+	a.note("next: gdngen tune with the config.json of your model; gdngen gen --backend pallas, for JAX; %s", fill.Replace("gdngen search resume --run DIR/run, which goes on"))
+	return nil
+}
+
+// again runs another command of this program, with the same global flags.
+func (a *app) again(args []string) error {
+	b := &app{stdin: a.stdin, stdout: a.stdout, stderr: a.stderr}
+	defer b.close()
+	root := b.root()
+	for _, f := range []struct{ name, value string }{{"libtpu", a.libtpu}, {"cpu-plugin", a.cpuPlugin}, {"offline", fmt.Sprint(a.offline)}} {
+		if err := root.PersistentFlags().Set(f.name, f.value); err != nil {
+			return err
+		}
+	}
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	return root.ExecuteContext(a.ctx)
+}

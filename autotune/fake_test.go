@@ -38,6 +38,8 @@ type fake struct {
 	fail    func(gate string, w *Work) error
 	plugins map[string]string
 	roomy   bool // nothing is out of memory by its hash
+	cost    func(*journal.Cost)
+	stuck   func(id int) bool // its build takes a minute, unless it is told to end
 }
 
 func number(v gdn.Variant, salt string) uint64 {
@@ -52,7 +54,14 @@ func (f *fake) Close() error               { return nil }
 func (f *fake) Gates() []Gate {
 	gates := []Gate{
 		{Name: "legality", Run: legality},
-		{Name: "build", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+		{Name: "build", Run: func(ctx context.Context, w *Work) (*Refusal, error) {
+			if f.stuck != nil && f.stuck(w.Record.ID) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(time.Minute):
+				}
+			}
 			time.Sleep(f.delay * time.Duration(number(w.Variant, "time")%8) / 4)
 			w.Record.IR = fmt.Sprint(number(w.Variant, "ir") % 500)
 			w.Objects["ir"] = []byte(w.Variant.String())
@@ -77,7 +86,11 @@ func (f *fake) Gates() []Gate {
 			if !f.roomy && number(w.Variant, "vmem")%10 == 0 {
 				return refuse(journal.VMEM, "too large"), nil
 			}
-			w.Record.Costs = append(w.Record.Costs, fakeCost(w, t.Name))
+			cost := fakeCost(w, t.Name)
+			if f.cost != nil {
+				f.cost(&cost)
+			}
+			w.Record.Costs = append(w.Record.Costs, cost)
 			return nil, nil
 		}},
 		{Name: "schedule", Again: true, Run: schedule},

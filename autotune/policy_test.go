@@ -2,11 +2,14 @@ package autotune
 
 import (
 	"math"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -110,6 +113,55 @@ func TestPatience(t *testing.T) {
 	require.NotZero(t, last)
 	require.GreaterOrEqual(t, after, 12)
 	require.LessOrEqual(t, after, 12+leastLookahead)
+}
+
+// A resumed session has its patience from its own beginning.
+func TestPatienceAgain(t *testing.T) {
+	c := quick(t, 0)
+	c.Patience, c.Seeds = 6, []string{"naive"}
+	first, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	again, err := Resume(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "no new champion in 6 iterations", again.Stopped)
+	require.GreaterOrEqual(t, again.Candidates, first.Candidates+6)
+}
+
+// A search ends where nothing can be gained: at the time that main memory takes for inputs and outputs.
+func TestBoundEnds(t *testing.T) {
+	c := quick(t, 40)
+	c.Targets = []string{"v6e"}
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	least := measure.Score(0, 0, c.Spec, target)
+	var compiled atomic.Int64
+	c.Evaluator = &fake{roomy: true, cost: func(cost *journal.Cost) {
+		n := compiled.Add(1)
+		cost.Wall = least*103/100 + 1000/n // not near enough
+		if n >= 8 {
+			cost.Wall = least * 101 / 100
+		}
+		cost.Cycles, cost.Score = cost.Wall, cost.Wall
+	}}
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the champions are within 2 % of what main memory allows", sum.Stopped)
+	require.GreaterOrEqual(t, sum.Candidates, 8)
+	require.Less(t, sum.Candidates, 40)
+}
+
+// Candidates under way get a quarter of the budget more, then they are dropped.
+func TestBudgetEnds(t *testing.T) {
+	c := quick(t, 0)
+	c.Budget, c.Workers = 200*time.Millisecond, 2
+	c.Evaluator = &fake{roomy: true, stuck: func(id int) bool { return id > 4 }}
+	begin := time.Now()
+	sum, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the budget of 200ms is spent", sum.Stopped)
+	require.Equal(t, 4, sum.Candidates)
+	require.Less(t, time.Since(begin), 20*time.Second) // without the end they would stand still for a minute
+	requireVerified(t, c.Dir)
 }
 
 // Specs are weighed by use: score and figures are sums over the shapes, and a variant must be legal for each.

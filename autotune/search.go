@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -71,6 +72,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	if d.meter, _ = e.(meter); d.meter != nil {
 		d.before = d.meter.CPU()
 	}
+	d.begun = d.state.Len()
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
 	}
@@ -94,6 +96,7 @@ type driver struct {
 	gates   []Gate
 	objects store.Store
 	start   time.Time
+	begun   int // candidates before this session
 	pace    pace
 	failing atomic.Int64 // failures in a row
 	meter   meter        // nil: the evaluator has none
@@ -224,11 +227,12 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 			close(halt)
 		}
 	}
-	var deadline <-chan time.Time
+	var deadline, late <-chan time.Time
 	if d.Budget > 0 {
-		timer := time.NewTimer(time.Until(d.start.Add(d.Budget)))
+		timer, grace := time.NewTimer(time.Until(d.start.Add(d.Budget))), time.NewTimer(time.Until(d.start.Add(d.Budget+d.Budget/graceShare)))
 		defer timer.Stop()
-		deadline = timer.C
+		defer grace.Stop()
+		deadline, late = timer.C, grace.C
 	}
 	for {
 		for stopped == "" && len(flight) < d.plan.Lookahead {
@@ -252,6 +256,16 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 			<-flight[0].done
 		case <-deadline:
 			stop(d.budgetSpent())
+			select {
+			case <-flight[0].done:
+			case <-ctx.Done():
+				<-flight[0].done
+			case <-late:
+				cancel()
+				<-flight[0].done
+			}
+		case <-late: // more than one were to be finished
+			cancel()
 			<-flight[0].done
 		}
 		if !flight[0].judged {
@@ -274,6 +288,9 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 	}
 }
 
+// graceShare is the part of a budget, one in so many, that candidates under way may take after it; then they are dropped, as by an interrupt.
+const graceShare = 4
+
 // propose makes the next candidate, or says why there is none. It knows the candidates up to its number less the lookahead
 // and, where the strategy has nothing for so few, one more at a time.
 func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
@@ -288,6 +305,8 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 		return nil, fmt.Sprintf("the budget of %d candidates is spent", d.Candidates)
 	case d.Patience > 0 && d.idle() >= d.Patience:
 		return nil, fmt.Sprintf("no new champion in %d iterations", d.Patience)
+	case d.atBound():
+		return nil, fmt.Sprintf("the champions are within %d %% of what main memory allows", boundPercent)
 	}
 	if d.Budget > 0 { // an outside proposer may take long
 		var cancel context.CancelFunc
@@ -312,9 +331,35 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	return nil, "the strategy has nothing more to propose"
 }
 
-// idle counts the iterations since the last champion; before the first there are none.
+// boundPercent is how near the champions must be to the bound of main memory, in percent, for a search to end: nothing can gain more.
+const boundPercent = 2
+
+// atBound says whether no program can be noticeably better on any target: each input is read once, and each output written once, whatever the
+// variant. Of objectives cost alone has such a bound.
+func (d *driver) atBound() bool {
+	if d.plan.Objective != "" {
+		return false
+	}
+	view := d.state.Now()
+	for _, t := range d.plan.targets {
+		champion := view.Champion(t.Name)
+		if champion == nil {
+			return false
+		}
+		var least float64
+		for _, s := range d.plan.shapes {
+			least += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
+		}
+		if 100*float64(champion.Cost(t.Name).Score) > (100+boundPercent)*least {
+			return false
+		}
+	}
+	return true
+}
+
+// idle counts the iterations of this session since the last champion; before the first there are none.
 func (d *driver) idle() (n int) {
-	for _, c := range slices.Backward(d.state.Now().Candidates()) {
+	for _, c := range slices.Backward(d.state.Now().Candidates()[d.begun:]) {
 		if c.Verdict == journal.Keep {
 			return n
 		}

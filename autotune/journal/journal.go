@@ -37,6 +37,16 @@ type Journal struct {
 	bad   error // a failed write that could not be undone
 }
 
+// Driven says whether a driver is writing the run in a folder now.
+func Driven(dir string) bool {
+	lock := flock.New(filepath.Join(dir, lockName), flock.SetFlag(os.O_RDONLY))
+	free, err := lock.TryRLock()
+	if err != nil {
+		return false
+	}
+	return !free || lock.Unlock() != nil
+}
+
 // Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
 // tell of an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {

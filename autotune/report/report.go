@@ -37,6 +37,7 @@ type Summary struct {
 	Nodes      []Node                  `json:"nodes,omitempty"`     // the machines of workers, where there were any
 	Standings  []Standing              `json:"standings,omitempty"` // of champions in a model, where they climbed
 	Warnings   []string                `json:"warnings,omitempty"`
+	Driven     bool                    `json:"driven,omitempty"` // a driver is at work now
 }
 
 // Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
@@ -71,6 +72,9 @@ type GateTime struct {
 	Refused int     `json:"refused"`
 	Seconds float64 `json:"seconds"`
 }
+
+// Unended is what a session without an end says of it.
+const Unended = "a driver is at work, or was killed"
 
 // New sums a run up.
 func New(dir string, s *journal.State) *Summary {
@@ -107,7 +111,7 @@ func New(dir string, s *journal.State) *Summary {
 		case journal.KindError:
 			r.Infra++
 		case journal.KindSession:
-			r.Stopped = "a driver is at work, or was killed"
+			r.Stopped = Unended
 			if begun, err := e.Event(); err == nil {
 				r.Flight = begun.Flight
 			}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ladder"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -40,9 +43,9 @@ type searchFlags struct {
 func (s *searchFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	runFlag(c, &s.config.Dir)
-	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session; 0: no limit")
+	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session, after which what is under way has a quarter more; 0: no limit")
 	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
-	f.IntVar(&s.config.Patience, "patience", 0, "end after so many iterations without a new champion; 0: no limit")
+	f.IntVar(&s.config.Patience, "patience", 100, "end after so many iterations of this session without a new champion; 0: no limit")
 	f.IntVar(&s.config.Failures, "max-failures", 0, "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0: 10")
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	s.lab.add(f)
@@ -264,6 +267,10 @@ func (a *app) search(s *searchFlags, resume bool) error {
 		c.Evaluator = pool
 	}
 	w = a.watch(c.Dir, c.Budget, s.plain)
+	said := context.AfterFunc(a.ctx, func() {
+		w.warn("stopping: compilers end, and what is under way is dropped; another interrupt ends at once")
+	})
+	defer said()
 	c.Warn, c.Begun = w.warn, w.begun
 	improved := false
 	c.Progress = func(p autotune.Progress) {
@@ -324,29 +331,50 @@ func (a *app) emitSummary(sum *report.Summary, top int) error {
 func (a *app) searchStatusCmd() *cobra.Command {
 	var dir string
 	var top int
+	var watch bool
 	c := &cobra.Command{
 		Use:     "status --run DIR",
 		Short:   "Print the ranking of a run, which may be in progress",
-		Example: "  gdngen search status --run runs/first\n  gdngen search status --run runs/first -o json",
+		Example: "  gdngen search status --run runs/first\n  gdngen search status --run runs/first --watch\n  gdngen search status --run runs/first -o json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
 				return usage(errors.New("status of what? give --run DIR"))
 			}
-			sum, err := autotune.Status(dir)
-			if err != nil {
-				return err
+			last := -1
+			for {
+				sum, err := autotune.Status(dir)
+				if err != nil {
+					return err
+				}
+				for _, w := range sum.Warnings {
+					a.warn("%s", w)
+				}
+				if again := watch && sum.Driven; !again || sum.Candidates != last {
+					if last >= 0 && a.output == "text" {
+						terminal.Clear(a.stdout)
+					}
+					if err := a.emitSummary(sum, top); err != nil || !again {
+						return err
+					}
+				}
+				last = sum.Candidates
+				select {
+				case <-a.ctx.Done():
+					return nil // it was watched, and that is over
+				case <-time.After(watchEvery):
+				}
 			}
-			for _, w := range sum.Warnings {
-				a.warn("%s", w)
-			}
-			return a.emitSummary(sum, top)
 		},
 	}
 	runFlag(c, &dir)
 	topFlag(c, &top)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print it anew after each candidate, until the session ends")
 	return c
 }
+
+// watchEvery is the time between two looks at a run.
+const watchEvery = 2 * time.Second
 
 func (a *app) searchBestCmd() *cobra.Command {
 	var dir, target, module string

@@ -30,6 +30,15 @@ func Paint(w io.Writer, colour int, text string) string {
 // Is tells whether a file is a terminal that understands more than lines.
 func Is(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
 
+// Clear empties the screen of a terminal; elsewhere it ends a line.
+func Clear(w io.Writer) {
+	if f, ok := w.(*os.File); ok && Is(f) {
+		fmt.Fprint(w, "\x1b[H\x1b[2J\x1b[3J")
+		return
+	}
+	fmt.Fprintln(w)
+}
+
 // Width is the number of characters of a terminal's line; 0 where it is not known.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)

@@ -26,8 +26,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// The commands that README and docs show are commands of this program: all of them parse, whole ones have a row in the table, and the fast ones
-// run here. The slow ones run, and get the date of today, by
+// The commands that README and docs show are commands of this program: all of them parse, those in blocks have a row in the table, and the fast
+// ones run here. The slow ones run, and get the date of today, by
 //
 //	go test ./cmd/gdngen -run TestDocumentedCommands -slow . -timeout 0
 var slow = flag.String("slow", "", "run the slow commands of the documents that this pattern fits too, and write their dates")
@@ -38,7 +38,10 @@ const commandsHead = "# Commands that README and docs show. fast: run by TestDoc
 	"# away: needs machines, devices or files that a test has not. form: leaves out what the reader adds. A script runs the same verb on something small.\n"
 
 // documented is a command in a document.
-type documented struct{ at, text string }
+type documented struct {
+	at, text string
+	block    bool // shown as a line to run, not named in a sentence
+}
 
 var (
 	fenced      = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
@@ -70,13 +73,13 @@ func documentedCommands(t *testing.T) []documented {
 			for line := range strings.Lines(strings.ReplaceAll(hereDoc.ReplaceAllString(m[2], "\n"), "\\\n", " ")) {
 				line = strings.TrimSpace(remark.ReplaceAllString(line, ""))
 				if regexp.MustCompile(`^(\./)?(gdngen|go|python3?) `).MatchString(line) {
-					list = append(list, documented{at, line})
+					list = append(list, documented{at, line, true})
 				}
 			}
 			return ""
 		})
 		for _, m := range inlined.FindAllStringSubmatch(text, -1) {
-			list = append(list, documented{at, m[1]})
+			list = append(list, documented{at, m[1], false})
 		}
 	}
 	for i, c := range list {
@@ -124,7 +127,7 @@ func words(text string) []string {
 	return list
 }
 
-// parses demands that a command of this program is one: verb, flags and arguments. Of a form, such as "gdngen trace top TRACE [--by op]", the
+// parses demands that a command of this program is one: verb, flags and arguments. Of a form, such as "gdngen trace top TRACE [--by op]", or a mention, the
 // verb and the names of flags alone.
 func parses(t *testing.T, c documented) {
 	fields := words(c.text)[1:]
@@ -133,9 +136,9 @@ func parses(t *testing.T, c documented) {
 	}
 	found, rest, err := commandTree().Find(fields)
 	require.NoError(t, err, "%s: %s", c.at, c.text)
-	if placeholder.MatchString(c.text) {
+	if !c.block || placeholder.MatchString(c.text) {
 		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)`).FindAllStringSubmatch(quotes.ReplaceAllString(c.text, ""), -1) {
-			known := found.Flags().Lookup(m[1]) != nil || found.InheritedFlags().Lookup(m[1]) != nil || strings.Contains(c.text, " -- ")
+			known := m[1] == "help" || found.Flags().Lookup(m[1]) != nil || found.InheritedFlags().Lookup(m[1]) != nil || strings.Contains(c.text, " -- ")
 			require.True(t, known, "%s: %s has no --%s", c.at, found.CommandPath(), m[1])
 		}
 		return
@@ -169,7 +172,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		parses(t, c)
 		verb := verbOf(t, c.text)
-		if whole := !placeholder.MatchString(c.text) && len(words(c.text)) > 1+len(verb); whole {
+		if whole := c.block && !placeholder.MatchString(c.text) && len(words(c.text)) > 1+len(verb); whole {
 			require.NotNil(t, known[c.text], "%s shows a command that has no row in %s: run it, and add it as fast, slow or away: %s", c.at, commandsFile, c.text)
 		}
 	}

@@ -32,7 +32,7 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 
 var (
 	quoted = regexp.MustCompile(`"\$\(.*\)"`)
-	phrase = regexp.MustCompile(`"[^"]*"`) // one word with blanks
+	phrase = regexp.MustCompile(`"[^"]*"|'[^']*'`) // one word with blanks
 )
 
 // Every help has an example, and every example is a command line that parses.
@@ -49,7 +49,7 @@ func TestExamples(t *testing.T) {
 			line, _, _ = strings.Cut(line, "   ") // a remark
 			line, _, _ = strings.Cut(line, " > ")
 			line = strings.ReplaceAll(line, "@runs/first", "auto") // there is no such run
-			line = phrase.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(strings.Trim(s, `"`), " ", "_") })
+			line = phrase.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(strings.Trim(s, `"'`), " ", "_") })
 			words := strings.Fields(strings.TrimSuffix(line, ")"))
 			root := (&app{stdout: io.Discard, stderr: io.Discard}).root()
 			found, rest, err := root.Find(words)

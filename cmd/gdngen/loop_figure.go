@@ -33,7 +33,7 @@ func (a *app) loopFigureCmd() *cobra.Command {
 gdngen, with its own gates, for the spec and the target that the flags name: the folder's code gives data alone. The figure is the score in cycles.
 
 figure --ladder reads a comparison as gdngen ladder --file does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
-		Example: "  gdngen loop figure --search '--spec tiny --targets v6e --start naive --max-candidates 8'\n  gdngen loop figure --ladder ladder.json",
+		Example: "  gdngen loop figure --search '--spec tiny --target v6e --start naive --max-candidates 8'\n  gdngen loop figure --ladder ladder.json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := os.MkdirTemp("", "gdngen-figure-")
@@ -84,7 +84,8 @@ func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
 	f.ParseErrorsAllowlist.UnknownFlags = true
 	f.SetOutput(io.Discard)
 	f.StringVar(&spec, "spec", "bench", "")
-	f.StringVar(&targets, "targets", autotune.DefaultTargets[0], "")
+	f.StringVar(&targets, "target", autotune.DefaultTargets[0], "")
+	f.StringVar(&targets, "targets", autotune.DefaultTargets[0], "") // its former name
 	f.StringVar(&ruler, "ruler", "", "")
 	f.StringVar(&c.Precision, "precision", "", "")
 	f.Uint64Var(&c.Seed, "seed", 1, "")

@@ -15,7 +15,7 @@ func (r *Table) markdown(b *bytes.Buffer) {
 
 Champions by target and shape: of the candidates named below, the one of least cycles by wall whose numbers are within the limits; of targets without a wall, by throughput. Made by
 
-    gdngen results -o docs/results.md
+    gdngen results --out docs/results.md
 
 with %s%s. S%s Cycles are those of the whole module, per token and value head: wall, and in brackets
 throughput, which stands alone where a target has no wall.

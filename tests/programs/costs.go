@@ -210,6 +210,10 @@ func (f filling) measure(ctx context.Context, p plugins.Plugin, wanted []*cost, 
 		slices.SortStableFunc(group, func(x, y *cost) int { return cmp.Compare(sizes[x], sizes[y]) })
 		err = each(ctx, f.workers, group, func(worker int, c *cost) error {
 			err := c.measure(ctx, xs[worker])
+			if late := (*aot.TimeoutError)(nil); errors.As(err, &late) {
+				fmt.Printf("%s by %s on %s waits for another run: %v\n", c.preset, c.variant, c.target, late)
+				return nil
+			}
 			if err == nil {
 				measured <- c
 			}
@@ -250,13 +254,16 @@ func each(ctx context.Context, workers int, list []*cost, work func(worker int, 
 	return g.Wait()
 }
 
+// slowest is the limit of one compile: a minute on an idle machine, more beside other work.
+const slowest = 10 * time.Minute
+
 // instrument opens a compiler.
 func instrument(p plugins.Plugin) (*measure.Instrument, func(), error) {
 	cache, err := measure.OpenCache()
 	if err != nil {
 		return nil, nil, err
 	}
-	compiler := aot.New(aot.Options{Libtpu: p.Path})
+	compiler := aot.New(aot.Options{Libtpu: p.Path, Timeout: slowest})
 	return &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Cache: cache}, func() { _ = compiler.Close() }, nil
 }
 

@@ -237,6 +237,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		g.Sched = v.reverseSched()
 	case state != nil:
 		g.Sched = v.sched()
+		if g.Sched != nil {
+			g.Sched.Fetch = v.Fetch == FetchCopies
+		}
 	}
 	var args []*ir.Value
 	if state != nil && in.slotting != nil {

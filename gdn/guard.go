@@ -84,7 +84,19 @@ func (v Variant) Fit(s Spec) Variant {
 	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
 		v.Steps /= 2
 	}
+	if !v.copies(s) {
+		v.Fetch = FetchWindows
+	}
 	return v.Canon()
+}
+
+// copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of
+// several programs run on from one to the next, where copies would begin anew.
+func (v Variant) copies(s Spec) bool {
+	if v.Pack == PackAligned {
+		return true
+	}
+	return s.Seqs == 0 && s.Batch == v.Batch && s.HeadsV == v.Heads && v.Steps == 1 && s.Tokens > v.Chunks*v.Chunk
 }
 
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all

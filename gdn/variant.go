@@ -244,7 +244,7 @@ type Variant struct {
 	Steps      int      // chunks of a kernel's step
 	Lock       int      // heads in lockstep between dots; 0: as built
 	Pack       Pack     // how packed sequences fall into chunks
-	Fetch      Fetch    // how blocks of packed sequences come to vector memory
+	Fetch      Fetch    // how blocks of tokens come to vector memory
 	Main       bool     // arrays of the caller stay in main memory
 	Unit       Unit     // where the token recurrence has its products
 	Save       Save     // what the forward pass keeps for the backward pass

@@ -336,7 +336,8 @@ type Sched struct {
 	// Live is the table, counted from 1, whose first entry is the number of chunks that must run; 0: all. What the grid gives
 	// must not depend on whether the chunks from there on run, and a kernel leaves them out.
 	Live int
-	// Fetch has the kernel copy the blocks of input windows that are looked up itself, those of the next step while it does one.
+	// Fetch has the kernel copy the blocks of input windows itself, those of the next step while it does one: of windows that are looked
+	// up where Live says how many steps run, else of those that follow the steps.
 	Fetch bool
 }
 

@@ -197,6 +197,46 @@ func TestPackedKernels(t *testing.T) {
 	}
 }
 
+// A kernel that copies the blocks of its tokens itself gives what windows give, to the bit; where nothing is to be copied it is the same
+// program.
+func TestCopiedTokens(t *testing.T) {
+	class, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		spec, variant string
+		same          bool
+	}{
+		{"t=300", "tpu-long", false},
+		{"t=300,init,l2norm,gates=fused", "tpu-long,ahead=2,chunks=2", false},
+		{"b=2,t=200", "tpu-long,batch=2,chunks=1", false},
+		{"t=90", "tpu-long,ahead=2,chunks=1", false},
+		{"b=2,t=200", "tpu-long,batch=1", true},
+		{"t=128", "tpu-long", true},
+		{"t=200", "tpu,heads=1,layout=head", true},
+		{"t=200,seqs=3", "tpu-long", true},
+		{"t=200,direction=train", "tpu-train-long", false},
+	} {
+		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+row.spec)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		var results []map[string]*array.Array
+		var programs []string
+		for _, fetch := range []string{"windows", "copies"} {
+			m, err := gdn.Build(s, variant(t, row.variant+",chunk=32,mergepairs=0,fetch="+fetch))
+			require.NoError(t, err)
+			k, err := lower.Kernels(m)
+			require.NoError(t, err, row)
+			got, err := interp.Run(k, inputs, interp.Options{})
+			require.NoError(t, err, row)
+			results, programs = append(results, got), append(programs, k.String())
+		}
+		require.Equal(t, row.same, programs[0] == programs[1], row)
+		for _, o := range s.Outputs() {
+			require.Equal(t, results[0][o.Name].Data, results[1][o.Name].Data, "%s of %v", o.Name, row)
+		}
+	}
+}
+
 func TestProgram(t *testing.T) {
 	s, v := spec(t, "t=40,hk=1,hv=2,k=128,v=128"), gdn.DefaultVariant()
 	target, err := codegen.LookupTarget("v6e")

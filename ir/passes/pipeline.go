@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -129,7 +130,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	if len(l.fetched) > 0 {
-		l.fetch(kb.Stage("fetch"), c, live)
+		l.fetch(kb.Stage("fetch"), c, cmp.Or(live, kb.Const(ir.T(ir.I32), float64(steps))))
 	}
 	active := func(step int) []slot {
 		var out []slot

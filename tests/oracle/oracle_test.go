@@ -102,6 +102,7 @@ func TestSpecsAgainstReference(t *testing.T) {
 		{"decode-bf16", "v5e", "b=2,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,l2norm,init,statedtype=bf16", "decode-f32"},
 		{"aligned", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=1,ahead=2,beside=yes"},
 		{"aligned-lockstep", "tpu7x", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=6,init,state=vk,empty=keep,packed", "tpu-packed,chunk=32,mergepairs=0"},
+		{"tokens-copied", "v6e", "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-long,chunk=32,mergepairs=0,fetch=copies"},
 		{"aligned-copies", "tpu7x", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 		{"masked", "v5e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,ahead=0,pack=masked,batch=4"},
 		{"packed-one", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=1,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0"},

@@ -45,6 +45,7 @@ var pallasRows = []struct {
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},
+	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies"},
 	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 }
 

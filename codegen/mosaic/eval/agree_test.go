@@ -37,6 +37,7 @@ var programs = []struct{ name, target, spec, variant, class string }{
 	{"pool", "tpu7x", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32", "random"},
 	{"gathered", "v6e", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=3,init,state=vk,empty=zero,packed", "chunk=16,leaf=4,fuse=kernel,ahead=1,steps=2", "reset.cos.9"},
 	{"aligned", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=1,ahead=2,beside=yes", "reset.cos.9"},
+	{"tokens-copied", "v6e", "t=600,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-long,chunk=64,main=yes,rest=value,fetch=copies", "random"},
 	{"copies", "tpu7x", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,fetch=copies", "reset.cos.9"},
 	{"masked", "v5e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,ahead=0,pack=masked,batch=4", "reset.cos.9"},
 	{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=token,kq=joined,fuse=kernel", "slow"},

@@ -126,7 +126,7 @@ func TestSuitedPacked(t *testing.T) {
 func TestSuitedShort(t *testing.T) {
 	for _, c := range []struct{ spec, narrow, wide string }{
 		{"t=6,seqs=1", "tpu-long,rest=value,ahead=0", "tpu-long,rest=value,ahead=0"},
-		{"t=4096,seqs=1", "tpu-128,rest=value", "tpu-long,main=yes,rest=value"},
+		{"t=4096,seqs=1", "tpu-128,fetch=copies,rest=value", "tpu-long,fetch=copies,main=yes,rest=value"},
 		{"t=6,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
 		{"t=256,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
 		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
@@ -165,9 +165,9 @@ func TestChoices(t *testing.T) {
 		{"train,t=600", "auto", 256, "tpu-train"},
 		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
 		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
-		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,main=yes,rest=value"},
+		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,rest=value"},
 		{"bench", "auto-f32-like", 128, "tpu-x3"},
-		{"bench", "auto-fla", 256, "tpu-long,fold=no,rest=value,refine=yes"},
+		{"bench", "auto-fla", 256, "tpu-long,fold=no,fetch=copies,main=yes,rest=value,refine=yes"},
 		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,rest=value,refine=yes"},
 		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,low=rows,refine=yes"},
 		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3"},

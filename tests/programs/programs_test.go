@@ -108,8 +108,11 @@ func TestAuto(t *testing.T) {
 				v, err := gdn.ParseVariant(tab.stood(job.name, preset, name))
 				require.NoError(t, err)
 				since := job.since
-				if target.MXUSize == 256 && preset == "bench" && job.name == "tpu" {
-					since = append(slices.Clone(since), inMain)
+				if preset == "bench" && job.name == "tpu" {
+					since = append(slices.Clone(since), "fetch=copies")
+					if target.MXUSize == 256 {
+						since = append(since, inMain)
+					}
 				}
 				for _, change := range since {
 					axis, value, _ := strings.Cut(change, "=")
@@ -126,7 +129,7 @@ func TestAuto(t *testing.T) {
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	for target, want := range map[string]string{"v5e": "tpu-128,rest=value", "tpu7x": "tpu-long,main=yes,rest=value"} {
+	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,rest=value", "tpu7x": "tpu-long,fetch=copies,main=yes,rest=value"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
 		f, err := lower.Suit(s, gdn.Auto, tg)

@@ -12,7 +12,7 @@ var needs = map[string]string{
 	"pack=aligned": "algo=chunk flow=fused form=vprime layout=token heads=0 fold=no feedback=0 out=separate turn=value decay=base2|clamp",
 	"pack=stream":  "algo=chunk flow=fused form=vprime layout=token heads=0 out=separate turn=value parts=late ahead=0",
 	"pack=masked":  "heads=0",
-	"fetch=copies": "ahead=1|2",
+	"fetch=copies": "ahead=1|2 heads=0 steps=1",
 	"layout=token": "heads=0",
 	"layout=lane":  "heads=0",
 	"out=joined":   "fold=yes",

@@ -55,7 +55,7 @@ func TestSuited(t *testing.T) {
 		{"bench,t=256,hk=1,hv=1", small, "tpu-long,ahead=0"},
 		{"bench,t=257", wide, ""},
 		{"bench,t=100,hk=8,hv=16", wide, ""},
-		{"bench,t=500", wide, "tpu-long,ahead=0"},
+		{"bench,t=500", wide, "tpu-long,chunks=2,main=yes,lock=2"},
 		{"bench,t=400", wide, ""}, // 112 would be padding
 		{"bench,t=768", wide, "tpu-long,chunks=2,lock=2,main=yes"},
 		{"bench,t=1000", wide, "tpu-long,chunks=2,lock=2,main=yes"},

@@ -68,7 +68,7 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	for _, t := range e.targets {
 		g := strategy.Guess{Glue: c.glue}
 		size = 1
-		perCycle := slotsPerCycle(t)
+		perCycle := slotsPerCycle()
 		for _, k := range c.kernels {
 			n := k.f32
 			if t.BF16VPU {
@@ -154,11 +154,22 @@ const (
 	slotKinds
 )
 
-// slotsPerCycle are those of a target, by kind.
-func slotsPerCycle(t *target.Target) [slotKinds]float64 {
+// calibrated is the target whose schedules the shares and latencies below were fitted to. Its slots stand for those of all targets: with slots
+// of their own the others would want shares of their own.
+const calibrated = "v6e"
+
+// slotsPerCycle are those of the calibrated target, by kind.
+var slotsPerCycle = sync.OnceValue(func() [slotKinds]float64 {
+	t, err := target.Lookup(calibrated)
+	if err != nil {
+		panic(err) // it is in the table
+	}
 	n := t.Slots
-	return [slotKinds]float64{slotPush: n.Push, slotMul: n.Matmul, slotXLU: n.XLU, slotALU: n.ALU, slotPop: n.Pop, slotEUP: n.EUP, slotLoad: n.Load, slotStore: n.Store}
-}
+	return [slotKinds]float64{
+		slotPush: float64(n.Push), slotMul: float64(n.Matmul), slotXLU: float64(n.XLU), slotALU: float64(n.VALU),
+		slotPop: float64(n.Pop), slotEUP: float64(n.EUP), slotLoad: float64(n.Load), slotStore: float64(n.Store),
+	}
+})
 
 // Cycles of a register that is transposed, or written otherwise, outside of a kernel.
 const (

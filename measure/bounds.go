@@ -54,9 +54,6 @@ func Score(cycles, hbmBytes int64, s gdn.Spec, t *codegen.Target) int64 {
 	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
 }
 
-// What the vector unit of every target does in a cycle at most: float32 operations.
-const vectorRate = 4 * 8 * 128
-
 // Least is a score that no program of the variant can be below: the necessary traffic, and the arithmetic.
 //
 // For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products
@@ -66,7 +63,7 @@ func Least(s gdn.Spec, v gdn.Variant, t *codegen.Target) int64 {
 	f := v.Fit(s)
 	work := s.Flops(f.Chunk) / t.PeakFlops()
 	if f.Algo == gdn.AlgoToken {
-		work = 2 * float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV) * float64(s.K) * float64(s.V) / vectorRate
+		work = 2 * float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV) * float64(s.K) * float64(s.V) / t.VectorRate()
 	}
 	return max(int64(HBMCycles(s.NecessaryBytes(), t)), int64(work))
 }

@@ -1,6 +1,6 @@
 // Package target is the table of the machines that programs are made for: all facts of a TPU generation stand in its row, and nowhere else.
 // It imports none of ours, so that passes, backends, compilers, the cost model and the search may all ask it.
-// A new target is a row of rows, beside its tests and recorded data.
+// A new target is a row in rows.go, beside its tests and recorded data; what it does not say, Check finds.
 package target
 
 import (
@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A vector register holds Sublanes rows of Lanes 32-bit elements, in every generation.
+// A vector register holds Sublanes rows of Lanes 32-bit elements, in every generation: kernels are tiled for no other, so Check refuses a row
+// that says otherwise.
 const Lanes, Sublanes = 128, 8
 
 // RegisterRows is the rows of a register whose elements have so many bytes: 8 of f32, 16 of bf16.
@@ -20,6 +21,8 @@ const BundleBytes = 64
 
 // Target is one TPU generation: the facts the generator, the cost model and the search need.
 // All rates are per core, as a kernel sees them.
+//
+// A field whose zero is a fact has a tag with its meaning. Any other that is zero is a fact that the row names in Unknown: see Check.
 type Target struct {
 	Name     string  // v6e
 	Topology string  // the smallest topology name that the compiler takes
@@ -33,28 +36,33 @@ type Target struct {
 	BF16VPU  bool    // the vector unit computes in bf16
 	// MatmulCycles is how long one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
 	MatmulBF16, MatmulF32 int
-	BranchDelay           int // bundles executed after a branch, before its target
-	Granule               int // bytes of the unit that a DMA size is counted in
-	// Flags are compile options to pass with every module whose kernels hold bf16; nil where the compiler's defaults do.
-	Flags map[string]string
+	// PushBF16 and PushF32 are how long a weight push holds the port of its matrix unit: distances in schedules. The compiler's listing has
+	// 3 more than its pipeline needs.
+	PushBF16, PushF32 int64
+	BranchDelay       int // bundles executed after a branch, before its target
+	Granule           int // bytes of the unit that a DMA size is counted in
+	// Flags are compile options to pass with every module whose kernels hold bf16.
+	Flags map[string]string `zero:"the compiler's defaults do"`
 
-	OtherNames []string // what the field calls it beside Name, in lower case
+	OtherNames []string `zero:"the field has no other name"` // beside Name, in lower case
 	PCI        string   // the device id of its chips, as the kernel writes it
 	RowGather  bool     // the vector unit gathers along rows too, not along lanes alone
-	// MostDelay is the most delay slots of a branch, where each says how many it has, which the dump does not print; 0: all have BranchDelay.
-	MostDelay int
-	// Slots are the instruction slots of a cycle, as estimates of candidates count them.
-	Slots     Slots
-	Timing    *Timing   // nil: schedules have a throughput, no wall
-	Attention Attention // zero: unknown
+	// MostDelay is the most delay slots of a branch, where each says how many it has, which the dump does not print.
+	MostDelay int       `zero:"all branches have BranchDelay"`
+	Register  Shape     // of the vector unit, in elements of 32 bits
+	Slots     Slots     // of a bundle
+	Timing    *Timing   // without it schedules have a throughput, no wall
+	Attention Attention // what a layer of attention takes
+
+	Unknown []string `zero:"all is known"` // facts that nobody has found out: names of fields
 }
 
-// Slots are how many instructions of each kind a bundle takes.
-type Slots struct {
-	Push, Matmul, Pop float64 // weights into matrix units, products, results
-	XLU, ALU, EUP     float64 // lane moves; vector arithmetic; transcendental functions
-	Load, Store       float64
-}
+// Shape is the rows and lanes of a register.
+type Shape struct{ Rows, Lanes int }
+
+// Slots is how many instructions of a kind a bundle takes, as the compiler prints beside its schedules: weights into matrix units, products,
+// lane moves, vector arithmetic, results, transcendental functions, loads, stores, scalar arithmetic.
+type Slots struct{ Push, Matmul, XLU, VALU, Pop, EUP, Load, Store, SALU int }
 
 // Attention is the static cycles of a public kernel, the splash attention of JAX 0.10.2, for one block of 1024 queries x 1024 keys of one
 // head of 128 in bf16, by libtpu 0.0.51. Backward is fused, with its reductions. They are those of 6 heads, 4096 tokens and no mask, over 96 blocks.
@@ -75,37 +83,26 @@ func (t *Target) PeakFlops() float64 {
 	return 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * 16 / float64(t.MatmulBF16)
 }
 
-// Push is how many cycles a weight push holds the port of its matrix unit. Where no timing is known it is what all known ones say.
-func (t *Target) Push(bf16 bool) int64 {
-	switch {
-	case t.Timing != nil && bf16:
-		return t.Timing.PushBF16
-	case t.Timing != nil:
-		return t.Timing.PushF32
-	case bf16:
-		return 4
-	}
-	return 2
+// VectorRate is the most float32 operations per cycle of the vector unit.
+func (t *Target) VectorRate() float64 {
+	return float64(t.Slots.VALU * t.Register.Rows * t.Register.Lanes)
 }
 
 // CostFacts is the text of all that the cost model knows of a target. Costs are kept by its hash, so its form stays: a fact joins it where
 // costs come to follow from it, and is left out where it has its usual value.
 func (t *Target) CostFacts() string {
-	text := fmt.Sprint(struct {
-		Name, Topology, Kind       string
-		Cores, MXUs, MXUSize, VMEM int
-		HBM, Clock                 float64
-		BF16VPU                    bool
-		MatmulBF16, MatmulF32      int
-		BranchDelay, Granule       int
-		Flags                      map[string]string
-	}{t.Name, t.Topology, t.Kind, t.Cores, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.MatmulBF16, t.MatmulF32,
-		t.BranchDelay, t.Granule, t.Flags})
-	if t.Timing != nil {
-		text += fmt.Sprint(*t.Timing)
+	text := listed(t.Name, t.Topology, t.Kind, t.Cores, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.MatmulBF16, t.MatmulF32,
+		t.BranchDelay, t.Granule, t.Flags)
+	if m := t.Timing; m != nil {
+		text += listed(m.VectorALU, m.VectorMove, m.VectorLoad, m.Transcendental, m.Matmul, m.MatmulPop, m.MatmulResults, t.PushBF16, t.PushF32,
+			m.Permute, m.LaneSum, m.LanePath, m.Transpose32, m.Transpose16, m.PairFirst, m.LanePop,
+			m.TransposeAfterPermute32, m.TransposeAfterPermute16, m.SumAfterPermute, m.TransposeAfterSum, m.PermuteAfterSum,
+			m.PermuteAfterTranspose, m.SumAfterTranspose, m.PermuteAfterTranspose16, m.Read, m.Write, m.Local, m.Overlay, m.JumboOverlay)
 	}
 	return text
 }
+
+func listed(facts ...any) string { return "{" + strings.TrimSuffix(fmt.Sprintln(facts...), "\n") + "}" }
 
 // All lists the supported generations, oldest first.
 func All() []*Target {

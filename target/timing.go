@@ -14,18 +14,17 @@ type Timing struct {
 	VectorALU, VectorMove, VectorLoad int64
 	// Transcendental functions: from the push to the earliest pop; listing and profile.
 	Transcendental int64
-	// Matrix unit: from a product to its first result (profile; schedule), between two pops of the result queue (listing; 0: addressed
-	// results, no queue), and results of a product of 16 rows of bf16, twice those of 8 rows (listing).
-	Matmul, MatmulPop int64
-	MatmulResults     int
-	// Cycles that a weight push holds the port, bf16 and f32: schedule; the listing has 3 more than the pipeline needs.
-	PushBF16, PushF32 int64
+	// Matrix unit: from a product to its first result (profile; schedule), between two pops of the result queue (listing), and results of
+	// a product of 16 rows of bf16, twice those of 8 rows (listing).
+	Matmul        int64
+	MatmulPop     int64 `zero:"results have addresses, there is no queue"`
+	MatmulResults int
 	// Lane permutes, rotates and broadcasts, and sums over lanes: latency and how long they hold their unit; listing and profile.
 	Permute, LaneSum, LanePath int64
 	// Transposes: cycles from the last of n pushes to the first result are First - Step (n-1); a push holds the unit for Path. Profile
-	// at n = 1, 2, 8 and 16. PairFirst is for pushes of two registers (v5e), by the schedule alone.
+	// at n = 1, 2, 8 and 16. PairFirst is for pushes of two registers, by the schedule alone.
 	Transpose32, Transpose16 TransposeTiming
-	PairFirst                int64
+	PairFirst                int64 `zero:"no push takes two registers"`
 	// Cycles between two pops of permuted, summed or transposed registers: listing.
 	LanePop int64
 	// Switches of a lane unit: how long after one class an instruction of another has to wait; listing.

@@ -241,9 +241,9 @@ func (d *decoder) matrixUse(c *code, op string, push bool) error {
 	f32, bf16 := slices.Contains(suffixes, "f32"), slices.Contains(suffixes, "bf16")
 	switch {
 	case push && bf16:
-		use.cycles = d.target.Push(true)
+		use.cycles = d.target.PushBF16
 	case push:
-		use.cycles = d.target.Push(false)
+		use.cycles = d.target.PushF32
 	case f32:
 		use.cycles = int64(d.target.MatmulF32)
 	default:

@@ -13,7 +13,7 @@ import (
 )
 
 // testTarget has round numbers.
-var testTarget = &target.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, BranchDelay: 2, Granule: granule}
+var testTarget = &target.Target{Name: "test", MatmulBF16: 10, MatmulF32: 5, PushBF16: 4, PushF32: 2, BranchDelay: 2, Granule: granule}
 
 // granule of the targets whose dumps are kept.
 const granule = 32

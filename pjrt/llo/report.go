@@ -107,8 +107,8 @@ func Analyze(dir string, t *target.Target) (*Report, error) { return Options{}.A
 
 // Analyze is like the function of the same name.
 func (o Options) Analyze(dir string, t *target.Target) (*Report, error) {
-	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.BranchDelay < 0 || t.Granule <= 0 {
-		return nil, fmt.Errorf("target %q lacks matmul cycles, branch delay or DMA granule", t.Name)
+	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.PushBF16 <= 0 || t.PushF32 <= 0 || t.BranchDelay < 0 || t.Granule <= 0 {
+		return nil, fmt.Errorf("target %q lacks matmul cycles, push cycles, branch delay or DMA granule", t.Name)
 	}
 	files, err := findDumps(dir)
 	if err != nil {

@@ -104,9 +104,9 @@ func (d *decoder) vectorOf(in instruction, tm *target.Timing) (*vectorOp, error)
 		}
 		return o, o.onMatrixUnit(parts)
 	case strings.HasPrefix(name, "vmatpush"):
-		o.kind, o.cycles = onPush, tm.PushF32
+		o.kind, o.cycles = onPush, d.target.PushF32
 		if slices.Contains(parts, "bf16") {
-			o.cycles = tm.PushBF16
+			o.cycles = d.target.PushBF16
 		}
 		return o, o.onMatrixUnit(parts)
 	case slices.Contains(transcendentals, name) && o.write == noVector:

@@ -32,7 +32,7 @@ var Version = sync.OnceValue(func() string {
 		panic(err) // the files are in the program
 	}
 	for _, t := range target.All() {
-		fmt.Fprintf(h, "%s %d %d %d\n", t.CostFacts(), t.MostDelay, t.Push(true), t.Push(false))
+		fmt.Fprintf(h, "%s %d %d %d\n", t.CostFacts(), t.MostDelay, t.PushBF16, t.PushF32)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 })

@@ -1,0 +1,75 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+)
+
+var (
+	plainName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	topology  = regexp.MustCompile(`^[a-z][a-z0-9]*:[1-9][0-9]?(x[1-9][0-9]?){1,2}$`)
+	pci       = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
+)
+
+// Check finds what is wrong with a row, all of it: facts that it leaves out, names that could not be given on a command line, and
+// registers that kernels are not tiled for.
+func (t *Target) Check() error {
+	var faults []error
+	add := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("target "+t.Name+": "+format, args...))
+	}
+	for _, name := range append([]string{t.Name}, t.OtherNames...) {
+		if !plainName.MatchString(name) {
+			add("name %q: use small letters and digits, a letter first", name)
+		}
+	}
+	if !topology.MatchString(t.Topology) {
+		add("topology %q: a generation and chips per dimension, such as v6e:2x2", t.Topology)
+	}
+	if !pci.MatchString(t.PCI) {
+		add("PCI id %q: four digits as Linux writes them, such as 0x006f", t.PCI)
+	}
+	if t.Register != (Shape{Sublanes, Lanes}) {
+		add("registers of %d x %d: kernels are tiled for %d x %d", t.Register.Rows, t.Register.Lanes, Sublanes, Lanes)
+	}
+	facts := map[string]bool{}
+	for i, row := 0, reflect.ValueOf(*t); i < row.NumField(); i++ {
+		name := row.Type().Field(i).Name
+		facts[name] = true
+		unknown := slices.Contains(t.Unknown, name)
+		switch missing := zeros(row.Type().Field(i), row.Field(i)); {
+		case len(missing) > 0 && !unknown:
+			add("%v: give the fact, or name %s in Unknown", missing, name)
+		case len(missing) == 0 && unknown:
+			add("%s is given and in Unknown", name)
+		}
+	}
+	for _, name := range t.Unknown {
+		if !facts[name] {
+			add("Unknown has %q, which is no field", name)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// zeros lists the fields at and below one that are zero where zero is no fact.
+func zeros(field reflect.StructField, v reflect.Value) (missing []string) {
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	switch _, fact := field.Tag.Lookup("zero"); {
+	case fact, v.Kind() == reflect.Bool:
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			for _, below := range zeros(v.Type().Field(i), v.Field(i)) {
+				missing = append(missing, field.Name+"."+below)
+			}
+		}
+	case v.IsZero():
+		missing = append(missing, field.Name)
+	}
+	return missing
+}

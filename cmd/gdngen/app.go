@@ -60,7 +60,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
   gdngen tune config.json --out kernels                the best kernels for a model
   gdngen gen --spec bench --target v6e --out k.mlir    write the best known kernel for v6e
   gdngen explain --spec bench --target v5e,v6e         what it costs, and where
-  gdngen search run --budget 3m --run runs/first       rank structural variants`,
+  gdngen search run --target v6e --budget 3m --run runs/first       rank structural variants`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,

@@ -1,7 +1,6 @@
 package passes
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -130,7 +129,12 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	if len(l.fetched) > 0 {
-		l.fetch(kb.Stage("fetch"), c, cmp.Or(live, kb.Const(ir.T(ir.I32), float64(steps))))
+		kb.Stage("fetch")
+		chunks := live
+		if chunks == nil {
+			chunks = kb.Const(ir.T(ir.I32), float64(steps))
+		}
+		l.fetch(kb, c, chunks)
 	}
 	active := func(step int) []slot {
 		var out []slot

@@ -1,13 +1,12 @@
 package ladder
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gdngen/gdngen/autotune/store"
 )
 
 // The files of a climb.
@@ -25,19 +24,9 @@ type book struct {
 // openBook opens the journal of a folder, which is begun where there is none. Another climb's is refused. The seed of one that was begun goes on.
 func openBook(dir string, c *Config) (*book, error) {
 	b := &book{path: filepath.Join(dir, JournalName)}
-	text, err := os.ReadFile(b.path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	var err error
+	if b.records, err = store.ReadLines[Record](b.path, "restore it, or climb in another folder"); err != nil {
 		return nil, err
-	}
-	for line := range bytes.Lines(text) {
-		if !bytes.HasSuffix(line, []byte("\n")) { // a kill cut it
-			break
-		}
-		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("%s is damaged at line %d: %w; restore it, or climb in another folder", b.path, len(b.records)+1, err)
-		}
-		b.records = append(b.records, r)
 	}
 	if len(b.records) == 0 {
 		return b, b.add(Record{Config: c})
@@ -75,7 +64,7 @@ func inLine(c *Config) string {
 // add appends a record and waits until it is on the disk.
 func (b *book) add(r Record) error {
 	r.At = time.Now().UTC().Truncate(time.Millisecond)
-	if err := appendLine(b.path, r); err != nil {
+	if err := store.AppendLine(b.path, r); err != nil {
 		return err
 	}
 	b.records = append(b.records, r)

@@ -2,15 +2,13 @@ package ladder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/gdn/model"
 )
 
@@ -48,36 +46,9 @@ func Champions(ctx context.Context, dir string, m model.Config, forward bool, e 
 			is := f.Base
 			x.Variant, x.Ruler, x.Score, x.Rule, x.MFU = is.Variant, is.Ruler, is.Score, is.Rule, is.MFU
 		}
-		if err := appendLine(filepath.Join(dir, report.StandingsName), x); err != nil {
+		if err := store.AppendLine(filepath.Join(dir, report.StandingsName), x); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// appendLine appends a value as a line of JSON, and waits until it is on the disk. What a kill left of a line is dropped.
-func appendLine(path string, v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	had, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	whole := len(had)
-	for whole > 0 && had[whole-1] != '\n' {
-		whole--
-	}
-	if whole < len(had) {
-		if err := os.Truncate(path, int64(whole)); err != nil {
-			return fmt.Errorf("dropping a line that was cut: %w", err)
-		}
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
 }

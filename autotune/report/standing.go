@@ -1,16 +1,13 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/store"
 )
 
 // StandingsName is the file of standings in the folder of a run.
@@ -36,26 +33,8 @@ type Standing struct {
 }
 
 // ReadStandings reads those of a run; none where there is no file. A line that was cut is left out.
-func ReadStandings(dir string) (l []Standing, err error) {
-	path := filepath.Join(dir, StandingsName)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for line := range bytes.Lines(text) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break
-		}
-		var x Standing
-		if err := json.Unmarshal(line, &x); err != nil {
-			return nil, fmt.Errorf("%s is damaged at line %d: %w; remove it, and search resume --ladder makes it anew", path, len(l)+1, err)
-		}
-		l = append(l, x)
-	}
-	return l, nil
+func ReadStandings(dir string) ([]Standing, error) {
+	return store.ReadLines[Standing](filepath.Join(dir, StandingsName), "remove it, and search resume --ladder makes it anew")
 }
 
 // ranked gives standings both ranks: among those of the same model and pass, by kernel and by step. The best step is first.

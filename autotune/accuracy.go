@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
@@ -19,7 +20,7 @@ import (
 func (w *Work) most() float64 {
 	var tokens float64
 	for _, s := range w.Shapes {
-		tokens += s.Weight * float64(s.Spec.Batch*s.Spec.Tokens*s.Spec.HeadsV)
+		tokens += s.Weight * float64(s.Spec.Work())
 	}
 	return w.Objective.Most * tokens
 }
@@ -43,7 +44,7 @@ func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 		if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
 			return nil, err
 		}
-	} else if !w.meets() {
+	} else if !slices.ContainsFunc(w.Record.Costs, func(c journal.Cost) bool { return w.Objective.Meets(&c) }) {
 		return nil, nil
 	}
 	worst, r, err := w.columns()
@@ -56,16 +57,6 @@ func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 		}
 	}
 	return nil, nil
-}
-
-// meets says whether any cost is within the bound.
-func (w *Work) meets() bool {
-	for i := range w.Record.Costs {
-		if w.Objective.Meets(&w.Record.Costs[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // columns records the errors on each short column against the limit of the class, or flash-linear-attention's error where there is no class.

@@ -15,15 +15,23 @@ func (w *Work) beats(c *journal.Cost) int64 {
 	return c.Score
 }
 
+// traffic is the weighed sum of the least scores of shapes by main memory: each input is read once, and each output written once, whatever the
+// program.
+func traffic(shapes []Shape, t *codegen.Target) (sum float64) {
+	for _, s := range shapes {
+		sum += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
+	}
+	return sum
+}
+
 // bound is the weighed sum of the least scores of the shapes. A program of its own is bound by its traffic alone.
 func (w *Work) bound(t *codegen.Target) int64 {
+	if w.Text != "" {
+		return int64(traffic(w.Shapes, t))
+	}
 	var sum float64
 	for _, s := range w.Shapes {
-		b := measure.Score(0, 0, s.Spec, t)
-		if w.Text == "" {
-			b = measure.Least(s.Spec, w.Variant, t)
-		}
-		sum += s.Weight * float64(b)
+		sum += s.Weight * float64(measure.Least(s.Spec, w.Variant, t))
 	}
 	return int64(sum)
 }

@@ -228,7 +228,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	w := s.Weight
 	hbm := measure.Score(0, r.HBMBytes, s.Spec, a.target)
 	score := measure.Score(took, r.HBMBytes, s.Spec, a.target)
-	tokens := float64(s.Spec.Batch * s.Spec.Tokens * s.Spec.HeadsV)
+	tokens := float64(s.Spec.Work())
 	a.cycles += w * float64(r.Cycles)
 	a.wall += w * float64(max(0, r.Wall.Cycles))
 	a.hbm += w * float64(hbm)

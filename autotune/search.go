@@ -17,7 +17,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -334,8 +333,7 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 // boundPercent is how near the champions must be to the bound of main memory, in percent, for a search to end: nothing can gain more.
 const boundPercent = 2
 
-// atBound says whether no program can be noticeably better on any target: each input is read once, and each output written once, whatever the
-// variant. Of objectives cost alone has such a bound.
+// atBound says whether no program can be noticeably better on any target. Of objectives cost alone has such a bound.
 func (d *driver) atBound() bool {
 	if d.plan.Objective != "" {
 		return false
@@ -346,11 +344,7 @@ func (d *driver) atBound() bool {
 		if champion == nil {
 			return false
 		}
-		var least float64
-		for _, s := range d.plan.shapes {
-			least += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
-		}
-		if 100*float64(champion.Cost(t.Name).Score) > (100+boundPercent)*least {
+		if 100*float64(champion.Cost(t.Name).Score) > (100+boundPercent)*traffic(d.plan.shapes, t) {
 			return false
 		}
 	}

@@ -107,6 +107,9 @@ type Param struct {
 	Type ir.Type
 }
 
+// Work is the tokens of all batch rows and value heads: what cycles per token and value head are a share of.
+func (s Spec) Work() int { return s.Batch * s.Tokens * s.HeadsV }
+
 // Groups is the number of value heads that share one query and key head.
 func (s Spec) Groups() int { return s.HeadsV / s.HeadsK }
 

@@ -64,7 +64,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Figures{Unit: "ns", Tokens: s.Batch * s.Tokens * s.HeadsV}
+	f := &Figures{Unit: "ns", Tokens: s.Work()}
 	x.arguments = drawn(s, c.Seed)
 	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return gdn.Build(s, v) }}
 	return f, x.time(ctx, c, r, f, []mfu.Module{one}, func(text string) (gdn.Variant, error) {

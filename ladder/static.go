@@ -74,7 +74,7 @@ func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error)
 	if candidate == nil { // both texts are one program: the second was not proposed
 		candidate = &journal.Candidate{Verdict: journal.Duplicate, Of: 1, Reason: "base and candidate are one variant at the sizes of " + r.Spec}
 	}
-	f := &Figures{Unit: "cycles", Tokens: s.Batch * s.Tokens * s.HeadsV}
+	f := &Figures{Unit: "cycles", Tokens: s.Work()}
 	f.Base.Variant, f.Candidate.Variant = base.Variant, candidate.Variant
 	had := base.Cost(r.Target)
 	if had == nil {

@@ -225,7 +225,7 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 			continue
 		}
 		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Candidate.Variant, e.Form.Variant.String(), e.cost, errs
-		work := float64(row.spec.Batch * row.spec.Tokens * row.spec.HeadsV)
+		work := float64(row.spec.Work())
 		best.Ruler, best.PerToken, best.Issued = measure.Wall.On(t.Name), float64(e.took)/work, float64(e.cost.Cycles)/work
 		if e.cost.HBMBytes >= 0 {
 			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())

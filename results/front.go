@@ -77,7 +77,7 @@ func (w *work) front(ctx context.Context, f *FrontPlan, targets []*codegen.Targe
 				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
 			}
 			took, _ := cost.By(measure.Wall, t.Name)
-			p.PerToken = append(p.PerToken, float64(took)/float64(f.spec.Batch*f.spec.Tokens*f.spec.HeadsV))
+			p.PerToken = append(p.PerToken, float64(took)/float64(f.spec.Work()))
 			if p.Errors == nil {
 				if p.Errors, err = interrupt.Await(ctx, func() ([]ClassError, error) { return try.errors(w.Instrument.Cache, w.classes, false) }); err != nil {
 					return nil, err

@@ -134,7 +134,7 @@ func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument)
 func (row *Row) set(cycles, throughput int64) {
 	s := row.form.Spec
 	row.Cycles, row.Throughput, row.All = cycles, throughput, cycles*int64(row.Layers)
-	row.PerToken = float64(cycles) / float64(s.Batch*s.Tokens*s.HeadsV)
+	row.PerToken = float64(cycles) / float64(s.Work())
 }
 
 // Best is the row whose next step is worth a line: that of the first work on the target of least cycles.

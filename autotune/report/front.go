@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
@@ -71,7 +72,7 @@ func frontPlot(s *journal.State, v journal.View, target string) (p *plot, off in
 		case x.peer != "":
 			class = "peer"
 			p.Names = append(p.Names, beside(xs.at(x.err), ys.at(x.cost), p, x.peer))
-		case !beaten(l, func(y point) bool { return y.beats(x) }):
+		case !slices.ContainsFunc(l, func(y point) bool { return y.beats(x) }):
 			class = "front"
 		}
 		p.Dots = append(p.Dots, dot{xs.at(x.err), ys.at(x.cost), class, x.label})

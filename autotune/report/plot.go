@@ -127,15 +127,6 @@ func curvePlot(points []Point) *plot {
 	return p
 }
 
-func beaten[P any](l []P, by func(P) bool) bool {
-	for _, x := range l {
-		if by(x) {
-			return true
-		}
-	}
-	return false
-}
-
 // round is the largest of 1, 2 and 5 times the powers of ten that is not above n, and at least 1.
 func round(n int) int {
 	step := 1

@@ -133,7 +133,7 @@ func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []stri
 		check(err)
 		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
 			Costs: []journal.Cost{{Target: onTarget, Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg,
-				PerToken: journal.Figure(float64(score) / float64(s.Batch*s.Tokens*s.HeadsV))}}}
+				PerToken: journal.Figure(float64(score) / float64(s.Work()))}}}
 		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
 		check(err)
 		c.Cause, c.Evidence = j.State().Now().CauseOf(c)

@@ -214,7 +214,7 @@ func fileDoc(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
 		var l []string
 		for _, c := range p.Costs {
 			each := func(cycles int64) string {
-				return fmt.Sprintf("%d (%.2f)", cycles, float64(cycles)/float64(s.Batch*s.Tokens*s.HeadsV))
+				return fmt.Sprintf("%d (%.2f)", cycles, float64(cycles)/float64(s.Work()))
 			}
 			text := c.Target
 			if c.Wall > 0 {

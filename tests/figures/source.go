@@ -70,7 +70,7 @@ func known(n int64) (float64, error) {
 
 func perToken(p *measure.Program, cycles int64) (float64, error) {
 	n, err := known(cycles)
-	return n / float64(p.Spec.Batch*p.Spec.Tokens*p.Spec.HeadsV), err
+	return n / float64(p.Spec.Work()), err
 }
 
 func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name string) (float64, error) {

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -74,6 +75,9 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	c, err := x.Static(ctx, m.Program, t, o)
 	if err != nil {
 		return nil, err
+	}
+	if m.Program.IsStored() {
+		compiler = cmp.Or(m.Program.Origin.Compiler, "a compiler that is not named")
 	}
 	e := &Explanation{Target: t.Name, Compiler: compiler, Variant: m.Variant, Auto: m.Auto, Report: c.Report, module: m, work: work, target: t}
 	if o.Scalars != nil {

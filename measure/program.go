@@ -23,7 +23,10 @@ type Program struct {
 	// equal length. Nil where there are none.
 	Scalars map[string][]int64
 
-	tables error // why the values of some tables are not known
+	Origin *Origin // what the folder of stored schedules says; nil for a program that is to be compiled
+
+	stored string // folder of the schedules; empty for a program that is to be compiled
+	tables error  // why the values of some tables are not known
 	route  lower.Route
 	texts  map[*codegen.Target]string // emitted
 }
@@ -120,7 +123,7 @@ func (p *Program) lower(lowering func() (*ir.Module, error)) error {
 }
 
 // IsForeign says whether the program is somebody else's.
-func (p *Program) IsForeign() bool { return p.Lowered == nil }
+func (p *Program) IsForeign() bool { return p.Lowered == nil && p.Spec == nil }
 
 // Backend names what renders the program; empty for a foreign one.
 func (p *Program) Backend() string {

@@ -63,7 +63,11 @@ func (x *Instrument) Static(ctx context.Context, p *Program, t *codegen.Target, 
 }
 
 // Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not understand the schedule.
+// Stored schedules are read where they lie.
 func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target, o Options) (*Compiled, error) {
+	if p.IsStored() {
+		return p.readStored(t, o)
+	}
 	text, err := p.Text(t)
 	if err != nil {
 		return nil, err
@@ -88,6 +92,9 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 		}
 	}
 	c, err := x.compile(ctx, text, t, o)
+	if err == nil && o.Dump != "" {
+		err = x.writeOrigin(p, t, o, c.Dump)
+	}
 	if err == nil && c.Report == nil && tables != nil {
 		c.Unknown += "; " + tables.Error()
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ The status is 4 if a target rejects the module.`,
 			modules, err := o.modules(a, cmd, args, targets)
 			if err != nil {
 				return err
+			}
+			if modules[0].Program.IsStored() {
+				return usage(fmt.Errorf("%s is a folder of schedules, compiled already: gdngen explain %s costs them", args[0], args[0]))
 			}
 			x, err := a.instrument(fresh)
 			if err != nil {

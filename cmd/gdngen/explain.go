@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,14 +28,14 @@ type explainFlags struct {
 func (a *app) explainCmd() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
-		Use:   "explain (FILE | --spec SPEC)",
+		Use:   "explain (FILE | FOLDER | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
 		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
 the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
 in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
-lowered, so other kernels are costed by the same ruler. --diff sets a second variant or file beside it, the largest changes first. --html
-writes one page with a picture of the slots over the schedule of the hottest part, --picture a small one by stage. What was measured once comes from
-the cache.
+lowered, so other kernels are costed by the same ruler. A folder of schedules that --dump kept is costed without a compiler, on any machine.
+--diff sets a second variant, file or folder beside it, the largest changes first. --html writes one page with a picture of the slots over the
+schedule of the hottest part, --picture a small one by stage. What was measured once comes from the cache.
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
@@ -41,7 +43,8 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
-  gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json`,
+  gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
+  gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.explainAll(&f, cmd, args) },
@@ -61,6 +64,9 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 }
 
 func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
+	if err := f.storedTarget(cmd, args); err != nil {
+		return err
+	}
 	targets, err := parseTargets(f.target)
 	if err != nil {
 		return err
@@ -102,11 +108,10 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if len(modules[0].Scalars) > 0 {
 		a.note("%s", measure.EqualLengths)
 	}
-	x, err := a.instrument(f.fresh)
+	x, err := a.explainer(&j, f)
 	if err != nil {
 		return err
 	}
-	j.Compiler, j.Options.Dump = a.tpu.Release(), f.dump
 	r, refused, err := j.Run(a.ctx, x)
 	if err != nil {
 		return err
@@ -125,4 +130,39 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 		return err
 	}
 	return refused
+}
+
+// storedTarget takes the target of a folder of stored schedules from the folder, where nobody names one. The default would be a wrong cost.
+func (f *explainFlags) storedTarget(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || cmd.Flags().Changed("target") {
+		return nil
+	}
+	if at, err := os.Stat(args[0]); err != nil || !at.IsDir() {
+		return nil
+	}
+	p, err := measure.Stored(args[0])
+	if err != nil {
+		return err
+	}
+	if p.Origin.Target == "" {
+		return usage(fmt.Errorf("%s does not say which target its schedules are for: name it by --target", args[0]))
+	}
+	f.target = p.Origin.Target
+	return nil
+}
+
+// explainer gives what modules are measured by. Stored schedules need no compiler.
+func (a *app) explainer(j *explain.Job, f *explainFlags) (*measure.Instrument, error) {
+	compiled := func(m *explain.Module) bool { return !m.Program.IsStored() }
+	if slices.ContainsFunc(slices.Concat(j.Modules, j.Others), compiled) {
+		x, err := a.instrument(f.fresh)
+		if err == nil {
+			j.Compiler, j.Options.Dump = a.tpu.Release(), f.dump
+		}
+		return x, err
+	}
+	if f.dump != "" {
+		return nil, usage(fmt.Errorf("--dump keeps the schedules of a compile, and those of %s are stored already", j.Modules[0].Name))
+	}
+	return &measure.Instrument{Note: a.note}, nil
 }

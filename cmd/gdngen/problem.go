@@ -281,8 +281,15 @@ func (a *app) tellPromoted(f *lower.Form) {
 	}
 }
 
-// fileModules is the module of a file, the same for each target.
+// fileModules is the module of a file, or of a folder of stored schedules, the same for each target.
 func (a *app) fileModules(name string, targets []*codegen.Target) ([]*explain.Module, error) {
+	if at, err := os.Stat(name); err == nil && at.IsDir() {
+		program, err := measure.Stored(name)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Repeat([]*explain.Module{explain.NewModule(program)}, len(targets)), nil
+	}
 	data, err := a.readInput(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

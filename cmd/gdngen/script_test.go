@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -52,18 +54,21 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 	require.NoError(t, err)
 	traces, err := filepath.Abs("../../trace/testdata")
 	require.NoError(t, err)
+	schedules, err := filepath.Abs("../../pjrt/llo/testdata")
+	require.NoError(t, err)
 	return testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("TRACES", traces)
+			e.Setenv("SCHEDULES", schedules)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
 			e.Setenv(promoted.DirEnv, promoted.Off)
 			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "record": recordRun, "samerun": sameRun},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "record": recordRun, "samerun": sameRun, "stored": storedSchedules},
 	}
 }
 
@@ -99,6 +104,24 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(status) != args[0] {
 		ts.Fatalf("exit status %d, want %s", status, args[0])
+	}
+}
+
+// stored DIR NAME unpacks recorded schedules of pjrt/llo into a folder.
+func storedSchedules(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: stored DIR NAME")
+	}
+	f, err := os.Open(filepath.Join(ts.Getenv("SCHEDULES"), args[1]+".txtar.gz"))
+	ts.Check(err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	ts.Check(err)
+	text, err := io.ReadAll(z)
+	ts.Check(err)
+	ts.Check(os.MkdirAll(ts.MkAbs(args[0]), 0o755))
+	for _, file := range txtar.Parse(text).Files {
+		ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[0]), file.Name), file.Data, 0o644))
 	}
 }
 

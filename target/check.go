@@ -35,24 +35,30 @@ func (t *Target) Check() error {
 	if t.Register != (Shape{Sublanes, Lanes}) {
 		add("registers of %d x %d: kernels are tiled for %d x %d", t.Register.Rows, t.Register.Lanes, Sublanes, Lanes)
 	}
-	facts := map[string]bool{}
-	for i, row := 0, reflect.ValueOf(*t); i < row.NumField(); i++ {
-		name := row.Type().Field(i).Name
-		facts[name] = true
-		unknown := slices.Contains(t.Unknown, name)
-		switch missing := zeros(row.Type().Field(i), row.Field(i)); {
-		case len(missing) > 0 && !unknown:
-			add("%v: give the fact, or name %s in Unknown", missing, name)
-		case len(missing) == 0 && unknown:
-			add("%s is given and in Unknown", name)
-		}
-	}
-	for _, name := range t.Unknown {
-		if !facts[name] {
-			add("Unknown has %q, which is no field", name)
-		}
-	}
+	faults = append(faults, facts(t.Name, reflect.ValueOf(*t), t.Unknown)...)
 	return errors.Join(faults...)
+}
+
+// facts finds the fields of a row that are zero where zero is no fact, and what is wrong with its list of those unknown.
+func facts(target string, row reflect.Value, unknown []string) (faults []error) {
+	known := map[string]bool{}
+	for i := range row.NumField() {
+		field := row.Type().Field(i)
+		known[field.Name] = true
+		listed := slices.Contains(unknown, field.Name)
+		switch missing := zeros(field, row.Field(i)); {
+		case len(missing) > 0 && !listed:
+			faults = append(faults, fmt.Errorf("target %s: %v: give the fact, or name %s in Unknown", target, missing, field.Name))
+		case len(missing) == 0 && listed:
+			faults = append(faults, fmt.Errorf("target %s: %s is given and in Unknown", target, field.Name))
+		}
+	}
+	for _, name := range unknown {
+		if !known[name] {
+			faults = append(faults, fmt.Errorf("target %s: Unknown has %q, which is no field", target, name))
+		}
+	}
+	return faults
 }
 
 // zeros lists the fields at and below one that are zero where zero is no fact.

@@ -1,4 +1,5 @@
 // Package target is the table of the machines that programs are made for: all facts of a TPU generation stand in its row, and nowhere else.
+// GPUs are machines of another kind, with rows of their own: a [GPU] is no [Target], and what is made for TPUs refuses its name.
 // It imports none of ours, so that passes, backends, compilers, the cost model and the search may all ask it.
 // A new target is a row in rows.go, beside its tests and recorded data; what it does not say, Check finds.
 package target
@@ -117,7 +118,7 @@ func All() []*Target {
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("unknown target %q (known: %s)", e.Name, strings.Join(Names(), " "))
+	return fmt.Sprintf("unknown target %q (known: %s; GPUs: %s)", e.Name, strings.Join(Names(), " "), strings.Join(GPUNames(), " "))
 }
 
 // Names lists the names of the targets.
@@ -136,6 +137,9 @@ func Lookup(name string) (*Target, error) {
 		if rows[i].Name == name || slices.Contains(rows[i].OtherNames, name) {
 			return &rows[i], nil
 		}
+	}
+	if g, err := LookupGPU(name); err == nil {
+		return nil, &GPUError{g.Name}
 	}
 	return nil, &UnknownError{name}
 }

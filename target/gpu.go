@@ -1,0 +1,130 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// GPU is one model of NVIDIA's GPUs: the facts that its generator, its checks and its cost model need. Rates are those of the whole device.
+//
+// A field whose zero is a fact has a tag with its meaning. Any other that is zero is a fact that the row names in Unknown: see Check.
+type GPU struct {
+	Name       string   // h100
+	OtherNames []string `zero:"the field has no other name"`
+	Kind       string   // what the runtime calls such a device
+	Capability int      // compute capability: 90 is 9.0
+	SMs        int      // streaming multiprocessors
+	Schedulers int      // of an SM: each issues one warp instruction a cycle
+	Registers  int      // of 32 bits, of an SM
+	Shared     int      // bytes of shared memory of an SM
+	// SharedProgram is the most shared memory of one program (thread block), and SharedReserved what the driver takes of each besides.
+	SharedProgram, SharedReserved int
+	Threads                       int     // of an SM, at most
+	Programs                      int     // thread blocks of an SM, at most
+	L2                            int     // bytes of the second cache
+	DRAM                          float64 // bytes per second of main memory by its data sheet
+	Copy                          float64 // bytes per second that a copy reaches: the floor of modelled times
+	Clock                         float64 // cycles per second under load
+	MatmulBF16                    int     // multiply-adds of one scheduler's matrix unit a cycle
+	Timing                        *GPUTiming
+
+	Unknown []string `zero:"all is known"` // facts that nobody has found out: names of fields
+}
+
+// GPUTiming is the latencies and issue intervals by which times of machine code are modelled, in cycles. No device has confirmed them: they
+// are public microbenchmarks, and one table for all kernels.
+type GPUTiming struct {
+	DRAM      float64 // from a load of main memory to its value
+	Shared    float64 // from a load of shared memory to its value
+	Fragment  float64 // from ldmatrix to its value
+	Store     float64 // until a store to shared memory has read its registers
+	Shuffle   float64
+	Special   float64 // exp2, rsqrt and conversions
+	SystemReg float64
+	Vector    float64 // multiply-adds of f32
+	Integer   float64 // integers, logic, selects
+	Uniform   float64
+	Double    float64
+	Matmul    float64 // of one warp, mma.sync
+	MatmulUse float64 // share of the matrix unit that mma.sync reaches
+	Barrier   float64
+	Release   float64 // until an instruction frees the registers that it reads
+	Launch    float64 // microseconds of the shortest kernel, in a graph
+}
+
+// gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device
+// descriptions that XLA compiles with (xla/backends/gpu/target_config). Copy is 90 % of the h100's data sheet, as copies reach; for the
+// b200 it is the figure of XLA.
+var gpus = []GPU{
+	{
+		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Capability: 90,
+		SMs: 132, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
+		L2: 50 << 20, DRAM: 3.35e12, Copy: 3.0e12, Clock: 1.755e9, MatmulBF16: 512,
+		Timing: &GPUTiming{
+			DRAM: 620, Shared: 30, Fragment: 33, Store: 20, Shuffle: 24, Special: 22, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
+			Matmul: 33, MatmulUse: .62, Barrier: 18, Release: 12, Launch: 2.2,
+		},
+	},
+	{
+		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Capability: 100,
+		SMs: 148, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
+		L2: 132644864, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, MatmulBF16: 1024,
+		Unknown: []string{"Timing"},
+	},
+}
+
+// PeakFlops is the most floating point operations per cycle: all matrix units full of bf16.
+func (g *GPU) PeakFlops() float64 { return 2 * float64(g.SMs*g.Schedulers*g.MatmulBF16) }
+
+// GPUs lists the supported models, oldest first.
+func GPUs() []*GPU {
+	list := make([]*GPU, len(gpus))
+	for i := range gpus {
+		list[i] = &gpus[i]
+	}
+	return list
+}
+
+// GPUNames lists the names of the GPUs.
+func GPUNames() []string {
+	var names []string
+	for _, g := range gpus {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// LookupGPU finds a GPU by name, or by another that the field has for it; case makes no difference.
+func LookupGPU(name string) (*GPU, error) {
+	name = strings.ToLower(name)
+	for i := range gpus {
+		if gpus[i].Name == name || slices.Contains(gpus[i].OtherNames, name) {
+			return &gpus[i], nil
+		}
+	}
+	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
+}
+
+// GPUError says that a GPU was named where a TPU generation is wanted.
+type GPUError struct{ Name string }
+
+func (e *GPUError) Error() string {
+	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s)", e.Name, strings.Join(Names(), " "))
+}
+
+// Check finds what is wrong with a row, all of it.
+func (g *GPU) Check() error {
+	faults := facts(g.Name, reflect.ValueOf(*g), g.Unknown)
+	for _, name := range append([]string{g.Name}, g.OtherNames...) {
+		if !plainName.MatchString(name) {
+			faults = append(faults, fmt.Errorf("target %s: name %q: use small letters and digits, a letter first", g.Name, name))
+		}
+	}
+	if g.SharedProgram > g.Shared-g.SharedReserved {
+		faults = append(faults, fmt.Errorf("target %s: a program may have %d bytes of shared memory, more than the %d of an SM", g.Name, g.SharedProgram, g.Shared-g.SharedReserved))
+	}
+	return errors.Join(faults...)
+}

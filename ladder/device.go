@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -86,7 +84,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 		}
 	}
 	f := &Figures{Unit: "ns", Notes: []string{"parts run one after another; the core of attention is not among them"}}
-	x.arguments = filled
+	x.arguments = func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }
 	modules := mfu.Modules(*r.Model, c.Forward)
 	err := x.time(ctx, c, r, f, modules, func(text string) (gdn.Variant, error) { return mfu.Variant(*r.Model, carried(c, text, *r.Model, t), t) })
 	if err == nil && x.Device.Target() != nil {
@@ -202,24 +200,6 @@ func (x *Measured) load(ctx context.Context, m mfu.Module, v gdn.Variant) (*devi
 	}
 	args, err := x.arguments(made)
 	return p, args, err
-}
-
-// filled makes arguments of a module: small numbers below zero, as a log decay is, which no rule, norm or loss lets grow. Whole numbers are 0,
-// which is an index of anything.
-func filled(m *ir.Module) (args []*array.Array, err error) {
-	draw := rand.New(rand.NewPCG(1, 2))
-	for _, p := range m.Params() {
-		if p.Type.DType == ir.I32 {
-			args = append(args, array.New(p.Type.DType, p.Type.Shape...))
-			continue
-		}
-		l := make([]float64, p.Type.Size())
-		for i := range l {
-			l[i] = -.05 * math.Abs(draw.NormFloat64())
-		}
-		args = append(args, array.FromFloat64s(p.Type.DType, p.Type.Shape, l))
-	}
-	return args, nil
 }
 
 // drawn makes ordinary inputs of a spec.

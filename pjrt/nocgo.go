@@ -54,7 +54,7 @@ func (*Program) Run(...*array.Array) ([]*array.Array, error) { return nil, ErrNo
 func (*Program) Time(TimeOptions, ...*array.Array) (Timing, error) { return Timing{}, ErrNoCgo }
 
 // Profile gives ErrNoCgo.
-func (*Program) Profile(ProfileOptions, ...*array.Array) (*Profile, error) { return nil, ErrNoCgo }
+func (*Engine) Profile(ProfileOptions, ...Piece) (*Profile, error) { return nil, ErrNoCgo }
 
 // Bench gives ErrNoCgo.
 func (*Program) Bench(context.Context, BenchOptions, ...*array.Array) (Timing, error) {

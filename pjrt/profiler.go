@@ -153,18 +153,15 @@ func (t *profilerTable) data(session uintptr) ([]byte, error) {
 	return space[:min(uintptr(len(space)), a.bufferSize)], nil
 }
 
-// Profile runs steps, and profiles some of them. Each step has fresh copies of the arguments, made before its clock starts. A plugin without a profiler
-// runs all the same: the error is then a *NoProfilerError, beside the times.
-func (p *Program) Profile(o ProfileOptions, args ...*array.Array) (*Profile, error) {
+// Profile runs steps of pieces, and profiles some of the steps. Each execution has fresh copies of its arguments, made before the clock of its
+// piece starts. A plugin without a profiler runs all the same: the error is then a *NoProfilerError, beside the times.
+func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	p.engine.mu.RLock()
-	defer p.engine.mu.RUnlock()
-	if p.exec == nil {
-		return nil, errClosed
-	}
-	table, absent := p.engine.profiler()
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	table, absent := e.profiler()
 	if none := (*NoProfilerError)(nil); absent != nil && !errors.As(absent, &none) {
 		return nil, absent
 	}
@@ -177,9 +174,17 @@ func (p *Program) Profile(o ProfileOptions, args ...*array.Array) (*Profile, err
 				return x, err
 			}
 		}
-		took, err := p.step(o.Batch, args)
+		var step []time.Duration
+		var err error
+		for _, p := range pieces {
+			var took time.Duration
+			if took, err = p.Program.repeat(p.Times*o.Batch, p.Args); err != nil {
+				break
+			}
+			step = append(step, took)
+		}
 		if err == nil {
-			x.Steps = append(x.Steps, took)
+			x.Steps = append(x.Steps, step)
 		}
 		if session != 0 && (err != nil || i == o.Start+o.Count-1) {
 			var bad error
@@ -193,9 +198,9 @@ func (p *Program) Profile(o ProfileOptions, args ...*array.Array) (*Profile, err
 	return x, absent
 }
 
-// step runs a program some times on copies of the arguments.
-func (p *Program) step(batch int, args []*array.Array) (took time.Duration, err error) {
-	sets := make([][]*xla.Buffer, batch)
+// repeat runs a program some times, each on copies of the arguments.
+func (p *Program) repeat(times int, args []*array.Array) (took time.Duration, err error) {
+	sets := make([][]*xla.Buffer, times)
 	defer func() {
 		for _, s := range sets {
 			destroy(s)

@@ -1,9 +1,12 @@
-// Package profile runs a kernel on a device under the profiler of its plugin, and writes what trace, XProf and TensorBoard read. No JAX is needed.
+// Package profile runs a kernel, or the pieces of a model's training step, on a device under the profiler of its plugin, and writes what trace, XProf
+// and TensorBoard read. No JAX is needed.
 //
-// A folder gets plugins/profile/TIME/HOST.xplane.pb, where the plugin has a profiler, and steps.json, which says what ran and what each step took on the host.
+// A folder gets plugins/profile/TIME/HOST.xplane.pb, where the plugin has a profiler, and steps.json, which says what ran and what each step took on
+// the host. Where the device is a TPU, stages.json has the static cycles of its kernels by stage.
 package profile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,16 +19,15 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// StepsFile is the name of the record beside the traces.
-const StepsFile = "steps.json"
+// StepsFile and StagesFile are the names of what lies beside the traces.
+const StepsFile, StagesFile = "steps.json", "stages.json"
 
 // LLOArgs are options of libtpu that show what runs inside kernels, at the price of a larger trace. They are read when libtpu is loaded.
 var LLOArgs = []string{"--xla_xprof_register_llo_debug_info=true", "--xla_xprof_enable_custom_call_tracing=true"}
@@ -34,72 +36,91 @@ var LLOArgs = []string{"--xla_xprof_register_llo_debug_info=true", "--xla_xprof_
 type Record struct {
 	Device     device.Info     `json:"device"`
 	Target     string          `json:"target,omitempty"` // empty: no TPU
-	Spec       string          `json:"spec"`
+	Spec       string          `json:"spec"`             // of the kernel, or of the rule in the model
+	Model      *model.Config   `json:"model,omitempty"`
 	Variant    string          `json:"variant"`
-	Program    string          `json:"program"` // hash of the module
-	ModelFlops float64         `json:"model_flops"`
-	Tokens     int             `json:"tokens"` // of a step
-	Batch      int             `json:"batch"`  // executions in a step
-	First      int             `json:"first"`  // profiled step
-	Count      int             `json:"count"`  // of profiled steps
+	ModelFlops float64         `json:"model_flops"` // of a step
+	Tokens     int             `json:"tokens"`      // of a step
+	Batch      int             `json:"batch"`       // how often a step runs its pieces
+	First      int             `json:"first"`       // profiled step
+	Count      int             `json:"count"`       // of profiled steps
 	Steps      []time.Duration `json:"steps_ns"`
+	Pieces     []*Piece        `json:"pieces"`
+	Notes      []string        `json:"notes,omitempty"`
 	Trace      string          `json:"trace,omitempty"`    // file
 	NoTrace    string          `json:"no_trace,omitempty"` // why there is none
 }
 
-// class is that of the inputs: what they are does not change what a kernel does.
-const class = "random"
+// Piece is a program of a step.
+type Piece struct {
+	Name       string          `json:"name"`
+	Times      int             `json:"times"`       // in a step of batch one
+	Program    string          `json:"program"`     // hash of the module
+	ModelFlops float64         `json:"model_flops"` // once
+	Steps      []time.Duration `json:"steps_ns"`    // what it took in each step, all its executions together
+}
 
-// Run compiles a variant for a device, profiles it and writes the folder. The machine is held while steps run.
-func Run(ctx context.Context, d *device.Device, lock *machine.Lock, s gdn.Spec, v gdn.Variant, o pjrt.ProfileOptions, dir string) (*Record, error) {
-	m, err := gdn.Build(s, v)
-	if err != nil {
-		return nil, err
+// Run compiles the pieces of a step for a device, profiles them and writes the folder. The machine is held while steps run.
+func Run(ctx context.Context, d *device.Device, lock *machine.Lock, w *Work, o pjrt.ProfileOptions, dir string) (*Record, error) {
+	r := &Record{Device: d.Info(), Spec: w.Spec.String(), Model: w.Model, Variant: w.Variant.String(), Tokens: o.Batch * w.Tokens, Batch: o.Batch,
+		First: o.Start, Count: o.Count, Notes: w.notes}
+	if t := d.Target(); t != nil {
+		r.Target = t.Name
 	}
-	c, err := gdn.LookupClass(class)
-	if err != nil {
-		return nil, err
-	}
-	inputs, err := c.Generate(s, 1)
-	if err != nil {
-		return nil, err
-	}
-	var args []*array.Array
-	for _, p := range m.Params() {
-		args = append(args, inputs[p.Name])
-	}
-	p, err := d.Load(ctx, m)
-	if err != nil {
-		return nil, err
+	var pieces []device.Piece
+	for _, x := range w.Modules {
+		m, err := x.Build(w.Variant)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Name, err)
+		}
+		args, err := w.arguments(m)
+		if err != nil {
+			return nil, err
+		}
+		p, err := d.Load(ctx, m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Name, err)
+		}
+		pieces = append(pieces, device.Piece{Program: p, Times: x.Times, Args: args})
+		r.Pieces = append(r.Pieces, &Piece{Name: x.Name, Times: x.Times, Program: m.Hash(), ModelFlops: x.Flops})
+		r.ModelFlops += float64(o.Batch*x.Times) * x.Flops
 	}
 	alone, free, err := lock.Measure(ctx)
 	if err != nil {
 		return nil, err
 	}
-	x, absent := p.Profile(alone, o, args...)
+	x, absent := d.Profile(alone, o, pieces...)
 	free()
 	none := (*pjrt.NoProfilerError)(nil)
 	if absent != nil && !errors.As(absent, &none) {
 		return nil, absent
 	}
-	r := &Record{Device: d.Info(), Spec: s.String(), Variant: v.String(), Program: m.Hash(), ModelFlops: float64(o.Batch) * s.Flops(model.RuleChunk),
-		Tokens: o.Batch * s.Batch * s.Tokens, Batch: o.Batch, First: o.Start, Count: o.Count, Steps: x.Steps}
-	if t := d.Target(); t != nil {
-		r.Target = t.Name
+	for _, step := range x.Steps {
+		var whole time.Duration
+		for i, took := range step {
+			whole += took
+			r.Pieces[i].Steps = append(r.Pieces[i].Steps, took)
+		}
+		r.Steps = append(r.Steps, whole)
 	}
 	if none != nil {
 		r.NoTrace = none.Reason
 	} else if r.Trace, err = save(dir, x.Space); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
+	return r, writeJSON(dir, StepsFile, r)
+}
+
+// writeJSON writes a file of the folder.
+func writeJSON(dir, name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r, os.WriteFile(filepath.Join(dir, StepsFile), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
 }
 
 // save writes an XSpace where XProf looks for it.
@@ -116,14 +137,17 @@ func save(dir string, space []byte) (string, error) {
 }
 
 // Median is the median time of the profiled steps.
-func (r *Record) Median() time.Duration {
-	l := slices.Sorted(slices.Values(r.Steps[r.First : r.First+r.Count]))
+func (r *Record) Median() time.Duration { return r.median(r.Steps) }
+
+// median is that of what the profiled steps took.
+func (r *Record) median(steps []time.Duration) time.Duration {
+	l := slices.Sorted(slices.Values(steps[r.First : r.First+r.Count]))
 	return (l[(len(l)-1)/2] + l[len(l)/2]) / 2
 }
 
 // Write prints the record.
 func (r *Record) Write(w io.Writer, dir string) {
-	fmt.Fprintf(w, "device  %s\nwork    %s, %d in a step, %.4g model flops\n", r.Device, r.Spec, r.Batch, r.ModelFlops)
+	fmt.Fprintf(w, "device  %s\nwork    %s, %d in a step, %.4g model flops\n", r.Device, r.work(), r.Batch, r.ModelFlops)
 	fmt.Fprintf(w, "steps   %d to %d of %d: median %v on the host\n", r.First, r.First+r.Count-1, len(r.Steps), r.Median().Round(time.Microsecond))
 	if t, err := codegen.LookupTarget(r.Target); err == nil {
 		fmt.Fprintf(w, "MFU     %.2f%% by the host's clock\n", 100*r.ModelFlops/(r.Median().Seconds()*t.PeakFlops()*t.Clock))
@@ -134,6 +158,28 @@ func (r *Record) Write(w io.Writer, dir string) {
 		fmt.Fprintf(w, "trace   %s; see gdngen trace top %s\n", r.Trace, dir)
 	}
 	fmt.Fprintf(w, "record  %s\n", filepath.Join(dir, StepsFile))
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note    %s\n", n)
+	}
+	if len(r.Pieces) < 2 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := terminal.NewTable("PIECE", ">TIMES", ">MEDIAN ms", ">SHARE", ">MODEL GFLOP")
+	for _, p := range r.Pieces {
+		took := r.median(p.Steps)
+		t.Add(p.Name, r.Batch*p.Times, fmt.Sprintf("%.3f", float64(took)/1e6), fmt.Sprintf("%.1f%%", 100*took.Seconds()/r.Median().Seconds()),
+			fmt.Sprintf("%.3g", float64(r.Batch*p.Times)*p.ModelFlops/1e9))
+	}
+	t.Write(w)
+}
+
+// work names what ran.
+func (r *Record) work() string {
+	if r.Model == nil {
+		return r.Spec
+	}
+	return fmt.Sprintf("model %s (%d layers of width %d, %d x %d tokens)", cmp.Or(r.Model.Name, "-"), r.Model.Layers, r.Model.Hidden, r.Model.Batch, r.Model.Tokens)
 }
 
 // AddArgs appends options to a value of LIBTPU_INIT_ARGS.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/profile"
 	"github.com/gdngen/gdngen/trace"
 	"github.com/gdngen/gdngen/trace/fetch"
 )
@@ -53,7 +56,7 @@ func (f *traceFlags) add(c *cobra.Command, by bool) {
 	fs.StringVar(&f.by, "by", "op", "what to sum by: "+strings.Join(docs, ", "))
 	complete(c, "by", names)
 	fs.IntVar(&f.top, "top", 12, "rows to print; 0: all")
-	fs.StringVar(&f.stages, "stages", "", "file of gdngen explain -o json, for --by stage")
+	fs.StringVar(&f.stages, "stages", "", "file of gdngen explain -o json, for --by stage (default: "+profile.StagesFile+" in the folder of a profile)")
 	fs.StringVar(&f.kernel, "kernel", "", "regular expression that finds the kernel of --stages by name or scope, where the trace calls it otherwise")
 	fs.StringVar(&f.target, "target", "", "generation whose shares of --stages count, where the file has several")
 	complete(c, "target", codegen.TargetNames())
@@ -61,6 +64,11 @@ func (f *traceFlags) add(c *cobra.Command, by bool) {
 
 // openTrace reads what is asked for, and the trace.
 func (a *app) openTrace(c *cobra.Command, f *traceFlags, name string) (*trace.Trace, trace.Query, error) {
+	if beside := filepath.Join(name, profile.StagesFile); f.by == "stage" && f.stages == "" {
+		if _, err := os.Stat(beside); err == nil {
+			f.stages = beside
+		}
+	}
 	q, err := a.traceQuery(c, f)
 	if err != nil {
 		return nil, q, err

@@ -289,27 +289,47 @@ func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, a
 	return pairs, err
 }
 
-// Profile runs steps of a program and profiles some of them. Where the plugin has no profiler, the times are there all the same, and the error is a
-// *pjrt.NoProfilerError.
-func (p *Program) Profile(ctx context.Context, o pjrt.ProfileOptions, args ...*array.Array) (x *pjrt.Profile, err error) {
+// Piece is a program of a step, with the arguments that it runs on.
+type Piece struct {
+	Program *Program
+	Times   int // executions in a step
+	Args    []*array.Array
+}
+
+// Profile runs steps of pieces, one piece after another, and profiles some of the steps. Where the plugin has no profiler, the times are there all the
+// same, and the error is a *pjrt.NoProfilerError.
+func (d *Device) Profile(ctx context.Context, o pjrt.ProfileOptions, pieces ...Piece) (x *pjrt.Profile, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	err = p.device.with(ctx, args, func(sent []saved) error {
-		space := p.device.file() + "space"
-		defer os.Remove(space)
-		r, err := p.device.ask(ctx, "while it was profiled", &order{Profile: &profileOrder{p.id, sent, o, space}})
+	var args []*array.Array
+	for _, p := range pieces {
+		args = append(args, p.Args...)
+	}
+	err = d.with(ctx, args, func(sent []saved) error {
+		p := &profileOrder{Options: o, Space: d.file() + "space"}
+		defer os.Remove(p.Space)
+		for _, piece := range pieces {
+			n := len(piece.Args)
+			p.Pieces = append(p.Pieces, pieceOrder{piece.Program.id, piece.Times, sent[:n]})
+			sent = sent[n:]
+		}
+		r, err := d.ask(ctx, "while it was profiled", &order{Profile: p})
 		if err != nil {
 			return err
 		}
 		x = &pjrt.Profile{}
-		for _, t := range r.Steps {
-			x.Steps = append(x.Steps, time.Duration(t))
+		for _, step := range r.Steps {
+			took := make([]time.Duration, len(step))
+			for i, t := range step {
+				took[i] = time.Duration(t)
+			}
+			x.Steps = append(x.Steps, took)
 		}
 		if r.Absent != "" {
 			return &pjrt.NoProfilerError{Reason: r.Absent}
 		}
-		x.Space, err = os.ReadFile(space)
+		x.Space, err = os.ReadFile(p.Space)
 		return err
 	})
 	return x, err

@@ -179,7 +179,9 @@ func TestProfile(t *testing.T) {
 	profile := func(o pjrt.ProfileOptions) (*pjrt.Profile, error) {
 		d := open(t, device.Options{Plugin: plugin})
 		defer d.Close()
-		return compile(t, d, double).Profile(t.Context(), o, numbers(1, 2, 3))
+		p := device.Piece{Program: compile(t, d, double), Times: 1, Args: []*array.Array{numbers(1, 2, 3)}}
+		twice := device.Piece{Program: compile(t, d, inPlace), Times: 2, Args: p.Args}
+		return d.Profile(t.Context(), o, p, twice)
 	}
 	_, err := profile(pjrt.ProfileOptions{Steps: 5, Start: 4, Count: 2, Batch: 1})
 	require.ErrorContains(t, err, "those profiled among those that run")
@@ -201,4 +203,8 @@ func TestProfile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "what it saw", string(x.Space))
 	require.Len(t, x.Steps, 5)
+	for _, step := range x.Steps {
+		require.Len(t, step, 2)
+		require.Positive(t, min(step[0], step[1]))
+	}
 }

@@ -41,10 +41,15 @@ type pairsOrder struct {
 }
 
 type profileOrder struct {
-	Program   int                 `json:"program"`
-	Arguments []saved             `json:"arguments"`
-	Options   pjrt.ProfileOptions `json:"options"`
-	Space     string              `json:"space"` // file that the XSpace goes to
+	Pieces  []pieceOrder        `json:"pieces"`
+	Options pjrt.ProfileOptions `json:"options"`
+	Space   string              `json:"space"` // file that the XSpace goes to
+}
+
+type pieceOrder struct {
+	Program   int     `json:"program"`
+	Times     int     `json:"times"`
+	Arguments []saved `json:"arguments"`
 }
 
 // reply is the worker's answer.
@@ -55,7 +60,7 @@ type reply struct {
 	Info    *Info    `json:"info,omitempty"`
 	Results []saved  `json:"results,omitempty"`
 	Pairs   [][2]int `json:"pairs,omitempty"`  // nanoseconds
-	Steps   []int    `json:"steps,omitempty"`  // the same
+	Steps   [][]int  `json:"steps,omitempty"`  // the same, by piece
 	Absent  string   `json:"absent,omitempty"` // why there is no profile
 }
 

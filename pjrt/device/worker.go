@@ -117,19 +117,27 @@ func (s *server) pairs(o *pairsOrder) *reply {
 }
 
 func (s *server) profile(o *profileOrder) *reply {
-	args, err := read(o.Arguments)
-	if err != nil {
-		return failed(faultArrays, err)
+	var pieces []pjrt.Piece
+	for _, p := range o.Pieces {
+		args, err := read(p.Arguments)
+		if err != nil {
+			return failed(faultArrays, err)
+		}
+		pieces = append(pieces, pjrt.Piece{Program: s.programs[p.Program], Times: p.Times, Args: args})
 	}
-	x, err := s.programs[o.Program].Profile(o.Options, args...)
+	x, err := s.engine.Profile(o.Options, pieces...)
 	r := &reply{}
 	if none := (*pjrt.NoProfilerError)(nil); errors.As(err, &none) {
 		r.Absent = none.Reason
 	} else if err != nil {
 		return failed(faultRun, err)
 	}
-	for _, t := range x.Steps {
-		r.Steps = append(r.Steps, int(t))
+	for _, step := range x.Steps {
+		took := make([]int, len(step))
+		for i, t := range step {
+			took[i] = int(t)
+		}
+		r.Steps = append(r.Steps, took)
 	}
 	if r.Absent == "" {
 		if err := os.WriteFile(o.Space, x.Space, 0o600); err != nil {

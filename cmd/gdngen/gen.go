@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +19,7 @@ import (
 )
 
 func (a *app) genCmd() *cobra.Command {
-	var g struct{ spec, stored, variant, backend, target, level, file, pack string }
+	var g struct{ spec, stored, variant, backend, target, level, after, file, pack string }
 	c := &cobra.Command{
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
@@ -26,14 +28,16 @@ beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_
 final_state, in the layouts of the spec.
 
 Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, ir for the text of the intermediate
-representation.
+representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(lower.Steps(), " ") + ` for
+the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
-  gdngen gen --spec tiny --variant token --backend ir --level kernel`,
+  gdngen gen --spec tiny --variant token --backend ir --level kernel
+  gdngen gen --spec tiny --variant token --backend ir --after tile       the kernel before its steps overlap`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,6 +47,9 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 			}
 			if g.pack != "" && g.backend != "pallas" {
 				return usage(errors.New("--package goes with --backend pallas"))
+			}
+			if g.after != "" && g.backend != "ir" {
+				return usage(errors.New("--after goes with --backend ir"))
 			}
 			switch {
 			case g.backend == "pallas":
@@ -54,7 +61,11 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 			case g.backend == "stablehlo" && g.target != "":
 				return usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic", g.target))
 			}
-			f, text, err := render(s, g.variant, g.backend, g.target, g.level, cmd.Flags().Changed("level"))
+			given := cmd.Flags().Changed("level")
+			if given && g.after != "" {
+				return usage(errors.New("give --level or --after, not both"))
+			}
+			f, text, err := render(s, g.variant, g.backend, g.target, level{g.level, g.after, given})
 			if err != nil {
 				return err
 			}
@@ -68,13 +79,26 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas or ir (default: mosaic where --target is given, else stablehlo)")
 	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets); for pallas those whose cost the header names, auto being for the first")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
+	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	outFlag(c, &g.file)
 	a.fileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
 	complete(c, "backend", append(backendNames(), "ir"))
 	completeList(c, "target", codegen.TargetNames())
 	complete(c, "level", []string{"tensor", "kernel"})
+	complete(c, "after", afterSteps())
 	return c
+}
+
+// afterSteps are the passes that --after takes.
+func afterSteps() []string {
+	list := lower.Steps()
+	for _, p := range lower.PlainSteps() {
+		if !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // say tells what auto stands for, and why a variant is unsafe.
@@ -147,13 +171,19 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	return c.Spec, nil
 }
 
+// level says how far a module of the IR is lowered: to a level, or through a pass.
+type level struct {
+	name, after string
+	given       bool // the user named a level
+}
+
 // render gives the text of a spec by a variant, and its form.
-func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool) (*lower.Form, string, error) {
-	if levelGiven && backend != "ir" {
+func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, string, error) {
+	if l.given && backend != "ir" {
 		return nil, "", usage(errors.New("--level goes with --backend ir"))
 	}
 	if backend == "ir" {
-		return renderIR(s, variant, target, level)
+		return renderIR(s, variant, target, l)
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
@@ -176,8 +206,8 @@ func render(s gdn.Spec, variant, backend, target, level string, levelGiven bool)
 }
 
 // renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
-func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, error) {
-	if target == "" && level == engine.Kernel {
+func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string, error) {
+	if target == "" && (l.name == engine.Kernel || slices.Contains(lower.Steps(), l.after)) {
 		target = defaultTarget
 	}
 	f, err := suitTarget(s, variant, target)
@@ -185,13 +215,20 @@ func renderIR(s gdn.Spec, variant, target, level string) (*lower.Form, string, e
 		return nil, "", err
 	}
 	var m *ir.Module
-	switch level {
-	case engine.Tensor:
+	switch {
+	case l.after != "":
+		if m, err = f.Build(); err == nil {
+			m, err = lower.After(m, l.after)
+		}
+		if !slices.Contains(afterSteps(), l.after) {
+			err = usage(err)
+		}
+	case l.name == engine.Tensor:
 		m, err = f.Build()
-	case engine.Kernel:
+	case l.name == engine.Kernel:
 		m, err = f.Kernels()
 	default:
-		err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+		err = usage(fmt.Errorf("unknown level %q (known: tensor kernel)", l.name))
 	}
 	if err != nil {
 		return nil, "", err

@@ -8,6 +8,7 @@ package lower
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -50,13 +51,48 @@ func Lookup(name string) (Route, error) {
 	return Route{}, fmt.Errorf("unknown backend %q (known: %s)", name, strings.Join(names, " "))
 }
 
+// Pipelines are the passes from gdn.Build to the level of a backend, in order.
+var (
+	plainPasses  = []string{"fold", "cse", "dce"} // the StableHLO backend runs batch itself
+	kernelPasses = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline"}
+)
+
 // tidy removes what is computed twice or never.
-func tidy(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, "fold", "cse", "dce") }
+func tidy(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, plainPasses...) }
 
 // Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 in lockstep, with matrix products in
 // single passes, and overlap their steps as their schedules say.
-func Kernels(m *ir.Module) (*ir.Module, error) {
-	return passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline")
+func Kernels(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, kernelPasses...) }
+
+// Steps names the passes that lead to kernels, in order. A pass that runs a second time has a 2 behind its name: cse2.
+func Steps() []string { return steps(kernelPasses) }
+
+// PlainSteps names those that lead to a program for a CPU or GPU.
+func PlainSteps() []string { return steps(append(slices.Clone(plainPasses), "batch")) }
+
+func steps(pipeline []string) []string {
+	seen := map[string]int{}
+	var names []string
+	for _, p := range pipeline {
+		if seen[p]++; seen[p] > 1 {
+			p = fmt.Sprint(p, seen[p])
+		}
+		names = append(names, p)
+	}
+	return names
+}
+
+// After gives a module as it is after a step: one of Steps, or else of PlainSteps.
+func After(m *ir.Module, step string) (*ir.Module, error) {
+	if i := slices.Index(Steps(), step); i >= 0 {
+		return passes.Apply(m, kernelPasses[:i+1]...)
+	}
+	plain := PlainSteps()
+	i := slices.Index(plain, step)
+	if i < 0 {
+		return nil, fmt.Errorf("unknown pass %q (in order, for a TPU: %s; for a CPU or GPU: %s)", step, strings.Join(Steps(), " "), strings.Join(plain, " "))
+	}
+	return passes.Apply(m, plain[:i+1]...)
 }
 
 // Emit lowers a module and renders it.

@@ -260,3 +260,29 @@ func TestProgram(t *testing.T) {
 	_, err = lower.Program(s, v, "stablehlo", nil)
 	require.ErrorContains(t, err, "chunk")
 }
+
+// What is there after a step follows from the step before by one pass, and the last step gives the kernels.
+func TestAfter(t *testing.T) {
+	f := lower.NewForm(spec(t, "tiny"), variant(t, "tpu"))
+	m, err := f.Build()
+	require.NoError(t, err)
+	require.Equal(t, []string{"precision", "fold", "cse", "dce", "tile", "cse2", "dce2", "pipeline"}, lower.Steps())
+	at := m
+	for _, step := range lower.Steps() {
+		p, err := passes.Find(strings.TrimSuffix(step, "2"))
+		require.NoError(t, err)
+		at, err = p.Run(at)
+		require.NoError(t, err)
+		after, err := lower.After(m, step)
+		require.NoError(t, err)
+		require.Equal(t, at.String(), after.String(), step)
+	}
+	kernels, err := f.Kernels()
+	require.NoError(t, err)
+	require.Equal(t, kernels.String(), at.String())
+	plain, err := lower.After(m, "batch")
+	require.NoError(t, err)
+	plain.Body.Walk(func(in *ir.Instr) { require.NotContains(t, []ir.Op{ir.OpGrid, ir.OpKernel}, in.Op) })
+	_, err = lower.After(m, "nope")
+	require.ErrorContains(t, err, "in order")
+}

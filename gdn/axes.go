@@ -154,6 +154,8 @@ var Axes = []Axis{
 	choiceAxis(GroupLayout, "turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, ofChunks, func(v *Variant) *Turn { return &v.Turn }),
 	choiceAxis(GroupLayout, "spread", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", spreadNames, SpreadLanes,
 		ofChunks.and("decay", func(v Variant) bool { return v.Decay != DecaySegment }), func(v *Variant) *Spread { return &v.Spread }),
+	intAxis(GroupForm, "span", "where each channel has a decay: tokens of a block whose pairs share one boundary, its first token; half as many until the spec's bound allows it, 1 where there is none", defaultSpan,
+		ofChunks, func(v *Variant) *int { return &v.Span }, 1, 4, 8, 16, 32),
 	choiceAxis(GroupForm, "out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
 		ofChunks.and("precintra precstate fold turn", func(v Variant) bool { return v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
 	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
@@ -227,6 +229,9 @@ var Axes = []Axis{
 	intAxis(GroupBackward, "stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
 		ofChunks.and("behind", func(v Variant) bool { return v.Behind > 0 }), func(v *Variant) *int { return &v.Stagger }, 0, 1, 2, 3),
 }
+
+// defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows.
+const defaultSpan = 16
 
 // overlapped says whether phases of a backward kernel overlap.
 func overlapped(v Variant) bool { return chunked(v) && v.BackAhead+v.Behind > 0 }

@@ -65,7 +65,7 @@ func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
 	if s.NegEigval {
 		db = b.Scale(db, 2)
 	}
-	dLog := b.Sum(b.Mul(dg, decayGate(b, a, aLog, bias)), lead...)
+	dLog := b.Sum(b.Mul(dg, decayGate(b, a, aLog, bias, 0)), lead...)
 	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
 }
 

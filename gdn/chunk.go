@@ -42,11 +42,18 @@ func (e *gen) stateFree() *work {
 		if needP {
 			q = w.q
 		}
-		if needT {
+		switch {
+		case w.channels != nil:
+			var kk *ir.Value
+			kk, qk = e.channelProducts(w.channels, q, w.k, needT)
+			if needT {
+				negKK = e.negated(w, kk)
+			}
+		case needT:
 			var kk *ir.Value
 			kk, qk = e.products(q, w.k)
 			negKK = e.negated(w, kk)
-		} else {
+		default:
 			qk = e.queryProducts(q, w.k)
 		}
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
@@ -83,14 +90,29 @@ func (e *gen) stateOperands(w *work) {
 	w.restK = e.rest(w)
 	w.stateK = e.perValue(w.k)
 	if e.v.Fold {
-		w.stateK = e.store(e.byRows(w.stateK, w.grown))
+		w.stateK = e.folded(w, w.stateK)
 	}
 	if w.q == nil {
 		return
 	}
 	if w.stateQ = e.perValue(w.q); e.v.Fold {
-		w.stateQ = e.store(e.byRows(w.stateQ, e.scaled(w.grown)))
+		w.stateQ = e.foldedQuery(w, w.stateQ)
 	}
+}
+
+// folded is K of value heads with what is left at each token of the state before the chunk, as it meets that state; foldedQuery is Q, with the scale.
+func (e *gen) folded(w *work, x *ir.Value) *ir.Value {
+	if w.channels != nil {
+		return e.decayed(x, w.channels.risen)
+	}
+	return e.store(e.byRows(x, e.exp(w.sum)))
+}
+
+func (e *gen) foldedQuery(w *work, x *ir.Value) *ir.Value {
+	if w.channels != nil {
+		return e.decayed(x, e.scaled(w.channels.risen))
+	}
+	return e.store(e.byRows(x, e.scaled(e.exp(w.sum))))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
@@ -147,9 +169,9 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 	}
 	if e.v.Fold {
-		k = e.store(e.byRows(k, grown))
+		k = e.folded(w, k)
 		if q != nil {
-			q = e.store(e.byRows(q, e.scaled(grown)))
+			q = e.foldedQuery(w, q)
 		}
 	} else if e.v.Out == OutJoined && q != nil { // without decay
 		q = e.store(e.scaled(b.Convert(q, ir.F32)))
@@ -173,6 +195,9 @@ func (e *gen) steps(w *work) []blockOut {
 			return b.Mul(e.column(by, e.s.V), x)
 		}
 		read := func(qS, up *ir.Value) *ir.Value { // Q S, decayed and scaled
+			if e.v.Fold {
+				return qS
+			}
 			if up == nil {
 				return e.scaled(qS)
 			}
@@ -243,7 +268,10 @@ func (e *gen) steps(w *work) []blockOut {
 		default:
 			added = e.dot(at(restK), weighed, e.v.Turn == TurnValue, false, e.v.PrecState)
 		}
-		if up != nil {
+		switch {
+		case w.channels != nil:
+			state = b.Mul(state, e.stateChannels(at(w.channels.total), state))
+		case up != nil:
 			state = b.Mul(state, e.stateDecay(up, state))
 		}
 		e.state = b.Add(state, added)
@@ -304,6 +332,13 @@ func (e *gen) rest(w *work) *ir.Value {
 		return e.perValue(w.k)
 	}
 	left := e.remains(w)
+	if w.channels != nil {
+		x := e.store(e.byRows(b.Mul(b.Convert(e.perValue(w.k), ir.F32), w.channels.rest), left))
+		if e.v.Turn == TurnKey {
+			x = e.turned(x)
+		}
+		return x
+	}
 	if e.v.Turn == TurnKey {
 		return e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}
@@ -324,6 +359,15 @@ func (e *gen) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
 	rows := s[0] * s[1] / grown.Type.Shape[0]
 	return e.b.Reshape(e.scalar(grown, e.c-1, rows, s[2]), s...)
+}
+
+// stateChannels spreads what is left of each channel [N, K] over the state.
+func (e *gen) stateChannels(total, state *ir.Value) *ir.Value {
+	if s := state.Type.Shape; e.valueFirst {
+		return e.row(total, s[1])
+	} else {
+		return e.column(total, s[2])
+	}
 }
 
 // sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,

@@ -8,10 +8,11 @@ import (
 
 // gates are the gates of N entries, each [N, C] f32.
 type gates struct {
-	g, beta *ir.Value   // log decay, clamped where the variant says so
-	parts   []*ir.Value // inclusive prefix sums of the parts that g is split into
-	sum     *ir.Value   // inclusive prefix sums of g
-	left    *ir.Value   // sum of g after each token
+	g, beta  *ir.Value   // log decay, clamped where the variant says so; nil where each channel has one
+	parts    []*ir.Value // inclusive prefix sums of the parts that g is split into
+	sum      *ir.Value   // inclusive prefix sums of g
+	left     *ir.Value   // sum of g after each token
+	channels *channels   // where each channel has a decay, in place of g and its sums
 }
 
 // each is what f makes of each of them.
@@ -27,14 +28,16 @@ func (w gates) each(f func(*ir.Value) *ir.Value) *gates {
 func (e *gen) loadGates() gates {
 	b := e.b.Stage("gates")
 	var w gates
-	if e.in.g != nil {
+	if e.channelwise() {
+		w.channels = &channels{log: e.loadChannels()}
+	} else if e.in.g != nil {
 		w.g = e.loadGate(e.in.g)
 	}
 	if o := e.in.beta; e.blocks[o] != nil {
 		w.beta = e.loadGate(o)
 	}
-	if e.in.aLog != nil {
-		w.g = decayGate(b, w.g, e.loadGate(e.in.aLog), e.loadGate(e.in.dt))
+	if e.in.aLog != nil && !e.channelwise() {
+		w.g = decayGate(b, w.g, e.loadGate(e.in.aLog), e.loadGate(e.in.dt), 0)
 	}
 	if e.in.raw && w.beta != nil {
 		w.beta = betaGate(b, w.beta, e.s.NegEigval)
@@ -52,6 +55,10 @@ const coarse = 1.0 / 256
 // sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels. A rule without decay has none.
 func (e *gen) sums(w *gates) {
 	b, c := e.b, e.c
+	if w.channels != nil {
+		e.channelDecay(w.channels)
+		return
+	}
 	if w.g == nil {
 		return
 	}
@@ -92,11 +99,7 @@ func (e *gen) base2Sums(w *gates) {
 	w.g = b.Scale(w.g, math.Log2E)
 	t := ir.T(ir.BF16, c, c)
 	ones := b.Select(b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
-	n := 3
-	if e.v.Precision() == ir.PrecBF16x1 {
-		n = 2
-	}
-	for _, part := range e.split(w.g, n) {
+	for _, part := range e.split(w.g, e.sumParts()) {
 		part = b.MatMul(part, ones, false, false, ir.PrecBF16x1)
 		if w.sum == nil {
 			w.sum = part
@@ -106,6 +109,14 @@ func (e *gen) base2Sums(w *gates) {
 	}
 	w.parts = []*ir.Value{w.sum}
 	w.left = b.Sub(b.Broadcast(b.SliceAxis(w.sum, 1, c-1, c), w.sum.Type.Shape, 0, 1), w.sum)
+}
+
+// sumParts is the number of bf16 parts of a log decay that sums take.
+func (e *gen) sumParts() int {
+	if e.v.Precision() == ir.PrecBF16x1 {
+		return 2
+	}
+	return 3
 }
 
 // exp is the exponential in the base of the sums, nil where there are none; log its inverse.

@@ -36,6 +36,13 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.gate(token(x, fill))
 	}
+	decay, ofHeads := gate, p.headGate
+	if s.Rule.channels() { // they lie as v does
+		decay = func(x *ir.Value, fill float64) *operand {
+			return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
+		}
+		ofHeads = p.headChannels
+	}
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm && p.v.Fuse == PlaceGlue {
 		q, k = normRows(b, q), normRows(b, k)
@@ -46,14 +53,18 @@ func (p *plan) glueIn() *operands {
 	switch {
 	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
 		in.raw = true
-		a, raw := p.rawGate("a"), p.rawGate("b")
-		in.g, in.beta = gate(a, closedGate), gate(raw, closedGate)
+		a := p.args["a"]
+		if !s.Rule.channels() {
+			a = p.rawGate("a")
+		}
+		raw := p.rawGate("b")
+		in.g, in.beta = decay(a, closedGate), gate(raw, closedGate)
 		if a != nil {
-			in.aLog, in.dt = p.headGate(p.args["A_log"]), p.headGate(p.args["dt_bias"])
+			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
 		}
 	default:
 		g, beta := p.glueGates()
-		in.g, in.beta = gate(g, 0), gate(beta, 0)
+		in.g, in.beta = decay(g, 0), gate(beta, 0)
 	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
@@ -76,8 +87,13 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 		return p.args["g"], p.args["beta"]
 	}
 	if a := p.rawGate("a"); a != nil {
-		last := a.Type.Rank() - 1
-		g = decayGate(b, a, b.Broadcast(p.args["A_log"], a.Type.Shape, last), b.Broadcast(p.args["dt_bias"], a.Type.Shape, last))
+		aLog, bias, rank := p.args["A_log"], p.args["dt_bias"], a.Type.Rank()
+		if s.Rule.channels() {
+			aLog = b.Broadcast(aLog, bias.Type.Shape, 0)
+			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
+		} else {
+			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
+		}
 	}
 	if raw := p.rawGate("b"); raw != nil {
 		beta = betaGate(b, raw, s.NegEigval)
@@ -423,9 +439,12 @@ func (p *plan) countNotAfter(rising *ir.Value, k int) *ir.Value {
 	return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
 }
 
-// decayGate is -exp(A_log) softplus(a + dt_bias) in float32.
-func decayGate(b *ir.Builder, a, aLog, dt *ir.Value) *ir.Value {
+// decayGate is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0.
+func decayGate(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	x := b.Add(a, dt)
+	if bound != 0 {
+		return b.Scale(b.Unary(ir.OpLogistic, b.Mul(b.Exp(aLog), x)), bound)
+	}
 	limit := b.Like(x, softplusLimit)
 	soft := b.Unary(ir.OpLog1p, b.Exp(b.Min(x, limit)))
 	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))

@@ -114,7 +114,7 @@ func TestGroups(t *testing.T) {
 			scalars = append(scalars, a.Name)
 		}
 	}
-	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "feedback", "mergepairs", "ahead", "steps", "lock", "late", "ready", "backahead", "behind", "backsteps", "backlock", "backlate", "stagger"}, scalars)
+	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "span", "feedback", "mergepairs", "ahead", "steps", "lock", "late", "ready", "backahead", "behind", "backsteps", "backlock", "backlate", "stagger"}, scalars)
 	require.Len(t, seen, len(Groups()))
 	for _, g := range Groups() {
 		require.NotZero(t, seen[g], g.String())

@@ -354,14 +354,22 @@ func (d draw) values() []float64 {
 	return fill(n, r.NormFloat64)
 }
 
-// gates draws log decay and beta, [tokens, Hv].
+// gates draws log decay, for each channel where each has one, and beta: [tokens, Hv], or [tokens, Hv, K]. None is below the bound of the spec.
 func (d draw) gates() (g, beta []float64) {
-	n := d.tokens() * d.s.HeadsV
+	n, channels := d.tokens()*d.s.HeadsV, d.s.decays()
 	rg, rb := d.stream("g"), d.stream("beta")
-	g, beta = make([]float64, n), make([]float64, n)
+	g, beta = make([]float64, n*channels), make([]float64, n)
 	for i := range n {
 		t := i / d.s.HeadsV % d.s.Tokens
-		g[i], beta[i] = d.c.decay(rg, t), d.c.beta(rb, t)
+		for c := range channels {
+			g[i*channels+c] = d.c.decay(rg, t)
+		}
+		beta[i] = d.c.beta(rb, t)
+	}
+	if d.s.Bound != 0 {
+		for i := range g {
+			g[i] = max(g[i], d.s.Bound)
+		}
 	}
 	if d.c.doubles && d.s.NegEigval {
 		for i := range beta {
@@ -384,18 +392,26 @@ func (d draw) fusedGates(values map[string][]float64) {
 
 // invertGates draws A_log and dt_bias, and solves for a and b.
 func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
-	aLog, dtBias := d.normal("A_log", d.s.HeadsV), d.normal("dt_bias", d.s.HeadsV)
+	channels := d.s.decays()
+	aLog, dtBias := d.normal("A_log", d.s.HeadsV), d.normal("dt_bias", d.s.HeadsV*channels)
 	top := 1.0
 	if d.s.NegEigval {
 		top = 2
 	}
 	a, b := make([]float64, len(g)), make([]float64, len(beta))
 	for i := range g {
-		h := i % d.s.HeadsV
-		a[i] = max(-gateReach, inverseSoftplus(-g[i]/math.Exp(aLog[h]))-dtBias[h])
+		rate, bias := math.Exp(aLog[i/channels%d.s.HeadsV]), dtBias[i%len(dtBias)]
+		if d.s.Bound != 0 {
+			p := min(g[i]/d.s.Bound, 1-0x1p-24)
+			a[i] = max(-gateReach, min(gateReach, (math.Log(p)-math.Log1p(-p))/rate-bias))
+		} else {
+			a[i] = max(-gateReach, inverseSoftplus(-g[i]/rate)-bias)
+		}
 		if g[i] == 0 {
 			a[i] = closedGate
 		}
+	}
+	for i := range beta {
 		p := beta[i] / top
 		b[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
 		if p == 0 {

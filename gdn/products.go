@@ -36,9 +36,13 @@ func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
 	if kk == nil {
 		return nil
 	}
-	// The squares of the columns stand on the diagonal.
-	across := e.diagonal(kk)
-	across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, l2Eps)))
+	across := w.inverse
+	if w.channels != nil {
+		across = b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c)
+	} else { // the squares of the columns stand on the diagonal
+		across = e.diagonal(kk)
+		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, l2Eps)))
+	}
 	along := e.column(w.inverse, e.c)
 	if !e.v.Share {
 		along = e.perValue(along)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/gdngen/gdngen/internal/vector"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -145,7 +147,8 @@ type recurrence struct {
 	s       Spec
 	q, k    []float64 // [tokens, Hk, K], normalised; q scaled
 	v, o    []float64 // [tokens, Hv, V]
-	g, beta []float64 // [tokens, Hv]
+	g       []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
+	beta    []float64 // [tokens, Hv]
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
 	bounds  []int
@@ -190,7 +193,7 @@ func newRecurrence(s Spec, inputs map[string]*array.Array) *recurrence {
 	return r
 }
 
-// gateValues are log decay and beta, [tokens, Hv] each: zeros and ones where the rule has none.
+// gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none.
 func (s Spec) gateValues(inputs map[string]*array.Array) (g, beta []float64) {
 	values := map[string][]float64{}
 	for _, p := range s.gateParams() {
@@ -211,16 +214,21 @@ func (s Spec) gateValues(inputs map[string]*array.Array) (g, beta []float64) {
 }
 
 // FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv]; a or b may be
-// empty, and so is then what is made of it.
+// empty, and so is then what is made of it. Where each channel has a decay, a is [tokens, Hv, K] and dt_bias [Hv, K], and so is the log decay.
+//
+//	g = -exp(A_log) softplus(a + dt_bias), or bound sigmoid(exp(A_log) (a + dt_bias));  beta = sigmoid(b)
 func FusedGates(s Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
 	g, beta = make([]float64, len(a)), make([]float64, len(b))
 	top := 1.0
 	if s.NegEigval {
 		top = 2
 	}
+	n := s.decays()
 	for i := range a {
-		h := i % s.HeadsV
-		g[i] = -math.Exp(aLog[h]) * softplus(a[i]+dtBias[h])
+		rate, x := math.Exp(aLog[i/n%s.HeadsV]), a[i]+dtBias[i%len(dtBias)]
+		if g[i] = -rate * softplus(x); s.Bound != 0 {
+			g[i] = s.Bound * sigmoid(rate*x)
+		}
 	}
 	for i := range b {
 		beta[i] = top / (1 + math.Exp(-b[i]))
@@ -284,7 +292,7 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	for t := begin; t < end; t++ {
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
-		s.Rule.step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o[row*s.V:][:s.V], u)
+		s.Rule.step(state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
 	}
 	s.eachState(func(kv, own int) { r.states[at+own] = state[kv] })
 }
@@ -305,8 +313,20 @@ func (r *recurrence) token(t, h int) (k, q, v []float64) {
 	return r.k[key:][:s.K], r.q[key:][:s.K], r.v[row*s.V:][:s.V]
 }
 
-// step is one token: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs to k[i].
-func (r Rule) step(state, k, q, v []float64, decay, beta float64, o, u []float64) {
+// decay is the log decay of a row of tokens x heads: one number, or one a channel.
+func (r *recurrence) decay(row int) []float64 {
+	n := r.s.decays()
+	return r.g[row*n:][:n]
+}
+
+// step is one token of log decay g: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs
+// to k[i], and to g[i] where each channel has a decay.
+func (r Rule) step(state, k, q, v, g []float64, beta float64, o, u []float64) {
+	decay := math.Exp(g[0])
+	if r.channels() {
+		scaleRows(state, g)
+		decay = 1
+	}
 	vector.DecayedSum(u, state, k, decay)
 	for j := range u {
 		switch r.Update {
@@ -317,6 +337,14 @@ func (r Rule) step(state, k, q, v []float64, decay, beta float64, o, u []float64
 		}
 	}
 	vector.UpdatedSum(o, state, k, q, u)
+}
+
+// scaleRows multiplies row i of a state [K, V] by exp(g[i]).
+func scaleRows(state, g []float64) {
+	width := len(state) / len(g)
+	for i, x := range g {
+		floats.Scale(math.Exp(x), state[i*width:][:width])
+	}
 }
 
 // eachState visits the elements of one head's state: the index in [K, V] order and the index in the spec's own layout.

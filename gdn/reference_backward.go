@@ -17,7 +17,8 @@ type tangent struct {
 	dfinal  []float64 // as the spec lays states out; nil means zeros
 	dq, dk  []float64 // [tokens, Hv, K]
 	dv      []float64 // [tokens, Hv, V]
-	dg, db  []float64 // [tokens, Hv]
+	dg      []float64 // [tokens, Hv], or [tokens, Hv, K] where each channel has a decay
+	db      []float64 // [tokens, Hv]
 	initial []float64 // gradients of the initial states, as the spec lays them out
 }
 
@@ -29,9 +30,9 @@ func gradient(r *recurrence, inputs map[string]*array.Array) map[string][]float6
 	if s.Final {
 		t.dfinal = inputs["dfinal_state"].Float64s()
 	}
-	n := len(r.g)
+	n := len(r.beta)
 	t.dq, t.dk, t.dv = make([]float64, n*s.K), make([]float64, n*s.K), make([]float64, n*s.V)
-	t.dg, t.db = make([]float64, n), make([]float64, n)
+	t.dg, t.db = make([]float64, len(r.g)), make([]float64, n)
 	t.initial = make([]float64, len(r.states))
 	r.each(func() func(n, h int) {
 		return newReverse(t).head
@@ -106,16 +107,23 @@ func (t *tangent) rawDecay(out map[string][]float64, inputs map[string]*array.Ar
 	s := t.s
 	aLog, a, bias := inputs["A_log"].Float64s(), inputs["a"].Float64s(), inputs["dt_bias"].Float64s()
 	da := make([]float64, len(t.dg))
-	dLog, dBias := make([]float64, s.HeadsV), make([]float64, s.HeadsV)
+	dLog, dBias := make([]float64, s.HeadsV), make([]float64, len(bias))
+	n := s.decays()
 	for i, dg := range t.dg {
-		h := i % s.HeadsV
-		slope := 1.0
-		if x := a[i] + bias[h]; x <= softplusLimit {
-			slope = sigmoid(x)
+		h, c := i/n%s.HeadsV, i%len(bias)
+		rate, x := math.Exp(aLog[h]), a[i]+bias[c]
+		byLog, slope := t.g[i], -rate // by A_log, and by a
+		switch {
+		case s.Bound != 0:
+			p := sigmoid(rate * x)
+			slope = s.Bound * p * (1 - p) * rate
+			byLog = slope * x
+		case x <= softplusLimit:
+			slope *= sigmoid(x)
 		}
-		da[i] = -dg * math.Exp(aLog[h]) * slope
-		dBias[h] += da[i]
-		dLog[h] += dg * t.g[i]
+		da[i] = dg * slope
+		dBias[c] += da[i]
+		dLog[h] += dg * byLog
 	}
 	out["dA_log"], out["da"], out["ddt_bias"] = dLog, da, dBias
 }
@@ -128,6 +136,7 @@ type reverse struct {
 	ds     []float64
 	u      [][]float64 // beta (v - S'^T k) of each token of a segment
 	rest   []float64   // v - S'^T k
+	decays []float64   // exp(g) of each row of the state
 	du     []float64
 	o      []float64
 }
@@ -137,7 +146,7 @@ func newReverse(t *tangent) *reverse {
 	rows := func(n, width int) [][]float64 {
 		return slices.Collect(slices.Chunk(make([]float64, n*width), width))
 	}
-	return &reverse{tangent: t, states: rows(segment+1, s.K*s.V), ds: make([]float64, s.K*s.V), u: rows(segment, s.V), rest: make([]float64, s.V),
+	return &reverse{tangent: t, states: rows(segment+1, s.K*s.V), ds: make([]float64, s.K*s.V), u: rows(segment, s.V), rest: make([]float64, s.V), decays: make([]float64, s.K),
 		du: make([]float64, s.V), o: make([]float64, s.V)}
 }
 
@@ -161,7 +170,7 @@ func (r *reverse) head(n, h int) {
 		for t := begin + i*segment; t < min(begin+(i+1)*segment, end); t++ {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
-			s.Rule.step(state, k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[0])
+			s.Rule.step(state, k, q, v, r.decay(row), r.beta[row], r.o, r.u[0])
 		}
 	}
 	for i := segments - 1; i >= 0; i-- {
@@ -171,7 +180,7 @@ func (r *reverse) head(n, h int) {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
 			copy(r.states[t-lo+1], r.states[t-lo])
-			s.Rule.step(r.states[t-lo+1], k, q, v, math.Exp(r.g[row]), r.beta[row], r.o, r.u[t-lo])
+			s.Rule.step(r.states[t-lo+1], k, q, v, r.decay(row), r.beta[row], r.o, r.u[t-lo])
 		}
 		for t := hi - 1; t >= lo; t-- {
 			r.step(t, h, r.states[t-lo], r.states[t-lo+1], r.u[t-lo])
@@ -188,7 +197,10 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	row := t*s.HeadsV + h
 	do, dv := r.do[row*s.V:][:s.V], r.dv[row*s.V:][:s.V]
 	dq, dk := r.dq[row*s.K:][:s.K], r.dk[row*s.K:][:s.K]
-	decay, beta := math.Exp(r.g[row]), r.beta[row]
+	beta, decay := r.beta[row], r.decays
+	for i := range decay {
+		decay[i] = math.Exp(r.decay(row)[i%s.decays()])
+	}
 	clear(r.du)
 	for i := range k {
 		ds, now := r.ds[i*s.V:][:s.V], after[i*s.V:][:s.V]
@@ -209,7 +221,7 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	for i := range k {
 		was := before[i*s.V:][:s.V]
 		for j := range rest {
-			rest[j] -= decay * k[i] * was[j]
+			rest[j] -= decay[i] * k[i] * was[j]
 		}
 	}
 	for j := range dv {
@@ -219,7 +231,7 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	for i := range k {
 		ds, was := r.ds[i*s.V:][:s.V], before[i*s.V:][:s.V]
 		for j := range ds {
-			dk[i] -= decay * was[j] * dv[j]
+			dk[i] -= decay[i] * was[j] * dv[j]
 			ds[j] -= k[i] * dv[j]
 		}
 	}
@@ -227,9 +239,12 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 }
 
 // decayed takes the gradient of exp(g) S to those of S, the state before a token, and of g.
-func (r *reverse) decayed(row int, before []float64, decay float64) {
+func (r *reverse) decayed(row int, before, decay []float64) {
+	n := r.s.decays()
+	dg := r.dg[row*n:][:n]
 	for i := range r.ds {
-		r.ds[i] *= decay
-		r.dg[row] += r.ds[i] * before[i]
+		channel := i / r.s.V
+		r.ds[i] *= decay[channel]
+		dg[channel%n] += r.ds[i] * before[i]
 	}
 }

@@ -2,7 +2,6 @@ package gdn
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -84,13 +83,15 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		}
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
-		at, g := row*s.V, r.g[row]
+		at, g := row*s.V, r.decay(row)
 		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
-		floats.AddScaled(slope, g, whole)
-		e := math.Exp(g)
-		s.Rule.step(slope, k, q, zero, e, r.beta[row], decay.o[at:][:s.V], p.u)
-		s.Rule.step(held, k, q, zero, e, r.beta[row], carried.o[at:][:s.V], p.u)
-		s.Rule.step(whole, k, q, v, e, r.beta[row], r.o[at:][:s.V], p.u)
+		width := len(whole) / len(g)
+		for i, x := range g {
+			floats.AddScaled(slope[i*width:][:width], x, whole[i*width:][:width])
+		}
+		s.Rule.step(slope, k, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
+		s.Rule.step(held, k, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
+		s.Rule.step(whole, k, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
 	}
 	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
 	s.eachState(func(kv, own int) {

@@ -45,7 +45,7 @@ var rules = []struct {
 	{"deltanet", "delta rule without decay (Schlag et al., 2021)", Rule{DecayNone, UpdateDelta}},
 	{"simple-gla", "linear attention with a decay a head, as in Mamba-2 (Dao and Gu, 2024): no beta, nothing is inverted", Rule{DecayHead, UpdateAdditive}},
 	{"linear", "linear attention (Katharopoulos et al., 2020): neither decay nor beta", Rule{DecayNone, UpdateAdditive}},
-	{"kda", "a decay a channel, delta update: not built yet", Rule{DecayChannel, UpdateDelta}},
+	{"kda", "delta rule with a decay a channel of the key: Kimi Delta Attention (Kimi Linear, 2025)", Rule{DecayChannel, UpdateDelta}},
 	{"gla", "a decay a channel, additive update: not built yet", Rule{DecayChannel, UpdateAdditive}},
 }
 
@@ -78,18 +78,18 @@ func (r Rule) String() string {
 	return fmt.Sprintf("invalid(%d,%d)", r.Decay, r.Update)
 }
 
-// decays and writes say whether the rule has a decay, and a beta.
-func (r Rule) decays() bool { return r.Decay != DecayNone }
-func (r Rule) writes() bool { return r.Update == UpdateDelta }
+// decays and writes say whether the rule has a decay, and a beta; channels, whether each channel of the key has a decay of its own.
+func (r Rule) decays() bool   { return r.Decay != DecayNone }
+func (r Rule) writes() bool   { return r.Update == UpdateDelta }
+func (r Rule) channels() bool { return r.Decay == DecayChannel }
 
 // check says why nothing is built for a rule.
 func (r Rule) check() error {
 	switch {
 	case strings.HasPrefix(r.String(), "invalid"):
 		return fmt.Errorf("%d, %d are no decay and update (allowed: %s)", r.Decay, r.Update, strings.Join(RuleNames(), " "))
-	case r.Decay == DecayChannel:
-		near := Rule{DecayHead, r.Update}
-		return fmt.Errorf("%s has a decay for each channel of the key, which no reference and no kernel here computes yet: take %s, whose decay is one number a head", r, near)
+	case r == Rule{DecayChannel, UpdateAdditive}:
+		return fmt.Errorf("%s has a decay for each channel of the key and no beta, which nothing here computes yet: take kda, or simple-gla, whose decay is one number a head", r)
 	}
 	return nil
 }
@@ -132,8 +132,14 @@ func (p *plan) only(results []*ir.Value, s Spec) []*ir.Value {
 
 // fitRule takes the choices that a rule has: what is not built for it, and what it leaves without effect.
 func (v Variant) fitRule(s Spec) Variant {
+	if !s.Rule.channels() {
+		v.Span = defaultSpan
+	}
 	if v.embeds(s) || s.Rule == (Rule{}) {
 		return v
+	}
+	if s.Rule.channels() {
+		v = v.fitChannels(s)
 	}
 	if v.Pack == PackAligned || v.Pack == PackStream {
 		v.Pack = PackGather
@@ -143,26 +149,65 @@ func (v Variant) fitRule(s Spec) Variant {
 	}
 	if !s.Rule.writes() {
 		v.Form, v.Flow, v.Beta = FormVPrime, FlowFused, BetaRight
+	} else if v.Beta == BetaExponent && s.Rule.channels() { // in V' it would meet what feedback hands on to tokens behind a strong decay
+		v.Beta = BetaRight
 	} else if v.Beta == BetaExponent { // there is none: with beta in V', what is written is rounded once (bench on v6e: 1.76 by wall, 1.80 with beta=right)
 		v.Beta = BetaLeft
 	}
 	return v
 }
 
+// fitChannels takes the choices that a decay a channel has: it stands between the factors of products, so nothing is shared between the value
+// heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
+func (v Variant) fitChannels(s Spec) Variant {
+	v.Share, v.Form, v.Fold, v.Rest, v.PrecUpdate, v.Spread = false, FormVPrime, true, RestKey, OwnNone, SpreadLanes
+	if v.Decay != DecayBase2 {
+		v.Decay = DecayClamp
+	}
+	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
+		v.Unit = UnitVector
+	}
+	v.Span = min(v.Span, v.Chunk)
+	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {
+		v.Span /= 2
+	}
+	return v
+}
+
+// spanReach bounds the log decay within a span: its exponential, and that of its inverse, are float32, and so are products of keys with it.
+const spanReach = 80
+
 // gateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form.
 func (s Spec) gateParams() []Param {
 	var p []Param
 	raw := s.Gates == GatesFused
-	gate := func(name string, d ir.DType) Param { return Param{name, s.tokenType(d, s.HeadsV)} }
+	decay, beta := s.decayShape(), []int{s.HeadsV}
+	gate := func(name string, d ir.DType, shape []int) Param { return Param{name, s.tokenType(d, shape...)} }
 	if s.Rule.decays() && raw {
-		p = append(p, Param{"A_log", ir.T(ir.F32, s.HeadsV)}, gate("a", s.GateDType), Param{"dt_bias", ir.T(ir.F32, s.HeadsV)})
+		p = append(p, Param{"A_log", ir.T(ir.F32, s.HeadsV)}, gate("a", s.GateDType, decay), Param{"dt_bias", ir.T(ir.F32, decay...)})
 	} else if s.Rule.decays() {
-		p = append(p, gate("g", ir.F32))
+		p = append(p, gate("g", ir.F32, decay))
 	}
 	if s.Rule.writes() && raw {
-		p = append(p, gate("b", s.GateDType))
+		p = append(p, gate("b", s.GateDType, beta))
 	} else if s.Rule.writes() {
-		p = append(p, gate("beta", ir.F32))
+		p = append(p, gate("beta", ir.F32, beta))
 	}
 	return p
+}
+
+// decayShape is the shape of the log decays of a token: [Hv], or [Hv, K] where each channel has one.
+func (s Spec) decayShape() []int {
+	if s.Rule.channels() {
+		return []int{s.HeadsV, s.K}
+	}
+	return []int{s.HeadsV}
+}
+
+// decays is the number of log decays of a token and value head.
+func (s Spec) decays() int {
+	if s.Rule.channels() {
+		return s.K
+	}
+	return 1
 }

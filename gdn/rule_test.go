@@ -97,6 +97,8 @@ func TestRuleOfSpec(t *testing.T) {
 		"tiny,rule=simple-gla,gates=fused":     "A_log a dt_bias",
 		"tiny,gates=fused,direction=train":     "A_log a dt_bias b",
 		"tiny,rule=simple-gla,direction=train": "g",
+		"tiny,rule=kda,bound=-5":               "g beta",
+		"tiny,rule=kda,gates=fused":            "A_log a dt_bias b",
 	} {
 		s := mustParse(t, text)
 		var names string
@@ -115,8 +117,9 @@ func TestRuleOfSpec(t *testing.T) {
 		require.Equal(t, s, back)
 	}
 	for text, want := range map[string]string{
-		"tiny,rule=kda":                "take gdn, whose decay is one number a head",
-		"tiny,rule=gla":                "take simple-gla",
+		"tiny,rule=gla":                "take kda, or simple-gla",
+		"tiny,bound=-5":                "rule=gdn has one a head: leave out bound",
+		"tiny,rule=kda,bound=-50":      "-19 to 0, 0 for none",
 		"tiny,rule=deltnet":            `did you mean "deltanet"?`,
 		"tiny,rule=linear,gates=fused": "linear has no gates: leave out gates=fused",
 		"tiny,rule=simple-gla,negeig":  "simple-gla has no beta: leave out negeig",
@@ -162,6 +165,9 @@ func TestRandomVariantsOfRules(t *testing.T) {
 				}
 				if len(s.gateParams()) == 0 {
 					s.Gates, s.GateDType = GatesGiven, ir.F32
+				}
+				if rule.channels() && i%2 == 0 {
+					s.Bound = -5
 				}
 				if v.Check(s) == nil && v.Unsafe(s) == "" && (i+len(rule.String()))%3 == 0 {
 					agrees(t, s, v, class, uint64(i))

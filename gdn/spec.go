@@ -81,6 +81,7 @@ type Spec struct {
 	Out        ir.DType // of o; DType unless set otherwise
 	Gates      Gates
 	GateDType  ir.DType // of a and b when the gates are fused: f32 or bf16
+	Bound      float64  // decay by channel: the lowest log decay, below 0; of fused gates it makes a bounded sigmoid, with given gates it states the range. 0: none
 	NegEigval  bool     // beta in (0,2): doubles the sigmoid of fused gates; with given gates it only states the range
 	L2Norm     bool     // q and k are normalised per token and head
 	Seqs       int      // number of sequences packed along the tokens; 0 means none are, and there is no cu_seqlens

@@ -115,7 +115,7 @@ var fields = []field{
 		}
 		return nil
 	}),
-	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither", quoted: true,
+	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither; kda: a decay a channel", quoted: true,
 		get: func(s *Spec) string { return s.Rule.String() },
 		set: func(s *Spec, v string) (err error) {
 			s.Rule, err = ParseRule(v)
@@ -129,6 +129,22 @@ var fields = []field{
 				return fmt.Errorf("%s has no beta: leave out negeig", s.Rule)
 			}
 			return s.Rule.check()
+		}},
+	{key: "bound", name: "bound", values: fmt.Sprintf("%d to 0", lowestBound), doc: "with a decay a channel: no log decay is lower (Kimi's safe gate: -5); gates=fused are sigmoids times it; 0: no bound",
+		get: func(s *Spec) string { return strconv.FormatFloat(s.Bound, 'g', -1, 64) },
+		set: func(s *Spec, v string) error {
+			x, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				return fmt.Errorf("%q is not a number", v)
+			}
+			s.Bound = x
+			return checkBound(x)
+		},
+		check: func(s *Spec) error {
+			if s.Bound != 0 && !s.Rule.channels() {
+				return fmt.Errorf("%v bounds the decays of channels, and rule=%s has one a head: leave out bound", s.Bound, s.Rule)
+			}
+			return checkBound(s.Bound)
 		}},
 	enumField("direction", "direction", "forward; backward: gradients; train: both", directionNames, func(s *Spec) *Direction { return &s.Direction }, func(s *Spec) error {
 		if s.Direction != Forward && (s.Pool > 0 || s.InPlace) {
@@ -183,6 +199,16 @@ func setInt(p *int, v string, low, high int) error {
 		return fmt.Errorf("%d is out of range: %d to %d", n, low, high)
 	}
 	*p = n
+	return nil
+}
+
+// lowestBound is the lowest bound of a log decay that a spec may state: what one token leaves of the state is then 5e-9, below float32.
+const lowestBound = -19
+
+func checkBound(x float64) error {
+	if !(x >= lowestBound && x <= 0) {
+		return fmt.Errorf("%v is no bound of a log decay: %d to 0, 0 for none", x, lowestBound)
+	}
 	return nil
 }
 

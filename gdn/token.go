@@ -27,7 +27,7 @@ func (e *gen) tokenMatrix() []blockOut {
 		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 1, i, i+1) }
 		s := e.state
 		if decay != nil {
-			s = b.Mul(s, e.scalar(decay, i, e.s.K, e.s.V))
+			s = b.Mul(s, e.spreadDecay(decay, i, false)(e.s.K, e.s.V))
 		}
 		u := e.written(at(v), func() *ir.Value { return e.dot(at(k), s, false, false, e.v.PrecState) },
 			func() *ir.Value { return e.scalar(w.beta, i, 1, e.s.V) })
@@ -62,7 +62,7 @@ func (e *gen) tokenNative() []blockOut {
 		at := func(x *ir.Value) *ir.Value {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
-		outs = append(outs, step(at(q), at(k), at(v), e.spreads(decay, i), e.spreads(w.beta, i)))
+		outs = append(outs, step(at(q), at(k), at(v), e.spreadDecay(decay, i, e.s.State == StateVK), e.spreads(w.beta, i)))
 	}
 	b.Stage("output")
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
@@ -79,8 +79,25 @@ func (e *gen) spreads(x *ir.Value, i int) spread {
 	return func(rows, lanes int) *ir.Value { return e.scalar(x, i, rows, lanes) }
 }
 
-// tokenDecay is exp(g); nil where the rule has no decay.
+// spreadDecay is spreads of the decay, or that of lane i of [N, C, K] over a state [N, K, V], or [N, V, K] if turned.
+func (e *gen) spreadDecay(x *ir.Value, i int, turned bool) spread {
+	if !e.channelwise() {
+		return e.spreads(x, i)
+	}
+	own := e.b.Reshape(e.b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], e.s.K)
+	return func(rows, lanes int) *ir.Value {
+		if turned {
+			return e.row(own, rows)
+		}
+		return e.column(own, lanes)
+	}
+}
+
+// tokenDecay is exp(g), [N, C] or [N, C, K]; nil where the rule has no decay.
 func (e *gen) tokenDecay(w gates) *ir.Value {
+	if w.channels != nil {
+		return e.b.Exp(w.channels.log)
+	}
 	if w.g == nil {
 		return nil
 	}

@@ -227,6 +227,7 @@ type Variant struct {
 	Out        Out
 	Turn       Turn
 	Spread     Spread // of the sums of decay of rows over lanes
+	Span       int    // tokens whose pairs have one boundary, where each channel has a decay
 	Scale      Scale
 	Rest       Rest
 	PrecInv    ir.Precision

@@ -20,13 +20,13 @@ import (
 var errRefused = errors.New("no such thing")
 
 // recorded answers for v6e with a schedule that libtpu wrote, and refuses other targets.
-type recorded struct{}
+type recorded struct{ dump string } // in pjrt/llo/testdata
 
-func (recorded) Compile(_ context.Context, q aot.Request) (*aot.Result, error) {
+func (r recorded) Compile(_ context.Context, q aot.Request) (*aot.Result, error) {
 	if q.Topology != "v6e:2x2" {
 		return nil, errRefused
 	}
-	f, err := os.Open(filepath.Join("..", "pjrt", "llo", "testdata", "dot512_v6e_0.0.51.txtar.gz"))
+	f, err := os.Open(filepath.Join("..", "pjrt", "llo", "testdata", r.dump+".txtar.gz"))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (recorded) Compile(_ context.Context, q aot.Request) (*aot.Result, error) {
 func TestJob(t *testing.T) {
 	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
 	require.NoError(t, err)
-	x := &measure.Instrument{Compiler: recorded{}, Libtpu: "libtpu test", Scratch: t.TempDir()}
+	x := &measure.Instrument{Compiler: recorded{"dot512_v6e_0.0.51"}, Libtpu: "libtpu test", Scratch: t.TempDir()}
 	var said []string
 	job := func(targets string) *Job {
 		list, err := codegen.ParseTargets(targets)

@@ -64,6 +64,7 @@ type pageSide struct {
 	*Explanation
 	Stages  []pageStage
 	Ops     []pageOp
+	Ways    []stageWay
 	Picture *picture // nil where the schedule has no ops
 }
 
@@ -100,7 +101,12 @@ func (r *Result) WritePage(file string) error {
 	for _, e := range r.Targets {
 		t := pageTarget{Explanation: e}
 		if e.Against == nil {
-			t.Sides = []pageSide{newPageSide("", e, colours)}
+			side := newPageSide("", e, colours)
+			var err error
+			if side.Ways, err = ways(e, side.Stages); err != nil {
+				return err
+			}
+			t.Sides = []pageSide{side}
 		} else {
 			t.Sides = []pageSide{newPageSide("A", e, colours), newPageSide("B", e.Against, colours)}
 		}

@@ -35,7 +35,8 @@ the slots, spills, VMEM, and how far the whole is from what main memory and the 
 in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
 lowered, so other kernels are costed by the same ruler. A folder of schedules that --dump kept is costed without a compiler, on any machine.
 --diff sets a second variant, file or folder beside it, the largest changes first. --html writes one page with a picture of the slots over the
-schedule of the hottest part, --picture a small one by stage. What was measured once comes from the cache.
+schedule of the hottest part, and follows each stage of a generated kernel from the builder through the passes to bundles and cycles.
+--picture writes a small picture by stage. What was measured once comes from the cache.
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `

@@ -308,32 +308,8 @@ func (e *gen) reverse() []blockOut {
 	tt, u := e.inverseAndValues(k, kk, w, grown, state)
 	do = e.store(do)
 
-	b.Stage("operands")
-	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
-
-	b.Stage("dr")
-	ds := e.store(e.state)
-	var du *ir.Value
-	switch {
-	case e.v.update() != e.v.PrecState: // K is exact, dS is in parts
-		du = b.Add(e.dot(pt, do, false, false, e.v.update()), b.Mul(e.dot(e.perValue(k), ds, false, false, e.v.update()), e.column(left, e.s.V)))
-	case e.v.Out != OutSeparate:
-		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
-	default:
-		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
-	}
-	dr := e.dot(tt, e.store(du), false, false, e.v.apply())
-	low := e.store(dr)
-	n := e.store(e.byRows(low, b.Neg(grown)))
-
-	b.Stage("state")
-	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
-	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
-	if e.v.Out != OutSeparate {
-		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
-	} else {
-		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
-	}
+	step := e.stateBackward(q, k, do, pt, kd, tt, grown, left)
+	dos, ds, dr, low, n := step.dos, step.ds, step.dr, step.low, step.n
 
 	b.Stage("dq")
 	joined := e.v.KQ == JointJoined
@@ -415,6 +391,47 @@ func (e *gen) reverse() []blockOut {
 		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
 		e.gateRows(dg), e.gateRows(dbeta),
 	}
+}
+
+// stateStep are the gradients on the way from the state after a chunk to the state before it: those at the head of this file.
+type stateStep struct {
+	dos *ir.Value // dO'
+	ds  *ir.Value // dS after the chunk
+	dr  *ir.Value // dR, and low as products take it
+	low *ir.Value
+	n   *ir.Value
+}
+
+// stateBackward takes dS, which is e.state, over a chunk. pt is P^T, kd is Kd and tt T^T; grown and left [N, C] are e^G and beta e^(GC-G).
+func (e *gen) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
+	b, scale := e.b, e.s.EffectiveScale()
+	b.Stage("operands")
+	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
+
+	b.Stage("dr")
+	ds := e.store(e.state)
+	var du *ir.Value
+	switch {
+	case e.v.update() != e.v.PrecState: // K is exact, dS is in parts
+		du = b.Add(e.dot(pt, do, false, false, e.v.update()), b.Mul(e.dot(e.perValue(k), ds, false, false, e.v.update()), e.column(left, e.s.V)))
+	case e.v.Out != OutSeparate:
+		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
+	default:
+		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
+	}
+	dr := e.dot(tt, e.store(du), false, false, e.v.apply())
+	low := e.store(dr)
+	n := e.store(e.byRows(low, b.Neg(grown)))
+
+	b.Stage("state")
+	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
+	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
+	if e.v.Out != OutSeparate {
+		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
+	} else {
+		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
+	}
+	return stateStep{dos, ds, dr, low, n}
 }
 
 // operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.

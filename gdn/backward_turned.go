@@ -87,22 +87,25 @@ func (e *gen) strictly(x *ir.Value) *ir.Value {
 	return e.b.Convert(e.keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1))), x.Type.DType)
 }
 
+// bothInverses are T^T and T, kept or made again.
+func (e *gen) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
+	if e.in.kept.t != nil {
+		tt = e.loadTurnedInverse()
+		return tt, e.turned(tt)
+	}
+	negA, _ := e.weights(e.b.Neg(kk), nil, e.decay(w), w)
+	if e.v.Mask == MaskWords {
+		t = e.solveWords(negA)
+	} else {
+		t = e.store(e.solve(negA))
+	}
+	return e.turned(t), t
+}
+
 // inverseAndValues are T^T and U, kept or made again from the state before the chunk.
 func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.b
-	var t *ir.Value
-	if e.in.kept.t != nil {
-		tt = e.loadTurnedInverse()
-		t = e.turned(tt)
-	} else {
-		negA, _ := e.weights(b.Neg(kk), nil, e.decay(w), w)
-		if e.v.Mask == MaskWords {
-			t = e.solveWords(negA)
-		} else {
-			t = e.store(e.solve(negA))
-		}
-		tt = e.turned(t)
-	}
+	tt, t := e.bothInverses(kk, w)
 	if l := e.in.kept.u; l != nil {
 		return tt, e.loadKept(l)
 	}

@@ -34,15 +34,22 @@ func Build(s Spec, v Variant) (*ir.Module, error) {
 	return m, nil
 }
 
-// emit is module, or the builder's first fault: code that goes on after one reads what was not made.
+// emit is module, or the builder's first fault.
 func (p *plan) emit() (results []*ir.Value, err error) {
+	err = p.guarded(func() { results = p.module() })
+	return results, err
+}
+
+// guarded writes a program, and gives the builder's first fault: code that goes on after one reads what was not made.
+func (p *plan) guarded(write func()) (err error) {
 	defer func() {
 		if fault := p.b.Err(); fault != nil {
 			recover()
 			err = fault
 		}
 	}()
-	return p.module(), nil
+	write()
+	return nil
 }
 
 // plan is the fitted shape of the program.
@@ -54,6 +61,7 @@ type plan struct {
 	nc   int  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
 	gb   int  // value heads of a program that share a key head
 	kb   int  // key heads of a program
+	lead int  // columns of zeros that stand before those of v: see summary.go
 	down bool // grids walk the chunks from the last to the first
 	args map[string]*ir.Value
 }

@@ -27,6 +27,9 @@ func (e *gen) stateFree() *work {
 	w.k = e.productKey(e.in.k)
 	if e.blocks[e.in.v] != nil {
 		w.v = e.b.Convert(e.loadRows(e.in.v), ir.F32)
+		if e.lead > 0 {
+			w.v = e.b.Concat(2, e.b.Const(ir.T(ir.F32, w.v.Type.Shape[0], e.c, e.lead), 0), w.v)
+		}
 	}
 	if e.ready != nil {
 		w.gates = *e.ready

@@ -43,13 +43,23 @@ func (p *plan) glueIn() *operands {
 		}
 		ofHeads = p.headChannels
 	}
-	q, k := p.args["q"], p.args["k"]
-	if s.L2Norm && p.v.Fuse == PlaceGlue {
-		q, k = normRows(b, q), normRows(b, k)
+	keys := func(x *ir.Value) *operand {
+		return p.rows(token(x, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
 	}
-	in.q = p.rows(token(q, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
-	in.k = p.rows(token(k, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
-	in.v = p.rows(token(p.args["v"], 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	q, k, v := p.args["q"], p.args["k"], p.args["v"]
+	if s.L2Norm && p.v.Fuse == PlaceGlue {
+		if q != nil {
+			q = normRows(b, q)
+		}
+		k = normRows(b, k)
+	}
+	if q != nil { // a summary reads none
+		in.q = keys(q)
+	}
+	in.k = keys(k)
+	if v != nil {
+		in.v = p.rows(token(v, 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	}
 	switch {
 	case s.Gates == GatesFused && p.v.Fuse == PlaceKernel:
 		in.raw = true

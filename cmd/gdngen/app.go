@@ -93,7 +93,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(a.tourCmd(), a.tuneCmd(), a.genCmd(), a.checkCmd(), a.runCmd(), a.compileCmd(), a.explainCmd(), a.searchCmd(), a.ladderCmd(), a.journalCmd(), a.reportCmd(), a.resultsCmd(), a.mfuCmd(), a.benchCmd(),
-		a.packCmd(), a.unpackCmd(), a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.profileCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(),
+		a.packCmd(), a.unpackCmd(), a.loopCmd(), a.handoverCmd(), a.remoteCmd(), a.workerCmd(), a.traceCmd(), a.profileCmd(), a.splitCmd(), a.variantsCmd(), a.targetsCmd(), a.backendsCmd(),
 		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
 			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
 		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),

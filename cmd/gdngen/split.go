@@ -34,7 +34,7 @@ type splitPrograms struct {
 	Parts    int             `json:"parts"`
 	Part     string          `json:"part"`
 	Variant  string          `json:"variant"`
-	Backward string          `json:"backward_variant"`
+	Backward string          `json:"backward_variant,omitempty"`
 	Target   string          `json:"target,omitempty"` // empty: programs of plain ops
 	Programs []*splitProgram `json:"programs"`
 }
@@ -42,6 +42,7 @@ type splitPrograms struct {
 func (a *app) splitCmd() *cobra.Command {
 	var spec, variant, target, out string
 	var n int
+	var alone bool
 	c := &cobra.Command{
 		Use:   "split --spec SPEC --parts N",
 		Short: "Write the programs of a sequence that is split over devices",
@@ -64,7 +65,7 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 					return err
 				}
 			}
-			r, err := split(s, n, variant, t, out)
+			r, err := split(s, n, variant, alone, t, out)
 			if err != nil {
 				return usage(err)
 			}
@@ -79,6 +80,7 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 	variantFlag(c, &variant)
 	fs := c.Flags()
 	fs.IntVar(&n, "parts", 2, "parts of equal length, one a device")
+	fs.BoolVar(&alone, "forward", false, "the forward pass alone")
 	fs.StringVar(&target, "target", "", "TPU generation; none: programs of plain ops, for a CPU or GPU")
 	complete(c, "target", codegen.TargetNames())
 	fs.StringVar(&out, "out", "runs/split", "folder for the programs")
@@ -86,16 +88,28 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 }
 
 // split writes the programs of a sequence in n parts.
-func split(s gdn.Spec, n int, variant string, t *codegen.Target, out string) (*splitPrograms, error) {
-	forward, backward, err := splitVariants(s, variant, t)
+func split(s gdn.Spec, n int, variant string, alone bool, t *codegen.Target, out string) (*splitPrograms, error) {
+	s.Direction = gdn.Forward
+	forward, err := lower.Suit(s, cmp.Or(variant, gdn.Auto), t)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parallel.New(s, n, forward, backward)
+	r := &splitPrograms{Whole: s.String(), Parts: n, Variant: forward.Variant.String()}
+	var backward *gdn.Variant
+	if !alone {
+		train := s
+		train.Direction = gdn.Train
+		f, err := lower.Suit(train, cmp.Or(variant, gdn.Auto), t)
+		if err != nil {
+			return nil, fmt.Errorf("gradients: %w; --forward leaves them out", err)
+		}
+		backward, r.Backward = &f.Variant, f.Variant.String()
+	}
+	p, err := parallel.New(s, n, forward.Variant, backward)
 	if err != nil {
 		return nil, err
 	}
-	r := &splitPrograms{Whole: s.String(), Parts: n, Part: p.Part.String(), Variant: forward.String(), Backward: backward.String()}
+	r.Part = p.Part.String()
 	if t != nil {
 		r.Target = t.Name
 	}
@@ -112,6 +126,9 @@ func split(s gdn.Spec, n int, variant string, t *codegen.Target, out string) (*s
 		{"carry_back", "the gradient of the state before a range, from that after it", p.CarryBack},
 		{"backward", "gradients of a part", p.Backward},
 	} {
+		if m.module == nil {
+			continue
+		}
 		text, err := lower.On(m.module, t)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.name, err)
@@ -133,19 +150,4 @@ func split(s gdn.Spec, n int, variant string, t *codegen.Target, out string) (*s
 		return nil, err
 	}
 	return r, store.WriteBelow(out, splitFile, append(record, '\n'))
-}
-
-// splitVariants are how a whole is computed forward and backward: auto is the best known for each.
-func splitVariants(s gdn.Spec, variant string, t *codegen.Target) (forward, backward gdn.Variant, err error) {
-	s.Direction = gdn.Forward
-	f, err := lower.Suit(s, cmp.Or(variant, gdn.Auto), t)
-	if err != nil {
-		return forward, backward, err
-	}
-	s.Direction = gdn.Train
-	b, err := lower.Suit(s, cmp.Or(variant, gdn.Auto), t)
-	if err != nil {
-		return forward, backward, err
-	}
-	return f.Variant, b.Variant, nil
 }

@@ -93,7 +93,7 @@ func split(t *testing.T, text, class string, n int, run parallel.Run) {
 	one, err := run(m, inputs)
 	require.NoError(t, err)
 
-	x, err := parallel.NewSplit(s, n, v, v, run)
+	x, err := parallel.NewSplit(s, n, v, &v, run)
 	require.NoError(t, err)
 	got, err := x.Forward(inputs)
 	require.NoError(t, err)
@@ -127,6 +127,27 @@ func TestSplitHard(t *testing.T) {
 		split(t, row[0], row[1], 4, interpreted)
 	}
 	split(t, "b=2,t=48,hk=2,hv=2,k=8,v=16,l2norm,gates=fused,final=false", "random", 3, interpreted)
+}
+
+// Kimi Delta Attention has a map of each part too; its gradients are those of the reference so far.
+func TestSplitForward(t *testing.T) {
+	s, err := gdn.Parse("b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=kda")
+	require.NoError(t, err)
+	c, err := gdn.LookupClass("random")
+	require.NoError(t, err)
+	inputs, err := c.Generate(s, 3)
+	require.NoError(t, err)
+	want, err := gdn.Reference(s, inputs)
+	require.NoError(t, err)
+	for _, n := range []int{2, 4, 8} {
+		x, err := parallel.NewSplit(s, n, variant(t, s), nil, interpreted)
+		require.NoError(t, err)
+		got, err := x.Forward(inputs)
+		require.NoError(t, err)
+		agree(t, want, got, fmt.Sprintf("%s in %d parts", s, n))
+		_, err = x.Backward(inputs)
+		require.ErrorContains(t, err, "forward pass alone")
+	}
 }
 
 func normal(r *rand.Rand, shape ...int) *array.Array {
@@ -213,21 +234,21 @@ func TestRefused(t *testing.T) {
 		"b=1,t=33,hk=1,k=8":                          "33 tokens are not 2 parts",
 		"b=1,t=32,hk=1,k=8,seqs=2":                   "leave out seqs",
 		"b=1,t=32,hk=1,k=8,init,state=vk":            "leave out state",
-		"b=1,t=32,hk=1,k=8,rule=simple-gla":          "needs a delta update",
+		"b=1,t=32,hk=1,k=8,rule=simple-gla":          "computed by the reference alone",
 		"b=4,t=32,hk=1,k=8,init,pool=8,packed=false": "leave out seqs, pool",
 	} {
 		s, err := gdn.Parse(text)
 		require.NoError(t, err, text)
 		v, err := gdn.ParseVariant("default")
 		require.NoError(t, err)
-		_, err = parallel.NewSplit(s, 2, v, v, interpreted)
+		_, err = parallel.NewSplit(s, 2, v, &v, interpreted)
 		require.ErrorContains(t, err, want, text)
 	}
 	s, err := gdn.Parse("tiny,init")
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
-	x, err := parallel.NewSplit(s, 2, v, v, interpreted)
+	x, err := parallel.NewSplit(s, 2, v, &v, interpreted)
 	require.NoError(t, err)
 	_, err = x.Backward(nil)
 	require.ErrorContains(t, err, "call Forward first")

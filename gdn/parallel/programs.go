@@ -21,9 +21,9 @@ type Programs struct {
 	Carry, CarryBack     *ir.Module // see BuildCarry
 }
 
-// New makes the programs of a sequence of s in n parts of equal length, forward and summary by one variant, gradients by another. The direction of
-// s does not matter.
-func New(s gdn.Spec, n int, forward, backward gdn.Variant) (*Programs, error) {
+// New makes the programs of a sequence of s in n parts of equal length, forward and summary by one variant, gradients by another; nil: the forward pass
+// alone, whose programs of gradients are nil. The direction of s does not matter.
+func New(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant) (*Programs, error) {
 	part, err := partOf(s, n)
 	if err != nil {
 		return nil, err
@@ -31,19 +31,24 @@ func New(s gdn.Spec, n int, forward, backward gdn.Variant) (*Programs, error) {
 	p := &Programs{Part: part}
 	back := part
 	back.Direction = gdn.Backward
-	for _, m := range []struct {
+	type program struct {
 		at    **ir.Module
 		build func() (*ir.Module, error)
-	}{
+	}
+	programs := []program{
 		{&p.Summary, func() (*ir.Module, error) { return gdn.BuildSummary(part, forward) }},
-		{&p.StateGradient, func() (*ir.Module, error) { return gdn.BuildStateGradient(part, backward) }},
-		{&p.Forward, func() (*ir.Module, error) { return gdn.Build(part, forward) }},
-		{&p.Backward, func() (*ir.Module, error) { return gdn.Build(back, backward) }},
 		{&p.Compose, func() (*ir.Module, error) { return BuildCompose(part, false) }},
-		{&p.ComposeBack, func() (*ir.Module, error) { return BuildCompose(part, true) }},
 		{&p.Carry, func() (*ir.Module, error) { return BuildCarry(part, false) }},
-		{&p.CarryBack, func() (*ir.Module, error) { return BuildCarry(part, true) }},
-	} {
+		{&p.Forward, func() (*ir.Module, error) { return gdn.Build(part, forward) }},
+	}
+	if backward != nil {
+		programs = append(programs,
+			program{&p.StateGradient, func() (*ir.Module, error) { return gdn.BuildStateGradient(part, *backward) }},
+			program{&p.ComposeBack, func() (*ir.Module, error) { return BuildCompose(part, true) }},
+			program{&p.CarryBack, func() (*ir.Module, error) { return BuildCarry(part, true) }},
+			program{&p.Backward, func() (*ir.Module, error) { return gdn.Build(back, *backward) }})
+	}
+	for _, m := range programs {
 		if *m.at, err = m.build(); err != nil {
 			return nil, fmt.Errorf("parallel: %d parts of %s: %w", n, s, err)
 		}

@@ -28,8 +28,8 @@ type Split struct {
 	states []*array.Array // before each part, of the same
 }
 
-// NewSplit makes the programs, and what runs them.
-func NewSplit(s gdn.Spec, n int, forward, backward gdn.Variant, run Run) (*Split, error) {
+// NewSplit makes the programs of New, and what runs them.
+func NewSplit(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant, run Run) (*Split, error) {
 	p, err := New(s, n, forward, backward)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,10 @@ func (x *Split) Forward(inputs Arrays) (Arrays, error) {
 
 // Backward computes the gradients of the inputs of the whole from them and from do and dfinal_state. It follows a call of Forward with the same inputs.
 func (x *Split) Backward(inputs Arrays) (Arrays, error) {
-	if x.states == nil {
+	switch {
+	case x.Programs.Backward == nil:
+		return nil, errors.New("parallel: this split is for the forward pass alone: give New a variant for gradients")
+	case x.states == nil:
 		return nil, errors.New("parallel: gradients need the states of the parts: call Forward first")
 	}
 	parts := x.cut(inputs)

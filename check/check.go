@@ -83,6 +83,14 @@ func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes 
 	return nil
 }
 
+// Seeds lists n seeds from the first.
+func Seeds(first uint64, n int) (list []uint64) {
+	for i := range n {
+		list = append(list, first+uint64(i))
+	}
+	return list
+}
+
 // Missed is the number of limits that are missed.
 func (r *Result) Missed() (n int) {
 	for _, row := range r.Rows {

@@ -108,11 +108,33 @@ func LookupGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
 }
 
+// ParseGPUs reads names of GPUs, separated by commas; "all" stands for every one. A TPU generation is refused by name.
+func ParseGPUs(text string) ([]*GPU, error) {
+	if text == "all" {
+		return GPUs(), nil
+	}
+	var list []*GPU
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		g, err := LookupGPU(strings.TrimSpace(name))
+		if t, no := Lookup(strings.TrimSpace(name)); err != nil && no == nil {
+			return nil, fmt.Errorf("target %s is a TPU generation, and this is for GPUs (%s)", t.Name, strings.Join(GPUNames(), " "))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(list, g) {
+			return nil, fmt.Errorf("target %s is given twice", g.Name)
+		}
+		list = append(list, g)
+	}
+	return list, nil
+}
+
 // GPUError says that a GPU was named where a TPU generation is wanted.
 type GPUError struct{ Name string }
 
 func (e *GPUError) Error() string {
-	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s)", e.Name, strings.Join(Names(), " "))
+	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): of GPUs there are gen --backend triton and check --engine triton", e.Name, strings.Join(Names(), " "))
 }
 
 // Check finds what is wrong with a row, all of it.

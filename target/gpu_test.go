@@ -35,9 +35,27 @@ func TestEveryGPU(t *testing.T) {
 // A GPU is no TPU: what is made for TPUs says so.
 func TestGPURefused(t *testing.T) {
 	_, err := target.Lookup("Hopper")
-	require.EqualError(t, err, "target h100 is a GPU, and this is for TPU generations (v4 v5e v5p v6e tpu7x)")
+	require.ErrorContains(t, err, "target h100 is a GPU, and this is for TPU generations (v4 v5e v5p v6e tpu7x): of GPUs there are")
 	_, err = target.Parse("v6e,b200")
 	require.ErrorContains(t, err, "b200 is a GPU")
+}
+
+// A list of GPUs has no TPU, and none twice.
+func TestParseGPUs(t *testing.T) {
+	list, err := target.ParseGPUs("all")
+	require.NoError(t, err)
+	require.Equal(t, target.GPUs(), list)
+	list, err = target.ParseGPUs("b200, sm90,")
+	require.NoError(t, err)
+	require.Equal(t, []*target.GPU{target.GPUs()[1], target.GPUs()[0]}, list)
+	for text, fault := range map[string]string{
+		"h100,v6e":    "target v6e is a TPU generation, and this is for GPUs (h100 b200)",
+		"h100,hopper": "target h100 is given twice",
+		"h101":        `unknown GPU "h101"`,
+	} {
+		_, err = target.ParseGPUs(text)
+		require.ErrorContains(t, err, fault)
+	}
 }
 
 // A row that leaves a fact out does not pass: no field may be zero but those whose zero is a fact.

@@ -9,8 +9,10 @@ import (
 
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/target"
 )
 
 func (a *app) checkCmd() *cobra.Command {
@@ -40,7 +42,9 @@ the decay, over the length of the reference: what rounding does vanishes there, 
 a training step gradients have rms alone, and the outputs max. Limits follow from the class and the precision of the variant, and nothing on
 the command line loosens them; --field holds gradients to the limits of flash-linear-attention on every class. The status is 3 if one is missed.
 
-Engines: ` + engine.Help() + `.
+Engines: ` + engine.Help() + `;
+  triton, the kernels of the triton backend for GPUs, by Triton's interpreter with the rounding of matrix units; with --target h100 or b200
+  they are compiled too.
 With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
 faults of the emitter too. With --engine device the target is the device's generation; a device of another one is refused.
 
@@ -50,6 +54,7 @@ Classes:` + docs.String(),
   gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
   gdngen check --spec bench,t=512 --target v5e --engine module
   gdngen check --spec bench,t=512 --engine device --target v6e
+  gdngen check --spec contest-decode,b=2 --engine triton --target h100,b200 --seeds 1
   gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
@@ -57,6 +62,20 @@ Classes:` + docs.String(),
 			s, err := parseSpec(k.spec)
 			if err != nil {
 				return err
+			}
+			if k.seeds < 1 {
+				return usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
+			}
+			if k.engine == triton.Name {
+				if err := noTritonFlags(k.level, k.plugin); err != nil {
+					return err
+				}
+				classes, err := check.Classes(s, k.classes)
+				if err != nil {
+					return usage(err)
+				}
+				r := &check.Result{Spec: s.String(), Engine: k.engine, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds)}
+				return a.checkTriton(s, k.variant, k.target, r, classes)
 			}
 			if _, auto := gdn.ParseAuto(k.variant); auto && k.engine == "interp" && k.target == "" {
 				k.target = defaultTarget
@@ -77,9 +96,6 @@ Classes:` + docs.String(),
 			if k.engine == "reference" {
 				return usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
 			}
-			if k.seeds < 1 {
-				return usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
-			}
 			classes, err := check.Classes(s, k.classes)
 			if err != nil {
 				return usage(err)
@@ -88,10 +104,7 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			r := &check.Result{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Precision: v.Precision().String(), Seed: k.seed, Field: k.field, Unsafe: v.Unsafe(s)}
-			for i := range k.seeds {
-				r.Seeds = append(r.Seeds, k.seed+uint64(i))
-			}
+			r := &check.Result{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Precision: v.Precision().String(), Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field, Unsafe: v.Unsafe(s)}
 			if err := r.Run(a.ctx, s, f, classes, a.note); err != nil {
 				return err
 			}
@@ -106,9 +119,9 @@ Classes:` + docs.String(),
 	}
 	specFlag(c, &k.spec, "tiny")
 	variantFlag(c, &k.variant)
-	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+defaultTarget+")")
-	complete(c, "target", codegen.TargetNames())
-	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(engine.Names()[1:], ", "))
+	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+defaultTarget+"); with --engine triton, compile for these GPUs too")
+	completeList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
+	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(append(engine.Names()[1:], triton.Name), ", "))
 	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+pluginUse)
 	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
 	complete(c, "level", []string{"tensor", "kernel"})
@@ -116,7 +129,7 @@ Classes:` + docs.String(),
 	c.Flags().Uint64Var(&k.seed, "seed", 1, "first seed of the inputs")
 	c.Flags().IntVar(&k.seeds, "seeds", 3, "number of seeds")
 	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
-	complete(c, "engine", engine.Names()[1:])
+	complete(c, "engine", append(engine.Names()[1:], triton.Name))
 	completeList(c, "classes", names)
 	return c
 }

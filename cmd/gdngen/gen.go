@@ -12,10 +12,12 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
 )
 
 func (a *app) genCmd() *cobra.Command {
@@ -35,6 +37,7 @@ A file of pallas holds the kernels, a differentiable function and a self-check (
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
+  gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel
   gdngen gen --spec tiny --variant token --backend ir --after tile       the kernel before its steps overlap`,
@@ -54,6 +57,8 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 			switch {
 			case g.backend == "pallas":
 				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
+			case g.backend == triton.Name:
+				return a.genTriton(s, g.variant, g.target, g.file)
 			case g.backend == "" && g.target != "":
 				g.backend = "mosaic"
 			case g.backend == "":
@@ -76,15 +81,15 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	specFlag(c, &g.spec, "")
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	variantFlag(c, &g.variant)
-	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas or ir (default: mosaic where --target is given, else stablehlo)")
+	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton or ir (default: mosaic where --target is given, else stablehlo)")
 	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets); for pallas those whose cost the header names, auto being for the first")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	outFlag(c, &g.file)
 	a.fileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
-	complete(c, "backend", append(backendNames(), "ir"))
-	completeList(c, "target", codegen.TargetNames())
+	complete(c, "backend", append(backendNames(), triton.Name, "ir"))
+	completeList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
 	complete(c, "level", []string{"tensor", "kernel"})
 	complete(c, "after", afterSteps())
 	return c
@@ -187,7 +192,7 @@ func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, 
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
-		return nil, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas ir)", backend, near(backend, append(backendNames(), "ir"), "")))
+		return nil, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas triton ir)", backend, near(backend, append(backendNames(), triton.Name, "ir"), "")))
 	}
 	t, err := oneTarget(cmp.Or(target, defaultTarget))
 	if err != nil {

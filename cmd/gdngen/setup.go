@@ -24,7 +24,8 @@ func (a *app) setupCmd() *cobra.Command {
 		Short: "Fetch the plugins that run and compile programs",
 		Long: `setup fetches the pinned plugins with pip into the user's cache, verified by their hashes. Other commands do so when they need one; setup is
 for a machine that will be offline. --libtpu, --cpu-plugin and the variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and
-GDNGEN_CACHE moves the cache.`,
+GDNGEN_CACHE moves the cache. Triton, for targets that are GPUs, is fetched by --only gpu alone (some 205 MiB, 720 on disk), or when such a target
+first needs it; GDNGEN_TRITON names a Python that has it.`,
 		Example: "  gdngen setup\n  gdngen setup --only cpu",
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
@@ -39,7 +40,7 @@ GDNGEN_CACHE moves the cache.`,
 			return missing
 		},
 	}
-	c.Flags().StringVar(&only, "only", "", "fetch only cpu or tpu")
-	complete(c, "only", []string{"cpu", "tpu"})
+	c.Flags().StringVar(&only, "only", "", "fetch only cpu, tpu or gpu")
+	complete(c, "only", []string{"cpu", "tpu", "gpu"})
 	return c
 }

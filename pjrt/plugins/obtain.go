@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,9 +14,17 @@ import (
 var kinds = []struct {
 	name, doc string
 	obtain    func(context.Context, Options) (Plugin, error)
+	apart     bool // obtained only where it is named
 }{
-	{"cpu", "runs programs on this machine", CPU},
-	{"tpu", "compiles for TPUs", TPU},
+	{"cpu", "runs programs on this machine", CPU, false},
+	{"tpu", "compiles for TPUs", TPU, false},
+	{"gpu", "compiles for GPUs", gpu, true},
+}
+
+// gpu obtains Triton as a row beside the plugins.
+func gpu(ctx context.Context, o Options) (Plugin, error) {
+	p, err := Triton(ctx, o)
+	return Plugin{Name: tritonRelease.name, Version: p.Version, Path: cmp.Or(p.Packages, p.Path), Source: p.Source}, err
 }
 
 // Obtained is a plugin that is there, or why it is not.
@@ -39,13 +48,13 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown plugin %q (known: %s)", e.Name, strings.Join(e.Known, " "))
 }
 
-// Obtain obtains the plugins of a kind, or of all where none is named; paths are those of the user's choice, by kind. missing is why the
+// Obtain obtains the plugins of a kind, or where none is named those of all but GPUs, which few need; paths are those of the user's choice, by kind. missing is why the
 // first that can not be had is not there.
 func Obtain(ctx context.Context, only string, paths map[string]string, o Options) (list []Obtained, missing, err error) {
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.name)
-		if only != "" && only != k.name {
+		if only != "" && only != k.name || only == "" && k.apart {
 			continue
 		}
 		o.Path = paths[k.name]

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/target"
+)
+
+// tritonProgram is a spec by a variant of the triton backend, and its Python file.
+type tritonProgram struct {
+	spec    gdn.Spec
+	variant triton.Variant
+	source  string
+}
+
+// tritonOf writes the Python of a spec by a variant's text.
+func (a *app) tritonOf(s gdn.Spec, text string) (*tritonProgram, error) {
+	if err := triton.Supports(s); err != nil {
+		return nil, failed(exitRejected, "%w", err)
+	}
+	v, err := triton.Parse(text, s)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%w; variants of the other backends have no meaning for triton", err))
+	}
+	release, _ := version()
+	source, err := triton.Source(s, v, release)
+	if err != nil {
+		return nil, err
+	}
+	return &tritonProgram{s, v, source}, nil
+}
+
+// gpuTargets reads the names of GPUs, separated by commas; all where text is all.
+func gpuTargets(text string) ([]*target.GPU, error) {
+	list, err := target.ParseGPUs(text)
+	return list, usage(err)
+}
+
+// genTriton writes the Python of a spec for GPUs. The text is the same for all of them: what they refuse, check says.
+func (a *app) genTriton(s gdn.Spec, variant, targets, file string) error {
+	if targets != "" {
+		if _, err := gpuTargets(targets); err != nil {
+			return err
+		}
+	}
+	p, err := a.tritonOf(s, variant)
+	if err != nil {
+		return err
+	}
+	if a.output == "text" {
+		return a.writeText(file, p.source)
+	}
+	g := generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}
+	if file == "" || file == "-" {
+		g.Text = p.source
+	} else {
+		g.File = file
+		if err := a.writeText(file, p.source); err != nil {
+			return err
+		}
+	}
+	return emit(a, g, []generated{g}, nil)
+}
+
+// toolkit obtains Triton.
+func (a *app) toolkit() (*gpu.Toolkit, error) {
+	return gpu.Open(a.ctx, plugins.Options{Progress: a.stderr, Offline: a.offline})
+}
+
+// tritonCheck is a check by Triton's interpreter, and the launches as they compile.
+type tritonCheck struct {
+	*check.Result
+	Compiled []gpu.Launch `json:"compiled,omitempty"`
+}
+
+// checkTriton compares Triton kernels with float64 in Triton's interpreter, and where targets are named compiles them.
+func (a *app) checkTriton(s gdn.Spec, variant, targets string, r *check.Result, classes []gdn.Class) error {
+	p, err := a.tritonOf(s, variant)
+	if err != nil {
+		return err
+	}
+	var gpus []*target.GPU
+	if targets != "" {
+		if gpus, err = gpuTargets(targets); err != nil {
+			return err
+		}
+	}
+	k, err := a.toolkit()
+	if err != nil {
+		return err
+	}
+	result := tritonCheck{Result: r}
+	r.Variant, r.Target, r.Precision = p.variant.Text(s), targets, p.variant.Precision(s)
+	if len(gpus) > 0 {
+		if result.Compiled, err = k.Compile(a.ctx, p.source, s, gpus...); err != nil {
+			return err
+		}
+	}
+	compute := func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return k.Compute(a.ctx, p.source, s, inputs)
+	}
+	if err := r.Run(a.ctx, s, compute, classes, a.note); err != nil {
+		return err
+	}
+	if err := emit(a, result, r.Rows, func(w io.Writer) {
+		r.Write(w)
+		for _, l := range result.Compiled {
+			fmt.Fprintf(w, "\n%s for sm_%d: %d programs of %d warps, %d bytes of shared memory, sha256 %.16s", l.Kernel, l.Capability, l.Programs(), l.Warps, l.Shared, l.SHA256)
+		}
+		if len(result.Compiled) > 0 {
+			fmt.Fprintln(w)
+		}
+	}); err != nil {
+		return err
+	}
+	if err := gpu.Fit(result.Compiled, gpus); err != nil {
+		return failed(exitRejected, "%w", err)
+	}
+	if !r.Pass {
+		return failed(exitNumerics, "%d of %d limits are missed", r.Missed(), len(r.Rows))
+	}
+	return nil
+}
+
+// noTritonFlags refuses what the interpreter of Triton has no use for.
+func noTritonFlags(level, plugin string) error {
+	if given := cmp.Or(level, plugin); given != "" {
+		return usage(errors.New("--level and --plugin do not go with --engine triton"))
+	}
+	return nil
+}

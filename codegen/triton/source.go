@@ -1,0 +1,189 @@
+package triton
+
+import (
+	_ "embed"
+	"fmt"
+	"math/bits"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+//go:embed source.py.tmpl
+var sourceText string
+
+var templates = template.Must(template.New("source").Parse(sourceText))
+
+// Name is the backend's.
+const Name = "triton"
+
+// Source writes the Python file of a spec by a variant. version is the generator's.
+func Source(s gdn.Spec, v Variant, version string) (string, error) {
+	if err := v.Check(s); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, "file", newData(s, v, version)); err != nil {
+		return "", err
+	}
+	return spaced(b.String()), nil
+}
+
+var blankLines = regexp.MustCompile(`\n{4,}`)
+
+// spaced brings the blank lines of a rendered file in order: none where a template left a line out, two between functions.
+func spaced(text string) string {
+	lines := strings.Split(text, "\n")
+	var out []string
+	inDoc := false
+	for i, line := range lines {
+		line = strings.TrimRight(line, " ")
+		quotes := strings.Count(line, `"""`)
+		if line == "" && !inDoc {
+			// inside a function no line is blank
+			next := ""
+			for _, l := range lines[i+1:] {
+				if strings.TrimSpace(l) != "" {
+					next = l
+					break
+				}
+			}
+			if strings.HasPrefix(next, "    ") {
+				continue
+			}
+		}
+		out = append(out, line)
+		if quotes == 1 {
+			inDoc = !inDoc
+		}
+	}
+	return strings.TrimSpace(blankLines.ReplaceAllString(strings.Join(out, "\n"), "\n\n\n")) + "\n"
+}
+
+// data is what the templates know.
+type data struct {
+	Version, Spec, Variant          string
+	HK, HV, K, V, KP, VP, BV, Tiles int
+	PadK, PadV                      bool
+	KName, VName                    string // of the widths of blocks
+	Sequences, Tokens               int
+	SequencesP                      int // in a power of two
+	Packed                          bool
+	Scale                           string
+	Chunked, Fuse                   bool
+	Chunk, Part, Leaf, Levels       int
+	Sides                           []int // of the merges
+	Warps, PrepareWarps, Stages     int
+	Inverse, Prec, Solve            string
+	Half, HalfType, Operand, Scores string
+	Fused, NegEigval, L2Norm        bool
+	Pool, Init, Final, InPlace, VK  bool
+	EmptyZero, ScanInit, ScanFinal  bool
+	Gates, Params, Public, Shapes   string
+	CuParam, CuArg, Held            string
+	PreparedParams, PreparedArgs    string
+	MapParams, MapArgs              string
+	Like, LikeF32                   string // tensors whose element type buffers have
+	MapTiles, MapColumns            int    // of the map of a part
+	Chunks, Parts                   string // how many there are at most
+}
+
+func newData(s gdn.Spec, v Variant, version string) *data {
+	d := &data{
+		Version: version, Spec: s.String(), Variant: v.Text(s),
+		HK: s.HeadsK, HV: s.HeadsV, K: s.K, V: s.V, KP: max(16, power(s.K)), VP: max(16, power(s.V)), BV: v.BV,
+		Sequences: s.Sequences(), Tokens: s.Tokens, SequencesP: power(s.Sequences()), Packed: s.Seqs > 0,
+		Scale:   strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64),
+		Chunked: !decodes(s), Fuse: v.Kernels == "one", Chunk: v.Chunk, Part: v.Part * v.Chunk, Leaf: v.Leaf,
+		Warps: v.Warps, PrepareWarps: v.PrepareWarps, Stages: v.Stages, Inverse: v.Inverse, Prec: v.Prec, Solve: v.Solve,
+		Fused: s.Gates == gdn.GatesFused, NegEigval: s.NegEigval, L2Norm: s.L2Norm,
+		Pool: s.Pool > 0, Init: s.Init, Final: s.Final, InPlace: s.InPlace, VK: s.State == gdn.StateVK, EmptyZero: s.Empty == gdn.EmptyZero,
+		Gates: "g, beta", LikeF32: "g", Held: "n", Half: "bf16", HalfType: "tl.bfloat16",
+	}
+	if !d.Chunked {
+		d.KP, d.VP = power(s.K), power(s.V)
+		d.VP = max(d.VP, v.BV)
+	}
+	d.Tiles = d.VP / v.BV
+	d.PadK, d.PadV = d.KP != s.K, d.VP != s.V
+	d.KName, d.VName = "K", "V"
+	if d.PadK || d.PadV {
+		d.KName, d.VName = "KP", "VP"
+	}
+	if d.Fused {
+		d.Gates, d.LikeF32 = "A_log, a, dt_bias, b", "A_log"
+	}
+	if s.DType == ir.F16 {
+		d.Half, d.HalfType = "f16", "tl.float16"
+	}
+	d.Operand, d.Like, d.Scores = "tl.float32", d.LikeF32, "product"
+	if v.Prec == "bf16" {
+		d.Operand, d.Like = d.HalfType, "q"
+	}
+	if s.DType != ir.F32 && (!s.L2Norm || v.Prec == "bf16") {
+		d.Scores = "tl.dot" // of operands that are in half precision already
+	}
+	for side := v.Leaf; side < v.Chunk; side *= 2 {
+		d.Sides = append(d.Sides, side)
+	}
+	d.Levels = bits.Len(uint(v.Chunk/max(1, v.Leaf))) - 1
+	if d.Pool {
+		d.Held = "tl.maximum(held, 0)"
+	}
+	if d.Packed {
+		d.CuParam, d.CuArg = ", cu_seqlens", "cu_seqlens, "
+	}
+	if !d.Fuse {
+		d.MapParams, d.MapArgs = ", T_in, G_in", ", T, G"
+		d.PreparedParams, d.PreparedArgs = ", T_in, P_in, G_in", ", T, P, G"
+	}
+	d.ScanInit, d.ScanFinal = d.Init && d.Part == 0, d.Final && d.Part == 0
+	d.MapColumns = d.VP + d.KP
+	d.MapTiles = d.MapColumns / v.BV
+	d.Chunks, d.Parts = d.count(v.Chunk), d.count(d.Part)
+	d.signature(s)
+	return d
+}
+
+// count is the number of spans of a size, or of packed sequences a bound.
+func (d *data) count(size int) string {
+	switch {
+	case size == 0:
+		return ""
+	case d.Packed:
+		return strconv.Itoa(d.Tokens/size + d.Sequences)
+	}
+	return strconv.Itoa(d.Sequences * ((d.Tokens + size - 1) / size))
+}
+
+// signature writes the parameters of the kernels and of run, with their shapes.
+func (d *data) signature(s gdn.Spec) {
+	var names, shapes []string
+	for _, p := range append(s.Inputs(), s.Outputs()...) {
+		names = append(names, p.Name)
+		shapes = append(shapes, p.Name+" "+strings.ReplaceAll(fmt.Sprint(p.Type.Shape), " ", ", ")+" "+p.Type.DType.String())
+	}
+	d.Params, d.Public, d.Shapes = strings.Join(names, ", "), strings.Join(names, ", "), strings.Join(shapes, ", ")
+}
+
+// Programs is the programs of a kernel that has one for each tile of a sequence's head.
+func (d *data) Programs(string) string { return strconv.Itoa(d.Sequences * d.HV * d.Tiles) }
+
+// StateMask is which elements of a padded state there are, or of a pool's state that none holds; empty: all.
+func (d *data) StateMask(rk, rv string) string {
+	var l []string
+	if d.Pool {
+		l = append(l, "(held >= 0)")
+	}
+	if d.PadK {
+		l = append(l, "("+rk+" < K)")
+	}
+	if d.PadV {
+		l = append(l, "("+rv+" < V)")
+	}
+	return strings.Join(l, " & ")
+}

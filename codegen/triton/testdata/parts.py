@@ -1,0 +1,247 @@
+"""Gated delta rule for NVIDIA GPUs: Triton kernels.
+
+For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K, V] of a value head:
+
+    S_t = exp(g_t) S_t-1 + beta_t k_t (v_t - exp(g_t) S_t-1^T k_t)^T        o_t = scale S_t^T q_t
+
+Written by gdngen vX; generate it anew instead of editing it.
+
+  spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init
+  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=4,part=16,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3
+"""
+
+import triton
+import triton.language as tl
+
+HK, HV = tl.constexpr(4), tl.constexpr(8)  # key heads and value heads
+K, V = tl.constexpr(128), tl.constexpr(128)  # widths of keys and values
+BV = tl.constexpr(32)  # columns of the state that a program holds
+TILES = tl.constexpr(4)  # programs over V
+SEQUENCES, TOKENS = tl.constexpr(1), tl.constexpr(8192)  # sequences, and the tokens of each
+SCALE = tl.constexpr(0.08838834764831843)
+C = tl.constexpr(64)  # tokens of a chunk
+PART = tl.constexpr(1024)  # tokens of a part, which runs beside the others of its sequence
+
+
+@triton.jit
+def gates(g, beta, rows, ok, h):
+    """Log decay g and beta of some tokens of a value head; zeros where not ok.
+
+    A log decay below -50 counts as -50: nothing that float32 holds is left behind either.
+    """
+    log_decay = tl.load(g + rows * HV + h, ok, 0.0)
+    return tl.maximum(log_decay, -50.0), tl.load(beta + rows * HV + h, ok, 0.0)
+
+
+@triton.jit
+def keys(x, rows, ok, h):
+    """Rows of the key head that value head h shares, of q or k [tokens, HK, K]; zeros where not ok."""
+    lane = tl.arange(0, K)
+    row = tl.load(x + (rows * HK + h // (HV // HK))[:, None] * K + lane, ok[:, None], 0.0)
+    return row
+
+
+@triton.jit
+def state_at(n, h, rk, rv):
+    """Where S[rk, rv] of value head h of state n lies, in [states, HV, K, V]."""
+    return (n * HV + h).to(tl.int64) * (K * V) + rk * V + rv
+
+
+@triton.jit
+def product(a, b):
+    """A matrix product of float32 by tf32, summed in float32."""
+    return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="tf32")
+
+
+@triton.jit
+def exact(a, b):
+    """A product inside of the inverse, or of the maps of parts: tf32x3."""
+    return tl.dot(a, b, input_precision="tf32x3")
+
+
+@triton.jit
+def diagonal_blocks(X, SIDE: tl.constexpr):
+    """Diagonal blocks of X [C, C], [C / SIDE, SIDE, SIDE]."""
+    blocks: tl.constexpr = C // SIDE
+    n = tl.arange(0, blocks)
+    X = tl.reshape(X, (blocks, SIDE, blocks, SIDE))
+    return tl.sum(tl.where((n[:, None] == n)[:, None, :, None], X, 0.0), 2)
+
+
+@triton.jit
+def leaves(A):
+    """Inverses of the diagonal blocks of I + A with 16 rows, by substitution, all blocks at once: [C / 16, 16, 16]."""
+    D = diagonal_blocks(A, 16)
+    r = tl.arange(0, 16)
+    L = tl.where((r[:, None] == r)[None], 1.0, tl.zeros_like(D))
+    for j in range(16 - 1):
+        column = tl.sum(tl.where(r[None, None, :] == j, D, 0.0), 2)
+        row = tl.sum(tl.where(r[None, :, None] == j, L, 0.0), 1)
+        L -= column[:, :, None] * row[:, None, :]
+    return L
+
+
+@triton.jit
+def merge(L, A, SIDE: tl.constexpr):
+    """Inverses of the diagonal blocks with 2 SIDE rows, from those with SIDE: of [[I + A1, 0], [B, I + A2]] it is [[L1, 0], [-L2 B L1, L2]]."""
+    pairs: tl.constexpr = C // (2 * SIDE)
+    two = tl.arange(0, 2)
+    D = tl.reshape(diagonal_blocks(A, 2 * SIDE), (pairs, 2, SIDE, 2, SIDE))
+    B = tl.sum(tl.where((two == 1)[None, :, None, None, None] & (two == 0)[None, None, None, :, None], D, 0.0), 3)
+    B = tl.sum(B, 1)
+    L1, L2 = tl.split(tl.permute(tl.reshape(L, (pairs, 2, SIDE, SIDE)), (0, 2, 3, 1)))
+    below = -exact(L2, exact(B, L1))
+    rows = tl.join(tl.join(L1, tl.zeros_like(L1)), tl.join(below, L2))  # [pairs, SIDE, SIDE, column half, row half]
+    return tl.reshape(tl.permute(rows, (0, 4, 1, 3, 2)), (pairs, 2 * SIDE, 2 * SIDE))
+
+
+@triton.jit
+def inverse(A):
+    """(I + A)^-1 of a strictly lower A [C, C]: leaves by substitution, then merges of neighbours."""
+    L = leaves(A)
+    L = merge(L, A, 16)
+    L = merge(L, A, 32)
+    return tl.reshape(L, (C, C))
+
+
+@triton.jit
+def operators(q_c, k_c, log_decay, rate):
+    """What a chunk does to its values, whatever the state: T = (I + A)^-1 diag(beta) and P = scale tril(Q K^T . D), both [C, C], and G.
+
+    G sums the log decay up to each token, D_ij = exp(G_i - G_j), A = diag(beta) tril(K K^T . D, -1). Then, from a state S:
+
+        new = T (v - exp(G) K S)     o = scale exp(G) Q S + P new     S' = exp(G_C) S + (exp(G_C - G) K)^T new
+    """
+    i = tl.arange(0, C)
+    G = tl.cumsum(log_decay, 0)
+    D = tl.exp(tl.where(i[:, None] >= i, G[:, None] - G, float("-inf")))
+    A = tl.where(i[:, None] > i, tl.dot(k_c, tl.trans(k_c)) * D * rate[:, None], 0.0)
+    P = tl.dot(q_c, tl.trans(k_c)) * D * SCALE
+    return inverse(A) * rate, P, G
+
+
+@triton.jit
+def advance(S, new, k_c, G, end):
+    """The state after a chunk: S' = exp(G_C) S + (exp(G_C - G) K)^T new."""
+    return S * tl.exp(end) + product(tl.trans(k_c), new * tl.exp(end - G)[:, None])
+
+
+@triton.jit
+def sequence(n):
+    """First token of sequence n, and the token after its last."""
+    return n * TOKENS, n * TOKENS + TOKENS
+
+
+@triton.jit
+def spans_before(n, SIZE: tl.constexpr):
+    """How many spans of SIZE tokens the sequences before n have, where no span crosses a sequence."""
+    return n * ((TOKENS + SIZE - 1) // SIZE)
+
+
+@triton.jit
+def span(p, SIZE: tl.constexpr):
+    """The p-th span of SIZE tokens: its sequence, its first token, and the token after the last of its sequence."""
+    each: tl.constexpr = (TOKENS + SIZE - 1) // SIZE
+    n = p // each
+    return n, n * TOKENS + p % each * SIZE, n * TOKENS + TOKENS
+
+
+@triton.jit
+def prepare(q, k, g, beta, T_out, P_out, G_out):
+    """T, P and G of a chunk of one value head, for the kernels that hold states."""
+    p, h = tl.program_id(0) // HV, tl.program_id(0) % HV
+    n, start, end = span(p, C)
+    i = tl.arange(0, C)
+    rows = start + i
+    ok = rows < end
+    log_decay, rate = gates(g, beta, rows, ok, h)
+    T, P, G = operators(keys(q, rows, ok, h), keys(k, rows, ok, h), log_decay, rate)
+    at = (h + p * HV).to(tl.int64)
+    square = i[:, None] * C + i
+    tl.store(T_out + at * (C * C) + square, T.to(T_out.dtype.element_ty))
+    tl.store(P_out + at * (C * C) + square, P.to(P_out.dtype.element_ty))
+    tl.store(G_out + at * C + i, G)
+
+
+@triton.jit
+def summarise(k, v, g, beta, T_in, G_in, maps):
+    """The affine map of a part, S -> M S + B, without a look at other parts: maps [parts, HV, K, V + K] has B, then M.
+
+    The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of M from the identity, without values.
+    """
+    tile, rest = tl.program_id(0) % 8, tl.program_id(0) // 8
+    p, h = rest // HV, rest % HV
+    n, start, end = span(p, PART)
+    stop = tl.minimum(start + PART, end)
+    rk, column = tl.arange(0, K), tile * BV + tl.arange(0, BV)
+    S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
+    at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
+    square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+        rows = start + c * C + tl.arange(0, C)
+        ok = rows < stop
+        k_c = keys(k, rows, ok, h)
+        T = tl.load(T_in + (at + c * HV) * (C * C) + square)
+        G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
+        v_c = tl.load(v + (rows * HV + h)[:, None] * V + column, ok[:, None] & (column < V), 0.0).to(tl.float32)
+        new = product(T, v_c - tl.exp(G)[:, None] * product(k_c, S))
+        S = advance(S, new, k_c, G, last)
+    tl.store(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + column, S)
+
+
+@triton.jit
+def combine(initial_state, maps, final_state):
+    """The states that parts start from, by the maps of the parts before; they replace B in maps. The last is the final state."""
+    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    n, h = head // HV, head % HV
+    start, end = sequence(n)
+    first = spans_before(n, PART)
+    rk, rv = tl.arange(0, K), tile * BV + tl.arange(0, BV)
+    at_state = state_at(n, h, rk[:, None], rv)
+    S = tl.load(initial_state + at_state).to(tl.float32)
+    for p in range(first, first + (end - start + PART - 1) // PART):
+        row = ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K)
+        B, M = tl.load(maps + row + rv), tl.load(maps + row + V + rk)
+        tl.store(maps + row + rv, S)
+        S = exact(M, S) + B
+    tl.store(final_state + at_state, S.to(final_state.dtype.element_ty))
+
+
+@triton.jit
+def scan(q, k, v, g, beta, T_in, P_in, G_in, maps, o):
+    """The outputs of a part, chunk by chunk. A program holds BV columns of the state of one value head."""
+    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    p, h = head // HV, head % HV
+    n, start, end = span(p, PART)
+    stop = tl.minimum(start + PART, end)
+    rk, rv = tl.arange(0, K), tile * BV + tl.arange(0, BV)
+    S = tl.load(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + rv)
+    at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
+    square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+        rows = start + c * C + tl.arange(0, C)
+        ok = rows < stop
+        q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
+        T, P = tl.load(T_in + (at + c * HV) * (C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
+        at_v = (rows * HV + h)[:, None] * V + rv
+        in_v = ok[:, None]
+        v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
+        decay = tl.exp(G)[:, None]
+        new = product(T, v_c - decay * product(k_c, S))
+        out = SCALE * decay * product(q_c, S) + product(P, new)
+        S = advance(S, new, k_c, G, last)
+        tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
+
+
+def run(q, k, v, g, beta, initial_state, o, final_state):
+    """Computes o and final_state into the tensors given: q [1, 8192, 4, 128] bf16, k [1, 8192, 4, 128] bf16, v [1, 8192, 8, 128] bf16, g [1, 8192, 8] f32, beta [1, 8192, 8] f32, initial_state [1, 8, 128, 128] f32, o [1, 8192, 8, 128] bf16, final_state [1, 8, 128, 128] f32."""
+    chunks = 128
+    T, P = g.new_empty((chunks, 8, 64, 64)), g.new_empty((chunks, 8, 64, 64))
+    G = g.new_empty((chunks, 8, 64))
+    prepare[(chunks * 8,)](q, k, g, beta, T, P, G, num_warps=4)
+    parts = 8
+    maps = g.new_empty((parts, 8, 128, 256))
+    summarise[(parts * 8 * 8,)](k, v, g, beta, T, G, maps, num_warps=4)
+    combine[(32,)](initial_state, maps, final_state, num_warps=4)
+    scan[(parts * 8 * 4,)](q, k, v, g, beta, T, P, G, maps, o, num_warps=4)

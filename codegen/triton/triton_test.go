@@ -1,0 +1,145 @@
+package triton
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// goldens are files whose text is kept: a step of a pool, a packed prefill, one long sequence in parts, and padded widths in one kernel.
+var goldens = map[string][2]string{
+	"decode":  {"contest-decode,pool=128,inplace", "auto"},
+	"packed":  {"contest-prefill,seqs=57", "auto"},
+	"parts":   {"b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "prec=tf32"},
+	"padded":  {"b=2,t=100,hk=2,hv=4,k=48,v=96,dtype=f32,l2norm,gates=fused", "kernels=one,chunk=32,inverse=masked"},
+	"refined": {"b=2,t=256,hk=1,hv=1,k=64,v=64,dtype=f16", "naive"},
+}
+
+func source(t *testing.T, spec, variant string) string {
+	s, err := gdn.Parse(spec)
+	require.NoError(t, err)
+	v, err := Parse(variant, s)
+	require.NoError(t, err)
+	text, err := Source(s, v, "vX")
+	require.NoError(t, err)
+	return text
+}
+
+// The text of files is that of testdata: go test ./codegen/triton -update writes it anew.
+func TestGoldens(t *testing.T) {
+	for name, g := range goldens {
+		path := filepath.Join("testdata", name+".py")
+		text := source(t, g[0], g[1])
+		if *update {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(want), text, name)
+	}
+}
+
+// Files are laid out as Python is: no blank line inside of a function, two between functions, no trailing space.
+func TestLayout(t *testing.T) {
+	for name, g := range goldens {
+		text := source(t, g[0], g[1])
+		require.NotContains(t, text, "\n\n\n\n", name)
+		require.NotContains(t, text, " \n", name)
+		require.NotContains(t, text, "<no value>", name)
+		require.True(t, strings.HasSuffix(text, ")\n"), name)
+		for _, f := range strings.Split(text, "\n\n\n")[1:] {
+			require.Regexp(t, `^(@triton\.jit\n)?def `, f, name)
+			head, body, _ := strings.Cut(f, `"""`)
+			require.NotContains(t, head, "\n\n", name)
+			_, body, _ = strings.Cut(body, `"""`)
+			require.NotContains(t, strings.TrimSpace(body), "\n\n", name)
+		}
+	}
+}
+
+// The text of a variant is its identity: it parses to itself, and what changes no program is not in it.
+func TestVariantText(t *testing.T) {
+	for _, spec := range []string{"contest-decode", "contest-prefill", "tiny", "bench"} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		for _, a := range Axes {
+			for _, value := range a.Values {
+				v, err := Default(s).With(a.Name, value)
+				require.NoError(t, err)
+				v = v.canon(s)
+				if v.Check(s) != nil {
+					continue
+				}
+				again, err := Parse("auto,"+v.Text(s), s)
+				require.NoError(t, err)
+				require.Equal(t, v, again, "%s: %s", spec, v.Text(s))
+				if !a.Applies(s, v) {
+					require.Equal(t, Default(s), v, "%s: %s changes nothing", spec, a.Name)
+				}
+			}
+		}
+	}
+}
+
+// Each axis that applies changes the program, and each value gives another.
+func TestAxesChangePrograms(t *testing.T) {
+	s, err := gdn.Parse("contest-prefill,seqs=4")
+	require.NoError(t, err)
+	seen := map[string]string{}
+	for _, a := range Axes {
+		for _, value := range a.Values {
+			v, err := Default(s).With(a.Name, value)
+			require.NoError(t, err)
+			if v = v.canon(s); v.Check(s) != nil {
+				continue
+			}
+			text, err := Source(s, v, "vX")
+			require.NoError(t, err)
+			_, body, _ := strings.Cut(text, "variant:")
+			_, body, _ = strings.Cut(body, "\n")
+			if other, ok := seen[body]; ok {
+				require.Equal(t, other, v.Text(s))
+			}
+			seen[body] = v.Text(s)
+		}
+	}
+	require.Greater(t, len(seen), 25)
+}
+
+// What can not be written says why.
+func TestRefusals(t *testing.T) {
+	for _, c := range [][3]string{
+		{"bench", "bv=8", "products of Triton are at least 16 wide"},
+		{"tiny", "prec=bf16", "rounds inputs that dtype=f32 promises to keep"},
+		{"bench", "kernels=one,inverse=substitution", "goes with kernels=two"},
+		{"b=1,t=512,hk=1,hv=1,k=16,v=64,dtype=bf16", "part=2,bv=64", "the map of a part has K=16 columns"},
+		{"bench", "bv=7", "want 4, 8, 16"},
+		{"bench", "width=7", `there is no axis "width"`},
+		{"bench", "tpu", `"tpu": want auto, naive, or changes`},
+		{"train", "auto", "kernels of the forward pass alone"},
+		{"bench,rule=deltanet", "auto", "kernels of the gated delta rule alone"},
+		{"bench,k=320", "auto", "at most 256"},
+	} {
+		s, err := gdn.Parse(c[0])
+		require.NoError(t, err)
+		_, err = Parse(c[1], s)
+		require.ErrorContains(t, err, c[2], c)
+	}
+}
+
+// Parts are taken where the sequences alone would leave a GPU idle.
+func TestDefaultParts(t *testing.T) {
+	for spec, part := range map[string]int{"contest-prefill,seqs=57": 0, "contest-prefill,seqs=1": 16, "bench": 8, "bench,b=16": 0, "tiny": 0} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		require.Equal(t, part, Default(s).Part, spec)
+	}
+}

@@ -1,0 +1,245 @@
+package triton
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Variant is how a spec is computed: the algorithm, its precision and its mapping to programs. It is comparable, and its text (String, Parse)
+// is its identity.
+type Variant struct {
+	BV           int    // columns of a state, over V, that a program holds
+	Warps        int    // of a program that holds a state
+	Stages       int    // of the software pipeline over chunks
+	Chunk        int    // tokens of a chunk
+	Kernels      string // one: T and P are made where states are; two: by a kernel of their own, prepare
+	PrepareWarps int    // of a program of prepare
+	Part         int    // chunks of a part, parts running beside each other; 0: a sequence is not cut
+	Inverse      string // blocks, masked or substitution
+	Leaf         int    // rows of a block that is inverted by substitution, before merges
+	Prec         string // of products with values and states: bf16, tf32, tf32x3 or ieee
+	Solve        string // of products inside of the inverse, and with the maps of parts: tf32, tf32x3 or ieee
+}
+
+// Axis is one choice of a variant.
+type Axis struct {
+	Name, Doc string
+	Values    []string // that are allowed
+
+	get    func(*Variant) *int
+	text   func(*Variant) *string
+	applys func(gdn.Spec, Variant) bool // nil: always
+}
+
+func prefill(s gdn.Spec, _ Variant) bool { return !decodes(s) }
+
+// Axes lists the choices, in the order of the text.
+var Axes = []Axis{
+	{Name: "bv", Doc: "columns of a state that a program holds; V over it is the programs of a head", Values: powers(4, 256), get: func(v *Variant) *int { return &v.BV }},
+	{Name: "warps", Doc: "warps of a program that holds a state", Values: powers(1, 16), get: func(v *Variant) *int { return &v.Warps }},
+	{Name: "stages", Doc: "stages of the software pipeline over chunks", Values: []string{"1", "2", "3", "4"}, get: func(v *Variant) *int { return &v.Stages }, applys: prefill},
+	{Name: "chunk", Doc: "tokens of a chunk", Values: powers(16, 128), get: func(v *Variant) *int { return &v.Chunk }, applys: prefill},
+	{Name: "kernels", Doc: "one: T and P are made where states are; two: by a kernel of their own, once for all programs of a head", Values: []string{"one", "two"}, text: func(v *Variant) *string { return &v.Kernels }, applys: prefill},
+	{Name: "preparewarps", Doc: "warps of a program that makes T and P", Values: powers(1, 16), get: func(v *Variant) *int { return &v.PrepareWarps },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Kernels == "two" }},
+	{Name: "part", Doc: "chunks of a part; parts of a sequence run beside each other and are combined by a prefix (context parallelism); 0: not cut",
+		Values: append([]string{"0"}, powers(1, 256)...), get: func(v *Variant) *int { return &v.Part }, applys: prefill},
+	{Name: "inverse", Doc: "of I + A: blocks, leaves on the diagonal merged pair by pair; masked, the same by products of the whole chunk; substitution, row by row",
+		Values: []string{"blocks", "masked", "substitution"}, text: func(v *Variant) *string { return &v.Inverse }, applys: prefill},
+	{Name: "leaf", Doc: "rows of a leaf of the inverse", Values: powers(16, 64), get: func(v *Variant) *int { return &v.Leaf },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Inverse != "substitution" }},
+	{Name: "prec", Doc: "operands of products with values and states", Values: []string{"bf16", "tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Prec }, applys: prefill},
+	{Name: "solve", Doc: "operands of products inside of the inverse, and with the maps of parts", Values: []string{"tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Solve },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && (v.Inverse != "substitution" || v.Part > 0) }},
+}
+
+// powers lists the powers of two from one to another.
+func powers(from, to int) (list []string) {
+	for n := from; n <= to; n *= 2 {
+		list = append(list, strconv.Itoa(n))
+	}
+	return list
+}
+
+func (a Axis) value(v Variant) string {
+	if a.get != nil {
+		return strconv.Itoa(*a.get(&v))
+	}
+	return *a.text(&v)
+}
+
+// Applies says whether the axis changes a program.
+func (a Axis) Applies(s gdn.Spec, v Variant) bool { return a.applys == nil || a.applys(s, v) }
+
+// With gives the variant with another value of an axis.
+func (v Variant) With(axis, value string) (Variant, error) {
+	var names []string
+	for _, a := range Axes {
+		names = append(names, a.Name)
+		if a.Name != axis {
+			continue
+		}
+		if !slices.Contains(a.Values, value) {
+			return v, fmt.Errorf("triton variant: %s=%s: want %s", axis, value, strings.Join(a.Values, ", "))
+		}
+		if a.get != nil {
+			*a.get(&v), _ = strconv.Atoi(value)
+		} else {
+			*a.text(&v) = value
+		}
+		return v, nil
+	}
+	return v, fmt.Errorf("triton variant: there is no axis %q (axes: %s)", axis, strings.Join(names, " "))
+}
+
+// decodes says whether a spec is one step of the recurrence.
+func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
+
+// Default is where a spec starts from: for a decode step one warp and 8 columns a program; for a prefill chunks of 64, and parts where the
+// sequences alone would leave a GPU idle. float32 inputs keep their precision.
+func Default(s gdn.Spec) Variant {
+	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 4, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	if s.DType == ir.F32 {
+		v.Prec = "tf32x3"
+	}
+	if !decodes(s) {
+		v.BV, v.Warps = min(32, max(16, power(s.V))), 4
+		// 132 to 148 multiprocessors want some two programs each
+		programs, chunks := s.Sequences()*s.HeadsV*max(1, power(s.V)/v.BV), s.Tokens/max(1, s.Seqs)/v.Chunk
+		if programs < 256 && chunks >= 16 {
+			v.Part = power(max(4, chunks*programs/256))
+		}
+	}
+	return v.canon(s)
+}
+
+// Presets are named variants: starting points beside the default.
+var Presets = []struct{ Name, Doc, Text string }{
+	{"naive", "substitution over rows of 64, the widest tile of V, no context parallelism", "bv=256,inverse=substitution,part=0,stages=1"},
+}
+
+// Parse reads a variant of a spec: auto or a preset first, then changes such as bv=32,prec=tf32.
+func Parse(text string, s gdn.Spec) (Variant, error) {
+	v := Default(s)
+	for i, change := range strings.Split(strings.TrimSpace(text), ",") {
+		axis, value, set := strings.Cut(strings.TrimSpace(change), "=")
+		p := slices.IndexFunc(Presets, func(p struct{ Name, Doc, Text string }) bool { return p.Name == change })
+		switch {
+		case i == 0 && (change == "" || change == "auto"):
+		case i == 0 && p >= 0:
+			for change := range strings.SplitSeq(Presets[p].Text, ",") {
+				axis, value, _ := strings.Cut(change, "=")
+				if axis == "bv" { // the widest tile that there is
+					value = strconv.Itoa(min(256, max(16, power(s.V))))
+				}
+				var err error
+				if v, err = v.With(axis, value); err != nil {
+					return v, err
+				}
+			}
+		case !set:
+			return v, fmt.Errorf("triton variant: %q: want auto, naive, or changes such as bv=32,prec=tf32", change)
+		default:
+			var err error
+			if v, err = v.With(axis, value); err != nil {
+				return v, err
+			}
+		}
+	}
+	v = v.canon(s)
+	return v, v.Check(s)
+}
+
+// canon sets what changes nothing to its default, so that equal programs have equal variants.
+func (v Variant) canon(s gdn.Spec) Variant {
+	usual := Variant{Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 4, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	for _, a := range Axes {
+		if a.Applies(s, v) {
+			continue
+		}
+		if a.get != nil {
+			*a.get(&v) = *a.get(&usual)
+		} else {
+			*a.text(&v) = *a.text(&usual)
+		}
+	}
+	v.BV = min(v.BV, max(power(s.V), v.leastBV(s)))
+	if v.Leaf > v.Chunk {
+		v.Leaf = v.Chunk
+	}
+	return v
+}
+
+func (v Variant) leastBV(s gdn.Spec) int {
+	if decodes(s) {
+		return 4
+	}
+	return 16 // the narrowest product of Triton
+}
+
+// Text is the variant of a spec: the axes that change its program.
+func (v Variant) Text(s gdn.Spec) string {
+	var parts []string
+	for _, a := range Axes {
+		if a.Applies(s, v) {
+			parts = append(parts, a.Name+"="+a.value(v))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Precision is what the errors of a variant are judged at (see gdn/exam): tf32 has limits of bf16, of which it is four times inside.
+func (v Variant) Precision(s gdn.Spec) string {
+	switch {
+	case decodes(s) || v.Prec == "ieee" && v.Solve == "ieee":
+		return "f32"
+	case v.Prec == "tf32x3" && v.Solve != "tf32", v.Prec == "ieee" && v.Solve == "tf32x3":
+		return "bf16x3"
+	}
+	return "bf16x1"
+}
+
+// power is the least power of two that is not below n.
+func power(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
+
+// Supports says why a spec has no Triton program.
+func Supports(s gdn.Spec) error {
+	switch {
+	case s.Rule != (gdn.Rule{}):
+		return fmt.Errorf("triton: rule=%s: kernels of the gated delta rule alone are written", s.Rule)
+	case s.Direction != gdn.Forward:
+		return fmt.Errorf("triton: direction=%s: kernels of the forward pass alone are written", s.Direction)
+	case max(s.K, s.V) > 256:
+		return fmt.Errorf("triton: k=%d, v=%d: heads of at most 256 are written, as a state must fit the registers of a program", s.K, s.V)
+	}
+	return nil
+}
+
+// Check says why a variant can not compute a spec.
+func (v Variant) Check(s gdn.Spec) error {
+	if err := Supports(s); err != nil {
+		return err
+	}
+	fault := func(format string, args ...any) error { return fmt.Errorf("triton variant: "+format, args...) }
+	switch least := v.leastBV(s); {
+	case v.BV < least:
+		return fault("bv=%d: products of Triton are at least %d wide", v.BV, least)
+	case decodes(s):
+		return nil
+	case v.Prec == "bf16" && s.DType == ir.F32:
+		return fault("prec=bf16 rounds inputs that dtype=f32 promises to keep: take tf32x3, or tf32 for speed")
+	case v.Kernels == "one" && v.Inverse == "substitution":
+		return fault("inverse=substitution goes with kernels=two: each program of a head would repeat it")
+	case v.Part > 0 && v.BV > power(s.K):
+		return fault("bv=%d with part=%d: the map of a part has K=%d columns, so bv is at most %d", v.BV, v.Part, s.K, power(s.K))
+	case v.Inverse != "substitution" && v.Leaf > v.Chunk:
+		return fault("leaf=%d exceeds chunk=%d", v.Leaf, v.Chunk)
+	}
+	return nil
+}

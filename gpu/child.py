@@ -1,0 +1,246 @@
+"""Computes or compiles a Python file of Triton kernels with no GPU and no torch.
+
+    python child.py compute FILE INPUTS OUTPUTS     by Triton's interpreter, in NumPy
+    python child.py compile FILE INPUTS FOLDER CAPABILITY...   by Triton's compiler and ptxas
+
+FILE has a function run. INPUTS is a safetensors file with its arguments by name, outputs included: compute writes what they hold then, compile
+takes of them types and shapes alone, and writes a cubin for each launch and launches.json.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import struct
+import sys
+
+compute = len(sys.argv) > 1 and sys.argv[1] == "compute"
+os.environ["TRITON_INTERPRET"] = "1" if compute else "0"
+os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # else the cubin has the date of the source file
+os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+
+import numpy as np
+import triton
+import triton.language as tl
+
+
+class DType:
+    """An element type as torch has it: a name, and what NumPy holds it in."""
+
+    def __init__(self, name, stored, held):
+        self.name, self.stored, self.held = name, stored, np.dtype(held)
+
+    def __str__(self):
+        return "torch." + self.name
+
+    __repr__ = __str__
+
+
+TYPES = {
+    t.stored: t
+    for t in [DType("bfloat16", "BF16", np.uint16), DType("float16", "F16", np.float16), DType("float32", "F32", np.float32),
+              DType("int32", "I32", np.int32), DType("int64", "I64", np.int64)]
+}
+NAN = {"BF16": 0x7FC0, "F16": np.nan, "F32": np.nan, "I32": 0, "I64": 0}
+
+
+class Storage:
+    def __init__(self, array):
+        self.array = array
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def cpu(self):
+        return self
+
+    def copy_(self, other):
+        if other.array is not self.array:
+            self.array[...] = other.array
+
+
+class Tensor:
+    """What Triton asks of a torch tensor, over NumPy. New ones hold NaN, so that a value read before it is written shows."""
+
+    device = "cpu"
+
+    def __init__(self, array, dtype):
+        self.array, self.dtype = array, dtype
+
+    shape = property(lambda self: self.array.shape)
+
+    def data_ptr(self):
+        return self.array.ctypes.data if compute else 1 << 20
+
+    def untyped_storage(self):
+        return Storage(self.array)
+
+    def storage_offset(self):
+        return 0
+
+    def size(self):
+        return self.array.shape
+
+    def stride(self):
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+    def element_size(self):
+        return self.array.itemsize
+
+    def new_empty(self, shape, device=None, dtype=None):
+        dtype = dtype or self.dtype
+        shape = shape if np.ndim(shape) else (shape,)
+        array = np.full(shape, NAN[dtype.stored], dtype.held) if compute else np.broadcast_to(np.zeros((), dtype.held), shape)
+        return Tensor(array, dtype)
+
+    def set_(self, storage, offset, size, stride):
+        self.array = storage.array
+        return self
+
+
+def read(path):
+    """The tensors of a safetensors file."""
+    with open(path, "rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        body = f.read()
+    out = {}
+    for name, t in header.items():
+        if name != "__metadata__":
+            dtype, (start, end) = TYPES[t["dtype"]], t["data_offsets"]
+            out[name] = Tensor(np.frombuffer(bytearray(body[start:end]), dtype.held).reshape(t["shape"]), dtype)
+    return out
+
+
+def write(path, tensors):
+    header, body = {}, b""
+    for name, t in tensors.items():
+        data = np.ascontiguousarray(t.array).tobytes()
+        header[name] = dict(dtype=t.dtype.stored, shape=list(t.shape), data_offsets=[len(body), len(body) + len(data)])
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def widened(handle):
+    """The values of a block in float32: the interpreter holds bf16 as its bits."""
+    if handle.dtype.scalar == tl.bfloat16:
+        return (handle.data.astype(np.uint32) << 16).view(np.float32)
+    return handle.data.astype(np.float32)
+
+
+def tf32(x):
+    """Rounded to the 10 bits of tf32, to nearest with ties away from zero, as cvt.rna.tf32 does."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
+
+
+def bf16_bits(x):
+    """float32 rounded to bf16, to nearest even, as bits; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    nearest = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FC0), nearest)
+
+
+def emulate_rounding():
+    """Has the interpreter round as a GPU does.
+
+    It truncates float32 to bf16, multiplies the bits of bf16 as integers in tl.dot, and takes tf32 for float32 there.
+    """
+    from triton.runtime import interpreter
+
+    convert = interpreter._convert_float
+
+    def convert_float(x, source, result, rounding):
+        if (source, result) == (tl.float32, tl.bfloat16):
+            return bf16_bits(x).reshape(x.shape)
+        return convert(x, source, result, rounding)
+
+    interpreter._convert_float = convert_float
+
+    def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
+        x, y = widened(a), widened(b)
+        precision = str(input_precision).split(".")[-1].lower()
+        if a.dtype.scalar == tl.float32 and precision != "ieee":
+            x1, y1 = tf32(x), tf32(y)
+            z = np.matmul(x1, y1)
+            if precision == "tf32x3":
+                z = np.matmul(x1, tf32(y - y1)) + np.matmul(tf32(x - x1), y1) + z
+        else:
+            z = np.matmul(x, y)
+        return interpreter.TensorHandle(z.astype(np.float32) + d.data, d.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Launches:
+    """Stands for the launches of kernels: each is compiled for the capabilities, and what is known of it is kept."""
+
+    def __init__(self, folder, capabilities):
+        self.folder, self.capabilities, self.list = folder, capabilities, []
+
+    def launch(self, kernel, *args, grid, warmup=False, num_warps=4, num_stages=3, **named):
+        bound = dict(zip(kernel.arg_names, args)) | named
+        constant = {n: v for n, v in bound.items() if not isinstance(v, (Tensor, int, float)) or kernel.params[kernel.arg_names.index(n)].is_constexpr}
+        names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "int32": "i32", "int64": "i64"}
+        signature, attributes = {}, {}
+        for i, n in enumerate(kernel.arg_names):
+            v = bound[n]
+            if n in constant:
+                signature[n] = "constexpr"
+            elif isinstance(v, Tensor):
+                signature[n] = "*" + names[v.dtype.name]
+                attributes[(i,)] = [["tt.divisibility", 16]]
+            else:
+                signature[n] = "fp32" if isinstance(v, float) else "i32"
+        constants = {(kernel.arg_names.index(n),): v for n, v in constant.items()}
+        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
+        grid = list(grid(bound) if callable(grid) else grid)
+        for capability in self.capabilities:
+            target = triton.backends.compiler.GPUTarget("cuda", capability, 32)
+            row = dict(kernel=kernel.fn.__name__, grid=grid + [1] * (3 - len(grid)), warps=num_warps, stages=num_stages, capability=capability)
+            try:
+                compiled = triton.compile(source, target=target, options=dict(num_warps=num_warps, num_stages=num_stages))
+            except Exception as e:  # what a compiler refuses is a verdict
+                row["refused"] = f"{type(e).__name__}: {str(e).strip()}"[:2000]
+            else:
+                cubin = compiled.asm["cubin"]
+                row |= dict(shared=compiled.metadata.shared, sha256=hashlib.sha256(cubin).hexdigest(), ptx_sha256=hashlib.sha256(compiled.asm["ptx"].encode()).hexdigest())
+                row["cubin"] = f"{len(self.list)}-{row['kernel']}-{capability}.cubin"
+                with open(os.path.join(self.folder, row["cubin"]), "wb") as f:
+                    f.write(cubin)
+                with open(os.path.join(self.folder, row["cubin"].replace(".cubin", ".ptx")), "w") as f:
+                    f.write(compiled.asm["ptx"])
+            self.list.append(row)
+
+
+def main():
+    file, inputs, out = sys.argv[2:5]
+    tensors = read(inputs)
+    if compute:
+        np.seterr(all="ignore")  # masked lanes may hold anything
+        emulate_rounding()
+        run = load(file).run
+        run(**{n: tensors[n] for n in inspect.signature(run).parameters})
+        write(out, tensors)
+        return
+    launches = Launches(out, [int(c) for c in sys.argv[5:]])
+    triton.runtime.jit.JITFunction.run = lambda kernel, *args, **named: launches.launch(kernel, *args, **named)
+    run = load(file).run
+    run(**{n: tensors[n] for n in inspect.signature(run).parameters})
+    with open(os.path.join(out, "launches.json"), "w") as f:
+        json.dump(dict(triton=triton.__version__, launches=launches.list), f)
+
+
+if __name__ == "__main__":
+    main()

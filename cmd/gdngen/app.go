@@ -42,6 +42,10 @@ type app struct {
 	compiler *aot.Compiler
 	tpu      plugins.Plugin
 	told     []string // what was said of the user's champions
+
+	config      configuration
+	configFault error  // of a file that can not be read, for commands that go on
+	libtpuBy    string // the file that names the libtpu; empty where none does
 }
 
 // root makes the command tree.
@@ -72,6 +76,9 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 				a.output = "json"
 			}
 			a.ctx, a.cancel = cmd.Context(), func() {}
+			if err := a.configure(cmd); err != nil {
+				return err
+			}
 			if a.timeout > 0 {
 				a.ctx, a.cancel = context.WithTimeout(cmd.Context(), a.timeout)
 			}
@@ -97,7 +104,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
 			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
 		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
-			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, directiveTopic(),
+			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, directiveTopic(), configTopic(),
 		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.cacheCmd(), a.completionCmd(), a.versionCmd())
 	return root
 }
@@ -270,6 +277,9 @@ func (a *app) aot() (*aot.Compiler, error) {
 	a.tpu, err = plugins.TPU(a.ctx, plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline})
 	if err != nil {
 		return nil, err
+	}
+	if a.libtpuBy != "" {
+		a.note("libtpu is %s, by %s", a.tpu.Path, a.libtpuBy)
 	}
 	lock, err := plugins.Machine(a.waiting)
 	if err != nil {

@@ -67,6 +67,6 @@ The status is 4 if a target rejects the module.`,
 }
 
 func targetFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "target", "v6e", "TPU generations, separated by commas, or all (see gdngen targets)")
+	c.Flags().StringVar(at, "target", defaultTarget, "TPU generations, separated by commas, or all (see gdngen targets)")
 	completeList(c, "target", append(codegen.TargetNames(), "all"))
 }

@@ -42,6 +42,7 @@ With --on it also tries a place: what it is and has, or the call that failed. Wi
 			if err != nil {
 				return err
 			}
+			checks = append(checks, a.configCheck())
 			if agent != "" {
 				checks = append(checks, a.tryAgent(agent, env))
 			}

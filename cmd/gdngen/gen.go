@@ -241,8 +241,8 @@ func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string,
 	return f, m.String(), nil
 }
 
-// defaultTarget is the target where none is named and one is needed.
-const defaultTarget = "v6e"
+// defaultTarget is the target where none is named and one is needed. The user's configuration may name another.
+var defaultTarget = "v6e"
 
 // oneTarget reads the name of a target.
 func oneTarget(name string) (*codegen.Target, error) {

@@ -73,7 +73,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringVar(&l.config.Kernel, "kernel", "bench", "spec of the kernel")
 	f.StringVar(&l.config.Base, "base", "", "variant that is compared with")
 	f.StringVar(&l.config.Variant, "variant", "", "variant of the candidate")
-	f.StringVar(&l.targets, "target", "v6e", "TPU generations: the first is climbed on, the others guard")
+	f.StringVar(&l.targets, "target", defaultTarget, "TPU generations: the first is climbed on, the others guard")
 	f.StringVar(&l.layer, "layer", "layer", "model of the rung layer, a preset or file as mfu has them, or "+none)
 	f.StringVar(&l.model, "model", "130m", "the same of the rung model")
 	f.StringArrayVar(&l.guards, "guard", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")

@@ -190,7 +190,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 			break
 		}
 		all := e.Ruler.Op(r, &op)
-		t.Add(op.Name, op.Calls, all, terminal.Percent(all, whole), perToken(all), op.Calls*op.Cycles, terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
+		t.Add(opName(&op), op.Calls, all, terminal.Percent(all, whole), perToken(all), op.Calls*op.Cycles, terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
 			op.Calls*op.Spills, op.Calls*op.Fills, terminal.Size(op.VMEM))
 	}
 	own := e.Own()
@@ -200,7 +200,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 		return
 	}
 	hot := r.Ops[0]
-	fmt.Fprintf(w, "\nslots of %s:", hot.Name)
+	fmt.Fprintf(w, "\nslots of %s:", opName(&hot))
 	for _, s := range hot.Slots {
 		fmt.Fprintf(w, "  %s %s", s.Name, terminal.Percent(s.Used, s.Capacity))
 	}
@@ -288,4 +288,12 @@ func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToke
 		fmt.Fprintln(w)
 		t.Write(w)
 	}
+}
+
+// opName is an op's name, with that of its kernel where JAX called it otherwise.
+func opName(op *llo.OpReport) string {
+	if op.Kernel == "" {
+		return op.Name
+	}
+	return op.Name + " (" + op.Kernel + ")"
 }

@@ -89,7 +89,18 @@ func equalLengths(s gdn.Spec) []int64 {
 	return cu
 }
 
-// ParseScalars reads values of scalar operands: OPERAND=V,V,... each.
+// parseScalar reads an integer, or a truth value as scalar memory holds it: 1 or 0.
+func parseScalar(text string) (int64, error) {
+	switch strings.ToLower(text) {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// ParseScalars reads values of scalar operands: OPERAND=V,V,... each, integers or true and false.
 func ParseScalars(entries []string) (map[string][]int64, error) {
 	var all map[string][]int64
 	for _, entry := range entries {
@@ -98,9 +109,9 @@ func ParseScalars(entries []string) (map[string][]int64, error) {
 			return nil, fmt.Errorf("%q: want OPERAND=V,V,..., such as 0=0,100,300", entry)
 		}
 		for text := range strings.SplitSeq(list, ",") {
-			v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			v, err := parseScalar(strings.TrimSpace(text))
 			if err != nil {
-				return nil, fmt.Errorf("%q: %q is not an integer", entry, text)
+				return nil, fmt.Errorf("%q: %q is neither an integer nor true or false", entry, text)
 			}
 			if all == nil {
 				all = map[string][]int64{}

@@ -93,7 +93,7 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 	}
 	c, err := x.compile(ctx, text, t, o)
 	if err == nil && o.Dump != "" {
-		err = x.writeOrigin(p, t, o, c.Dump)
+		err = x.writeOrigin(p, t, o, text, c.Dump)
 	}
 	if err == nil && c.Report == nil && tables != nil {
 		c.Unknown += "; " + tables.Error()
@@ -131,7 +131,7 @@ func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target
 	}
 	var cost *llo.Report
 	err = guard("reading the schedule", func() (err error) {
-		cost, err = llo.Options{Scalars: o.Scalars, Columns: o.Columns}.Analyze(dir, t)
+		cost, err = llo.Options{Scalars: o.Scalars, Kernels: kernelNames(text), Columns: o.Columns}.Analyze(dir, t)
 		return err
 	})
 	switch {

@@ -24,22 +24,23 @@ type Origin struct {
 	Variant  string             `json:"variant,omitempty"`
 	Backend  string             `json:"backend,omitempty"`
 	Scalars  map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels
+	Kernels  map[string]string  `json:"kernels,omitempty"` // names of custom calls, as llo.Options wants them
 }
 
 // originFile is the name of that file.
 const originFile = "gdngen.json"
 
 // writeOrigin says in the folder of a dump what was compiled.
-func (x *Instrument) writeOrigin(p *Program, t *codegen.Target, o Options, dir string) error {
-	from := Origin{Target: t.Name, Compiler: x.Libtpu, Name: p.Name, Backend: p.Backend(), Scalars: o.Scalars}
+func (x *Instrument) writeOrigin(p *Program, t *codegen.Target, o Options, text, dir string) error {
+	from := Origin{Target: t.Name, Compiler: x.Libtpu, Name: p.Name, Backend: p.Backend(), Scalars: o.Scalars, Kernels: kernelNames(text)}
 	if p.Spec != nil {
 		from.Spec, from.Variant = p.Spec.String(), p.Variant.String()
 	}
-	text, err := json.MarshalIndent(from, "", "  ")
+	record, err := json.MarshalIndent(from, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, originFile), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, originFile), append(record, '\n'), 0o644)
 }
 
 // Stored is the program whose schedules lie in a folder, as Options.Dump or another compile with llo.Flags left them. Its cost needs no compiler.
@@ -86,7 +87,7 @@ func (p *Program) readStored(t *codegen.Target, o Options) (*Compiled, error) {
 		o.Scalars = p.Scalars
 	}
 	c := &Compiled{Kept: true}
-	cost, err := llo.Options{Scalars: o.Scalars, Columns: o.Columns}.Analyze(p.stored, t)
+	cost, err := llo.Options{Scalars: o.Scalars, Kernels: p.Origin.Kernels, Columns: o.Columns}.Analyze(p.stored, t)
 	switch {
 	case errors.Is(err, llo.ErrNoSchedule):
 		return nil, err

@@ -58,7 +58,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().IntVar(&f.tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
 	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
-	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow: OPERAND=V,V,... or OP/OPERAND=V,V,...")
+	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
 	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules in a folder for each target below this one")
 	freshFlag(c, &f.fresh)
 	return c

@@ -39,7 +39,8 @@ type Report struct {
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
 type OpReport struct {
 	Name       string     `json:"name"`
-	Twin       string     `json:"twin,omitempty"` // op whose schedule this is, where libtpu compiled two ops of the same computation once
+	Kernel     string     `json:"kernel,omitempty"` // its kernel, where that has another name
+	Twin       string     `json:"twin,omitempty"`   // op whose schedule this is, where libtpu compiled two ops of the same computation once
 	Calls      int64      `json:"calls"`
 	Static     int        `json:"static"`                // bundles in the schedule
 	Bundles    int64      `json:"bundles"`               // bundles executed
@@ -93,9 +94,11 @@ type Location struct {
 // Options adjusts Analyze. The zero value is the default.
 type Options struct {
 	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is op and index of the
-	// operand ("gdn.1/0"), the op without the number that XLA adds ("gdn/0"), or the index alone ("0"), for all ops; the first that is
-	// there counts. Operands that the optimised module spells out as constants have their values without.
+	// operand ("gdn.1/0"), the op without the number that XLA adds ("gdn/0"), its kernel ("body/0"), or the index alone ("0"), for all ops; the
+	// first that is there counts. Operands that the optimised module makes of constants have their values without.
 	Scalars map[string][]int64
+	// Kernels names custom calls as the module that was compiled did, by KernelKey. XLA calls an op after the function of JAX around it.
+	Kernels map[string]string
 	// Columns is the most columns of the profile of each op; 0: no profiles.
 	Columns int
 	// MaxBundles ends the execution of a schedule with an error; 0 means 1e9.
@@ -311,11 +314,12 @@ func (a *analysis) cost(name string) error {
 	if err != nil {
 		return err
 	}
+	kernel := a.kernel(name)
 	m := &machine{
 		program: p, op: name, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
 		clocks: clocksOf(a.target, len(bundles)),
 		scalars: func(index int) ([]int64, bool) {
-			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprint(index)} {
+			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprintf("%s/%d", kernel, index), fmt.Sprint(index)} {
 				if v, ok := a.Scalars[key]; ok {
 					a.read[key] = true
 					return v, true
@@ -337,6 +341,9 @@ func (a *analysis) cost(name string) error {
 	op.Wall = wallOf(a.target, p, m.clocks)
 	op.read(m.clocks)
 	op.Twin = twin
+	if kernel != withoutNumber(name) {
+		op.Kernel = kernel
+	}
 	if v, ok := a.vmem[name]; ok {
 		op.VMEM = v
 	} else if v, ok := a.vmem[twin]; ok {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -16,6 +15,7 @@ type hlo struct {
 	ops          map[string]*hloOp // names are unique in a module
 	order        []string
 	computations map[string][]string // ops by computation
+	within       map[string]string   // computation of each op
 	bodies       map[string]string   // hash of each computation that was asked for; empty while it is made
 }
 
@@ -32,7 +32,7 @@ var hloOpLine = regexp.MustCompile(`^ +(ROOT )?%`)
 // parseHLO reads the text of an optimised module. Lines that are no ops and open no computation are skipped; an attribute may go on
 // over several lines.
 func parseHLO(text string) (*hlo, error) {
-	h := &hlo{ops: map[string]*hloOp{}, computations: map[string][]string{}, bodies: map[string]string{}}
+	h := &hlo{ops: map[string]*hloOp{}, computations: map[string][]string{}, within: map[string]string{}, bodies: map[string]string{}}
 	computation := ""
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -58,6 +58,7 @@ func parseHLO(text string) (*hlo, error) {
 			h.ops[name] = op
 			h.order = append(h.order, name)
 			h.computations[computation] = append(h.computations[computation], name)
+			h.within[name] = computation
 		}
 	}
 	if len(h.order) == 0 {
@@ -202,37 +203,6 @@ func (h *hlo) body(computation string) (string, error) {
 	}
 	h.bodies[computation] = fmt.Sprintf("%x", sum.Sum(nil))
 	return h.bodies[computation], nil
-}
-
-// passing are the opcodes that pass the elements of their operand on, in order.
-var passing = []string{"copy", "copy-start", "copy-done", "bitcast", "reshape"}
-
-// constant is the value of an operand of an op that the module spells out as integers.
-func (h *hlo) constant(op string, index int) ([]int64, bool) {
-	o := h.ops[op]
-	if o == nil || index < 0 || index >= len(o.operands) {
-		return nil, false
-	}
-	producer := h.ops[hloOperand(o.operands[index])]
-	for producer != nil && slices.Contains(passing, producer.opcode) && len(producer.operands) == 1 {
-		producer = h.ops[hloOperand(producer.operands[0])]
-	}
-	if producer == nil || producer.opcode != "constant" {
-		return nil, false
-	}
-	var list []int64
-	for _, text := range strings.FieldsFunc(strings.Join(producer.operands, ","), func(r rune) bool { return strings.ContainsRune("{}, \n\t", r) }) {
-		n, err := strconv.ParseInt(text, 10, 64)
-		switch {
-		case text == "true":
-			n = 1
-		case text == "false":
-		case err != nil: // a float, or elements left out
-			return nil, false
-		}
-		list = append(list, n)
-	}
-	return list, len(list) > 0
 }
 
 // hloOperand is the name of an operand, which may carry its type before it; empty for a literal.

@@ -4,7 +4,8 @@
     python child.py compile FILE INPUTS FOLDER CAPABILITY...   by Triton's compiler and ptxas
 
 FILE has a function run. INPUTS is a safetensors file with its arguments by name, outputs included: compute writes what they hold then, compile
-takes of them types and shapes alone, and writes a cubin for each launch and launches.json.
+takes of them types and shapes alone, and writes for each launch a cubin, its PTX, SASS and
+use of resources, and launches.json.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import inspect
 import json
 import os
 import struct
+import subprocess
 import sys
 
 compute = len(sys.argv) > 1 and sys.argv[1] == "compute"
@@ -24,6 +26,8 @@ os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 import numpy as np
 import triton
 import triton.language as tl
+
+BINARIES = os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin")
 
 
 class DType:
@@ -219,8 +223,12 @@ class Launches:
                 row["cubin"] = f"{len(self.list)}-{row['kernel']}-{capability}.cubin"
                 with open(os.path.join(self.folder, row["cubin"]), "wb") as f:
                     f.write(cubin)
-                with open(os.path.join(self.folder, row["cubin"].replace(".cubin", ".ptx")), "w") as f:
+                stem = os.path.join(self.folder, row["cubin"].removesuffix(".cubin"))
+                with open(stem + ".ptx", "w") as f:
                     f.write(compiled.asm["ptx"])
+                for tool, ending in (["nvdisasm", "-c", "-hex"], "sass"), (["cuobjdump", "--dump-resource-usage"], "usage"):
+                    with open(f"{stem}.{ending}", "w") as f:
+                        subprocess.run([os.path.join(BINARIES, tool[0]), *tool[1:], stem + ".cubin"], stdout=f, check=True)
             self.list.append(row)
 
 

@@ -47,6 +47,8 @@ type Launch struct {
 	PTXSHA256  string `json:"ptx_sha256"`
 	Cubin      []byte `json:"-"`
 	PTX        string `json:"-"`
+	SASS       string `json:"-"` // as nvdisasm lists it
+	Usage      string `json:"-"` // of registers and memory, as cuobjdump prints it
 }
 
 // Programs is how many there are.
@@ -120,11 +122,13 @@ func readLaunches(dir string) ([]Launch, error) {
 			if l.Launch.Cubin, err = os.ReadFile(path); err != nil {
 				return nil, err
 			}
-			ptx, err := os.ReadFile(strings.TrimSuffix(path, ".cubin") + ".ptx")
-			if err != nil {
-				return nil, err
+			for ending, at := range map[string]*string{"ptx": &l.PTX, "sass": &l.SASS, "usage": &l.Usage} {
+				text, err := os.ReadFile(strings.TrimSuffix(path, "cubin") + ending)
+				if err != nil {
+					return nil, err
+				}
+				*at = string(text)
 			}
-			l.Launch.PTX = string(ptx)
 		}
 		list = append(list, l.Launch)
 	}

@@ -139,7 +139,7 @@ func TestCompile(t *testing.T) {
 			if kernels > 1 {
 				variant = "chunk=32" // an inverse that compiles fast
 			}
-			_, source := program(t, s, variant)
+			v, source := program(t, s, variant)
 			first, err := k.Compile(t.Context(), source, s, target.GPUs()...)
 			require.NoError(t, err)
 			require.Len(t, first, kernels*len(target.GPUs()))
@@ -147,6 +147,23 @@ func TestCompile(t *testing.T) {
 			for _, l := range first {
 				require.NotEmpty(t, l.Cubin)
 				require.Contains(t, l.PTX, ".entry "+l.Kernel)
+			}
+			work := triton.WorkOf(s, v)
+			for _, g := range target.GPUs() {
+				list, err := Model(first, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+				require.NoError(t, err)
+				require.Len(t, list, kernels)
+				for _, m := range list {
+					require.Equal(t, g.Timing != nil, m.Cost != nil)
+					require.Positive(t, m.Registers)
+					require.Positive(t, m.Floor)
+					if m.Cost != nil && work[m.Kernel].Trips > 0 {
+						require.Positive(t, m.Cost.Turn, m.Kernel)
+					}
+				}
+				if spec == "contest-decode" && g.Timing != nil {
+					require.InEpsilon(t, list[0].Cost.DRAM, Time(list), .05, "one pass over the states")
+				}
 			}
 			if spec == "contest-decode" {
 				again, err := k.Compile(t.Context(), source, s, target.GPUs()...)

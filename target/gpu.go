@@ -37,22 +37,23 @@ type GPU struct {
 // GPUTiming is the latencies and issue intervals by which times of machine code are modelled, in cycles. No device has confirmed them: they
 // are public microbenchmarks, and one table for all kernels.
 type GPUTiming struct {
-	DRAM      float64 // from a load of main memory to its value
-	Shared    float64 // from a load of shared memory to its value
-	Fragment  float64 // from ldmatrix to its value
-	Store     float64 // until a store to shared memory has read its registers
-	Shuffle   float64
-	Special   float64 // exp2, rsqrt and conversions
-	SystemReg float64
-	Vector    float64 // multiply-adds of f32
-	Integer   float64 // integers, logic, selects
-	Uniform   float64
-	Double    float64
-	Matmul    float64 // of one warp, mma.sync
-	MatmulUse float64 // share of the matrix unit that mma.sync reaches
-	Barrier   float64
-	Release   float64 // until an instruction frees the registers that it reads
-	Launch    float64 // microseconds of the shortest kernel, in a graph
+	DRAM        float64 // from a load of main memory to its value
+	Shared      float64 // from a load of shared memory to its value
+	Fragment    float64 // from ldmatrix to its value
+	Store       float64 // until a store to shared memory has read its registers
+	GlobalStore float64 // until a store to main memory has
+	Shuffle     float64
+	Special     float64 // exp2, rsqrt and conversions
+	SystemReg   float64
+	Vector      float64 // multiply-adds of f32
+	Integer     float64 // integers, logic, selects
+	Uniform     float64
+	Double      float64
+	Matmul      float64 // of one warp, mma.sync
+	MatmulUse   float64 // share of the matrix unit that mma.sync reaches
+	Barrier     float64
+	Release     float64 // until an instruction frees the registers that it reads
+	Launch      float64 // microseconds of the shortest kernel, in a graph
 }
 
 // gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device
@@ -64,7 +65,7 @@ var gpus = []GPU{
 		SMs: 132, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
 		L2: 50 << 20, DRAM: 3.35e12, Copy: 3.0e12, Clock: 1.755e9, MatmulBF16: 512,
 		Timing: &GPUTiming{
-			DRAM: 620, Shared: 30, Fragment: 33, Store: 20, Shuffle: 24, Special: 22, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
+			DRAM: 620, Shared: 30, Fragment: 33, Store: 20, GlobalStore: 30, Shuffle: 24, Special: 22, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
 			Matmul: 33, MatmulUse: .62, Barrier: 18, Release: 12, Launch: 2.2,
 		},
 	},
@@ -134,7 +135,7 @@ func ParseGPUs(text string) ([]*GPU, error) {
 type GPUError struct{ Name string }
 
 func (e *GPUError) Error() string {
-	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): of GPUs there are gen --backend triton and check --engine triton", e.Name, strings.Join(Names(), " "))
+	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): for GPUs there are gen --backend triton, check --engine triton and explain --target", e.Name, strings.Join(Names(), " "))
 }
 
 // Check finds what is wrong with a row, all of it.

@@ -35,7 +35,7 @@ func TestEveryGPU(t *testing.T) {
 // A GPU is no TPU: what is made for TPUs says so.
 func TestGPURefused(t *testing.T) {
 	_, err := target.Lookup("Hopper")
-	require.ErrorContains(t, err, "target h100 is a GPU, and this is for TPU generations (v4 v5e v5p v6e tpu7x): of GPUs there are")
+	require.ErrorContains(t, err, "target h100 is a GPU, and this is for TPU generations (v4 v5e v5p v6e tpu7x): for GPUs there are")
 	_, err = target.Parse("v6e,b200")
 	require.ErrorContains(t, err, "b200 is a GPU")
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
 )
 
 // explainFlags are the flags of explain.
@@ -40,11 +42,14 @@ schedule of the hottest part, and follows each stage of a generated kernel from 
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
+With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code;
+nothing has confirmed those (docs/gpu.md).
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
+  gdngen explain --spec contest-decode --target h100  Triton kernels, modelled
   gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
@@ -65,6 +70,9 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 }
 
 func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
+	if _, err := target.ParseGPUs(f.target); f.backend == triton.Name || err == nil && f.target != "all" {
+		return a.explainTriton(f, args)
+	}
 	if err := f.storedTarget(cmd, args); err != nil {
 		return err
 	}

@@ -138,3 +138,73 @@ func noTritonFlags(level, plugin string) error {
 	}
 	return nil
 }
+
+// modelledNote says what a modelled time is worth.
+const modelledNote = "times are modelled from machine code by a table of latencies; no device has confirmed them, and starting a kernel is not counted (see docs/gpu.md)"
+
+// tritonCost is the modelled cost of a spec on GPUs.
+type tritonCost struct {
+	Spec     string             `json:"spec"`
+	Variant  string             `json:"variant"`
+	Modelled map[string]float64 `json:"modelled_us"` // by target, of all launches
+	Launches []gpu.Modelled     `json:"launches"`
+	Note     string             `json:"note"`
+}
+
+// explainTriton compiles a spec's kernels for GPUs that are not attached, and models their times.
+func (a *app) explainTriton(f *explainFlags, args []string) error {
+	if len(args) > 0 || f.spec == "" {
+		return usage(errors.New("for a GPU explain takes --spec, and --variant of the triton backend"))
+	}
+	for flag, given := range map[string]string{"--diff": f.diff, "--html": f.html, "--picture": f.picture, "--dump": f.dump} {
+		if given != "" {
+			return usage(fmt.Errorf("%s is for TPUs: a GPU has the table of its launches, and -o json", flag))
+		}
+	}
+	name := f.target
+	if f.backend == triton.Name && name == defaultTarget {
+		name = "h100"
+	}
+	gpus, err := gpuTargets(name)
+	if err != nil {
+		return err
+	}
+	s, err := parseSpec(f.spec)
+	if err != nil {
+		return err
+	}
+	p, err := a.tritonOf(s, f.variant)
+	if err != nil {
+		return err
+	}
+	k, err := a.toolkit()
+	if err != nil {
+		return err
+	}
+	launches, err := k.Compile(a.ctx, p.source, s, gpus...)
+	if err != nil {
+		return err
+	}
+	work := triton.WorkOf(s, p.variant)
+	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s), Modelled: map[string]float64{}, Note: modelledNote}
+	for _, g := range gpus {
+		list, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+		if err != nil {
+			return failed(exitRejected, "%w", err)
+		}
+		r.Launches = append(r.Launches, list...)
+		if g.Timing != nil {
+			r.Modelled[g.Name] = gpu.Time(list)
+		}
+	}
+	return emit(a, r, r.Launches, func(w io.Writer) {
+		fmt.Fprintf(w, "spec %s\nvariant %s\n\n", r.Spec, r.Variant)
+		gpu.WriteModelled(w, r.Launches)
+		for _, g := range gpus {
+			if us, ok := r.Modelled[g.Name]; ok {
+				fmt.Fprintf(w, "\n%s: %.1f us modelled for all launches", g.Name, us)
+			}
+		}
+		fmt.Fprintf(w, "\n%s\n", modelledNote)
+	})
+}

@@ -149,13 +149,13 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 	return d
 }
 
-// count is the number of spans of a size, or of packed sequences a bound.
+// count is the number of spans of a size, or of packed sequences a bound: it is reached where each has one token more than whole spans.
 func (d *data) count(size int) string {
 	switch {
 	case size == 0:
 		return ""
 	case d.Packed:
-		return strconv.Itoa(d.Tokens/size + d.Sequences)
+		return strconv.Itoa((d.Tokens + d.Sequences*(size-1)) / size)
 	}
 	return strconv.Itoa(d.Sequences * ((d.Tokens + size - 1) / size))
 }

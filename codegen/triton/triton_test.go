@@ -143,3 +143,28 @@ func TestDefaultParts(t *testing.T) {
 		require.Equal(t, part, Default(s).Part, spec)
 	}
 }
+
+// The work of kernels: a decode step moves what the rule needs; a scan goes through the chunks of a sequence, in parts through those of a part.
+func TestWork(t *testing.T) {
+	work := func(spec, variant string) map[string]Work {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		v, err := Parse(variant, s)
+		require.NoError(t, err)
+		return WorkOf(s, v)
+	}
+	require.Equal(t, map[string]Work{"decode": {Bytes: 64*(2*8*128*128*4+(2*4+8+8)*128*2+2*8*2) + 2*8*4}}, work("contest-decode", "auto"))
+	packed := work("contest-prefill,seqs=57", "part=0")
+	require.Equal(t, 3, packed["scan"].Trips, "144 tokens a sequence")
+	require.Zero(t, packed["prepare"].Trips)
+	states := int64(2 * 57 * 8 * 128 * 128 * 4)
+	require.Greater(t, packed["scan"].Bytes, states+8192*(2*4+2*8)*128*2)
+	parts := work("contest-prefill,seqs=1", "part=16")
+	require.Len(t, parts, 4)
+	require.Equal(t, []int{16, 8, 16}, []int{parts["summarise"].Trips, parts["combine"].Trips, parts["scan"].Trips})
+	require.Equal(t, int64(8*8*(128*256+128*128)*4+2*8*128*128*4), parts["combine"].Bytes)
+	require.Equal(t, 63, work("contest-prefill,seqs=1", "naive")["prepare"].Trips)
+	require.NotContains(t, work("contest-prefill,seqs=1", "kernels=one"), "prepare")
+	one, two := work("contest-prefill,seqs=57", "kernels=one"), packed
+	require.Less(t, one["scan"].Bytes, two["scan"].Bytes, "T and P are not read")
+}

@@ -74,7 +74,7 @@ def leaves(A):
     D = diagonal_blocks(A, 16)
     r = tl.arange(0, 16)
     L = tl.where((r[:, None] == r)[None], 1.0, tl.zeros_like(D))
-    for j in range(16 - 1):
+    for j in tl.static_range(16 - 1):
         column = tl.sum(tl.where(r[None, None, :] == j, D, 0.0), 2)
         row = tl.sum(tl.where(r[None, :, None] == j, L, 0.0), 1)
         L -= column[:, :, None] * row[:, None, :]

@@ -1,0 +1,70 @@
+package triton
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Work is what a launch of a kernel does that its code does not say.
+type Work struct {
+	Trips int   // of its loop over chunks, parts or rows, in the program that runs longest; 0: it has none
+	Bytes int64 // of main memory that it reads and writes, where programs that share an input read it once
+}
+
+// WorkOf is the work of a variant's kernels, by name. Packed sequences count as equally long.
+func WorkOf(s gdn.Spec, v Variant) map[string]Work {
+	if decodes(s) {
+		return map[string]Work{"decode": {Bytes: s.NecessaryBytes()}}
+	}
+	d := newData(s, v, "")
+	longest := s.Tokens
+	if s.Seqs > 0 {
+		longest = over(s.Tokens, s.Seqs)
+	}
+	chunks, parts := s.Sequences()*over(longest, v.Chunk), 0
+	tokens := int64(s.Batch * s.Tokens)
+	of := func(heads, width int, t ir.DType) int64 { return tokens * int64(heads*width*t.Bytes()) }
+	qk, vv, o := 2*of(s.HeadsK, s.K, s.DType), of(s.HeadsV, s.V, s.DType), of(s.HeadsV, s.V, s.Out)
+	gates := 2 * of(s.HeadsV, 1, s.GateDType)
+	element := 4
+	if d.Like == "q" {
+		element = s.DType.Bytes()
+	}
+	squares := int64(chunks*s.HeadsV*v.Chunk) * int64(v.Chunk*element)
+	prepared := 2*squares + int64(chunks*s.HeadsV*v.Chunk*4) // T, P and G
+	states := int64(0)
+	for _, held := range []bool{s.Init, s.Final} {
+		if held {
+			states += int64(s.Sequences()*s.HeadsV*s.K*s.V) * int64(s.StateDType.Bytes())
+		}
+	}
+	work := map[string]Work{}
+	if v.Kernels == "two" {
+		rows := 0
+		if v.Inverse == "substitution" {
+			rows = v.Chunk - 1
+		}
+		work["prepare"] = Work{Trips: rows, Bytes: qk + gates + prepared}
+	} else {
+		prepared = gates
+	}
+	if v.Part == 0 {
+		work["scan"] = Work{Trips: over(longest, v.Chunk), Bytes: qk + vv + o + prepared + states}
+		return work
+	}
+	each := over(longest, d.Part)
+	parts = s.Sequences() * each
+	maps := int64(parts*s.HeadsV*d.KP*d.MapColumns) * 4
+	starts := int64(parts*s.HeadsV*d.KP*d.VP) * 4
+	chunksOfPart := min(v.Part, over(longest, v.Chunk))
+	work["summarise"] = Work{Trips: chunksOfPart, Bytes: qk/2 + vv + prepared - squares + maps}
+	work["combine"] = Work{Trips: each, Bytes: maps + starts + states}
+	work["scan"] = Work{Trips: chunksOfPart, Bytes: qk + vv + o + prepared + starts}
+	if v.Kernels == "one" {
+		work["summarise"] = Work{Trips: chunksOfPart, Bytes: qk/2 + vv + prepared + maps}
+	}
+	return work
+}
+
+// over is the quotient, rounded up.
+func over(n, by int) int { return (n + by - 1) / by }

@@ -1,0 +1,131 @@
+package sass
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/target"
+)
+
+func read(t *testing.T, name string, registers string) *Code {
+	text, err := os.ReadFile("testdata/" + name + "-sm90.sass")
+	require.NoError(t, err)
+	c, err := Parse(string(text), "Function "+name+":\n  REG:"+registers+" STACK:0 SHARED:1024 LOCAL:0")
+	require.NoError(t, err)
+	return c
+}
+
+func h100(t *testing.T) *target.GPU {
+	g, err := target.LookupGPU("h100")
+	require.NoError(t, err)
+	return g
+}
+
+// Figures of a model that was written apart from this one, in Python, for the same machine code: kernels of a decode step (no loop) and of parts
+// of a sequence (asynchronous copies, products of warp groups, barriers), by Triton 3.6.0 for sm_90. Its constants are those of the table.
+func TestOtherModel(t *testing.T) {
+	for _, c := range []struct {
+		name, registers string
+		launch          Launch
+		want            Cost
+	}{
+		{"decode", "71", Launch{Programs: 8192, Warps: 1, Shared: 16, Trips: 1, Bytes: 67108864},
+			Cost{Time: 22.37, Issue: 10.012, DRAM: 22.37, Cycles: 5857, Resident: 28, Limit: 28, Waves: 2.22, Instructions: 511}},
+		{"decode", "71", Launch{Programs: 128, Warps: 1, Shared: 16, Trips: 1, Bytes: 1048576},
+			Cost{Time: 1.3544, Issue: 1.3544, DRAM: .3495, Cycles: 2377, Resident: 1, Limit: 28, Waves: .97, Instructions: 511}},
+		{"summarise", "121", Launch{Programs: 576, Warps: 4, Shared: 61700, Trips: 16},
+			Cost{Time: 56.399, Issue: 56.399, Cycles: 49490, Turn: 2854, Resident: 3, Limit: 3, Waves: 1.45, Instructions: 867}},
+	} {
+		got, err := read(t, c.name, c.registers).Model(c.launch, h100(t))
+		require.NoError(t, err)
+		near := func(want, got float64) {
+			t.Helper()
+			if want == 0 {
+				require.Zero(t, got)
+			} else {
+				require.InEpsilon(t, want, got, .03)
+			}
+		}
+		near(c.want.Time, got.Time)
+		near(c.want.Issue, got.Issue)
+		near(c.want.DRAM, got.DRAM)
+		near(c.want.Cycles, got.Cycles)
+		near(c.want.Turn, got.Turn)
+		near(c.want.Waves, got.Waves)
+		require.Equal(t, []int{c.want.Resident, c.want.Limit, c.want.Instructions}, []int{got.Resident, got.Limit, got.Instructions})
+	}
+}
+
+// listing writes instructions with control codes as nvdisasm does.
+func listing(lines ...string) string {
+	text := ""
+	for _, l := range lines {
+		text += l + "\n"
+	}
+	return text
+}
+
+const usage = "REG:32 STACK:8 SHARED:0"
+
+// Two instructions, by hand: a load of shared memory sets scoreboard 0, and what waits for it (bit 52 of the control code) comes 30 + 4 cycles
+// after it; a second warp overlaps the load.
+func TestByHand(t *testing.T) {
+	text := listing(
+		"/*0000*/ LDS R1, [R2] ; /* 0x0000000000000000 */", "/* 0x000e220000000000 */", // stall 1, sets 0
+		"/*0010*/ @!P0 FFMA R3, R1, R1, RZ ; /* 0x0000000000000000 */", "/* 0x001fe20000000000 */", // waits for 0, stall 1
+		"/*0020*/ EXIT ; /* 0x0000000000000000 */", "/* 0x000fea0003800000 */",
+		"/*0030*/ NOP ; /* 0x0000000000000000 */", "/* 0x000fc00000000000 */")
+	c, err := Parse(text, usage)
+	require.NoError(t, err)
+	require.Equal(t, 3, c.Instructions())
+	require.Equal(t, []int{32, 8}, []int{c.Registers, c.Stack})
+	require.Equal(t, []int{0, 7, 1}, []int{c.instrs[0].sets, c.instrs[1].sets, c.instrs[1].waits})
+	require.False(t, c.instrs[1].always)
+	one, err := c.Model(Launch{Programs: 1, Warps: 4}, h100(t))
+	require.NoError(t, err)
+	require.Equal(t, 35.0, one.Cycles, "34 for the load, 1 to the exit")
+	require.Equal(t, 1.0, one.Busy[vector])
+	two, err := c.Model(Launch{Programs: 1, Warps: 8}, h100(t))
+	require.NoError(t, err)
+	require.Less(t, two.Cycles, 2*one.Cycles-20)
+}
+
+// What limits residence, and what bounds a time.
+func TestBounds(t *testing.T) {
+	c, err := Parse(listing("/*0000*/ EXIT ; /* 0x0000000000000000 */", "/* 0x000fea0003800000 */"), "REG:255")
+	require.NoError(t, err)
+	for _, x := range []struct {
+		launch Launch
+		limit  int
+	}{
+		{Launch{Programs: 1, Warps: 4}, 2},                    // registers
+		{Launch{Programs: 1, Warps: 1}, 8},                    // registers
+		{Launch{Programs: 1, Warps: 1, Shared: 100 << 10}, 2}, // shared memory
+	} {
+		r, err := c.Model(x.launch, h100(t))
+		require.NoError(t, err)
+		require.Equal(t, x.limit, r.Limit)
+	}
+	r, err := c.Model(Launch{Programs: 1, Warps: 1, Bytes: 3e6}, h100(t))
+	require.NoError(t, err)
+	require.Equal(t, 1.0, r.Time)
+	require.Greater(t, r.DRAM, r.Issue)
+}
+
+func TestRefused(t *testing.T) {
+	_, err := Parse("nothing", usage)
+	require.ErrorContains(t, err, "holds no instruction")
+	text := listing("/*0000*/ EXIT ; /* 0x0000000000000000 */", "/* 0x000fea0003800000 */")
+	_, err = Parse(text, "")
+	require.ErrorContains(t, err, "names no registers")
+	c, err := Parse(text, usage)
+	require.NoError(t, err)
+	_, err = c.Model(Launch{}, h100(t))
+	require.ErrorContains(t, err, "a launch of 0 programs")
+	b200, err := target.LookupGPU("b200")
+	require.NoError(t, err)
+	_, err = c.Model(Launch{Programs: 1, Warps: 1}, b200)
+	require.ErrorContains(t, err, "no times are modelled for b200")
+}

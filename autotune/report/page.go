@@ -24,6 +24,7 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"number": grouped,
 	"named":  named,
+	"short":  short,
 	"clip":   func(s string) string { return Clip(s, 260) },
 	"signed": func(n int64) string {
 		if n > 0 {
@@ -76,6 +77,7 @@ type pageCandidate struct {
 	ID       int
 	PerToken journal.Figure
 	Variant  string
+	Short    string
 }
 
 type pageStage struct {
@@ -97,6 +99,10 @@ type pageRanked struct {
 	Verdict                             journal.Verdict
 	Error, Share, VMEM, Device, Variant string
 	Spills                              int64
+	Short                               string
+	Diff                                []axisDiff // from the champion
+	Kin                                 bool       // a better row has its structure
+	Family                              int        // rows below it that have
 }
 
 type pagePair struct {
@@ -168,8 +174,8 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 		return p
 	}
 	now, had := champion.Cost(t), seed.Cost(t)
-	p.Champion = &pageCandidate{champion.ID, now.PerToken, named(champion.Variant)}
-	p.Seed = &pageCandidate{seed.ID, had.PerToken, named(seed.Variant)}
+	p.Champion = &pageCandidate{champion.ID, now.PerToken, named(champion.Variant), short(champion.Variant)}
+	p.Seed = &pageCandidate{seed.ID, had.PerToken, named(seed.Variant), short(seed.Variant)}
 	p.Ruler = now.RulerName()
 	p.Times = float64(had.Score) / float64(now.Score)
 	p.Error, p.Share, p.VMEM = "-", "-", mib(now.VMEM)
@@ -180,13 +186,17 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	p.Front, p.Off = frontPlot(s, v, t)
 	p.stages(now, had)
 	p.succession(v.Champions(t), t)
+	var cells []string
 	for i, r := range rows[:min(pageRows, len(rows))] {
 		device := ""
 		if r.Runs != nil {
 			device = measured(r.Runs)
 		}
-		p.Rows = append(p.Rows, pageRanked{i + 1, r.ID, r.PerToken, r.Verdict, fmt.Sprintf("%.1e", float64(r.Error)), share(r.Error, r.Limit), mib(r.Cost.VMEM), device, named(r.Variant), r.Cost.Spills})
+		cells = append(cells, cellOf(r.Variant))
+		p.Rows = append(p.Rows, pageRanked{i + 1, r.ID, r.PerToken, r.Verdict, fmt.Sprintf("%.1e", float64(r.Error)), share(r.Error, r.Limit), mib(r.Cost.VMEM), device, named(r.Variant), r.Cost.Spills,
+			short(r.Variant), diffs(champion.Variant, r.Variant), false, 0})
 	}
+	families(p.Rows, cells)
 	p.More = max(0, len(rows)-pageRows)
 	return p
 }

@@ -140,6 +140,21 @@ func TestHTML(t *testing.T) {
 	require.Contains(t, b.String(), "No candidate has a cost here")
 }
 
+// A row names what differs from the champion, or has its short name where that is shorter; structures are folded under their best.
+func TestRankingRows(t *testing.T) {
+	require.Equal(t, []axisDiff{{"leaf", "8", "16"}}, diffs("default", "default,leaf=16"))
+	require.Empty(t, diffs("default", "tpu-long"), "far apart")
+	require.Empty(t, diffs("default", ""))
+	require.Equal(t, "tpu-long", short("tpu-long"))
+	require.Equal(t, "(text of a program)", short(""))
+	rows := make([]pageRanked, 5)
+	families(rows, []string{"a", "b", "a", "", "a"})
+	require.Equal(t, []bool{false, false, true, false, true}, []bool{rows[0].Kin, rows[1].Kin, rows[2].Kin, rows[3].Kin, rows[4].Kin})
+	require.Equal(t, 2, rows[0].Family)
+	require.NotEqual(t, cellOf("default"), cellOf("default,solve=ladder"))
+	require.Equal(t, cellOf("default,chunk=64"), cellOf("default,chunk=32"))
+}
+
 // Whatever its size, the screen keeps to the terminal.
 func TestScreen(t *testing.T) {
 	s := story(t)

@@ -88,7 +88,10 @@ type data struct {
 	PreparedParams, PreparedArgs    string
 	MapParams, MapArgs              string
 	Like, LikeF32                   string // tensors whose element type buffers have
-	MapTiles, MapColumns            int    // of the map of a part
+	MapBV, MapTiles, MapColumns     int    // of the map of a part
+	StartBV, StartTiles             int    // of the states that parts start from
+	MapWarps, StartWarps            int
+	Carry, Columns                  string // precision of the prefix; columns of a state, as the kernel names them
 	Chunks, Parts                   string // how many there are at most
 }
 
@@ -143,7 +146,11 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 	}
 	d.ScanInit, d.ScanFinal = d.Init && d.Part == 0, d.Final && d.Part == 0
 	d.MapColumns = d.VP + d.KP
-	d.MapTiles = d.MapColumns / v.BV
+	d.MapBV, d.MapWarps, d.StartBV, d.StartWarps, d.Columns = v.MapBV, v.Warps, startBV, startWarps, "BV"
+	d.MapTiles, d.StartTiles = d.MapColumns/max(1, v.MapBV), d.VP/startBV
+	if d.Carry = v.Prec; v.Prec == "bf16" {
+		d.Carry = "tf32" // as many bits as what is carried has, and more
+	}
 	d.Chunks, d.Parts = d.count(v.Chunk), d.count(d.Part)
 	d.signature(s)
 	return d
@@ -170,8 +177,21 @@ func (d *data) signature(s gdn.Spec) {
 	d.Params, d.Public, d.Shapes = strings.Join(names, ", "), strings.Join(names, ", "), strings.Join(shapes, ", ")
 }
 
+// A program of combine holds startBV columns: the prefix is short, and narrow programs are many.
+const startBV, startWarps = 16, 4
+
 // Programs is the programs of a kernel that has one for each tile of a sequence's head.
-func (d *data) Programs(string) string { return strconv.Itoa(d.Sequences * d.HV * d.Tiles) }
+func (d *data) Programs() int { return d.Sequences * d.HV * d.Tiles }
+
+// StartPrograms is the same of the states that parts start from.
+func (d *data) StartPrograms() int { return d.Sequences * d.HV * d.StartTiles }
+
+// Starts is what templates know where states are those that parts start from.
+func (d *data) Starts() *data {
+	starts := *d
+	starts.Columns = "START_BV"
+	return &starts
+}
 
 // StateMask is which elements of a padded state there are, or of a pool's state that none holds; empty: all.
 func (d *data) StateMask(rk, rv string) string {

@@ -120,7 +120,6 @@ func TestRefusals(t *testing.T) {
 		{"bench", "bv=8", "products of Triton are at least 16 wide"},
 		{"tiny", "prec=bf16", "rounds inputs that dtype=f32 promises to keep"},
 		{"bench", "kernels=one,inverse=substitution", "goes with kernels=two"},
-		{"b=1,t=512,hk=1,hv=1,k=16,v=64,dtype=bf16", "part=2,bv=64", "the map of a part has K=16 columns"},
 		{"bench", "bv=7", "want 4, 8, 16"},
 		{"bench", "width=7", `there is no axis "width"`},
 		{"bench", "tpu", `"tpu": want auto, naive, or changes`},

@@ -21,10 +21,11 @@ type Variant struct {
 	Kernels      string // one: T and P are made where states are; two: by a kernel of their own, prepare
 	PrepareWarps int    // of a program of prepare
 	Part         int    // chunks of a part, parts running beside each other; 0: a sequence is not cut
+	MapBV        int    // columns of a part's map that a program holds
 	Inverse      string // blocks, masked or substitution
 	Leaf         int    // rows of a block that is inverted by substitution, before merges
 	Prec         string // of products with values and states: bf16, tf32, tf32x3 or ieee
-	Solve        string // of products inside of the inverse, and with the maps of parts: tf32, tf32x3 or ieee
+	Solve        string // of products inside of the inverse: tf32, tf32x3 or ieee
 }
 
 // Axis is one choice of a variant.
@@ -50,13 +51,15 @@ var Axes = []Axis{
 		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Kernels == "two" }},
 	{Name: "part", Doc: "chunks of a part; parts of a sequence run beside each other and are combined by a prefix (context parallelism); 0: not cut",
 		Values: append([]string{"0"}, powers(1, 256)...), get: func(v *Variant) *int { return &v.Part }, applys: prefill},
+	{Name: "mapbv", Doc: "columns of a part's map, of V + K, that a program holds", Values: powers(16, 256), get: func(v *Variant) *int { return &v.MapBV },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Part > 0 }},
 	{Name: "inverse", Doc: "of I + A: blocks, leaves on the diagonal merged pair by pair; masked, the same by products of the whole chunk; substitution, row by row",
 		Values: []string{"blocks", "masked", "substitution"}, text: func(v *Variant) *string { return &v.Inverse }, applys: prefill},
 	{Name: "leaf", Doc: "rows of a leaf of the inverse", Values: powers(16, 64), get: func(v *Variant) *int { return &v.Leaf },
 		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Inverse != "substitution" }},
 	{Name: "prec", Doc: "operands of products with values and states", Values: []string{"bf16", "tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Prec }, applys: prefill},
-	{Name: "solve", Doc: "operands of products inside of the inverse, and with the maps of parts", Values: []string{"tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Solve },
-		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && (v.Inverse != "substitution" || v.Part > 0) }},
+	{Name: "solve", Doc: "operands of products inside of the inverse", Values: []string{"tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Solve },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Inverse != "substitution" }},
 }
 
 // powers lists the powers of two from one to another.
@@ -104,7 +107,7 @@ func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 // Default is where a spec starts from: for a decode step one warp and 8 columns a program; for a prefill chunks of 64, and parts where the
 // sequences alone would leave a GPU idle. float32 inputs keep their precision.
 func Default(s gdn.Spec) Variant {
-	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 4, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
 	if s.DType == ir.F32 {
 		v.Prec = "tf32x3"
 	}
@@ -158,7 +161,7 @@ func Parse(text string, s gdn.Spec) (Variant, error) {
 
 // canon sets what changes nothing to its default, so that equal programs have equal variants.
 func (v Variant) canon(s gdn.Spec) Variant {
-	usual := Variant{Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 4, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	usual := Variant{Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
 	for _, a := range Axes {
 		if a.Applies(s, v) {
 			continue
@@ -170,6 +173,7 @@ func (v Variant) canon(s gdn.Spec) Variant {
 		}
 	}
 	v.BV = min(v.BV, max(power(s.V), v.leastBV(s)))
+	v.MapBV = min(v.MapBV, max(16, power(s.K)), max(16, power(s.V)))
 	if v.Leaf > v.Chunk {
 		v.Leaf = v.Chunk
 	}
@@ -236,8 +240,6 @@ func (v Variant) Check(s gdn.Spec) error {
 		return fault("prec=bf16 rounds inputs that dtype=f32 promises to keep: take tf32x3, or tf32 for speed")
 	case v.Kernels == "one" && v.Inverse == "substitution":
 		return fault("inverse=substitution goes with kernels=two: each program of a head would repeat it")
-	case v.Part > 0 && v.BV > power(s.K):
-		return fault("bv=%d with part=%d: the map of a part has K=%d columns, so bv is at most %d", v.BV, v.Part, s.K, power(s.K))
 	case v.Inverse != "substitution" && v.Leaf > v.Chunk:
 		return fault("leaf=%d exceeds chunk=%d", v.Leaf, v.Chunk)
 	}

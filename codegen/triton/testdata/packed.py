@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=57,init,state=vk,empty=zero,packed
-  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=4,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
+  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
 """
 
 import triton
@@ -212,5 +212,5 @@ def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state
     chunks = 184  # at least as many as there are
     T, P = q.new_empty((chunks, 8, 64, 64)), q.new_empty((chunks, 8, 64, 64))
     G = A_log.new_empty((chunks, 8, 64))
-    prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, num_warps=4)
+    prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, num_warps=2)
     scan[(1824,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, o, final_state, num_warps=4)

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init
-  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=4,part=16,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3
+  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=16,mapbv=64,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3
 """
 
 import triton
@@ -21,6 +21,8 @@ SEQUENCES, TOKENS = tl.constexpr(1), tl.constexpr(8192)  # sequences, and the to
 SCALE = tl.constexpr(0.08838834764831843)
 C = tl.constexpr(64)  # tokens of a chunk
 PART = tl.constexpr(1024)  # tokens of a part, which runs beside the others of its sequence
+MAP_BV, MAP_TILES = tl.constexpr(64), tl.constexpr(4)  # columns of a part's map that a program holds, and programs over them
+START_BV, START_TILES = tl.constexpr(16), tl.constexpr(8)  # the same of the states that parts start from
 
 
 @triton.jit
@@ -55,8 +57,14 @@ def product(a, b):
 
 @triton.jit
 def exact(a, b):
-    """A product inside of the inverse, or of the maps of parts: tf32x3."""
+    """A product inside of the inverse: tf32x3."""
     return tl.dot(a, b, input_precision="tf32x3")
+
+
+@triton.jit
+def carry(M, S):
+    """A state carried over a part by its map: tf32."""
+    return tl.dot(M, S, input_precision="tf32")
 
 
 @triton.jit
@@ -169,11 +177,11 @@ def summarise(k, v, g, beta, T_in, G_in, maps):
 
     The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of M from the identity, without values.
     """
-    tile, rest = tl.program_id(0) % 8, tl.program_id(0) // 8
+    tile, rest = tl.program_id(0) % MAP_TILES, tl.program_id(0) // MAP_TILES
     p, h = rest // HV, rest % HV
     n, start, end = span(p, PART)
     stop = tl.minimum(start + PART, end)
-    rk, column = tl.arange(0, K), tile * BV + tl.arange(0, BV)
+    rk, column = tl.arange(0, K), tile * MAP_BV + tl.arange(0, MAP_BV)
     S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
     at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
@@ -192,18 +200,18 @@ def summarise(k, v, g, beta, T_in, G_in, maps):
 @triton.jit
 def combine(initial_state, maps, final_state):
     """The states that parts start from, by the maps of the parts before; they replace B in maps. The last is the final state."""
-    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    tile, head = tl.program_id(0) % START_TILES, tl.program_id(0) // START_TILES
     n, h = head // HV, head % HV
     start, end = sequence(n)
     first = spans_before(n, PART)
-    rk, rv = tl.arange(0, K), tile * BV + tl.arange(0, BV)
+    rk, rv = tl.arange(0, K), tile * START_BV + tl.arange(0, START_BV)
     at_state = state_at(n, h, rk[:, None], rv)
     S = tl.load(initial_state + at_state).to(tl.float32)
     for p in range(first, first + (end - start + PART - 1) // PART):
         row = ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K)
         B, M = tl.load(maps + row + rv), tl.load(maps + row + V + rk)
         tl.store(maps + row + rv, S)
-        S = exact(M, S) + B
+        S = carry(M, S) + B
     tl.store(final_state + at_state, S.to(final_state.dtype.element_ty))
 
 
@@ -239,9 +247,9 @@ def run(q, k, v, g, beta, initial_state, o, final_state):
     chunks = 128
     T, P = g.new_empty((chunks, 8, 64, 64)), g.new_empty((chunks, 8, 64, 64))
     G = g.new_empty((chunks, 8, 64))
-    prepare[(chunks * 8,)](q, k, g, beta, T, P, G, num_warps=4)
+    prepare[(chunks * 8,)](q, k, g, beta, T, P, G, num_warps=2)
     parts = 8
     maps = g.new_empty((parts, 8, 128, 256))
-    summarise[(parts * 8 * 8,)](k, v, g, beta, T, G, maps, num_warps=4)
-    combine[(32,)](initial_state, maps, final_state, num_warps=4)
+    summarise[(parts * 8 * 4,)](k, v, g, beta, T, G, maps, num_warps=4)
+    combine[(64,)](initial_state, maps, final_state, num_warps=4)
     scan[(parts * 8 * 4,)](q, k, v, g, beta, T, P, G, maps, o, num_warps=4)

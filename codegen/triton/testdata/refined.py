@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=2,t=256,hk=1,hv=1,k=64,v=64,dtype=f16
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=4,part=0,inverse=substitution,prec=bf16
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=substitution,prec=bf16
 """
 
 import triton
@@ -162,5 +162,5 @@ def run(q, k, v, g, beta, o, final_state):
     chunks = 8
     T, P = q.new_empty((chunks, 1, 64, 64)), q.new_empty((chunks, 1, 64, 64))
     G = g.new_empty((chunks, 1, 64))
-    prepare[(chunks * 1,)](q, k, g, beta, T, P, G, num_warps=4)
+    prepare[(chunks * 1,)](q, k, g, beta, T, P, G, num_warps=2)
     scan[(2,)](q, k, v, g, beta, T, P, G, o, final_state, num_warps=4)

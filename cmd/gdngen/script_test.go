@@ -56,12 +56,15 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 	require.NoError(t, err)
 	schedules, err := filepath.Abs("../../pjrt/llo/testdata")
 	require.NoError(t, err)
+	examples, err := filepath.Abs("../../examples")
+	require.NoError(t, err)
 	return testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("TRACES", traces)
 			e.Setenv("SCHEDULES", schedules)
+			e.Setenv("EXAMPLES", examples)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
 			e.Setenv(promoted.DirEnv, promoted.Off)

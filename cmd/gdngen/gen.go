@@ -114,6 +114,9 @@ func (a *app) say(f *lower.Form) {
 	if why := f.Variant.Unsafe(f.Spec); why != "" {
 		a.warn("%s", why)
 	}
+	if f.Spec.DType == ir.F32 && f.Variant.Precision() == ir.PrecBF16x1 {
+		a.warn("the tensors are f32, and this variant has products of one bf16 pass: --accuracy f32-like has three passes")
+	}
 }
 
 // generated is a program as data.

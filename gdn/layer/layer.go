@@ -64,6 +64,9 @@ func New(ctx *context.Context, x *Node) *Builder {
 		variant: context.GetParamOr(ctx, ParamVariant, "")}
 }
 
+// Config gives the sizes and options as they stand: what Save, Load and NewSession of the same layer take.
+func (b *Builder) Config() Config { return b.cfg }
+
 // With sets all sizes and options at once, as ReadConfig gives them.
 func (b *Builder) With(c Config) *Builder {
 	b.cfg = c

@@ -91,6 +91,26 @@ func close(t testing.TB, got, want *array.Array, limit float64, msg ...any) {
 	require.Less(t, array.Compare(got, want).Ratio, limit, msg...)
 }
 
+// A session without weights is refused where it is made, and the sizes of a layer are those of its builder.
+func TestSessionNeedsWeights(t *testing.T) {
+	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+		ctx := weights(t, small, 2)
+		_, err := layer.NewSession(b, ctx.In("elsewhere"), small, "")
+		require.ErrorContains(t, err, `there are no weights in scope "/gdn/elsewhere"`)
+		s, err := layer.NewSession(b, ctx, small, "")
+		require.NoError(t, err)
+		s.Finalize()
+		y := context.MustExecOnce(b, context.New(), func(ctx *context.Context, x *Node) *Node {
+			l := layer.New(ctx, x).With(small).NegativeEigenvalues(true)
+			c := small
+			c.NegEigval = true
+			require.Equal(t, c, l.Config())
+			return x
+		}, [][][]float32{{make([]float32, small.Hidden)}})
+		y.FinalizeAll()
+	})
+}
+
 // 200 tokens one by one equal a prefill of 200, and so do pieces of a prompt.
 func TestDecodeEqualsPrefill(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(1, 1)), 1, 2, 200, small.Hidden)

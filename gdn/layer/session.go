@@ -19,11 +19,19 @@ type Session struct {
 	cache []*tensors.Tensor
 }
 
-// NewSession makes a session on the weights in the scope of ctx, which Load or a training has put there. The variant is as
-// Builder.Variant takes it.
+// NewSession makes a session on the weights in the scope of ctx, which Load or a training has put there; without weights
+// there it is an error. The variant is as Builder.Variant takes it.
 func NewSession(b backends.Backend, ctx *context.Context, c Config, variant string) (*Session, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
+	}
+	empty := true
+	for range ctx.IterVariablesInScope() {
+		empty = false
+		break
+	}
+	if empty {
+		return nil, fmt.Errorf("layer: there are no weights in scope %q: Load puts them there, or train a layer made by New in the same scope", ctx.Scope())
 	}
 	s := &Session{cfg: c}
 	var err error

@@ -143,6 +143,15 @@ func TestDefaultParts(t *testing.T) {
 	}
 }
 
+// A decode step of few sequences has narrower programs.
+func TestDefaultDecode(t *testing.T) {
+	for spec, bv := range map[string]int{"contest-decode": 8, "contest-decode,b=2": 8, "contest-decode,b=1": 4} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		require.Equal(t, bv, Default(s).BV, spec)
+	}
+}
+
 // The work of kernels: a decode step moves what the rule needs; a scan goes through the chunks of a sequence, in parts through those of a part.
 func TestWork(t *testing.T) {
 	work := func(spec, variant string) map[string]Work {

@@ -104,12 +104,15 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // decodes says whether a spec is one step of the recurrence.
 func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
-// Default is where a spec starts from: for a decode step one warp and 8 columns a program; for a prefill chunks of 64, and parts where the
+// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill chunks of 64, and parts where the
 // sequences alone would leave a GPU idle. float32 inputs keep their precision.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
 	if s.DType == ir.F32 {
 		v.Prec = "tf32x3"
+	}
+	if decodes(s) && s.Sequences()*s.HeadsV*power(s.V)/v.BV < 256 {
+		v.BV = 4 // few programs: latency counts, and narrow ones have less to add up
 	}
 	if !decodes(s) {
 		v.BV, v.Warps = min(32, max(16, power(s.V))), 4
@@ -198,7 +201,7 @@ func (v Variant) Text(s gdn.Spec) string {
 	return strings.Join(parts, ",")
 }
 
-// Precision is what the errors of a variant are judged at (see gdn/exam): tf32 has limits of bf16, of which it is four times inside.
+// Precision is what the errors of a variant are judged at (see gdn/exam). tf32 has no limits of its own: it is held to those of bf16.
 func (v Variant) Precision(s gdn.Spec) string {
 	switch {
 	case decodes(s) || v.Prec == "ieee" && v.Solve == "ieee":

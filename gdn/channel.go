@@ -18,30 +18,46 @@ import (
 //
 // Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) of that of 16, in the block from 32 on.
 type channels struct {
-	log         *ir.Value // [N, C, K] log decay
+	log         *ir.Value // [N, C, K] log decay, in the base of sums
 	risen, rest *ir.Value // [N, C, K]: what is left of the state before the chunk at each token, and of each token after the chunk
 	total       *ir.Value // [N, K]: what is left of the state before the chunk after it
 	levels      []level
 }
 
-// level is the pairs of a boundary: those of the two halves of each block, or in the first level all of a block.
+// level is the pairs of a boundary: of each block all, or those of its two halves (wide).
 type level struct {
 	rows, columns *ir.Value // [N, C, K] the factors of K and Q at i, and of K at j; nil for ones
 	block         int
+	wide          bool
 }
 
 // channelwise says whether each channel of the key has a decay.
 func (e *gen) channelwise() bool { return e.s.Rule.channels() }
 
-// loadChannels loads the log decays of channels [N, C, K] f32, computing them from their raw form where that is the kernel's task.
+// loadChannels loads the log decays of channels [N, C, K] f32, in the base of sums, computing them from their raw form where that is the kernel's
+// task.
 func (e *gen) loadChannels() *ir.Value {
-	b := e.b.Stage("gates")
+	b, base := e.b.Stage("gates"), e.nat()
 	g := b.Convert(e.loadRows(e.in.g), ir.F32)
-	if e.in.aLog == nil {
-		return g
+	if e.in.aLog != nil {
+		head := func(o *operand) *ir.Value { return e.row(b.Reshape(e.blocks[o], e.entries(), e.s.K), e.c) }
+		g = decayGate(b, g, head(e.in.aLog), head(e.in.dt), e.s.Bound*base)
+		if e.s.Bound != 0 {
+			return g
+		}
 	}
-	head := func(o *operand) *ir.Value { return e.row(b.Reshape(e.blocks[o], e.entries(), e.s.K), e.c) }
-	return decayGate(b, g, head(e.in.aLog), head(e.in.dt), e.s.Bound)
+	if base != 1 {
+		g = b.Scale(g, base)
+	}
+	return g
+}
+
+// nat is the logarithm of e in the base of sums.
+func (e *gen) nat() float64 {
+	if chunked(e.v) && e.v.Decay == DecayBase2 {
+		return math.Log2E
+	}
+	return 1
 }
 
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].
@@ -63,22 +79,24 @@ func (p *plan) headChannels(x *ir.Value) *operand {
 // channelDecay makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, each by itself, so that no
 // difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
 func (e *gen) channelDecay(w *channels) {
-	b := e.b.Stage("decay")
-	g := b.Max(w.log, b.Like(w.log, resetFloor))
-	if e.v.Decay == DecayBase2 {
-		g = b.Scale(g, math.Log2E)
+	b, g := e.b.Stage("decay"), w.log
+	if e.s.Bound == 0 {
+		g = b.Max(g, b.Like(g, resetFloor*e.nat()))
 	}
 	block := min(e.v.Span, e.c)
-	upto, after := e.blockDecays(g, block)
 	own := level{block: block}
-	if block > 1 {
+	var upto, after *ir.Value
+	if block == 1 {
+		upto, after = e.blockDecays(g, block)
+	} else { // the bound keeps differences of sums exact
 		sum := e.blockSums(g, block, ir.GE)
+		upto, after = e.exp(sum), e.exp(b.Sub(e.fromBlock(sum, block, block-1), sum))
 		sum = b.Sub(sum, e.fromBlock(sum, block, 0))
 		own.rows, own.columns = e.exp(sum), e.exp(b.Neg(sum))
 	}
 	w.levels = append(w.levels, own)
 	for ; block < e.c; block *= 2 {
-		w.levels = append(w.levels, level{rows: upto, columns: after, block: 2 * block})
+		w.levels = append(w.levels, level{rows: upto, columns: after, block: 2 * block, wide: true})
 		if 2*block <= sumBlock {
 			upto, after = e.blockDecays(g, 2*block)
 		} else {
@@ -146,17 +164,10 @@ func (e *gen) fromBlock(x *ir.Value, block, row int) *ir.Value {
 // doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
 // the first times what is left after the second.
 func (e *gen) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
-	b, s := e.b, upto.Type.Shape
-	pairs := s[0] * s[1] / (2 * block)
-	half := func(x *ir.Value, i int) *ir.Value {
-		return b.SliceAxis(b.Reshape(x, pairs, 2*block, s[2]), 1, i*block, (i+1)*block)
-	}
-	total := func(i int) *ir.Value {
-		x := b.Reshape(b.SliceAxis(half(upto, i), 1, block-1, block), pairs, s[2])
-		return b.Broadcast(x, []int{pairs, block, s[2]}, 0, 2)
-	}
-	join := func(first, second *ir.Value) *ir.Value { return b.Reshape(b.Concat(1, first, second), s...) }
-	return join(half(upto, 0), b.Mul(half(upto, 1), total(0))), join(b.Mul(half(after, 0), total(1)), half(after, 1))
+	b, h := e.b, halves(block)
+	first, second := h.first(b, upto), h.second(b, upto)
+	total := func(x *ir.Value) *ir.Value { return e.fromBlock(x, block, block-1) }
+	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
 }
 
 // channelProducts are K K^T and scale Q K^T with the decay of each pair, for each value head; what stands above the diagonal has no meaning. Either
@@ -164,36 +175,42 @@ func (e *gen) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
 func (e *gen) channelProducts(w *channels, q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 	b := e.b.Stage("products")
 	k = e.perValue(k)
-	if q != nil {
-		q = e.perValue(q)
+	var wanted []*ir.Value
+	if rows {
+		wanted = append(wanted, k)
 	}
+	if q != nil {
+		wanted = append(wanted, e.perValue(q))
+	}
+	made := make([]*ir.Value, len(wanted))
 	for _, l := range w.levels {
-		columns := e.decayed(k, l.columns)
+		h := l.halves()
+		columns := e.decayed(h.first(b, k), h.first(b, l.columns))
+		if h > 0 { // K of the second halves has no part in the level
+			columns = h.join(b, columns, e.store(h.second(b, k)))
+		}
 		var left []*ir.Value
-		if rows {
-			left = append(left, e.decayed(k, l.rows))
+		for _, x := range wanted {
+			left = append(left, e.decayed(h.second(b, x), h.second(b, l.rows)))
 		}
-		if q != nil {
-			left = append(left, e.decayed(q, l.rows))
-		}
-		var made []*ir.Value
+		n := left[0].Type.Shape[1]
 		if e.v.KQ == JointJoined && len(left) == 2 {
 			both := e.dot(b.Concat(1, left...), columns, false, true, e.v.PrecIntra)
-			made = []*ir.Value{b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)}
+			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
 		} else {
-			for _, x := range left {
-				made = append(made, e.dot(x, columns, false, true, e.v.PrecIntra))
+			for i, x := range left {
+				left[i] = e.dot(x, columns, false, true, e.v.PrecIntra)
 			}
 		}
-		if rows {
-			kk, made = e.ofLevel(l, made[0], kk), made[1:]
-		}
-		if q != nil {
-			qk = e.ofLevel(l, made[0], qk)
+		for i, x := range left {
+			made[i] = e.ofLevel(l, x, made[i])
 		}
 	}
-	if qk != nil {
-		qk = e.scaled(qk)
+	if rows {
+		kk = made[0]
+	}
+	if q != nil {
+		qk = e.scaled(made[len(made)-1])
 	}
 	return kk, qk
 }
@@ -201,20 +218,63 @@ func (e *gen) channelProducts(w *channels, q, k *ir.Value, rows bool) (kk, qk *i
 // decayed is x times the factor of a level, as products take it.
 func (e *gen) decayed(x, factor *ir.Value) *ir.Value {
 	if factor != nil {
-		x = e.b.Mul(e.b.Convert(x, ir.F32), factor)
+		x = e.b.Mul(e.element(x, LowRows), e.element(factor, LowRows))
 	}
 	return e.store(x)
 }
 
-// ofLevel puts the pairs of a level over those of the narrower ones.
+// ofLevel puts the pairs of a level over those of the narrower ones: x has the rows of its second halves, or all of them.
 func (e *gen) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 	if narrower == nil {
 		return x
 	}
-	b, c := e.b, e.c
-	half := float64(l.block / 2)
-	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)
-	row, column := b.Div(ri, b.Like(ri, half)), b.Div(ci, b.Like(ci, half))
-	of := b.And(e.inBlock(l.block), b.Compare(ir.GT, row, column))
-	return b.Select(e.over(x.Type.Shape[0], of), x, narrower)
+	b, h := e.b, l.halves()
+	own := h.second(b, narrower)
+	rows := x.Type.Shape[1]
+	ri, ci := e.iota(rows, e.c, 0), e.iota(rows, e.c, 1)
+	half := b.Like(ri, float64(l.block/2))
+	ri, ci = b.Div(ri, half), b.Div(ci, half) // halves of blocks
+	one := b.Like(ri, 1)
+	of := b.Compare(ir.EQ, b.Add(ci, one), ri)
+	if h > 0 {
+		of = b.Compare(ir.EQ, ci, b.Add(ri, ri))
+	} else {
+		two := b.Add(one, one)
+		of = b.And(of, b.Compare(ir.EQ, b.Mul(b.Div(ci, two), two), ci))
+	}
+	x = b.Select(e.over(x.Type.Shape[0], of), x, own)
+	return h.join(b, h.first(b, narrower), x)
+}
+
+// halves are the rows of each half of the blocks of a level, where they are whole registers; 0 elsewhere: all rows stay together.
+type halves int
+
+func (l level) halves() halves {
+	if n := l.block / 2; l.wide && n >= rowsOfWords {
+		return halves(n)
+	}
+	return 0
+}
+
+// first and second are the rows of the first halves of x [N, C, D], one below the other, and those of the second; nil of nil.
+func (h halves) first(b *ir.Builder, x *ir.Value) *ir.Value  { return h.rows(b, x, 0) }
+func (h halves) second(b *ir.Builder, x *ir.Value) *ir.Value { return h.rows(b, x, 1) }
+
+func (h halves) rows(b *ir.Builder, x *ir.Value, half int) *ir.Value {
+	if h == 0 || x == nil {
+		return x
+	}
+	s, n := x.Type.Shape, int(h)
+	x = b.SliceAxis(b.Reshape(x, s[0]*s[1]/(2*n), 2*n, s[2]), 1, half*n, (half+1)*n)
+	return b.Reshape(x, s[0], s[1]/2, s[2])
+}
+
+// join is x whose halves are first and second.
+func (h halves) join(b *ir.Builder, first, second *ir.Value) *ir.Value {
+	if h == 0 {
+		return second
+	}
+	s, n := first.Type.Shape, int(h)
+	blocks := []int{s[0] * s[1] / n, n, s[2]}
+	return b.Reshape(b.Concat(1, b.Reshape(first, blocks...), b.Reshape(second, blocks...)), s[0], 2*s[1], s[2])
 }

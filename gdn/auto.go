@@ -180,11 +180,18 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 // championsFor lists the rows for a spec.
 func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 	for a := wish.For(s); a <= AccuracyF32; a++ {
-		var rows []*Champion
+		var rows, ofChannels []*Champion
 		for i := range Champions {
-			if r := &Champions[i]; r.Host == h && r.Accuracy == a && r.job == s.job() {
+			switch r := &Champions[i]; {
+			case r.Host != h || r.Accuracy != a || r.job != s.job():
+			case r.where.channels:
+				ofChannels = append(ofChannels, r)
+			default:
 				rows = append(rows, r)
 			}
+		}
+		if s.Rule.channels() && len(ofChannels) > 0 {
+			return ofChannels
 		}
 		if len(rows) > 0 {
 			return rows

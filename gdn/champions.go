@@ -12,16 +12,19 @@ type Champion struct {
 
 // where says which specs and machines a row is for. Zeros are for all.
 type where struct {
-	mxu         int // rows and columns of a matrix unit
-	least, most int // states of a program: heads x batch rows, in tiles of a matrix unit
-	steps       int // the fewest grid steps that it pays from, since the first and last weigh
-	tokens      int // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
-	visits      int // the most visits of packed sequences to blocks of tokens
+	mxu         int  // rows and columns of a matrix unit
+	least, most int  // states of a program: heads x batch rows, in tiles of a matrix unit
+	steps       int  // the fewest grid steps that it pays from, since the first and last weigh
+	tokens      int  // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
+	channels    bool // for rules with a decay a channel alone, which have no other rows of the host, accuracy and job then
+	visits      int  // the most visits of packed sequences to blocks of tokens
 }
 
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
 // The last of them holds always, and the others have its heads and batch rows.
 var Champions = []Champion{
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,lock=4,out=separate,turn=value,scale=query", "decays of channels are work of the first phase, and make nothing that value heads share",
+		where{channels: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,rest=value,ahead=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,rest=value,lock=2", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
@@ -38,6 +41,7 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,rest=value", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
+	{HostTPU, AccuracyFast, jobPacked, "tpu,lock=4,out=separate,turn=value,scale=query", "decays of channels are work of the first phase; sequences are gathered into chunks", where{channels: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "few short sequences are batch rows of all tokens, with those of others masked", where{visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
@@ -55,6 +59,7 @@ var Champions = []Champion{
 		where{mxu: 128, least: 1, most: 8}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{channels: true}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,fetch=copies,main=yes,rest=value,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, most: 8, steps: 2}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,rest=value,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; in an order that keeps matrix units of 128 rows full",
@@ -62,6 +67,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,rest=value,refine=yes,low=rows,beside=no,ready=100", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,rest=value,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{channels: true}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,low=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",

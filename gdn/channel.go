@@ -20,7 +20,7 @@ import (
 type channels struct {
 	log         *ir.Value // [N, C, K] log decay, in the base of sums
 	risen, rest *ir.Value // [N, C, K]: what is left of the state before the chunk at each token, and of each token after the chunk
-	total       *ir.Value // [N, K]: what is left of the state before the chunk after it
+	total       *ir.Value // [N, 1, K]: what is left of the state before the chunk after it
 	levels      []level
 }
 
@@ -100,12 +100,19 @@ func (e *gen) channelDecay(w *channels) {
 		if 2*block <= sumBlock {
 			upto, after = e.blockDecays(g, 2*block)
 		} else {
+			if 2*block == e.c { // a row of its own: what is turned is not the whole
+				w.total = b.Mul(e.rowOf(upto, block-1), e.rowOf(upto, e.c-1))
+			}
 			upto, after = e.doubled(upto, after, block)
 		}
 	}
 	w.risen, w.rest = upto, after
-	w.total = b.Reshape(b.SliceAxis(upto, 1, e.c-1, e.c), upto.Type.Shape[0], e.s.K)
+	if w.total == nil {
+		w.total = e.rowOf(upto, e.c-1)
+	}
 }
+
+func (e *gen) rowOf(x *ir.Value, i int) *ir.Value { return e.b.SliceAxis(x, 1, i, i+1) }
 
 // sumBlock is the widest block whose decays are sums of logarithms: rows of words of bf16, so that the halves of wider ones are registers.
 const sumBlock = rowsOfWords
@@ -156,9 +163,12 @@ func (e *gen) inBlock(block int) *ir.Value {
 // fromBlock spreads a row of each block of x [N, C, K] over the block.
 func (e *gen) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	b, s := e.b, x.Type.Shape
-	rows := s[0] * s[1] / block
-	x = b.SliceAxis(b.Reshape(x, rows, block, s[2]), 1, row, row+1)
-	return b.Reshape(b.Broadcast(b.Reshape(x, rows, s[2]), []int{rows, block, s[2]}, 0, 2), s...)
+	var parts []*ir.Value
+	for at := 0; at < s[1]; at += block {
+		own := b.Reshape(b.SliceAxis(x, 1, at+row, at+row+1), s[0], s[2])
+		parts = append(parts, e.row(own, block))
+	}
+	return b.Concat(1, parts...)
 }
 
 // doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
@@ -264,9 +274,11 @@ func (h halves) rows(b *ir.Builder, x *ir.Value, half int) *ir.Value {
 	if h == 0 || x == nil {
 		return x
 	}
-	s, n := x.Type.Shape, int(h)
-	x = b.SliceAxis(b.Reshape(x, s[0]*s[1]/(2*n), 2*n, s[2]), 1, half*n, (half+1)*n)
-	return b.Reshape(x, s[0], s[1]/2, s[2])
+	var parts []*ir.Value
+	for at := half * int(h); at < x.Type.Shape[1]; at += 2 * int(h) {
+		parts = append(parts, b.SliceAxis(x, 1, at, at+int(h)))
+	}
+	return b.Concat(1, parts...)
 }
 
 // join is x whose halves are first and second.
@@ -274,7 +286,9 @@ func (h halves) join(b *ir.Builder, first, second *ir.Value) *ir.Value {
 	if h == 0 {
 		return second
 	}
-	s, n := first.Type.Shape, int(h)
-	blocks := []int{s[0] * s[1] / n, n, s[2]}
-	return b.Reshape(b.Concat(1, b.Reshape(first, blocks...), b.Reshape(second, blocks...)), s[0], 2*s[1], s[2])
+	var parts []*ir.Value
+	for at := 0; at < first.Type.Shape[1]; at += int(h) {
+		parts = append(parts, b.SliceAxis(first, 1, at, at+int(h)), b.SliceAxis(second, 1, at, at+int(h)))
+	}
+	return b.Concat(1, parts...)
 }

@@ -93,29 +93,30 @@ func (e *gen) stateOperands(w *work) {
 	w.restK = e.rest(w)
 	w.stateK = e.perValue(w.k)
 	if e.v.Fold {
-		w.stateK = e.folded(w, w.stateK)
+		w.stateK = e.folded(w, w.stateK, w.grown)
 	}
 	if w.q == nil {
 		return
 	}
 	if w.stateQ = e.perValue(w.q); e.v.Fold {
-		w.stateQ = e.foldedQuery(w, w.stateQ)
+		w.stateQ = e.foldedQuery(w, w.stateQ, w.grown)
 	}
 }
 
-// folded is K of value heads with what is left at each token of the state before the chunk, as it meets that state; foldedQuery is Q, with the scale.
-func (e *gen) folded(w *work, x *ir.Value) *ir.Value {
+// folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
+// state; foldedQuery is Q, with the scale.
+func (e *gen) folded(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return e.decayed(x, w.channels.risen)
 	}
-	return e.store(e.byRows(x, e.exp(w.sum)))
+	return e.store(e.byRows(x, grown))
 }
 
-func (e *gen) foldedQuery(w *work, x *ir.Value) *ir.Value {
+func (e *gen) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return e.decayed(x, e.scaled(w.channels.risen))
 	}
-	return e.store(e.byRows(x, e.scaled(e.exp(w.sum))))
+	return e.store(e.byRows(x, e.scaled(grown)))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
@@ -172,9 +173,9 @@ func (e *gen) steps(w *work) []blockOut {
 		}
 	}
 	if e.v.Fold {
-		k = e.folded(w, k)
+		k = e.folded(w, k, grown)
 		if q != nil {
-			q = e.foldedQuery(w, q)
+			q = e.foldedQuery(w, q, grown)
 		}
 	} else if e.v.Out == OutJoined && q != nil { // without decay
 		q = e.store(e.scaled(b.Convert(q, ir.F32)))
@@ -336,7 +337,8 @@ func (e *gen) rest(w *work) *ir.Value {
 	}
 	left := e.remains(w)
 	if w.channels != nil {
-		x := e.store(e.byRows(b.Mul(b.Convert(e.perValue(w.k), ir.F32), w.channels.rest), left))
+		x := b.Mul(e.element(e.perValue(w.k), LowOperands), e.element(w.channels.rest, LowOperands))
+		x = e.store(e.byRows(x, left))
 		if e.v.Turn == TurnKey {
 			x = e.turned(x)
 		}
@@ -364,13 +366,12 @@ func (e *gen) stateDecay(grown, state *ir.Value) *ir.Value {
 	return e.b.Reshape(e.scalar(grown, e.c-1, rows, s[2]), s...)
 }
 
-// stateChannels spreads what is left of each channel [N, K] over the state.
+// stateChannels spreads what is left of each channel [N, 1, K] over the state.
 func (e *gen) stateChannels(total, state *ir.Value) *ir.Value {
-	if s := state.Type.Shape; e.valueFirst {
-		return e.row(total, s[1])
-	} else {
-		return e.column(total, s[2])
+	if e.valueFirst {
+		return e.b.Broadcast(total, state.Type.Shape, 0, 1, 2)
 	}
+	return e.b.Broadcast(e.b.Transpose(total, 0, 2, 1), state.Type.Shape, 0, 1, 2)
 }
 
 // sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,

@@ -167,6 +167,7 @@ func (v Variant) fitChannels(s Spec) Variant {
 	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
 		v.Unit = UnitVector
 	}
+	v.Low = min(v.Low, LowOperands) // products have their decay, rounded into both factors, before beta
 	v.Span = min(v.Span, v.Chunk)
 	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {
 		v.Span /= 2

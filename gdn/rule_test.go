@@ -169,6 +169,9 @@ func TestRandomVariantsOfRules(t *testing.T) {
 				if rule.channels() && i%2 == 0 {
 					s.Bound = -5
 				}
+				if rule.channels() && class == "bf16x1" {
+					s.K = 16 // decays are rounded into each element of a key: of four, one rounding is most of what a product has
+				}
 				if v.Check(s) == nil && v.Unsafe(s) == "" && (i+len(rule.String()))%3 == 0 {
 					agrees(t, s, v, class, uint64(i))
 					runs++

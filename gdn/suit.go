@@ -110,6 +110,7 @@ func (s Spec) headCounts(full int) []int {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
+	w.channels = false // championsFor has looked at it
 	if w.mxu != 0 && w.mxu != m.MXUSize {
 		return nil, nil
 	}

@@ -241,6 +241,18 @@ func TestChampions(t *testing.T) {
 			}
 		}
 	}
+	for text, want := range map[string]string{"bench,rule=kda": "tpu,", "bench,rule=kda,seqs=3": "tpu,", "decode,rule=kda": "decode"} {
+		for _, mxu := range []int{128, 256} {
+			for host := HostTPU; host <= HostUnrolled; host++ {
+				list, err := Choices("auto", mustParse(t, text), host, Machine{Cores: 1, MXUSize: mxu})
+				require.NoError(t, err)
+				require.NotEmpty(t, list)
+				if host == HostTPU {
+					require.True(t, strings.HasPrefix(list[0].From.Text, want), "%s: %s", text, list[0].From.Text)
+				}
+			}
+		}
+	}
 }
 
 // The short text of a variant parses back, and is a name where there is one.

@@ -117,7 +117,6 @@ func TestRuleOfSpec(t *testing.T) {
 		require.Equal(t, s, back)
 	}
 	for text, want := range map[string]string{
-		"tiny,rule=gla":                "take kda, or simple-gla",
 		"tiny,bound=-5":                "rule=gdn has one a head: leave out bound",
 		"tiny,rule=kda,bound=-50":      "-19 to 0, 0 for none",
 		"tiny,rule=deltnet":            `did you mean "deltanet"?`,

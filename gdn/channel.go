@@ -16,7 +16,7 @@ import (
 // the first, for blocks of 2, 4, 8 tokens and so on. Blocks of a span have one product for all of their pairs, whose boundary is the first
 // token: there the factor of K at j is the inverse of a decay, at most e^(-bound (span-1)), so the spec must bound the decay.
 //
-// Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) of that of 16, in the block from 32 on.
+// Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) is of the span from 32 on.
 type channels struct {
 	log         *ir.Value // [N, C, K] log decay, in the base of sums
 	risen, rest *ir.Value // [N, C, K]: what is left of the state before the chunk at each token, and of each token after the chunk

@@ -122,8 +122,8 @@ func (p *Program) lower(lowering func() (*ir.Module, error)) error {
 	return nil
 }
 
-// IsForeign says whether the program is somebody else's.
-func (p *Program) IsForeign() bool { return p.Lowered == nil && p.Spec == nil }
+// IsForeign says whether the text of the program is somebody else's: of a file, or what JAX makes of ours. What was stored of a spec is ours.
+func (p *Program) IsForeign() bool { return p.Lowered == nil && (p.Spec == nil || p.stored == "") }
 
 // Backend names what renders the program; empty for a foreign one.
 func (p *Program) Backend() string {

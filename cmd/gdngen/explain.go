@@ -49,7 +49,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
   gdngen explain --spec bench --diff bf16 --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
-  gdngen explain --spec contest-decode --target h100  Triton kernels, modelled
+  gdngen explain --spec contest-decode --target h100                  Triton kernels, modelled
   gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),

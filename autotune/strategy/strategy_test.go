@@ -239,7 +239,7 @@ func TestExhaustiveWalk(t *testing.T) {
 func TestAxesChange(t *testing.T) {
 	for _, a := range gdn.Axes {
 		changes := false
-		for _, text := range []string{"train,init", "contest-prefill,t=300,seqs=3", "contest-decode,b=8"} {
+		for _, text := range []string{"train,init", "contest-prefill,t=300,seqs=3", "contest-decode,b=8", "bench,rule=kda,bound=-2"} {
 			s, err := gdn.Parse(text)
 			require.NoError(t, err)
 			changes = changes || a.Changes(s)

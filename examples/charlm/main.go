@@ -2,7 +2,7 @@
 // Isaac Newton's Opticks (1730, public domain), or a file of yours.
 //
 //	go run ./examples/charlm --dir runs/opticks
-//	go run ./examples/charlm --dir runs/opticks --steps 0 --prompt "The Rays of Light"    # sample from what was trained
+//	go run ./examples/charlm --dir runs/opticks --prompt "Colours"    # once it is trained: another sample
 package main
 
 import (
@@ -89,13 +89,13 @@ func run(stop context.Context, o options) error {
 		return err
 	}
 	defer b.Finalize()
-	c := lab.Config{Steps: o.steps, Dir: o.dir, Seed: o.seed, Every: 100, Save: 50, Progress: os.Stderr}
+	c := lab.Config{Steps: o.steps, Dir: o.dir, Seed: o.seed, Every: 100, Save: 50, Title: "Characters of a text, Gated DeltaNet", Progress: os.Stderr}
 	ctx, r, err := train(stop, b, o, t, c)
 	if err != nil {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(struct {
-		Backend string
+		Backend string  `json:"backend"`
 		HeldOut float64 `json:"held_out_nats"`
 		*lab.Result
 	}{b.Name(), r.Merit, r}); err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/train"
 	"github.com/gomlx/gomlx/pkg/ml/train/losses"
 	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -33,6 +31,7 @@ type Config struct {
 	Batch    Batch
 	Evaluate func() (float64, error) // a figure of merit on held-out data; nil: none
 	Merit    string                  // its name
+	Title    string                  // of the plot
 	Target   float64                 // training stops when the merit reaches it; 0: never
 	Steps    int
 	Every    int // steps between evaluations
@@ -48,7 +47,7 @@ type Result struct {
 	Steps   int       `json:"steps"`
 	Losses  []float64 `json:"-"` // of every step from the first, those before a resumption too
 	Loss    float64   `json:"loss"`
-	Merit   float64   `json:"merit"`
+	Merit   float64   `json:"-"`       // of the last evaluation, which callers print by its name
 	Seconds float64   `json:"seconds"` // of this call
 	Resumed int       `json:"resumed"` // the step that this call went on from
 }
@@ -84,7 +83,7 @@ func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c C
 	}
 	// Unchecked: variables are there already where a checkpoint was restored, and are made where none was.
 	trainer := train.NewTrainer(b, ctx.Checked(false), c.Model, losses.SparseCategoricalCrossEntropyLogits, optimizers.FromContext(ctx), nil, nil)
-	bar := newBar(c, r.Resumed)
+	told := newProgress(c, r.Resumed)
 	save := func() error {
 		if c.Dir == "" {
 			return nil
@@ -92,8 +91,9 @@ func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c C
 		if err := Save(file, ctx, r.Losses); err != nil {
 			return err
 		}
-		return Plot(filepath.Join(c.Dir, PlotName), r.Losses)
+		return Plot(filepath.Join(c.Dir, PlotName), c.Title, r.Losses)
 	}
+	judged := 0 // steps when Merit was found
 	for step := r.Resumed; step < c.Steps && stop.Err() == nil; step++ {
 		inputs, labels := c.Batch(step)
 		metrics, err := trainer.TrainStep(nil, inputs, labels)
@@ -107,17 +107,18 @@ func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c C
 		r.Losses = append(r.Losses, loss)
 		describe := fmt.Sprintf("loss %.4f", loss)
 		last := step+1 == c.Steps
-		if c.Evaluate != nil && c.Every > 0 && (last || (step+1)%c.Every == 0) {
+		due := c.Every > 0 && (last || (step+1)%c.Every == 0)
+		if c.Evaluate != nil && due {
 			if r.Merit, err = c.Evaluate(); err != nil {
 				return nil, fmt.Errorf("evaluation after step %d: %w", step, err)
 			}
+			judged = step + 1
 			last = last || c.Target > 0 && r.Merit >= c.Target
 		}
-		if c.Evaluate != nil && step+1 >= c.Every {
+		if judged > 0 {
 			describe += fmt.Sprintf(", %s %.3f", c.Merit, r.Merit)
 		}
-		bar.Describe(describe)
-		_ = bar.Add(1)
+		told.step(step+1, describe, due || last)
 		if !last && c.Save > 0 && (step+1)%c.Save == 0 {
 			if err := save(); err != nil {
 				return nil, err
@@ -127,29 +128,19 @@ func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c C
 			break
 		}
 	}
-	_ = bar.Exit()
+	told.close()
 	if err := save(); err != nil {
 		return nil, err
+	}
+	if n := len(r.Losses); c.Evaluate != nil && n > 0 && judged < n && stop.Err() == nil { // a run that was complete before this call
+		var err error
+		if r.Merit, err = c.Evaluate(); err != nil {
+			return nil, fmt.Errorf("evaluation of the checkpoint: %w", err)
+		}
 	}
 	r.Steps, r.Seconds = len(r.Losses), time.Since(start).Seconds()
 	if r.Steps > 0 {
 		r.Loss = r.Losses[r.Steps-1]
 	}
 	return r, nil
-}
-
-// newBar draws on a terminal, and otherwise prints nothing but a line at the end.
-func newBar(c Config, done int) *progressbar.ProgressBar {
-	w := c.Progress
-	if w == nil {
-		w = io.Discard
-	}
-	throttle := 10 * time.Second
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		throttle = 100 * time.Millisecond
-	}
-	bar := progressbar.NewOptions(c.Steps, progressbar.OptionSetWriter(w), progressbar.OptionThrottle(throttle), progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString("step"), progressbar.OptionSetWidth(24), progressbar.OptionOnCompletion(func() { fmt.Fprintln(w) }))
-	_ = bar.Set(done)
-	return bar
 }

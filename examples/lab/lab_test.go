@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/gomlx/gomlx/pkg/ml/layers"
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
@@ -120,6 +122,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	plot, err := os.ReadFile(filepath.Join(dir, PlotName))
 	require.NoError(t, err)
 	require.Contains(t, string(plot), "<svg")
+	require.Contains(t, string(plot), ">mean of some 20<")
 
 	again, err := trainTiny(dir) // nothing is left to do
 	require.NoError(t, err)
@@ -127,6 +130,34 @@ func TestKilledWhileWriting(t *testing.T) {
 	text, err := json.Marshal(again)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"steps":12`)
+}
+
+// A run that is complete says its merit when it is called again, and in a pipe the progress has no lines for it.
+func TestCompleteRun(t *testing.T) {
+	dir := t.TempDir()
+	first, err := trainTiny(dir)
+	require.NoError(t, err)
+	b, err := OpenBackend(context.Background(), device.Go, nil)
+	require.NoError(t, err)
+	var told strings.Builder
+	c := Config{Steps: steps, Every: 5, Dir: dir, Seed: 3, Progress: &told, Evaluate: func() (float64, error) { return .25, nil }}
+	ctx, err := NewContext(c)
+	require.NoError(t, err)
+	again, err := Train(context.Background(), b, ctx, c)
+	require.NoError(t, err)
+	require.Equal(t, .25, again.Merit)
+	require.Equal(t, first.Losses, again.Losses)
+	require.Equal(t, "the checkpoint has 12 steps\n", told.String())
+}
+
+// The running mean begins at the first loss and leaves out what is not finite.
+func TestCurves(t *testing.T) {
+	raw, mean := curves([]float64{4, math.NaN(), 2, math.Inf(1), 2})
+	require.Equal(t, plotter.XYs{{X: 1, Y: 4}, {X: 3, Y: 2}, {X: 5, Y: 2}}, raw)
+	require.Equal(t, 4., mean[0].Y)
+	require.InDelta(t, (.95*4+2)/1.95, mean[1].Y, 1e-12)
+	require.InDelta(t, (.95*.95*4+.95*2+2)/(.95*.95+.95+1), mean[2].Y, 1e-12)
+	require.NoError(t, Plot(filepath.Join(t.TempDir(), "none", PlotName), "one loss", []float64{1}), "nothing to draw")
 }
 
 // A file that is no checkpoint is an error, not a new start.

@@ -1,45 +1,78 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"image/color"
 	"math"
 	"os"
 
-	"github.com/erkkah/margaid"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Plot draws the loss of every step, and a running mean of it, as an SVG file.
-func Plot(path string, losses []float64) error {
-	if len(losses) < 2 {
+// memory is the number of steps that the running mean of a loss remembers.
+const memory = 20
+
+// Plot draws the loss of every step, and its running mean, as an SVG file of 16 by 9 cm on white. Losses that are not finite
+// are left out; of fewer than two nothing is drawn.
+func Plot(path, title string, losses []float64) error {
+	raw, mean := curves(losses)
+	if len(raw) < 2 {
 		return nil
 	}
-	raw, mean := margaid.NewSeries(margaid.Titled("loss")), margaid.NewSeries(margaid.Titled("running mean"))
-	average := losses[0]
+	p := plot.New()
+	p.BackgroundColor = color.White
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "step", "loss, nats"
+	p.Title.Padding = vg.Millimeter
+	p.Legend.Top, p.Legend.Padding = true, vg.Millimeter
+	p.Add(plotter.NewGrid())
+	for _, c := range []struct {
+		name  string
+		curve plotter.XYs
+		width vg.Length
+		color color.Color
+	}{
+		{"each step", raw, vg.Points(.5), color.RGBA{R: 150, G: 185, B: 225, A: 255}},
+		{fmt.Sprintf("mean of some %d", memory), mean, vg.Points(1.5), color.RGBA{R: 20, G: 80, B: 160, A: 255}},
+	} {
+		line, err := plotter.NewLine(c.curve)
+		if err != nil {
+			return fmt.Errorf("plot: %w", err)
+		}
+		line.Width, line.Color = c.width, c.color
+		p.Add(line)
+		p.Legend.Add(c.name, line)
+	}
+	p.X.Min = 0 // round numbers of steps at the ticks
+	c := vgsvg.NewWith(vgsvg.UseWH(16*vg.Centimeter, 9*vg.Centimeter), vgsvg.EmbedFonts(true))
+	p.Draw(draw.Crop(draw.New(c), 0, -5*vg.Millimeter, 0, -vg.Millimeter)) // half of the last tick's number stands beyond the axis
+	f, err := os.Create(path)
+	if err == nil {
+		_, err = c.WriteTo(f)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	return nil
+}
+
+// curves gives the finite losses by step, from 1, and their running mean. The mean weighs a loss of n steps ago by (1 - 1/memory)^n and
+// divides by the sum of the weights, so that the first losses count as any others.
+func curves(losses []float64) (raw, mean plotter.XYs) {
+	sum, weights := 0., 0.
 	for i, l := range losses {
 		if math.IsNaN(l) || math.IsInf(l, 0) {
 			continue
 		}
-		average += (l - average) / 20
-		raw.Add(margaid.MakeValue(float64(i+1), l))
-		mean.Add(margaid.MakeValue(float64(i+1), average))
+		const keep = 1 - 1./memory
+		sum, weights = keep*sum+l, keep*weights+1
+		raw = append(raw, plotter.XY{X: float64(i + 1), Y: l})
+		mean = append(mean, plotter.XY{X: float64(i + 1), Y: sum / weights})
 	}
-	if raw.Size() < 2 || raw.MinY() == raw.MaxY() {
-		return nil
-	}
-	d := margaid.New(800, 450, margaid.WithAutorange(margaid.XAxis, raw), margaid.WithAutorange(margaid.YAxis, raw), margaid.WithInset(60), margaid.WithPadding(2))
-	d.Line(raw, margaid.UsingAxes(margaid.XAxis, margaid.YAxis), margaid.UsingStrokeWidth(.6))
-	d.Line(mean, margaid.UsingAxes(margaid.XAxis, margaid.YAxis), margaid.UsingStrokeWidth(2))
-	d.Axis(raw, margaid.XAxis, d.ValueTicker('f', 0, 10), false, "step")
-	d.Axis(raw, margaid.YAxis, d.ValueTicker('f', 1, 10), true, "loss, nats")
-	d.Frame()
-	d.Legend(margaid.RightTop)
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("plot: %w", err)
-	}
-	if err := d.Render(f); err != nil {
-		f.Close()
-		return fmt.Errorf("plot: %w", err)
-	}
-	return f.Close()
+	return raw, mean
 }

@@ -65,13 +65,14 @@ func run(stop context.Context, backend, mixer string, steps int, target float64,
 		return err
 	}
 	defer b.Finalize()
-	r, err := train(stop, b, mixer, lab.Config{Steps: steps, Target: target, Dir: dir, Seed: seed, Every: 20, Save: 100, Progress: os.Stderr})
+	r, err := train(stop, b, mixer, lab.Config{Steps: steps, Target: target, Dir: dir, Seed: seed, Every: 20, Save: 100, Title: "Associative recall", Progress: os.Stderr})
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(struct {
-		Backend, Mixer string
-		Accuracy       float64
+		Backend  string  `json:"backend"`
+		Mixer    string  `json:"mixer"`
+		Accuracy float64 `json:"accuracy"`
 		*lab.Result
 	}{b.Name(), mixer, r.Merit, r})
 }

@@ -25,7 +25,6 @@ import (
 	"log"
 	"math/rand/v2"
 	"os"
-	"time"
 
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
@@ -148,20 +147,15 @@ func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 		}
 		server.waiting = append(server.waiting, q)
 	}
-	var prompts, answers int
-	begin := time.Now()
-	for step := 1; server.busy(); step++ {
-		s, err := server.step()
+	var t tally
+	for server.busy() {
+		r, err := server.step()
 		if err != nil {
-			return nil, fmt.Errorf("step %d: %w", step, err)
+			return nil, fmt.Errorf("step %d: %w", t.steps+1, err)
 		}
-		prompts, answers = prompts+s.promptTokens, answers+s.decoded
-		fmt.Fprintf(out, "step %2d: prefill %3d tokens of %d sequences, decode %d sequences, %d done, %d waiting\n",
-			step, s.promptTokens, s.prompts, s.decoded, len(server.done), len(server.waiting))
+		t.add(r)
 	}
-	took := time.Since(begin)
-	fmt.Fprintf(out, "\n%d requests, %d prompt tokens and %d decoded ones in %.1f s; %d programs compiled in %.1f s of these\n",
-		len(server.done), prompts, answers, took.Seconds(), len(server.programs), server.compiling.Seconds())
+	server.summarise(t, out)
 	return server.done, nil
 }
 

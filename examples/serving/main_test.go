@@ -23,9 +23,9 @@ func TestServe(t *testing.T) {
 	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, requests: 7, slots: 3, budget: 32, longest: 60, poisoned: -1, seed: 1}
 	var out strings.Builder
 	require.NoError(t, c.run(&out))
-	require.Contains(t, out.String(), "7 requests, ")
-	require.Contains(t, out.String(), "7 done, 0 waiting")
-	require.Contains(t, out.String(), "4 waiting", "more requests than slots")
+	require.Contains(t, out.String(), "7 requests in ")
+	require.Regexp(t, `\n   6 .* tokens  \.+P+d+\n`, out.String(), "more requests than slots: the last one waits first")
+	require.Regexp(t, `tokens  P\.*P+d+\n`, out.String(), "a prompt longer than the budget takes several steps")
 }
 
 // One request in twenty has NaN and infinity in its prompt: its own outputs show it, and those of the others are the same to the bit,

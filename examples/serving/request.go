@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -19,6 +20,8 @@ type request struct {
 	done               int                  // tokens whose outputs are there
 	inputs             map[string][]float32 // q, k, v, a, b: [tokens, heads, width], rounded to bf16
 	output             []float32            // [tokens, Hv, V]
+	marks              []byte               // what happened to it in each step
+	first, last        time.Duration        // when its prompt was done, and its last token
 }
 
 // perToken is the number of elements of a token, by input.

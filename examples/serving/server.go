@@ -26,14 +26,14 @@ type server struct {
 
 	waiting, prefilling, decoding, done []*request
 
-	programs  map[gdn.Spec]*pjrt.Program
-	clear     *pjrt.Program
-	compiling time.Duration
+	programs map[gdn.Spec]*pjrt.Program
+	clear    *pjrt.Program
+	clock    clock
 }
 
 func newServer(e *pjrt.Engine, layer gdn.Spec, c config) (*server, error) {
 	layer.Init, layer.Final, layer.InPlace, layer.Pool = true, true, true, c.slots
-	s := &server{engine: e, layer: layer, config: c, params: headParams(layer), programs: map[gdn.Spec]*pjrt.Program{}}
+	s := &server{engine: e, layer: layer, config: c, params: headParams(layer), programs: map[gdn.Spec]*pjrt.Program{}, clock: clock{start: time.Now()}}
 	for slot := range c.slots {
 		s.free = append(s.free, slot)
 	}
@@ -68,8 +68,11 @@ func clearProgram(e *pjrt.Engine, pool ir.Type) (*pjrt.Program, error) {
 
 func (s *server) busy() bool { return len(s.waiting)+len(s.prefilling)+len(s.decoding) > 0 }
 
-// stepResult is what a step did.
-type stepResult struct{ prompts, promptTokens, decoded int }
+// stepResult is what a step did: tokens, and the time of the two calls.
+type stepResult struct {
+	promptTokens, decoded int
+	prefill, decode       time.Duration
+}
 
 // step admits requests, takes their prompts a part further in one packed prefill, and every sequence whose prompt is done one token
 // further in one batched decode.
@@ -78,17 +81,26 @@ func (s *server) step() (r stepResult, err error) {
 		return r, err
 	}
 	decoding := slices.Clone(s.decoding) // those whose prompt ends in this step decode from the next on
+	for _, q := range slices.Concat(s.waiting, s.prefilling) {
+		q.marks = append(q.marks, markWaits)
+	}
+	for _, q := range decoding {
+		q.marks = append(q.marks, markDecode)
+	}
+	begin := s.clock.now()
 	if len(s.prefilling) > 0 {
-		if r.prompts, r.promptTokens, err = s.prefill(); err != nil {
+		if r.promptTokens, err = s.prefill(); err != nil {
 			return r, fmt.Errorf("prefill: %w", err)
 		}
 	}
+	between := s.clock.now()
 	if len(decoding) > 0 {
 		if err := s.decode(decoding); err != nil {
 			return r, fmt.Errorf("decode: %w", err)
 		}
 		r.decoded = len(decoding)
 	}
+	r.prefill, r.decode = between-begin, s.clock.now()-between
 	return r, nil
 }
 
@@ -130,7 +142,7 @@ func roundUp(n int) int {
 }
 
 // prefill takes prompts further by as many tokens as the budget of a step has, in one packed call.
-func (s *server) prefill() (prompts, tokens int, err error) {
+func (s *server) prefill() (tokens int, err error) {
 	spec := s.layer
 	spec.Packed, spec.Seqs = true, maxPrompts+1
 	indices, bounds := slices.Repeat([]int64{-1}, spec.Seqs), make([]int64, spec.Seqs+1)
@@ -168,23 +180,25 @@ func (s *server) prefill() (prompts, tokens int, err error) {
 	}
 	o, err := s.call(spec, inputs)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	at := 0
 	for _, p := range batch {
 		at += copy(p.output[p.done*sizes["v"]:], o[at:][:p.n*sizes["v"]])
 		p.done += p.n
+		p.marks[len(p.marks)-1] = markPrefill
 	}
 	var left []*request
 	for _, q := range s.prefilling {
 		if q.done < q.prompt {
 			left = append(left, q)
 		} else {
+			q.first = s.clock.now()
 			s.decoding = append(s.decoding, q)
 		}
 	}
 	s.prefilling = left
-	return len(batch), tokens, nil
+	return tokens, nil
 }
 
 // decode takes sequences one token further, and frees the slots of those that end.
@@ -216,6 +230,7 @@ func (s *server) decode(batch []*request) error {
 		if q.done < q.tokens {
 			return false
 		}
+		q.last = s.clock.now()
 		s.free = append(s.free, q.slot)
 		s.done = append(s.done, q)
 		return true
@@ -274,7 +289,7 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 	if p := s.programs[spec]; p != nil {
 		return p, nil
 	}
-	begin := time.Now()
+	defer s.clock.compiles()()
 	v := s.config.decode
 	if spec.Seqs > 0 {
 		v = s.config.prefill
@@ -288,6 +303,5 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 		return nil, err
 	}
 	s.programs[spec] = p
-	s.compiling += time.Since(begin)
 	return p, nil
 }

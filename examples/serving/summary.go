@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// What happens to a request in a step.
+const (
+	markWaits   = '.' // for a slot, or for the budget of the step
+	markPrefill = 'P'
+	markDecode  = 'd'
+)
+
+// clock is the time of serving: it stands still while programs compile, which a server does before requests come.
+type clock struct {
+	start     time.Time
+	compiling time.Duration
+}
+
+func (c *clock) now() time.Duration { return time.Since(c.start) - c.compiling }
+
+// compiles stops the clock until the function that it gives is called.
+func (c *clock) compiles() func() {
+	begin := time.Now()
+	return func() { c.compiling += time.Since(begin) }
+}
+
+// tally is what all steps did.
+type tally struct {
+	steps, promptTokens, decoded int
+	prefill, decode              time.Duration
+}
+
+func (t *tally) add(r stepResult) {
+	t.steps++
+	t.promptTokens, t.decoded = t.promptTokens+r.promptTokens, t.decoded+r.decoded
+	t.prefill, t.decode = t.prefill+r.prefill, t.decode+r.decode
+}
+
+// summarise draws the requests over the steps, and prints rates and latencies. All requests arrive at time 0, so the first token
+// of a late one waited for those before it.
+func (s *server) summarise(t tally, out io.Writer) {
+	done := slices.Clone(s.done)
+	slices.SortFunc(done, func(a, b *request) int { return a.id - b.id })
+	fmt.Fprintf(out, "requests by step: %c waits, %c prefill, %c decode\n", markWaits, markPrefill, markDecode)
+	var first, each []time.Duration
+	for _, q := range done {
+		fmt.Fprintf(out, "%4d  %3d + %2d tokens  %s\n", q.id, q.prompt, q.tokens-q.prompt, q.marks)
+		first, each = append(first, q.first), append(each, (q.last-q.first)/time.Duration(q.tokens-q.prompt))
+	}
+	rate := func(n int, d time.Duration) float64 { return float64(n) / max(d.Seconds(), 1e-9) }
+	fmt.Fprintf(out, "\n%d requests in %d steps and %.1f s, without the %.1f s to compile %d programs\n",
+		len(done), t.steps, s.clock.now().Seconds(), s.clock.compiling.Seconds(), len(s.programs))
+	fmt.Fprintf(out, "prefill %d tokens, %.0f a second; decode %d tokens, %.0f a second\n",
+		t.promptTokens, rate(t.promptTokens, t.prefill), t.decoded, rate(t.decoded, t.decode))
+	fmt.Fprintf(out, "first token after %s (median), %s (95 %%); each further one %s (median), %s (95 %%)\n",
+		quantile(first, .5), quantile(first, .95), quantile(each, .5), quantile(each, .95))
+}
+
+// quantile is the smallest of the durations that at least a share of them do not exceed, to a tenth of a millisecond.
+func quantile(d []time.Duration, share float64) time.Duration {
+	slices.Sort(d)
+	return d[max(int(math.Ceil(share*float64(len(d))))-1, 0)].Round(100 * time.Microsecond)
+}

@@ -38,6 +38,13 @@ func newBox(name string, writable, readonly []string, hidden string) (*box, erro
 	return nil, fmt.Errorf("--sandbox %s: unshare of util-linux can not make namespaces here (%s); --sandbox none goes without", name, clip(string(out)+" "+err.Error(), 200))
 }
 
+// only is the sandbox of a command of the judge, which writes into one folder and sees what is hidden from the agent.
+func (b *box) only(writable string) *box {
+	other := *b
+	other.writable, other.hidden = existing([]string{writable}), ""
+	return &other
+}
+
 // existing resolves folders and drops those that can not be mounted over, and what is inside of another.
 func existing(dirs []string) (l []string) {
 	for _, d := range dirs {

@@ -145,7 +145,7 @@ func openStore(ctx context.Context, dir string, r *repository) (*store, error) {
 
 // clone checks a commit out in a folder of its own, which names neither the repository nor the store.
 func (s *store) clone(ctx context.Context, dir, branch, commit string) error {
-	if err := os.RemoveAll(dir); err != nil {
+	if err := remove(dir); err != nil {
 		return err
 	}
 	if _, err := git(ctx, filepath.Dir(dir), "init", "-q", "--template=", "-b", branch, dir); err != nil {

@@ -157,7 +157,7 @@ func (l *Loop) environment(home, tmp string, more ...string) []string {
 
 // fresh empties a folder.
 func fresh(dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
+	if err := remove(dir); err != nil {
 		return err
 	}
 	return os.MkdirAll(dir, 0o755)

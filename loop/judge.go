@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -15,24 +14,22 @@ import (
 	"github.com/gdngen/gdngen/internal/ratio"
 )
 
-// judge gives a commit its verdict: build, checks and figures in a clone that the agent never saw, beside one of the base.
+// judge gives a commit its verdict: build, checks and figures in clones that the agent never saw, beside one of the base.
 func (l *Loop) judge(ctx context.Context, r *Record) error {
 	r.Seed = strconv.FormatUint(seed(), 10) // nobody knew it before the agent had ended
-	after, before := l.path("judge", "change"), l.path("judge", "base")
+	run := l.judgeRun(r.Iteration, r.Seed)
 	l.Step("checks")
-	if err := l.store.clone(ctx, after, l.Branch, r.Commit); err != nil {
+	checked, bad, err := l.built(ctx, run, checksRoom, r.Commit)
+	if err != nil {
 		return err
 	}
-	run := l.judgeRun(r.Iteration, r.Seed)
-	if l.Build != "" {
-		if o, err := run(ctx, "build", l.Build, after); err != nil || o.fault != "" {
-			*r = l.verdict(*r, BuildFailed, l.Build, "%s: %s", o.fault, o.last)
-			return err
-		}
+	if bad != "" {
+		*r = l.verdict(*r, BuildFailed, l.Build, "%s", bad)
+		return nil
 	}
 	for i, check := range l.Checks {
 		for attempt := range l.CheckRetries + 1 {
-			o, err := run(ctx, fmt.Sprintf("check-%d", i+1), check, after)
+			o, err := run(ctx, fmt.Sprintf("check-%d", i+1), check, checked)
 			if err != nil {
 				return err
 			}
@@ -45,15 +42,22 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 			}
 		}
 	}
-	if err := l.store.clone(ctx, before, l.Branch, r.Base); err != nil {
+	after, bad, err := l.built(ctx, run, figuresRoom, r.Commit)
+	if err != nil {
 		return err
 	}
-	if l.Build != "" {
-		if o, err := run(ctx, "build-base", l.Build, before); err != nil || o.fault != "" {
-			return cmp.Or(err, fmt.Errorf("the base can not be built: %s: %s", o.fault, o.last))
-		}
+	if bad != "" {
+		*r = l.verdict(*r, BuildFailed, l.Build, "%s", bad)
+		return nil
 	}
-	if same, err := l.sameEffect(ctx, r, before, after); same || err != nil {
+	before, bad, err := l.built(ctx, run, baseRoom, r.Base) // after all that the change did
+	if err == nil && bad != "" {
+		err = fmt.Errorf("the base can not be built: %s", bad)
+	}
+	if err != nil {
+		return err
+	}
+	if same, err := l.sameEffect(ctx, r, before, checked); same || err != nil {
 		return err
 	}
 	l.Step("figures")
@@ -70,7 +74,7 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 }
 
 // rank decides by the figures.
-func (l *Loop) rank(ctx context.Context, run judgeRun, r *Record, before, after string) error {
+func (l *Loop) rank(ctx context.Context, run judgeRun, r *Record, before, after room) error {
 	for i, g := range l.Guards {
 		f, bad, err := l.compare(ctx, run, fmt.Sprintf("guard-%d", i+1), g.Command, before, after)
 		if err != nil {
@@ -116,37 +120,16 @@ func (l *Loop) scaffolds() (n int) {
 	return n
 }
 
-// judgeRun runs a command of the judge in a clone.
-type judgeRun func(ctx context.Context, name, text, dir string) (outcome, error)
-
-func (l *Loop) judgeRun(n int, seed string) judgeRun {
-	env := l.environment(l.path("judge", "home"), l.path("judge", "tmp"), append(slices.Clone(l.JudgeEnv), "GDNGEN_HOLDOUT_SEED="+seed)...)
-	b := l.box
-	if l.Holdout != "" {
-		env = append(env, "GDNGEN_HOLDOUT="+l.Holdout)
-		open := *b
-		open.hidden = ""
-		b = &open
-	}
-	return func(ctx context.Context, name, text, dir string) (outcome, error) {
-		if err := os.MkdirAll(l.path("judge", "tmp"), 0o755); err != nil {
-			return outcome{}, err
-		}
-		c := command{text: text, dir: dir, log: filepath.Join(l.folder(n), name+".log"), env: env, box: b, limit: l.CheckTimeout}
-		return c.run(ctx)
-	}
-}
-
 // sameEffect refuses a change that what --effect prints does not show.
-func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after string) (bool, error) {
+func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after room) (bool, error) {
 	if l.Effect == "" {
 		return false, nil
 	}
 	run := l.judgeRun(r.Iteration, r.Seed)
 	var texts [2]string
-	for i, dir := range []string{before, after} {
+	for i, in := range []room{before, after} { // of the change in the room of its checks
 		name := []string{"effect-base", "effect"}[i]
-		o, err := run(ctx, name, l.Effect, dir)
+		o, err := run(ctx, name, l.Effect, in)
 		if err != nil {
 			return false, err
 		}
@@ -161,7 +144,7 @@ func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after string) 
 		if err != nil {
 			return false, err
 		}
-		texts[i] = strings.ReplaceAll(string(text), dir, "")
+		texts[i] = strings.ReplaceAll(string(text), in.dir, "")
 	}
 	if texts[0] == texts[1] {
 		*r = l.verdict(*r, NoEffect, l.Effect, "%s prints the same as before", l.Effect)
@@ -171,7 +154,7 @@ func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after string) 
 }
 
 // compare measures base and change in turn. bad says why the change has no figure; one that the base lacks is a fault of the machinery.
-func (l *Loop) compare(ctx context.Context, run judgeRun, name, text, before, after string) (f *Figures, bad string, err error) {
+func (l *Loop) compare(ctx context.Context, run judgeRun, name, text string, before, after room) (f *Figures, bad string, err error) {
 	var was, is, ratios []float64
 	for range l.Repeat {
 		x, bad, err := figure(ctx, run, name+"-base", text, before)
@@ -194,8 +177,8 @@ func (l *Loop) compare(ctx context.Context, run judgeRun, name, text, before, af
 	return f, "", nil
 }
 
-func figure(ctx context.Context, run judgeRun, name, text, dir string) (x float64, bad string, err error) {
-	o, err := run(ctx, name, text, dir)
+func figure(ctx context.Context, run judgeRun, name, text string, in room) (x float64, bad string, err error) {
+	o, err := run(ctx, name, text, in)
 	if err != nil || o.fault != "" {
 		return 0, strings.TrimSuffix(fmt.Sprintf("%s: %s; %s", text, o.fault, o.last), "; "), err
 	}
@@ -208,11 +191,11 @@ func figure(ctx context.Context, run judgeRun, name, text, dir string) (x float6
 
 // output is what a command prints in a clone of a commit.
 func (l *Loop) output(ctx context.Context, n int, name, text, commit string) (string, error) {
-	dir := l.path("judge", "base")
-	if err := l.store.clone(ctx, dir, l.Branch, commit); err != nil {
+	in, err := l.enter(ctx, baseRoom, commit)
+	if err != nil {
 		return "", err
 	}
-	o, err := l.judgeRun(n, "1")(ctx, name, text, dir)
+	o, err := l.judgeRun(n, "1")(ctx, name, text, in)
 	if err != nil {
 		return "", err
 	}
@@ -250,19 +233,19 @@ func (l *Loop) final(ctx context.Context) error {
 			r.Commit, r.Iteration = d.Commit, d.Iteration
 		}
 	}
-	before, after := l.path("judge", "base"), l.path("judge", "change")
 	run := l.judgeRun(r.Iteration, r.Seed)
-	for dir, commit := range map[string]string{before: r.Base, after: r.Commit} {
-		if err := l.store.clone(ctx, dir, l.Branch, commit); err != nil {
+	var rooms [2]room
+	for i, x := range [][2]string{{figuresRoom, r.Commit}, {baseRoom, r.Base}} {
+		in, bad, err := l.built(ctx, run, x[0], x[1])
+		if err == nil && bad != "" {
+			err = fmt.Errorf("%s: %s", l.Build, bad)
+		}
+		if err != nil {
 			return err
 		}
-		if l.Build != "" {
-			if o, err := run(ctx, "build-final", l.Build, dir); err != nil || o.fault != "" {
-				return cmp.Or(err, fmt.Errorf("%s: %s", l.Build, o.fault))
-			}
-		}
+		rooms[i] = in
 	}
-	f, bad, err := l.compare(ctx, run, "final", l.Measure, before, after)
+	f, bad, err := l.compare(ctx, run, "final", l.Measure, rooms[1], rooms[0])
 	if err != nil {
 		return err
 	}

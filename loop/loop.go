@@ -65,10 +65,10 @@ func (l *Loop) path(words ...string) string {
 // folder is that of an iteration.
 func (l *Loop) folder(n int) string { return l.path(fmt.Sprintf("iter-%03d", n)) }
 
-// Folders of a run that an agent may write, and those of the judge.
+// Folders of a run that an agent may write, and the one with the rooms of the judge.
 var (
 	agentFolders = []string{"work", "work/home", "work/tmp"}
-	judgeFolders = []string{"judge", "judge/home", "judge/tmp"}
+	judgeFolders = []string{"judge"}
 )
 
 // Ref is where the attempt of an iteration lies in the user's repository.
@@ -145,7 +145,7 @@ func (l *Loop) prepare(ctx context.Context) (err error) {
 	if home, err := os.UserHomeDir(); err == nil {
 		readonly = append(readonly, home)
 	}
-	if l.box, err = newBox(l.Sandbox, []string{l.path("work"), l.path("judge")}, readonly, l.Holdout); err != nil {
+	if l.box, err = newBox(l.Sandbox, []string{l.path("work")}, readonly, l.Holdout); err != nil {
 		return &ConfigError{err}
 	}
 	if l.box.name == "none" && l.Holdout != "" {
@@ -179,7 +179,7 @@ func (l *Loop) installJudge() error {
 
 // clean removes clones; what is worth keeping lies in the folders of iterations and on refs.
 func (l *Loop) clean() error {
-	return errors.Join(os.RemoveAll(l.path("work")), os.RemoveAll(l.path("judge")))
+	return errors.Join(remove(l.path("work")), remove(l.path("judge")))
 }
 
 // recover ends an iteration that was killed. A decision that was made is carried out.

@@ -150,6 +150,17 @@ func TestScreen(t *testing.T) {
 	require.Equal(t, []string{"thinking", "(8 lines of changed files; --show-file-updates shows them)", "done"}, said)
 }
 
+// What is protected where nobody says otherwise is there: a file that was renamed would be open.
+func TestDefaultProtect(t *testing.T) {
+	for _, pattern := range DefaultProtect {
+		found, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		if pattern != ".github" { // of other repositories
+			require.NotEmpty(t, found, pattern)
+		}
+	}
+}
+
 func TestShare(t *testing.T) {
 	for text, want := range map[string]float64{"2%": .02, ".02": .02, " 10 %": .1, "0": 0} {
 		x, err := ParseShare(text)

@@ -196,11 +196,7 @@ func (a *app) loop(c loop.Config) error {
 		}
 		c.Judge = exe
 	}
-	env, err := a.judgeEnv(c.Dir)
-	if err != nil {
-		return err
-	}
-	c.JudgeEnv = env
+	c.JudgeEnv = a.judgeEnv()
 	if check := c.Elsewhere(); check != "" {
 		a.warn("%q names another place than --on %s", check, c.On)
 	}
@@ -208,7 +204,7 @@ func (a *app) loop(c loop.Config) error {
 	c.Ended = func(r loop.Record) {
 		a.note("iteration %d: %s, %s (%v)", r.Iteration, r.Verdict, r.Reason, time.Duration(r.Seconds*1e9).Round(100*time.Millisecond))
 	}
-	err = loop.Run(a.ctx, c)
+	err := loop.Run(a.ctx, c)
 	if c := (*loop.ConfigError)(nil); errors.As(err, &c) {
 		return err
 	}
@@ -222,18 +218,15 @@ func (a *app) loop(c loop.Config) error {
 	return errors.Join(err, bad)
 }
 
-// judgeEnv tells the judge's gdngen where the plugins are, and gives it a cache of its own: the user's can not be written in a sandbox.
-func (a *app) judgeEnv(dir string) (env []string, err error) {
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	env = []string{plugins.CacheEnv + "=" + filepath.Join(dir, "judge", "cache"), promoted.DirEnv + "=" + promoted.Off}
+// judgeEnv tells the judge's gdngen where the plugins are. What it measures goes into caches of its own, in the homes of the judge.
+func (a *app) judgeEnv() (env []string) {
+	env = []string{promoted.DirEnv + "=" + promoted.Off}
 	for name, obtain := range map[string]func(context.Context, plugins.Options) (plugins.Plugin, error){"GDNGEN_LIBTPU": plugins.TPU, "GDNGEN_CPU_PLUGIN": plugins.CPU} {
 		if p, err := obtain(a.ctx, plugins.Options{Offline: true}); err == nil {
 			env = append(env, name+"="+p.Path)
 		}
 	}
-	return env, nil
+	return env
 }
 
 // loopOf makes a command on a run.

@@ -1,0 +1,30 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+)
+
+// Apart runs a program whose lines go to show, with what it leaves behind ended with it: where it is not trusted, nothing of it runs on beside what
+// comes next.
+func Apart(ctx context.Context, show func(line string), words ...string) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	var text string
+	for _, w := range words {
+		text += " " + quote(w)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	c := command{text: "exec" + text, dir: dir, log: os.DevNull, env: os.Environ(), limit: math.MaxInt64, show: show}
+	o, err := c.run(ctx)
+	if err == nil && o.fault != "" {
+		err = errors.New(o.fault)
+	}
+	return err
+}

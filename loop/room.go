@@ -1,0 +1,109 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// room is where commands of the judge work: a clone, and beside it a home and a scratch folder of its own. In a sandbox a command can write
+// into its own room alone. So what runs code of the change, such as a test, leaves nothing for who measures: no cache of figures, no program
+// in a home, no script in the clone.
+type room struct{ dir string }
+
+// The rooms of a judgement.
+const (
+	baseRoom    = "base"    // figures of the base
+	checksRoom  = "checks"  // build and checks of the change
+	figuresRoom = "figures" // figures of the change
+)
+
+func (r room) clone() string { return filepath.Join(r.dir, "clone") }
+func (r room) home() string  { return filepath.Join(r.dir, "home") }
+func (r room) tmp() string   { return filepath.Join(r.dir, "tmp") }
+
+// empty removes all of a room but its clone, and makes its folders.
+func (r room) empty() error {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if path := filepath.Join(r.dir, e.Name()); path != r.clone() {
+			if err := remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(os.MkdirAll(r.home(), 0o755), os.MkdirAll(r.tmp(), 0o755))
+}
+
+// remove is os.RemoveAll for folders that can not be written, such as those of a cache of Go modules.
+func remove(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			os.Chmod(at, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// enter makes a room with a commit. It is empty before, but for the home of the base where the agent could not reach it: what the base was
+// found to cost need not be found again.
+func (l *Loop) enter(ctx context.Context, name, commit string) (r room, err error) {
+	r = room{l.path("judge", name)}
+	if name != baseRoom || l.box.name == "none" {
+		if err := errors.Join(remove(r.dir), r.empty()); err != nil {
+			return r, err
+		}
+	}
+	return r, errors.Join(os.MkdirAll(r.home(), 0o755), l.store.clone(ctx, r.clone(), l.Branch, commit))
+}
+
+// built is a room whose commit was built. Whatever the build of a change did beside, its figures find tracked files as they were committed, and
+// an empty home. bad says why it can not be built.
+func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r room, bad string, err error) {
+	if r, err = l.enter(ctx, name, commit); err != nil || l.Build == "" {
+		return r, "", err
+	}
+	o, err := run(ctx, "build-"+name, l.Build, r)
+	if err != nil {
+		return r, "", err
+	}
+	if o.fault != "" {
+		return r, o.fault + ": " + o.last, nil
+	}
+	if name != figuresRoom {
+		return r, "", nil
+	}
+	for _, step := range [][]string{{"read-tree", commit}, {"checkout-index", "-q", "-f", "-a"}} {
+		if _, err := l.store.on(ctx, r.clone(), step...); err != nil {
+			return r, "", err
+		}
+	}
+	return r, "", r.empty()
+}
+
+// judgeRun runs a command of the judge in the clone of a room.
+type judgeRun func(ctx context.Context, name, text string, in room) (outcome, error)
+
+func (l *Loop) judgeRun(n int, seed string) judgeRun {
+	more := append(slices.Clone(l.JudgeEnv), "GDNGEN_HOLDOUT_SEED="+seed)
+	if l.Holdout != "" {
+		more = append(more, "GDNGEN_HOLDOUT="+l.Holdout)
+	}
+	return func(ctx context.Context, name, text string, in room) (outcome, error) {
+		if err := os.MkdirAll(in.tmp(), 0o755); err != nil {
+			return outcome{}, err
+		}
+		c := command{text: text, dir: in.clone(), log: filepath.Join(l.folder(n), name+".log"), env: l.environment(in.home(), in.tmp(), more...), box: l.box.only(in.dir), limit: l.CheckTimeout}
+		return c.run(ctx)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/ladder"
+	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/remote"
@@ -106,12 +106,12 @@ func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
 	}
 	if tool == "" {
 		tool = filepath.Join(dir, "change")
-		if err := a.runBeside("go", "build", "-o", tool, "./cmd/gdngen"); err != nil {
+		if err := a.apart("go", "build", "-o", tool, "./cmd/gdngen"); err != nil {
 			return 0, fmt.Errorf("the gdngen of this folder can not be built: %w", err)
 		}
 	}
 	found := filepath.Join(dir, "found")
-	if err := a.runBeside(tool, append(append([]string{"search", "run"}, words...), "--run", found, "--plain")...); err != nil {
+	if err := a.apart(append(append([]string{tool, "search", "run"}, words...), "--run", found, "--plain")...); err != nil {
 		return 0, fmt.Errorf("its search: %w", err)
 	}
 	if c.Lab, err = a.options(&labFlags{memory: "6GiB"}); err != nil {
@@ -120,8 +120,11 @@ func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
 	if c.Machine, err = a.machine(machine.Computes, false, a.waiting); err != nil {
 		return 0, err
 	}
+	c.Lab.Cache = nil // the folder's program could have written there what its kernel is to cost
 	c.Generator, _ = version()
-	c.Dir = filepath.Join(dir, "judged")
+	if c.Dir, err = os.MkdirTemp(dir, "judged-"); err != nil { // made after it ended
+		return 0, err
+	}
 	best, err := autotune.ScoreOf(a.ctx, found, c)
 	if err != nil {
 		return 0, err
@@ -129,9 +132,7 @@ func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
 	return float64(best.Cost(c.Targets[0]).Score), nil
 }
 
-// runBeside runs a program whose output goes to standard error.
-func (a *app) runBeside(name string, words ...string) error {
-	c := exec.CommandContext(a.ctx, name, words...)
-	c.Stdout, c.Stderr = a.stderr, a.stderr
-	return c.Run()
+// apart runs a program whose output goes to standard error, and ends what it leaves behind.
+func (a *app) apart(words ...string) error {
+	return loop.Apart(a.ctx, func(line string) { fmt.Fprintln(a.stderr, line) }, words...)
 }

@@ -25,6 +25,7 @@ type Hold struct {
 	Zones    []string // tried in turn
 	Project  string
 	Spot     bool
+	Reserved bool          // of the project's reservation
 	Attempts int           // in each zone
 	Ready    time.Duration // that one attempt may take
 	Sleep    time.Duration // between attempts
@@ -86,6 +87,24 @@ func Leases(dir string) (l []*Lease, err error) {
 	return l, err
 }
 
+// leaseOf is the lease of a machine by its name.
+func leaseOf(name string) (*Lease, error) {
+	dir, err := LeasesDir()
+	if err != nil {
+		return nil, err
+	}
+	l, err := Leases(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range l {
+		if x.Name == name {
+			return x, nil
+		}
+	}
+	return nil, badPlace("place tpu:%s: no machine of this name is held here: want tpu:NAME?zone=Z[&project=P], or gdngen remote hold %[1]s", name)
+}
+
 func leaseFile(dir, name string) string { return filepath.Join(dir, name+".json") }
 
 // Check says what is wrong with a hold.
@@ -95,6 +114,9 @@ func (h *Hold) Check() error {
 	}
 	if h.Type == "" || len(h.Zones) == 0 {
 		return badPlace("a hold needs --type and --zone")
+	}
+	if h.Spot && h.Reserved {
+		return badPlace("a machine is either --spot or --reserved")
 	}
 	for _, z := range h.Zones {
 		if !cloudName.MatchString(z) {
@@ -116,6 +138,9 @@ func (h *Hold) Commands(zone string) (create, describe, remove []string) {
 	words := []string{"--node-id", h.Name, "--accelerator-type", h.Type, "--runtime-version", h.Version, "--valid-until-duration", fmt.Sprintf("%ds", int(h.Ready.Seconds())), "--quiet"}
 	if h.Spot {
 		words = append(words, "--spot")
+	}
+	if h.Reserved {
+		words = append(words, "--reserved")
 	}
 	return call("create", words...), call("describe", "--format=json"), call("delete", "--force", "--quiet")
 }

@@ -15,8 +15,16 @@ func gcloud() string { return cmp.Or(os.Getenv(GcloudEnv), "gcloud") }
 
 var cloudName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,61}$`)
 
-// openTPU reaches the first host of a TPU machine by gcloud, which knows keys, addresses and the project.
+// openTPU reaches the first host of a TPU machine by gcloud, which knows keys, addresses and the project. A name alone is of a machine that is held:
+// it is where its lease says, also after it was lost and taken again in another zone.
 func openTPU(rest string) (Place, error) {
+	if cloudName.MatchString(rest) {
+		l, err := leaseOf(rest)
+		if err != nil {
+			return nil, err
+		}
+		return openTPU(strings.TrimPrefix(l.Place(), "tpu:"))
+	}
 	name, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	zone := values.Get("zone")

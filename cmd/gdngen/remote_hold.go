@@ -67,6 +67,7 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 	f.StringArrayVar(&fallback, "fallback", nil, "another zone, once for each")
 	f.StringVar(&h.Project, "project", "", "project (default: gcloud's)")
 	f.BoolVar(&h.Spot, "spot", false, "a machine that may be taken away at any time")
+	f.BoolVar(&h.Reserved, "reserved", false, "a machine of the project's reservation")
 	f.IntVar(&h.Attempts, "attempts", 2, "tries in each zone")
 	f.DurationVar(&h.Sleep, "retry-sleep", 20*time.Second, "time between two tries")
 	f.DurationVar(&h.Ready, "ready", 15*time.Minute, "time that one try may take")
@@ -79,12 +80,12 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 // hold keeps a machine while a command runs, or until an interrupt where there is none.
 func (a *app) hold(h *remote.Hold, command []string) error {
 	err := h.Run(a.ctx, func(ctx context.Context, l *remote.Lease) *exec.Cmd {
-		a.note("%s is yours: --on %q", l.Name, l.Place())
+		a.note("%s is yours: --on tpu:%[1]s, now %[2]s", l.Name, l.Place())
 		if len(command) == 0 {
 			return nil
 		}
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), onEnv+"="+l.Place())
+		cmd.Env = append(os.Environ(), onEnv+"=tpu:"+l.Name) // wherever it is taken again
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
 		return cmd
 	})

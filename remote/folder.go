@@ -91,14 +91,14 @@ func pack(texts map[string]string, files []string) (io.Reader, error) {
 			return nil, err
 		}
 	}
-	for _, f := range files {
-		info, err := os.Stat(f)
-		if err != nil {
-			return nil, err
-		}
-		content, err := os.ReadFile(f)
+	all, err := luggage(files)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range all {
+		content, err := os.ReadFile(f.path)
 		if err == nil {
-			err = add("work/"+filepath.Base(f), int64(info.Mode().Perm()), content)
+			err = add("work/"+f.name, int64(f.mode), content)
 		}
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"time"
 )
 
@@ -110,4 +111,15 @@ func Output(ctx context.Context, p Place, id string) (string, error) {
 	defer r.Close()
 	text, err := io.ReadAll(r)
 	return string(text), err
+}
+
+// Last makes the follower begin with the last lines of what a job has printed so far.
+func (f *Follower) Last(ctx context.Context, lines int) error {
+	text, err := Output(ctx, f.Place, f.ID)
+	if err != nil {
+		return err
+	}
+	last := Lines(text, regexp.MustCompile(""), lines)
+	f.From = int64(len(text) - len(last))
+	return nil
 }

@@ -41,7 +41,7 @@ type Job struct {
 	ID        string             `json:"id"`
 	Place     string             `json:"place"`
 	Command   []string           `json:"command"`             // @out at the beginning of a word, or after a =, is the folder for results
-	Files     []string           `json:"files,omitempty"`     // of this machine, that travel with it into its working folder
+	Files     []string           `json:"files,omitempty"`     // and folders of this machine, that travel with it into its working folder
 	EnvNames  []string           `json:"env,omitempty"`       // of Env; values are never stored here
 	Env       map[string]string  `json:"-"`                   //
 	CPUs      float64            `json:"cpus,omitempty"`      // that it asks for, where the place counts
@@ -106,7 +106,7 @@ var kinds = []struct {
 	open            func(rest string) (Place, error)
 }{
 	{"ssh", "ssh:[USER@]HOST", "a machine that ssh reaches without a password", openSSH},
-	{"tpu", "tpu:NAME?zone=Z[&project=P]", "a cloud's TPU machine, by its command line gcloud", openTPU},
+	{"tpu", "tpu:NAME[?zone=Z[&project=P]]", "a cloud's TPU machine, by its command line gcloud; by its name alone where it is held", openTPU},
 	{"ray", "ray:URL", "a Ray cluster by the address of its dashboard, such as ray:http://head:8265; RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH has its token", openRay},
 }
 
@@ -194,16 +194,17 @@ func (j *Job) Check() error {
 	}
 	seen := map[string]bool{}
 	for _, f := range j.Files {
-		info, err := os.Stat(f)
-		switch {
-		case err != nil:
+		name, err := baseName(f)
+		if err != nil {
 			return err
-		case !info.Mode().IsRegular():
-			return badPlace("%s is not a file", f)
-		case seen[filepath.Base(f)]:
-			return badPlace("two files named %s", filepath.Base(f))
 		}
-		seen[filepath.Base(f)] = true
+		if seen[name] {
+			return badPlace("two files named %s", name)
+		}
+		seen[name] = true
+	}
+	if _, err := luggage(j.Files); err != nil {
+		return err
 	}
 	for _, name := range j.EnvNames {
 		if !validEnv.MatchString(name) {

@@ -223,27 +223,23 @@ func (p *rayPlace) Submit(ctx context.Context, j *Job) error {
 
 // upload sends a job's package, unless it is there, and gives its URI.
 func (p *rayPlace) upload(ctx context.Context, j *Job) (uri string, err error) {
-	files := j.Files
+	files, err := luggage(j.Files)
+	if err != nil {
+		return "", err
+	}
 	if !j.NoSync {
 		exe, err := os.Executable()
 		if err != nil {
 			return "", err
 		}
-		files = append([]string{exe}, files...)
+		files = append([]item{{"gdngen", exe, 0o755}}, files...)
 	}
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	for i, f := range files {
-		h := &zip.FileHeader{Name: filepath.Base(f), Method: zip.Deflate} // without a time, so that the same content is the same package
-		if i == 0 && !j.NoSync {
-			h.Name = "gdngen"
-		}
-		info, err := os.Stat(f)
-		if err != nil {
-			return "", err
-		}
-		h.SetMode(info.Mode().Perm())
-		content, err := os.ReadFile(f)
+	for _, f := range files {
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate} // without a time, so that the same content is the same package
+		h.SetMode(f.mode)
+		content, err := os.ReadFile(f.path)
 		if err != nil {
 			return "", err
 		}

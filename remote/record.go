@@ -109,26 +109,30 @@ type Fetched struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Fetch copies the results of a job whose names match a glob, where it is not empty, into a folder. A file that is there whole, by its
-// size, is left alone.
+// Fetch copies the results of a job whose names match a glob, where it is not empty, into a folder. A copy gets its name once it is whole.
 func Fetch(ctx context.Context, p Place, id, glob, dir string) (l []Fetched, err error) {
 	if _, err := path.Match(glob, ""); err != nil {
 		return nil, badPlace("%q is no pattern of names: %v", glob, err)
 	}
+	return fetchSome(ctx, p, id, dir, func(f File) bool {
+		whole, _ := path.Match(glob, f.Name)
+		base, _ := path.Match(glob, path.Base(f.Name))
+		return glob == "" || whole || base
+	})
+}
+
+// fetchSome copies the results that are wanted.
+func fetchSome(ctx context.Context, p Place, id, dir string, wanted func(File) bool) (l []Fetched, err error) {
 	files, err := p.Files(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range files {
-		if glob != "" {
-			whole, _ := path.Match(glob, f.Name)
-			base, _ := path.Match(glob, path.Base(f.Name))
-			if !whole && !base {
-				continue
-			}
-		}
 		if !local(f.Name) {
 			return l, fmt.Errorf("the place lists %q, which is outside of the results", f.Name)
+		}
+		if !wanted(f) {
+			continue
 		}
 		x, err := fetch(ctx, p, id, f, filepath.Join(dir, filepath.FromSlash(f.Name)))
 		if err != nil {

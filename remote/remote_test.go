@@ -77,17 +77,21 @@ func read(t *testing.T, p Place, id, name string) string {
 func TestPlaces(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "note.txt")
 	require.NoError(t, os.WriteFile(file, []byte("it's here\n"), 0o644))
+	folder := filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "objects", "17"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "objects", "17", "x.gz"), []byte("object\n"), 0o644))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(folder, "link")))
 	for text, p := range places(t) {
 		t.Run(text, func(t *testing.T) {
 			ctx := t.Context()
-			j := job("first", "sh", "-c", `cat note.txt; echo "$WORD"; mkdir -p $0/sub; printf 'a\0b' > "$0/sub/x y"; echo n >> $0/count; exit 3`, "@out")
-			j.Files, j.Env = []string{file}, map[string]string{"WORD": `'quoted' $HOME "x"`}
+			j := job("first", "sh", "-c", `cat note.txt run/objects/17/x.gz; ls run; echo "$WORD"; mkdir -p $0/sub; printf 'a\0b' > "$0/sub/x y"; echo n >> $0/count; exit 3`, "@out")
+			j.Files, j.Env = []string{file, folder + "/"}, map[string]string{"WORD": `'quoted' $HOME "x"`}
 			require.NoError(t, p.Submit(ctx, j))
 			require.NoError(t, p.Submit(ctx, j), "the same id again")
 			s, out := wait(t, p, "first")
 			require.Equal(t, Failed, s.Phase)
 			require.Equal(t, 3, s.Exit)
-			require.Equal(t, "it's here\n'quoted' $HOME \"x\"\n", out)
+			require.Equal(t, "it's here\nobject\nobjects\n'quoted' $HOME \"x\"\n", out)
 			files, err := p.Files(ctx, "first")
 			require.NoError(t, err)
 			require.Len(t, files, 2)
@@ -126,6 +130,76 @@ func TestPlaces(t *testing.T) {
 			_, err = p.Files(ctx, "nonesuch")
 			require.ErrorAs(t, err, &none)
 		})
+	}
+}
+
+// Results are copied while they grow; objects, once they are there, not again.
+func TestMirror(t *testing.T) {
+	for text, p := range places(t) {
+		t.Run(text, func(t *testing.T) {
+			ctx, dir := t.Context(), t.TempDir()
+			require.NoError(t, p.Submit(ctx, job("grows", "sh", "-c", `mkdir -p $0/run/objects; echo a > $0/run/objects/a; echo 1 > $0/run/journal; while ! test -e $0/go; do sleep .05; done
+				echo b > $0/run/objects/b; echo 2 >> $0/run/journal`, "@out")))
+			m := Mirror{Place: p, ID: "grows", Dir: dir, Every: 20 * time.Millisecond}
+			ctx, stop := context.WithCancel(ctx)
+			kept := make(chan struct{})
+			go func() { m.Keep(ctx); close(kept) }()
+			journal := filepath.Join(dir, "run", "journal")
+			require.Eventually(t, func() bool { text, _ := os.ReadFile(journal); return string(text) == "1\n" }, 20*time.Second, 20*time.Millisecond)
+			object := filepath.Join(dir, "run", "objects", "a")
+			require.Eventually(t, func() bool { _, err := os.Stat(object); return err == nil }, 20*time.Second, 20*time.Millisecond)
+			require.NoError(t, os.WriteFile(object, []byte("mine, which is longer\n"), 0o644))
+			stop()
+			<-kept
+			out := findOut(t, p, "grows")
+			require.NoError(t, os.WriteFile(filepath.Join(out, "go"), nil, 0o644))
+			s, _ := wait(t, p, "grows")
+			require.Equal(t, Succeeded, s.Phase)
+			_, err := m.Round(t.Context(), false)
+			require.NoError(t, err)
+			text, err := os.ReadFile(journal)
+			require.NoError(t, err)
+			require.Equal(t, "1\n2\n", string(text))
+			require.FileExists(t, filepath.Join(dir, "run", "objects", "b"))
+			text, err = os.ReadFile(object)
+			require.NoError(t, err)
+			require.Equal(t, "mine, which is longer\n", string(text), "it was not copied again")
+			_, err = m.Round(t.Context(), true)
+			require.NoError(t, err)
+			text, err = os.ReadFile(object)
+			require.NoError(t, err)
+			require.Equal(t, "a\n", string(text))
+		})
+	}
+}
+
+// findOut is the folder for results of a job of a stand-in.
+func findOut(t *testing.T, p Place, id string) (out string) {
+	if r, ok := p.(*rayPlace); ok {
+		return filepath.Join(fakeRays[r.address], "logs", resultsOf(id))
+	}
+	via := p.(*machinePlace).ssh.Via
+	program := os.Getenv(SSHEnv)
+	if len(via) > 0 {
+		program = via[0]
+	}
+	return filepath.Join(filepath.Dir(program), "home", ".cache/gdngen/jobs", id, "out")
+}
+
+// A machine that is held is reached by its name alone, where its lease says, also after it was taken again elsewhere.
+func TestHeldPlace(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	dir, err := LeasesDir()
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	_, _, err = Parse("tpu:mine")
+	require.ErrorIs(t, err, ErrPlace)
+	require.ErrorContains(t, err, "no machine of this name is held here")
+	for _, zone := range []string{"us-central1-b", "us-east5-a"} {
+		require.NoError(t, os.WriteFile(leaseFile(dir, "mine"), []byte(`{"name":"mine","zone":"`+zone+`","project":"p"}`), 0o600))
+		p, _, err := Parse("tpu:mine")
+		require.NoError(t, err)
+		require.Equal(t, []string{"--zone", zone, "--worker=0", "--quiet", "--project", "p", "--command"}, p.(*machinePlace).ssh.Via[6:])
 	}
 }
 
@@ -219,13 +293,16 @@ func TestParse(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for says, j := range map[string]*Job{
 		"want letters": {ID: "a/b", Command: []string{"x"}}, "needs a command": {ID: "a"}, "no such file": {ID: "a", Command: []string{"x"}, Files: []string{"nowhere"}},
-		"is not a file": {ID: "a", Command: []string{"x"}, Files: []string{"."}}, "no name of a variable": {ID: "a", Command: []string{"x"}, EnvNames: []string{"A B"}},
+		"neither a file nor a folder": {ID: "a", Command: []string{"x"}, Files: []string{"/dev/null"}}, "two files named remote": {ID: "a", Command: []string{"x"}, Files: []string{".", "../remote"}}, "no name of a variable": {ID: "a", Command: []string{"x"}, EnvNames: []string{"A B"}},
 	} {
 		require.ErrorContains(t, j.Check(), says)
 	}
 	require.NoError(t, (&Job{ID: NewID("test"), Command: []string{"x"}}).Check())
 	require.Equal(t, `'a' ''"$GDNGEN_OUT"'/run' '--run='"$GDNGEN_OUT"'' 'me@outer'`, job("x", "a", "@out/run", "--run=@out", "me@outer").line())
 }
+
+// fakeRays are their folders by address.
+var fakeRays = map[string]string{}
 
 // fakeRay speaks the REST of Ray Jobs as a dashboard of Ray 2.60 does, by processes of this machine.
 type fakeRay struct {
@@ -301,6 +378,7 @@ func newFakeRay(t *testing.T) *fakeRay {
 			http.Error(w, "Invalid authentication token", 403)
 		}
 	}))
+	fakeRays[r.URL] = r.dir
 	t.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

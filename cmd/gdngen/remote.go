@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ func (j *jobFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	onFlag(c, &j.job.Place)
 	f.StringVar(&j.job.ID, "id", "", "id of the job; the same id again is the same job (default: drawn)")
-	f.StringArrayVar(&j.job.Files, "file", nil, "a file that travels into the job's working folder, once for each")
+	f.StringArrayVar(&j.job.Files, "file", nil, "a file or folder that travels into the job's working folder, once for each")
 	f.StringArrayVar(&j.env, "env", nil, "a variable of the job, once for each: NAME=VALUE, or NAME for its value here")
 	f.Float64Var(&j.job.CPUs, "cpus", 0, "processors that a Ray cluster reserves")
 	f.StringToStringVar(&j.resources, "resource", nil, "what else a Ray cluster reserves: NAME=NUMBER, such as TPU=4")
@@ -112,12 +113,12 @@ func (a *app) submit(j *jobFlags, kind string, out io.Writer) error {
 		return emit(a, j.job, []any{j.job}, func(w io.Writer) { fmt.Fprintln(w, j.job.ID) })
 	}
 	a.note("job %s on %s; gdngen remote wait %[1]s comes back to it", j.job.ID, full)
-	return a.attend(p, &j.job, out)
+	return a.attend(remote.Follower{Place: p, Out: out}, &j.job)
 }
 
 // attend waits for a job and ends with its status.
-func (a *app) attend(p remote.Place, j *remote.Job, out io.Writer) error {
-	f := &remote.Follower{Place: p, ID: j.ID, Out: out, Pending: j.Pending, Note: func(text string) { a.note("%s", text) }}
+func (a *app) attend(f remote.Follower, j *remote.Job) error {
+	f.ID, f.Pending, f.Note = j.ID, j.Pending, func(text string) { a.note("%s", text) }
 	s, err := f.Attend(a.ctx, j.Limit, j.Submitted)
 	if err != nil {
 		if a.ctx.Err() != nil {
@@ -212,21 +213,44 @@ func (a *app) ofJob(c *cobra.Command, do func(remote.Place, *remote.Job) error) 
 
 func (a *app) remoteWaitCmd() *cobra.Command {
 	var logs bool
-	return func() *cobra.Command {
-		c := a.ofJob(&cobra.Command{
-			Use:     "wait ID",
-			Short:   "Wait for a job, and end with its status",
-			Long:    "wait waits for a job that was submitted here or, with --on, elsewhere. An interrupt leaves it running.",
-			Example: "  gdngen remote wait night --logs\n  gdngen remote wait run-1122-171255-abcdef --on ssh:me@big",
-		}, func(p remote.Place, j *remote.Job) error {
-			if logs {
-				return a.attend(p, j, a.stdout)
+	var lines int
+	var mirror string
+	c := a.ofJob(&cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait for a job, and end with its status",
+		Long: `wait waits for a job that was submitted here or, with --on, elsewhere. An interrupt leaves it running. With --mirror its results are copied as they grow,
+so that a run whose machine is lost can be resumed from the copy.`,
+		Example: "  gdngen remote wait night --logs --tail 400\n  gdngen remote wait run-1122-171255-abcdef --on ssh:me@big\n  gdngen remote wait night --mirror runs/night",
+	}, func(p remote.Place, j *remote.Job) error {
+		f := remote.Follower{Place: p, ID: j.ID}
+		if logs || lines > 0 {
+			f.Out = a.stdout
+		}
+		if lines > 0 {
+			if err := f.Last(a.ctx, lines); err != nil {
+				return err
 			}
-			return a.attend(p, j, nil)
-		})
-		c.Flags().BoolVar(&logs, "logs", false, "print the output too, from its beginning")
-		return c
-	}()
+		}
+		if mirror == "" {
+			return a.attend(f, j)
+		}
+		m := remote.Mirror{Place: p, ID: j.ID, Dir: mirror, Note: func(text string) { a.note("%s", text) }}
+		ctx, stop := context.WithCancel(a.ctx)
+		kept := make(chan struct{})
+		go func() { m.Keep(ctx); close(kept) }()
+		err := a.attend(f, j)
+		stop()
+		<-kept
+		if a.ctx.Err() != nil {
+			return err
+		}
+		_, bad := m.Round(a.ctx, true)
+		return cmp.Or(err, bad)
+	})
+	c.Flags().BoolVar(&logs, "logs", false, "print the output too, from its beginning")
+	c.Flags().IntVar(&lines, "tail", 0, "print the output from its last lines on; 0: as --logs says")
+	c.Flags().StringVar(&mirror, "mirror", "", "folder that gets copies of the results as they grow")
+	return c
 }
 
 func (a *app) remoteLogsCmd() *cobra.Command {

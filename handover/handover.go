@@ -184,7 +184,11 @@ func line(v journal.View) (l []string) {
 			continue
 		}
 		gain := 1 - float64(c.Cost(t).Score)/float64(all[i-1].Cost(t).Score)
-		l = append(l, fmt.Sprintf("#%d, %.3f, %.1f %% less than #%d: `%s`; %s", c.ID, float64(c.Cost(t).PerToken), 100*gain, all[i-1].ID, what, plain(c.Hypothesis)))
+		text := fmt.Sprintf("#%d, %.3f, %.1f %% less than #%d: `%s`; %s", c.ID, float64(c.Cost(t).PerToken), 100*gain, all[i-1].ID, what, plain(c.Hypothesis))
+		if bets, _ := v.BetsOf(c); len(bets) > 0 {
+			text += "; bet: " + plain(strings.Join(bets, ", "))
+		}
+		l = append(l, text)
 	}
 	return l
 }

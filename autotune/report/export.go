@@ -370,6 +370,9 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 		}
 		p.printf("\n- **Change**: %s\n- **Variant**: `%s`\n- **Command**: `%s`\n", change(c), named(c.Variant), Command(h, c))
 		p.printf("- **Result**: %s\n", result(h, c, times[i].Runs))
+		if bets, compared := v.BetsOf(c); compared {
+			p.printf("- **Bet**: %s\n", cmp.Or(strings.Join(bets, "; "), "none"))
+		}
 		if before, after := hotSpots(v, c); before != "" || after != "" {
 			p.printf("- **Hot spots**: before %s; after %s\n", cmp.Or(before, "not known"), cmp.Or(after, "not known"))
 		}
@@ -384,7 +387,7 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 		if i+1 < len(all) {
 			next = fmt.Sprintf("#%d, %s", all[i+1].ID, headline(all[i+1]))
 		}
-		p.printf("- **Next**: %s\n", next)
+		p.printf("- **Next**: %s\n", cmp.Or(Clip(c.Next, 400), next))
 	}
 	return p.err
 }

@@ -58,6 +58,12 @@ func WriteCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 		line("", "  weighed: %s on #%d, %.1f %% less, risk %.0f %%", o.Change, o.Parent, 100*float64(o.Gain), 100*float64(o.Risk))
 	}
 	line("change", "%s", strings.Join(c.Change, " "))
+	if bets, compared := s.Now().BetsOf(c); compared {
+		line("bet", "%s", cmp.Or(strings.Join(bets, "; "), "none"))
+	}
+	if c.Next != "" {
+		line("next", "%s", c.Next)
+	}
 	line("verdict", "%s at %s: %s", c.Verdict, c.Gate, c.Reason)
 	if c.Cause != "" {
 		line("cause", "%s: %s", c.Cause, c.Evidence)

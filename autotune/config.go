@@ -38,6 +38,7 @@ type Config struct {
 	Axes      []string            // axes that are walked; none: all
 	Directive string              // a preset that names the axes, instead
 	Words     string              // what is demanded of an outside proposer, in Markdown
+	Expected  float64             // the gain, as a share, that its proposals are to expect at least
 	Focus     map[string]string   // axes held at a value
 	Shapes    []Shape             // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64  // by target: by what share a new champion elsewhere may be worse there
@@ -156,9 +157,12 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 		return journal.Header{}, err
 	}
 	h := journal.Header{Format: journal.Format, Ruler: string(ruler), Objective: c.Objective.String(), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
-		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed, Words: c.Words}
+		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed, Words: c.Words, Expected: journal.Figure(c.Expected)}
 	if c.Words != "" && !strings.HasPrefix(c.Strategy, "exec:") {
 		return h, fmt.Errorf("words are for a proposer: give them with the strategy exec:COMMAND, not %s", cmp.Or(c.Strategy, defaultStrategy))
+	}
+	if c.Expected != 0 && !strings.HasPrefix(c.Strategy, "exec:") {
+		return h, fmt.Errorf("an expected gain is asked of a proposer: give it with the strategy exec:COMMAND, not %s", cmp.Or(c.Strategy, defaultStrategy))
 	}
 	if c.Spec == (gdn.Spec{}) {
 		s, err := gdn.LookupPreset(defaultSpec)
@@ -283,7 +287,7 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 	if h.Lookahead < 1 || h.Lookahead > maxLookahead {
 		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
 	}
-	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed, Directive: h.Directive, Words: h.Words}
+	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed, Directive: h.Directive, Words: h.Words, Expected: float64(h.Expected)}
 	if space.Seeds, err = p.seedsOf(h.Seeds); err != nil {
 		return nil, err
 	}

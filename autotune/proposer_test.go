@@ -119,6 +119,31 @@ func TestBadProposers(t *testing.T) {
 	require.Empty(t, journal.Lint(s))
 }
 
+// What a proposer weighed and means to do next is recorded, and answers that expect less than is asked are refused.
+func TestExpectedGain(t *testing.T) {
+	c := quick(t, 3)
+	c.Seeds, c.Lookahead, c.Expected = []string{"naive"}, 1, .1
+	weighed := `"shortlist": [{"variant": "split", "gain": 0.3, "risk": 0.5}, {"change": "two  heads in a   program", "gain": 0.2}], "next": "the backward pass"`
+	c.Strategy = answers(t, say(`{"variant": "solve=merge", "parent": 1, "gain": 0.09}`), say(`{"variant": "solve=merge", "parent": 1, "hypothesis": "fewer products", "gain": 0.1, `+weighed+`}`))
+	_, err := Search(t.Context(), c)
+	require.NoError(t, err)
+	s, _, err := journal.Read(c.Dir, nil)
+	require.NoError(t, err)
+	require.InDelta(t, .1, float64(s.Header.Expected), 1e-12)
+	all := s.Now().Candidates()
+	require.Equal(t, journal.Invalid, all[1].Verdict)
+	require.Equal(t, "the proposer's answer expects a gain of 9 %, and 10 % is asked (--min-expected)", all[1].Reason)
+	require.NotEqual(t, journal.GateProposal, all[2].Gate, all[2].Reason)
+	require.Equal(t, "the backward pass", all[2].Next)
+	require.Equal(t, []journal.Option{{Parent: 1, Change: "solve=merge,leaf=16,merge=packed,flow=split,heads=0", Gain: .3, Risk: .5}, {Parent: 1, Change: "two heads in a program", Gain: .2}}, all[2].Shortlist)
+	requireVerified(t, c.Dir)
+
+	c = quick(t, 3)
+	c.Expected = .1
+	_, err = Search(t.Context(), c)
+	require.ErrorContains(t, err, "an expected gain is asked of a proposer")
+}
+
 func sortedChange(l []string) []string {
 	var out []string
 	for _, want := range []string{"solve=merge", "flow=split", "heads=0"} {

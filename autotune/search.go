@@ -387,7 +387,7 @@ func variants(l []*journal.Candidate) (out []gdn.Variant) {
 
 // proposed is the record of a candidate before it is judged: what its proposal says.
 func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journal.Candidate {
-	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist, Escalated: x.Escalated}
+	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist, Next: x.Next, Escalated: x.Escalated}
 	for _, m := range x.Moves {
 		c.Change = append(c.Change, m.String())
 	}

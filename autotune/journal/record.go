@@ -77,6 +77,7 @@ type Header struct {
 	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
 	Words     string            `json:"words,omitempty"`     // what was demanded of an outside proposer
+	Expected  Figure            `json:"expected,omitempty"`  // the gain, as a share, that its proposals are to expect at least
 	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a new champion elsewhere may be worse there
 	Precision string            `json:"precision"`           // the lowest that a candidate may compute in
 	Estimates bool              `json:"estimates,omitempty"` // the strategy ranks what nobody has tried by estimates
@@ -119,6 +120,7 @@ type Candidate struct {
 	Gain       Figure            `json:"gain,omitempty"`      // share of the parent's cycles that was expected to be saved
 	Risk       Figure            `json:"risk,omitempty"`      // how likely it seemed that it would have no rank
 	Shortlist  []Option          `json:"shortlist,omitempty"` // what was weighed with it, best first
+	Next       string            `json:"next,omitempty"`      // what an outside proposer means to try afterwards, in its words
 	IR         string            `json:"ir,omitempty"`        // hash of the module
 	Gate       string            `json:"gate"`                // the last gate reached
 	Verdict    Verdict           `json:"verdict"`
@@ -146,7 +148,7 @@ func (c *Candidate) Clone() *Candidate {
 // Option is a change that a strategy weighed.
 type Option struct {
 	Parent int    `json:"parent"`
-	Change string `json:"change"` // axis=value, separated by commas
+	Change string `json:"change"` // axis=value, separated by commas; or the words of an outside proposer
 	Gain   Figure `json:"gain"`
 	Risk   Figure `json:"risk"`
 }

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,12 +26,13 @@ type Question struct {
 	Spec      string                        `json:"spec"`
 	Targets   []string                      `json:"targets"`
 	Seed      uint64                        `json:"seed"`
-	Precision string                        `json:"precision"`      // the lowest that a candidate may compute in
-	Axes      []Choice                      `json:"axes,omitempty"` // in the first line to a process: what a variant is made of
-	Judged    []*journal.Candidate          `json:"judged"`         // since the line before; in the first line all
-	Champions map[string]*journal.Candidate `json:"champions"`      // by target
-	Hot       map[string][]journal.Stage    `json:"hot"`            // cycles of the champions by stage, most first
-	Pending   []string                      `json:"pending"`        // variants under way
+	Precision string                        `json:"precision"`          // the lowest that a candidate may compute in
+	Axes      []Choice                      `json:"axes,omitempty"`     // in the first line to a process: what a variant is made of
+	Judged    []*journal.Candidate          `json:"judged"`             // since the line before; in the first line all
+	Champions map[string]*journal.Candidate `json:"champions"`          // by target
+	Hot       map[string][]journal.Stage    `json:"hot"`                // cycles of the champions by stage, most first
+	Pending   []string                      `json:"pending"`            // variants under way
+	Expected  float64                       `json:"expected,omitempty"` // the share that an answer is to gain at least, by its own expectation
 
 	// Directive is there in the first line to a process, where the session has one.
 	Directive *Demand `json:"directive,omitempty"`
@@ -70,13 +72,61 @@ type Choice struct {
 
 // Answer is the line that a proposer gives back: one of variant, ir and done.
 type Answer struct {
-	Variant    string  `json:"variant"`
-	IR         string  `json:"ir"` // text of a module for the spec
-	Done       bool    `json:"done"`
-	Parent     int     `json:"parent"`
-	Hypothesis string  `json:"hypothesis"`
-	Gain       float64 `json:"gain"`
-	Risk       float64 `json:"risk"`
+	Variant    string    `json:"variant"`
+	IR         string    `json:"ir"` // text of a module for the spec
+	Done       bool      `json:"done"`
+	Parent     int       `json:"parent"`
+	Hypothesis string    `json:"hypothesis"`
+	Gain       float64   `json:"gain"` // expected, as a share of the parent's cycles
+	Risk       float64   `json:"risk"`
+	Shortlist  []Weighed `json:"shortlist"` // what was weighed with it, best first
+	Next       string    `json:"next"`      // what is to be tried afterwards
+}
+
+// Weighed is an option that a proposer did not take: a variant, or a change in words.
+type Weighed struct {
+	Variant string  `json:"variant"`
+	Change  string  `json:"change"`
+	Parent  int     `json:"parent"` // 0: that of the answer
+	Gain    float64 `json:"gain"`
+	Risk    float64 `json:"risk"`
+}
+
+// The most that is recorded of a shortlist: options, and characters of a text.
+const (
+	mostWeighed = 10
+	mostWords   = 400
+)
+
+// options are a shortlist as it is recorded.
+func (a *Answer) options(judged journal.View) (l []journal.Option) {
+	for _, w := range a.Shortlist[:min(len(a.Shortlist), mostWeighed)] {
+		o := journal.Option{Parent: cmp.Or(w.Parent, a.Parent), Change: clip(cmp.Or(w.Change, w.Variant)), Gain: journal.Figure(w.Gain), Risk: journal.Figure(w.Risk)}
+		if parent := judged.Candidate(o.Parent); parent != nil && w.Variant != "" {
+			from, bad := gdn.ParseVariant(parent.Variant)
+			to, err := gdn.ParseVariant(w.Variant)
+			if moves := changed(from, to); bad == nil && err == nil && len(moves) > 0 {
+				o.Change = moveTexts(moves)
+			}
+		}
+		l = append(l, o)
+	}
+	return l
+}
+
+// clip is a text on one line, of so many characters as are recorded.
+func clip(text string) string {
+	r := []rune(strings.Join(strings.Fields(text), " "))
+	return string(r[:min(len(r), mostWords)])
+}
+
+// moveTexts are moves as axis=value,axis=value.
+func moveTexts(moves []Move) string {
+	l := make([]string, len(moves))
+	for i, m := range moves {
+		l[i] = m.String()
+	}
+	return strings.Join(l, ",")
 }
 
 // AnswerLimit is how long a proposer may take for an answer, unless a search says otherwise.
@@ -161,7 +211,7 @@ func (p *proposer) question(k *knowledge) *Question {
 		p.known = 0
 	}
 	q := &Question{Ask: judged.Len() + len(pending) + 1, Spec: p.space.Spec.String(), Targets: p.space.Targets, Seed: p.space.Seed, Precision: p.space.Least,
-		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}, Escalation: k.escalation}
+		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}, Escalation: k.escalation, Expected: p.space.Expected}
 	if p.run == nil {
 		q.Judged, q.Directive = judged.Candidates(), p.space.demand()
 		for _, a := range gdn.Axes {
@@ -196,7 +246,7 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 	if err := d.Decode(&a); err != nil {
 		return bad("is not what was asked for: %v", err)
 	}
-	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk}
+	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk, Shortlist: a.options(judged), Next: clip(a.Next)}
 	parent := judged.Candidate(a.Parent)
 	switch {
 	case a.Done:
@@ -205,6 +255,8 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 		return bad("names parent %d, which is not judged", a.Parent)
 	case (a.Variant == "") == (a.IR == ""):
 		return bad("wants one of variant, ir and done")
+	case a.Gain < p.space.Expected:
+		return bad("expects a gain of %.3g %%, and %.3g %% is asked (--min-expected)", 100*a.Gain, 100*p.space.Expected)
 	case a.IR != "":
 		out.IR = a.IR
 		return out

@@ -30,6 +30,7 @@ type Proposal struct {
 	Gain       float64
 	Risk       float64
 	Shortlist  []journal.Option
+	Next       string // what is to be tried afterwards, in words
 	Escalated  bool   // the search asked for a cell that nobody has visited
 	Warning    string // what the user should know
 }
@@ -63,8 +64,9 @@ type Space struct {
 	Least   string            // the lowest precision that is proposed; seeds may have others
 	Seed    uint64            // of the order in which equals are tried
 
-	Directive string // the preset that gave the axes
-	Words     string // what is demanded of an outside proposer beside
+	Directive string  // the preset that gave the axes
+	Words     string  // what is demanded of an outside proposer beside
+	Expected  float64 // the gain, as a share, that its proposals are to expect at least
 
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 

@@ -85,6 +85,7 @@ func (a *app) searchRunCmd() *cobra.Command {
 	var s searchFlags
 	var spec, targets, aim string
 	var shapes, guards, texts, files []string
+	var expected string
 	names, docs := strategy.Names()
 	for i := range names {
 		docs[i] = names[i] + " (" + docs[i] + ")"
@@ -143,6 +144,12 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 					return usage(err)
 				}
 			}
+			if expected != "" {
+				var ok bool
+				if s.config.Expected, ok = autotune.ParseShare(expected); !ok {
+					return usage(fmt.Errorf("--min-expected %q: want a share, such as 10%%", expected))
+				}
+			}
 			if s.config.Words, err = a.words(texts, files); err != nil {
 				return err
 			}
@@ -175,6 +182,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
 	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
+	f.StringVar(&expected, "min-expected", "", "the gain that answers of an exec: proposer are to expect at least, such as 10%; others are invalid")
 	f.StringArrayVar(&texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
 	f.StringArrayVar(&files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
 	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")

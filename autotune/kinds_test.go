@@ -44,7 +44,7 @@ func TestRealKinds(t *testing.T) {
 			t.Log(second.Verdict, second.Variant, second.Reason)
 			require.NotEmpty(t, second.Shortlist)
 			var page bytes.Buffer
-			require.NoError(t, report.HTML(&page, c.Dir, s))
+			require.NoError(t, report.HTML(&page, c.Dir, s, nil))
 			for _, target := range c.Targets {
 				best := s.Now().Candidate(champions[target])
 				require.NotNil(t, best, target)

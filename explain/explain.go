@@ -28,7 +28,8 @@ type Explanation struct {
 	Issued   float64         `json:"throughput_per_token_head,omitempty"`
 	Parts    []llo.Part      `json:"parts,omitempty"` // what the wall has beside the throughput
 	Bounds   []measure.Bound `json:"bounds"`
-	Stages   []llo.Location  `json:"stages"` // cycles by stage of the algorithm, or by source file of a foreign kernel
+	Advice   []Advice        `json:"advice,omitempty"` // what could be won, most first
+	Stages   []llo.Location  `json:"stages"`           // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report     `json:"report"`
 	Against  *Explanation    `json:"against,omitempty"` // of the module that --diff names
 	Diff     *Comparison     `json:"diff,omitempty"`
@@ -92,6 +93,7 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	}
 	e.Bounds = m.Program.Bounds(e.Report, t)
 	e.Stages = m.Program.Stages(e.Report)
+	e.Advice = e.advise()
 	return e, nil
 }
 
@@ -182,6 +184,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 	t.Write(w)
 
 	fmt.Fprintln(w)
+	e.writeAdvice(w)
 	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">PER TOKEN", ">THROUGHPUT", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
 	whole := e.Took()
 	for i, op := range r.Ops {

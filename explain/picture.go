@@ -36,16 +36,24 @@ var smallUnits = []struct{ slot, label string }{{"MXU", "matrix units"}, {"MATMU
 // smallShare is the least part of the instructions that gives a stage a row.
 const smallShare = .02
 
-// WritePicture draws the hottest loop of the first target's module as an SVG file: a row for each stage, in order of where its instructions lie, so
-// that stages of successive chunks which overlap are seen side by side, and rows for the matrix and vector units. Instructions of a column without a
-// stage count where no others are.
+// WritePicture draws the first target's module as an SVG file.
 func (r *Result) WritePicture(file string) error {
-	e := r.Targets[0]
+	text, err := r.Targets[0].Picture()
+	if err != nil {
+		return err
+	}
+	return store.WriteFile(file, text)
+}
+
+// Picture draws the hottest loop of the module as SVG: a row for each stage, in order of where its instructions lie, so that stages of successive chunks
+// which overlap are seen side by side, and rows for the matrix and vector units. Instructions of a column without a stage count where no others are.
+// The module was measured with PictureColumns.
+func (e *Explanation) Picture() ([]byte, error) {
 	if len(e.Report.Ops) == 0 || e.Report.Ops[0].Profile == nil {
-		return fmt.Errorf("%s has no op with a schedule to draw", e.Target)
+		return nil, fmt.Errorf("%s has no op with a schedule to draw", e.Target)
 	}
 	op := &e.Report.Ops[0]
-	return store.WriteFile(file, smallPicture(e.Target, op, func(place string) string { return e.module.Program.OpStage(op.Name, place) }))
+	return smallPicture(e.Target, op, func(place string) string { return e.module.Program.OpStage(op.Name, place) }), nil
 }
 
 // lane is a row of the small picture: a height for each column, 0 to 1.
@@ -64,8 +72,8 @@ func smallPicture(target string, op *llo.OpReport, stage func(place string) stri
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="stages over one pass of a kernel's loop">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="#ffffff"/>`+"\n", width, height)
-	fmt.Fprintf(&b, `<text x="8" y="18" font-weight="600" fill="#1c2733">%s on %s: one pass of the loop, %d bundles, run up to %d times</text>`+"\n",
-		html.EscapeString(op.Name), target, f.Bundles, f.Runs)
+	fmt.Fprintf(&b, `<text x="8" y="18" font-weight="600" fill="#1c2733">%s on %s: one pass of the loop, %d bundles, run %s</text>`+"\n",
+		html.EscapeString(op.Name), target, f.Bundles, times(f.Runs))
 	fmt.Fprintf(&b, `<text x="8" y="35" font-size="11" fill="#5d6b7a">height: share of a stage in the instructions at that place; of a unit, the filled part of its slots</text>`+"\n")
 	edges := columnEdges(f, smallLeft, smallWidth)
 	y := smallTop
@@ -113,6 +121,14 @@ func stageLanes(f *llo.Profile, stage func(place string) string) []lane {
 	}
 	slices.SortStableFunc(lanes, func(x, y lane) int { return cmp.Compare(x.centre, y.centre) })
 	return lanes
+}
+
+// times says how often the hottest part runs.
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("up to %d times", n)
 }
 
 // unitLanes has a lane for each of smallUnits that the schedule fills.

@@ -2,6 +2,9 @@ package measure
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
@@ -77,16 +80,38 @@ func MXUBusy(r *llo.Report) (cycles int64) {
 }
 
 // FullestSlot gives the slot of the matrix or vector units whose instructions need most bundles if each bundle fills it, and how many.
-func FullestSlot(r *llo.Report) (most float64, name string) {
+// For example 100 bundles with 66 % of VALU filled need 66.
+func FullestSlot(r *llo.Report) (most float64, name string) { return fullest(slotNeeds(r)) }
+
+// WithoutSpills is FullestSlot of the schedule if it had no spills and fills of registers.
+func WithoutSpills(r *llo.Report) (most float64, name string) {
+	need := slotNeeds(r)
+	for part, n := range need {
+		if whole, _, ok := strings.Cut(part, ":"); ok {
+			need[whole] -= n
+		}
+	}
+	return fullest(need)
+}
+
+// slotNeeds is the bundles that the instructions of each slot fill.
+func slotNeeds(r *llo.Report) map[string]float64 {
 	need := map[string]float64{}
 	for _, op := range r.Ops {
 		for _, s := range op.Slots {
 			if s.Capacity > 0 {
 				need[s.Name] += float64(op.Calls) * float64(s.Used) / float64(s.Capacity) * float64(op.Bundles)
 			}
-			if n := need[s.Name]; s.Name != "SALU" && (n > most || n == most && s.Name < name) {
-				most, name = n, s.Name
-			}
+		}
+	}
+	return need
+}
+
+// fullest is the largest of the needs, the scalar unit's left out.
+func fullest(need map[string]float64) (most float64, name string) {
+	for _, slot := range slices.Sorted(maps.Keys(need)) {
+		if slot != "SALU" && need[slot] > most {
+			most, name = need[slot], slot
 		}
 	}
 	return most, name

@@ -69,6 +69,8 @@ type pageTarget struct {
 	Off            int // candidates beyond the front's end
 	Stages         []pageStage
 	Line           []pageStep
+	Pictures       []Picture // of the champion and of what it is a change of
+	Timed          bool      // a row has a figure of a device
 	Rows           []pageRanked
 	More           int
 }
@@ -88,9 +90,18 @@ type pageStage struct {
 
 // pageStep is one champion of the succession.
 type pageStep struct {
-	ID                int
-	PerToken          journal.Figure
-	Gain, Change, Hot string
+	ID              int
+	PerToken        journal.Figure
+	Gain, From, Hot string     // From: what it is a change of
+	Diff            []axisDiff // none where the two are far apart
+	Short           string
+}
+
+// Picture is the schedule of a candidate as SVG.
+type Picture struct {
+	ID   int
+	Role string // champion, or what the champion is a change of
+	SVG  template.HTML
 }
 
 type pageRanked struct {
@@ -125,8 +136,8 @@ type pageCell struct {
 
 const pageRows = 40 // of a ranking
 
-// HTML writes the report of a run as one page that needs nothing else.
-func HTML(w io.Writer, dir string, s *journal.State) error {
+// HTML writes the report of a run as one page that needs nothing else. Pictures are by target, and may be missing.
+func HTML(w io.Writer, dir string, s *journal.State, pictures map[string][]Picture) error {
 	sum := New(dir, s)
 	v := s.Now()
 	p := page{Sum: sum, Note: StaticNote, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront}
@@ -137,7 +148,9 @@ func HTML(w io.Writer, dir string, s *journal.State) error {
 		p.Each = fmt.Sprintf("%.1f", sum.CPU/float64(sum.Candidates))
 	}
 	for i, t := range s.Header.Targets {
-		p.Targets = append(p.Targets, newPageTarget(s, v, t, sum.Rankings[i].Rows))
+		x := newPageTarget(s, v, t, sum.Rankings[i].Rows)
+		x.Pictures = pictures[t]
+		p.Targets = append(p.Targets, x)
 	}
 	p.cells(v, sum.Axes)
 	for _, f := range sum.Axes {
@@ -185,12 +198,12 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	p.Curve = curvePlot(curve(s, t))
 	p.Front, p.Off = frontPlot(s, v, t)
 	p.stages(now, had)
-	p.succession(v.Champions(t), t)
+	p.succession(v, t)
 	var cells []string
 	for i, r := range rows[:min(pageRows, len(rows))] {
 		device := ""
 		if r.Runs != nil {
-			device = measured(r.Runs)
+			device, p.Timed = measured(r.Runs), true
 		}
 		cells = append(cells, cellOf(r.Variant))
 		p.Rows = append(p.Rows, pageRanked{i + 1, r.ID, r.PerToken, r.Verdict, fmt.Sprintf("%.1e", float64(r.Error)), share(r.Error, r.Limit), mib(r.Cost.VMEM), device, named(r.Variant), r.Cost.Spills,
@@ -228,12 +241,13 @@ func (p *pageTarget) stages(now, had *journal.Cost) {
 	})
 }
 
-func (p *pageTarget) succession(line []*journal.Candidate, t string) {
+func (p *pageTarget) succession(v journal.View, t string) {
+	line := v.Champions(t)
 	for i, c := range line {
 		cost := c.Cost(t)
-		step := pageStep{ID: c.ID, PerToken: cost.PerToken, Change: strings.Join(c.Change, " "), Hot: strings.Join(cost.Hot(), ", ")}
-		if c.Parent > 0 {
-			step.Change += fmt.Sprintf(" on #%d", c.Parent)
+		step := pageStep{ID: c.ID, PerToken: cost.PerToken, Short: short(c.Variant), Hot: strings.Join(cost.Hot(), ", ")}
+		if from, role := Before(v, c, t); from != nil {
+			step.From, step.Diff = fmt.Sprintf("%s #%d", role, from.ID), diffs(from.Variant, c.Variant)
 		}
 		if i > 0 {
 			had := line[i-1].Cost(t)
@@ -242,6 +256,20 @@ func (p *pageTarget) succession(line []*journal.Candidate, t string) {
 		}
 		p.Line = append(p.Line, step)
 	}
+}
+
+// Before is what a champion is seen as a change of: its parent or, of a variant that was tried without one, the champion before it. Nil
+// of the first.
+func Before(v journal.View, c *journal.Candidate, target string) (from *journal.Candidate, role string) {
+	if c.Parent > 0 {
+		return v.Candidate(c.Parent), "its parent"
+	}
+	for _, x := range v.Champions(target) {
+		if x.ID < c.ID {
+			from, role = x, "the champion before"
+		}
+	}
+	return from, role
 }
 
 // cells draws the heat maps.

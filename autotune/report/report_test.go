@@ -113,10 +113,11 @@ func TestSummary(t *testing.T) {
 // The page is well-formed, needs no other file, and holds what a report must show.
 func TestHTML(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, HTML(&b, "dir", story(t)))
+	require.NoError(t, HTML(&b, "dir", story(t), map[string][]Picture{"v6e": {{ID: 2, Role: "the champion", SVG: "<svg id=\"drawn\"></svg>"}}}))
 	page := b.String()
 	for _, want := range []string{"Best so far", "Cycles and error", "Champion against the first, by stage", "Every axis", "Dead axes", "Rejected, and why", "Portfolio", "Succession", "the budget is spent",
-		"o is off by NaN", "local win", `aria-label="best so far"`, "6.7 x"} {
+		"o is off by NaN", "local win", `aria-label="best so far"`, "6.7 x",
+		`<svg id="drawn">`, "Schedule of the champion", `heads <s>1</s> <b>2</b></span>  <i class="soft">from its parent #2</i>`} {
 		require.Contains(t, page, want)
 	}
 	require.NotContains(t, strings.ReplaceAll(page, "http://www.w3.org", ""), "http")
@@ -136,8 +137,24 @@ func TestHTML(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, empty.Add(journal.Record{Kind: journal.KindHeader, Body: text}))
 	b.Reset()
-	require.NoError(t, HTML(&b, "dir", empty))
+	require.NoError(t, HTML(&b, "dir", empty, nil))
 	require.Contains(t, b.String(), "No candidate has a cost here")
+}
+
+// A champion is seen as a change of its parent; of a seed, which has none, as one of the champion before.
+func TestBefore(t *testing.T) {
+	s := story(t)
+	v := s.Now()
+	from, role := Before(v, v.Candidate(3), "v6e")
+	require.Equal(t, 2, from.ID)
+	require.Equal(t, "its parent", role)
+	from, _ = Before(v, v.Candidate(1), "v6e")
+	require.Nil(t, from)
+	seed := *v.Candidate(3)
+	seed.Parent = 0
+	from, role = Before(v, &seed, "v6e")
+	require.Equal(t, 2, from.ID)
+	require.Equal(t, "the champion before", role)
 }
 
 // A row names what differs from the champion, or has its short name where that is shorter; structures are folded under their best.

@@ -238,33 +238,6 @@ func (a *app) journalRenderCmd() *cobra.Command {
 	return c
 }
 
-func (a *app) reportCmd() *cobra.Command {
-	var dir, file string
-	c := &cobra.Command{
-		Use:   "report --run DIR --out FILE",
-		Short: "Write the report of a search: one HTML page",
-		Long: `report writes one page that needs nothing else: the best so far, cycles against error, the champion against the first by stage, a heat map
-of the structures, what was rejected and why, and axes that never changed a schedule. The run may be in progress.`,
-		Example: "  gdngen report --run runs/first --out first.html",
-		GroupID: "work",
-		Args:    args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			s, err := a.readRun(dir, "report")
-			if err != nil {
-				return err
-			}
-			if file == "" {
-				return usage(errors.New("where to? give --out FILE, or --out - for standard output"))
-			}
-			return a.writeTo(file, func(w io.Writer) error { return report.HTML(w, dir, s) })
-		},
-	}
-	runFlag(c, &dir)
-	outFlag(c, &file)
-	a.formerly(c, "file", "out")
-	return c
-}
-
 // writeTo writes a file, or standard output where none is named. A file appears whole or not at all.
 func (a *app) writeTo(file string, write func(io.Writer) error) error {
 	if file == "" || file == "-" {

@@ -201,6 +201,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 		return err
 	}
 	defer free()
+	watch := machine.Watch()
 	pairs, err := d.Pairs(alone, pjrt.TimeOptions{Warmup: deviceWarmup, Trials: devicePairs}, mine, other, arguments(w.Modules[0], inputs)...)
 	if is[*device.CrashError](err) || is[*device.TimeoutError](err) || is[*device.RunError](err) {
 		w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("not timed on %s: %v", d.Info(), err))
@@ -211,6 +212,9 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 	}
 	w.Runs = compareRuns(pairs, rand.New(rand.NewPCG(w.Seed, uint64(w.Record.ID))))
 	w.Runs.Device, w.Runs.Against = d.Info().String(), against
+	if o := watch(); o.Disturb() {
+		w.Runs.Others = o.String()
+	}
 	return nil
 }
 

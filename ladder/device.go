@@ -179,7 +179,11 @@ func (x *Measured) pairs(ctx context.Context, c *Config, r Rung, m mfu.Module, b
 		return nil, err
 	}
 	defer free()
+	watch := machine.Watch()
 	pairs, err := x.Device.Pairs(alone, pjrt.TimeOptions{Warmup: deviceWarmup, Trials: c.Repeat}, first, second, args...)
+	if o := watch(); o.Disturb() {
+		f.Notes = append(f.Notes, m.Name+": "+o.String())
+	}
 	if !m.Rule {
 		for i, p := range pairs {
 			pairs[i][1] = p[0]

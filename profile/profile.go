@@ -89,7 +89,11 @@ func Run(ctx context.Context, d *device.Device, lock *machine.Lock, w *Work, o p
 	if err != nil {
 		return nil, err
 	}
+	watch := machine.Watch()
 	x, absent := d.Profile(alone, o, pieces...)
+	if others := watch(); others.Disturb() {
+		r.Notes = append(r.Notes, others.String())
+	}
 	free()
 	none := (*pjrt.NoProfilerError)(nil)
 	if absent != nil && !errors.As(absent, &none) {

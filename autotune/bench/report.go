@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Report is what a run holds.
@@ -28,7 +29,11 @@ func TraceLine(t *flashinfer.Trace) string {
 	w, e := t.Workload, t.Evaluation
 	text := fmt.Sprintf("%s %s", axesText(w), e.Status)
 	if p := e.Performance; p != nil {
-		return text + fmt.Sprintf(" %s, %.2f x the reference", msText(p.LatencyMS), p.Speedup)
+		text += fmt.Sprintf(" %s, %.2f x the reference", msText(p.LatencyMS), p.Speedup)
+		if _, others, ok := strings.Cut(e.Log, machine.Disturbed); ok {
+			text += "; " + machine.Disturbed + others
+		}
+		return text
 	}
 	log, _, _ := strings.Cut(e.Log, "\n")
 	if lines := strings.Split(e.Log, "\n"); e.Status == flashinfer.IncorrectNumerical {

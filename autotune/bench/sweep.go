@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
@@ -212,6 +213,7 @@ func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer
 		return nil, err
 	}
 	defer free()
+	watch := machine.Watch()
 	o, err := w.Evaluate(ctx, &Job{Plugin: c.Plugin, Definition: x.Definition, Workload: x.workload, Root: x.Root, Variant: cmp.Or(x.Name, x.Variant.String()), Protocol: c.Protocol}, c.Limit)
 	late, crash := (*TimeoutError)(nil), (*CrashError)(nil)
 	switch {
@@ -221,6 +223,9 @@ func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer
 		o = &Outcome{Status: flashinfer.RuntimeError, Log: err.Error(), Environment: where}
 	case err != nil:
 		return nil, err
+	}
+	if others := watch(); o.Latency > 0 && others.Disturb() {
+		o.Log = strings.TrimPrefix(o.Log+"\n"+others.String(), "\n")
 	}
 	if o.Fault != "" {
 		return nil, &FaultError{x.Definition.Name, x.workload.UUID, o.Fault}

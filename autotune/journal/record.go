@@ -245,6 +245,7 @@ type Timing struct {
 	Ratio   float64 `json:"ratio"`   // median of the ratio of each pair to the other candidate
 	Low     float64 `json:"low"`     // confidence interval of the ratio, by paired bootstrap
 	High    float64 `json:"high"`
+	Others  string  `json:"others,omitempty"` // what other processes used meanwhile, where it was so much that it may show
 }
 
 // Cost finds the cost on a target; nil if there is none.

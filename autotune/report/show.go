@@ -84,6 +84,9 @@ func WriteCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 	}
 	if t := s.Times()[c.ID-1]; t.Runs != nil {
 		line("device", "%s: %.3g ms, %.3f [%.3f, %.3f] x candidate %d, %d pairs", t.Runs.Device, 1e3*t.Runs.Seconds, t.Runs.Ratio, t.Runs.Low, t.Runs.High, t.Runs.Against, t.Runs.Pairs)
+		if t.Runs.Others != "" {
+			line("", "%s", t.Runs.Others)
+		}
 	}
 	for _, n := range c.Notes {
 		line("note", "%s", n)

@@ -46,7 +46,7 @@ Engines: ` + engine.Help() + `;
   triton, the kernels of the triton backend for GPUs, by Triton's interpreter with the rounding of matrix units; with --target h100 or b200
   they are compiled too.
 With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
-faults of the emitter too. With --engine device the target is the device's generation; a device of another one is refused.
+faults of the emitter too; what gen refuses for that target is refused. With --engine device the target is the device's generation; a device of another one is refused.
 
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
@@ -88,6 +88,9 @@ Classes:` + docs.String(),
 				return err
 			}
 			form, err := p.Form(s)
+			if err == nil {
+				err = emittable(form, p, k.engine)
+			}
 			if err != nil {
 				return err
 			}

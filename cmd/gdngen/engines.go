@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/measure"
 )
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
@@ -34,6 +37,22 @@ func newPlan(variant, target, level, by string) (engine.Plan, error) {
 		}
 	}
 	return p, err
+}
+
+// emittable refuses a form that its target can not take, as gen does, before its kernels are computed: too large for the memory, say.
+func emittable(f *lower.Form, p engine.Plan, by string) error {
+	if p.Target == nil || by != "module" && p.Level != engine.Kernel {
+		return nil
+	}
+	r, err := parseBackend(mosaic.Backend{}.Name())
+	if err != nil {
+		return err
+	}
+	x, err := measure.Of(f, r)
+	if err == nil {
+		_, err = x.Text(p.Target)
+	}
+	return err
 }
 
 // findEngine makes an engine by name.

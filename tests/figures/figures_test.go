@@ -149,6 +149,9 @@ func TestPassage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "| x | 7 B | 1.00 |", c.text, "the figures asked for")
 	require.Equal(t, 1, c.left)
+	c, err = p.compare(t.Context(), "| x | 7\n  B | 1.00 |", "", m)
+	require.NoError(t, err)
+	require.Equal(t, "| x | 768\n  B | 1.00 |", c.text, "wherever its lines are wrapped")
 	_, err = p.compare(t.Context(), "| x | 7 B | 8 |\n| x | 7 B | 8 |", "", m)
 	require.ErrorContains(t, err, "2 times in the document")
 	for text, want := range map[string]string{

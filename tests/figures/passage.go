@@ -60,14 +60,19 @@ func parsePassage(line string) (*passage, error) {
 			return nil, err
 		}
 		p.sources = append(p.sources, source)
-		form += regexp.QuoteMeta(text[at:span[0]]) + number
+		form += words(text[at:span[0]]) + number
 		at = span[1]
 	}
 	if len(p.sources) == 0 {
 		return nil, fmt.Errorf("%q has no figure in braces", text)
 	}
-	p.form = regexp.MustCompile(form + regexp.QuoteMeta(text[at:]))
+	p.form = regexp.MustCompile(form + words(text[at:]))
 	return p, nil
+}
+
+// words matches a text wherever its lines are wrapped: a blank stands for any white space.
+func words(text string) string {
+	return strings.ReplaceAll(regexp.QuoteMeta(text), " ", `\s+`)
 }
 
 // stated gives the places of the figures in a document. The passage must stand in it once.

@@ -6,7 +6,7 @@
 //
 // A decode step is one kernel, decode. A prefill is one or more:
 //
-//	prepare    T = (I + A)^-1 diag(beta), P = tril(Q K^T . D) and G of each chunk and value head, all at once
+//	prepare    T = (I + A)^-1, P = tril(Q K^T . D), G and beta of each chunk and value head, all at once
 //	scan       the states of a sequence, chunk by chunk, by programs over tiles of V
 //
 // With kernels=one, scan makes T and P itself. With part=N a sequence is cut into parts of N chunks that run beside each other (context parallelism):

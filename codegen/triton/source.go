@@ -141,8 +141,8 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 		d.CuParam, d.CuArg = ", cu_seqlens", "cu_seqlens, "
 	}
 	if !d.Fuse {
-		d.MapParams, d.MapArgs = ", T_in, G_in", ", T, G"
-		d.PreparedParams, d.PreparedArgs = ", T_in, P_in, G_in", ", T, P, G"
+		d.MapParams, d.MapArgs = ", T_in, G_in, rate_in", ", T, G, rate"
+		d.PreparedParams, d.PreparedArgs = ", T_in, P_in, G_in, rate_in", ", T, P, G, rate"
 	}
 	d.ScanInit, d.ScanFinal = d.Init && d.Part == 0, d.Final && d.Part == 0
 	d.MapColumns = d.VP + d.KP

@@ -86,7 +86,8 @@ func (c *Code) resident(l Launch, g *target.GPU) (int, error) {
 		return 0, fmt.Errorf("sass: a launch of %d programs of %d warps", l.Programs, l.Warps)
 	}
 	registers := (max(c.Registers, 16) + 7) / 8 * 8 // a warp gets them by eights
-	n := min(g.Registers/(registers*32*l.Warps), (g.Shared-g.SharedReserved)/(l.Shared+g.SharedReserved), g.Threads/(32*l.Warps), g.Programs)
+	// what is reserved is reserved for each program: one with the most shared memory fits exactly once
+	n := min(g.Registers/(registers*32*l.Warps), g.Shared/(l.Shared+g.SharedReserved), g.Threads/(32*l.Warps), g.Programs)
 	return max(n, 1), nil
 }
 

@@ -106,18 +106,20 @@ def inverse(A):
 
 @triton.jit
 def operators(q_c, k_c, log_decay, rate):
-    """What a chunk does to its values, whatever the state: T = (I + A)^-1 diag(beta) and P = scale tril(Q K^T . D), both [C, C], and G.
+    """What a chunk does to its values, whatever the state: T = (I + A)^-1 and P = scale tril(Q K^T . D), both [C, C], and G.
 
     G sums the log decay up to each token, D_ij = exp(G_i - G_j), A = diag(beta) tril(K K^T . D, -1). Then, from a state S:
 
-        new = T (v - exp(G) K S)     o = scale exp(G) Q S + P new     S' = exp(G_C) S + (exp(G_C - G) K)^T new
+        new = T diag(beta) (v - exp(G) K S)     o = scale exp(G) Q S + P new     S' = exp(G_C) S + (exp(G_C - G) K)^T new
+
+    beta stays out of T, whose diagonal is then 1, which no rounding of an operand changes.
     """
     i = tl.arange(0, C)
     G = tl.cumsum(log_decay, 0)
     D = tl.exp(tl.where(i[:, None] >= i, G[:, None] - G, float("-inf")))
     A = tl.where(i[:, None] > i, product(k_c, tl.trans(k_c)) * D * rate[:, None], 0.0)
     P = product(q_c, tl.trans(k_c)) * D * SCALE
-    return inverse(A) * rate, P, G
+    return inverse(A), P, G
 
 
 @triton.jit
@@ -166,7 +168,7 @@ def scan(q, k, v, A_log, a, dt_bias, b, o, final_state):
         in_v = ok[:, None] & (rv < V)
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, v_c - decay * product(k_c, S))
+        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = SCALE * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)

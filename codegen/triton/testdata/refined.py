@@ -72,18 +72,20 @@ def inverse(A):
 
 @triton.jit
 def operators(q_c, k_c, log_decay, rate):
-    """What a chunk does to its values, whatever the state: T = (I + A)^-1 diag(beta) and P = scale tril(Q K^T . D), both [C, C], and G.
+    """What a chunk does to its values, whatever the state: T = (I + A)^-1 and P = scale tril(Q K^T . D), both [C, C], and G.
 
     G sums the log decay up to each token, D_ij = exp(G_i - G_j), A = diag(beta) tril(K K^T . D, -1). Then, from a state S:
 
-        new = T (v - exp(G) K S)     o = scale exp(G) Q S + P new     S' = exp(G_C) S + (exp(G_C - G) K)^T new
+        new = T diag(beta) (v - exp(G) K S)     o = scale exp(G) Q S + P new     S' = exp(G_C) S + (exp(G_C - G) K)^T new
+
+    beta stays out of T, whose diagonal is then 1, which no rounding of an operand changes.
     """
     i = tl.arange(0, C)
     G = tl.cumsum(log_decay, 0)
     D = tl.exp(tl.where(i[:, None] >= i, G[:, None] - G, float("-inf")))
     A = tl.where(i[:, None] > i, tl.dot(k_c, tl.trans(k_c)) * D * rate[:, None], 0.0)
     P = tl.dot(q_c, tl.trans(k_c)) * D * SCALE
-    return inverse(A) * rate, P, G
+    return inverse(A), P, G
 
 
 @triton.jit
@@ -113,8 +115,8 @@ def span(p, SIZE: tl.constexpr):
 
 
 @triton.jit
-def prepare(q, k, g, beta, T_out, P_out, G_out):
-    """T, P and G of a chunk of one value head, for the kernels that hold states."""
+def prepare(q, k, g, beta, T_out, P_out, G_out, rate_out):
+    """T, P, G and beta of a chunk of one value head, for the kernels that hold states."""
     p, h = tl.program_id(0) // HV, tl.program_id(0) % HV
     n, start, end = span(p, C)
     i = tl.arange(0, C)
@@ -127,10 +129,11 @@ def prepare(q, k, g, beta, T_out, P_out, G_out):
     tl.store(T_out + at * (C * C) + square, T.to(T_out.dtype.element_ty))
     tl.store(P_out + at * (C * C) + square, P.to(P_out.dtype.element_ty))
     tl.store(G_out + at * C + i, G)
+    tl.store(rate_out + at * C + i, rate)
 
 
 @triton.jit
-def scan(q, k, v, g, beta, T_in, P_in, G_in, o, final_state):
+def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, o, final_state):
     """The outputs of a sequence, chunk by chunk. A program holds BV columns of the state of one value head."""
     tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
     n, h = head // HV, head % HV
@@ -146,11 +149,12 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, o, final_state):
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
         T, P = tl.load(T_in + (at + c * HV) * (C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
+        rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         at_v = (rows * HV + h)[:, None] * V + rv
         in_v = ok[:, None]
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, v_c - decay * product(k_c, S))
+        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = SCALE * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
@@ -161,6 +165,6 @@ def run(q, k, v, g, beta, o, final_state):
     """Computes o and final_state into the tensors given: q [2, 256, 1, 64] f16, k [2, 256, 1, 64] f16, v [2, 256, 1, 64] f16, g [2, 256, 1] f32, beta [2, 256, 1] f32, o [2, 256, 1, 64] f16, final_state [2, 1, 64, 64] f32."""
     chunks = 8
     T, P = q.new_empty((chunks, 1, 64, 64)), q.new_empty((chunks, 1, 64, 64))
-    G = g.new_empty((chunks, 1, 64))
-    prepare[(chunks * 1,)](q, k, g, beta, T, P, G, num_warps=2)
-    scan[(2,)](q, k, v, g, beta, T, P, G, o, final_state, num_warps=4)
+    G, rate = g.new_empty((chunks, 1, 64)), g.new_empty((chunks, 1, 64))
+    prepare[(chunks * 1,)](q, k, g, beta, T, P, G, rate, num_warps=2)
+    scan[(2,)](q, k, v, g, beta, T, P, G, rate, o, final_state, num_warps=4)

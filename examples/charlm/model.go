@@ -25,24 +25,20 @@ func (z size) config() layer.Config {
 func (z size) model(ctx *mlcontext.Context, x *Node, caches []*layer.Cache, remember bool) (logits *Node, next []*layer.Cache) {
 	h := layers.Embedding(ctx.In("embed"), x, dtypes.Float32, z.symbols, z.width)
 	for i := range z.blocks {
+		set := func(b *layer.Builder) {
+			b.With(z.config()).InitGain(1)
+			if caches != nil {
+				b.Cache(caches[i])
+			}
+		}
 		ctx := ctx.In(fmt.Sprintf("block_%d", i))
-		l := layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm_gdn"), h)).With(z.config()).InitGain(1)
-		if caches != nil {
-			l.Cache(caches[i])
+		if !remember {
+			h = layer.Block(ctx, h, 2*z.width, set)
+			continue
 		}
-		var y *Node
-		if remember {
-			var k *layer.Cache
-			y, k = l.DoneWithCache()
-			next = append(next, k)
-		} else {
-			y = l.Done()
-		}
-		h = Add(h, y)
-		n := layer.RMSNorm(ctx.In("norm_mlp"), h)
-		gate := layer.Linear(ctx.In("gate"), n, 2*z.width)
-		up := layer.Linear(ctx.In("up"), n, 2*z.width)
-		h = Add(h, layer.Linear(ctx.In("down"), Mul(Mul(gate, Sigmoid(gate)), up), z.width))
+		var k *layer.Cache
+		h, k = layer.BlockWithCache(ctx, h, 2*z.width, set)
+		next = append(next, k)
 	}
 	return layer.Linear(ctx.In("logits"), layer.RMSNorm(ctx.In("norm"), h), z.symbols), next
 }

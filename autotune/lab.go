@@ -22,6 +22,8 @@ type LabOptions struct {
 	Memory   int64           // bytes that a compile worker may take; 0: compileMemory
 	CPU, TPU plugins.Options // where to find the plugins
 	Cache    *measure.Cache  // of static costs; nil: none
+	Exams    string          // folder in which references of exams are kept; empty: none
+	Build    string          // the program that makes them
 	Device   string          // a PJRT plugin whose device times the best candidates, or "cpu"; empty: none
 }
 
@@ -49,6 +51,7 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{plugins: map[string]string{}, cache: o.Cache}
+	l.sheets.Dir, l.sheets.Build = o.Exams, o.Build
 	if l.plugins["libtpu"], err = tpu.Identity(); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,12 @@ func OpenCache() (*Cache, error) {
 	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
 }
 
+// ExamsDir is where the references of exams are kept, in the user's cache.
+func ExamsDir() (string, error) {
+	below, err := plugins.CacheDir()
+	return filepath.Join(below, "exams"), err
+}
+
 // Size is the size of all that is kept, in bytes.
 func (c *Cache) Size() (bytes int64, err error) {
 	files, err := os.ReadDir(c.Dir)

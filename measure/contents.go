@@ -2,6 +2,8 @@ package measure
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -39,21 +41,46 @@ func Cached() (*CacheContents, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > 0 {
-		r.Entries = append(r.Entries, CacheEntry{filepath.Base(kept.Dir), size})
+	exams, err := exams()
+	if err != nil {
+		return nil, err
 	}
-	r.Bytes += size
+	more, err := exams.Size()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range []CacheEntry{{filepath.Base(kept.Dir), size}, {filepath.Base(exams.Dir), more}} {
+		if e.Bytes > 0 {
+			r.Entries = append(r.Entries, e)
+			r.Bytes += e.Bytes
+		}
+	}
 	return r, nil
 }
 
-// Clean removes measurements from the user's cache, and plugins unless measurements alone are meant. It gives the bytes that are free now.
+// exams is the folder of references, which is made where it is missing.
+func exams() (*Cache, error) {
+	dir, err := ExamsDir()
+	if err != nil {
+		return nil, err
+	}
+	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
+}
+
+// Clean removes measurements and references of exams from the user's cache, and plugins unless these alone are meant. It gives the bytes that are free now.
 func Clean(ctx context.Context, measured bool) (freed int64, err error) {
 	kept, err := OpenCache()
 	if err != nil {
 		return 0, err
 	}
-	if freed, err = kept.Size(); err == nil {
-		err = kept.Clear()
+	exams, err := exams()
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range []*Cache{kept, exams} {
+		size, bad := c.Size()
+		freed += size
+		err = errors.Join(err, bad, c.Clear())
 	}
 	if err == nil && !measured {
 		var more int64

@@ -34,7 +34,7 @@ func (a *app) cacheCmd() *cobra.Command {
 	}
 	clean := &cobra.Command{
 		Use:     "clean",
-		Short:   "Remove plugins and measurements from the cache",
+		Short:   "Remove plugins, measurements and references of exams from the cache",
 		Example: "  gdngen cache clean\n  gdngen cache clean --measured",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -48,11 +48,11 @@ func (a *app) cacheCmd() *cobra.Command {
 			return emit(a, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", terminal.Size(freed)) })
 		},
 	}
-	clean.Flags().BoolVar(&measured, "measured", false, "remove the measurements alone")
+	clean.Flags().BoolVar(&measured, "measured", false, "remove measurements and references alone")
 	return group(&cobra.Command{
 		Use:     "cache",
 		Short:   "Show or empty the cache of plugins and measurements",
-		Long:    "cache shows or empties the folder that plugins are fetched into and measurements are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",
+		Long:    "cache shows or empties the folder that plugins are fetched into, and measurements and references of exams (at most 1 GiB) are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",
 		Example: "  gdngen cache show\n  gdngen cache clean",
 		GroupID: "self",
 	}, show, clean)

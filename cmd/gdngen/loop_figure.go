@@ -120,7 +120,7 @@ func (a *app) searchFigure(dir, flags, tool string) (float64, error) {
 	if c.Machine, err = a.machine(machine.Computes, false, a.waiting); err != nil {
 		return 0, err
 	}
-	c.Lab.Cache = nil // the folder's program could have written there what its kernel is to cost
+	c.Lab.Cache, c.Lab.Exams = nil, "" // the folder's program could have written there what its kernel is to cost, or to give
 	c.Generator, _ = version()
 	if c.Dir, err = os.MkdirTemp(dir, "judged-"); err != nil { // made after it ended
 		return 0, err

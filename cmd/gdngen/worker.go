@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/remote"
 )
 
 // labFlags are the flags of who judges.
@@ -36,6 +37,12 @@ func (a *app) options(l *labFlags) (o autotune.LabOptions, err error) {
 	o.CPU = plugins.Options{Path: a.cpuPlugin, Progress: a.stderr, Offline: a.offline}
 	o.TPU = plugins.Options{Path: a.libtpu, Progress: a.stderr, Offline: a.offline}
 	if o.Cache, err = measure.OpenCache(); err != nil {
+		return o, err
+	}
+	if o.Exams, err = measure.ExamsDir(); err != nil {
+		return o, err
+	}
+	if o.Build, err = remote.Build(); err != nil {
 		return o, err
 	}
 	if o.Memory, err = terminal.ParseSize(l.memory); err != nil {

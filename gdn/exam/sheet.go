@@ -73,19 +73,36 @@ func boundary(tokens int) int {
 
 // Draw makes a sheet: classes as Deal lists them.
 func Draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
-	x := &Sheet{Spec: s, Seed: seed, Classes: classes}
-	var err error
-	if s.Direction != gdn.Forward {
-		if x.Inputs, err = classes[0].Generate(s, seed); err == nil {
-			x.Want, err = gdn.Reference(s, x.Inputs)
-		}
-	} else if x.Inputs, err = gdn.GenerateMix(s, classes, seed); err == nil {
-		x.Want, x.shares, err = gdn.ReferenceShares(s, x.Inputs, boundary(s.Tokens))
+	x, err := blank(s, classes, seed)
+	if err == nil {
+		err = x.solve()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inputs and reference of %s on %s with seed %d: %w", names(classes), s, seed, err)
 	}
 	return x, nil
+}
+
+// blank is a sheet with its inputs alone.
+func blank(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+	x := &Sheet{Spec: s, Seed: seed, Classes: classes}
+	var err error
+	if s.Direction != gdn.Forward {
+		x.Inputs, err = classes[0].Generate(s, seed)
+	} else {
+		x.Inputs, err = gdn.GenerateMix(s, classes, seed)
+	}
+	return x, err
+}
+
+// solve computes what the inputs must give.
+func (x *Sheet) solve() (err error) {
+	if x.Spec.Direction != gdn.Forward {
+		x.Want, err = gdn.Reference(x.Spec, x.Inputs)
+	} else {
+		x.Want, x.shares, err = gdn.ReferenceShares(x.Spec, x.Inputs, boundary(x.Spec.Tokens))
+	}
+	return err
 }
 
 // names lists each class once.
@@ -100,8 +117,11 @@ func names(classes []gdn.Class) string {
 	return text[min(2, len(text)):]
 }
 
-// Cache draws sheets once: kernels of one spec share them.
+// Cache draws sheets once: kernels of one spec share them. With a folder, so do processes.
 type Cache struct {
+	Dir   string // where references are kept; empty: nowhere
+	Build string // the program that makes them: another one makes its own
+
 	mu   sync.Mutex
 	kept map[key]func() (*Sheet, error)
 }
@@ -127,7 +147,7 @@ func (c *Cache) Draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, erro
 	}
 	draw := c.kept[k]
 	if draw == nil {
-		draw = sync.OnceValues(func() (*Sheet, error) { return Draw(s, classes, seed) })
+		draw = sync.OnceValues(func() (*Sheet, error) { return c.draw(s, classes, seed) })
 		c.kept[k] = draw
 	}
 	c.mu.Unlock()

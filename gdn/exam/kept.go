@@ -1,0 +1,150 @@
+package exam
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// A reference in float64 of many tokens takes seconds. The workers of a search need the same ones, so they are kept in a folder: by the
+// program that made them and by the bytes of the inputs, of which they are a function.
+
+// keepAfter is how long a reference takes that is worth keeping.
+var keepAfter = 100 * time.Millisecond
+
+const (
+	keepMost  = 1 << 30     // bytes of the folder; the longest unused goes first
+	waitMost  = time.Minute // for another process that computes the same
+	waitEvery = 20 * time.Millisecond
+)
+
+// answers are what is kept of a sheet.
+type answers struct{ Want, Carried, Decay map[string]*array.Array }
+
+// draw is Draw with the answers of the folder. What goes wrong with the folder costs time alone.
+func (c *Cache) draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+	if c.Dir == "" {
+		return Draw(s, classes, seed)
+	}
+	x, err := blank(s, classes, seed)
+	if err != nil {
+		return Draw(s, classes, seed) // which words the error
+	}
+	path := filepath.Join(c.Dir, c.name(x))
+	if x.recall(path) {
+		return x, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitMost)
+	defer cancel()
+	lock := flock.New(path[:len(c.Dir)+2] + ".lock") // one of sixteen
+	if os.MkdirAll(c.Dir, 0o755) == nil {
+		if ok, _ := lock.TryLockContext(ctx, waitEvery); ok {
+			defer lock.Unlock()
+			if x.recall(path) {
+				return x, nil
+			}
+		}
+	}
+	start := time.Now()
+	if err := x.solve(); err != nil {
+		return Draw(s, classes, seed)
+	}
+	if time.Since(start) >= keepAfter && x.keep(path) == nil {
+		shrink(c.Dir, keepMost)
+	}
+	return x, nil
+}
+
+// name is the file of a sheet's answers.
+func (c *Cache) name(x *Sheet) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%d\n", c.Build, x.Spec, boundary(x.Spec.Tokens))
+	for _, name := range slices.Sorted(maps.Keys(x.Inputs)) {
+		in := x.Inputs[name]
+		fmt.Fprintf(h, "%s %s %d\n", name, in, len(in.Data))
+		h.Write(in.Data)
+	}
+	return fmt.Sprintf("%x.sheet", h.Sum(nil)[:16])
+}
+
+// recall reads the answers, if they are there and whole.
+func (x *Sheet) recall(path string) bool {
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) < crc32.Size {
+		return false
+	}
+	body, sum := text[crc32.Size:], text[:crc32.Size]
+	var a answers
+	if !bytes.Equal(sum, checksum(body)) || gob.NewDecoder(bytes.NewReader(body)).Decode(&a) != nil {
+		return false
+	}
+	x.Want, x.shares = a.Want, gdn.Shares{Carried: a.Carried, Decay: a.Decay}
+	now := time.Now()
+	os.Chtimes(path, now, now) // it was used
+	return true
+}
+
+// keep writes the answers; the file gets its name once it is whole.
+func (x *Sheet) keep(path string) error {
+	var body bytes.Buffer
+	if err := gob.NewEncoder(&body).Encode(answers{x.Want, x.shares.Carried, x.shares.Decay}); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "new-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(checksum(body.Bytes()), body.Bytes()...))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+func checksum(body []byte) []byte {
+	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// shrink removes what was not used for longest until a folder has no more than so many bytes.
+func shrink(dir string, most int64) {
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	var files []fs.FileInfo
+	var sum int64
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && filepath.Ext(name) != ".lock" {
+			files, sum = append(files, info), sum+info.Size()
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int {
+		return cmp.Or(a.ModTime().Compare(b.ModTime()), cmp.Compare(a.Name(), b.Name()))
+	})
+	for _, f := range files {
+		if sum <= most {
+			return
+		}
+		if os.Remove(filepath.Join(dir, f.Name())) == nil {
+			sum -= f.Size()
+		}
+	}
+}

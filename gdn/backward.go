@@ -426,11 +426,17 @@ func (e *gen) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateSt
 	b.Stage("state")
 	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
 	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
-	if e.v.Out != OutSeparate {
-		e.state = b.Add(decayed, e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState))
-	} else {
-		e.state = b.Add(decayed, b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState)))
+	var added *ir.Value
+	switch {
+	case e.s.NegEigval && e.v.update() != e.v.PrecState: // K^T n is to dS what K^T V' is to S: where beta turns states, errors of both stay
+		exact := e.store(e.byRows(dr, b.Neg(grown)))
+		added = b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, exact, false, false, e.v.update()))
+	case e.v.Out != OutSeparate:
+		added = e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState)
+	default:
+		added = b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState))
 	}
+	e.state = b.Add(decayed, added)
 	return stateStep{dos, ds, dr, low, n}
 }
 

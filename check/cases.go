@@ -178,7 +178,14 @@ func (r *Cases) Write(w io.Writer) {
 			if !v.Pass {
 				status = Fail
 			}
-			t.Add(c.Name, status, v.Name, fmt.Sprintf("%.2e", v.Ratio), fmt.Sprintf("%.2g", v.Limit), fmt.Sprintf("%.2e", v.MaxAbs), strings.TrimSpace(v.Rule+" "+v.Note))
+			limit, note := "-", v.Note // the contest's rule counts elements, whatever the ratio
+			if v.Limit > 0 {
+				limit = fmt.Sprintf("%.2g", v.Limit)
+			}
+			if v.Failed > 0 {
+				note = fmt.Sprintf("(%d are) %s", v.Failed, note)
+			}
+			t.Add(c.Name, status, v.Name, fmt.Sprintf("%.2e", v.Ratio), limit, fmt.Sprintf("%.2e", v.MaxAbs), strings.TrimSpace(v.Rule+" "+note))
 		}
 	}
 	t.Write(w)

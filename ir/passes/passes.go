@@ -2,7 +2,7 @@
 //
 //  1. A pass takes a verified module and returns a new one; the old one is left as it is.
 //  2. A pass does not change what the interpreter computes; where it may change the order of float32 sums its Doc says so.
-//  3. Passes are rows of one table; Apply verifies after each and checks the order constraints of the table.
+//  3. Passes are rows of one table, and what is known of their order rows of another; Apply checks it, and verifies after each.
 package passes
 
 import (
@@ -15,10 +15,9 @@ import (
 
 // Pass is one transformation.
 type Pass struct {
-	Name  string
-	Doc   string
-	After []string // passes that, if both are applied, must come first at least once; the reason stands beside the row
-	Run   func(*ir.Module) (*ir.Module, error)
+	Name string
+	Doc  string
+	Run  func(*ir.Module) (*ir.Module, error)
 }
 
 // Passes is the table of all passes.
@@ -26,21 +25,56 @@ var Passes = []Pass{
 	{Name: "batch", Run: Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
 	{Name: "tile", Run: Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
 	{Name: "pipeline", Run: Pipeline, Doc: "orders kernels and overlaps their steps as their schedules say; same bits"},
-	{Name: "moves", Run: Moves, Doc: "collapses chains of reshapes and transposes; same bits",
-		After: []string{
-			"batch", // makes the chains
-		}},
+	{Name: "moves", Run: Moves, Doc: "collapses chains of reshapes and transposes; same bits"},
 	{Name: "precision", Run: precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
 	{Name: "fold", Run: fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
-	{Name: "cse", Run: cse, Doc: "merges equal instructions; same bits",
-		After: []string{
-			"precision", // dots that share an operand repeat its split
-			"fold",      // makes operands and constants equal
-		}},
-	{Name: "dce", Run: dce, Doc: "removes what nobody reads; same bits",
-		After: []string{
-			"precision", "fold", "cse", // leave unread instructions behind
-		}},
+	{Name: "cse", Run: cse, Doc: "merges equal instructions; same bits"},
+	{Name: "dce", Run: dce, Doc: "removes what nobody reads; same bits"},
+}
+
+// how says what a constraint asks of two passes that are both applied.
+type how int
+
+const (
+	once  how = iota // the first comes before the other, at least once
+	never            // the first does not come after the other any more
+	apart            // they are not applied to one module
+)
+
+// constraints is what is known of the order of passes. A pass that is not applied asks for nothing.
+var constraints = []struct {
+	first string
+	how   how
+	then  string
+	why   string
+}{
+	{"precision", once, "cse", "dots that share an operand repeat its split"},
+	{"fold", once, "cse", "it makes operands and constants equal"},
+	{"precision", once, "dce", "it leaves instructions that nobody reads"},
+	{"fold", once, "dce", "it leaves instructions that nobody reads"},
+	{"cse", once, "dce", "it leaves instructions that nobody reads"},
+	{"batch", once, "moves", "it makes the chains"},
+	{"precision", never, "tile", "a tile's dot is one pass of the matrix unit, and is weighed as such"},
+	{"tile", never, "pipeline", "a schedule is one of kernels, which tile makes of grids: before it there is nothing to order"},
+	{"precision", never, "pipeline", "the parts of a dot would have no place in the schedule"},
+	{"fold", never, "pipeline", "the order of a pipelined kernel is its schedule"},
+	{"cse", never, "pipeline", "the order of a pipelined kernel is its schedule: a value would be kept from phase to phase without a ring"},
+	{"batch", apart, "tile", "each lowers all grids, for another kind of machine"},
+}
+
+// ordered says which constraint the pass number i breaks.
+func ordered(names []string, i int) error {
+	before, after := names[:i], names[i+1:]
+	for _, c := range constraints {
+		switch {
+		case c.how == apart && c.then == names[i] && (slices.Contains(before, c.first) || slices.Contains(after, c.first)):
+			return fmt.Errorf("passes %s and %s are not for one module: %s", c.first, c.then, c.why)
+		case c.then != names[i] || !slices.Contains(after, c.first):
+		case c.how == never, c.how == once && !slices.Contains(before, c.first):
+			return fmt.Errorf("pass %s must come after %s: %s", c.then, c.first, c.why)
+		}
+	}
+	return nil
 }
 
 // Find returns a row of the table.
@@ -65,10 +99,8 @@ func Apply(m *ir.Module, names ...string) (*ir.Module, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range p.After {
-			if slices.Contains(names[i:], a) && !slices.Contains(names[:i], a) {
-				return nil, fmt.Errorf("pass %s must come after %s", name, a)
-			}
+		if err := ordered(names, i); err != nil {
+			return nil, err
 		}
 		n, err := p.Run(m)
 		if err != nil {

@@ -3,6 +3,7 @@ package passes
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gdngen/gdngen/ir"
@@ -200,14 +201,46 @@ func TestApplyFaults(t *testing.T) {
 	require.ErrorContains(t, err, "before the first pass")
 }
 
-// The table's constraints name passes that exist, and allow the order of the table.
-func TestPassTable(t *testing.T) {
-	var before []string
+// Constraints name passes that exist, every pass has one, and all pipelines of the program keep them.
+func TestConstraints(t *testing.T) {
+	bound := map[string]bool{}
+	for _, c := range constraints {
+		for _, name := range []string{c.first, c.then} {
+			_, err := Find(name)
+			require.NoError(t, err)
+			bound[name] = true
+		}
+		require.NotEmpty(t, c.why)
+	}
 	for _, p := range Passes {
 		require.NotEmpty(t, p.Doc, p.Name)
-		for _, a := range p.After {
-			require.Contains(t, before, a, p.Name)
-		}
-		before = append(before, p.Name)
+		require.True(t, bound[p.Name], "%s may stand anywhere?", p.Name)
 	}
+	for names, want := range map[string]string{
+		"precision fold cse dce tile cse dce pipeline": "",
+		"batch moves fold cse dce":                     "",
+		"pipeline tile":                                "pass pipeline must come after tile: a schedule is one of kernels",
+		"tile precision":                               "pass tile must come after precision",
+		"tile pipeline cse":                            "pass pipeline must come after cse",
+		"cse tile pipeline cse":                        "pass pipeline must come after cse",
+		"tile batch":                                   "passes batch and tile are not for one module",
+		"batch tile":                                   "passes batch and tile are not for one module",
+		"dce cse dce":                                  "pass dce must come after cse",
+		"cse dce cse":                                  "",
+	} {
+		list, err := strings.Fields(names), error(nil)
+		for i := range list {
+			if err = ordered(list, i); err != nil {
+				break
+			}
+		}
+		if want == "" {
+			require.NoError(t, err, names)
+		} else {
+			require.ErrorContains(t, err, want, names)
+		}
+	}
+	m, _ := program(t, 1, 10)
+	_, err := Apply(m, "pipeline", "tile")
+	require.ErrorContains(t, err, "before it there is nothing to order")
 }

@@ -62,10 +62,17 @@ func TestHold(t *testing.T) {
 
 // Where no attempt gives a machine, nothing is left of the attempts.
 func TestHoldFails(t *testing.T) {
+	var none *NoMachineError
+	for _, state := range []string{"SUSPENDING", "SUSPENDED"} {
+		dir := fakeGcloud(t, "WAITING_FOR_RESOURCES\nPROVISIONING\n"+state+"\n")
+		_, err := hold(t, "good").Acquire(t.Context())
+		require.ErrorAs(t, err, &none)
+		require.ErrorContains(t, err, "the resource is "+state)
+		require.NoFileExists(t, filepath.Join(dir, "there"))
+	}
 	dir := fakeGcloud(t, "PROVISIONING\nFAILED\n")
 	h := hold(t, "bad", "good")
 	_, err := h.Acquire(t.Context())
-	var none *NoMachineError
 	require.ErrorAs(t, err, &none)
 	require.Len(t, none.Why, 4)
 	require.ErrorContains(t, err, "bad, attempt 2: queued-resources create mine-gdngen: exit status 1: quota is 0")

@@ -83,6 +83,9 @@ func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r 
 	if name != figuresRoom {
 		return r, "", nil
 	}
+	if info, err := os.Lstat(r.clone()); err != nil || !info.IsDir() { // a link would lead git to other files
+		return r, "its folder is gone, or is no folder any more", nil
+	}
 	for _, step := range [][]string{{"read-tree", commit}, {"checkout-index", "-q", "-f", "-a"}} {
 		if _, err := l.store.on(ctx, r.clone(), step...); err != nil {
 			return r, "", err

@@ -3,6 +3,7 @@ package gdn
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -267,5 +268,15 @@ func TestNamesParse(t *testing.T) {
 		require.Equal(t, want, got, n.Name)
 		_, err = ParseVariant(n.Name + ",chunk=16")
 		require.NoError(t, err, n.Name)
+	}
+}
+
+// Former names still read, as what they were, and no list shows them.
+func TestFormerNames(t *testing.T) {
+	for _, n := range Former {
+		v, err := ParseVariant(n.Name)
+		require.NoError(t, err)
+		require.Equal(t, parseVariant(t, n.Text), v)
+		require.False(t, slices.ContainsFunc(Variants, func(x NamedVariant) bool { return x.Name == n.Name }), n.Name)
 	}
 }

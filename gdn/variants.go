@@ -3,6 +3,7 @@ package gdn
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -52,8 +53,6 @@ var Variants = []NamedVariant{
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10"},
 	{Name: "tpu-packed-128", Doc: "as tpu-packed, two blocks in lockstep and the decays of columns in f32: for matrix units of 128 rows",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=2,prec=bf16x1,store=bf16,low=operands,mask=words,mergepairs=64,ahead=1,lock=2,late=3"},
-	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
-		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
 	{Name: "tpu-x3", Doc: "as tpu, in three bf16 passes on parts that are split where they are made",
 		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2"},
 	{Name: "tpu-x3-long", Doc: "as tpu-x3, with the work of four chunks that needs no state in lockstep: for matrix units of 256 rows, eight heads and long sequences",
@@ -72,17 +71,26 @@ var Variants = []NamedVariant{
 	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},
 }
 
-// LookupVariant finds a named variant.
+// Former lists names that journals and scripts still have, though no list shows them: each has another that is better in all.
+var Former = []NamedVariant{
+	// Slower than tpu-long,fold=no,rest=value,refine=yes, the class fla, on all targets, and less accurate on all classes of inputs.
+	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
+		Text: "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,turn=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,ahead=2,steps=2,lock=2,late=6"},
+}
+
+// LookupVariant finds a named variant, a former one too.
 func LookupVariant(name string) (Variant, error) {
 	if _, ok := ParseAuto(name); ok {
 		return Variant{}, fmt.Errorf("variant: %s is chosen by spec and target, and here is no choice: name a variant", name)
 	}
-	names := make([]string, len(Variants))
-	for i, n := range Variants {
+	var names []string
+	for _, n := range Variants {
+		names = append(names, n.Name)
+	}
+	for _, n := range slices.Concat(Variants, Former) {
 		if n.Name == name {
 			return ParseVariant(n.Text)
 		}
-		names[i] = n.Name
 	}
 	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
 }

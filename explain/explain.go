@@ -177,7 +177,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)
 
 	e.writeParts(w, perToken)
-	t := terminal.NewTable("BOUND", ">CYCLES", ">PER TOKEN", ">SCHEDULE IS", "MEANING")
+	t := terminal.NewTable("BOUND", ">CYCLES", ">?PER TOKEN", ">SCHEDULE IS", "MEANING")
 	for _, b := range e.Bounds {
 		t.Add(b.Name, b.Cycles, perToken(b.Cycles), fmt.Sprintf("%.2f x", b.Ratio), b.Meaning)
 	}
@@ -185,7 +185,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 
 	fmt.Fprintln(w)
 	e.writeAdvice(w)
-	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">PER TOKEN", ">THROUGHPUT", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">?PER TOKEN", ">THROUGHPUT", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
 	whole := e.Took()
 	for i, op := range r.Ops {
 		if i == top {
@@ -208,7 +208,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 		fmt.Fprintf(w, "  %s %s", s.Name, terminal.Percent(s.Used, s.Capacity))
 	}
 	fmt.Fprint(w, "\n\n")
-	t = terminal.NewTable("STAGE", ">"+e.heading(), ">SHARE", ">PER TOKEN", ">WAITS", ">INSTRUCTIONS")
+	t = terminal.NewTable("STAGE", ">"+e.heading(), ">SHARE", ">?PER TOKEN", ">WAITS", ">INSTRUCTIONS")
 	for i, s := range e.Stages {
 		if i == top {
 			break
@@ -254,7 +254,7 @@ func (e *Explanation) writeParts(w io.Writer, perToken func(int64) string) {
 	if e.Parts == nil {
 		return
 	}
-	t := terminal.NewTable("WALL IS", ">CYCLES", ">SHARE", ">PER TOKEN", "MEANING")
+	t := terminal.NewTable("WALL IS", ">CYCLES", ">SHARE", ">?PER TOKEN", "MEANING")
 	wall := e.Report.Wall.Cycles
 	for _, p := range append([]llo.Part{{Name: "issue", Cycles: e.Report.Cycles, Meaning: "throughput: what the schedule issues, and waits for matrix units"}}, e.Parts...) {
 		t.Add(p.Name, p.Cycles, terminal.Percent(p.Cycles, wall), perToken(p.Cycles), p.Meaning)
@@ -274,22 +274,26 @@ func trafficText(r *llo.Report) string {
 	return terminal.Size(r.HBMBytes)
 }
 
-// writeLines lists the hottest places of an op, where locations are finer than stages.
+// writeLines lists the hottest places of an op, where locations are finer than stages, with the text of the line where the file is at hand.
 func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToken func(int64) string) {
-	t := terminal.NewTable("LOCATION", ">CYCLES", ">SHARE", ">PER TOKEN")
+	t := terminal.NewTable("LOCATION", ">CYCLES", ">SHARE", ">?PER TOKEN", "?SOURCE")
 	finer := false
+	var files sources
 	for i, l := range op.Locations {
 		if i == top {
 			break
 		}
 		finer = finer || l.Line > 1 && l.File != "-"
 		if l.File != "" && l.File != "-" {
-			t.Add(fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column), op.Calls*l.Cycles, terminal.Percent(l.Cycles, op.Cycles), perToken(op.Calls*l.Cycles))
+			t.Add(fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column), op.Calls*l.Cycles, terminal.Percent(l.Cycles, op.Cycles), perToken(op.Calls*l.Cycles), files.line(l.File, l.Line))
 		}
 	}
-	if finer {
+	switch {
+	case finer:
 		fmt.Fprintln(w)
 		t.Write(w)
+	case e.module.Program.IsForeign():
+		fmt.Fprintln(w, "\nno source lines: the module names none. JAX writes them with as_text(debug_info=True)")
 	}
 }
 

@@ -73,6 +73,9 @@ type GateTime struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// Idle says whether the gate has nothing to tell: it took no time that shows, and refused nobody.
+func (g GateTime) Idle() bool { return g.Seconds < .05 && g.Refused == 0 }
+
 // Unended is what a session without an end says of it.
 const Unended = "a driver is at work, or was killed"
 

@@ -48,6 +48,9 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("\n")
 		t := p.table()
 		for _, g := range s.Gates {
+			if g.Idle() {
+				continue
+			}
 			fmt.Fprintf(t, "  %s\t%.1f s\t%d judged\t%d refused\n", g.Gate, g.Seconds, g.Reached, g.Refused)
 		}
 		p.flush(t)

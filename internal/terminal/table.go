@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +15,8 @@ var signals = map[string]int{
 	"cost-unknown": Yellow, "unsupported": Yellow, "unsafe": Yellow, "negative": Yellow, "illegal": Yellow,
 }
 
-// Table is text in columns. A heading that starts with ">" aligns its column to the right.
+// Table is text in columns. A heading that starts with ">" aligns its column to the right, and with "?" leaves it out where all its cells are
+// "-" or empty; with ">?" both.
 type Table struct {
 	heads []string
 	rows  [][]string
@@ -37,7 +39,7 @@ func (t *Table) Write(w io.Writer) {
 	heads := make([]string, len(t.heads))
 	width := make([]int, len(t.heads))
 	for i, h := range t.heads {
-		heads[i] = strings.TrimPrefix(h, ">")
+		heads[i] = strings.TrimLeft(h, ">?")
 		width[i] = utf8.RuneCountInString(heads[i])
 		for _, r := range t.rows {
 			width[i] = max(width[i], utf8.RuneCountInString(r[i]))
@@ -46,6 +48,9 @@ func (t *Table) Write(w io.Writer) {
 	line := func(row []string) {
 		var b strings.Builder
 		for i, cell := range row {
+			if t.left(i) {
+				continue
+			}
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
 			text := cell
 			if colour, ok := signals[cell]; ok {
@@ -63,4 +68,9 @@ func (t *Table) Write(w io.Writer) {
 	for _, r := range t.rows {
 		line(r)
 	}
+}
+
+// left says whether a column is left out.
+func (t *Table) left(i int) bool {
+	return strings.Contains(t.heads[i][:min(2, len(t.heads[i]))], "?") && !slices.ContainsFunc(t.rows, func(r []string) bool { return r[i] != "-" && r[i] != "" })
 }

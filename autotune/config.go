@@ -19,10 +19,12 @@ import (
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
@@ -101,6 +103,7 @@ const (
 	defaultBackoff  = time.Second
 	defaultFailures = 10
 	defaultStrategy = "model:4"
+	gpuStrategy     = "beam:4"
 	maxLookahead    = 256
 )
 
@@ -200,14 +203,30 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 	if h.Lookahead == 0 {
 		h.Lookahead = min(max(leastLookahead, c.Workers+1), maxLookahead)
 	}
+	gpus, err := gpusOf(h.Targets)
+	if err != nil {
+		return h, err
+	}
 	if h.Strategy == "" {
 		h.Strategy = defaultStrategy
+		if gpus != nil {
+			h.Strategy = gpuStrategy
+		}
 	}
 	if h.Precision == "" {
 		h.Precision = "bf16x1"
-		if c.Spec.DType == ir.F32 {
+		switch {
+		case c.Spec.DType == ir.F32 && gpus != nil:
+			h.Precision = "bf16x3" // as auto, by tf32x3
+		case c.Spec.DType == ir.F32:
 			h.Precision = "f32"
 		}
+	}
+	if gpus != nil {
+		if err := c.onGPUs(&h); err != nil {
+			return h, err
+		}
+		return c.finish(h, e)
 	}
 	rows, own, err := c.promoted(h.Precision, h.Targets)
 	if err != nil {
@@ -220,6 +239,48 @@ func (c *Config) header(e Evaluator) (journal.Header, error) {
 	if h.Seeds, h.Reserve, err = c.seeds(h.Precision, h.Targets, own); err != nil {
 		return h, err
 	}
+	return c.finish(h, e)
+}
+
+// onGPUs is the part of a header that GPUs have of their own.
+func (c *Config) onGPUs(h *journal.Header) error {
+	if c.Ruler != "" && c.Ruler != measure.Wall {
+		return fmt.Errorf("ruler %s is for TPUs: candidates on GPUs are ranked by modelled time", c.Ruler)
+	}
+	h.Ruler = journal.Modelled
+	if err := triton.Supports(c.Spec); err != nil {
+		return err
+	}
+	table := tritonTable{c.Spec}
+	canonical := func(texts []string) (list []string, err error) {
+		for _, text := range texts {
+			canon, err := table.Canon(text)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(list, canon) {
+				list = append(list, canon)
+			}
+		}
+		return list, nil
+	}
+	all, err := canonical(tritonSeeds)
+	if err != nil {
+		return err
+	}
+	if h.Seeds, err = canonical(c.Seeds); err != nil {
+		return err
+	}
+	if len(h.Seeds) == 0 {
+		h.Seeds = all
+		return nil
+	}
+	h.Reserve = slices.DeleteFunc(all, func(text string) bool { return slices.Contains(h.Seeds, text) })
+	return nil
+}
+
+// finish fills in what depends on the evaluator, and checks the whole.
+func (c *Config) finish(h journal.Header, e Evaluator) (journal.Header, error) {
 	for _, g := range e.Gates() {
 		h.Gates = append(h.Gates, g.Name)
 	}
@@ -273,6 +334,7 @@ type plan struct {
 	spec      gdn.Spec
 	shapes    []Shape
 	targets   []*codegen.Target
+	gpus      []*target.GPU // in place of targets
 	ruler     measure.Ruler
 	objective objective.Objective
 	space     strategy.Space
@@ -288,6 +350,9 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 		return nil, fmt.Errorf("lookahead %d is not from 1 to %d", h.Lookahead, maxLookahead)
 	}
 	space := strategy.Space{Least: h.Precision, Spec: p.spec, Targets: h.Targets, AnswerLimit: answer, Axes: h.Axes, Focus: h.Focus, Seed: h.Seed, Directive: h.Directive, Words: h.Words, Expected: float64(h.Expected)}
+	if p.gpus != nil {
+		space.Table = tritonTable{p.spec}
+	}
 	if space.Seeds, err = p.seedsOf(h.Seeds); err != nil {
 		return nil, err
 	}
@@ -309,18 +374,26 @@ func newGround(h *journal.Header) (*plan, error) {
 	if p.spec, err = gdn.Parse(h.Spec); err != nil {
 		return nil, err
 	}
+	if p.gpus, err = gpusOf(h.Targets); err != nil {
+		return nil, err
+	}
 	for i, name := range h.Targets {
+		if slices.Contains(h.Targets[:i], name) {
+			return nil, fmt.Errorf("target %s is given twice", name)
+		}
+		if p.gpus != nil {
+			continue
+		}
 		t, err := codegen.LookupTarget(name)
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(h.Targets[:i], name) {
-			return nil, fmt.Errorf("target %s is given twice", name)
-		}
 		p.targets = append(p.targets, t)
 	}
-	if p.ruler, err = measure.ParseRuler(h.RulerName()); err != nil {
-		return nil, err
+	if p.gpus == nil {
+		if p.ruler, err = measure.ParseRuler(h.RulerName()); err != nil {
+			return nil, err
+		}
 	}
 	if p.objective, err = objective.Parse(h.Objective); err != nil {
 		return nil, err
@@ -343,6 +416,15 @@ func newGround(h *journal.Header) (*plan, error) {
 		if err := p.objective.Supports(s.Spec); err != nil {
 			return nil, err
 		}
+		if p.gpus == nil {
+			continue
+		}
+		if err := triton.Supports(s.Spec); err != nil {
+			return nil, err
+		}
+	}
+	if p.gpus != nil && p.objective != (objective.Objective{}) {
+		return nil, fmt.Errorf("objective %s: errors by class are no objective on GPUs yet: the table of accuracy is for kernels of TPUs", p.objective)
 	}
 	for t, share := range h.Guards {
 		if !slices.Contains(h.Targets, t) {
@@ -359,6 +441,14 @@ func newGround(h *journal.Header) (*plan, error) {
 // seedsOf parses the seeds of a header.
 func (p *plan) seedsOf(texts []string) (seeds []strategy.Seed, err error) {
 	for _, text := range texts {
+		if p.gpus != nil {
+			canon, err := tritonTable{p.spec}.Canon(text)
+			if err != nil {
+				return nil, err
+			}
+			seeds = append(seeds, strategy.Seed{Text: canon, Doc: tritonSeedDoc(canon, p.spec)})
+			continue
+		}
 		v, err := gdn.ParseVariant(text)
 		if err != nil {
 			return nil, err
@@ -372,6 +462,12 @@ func (p *plan) seedsOf(texts []string) (seeds []strategy.Seed, err error) {
 // estimates, told by those of the seeds.
 func (p *plan) proposer() string {
 	choices, estimates := sha256.New(), sha256.New()
+	if p.gpus != nil {
+		for _, a := range (tritonTable{p.spec}).Axes() {
+			fmt.Fprintln(choices, a.Name, a.Values, a.Stages)
+		}
+		return fmt.Sprintf("%s, policy %d, choices of Triton %x", strategy.WalkVersion(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
+	}
 	for _, a := range gdn.Axes {
 		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Group, a.Also)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Evaluator judges candidates.
@@ -66,6 +67,7 @@ type Work struct {
 	Spec      gdn.Spec // the first of the shapes
 	Shapes    []Shape  // those that are weighed
 	Targets   []*codegen.Target
+	GPUs      []*target.GPU // in place of Targets
 	Ruler     measure.Ruler // of the run; on each target as far as it has it
 	Seed      uint64
 	Objective objective.Objective

@@ -77,9 +77,9 @@ func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (s
 	if o.At < 0 || o.At > j.Known() {
 		return nil, nil, fmt.Errorf("candidate %d is to be judged by %d others, of which %d are known", o.Candidate.ID, o.At, j.Known())
 	}
-	w := &Work{Spec: j.plan.spec, Shapes: j.plan.shapes, Targets: j.plan.targets, Ruler: j.plan.ruler, Objective: j.plan.objective, Seed: j.plan.Seed, Least: j.plan.Precision, Text: o.Text,
+	w := &Work{Spec: j.plan.spec, Shapes: j.plan.shapes, Targets: j.plan.targets, GPUs: j.plan.gpus, Ruler: j.plan.ruler, Objective: j.plan.objective, Seed: j.plan.Seed, Least: j.plan.Precision, Text: o.Text,
 		Known: j.state.At(o.At), Record: o.Candidate, Objects: map[string][]byte{}, Wall: map[string]float64{}}
-	if o.Text == "" {
+	if o.Text == "" && j.plan.gpus == nil {
 		if w.Variant, err = gdn.ParseVariant(o.Candidate.Variant); err != nil {
 			return nil, nil, fmt.Errorf("candidate %d: %w", o.Candidate.ID, err)
 		}

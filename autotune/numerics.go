@@ -47,14 +47,18 @@ func lookup(s gdn.Spec, names []string) ([]gdn.Class, error) {
 // examine runs a program on the sheets of a paper and records its errors: for each class the worst of each kind. The refusal tells the one
 // that is farthest beyond its limit.
 func (l *Lab) examine(w *Work, p paper) (*Refusal, error) {
+	return w.examine(&l.sheets, p, w.precision())
+}
+
+// examine is that of a Lab, at a precision.
+func (w *Work) examine(cache *exam.Cache, p paper, precision string) (*Refusal, error) {
 	type group struct{ class, kind string }
-	precision := w.precision()
 	var all []exam.Mark
 sheets:
 	for _, after := range p.seeds {
 		seed := w.Seed + after
 		for _, classes := range exam.Deal(p.spec, p.classes) {
-			x, err := l.sheets.Draw(p.spec, classes, seed)
+			x, err := cache.Draw(p.spec, classes, seed)
 			if err != nil {
 				return nil, err
 			}

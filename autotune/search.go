@@ -16,7 +16,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -60,7 +59,11 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	e := c.Evaluator
 	if e == nil {
 		c.Lab.Workers = cmp.Or(c.Lab.Workers, c.Workers)
-		lab, err := NewLab(ctx, c.Lab)
+		targets := c.Targets
+		if h := j.State().Header; h != nil {
+			targets = h.Targets
+		}
+		lab, err := newEvaluator(ctx, targets, c.Lab)
 		if err != nil {
 			return nil, err
 		}
@@ -84,6 +87,18 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	sum = report.New(c.Dir, d.state)
 	sum.Warnings = warnings
 	return sum, err
+}
+
+// newEvaluator is the default evaluator of targets.
+func newEvaluator(ctx context.Context, targets []string, o LabOptions) (Evaluator, error) {
+	gpus, err := gpusOf(targets)
+	switch {
+	case err != nil:
+		return nil, &ConfigError{err}
+	case gpus != nil:
+		return NewGPULab(ctx, o)
+	}
+	return NewLab(ctx, o)
 }
 
 // driver is one session of a run.
@@ -339,12 +354,17 @@ func (d *driver) atBound() bool {
 		return false
 	}
 	view := d.state.Now()
+	within := func(name string, least float64) bool {
+		champion := view.Champion(name)
+		return champion != nil && 100*float64(champion.Cost(name).Score) <= (100+boundPercent)*least
+	}
 	for _, t := range d.plan.targets {
-		champion := view.Champion(t.Name)
-		if champion == nil {
+		if !within(t.Name, traffic(d.plan.shapes, t)) {
 			return false
 		}
-		if 100*float64(champion.Cost(t.Name).Score) > (100+boundPercent)*traffic(d.plan.shapes, t) {
+	}
+	for _, g := range d.plan.gpus {
+		if !within(g.Name, gpuTraffic(d.plan.shapes, g)) {
 			return false
 		}
 	}
@@ -365,21 +385,21 @@ func (d *driver) idle() (n int) {
 }
 
 // pending lists the variants of the candidates after the first known ones.
-func (d *driver) pending(known int, flight []*task) []gdn.Variant {
+func (d *driver) pending(known int, flight []*task) []string {
 	l := variants(d.state.Now().Candidates()[known:])
 	for _, t := range flight {
 		if t.work.Record.Variant != "" {
-			l = append(l, t.work.Variant)
+			l = append(l, t.work.Record.Variant)
 		}
 	}
 	return l
 }
 
 // variants are those of candidates that are variants.
-func variants(l []*journal.Candidate) (out []gdn.Variant) {
+func variants(l []*journal.Candidate) (out []string) {
 	for _, c := range l {
-		if v, err := gdn.ParseVariant(c.Variant); err == nil && c.Variant != "" {
-			out = append(out, v)
+		if c.Variant != "" {
+			out = append(out, c.Variant)
 		}
 	}
 	return out
@@ -392,8 +412,7 @@ func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journa
 		c.Change = append(c.Change, m.String())
 	}
 	if x.IsVariant() {
-		fitted := x.Variant.Fit(p.spec)
-		c.Variant, c.Fitted, c.Cell = x.Variant.String(), fitted.String(), fitted.Cell()
+		c.Variant, c.Fitted, c.Cell = x.Text.Variant, x.Text.Fitted, x.Text.Cell
 		if parent := view.Candidate(x.Parent); parent != nil {
 			c.Scalar = parent.Cell == c.Cell
 		}
@@ -403,7 +422,7 @@ func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journa
 
 func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 	t := &task{
-		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, Ruler: d.plan.ruler, Objective: d.plan.objective, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
+		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, GPUs: d.plan.gpus, Ruler: d.plan.ruler, Objective: d.plan.objective, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
 			Record: d.plan.proposed(id, p, view), Objects: map[string][]byte{}, Wall: map[string]float64{}},
 		marks: map[int]mark{}, done: make(chan struct{}),
 	}

@@ -66,7 +66,7 @@ type Header struct {
 	Spec      string            `json:"spec"`                // text of the gdn.Spec
 	Shapes    []Shape           `json:"shapes,omitempty"`    // where the run weighs several specs: all of them, Spec first
 	Targets   []string          `json:"targets"`             // the first is compiled for first
-	Ruler     string            `json:"ruler,omitempty"`     // what cycles are counted by, wall or throughput; none in older journals, where it is throughput
+	Ruler     string            `json:"ruler,omitempty"`     // what cycles are counted by, wall, throughput or modelled; none in older journals, where it is throughput
 	Objective string            `json:"objective,omitempty"` // what is made small, as objective.Parse reads it; none: cost
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as beam:4
@@ -171,15 +171,16 @@ type Cost struct {
 	Target   string  `json:"target"`
 	Verdict  Verdict `json:"verdict,omitempty"` // where there is no cost
 	Reason   string  `json:"reason,omitempty"`
-	Ruler    string  `json:"ruler,omitempty"`     // of Score, stages and glue: wall or throughput; none in older journals, where it is throughput
-	Cycles   int64   `json:"cycles,omitempty"`    // of the whole module, as throughput
-	Wall     int64   `json:"wall,omitempty"`      // the same as wall; none where it is not known
-	HBM      int64   `json:"hbm,omitempty"`       // cycles that its main memory traffic takes at least
-	Score    int64   `json:"score,omitempty"`     // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
-	PerToken Figure  `json:"per_token,omitempty"` // score per token and value head
-	Spills   int64   `json:"spills,omitempty"`    // register spills executed
-	VMEM     int64   `json:"vmem,omitempty"`      // bytes; -1 where the compiler does not say
-	Schedule string  `json:"schedule,omitempty"`  // hash of the bundles
+	Ruler    string  `json:"ruler,omitempty"`       // of Score, stages and glue: wall, throughput or modelled; none in older journals, where it is throughput
+	Cycles   int64   `json:"cycles,omitempty"`      // of the whole module, as throughput
+	Wall     int64   `json:"wall,omitempty"`        // the same as wall; none where it is not known
+	HBM      int64   `json:"hbm,omitempty"`         // cycles that its main memory traffic takes at least
+	Score    int64   `json:"score,omitempty"`       // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
+	PerToken Figure  `json:"per_token,omitempty"`   // score per token and value head
+	Micros   Figure  `json:"modelled_us,omitempty"` // on a GPU: microseconds, modelled
+	Spills   int64   `json:"spills,omitempty"`      // register spills executed; on a GPU the most bytes of a thread's stack
+	VMEM     int64   `json:"vmem,omitempty"`        // bytes, on a GPU the most shared memory of a program; -1 where the compiler does not say
+	Schedule string  `json:"schedule,omitempty"`    // hash of the bundles
 
 	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, by the ruler, most first
 	Glue   int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
@@ -194,6 +195,7 @@ type Cost struct {
 const (
 	Wall       = "wall"
 	Throughput = "throughput"
+	Modelled   = "modelled" // of GPUs: cycles of a modelled time
 )
 
 // RulerName is the ruler of the run.

@@ -31,7 +31,11 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("judged %s\n", s.Flight)
 	}
 	for _, r := range s.Rankings {
-		p.printf("\n%s: cycles per token and value head by %s (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
+		if s.Ruler == journal.Modelled {
+			p.printf("\n%s: cycles per token and value head, and microseconds, modelled from machine code (nothing ran on a GPU)\n", r.Target)
+		} else {
+			p.printf("\n%s: cycles per token and value head by %s (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
+		}
 		p.ranking(r.Rows, top)
 		p.reasons("no cost on "+r.Target, r.Absent)
 	}
@@ -96,11 +100,15 @@ func (p *printer) ranking(rows []Row, top int) {
 	}
 	t := p.table()
 	timed := slices.ContainsFunc(rows, func(r Row) bool { return r.Runs != nil })
-	head := ""
+	head, memory, us := "", "VMEM", ""
 	if timed {
 		head = "device\t"
 	}
-	fmt.Fprintf(t, "  rank\tcycles\tverdict\terror\tof limit\tVMEM\tspills\t%sid\tvariant\n", head)
+	modelled := rows[0].Cost.RulerName() == journal.Modelled
+	if modelled {
+		memory, us = "shared", "us\t"
+	}
+	fmt.Fprintf(t, "  rank\tcycles\t%sverdict\terror\tof limit\t%s\tspills\t%sid\tvariant\n", us, memory, head)
 	for i, r := range rows {
 		if top > 0 && i == top {
 			fmt.Fprintf(t, "  ... %d more\n", len(rows)-top)
@@ -110,8 +118,12 @@ func (p *printer) ranking(rows []Row, top int) {
 		if timed {
 			cell = measured(r.Runs) + "\t"
 		}
-		fmt.Fprintf(t, "  %d\t%.2f\t%s\t%.1e\t%s\t%s\t%d\t%s#%d\t%s\n", i+1, float64(r.PerToken), r.Verdict, float64(r.Error),
-			share(r.Error, r.Limit), mib(r.Cost.VMEM), r.Cost.Spills, cell, r.ID, named(r.Variant))
+		held := mib(r.Cost.VMEM)
+		if modelled {
+			us, held = fmt.Sprintf("%.1f\t", float64(r.Cost.Micros)), fmt.Sprintf("%.1f KiB", float64(r.Cost.VMEM)/1024)
+		}
+		fmt.Fprintf(t, "  %d\t%.2f\t%s%s\t%.1e\t%s\t%s\t%d\t%s#%d\t%s\n", i+1, float64(r.PerToken), us, r.Verdict, float64(r.Error),
+			share(r.Error, r.Limit), held, r.Cost.Spills, cell, r.ID, named(r.Variant))
 	}
 	p.flush(t)
 }

@@ -115,6 +115,21 @@ type axisRecord struct {
 const halfLife = 60
 
 func newRecord(judged journal.View) *record {
+	return recordOf(judged, func(variant, axis string) (string, bool) {
+		v, err := gdn.ParseVariant(variant)
+		if err != nil {
+			return "", false
+		}
+		a, err := gdn.LookupAxis(axis)
+		if err != nil {
+			return "", false
+		}
+		return a.Get(&v), true
+	})
+}
+
+// recordOf is the record of moves in a table of choices, where value gives the value of an axis in the text of a variant.
+func recordOf(judged journal.View, value func(variant, axis string) (string, bool)) *record {
 	r := &record{axes: map[string]*axisRecord{}, made: map[string]bool{}}
 	targets := judged.Header().Targets
 	all := judged.Candidates()
@@ -145,16 +160,15 @@ func newRecord(judged journal.View) *record {
 		if !t.ranked || t.gain < certain {
 			r.made[strings.Join(c.Change, ",")] = true
 		}
-		v, err := gdn.ParseVariant(parent.Variant)
-		if err != nil || len(c.Change) > 1 || c.Verdict == journal.CostUnknown {
+		if len(c.Change) > 1 || c.Verdict == journal.CostUnknown {
 			continue
 		}
 		m := parseMove(c.Change[0])
-		a, err := gdn.LookupAxis(m.Axis)
-		if err != nil {
+		from, ok := value(parent.Variant, m.Axis)
+		if !ok {
 			continue
 		}
-		t.from, t.to = a.Get(&v), m.Value
+		t.from, t.to = from, m.Value
 		t.base, _ = loss(targets, parent, r.first)
 		if r.axes[m.Axis] == nil {
 			r.axes[m.Axis] = &axisRecord{}
@@ -247,23 +261,7 @@ func (r *record) level(m Move, from string) (gain float64, ok bool) {
 // nothing, from an estimate, the logarithm of what it saves, NaN where there is none; and else from the share of the schedule that the
 // stages of its axis take, or from how idle its units are where the axis fills them.
 func (r *record) expect(m Move, from string, parent *journal.Candidate, target string, estimate func() float64) (gain, risk float64) {
-	a := r.axes[m.Axis]
-	n, failed, drift := 0, 0., 0.
-	if a != nil {
-		for _, t := range a.trials {
-			same := t.to == m.Value
-			if same {
-				drift = max(0, t.base-r.now)
-			}
-			if t.ranked {
-				n++
-			} else if same {
-				failed += 2
-			} else {
-				failed += .5
-			}
-		}
-	}
+	n, failed, drift := r.trials(m)
 	risk = (failed + .3) / (failed + float64(n) + 2)
 	if gain, ok := r.level(m, from); ok {
 		return gain + drifted*drift, risk
@@ -281,6 +279,30 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 		return prior, risk
 	}
 	return guessed*guess + blind*prior, risk
+}
+
+// trials says how often the axis of a move was moved with a rank, how much speaks against a rank, and how far the best has come since the
+// move was made.
+func (r *record) trials(m Move) (n int, failed, drift float64) {
+	a := r.axes[m.Axis]
+	if a == nil {
+		return 0, 0, 0
+	}
+	for _, t := range a.trials {
+		same := t.to == m.Value
+		if same {
+			drift = max(0, t.base-r.now)
+		}
+		switch {
+		case t.ranked:
+			n++
+		case same:
+			failed += 2
+		default:
+			failed += .5
+		}
+	}
+	return n, failed, drift
 }
 
 // passes are those of the matrix unit by precision of a product: fewer are no dearer.
@@ -325,6 +347,7 @@ func hotShare(axis string, c *journal.Cost) float64 {
 // option is a change that is weighed.
 type option struct {
 	v          gdn.Variant
+	to         string // where it leads in a Table
 	parent     *journal.Candidate
 	moves      []Move
 	gain, risk float64

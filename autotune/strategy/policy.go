@@ -66,7 +66,22 @@ func newPolicy(s Space, i inner) *policy {
 
 func (p *policy) Close() error { return p.inner.Close() }
 
-func (p *policy) Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
+func (p *policy) Next(ctx context.Context, judged journal.View, pending []string) *Proposal {
+	var under []gdn.Variant
+	for _, text := range pending {
+		if v, err := gdn.ParseVariant(text); err == nil {
+			under = append(under, v)
+		}
+	}
+	x := p.next(ctx, judged, under)
+	if x != nil && x.IsVariant() {
+		x.Text = textOf(x.Variant, p.space.Spec)
+	}
+	return x
+}
+
+// next is Next, with the variants that are pending.
+func (p *policy) next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
 	k := &knowledge{View: judged, pending: pending, known: p.space.known(judged, pending), spec: p.space.Spec}
 	if x := p.space.first(p.space.Seeds, k.tried); x != nil {
 		return x

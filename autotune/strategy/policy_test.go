@@ -130,7 +130,7 @@ func TestRefusedStart(t *testing.T) {
 		st, err := Parse(text, s)
 		require.NoError(t, err)
 		j := newJudged(t, s)
-		require.Nil(t, st.Next(t.Context(), j.state.Now(), []gdn.Variant{s.Seeds[0].Variant}), "it waits for the seed")
+		require.Nil(t, st.Next(t.Context(), j.state.Now(), []string{s.Seeds[0].Variant.String()}), "it waits for the seed")
 		j.refuse(st.Next(t.Context(), j.state.Now(), nil))
 		moved, warnings, reserve := map[string]bool{}, 0, 0
 		for i := range 10 {

@@ -22,6 +22,7 @@ import (
 // Proposal is something to judge: a variant, the text of a program, or a proposer's fault.
 type Proposal struct {
 	Variant    gdn.Variant
+	Text       Text   // of the variant, or of one of another table of choices
 	IR         string // text of a module for the spec, in place of a variant
 	Fault      *Fault // in place of both
 	Parent     int    // the candidate it was changed from; 0: none
@@ -38,6 +39,19 @@ type Proposal struct {
 // IsVariant says whether the proposal is a variant.
 func (p *Proposal) IsVariant() bool { return p.IR == "" && p.Fault == nil }
 
+// Text is a variant as a journal has it.
+type Text struct {
+	Variant string // as it was proposed
+	Fitted  string // at the sizes of the spec: equal ones are one program
+	Cell    string // its structure
+}
+
+// textOf is the text of a variant for a spec.
+func textOf(v gdn.Variant, s gdn.Spec) Text {
+	f := v.Fit(s)
+	return Text{v.String(), f.String(), f.Cell()}
+}
+
 // Fault is what a proposer did instead of proposing. It is recorded as a candidate with this verdict.
 type Fault struct {
 	Verdict journal.Verdict // invalid, timeout or crash
@@ -49,7 +63,7 @@ type Fault struct {
 type Strategy interface {
 	// Next gives a proposal that, fitted to the spec, is neither judged nor pending (an outside proposer may repeat itself). It
 	// gives nil where there is none: for good where nothing is pending, until more is judged otherwise.
-	Next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal
+	Next(ctx context.Context, judged journal.View, pending []string) *Proposal
 	Close() error
 }
 
@@ -64,6 +78,7 @@ type Space struct {
 	Least   string            // the lowest precision that is proposed; seeds may have others
 	Seed    uint64            // of the order in which equals are tried
 
+	Table     Table   // of choices, where they are not those of gdn.Variant
 	Directive string  // the preset that gave the axes
 	Words     string  // what is demanded of an outside proposer beside
 	Expected  float64 // the gain, as a share, that its proposals are to expect at least
@@ -134,6 +149,7 @@ const larger = .06
 // Seed is a variant to begin with.
 type Seed struct {
 	Variant gdn.Variant
+	Text    string // of a variant of another table
 	Doc     string
 }
 
@@ -191,6 +207,9 @@ func Parse(text string, s Space) (Strategy, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	if s.Table != nil {
+		return parseWalk(text, s)
+	}
 	s.admitted = &answers{}
 	name, argument, given := strings.Cut(text, ":")
 	if name == execName {
@@ -221,6 +240,9 @@ func Parse(text string, s Space) (Strategy, error) {
 }
 
 func (s Space) check() error {
+	if s.Table != nil {
+		return s.checkTable()
+	}
 	for _, name := range s.Axes {
 		if _, err := gdn.LookupAxis(name); err != nil {
 			return err

@@ -182,12 +182,12 @@ func TestPending(t *testing.T) {
 		st, err := Parse(text, s)
 		require.NoError(t, err)
 		j := newJudged(t, s)
-		var pending []gdn.Variant
+		var pending []string
 		for range 3 {
 			p := st.Next(t.Context(), j.state.Now(), pending)
 			require.NotNil(t, p)
-			require.NotContains(t, pending, p.Variant)
-			pending = append(pending, p.Variant)
+			require.NotContains(t, pending, p.Text.Variant)
+			pending = append(pending, p.Text.Variant)
 		}
 		p := st.Next(t.Context(), j.state.Now(), pending)
 		require.Equal(t, text == "exhaustive", p != nil, "beam and model need a judged candidate")

@@ -27,6 +27,10 @@ func (a *app) tritonOf(s gdn.Spec, text string) (*tritonProgram, error) {
 	if err := triton.Supports(s); err != nil {
 		return nil, failed(exitRejected, "%w", err)
 	}
+	text, err := fromRun(text)
+	if err != nil {
+		return nil, usage(err)
+	}
 	v, err := triton.Parse(text, s)
 	if err != nil {
 		return nil, usage(fmt.Errorf("%w; variants of the other backends have no meaning for triton", err))

@@ -56,6 +56,9 @@ func fromRun(text string) (string, error) {
 		return c.Variant, nil
 	}
 	v, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return c.Variant + "," + more, nil // of GPUs: the backend reads it
+	}
 	for change := range strings.SplitSeq(more, ",") {
 		axis, value, _ := strings.Cut(change, "=")
 		if err == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,13 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ladder"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/target"
 )
 
 // searchFlags are the flags of a session of a search.
@@ -110,19 +113,23 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
   gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
   gdngen search run --start naive --objective cost@error=fla --target v6e --run runs/fla
   gdngen search run --on local*2 --on ssh:me@big*16 --budget 1h --run runs/wide
-  gdngen search run --spec decode --target v6e --strategy exhaustive --max-candidates 40 --run runs/decode`,
+  gdngen search run --spec decode --target v6e --strategy exhaustive --max-candidates 40 --run runs/decode
+  gdngen search run --spec contest-prefill,seqs=57 --target h100 --start naive --budget 10m --run runs/gpu`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if s.config.Spec, err = parseSpec(spec); err != nil {
 				return err
 			}
-			list, err := parseTargets(targets)
-			if err != nil {
+			var table strategy.Table
+			if s.config.Targets, table, err = searchTargets(targets, s.config.Spec); err != nil {
 				return err
 			}
-			for _, t := range list {
-				s.config.Targets = append(s.config.Targets, t.Name)
+			if table != nil && !cmd.Flags().Changed("strategy") {
+				s.config.Strategy = "" // that of GPUs
+			}
+			if table != nil && len(s.on.on) > 0 {
+				return usage(errors.New("--on is for TPU targets: candidates for GPUs are judged here"))
 			}
 			if s.config.Ruler, err = measure.ParseRuler(string(s.config.Ruler)); err != nil {
 				return usage(err)
@@ -153,15 +160,21 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 			if s.config.Words, err = a.words(texts, files); err != nil {
 				return err
 			}
-			if _, err := strategy.Parse(s.config.Strategy, strategy.Space{Spec: s.config.Spec, Axes: s.config.Axes, Focus: s.config.Focus}); err != nil {
+			space := strategy.Space{Spec: s.config.Spec, Table: table, Axes: s.config.Axes, Focus: s.config.Focus}
+			if _, err := strategy.Parse(cmp.Or(s.config.Strategy, "beam"), space); err != nil {
 				return usage(err)
 			}
 			for i, text := range s.config.Seeds {
 				if s.config.Seeds[i], err = fromRun(text); err != nil {
 					return usage(err)
 				}
-				if err := checkText(s.config.Seeds[i]); err != nil {
-					return err
+				if table != nil {
+					_, err = table.Canon(s.config.Seeds[i])
+				} else {
+					err = checkText(s.config.Seeds[i])
+				}
+				if err != nil {
+					return usage(err)
 				}
 			}
 			if s.config.Promoted, err = promoted.Read(); err != nil {
@@ -173,8 +186,8 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	s.add(c)
 	specFlag(c, &spec, "bench")
 	f := c.Flags()
-	f.StringVar(&targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first")
-	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or "))
+	f.StringVar(&targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first; or GPUs")
+	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or ")+"; for GPUs beam:4, or random")
 	rulerFlag(c, (*string)(&s.config.Ruler))
 	f.StringVar(&aim, "objective", "cost", "what is made small: "+objective.Help)
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
@@ -199,6 +212,34 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	complete(c, "strategy", names)
 	complete(c, "directive", directives)
 	return c
+}
+
+// searchTargets are the names of what a search is for, TPU generations or GPUs, and the table of choices of the latter.
+func searchTargets(text string, s gdn.Spec) (names []string, table strategy.Table, err error) {
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		if g, err := target.LookupGPU(strings.TrimSpace(name)); err == nil {
+			names = append(names, g.Name)
+		}
+	}
+	if len(names) == 0 {
+		list, err := parseTargets(text)
+		for _, t := range list {
+			names = append(names, t.Name)
+		}
+		return names, nil, err
+	}
+	names = nil
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		name = strings.TrimSpace(name)
+		if g, err := target.LookupGPU(name); err == nil {
+			name = g.Name
+		} else if _, err := target.Lookup(name); err != nil {
+			return nil, nil, usage(err)
+		}
+		names = append(names, name)
+	}
+	table, err = autotune.TableFor(names, s)
+	return names, table, usage(err)
 }
 
 // words joins demands, in the order of texts and then of files.
@@ -385,7 +426,7 @@ func (a *app) searchStatusCmd() *cobra.Command {
 const watchEvery = 2 * time.Second
 
 func (a *app) searchBestCmd() *cobra.Command {
-	var dir, target, module string
+	var dir, name, module string
 	var promote bool
 	c := &cobra.Command{
 		Use:   "best --run DIR",
@@ -402,17 +443,19 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 			if dir == "" {
 				return usage(errors.New("the best of what? give --run DIR"))
 			}
-			if target != "" {
-				if _, err := parseTargets(target); err != nil {
-					return err
+			if name != "" {
+				if _, gpu := target.LookupGPU(name); gpu != nil {
+					if _, err := parseTargets(name); err != nil {
+						return err
+					}
 				}
 			}
-			best, err := autotune.Best(dir, target)
+			best, err := autotune.Best(dir, name)
 			if err != nil {
 				return err
 			}
 			if module != "" {
-				text, err := autotune.ModuleOf(dir, target, best)
+				text, err := autotune.ModuleOf(dir, name, best)
 				if err == nil {
 					err = store.WriteFile(module, text)
 				}
@@ -421,7 +464,7 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 				}
 			}
 			if promote {
-				said, err := promoted.Promote(dir, target, best)
+				said, err := promoted.Promote(dir, name, best)
 				if isA[*promoted.UseError](err) {
 					return usage(err)
 				}
@@ -437,9 +480,9 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 		},
 	}
 	runFlag(c, &dir)
-	c.Flags().StringVar(&target, "target", "", "TPU generation (default: the first of the run)")
+	c.Flags().StringVar(&name, "target", "", "TPU generation or GPU (default: the first of the run)")
 	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
-	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file")
+	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file, for a GPU its Python")
 	complete(c, "target", codegen.TargetNames())
 	return c
 }

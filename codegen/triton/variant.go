@@ -77,6 +77,34 @@ func (a Axis) value(v Variant) string {
 	return *a.text(&v)
 }
 
+// Value is the value of an axis; ok is false where it changes no program of the spec, or there is none of that name.
+func (v Variant) Value(s gdn.Spec, axis string) (value string, ok bool) {
+	i := slices.IndexFunc(Axes, func(a Axis) bool { return a.Name == axis })
+	if i < 0 || !Axes[i].Applies(s, v) {
+		return "", false
+	}
+	return Axes[i].value(v), true
+}
+
+// structural are the axes that make another program, rather than the same in other sizes.
+var structural = []string{"kernels", "part", "inverse", "prec", "solve"}
+
+// Cell is the structure of a variant: variants of one cell differ in sizes alone. Of parts it says whether there are any.
+func (v Variant) Cell(s gdn.Spec) string {
+	var parts []string
+	for _, name := range structural {
+		value, ok := v.Value(s, name)
+		if !ok {
+			continue
+		}
+		if name == "part" && value != "0" {
+			value = "n"
+		}
+		parts = append(parts, name+"="+value)
+	}
+	return strings.Join(parts, ",")
+}
+
 // Applies says whether the axis changes a program.
 func (a Axis) Applies(s gdn.Spec, v Variant) bool { return a.applys == nil || a.applys(s, v) }
 

@@ -103,6 +103,8 @@ func TestBounds(t *testing.T) {
 		{Launch{Programs: 1, Warps: 4}, 2},                    // registers
 		{Launch{Programs: 1, Warps: 1}, 8},                    // registers
 		{Launch{Programs: 1, Warps: 1, Shared: 100 << 10}, 2}, // shared memory
+		{Launch{Programs: 1, Warps: 1, Shared: 113 << 10}, 2}, // with 1 KiB reserved for each, all of an SM's
+		{Launch{Programs: 1, Warps: 1, Shared: 227 << 10}, 1}, // the most that a program may have
 	} {
 		r, err := c.Model(x.launch, h100(t))
 		require.NoError(t, err)

@@ -1,0 +1,386 @@
+package autotune
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
+)
+
+// GPULab is the evaluator of Triton variants with no GPU: Triton's interpreter, its compiler and ptxas in child processes, and the modelled time of
+// the machine code. What a file compiles to, and what its exam said, is kept on disk by content.
+type GPULab struct {
+	toolkit *gpu.Toolkit
+	sheets  exam.Cache
+	cache   *measure.Cache
+	limit   time.Duration // of one compile
+}
+
+// tritonLimit is how long a compile may take: most take seconds, and straight-line code of ten thousand instructions, which takes minutes, gains nothing.
+const tritonLimit = 2 * time.Minute
+
+// NewGPULab obtains Triton. A device can not time candidates yet.
+func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
+	if o.Device != "" {
+		return nil, &DeviceError{errors.New("on GPUs candidates are ranked by modelled time alone")}
+	}
+	k, err := gpu.Open(ctx, o.TPU)
+	if err != nil {
+		return nil, err
+	}
+	return &GPULab{toolkit: k, cache: o.Cache, limit: cmp.Or(o.Timeout, tritonLimit)}, nil
+}
+
+// identity names the Triton that figures follow from.
+func (l *GPULab) identity() string { return "triton " + cmp.Or(l.toolkit.Version, l.toolkit.Path) }
+
+// Plugins names it in a header.
+func (l *GPULab) Plugins() map[string]string { return map[string]string{"triton": l.identity()} }
+
+// Close has nothing to end: each child ends with what it was asked for.
+func (l *GPULab) Close() error { return nil }
+
+// CPU is the processor time of this process and of the children that it reaped.
+func (l *GPULab) CPU() time.Duration { return ownCPU() }
+
+// Gates is the table of gates, cheapest first.
+func (l *GPULab) Gates() []Gate {
+	ms := time.Millisecond
+	return []Gate{
+		{Name: "legality", Doc: "the variant is legal for the spec, and precise enough", Price: ms, Run: tritonLegality},
+		{Name: "build", Doc: "its file is written", Price: ms, Run: tritonBuild},
+		duplicateGate,
+		{Name: "bound", Doc: "what its kernels move is below the best", Price: ms, Run: tritonBound},
+		{Name: "interpret", Doc: "right numbers on a tiny shape, in Triton's interpreter", Price: 2000 * ms, Run: l.interpret},
+		{Name: "compile", Doc: "Triton and ptxas take it for every target, within the shared memory of a program", Price: 4000 * ms, Run: l.compile},
+		{Name: "cost", Doc: "the modelled time of its machine code", Price: 200 * ms, Run: l.cost},
+		scheduleGate,
+		{Name: "numerics", Doc: "of what would be kept: right numbers on every input class, in Triton's interpreter", Price: 30000 * ms, Run: l.numerics},
+	}
+}
+
+// tritons are the variant of a candidate at the shapes of the run.
+func (w *Work) tritons() (list []triton.Variant, err error) {
+	for _, s := range w.Shapes {
+		v, err := triton.Parse(w.Record.Variant, s.Spec)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+func tritonLegality(_ context.Context, w *Work) (*Refusal, error) {
+	list, err := w.tritons()
+	if err != nil {
+		return refuse(journal.Invalid, "%v", err), nil
+	}
+	for i, v := range list {
+		if p := v.Precision(w.Shapes[i].Spec); !strategy.Reaches(p, w.Least) {
+			return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least), nil
+		}
+	}
+	return nil, nil
+}
+
+// programText is what of a file makes the program: without its head, where spec, variant and generator are named.
+func programText(source string) string {
+	_, text, _ := strings.Cut(source, "\nimport triton\n")
+	return text
+}
+
+// tritonFiles are left by build for the gates after it, one for each shape.
+type tritonFiles struct {
+	sources  []string
+	launches [][]gpu.Launch // by compile
+}
+
+func tritonBuild(_ context.Context, w *Work) (*Refusal, error) {
+	list, err := w.tritons()
+	if err != nil {
+		return nil, err
+	}
+	files, all := &tritonFiles{}, sha256.New()
+	for i, v := range list {
+		source, err := triton.Source(w.Shapes[i].Spec, v, "search")
+		if err != nil {
+			return refuse(journal.EmitError, "%v", err), nil
+		}
+		files.sources = append(files.sources, source)
+		for _, g := range w.GPUs {
+			w.Objects[role("module/"+g.Name, i)] = []byte(source)
+		}
+		fmt.Fprintln(all, programText(source))
+	}
+	w.Left, w.Record.IR = files, fmt.Sprintf("%x", all.Sum(nil))
+	return nil, nil
+}
+
+// gpuTraffic is the least cycles of shapes by main memory, whatever the program.
+func gpuTraffic(shapes []Shape, g *target.GPU) (sum float64) {
+	for _, s := range shapes {
+		sum += s.Weight * float64(s.Spec.NecessaryBytes()) / g.Copy * g.Clock
+	}
+	return sum
+}
+
+// tritonBound refuses what moves so much that it can not be the best on any target.
+func tritonBound(_ context.Context, w *Work) (*Refusal, error) {
+	list, err := w.tritons()
+	if err != nil {
+		return nil, err
+	}
+	var moved float64
+	for i, v := range list {
+		for _, x := range triton.WorkOf(w.Shapes[i].Spec, v) {
+			moved += w.Shapes[i].Weight * float64(x.Bytes)
+		}
+	}
+	var reason *Refusal
+	for _, g := range w.GPUs {
+		best := w.Known.Champion(g.Name)
+		least := int64(moved / g.Copy * g.Clock)
+		if best == nil || least < best.Cost(g.Name).Score {
+			return nil, nil
+		}
+		reason = refuse(journal.Pruned, "it moves %.1f MB, at least %d cycles on %s, and candidate %d takes %d", moved/1e6, least, g.Name, best.ID, best.Cost(g.Name).Score)
+	}
+	return reason, nil
+}
+
+// few is a spec like s of few heads, rows and sequences, with as many tokens as are given.
+func few(s gdn.Spec, heads, tokens int) gdn.Spec {
+	g := s.Groups()
+	s.HeadsK = min(s.HeadsK, max(1, heads/g))
+	s.HeadsV = s.HeadsK * g
+	s.Batch, s.Seqs = min(s.Batch, 2), min(s.Seqs, 4)
+	s.Tokens = min(s.Tokens, tokens)
+	return s
+}
+
+// tritonForm is a small spec like that of a shape, with the variant as it is examined there: a tiny one with parts of one chunk, or one of more
+// heads and sequences with parts of at most two. Heads keep their width, on which errors depend. What warps and stages there are changes no number in the interpreter.
+func tritonForm(s gdn.Spec, text string, full bool) (gdn.Spec, triton.Variant, error) {
+	v, err := triton.Parse(text, s)
+	if err != nil {
+		return s, v, err
+	}
+	usual := triton.Default(s)
+	v.Warps, v.PrepareWarps, v.Stages = usual.Warps, usual.PrepareWarps, usual.Stages
+	if full {
+		v.Part = min(v.Part, 2)
+		s = few(s, 8, max(150, v.Chunk*(2*v.Part+1)+v.Chunk/4))
+	} else {
+		v.Part = min(v.Part, 1)
+		s = few(s, 4, 2*v.Chunk+v.Chunk/4)
+	}
+	small, err := triton.Parse(v.Text(s), s)
+	return s, small, err
+}
+
+// examineOn examines the variant on small specs like the shapes. An exam that was passed is not taken twice.
+func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func(gdn.Spec) ([]gdn.Class, error)) (*Refusal, error) {
+	for _, x := range w.Shapes {
+		s, v, err := tritonForm(x.Spec, w.Record.Variant, full)
+		if err != nil {
+			return refuse(journal.Invalid, "%s: %v", s, err), nil
+		}
+		source, err := triton.Source(s, v, "search")
+		if err != nil {
+			return refuse(journal.EmitError, "%s: %v", s, err), nil
+		}
+		list, err := classes(s)
+		if err != nil {
+			return nil, err
+		}
+		p := paper{spec: s, classes: list, seeds: firstSeed, engine: "triton", size: s}
+		p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
+			limited, cancel := context.WithTimeoutCause(ctx, compileMost, errLate)
+			defer cancel()
+			return l.toolkit.Compute(limited, source, s, in)
+		}
+		var names []string
+		for _, c := range list {
+			names = append(names, c.Name)
+		}
+		precision := v.Precision(s)
+		type result struct {
+			Errors  []journal.ClassError
+			Refusal *Refusal
+		}
+		said, err := measure.Kept(l.cache, func() (result, error) {
+			own := &Work{Spec: w.Spec, Seed: w.Seed, Record: &journal.Candidate{}}
+			r, err := own.examine(&l.sheets, p, precision)
+			return result{own.Record.Errors, r}, err
+		}, "triton exam 1", l.identity(), programText(source), s.String(), strings.Join(names, " "), fmt.Sprint(w.Seed, p.seeds), precision)
+		switch fault := (*gpu.ChildError)(nil); {
+		case errors.As(err, &fault):
+			return refuse(journal.Invalid, "%s: %v", s, err), nil
+		case errors.Is(err, errLate) && ctx.Err() == nil:
+			return refuse(journal.Timeout, "%s: the interpreter took more than %v", s, compileMost), nil
+		case err != nil:
+			return nil, err
+		}
+		w.Record.Errors = append(w.Record.Errors, said.Errors...)
+		if said.Refusal != nil {
+			return said.Refusal, nil
+		}
+	}
+	return nil, nil
+}
+
+func (l *GPULab) interpret(ctx context.Context, w *Work) (*Refusal, error) {
+	return l.examineOn(ctx, w, false, func(s gdn.Spec) ([]gdn.Class, error) { return lookup(s, tinyClasses) })
+}
+
+// numerics is the exam of every class, of what would be kept. Where targets are guarded a held one may turn out to be.
+func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
+	v, _, err := w.Known.Rank(w.Record)
+	if err != nil || v != journal.Keep && len(w.Known.Header().Guards) == 0 {
+		return nil, err
+	}
+	return l.examineOn(ctx, w, true, func(s gdn.Spec) ([]gdn.Class, error) { return exam.Supported(s), nil })
+}
+
+// compiledTriton is what the cache keeps of a file: its launches, with the listings that times are modelled from.
+type compiledTriton struct {
+	Launches []gpu.Launch
+	Texts    [][2]string // SASS, and use of resources
+}
+
+func (l *GPULab) compile(ctx context.Context, w *Work) (*Refusal, error) {
+	files := w.Left.(*tritonFiles)
+	files.launches = nil
+	for i, source := range files.sources {
+		s := w.Shapes[i].Spec
+		key := []string{"triton compiled 1", l.identity(), programText(source), s.String()}
+		for _, g := range w.GPUs {
+			key = append(key, fmt.Sprint(g.Capability))
+		}
+		made, err := measure.Kept(l.cache, func() (c compiledTriton, err error) { return l.compileNow(ctx, source, s, w.GPUs) }, key...)
+		switch fault := (*gpu.ChildError)(nil); {
+		case errors.Is(err, errLate):
+			return refuse(journal.Timeout, "the compiler took more than %v", l.limit), nil
+		case errors.As(err, &fault):
+			return refuse(journal.CompileReject, "%s", firstLines(err.Error())), nil
+		case err != nil:
+			return nil, err
+		}
+		for j := range made.Launches {
+			made.Launches[j].SASS, made.Launches[j].Usage = made.Texts[j][0], made.Texts[j][1]
+		}
+		for _, g := range w.GPUs {
+			for _, x := range made.Launches {
+				if err := x.Fits(g); x.Capability == g.Capability && err != nil {
+					verdict := journal.VMEM
+					if x.Refused != "" {
+						verdict = journal.CompileReject
+					}
+					return refuse(verdict, "%s", firstLines(err.Error())), nil
+				}
+			}
+		}
+		files.launches = append(files.launches, made.Launches)
+	}
+	return nil, nil
+}
+
+// errLate says that a child took too long.
+var errLate = errors.New("it takes too long")
+
+// compileNow compiles in a child.
+func (l *GPULab) compileNow(ctx context.Context, source string, s gdn.Spec, gpus []*target.GPU) (c compiledTriton, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, errLate)
+	defer cancel()
+	if c.Launches, err = l.toolkit.Compile(ctx, source, s, gpus...); err != nil {
+		return c, err
+	}
+	for _, x := range c.Launches {
+		c.Texts = append(c.Texts, [2]string{x.SASS, x.Usage})
+	}
+	return c, nil
+}
+
+// cost models the time of the launches on each target.
+func (l *GPULab) cost(_ context.Context, w *Work) (*Refusal, error) {
+	files := w.Left.(*tritonFiles)
+	list, err := w.tritons()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range w.GPUs {
+		c := journal.Cost{Target: g.Name, Ruler: journal.Modelled}
+		var cycles, hbm, tokens, most float64
+		stages, all := map[string]float64{}, sha256.New()
+		for i, launches := range files.launches {
+			s, weight := w.Shapes[i].Spec, w.Shapes[i].Weight
+			work := triton.WorkOf(s, list[i])
+			models, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+			if err != nil {
+				return refuse(journal.CostUnknown, "%s: %s", g.Name, firstLines(err.Error())), nil
+			}
+			tokens += weight * float64(s.Work())
+			took, each := 0., sha256.New()
+			for _, m := range models {
+				n := m.Cost.Time * 1e-6 * g.Clock
+				took += n
+				hbm += weight * m.Cost.DRAM * 1e-6 * g.Clock
+				stages[m.Kernel] += weight * n
+				c.Calls++
+				c.VMEM, c.Spills = max(c.VMEM, int64(m.Shared)), max(c.Spills, int64(m.Stack))
+				if weight*n > most {
+					most = weight * n
+					c.Slot, c.Fill = fullest(m)
+				}
+				fmt.Fprintln(each, m.SHA256, m.Grid)
+			}
+			cycles += weight * took
+			digest := fmt.Sprintf("%x", each.Sum(nil)[:16])
+			fmt.Fprintln(all, digest)
+			c.Shapes = append(c.Shapes, journal.ShapeCost{Spec: s.String(), Score: int64(math.Round(took)), PerToken: journal.Figure(took / float64(s.Work())), Schedule: digest})
+		}
+		c.Cycles, c.HBM = int64(math.Round(cycles)), int64(math.Round(hbm))
+		c.Score, c.PerToken, c.Micros = c.Cycles, journal.Figure(cycles/tokens), journal.Figure(math.Round(cycles/g.Clock*1e9)/1e3)
+		c.Schedule = fmt.Sprintf("%x", all.Sum(nil)[:16])
+		if len(c.Shapes) == 1 {
+			c.Schedule, c.Shapes = c.Shapes[0].Schedule, nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(stages)) {
+			c.Stages = append(c.Stages, journal.Stage{Name: name, Cycles: int64(math.Round(stages[name]))})
+		}
+		slices.SortStableFunc(c.Stages, func(x, y journal.Stage) int { return cmp.Compare(y.Cycles, x.Cycles) })
+		w.Record.Costs = append(w.Record.Costs, c)
+	}
+	return nil, nil
+}
+
+// fullest is the unit of a scheduler that a launch holds longest, and for what share of its time.
+func fullest(m gpu.Modelled) (unit string, share journal.Figure) {
+	took := m.Cost.Turn
+	if took == 0 {
+		took = m.Cost.Cycles
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Cost.Busy)) {
+		if s := journal.Figure(math.Round(1000*m.Cost.Busy[name]/took) / 1000); s > share {
+			unit, share = name, s
+		}
+	}
+	return unit, share
+}

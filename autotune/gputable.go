@@ -1,0 +1,112 @@
+package autotune
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/target"
+)
+
+// gpusOf finds GPUs by name; there are none where the names are those of TPUs. A run is for machines of one kind: their variants, and the figures
+// that rank them, have nothing in common.
+func gpusOf(names []string) (list []*target.GPU, err error) {
+	for _, name := range names {
+		if g, err := target.LookupGPU(name); err == nil {
+			list = append(list, g)
+		}
+	}
+	switch i := slices.IndexFunc(names, func(name string) bool { _, err := target.LookupGPU(name); return err != nil }); {
+	case len(list) == 0:
+		return nil, nil
+	case i >= 0:
+		return nil, fmt.Errorf("targets %s and %s: a search is for GPUs or for TPU generations, not for both: give each a run of its own", list[0].Name, names[i])
+	}
+	for _, g := range list {
+		if g.Timing == nil {
+			return nil, fmt.Errorf("target %s: no time is modelled for it, since its latencies are not known, so nothing ranks candidates (of GPUs a search takes h100)", g.Name)
+		}
+	}
+	return list, nil
+}
+
+// tritonTable is the choices of the triton backend for a spec.
+type tritonTable struct{ spec gdn.Spec }
+
+// TableFor is the table of choices of a search on targets; nil where they are TPUs.
+func TableFor(targets []string, s gdn.Spec) (strategy.Table, error) {
+	gpus, err := gpusOf(targets)
+	if err != nil || gpus == nil {
+		return nil, err
+	}
+	if err := triton.Supports(s); err != nil {
+		return nil, err
+	}
+	return tritonTable{s}, nil
+}
+
+func (t tritonTable) Kind() string { return "Triton" }
+
+// tritonStages are the kernels that an axis bears upon; one without an entry bears upon all.
+var tritonStages = map[string][]string{
+	"bv": {"scan", "decode"}, "warps": {"scan", "summarise", "decode"}, "stages": {"scan", "summarise"}, "preparewarps": {"prepare"}, "mapbv": {"summarise"},
+	"inverse": {"prepare"}, "leaf": {"prepare"}, "solve": {"prepare"},
+}
+
+func (t tritonTable) Axes() (list []strategy.TableAxis) {
+	for _, a := range triton.Axes {
+		list = append(list, strategy.TableAxis{Name: a.Name, Doc: a.Doc, Values: a.Values, Stages: tritonStages[a.Name], Rising: a.Name == "prec" || a.Name == "solve"})
+	}
+	return list
+}
+
+func (t tritonTable) Canon(text string) (string, error) {
+	v, err := triton.Parse(text, t.spec)
+	return v.Text(t.spec), err
+}
+
+func (t tritonTable) With(variant, axis, value string) (string, error) {
+	return t.Canon(variant + "," + axis + "=" + value)
+}
+
+func (t tritonTable) Value(variant, axis string) (string, bool) {
+	v, err := triton.Parse(variant, t.spec)
+	if err != nil {
+		return "", false
+	}
+	return v.Value(t.spec, axis)
+}
+
+func (t tritonTable) Cell(variant string) string {
+	v, err := triton.Parse(variant, t.spec)
+	if err != nil {
+		return variant
+	}
+	return v.Cell(t.spec)
+}
+
+func (t tritonTable) Precision(variant string) string {
+	v, err := triton.Parse(variant, t.spec)
+	if err != nil {
+		return ""
+	}
+	return v.Precision(t.spec)
+}
+
+// tritonSeeds are what a run begins with that names nothing else: the naive variant, then the best known.
+var tritonSeeds = []string{"naive", "auto"}
+
+// tritonSeedDoc says what a seed is.
+func tritonSeedDoc(text string, s gdn.Spec) string {
+	for _, p := range triton.Presets {
+		if v, err := triton.Parse(p.Name, s); err == nil && v.Text(s) == text {
+			return "seed " + p.Name + ": " + p.Doc
+		}
+	}
+	if triton.Default(s).Text(s) == text {
+		return "seed auto: where a spec starts from"
+	}
+	return "seed given by the user"
+}

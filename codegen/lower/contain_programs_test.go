@@ -1,0 +1,94 @@
+package lower_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic/eval"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
+)
+
+// served are specs of what a server asks for: batch rows, sequences that are packed, and decode in a pool of states.
+var served = []string{
+	"b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init",
+	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=3,init",
+	"b=5,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=7,state=vk",
+}
+
+// inOrder makes a program that takes and gives arrays in the order of a spec one by names.
+func inOrder(t *testing.T, s gdn.Spec, run func(...*array.Array) ([]*array.Array, error)) func(map[string]*array.Array) map[string]*array.Array {
+	return func(inputs map[string]*array.Array) map[string]*array.Array {
+		var list []*array.Array
+		for _, p := range s.Inputs() {
+			list = append(list, inputs[p.Name])
+		}
+		results, err := run(list...)
+		require.NoError(t, err)
+		out := map[string]*array.Array{}
+		for i, p := range s.Outputs() {
+			out[p.Name] = results[i]
+		}
+		return out
+	}
+}
+
+// The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself, but for aligned blocks: two
+// classes and targets drawn by the day, or all with -all.
+func TestContainedText(t *testing.T) {
+	type row struct{ spec, class, target string }
+	var rows []row
+	for _, spec := range served {
+		for _, class := range gdn.AccuracyNames() {
+			for _, target := range []string{"v5e", "v6e", "tpu7x"} {
+				rows = append(rows, row{spec, class, target})
+			}
+		}
+	}
+	draw := today(t)
+	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	if !*allPoisons {
+		rows = rows[:2]
+	}
+	for _, r := range rows {
+		t.Run(r.class+" for "+r.target+" on "+r.spec, func(t *testing.T) {
+			target, err := codegen.LookupTarget(r.target)
+			require.NoError(t, err)
+			s := spec(t, r.spec)
+			f, err := lower.Suit(s, gdn.Auto+"-"+r.class, target)
+			require.NoError(t, err)
+			v := f.Variant
+			if v.Pack == gdn.PackAligned {
+				v = variant(t, "tpu-long,rest=value,pack=masked,batch=4,ahead=0") // what is contained in its place
+			}
+			a, err := lower.Program(s, v, "mosaic", target)
+			require.NoError(t, err)
+			p, err := eval.Parse(a.Text)
+			require.NoError(t, err)
+			contained(t, s, draw, inOrder(t, s, p.Run))
+		})
+	}
+}
+
+// So do the programs that auto takes for a CPU, run there.
+func TestContainedCPU(t *testing.T) {
+	cpu := pjrttest.CPU(t)
+	draw := today(t)
+	for _, text := range served {
+		t.Run(text, func(t *testing.T) {
+			s := spec(t, text)
+			f, err := lower.Suit(s, gdn.Auto, nil)
+			require.NoError(t, err)
+			a, err := lower.Program(s, f.Variant, "stablehlo", nil)
+			require.NoError(t, err)
+			p, err := cpu.Compile(a.Text)
+			require.NoError(t, err)
+			defer p.Close()
+			contained(t, s, draw, inOrder(t, s, p.Run))
+		})
+	}
+}

@@ -29,11 +29,11 @@ type GPULab struct {
 	toolkit *gpu.Toolkit
 	sheets  exam.Cache
 	cache   *measure.Cache
-	limit   time.Duration // of one compile
+	limit   time.Duration // processor time of one compile
 }
 
-// tritonLimit is how long a compile may take: most take seconds, and straight-line code of ten thousand instructions, which takes minutes, gains nothing.
-const tritonLimit = 2 * time.Minute
+// tritonLimit is the processor time that a compile may take: most take seconds, and straight-line code of ten thousand instructions, which takes minutes, gains nothing.
+const tritonLimit = time.Minute
 
 // NewGPULab obtains Triton. A device can not time candidates yet.
 func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
@@ -276,8 +276,8 @@ func (l *GPULab) compile(ctx context.Context, w *Work) (*Refusal, error) {
 		}
 		made, err := measure.Kept(l.cache, func() (c compiledTriton, err error) { return l.compileNow(ctx, source, s, w.GPUs) }, key...)
 		switch fault := (*gpu.ChildError)(nil); {
-		case errors.Is(err, errLate):
-			return refuse(journal.Timeout, "the compiler took more than %v", l.limit), nil
+		case errors.Is(err, errLate) && ctx.Err() == nil, is[*gpu.LateError](err):
+			return refuse(journal.Timeout, "the compiler took more than %v of processor time, or %v", l.limit, compileMost), nil
 		case errors.As(err, &fault):
 			return refuse(journal.CompileReject, "%s", firstLines(err.Error())), nil
 		case err != nil:
@@ -307,9 +307,10 @@ var errLate = errors.New("it takes too long")
 
 // compileNow compiles in a child.
 func (l *GPULab) compileNow(ctx context.Context, source string, s gdn.Spec, gpus []*target.GPU) (c compiledTriton, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, errLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, compileMost, errLate)
 	defer cancel()
-	if c.Launches, err = l.toolkit.Compile(ctx, source, s, gpus...); err != nil {
+	k := gpu.Toolkit{Python: l.toolkit.Python, Limit: l.limit}
+	if c.Launches, err = k.Compile(ctx, source, s, gpus...); err != nil {
 		return c, err
 	}
 	for _, x := range c.Launches {

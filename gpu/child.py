@@ -14,11 +14,14 @@ import importlib.util
 import inspect
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
 
 compute = len(sys.argv) > 1 and sys.argv[1] == "compute"
+if seconds := int(os.environ.pop("GDNGEN_CHILD_SECONDS", 0)):
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))  # the first ends the process by SIGXCPU
 os.environ["TRITON_INTERPRET"] = "1" if compute else "0"
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # else the cubin has the date of the source file
 os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"

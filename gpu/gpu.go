@@ -5,13 +5,18 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
@@ -23,7 +28,10 @@ import (
 var childText string
 
 // Toolkit is Triton in a Python.
-type Toolkit struct{ plugins.Python }
+type Toolkit struct {
+	plugins.Python
+	Limit time.Duration // processor time of one child, however busy the machine is; 0: none
+}
 
 // Open obtains Triton.
 func Open(ctx context.Context, o plugins.Options) (*Toolkit, error) {
@@ -31,7 +39,7 @@ func Open(ctx context.Context, o plugins.Options) (*Toolkit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Toolkit{p}, nil
+	return &Toolkit{Python: p}, nil
 }
 
 // Launch is one launch of a kernel, compiled for a target.
@@ -174,10 +182,20 @@ func (t *Toolkit) inFolder(source string, do func(dir string) error) error {
 // steering are variables that Triton's compiler or interpreter would follow: the child has its own.
 var steering = regexp.MustCompile(`^(TRITON_|MLIR_|LLVM_|PYTHON)`)
 
+// limitEnv tells the child its limit of processor time, in seconds.
+const limitEnv = "GDNGEN_CHILD_SECONDS"
+
 // ChildError says that the child failed, by what it said last.
 type ChildError struct{ Said string }
 
 func (e *ChildError) Error() string { return "Triton's child process: " + e.Said }
+
+// LateError says that the child took more processor time than it may.
+type LateError struct{ Limit time.Duration }
+
+func (e *LateError) Error() string {
+	return fmt.Sprintf("Triton's child process took more than %v of processor time", e.Limit)
+}
 
 func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	dir := filepath.Dir(args[1])
@@ -185,6 +203,9 @@ func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	packages := slices.DeleteFunc(slices.Clone(cmd.Env), func(kv string) bool { return !strings.HasPrefix(kv, "PYTHONPATH="+t.Packages) || t.Packages == "" })
 	cmd.Env = slices.DeleteFunc(cmd.Env, steering.MatchString)
 	cmd.Env = append(append(cmd.Env, packages...), "PYTHONDONTWRITEBYTECODE=1", "TRITON_CACHE_DIR="+filepath.Join(dir, "cache"), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+	if t.Limit > 0 {
+		cmd.Env = append(cmd.Env, limitEnv+"="+strconv.Itoa(int(math.Ceil(t.Limit.Seconds()))))
+	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
@@ -193,6 +214,11 @@ func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	}
 	if err == nil {
 		return nil
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGXCPU {
+			return &LateError{t.Limit}
+		}
 	}
 	said := strings.TrimSpace(output.String())
 	if lines := strings.Split(said, "\n"); len(lines) > 12 {

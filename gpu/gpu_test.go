@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,6 +107,20 @@ func TestClasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A child that takes more processor time than it may is ended, and that is no fault of the machine.
+func TestLate(t *testing.T) {
+	k := open(t)
+	k.Limit = time.Second
+	s, err := gdn.Parse("contest-prefill,seqs=57")
+	require.NoError(t, err)
+	_, source := program(t, s, "naive")
+	h100, err := target.LookupGPU("h100")
+	require.NoError(t, err)
+	_, err = k.Compile(t.Context(), source, s, h100)
+	var late *LateError
+	require.ErrorAs(t, err, &late)
 }
 
 // A fault of a kernel shows: the gate is no formality.

@@ -132,8 +132,8 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // decodes says whether a spec is one step of the recurrence.
 func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
-// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill chunks of 64, and parts where the
-// sequences alone would leave a GPU idle. float32 inputs keep their precision.
+// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill chunks of 64, parts where the
+// sequences alone would leave a GPU idle, and wide programs without a pipeline where they are many. float32 inputs keep their precision.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
 	if s.DType == ir.F32 {
@@ -148,6 +148,8 @@ func Default(s gdn.Spec) Variant {
 		programs, chunks := s.Sequences()*s.HeadsV*max(1, power(s.V)/v.BV), s.Tokens/max(1, s.Seqs)/v.Chunk
 		if programs < 256 && chunks >= 16 {
 			v.Part = power(max(4, chunks*programs/256))
+		} else if power(s.V) >= 64 && programs >= 1024 {
+			v.BV, v.Stages = 64, 1 // many sequences: wide programs share what they load, and two of an SM take turns at waiting
 		}
 	}
 	return v.canon(s)

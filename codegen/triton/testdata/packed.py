@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=57,init,state=vk,empty=zero,packed
-  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
 """
 
 import triton
@@ -15,8 +15,8 @@ import triton.language as tl
 
 HK, HV = tl.constexpr(4), tl.constexpr(8)  # key heads and value heads
 K, V = tl.constexpr(128), tl.constexpr(128)  # widths of keys and values
-BV = tl.constexpr(32)  # columns of the state that a program holds
-TILES = tl.constexpr(4)  # programs over V
+BV = tl.constexpr(64)  # columns of the state that a program holds
+TILES = tl.constexpr(2)  # programs over V
 SEQUENCES, TOKENS = tl.constexpr(57), tl.constexpr(8192)  # packed sequences, and the tokens of all
 SCALE = tl.constexpr(0.08838834764831843)
 C = tl.constexpr(64)  # tokens of a chunk
@@ -192,7 +192,7 @@ def scan(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T_in, P_in, G
     S = tl.load(initial_state + at_state).to(tl.float32)
     at = ((spans_before(cu_seqlens, n, C)) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
@@ -217,4 +217,4 @@ def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state
     T, P = q.new_empty((chunks, 8, 64, 64)), q.new_empty((chunks, 8, 64, 64))
     G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, rate, num_warps=2)
-    scan[(1824,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, rate, o, final_state, num_warps=4)
+    scan[(912,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, rate, o, final_state, num_warps=4)

@@ -20,7 +20,7 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-var allPoisons = flag.Bool("all", false, "try all variants and poisons of TestContained, not a sample")
+var allPoisons = flag.Bool("all", false, "try all variants and poisons of TestContained, and all pairs of TestPairs and TestDrawnPairs, not a sample")
 
 // victim is what is poisoned: a batch row or packed sequence, and one of its value heads or all (-1).
 type victim struct{ row, head int }

@@ -1,6 +1,7 @@
 package autotune
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -39,6 +40,12 @@ func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first
 		return nil, nil, err
 	}
 	best = append(best, own...)
+	for _, v := range best {
+		if p := v.Precision().String(); !strategy.Reaches(p, least) && c.Warn != nil {
+			c.Warn(fmt.Sprintf("auto computes in %s, below the precision %s of this search, and is not tried: --precision %s lets it take part", p, least, p))
+			break
+		}
+	}
 	all := DefaultSeeds(c.Spec, least, best)
 	if len(c.Seeds) == 0 {
 		return all, nil, nil

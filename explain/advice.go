@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -30,7 +31,7 @@ var rules = []struct {
 }{
 	{"gaps", []string{"chunks", "heads", "ahead", "lock"}, func(e *Explanation) (int64, string) {
 		packed, slot := measure.FullestSlot(e.Report)
-		return e.Report.Cycles - int64(packed), fmt.Sprintf("%s, the fullest slot, is %s full: instructions wait for results of others. More independent work side by side fills the gaps",
+		return e.Report.Cycles - int64(packed), fmt.Sprintf("%s, the fullest slot, is %s full over all that is issued: instructions wait for results of others. More independent work side by side fills the gaps",
 			slot, terminal.Percent(int64(packed), e.Report.Cycles))
 	}},
 	{"spills", []string{"chunks", "heads", "chunk", "kq"}, func(e *Explanation) (int64, string) {
@@ -40,7 +41,7 @@ var rules = []struct {
 	}},
 	{"edges", []string{"chunks", "steps", "fetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
 	{"copies", []string{"main", "fetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
-	{"steps", []string{"fetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier, or do more work on each")},
+	{"steps", []string{"fetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
 	{"units", []string{"late", "ready", "lock"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
 	{"matrix unit", []string{"lock", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
 		for _, op := range e.Report.Ops {
@@ -106,4 +107,45 @@ func (a Advice) String() string {
 		return a.Text
 	}
 	return a.Text + " (" + strings.Join(a.Axes, ", ") + ")"
+}
+
+// Next is a command that tries what the first target's advice names first: the module beside one with another value of such an axis.
+// Empty where there is no advice, or no such variant.
+func (r *Result) Next() string {
+	if len(r.Targets) == 0 || r.Module.Program.Spec == nil {
+		return ""
+	}
+	e, s := r.Targets[0], *r.Module.Program.Spec
+	v := r.Module.Program.Variant
+	base, given := gdn.Auto, ""
+	if e.Auto == "" {
+		base = v.Short()
+		given = " --variant " + base
+	}
+	for _, a := range e.Advice {
+		for _, name := range a.Axes {
+			x, err := gdn.LookupAxis(name)
+			if err != nil {
+				continue
+			}
+			for _, value := range beside(x.Values, x.Get(&v)) {
+				if w, err := v.With(name, value); err == nil && w.Check(s) == nil && w.Canon() != v.Canon() {
+					return fmt.Sprintf("gdngen explain --spec %s%s --target %s --diff %s,%s=%s, or gdngen search run --spec %s --target %s --run DIR", s, given, e.Target, base, name, value, s, e.Target)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// beside gives the values before and after one of them.
+func beside(values []string, one string) (list []string) {
+	i := slices.Index(values, one)
+	if i > 0 {
+		list = append(list, values[i-1])
+	}
+	if i >= 0 && i+1 < len(values) {
+		list = append(list, values[i+1])
+	}
+	return list
 }

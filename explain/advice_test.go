@@ -34,12 +34,27 @@ func TestAdvice(t *testing.T) {
 	require.Equal(t, []string{"edges", "gaps", "spills"}, got)
 	require.Equal(t, int64(300), list[0].Most)
 	require.Equal(t, int64(200), list[1].Most, "800 of 1000 bundles need their stores")
-	require.Contains(t, list[1].Text, "VSTORE, the fullest slot, is 80.0% full")
+	require.Contains(t, list[1].Text, "VSTORE, the fullest slot, is 80.0% full over all that is issued")
 	require.Equal(t, int64(200), list[2].Most, "600 bundles hold the vector instructions")
 	e.Advice = list
 	var b bytes.Buffer
 	e.writeAdvice(&b)
 	require.Regexp(t, `(?m)^edges +300 +23\.1% +each op waits`, b.String())
+}
+
+// The next command is one that the advice names, with a value beside the one that the variant has.
+func TestNext(t *testing.T) {
+	s, err := gdn.Parse("bench")
+	require.NoError(t, err)
+	v, err := gdn.ParseVariant("tpu-long")
+	require.NoError(t, err)
+	p := &measure.Program{Spec: &s, Variant: v}
+	r := &Result{Module: &Module{Program: p}, Targets: []*Explanation{{Target: "v6e", Auto: "tpu-long: why", Advice: []Advice{{Name: "gaps", Axes: []string{"chunks"}}}}}}
+	require.Contains(t, r.Next(), "--target v6e --diff auto,chunks=2,")
+	r.Targets[0].Auto = ""
+	require.Contains(t, r.Next(), "--variant tpu-long --target v6e --diff tpu-long,chunks=2,")
+	r.Targets[0].Advice = nil
+	require.Empty(t, r.Next())
 }
 
 // The axes that advice names exist.

@@ -276,7 +276,7 @@ func trafficText(r *llo.Report) string {
 
 // writeLines lists the hottest places of an op, where locations are finer than stages, with the text of the line where the file is at hand.
 func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToken func(int64) string) {
-	t := terminal.NewTable("LOCATION", ">CYCLES", ">SHARE", ">?PER TOKEN", "?SOURCE")
+	t := terminal.NewTable("LOCATION", ">ISSUED", ">OF THE OP", ">?PER TOKEN", "?SOURCE")
 	finer := false
 	var files sources
 	for i, l := range op.Locations {

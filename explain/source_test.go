@@ -26,9 +26,9 @@ func TestSourceLines(t *testing.T) {
 	}
 	text := show(llo.Location{File: file, Line: 2, Column: 5, Cycles: 60}, llo.Location{File: file, Line: 3, Cycles: 30}, llo.Location{File: file, Line: 9, Cycles: 5},
 		llo.Location{File: "/nowhere.py", Line: 2, Cycles: 5})
-	require.Contains(t, text, "mine.py:2:5     120  60.0%  y = x @ w\n")
+	require.Contains(t, text, "mine.py:2:5     120      60.0%  y = x @ w\n")
 	require.Contains(t, text, strings.Repeat("z", 77)+"...\n")
 	require.NotContains(t, text, "PER TOKEN", "tokens are not known")
-	require.Contains(t, show(llo.Location{File: "/nowhere.py", Line: 2, Cycles: 5}), "LOCATION         CYCLES  SHARE\n")
+	require.Contains(t, show(llo.Location{File: "/nowhere.py", Line: 2, Cycles: 5}), "LOCATION         ISSUED  OF THE OP\n")
 	require.Contains(t, show(), "no source lines: the module names none. JAX writes them with as_text(debug_info=True)")
 }

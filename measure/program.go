@@ -87,15 +87,18 @@ func Foreign(name, text string) *Program {
 	return &Program{Name: name, texts: map[*codegen.Target]string{nil: text}}
 }
 
+// loweredByJAX is how JAX gives the text of a program for a TPU, with the names of its kernels and the lines of its source.
+const loweredByJAX = `jax.jit(f).trace(*args).lower(lowering_platforms=("tpu",)).as_text(debug_info=True)`
+
 // ReadForeign makes the program of a file of StableHLO text.
 func ReadForeign(name string, data []byte) (*Program, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte("ML\xefR")):
-		return nil, fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, jit(f).lower(...).as_text())", name)
+		return nil, fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, %s)", name, loweredByJAX)
 	case bytes.HasPrefix(data, []byte("HloModule")):
-		return nil, fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, jit(f).lower(...).as_text(debug_info=True))", name)
+		return nil, fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, %s)", name, loweredByJAX)
 	case filepath.Ext(name) == ".py":
-		return nil, fmt.Errorf("%s is Python: lower it, and give the text (jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(debug_info=True))", name)
+		return nil, fmt.Errorf("%s is Python: lower it, and give the text (%s)", name, loweredByJAX)
 	case !bytes.Contains(data, []byte("main")):
 		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
 	}

@@ -41,6 +41,7 @@ func (s *Summary) Text(out io.Writer, top int) error {
 	}
 	p.standings(s.Standings)
 	p.portfolio(s.Portfolio, len(s.Targets))
+	p.printf("\nkeep: the best when it was judged; hold: within a few percent of it. Error is the largest of its class of inputs, of limit its share of what is allowed.\n")
 	p.reasons("\nrejected", s.Rejected)
 	p.dead(s.Axes)
 	p.nodes(s.Nodes)
@@ -111,7 +112,7 @@ func (p *printer) ranking(rows []Row, top int) {
 	fmt.Fprintf(t, "  rank\tcycles\t%sverdict\terror\tof limit\t%s\tspills\t%sid\tvariant\n", us, memory, head)
 	for i, r := range rows {
 		if top > 0 && i == top {
-			fmt.Fprintf(t, "  ... %d more\n", len(rows)-top)
+			fmt.Fprintf(t, "  ... %d more (--top 0 shows all)\n", len(rows)-top)
 			break
 		}
 		cell := ""

@@ -138,6 +138,9 @@ func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) err
 	if err := emit(a, r, r.Targets, func(w io.Writer) { r.Write(w, f.top) }); err != nil {
 		return err
 	}
+	if next := r.Next(); next != "" && f.diff == "" && a.output == "text" {
+		a.note("next: %s", next)
+	}
 	return refused
 }
 

@@ -75,6 +75,9 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 				return err
 			}
 			a.say(f)
+			if g.backend == "stablehlo" && !cmd.Flags().Changed("backend") {
+				a.note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", defaultTarget)
+			}
 			return a.deliver(f, g.backend, g.target, g.file, text)
 		},
 	}
@@ -160,7 +163,7 @@ func (a *app) writeText(file, text string) error {
 func genSpec(text, stored string) (gdn.Spec, error) {
 	switch {
 	case text == "" && stored == "":
-		return gdn.Spec{}, usage(errors.New("what to generate? give --spec or --case"))
+		return gdn.Spec{}, usage(errors.New("what to generate? give --spec or --case; of a candidate @RUN, gdngen search best --run RUN prints the spec"))
 	case text != "" && stored != "":
 		return gdn.Spec{}, usage(errors.New("give --spec or --case, not both"))
 	case stored == "":

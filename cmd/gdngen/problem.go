@@ -77,6 +77,10 @@ func parseTargets(text string) ([]*codegen.Target, error) {
 // nearTarget adds the target that a mistyped one is nearest to.
 func nearTarget(err error) error {
 	if unknown := (*codegen.UnknownTargetError)(nil); errors.As(err, &unknown) {
+		name := strings.TrimPrefix(strings.ToLower(unknown.Name), "tpu") // as in tpuv6, but for tpu7x
+		if meant := near(name, codegen.TargetNames(), ""); meant != "" && name != "" {
+			return fmt.Errorf("%w%s", err, meant)
+		}
 		return fmt.Errorf("%w%s", err, near(unknown.Name, codegen.TargetNames(), ""))
 	}
 	return err

@@ -43,7 +43,11 @@ of the structures, what was rejected and why, and axes that never changed a sche
 					return err
 				}
 			}
-			return a.writeTo(file, func(w io.Writer) error { return report.HTML(w, dir, s, drawn) })
+			if err := a.writeTo(file, func(w io.Writer) error { return report.HTML(w, dir, s, drawn) }); err != nil || file == "-" {
+				return err
+			}
+			a.note("wrote %s, which a browser opens", file)
+			return nil
 		},
 	}
 	runFlag(c, &dir)

@@ -475,6 +475,9 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 			}
 			if best.Variant != "" {
 				a.note("other commands take it as --variant @%s#%d", dir, best.ID)
+				if s, _, err := journal.Read(dir, nil); err == nil && len(s.Header.Shapes) < 2 {
+					a.note("next: gdngen explain --spec %s --variant @%s#%d --target %s", s.Header.Spec, dir, best.ID, cmp.Or(name, s.Header.Targets[0]))
+				}
 			}
 			return emit(a, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
 		},

@@ -88,8 +88,12 @@ func (f *tuneFlags) modelOf(a *app, cmd *cobra.Command, args []string) (model.Co
 		return f.model, usage(fmt.Errorf("give a file or --%s, not both", sized))
 	case len(args) == 1:
 		return a.readModelConfig(args[0])
-	case r.HeadsK == 0 || r.K == 0:
+	case r.HeadsK == 0 && r.K == 0:
 		return f.model, usage(errors.New("tune what? give the config.json of a model, or --key-heads and --key-dim"))
+	case r.HeadsK == 0:
+		return f.model, usage(errors.New("--key-heads is missing"))
+	case r.K == 0:
+		return f.model, usage(errors.New("--key-dim is missing"))
 	case f.whole:
 		return f.model, usage(errors.New("--whole needs the config.json of a model: sizes of the rule alone say nothing of its other parts"))
 	}

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -16,6 +17,7 @@ type Form struct {
 	From     *gdn.Champion // the row that auto chose it by; nil where it was named
 	Promoted string        // where the user's configuration gave it for auto: where it comes from, and what auto is without
 
+	changes        string // of auto, by axes after it
 	built, kernels func() (*ir.Module, error)
 }
 
@@ -55,28 +57,30 @@ func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, changes, _ := strings.Cut(text, ",")
+	chosen := func(c gdn.Choice) *Form {
+		f := NewForm(s, c.Variant)
+		f.From, f.changes = c.From, changes
+		return f
+	}
 	for _, c := range choices[:len(choices)-1] {
-		f := chosen(s, c)
+		f := chosen(c)
 		if m, err := f.Kernels(); err == nil && mosaic.NeedsVMEM(m) <= t.VMEM/5*4 {
 			return f, nil
 		}
 	}
-	return chosen(s, choices[len(choices)-1]), nil
+	return chosen(choices[len(choices)-1]), nil
 }
 
 // Why says which variant auto stands for, and for what reason; it is empty for a variant that was named.
 func (f *Form) Why() string {
 	switch {
+	case f.changes != "":
+		return f.Variant.Short() + ": the best known, changed by " + f.changes
 	case f.Promoted != "":
 		return f.Variant.Short() + ": " + f.Promoted
 	case f.From != nil:
 		return f.Variant.Short() + ": " + f.From.Why
 	}
 	return ""
-}
-
-func chosen(s gdn.Spec, c gdn.Choice) *Form {
-	f := NewForm(s, c.Variant)
-	f.From = c.From
-	return f
 }

@@ -90,17 +90,19 @@ func readHuggingFace(data []byte) (Config, error) {
 		return Config{}, fmt.Errorf("model: %w", gdn.JSONError(data, err))
 	}
 	c := Config{Name: f.Type, Batch: 1, Tokens: usualTokens, Vocab: f.Vocab}
-	if err := wanted([]need{{"hidden_size", f.Hidden, &c.Hidden}, {"num_hidden_layers", f.Layers, &c.Layers}}); err != nil {
-		return c, err
-	}
+	sizes := []need{{"hidden_size", f.Hidden, &c.Hidden}, {"num_hidden_layers", f.Layers, &c.Layers}}
+	err = wanted(sizes)
 	switch {
+	case f.Kimi == nil && f.RuleHeadsK == nil && f.RuleHeadsV == nil && f.FLAHeads == nil: // whatever else is missing
+		err = fmt.Errorf("model: %q has no layer of the gated delta rule: linear_num_key_heads and linear_num_value_heads (Qwen3-Next, Qwen3.5, OLMo-hybrid) are missing", f.Type)
+	case err != nil:
 	case f.RuleHeadsK != nil || f.RuleHeadsV != nil:
 		err = f.transformers(&c)
 	case f.FLAHeads != nil && strings.HasPrefix(f.Type, "gated_delta"):
 		err = f.flashLinearAttention(&c)
 	case f.Kimi != nil:
-		err = errors.New("model: linear_attn_config is Kimi Delta Attention, whose decay is one a channel: gdngen computes the gated delta rule, whose decay is one a head. " +
-			"Its cost at these sizes is a lower bound: give them as --key-heads, --value-heads, --key-dim and --value-dim")
+		err = errors.New("model: linear_attn_config is Kimi Delta Attention, whose decay is one a channel: there is no layer of it yet. Its kernels are rule=kda in a spec: " +
+			"gdngen explain --spec b=1,t=4096,hk=8,hv=8,k=128,v=128,dtype=bf16,rule=kda")
 	default:
 		err = fmt.Errorf("model: %q has no layer of the gated delta rule: linear_num_key_heads and linear_num_value_heads (Qwen3-Next, Qwen3.5, OLMo-hybrid) are missing", f.Type)
 	}

@@ -71,7 +71,7 @@ func (l *Live) Screen(width, height int) string {
 		line("judging %s", l.Limit)
 	}
 	for _, text := range l.Flight {
-		line("  ...  %s", named(text))
+		line("  ...  %s", short(text))
 	}
 	if l.Warning != "" {
 		line("  ! %s", l.Warning)
@@ -82,7 +82,7 @@ func (l *Live) Screen(width, height int) string {
 		c := all[i]
 		what := strings.Join(c.Change, ",")
 		if what == "" {
-			what = named(c.Variant)
+			what = short(c.Variant)
 		} else {
 			what = fmt.Sprintf("%s on #%d", what, c.Parent)
 		}

@@ -89,7 +89,7 @@ func (p *printer) reasons(title string, rows []Row) {
 	p.printf("%s\n", title)
 	t := p.table()
 	for _, r := range rows {
-		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, Clip(named(r.Variant), 90), Clip(r.Reason, 200))
+		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, Clip(short(r.Variant), 90), Clip(r.Reason, 200))
 	}
 	p.flush(t)
 }
@@ -124,7 +124,7 @@ func (p *printer) ranking(rows []Row, top int) {
 			us, held = fmt.Sprintf("%.1f\t", float64(r.Cost.Micros)), fmt.Sprintf("%.1f KiB", float64(r.Cost.VMEM)/1024)
 		}
 		fmt.Fprintf(t, "  %d\t%.2f\t%s%s\t%.1e\t%s\t%s\t%d\t%s#%d\t%s\n", i+1, float64(r.PerToken), us, r.Verdict, float64(r.Error),
-			share(r.Error, r.Limit), held, r.Cost.Spills, cell, r.ID, named(r.Variant))
+			share(r.Error, r.Limit), held, r.Cost.Spills, cell, r.ID, short(r.Variant))
 	}
 	p.flush(t)
 }
@@ -136,7 +136,7 @@ func (p *printer) portfolio(l []Member, targets int) {
 	p.printf("\nportfolio: the fewest candidates within %.0f %% of the best on every target\n", 100*journal.PortfolioWithin)
 	t := p.table()
 	for _, m := range l {
-		fmt.Fprintf(t, "  #%d\t%s\t%.3f x the best at most\t%s\n", m.ID, strings.Join(m.Targets, " "), float64(m.Ratios), named(m.Variant))
+		fmt.Fprintf(t, "  #%d\t%s\t%.3f x the best at most\t%s\n", m.ID, strings.Join(m.Targets, " "), float64(m.Ratios), short(m.Variant))
 	}
 	p.flush(t)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -72,6 +73,9 @@ func isHuggingFace(data []byte) bool {
 	return false
 }
 
+// ruled are the model types with layers of the gated delta rule; a file without a type may be one.
+var ruled = regexp.MustCompile(`^(qwen3_next|qwen3_5|olmo|gated_delta|$)`)
+
 // readHuggingFace reads the config.json of a model with layers of the gated delta rule, or the text_config in it: Qwen3-Next, Qwen3.5,
 // OLMo-hybrid and gated_deltanet of flash-linear-attention. What a Config has no word for becomes a line of Notes.
 func readHuggingFace(data []byte) (Config, error) {
@@ -93,8 +97,8 @@ func readHuggingFace(data []byte) (Config, error) {
 	sizes := []need{{"hidden_size", f.Hidden, &c.Hidden}, {"num_hidden_layers", f.Layers, &c.Layers}}
 	err = wanted(sizes)
 	switch {
-	case f.Kimi == nil && f.RuleHeadsK == nil && f.RuleHeadsV == nil && f.FLAHeads == nil: // whatever else is missing
-		err = fmt.Errorf("model: %q has no layer of the gated delta rule: linear_num_key_heads and linear_num_value_heads (Qwen3-Next, Qwen3.5, OLMo-hybrid) are missing", f.Type)
+	case err != nil && f.Kimi == nil && !ruled.MatchString(f.Type): // whatever else is missing
+		err = fmt.Errorf("model: %q has no layer of the gated delta rule; known are Qwen3-Next, Qwen3.5, OLMo-hybrid and gated_deltanet", f.Type)
 	case err != nil:
 	case f.RuleHeadsK != nil || f.RuleHeadsV != nil:
 		err = f.transformers(&c)

@@ -51,11 +51,12 @@ func TestAttentionGate(t *testing.T) {
 func TestHuggingFaceFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2}`:                                 `"llama" has no layer of the gated delta rule: linear_num_key_heads`,
+		`{"model_type": "llama", "hidden_size": 8}`:                                                         `"llama" has no layer of the gated delta rule; known are Qwen3-Next`,
 		`{"model_type": "qwen3_next"}`:                                                                      "field hidden_size is missing",
 		`{"model_type": "qwen3_next", "hidden_size": 8}`:                                                    "field num_hidden_layers is missing",
 		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 2, "linear_num_key_heads": 2}`:          "field linear_num_value_heads is missing",
 		`{"model_type": "x", "hidden_size": "8"}`:                                                           "field hidden_size is a string, want",
-		`{"model_type": "kimi_linear", "hidden_size": 8, "num_hidden_layers": 2, "linear_attn_config": {}}`: "Kimi Delta Attention.*one a channel.*--key-heads",
+		`{"model_type": "kimi_linear", "hidden_size": 8, "num_hidden_layers": 2, "linear_attn_config": {}}`: "Kimi Delta Attention.*one a channel.*rule=kda",
 		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 2, "layer_types": ["linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 2,
 			"linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4}`: "layer_types has 1 entries, num_hidden_layers is 2",
 		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 1, "layer_types": ["mamba"], "linear_num_key_heads": 2, "linear_num_value_heads": 2,

@@ -212,9 +212,13 @@ func (v Variant) Short() string {
 			continue
 		}
 		changes := []string{n.Name}
+		told := map[string]string{} // values that an axis which stands for others has set
 		for _, a := range Axes {
-			if value := a.Get(&v); value != a.Get(&w) && (a.Applies == nil || a.Applies(v)) {
+			if value := a.Get(&v); value != a.Get(&w) && told[a.Name] != value && (a.Applies == nil || a.Applies(v)) {
 				changes = append(changes, a.Name+"="+value)
+				for _, part := range a.Sets {
+					told[part] = value
+				}
 			}
 		}
 		short := strings.Join(changes, ",")

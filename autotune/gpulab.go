@@ -44,7 +44,9 @@ func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &GPULab{toolkit: k, cache: o.Cache, limit: cmp.Or(o.Timeout, tritonLimit)}, nil
+	l := &GPULab{toolkit: k, cache: o.Cache, limit: cmp.Or(o.Timeout, tritonLimit)}
+	l.sheets.Dir, l.sheets.Build = o.Exams, o.Build
+	return l, nil
 }
 
 // identity names the Triton that figures follow from.

@@ -170,8 +170,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if begin, _, _ := cmd.Root().Find([]string{"search", "run"}); cmd.Name() == "resume" && begin != nil && begin.Flags().Lookup(m[1]) != nil && cmd.Parent() == begin.Parent() {
-			return usage(fmt.Errorf("%w: a run keeps its --%s as it was begun; gdngen search run begins another", err, m[1]))
+		if cmd.Name() == "resume" {
+			begin, _, bad := cmd.Parent().Find([]string{"run"})
+			if bad == nil && begin.Flags().Lookup(m[1]) != nil {
+				return usage(fmt.Errorf("%w: a run keeps its --%s as it was begun; %s begins another", err, m[1], begin.CommandPath()))
+			}
 		}
 		return usage(fmt.Errorf("%w%s; see %s --help", err, near(m[1], names, "--"), cmd.CommandPath()))
 	}

@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // What happens to a request in a step.
@@ -63,6 +64,9 @@ func (s *server) summarise(t tally, out io.Writer) {
 
 // quantile is the smallest of the durations that at least a share of them do not exceed, to a tenth of a millisecond.
 func quantile(d []time.Duration, share float64) time.Duration {
-	slices.Sort(d)
-	return d[max(int(math.Ceil(share*float64(len(d))))-1, 0)].Round(100 * time.Microsecond)
+	var sorted []float64
+	for _, x := range slices.Sorted(slices.Values(d)) {
+		sorted = append(sorted, float64(x))
+	}
+	return time.Duration(stat.Quantile(share, stat.Empirical, sorted, nil)).Round(100 * time.Microsecond)
 }

@@ -27,6 +27,11 @@ import (
 //go:embed child.py
 var childText string
 
+// InterpreterText is a module of Python that Triton's interpreter needs where there is neither a GPU nor torch.
+//
+//go:embed interpreter.py
+var InterpreterText string
+
 // Toolkit is Triton in a Python.
 type Toolkit struct {
 	plugins.Python
@@ -171,7 +176,7 @@ func (t *Toolkit) inFolder(source string, do func(dir string) error) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for name, text := range map[string]string{"kernels.py": source, "child.py": childText} {
+	for name, text := range map[string]string{"kernels.py": source, "child.py": childText, "interpreter.py": InterpreterText} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

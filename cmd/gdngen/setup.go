@@ -24,8 +24,11 @@ func (a *app) setupCmd() *cobra.Command {
 		Short: "Fetch the plugins that run and compile programs",
 		Long: `setup fetches the pinned plugins with pip into the user's cache, verified by their hashes. Other commands do so when they need one; setup is
 for a machine that will be offline. --libtpu, --cpu-plugin and the variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and
-GDNGEN_CACHE moves the cache. Triton, for targets that are GPUs, is fetched by --only gpu alone (some 205 MiB, 720 on disk), or when such a target
-first needs it; GDNGEN_TRITON names a Python that has it.`,
+GDNGEN_CACHE moves the cache.
+
+What targets that are GPUs want is fetched by --only gpu alone, or when such a target first needs it: Triton and NumPy (205 MiB, 720 on disk), and
+the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_TRITON names a Python that has Triton, GDNGEN_CUDA_PLUGIN another
+build of the plugin, and GDNGEN_CUDA_TOOLKIT a folder with bin/ptxas and nvvm/libdevice.`,
 		Example: "  gdngen setup\n  gdngen setup --only cpu",
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),

@@ -54,11 +54,9 @@ func Doctor(ctx context.Context) []Check {
 		checkCache(complete),
 		checkCPU(cpu, cpuErr),
 		checkTPU(tpu, tpuErr),
-		checkDevices("TPU", tpusOf(pci)),
-		checkDevices("GPU", gpusOf(pci)),
-		checkMachine(),
 	}
-	return checks
+	checks = append(checks, checkGPUTools(ctx)...)
+	return append(checks, checkDevices("TPU", tpusOf(pci)), checkDevices("GPU", gpusOf(pci)), checkMachine())
 }
 
 // checkCompiler looks for the C compiler that cgo needs; cc is the user's choice, with arguments perhaps.

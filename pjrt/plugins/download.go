@@ -24,9 +24,9 @@ const workPrefix = ".work-"
 // spare is the room a download leaves on the disk.
 const spare = 64 << 20
 
-// download fetches the release and puts its library at path. fetched is false where another process was faster.
-func (r release) download(ctx context.Context, path string, progress io.Writer) (fetched bool, err error) {
-	dir := filepath.Dir(path)
+// download fetches the release and puts its library into the cache. fetched is false where another process was faster.
+func (r release) download(ctx context.Context, cache string, progress io.Writer) (fetched bool, err error) {
+	dir, path := r.dir(cache), r.cached(cache)
 	unlock, err := lock(ctx, dir, func() {
 		report(progress, "waiting for another process that downloads %s %s", r.name, r.version)
 	})
@@ -59,6 +59,9 @@ func (r release) download(ctx context.Context, path string, progress io.Writer) 
 		if errors.Is(err, syscall.ENOSPC) {
 			return false, r.noDisk(err.Error(), err)
 		}
+		return false, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, err
 	}
 	if err := os.Rename(library, path); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -18,7 +19,8 @@ var kinds = []struct {
 }{
 	{"cpu", "runs programs on this machine", CPU, false},
 	{"tpu", "compiles for TPUs", TPU, false},
-	{"gpu", "compiles for GPUs", gpu, true},
+	{"gpu", "compiles kernels for GPUs", gpu, true},
+	{"gpu", "compiles StableHLO for GPUs", cuda, true},
 }
 
 // gpu obtains Triton as a row beside the plugins.
@@ -53,7 +55,9 @@ func (e *UnknownError) Error() string {
 func Obtain(ctx context.Context, only string, paths map[string]string, o Options) (list []Obtained, missing, err error) {
 	var names []string
 	for _, k := range kinds {
-		names = append(names, k.name)
+		if !slices.Contains(names, k.name) {
+			names = append(names, k.name)
+		}
 		if only != "" && only != k.name || only == "" && k.apart {
 			continue
 		}

@@ -2,11 +2,12 @@
 // machine has and lacks.
 //
 // A plugin is taken from the first of: the path given by the caller; the environment variable of the plugin
-// (GDNGEN_CPU_PLUGIN, GDNGEN_LIBTPU); the user's cache; a download into that cache by pip, whose content is verified
+// (GDNGEN_CPU_PLUGIN, GDNGEN_LIBTPU, GDNGEN_CUDA_PLUGIN); the user's cache; a download into that cache by pip, whose content is verified
 // against a pinned SHA-256. The cache is the directory gdngen of the user's cache directory, or GDNGEN_CACHE.
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -116,6 +117,9 @@ type release struct {
 	bytes    int64  // of the wheel
 	library  string // path in the wheel
 	size     int64  // of the library
+	folder   string // of the cache that it shares with other releases; empty: its own
+	place    string // path in the folder; empty: the last part of library
+	setup    string // the command that fetches it; empty: gdngen setup
 }
 
 var (
@@ -160,9 +164,9 @@ func (r release) obtain(ctx context.Context, opts Options) (Plugin, error) {
 	}
 	if opts.Offline {
 		return Plugin{}, r.missing(Offline, "it is not in the cache and downloads are off",
-			"run `gdngen setup` while connected, or set "+r.env, nil)
+			"run `"+cmp.Or(r.setup, "gdngen setup")+"` while connected, or set "+r.env, nil)
 	}
-	fetched, err := r.download(ctx, p.Path, opts.Progress)
+	fetched, err := r.download(ctx, cache, opts.Progress)
 	if err != nil {
 		var missing *MissingError
 		if ctx.Err() != nil {
@@ -194,9 +198,14 @@ func (r release) named(path, source, mend string) (Plugin, error) {
 	return Plugin{Name: r.name, Path: abs, Source: source}, nil
 }
 
+// dir is the release's folder in a cache directory.
+func (r release) dir(cache string) string {
+	return filepath.Join(cache, "plugins", cmp.Or(r.folder, r.name+"-"+r.version))
+}
+
 // cached is the library's place in a cache directory.
 func (r release) cached(cache string) string {
-	return filepath.Join(cache, "plugins", r.name+"-"+r.version, filepath.Base(r.library))
+	return filepath.Join(r.dir(cache), cmp.Or(r.place, filepath.Base(r.library)))
 }
 
 // present tells whether a whole library is at path. Libraries are renamed into place, so the size tells enough.

@@ -25,6 +25,7 @@ type GPU struct {
 	Threads                       int     // of an SM, at most
 	Programs                      int     // thread blocks of an SM, at most
 	L2                            int     // bytes of the second cache
+	Memory                        int     // bytes of main memory that programs may have
 	DRAM                          float64 // bytes per second of main memory by its data sheet
 	Copy                          float64 // bytes per second that a copy reaches: the floor of modelled times
 	Clock                         float64 // cycles per second under load
@@ -63,7 +64,7 @@ var gpus = []GPU{
 	{
 		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Capability: 90,
 		SMs: 132, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
-		L2: 50 << 20, DRAM: 3.35e12, Copy: 3.0e12, Clock: 1.755e9, MatmulBF16: 512,
+		L2: 50 << 20, Memory: 84942979072, DRAM: 3.35e12, Copy: 3.0e12, Clock: 1.755e9, MatmulBF16: 512,
 		Timing: &GPUTiming{
 			DRAM: 620, Shared: 30, Fragment: 33, Store: 20, GlobalStore: 30, Shuffle: 24, Special: 22, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
 			Matmul: 33, MatmulUse: .62, Barrier: 18, Release: 12, Launch: 2.2,
@@ -72,7 +73,7 @@ var gpus = []GPU{
 	{
 		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Capability: 100,
 		SMs: 148, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
-		L2: 132644864, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, MatmulBF16: 1024,
+		L2: 132644864, Memory: 191514411008, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, MatmulBF16: 1024,
 		Unknown: []string{"Timing"},
 	},
 }

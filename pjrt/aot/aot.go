@@ -1,15 +1,15 @@
-// Package aot compiles StableHLO modules for a TPU that is not attached: PJRT_TopologyDescription_Create and
-// PJRT_Compile of libtpu.so, called through purego without cgo.
+// Package aot compiles StableHLO modules for a TPU or a GPU that is not attached: PJRT_TopologyDescription_Create and
+// PJRT_Compile of libtpu.so or of a CUDA plugin, called through purego without cgo.
 //
-// libtpu ends its process on some programs instead of returning an error, so it is never loaded into the caller. A
-// [Compiler] keeps one child process with libtpu loaded, hands it one request at a time, and starts another after
+// A plugin ends its process on some programs instead of returning an error, so it is never loaded into the caller. A
+// [Compiler] keeps one child process with it loaded, hands it one request at a time, and starts another after
 // the child died, was stopped, or was recycled. The rules:
 //
 //  1. [RunWorkerIfAsked] is the first call of main and of TestMain: the child is this same program, started again.
 //  2. One Compiler runs one compile at a time; concurrent calls wait for their turn. For parallel compiles use
 //     several Compilers (about 200 MB each).
 //  3. The child sees a fixed environment, none of the caller's TPU or XLA settings, so a result depends on the
-//     request and on libtpu alone.
+//     request and on the plugin alone.
 //  4. Every failure has a type that says who is to blame: see [RejectError], [VMEMError], [CrashError],
 //     [MemoryError], [TimeoutError], [RequestError] and [InfraError]. A worker that is killed from outside is the
 //     machine's fault.
@@ -30,14 +30,15 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Options configure a Compiler. Only Libtpu is required.
+// Options configure a Compiler. Libtpu is required, or CUDA and Toolkit.
 type Options struct {
 	Libtpu        string        // path of libtpu.so
+	CUDA, Toolkit string        // for GPUs, in place of Libtpu: path of the CUDA plugin, and of a folder with bin/ptxas and nvvm/libdevice
 	Timeout       time.Duration // limit of one request, without the start of a child; default 60 s
 	RecycleAfter  int           // compiles served by one child before it is replaced; default 300
 	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
 	MemoryMax     int64         // bytes of resident memory at which a child is killed during a request; 0: no limit
-	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, separated by spaces
+	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, or for XLA_FLAGS, separated by spaces
 	Machine       *machine.Lock // shared during a compile, unless the context holds it; nil: none
 }
 
@@ -52,7 +53,7 @@ const (
 
 // Request is one compile.
 type Request struct {
-	Topology string // such as "v6e:2x2"; of a target, or larger
+	Topology string // such as "v6e:2x2", of a target or larger; of a GPU its name, such as "h100"
 	Module   string // StableHLO text whose entry point is @main
 	// DumpDir receives the schedule dump; it is created, and should be fresh: names start with a time stamp, so
 	// dumps of several requests would lie mixed. Empty: no dump is kept. After an error it may hold part of a dump.
@@ -75,15 +76,16 @@ type MemoryStats struct {
 type Result struct {
 	CodeBytes    int64              // size of the generated code
 	Memory       MemoryStats        //
-	Fingerprint  string             // hexadecimal; the same for the same module, flags, topology and libtpu
-	Cost         map[string]float64 // XLA's cost analysis; it does not look inside a custom call
+	Fingerprint  string             // hexadecimal; the same for the same module, flags, topology and libtpu. Empty for a GPU
+	Cost         map[string]float64 // XLA's cost analysis; it does not look inside a custom call, and a CUDA plugin has none
 	OptimizedHLO string             // HLO text after optimisation, when the request wants it
 	Elapsed      time.Duration      // inside the child: compile, queries and dump
 }
 
-// Compiler compiles for absent TPUs. Its methods may be called from several goroutines.
+// Compiler compiles for absent TPUs, or for absent GPUs. Its methods may be called from several goroutines.
 type Compiler struct {
 	opts    Options
+	machine *platform
 	turn    chan struct{} // holds one token: the right to touch what is below
 	child   *worker
 	pid     atomic.Int64 // of the child; 0: there is none
@@ -97,7 +99,7 @@ type Compiler struct {
 func New(o Options) *Compiler {
 	o.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
 	o.RecycleAfter = cmp.Or(max(o.RecycleAfter, 0), defaultRecycle)
-	c := &Compiler{opts: o, turn: make(chan struct{}, 1)}
+	c := &Compiler{opts: o, machine: platformOf(o), turn: make(chan struct{}, 1)}
 	c.closing, c.close = context.WithCancel(context.Background())
 	c.turn <- struct{}{}
 	return c
@@ -106,7 +108,7 @@ func New(o Options) *Compiler {
 // Compile compiles one module. A done ctx stops the child and returns an error that wraps ctx.Err(); all other
 // errors are of the types of this package.
 func (c *Compiler) Compile(ctx context.Context, r Request) (*Result, error) {
-	if err := r.validate(); err != nil {
+	if err := r.validate(c.machine); err != nil {
 		return nil, err
 	}
 	return c.compile(ctx, r)
@@ -168,18 +170,19 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 		return nil
 	}
 	c.drop()
-	lib, err := filepath.Abs(c.opts.Libtpu)
+	lib, err := filepath.Abs(c.machine.path)
 	if err == nil {
 		_, err = os.Stat(lib)
 	}
-	if c.opts.Libtpu == "" || err != nil {
-		return &InfraError{Op: "find libtpu", Err: fmt.Errorf("%q is not a readable libtpu.so: %w", c.opts.Libtpu,
+	if c.machine.path == "" || err != nil {
+		return &InfraError{Op: "find " + c.machine.plugin, Err: fmt.Errorf("%q is not a readable %s: %w", c.machine.path, c.machine.library,
 			cmp.Or(err, os.ErrNotExist))}
 	}
-	ch, err := startWorker(lib, c.link(), passes, c.opts.ExtraInitArgs)
+	ch, err := startWorker(lib, c.machine.environment(c.link(), passes, c.opts.ExtraInitArgs))
 	if err != nil {
 		return &InfraError{Op: "start the compile worker", Err: err}
 	}
+	ch.passes = passes
 	c.child = ch
 	c.pid.Store(int64(ch.Pid()))
 	var hello reply
@@ -197,7 +200,7 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 		return err
 	case hello.Stage != "":
 		c.drop()
-		return &InfraError{Op: "load libtpu", Err: &LoadError{hello.Msg}}
+		return &InfraError{Op: "load " + c.machine.plugin, Err: &LoadError{hello.Msg + "; name another " + c.machine.library}}
 	}
 	return nil
 }
@@ -223,7 +226,7 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 	var a reply
 	limit := cmp.Or(max(r.Timeout, 0), c.opts.Timeout)
 	err := c.exchange(ctx, c.child, child.Limits{Time: limit, Memory: c.opts.MemoryMax},
-		&order{Topology: r.Topology, Module: r.Module, Flags: r.Flags, DumpDir: dir, WantHLO: r.WantHLO}, &a)
+		c.machine.order(r, dir), &a)
 	switch {
 	case err == child.ErrDied:
 		exit, noise := c.child.Obituary(), c.child.words()
@@ -247,6 +250,9 @@ func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 	}
 	c.child.served++
 	c.child.rss = a.RSS
+	if a.Result != nil && c.machine.vague {
+		a.Result.Fingerprint = ""
+	}
 	return a.judge()
 }
 
@@ -294,7 +300,7 @@ func (c *Compiler) makeTemp() error {
 	}
 	if strings.ContainsAny(dir, " \t\n") {
 		return &InfraError{Op: "create a temporary directory",
-			Err: fmt.Errorf("libtpu can not take a path with spaces: %q; set TMPDIR to one without", dir)}
+			Err: fmt.Errorf("%s can not take a path with spaces: %q; set TMPDIR to one without", c.machine.plugin, dir)}
 	}
 	return nil
 }

@@ -351,7 +351,7 @@ func deep(n int, f func() error) error {
 func TestCollector(t *testing.T) {
 	if os.Getenv("GDNGEN_AOT_TEST_COLLECTOR") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCollector$", "-test.v")
-		cmd.Env = append(os.Environ(), workerEnvironment...)
+		cmd.Env = append(os.Environ(), tpuEnvironment...)
 		cmd.Env = append(cmd.Env, "GDNGEN_AOT_TEST_COLLECTOR="+libtpu(t), "GODEBUG=clobberfree=1", "GOGC=1")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -376,7 +376,7 @@ func TestCollector(t *testing.T) {
 			}
 		}
 	})
-	top, err := p.newTopology("v6e:2x2")
+	top, err := p.newTopology("v6e:2x2", nil)
 	require.NoError(t, err)
 	fingerprint := ""
 	for range 10 {
@@ -420,8 +420,8 @@ func TestUnwritableDump(t *testing.T) {
 
 func TestWorkerThatDoesNotServe(t *testing.T) {
 	c := compiler(t, Options{})
-	c.opts.Libtpu = filepath.Join(t.TempDir(), "libtpu.so")
-	require.NoError(t, os.WriteFile(c.opts.Libtpu, []byte("no library"), 0o644))
+	c.machine.path = filepath.Join(t.TempDir(), "libtpu.so")
+	require.NoError(t, os.WriteFile(c.machine.path, []byte("no library"), 0o644))
 	_, err := c.Compile(t.Context(), Request{Topology: "v6e:2x2", Module: addModule(8)})
 	var infra *InfraError
 	require.ErrorAs(t, err, &infra)

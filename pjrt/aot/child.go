@@ -24,28 +24,18 @@ type worker struct {
 	noise  child.Noise
 }
 
-// workerEnvironment is what libtpu must find before it is loaded: without it, its start queries a metadata server
-// for minutes, takes a lock file and prints.
-var workerEnvironment = []string{
-	"TPU_SKIP_MDS_QUERY=1",
-	"TPU_ACCELERATOR_TYPE=v5litepod-4",
-	"TPU_WORKER_HOSTNAMES=localhost",
-	"ALLOW_MULTIPLE_LIBTPU_LOAD=1",
-	"TPU_MIN_LOG_LEVEL=3",
-}
+// hiddenPrefixes are variables of the caller that could change what a plugin does.
+var hiddenPrefixes = []string{"TPU_", "LIBTPU_", "XLA_", "TF_", "MEGASCALE_", "ALLOW_MULTIPLE_LIBTPU_LOAD=", "CUDA_", workerVariable}
 
-// hiddenPrefixes are variables of the caller that could change what libtpu does.
-var hiddenPrefixes = []string{"TPU_", "LIBTPU_", "XLA_", "TF_", "MEGASCALE_", "ALLOW_MULTIPLE_LIBTPU_LOAD=", workerVariable}
-
-// startWorker starts a worker. It dies with this process.
-func startWorker(libtpu, link, passes, extra string) (*worker, error) {
-	environment := append([]string{workerVariable + "=" + libtpu, "LIBTPU_INIT_ARGS=" + initArgs(link, passes, extra)}, workerEnvironment...)
+// startWorker starts a worker, with variables that its plugin reads. It dies with this process.
+func startWorker(library string, variables []string) (*worker, error) {
+	environment := append([]string{workerVariable + "=" + library}, variables...)
 	for _, kv := range os.Environ() {
 		if !hidden(kv) {
 			environment = append(environment, kv)
 		}
 	}
-	w := &worker{passes: passes}
+	w := &worker{}
 	var err error
 	w.Process, err = child.Start(environment, &w.noise)
 	return w, err

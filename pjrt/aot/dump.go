@@ -51,7 +51,7 @@ func clearDir(dir string) {
 const settleLimit = 10 * time.Second
 
 // awaitDump returns when this process has no file of dir open any more and the schedule is among the files.
-func awaitDump(dir string) error {
+func awaitDump(dir, schedule string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
@@ -64,9 +64,9 @@ func awaitDump(dir string) error {
 		case len(open) > 0:
 			continue
 		}
-		found, err := filepath.Glob(filepath.Join(escapeGlob(real), "*-final_bundles.txt"))
+		found, err := filepath.Glob(filepath.Join(escapeGlob(real), schedule))
 		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("libtpu wrote no schedule (*-final_bundles.txt) to %s; this libtpu may have renamed its dump flags", dir)
+			err = fmt.Errorf("the compiler wrote no schedule (%s) to %s; this build may have renamed its dump flags", schedule, dir)
 		}
 		return err
 	}
@@ -85,10 +85,10 @@ func openFiles(dir string) []string {
 }
 
 // dumpedHLO reads the optimised module from the dump in dir: the newest, when earlier requests left theirs.
-func dumpedHLO(dir string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*-TLP-hlo.txt"))
+func dumpedHLO(dir, pattern string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), pattern))
 	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("libtpu wrote no optimised HLO (*-TLP-hlo.txt) to %s", dir)
+		return "", fmt.Errorf("the compiler wrote no optimised HLO (%s) to %s", pattern, dir)
 	}
 	text, err := os.ReadFile(slices.Max(found))
 	return string(text), err

@@ -79,10 +79,10 @@ type InfraError struct {
 func (e *InfraError) Error() string { return fmt.Sprintf("aot: can not %s: %v", e.Op, e.Err) }
 func (e *InfraError) Unwrap() error { return e.Err }
 
-// LoadError says why a file can not be loaded as libtpu. It stands in an InfraError.
+// LoadError says why a file can not be loaded as a plugin. It stands in an InfraError.
 type LoadError struct{ Msg string }
 
-func (e *LoadError) Error() string { return e.Msg + "; name another libtpu.so" }
+func (e *LoadError) Error() string { return e.Msg }
 
 // Stages at which a worker can fail.
 const (

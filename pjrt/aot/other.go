@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/child"
 )
 
-// RunWorkerIfAsked must be the first call of main and of TestMain. libtpu exists for 64-bit Linux only: elsewhere
+// RunWorkerIfAsked must be the first call of main and of TestMain. The plugins exist for 64-bit Linux only: elsewhere
 // it returns at once, and every compile is an InfraError.
 func RunWorkerIfAsked() {}
 
@@ -21,8 +21,8 @@ type worker struct {
 	rss    int64
 }
 
-func startWorker(libtpu, link, passes, extra string) (*worker, error) {
-	return nil, fmt.Errorf("libtpu runs on 64-bit Linux, this is %s/%s", runtime.GOOS, runtime.GOARCH)
+func startWorker(library string, variables []string) (*worker, error) {
+	return nil, fmt.Errorf("compilers for absent devices run on 64-bit Linux, this is %s/%s", runtime.GOOS, runtime.GOARCH)
 }
 
 func cpuOf(int64) time.Duration { return 0 }

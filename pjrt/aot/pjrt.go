@@ -4,7 +4,9 @@ package aot
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -64,7 +66,7 @@ type number struct {
 	value int64
 }
 
-// plugin is a loaded and initialised libtpu.
+// plugin is a loaded and initialised plugin.
 type plugin struct {
 	version   string
 	functions []uintptr
@@ -126,7 +128,7 @@ func sized[T any](args *T) *T {
 // call calls a function of the table; the error is a *statusError when it is the plugin's.
 func (p *plugin) call(s slot, args unsafe.Pointer) error {
 	if int(s) >= len(p.functions) || p.functions[s] == 0 {
-		return fmt.Errorf("the plugin (PJRT %s) lacks function %d; use a newer libtpu", p.version, s)
+		return fmt.Errorf("the plugin (PJRT %s) lacks function %d; use a newer one", p.version, s)
 	}
 	handle := invoke(p.functions[s], uintptr(args))
 	runtime.KeepAlive(args)
@@ -157,15 +159,25 @@ func pinned(pin *runtime.Pinner, s string) (*byte, uintptr) {
 	return &b[0], uintptr(len(s))
 }
 
-// topology describes TPUs that need not exist.
+// topology describes devices that need not exist.
 type topology struct {
 	p      *plugin
 	handle uintptr
 }
 
-func (p *plugin) newTopology(name string) (*topology, error) {
+// newTopology describes devices by a name, and by options whose values are texts.
+func (p *plugin) newTopology(name string, device map[string]string) (*topology, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
+	var options []namedValue
+	for _, key := range slices.Sorted(maps.Keys(device)) {
+		option := namedValue{count: uintptr(len(device[key]))}
+		option.size = unsafe.Sizeof(option)
+		option.name, option.nameLen = pinned(&pin, key)
+		text, _ := pinned(&pin, device[key])
+		*(**byte)(unsafe.Pointer(&option.value)) = text
+		options = append(options, option)
+	}
 	args := sized(&struct {
 		head
 		name        *byte
@@ -175,6 +187,10 @@ func (p *plugin) newTopology(name string) (*topology, error) {
 		topology    uintptr // out
 	}{})
 	args.name, args.nameLen = pinned(&pin, name)
+	if len(options) > 0 {
+		pin.Pin(&options[0])
+		args.options, args.optionCount = uintptr(unsafe.Pointer(&options[0])), uintptr(len(options))
+	}
 	if err := p.call(topologyCreate, unsafe.Pointer(args)); err != nil {
 		return nil, err
 	}

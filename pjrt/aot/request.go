@@ -14,9 +14,9 @@ var (
 	flagName   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 
-// validate refuses what libtpu would misread, silently replace or die of.
-func (r *Request) validate() error {
-	if err := checkTopology(r.Topology); err != nil {
+// validate refuses what the plugin would misread, silently replace or die of.
+func (r *Request) validate(on *platform) error {
+	if err := on.checkTopology(r.Topology); err != nil {
 		return err
 	}
 	if strings.TrimSpace(r.Module) == "" {
@@ -27,8 +27,11 @@ func (r *Request) validate() error {
 			return &RequestError{Field: "Flags", Msg: strconv.Quote(name) + " is not a flag name; write it without dashes, as in xla_tpu_scoped_vmem_limit_kib"}
 		}
 	}
+	if r.Passes != "" && on.passes == "" {
+		return &RequestError{Field: "Passes", Msg: on.plugin + " has none to choose from: leave it empty"}
+	}
 	if strings.ContainsAny(r.Passes, " \t\n'\"") {
-		return &RequestError{Field: "Passes", Msg: fmt.Sprintf("%q holds a space or a quote, which LIBTPU_INIT_ARGS can not carry", r.Passes)}
+		return &RequestError{Field: "Passes", Msg: fmt.Sprintf("%q holds a space or a quote, which %s can not carry", r.Passes, on.passes)}
 	}
 	if _, err := regexp.Compile(r.Passes); err != nil {
 		return &RequestError{Field: "Passes", Msg: err.Error()}

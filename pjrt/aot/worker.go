@@ -15,20 +15,20 @@ import (
 // RunWorkerIfAsked must be the first call of main and of TestMain. In a process that a Compiler started it serves
 // compile requests and never returns; in any other it returns at once.
 func RunWorkerIfAsked() {
-	libtpu := os.Getenv(workerVariable)
-	if libtpu == "" {
+	library := os.Getenv(workerVariable)
+	if library == "" {
 		return
 	}
 	os.Unsetenv(workerVariable)
 	child.DieBySignal()
 	orders, replies := child.Pipes()
-	serve(libtpu, orders, replies)
+	serve(library, orders, replies)
 	os.Exit(0)
 }
 
 // serve answers orders until their pipe closes.
-func serve(libtpu string, orders *json.Decoder, replies *json.Encoder) {
-	p, err := openPlugin(libtpu)
+func serve(library string, orders *json.Decoder, replies *json.Encoder) {
+	p, err := openPlugin(library)
 	if replies.Encode(failed(stageLoad, err)) != nil || err != nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
 	t := topologies[o.Topology]
 	if t == nil {
 		var err error
-		if t, err = p.newTopology(o.Topology); err != nil {
+		if t, err = p.newTopology(o.Topology, o.Device); err != nil {
 			return failed(stageTopology, err)
 		}
 		topologies[o.Topology] = t
@@ -78,11 +78,11 @@ func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
 	if err != nil {
 		return failed(stageQuery, err)
 	}
-	if err := awaitDump(o.DumpDir); err != nil {
+	if err := awaitDump(o.DumpDir, o.Schedule); err != nil {
 		return failed(stageDump, err)
 	}
-	if o.WantHLO {
-		if r.OptimizedHLO, err = dumpedHLO(o.DumpDir); err != nil {
+	if o.HLO != "" {
+		if r.OptimizedHLO, err = dumpedHLO(o.DumpDir, o.HLO); err != nil {
 			return failed(stageDump, err)
 		}
 	}
@@ -90,7 +90,10 @@ func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
 	return &reply{Result: r}
 }
 
-// describe asks an executable for everything that a Result holds.
+// unimplemented is the status of a query that a plugin does not answer.
+const unimplemented = 12
+
+// describe asks an executable for everything that a Result holds. What the plugin does not know stays zero.
 func (e *executable) describe() (*Result, error) {
 	var r Result
 	var fingerprint string
@@ -100,7 +103,8 @@ func (e *executable) describe() (*Result, error) {
 		func() (err error) { r.Cost, err = e.cost(); return },
 		func() (err error) { fingerprint, err = e.fingerprint(); return },
 	} {
-		if err := query(); err != nil {
+		unknown := (*statusError)(nil)
+		if err := query(); err != nil && !(errors.As(err, &unknown) && unknown.code == unimplemented) {
 			return nil, err
 		}
 	}

@@ -1,7 +1,6 @@
 package sass
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,53 +8,10 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
-func read(t *testing.T, name string, registers string) *Code {
-	text, err := os.ReadFile("testdata/" + name + "-sm90.sass")
-	require.NoError(t, err)
-	c, err := Parse(string(text), "Function "+name+":\n  REG:"+registers+" STACK:0 SHARED:1024 LOCAL:0")
-	require.NoError(t, err)
-	return c
-}
-
 func h100(t *testing.T) *target.GPU {
 	g, err := target.LookupGPU("h100")
 	require.NoError(t, err)
 	return g
-}
-
-// Figures of a model that was written apart from this one, in Python, for the same machine code: kernels of a decode step (no loop) and of parts
-// of a sequence (asynchronous copies, products of warp groups, barriers), by Triton 3.6.0 for sm_90. Its constants are those of the table.
-func TestOtherModel(t *testing.T) {
-	for _, c := range []struct {
-		name, registers string
-		launch          Launch
-		want            Cost
-	}{
-		{"decode", "71", Launch{Programs: 8192, Warps: 1, Shared: 16, Trips: 1, Bytes: 67108864},
-			Cost{Time: 22.37, Issue: 10.012, DRAM: 22.37, Cycles: 5857, Resident: 28, Limit: 28, Waves: 2.22, Instructions: 511}},
-		{"decode", "71", Launch{Programs: 128, Warps: 1, Shared: 16, Trips: 1, Bytes: 1048576},
-			Cost{Time: 1.3544, Issue: 1.3544, DRAM: .3495, Cycles: 2377, Resident: 1, Limit: 28, Waves: .97, Instructions: 511}},
-		{"summarise", "121", Launch{Programs: 576, Warps: 4, Shared: 61700, Trips: 16},
-			Cost{Time: 56.399, Issue: 56.399, Cycles: 49490, Turn: 2854, Resident: 3, Limit: 3, Waves: 1.45, Instructions: 867}},
-	} {
-		got, err := read(t, c.name, c.registers).Model(c.launch, h100(t))
-		require.NoError(t, err)
-		near := func(want, got float64) {
-			t.Helper()
-			if want == 0 {
-				require.Zero(t, got)
-			} else {
-				require.InEpsilon(t, want, got, .03)
-			}
-		}
-		near(c.want.Time, got.Time)
-		near(c.want.Issue, got.Issue)
-		near(c.want.DRAM, got.DRAM)
-		near(c.want.Cycles, got.Cycles)
-		near(c.want.Turn, got.Turn)
-		near(c.want.Waves, got.Waves)
-		require.Equal(t, []int{c.want.Resident, c.want.Limit, c.want.Instructions}, []int{got.Resident, got.Limit, got.Instructions})
-	}
 }
 
 // listing writes instructions with control codes as nvdisasm does.

@@ -7,6 +7,7 @@ import "github.com/gdngen/gdngen/target"
 // The names that backends and their callers have for what package target says.
 type (
 	Target             = target.Target
+	GPU                = target.GPU
 	UnknownTargetError = target.UnknownError
 )
 

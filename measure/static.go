@@ -114,12 +114,12 @@ func Facts(t *codegen.Target) string {
 
 // compile asks the compiler.
 func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target, o Options) (*Compiled, error) {
-	dir, done, err := x.dumpFolder(o.Dump, t)
+	dir, done, err := x.dumpFolder(o.Dump, t.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	stop := x.waiting(t)
+	stop := x.waiting(t.Name)
 	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: t.Flags})
 	stop()
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Compiled) restore() {
 }
 
 // dumpFolder makes a fresh folder for a schedule. done removes it, unless it lies below a folder of the user's choice.
-func (x *Instrument) dumpFolder(below string, t *codegen.Target) (dir string, done func(), err error) {
+func (x *Instrument) dumpFolder(below, target string) (dir string, done func(), err error) {
 	if below == "" {
 		dir, err = os.MkdirTemp(x.Scratch, "gdngen-dump-")
 		return dir, func() { os.RemoveAll(dir) }, err
@@ -163,7 +163,7 @@ func (x *Instrument) dumpFolder(below string, t *codegen.Target) (dir string, do
 	if err := os.MkdirAll(below, 0o755); err != nil {
 		return "", nil, err
 	}
-	dir, err = os.MkdirTemp(below, t.Name+"-")
+	dir, err = os.MkdirTemp(below, target+"-")
 	return dir, func() {}, err
 }
 
@@ -171,11 +171,11 @@ func (x *Instrument) dumpFolder(below string, t *codegen.Target) (dir string, do
 const often = 15 * time.Second
 
 // waiting tells of a compile while it runs.
-func (x *Instrument) waiting(t *codegen.Target) (stop func()) {
+func (x *Instrument) waiting(target string) (stop func()) {
 	if x.Note == nil {
 		return func() {}
 	}
-	x.note("%s: compiling with schedules, by %s; this can take a minute", t.Name, x.Libtpu)
+	x.note("%s: compiling with schedules, by %s; this can take a minute", target, x.Libtpu)
 	begin, tick, done := time.Now(), time.NewTicker(often), make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
@@ -183,7 +183,7 @@ func (x *Instrument) waiting(t *codegen.Target) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				x.note("%s: still compiling (%.0f s)", t.Name, time.Since(begin).Seconds())
+				x.note("%s: still compiling (%.0f s)", target, time.Since(begin).Seconds())
 			case <-done:
 				return
 			}

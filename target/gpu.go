@@ -136,7 +136,7 @@ func ParseGPUs(text string) ([]*GPU, error) {
 type GPUError struct{ Name string }
 
 func (e *GPUError) Error() string {
-	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): for GPUs there are gen --backend triton, check --engine triton and explain --target", e.Name, strings.Join(Names(), " "))
+	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): for GPUs there are gen --backend triton, check --engine triton, compile --target and explain --target", e.Name, strings.Join(Names(), " "))
 }
 
 // Check finds what is wrong with a row, all of it.

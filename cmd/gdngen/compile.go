@@ -3,30 +3,38 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/explain"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
 )
 
 func (a *app) compileCmd() *cobra.Command {
 	var o origin
-	var target, dump string
+	var names, dump string
 	var fresh bool
 	c := &cobra.Command{
 		Use:   "compile (FILE | --spec SPEC)",
-		Short: "Compile for a TPU that is not attached",
+		Short: "Compile for a TPU or GPU that is not attached",
 		Long: `compile hands a module to libtpu, ahead of time: a file of StableHLO text ("-" is standard input), or the program of a spec. It prints the size
 of the code, the memory it needs, and the verdict. The compiler runs in a process of its own, so a module that kills it is a verdict too.
-The status is 4 if a target rejects the module.`,
+With GPUs as targets (h100, b200) the compiler is XLA's, in a pinned CUDA plugin that needs neither a GPU nor a driver, and a spec is rendered by the
+stablehlo backend. The status is 4 if a target rejects the module.`,
 		Example: `  gdngen compile --spec bench --target v5e,v6e,tpu7x
   gdngen compile kernel.mlir --target v6e -o json
+  gdngen compile --spec contest-decode --target h100,b200
   gdngen compile kernel.mlir --target all --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := parseTargets(target)
+			if forGPUs(names) {
+				return a.compileGPU(&o, cmd, args, names, dump, fresh)
+			}
+			targets, err := parseTargets(names)
 			if err != nil {
 				return err
 			}
@@ -60,13 +68,29 @@ The status is 4 if a target rejects the module.`,
 		},
 	}
 	o.flags(c)
-	targetFlag(c, &target)
-	c.Flags().StringVar(&dump, "dump", "", "keep the schedules in a folder for each target below this one")
+	targetFlag(c, &names)
+	c.Flags().StringVar(&dump, "dump", "", "keep the schedules, or of a GPU XLA's files, in a folder for each target below this one")
 	freshFlag(c, &fresh)
 	return c
 }
 
 func targetFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "target", defaultTarget, "TPU generations, separated by commas, or all (see gdngen targets)")
-	completeList(c, "target", append(codegen.TargetNames(), "all"))
+	c.Flags().StringVar(at, "target", defaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen targets)")
+	completeList(c, "target", slices.Concat(codegen.TargetNames(), target.GPUNames(), []string{"all"}))
+}
+
+// compileGPU compiles a module for GPUs.
+func (a *app) compileGPU(o *origin, cmd *cobra.Command, args []string, targets, dump string, fresh bool) error {
+	m, err := o.plainModule(a, cmd, args)
+	if err != nil {
+		return err
+	}
+	r, refused, err := a.compilePlain(m, targets, dump, fresh, measure.Options{})
+	if err != nil {
+		return err
+	}
+	if err := emit(a, r, r.Rows, r.writeVerdicts); err != nil {
+		return err
+	}
+	return refused
 }

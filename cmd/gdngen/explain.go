@@ -42,14 +42,16 @@ schedule of the hottest part, and follows each stage of a generated kernel from 
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
-With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code;
-nothing has confirmed those (docs/gpu.md).
+With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code. A file,
+or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. Nothing has confirmed times of
+GPUs (docs/gpu.md).
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html
   gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
   gdngen explain --spec contest-decode --target h100                  Triton kernels, modelled
+  gdngen explain --spec contest-decode --target h100 --backend stablehlo   what XLA would run
   gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
@@ -71,6 +73,9 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 
 func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
 	if _, err := target.ParseGPUs(f.target); f.backend == triton.Name || err == nil && f.target != "all" {
+		if len(args) > 0 || cmd.Flags().Changed("backend") && f.backend != triton.Name {
+			return a.explainPlain(f, cmd, args)
+		}
 		return a.explainTriton(f, args)
 	}
 	if err := f.storedTarget(cmd, args); err != nil {

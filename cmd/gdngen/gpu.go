@@ -157,13 +157,14 @@ type tritonCost struct {
 
 // explainTriton compiles a spec's kernels for GPUs that are not attached, and models their times.
 func (a *app) explainTriton(f *explainFlags, args []string) error {
-	if len(args) > 0 || f.spec == "" {
-		return usage(errors.New("for a GPU explain takes --spec, and --variant of the triton backend"))
+	if f.spec == "" {
+		return usage(errors.New("for a GPU explain takes --spec, with --variant of the triton backend or with --backend stablehlo, or a file of StableHLO"))
 	}
-	for flag, given := range map[string]string{"--diff": f.diff, "--html": f.html, "--picture": f.picture, "--dump": f.dump} {
-		if given != "" {
-			return usage(fmt.Errorf("%s is for TPUs: a GPU has the table of its launches, and -o json", flag))
-		}
+	if err := f.noTPUFlags(); err != nil {
+		return err
+	}
+	if f.dump != "" {
+		return usage(errors.New("--dump keeps the files of a compile by XLA: it goes with a file, or with --backend stablehlo"))
 	}
 	name := f.target
 	if f.backend == triton.Name && name == defaultTarget {

@@ -78,6 +78,23 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 // Scripts that need no plugin; the cache is empty.
 func TestScripts(t *testing.T) { testscript.Run(t, params(t, "testdata/script", "")) }
 
+// Scripts that compile for GPUs, by the CUDA plugin and by Triton.
+func TestGPUScripts(t *testing.T) {
+	_, missing := plugins.CUDA(t.Context(), plugins.Options{})
+	if missing == nil {
+		_, missing = plugins.Triton(t.Context(), plugins.Options{})
+	}
+	if missing != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	cache, err := plugins.CacheDir()
+	require.NoError(t, err)
+	testscript.Run(t, params(t, "testdata/gpu", cache))
+}
+
 // Scripts that run and compile.
 func TestPluginScripts(t *testing.T) {
 	for _, obtain := range []func(context.Context, plugins.Options) (plugins.Plugin, error){plugins.CPU, plugins.TPU} {

@@ -3,6 +3,9 @@ package gpu
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/gdngen/gdngen/gpu/sass"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -18,6 +21,10 @@ type Modelled struct {
 	Instructions int        `json:"instructions"`
 	Cost         *sass.Cost `json:"cost,omitempty"`
 	Floor        float64    `json:"dram_floor_us"` // what main memory takes by its data sheet
+	Trips        int        `json:"trips"`         // of the longest loop
+	Config       string     `json:"config,omitempty"`
+	Sampled      int        `json:"sampled,omitempty"` // configs of an autotuned kernel that were compiled
+	Configs      int        `json:"configs,omitempty"` // that it has
 }
 
 // Model gives the launches that were compiled for a GPU with their modelled times; trips are those of a kernel's loop and bytes what it moves.
@@ -30,20 +37,28 @@ func Model(launches []Launch, g *target.GPU, work func(kernel string) (trips int
 		if err := l.Fits(g); err != nil {
 			return nil, err
 		}
-		code, err := sass.Parse(l.SASS, l.Usage)
-		if err != nil {
-			return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
-		}
 		trips, bytes := work(l.Kernel)
-		m := Modelled{Launch: l, Target: g.Name, Registers: code.Registers, Stack: code.Stack, Instructions: code.Instructions(), Floor: float64(bytes) / g.DRAM * 1e6}
-		if g.Timing != nil {
-			if m.Cost, err = code.Model(sass.Launch{Programs: l.Programs(), Warps: l.Warps, Shared: l.Shared, Trips: trips, Bytes: bytes}, g); err != nil {
-				return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
-			}
+		m, err := model(l, g, trips, bytes)
+		if err != nil {
+			return nil, err
 		}
-		list = append(list, m)
+		list = append(list, *m)
 	}
 	return list, nil
+}
+
+func model(l Launch, g *target.GPU, trips int, bytes int64) (*Modelled, error) {
+	code, err := sass.Parse(l.SASS, l.Usage)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
+	}
+	m := &Modelled{Launch: l, Target: g.Name, Registers: code.Registers, Stack: code.Stack, Instructions: code.Instructions(), Floor: float64(bytes) / g.DRAM * 1e6, Trips: trips}
+	if g.Timing != nil {
+		if m.Cost, err = code.Model(sass.Launch{Programs: l.Programs(), Warps: l.Warps, Shared: l.Shared, Trips: trips, Bytes: bytes}, g); err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
+		}
+	}
+	return m, nil
 }
 
 // Time is the modelled time of launches one after another, in microseconds, without what starting them takes.
@@ -56,20 +71,48 @@ func Time(list []Modelled) (us float64) {
 	return us
 }
 
-// WriteModelled prints a row for each launch, and their sum.
+// WriteModelled prints a row for each launch. Those of autotuned kernels have the config that was the fastest, and of how many.
 func WriteModelled(w io.Writer, list []Modelled) {
-	t := terminal.NewTable("TARGET", "KERNEL", ">PROGRAMS", ">WARPS", ">REGISTERS", ">SPILLS", ">SHARED", ">SASS", ">RESIDENT", ">WAVES", ">CYCLES A TURN", ">MODELLED US", ">DRAM US", "BOUND BY")
+	heads := []string{"TARGET", "KERNEL", ">PROGRAMS", ">WARPS", ">REGISTERS", ">SPILLS", ">SHARED", ">SASS", ">RESIDENT", ">WAVES", ">TURNS", ">CYCLES A TURN", ">MODELLED US", ">DRAM US", "BOUND BY"}
+	tuned := slices.ContainsFunc(list, func(m Modelled) bool { return m.Config != "" })
+	if tuned {
+		heads = append(heads, "CONFIG", "OF")
+	}
+	t := terminal.NewTable(heads...)
 	for _, m := range list {
-		facts := []any{m.Target, m.Kernel, m.Programs(), m.Warps, m.Registers, m.Stack, m.Shared, m.Instructions}
+		row := []any{m.Target, m.Kernel, m.Programs(), m.Warps, m.Registers, m.Stack, m.Shared, m.Instructions}
 		if c := m.Cost; c != nil {
 			bound := "issue and latency"
 			if c.DRAM >= c.Issue {
 				bound = "main memory"
 			}
-			t.Add(append(facts, fmt.Sprintf("%d of %d", c.Resident, c.Limit), fmt.Sprintf("%.2f", c.Waves), fmt.Sprintf("%.0f", c.Turn), fmt.Sprintf("%.1f", c.Time), fmt.Sprintf("%.1f", c.DRAM), bound)...)
+			turns := ""
+			if c.Turn > 0 {
+				turns = strconv.Itoa(m.Trips)
+			}
+			row = append(row, fmt.Sprintf("%d of %d", c.Resident, c.Limit), fmt.Sprintf("%.2f", c.Waves), turns, fmt.Sprintf("%.0f", c.Turn), fmt.Sprintf("%.1f", c.Time), fmt.Sprintf("%.1f", c.DRAM), bound)
 		} else {
-			t.Add(append(facts, "", "", "", "not modelled", fmt.Sprintf("%.1f", m.Floor), "")...)
+			row = append(row, "", "", "", "", "not modelled", fmt.Sprintf("%.1f", m.Floor), "")
 		}
+		if tuned {
+			of := ""
+			if m.Sampled > 0 {
+				of = fmt.Sprintf("%d of %d", m.Sampled, m.Configs)
+			}
+			row = append(row, shortConfig(m.Config), of)
+		}
+		t.Add(row...)
 	}
 	t.Write(w)
+}
+
+// shortConfig is a config of an autotuner without what its row says anyway.
+func shortConfig(text string) string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ", ") {
+		if name, value, _ := strings.Cut(part, ": "); name != "num_warps" && (name != "num_ctas" || value != "1") && value != "None" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ", ")
 }

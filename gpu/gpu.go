@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -108,44 +107,16 @@ func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, target
 		if err := t.child(ctx, args...); err != nil {
 			return err
 		}
-		launches, err = readLaunches(dir)
-		return err
+		c, err := ReadCapture(dir)
+		if err != nil {
+			return err
+		}
+		for _, l := range c.Launches {
+			launches = append(launches, l.Launch)
+		}
+		return nil
 	})
 	return launches, err
-}
-
-func readLaunches(dir string) ([]Launch, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "launches.json"))
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
-		Launches []struct {
-			Launch
-			Cubin string `json:"cubin"`
-		} `json:"launches"`
-	}
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, err
-	}
-	var list []Launch
-	for _, l := range doc.Launches {
-		if l.Cubin != "" {
-			path := filepath.Join(dir, filepath.Base(l.Cubin))
-			if l.Launch.Cubin, err = os.ReadFile(path); err != nil {
-				return nil, err
-			}
-			for ending, at := range map[string]*string{"ptx": &l.PTX, "sass": &l.SASS, "usage": &l.Usage} {
-				text, err := os.ReadFile(strings.TrimSuffix(path, "cubin") + ending)
-				if err != nil {
-					return nil, err
-				}
-				*at = string(text)
-			}
-		}
-		list = append(list, l.Launch)
-	}
-	return list, nil
 }
 
 // arguments are what run takes: the inputs of a spec, and its outputs. A pool's states are there before; other outputs are zeros, or where a
@@ -211,6 +182,11 @@ func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	if t.Limit > 0 {
 		cmd.Env = append(cmd.Env, limitEnv+"="+strconv.Itoa(int(math.Ceil(t.Limit.Seconds()))))
 	}
+	return run(ctx, cmd, t.Limit)
+}
+
+// run waits for a child, and says how it failed.
+func run(ctx context.Context, cmd *exec.Cmd, limit time.Duration) error {
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
@@ -222,7 +198,7 @@ func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGXCPU {
-			return &LateError{t.Limit}
+			return &LateError{limit}
 		}
 	}
 	said := strings.TrimSpace(output.String())

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/explain"
+	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/target"
 )
@@ -23,14 +24,15 @@ type explainFlags struct {
 	target, dump, diff string
 	html, picture      string
 	tokens, heads, top int
-	scalars            []string
+	scalars, trips     []string
+	configs            int
 	fresh              bool
 }
 
 func (a *app) explainCmd() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
-		Use:   "explain (FILE | FOLDER | --spec SPEC)",
+		Use:   "explain (FILE | FOLDER | SCRIPT | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
 		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
 the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
@@ -43,8 +45,9 @@ The status is 4 if a target rejects a module, and 9 if it compiles but its cost 
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
 With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code. A file,
-or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. Nothing has confirmed times of
-GPUs (docs/gpu.md).
+or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. A Python
+script is run with no GPU by --python, and the Triton kernels that it launches are modelled alike, whoever wrote them; a folder of launches that --dump
+kept is modelled without Python. Nothing has confirmed times of GPUs (docs/gpu.md).
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html
@@ -52,6 +55,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
   gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
   gdngen explain --spec contest-decode --target h100                  Triton kernels, modelled
   gdngen explain --spec contest-decode --target h100 --backend stablehlo   what XLA would run
+  gdngen explain peer.py --target h100 --python venv/bin/python       Triton kernels of others, modelled
   gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
 		GroupID: "work",
 		Args:    args(cobra.MaximumNArgs(1)),
@@ -66,13 +70,20 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
 	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
-	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules in a folder for each target below this one")
+	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules, or the launches of a script, in a folder for each target below this one")
+	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
+	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
 	freshFlag(c, &f.fresh)
 	return c
 }
 
 func (a *app) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
-	if _, err := target.ParseGPUs(f.target); f.backend == triton.Name || err == nil && f.target != "all" {
+	_, notGPU := target.ParseGPUs(f.target)
+	forGPU := f.backend == triton.Name || notGPU == nil && f.target != "all"
+	if len(args) == 1 && f.spec == "" && (forGPU && strings.HasSuffix(args[0], ".py") || gpu.IsCapture(args[0])) {
+		return a.explainLaunches(f, args[0], cmd.Flags().Changed("target"))
+	}
+	if forGPU {
 		if len(args) > 0 || cmd.Flags().Changed("backend") && f.backend != triton.Name {
 			return a.explainPlain(f, cmd, args)
 		}

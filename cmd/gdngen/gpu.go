@@ -158,13 +158,13 @@ type tritonCost struct {
 // explainTriton compiles a spec's kernels for GPUs that are not attached, and models their times.
 func (a *app) explainTriton(f *explainFlags, args []string) error {
 	if f.spec == "" {
-		return usage(errors.New("for a GPU explain takes --spec, with --variant of the triton backend or with --backend stablehlo, or a file of StableHLO"))
+		return usage(errors.New("for a GPU explain takes --spec, with --variant of the triton backend or with --backend stablehlo, a file of StableHLO or a Python script"))
 	}
 	if err := f.noTPUFlags(); err != nil {
 		return err
 	}
 	if f.dump != "" {
-		return usage(errors.New("--dump keeps the files of a compile by XLA: it goes with a file, or with --backend stablehlo"))
+		return usage(errors.New("--dump keeps the files of a compile by XLA: it goes with a file or a script, or with --backend stablehlo"))
 	}
 	name := f.target
 	if f.backend == triton.Name && name == defaultTarget {

@@ -72,6 +72,9 @@ class Tensor:
     def stride(self):
         return tuple(s // self.array.itemsize for s in self.array.strides)
 
+    def is_contiguous(self):
+        return self.array.flags.c_contiguous or not interprets
+
     def element_size(self):
         return self.array.itemsize
 

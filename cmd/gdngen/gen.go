@@ -34,22 +34,29 @@ representation. With ir, --after PASS prints what a pass of the pipeline made: i
 the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
-on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.`,
+on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.
+
+--backend triton --package writes a data set of FlashInfer-Bench: solutions in Triton of the definition that --spec is a workload of, or of the
+contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
   gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
+  gdngen gen --backend triton --package contest                          solutions of the contest's definitions, tests, a benchmark
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel
   gdngen gen --spec tiny --variant token --backend ir --after tile       the kernel before its steps overlap`,
 		GroupID: "work",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if g.pack != "" && g.backend == triton.Name {
+				return a.genContest(g.spec, g.stored, g.variant, g.target, g.file, g.pack)
+			}
 			s, err := genSpec(g.spec, g.stored)
 			if err != nil {
 				return err
 			}
 			if g.pack != "" && g.backend != "pallas" {
-				return usage(errors.New("--package goes with --backend pallas"))
+				return usage(errors.New("--package goes with --backend pallas or triton"))
 			}
 			if g.after != "" && g.backend != "ir" {
 				return usage(errors.New("--after goes with --backend ir"))
@@ -90,7 +97,7 @@ on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folde
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	outFlag(c, &g.file)
 	a.fileByOutput(c, &g.file)
-	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs")
+	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: a data set of FlashInfer-Bench with solutions")
 	complete(c, "backend", append(backendNames(), triton.Name, "ir"))
 	completeList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
 	complete(c, "level", []string{"tensor", "kernel"})

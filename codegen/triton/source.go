@@ -26,8 +26,27 @@ func Source(s gdn.Spec, v Variant, version string) (string, error) {
 	if err := v.Check(s); err != nil {
 		return "", err
 	}
+	return newData(s, v, version).render()
+}
+
+// AtLaunch writes the Python file of a decode step or of a packed prefill for any number of sequences and tokens: they are those of a call, as
+// are the scale, the last argument of run, and whether there is an initial state, which may be None. s is the spec of any one of them, with
+// an initial state.
+func AtLaunch(s gdn.Spec, v Variant, version string) (string, error) {
+	if err := v.Check(s); err != nil {
+		return "", err
+	}
+	if !decodes(s) && (s.Seqs == 0 || !s.Packed) || !s.Init || s.Pool > 0 {
+		return "", fmt.Errorf("triton: %s: sizes of a call are for a decode step or packed sequences without a batch, with an initial state and without a pool", s)
+	}
+	d := newData(s, v, version)
+	d.atLaunch(s)
+	return d.render()
+}
+
+func (d *data) render() (string, error) {
 	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, "file", newData(s, v, version)); err != nil {
+	if err := templates.ExecuteTemplate(&b, "file", d); err != nil {
 		return "", err
 	}
 	return spaced(b.String()), nil
@@ -73,7 +92,8 @@ type data struct {
 	Sequences, Tokens               int
 	SequencesP                      int // in a power of two
 	Packed                          bool
-	Scale                           string
+	AtLaunch                        bool   // sizes, scale and state are those of a call
+	Scale, ScaleParam, ScaleValue   string // as kernels name it
 	Chunked, Fuse                   bool
 	Chunk, Part, Leaf, Levels       int
 	Sides                           []int // of the merges
@@ -85,6 +105,7 @@ type data struct {
 	EmptyZero, ScanInit, ScanFinal  bool
 	Gates, Params, Public, Shapes   string
 	CuParam, CuArg, Held            string
+	SpanParam, SpanArg, ScanParam   string // what a kernel needs that finds the sequence of a span
 	PreparedParams, PreparedArgs    string
 	MapParams, MapArgs              string
 	Like, LikeF32                   string // tensors whose element type buffers have
@@ -100,7 +121,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 		Version: version, Spec: s.String(), Variant: v.Text(s),
 		HK: s.HeadsK, HV: s.HeadsV, K: s.K, V: s.V, KP: max(16, power(s.K)), VP: max(16, power(s.V)), BV: v.BV,
 		Sequences: s.Sequences(), Tokens: s.Tokens, SequencesP: power(s.Sequences()), Packed: s.Seqs > 0,
-		Scale:   strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64),
+		ScaleValue: strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64), Scale: "SCALE",
 		Chunked: !decodes(s), Fuse: v.Kernels == "one", Chunk: v.Chunk, Part: v.Part * v.Chunk, Leaf: v.Leaf,
 		Warps: v.Warps, PrepareWarps: v.PrepareWarps, Stages: v.Stages, Inverse: v.Inverse, Prec: v.Prec, Solve: v.Solve,
 		Fused: s.Gates == gdn.GatesFused, NegEigval: s.NegEigval, L2Norm: s.L2Norm,
@@ -144,6 +165,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 		d.MapParams, d.MapArgs = ", T_in, G_in, rate_in", ", T, G, rate"
 		d.PreparedParams, d.PreparedArgs = ", T_in, P_in, G_in, rate_in", ", T, P, G, rate"
 	}
+	d.SpanParam, d.SpanArg, d.ScanParam = d.CuParam, d.CuArg, d.CuParam
 	d.ScanInit, d.ScanFinal = d.Init && d.Part == 0, d.Final && d.Part == 0
 	d.MapColumns = d.VP + d.KP
 	d.MapBV, d.MapWarps, d.StartBV, d.StartWarps, d.Columns = v.MapBV, v.Warps, startBV, startWarps, "BV"
@@ -156,11 +178,49 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 	return d
 }
 
+// atLaunch leaves sizes, scale and state to a call.
+func (d *data) atLaunch(s gdn.Spec) {
+	d.AtLaunch, d.Scale, d.ScaleParam = true, "scale", ", scale"
+	var shapes []string
+	for _, p := range append(s.Inputs(), s.Outputs()...) {
+		shape := fmt.Sprint(p.Type.Shape)
+		first, rest, more := strings.Cut(strings.Trim(shape, "[]"), " ")
+		switch p.Name {
+		case "A_log", "dt_bias":
+		case "cu_seqlens":
+			first = "sequences + 1"
+		case "initial_state", "final_state":
+			first = "sequences"
+		default:
+			if first = "tokens"; !d.Packed {
+				first = "sequences"
+			}
+		}
+		if more {
+			first += ", " + strings.ReplaceAll(rest, " ", ", ")
+		}
+		shapes = append(shapes, p.Name+" ["+first+"] "+p.Type.DType.String())
+	}
+	d.Shapes = strings.Join(shapes, ", ")
+	s.Batch, s.Tokens, s.Seqs, s.Scale = 1, 1, 0, 0
+	d.Spec = strings.TrimPrefix(s.String(), "b=1,t=1,")
+	if d.Packed {
+		d.SequencesP = someSequences
+		d.SpanParam, d.SpanArg = ", cu_seqlens, sequences", "cu_seqlens, sequences, "
+		if d.Part > 0 {
+			d.ScanParam = d.SpanParam
+		}
+	}
+	d.Chunks, d.Parts = d.count(d.Chunk), d.count(d.Part)
+}
+
 // count is the number of spans of a size, or of packed sequences a bound: it is reached where each has one token more than whole spans.
 func (d *data) count(size int) string {
 	switch {
 	case size == 0:
 		return ""
+	case d.AtLaunch:
+		return fmt.Sprintf("(tokens + sequences * %d) // %d", size-1, size)
 	case d.Packed:
 		return strconv.Itoa((d.Tokens + d.Sequences*(size-1)) / size)
 	}
@@ -180,11 +240,21 @@ func (d *data) signature(s gdn.Spec) {
 // A program of combine holds startBV columns: the prefix is short, and narrow programs are many.
 const startBV, startWarps = 16, 4
 
+// someSequences are looked at together where their number is known at launch alone.
+const someSequences = 64
+
 // Programs is the programs of a kernel that has one for each tile of a sequence's head.
-func (d *data) Programs() int { return d.Sequences * d.HV * d.Tiles }
+func (d *data) Programs() string { return d.ofSequences(d.HV * d.Tiles) }
 
 // StartPrograms is the same of the states that parts start from.
-func (d *data) StartPrograms() int { return d.Sequences * d.HV * d.StartTiles }
+func (d *data) StartPrograms() string { return d.ofSequences(d.HV * d.StartTiles) }
+
+func (d *data) ofSequences(each int) string {
+	if d.AtLaunch {
+		return fmt.Sprintf("sequences * %d", each)
+	}
+	return strconv.Itoa(d.Sequences * each)
+}
 
 // Starts is what templates know where states are those that parts start from.
 func (d *data) Starts() *data {

@@ -14,8 +14,13 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew")
 
+// atLaunch is the spec of a golden whose sizes are those of a call.
+const atLaunch = "contest-prefill,seqs=2"
+
 // goldens are files whose text is kept: a step of a pool, a packed prefill, one long sequence in parts, and padded widths in one kernel.
 var goldens = map[string][2]string{
+	"launch": {atLaunch, "part=4"},
+
 	"decode":  {"contest-decode,pool=128,inplace", "auto"},
 	"packed":  {"contest-prefill,seqs=57", "auto"},
 	"parts":   {"b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "prec=tf32"},
@@ -28,7 +33,11 @@ func source(t *testing.T, spec, variant string) string {
 	require.NoError(t, err)
 	v, err := Parse(variant, s)
 	require.NoError(t, err)
-	text, err := Source(s, v, "vX")
+	write := Source
+	if spec == atLaunch {
+		write = AtLaunch
+	}
+	text, err := write(s, v, "vX")
 	require.NoError(t, err)
 	return text
 }
@@ -56,7 +65,7 @@ func TestLayout(t *testing.T) {
 		require.NotContains(t, text, "<no value>", name)
 		require.True(t, strings.HasSuffix(text, ")\n"), name)
 		for _, f := range strings.Split(text, "\n\n\n")[1:] {
-			require.Regexp(t, `^(@triton\.jit\n)?def `, f, name)
+			require.Regexp(t, `^(@triton\.jit(\(.*\))?\n)?def `, f, name)
 			head, body, _ := strings.Cut(f, `"""`)
 			require.NotContains(t, head, "\n\n", name)
 			_, body, _ = strings.Cut(body, `"""`)
@@ -175,4 +184,57 @@ func TestWork(t *testing.T) {
 	require.NotContains(t, work("contest-prefill,seqs=1", "kernels=one"), "prepare")
 	one, two := work("contest-prefill,seqs=57", "kernels=one"), packed
 	require.Less(t, one["scan"].Bytes, two["scan"].Bytes, "T and P are not read")
+}
+
+// What takes calls of all sizes has no size of one in it: the text is the same whatever workload it was written from.
+func TestAtLaunch(t *testing.T) {
+	for _, specs := range [][2]string{{"contest-decode,b=1", "contest-decode,b=64,scale=0.5"}, {"contest-prefill,t=6,seqs=1", "contest-prefill,seqs=57"}} {
+		var texts []string
+		for _, text := range specs {
+			s, err := gdn.Parse(text)
+			require.NoError(t, err)
+			forms, err := Forms(s, "")
+			require.NoError(t, err)
+			all := ""
+			for _, f := range forms {
+				text, err := AtLaunch(s, f.Variant, "vX")
+				require.NoError(t, err)
+				all += text
+			}
+			texts = append(texts, all)
+		}
+		require.Equal(t, texts[0], texts[1])
+		require.NotContains(t, texts[0], "TOKENS")
+		require.NotContains(t, texts[0], "SCALE")
+	}
+	for _, spec := range []string{"bench", "contest-decode,pool=128", "contest-prefill,seqs=3,init=false,empty=keep"} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		_, err = AtLaunch(s, Default(s), "vX")
+		require.ErrorContains(t, err, "sizes of a call are for")
+	}
+}
+
+// Every call has a form, and the forms are those that auto would take there, but for one chunk and lengths between.
+func TestForms(t *testing.T) {
+	s, err := gdn.Parse("contest-prefill,seqs=2")
+	require.NoError(t, err)
+	forms, err := Forms(s, "prec=tf32")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		tokens, sequences int
+		want              string
+	}{{0, 1, "short"}, {6, 1, "short"}, {65, 1, "scan"}, {300, 3, "scan"}, {2048, 1, "parts"}, {4096, 2, "parts"}, {8192, 1, "long_parts"}, {8192, 8, "scan"}, {65536, 16, "scan"}, {8192, 57, "wide"}, {1 << 20, 57, "wide"}} {
+		f := Pick(forms, s, c.tokens, c.sequences)
+		require.Equal(t, c.want, f.Name, "%d tokens of %d sequences", c.tokens, c.sequences)
+		require.Equal(t, "tf32", f.Variant.Prec)
+	}
+	s, err = gdn.Parse("contest-decode")
+	require.NoError(t, err)
+	forms, err = Forms(s, "auto,warps=2")
+	require.NoError(t, err)
+	require.Equal(t, []int{4, 8}, []int{Pick(forms, s, 1, 1).Variant.BV, Pick(forms, s, 2, 2).Variant.BV})
+	require.Equal(t, 2, forms[0].Variant.Warps)
+	_, err = Forms(s, "width=3")
+	require.ErrorContains(t, err, `form few: triton variant: there is no axis "width"`)
 }

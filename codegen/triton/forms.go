@@ -1,0 +1,73 @@
+package triton
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Form is a variant and the calls that it is for. What takes calls of all sizes is written in several forms, and a call takes the first one
+// whose bounds it keeps; the last has none. A bound that is 0 bounds nothing.
+type Form struct {
+	Name    string // of its module; two forms may share one
+	Variant Variant
+	Columns int // of all states at most: sequences by value heads by V
+	Length  int // tokens of a sequence at most, on the mean
+	Tokens  int // of all sequences at most
+}
+
+// formRow is a form as a table has it.
+type formRow struct {
+	name, text              string
+	columns, length, tokens int
+}
+
+// The forms of a decode step and of a prefill, by modelled times of an h100 with 2.2 us for the start of each kernel.
+var (
+	decodeForms = []formRow{
+		{"few", "bv=4", 2047, 0, 0}, // programs of 8 columns would be fewer than 256
+		{"many", "bv=8", 0, 0, 0},
+	}
+	prefillForms = []formRow{
+		{"short", "bv=16,stages=1,part=0,kernels=one", 32767, 64, 0}, // one chunk: one kernel starts faster than two
+		{"scan", "bv=32,stages=2,part=0", 32767, 1023, 0},
+		{"parts", "bv=32,stages=2,part=4", 8191, 0, 6143},
+		{"long_parts", "bv=32,stages=2,part=16", 8191, 0, 0},
+		{"scan", "bv=32,stages=2,part=0", 32767, 0, 0},
+		{"wide", "bv=64,stages=1,part=0", 0, 0, 0},
+	}
+)
+
+// Forms are those of the calls of a spec's heads: a decode step, or packed sequences. changes is the text of a variant that all of them follow.
+func Forms(s gdn.Spec, changes string) ([]Form, error) {
+	rows := prefillForms
+	if decodes(s) {
+		rows = decodeForms
+	}
+	changes = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(changes), gdn.Auto), ",")
+	var list []Form
+	for _, r := range rows {
+		text := r.text
+		if changes != "" {
+			text += "," + changes
+		}
+		v, err := Parse(text, s)
+		if err != nil {
+			return nil, fmt.Errorf("form %s: %w", r.name, err)
+		}
+		list = append(list, Form{r.name, v, r.columns, r.length, r.tokens})
+	}
+	return list, nil
+}
+
+// Pick is the form of a call, by the tokens of all its sequences.
+func Pick(forms []Form, s gdn.Spec, tokens, sequences int) *Form {
+	keeps := func(n, most int) bool { return most == 0 || n <= most }
+	for i, f := range forms {
+		if keeps(sequences*s.HeadsV*s.V, f.Columns) && (f.Length == 0 || tokens <= f.Length*sequences) && keeps(tokens, f.Tokens) {
+			return &forms[i]
+		}
+	}
+	return nil
+}

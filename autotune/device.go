@@ -13,6 +13,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -175,7 +177,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 		if err != nil {
 			return err
 		}
-		m, err := gdn.Build(w.Spec, v)
+		m, err := build.Module(w.Spec, v)
 		if err != nil {
 			return err
 		}
@@ -188,7 +190,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 			other, against = p, best.ID
 		}
 	}
-	c, err := gdn.LookupClass(timedClass)
+	c, err := truth.LookupClass(timedClass)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func deviceWork(t *testing.T) *Work {
 	require.NoError(t, err)
 	require.NoError(t, state.Add(journal.Record{Kind: journal.KindHeader, Body: text}))
 	w.Known = state.Now()
-	r, err := build(t.Context(), w)
+	r, err := wellFormed(t.Context(), w)
 	require.NoError(t, err)
 	require.Nil(t, r)
 	w.Record.Costs = []journal.Cost{{Target: "v6e", Cycles: 1, Score: 1, PerToken: 1}}

@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 	"github.com/gdngen/gdngen/target"
@@ -94,7 +95,7 @@ func (e *estimator) count(v gdn.Variant) (c *counts) {
 			c = nil
 		}
 	}()
-	m, err := gdn.Build(e.spec, v)
+	m, err := build.Module(e.spec, v)
 	for _, name := range []string{"precision", "cse", "tile"} { // what the others remove is little
 		var p passes.Pass
 		if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -35,7 +36,7 @@ func (l *Lab) Gates() []Gate {
 	ms := time.Millisecond
 	return []Gate{
 		{Name: "legality", Doc: "the variant is legal for the spec, and precise enough", Price: ms, Run: legality},
-		{Name: "build", Doc: "its program is well formed", Price: 10 * ms, Run: build},
+		{Name: "build", Doc: "its program is well formed", Price: 10 * ms, Run: wellFormed},
 		duplicateGate,
 		{Name: "bound", Doc: "its lower bound is below the best", Run: prune},
 		{Name: "interpret", Doc: "right numbers of the program on a tiny shape, in the interpreter", Price: 50 * ms, Run: l.interpret},
@@ -71,11 +72,11 @@ func (w *Work) precise() *Refusal {
 	return nil
 }
 
-func build(_ context.Context, w *Work) (*Refusal, error) {
+func wellFormed(_ context.Context, w *Work) (*Refusal, error) {
 	all := sha256.New()
 	for i, s := range w.Shapes {
 		if w.Text == "" {
-			m, err := gdn.Build(s.Spec, w.Variant)
+			m, err := build.Module(s.Spec, w.Variant)
 			if err == nil {
 				err = m.Verify()
 			}
@@ -152,7 +153,7 @@ func (w *Work) forms(shrink func(gdn.Spec, gdn.Variant) gdn.Spec) ([]form, *Refu
 		if slices.ContainsFunc(l, func(f form) bool { return f.spec == s }) {
 			continue
 		}
-		m, err := gdn.Build(s, w.Variant)
+		m, err := build.Module(s, w.Variant)
 		if err != nil {
 			return nil, refuse(journal.Invalid, "%v", err)
 		}
@@ -280,7 +281,7 @@ func (l *Lab) longRun(w *Work) (*form, paper) {
 		return nil, paper{}
 	}
 	s := long(w.Spec, w.Variant)
-	m, err := gdn.Build(s, w.Variant)
+	m, err := build.Module(s, w.Variant)
 	if err != nil {
 		w.Record.Notes = append(w.Record.Notes, "no long run: "+err.Error())
 		return nil, paper{}

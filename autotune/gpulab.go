@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/measure"
@@ -198,7 +199,7 @@ func tritonForm(s gdn.Spec, text string, full bool) (gdn.Spec, triton.Variant, e
 }
 
 // examineOn examines the variant on small specs like the shapes. An exam that was passed is not taken twice.
-func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func(gdn.Spec) ([]gdn.Class, error)) (*Refusal, error) {
+func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func(gdn.Spec) ([]truth.Class, error)) (*Refusal, error) {
 	for _, x := range w.Shapes {
 		s, v, err := tritonForm(x.Spec, w.Record.Variant, full)
 		if err != nil {
@@ -249,7 +250,7 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func
 }
 
 func (l *GPULab) interpret(ctx context.Context, w *Work) (*Refusal, error) {
-	return l.examineOn(ctx, w, false, func(s gdn.Spec) ([]gdn.Class, error) { return lookup(s, tinyClasses) })
+	return l.examineOn(ctx, w, false, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, tinyClasses) })
 }
 
 // numerics is the exam of every class, of what would be kept. Where targets are guarded a held one may turn out to be.
@@ -258,7 +259,7 @@ func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
 	if err != nil || v != journal.Keep && len(w.Known.Header().Guards) == 0 {
 		return nil, err
 	}
-	return l.examineOn(ctx, w, true, func(s gdn.Spec) ([]gdn.Class, error) { return exam.Supported(s), nil })
+	return l.examineOn(ctx, w, true, func(s gdn.Spec) ([]truth.Class, error) { return exam.Supported(s), nil })
 }
 
 // compiledTriton is what the cache keeps of a file: its launches, with the listings that times are modelled from.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam/mutant"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
@@ -22,7 +23,7 @@ func throughGates(t *testing.T, l *Lab, s gdn.Spec, m *ir.Module) (*Refusal, str
 		run  func() (*Refusal, error)
 	}{
 		{"legality", func() (*Refusal, error) { return legality(t.Context(), w) }},
-		{"build", func() (*Refusal, error) { return build(t.Context(), w) }},
+		{"build", func() (*Refusal, error) { return wellFormed(t.Context(), w) }},
 		{"interpret", func() (*Refusal, error) { return l.interpret(t.Context(), w) }},
 		{"numerics", func() (*Refusal, error) { return l.kernels(w) }},
 		{"final", func() (*Refusal, error) { return l.final(w) }},
@@ -48,7 +49,7 @@ func TestMutants(t *testing.T) {
 	}{{"bf16", 1}, {"tpu", .2}, {"bf16x3", .2}, {"chunks2", .2}} {
 		v, err := gdn.ParseVariant(x.variant)
 		require.NoError(t, err)
-		right, err := gdn.Build(s, v)
+		right, err := build.Module(s, v)
 		require.NoError(t, err)
 		refused, gate := throughGates(t, l, s, right)
 		require.Nil(t, refused, "%s at %s", x.variant, gate)

@@ -6,6 +6,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -13,7 +14,7 @@ import (
 // paper is an exam of one program: classes of inputs, each with some seeds after that of the run.
 type paper struct {
 	spec    gdn.Spec
-	classes []gdn.Class
+	classes []truth.Class
 	seeds   []uint64
 	engine  string
 	size    gdn.Spec // of the program: spec, or with more tokens
@@ -30,10 +31,10 @@ var firstSeed, finalSeeds = []uint64{0}, []uint64{1, 2}
 const hopeless = 10
 
 // lookup finds the classes of a list that a spec can have.
-func lookup(s gdn.Spec, names []string) ([]gdn.Class, error) {
-	var l []gdn.Class
+func lookup(s gdn.Spec, names []string) ([]truth.Class, error) {
+	var l []truth.Class
 	for _, name := range names {
-		c, err := gdn.LookupClass(name)
+		c, err := truth.LookupClass(name)
 		if err != nil {
 			return nil, err
 		}

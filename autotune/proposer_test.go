@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 )
 
 // The example script, of 20 lines, drives a run.
@@ -174,20 +175,20 @@ func TestProgramText(t *testing.T) {
 	s := spec(t, "b=1,t=80,hk=1,hv=2,k=32,v=32,dtype=f32")
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	require.NoError(t, err)
 	good := m.String()
-	other, err := gdn.Build(spec(t, "b=1,t=81,hk=1,hv=2,k=32,v=32,dtype=f32"), v)
+	other, err := build.Module(spec(t, "b=1,t=81,hk=1,hv=2,k=32,v=32,dtype=f32"), v)
 	require.NoError(t, err)
 	neumann, err := gdn.ParseVariant("neumann")
 	require.NoError(t, err)
-	wrong, err := gdn.Build(s, neumann)
+	wrong, err := build.Module(s, neumann)
 	require.NoError(t, err)
 	l := &Lab{}
 	judged := func(text string) *Refusal {
 		w := workOn(t, s, "default")
 		w.Text, w.Variant = text, gdn.Variant{}
-		for _, g := range []Gate{{Name: "legality", Run: legality}, {Name: "build", Run: build}, {Name: "interpret", Run: l.interpret}} {
+		for _, g := range []Gate{{Name: "legality", Run: legality}, {Name: "build", Run: wellFormed}, {Name: "interpret", Run: l.interpret}} {
 			r, err := judge(t.Context(), g, w)
 			require.NoError(t, err)
 			if r != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/engine"
-	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
@@ -29,14 +29,14 @@ const (
 
 // Case is one case of a run.
 type Case struct {
-	Name    string              `json:"name"`
-	Class   string              `json:"class"`
-	Status  string              `json:"status"`
-	Reason  string              `json:"reason,omitempty"`
-	Spec    string              `json:"spec,omitempty"`
-	Seconds float64             `json:"seconds"`
-	File    string              `json:"file,omitempty"` // what was written
-	Tensors []gdn.TensorVerdict `json:"tensors,omitempty"`
+	Name    string                `json:"name"`
+	Class   string                `json:"class"`
+	Status  string                `json:"status"`
+	Reason  string                `json:"reason,omitempty"`
+	Spec    string                `json:"spec,omitempty"`
+	Seconds float64               `json:"seconds"`
+	File    string                `json:"file,omitempty"` // what was written
+	Tensors []truth.TensorVerdict `json:"tensors,omitempty"`
 
 	err error
 }
@@ -54,12 +54,12 @@ type Cases struct {
 }
 
 // Choose keeps the cases whose name holds one of the texts.
-func Choose(cases []gdn.Case, only string) ([]gdn.Case, error) {
+func Choose(cases []truth.Case, only string) ([]truth.Case, error) {
 	if only == "" {
 		return cases, nil
 	}
 	var names []string
-	var kept []gdn.Case
+	var kept []truth.Case
 	for _, c := range cases {
 		names = append(names, c.Name)
 		if slices.ContainsFunc(strings.Split(only, ","), func(text string) bool { return text != "" && strings.Contains(c.Name, text) }) {
@@ -80,7 +80,7 @@ type Engine struct {
 }
 
 // Run computes, writes and judges the cases. A done context ends it.
-func (r *Cases) Run(ctx context.Context, e Engine, cases []gdn.Case, out string, note func(format string, args ...any)) error {
+func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out string, note func(format string, args ...any)) error {
 	for i, c := range cases {
 		start := time.Now()
 		result := Case{Name: c.Name, Class: c.Class}
@@ -125,7 +125,7 @@ func (r *Cases) Err() error {
 var Statuses = []string{Pass, Fail, Computed, Unsupported, Error}
 
 // run computes one case and fills its result.
-func (r *Case) run(ctx context.Context, c *gdn.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
+func (r *Case) run(ctx context.Context, c *truth.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
 	fail := func(err error) { r.Status, r.Reason, r.err = Error, err.Error(), err }
 	if filepath.Base(c.Name) != c.Name || !filepath.IsLocal(c.Name) {
 		fail(fmt.Errorf("case %q: the name can not be that of a file", c.Name))
@@ -161,7 +161,7 @@ func (r *Case) run(ctx context.Context, c *gdn.Case, f func(map[string]*array.Ar
 		return
 	}
 	r.Status = Pass
-	if slices.ContainsFunc(r.Tensors, func(v gdn.TensorVerdict) bool { return !v.Pass }) {
+	if slices.ContainsFunc(r.Tensors, func(v truth.TensorVerdict) bool { return !v.Pass }) {
 		r.Status = Fail
 	}
 }

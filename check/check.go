@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
 )
@@ -42,17 +43,17 @@ type Result struct {
 }
 
 // Classes finds classes by name, or all that the spec can have.
-func Classes(s gdn.Spec, names []string) ([]gdn.Class, error) {
-	var list []gdn.Class
+func Classes(s gdn.Spec, names []string) ([]truth.Class, error) {
+	var list []truth.Class
 	if len(names) == 0 {
-		for _, c := range gdn.Classes {
+		for _, c := range truth.Classes {
 			if c.Supports(s) == nil {
 				list = append(list, c)
 			}
 		}
 	}
 	for _, name := range names {
-		c, err := gdn.LookupClass(name)
+		c, err := truth.LookupClass(name)
 		if err == nil {
 			err = c.Supports(s)
 		}
@@ -65,7 +66,7 @@ func Classes(s gdn.Spec, names []string) ([]gdn.Class, error) {
 }
 
 // Run computes and judges all sheets and fills the rows. A done context ends it.
-func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes []gdn.Class, note func(format string, args ...any)) error {
+func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes []truth.Class, note func(format string, args ...any)) error {
 	var marks []exam.Mark
 	deals := exam.Deal(s, classes)
 	for i, seed := range r.Seeds {
@@ -102,7 +103,7 @@ func (r *Result) Missed() (n int) {
 }
 
 // sheet computes and judges one sheet.
-func (r *Result) sheet(s gdn.Spec, f engine.Compute, classes []gdn.Class, seed uint64) ([]exam.Mark, error) {
+func (r *Result) sheet(s gdn.Spec, f engine.Compute, classes []truth.Class, seed uint64) ([]exam.Mark, error) {
 	x, err := exam.Draw(s, classes, seed)
 	if err != nil {
 		return nil, err
@@ -117,14 +118,14 @@ func (r *Result) sheet(s gdn.Spec, f engine.Compute, classes []gdn.Class, seed u
 	}
 	for i, m := range marks {
 		if p := (gdn.Param{Name: m.Output}); r.Field && m.Output != "o" && m.Output != "final_state" {
-			marks[i].Limit = min(m.Limit, gdn.FieldLimit(p))
+			marks[i].Limit = min(m.Limit, truth.FieldLimit(p))
 		}
 	}
 	return marks, nil
 }
 
 // rowsOf are the worst marks of each class, output and kind, in the order of the classes.
-func rowsOf(marks []exam.Mark, classes []gdn.Class) []Row {
+func rowsOf(marks []exam.Mark, classes []truth.Class) []Row {
 	type group struct{ class, output, kind string }
 	worst := exam.Worst(marks, func(m exam.Mark) group { return group{m.Class, m.Output, m.Family()} })
 	var rows []Row

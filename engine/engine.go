@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -25,7 +26,7 @@ import (
 type Compute func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
 // ComputeLayer gives the outputs of a whole layer.
-type ComputeLayer func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
+type ComputeLayer func(c truth.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
 // Plan says what an engine computes.
 type Plan struct {
@@ -100,7 +101,7 @@ type Engine struct {
 
 // Engines are the ways to compute outputs.
 var Engines = []Engine{
-	{"reference", "float64, token by token, no variant", func(*Env, Plan) (Compute, error) { return gdn.Reference, nil }, nil},
+	{"reference", "float64, token by token, no variant", func(*Env, Plan) (Compute, error) { return truth.Reference, nil }, nil},
 	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *Env, p Plan) (Compute, error) { return p.interpret, nil }, nil},
 	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", (*Env).textCompute, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*Env).cpuCompute, nil},
@@ -233,7 +234,7 @@ func (x *Env) graphLayer(p Plan) (ComputeLayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(c gdn.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	return func(c truth.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 		return layer.ComputeLayer(b, c, p.Text, inputs)
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -171,7 +172,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 		fmt.Fprintf(w, ": %.2f per token and value head", e.Issued)
 	}
 	if s := e.module.Program.Spec; s != nil && s.Direction == gdn.Train {
-		kept := e.module.Program.Variant.KeptBytes(*s)
+		kept := build.KeptBytes(*s, e.module.Program.Variant)
 		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", terminal.Size(kept), float64(kept)/e.work)
 	}
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -40,7 +41,7 @@ func AccuracyNames() []string { return slices.Clone(accuracyNames[1:]) }
 func ParseAccuracy(name string) (Accuracy, error) {
 	i := slices.Index(accuracyNames, name)
 	if i < 0 {
-		return 0, fmt.Errorf("unknown accuracy %q%s (known: %s)", name, suggest(name, accuracyNames[1:]), strings.Join(accuracyNames[1:], " "))
+		return 0, fmt.Errorf("unknown accuracy %q%s (known: %s)", name, suggest.Name(name, accuracyNames[1:]), strings.Join(accuracyNames[1:], " "))
 	}
 	return Accuracy(i), nil
 }
@@ -116,7 +117,7 @@ const (
 const decodeTokens = 4
 
 func (s Spec) job() job {
-	whole := Variant{Pack: PackGather}.packing(s) // one sequence is a batch row
+	whole := Variant{Pack: PackGather}.Packing(s) // one sequence is a batch row
 	switch {
 	case s.Direction != Forward:
 		return jobTraining
@@ -190,7 +191,7 @@ func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 				rows = append(rows, r)
 			}
 		}
-		if s.Rule.channels() && len(ofChannels) > 0 {
+		if s.Rule.Channels() && len(ofChannels) > 0 {
 			return ofChannels
 		}
 		if len(rows) > 0 {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -188,7 +189,7 @@ var Axes = []Axis{
 		func(v *Variant) *Own { return &v.PrecUpdate }).also(GroupNumerics),
 	choiceAxis(GroupNumerics, "parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
 		ofChunks.and("precinv precintra precstate precapply precgrad precupdate", func(v Variant) bool {
-			return slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.apply(), v.grad(), v.update()}, ir.PrecBF16x3)
+			return slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
 		}), func(v *Variant) *Parts { return &v.Parts }),
 	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Store }),
 	choiceAxis(GroupNumerics, "low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, ofBF16,
@@ -287,7 +288,7 @@ func parsePrecision(text string) (ir.Precision, error) {
 }
 
 func notLegal(text string, values []string) error {
-	return fmt.Errorf("%q is not allowed%s (allowed: %s)", text, suggest(text, values), strings.Join(values, " "))
+	return fmt.Errorf("%q is not allowed%s (allowed: %s)", text, suggest.Name(text, values), strings.Join(values, " "))
 }
 
 func (a Axis) always() Axis { a.Always = true; return a }
@@ -378,5 +379,5 @@ func unknownAxis(name string) error {
 	for i, a := range Axes {
 		names[i] = a.Name
 	}
-	return fmt.Errorf("variant: unknown axis %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+	return fmt.Errorf("variant: unknown axis %q%s (known: %s)", name, suggest.Name(name, names), strings.Join(names, " "))
 }

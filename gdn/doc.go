@@ -1,5 +1,5 @@
-// Package gdn is the gated delta rule: what is computed (Spec), the float64 truth (Reference), inputs to test with
-// (Class), stored cases (Case), and how a kernel computes it (Variant, Build).
+// Package gdn is the gated delta rule: what is computed (Spec), and how a kernel computes it (Variant). Package build makes programs of the two,
+// package truth has the float64 truth, and inputs to test with.
 //
 // One value head, state S in R^{K x V}, tokens in order:
 //

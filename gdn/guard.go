@@ -14,7 +14,7 @@ const (
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
 // lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step, unless they are a
-// stream. Choices that the spec, which must be valid, leaves without effect go to their default. Build fits its variant, so
+// stream. Choices that the spec, which must be valid, leaves without effect go to their default. A build fits its variant, so
 // variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
@@ -47,7 +47,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Pack = PackGather
 	}
 	v = v.fitRule(s)
-	s = v.packing(s)
+	s = v.Packing(s)
 	lanes := v.Batch
 	v.Batch = max(1, min(v.Batch, s.Batch))
 	for s.Batch%v.Batch != 0 {
@@ -65,7 +65,7 @@ func (v Variant) Fit(s Spec) Variant {
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Chunks, v.Steps = 1, 1
 	}
-	if v.native() && s.Pool > 0 {
+	if v.Native() && s.Pool > 0 {
 		v.Batch = 1
 	}
 	tokens := s.Tokens
@@ -133,10 +133,10 @@ func (v Variant) Check(s Spec) error {
 	if s.Direction != Forward && v.Algo != AlgoChunk {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
 	}
-	if s.Direction != Forward && s.Rule.channels() {
+	if s.Direction != Forward && s.Rule.Channels() {
 		return fmt.Errorf("variant: direction=%s of rule=%s: gradients by decays of channels are computed by the reference alone: take direction=forward, or rule=gdn", s.Direction, s.Rule)
 	}
-	if s.Direction != Forward && !s.Rule.writes() {
+	if s.Direction != Forward && !s.Rule.Writes() {
 		return fmt.Errorf("variant: direction=%s needs a delta update (gdn or deltanet): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
 	}
 	switch c := v.Canon(); {
@@ -172,9 +172,10 @@ func (o Own) of(p ir.Precision) ir.Precision {
 	return p
 }
 
-func (v Variant) apply() ir.Precision  { return v.PrecApply.of(v.PrecIntra) }
-func (v Variant) grad() ir.Precision   { return v.PrecGrad.of(v.PrecIntra) }
-func (v Variant) update() ir.Precision { return v.PrecUpdate.of(v.PrecState) }
+// ApplyPrecision, GradPrecision and UpdatePrecision are those of the products that apply T, that make gradients within a chunk, and that update the state.
+func (v Variant) ApplyPrecision() ir.Precision  { return v.PrecApply.of(v.PrecIntra) }
+func (v Variant) GradPrecision() ir.Precision   { return v.PrecGrad.of(v.PrecIntra) }
+func (v Variant) UpdatePrecision() ir.Precision { return v.PrecUpdate.of(v.PrecState) }
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
 // in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
@@ -182,7 +183,7 @@ func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
 	low := v.PrecState
-	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.apply(), v.grad(), v.update()} {
+	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()} {
 		if rank[p] > rank[low] {
 			low = p
 		}
@@ -228,4 +229,27 @@ func seriesSafe(block, newton int, p ir.Precision, beta2 bool) bool {
 		return full && newton >= 2 && !beta2
 	}
 	return false
+}
+
+// maxMasked bounds sequences x tokens of packed sequences as batch rows.
+const maxMasked = 1 << 12
+
+// Packing is what a fitted variant computes in place of packed sequences: of one sequence that is not gathered it is the batch row
+// that it is, and where others are masked there is a batch row for each. Pools name states by sequence.
+func (v Variant) Packing(s Spec) Spec {
+	switch {
+	case v.Pack == PackGather && s.Seqs == 1 && s.Pool == 0:
+		s.Seqs, s.Empty = 0, EmptyKeep
+	case v.Pack == PackMasked:
+		s.Batch, s.Seqs = s.Seqs, 0
+	}
+	return s
+}
+
+// maskable says whether the sequences of a spec can be batch rows.
+func (s Spec) maskable() bool { return s.Pool == 0 && s.Seqs*s.Tokens <= maxMasked }
+
+// Native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.
+func (v Variant) Native() bool {
+	return v.Algo == AlgoToken && (v.Unit != UnitMatrix || v.KQ == JointJoined)
 }

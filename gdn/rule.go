@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -58,6 +59,13 @@ func RuleNames() []string {
 	return names
 }
 
+// Numbers of the definition.
+const (
+	L2Eps         = 1e-6 // inside the root of the norm of q and k
+	SoftplusLimit = 20   // beyond it softplus(x) is x, as in the field's kernels
+	ClosedGate    = -1e4 // a raw gate whose decay, or beta, is exactly zero, in float64 too: padding must not decay the state
+)
+
 // ParseRule finds a rule by name.
 func ParseRule(name string) (Rule, error) {
 	for _, r := range rules {
@@ -65,7 +73,7 @@ func ParseRule(name string) (Rule, error) {
 			return r.rule, nil
 		}
 	}
-	return Rule{}, fmt.Errorf("%q is not allowed%s (allowed: %s)", name, suggest(name, RuleNames()), strings.Join(RuleNames(), " "))
+	return Rule{}, fmt.Errorf("%q is not allowed%s (allowed: %s)", name, suggest.Name(name, RuleNames()), strings.Join(RuleNames(), " "))
 }
 
 // String is the name of the rule.
@@ -78,10 +86,14 @@ func (r Rule) String() string {
 	return fmt.Sprintf("invalid(%d,%d)", r.Decay, r.Update)
 }
 
-// decays and writes say whether the rule has a decay, and a beta; channels, whether each channel of the key has a decay of its own.
-func (r Rule) decays() bool   { return r.Decay != DecayNone }
-func (r Rule) writes() bool   { return r.Update == UpdateDelta }
-func (r Rule) channels() bool { return r.Decay == DecayChannel }
+// Decays says whether the rule has a decay.
+func (r Rule) Decays() bool { return r.Decay != DecayNone }
+
+// Writes says whether the rule has a beta, by which a token is written.
+func (r Rule) Writes() bool { return r.Update == UpdateDelta }
+
+// Channels says whether each channel of the key has a decay of its own.
+func (r Rule) Channels() bool { return r.Decay == DecayChannel }
 
 // check refuses what is no rule.
 func (r Rule) check() error {
@@ -91,62 +103,32 @@ func (r Rule) check() error {
 	return nil
 }
 
-// embeds says whether a rule without decay is built as the gated rule whose log decay is zero: where the builder takes the decay apart from what
+// Embeds says whether a rule without decay is built as the gated rule whose log decay is zero: where the builder takes the decay apart from what
 // it weighs, as those of gradients and of packed sequences do that are not gathered.
-func (v Variant) embeds(s Spec) bool {
+func (v Variant) Embeds(s Spec) bool {
 	return s.Rule == Rule{DecayNone, UpdateDelta} && (s.Direction != Forward || v.Pack == PackAligned || v.Pack == PackStream)
-}
-
-// embed gives the plan the gates of the gated rule, as constants.
-func (p *plan) embed() {
-	own := p.args
-	p.s.Rule = Rule{}
-	for _, in := range p.s.gateParams() {
-		if own[in.Name] != nil {
-			continue
-		}
-		fill := 0.0
-		if in.Name == "a" {
-			fill = closedGate
-		}
-		p.args[in.Name] = p.b.Const(in.Type, fill)
-	}
-}
-
-// only takes the results of a spec out of those of the plan, which may compute a rule with more gates.
-func (p *plan) only(results []*ir.Value, s Spec) []*ir.Value {
-	made := s
-	made.Rule = p.s.Rule
-	var list []*ir.Value
-	wanted := s.Outputs()
-	for i, o := range made.Outputs() {
-		if len(list) < len(wanted) && o.Name == wanted[len(list)].Name {
-			list = append(list, results[i])
-		}
-	}
-	return list
 }
 
 // fitRule takes the choices that a rule has: what is not built for it, and what it leaves without effect.
 func (v Variant) fitRule(s Spec) Variant {
-	if !s.Rule.channels() {
+	if !s.Rule.Channels() {
 		v.Span = defaultSpan
 	}
-	if v.embeds(s) || s.Rule == (Rule{}) {
+	if v.Embeds(s) || s.Rule == (Rule{}) {
 		return v
 	}
-	if s.Rule.channels() {
+	if s.Rule.Channels() {
 		v = v.fitChannels(s)
 	}
 	if v.Pack == PackAligned || v.Pack == PackStream {
 		v.Pack = PackGather
 	}
-	if !s.Rule.decays() {
+	if !s.Rule.Decays() {
 		v.Fold = false
 	}
-	if !s.Rule.writes() {
+	if !s.Rule.Writes() {
 		v.Form, v.Flow, v.Beta = FormVPrime, FlowFused, BetaRight
-	} else if v.Beta == BetaExponent && s.Rule.channels() { // in V' it would meet what feedback hands on to tokens behind a strong decay
+	} else if v.Beta == BetaExponent && s.Rule.Channels() { // in V' it would meet what feedback hands on to tokens behind a strong decay
 		v.Beta = BetaRight
 	} else if v.Beta == BetaExponent { // there is none: with beta in V', what is written is rounded once (bench on v6e: 1.76 by wall, 1.80 with beta=right)
 		v.Beta = BetaLeft
@@ -175,20 +157,20 @@ func (v Variant) fitChannels(s Spec) Variant {
 // spanReach bounds the log decay within a span: its exponential, and that of its inverse, are float32, and so are products of keys with it.
 const spanReach = 80
 
-// gateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form.
-func (s Spec) gateParams() []Param {
+// GateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form.
+func (s Spec) GateParams() []Param {
 	var p []Param
 	raw := s.Gates == GatesFused
 	decay, beta := s.decayShape(), []int{s.HeadsV}
 	gate := func(name string, d ir.DType, shape []int) Param { return Param{name, s.tokenType(d, shape...)} }
-	if s.Rule.decays() && raw {
+	if s.Rule.Decays() && raw {
 		p = append(p, Param{"A_log", ir.T(ir.F32, s.HeadsV)}, gate("a", s.GateDType, decay), Param{"dt_bias", ir.T(ir.F32, decay...)})
-	} else if s.Rule.decays() {
+	} else if s.Rule.Decays() {
 		p = append(p, gate("g", ir.F32, decay))
 	}
-	if s.Rule.writes() && raw {
+	if s.Rule.Writes() && raw {
 		p = append(p, gate("b", s.GateDType, beta))
-	} else if s.Rule.writes() {
+	} else if s.Rule.Writes() {
 		p = append(p, gate("beta", ir.F32, beta))
 	}
 	return p
@@ -196,15 +178,15 @@ func (s Spec) gateParams() []Param {
 
 // decayShape is the shape of the log decays of a token: [Hv], or [Hv, K] where each channel has one.
 func (s Spec) decayShape() []int {
-	if s.Rule.channels() {
+	if s.Rule.Channels() {
 		return []int{s.HeadsV, s.K}
 	}
 	return []int{s.HeadsV}
 }
 
-// decays is the number of log decays of a token and value head.
-func (s Spec) decays() int {
-	if s.Rule.channels() {
+// DecayWidth is the number of log decays of a token and value head.
+func (s Spec) DecayWidth() int {
+	if s.Rule.Channels() {
 		return s.K
 	}
 	return 1

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -136,7 +137,7 @@ func (s Spec) EffectiveScale() float64 {
 // Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta or of A_log, a, dt_bias, b, then initial_state,
 // state_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
 func (s Spec) Inputs() []Param {
-	p := s.differentiable()
+	p := s.Differentiable()
 	if s.Pool > 0 {
 		p = append(p, Param{"state_indices", ir.T(ir.I32, s.Sequences())})
 	}
@@ -144,13 +145,13 @@ func (s Spec) Inputs() []Param {
 		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
 	}
 	if s.Direction != Forward {
-		p = append(p, gradients(s.results())...)
+		p = append(p, Gradients(s.Results())...)
 	}
 	return p
 }
 
-// gradients are the gradients of some parameters: their types, with names from d on.
-func gradients(l []Param) []Param {
+// Gradients are the gradients of some parameters: their types, with names from d on.
+func Gradients(l []Param) []Param {
 	var d []Param
 	for _, p := range l {
 		d = append(d, Param{"d" + p.Name, p.Type})
@@ -158,16 +159,16 @@ func gradients(l []Param) []Param {
 	return d
 }
 
-// differentiable are the inputs that have gradients: all but indices.
-func (s Spec) differentiable() []Param {
+// Differentiable are the inputs that have gradients: all but indices.
+func (s Spec) Differentiable() []Param {
 	p := []Param{
 		{"q", s.tokenType(s.DType, s.HeadsK, s.K)},
 		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
 		{"v", s.tokenType(s.DType, s.HeadsV, s.V)},
 	}
-	p = append(p, s.gateParams()...)
+	p = append(p, s.GateParams()...)
 	if s.Init {
-		p = append(p, Param{"initial_state", s.stateType()})
+		p = append(p, Param{"initial_state", s.StateType()})
 	}
 	return p
 }
@@ -177,18 +178,18 @@ func (s Spec) differentiable() []Param {
 func (s Spec) Outputs() []Param {
 	switch s.Direction {
 	case Backward:
-		return gradients(s.differentiable())
+		return Gradients(s.Differentiable())
 	case Train:
-		return append(s.results(), gradients(s.differentiable())...)
+		return append(s.Results(), Gradients(s.Differentiable())...)
 	}
-	return s.results()
+	return s.Results()
 }
 
-// results are the outputs of the forward pass.
-func (s Spec) results() []Param {
+// Results are the outputs of the forward pass.
+func (s Spec) Results() []Param {
 	p := []Param{{"o", s.tokenType(s.Out, s.HeadsV, s.V)}}
 	if s.Final {
-		p = append(p, Param{"final_state", s.stateType()})
+		p = append(p, Param{"final_state", s.StateType()})
 	}
 	return p
 }
@@ -210,7 +211,8 @@ func (s Spec) States() int {
 	return s.Sequences()
 }
 
-func (s Spec) stateType() ir.Type {
+// StateType is the type of all states of one input or output, in the layout of the spec.
+func (s Spec) StateType() ir.Type {
 	if s.State == StateVK {
 		return ir.T(s.StateDType, s.States(), s.HeadsV, s.V, s.K)
 	}
@@ -241,7 +243,7 @@ func (s Spec) Flops(chunk int) float64 {
 	if c <= 1 {
 		forward, backward = hv*7*k*v, hv*14*k*v
 	}
-	if !s.Rule.writes() {
+	if !s.Rule.Writes() {
 		forward, backward = hk*2*c*k+hv*(4*k*v+2*c*v), hk*6*c*k+hv*(8*k*v+4*c*v)
 		if c <= 1 {
 			forward, backward = hv*5*k*v, hv*10*k*v
@@ -259,7 +261,7 @@ func (s Spec) Flops(chunk int) float64 {
 // Limits of the sizes. They keep element counts within 32-bit indices and mistakes from allocating the machine.
 const (
 	maxBatch    = 1 << 16
-	maxTokens   = 1 << 24
+	MaxTokens   = 1 << 24
 	maxHeads    = 1 << 12
 	maxWidth    = 1 << 12
 	maxSeqs     = 1 << 16
@@ -322,5 +324,5 @@ func LookupPreset(name string) (Spec, error) {
 		}
 		names[i] = p.Name
 	}
-	return Spec{}, fmt.Errorf("spec: unknown preset %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+	return Spec{}, fmt.Errorf("spec: unknown preset %q%s (known: %s)", name, suggest.Name(name, names), strings.Join(names, " "))
 }

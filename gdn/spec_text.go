@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -27,7 +28,7 @@ type field struct {
 
 var fields = []field{
 	intField("b", "batch", "sequences of equal length", maxBatch, func(s *Spec) *int { return &s.Batch }, nil),
-	intField("t", "tokens", "tokens of one sequence, or of all packed sequences", maxTokens, func(s *Spec) *int { return &s.Tokens }, nil),
+	intField("t", "tokens", "tokens of one sequence, or of all packed sequences", MaxTokens, func(s *Spec) *int { return &s.Tokens }, nil),
 	intField("hk", "heads_k", "query and key heads", maxHeads, func(s *Spec) *int { return &s.HeadsK }, nil),
 	intField("hv", "heads_v", "value heads, a multiple of hk", maxHeads, func(s *Spec) *int { return &s.HeadsV }, func(s *Spec) error {
 		if s.HeadsV%s.HeadsK != 0 {
@@ -123,9 +124,9 @@ var fields = []field{
 		},
 		check: func(s *Spec) error {
 			switch {
-			case s.Gates == GatesFused && len(s.gateParams()) == 0:
+			case s.Gates == GatesFused && len(s.GateParams()) == 0:
 				return fmt.Errorf("%s has no gates: leave out gates=fused", s.Rule)
-			case s.NegEigval && !s.Rule.writes():
+			case s.NegEigval && !s.Rule.Writes():
 				return fmt.Errorf("%s has no beta: leave out negeig", s.Rule)
 			}
 			return s.Rule.check()
@@ -141,7 +142,7 @@ var fields = []field{
 			return checkBound(x)
 		},
 		check: func(s *Spec) error {
-			if s.Bound != 0 && !s.Rule.channels() {
+			if s.Bound != 0 && !s.Rule.Channels() {
 				return fmt.Errorf("%v bounds the decays of channels, and rule=%s has one a head: leave out bound", s.Bound, s.Rule)
 			}
 			return checkBound(s.Bound)
@@ -237,7 +238,7 @@ func dtypeField(key, name, doc string, always bool, at func(*Spec) *ir.DType, ch
 		names[i] = d.String()
 	}
 	wrong := func(v string) error {
-		return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest(v, names), strings.Join(names, " "))
+		return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest.Name(v, names), strings.Join(names, " "))
 	}
 	return field{key: key, name: name, doc: doc, values: strings.Join(names, " "), always: always, quoted: true,
 		get: func(s *Spec) string { return at(s).String() },
@@ -273,7 +274,7 @@ func enumField[E ~uint8](key, name, doc string, names []string, at func(*Spec) *
 					return nil
 				}
 			}
-			return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest(v, names), strings.Join(names, " "))
+			return fmt.Errorf("%q is not allowed%s (allowed: %s)", v, suggest.Name(v, names), strings.Join(names, " "))
 		},
 		check: func(s *Spec) error {
 			if int(*at(s)) >= len(names) {
@@ -411,7 +412,7 @@ func unknownField(key string) error {
 		keys = append(keys, f.key)
 		names = append(names, f.key, f.name)
 	}
-	return fmt.Errorf("spec: unknown field %q%s (known: %s)", key, suggest(key, names), strings.Join(keys, " "))
+	return fmt.Errorf("spec: unknown field %q%s (known: %s)", key, suggest.Name(key, names), strings.Join(keys, " "))
 }
 
 // MarshalJSON writes every field under its long name.
@@ -469,39 +470,4 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 	}
 	*s = r
 	return nil
-}
-
-// suggest gives ` (did you mean "x"?)` for the known name nearest to a mistyped one, or nothing where none is near.
-func suggest(got string, known []string) string {
-	best, name := (len(got)+1)/2+1, ""
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(got), strings.ToLower(k)); d < best && d < len(k) {
-			best, name = d, k
-		}
-	}
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %q?", name)
-}
-
-// editDistance counts the insertions, deletions and substitutions between two words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

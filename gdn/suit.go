@@ -33,7 +33,7 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
 		return []Variant{v}
 	}
-	s = v.packing(s)
+	s = v.Packing(s)
 	heads := s.headCounts(full)
 	for len(heads) > 1 && s.Batch*s.HeadsV/heads[0] < m.Cores {
 		heads = heads[1:]
@@ -130,7 +130,7 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		return suitedBefore(c.Text, s, m)
 	case w == (where{}):
 		return v.Suited(s, m), nil
-	case last.Fit(s).packing(s).Seqs > 0: // gradients of packed sequences
+	case last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
 		return nil, nil
 	}
 	return w.forms(v, last, s, m), nil

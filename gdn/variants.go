@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/suggest"
 )
 
 // NamedVariant is a variant with a name.
@@ -92,7 +94,7 @@ func LookupVariant(name string) (Variant, error) {
 			return ParseVariant(n.Text)
 		}
 	}
-	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest(name, names), strings.Join(names, " "))
+	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest.Name(name, names), strings.Join(names, " "))
 }
 
 // Changes says whether the axis matters to s: whether some named variant, fitted, differs by a value of it. What a backward kernel

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/target"
@@ -39,7 +40,7 @@ func program(t *testing.T, s gdn.Spec, variant string) (triton.Variant, string) 
 // The stored cases of the forward pass, of the contest and of others, padded widths among them, keep their tolerances.
 func TestFixtures(t *testing.T) {
 	k := open(t)
-	cases, err := gdn.ReadCases("../tests/fixtures")
+	cases, err := truth.ReadCases("../tests/fixtures")
 	require.NoError(t, err)
 	done := 0
 	for _, c := range cases {

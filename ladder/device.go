@@ -12,6 +12,8 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/ratio"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -64,7 +66,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	}
 	f := &Figures{Unit: "ns", Tokens: s.Work()}
 	x.arguments = drawn(s, c.Seed)
-	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return gdn.Build(s, v) }}
+	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return f, x.time(ctx, c, r, f, []mfu.Module{one}, func(text string) (gdn.Variant, error) {
 		form, err := lower.Suit(s, text, x.Device.Target())
 		if err != nil {
@@ -209,7 +211,7 @@ func (x *Measured) load(ctx context.Context, m mfu.Module, v gdn.Variant) (*devi
 // drawn makes ordinary inputs of a spec.
 func drawn(s gdn.Spec, seed uint64) func(*ir.Module) ([]*array.Array, error) {
 	return func(m *ir.Module) (args []*array.Array, err error) {
-		class, err := gdn.LookupClass("random")
+		class, err := truth.LookupClass("random")
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
@@ -224,7 +225,7 @@ func TestTables(t *testing.T) {
 	p, err := Make(s, "tpu-packed,chunks=2", route, target(t, "v6e"))
 	require.NoError(t, err)
 	require.NotEmpty(t, p.Scalars)
-	m, err := gdn.Build(s, p.Variant)
+	m, err := build.Module(s, p.Variant)
 	require.NoError(t, err)
 	q, err := OfModule(m, &s, p.Variant, route)
 	require.NoError(t, err)

@@ -7,7 +7,9 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/measure"
@@ -32,7 +34,7 @@ const class = "random"
 
 // Kernel is the work of a spec by a variant.
 func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
-	c, err := gdn.LookupClass(class)
+	c, err := truth.LookupClass(class)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +43,7 @@ func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 		return nil, err
 	}
 	one := mfu.Module{Name: "kernel", Times: 1, Flops: s.Flops(model.RuleChunk), Rule: true,
-		Build: func(v gdn.Variant) (*ir.Module, error) { return gdn.Build(s, v) }}
+		Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return &Work{Spec: s, Variant: v, Tokens: s.Batch * s.Tokens, Modules: []mfu.Module{one}, arguments: func(m *ir.Module) (args []*array.Array, err error) {
 		for _, p := range m.Params() {
 			args = append(args, inputs[p.Name])

@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/measure"
@@ -45,7 +46,7 @@ func (t *trial) errors(cache *measure.Cache, classes []string, field bool) ([]Cl
 	var list []ClassError
 	text := m.String()
 	for _, name := range classes {
-		class, err := gdn.LookupClass(name)
+		class, err := truth.LookupClass(name)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +60,7 @@ func (t *trial) errors(cache *measure.Cache, classes []string, field bool) ([]Cl
 			if err := errors.Join(err, err2); err != nil {
 				return nil, err
 			}
-			limits += fmt.Sprint(" ", own, gradient, gdn.FieldLimit(p))
+			limits += fmt.Sprint(" ", own, gradient, truth.FieldLimit(p))
 		}
 		rows, err := measure.Kept(cache, func() ([]outputError, error) { return onClass(m, s, class, precision, field) }, "checks", judgement, s.String(), name, text, limits)
 		if err != nil {
@@ -96,12 +97,12 @@ type outputError struct {
 const seed = 1
 
 // onClass is the largest error of each output of a lowered kernel on one class.
-func onClass(m *ir.Module, s gdn.Spec, c gdn.Class, precision string, field bool) ([]outputError, error) {
+func onClass(m *ir.Module, s gdn.Spec, c truth.Class, precision string, field bool) ([]outputError, error) {
 	inputs, err := c.Generate(s, seed)
 	if err != nil {
 		return nil, err
 	}
-	want, err := gdn.Reference(s, inputs)
+	want, err := truth.Reference(s, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func onClass(m *ir.Module, s gdn.Spec, c gdn.Class, precision string, field bool
 			return nil, err
 		}
 		if gradient := p.Name != "o" && p.Name != "final_state"; field && gradient {
-			limit = min(limit, gdn.FieldLimit(p))
+			limit = min(limit, truth.FieldLimit(p))
 		}
 		rows = append(rows, outputError{c.Name, p.Name, journal.Figure(off), journal.Figure(limit), off <= limit})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -80,7 +81,7 @@ func Parse(data []byte) (*Plan, error) {
 		return nil, errors.New("there are no rows")
 	}
 	for _, name := range p.Classes {
-		if _, err := gdn.LookupClass(name); err != nil {
+		if _, err := truth.LookupClass(name); err != nil {
 			return nil, err
 		}
 	}

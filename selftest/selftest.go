@@ -15,7 +15,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -88,7 +90,7 @@ type part struct {
 	name    string
 	spec    gdn.Spec
 	variant gdn.NamedVariant
-	classes []gdn.Class
+	classes []truth.Class
 }
 
 // parts lists what is tried, in the order of the works.
@@ -98,8 +100,8 @@ func (t *Test) parts() (list []part, err error) {
 		if err != nil {
 			return nil, err
 		}
-		var classes []gdn.Class
-		for _, c := range gdn.Classes {
+		var classes []truth.Class
+		for _, c := range truth.Classes {
 			if c.Supports(s) == nil && (!t.Quick || slices.Contains(QuickClasses, c.Name)) {
 				classes = append(classes, c)
 			}
@@ -208,7 +210,7 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, sheets *exam.C
 	if err != nil {
 		return nil, err
 	}
-	m, err := gdn.Build(p.spec, v)
+	m, err := build.Module(p.spec, v)
 	if err != nil {
 		return nil, err
 	}

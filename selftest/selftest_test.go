@@ -11,7 +11,9 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -47,7 +49,7 @@ func TestKernels(t *testing.T) {
 	for _, p := range parts {
 		v, err := gdn.ParseVariant(p.variant.Text)
 		require.NoError(t, err)
-		m, err := gdn.Build(p.spec, v)
+		m, err := build.Module(p.spec, v)
 		require.NoError(t, err)
 		m, err = lower.Kernels(m)
 		require.NoError(t, err, "%s by %s", p.spec, p.variant.Name)
@@ -64,7 +66,7 @@ func TestJudge(t *testing.T) {
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
-	classes := gdn.Classes[:2]
+	classes := truth.Classes[:2]
 	x, err := exam.Draw(s, classes, 1)
 	require.NoError(t, err)
 	right, err := Case{Variant: "default"}.judge(x, v, x.Want, nil)

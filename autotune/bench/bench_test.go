@@ -21,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -55,11 +56,11 @@ func TestTokenLoop(t *testing.T) {
 		m, err := TokenLoop(s)
 		require.NoError(t, err)
 		for _, name := range []string{"random", "resets"} {
-			class, err := gdn.LookupClass(name)
+			class, err := truth.LookupClass(name)
 			require.NoError(t, err)
 			inputs, err := class.Generate(s, 1)
 			require.NoError(t, err)
-			want, err := gdn.Reference(s, inputs)
+			want, err := truth.Reference(s, inputs)
 			require.NoError(t, err)
 			got, err := interp.Run(m, inputs, interp.Options{})
 			require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -327,7 +328,7 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 			args = append(args, inputs[x.Name])
 		}
 		trials = append(trials, args)
-		want, err := gdn.Reference(s, inputs)
+		want, err := truth.Reference(s, inputs)
 		if err != nil {
 			return fault(err)
 		}

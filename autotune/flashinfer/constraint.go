@@ -51,7 +51,7 @@ func (c *constraint) take(tokens ...string) bool {
 	return true
 }
 
-func truth(b bool) int {
+func asInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -63,7 +63,7 @@ func (c *constraint) or() (int, error) {
 	for err == nil && c.take("or") {
 		var y int
 		y, err = c.and()
-		x = truth(x != 0 || y != 0)
+		x = asInt(x != 0 || y != 0)
 	}
 	return x, err
 }
@@ -73,7 +73,7 @@ func (c *constraint) and() (int, error) {
 	for err == nil && c.take("and") {
 		var y int
 		y, err = c.not()
-		x = truth(x != 0 && y != 0)
+		x = asInt(x != 0 && y != 0)
 	}
 	return x, err
 }
@@ -81,7 +81,7 @@ func (c *constraint) and() (int, error) {
 func (c *constraint) not() (int, error) {
 	if c.take("not") {
 		x, err := c.not()
-		return truth(x == 0), err
+		return asInt(x == 0), err
 	}
 	return c.comparison()
 }
@@ -116,7 +116,7 @@ next:
 		break
 	}
 	if compared {
-		return truth(all), err
+		return asInt(all), err
 	}
 	return x, err
 }

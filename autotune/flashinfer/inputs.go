@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -51,7 +52,7 @@ func (p *Problem) MakeInputs(s gdn.Spec, w *Workload, root string, trial int) (m
 		}
 		inputs[param.Name] = a.Convert(param.Type.DType)
 	}
-	if err := gdn.CheckInputs(s, inputs); err != nil {
+	if err := truth.CheckInputs(s, inputs); err != nil {
 		return nil, fmt.Errorf("workload %s: %w", w.UUID, err)
 	}
 	return inputs, nil

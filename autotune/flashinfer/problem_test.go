@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -122,7 +123,7 @@ func TestFixtures(t *testing.T) {
 			unknown, err := p.CheckConstraints(w, inputs)
 			require.NoError(t, err)
 			require.Empty(t, unknown)
-			want, err := gdn.Reference(s, inputs)
+			want, err := truth.Reference(s, inputs)
 			require.NoError(t, err)
 			f, err := array.ReadSafetensors(filepath.Join(fixtures, c.file+".safetensors"))
 			require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -149,7 +150,7 @@ func TestDirectives(t *testing.T) {
 		s, err := gdn.Parse(text)
 		require.NoError(t, err)
 		for _, name := range []string{"naive", "token", "split-uw", "tpu-packed", "tpu-train"} {
-			if m, err := gdn.Build(s, parsed(t, name)); err == nil {
+			if m, err := build.Module(s, parsed(t, name)); err == nil {
 				m.Body.Walk(func(in *ir.Instr) { stages[in.Loc.Stage] = true })
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -26,7 +27,7 @@ func (a *app) checkCmd() *cobra.Command {
 	}
 	var docs strings.Builder
 	var names []string
-	for _, c := range gdn.Classes {
+	for _, c := range truth.Classes {
 		names = append(names, c.Name)
 		fmt.Fprintf(&docs, "\n  %-12s %s", c.Name, c.Doc)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/target"
@@ -176,8 +177,8 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	case stored == "":
 		return parseSpec(text)
 	}
-	c, err := gdn.FindCase(stored)
-	if no := (*gdn.NoCaseError)(nil); errors.As(err, &no) {
+	c, err := truth.FindCase(stored)
+	if no := (*truth.NoCaseError)(nil); errors.As(err, &no) {
 		return gdn.Spec{}, usage(fmt.Errorf("%w%s", err, near(no.Name, no.Known, "")))
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -87,7 +88,7 @@ type tritonCheck struct {
 }
 
 // checkTriton compares Triton kernels with float64 in Triton's interpreter, and where targets are named compiles them.
-func (a *app) checkTriton(s gdn.Spec, variant, targets string, r *check.Result, classes []gdn.Class) error {
+func (a *app) checkTriton(s gdn.Spec, variant, targets string, r *check.Result, classes []truth.Class) error {
 	p, err := a.tritonOf(s, variant)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/engine"
-	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 )
 
 func (a *app) runCmd() *cobra.Command {
@@ -47,7 +47,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 			} else if same {
 				return usage(fmt.Errorf("--out %s is the folder of the cases, whose files would be overwritten", r.out))
 			}
-			cases, err := gdn.ReadCases(r.cases)
+			cases, err := truth.ReadCases(r.cases)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 }
 
 // runCases computes the cases, prints the result and gives the status.
-func (a *app) runCases(r *check.Cases, e check.Engine, cases []gdn.Case, out string) error {
+func (a *app) runCases(r *check.Cases, e check.Engine, cases []truth.Case, out string) error {
 	if err := r.Run(a.ctx, e, cases, out, a.note); err != nil {
 		return err
 	}

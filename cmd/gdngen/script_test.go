@@ -28,6 +28,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt"
@@ -233,12 +234,12 @@ func makeCase(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	s, err := gdn.Parse(args[1])
 	ts.Check(err)
-	class, err := gdn.LookupClass(args[2])
+	class, err := truth.LookupClass(args[2])
 	ts.Check(err)
 	f := &array.File{}
 	f.Tensors, err = class.Generate(s, 1)
 	ts.Check(err)
-	outputs, err := gdn.Reference(s, f.Tensors)
+	outputs, err := truth.Reference(s, f.Tensors)
 	ts.Check(err)
 	for _, p := range s.Outputs() {
 		f.Tensors[p.Name] = outputs[p.Name].Convert(p.Type.DType)
@@ -256,7 +257,7 @@ func makeCase(ts *testscript.TestScript, _ bool, args []string) {
 	}}}, "", " ")
 	ts.Check(err)
 	ts.Check(os.MkdirAll(dir, 0o755))
-	ts.Check(os.WriteFile(filepath.Join(dir, gdn.ManifestName), manifest, 0o644))
+	ts.Check(os.WriteFile(filepath.Join(dir, truth.ManifestName), manifest, 0o644))
 	ts.Check(array.WriteSafetensors(filepath.Join(dir, "c.safetensors"), f))
 }
 

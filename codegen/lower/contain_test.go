@@ -16,6 +16,8 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -138,7 +140,7 @@ func requireContained(t *testing.T, s gdn.Spec, inputs, want, got map[string]*ar
 // contained poisons inputs of a sequence, row, pool slot or head of a program, which run computes. What is poisoned is drawn.
 func contained(t *testing.T, s gdn.Spec, draw *rand.Rand, run func(map[string]*array.Array) map[string]*array.Array) {
 	t.Helper()
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)
@@ -218,7 +220,7 @@ func TestContained(t *testing.T) {
 	for _, row := range append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,ahead=0,chunk=64"}) {
 		t.Run(row[0]+" by "+row[1], func(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err)
 			if v.Fit(s).Pack != gdn.PackStream {
 				m, err = lower.Kernels(m)
@@ -239,7 +241,7 @@ func TestPackedWidths(t *testing.T) {
 	require.NoError(t, err)
 	mosaic, err := lower.Lookup("mosaic")
 	require.NoError(t, err)
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	shapes := []string{"hk=2,hv=4,k=128,v=32", "hk=1,hv=2,k=128,v=64", "hk=2,hv=2,k=128,v=96", "hk=1,hv=2,k=128,v=100",
 		"hk=1,hv=2,k=128,v=256", "hk=3,hv=3,k=128,v=128", "hk=1,hv=5,k=64,v=64", "hk=1,hv=3,k=32,v=32"}
@@ -247,13 +249,13 @@ func TestPackedWidths(t *testing.T) {
 	draw.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	for _, shape := range shapes[:3] {
 		s, v := spec(t, "t=150,seqs=3,init,dtype=bf16,"+shape), variant(t, "tpu-packed,chunks=2")
-		m, err := gdn.Build(s, v)
+		m, err := build.Module(s, v)
 		require.NoError(t, err, shape)
 		_, err = mosaic.Emit(m, target)
 		require.NoError(t, err, shape)
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
-		want, err := gdn.Reference(s, inputs)
+		want, err := truth.Reference(s, inputs)
 		require.NoError(t, err)
 		m, err = lower.Kernels(m)
 		require.NoError(t, err, shape)

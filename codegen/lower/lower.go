@@ -1,4 +1,4 @@
-// Package lower leads from a spec and a variant to a program: gdn.Build, then the passes a backend needs, then its Emit.
+// Package lower leads from a spec and a variant to a program: build.Module, then the passes a backend needs, then its Emit.
 //
 // Rules:
 //
@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 )
@@ -51,7 +52,7 @@ func Lookup(name string) (Route, error) {
 	return Route{}, fmt.Errorf("unknown backend %q (known: %s)", name, strings.Join(names, " "))
 }
 
-// Pipelines are the passes from gdn.Build to the level of a backend, in order.
+// Pipelines are the passes from build.Module to the level of a backend, in order.
 var (
 	plainPasses  = []string{"fold", "cse", "dce"} // the StableHLO backend runs batch itself
 	kernelPasses = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline"}
@@ -122,7 +123,7 @@ func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*cod
 	if err != nil {
 		return nil, err
 	}
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	if err != nil {
 		return nil, err
 	}

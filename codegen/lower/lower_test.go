@@ -9,6 +9,8 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -32,12 +34,12 @@ func variant(t *testing.T, text string) gdn.Variant {
 // What a route does to a module before it is emitted changes no result of the interpreter.
 func TestTransformsKeepResults(t *testing.T) {
 	s := spec(t, "t=40,hk=1,hv=2,k=128,v=128,init")
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)
 	for _, text := range []string{"default,chunk=16", "bf16x3,chunk=32", "token"} {
-		m, err := gdn.Build(s, variant(t, text))
+		m, err := build.Module(s, variant(t, text))
 		require.NoError(t, err)
 		want, err := interp.Run(m, inputs, interp.Options{})
 		require.NoError(t, err)
@@ -54,7 +56,7 @@ func TestTransformsKeepResults(t *testing.T) {
 // Decode steps as kernels agree with the float64 reference: one or a few tokens, both layouts of the state and both of its types,
 // states in order or in a pool, of which some sequences have none and the rest stays as it is.
 func TestDecodeKernels(t *testing.T) {
-	class, err := gdn.LookupClass("reset.cos.9")
+	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	for _, text := range []string{
 		"b=4,t=1,init", "b=4,t=1,init,state=vk", "b=1,t=1,init,state=vk,inplace", "b=3,t=3,init,gates=fused", "b=4,t=5,init,state=vk,l2norm",
@@ -64,11 +66,11 @@ func TestDecodeKernels(t *testing.T) {
 		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+text)
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
-		want, err := gdn.Reference(s, inputs)
+		want, err := truth.Reference(s, inputs)
 		require.NoError(t, err)
 		for _, name := range []string{"decode", "decode-f32", "token-vector", "cpu-decode"} {
 			v := variant(t, name)
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err)
 			k, err := lower.Kernels(m)
 			require.NoError(t, err, "%s by %s", s, name)
@@ -97,7 +99,7 @@ func TestSchedulesKeepResults(t *testing.T) {
 		t.Run(row.variant, func(t *testing.T) {
 			t.Parallel()
 			s := spec(t, row.spec)
-			class, err := gdn.LookupClass("cos.9")
+			class, err := truth.LookupClass("cos.9")
 			require.NoError(t, err)
 			inputs, err := class.Generate(s, 1)
 			require.NoError(t, err)
@@ -109,7 +111,7 @@ func TestSchedulesKeepResults(t *testing.T) {
 					v, err = v.With(name, value)
 					require.NoError(t, err)
 				}
-				m, err := gdn.Build(s, v)
+				m, err := build.Module(s, v)
 				require.NoError(t, err, changes)
 				m, err = lower.Kernels(m)
 				require.NoError(t, err, changes)
@@ -131,7 +133,7 @@ func TestSchedulesKeepResults(t *testing.T) {
 // The chain through the state of a backward kernel has a phase of its own, between what needs no state and what makes none.
 func TestBackwardPhases(t *testing.T) {
 	for _, name := range []string{"tpu-train", "tpu-train-x3"} {
-		_, m, err := gdn.BuildTraining(spec(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16"), variant(t, name))
+		_, m, err := build.Training(spec(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16"), variant(t, name))
 		require.NoError(t, err)
 		m, err = passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce")
 		require.NoError(t, err)
@@ -156,7 +158,7 @@ func TestBackwardPhases(t *testing.T) {
 // Packed sequences by aligned blocks, as kernels whose steps overlap, and as batch rows, agree with the float64 reference: sequences
 // that share blocks, long ones, empty ones at either end, both conventions for those, with and without initial states.
 func TestPackedKernels(t *testing.T) {
-	class, err := gdn.LookupClass("reset.cos.9")
+	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	var variants []gdn.Variant
 	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,chunks=2,ahead=2,fetch=copies", "tpu-packed,ahead=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,ahead=0"} {
@@ -177,10 +179,10 @@ func TestPackedKernels(t *testing.T) {
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
 		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{len(row.cu)}, row.cu)
-		want, err := gdn.Reference(s, inputs)
+		want, err := truth.Reference(s, inputs)
 		require.NoError(t, err)
 		for _, v := range variants {
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err)
 			k, err := lower.Kernels(m)
 			require.NoError(t, err, s)
@@ -200,7 +202,7 @@ func TestPackedKernels(t *testing.T) {
 // A kernel that copies the blocks of its tokens itself gives what windows give, to the bit; where nothing is to be copied it is the same
 // program.
 func TestCopiedTokens(t *testing.T) {
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	for _, row := range []struct {
 		spec, variant string
@@ -222,7 +224,7 @@ func TestCopiedTokens(t *testing.T) {
 		var results []map[string]*array.Array
 		var programs []string
 		for _, fetch := range []string{"windows", "copies"} {
-			m, err := gdn.Build(s, variant(t, row.variant+",chunk=32,mergepairs=0,fetch="+fetch))
+			m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0,fetch="+fetch))
 			require.NoError(t, err)
 			k, err := lower.Kernels(m)
 			require.NoError(t, err, row)

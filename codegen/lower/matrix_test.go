@@ -8,7 +8,8 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
-	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -86,7 +87,7 @@ var matrix = []struct{ spec, variant string }{
 // Kernels compute to the last bit what the module at the tensor level does, each of their instructions names its stage, and
 // they are emitted.
 func TestMatrix(t *testing.T) {
-	class, err := gdn.LookupClass("resets")
+	class, err := truth.LookupClass("resets")
 	require.NoError(t, err)
 	for _, row := range matrix {
 		t.Run(row.spec+" by "+row.variant, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestMatrix(t *testing.T) {
 			require.NoError(t, v.Check(s))
 			inputs, err := class.Generate(s, 1)
 			require.NoError(t, err)
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err)
 			want, err := interp.Run(m, inputs, interp.Options{})
 			require.NoError(t, err)

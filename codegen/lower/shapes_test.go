@@ -9,6 +9,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -67,14 +69,14 @@ func TestShapes(t *testing.T) {
 				}
 				done[v.Fit(s)] = true
 				for _, text := range []string{"random", "u01nodecay", "cos.99", "identical", "resets", "reset.cos.9", "hold", "beta2"} {
-					class, err := gdn.LookupClass(text)
+					class, err := truth.LookupClass(text)
 					require.NoError(t, err)
 					if class.Supports(s) != nil {
 						continue
 					}
 					inputs, err := class.Generate(s, 1)
 					require.NoError(t, err)
-					want, err := gdn.Reference(s, inputs)
+					want, err := truth.Reference(s, inputs)
 					require.NoError(t, err)
 					got, err := interp.Run(kernels, inputs, interp.Options{})
 					require.NoError(t, err)
@@ -93,12 +95,12 @@ func TestShapes(t *testing.T) {
 func TestDecodeRows(t *testing.T) {
 	mosaicRoute, err := lower.Lookup("mosaic")
 	require.NoError(t, err)
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	s := spec(t, "b=3,t=1,hk=1,hv=4,k=16,v=128,init")
 	for _, name := range []string{"decode", "decode-f32"} {
 		v := variant(t, name)
-		m, err := gdn.Build(s, v)
+		m, err := build.Module(s, v)
 		require.NoError(t, err)
 		for _, generation := range []string{"v5e", "v6e"} {
 			target, err := codegen.LookupTarget(generation)
@@ -108,7 +110,7 @@ func TestDecodeRows(t *testing.T) {
 		}
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
-		want, err := gdn.Reference(s, inputs)
+		want, err := truth.Reference(s, inputs)
 		require.NoError(t, err)
 		kernels, err := lower.Kernels(m)
 		require.NoError(t, err)

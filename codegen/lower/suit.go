@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -24,7 +25,7 @@ type Form struct {
 // NewForm gives the form of a spec by a variant. It builds nothing yet.
 func NewForm(s gdn.Spec, v gdn.Variant) *Form {
 	f := &Form{Spec: s, Variant: v}
-	f.built = sync.OnceValues(func() (*ir.Module, error) { return gdn.Build(s, v) })
+	f.built = sync.OnceValues(func() (*ir.Module, error) { return build.Module(s, v) })
 	f.kernels = sync.OnceValues(func() (*ir.Module, error) {
 		m, err := f.built()
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"text/template"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 )
@@ -103,7 +105,7 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	var programs []program
 	kept := 0
 	if s.Direction == gdn.Train {
-		forward, backward, err := gdn.BuildTraining(s, v)
+		forward, backward, err := build.Training(s, v)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +113,7 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 		kept = len(forward.Results) - len(s.Outputs())
 		programs = []program{{"_run_forward", forward}, {"_run_backward", backward}}
 	} else {
-		m, err := gdn.Build(s, v)
+		m, err := build.Module(s, v)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +184,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	}
 	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
 	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -20,7 +22,7 @@ const fixtures = "../../tests/fixtures"
 // compile quickly. GDNGEN_TESTS=all runs all by all, which takes minutes. (The interpreter runs all of them in gdn.)
 func TestFixturesOnCPU(t *testing.T) {
 	e := pjrttest.CPU(t)
-	cases, err := gdn.ReadCases(fixtures)
+	cases, err := truth.ReadCases(fixtures)
 	require.NoError(t, err)
 	drawn := map[string]bool{}
 	for _, c := range rotate.Sample(30, cases, len(cases)/2) {
@@ -38,7 +40,7 @@ func TestFixturesOnCPU(t *testing.T) {
 			t.Run(n.Name+"/"+c.Name, func(t *testing.T) {
 				inputs, expected, err := c.Load()
 				require.NoError(t, err)
-				m, err := gdn.Build(c.Spec, v)
+				m, err := build.Module(c.Spec, v)
 				require.NoError(t, err)
 				a, err := stablehlo.Backend{}.Emit(m, nil)
 				require.NoError(t, err)
@@ -70,7 +72,7 @@ func TestFixturesOnCPU(t *testing.T) {
 // Packed sequences of all shapes, in lockstep and one by one: of like length, one among short ones, none with tokens, without states.
 func TestStreamOnCPU(t *testing.T) {
 	e := pjrttest.CPU(t)
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	for _, c := range []struct{ spec, variant string }{
 		{"packed,t=70,hk=1,hv=2,k=8,seqs=6,init,final,state=vk,empty=zero,dtype=bf16,gates=fused,gatedtype=bf16", "cpu-packed,chunk=8"},
@@ -81,7 +83,7 @@ func TestStreamOnCPU(t *testing.T) {
 		require.NoError(t, err)
 		v, err := gdn.ParseVariant(c.variant)
 		require.NoError(t, err)
-		m, err := gdn.Build(s, v)
+		m, err := build.Module(s, v)
 		require.NoError(t, err)
 		a, err := stablehlo.Backend{}.Emit(m, nil)
 		require.NoError(t, err)
@@ -91,7 +93,7 @@ func TestStreamOnCPU(t *testing.T) {
 			inputs, err := class.Generate(s, uint64(i))
 			require.NoError(t, err)
 			inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{7}, cu)
-			want, err := gdn.Reference(s, inputs)
+			want, err := truth.Reference(s, inputs)
 			require.NoError(t, err)
 			var args []*array.Array
 			for _, p := range m.Params() {

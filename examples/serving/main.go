@@ -28,6 +28,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -161,7 +162,7 @@ func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 
 // outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate variant.
 func outputLimit(s gdn.Spec, variants ...gdn.Variant) (float64, error) {
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -94,7 +95,7 @@ func (q *request) check(layer gdn.Spec) (float64, error) {
 			inputs[p.Name] = array.FromFloat32s(p.Type.DType, p.Type.Shape, x)
 		}
 	}
-	want, err := gdn.Reference(s, inputs)
+	want, err := truth.Reference(s, inputs)
 	if err != nil {
 		return 0, fmt.Errorf("request %d: %w", q.id, err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -33,18 +34,18 @@ func seedsOf(precision string, tokens int) int {
 }
 
 // The limits of LongClasses are derived for long runs too; what computes in more than one pass has margins that hold there.
-func derived(precision string, c gdn.Class, tokens int) bool {
+func derived(precision string, c truth.Class, tokens int) bool {
 	return tokens == lengths[0] || precision == "bf16x1" && (tokens == lengths[1] || slices.Contains(LongClasses, c.Name))
 }
 
 const draws = 3
 
 // derivation is a sheet of one class in draws of it, with bf16 inputs and float32 outputs.
-func derivation(t *testing.T, c gdn.Class, doubled bool, tokens int, seed uint64) *Sheet {
+func derivation(t *testing.T, c truth.Class, doubled bool, tokens int, seed uint64) *Sheet {
 	s, err := gdn.Parse(fmt.Sprintf("t=%d,hk=%d,k=%d,dtype=bf16,out=f32", tokens, draws, derivedWidth))
 	require.NoError(t, err)
 	s.NegEigval, s.Init = doubled || c.Supports(s) != nil, c.Name == "beta0" // without a state nothing comes of it
-	classes := make([]gdn.Class, draws)
+	classes := make([]truth.Class, draws)
 	for i := range classes {
 		classes[i] = c
 	}
@@ -65,7 +66,7 @@ func compute(t *testing.T, x *Sheet, precision string) map[string]*array.Array {
 // row is a line of limits.txt.
 type row struct {
 	precision, class string
-	c                gdn.Class
+	c                truth.Class
 	doubled          bool
 	tokens           int
 }
@@ -73,7 +74,7 @@ type row struct {
 func rowsOfDerivation() []row {
 	var l []row
 	for _, precision := range []string{"f32", "bf16x3", "bf16x1"} {
-		for _, c := range gdn.Classes {
+		for _, c := range truth.Classes {
 			for _, tokens := range lengths {
 				if !derived(precision, c, tokens) {
 					continue

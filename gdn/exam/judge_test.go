@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -107,7 +108,7 @@ func TestLongest(t *testing.T) {
 	x.Inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{11}, cu)
 	require.Equal(t, 301, x.longestTokens())
 	require.Equal(t, 4, x.longest())
-	c, err := gdn.LookupClass("identical")
+	c, err := truth.LookupClass("identical")
 	require.NoError(t, err)
 	p := x.Spec.Outputs()[0]
 	of := func(longest int) Limit {
@@ -135,7 +136,7 @@ func TestCache(t *testing.T) {
 	require.NoError(t, err)
 	var c Cache
 	draw := func(class int, seed uint64) *Sheet {
-		x, err := c.Draw(s, gdn.Classes[class:class+1], seed)
+		x, err := c.Draw(s, truth.Classes[class:class+1], seed)
 		require.NoError(t, err)
 		return x
 	}

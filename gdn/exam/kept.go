@@ -19,6 +19,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -38,7 +39,7 @@ const (
 type answers struct{ Want, Carried, Decay map[string]*array.Array }
 
 // draw is Draw with the answers of the folder. What goes wrong with the folder costs time alone.
-func (c *Cache) draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 	if c.Dir == "" {
 		return Draw(s, classes, seed)
 	}
@@ -94,7 +95,7 @@ func (x *Sheet) recall(path string) bool {
 	if !bytes.Equal(sum, checksum(body)) || gob.NewDecoder(bytes.NewReader(body)).Decode(&a) != nil {
 		return false
 	}
-	x.Want, x.shares = a.Want, gdn.Shares{Carried: a.Carried, Decay: a.Decay}
+	x.Want, x.shares = a.Want, truth.Shares{Carried: a.Carried, Decay: a.Decay}
 	now := time.Now()
 	os.Chtimes(path, now, now) // it was used
 	return true

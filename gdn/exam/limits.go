@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -66,7 +67,7 @@ func mustRead(text string) map[limitKey]Limit {
 
 // LimitOf is the limit of an output on a class of inputs at a precision (f32, bf16x6, bf16x3 or bf16x1). The longest sequence has a number
 // of tokens: what errors grow with. How far they scatter follows from all tokens.
-func LimitOf(c gdn.Class, s gdn.Spec, longest int, precision string, p gdn.Param) (Limit, error) {
+func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Param) (Limit, error) {
 	if precision == "bf16x6" {
 		precision = "f32"
 	}

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -25,16 +26,16 @@ import (
 type Sheet struct {
 	Spec    gdn.Spec
 	Seed    uint64
-	Classes []gdn.Class // of each value head, rows first; of a training step the one class of all
+	Classes []truth.Class // of each value head, rows first; of a training step the one class of all
 	Inputs  map[string]*array.Array
 	Want    map[string]*array.Array
-	shares  gdn.Shares // of a forward spec
+	shares  truth.Shares // of a forward spec
 }
 
 // Supported lists the classes of inputs that a spec can have.
-func Supported(s gdn.Spec) []gdn.Class {
-	var l []gdn.Class
-	for _, c := range gdn.Classes {
+func Supported(s gdn.Spec) []truth.Class {
+	var l []truth.Class
+	for _, c := range truth.Classes {
 		if c.Supports(s) == nil {
 			l = append(l, c)
 		}
@@ -46,18 +47,18 @@ func Supported(s gdn.Spec) []gdn.Class {
 var LongClasses = []string{"slow", "u01nodecay", "drift", "faint", "hold", "zeros"}
 
 // Long lists those of them that a spec can have.
-func Long(s gdn.Spec) []gdn.Class {
-	return slices.DeleteFunc(Supported(s), func(c gdn.Class) bool { return !slices.Contains(LongClasses, c.Name) })
+func Long(s gdn.Spec) []truth.Class {
+	return slices.DeleteFunc(Supported(s), func(c truth.Class) bool { return !slices.Contains(LongClasses, c.Name) })
 }
 
 // Deal says which classes the value heads of each sheet have, so that all classes are seen.
-func Deal(s gdn.Spec, classes []gdn.Class) [][]gdn.Class {
+func Deal(s gdn.Spec, classes []truth.Class) [][]truth.Class {
 	if s.Direction == gdn.Forward {
-		return gdn.Deal(s, classes)
+		return truth.Deal(s, classes)
 	}
-	var deals [][]gdn.Class
+	var deals [][]truth.Class
 	for _, c := range classes {
-		deals = append(deals, []gdn.Class{c})
+		deals = append(deals, []truth.Class{c})
 	}
 	return deals
 }
@@ -72,7 +73,7 @@ func boundary(tokens int) int {
 }
 
 // Draw makes a sheet: classes as Deal lists them.
-func Draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 	x, err := blank(s, classes, seed)
 	if err == nil {
 		err = x.solve()
@@ -84,13 +85,13 @@ func Draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
 }
 
 // blank is a sheet with its inputs alone.
-func blank(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 	x := &Sheet{Spec: s, Seed: seed, Classes: classes}
 	var err error
 	if s.Direction != gdn.Forward {
 		x.Inputs, err = classes[0].Generate(s, seed)
 	} else {
-		x.Inputs, err = gdn.GenerateMix(s, classes, seed)
+		x.Inputs, err = truth.GenerateMix(s, classes, seed)
 	}
 	return x, err
 }
@@ -98,15 +99,15 @@ func blank(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
 // solve computes what the inputs must give.
 func (x *Sheet) solve() (err error) {
 	if x.Spec.Direction != gdn.Forward {
-		x.Want, err = gdn.Reference(x.Spec, x.Inputs)
+		x.Want, err = truth.Reference(x.Spec, x.Inputs)
 	} else {
-		x.Want, x.shares, err = gdn.ReferenceShares(x.Spec, x.Inputs, boundary(x.Spec.Tokens))
+		x.Want, x.shares, err = truth.ReferenceShares(x.Spec, x.Inputs, boundary(x.Spec.Tokens))
 	}
 	return err
 }
 
 // names lists each class once.
-func names(classes []gdn.Class) string {
+func names(classes []truth.Class) string {
 	seen, text := map[string]bool{}, ""
 	for _, c := range classes {
 		if !seen[c.Name] {
@@ -136,7 +137,7 @@ type key struct {
 const maxSheets = 40
 
 // Draw is as the function.
-func (c *Cache) Draw(s gdn.Spec, classes []gdn.Class, seed uint64) (*Sheet, error) {
+func (c *Cache) Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 	k := key{s, "", seed}
 	for _, class := range classes {
 		k.classes += class.Name + " "

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
@@ -86,9 +88,9 @@ func TestHonestAuto(t *testing.T) {
 
 // requirePassOn examines a variant on some classes.
 func requirePassOn(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64, names ...string) {
-	var list []gdn.Class
+	var list []truth.Class
 	for _, name := range names {
-		c, err := gdn.LookupClass(name)
+		c, err := truth.LookupClass(name)
 		require.NoError(t, err)
 		list = append(list, c)
 	}
@@ -101,9 +103,9 @@ func requirePass(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uin
 	requireMarks(t, cache, s, v, seed, Deal(s, Supported(s)))
 }
 
-func requireMarks(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64, sheets [][]gdn.Class) {
+func requireMarks(t *testing.T, cache *Cache, s gdn.Spec, v gdn.Variant, seed uint64, sheets [][]truth.Class) {
 	t.Helper()
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	require.NoError(t, err)
 	for _, classes := range sheets {
 		x, err := cache.Draw(s, classes, seed)

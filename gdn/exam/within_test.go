@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -25,10 +27,10 @@ func TestWithin(t *testing.T) {
 			require.NoError(t, err)
 			s := x.Spec
 			s.Tokens = 300
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err, variant)
 			run := func(in map[string]*array.Array) (map[string]*array.Array, error) {
-				require.NoError(t, gdn.CheckInputs(s, in))
+				require.NoError(t, truth.CheckInputs(s, in))
 				return interp.Run(m, in, interp.Options{})
 			}
 			got, err := x.Within(s, run)

@@ -9,6 +9,7 @@ import (
 	. "github.com/gomlx/gomlx/pkg/core/graph"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -147,16 +148,16 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 	graphCode := func(m *ir.Module, inputs map[string]*Node) []*Node { return irgraph.Build(g, m, inputs) }
 	k, ok := g.Backend().(Inserter)
 	if !ok {
-		p, err := build(s, v, irgraph.Prepare)
+		p, err := compose(s, v, irgraph.Prepare)
 		return p, graphCode, err
 	}
-	p, err := build(s, v, nil)
+	p, err := compose(s, v, nil)
 	if err == nil && k.Accepts(p.forward) == nil && k.Accepts(p.backward) == nil {
 		return p, k.Insert, nil
 	}
-	if p, err = build(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
+	if p, err = compose(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
 		if v, err = graphVariant(g.Backend(), s, gdn.Auto); err == nil {
-			p, err = build(s, v, irgraph.Prepare)
+			p, err = compose(s, v, irgraph.Prepare)
 		}
 	}
 	return p, graphCode, err
@@ -175,8 +176,8 @@ type programKey struct {
 
 var built sync.Map // programKey -> *programs: a graph of many layers builds each program once
 
-// build makes the programs, prepared by a function or, where that is nil, as they are.
-func build(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, error)) (*programs, error) {
+// compose makes the programs, prepared by a function or, where that is nil, as they are.
+func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, error)) (*programs, error) {
 	key := programKey{s, v, prepare != nil}
 	if p, ok := built.Load(key); ok {
 		return p.(*programs), nil
@@ -202,9 +203,9 @@ func build(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, erro
 // chunks, from the inputs alone.
 func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	if v.Algo != gdn.AlgoToken {
-		return gdn.BuildTraining(s, v)
+		return build.Training(s, v)
 	}
-	if forward, err = gdn.Build(s, v); err != nil {
+	if forward, err = build.Module(s, v); err != nil {
 		return nil, nil, err
 	}
 	s.Direction = gdn.Backward
@@ -212,6 +213,6 @@ func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	backward, err = gdn.Build(s, chunks[0].Variant)
+	backward, err = build.Module(s, chunks[0].Variant)
 	return forward, backward, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -35,7 +36,7 @@ func generate(t testing.TB, s gdn.Spec, seed uint64) map[string]*array.Array {
 
 func ofClass(t testing.TB, s gdn.Spec, class string, seed uint64) map[string]*array.Array {
 	t.Helper()
-	c, err := gdn.LookupClass(class)
+	c, err := truth.LookupClass(class)
 	require.NoError(t, err)
 	in, err := c.Generate(s, seed)
 	require.NoError(t, err)
@@ -46,7 +47,7 @@ func ofClass(t testing.TB, s gdn.Spec, class string, seed uint64) map[string]*ar
 func drawn(t testing.TB, s gdn.Spec, class string, seed uint64) (args []*array.Array, want map[string]*array.Array) {
 	t.Helper()
 	in := ofClass(t, s, class, seed)
-	want, err := gdn.Reference(s, in)
+	want, err := truth.Reference(s, in)
 	require.NoError(t, err)
 	for _, p := range s.Inputs() {
 		args = append(args, in[p.Name])
@@ -79,7 +80,7 @@ func TestGradients(t *testing.T) {
 			s := spec(t, text)
 			s.Direction = gdn.Train
 			in := generate(t, s, 3)
-			want, err := gdn.Reference(s, in)
+			want, err := truth.Reference(s, in)
 			require.NoError(t, err)
 			got := train(t, b, s, in)
 			for _, p := range s.Outputs() {
@@ -104,7 +105,7 @@ func TestFiniteDifferences(t *testing.T) {
 		plain := maps.Clone(in)
 		delete(plain, "do")
 		delete(plain, "dfinal_state")
-		out, err := gdn.Reference(f, plain)
+		out, err := truth.Reference(f, plain)
 		require.NoError(t, err)
 		sum := 0.0
 		for _, n := range []string{"o", "final_state"} {

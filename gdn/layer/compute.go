@@ -8,13 +8,14 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
 // Compute runs a spec of any direction on a backend, arrays in and out, by the names of s.Inputs and s.Outputs. Gradients are
 // those that GoMLX takes of the loss sum(o do) + sum(final_state dfinal_state). A nil variant is the backend's default.
 func Compute(b backends.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	if err := gdn.CheckInputs(s, inputs); err != nil {
+	if err := truth.CheckInputs(s, inputs); err != nil {
 		return nil, err
 	}
 	if v == nil {

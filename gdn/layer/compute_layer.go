@@ -7,23 +7,23 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	"github.com/gomlx/gomlx/pkg/ml/context"
 
-	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
 // ComputeLayer runs a stored case of a whole layer on a backend: its first tokens at once, the others one by one from the
 // caches, and all of them in one call of a layer without a cache. The variant is as Builder.Variant takes it.
-func ComputeLayer(b backends.Backend, c gdn.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	cfg := Config{Hidden: c.Hidden, HeadsK: c.HeadsK, HeadsV: c.HeadsV, KeyDim: c.KeyDim, ValueDim: c.ValueDim, ConvWidth: c.ConvWidth, NormEps: c.NormEps}
 	weights := map[string]*array.Array{}
 	for name, a := range inputs {
-		if strings.HasPrefix(name, gdn.LayerWeights) {
+		if strings.HasPrefix(name, truth.LayerWeights) {
 			weights[name] = a
 		}
 	}
 	ctx := context.New().In("layer")
-	if _, err := Load(ctx, WeightsOf(weights), gdn.LayerWeights, cfg, dtypes.Float32); err != nil {
+	if _, err := Load(ctx, WeightsOf(weights), truth.LayerWeights, cfg, dtypes.Float32); err != nil {
 		return nil, err
 	}
 	x := inputs["x"].Convert(ir.F32)

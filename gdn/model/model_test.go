@@ -30,7 +30,7 @@ var rules = map[string]func(p *program, backward bool){
 	"loss":        func(p *program, backward bool) { p.loss(4, 7, backward) },
 }
 
-func build(t *testing.T, rule func(*program, bool), backward bool) *ir.Module {
+func modules(t *testing.T, rule func(*program, bool), backward bool) *ir.Module {
 	m, b := ir.NewModule("part")
 	p := &program{Builder: b, wide: ir.F64, narrow: ir.F64}
 	rule(p, backward)
@@ -66,7 +66,7 @@ func TestBackward(t *testing.T) {
 	for rule, write := range rules {
 		t.Run(rule, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			forward, back := build(t, write, false), build(t, write, true)
+			forward, back := modules(t, write, false), modules(t, write, true)
 			inputs := map[string]*array.Array{}
 			fill := func(m *ir.Module) {
 				for _, p := range m.Params() {

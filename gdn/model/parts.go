@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 )
@@ -91,7 +92,7 @@ func module(rule func(p *program, backward bool)) func(gdn.Variant, bool) (*ir.M
 
 // rule makes the module of the rule: the forward pass with what it keeps for the backward pass, or the backward pass that reads it.
 func rule(c Config, v gdn.Variant, backward bool) (*ir.Module, error) {
-	forward, back, err := gdn.BuildTraining(c.Spec(), v)
+	forward, back, err := build.Training(c.Spec(), v)
 	if backward {
 		return back, err
 	}

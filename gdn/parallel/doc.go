@@ -1,7 +1,7 @@
 // Package parallel splits a sequence over devices (context parallelism): each has a part of the tokens, and what passes between them does not
 // grow with the tokens.
 //
-// A part takes the state before it to the state after it by an affine map, S_after = M S_before + O, its summary (gdn.BuildSummary). So the states
+// A part takes the state before it to the state after it by an affine map, S_after = M S_before + O, its summary (build.Summary). So the states
 // that parts begin with are a scan over n summaries, and so are the gradients of states, over the transposed maps:
 //
 //	forward                                                backward

@@ -10,7 +10,9 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/parallel"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -81,14 +83,14 @@ func split(t *testing.T, text, class string, n int, run parallel.Run) {
 	require.NoError(t, err)
 	train := s
 	train.Direction = gdn.Train
-	c, err := gdn.LookupClass(class)
+	c, err := truth.LookupClass(class)
 	require.NoError(t, err)
 	inputs, err := c.Generate(train, 11)
 	require.NoError(t, err)
-	exact, err := gdn.Reference(train, inputs)
+	exact, err := truth.Reference(train, inputs)
 	require.NoError(t, err)
 	v := variant(t, train)
-	m, err := gdn.Build(train, v)
+	m, err := build.Module(train, v)
 	require.NoError(t, err)
 	one, err := run(m, inputs)
 	require.NoError(t, err)
@@ -133,11 +135,11 @@ func TestSplitHard(t *testing.T) {
 func TestSplitForward(t *testing.T) {
 	s, err := gdn.Parse("b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=kda")
 	require.NoError(t, err)
-	c, err := gdn.LookupClass("random")
+	c, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	inputs, err := c.Generate(s, 3)
 	require.NoError(t, err)
-	want, err := gdn.Reference(s, inputs)
+	want, err := truth.Reference(s, inputs)
 	require.NoError(t, err)
 	for _, n := range []int{2, 4, 8} {
 		x, err := parallel.NewSplit(s, n, variant(t, s), nil, interpreted)

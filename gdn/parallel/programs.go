@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -36,17 +37,17 @@ func New(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant) (*Progra
 		build func() (*ir.Module, error)
 	}
 	programs := []program{
-		{&p.Summary, func() (*ir.Module, error) { return gdn.BuildSummary(part, forward) }},
+		{&p.Summary, func() (*ir.Module, error) { return build.Summary(part, forward) }},
 		{&p.Compose, func() (*ir.Module, error) { return BuildCompose(part, false) }},
 		{&p.Carry, func() (*ir.Module, error) { return BuildCarry(part, false) }},
-		{&p.Forward, func() (*ir.Module, error) { return gdn.Build(part, forward) }},
+		{&p.Forward, func() (*ir.Module, error) { return build.Module(part, forward) }},
 	}
 	if backward != nil {
 		programs = append(programs,
-			program{&p.StateGradient, func() (*ir.Module, error) { return gdn.BuildStateGradient(part, *backward) }},
+			program{&p.StateGradient, func() (*ir.Module, error) { return build.StateGradient(part, *backward) }},
 			program{&p.ComposeBack, func() (*ir.Module, error) { return BuildCompose(part, true) }},
 			program{&p.CarryBack, func() (*ir.Module, error) { return BuildCarry(part, true) }},
-			program{&p.Backward, func() (*ir.Module, error) { return gdn.Build(back, *backward) }})
+			program{&p.Backward, func() (*ir.Module, error) { return build.Module(back, *backward) }})
 	}
 	for _, m := range programs {
 		if *m.at, err = m.build(); err != nil {

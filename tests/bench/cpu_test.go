@@ -12,6 +12,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -54,13 +56,13 @@ func BenchmarkCPUChunked(b *testing.B) {
 func ruleProgram(b *testing.B, e *pjrt.Engine, s gdn.Spec) (*pjrt.Program, []*array.Array) {
 	v, err := gdn.ParseVariant(chunked)
 	require.NoError(b, err)
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	require.NoError(b, err)
 	a, err := stablehlo.Backend{}.Emit(m, nil)
 	require.NoError(b, err)
 	prog, err := e.Compile(a.Text)
 	require.NoError(b, err)
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(b, err)
 	drawn, err := class.Generate(s, 1)
 	require.NoError(b, err)

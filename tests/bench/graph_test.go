@@ -18,9 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -133,7 +135,7 @@ func measureGraph(b backends.Backend, job graphJob) (r graphResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	if err != nil {
 		return r, err
 	}
@@ -149,7 +151,7 @@ func measureGraph(b backends.Backend, job graphJob) (r graphResult, err error) {
 		}
 		args = append(args, t)
 	}
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	if err != nil {
 		return r, err
 	}

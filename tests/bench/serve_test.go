@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -155,7 +156,7 @@ func stateProducts(b *testing.B, e *pjrt.Engine, s gdn.Spec) (*pjrt.Program, []*
 func program(b *testing.B, e *pjrt.Engine, s gdn.Spec, a *codegen.Artifact, cu []int64) (*pjrt.Program, []*array.Array) {
 	p, err := e.Compile(a.Text)
 	require.NoError(b, err)
-	class, err := gdn.LookupClass("random")
+	class, err := truth.LookupClass("random")
 	require.NoError(b, err)
 	drawn, err := class.Generate(s, 1)
 	require.NoError(b, err)

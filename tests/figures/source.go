@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/mfu"
@@ -161,7 +162,7 @@ func (t *term) value(ctx context.Context, m *meter) (float64, error) {
 		return 0, err
 	}
 	if t.quantity == "kept" {
-		return perToken(p, p.Variant.KeptBytes(t.spec))
+		return perToken(p, build.KeptBytes(t.spec, p.Variant))
 	}
 	c, err := m.Static(ctx, p, t.target, measure.Options{})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/stretchr/testify/require"
 )
@@ -55,7 +56,7 @@ func TestEvaluatorAgainstOracle(t *testing.T) {
 			t.Run(c.name+"/"+target, func(t *testing.T) {
 				t.Parallel()
 				s, text := suited(t, c.spec, c.variant, target)
-				class, err := gdn.LookupClass(c.class)
+				class, err := truth.LookupClass(c.class)
 				require.NoError(t, err)
 				inputs, err := class.Generate(s, 1)
 				require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestGlueAgainstOracle(t *testing.T) {
 			a, err := lower.Program(s, v, "mosaic", on)
 			require.NoError(t, err)
 			text, n := untilKernel(t, a.Text)
-			class, err := gdn.LookupClass("random")
+			class, err := truth.LookupClass("random")
 			require.NoError(t, err)
 			inputs, err := class.Generate(s, 3)
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -53,7 +54,7 @@ func TestFlashInferPython(t *testing.T) {
 			require.NoError(t, err)
 			inputs, err := p.MakeInputs(s, w, "", 0)
 			require.NoError(t, err)
-			want, err := gdn.Reference(s, inputs)
+			want, err := truth.Reference(s, inputs)
 			require.NoError(t, err)
 			solution, err := p.ProgramSolution("s", "a", s, variant.String(), nil)
 			require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/stretchr/testify/require"
 )
@@ -46,9 +47,9 @@ func evaluate(t *testing.T, python string, s gdn.Spec, text string, inputs map[s
 // solve, in each dataflow, with and without bf16 vector units.
 func TestSolvesOnFixture(t *testing.T) {
 	py := python(t)
-	cases, err := gdn.ReadCases(filepath.Join("..", "fixtures"))
+	cases, err := truth.ReadCases(filepath.Join("..", "fixtures"))
 	require.NoError(t, err)
-	var c gdn.Case
+	var c truth.Case
 	for _, x := range cases {
 		if x.Name == "s07_bf16_inputs_t200" {
 			c = x
@@ -93,7 +94,7 @@ func TestSolvesOnFixture(t *testing.T) {
 // empty ones, a decode step of several batch rows, widths that fill no registers.
 func TestSpecsAgainstReference(t *testing.T) {
 	py := python(t)
-	class, err := gdn.LookupClass("reset.cos.9")
+	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	for _, row := range []struct{ name, target, spec, variant string }{
 		{"packed", "v6e", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=3,init,state=vk,empty=zero,packed", "chunk=16,leaf=4,fuse=kernel,ahead=1,steps=2"},
@@ -132,14 +133,14 @@ func TestSpecsAgainstReference(t *testing.T) {
 }
 
 // evaluated computes a class of inputs by the emitted text, and by the float64 reference.
-func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, target string, class gdn.Class) (got, want map[string]*array.Array) {
+func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, target string, class truth.Class) (got, want map[string]*array.Array) {
 	on, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
 	a, err := lower.Program(s, v, "mosaic", on)
 	require.NoError(t, err)
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)
-	want, err = gdn.Reference(s, inputs)
+	want, err = truth.Reference(s, inputs)
 	require.NoError(t, err)
 	return evaluate(t, py, s, a.Text, inputs), want
 }
@@ -160,7 +161,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 			require.NoError(t, err)
 			v, err := gdn.ParseVariant(row.variant)
 			require.NoError(t, err)
-			class, err := gdn.LookupClass(row.class)
+			class, err := truth.LookupClass(row.class)
 			require.NoError(t, err)
 			got, want := evaluated(t, py, s, v, row.target, class)
 			for _, o := range s.Outputs() {
@@ -173,7 +174,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 }
 
 // passes requires that outputs, by the names of the spec, are within the limits of a stored case.
-func passes(t *testing.T, c gdn.Case, got, expected map[string]*array.Array, precision string) {
+func passes(t *testing.T, c truth.Case, got, expected map[string]*array.Array, precision string) {
 	t.Helper()
 	outputs := map[string]*array.Array{}
 	for i, p := range c.Spec.Outputs() {

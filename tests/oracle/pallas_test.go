@@ -12,6 +12,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -73,7 +75,7 @@ func TestPallas(t *testing.T) {
 			}
 			inputs := map[string]map[string]*array.Array{}
 			for _, name := range inputClasses {
-				class, err := gdn.LookupClass(name)
+				class, err := truth.LookupClass(name)
 				require.NoError(t, err)
 				if class.Supports(s) != nil {
 					continue
@@ -82,12 +84,12 @@ func TestPallas(t *testing.T) {
 				require.NoError(t, err)
 			}
 			got := runPallas(t, py, path, inputs, row.vmap)
-			m, err := gdn.Build(forward, v)
+			m, err := build.Module(forward, v)
 			require.NoError(t, err)
 			for name, in := range inputs {
-				class, err := gdn.LookupClass(name)
+				class, err := truth.LookupClass(name)
 				require.NoError(t, err)
-				want, err := gdn.Reference(s, in)
+				want, err := truth.Reference(s, in)
 				require.NoError(t, err)
 				for _, o := range s.Outputs() {
 					require.Contains(t, got[name], o.Name)
@@ -116,7 +118,7 @@ func TestPallas(t *testing.T) {
 // float32: grouped value heads, and sequences of which one is empty with values wider than keys. One direction of each by commit.
 func TestPallasGradientsOnFixtures(t *testing.T) {
 	py := python(t)
-	cases, err := gdn.ReadCases(filepath.Join("..", "fixtures"))
+	cases, err := truth.ReadCases(filepath.Join("..", "fixtures"))
 	require.NoError(t, err)
 	done := 0
 	for _, c := range cases {

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -30,7 +31,7 @@ func program(preset, variant string) (texts [5]string, errs [5]error) {
 	if err != nil {
 		return all(err)
 	}
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	if err != nil {
 		return all(err)
 	}

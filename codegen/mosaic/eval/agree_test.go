@@ -9,6 +9,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -56,7 +58,7 @@ func emitted(t testing.TB, target, spec, variant string) (gdn.Spec, string, *ir.
 	require.NoError(t, err)
 	on, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	require.NoError(t, err)
 	m, err = lower.Kernels(m)
 	require.NoError(t, err)
@@ -67,7 +69,7 @@ func emitted(t testing.TB, target, spec, variant string) (gdn.Spec, string, *ir.
 
 func drawn(t testing.TB, s gdn.Spec, class string) (map[string]*array.Array, []*array.Array) {
 	t.Helper()
-	c, err := gdn.LookupClass(class)
+	c, err := truth.LookupClass(class)
 	require.NoError(t, err)
 	inputs, err := c.Generate(s, 1)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -139,7 +140,7 @@ func TestDamage(t *testing.T) {
 type exam struct {
 	spec      gdn.Spec
 	precision string
-	class     gdn.Class
+	class     truth.Class
 	list      []*array.Array
 	want      map[string]*array.Array
 }
@@ -147,9 +148,9 @@ type exam struct {
 func newExam(t *testing.T, s gdn.Spec, v gdn.Variant, class string) exam {
 	t.Helper()
 	inputs, list := drawn(t, s, class)
-	want, err := gdn.Reference(s, inputs)
+	want, err := truth.Reference(s, inputs)
 	require.NoError(t, err)
-	c, err := gdn.LookupClass(class)
+	c, err := truth.LookupClass(class)
 	require.NoError(t, err)
 	return exam{s, v.Precision().String(), c, list, want}
 }

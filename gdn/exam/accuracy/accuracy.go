@@ -14,13 +14,14 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
+	"github.com/gdngen/gdngen/gdn/truth"
 )
 
 // Column is a class of inputs at a length.
 type Column struct {
 	Name   string // of the column, unique
 	Tokens int
-	Class  gdn.Class
+	Class  truth.Class
 	Doc    string
 }
 
@@ -56,8 +57,8 @@ var Columns = []Column{
 var Headline = []string{"random", "slow", "cos.9", "cos.99", "one key"}
 
 // class is a class of gdn.Classes; the table is wrong where there is none, and a test reads it whole.
-func class(name string) gdn.Class {
-	c, err := gdn.LookupClass(name)
+func class(name string) truth.Class {
+	c, err := truth.LookupClass(name)
 	if err != nil {
 		panic(err)
 	}

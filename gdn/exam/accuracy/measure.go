@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -27,7 +28,7 @@ func (c Column) Measure(run func(gdn.Spec, map[string]*array.Array) (map[string]
 		if err != nil {
 			return Error{}, fmt.Errorf("inputs of column %s: %w", c.Name, err)
 		}
-		want, err := gdn.Reference(s, in)
+		want, err := truth.Reference(s, in)
 		if err != nil {
 			return Error{}, fmt.Errorf("reference of column %s: %w", c.Name, err)
 		}

@@ -13,13 +13,14 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
 // Case is a class of inputs at a length, with or without states.
 type Case struct {
 	Name   string
-	Class  gdn.Class
+	Class  truth.Class
 	Tokens int
 	Fields string // of the spec: init, final=false
 	Seeds  int
@@ -29,8 +30,8 @@ type Case struct {
 	Beyond []string
 }
 
-func class(name string) gdn.Class {
-	c, err := gdn.LookupClass(name)
+func class(name string) truth.Class {
+	c, err := truth.LookupClass(name)
 	if err != nil {
 		panic(err) // the table is read whole by a test
 	}
@@ -84,7 +85,7 @@ func (c Case) Measure(run func(gdn.Spec, map[string]*array.Array) (map[string]*a
 		if err != nil {
 			return nil, fmt.Errorf("inputs of %s: %w", c.Name, err)
 		}
-		want, err := gdn.Reference(s, in)
+		want, err := truth.Reference(s, in)
 		if err != nil {
 			return nil, fmt.Errorf("reference of %s: %w", c.Name, err)
 		}
@@ -144,7 +145,7 @@ func (r Row) String() string {
 // Missed lists the gradients of a row beyond the limits of flash-linear-attention.
 func (r Row) Missed() (names []string) {
 	for i, name := range Names {
-		if name != "o" && r.Errors[i] > gdn.FieldLimit(gdn.Param{Name: name}) {
+		if name != "o" && r.Errors[i] > truth.FieldLimit(gdn.Param{Name: name}) {
 			names = append(names, name)
 		}
 	}

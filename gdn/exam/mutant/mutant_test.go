@@ -9,24 +9,26 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam/mutant"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-func build(t *testing.T, spec, variant string) (gdn.Spec, *ir.Module) {
+func module(t *testing.T, spec, variant string) (gdn.Spec, *ir.Module) {
 	s, err := gdn.Parse(spec)
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	m, err := gdn.Build(s, v)
+	m, err := build.Module(s, v)
 	require.NoError(t, err)
 	return s, m
 }
 
 func compute(t *testing.T, s gdn.Spec, m *ir.Module) map[string]*array.Array {
-	c, err := gdn.LookupClass("resets")
+	c, err := truth.LookupClass("resets")
 	require.NoError(t, err)
 	in, err := c.Generate(s, 1)
 	require.NoError(t, err)
@@ -43,7 +45,7 @@ func TestAll(t *testing.T) {
 		"t=300,hk=2,k=128,dtype=bf16,seqs=3,init":         {"tpu-packed"},
 	} {
 		for _, variant := range variants {
-			s, right := build(t, spec, variant)
+			s, right := module(t, spec, variant)
 			text, want := right.String(), compute(t, s, right)
 			for _, x := range mutant.All {
 				if !x.Applies(s) {
@@ -69,7 +71,7 @@ func TestAll(t *testing.T) {
 
 // Mutants are lowered as what they are made of.
 func TestLowered(t *testing.T) {
-	s, right := build(t, "t=300,hk=1,hv=2,k=128,dtype=bf16,negeig", "tpu")
+	s, right := module(t, "t=300,hk=1,hv=2,k=128,dtype=bf16,negeig", "tpu")
 	for _, x := range mutant.All {
 		if x.Applies(s) {
 			wrong, _, err := x.Apply(right, s, rand.New(rand.NewPCG(3, 4)))
@@ -82,7 +84,7 @@ func TestLowered(t *testing.T) {
 
 // Strengths are drawn from what the fault's text says, other ones from other seeds.
 func TestStrengths(t *testing.T) {
-	s, right := build(t, "t=300,hk=1,hv=2,k=16", "default")
+	s, right := module(t, "t=300,hk=1,hv=2,k=16", "default")
 	seen := map[string]bool{}
 	for i := range uint64(20) {
 		for _, x := range mutant.All[:1] {

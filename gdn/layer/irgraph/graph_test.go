@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -74,11 +76,11 @@ func TestModules(t *testing.T) {
 				v, err = gdn.ParseVariant(test.variant)
 			}
 			require.NoError(t, err)
-			class, err := gdn.LookupClass("random")
+			class, err := truth.LookupClass("random")
 			require.NoError(t, err)
 			in, err := class.Generate(s, 1)
 			require.NoError(t, err)
-			m, err := gdn.Build(s, v)
+			m, err := build.Module(s, v)
 			require.NoError(t, err)
 			want, err := interp.Run(m, in, interp.Options{})
 			require.NoError(t, err)

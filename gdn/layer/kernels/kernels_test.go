@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/kernels"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -30,7 +31,7 @@ func draw(t *testing.T, text string) (gdn.Spec, map[string]*array.Array) {
 	t.Helper()
 	s, err := gdn.Parse(text)
 	require.NoError(t, err)
-	c, err := gdn.LookupClass("random")
+	c, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	in, err := c.Generate(s, 1)
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func draw(t *testing.T, text string) (gdn.Spec, map[string]*array.Array) {
 
 func agree(t *testing.T, s gdn.Spec, in, got map[string]*array.Array) {
 	t.Helper()
-	want, err := gdn.Reference(s, in)
+	want, err := truth.Reference(s, in)
 	require.NoError(t, err)
 	for _, p := range s.Outputs() {
 		require.Less(t, array.Compare(got[p.Name], want[p.Name]).Ratio, 1e-5, p.Name)

@@ -1,0 +1,87 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// gradientsIn brings the gradients of the outputs into the order that the reverse grid reads.
+func (p *plan) gradientsIn(in *operands) {
+	s, b := p.s, p.b
+	b.Stage("glue")
+	in.do = p.rows(p.tokens(p.args["do"], in.slotting, 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	x := p.args["dfinal_state"]
+	if x != nil && s.Empty == gdn.EmptyZero {
+		x = p.clearEmpty(x)
+	}
+	in.dstate = p.stateOperand(x)
+}
+
+// gradientsOut brings the gradients of the reverse grid to the order and layout of the spec, through gates and norms that
+// the kernel does not compute.
+func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
+	s, b := p.s, p.b
+	b.Stage("glue")
+	dq, dk := p.tokensOut(in, r.outputs[0], s.HeadsK), p.tokensOut(in, r.outputs[1], s.HeadsK)
+	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
+		dq = b.Convert(normRowsGradient(b, p.args["q"], dq), s.DType)
+		dk = b.Convert(normRowsGradient(b, p.args["k"], dk), s.DType)
+	}
+	results := []*ir.Value{dq, dk, p.tokensOut(in, r.outputs[2], s.HeadsV)}
+	dg, dbeta := p.gateTokens(in, r.outputs[3]), p.gateTokens(in, r.outputs[4])
+	if s.Gates == gdn.GatesFused {
+		results = append(results, p.rawGates(dg, dbeta)...)
+	} else {
+		results = append(results, dg, dbeta)
+	}
+	if s.Init {
+		results = append(results, p.stateOut(in, r.state))
+	}
+	return results
+}
+
+// gateTokens is the inverse of gate and tokens: [B, T, Hv], or [T, Hv] without a batch axis.
+func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
+	b, v, s := p.b, p.v, p.s
+	x := b.Reshape(o.value, s.Batch/v.Batch, p.nc/v.Chunks, s.HeadsV/v.Heads, v.Chunks, v.Batch, v.Heads, p.c)
+	x = b.Transpose(x, 0, 4, 1, 3, 6, 2, 5)
+	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
+}
+
+// rawGates are the gradients of A_log, a, dt_bias and b from those of the log decay g = -exp(A_log) softplus(a + dt_bias) and
+// of beta, a sigmoid or twice that.
+func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
+	s, b := p.s, p.b
+	last := dg.Type.Rank() - 1
+	lead := make([]int, last)
+	for i := range lead {
+		lead[i] = i
+	}
+	overHeads := func(x *ir.Value) *ir.Value { return b.Broadcast(x, dg.Type.Shape, last) }
+	a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
+	aLog, bias := overHeads(p.args["A_log"]), overHeads(p.args["dt_bias"])
+	x := b.Add(a, bias)
+	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
+	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
+	beta := b.Unary(ir.OpLogistic, raw)
+	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
+	if s.NegEigval {
+		db = b.Scale(db, 2)
+	}
+	dLog := b.Sum(b.Mul(dg, decayGate(b, a, aLog, bias, 0)), lead...)
+	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
+}
+
+// normRowsGradient takes the gradient of rows that normRows made of x to that of x.
+func normRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
+	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
+	n := x.Type.Rank() - 1
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	r := b.Unary(ir.OpRsqrt, squares(b, x))
+	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), n), r), b.Mul(r, r))
+	over := func(y *ir.Value) *ir.Value { return b.Broadcast(y, x.Type.Shape, dims...) }
+	return b.Sub(b.Mul(dy, over(r)), b.Mul(x, over(along)))
+}

@@ -1,0 +1,123 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
+func (e *gen) mirrored(y *ir.Value) *ir.Value {
+	b := e.b
+	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Parts != gdn.PartsKept || e.c%2 != 0 {
+		return e.store(b.Add(y, e.turned(y)))
+	}
+	y = b.Convert(y, ir.BF16)
+	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
+}
+
+// turned swaps rows and lanes, of the parts where they are kept.
+func (e *gen) turned(x *ir.Value) *ir.Value {
+	y := e.b.Transpose(x, 0, 2, 1)
+	if e.v.Parts == gdn.PartsKept && x.Type.DType == ir.F32 {
+		for _, part := range e.cut(x) {
+			e.parts[y] = append(e.parts[y], e.b.Transpose(part, 0, 2, 1))
+		}
+	}
+	return y
+}
+
+// perKey sums over the value heads of each key head.
+func (e *gen) perKey(x *ir.Value) *ir.Value {
+	if e.gb == 1 {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	x = b.Reshape(b.Convert(x, ir.F32), s[0]/e.gb, e.gb, s[1], s[2])
+	var sum *ir.Value
+	for i := range e.gb {
+		part := b.Reshape(b.SliceAxis(x, 1, i, i+1), s[0]/e.gb, s[1], s[2])
+		if sum == nil {
+			sum = part
+		} else {
+			sum = b.Add(sum, part)
+		}
+	}
+	return sum
+}
+
+// turnedProducts are scale K Q^T and K K^T, for each value head.
+func (e *gen) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
+	b, c := e.b, e.c
+	if e.v.KQ == gdn.JointJoined {
+		both := e.dot(k, e.concat(1, q, k), false, true, e.v.PrecIntra)
+		kq, kk = b.SliceAxis(both, 2, 0, c), b.SliceAxis(both, 2, c, 2*c)
+	} else {
+		kq, kk = e.dot(k, q, false, true, e.v.PrecIntra), e.dot(k, k, false, true, e.v.PrecIntra)
+	}
+	return e.perValue(b.Scale(kq, e.s.EffectiveScale())), e.perValue(kk)
+}
+
+// turnedDecay is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
+func (e *gen) turnedDecay(w gates) *ir.Value {
+	b, c := e.b.Stage("decay"), e.c
+	var d *ir.Value
+	if e.v.Decay == gdn.DecaySegment {
+		d = b.Transpose(e.decay(w), 0, 2, 1)
+	} else {
+		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.row(upto, c), e.column(after, c)) })
+		if e.v.Mask == gdn.MaskSelect {
+			d = b.Select(e.over(d.Type.Shape[0], b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1))), d, b.Like(d, masked))
+		}
+		d = e.exp(d)
+	}
+	if e.v.Beta != gdn.BetaExponent {
+		d = b.Mul(d, e.column(w.beta, c))
+	}
+	d = e.store(d)
+	if e.v.Mask == gdn.MaskWords {
+		d = e.upper(d, 0)
+	}
+	return d
+}
+
+// strictly clears x [N, j, i] but for i > j.
+func (e *gen) strictly(x *ir.Value) *ir.Value {
+	if e.v.Mask == gdn.MaskWords {
+		return e.upper(x, 1)
+	}
+	return e.b.Convert(e.keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1))), x.Type.DType)
+}
+
+// bothInverses are T^T and T, kept or made again.
+func (e *gen) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
+	if e.in.kept.t != nil {
+		tt = e.loadTurnedInverse()
+		return tt, e.turned(tt)
+	}
+	negA, _ := e.weights(e.b.Neg(kk), nil, e.decay(w), w)
+	if e.v.Mask == gdn.MaskWords {
+		t = e.solveWords(negA)
+	} else {
+		t = e.store(e.solve(negA))
+	}
+	return e.turned(t), t
+}
+
+// inverseAndValues are T^T and U, kept or made again from the state before the chunk.
+func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (tt, u *ir.Value) {
+	b := e.b
+	tt, t := e.bothInverses(kk, w)
+	if l := e.in.kept.u; l != nil {
+		return tt, e.loadKept(l)
+	}
+	b.Stage("values")
+	k = e.perValue(k)
+	var kS *ir.Value
+	if e.v.Fold {
+		kS = e.dot(e.store(e.byRows(k, grown)), state, false, false, e.v.PrecState)
+	} else {
+		kS = b.Mul(e.column(grown, e.s.V), e.dot(k, state, false, false, e.v.PrecState))
+	}
+	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
+	return tt, e.store(e.dot(t, e.store(r), false, false, e.v.ApplyPrecision()))
+}

@@ -1,0 +1,368 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Module makes the program of s by v: a module whose parameters are s.Inputs and whose results are s.Outputs. Glue
+// (reshapes, transposes, padding, gathering of packed sequences) surrounds grids with pure bodies. In a body, values are
+// [N, rows, lanes]: N is chunks in flight x batch rows x heads, in lockstep.
+func Module(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
+	if err := v.Check(s); err != nil {
+		return nil, err
+	}
+	m, b := ir.NewModule("gdn")
+	p := newPlan(s, v.Fit(s), b, s.Inputs())
+	results, err := p.emit()
+	if err != nil {
+		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
+	}
+	results = p.only(results, s)
+	names := make([]string, len(results))
+	for i, o := range s.Outputs() {
+		names[i] = o.Name
+	}
+	if s.InPlace {
+		m.Reuse = []ir.Reuse{{Result: "final_state", Param: "initial_state"}}
+	}
+	if err := b.Finish(m, names, results); err != nil {
+		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
+	}
+	return m, nil
+}
+
+// emit is module, or the builder's first fault.
+func (p *plan) emit() (results []*ir.Value, err error) {
+	err = p.guarded(func() { results = p.module() })
+	return results, err
+}
+
+// guarded writes a program, and gives the builder's first fault: code that goes on after one reads what was not made.
+func (p *plan) guarded(write func()) (err error) {
+	defer func() {
+		if fault := p.b.Err(); fault != nil {
+			recover()
+			err = fault
+		}
+	}()
+	write()
+	return nil
+}
+
+// plan is the fitted shape of the program.
+type plan struct {
+	s    gdn.Spec
+	v    gdn.Variant
+	b    *ir.Builder
+	c    int  // tokens of a chunk
+	nc   int  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
+	gb   int  // value heads of a program that share a key head
+	kb   int  // key heads of a program
+	lead int  // columns of zeros that stand before those of v: see summary.go
+	down bool // grids walk the chunks from the last to the first
+	args map[string]*ir.Value
+}
+
+func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan {
+	s = v.Packing(s)
+	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
+	p.kb = v.Heads / p.gb
+	if s.Seqs > 0 {
+		p.nc = (s.Tokens/p.c + s.Seqs + v.Chunks - 1) / v.Chunks * v.Chunks
+		if p.aligned() {
+			p.nc = (s.Tokens + p.c - 1) / p.c
+		}
+	} else {
+		step := v.Chunks * v.Steps
+		if s.Direction != gdn.Forward {
+			step = max(step, v.BackSteps) // powers of two
+		}
+		p.nc = (s.Tokens + step*p.c - 1) / (step * p.c) * step
+	}
+	for _, in := range inputs {
+		p.args[in.Name] = b.Param(in.Name, in.Type)
+	}
+	if v.Embeds(s) {
+		p.embed()
+	}
+	return p
+}
+
+// padded is the number of tokens in whole chunks.
+func (p *plan) padded() int { return p.nc * p.c }
+
+// groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own.
+func (p *plan) groupSplit() bool { return p.gb < p.s.Groups() }
+
+// valueHeads is the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk].
+func (p *plan) valueHeads() []int {
+	if p.groupSplit() {
+		return []int{p.s.HeadsK, p.s.Groups()}
+	}
+	return []int{p.s.HeadsV}
+}
+
+// module emits glue, grids and glue.
+func (p *plan) module() []*ir.Value {
+	if p.s.Direction != gdn.Forward {
+		return p.training()
+	}
+	if p.streamed() {
+		return p.streamModule()
+	}
+	in := p.glueIn()
+	gates := in.gates()
+	all := append([]*operand{in.q, in.k, in.v}, gates...)
+	switch {
+	case p.v.Algo == gdn.AlgoToken:
+		return p.glueOut(in, p.grid("recurrence", in, all, in.state, (*gen).token))
+	case p.aligned():
+		return p.alignedModule(in, all)
+	case p.v.Flow == gdn.FlowFused:
+		return p.glueOut(in, p.grid("fused", in, all, in.state, (*gen).fused))
+	case p.v.Flow == gdn.FlowSolve:
+		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, (*gen).inverse)
+		in.t = r.outputs[0]
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, (*gen).fused))
+	case p.v.Form == gdn.FormUW:
+		r := p.grid("intra", in, all, nil, (*gen).intra)
+		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
+		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
+		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
+			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.decayGate()...)
+		}
+		return p.glueOut(in, p.grid("scan", in, used, in.state, (*gen).scan))
+	default:
+		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, (*gen).intra)
+		in.t, in.p = r.outputs[0], r.outputs[1]
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, (*gen).scan))
+	}
+}
+
+// operand is an input or output of a grid: the whole array, and its window per axis of the plan.
+type operand struct {
+	value *ir.Value
+	axes  []axis
+	block []int
+	shape []int
+	dtype ir.DType
+	width int // lanes of a head, where heads lie side by side; 0 elsewhere
+}
+
+// axis is what a dimension of an operand is indexed by.
+type axis uint8
+
+const (
+	axisNone axis = iota
+	axisBatch
+	axisHead
+	axisGroup
+	axisChunk
+	axisSeq  // the sequence of the chunk, by table
+	axisStep // the step, where the chunk is looked up
+)
+
+// operands are what the grids read. Fields that a spec or variant does not use are nil.
+type operands struct {
+	q, k, v  *operand
+	raw      bool     // gates are fused in the kernel: g and beta are the raw a and b
+	g, beta  *operand // nil where the rule has none
+	aLog, dt *operand // where gates are fused in the kernel, and only there
+
+	t, u, w, p *operand // from an earlier grid
+
+	state     *operand
+	*slotting // of packed sequences
+	pool      *poolOrder
+
+	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
+	kept       kept     // of the reverse grid: what the forward grid kept
+}
+
+func (o *operands) decayGate() []*operand { return given(o.g, o.aLog, o.dt) }
+
+func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta) }
+
+// given are those of the operands that spec and variant have.
+func given(l ...*operand) []*operand {
+	return slices.DeleteFunc(l, func(o *operand) bool { return o == nil })
+}
+
+type gridResult struct {
+	outputs []*operand
+	state   *ir.Value
+}
+
+// grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
+// sequential and carry it, as e.state of the body.
+func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*gen) []blockOut) gridResult {
+	s, v := p.s, p.v
+	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / p.kb}}
+	steps := p.nc / v.Chunks
+	if p.pooled() { // sequences follow one another, in the order of a table
+		dims[0].Size, steps = 1, s.Batch
+	}
+	at := map[axis]int{axisBatch: 0, axisHead: 1}
+	if p.groupSplit() {
+		at[axisGroup] = len(dims)
+		dims = append(dims, ir.GridDim{Name: "g", Size: s.Groups() / p.gb})
+	}
+	at[axisChunk] = len(dims)
+	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: state != nil})
+	windowAt := func(o *operand, sequence int) ir.Window {
+		w := ir.Window{Block: o.block}
+		for _, a := range o.axes {
+			x := ir.IndexConst(0)
+			switch a {
+			case axisNone:
+			case axisSeq:
+				x = ir.IndexTable(at[axisChunk], 0)
+			case axisBatch, axisChunk:
+				x = ir.IndexAxis(at[a])
+				if p.pooled() { // a sequence is one step
+					x = ir.IndexConst(0)
+					if a == axisBatch {
+						x = ir.IndexTable(at[axisChunk], sequence)
+					}
+				}
+			default:
+				x = ir.IndexAxis(at[a])
+			}
+			if p.down && (a == axisSeq || a == axisChunk) {
+				x = x.Reversed(p.nc / v.Chunks)
+			}
+			w.Index = append(w.Index, x)
+		}
+		return w
+	}
+	window := func(o *operand) ir.Window { return windowAt(o, tableRead) }
+	g := &ir.Grid{Name: name, Dims: dims, Main: v.Main}
+	switch {
+	case p.down:
+		g.Sched = reverseSched(v)
+	case state != nil:
+		g.Sched = schedOf(v)
+		if g.Sched != nil {
+			g.Sched.Fetch = v.Fetch == gdn.FetchCopies
+		}
+	}
+	var args []*ir.Value
+	if state != nil && in.slotting != nil {
+		g.Tables, args = 1, append(args, in.table)
+	}
+	if in.pool != nil {
+		g.Tables, args = len(in.pool.tables), append(args, in.pool.tables...)
+	}
+	for _, o := range used {
+		g.In = append(g.In, window(o))
+		args = append(args, o.value)
+	}
+	once := state != nil && p.once()
+	switch {
+	case once && s.Init:
+		g.In = append(g.In, window(state))
+		args = append(args, state.value)
+	case state != nil && !once:
+		g.Carry = []ir.Window{window(state)}
+		args = append(args, state.value)
+	}
+	var outs []blockOut
+	rs := p.b.Grid(g, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+		e := newGen(p, b, in)
+		for i, o := range used {
+			e.blocks[o] = blocks[i]
+		}
+		tile := func(x *ir.Value) *ir.Value {
+			r := len(state.block)
+			return b.Convert(b.Reshape(x, v.Batch*v.Heads, state.block[r-2], state.block[r-1]), ir.F32)
+		}
+		switch {
+		case once && s.Init:
+			e.state = tile(blocks[len(used)])
+		case once:
+			e.state = tile(b.Const(ir.T(state.dtype, state.block...), 0))
+		case state != nil:
+			e.state = tile(carried[0])
+		}
+		outs = body(e)
+		var final *ir.Value
+		if state != nil {
+			final = b.Reshape(b.Convert(e.state, state.dtype), state.block...)
+		}
+		if once {
+			if s.Init && (s.InPlace || in.pool != nil) {
+				g.Alias = [][2]int{{len(outs), len(used)}}
+			}
+			outs = append(outs, blockOut{final, state})
+		}
+		for _, o := range outs {
+			ys = append(ys, o.block)
+			g.Out = append(g.Out, windowAt(o.operand, tableWrite))
+			g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+		}
+		if state != nil && !once {
+			next = []*ir.Value{final}
+		}
+		return ys, next
+	})
+	var r gridResult
+	if state != nil {
+		r.state = rs[len(rs)-1]
+	}
+	if once {
+		outs = outs[:len(outs)-1]
+	}
+	for i, o := range outs {
+		o.operand.value = rs[i]
+		r.outputs = append(r.outputs, o.operand)
+	}
+	return r
+}
+
+// schedOf is how the steps of the grid that carries the state overlap as a kernel; nil: they follow one another as built.
+func schedOf(v gdn.Variant) *ir.Sched {
+	s := newSched(v.Steps, v.Lock, v.Heads*v.Batch*v.Chunks, v.Ahead, 0)
+	if s == nil {
+		return nil
+	}
+	s.Late = v.Late
+	if v.Ready != 100 {
+		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
+		s.Ends[0] = v.Ready
+	}
+	if v.Beside {
+		s.Beside = []string{"operands"}
+	}
+	if v.Ahead == 2 {
+		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
+	}
+	return s
+}
+
+// newSched is a schedule with phases ahead of the state and behind it.
+func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
+	if ahead+behind == 0 && steps == 1 && lock == 0 {
+		return nil
+	}
+	s := &ir.Sched{Steps: steps, Lock: lock, After: behind}
+	if lock == 0 {
+		s.Lock = heads
+	}
+	// Results must come from whole steps: the last lag is a multiple of the steps.
+	n := ahead + behind
+	last := (n + steps - 1) / steps * steps
+	for p := range n + 1 {
+		s.Lags = append(s.Lags, p*last/max(n, 1))
+	}
+	return s
+}
+
+// blockOut is an output block with the array that it belongs to.
+type blockOut struct {
+	block   *ir.Value
+	operand *operand
+}

@@ -1,0 +1,90 @@
+package build
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Summary makes the program of the summary of a range of tokens: parameters are s.SummaryInputs, results s.SummaryOutputs. The direction of
+// s does not matter. Products with M are of the precision that v has for products with the state; M itself stays in float32.
+func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
+	v, err := v.SummaryVariant(s)
+	if err != nil {
+		return nil, err
+	}
+	wide := s.Summarized()
+	m, b := ir.NewModule("summary")
+	p := newPlan(wide, v.Fit(wide), b, s.SummaryInputs())
+	p.lead = s.K
+	var results []*ir.Value
+	err = p.guarded(func() {
+		p.args["initial_state"] = identityFirst(b, wide)
+		in := p.glueIn()
+		r := p.grid("summary", in, append([]*operand{in.k, in.v}, in.gates()...), in.state, (*gen).fused)
+		state := b.Stage("glue").Reshape(r.state, wide.Sequences(), wide.HeadsV, s.K, s.K+s.V)
+		results = []*ir.Value{b.SliceAxis(state, 3, 0, s.K), b.SliceAxis(state, 3, s.K, s.K+s.V)}
+	})
+	if err == nil {
+		err = b.Finish(m, []string{gdn.TransitionName, gdn.OffsetName}, results)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build the summary of %s by %s: %w", s, v, err)
+	}
+	return m, nil
+}
+
+// identityFirst is the state [I | 0] of every sequence and head.
+func identityFirst(b *ir.Builder, s gdn.Spec) *ir.Value {
+	one := ir.T(ir.I32, s.K, s.V)
+	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))
+	return b.Broadcast(eye, s.StateType().Shape, 2, 3)
+}
+
+// StateGradient makes the program of D, the gradient of the state before a range of tokens when only the outputs of the range count. Parameters
+// are q, k, the gates and do of s, and cu_seqlens where sequences are packed; the result is dinitial_state [N, Hv, K, V] in float32. Neither v nor a
+// state is read, since both add to the outputs what no gradient of the state needs. The direction of s does not matter.
+func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
+	s = s.OfStateGradient()
+	if err := v.Check(s); err != nil {
+		return nil, err
+	}
+	m, b := ir.NewModule("state_gradient")
+	p := newPlan(s, v.Fit(s), b, s.StateGradientInputs())
+	p.v.Chunks, p.v.Low, p.down = 1, p.v.BackLow, true
+	var result *ir.Value
+	err := p.guarded(func() {
+		in := p.glueIn()
+		p.gradientsIn(in)
+		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, (*gen).stateGradient)
+		result = p.stateOut(in, r.state)
+	})
+	if err == nil {
+		err = b.Finish(m, []string{"dinitial_state"}, []*ir.Value{result})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build the gradient of the state of %s by %s: %w", s, v, err)
+	}
+	return m, nil
+}
+
+// stateGradient takes a chunk backwards, as far as the gradient of the state goes: see the head of backward.go.
+func (e *gen) stateGradient() []blockOut {
+	b := e.b.Stage("load")
+	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
+	do := e.loadRows(e.in.do)
+	w := e.loadGates()
+	e.sums(&w)
+	b.Stage("gates")
+	grown := e.exp(w.sum)
+	left := b.Mul(e.exp(w.left), w.beta)
+	b.Stage("products")
+	kq, kk := e.turnedProducts(q, k)
+	f := e.turnedDecay(w)
+	b.Stage("decay")
+	pt, kd := e.store(e.times(kq, f)), e.store(e.byRows(e.perValue(k), left))
+	tt, _ := e.bothInverses(kk, w)
+	e.stateBackward(q, k, e.store(do), pt, kd, tt, grown, left)
+	return nil
+}

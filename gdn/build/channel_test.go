@@ -1,0 +1,92 @@
+package build
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/gdntest"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Where all channels of a head have one decay, Kimi Delta Attention is the gated delta rule, and the gradients of its decays sum up to that of the
+// one.
+func TestEqualChannels(t *testing.T) {
+	for _, text := range []string{"t=30,hk=1,hv=2,k=4,v=3,init,direction=train", "t=20,hk=2,k=4,seqs=3,l2norm,gates=fused,init"} {
+		head := gdntest.MustParse(t, text)
+		channel := head
+		channel.Rule = gdn.Rule{Decay: gdn.DecayChannel, Update: gdn.UpdateDelta}
+		inputs := drawInputs(t, "random", head, 1)
+		spread := map[string]*array.Array{}
+		for _, p := range channel.Inputs() {
+			x := inputs[p.Name]
+			if n := p.Type.Size() / x.Size(); n > 1 {
+				var wide []float64
+				for _, g := range x.Float64s() {
+					wide = append(wide, fillOf(n, g)...)
+				}
+				x = array.FromFloat64s(p.Type.DType, p.Type.Shape, wide)
+			}
+			spread[p.Name] = x
+		}
+		want, got := exact(t, head, inputs), exact(t, channel, spread)
+		for name, x := range want {
+			own, n := got[name].Float64s(), got[name].Size()/x.Size()
+			for i, y := range x.Float64s() {
+				sum := 0.0
+				for _, e := range own[i*n:][:n] {
+					sum += e
+				}
+				require.InDelta(t, y, sum, 1e-12*max(1, math.Abs(y)), "%s %s", text, name)
+			}
+		}
+	}
+}
+
+// The future changes no bit of the past: no factor of a pair has a part in what comes after it, in any arithmetic.
+func TestChannelsAreCausal(t *testing.T) {
+	const from = 77 // within a chunk, and within a span
+	for _, text := range []string{"t=150,hk=1,hv=2,k=16,v=8,rule=kda", "t=150,hk=2,k=16,v=8,dtype=bf16,rule=kda,bound=-5,gates=fused,gatedtype=bf16,l2norm"} {
+		s := gdntest.MustParse(t, text)
+		s.Final = false
+		for _, variant := range []string{"cpu", "default", "tpu-long", "tpu-long,span=4", "token"} {
+			past, future := drawInputs(t, "random", s, 1), drawInputs(t, "resets", s, 2)
+			changed := map[string]*array.Array{}
+			for _, p := range s.Inputs() {
+				changed[p.Name] = past[p.Name]
+				if len(p.Type.Shape) < 3 { // of a head, not of tokens
+					continue
+				}
+				row := p.Type.Size() / s.Tokens
+				x, y := past[p.Name].Float64s(), future[p.Name].Float64s()
+				changed[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, append(x[:from*row:from*row], y[from*row:]...))
+			}
+			v := gdntest.MustVariant(t, variant)
+			one, other := interpret(t, s, v, past)["o"].Float64s(), interpret(t, s, v, changed)["o"].Float64s()
+			rows := s.HeadsV * s.V * from
+			require.Equal(t, one[:rows], other[:rows], "%s by %s", text, variant)
+			require.NotEqual(t, one[rows:], other[rows:], "%s by %s", text, variant)
+		}
+	}
+}
+
+// A span is as wide as the bound of the decay allows: its inverse is a number, at the bound too.
+func TestSpan(t *testing.T) {
+	for text, want := range map[string]int{"rule=kda": 1, "rule=kda,bound=-5": 16, "rule=kda,bound=-2": 32, "rule=kda,bound=-19": 4, "rule=gdn": gdn.DefaultVariant().Span} {
+		s := gdntest.MustParse(t, "tiny,"+text)
+		v, err := gdntest.MustVariant(t, "chunk=128").With("span", "32")
+		require.NoError(t, err)
+		s.Tokens = 200
+		require.Equal(t, want, v.Fit(s).Span, text)
+	}
+	s := gdntest.MustParse(t, "t=100,hk=2,k=16,v=8,rule=kda,bound=-5,init")
+	for name, x := range map[string]float64{"g": -5, "beta": 1} {
+		inputs := drawInputs(t, "random", s, 3)
+		inputs[name] = array.FromFloat64s(ir.F32, inputs[name].Shape, fillOf(inputs[name].Size(), x))
+		got := interpret(t, s, gdntest.MustVariant(t, "chunk=64"), inputs)
+		require.LessOrEqual(t, worst(got, exact(t, s, inputs)), 1e-5, name)
+	}
+}

@@ -1,0 +1,490 @@
+package build
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// glueIn brings the inputs into the order that the grids read.
+func (p *plan) glueIn() *operands {
+	s, b := p.s, p.b
+	b.Stage("glue")
+	in := &operands{}
+	var slots *slotting
+	if s.Seqs > 0 && p.v.Pack == gdn.PackGather {
+		slots = p.slotting()
+		in.slotting = slots
+	}
+	var held *ir.Value
+	if p.pooled() {
+		in.pool = p.poolOrder()
+		held = in.pool.held
+	}
+	token := func(x *ir.Value, fill float64) *ir.Value {
+		if held != nil {
+			x = b.Select(b.Broadcast(held, x.Type.Shape, 0), x, b.Like(x, fill))
+		}
+		return p.tokens(x, slots, fill)
+	}
+	gate := func(x *ir.Value, fill float64) *operand {
+		if x == nil {
+			return nil
+		}
+		return p.gate(token(x, fill))
+	}
+	decay, ofHeads := gate, p.headGate
+	if s.Rule.Channels() { // they lie as v does
+		decay = func(x *ir.Value, fill float64) *operand {
+			return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
+		}
+		ofHeads = p.headChannels
+	}
+	keys := func(x *ir.Value) *operand {
+		return p.rows(token(x, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
+	}
+	q, k, v := p.args["q"], p.args["k"], p.args["v"]
+	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
+		if q != nil {
+			q = normRows(b, q)
+		}
+		k = normRows(b, k)
+	}
+	if q != nil { // a summary reads none
+		in.q = keys(q)
+	}
+	in.k = keys(k)
+	if v != nil {
+		in.v = p.rows(token(v, 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	}
+	switch {
+	case s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel:
+		in.raw = true
+		a := p.args["a"]
+		if !s.Rule.Channels() {
+			a = p.rawGate("a")
+		}
+		raw := p.rawGate("b")
+		in.g, in.beta = decay(a, gdn.ClosedGate), gate(raw, gdn.ClosedGate)
+		if a != nil {
+			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
+		}
+	default:
+		g, beta := p.glueGates()
+		in.g, in.beta = decay(g, 0), gate(beta, 0)
+	}
+	if !p.aligned() {
+		in.state = p.stateOperand(p.args["initial_state"])
+	}
+	return in
+}
+
+// rawGate is an input in float32; nil where the rule has none.
+func (p *plan) rawGate(name string) *ir.Value {
+	if p.args[name] == nil {
+		return nil
+	}
+	return p.b.Convert(p.args[name], ir.F32)
+}
+
+// glueGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none.
+func (p *plan) glueGates() (g, beta *ir.Value) {
+	s, b := p.s, p.b
+	if s.Gates == gdn.GatesGiven {
+		return p.args["g"], p.args["beta"]
+	}
+	if a := p.rawGate("a"); a != nil {
+		aLog, bias, rank := p.args["A_log"], p.args["dt_bias"], a.Type.Rank()
+		if s.Rule.Channels() {
+			aLog = b.Broadcast(aLog, bias.Type.Shape, 0)
+			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
+		} else {
+			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
+		}
+	}
+	if raw := p.rawGate("b"); raw != nil {
+		beta = betaGate(b, raw, s.NegEigval)
+	}
+	return g, beta
+}
+
+// headBlock and headAxes are the window of valueHeads.
+func (p *plan) headBlock() []int {
+	if p.groupSplit() {
+		return []int{1, p.gb}
+	}
+	return []int{p.v.Heads}
+}
+
+func (p *plan) headAxes() []axis {
+	if p.groupSplit() {
+		return []axis{axisHead, axisGroup}
+	}
+	return []axis{axisHead}
+}
+
+// tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens, and those of other sequences, hold fill.
+func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
+	if p.s.Packed {
+		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
+	}
+	if slots != nil {
+		y := p.b.GatherRows(x, slots.source, 1)
+		if fill == 0 {
+			return y
+		}
+		valid := p.b.Broadcast(slots.valid, y.Type.Shape, 1)
+		return p.b.Select(valid, y, p.b.Like(y, fill))
+	}
+	if p.masked() {
+		x = p.perSequence(x)
+	}
+	if n := p.padded() - p.s.Tokens; n > 0 {
+		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
+		hi[1] = n
+		x = p.b.Pad(x, fill, lo, hi)
+	}
+	if p.masked() {
+		x = p.b.Select(p.b.Broadcast(p.own(p.padded()), x.Type.Shape, 0, 1), x, p.b.Like(x, fill))
+	}
+	return x
+}
+
+// rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
+// elements as lanes, or tokens moved to the lanes.
+func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
+	b, v := p.b, p.v
+	h, d := x.Type.Shape[2], x.Type.Shape[3]
+	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, p.window() * p.c * h, d}}
+	switch {
+	case v.Layout == gdn.HeadsLanes:
+		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
+		o.axes = join([]axis{axisBatch, axisChunk}, at)
+		o.block = []int{v.Batch, p.window() * p.c, block[0] * d}
+		o.width = d
+		return o
+	case v.Layout == gdn.HeadsInner && v.Heads < p.s.HeadsV: // a window of the program's heads at each token
+		hb := block[0]
+		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
+		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
+		o.block = []int{v.Batch, p.window() * p.c, 1, hb, d}
+		return o
+	case v.Layout == gdn.HeadsInner:
+		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
+		return o
+	case v.Layout == gdn.HeadsTurned:
+		x = b.Transpose(x, 0, 2, 3, 1)
+		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
+		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
+		o.block = join([]int{v.Batch}, block, []int{d, p.window() * p.c})
+		return o
+	}
+	x = b.Transpose(x, 0, 2, 1, 3)
+	o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{p.padded(), d})...)
+	o.axes = join([]axis{axisBatch}, at, []axis{axisChunk, axisNone})
+	o.block = join([]int{v.Batch}, block, []int{p.window() * p.c, d})
+	return o
+}
+
+func join[E any](l ...[]E) []E { return slices.Concat(l...) }
+
+// gate describes [B, padded, Hv] to the grids as [B/batch, chunks/step, Hv/heads, N, C]: a window is a tile of the N
+// entries of a program by the tokens of a chunk.
+func (p *plan) gate(x *ir.Value) *operand {
+	b, v, s := p.b, p.v, p.s
+	x = b.Reshape(x, s.Batch/v.Batch, v.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Heads, v.Heads)
+	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
+	lead, at := p.headPrograms()
+	return &operand{
+		value: b.Reshape(x, join([]int{s.Batch / v.Batch, p.nc / p.window()}, lead, []int{p.window() * v.Batch * v.Heads, p.c})...),
+		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
+		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Batch * v.Heads, p.c}),
+	}
+}
+
+// window is the chunks that a window of tokens holds.
+func (p *plan) window() int {
+	if p.aligned() {
+		return 1
+	}
+	return p.v.Chunks
+}
+
+// entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads.
+func (p *plan) entries() int { return p.v.Chunks * p.v.Batch * p.v.Heads }
+
+// headPrograms is the number of programs along the axes of the value heads.
+func (p *plan) headPrograms() ([]int, []axis) {
+	if p.groupSplit() {
+		return []int{p.s.HeadsK, p.s.Groups() / p.gb}, []axis{axisHead, axisGroup}
+	}
+	return []int{p.s.HeadsV / p.v.Heads}, []axis{axisHead}
+}
+
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
+
+// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as gate, the same in every lane.
+func (p *plan) headGate(x *ir.Value) *operand {
+	b, v := p.b, p.v
+	programs := p.s.HeadsV / v.Heads
+	x = b.Broadcast(b.Reshape(x, programs, v.Heads), []int{programs, v.Chunks * v.Batch, v.Heads, p.c}, 0, 2)
+	if p.aligned() {
+		x = b.Keep(x) // a compiler would join heads and chunks along the lanes, before it broadcasts
+	}
+	lead, at := p.headPrograms()
+	return &operand{
+		value: b.Reshape(x, join(lead, []int{p.entries(), p.c})...),
+		axes:  join(at, []axis{axisNone, axisNone}),
+		block: join(ones(len(lead)), []int{p.entries(), p.c}),
+	}
+}
+
+// stateOperand describes states, zero where there are none, to the scan: in float32 and [N, Hv, K, V], or as the spec has them.
+func (p *plan) stateOperand(x *ir.Value) *operand {
+	s, b := p.s, p.b
+	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
+	if p.native() {
+		shape = s.StateType().Shape
+		if !p.pooled() {
+			shape[0] = s.Sequences()
+		}
+	}
+	if x != nil {
+		if s.Pool > 0 && !p.pooled() {
+			x = b.GatherRows(x, p.args["state_indices"], 0)
+		}
+		if !p.native() {
+			x = b.Convert(x, ir.F32)
+			if s.State == gdn.StateVK {
+				x = b.Transpose(x, 0, 1, 3, 2)
+			}
+		}
+	} else {
+		x = b.Const(ir.T(p.stateDType(), shape...), 0)
+	}
+	value := b.Reshape(x, join(shape[:1], p.valueHeads(), shape[2:])...)
+	o := &operand{
+		value: value, dtype: value.Type.DType, shape: value.Type.Shape,
+		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
+		block: join([]int{p.v.Batch}, p.headBlock(), shape[2:]),
+	}
+	if s.Seqs > 0 || p.pooled() {
+		o.axes[0] = axisSeq
+	}
+	return o
+}
+
+// glueOut brings the output of the scan and its final states into the order of the spec.
+func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
+	p.b.Stage("glue")
+	o := p.tokensOut(in, r.outputs[0], p.s.HeadsV)
+	if p.s.Pool > 0 {
+		o = p.skip(o, in)
+	}
+	results := []*ir.Value{o}
+	if p.s.Final {
+		results = append(results, p.stateOut(in, r.state))
+	}
+	return results
+}
+
+// tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis.
+func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
+	s, b, x := p.s, p.b, o.value
+	d := x.Type.Size() / (s.Batch * p.padded() * heads)
+	switch p.v.Layout {
+	case gdn.HeadsInner, gdn.HeadsLanes:
+		x = b.Reshape(x, s.Batch, p.padded(), heads, d)
+	case gdn.HeadsTurned:
+		x = b.Transpose(b.Reshape(x, s.Batch, heads, d, p.padded()), 0, 3, 1, 2)
+	default:
+		x = b.Transpose(b.Reshape(x, s.Batch, heads, p.padded(), d), 0, 2, 1, 3)
+	}
+	return p.trim(in, x)
+}
+
+// trim brings [B, padded, ...] to the tokens of the spec.
+func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
+	s, b := p.s, p.b
+	if in.slotting != nil {
+		x = b.GatherRows(x, in.slots, 1)
+	} else if p.padded() > s.Tokens {
+		x = b.SliceAxis(x, 1, 0, s.Tokens)
+	}
+	if p.masked() {
+		x = p.ofSequences(x)
+	}
+	if s.Packed {
+		x = b.Reshape(x, x.Type.Shape[1:]...)
+	}
+	return x
+}
+
+// stateOut brings states of the scan to the layout and type of the spec.
+func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
+	s, b := p.s, p.b
+	if p.pooled() {
+		return b.Reshape(x, s.StateType().Shape...)
+	}
+	x = b.Reshape(x, join([]int{s.Sequences(), s.HeadsV}, x.Type.Shape[x.Type.Rank()-2:])...)
+	if s.Empty == gdn.EmptyZero {
+		x = p.clearEmpty(x)
+	}
+	if s.State == gdn.StateVK && !p.native() {
+		x = b.Transpose(x, 0, 1, 3, 2)
+	}
+	x = b.Convert(x, s.StateDType)
+	if s.Pool > 0 {
+		x = p.intoPool(x)
+	}
+	return x
+}
+
+// clearEmpty sets the states of empty sequences to zero.
+func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
+	b := p.b
+	begin, end := p.sequences()
+	used := b.Compare(ir.GT, end, begin)
+	return b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
+}
+
+// skip puts zeros into the outputs of sequences without a state.
+func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
+	b, indices := p.b, p.args["state_indices"]
+	at := 0 // the dimension of o that runs over sequences, or tokens
+	if in.slotting != nil {
+		indices = b.GatherRows(indices, in.seqs, 0)
+		at = o.Type.Rank() - 3
+	}
+	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
+	return b.Select(b.Broadcast(held, o.Type.Shape, at), o, b.Like(o, 0))
+}
+
+// intoPool puts the final states of the sequences into the pool.
+func (p *plan) intoPool(x *ir.Value) *ir.Value {
+	b, s := p.b, p.s
+	ids := ir.T(ir.I32, s.Sequences(), s.Pool)
+	hit := b.Compare(ir.EQ, b.Broadcast(p.args["state_indices"], ids.Shape, 0), b.Iota(ids, 1))
+	from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	pool := p.args["initial_state"]
+	held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), pool.Type.Shape, 0)
+	return b.Select(held, b.GatherRows(x, from, 0), pool)
+}
+
+// slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
+// name the last sequence that has tokens.
+type slotting struct {
+	source *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
+	valid  *ir.Value // [padded] bool
+	table  *ir.Value // [chunks] i32: the sequence of each chunk
+	slots  *ir.Value // [Tokens] i32: the slot of each token
+	seqs   *ir.Value // [Tokens] i32: the sequence of each token
+}
+
+func (p *plan) slotting() *slotting {
+	s, b, c := p.s, p.b, p.c
+	k := p.packedChunks()
+	sq := ir.T(ir.I32, p.nc, c)
+	token := b.Add(b.Broadcast(k.at, sq.Shape, 0), b.Iota(sq, 1))
+	valid := b.Compare(ir.LT, token, b.Broadcast(k.end, sq.Shape, 0))
+	source := b.Select(valid, token, b.Like(token, float64(s.Tokens)))
+
+	vec := ir.T(ir.I32, s.Tokens)
+	seq := p.countNotAfter(k.until, s.Tokens)
+	slots := b.Add(b.Sub(b.Iota(vec, 0), b.GatherRows(k.begin, seq, 0)),
+		b.Mul(b.GatherRows(k.first, seq, 0), b.Const(vec, float64(c))))
+	return &slotting{b.Reshape(source, p.nc*c), b.Reshape(valid, p.nc*c), k.table, slots, seq}
+}
+
+// packedChunks is how packed sequences are cut, each from its first token on. Chunks beyond the last name the last sequence that
+// has tokens, and begin after its end.
+type packedChunks struct {
+	begin, until, length *ir.Value // [Seqs] i32: the first token, the first after the last, and how many there are
+	first                *ir.Value // [Seqs] i32: the first chunk
+	table                *ir.Value // [chunks] i32: the sequence of each chunk
+	at, end              *ir.Value // [chunks] i32: the first token of each chunk, and the first after its sequence
+}
+
+func (p *plan) packedChunks() *packedChunks { return p.chunksOf(p.sequences()) }
+
+// sequences are the first token of each packed sequence, and the first after its last.
+func (p *plan) sequences() (begin, end *ir.Value) {
+	b, n := p.b, p.s.Sequences()
+	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
+	return b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+}
+
+// chunkCount is the number of chunks of so many tokens.
+func (p *plan) chunkCount(tokens *ir.Value) *ir.Value {
+	b := p.b
+	return b.Div(b.Add(tokens, b.Like(tokens, float64(p.c-1))), b.Like(tokens, float64(p.c)))
+}
+
+// chunksOf cuts sequences that are given as sequences gives them.
+func (p *plan) chunksOf(begin, end *ir.Value) *packedChunks {
+	s, b := p.s, p.b
+	n, nc, c := s.Seqs, p.nc, p.c
+	length := b.Sub(end, begin)
+	chunks := p.chunkCount(length)
+	until := b.Cumsum(chunks, 0) // chunks up to and with each sequence
+	first := b.Sub(until, chunks)
+
+	seqs := b.Iota(ir.T(ir.I32, n), 0)
+	used := b.Select(b.Compare(ir.GT, chunks, b.Like(chunks, 0)), seqs, b.Like(seqs, 0))
+	last := b.Append(ir.OpReduceMax, []*ir.Value{used}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	table := b.Min(p.countNotAfter(until, nc), b.Broadcast(last, []int{nc}))
+	local := b.Sub(b.Iota(ir.T(ir.I32, nc), 0), b.GatherRows(first, table, 0)) // which chunk of its sequence
+	at := b.Add(b.GatherRows(begin, table, 0), b.Mul(local, b.Like(local, float64(c))))
+	return &packedChunks{begin: begin, until: end, length: length, first: first, table: table, at: at, end: b.GatherRows(end, table, 0)}
+}
+
+// countNotAfter gives, for 0 .. k-1, how many entries of a rising vector do not exceed it.
+func (p *plan) countNotAfter(rising *ir.Value, k int) *ir.Value {
+	b := p.b
+	sq := ir.T(ir.I32, k, rising.Type.Shape[0])
+	c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
+	return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
+}
+
+// decayGate is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0.
+func decayGate(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
+	x := b.Add(a, dt)
+	if bound != 0 {
+		return b.Scale(b.Unary(ir.OpLogistic, b.Mul(b.Exp(aLog), x)), bound)
+	}
+	limit := b.Like(x, gdn.SoftplusLimit)
+	soft := b.Unary(ir.OpLog1p, b.Exp(b.Min(x, limit)))
+	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
+}
+
+// betaGate is the sigmoid, doubled where negative eigenvalues are allowed.
+func betaGate(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
+	beta := b.Unary(ir.OpLogistic, x)
+	if double {
+		beta = b.Scale(beta, 2)
+	}
+	return beta
+}
+
+// normRows scales each row of lanes to length 1, in float32.
+func normRows(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	n := x.Type.Rank() - 1
+	r := b.Unary(ir.OpRsqrt, squares(b, x))
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
+}
+
+// squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
+func squares(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
+	return b.Add(sum, b.Like(sum, gdn.L2Eps))
+}
+
+// resetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
+const resetFloor = -40

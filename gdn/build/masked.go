@@ -1,0 +1,41 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert in it: they are zeros, their beta
+// is zero and their decay 1, so they neither change the state nor wait for it, whatever they were. The output of a token is that of its sequence's row. The work
+// grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are few.
+
+func (p *plan) masked() bool { return p.v.Pack == gdn.PackMasked }
+
+// own says which tokens, of so many with padding, each sequence has: bool [sequences, tokens].
+func (p *plan) own(tokens int) *ir.Value {
+	b := p.b
+	sq := ir.T(ir.I32, p.s.Batch, tokens)
+	begin, end := p.sequences()
+	at := b.Iota(sq, 1)
+	return b.And(b.Compare(ir.GE, at, b.Broadcast(begin, sq.Shape, 0)), b.Compare(ir.LT, at, b.Broadcast(end, sq.Shape, 0)))
+}
+
+// perSequence repeats [1, T, ...] for each sequence.
+func (p *plan) perSequence(x *ir.Value) *ir.Value {
+	dims := make([]int, x.Type.Rank()-1)
+	for i := range dims {
+		dims[i] = i + 1
+	}
+	shape := append([]int{p.s.Batch}, x.Type.Shape[1:]...)
+	return p.b.Broadcast(p.b.Reshape(x, x.Type.Shape[1:]...), shape, dims...)
+}
+
+// ofSequences takes the output of each token from the row of its sequence: [sequences, T, ...] to [1, T, ...].
+func (p *plan) ofSequences(x *ir.Value) *ir.Value {
+	b, own := p.b, p.own(p.s.Tokens)
+	y := b.SliceAxis(x, 0, 0, 1)
+	for n := 1; n < p.s.Batch; n++ {
+		y = b.Select(b.Broadcast(b.SliceAxis(own, 0, n, n+1), y.Type.Shape, 0, 1), b.SliceAxis(x, 0, n, n+1), y)
+	}
+	return y
+}

@@ -1,0 +1,97 @@
+package build
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// With parts=kept what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
+// that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
+// where nothing does.
+
+// split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
+func (e *gen) split(x *ir.Value, n int) []*ir.Value {
+	if x.Type.DType == ir.BF16 {
+		return []*ir.Value{x}
+	}
+	b := e.b
+	var parts []*ir.Value
+	for len(parts) < n {
+		part := b.Convert(x, ir.BF16)
+		if parts = append(parts, part); len(parts) < n {
+			x = b.Sub(x, b.Convert(part, ir.F32))
+		}
+	}
+	return parts
+}
+
+// cut gives the parts of x for bf16x3, kept from its first use on.
+func (e *gen) cut(x *ir.Value) []*ir.Value {
+	if e.parts[x] == nil {
+		e.parts[x] = e.split(x, 2)
+	}
+	return e.parts[x]
+}
+
+// joined is the value of parts, which stay with it.
+func (e *gen) joined(parts []*ir.Value) *ir.Value {
+	x := parts[0]
+	if len(parts) == 2 {
+		x = e.b.Add(e.b.Convert(parts[0], ir.F32), e.b.Convert(parts[1], ir.F32))
+	}
+	e.parts[x] = parts
+	return x
+}
+
+// concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
+func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
+	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
+		xs = slices.Clone(xs)
+		for i, x := range xs {
+			xs[i] = e.b.Convert(x, ir.F32)
+		}
+	}
+	out := e.b.Concat(axis, xs...)
+	if e.v.Parts == gdn.PartsLate || out.Type.DType == ir.BF16 {
+		return out
+	}
+	parts := make([][]*ir.Value, 2)
+	for _, x := range xs {
+		for i, p := range e.cut(x) {
+			parts[i] = append(parts[i], p)
+		}
+	}
+	e.parts[out] = []*ir.Value{e.b.Concat(axis, parts[0]...), e.b.Concat(axis, parts[1]...)}
+	return out
+}
+
+// sliced is entries from lo to hi of x, and of its parts where they are kept.
+func (e *gen) sliced(x *ir.Value, lo, hi int) *ir.Value {
+	out := e.b.SliceAxis(x, 0, lo, hi)
+	for _, part := range e.parts[x] {
+		e.parts[out] = append(e.parts[out], e.b.SliceAxis(part, 0, lo, hi))
+	}
+	return out
+}
+
+// dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
+func (e *gen) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
+	xs, ys := e.cut(x), e.cut(y)
+	n := x.Type.Rank()
+	xk, yk := n-1, n-2
+	if tx {
+		xk = n - 2
+	}
+	if ty {
+		yk = n - 1
+	}
+	var left, right []*ir.Value
+	for _, q := range ir.PrecBF16x3.Products() {
+		if q[0] < len(xs) && q[1] < len(ys) {
+			left, right = append(left, xs[q[0]]), append(right, ys[q[1]])
+		}
+	}
+	return e.b.MatMul(e.b.Concat(xk, left...), e.b.Concat(yk, right...), tx, ty, ir.PrecBF16x1)
+}

@@ -1,0 +1,226 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
+func (e *gen) productKey(o *operand) *ir.Value {
+	if e.normalizes() {
+		return e.plainKey(o)
+	}
+	return e.loadKey(o)
+}
+
+// normalizes says whether products take queries and keys that the kernel is to normalize as they are.
+func (e *gen) normalizes() bool {
+	return e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel && e.v.Algo == gdn.AlgoChunk
+}
+
+// norms takes the lengths of queries and keys that products take as they are, so that no key is rounded anew. With n = 1/|k| and
+// D the decay,
+//
+//	A_ij = D_ij n_i (K K^T)_ij n_j   V' = T(V - n e^G K S)   X = n V'
+//	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
+//
+// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1; nil where there is none.
+func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
+	b := e.b
+	squared := squares(b, w.k)
+	w.inverse = b.Unary(ir.OpRsqrt, squared)
+	w.length = b.Mul(squared, w.inverse)
+	if w.q != nil {
+		w.query = b.Unary(ir.OpRsqrt, squares(b, w.q))
+		if e.v.Scale == gdn.ScaleOutput {
+			w.query = b.Scale(w.query, e.s.EffectiveScale())
+		}
+	}
+	if kk == nil {
+		return nil
+	}
+	across := w.inverse
+	if w.channels != nil {
+		across = b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c)
+	} else { // the squares of the columns stand on the diagonal
+		across = e.diagonal(kk)
+		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
+	}
+	along := e.column(w.inverse, e.c)
+	if !e.v.Share {
+		along = e.perValue(along)
+	}
+	return b.Mul(b.Mul(kk, e.row(across, e.c)), along)
+}
+
+// loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K].
+func (e *gen) loadKey(o *operand) *ir.Value {
+	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
+		b := e.b.Stage("load")
+		return normRows(b, e.loadRows(o))
+	}
+	return e.plainKey(o)
+}
+
+// plainKey is loadKey without normalization.
+func (e *gen) plainKey(o *operand) *ir.Value {
+	b := e.b.Stage("load")
+	x := e.loadRows(o)
+	low := e.s.DType == ir.BF16 && (e.v.PrecIntra != ir.PrecF32 || e.v.PrecState != ir.PrecF32)
+	if !low {
+		x = b.Convert(x, ir.F32)
+	}
+	return x
+}
+
+// products are K K^T, and scale Q K^T where there is a q, for each value head.
+func (e *gen) products(q, k *ir.Value) (kk, qk *ir.Value) {
+	b := e.b.Stage("products")
+	if !e.v.Share {
+		k = e.perValue(k)
+		if q != nil {
+			q = e.perValue(q)
+		}
+	}
+	switch {
+	case q == nil:
+		kk = e.dot(k, k, false, true, e.v.PrecIntra)
+	case e.v.KQ == gdn.JointJoined:
+		if q.Type.DType != k.Type.DType {
+			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
+		}
+		both := e.dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
+		kk, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
+	default:
+		kk = e.dot(k, k, false, true, e.v.PrecIntra)
+		qk = e.dot(q, k, false, true, e.v.PrecIntra)
+	}
+	if qk != nil {
+		qk = e.scaled(qk)
+		if e.v.Share {
+			qk = e.perValue(qk)
+		}
+	}
+	return kk, qk
+}
+
+// negated is -K K^T for each value head, of keys at their length.
+func (e *gen) negated(w *work, kk *ir.Value) *ir.Value {
+	if e.normalizes() {
+		kk = e.norms(w, kk)
+	}
+	kk = e.b.Neg(kk)
+	if e.v.Share {
+		return e.perValue(kk)
+	}
+	return kk
+}
+
+// scaled is what is made of q, times the scale unless the output takes it.
+func (e *gen) scaled(x *ir.Value) *ir.Value {
+	if e.v.Scale == gdn.ScaleOutput {
+		return x
+	}
+	return e.b.Scale(x, e.s.EffectiveScale())
+}
+
+// weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
+// their column.
+func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
+	b, c := e.b.Stage("decay"), e.c
+	n := e.entries()
+	if d != nil {
+		n = d.Type.Shape[0]
+	}
+	inner, masks := d, d != nil // the decay of later tokens is 0
+	if e.v.Beta == gdn.BetaRight && w.beta != nil {
+		d = e.weighed(d, e.row(w.beta, c))
+		inner = d
+	} else if e.v.Beta == gdn.BetaLeft && negKK != nil {
+		inner = e.weighed(d, e.column(w.beta, c))
+	}
+	times := func(x, d *ir.Value) *ir.Value {
+		if d == nil {
+			return e.element(x, gdn.LowAll)
+		}
+		return b.Mul(e.element(x, gdn.LowAll), e.element(d, gdn.LowAll))
+	}
+	if e.v.Mask == gdn.MaskWords {
+		if negKK != nil {
+			negA = times(negKK, inner)
+		}
+		if qk != nil {
+			p = e.lower(times(qk, d))
+		}
+		return negA, p
+	}
+	if negKK != nil {
+		strict := e.over(n, b.Compare(ir.GT, e.iota(c, c, 0), e.iota(c, c, 1)))
+		negA = b.Convert(times(negKK, inner), ir.F32)
+		negA = b.Select(strict, negA, b.Like(negA, 0))
+	}
+	if qk != nil {
+		p = times(qk, d)
+		if !masks {
+			seen := e.over(n, b.Compare(ir.GE, e.iota(c, c, 0), e.iota(c, c, 1)))
+			p = b.Select(seen, p, b.Like(p, 0))
+		}
+		p = e.store(p)
+	}
+	return negA, p
+}
+
+// element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
+func (e *gen) element(x *ir.Value, from gdn.Low) *ir.Value {
+	if e.v.Low >= from {
+		return e.b.Convert(x, ir.BF16)
+	}
+	return e.b.Convert(x, ir.F32)
+}
+
+// weighed is x times y, either of which may be nil for ones.
+func (e *gen) weighed(x, y *ir.Value) *ir.Value {
+	if x == nil {
+		return y
+	}
+	return e.by(x, y)
+}
+
+// byRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
+func (e *gen) byRows(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	if e.v.Low == gdn.LowNone {
+		return b.Mul(e.element(x, gdn.LowRows), e.column(g, s[2]))
+	}
+	// A column of words is spread over half the registers.
+	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
+	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
+	return b.Mul(e.element(x, gdn.LowRows), b.Halves(col))
+}
+
+// byLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
+func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	g = e.element(b.Reshape(g, s[0], 1, s[2]), gdn.LowOperands)
+	return b.Mul(e.element(x, gdn.LowOperands), b.Broadcast(g, s, 0, 1, 2))
+}
+
+// queryProducts is scale Q K^T for each value head.
+func (e *gen) queryProducts(q, k *ir.Value) *ir.Value {
+	e.b.Stage("products")
+	return e.perValue(e.scaled(e.dot(q, k, false, true, e.v.PrecIntra)))
+}
+
+// by is the product of elements, or x where there is nothing to multiply it by.
+func (e *gen) by(x, y *ir.Value) *ir.Value {
+	if y == nil {
+		return x
+	}
+	return e.b.Mul(x, y)
+}

@@ -1,0 +1,60 @@
+package build
+
+import "github.com/gdngen/gdngen/ir"
+
+// With refine=yes the inverse X of I - B, made in one bf16 pass from B rounded to bf16, takes back what rounding cost it by one step of
+// Newton's iteration (Schulz 1933):
+//
+//	R = I - (I - B) X    E = X R    T = X + E
+//
+// The error of T is that of X by itself: where X is off by 1e-2, T is by 1e-4. B has two bf16 parts here, high and low, which stand side by
+// side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
+
+// refined is T of B [N, C, C], whose upper part may hold anything, and X in bf16.
+func (e *gen) refined(x, neg *ir.Value) *ir.Value {
+	b := e.b.Stage("solve")
+	high := b.Convert(neg, ir.BF16)
+	low := b.Convert(b.Sub(neg, b.Convert(high, ir.F32)), ir.BF16)
+	below := e.below()
+	strict := func(x *ir.Value) *ir.Value { return b.And(b.Words(x), e.over(x.Type.Shape[0], below)) }
+	// The diagonal of B is -1 here, so that the product is (B - I) X; that of R is zero.
+	left := b.Concat(2, b.Halves(b.Or(strict(high), e.over(x.Type.Shape[0], e.minusOnes()))), b.Halves(strict(low)))
+	rest := b.MatMul(left, b.Concat(1, x, x), false, false, ir.PrecBF16x1)
+	rest = b.Halves(strict(b.Convert(rest, ir.BF16)))
+	return e.joined([]*ir.Value{x, b.Convert(b.MatMul(x, rest, false, false, ir.PrecBF16x1), ir.BF16)})
+}
+
+// below is all ones on words of two bf16 rows where a lane is before its row.
+func (e *gen) below() *ir.Value {
+	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.b.Compare(ir.LT, lane, row) }, 0xffff)
+}
+
+// minusOnes is -1 in bf16 on the diagonal, on words.
+func (e *gen) minusOnes() *ir.Value {
+	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.b.Compare(ir.EQ, lane, row) }, 0xbf80)
+}
+
+// wordTile is a [C, C] tile on words, with bits where a condition on lane and row holds.
+func (e *gen) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *ir.Value {
+	b, c := e.b, e.c
+	lane, r := e.iota(c/2, c, 1), e.iota(c/2, c, 0)
+	t := ir.T(ir.U32, c/2, c)
+	even := b.Add(r, r)
+	low := b.Select(holds(lane, even), b.Const(t, float64(bits)), b.Const(t, 0))
+	high := b.Select(holds(lane, e.plus(even, 1)), b.Const(t, float64(bits<<16)), b.Const(t, 0))
+	return b.Or(low, high)
+}
+
+// applied is T r, or r T^T of turned values [N, V, C]; r is as it is stored.
+func (e *gen) applied(t, r *ir.Value, turned bool) *ir.Value {
+	b, parts := e.b, e.parts[t]
+	switch {
+	case !e.v.Refine && turned:
+		return e.dot(r, t, false, true, e.v.ApplyPrecision())
+	case !e.v.Refine:
+		return e.dot(t, r, false, false, e.v.ApplyPrecision())
+	case turned:
+		return b.MatMul(b.Concat(2, r, r), b.Concat(2, parts...), false, true, ir.PrecBF16x1)
+	}
+	return b.MatMul(b.Concat(2, parts...), b.Concat(1, r, r), false, false, ir.PrecBF16x1)
+}

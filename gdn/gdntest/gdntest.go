@@ -1,0 +1,85 @@
+// Package gdntest has specs and variants for tests.
+package gdntest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/stretchr/testify/require"
+)
+
+// MustParse reads a spec.
+func MustParse(t testing.TB, text string) gdn.Spec {
+	t.Helper()
+	s, err := gdn.Parse(text)
+	require.NoError(t, err)
+	return s
+}
+
+// MustVariant reads a variant.
+func MustVariant(t testing.TB, text string) gdn.Variant {
+	t.Helper()
+	v, err := gdn.ParseVariant(text)
+	require.NoError(t, err)
+	return v
+}
+
+// RandomSpec draws a small spec.
+func RandomSpec(r *rand.Rand) gdn.Spec {
+	pick := func(l ...int) int { return l[r.IntN(len(l))] }
+	s := gdn.NewSpec(pick(1, 1, 2, 3), 1+r.IntN(70), pick(1, 2, 3), 0, pick(4, 8, 12), pick(4, 8, 20))
+	s.HeadsV = s.HeadsK * pick(1, 1, 2, 4)
+	coin := func() bool { return r.IntN(2) == 0 }
+	s.Init, s.Final, s.L2Norm, s.NegEigval = coin(), coin(), coin(), coin()
+	if coin() {
+		s.Gates = gdn.GatesFused
+		if coin() {
+			s.GateDType = ir.BF16
+		}
+	}
+	if s.Batch == 1 {
+		s.Packed = coin()
+		if coin() {
+			s.Seqs = pick(1, 2, 3, 5, 9)
+		}
+	}
+	if s.Init || s.Final {
+		s.State = gdn.Layout(r.IntN(2))
+	}
+	if s.Seqs > 0 && s.Init && s.Final {
+		s.Empty = gdn.Empty(r.IntN(2))
+	}
+	if coin() {
+		s.DType = ir.BF16
+	}
+	if coin() {
+		s.Scale = .3
+	}
+	if s.Init && s.Final {
+		s.InPlace = coin()
+		if coin() {
+			s.Pool = pick(1, 4, 11)
+		}
+	}
+	return s
+}
+
+// RandomVariant draws every axis.
+func RandomVariant(r *rand.Rand) gdn.Variant {
+	v := gdn.DefaultVariant()
+	for _, a := range gdn.Axes {
+		if a.Name == "span" {
+			continue
+		}
+		if err := a.Set(&v, a.Values[r.IntN(len(a.Values))]); err != nil {
+			panic(err)
+		}
+	}
+	span, _ := gdn.LookupAxis("span") // without a draw of its own: those of the programs that other rules have stay as they are
+	if err := span.Set(&v, span.Values[len(v.String())%len(span.Values)]); err != nil {
+		panic(err)
+	}
+	return v.Canon()
+}

@@ -1,0 +1,358 @@
+package truth
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/suggest"
+	"github.com/gdngen/gdngen/internal/vector"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Reference computes the rule token by token in float64: the definition that every kernel is judged by. Inputs are those
+// of s.Inputs, exactly, by name; the outputs are those of s.Outputs with element type F64. Inputs that CheckInputs refuses,
+// and values that overflow float64, are errors. Heads and sequences run in parallel.
+func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	if err := CheckInputs(s, inputs); err != nil {
+		return nil, err
+	}
+	r := newRecurrence(s, inputs)
+	r.run()
+	results := map[string][]float64{"o": r.o, "final_state": r.states}
+	if s.Direction != gdn.Forward {
+		maps.Copy(results, gradient(r, inputs))
+	}
+	out := map[string]*array.Array{}
+	for _, p := range s.Outputs() {
+		values := results[p.Name]
+		if i := slices.IndexFunc(values, notFinite); i >= 0 {
+			return nil, fmt.Errorf("reference: %s is %v at %v: the inputs make the recurrence overflow (|k| <= 1, g <= 0 and beta <= 2 keep it bounded)",
+				p.Name, values[i], unflatten(i, p.Type.Shape))
+		}
+		out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, values)
+	}
+	return out, nil
+}
+
+// CheckInputs verifies that the inputs are those of the spec: no name missing or unknown, shapes and element types equal,
+// values finite, cu_seqlens rising from 0 to the number of tokens.
+func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	params := s.Inputs()
+	names := make([]string, len(params))
+	for i, p := range params {
+		names[i] = p.Name
+	}
+	for name := range inputs {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("input %s: the spec %v has no such input%s (it has %v)", name, s, suggest.Name(name, names), names)
+		}
+	}
+	for _, p := range params {
+		a := inputs[p.Name]
+		if a == nil {
+			return fmt.Errorf("input %s: missing, the spec %v wants %v", p.Name, s, p.Type)
+		}
+		if err := a.Check(); err != nil {
+			return fmt.Errorf("input %s: %w", p.Name, err)
+		}
+		if !a.IRType().Equal(p.Type) {
+			return fmt.Errorf("input %s: is %v, the spec wants %v", p.Name, a, p.Type)
+		}
+		if p.Name == "cu_seqlens" {
+			if err := checkBounds(a.Int64s(), s.Tokens); err != nil {
+				return fmt.Errorf("input cu_seqlens: %w", err)
+			}
+			continue
+		}
+		if p.Name == "state_indices" {
+			if err := checkIndices(a.Int64s(), s.Pool); err != nil {
+				return fmt.Errorf("input state_indices: %w", err)
+			}
+			continue
+		}
+		if i, x, bad := firstNotFinite(a); bad {
+			return fmt.Errorf("input %s: is %v at %v: values must be finite", p.Name, x, unflatten(i, a.Shape))
+		}
+	}
+	return nil
+}
+
+func checkBounds(cu []int64, tokens int) error {
+	if cu[0] != 0 {
+		return fmt.Errorf("starts at %d, must start at 0", cu[0])
+	}
+	for n := 1; n < len(cu); n++ {
+		if cu[n] < cu[n-1] {
+			return fmt.Errorf("falls from %d to %d at entry %d: sequence bounds must not fall", cu[n-1], cu[n], n)
+		}
+	}
+	if last := cu[len(cu)-1]; last != int64(tokens) {
+		return fmt.Errorf("ends at %d, must end at the number of tokens, %d", last, tokens)
+	}
+	return nil
+}
+
+func checkIndices(list []int64, pool int) error {
+	holder := map[int64]int{}
+	for n, i := range list {
+		if i < -1 || i >= int64(pool) {
+			return fmt.Errorf("is %d at entry %d: want a state of the pool, 0 to %d, or -1 for a sequence that is skipped", i, n, pool-1)
+		}
+		if m, taken := holder[i]; taken && i >= 0 {
+			return fmt.Errorf("is %d at entries %d and %d: two sequences can not share a state", i, m, n)
+		}
+		holder[i] = n
+	}
+	return nil
+}
+
+func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
+// firstNotFinite finds the first NaN or infinity of an array.
+func firstNotFinite(a *array.Array) (index int, value float64, found bool) {
+	values := a.Float64s()
+	if i := slices.IndexFunc(values, notFinite); i >= 0 {
+		return i, values[i], true
+	}
+	return 0, 0, false
+}
+
+// unflatten turns a flat index into one index per axis.
+func unflatten(i int, shape []int) []int {
+	at := make([]int, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		at[d] = i % shape[d]
+		i /= shape[d]
+	}
+	return at
+}
+
+// recurrence is the data of one run. Tokens of all sequences follow each other; sequence n owns bounds[n] to bounds[n+1].
+type recurrence struct {
+	s       gdn.Spec
+	q, k    []float64 // [tokens, Hk, K], normalised; q scaled
+	v, o    []float64 // [tokens, Hv, V]
+	g       []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
+	beta    []float64 // [tokens, Hv]
+	initial []float64 // as the spec lays it out; nil means zeros
+	states  []float64 // final states, as the spec lays them out
+	bounds  []int
+	slots   []int // the state of each sequence; -1: the sequence is skipped
+}
+
+func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
+	values := func(name string) []float64 { return inputs[name].Float64s() }
+	r := &recurrence{s: s, q: values("q"), k: values("k"), v: values("v")}
+	r.g, r.beta = gateValues(s, inputs)
+	if s.L2Norm {
+		normaliseRows(r.q, s.K)
+		normaliseRows(r.k, s.K)
+	}
+	scale := s.EffectiveScale()
+	for i := range r.q {
+		r.q[i] *= scale
+	}
+	if s.Init {
+		r.initial = values("initial_state")
+	}
+	if s.Seqs > 0 {
+		for _, b := range inputs["cu_seqlens"].Int64s() {
+			r.bounds = append(r.bounds, int(b))
+		}
+	} else {
+		for n := range s.Batch + 1 {
+			r.bounds = append(r.bounds, n*s.Tokens)
+		}
+	}
+	r.o = make([]float64, len(r.v))
+	r.states = make([]float64, s.States()*s.HeadsV*s.K*s.V)
+	for n := range s.Sequences() {
+		r.slots = append(r.slots, n)
+	}
+	if s.Pool > 0 {
+		copy(r.states, r.initial)
+		for n, i := range inputs["state_indices"].Int64s() {
+			r.slots[n] = int(i)
+		}
+	}
+	return r
+}
+
+// gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none.
+func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) {
+	values := map[string][]float64{}
+	for _, p := range s.GateParams() {
+		values[p.Name] = inputs[p.Name].Float64s()
+	}
+	g, beta = values["g"], values["beta"]
+	if s.Gates == gdn.GatesFused {
+		g, beta = FusedGates(s, values["A_log"], values["a"], values["dt_bias"], values["b"])
+	}
+	n := s.Batch * s.Tokens * s.HeadsV
+	if !s.Rule.Decays() {
+		g = make([]float64, n)
+	}
+	if !s.Rule.Writes() {
+		beta = slices.Repeat([]float64{1}, n)
+	}
+	return g, beta
+}
+
+// FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv]; a or b may be
+// empty, and so is then what is made of it. Where each channel has a decay, a is [tokens, Hv, K] and dt_bias [Hv, K], and so is the log decay.
+//
+//	g = -exp(A_log) softplus(a + dt_bias), or bound sigmoid(exp(A_log) (a + dt_bias));  beta = sigmoid(b)
+func FusedGates(s gdn.Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
+	g, beta = make([]float64, len(a)), make([]float64, len(b))
+	top := 1.0
+	if s.NegEigval {
+		top = 2
+	}
+	n := s.DecayWidth()
+	for i := range a {
+		rate, x := math.Exp(aLog[i/n%s.HeadsV]), a[i]+dtBias[i%len(dtBias)]
+		if g[i] = -rate * softplus(x); s.Bound != 0 {
+			g[i] = s.Bound * sigmoid(rate*x)
+		}
+	}
+	for i := range b {
+		beta[i] = top / (1 + math.Exp(-b[i]))
+	}
+	return g, beta
+}
+
+func softplus(x float64) float64 {
+	if x > gdn.SoftplusLimit {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+// normaliseRows scales each row of the given width by rsqrt(sum x^2 + eps).
+func normaliseRows(x []float64, width int) {
+	for row := range slices.Chunk(x, width) {
+		sum := gdn.L2Eps
+		for _, e := range row {
+			sum += e * e
+		}
+		for i := range row {
+			row[i] /= math.Sqrt(sum)
+		}
+	}
+}
+
+// run takes every head of every sequence through its tokens, on all processors.
+func (r *recurrence) run() {
+	r.each(func() func(n, h int) {
+		state, u := make([]float64, r.s.K*r.s.V), make([]float64, r.s.V)
+		return func(n, h int) { r.head(n, h, state, u) }
+	})
+}
+
+// each visits the heads of all sequences; worker makes the visitor of one processor.
+func (r *recurrence) each(worker func() func(n, h int)) {
+	work := int64(r.s.Sequences() * r.s.HeadsV)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(int64(runtime.GOMAXPROCS(0)), work) {
+		wg.Go(func() {
+			visit := worker()
+			for w := next.Add(1) - 1; w < work; w = next.Add(1) - 1 {
+				visit(int(w)/r.s.HeadsV, int(w)%r.s.HeadsV)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// head runs one value head of one sequence; state [K, V] and u [V] are scratch.
+func (r *recurrence) head(n, h int, state, u []float64) {
+	s := r.s
+	begin, end := r.bounds[n], r.bounds[n+1]
+	if r.slots[n] < 0 {
+		return
+	}
+	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
+	r.start(n, h, state)
+	for t := begin; t < end; t++ {
+		k, q, v := r.token(t, h)
+		row := t*s.HeadsV + h
+		step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
+	}
+	eachState(s, func(kv, own int) { r.states[at+own] = state[kv] })
+}
+
+// start sets the state [K, V] before the first token.
+func (r *recurrence) start(n, h int, state []float64) {
+	at := (r.slots[n]*r.s.HeadsV + h) * r.s.K * r.s.V
+	clear(state)
+	if r.initial != nil && (r.bounds[n] < r.bounds[n+1] || r.s.Empty == gdn.EmptyKeep) {
+		eachState(r.s, func(kv, own int) { state[kv] = r.initial[at+own] })
+	}
+}
+
+// token gives the key and query [K] and the value [V] of a value head.
+func (r *recurrence) token(t, h int) (k, q, v []float64) {
+	s := r.s
+	key, row := (t*s.HeadsK+h/s.Groups())*s.K, t*s.HeadsV+h
+	return r.k[key:][:s.K], r.q[key:][:s.K], r.v[row*s.V:][:s.V]
+}
+
+// decay is the log decay of a row of tokens x heads: one number, or one a channel.
+func (r *recurrence) decay(row int) []float64 {
+	n := r.s.DecayWidth()
+	return r.g[row*n:][:n]
+}
+
+// step is one token of log decay g: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs
+// to k[i], and to g[i] where each channel has a decay.
+func step(r gdn.Rule, state, k, q, v, g []float64, beta float64, o, u []float64) {
+	decay := math.Exp(g[0])
+	if r.Channels() {
+		scaleRows(state, g)
+		decay = 1
+	}
+	vector.DecayedSum(u, state, k, decay)
+	for j := range u {
+		switch r.Update {
+		case gdn.UpdateDelta:
+			u[j] = beta * (v[j] - u[j])
+		case gdn.UpdateAdditive:
+			u[j] = v[j]
+		}
+	}
+	vector.UpdatedSum(o, state, k, q, u)
+}
+
+// scaleRows multiplies row i of a state [K, V] by exp(g[i]).
+func scaleRows(state, g []float64) {
+	width := len(state) / len(g)
+	for i, x := range g {
+		floats.Scale(math.Exp(x), state[i*width:][:width])
+	}
+}
+
+// eachState visits the elements of one head's state: the index in [K, V] order and the index in the spec's own layout.
+func eachState(s gdn.Spec, visit func(kv, own int)) {
+	for i := range s.K {
+		for j := range s.V {
+			if s.State == gdn.StateVK {
+				visit(i*s.V+j, j*s.K+i)
+			} else {
+				visit(i*s.V+j, i*s.V+j)
+			}
+		}
+	}
+}

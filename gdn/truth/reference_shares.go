@@ -1,0 +1,101 @@
+package truth
+
+import (
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Shares are shares of the outputs of the forward pass, each with their names and shapes.
+type Shares struct {
+	// Carried is what comes from the state at the last boundary: outputs are linear in the state and the values together, so
+	// it is the output for that state and values of zero from there on.
+	Carried map[string]*array.Array
+	// Decay is the derivative by a relative change of all log decays: outputs for g(1+x) are those for g plus x times it, for small x.
+	Decay map[string]*array.Array
+}
+
+// ReferenceShares is Reference for a forward spec, with shares of its outputs. Boundaries are a number of tokens apart, from the
+// start of each sequence.
+func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map[string]*array.Array, Shares, error) {
+	if s.Direction != gdn.Forward || every < 1 {
+		return nil, Shares{}, fmt.Errorf("reference: shares of %s every %d tokens: a forward spec and a positive number are needed", s, every)
+	}
+	if err := CheckInputs(s, inputs); err != nil {
+		return nil, Shares{}, err
+	}
+	r := newRecurrence(s, inputs)
+	carried, decay := r.shadow(), r.shadow()
+	copy(carried.states, r.states) // of a pool, what no sequence has
+	r.each(func() func(n, h int) {
+		p := sharesOf{every: every, u: make([]float64, s.V)}
+		for i := range p.state {
+			p.state[i] = make([]float64, s.K*s.V)
+		}
+		return func(n, h int) { r.headShares(n, h, &p, carried, decay) }
+	})
+	name := func(r *recurrence) map[string]*array.Array {
+		out := map[string]*array.Array{}
+		for _, p := range s.Outputs() {
+			out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, map[string][]float64{"o": r.o, "final_state": r.states}[p.Name])
+		}
+		return out
+	}
+	for _, l := range [][]float64{r.o, r.states} {
+		if slices.ContainsFunc(l, notFinite) {
+			return nil, Shares{}, fmt.Errorf("reference: the inputs make the recurrence overflow (|k| <= 1, g <= 0 and beta <= 2 keep it bounded)")
+		}
+	}
+	return name(r), Shares{name(carried), name(decay)}, nil
+}
+
+// shadow has room for outputs of its own.
+func (r *recurrence) shadow() *recurrence {
+	return &recurrence{o: make([]float64, len(r.o)), states: make([]float64, len(r.states))}
+}
+
+// sharesOf is the scratch of one processor: states [K, V] of the whole, of what is carried, and of the derivative.
+type sharesOf struct {
+	every int
+	state [3][]float64
+	u     []float64
+}
+
+// headShares is head for the whole and its shares.
+func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrence) {
+	s := r.s
+	begin, end := r.bounds[n], r.bounds[n+1]
+	if r.slots[n] < 0 {
+		return
+	}
+	whole, held, slope := p.state[0], p.state[1], p.state[2]
+	r.start(n, h, whole)
+	copy(held, whole)
+	clear(slope)
+	zero := make([]float64, s.V)
+	for t := begin; t < end; t++ {
+		if t > begin && (t-begin)%p.every == 0 {
+			copy(held, whole)
+		}
+		k, q, v := r.token(t, h)
+		row := t*s.HeadsV + h
+		at, g := row*s.V, r.decay(row)
+		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
+		width := len(whole) / len(g)
+		for i, x := range g {
+			floats.AddScaled(slope[i*width:][:width], x, whole[i*width:][:width])
+		}
+		step(s.Rule, slope, k, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
+		step(s.Rule, held, k, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
+		step(s.Rule, whole, k, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
+	}
+	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
+	eachState(s, func(kv, own int) {
+		r.states[at+own], carried.states[at+own], decay.states[at+own] = whole[kv], held[kv], slope[kv]
+	})
+}

@@ -1,0 +1,42 @@
+// Package suggest finds the name that was meant.
+package suggest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Name gives ` (did you mean "x"?)` for the known name nearest to a mistyped one, or nothing where none is near.
+func Name(got string, known []string) string {
+	best, name := (len(got)+1)/2+1, ""
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(got), strings.ToLower(k)); d < best && d < len(k) {
+			best, name = d, k
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", name)
+}
+
+// editDistance counts the insertions, deletions and substitutions between two words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -175,6 +175,20 @@ func TestEvaluate(t *testing.T) {
 		require.NoError(t, err)
 		require.InEpsilon(t, o.Reference/o.Latency, x.Evaluation.Performance.Speedup, 1e-9)
 	}
+	judged := job(decode, 1) // and nothing is timed
+	judged.Protocol.Iterations = 0
+	o := b.evaluate(context.Background(), judged)
+	require.Equal(t, flashinfer.Passed, o.Status, o.Log)
+	require.Nil(t, b.loop)
+	x, err := o.Trace("d", "s", judged.Workload, time.Now())
+	require.NoError(t, err)
+	require.Zero(t, *x.Evaluation.Performance)
+	require.Contains(t, TraceLine(x), "not timed")
+	row := sum("d", "", []*flashinfer.Trace{x})
+	require.Equal(t, 1, row.Passed)
+	require.Zero(t, row.Speedup)
+
+	require.Equal(t, flashinfer.Passed, b.evaluate(context.Background(), job(packed, 0)).Status)
 	solution := b.solution
 	require.Equal(t, flashinfer.Passed, b.evaluate(context.Background(), job(packed, 1)).Status)
 	require.Same(t, solution, b.solution, "one program for one shape")
@@ -196,11 +210,11 @@ func TestEvaluate(t *testing.T) {
 	}
 	j := job(wrong, 0)
 	j.Root = root
-	o := b.evaluate(context.Background(), j)
+	o = b.evaluate(context.Background(), j)
 	require.Equal(t, flashinfer.IncorrectNumerical, o.Status, o.Fault)
 	require.NotNil(t, o.Correctness)
 	require.Zero(t, o.Latency)
-	x, err := o.Trace("d", "s", wrong.Workloads[0], time.Now())
+	x, err = o.Trace("d", "s", wrong.Workloads[0], time.Now())
 	require.NoError(t, err)
 	require.Nil(t, x.Evaluation.Performance)
 

@@ -25,7 +25,7 @@ import (
 // Protocol says how a workload is measured. The zero value is not valid; see DefaultProtocol.
 type Protocol struct {
 	Warmup     int           `json:"warmup"`              // executions before the timed ones of a trial
-	Iterations int           `json:"iterations"`          // timed executions of a trial, at most
+	Iterations int           `json:"iterations"`          // timed executions of a trial, at most; 0: outputs are judged, and nothing is timed
 	Trials     int           `json:"trials"`              // each with inputs of its own
 	Measure    time.Duration `json:"measure"`             // ends the iterations of a trial early, not before pjrt.LeastIterations; 0: never
 	Cold       bool          `json:"cold"`                // the caches are overwritten before each execution
@@ -43,6 +43,9 @@ const (
 // DefaultProtocol is that of FlashInfer-Bench, with an end to the iterations of slow programs. There results go to memory that the
 // caller gives, which is not counted; here states go to that of their copies.
 var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: time.Second, Cold: true, InPlace: true}
+
+// Timed says whether executions are timed. Where none is, outputs are judged alone.
+func (p Protocol) Timed() bool { return p.Server != "" || p.Iterations > 0 }
 
 // String is the protocol in the flags of gdngen bench.
 func (p Protocol) String() string {
@@ -67,8 +70,8 @@ func (p Protocol) Check() error {
 	if p.Statistic != "" && p.Statistic != mean && p.Statistic != median {
 		return fmt.Errorf("statistic %q: want %s or %s", p.Statistic, mean, median)
 	}
-	if p.Warmup < 0 || p.Iterations < 1 || p.Trials < 1 || p.Measure < 0 {
-		return fmt.Errorf("warm-up %d and measuring time %v must not be negative, iterations %d and trials %d at least 1", p.Warmup, p.Measure, p.Iterations, p.Trials)
+	if p.Warmup < 0 || p.Iterations < 0 || p.Trials < 1 || p.Measure < 0 {
+		return fmt.Errorf("warm-up %d, iterations %d and measuring time %v must not be negative, trials %d at least 1", p.Warmup, p.Iterations, p.Measure, p.Trials)
 	}
 	return nil
 }
@@ -103,6 +106,7 @@ const (
 	minLatency   = "min_latency_ms" // of the fastest execution
 	minReference = "min_reference_latency_ms"
 	ofLargest    = "max_error_of_largest" // largest error over the largest expected value
+	protocolOf   = "protocol"
 )
 
 // Errors are largest errors, as text: JSON has no number for infinity.
@@ -213,10 +217,10 @@ func cacheBytes(e *pjrt.Engine) int {
 	return min(largest, defaultCache)
 }
 
-// prepare compiles the programs of a spec unless they are there. refused tells that the error is one of the variant, not of
-// the reference.
-func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) {
-	key := s.String() + " by " + variant
+// prepare compiles the programs of a spec unless they are there: the solution, and where it is timed the loop that it is compared with. refused
+// tells that the error is one of the variant, not of the reference.
+func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool, err error) {
+	key := fmt.Sprintf("%s by %s, timed: %v", s, variant, timed)
 	if b.key == key {
 		return false, nil
 	}
@@ -237,6 +241,11 @@ func (b *bencher) prepare(s gdn.Spec, variant string) (refused bool, err error) 
 		return true, err
 	}
 	took := time.Since(start)
+	if !timed {
+		b.key, b.solution = key, solution
+		b.compiled = by + fmt.Sprintf("compiled in %.2f s", took.Seconds())
+		return false, nil
+	}
 	m, err := TokenLoop(s)
 	if err != nil {
 		return false, err
@@ -298,7 +307,7 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 		return fault(err)
 	}
 	s.InPlace = j.Protocol.InPlace && s.Init && s.Final
-	refused, err := b.prepare(s, j.Variant)
+	refused, err := b.prepare(s, j.Variant, j.Protocol.Timed())
 	if refused {
 		o.Status, o.Log = flashinfer.CompileError, err.Error()
 		return o
@@ -327,7 +336,9 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 		for _, x := range s.Inputs() {
 			args = append(args, inputs[x.Name])
 		}
-		trials = append(trials, args)
+		if j.Protocol.Timed() {
+			trials = append(trials, args)
+		}
 		want, err := truth.Reference(s, inputs)
 		if err != nil {
 			return fault(err)
@@ -343,7 +354,7 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 		} else {
 			verdict = verdict.Worse(v)
 		}
-		if trial == 0 && verdict.Status == flashinfer.Passed {
+		if trial == 0 && verdict.Status == flashinfer.Passed && b.loop != nil {
 			got, err := b.loop.Run(args...)
 			if err != nil {
 				return fault(fmt.Errorf("the reference can not be run: %w", err))
@@ -360,7 +371,9 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 		log = append(log, verdict.Note)
 	}
 	o.Status, o.Correctness = verdict.Status, errorsOf(verdict)
-	if o.Status == flashinfer.Passed {
+	if !j.Protocol.Timed() {
+		o.Extra = map[string]any{protocolOf: j.Protocol.String()}
+	} else if o.Status == flashinfer.Passed {
 		if err := b.time(ctx, j.Protocol, trials, o); err != nil {
 			o.Status, o.Correctness, log = flashinfer.RuntimeError, nil, append(log, err.Error())
 		}
@@ -397,7 +410,7 @@ func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array,
 		}
 	}
 	o.Extra = map[string]any{minLatency: least[0], minReference: least[1],
-		"iterations": iterations[0], "reference_iterations": iterations[1], "protocol": p.String()}
+		"iterations": iterations[0], "reference_iterations": iterations[1], protocolOf: p.String()}
 	return nil
 }
 
@@ -417,7 +430,10 @@ func (o *Outcome) Trace(definition, solution string, w *flashinfer.Workload, now
 		}
 	}
 	if o.Status == flashinfer.Passed {
-		e.Performance = &flashinfer.Performance{LatencyMS: o.Latency, ReferenceLatencyMS: o.Reference, Speedup: o.Reference / o.Latency}
+		e.Performance = &flashinfer.Performance{} // zeros where nothing was timed
+		if o.Latency > 0 {
+			*e.Performance = flashinfer.Performance{LatencyMS: o.Latency, ReferenceLatencyMS: o.Reference, Speedup: o.Reference / o.Latency}
+		}
 	}
 	return &flashinfer.Trace{Definition: definition, Workload: w, Solution: solution, Evaluation: e}, e.Check()
 }

@@ -28,7 +28,9 @@ type Report struct {
 func TraceLine(t *flashinfer.Trace) string {
 	w, e := t.Workload, t.Evaluation
 	text := fmt.Sprintf("%s %s", axesText(w), e.Status)
-	if p := e.Performance; p != nil {
+	if p := e.Performance; p != nil && p.LatencyMS == 0 {
+		return text + fmt.Sprintf(", not timed, off by at most %.1e", e.Correctness.MaxAbsolute)
+	} else if p != nil {
 		text += fmt.Sprintf(" %s, %.2f x the reference", msText(p.LatencyMS), p.Speedup)
 		if _, others, ok := strings.Cut(e.Log, machine.Disturbed); ok {
 			text += "; " + machine.Disturbed + others
@@ -85,21 +87,25 @@ func (r *Report) Write(w io.Writer) {
 		}
 		if p.Server != "" {
 			fmt.Fprintf(w, "measured on %s, by %s\n\n", r.Hardware, p.Server)
+		} else if !p.Timed() {
+			fmt.Fprintf(w, "judged on %s, not timed: trials %d\n\n", r.Hardware, p.Trials)
 		} else {
 			fmt.Fprintf(w, "measured on %s: trials %d, iterations at most %d, %s\n\n", r.Hardware, p.Trials, p.Iterations, caches)
 		}
 		t := terminal.NewTable("DEFINITION", "SHAPES", ">PASSED", ">LATENCY", ">REFERENCE", ">SPEED-UP", ">LEAST", ">ITS SPEED-UP", ">MAX ABS ERROR", ">OF LARGEST")
 		for _, x := range r.Rows {
 			shapes := cmp.Or(x.Shapes, "all")
-			if x.Passed == 0 {
-				t.Add(x.Definition, shapes, fmt.Sprintf("0/%d", x.Workloads), "-", "-", "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
+			if x.Passed == 0 || x.LatencyMS == 0 {
+				t.Add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), "-", "-", "-", "-", "-", fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
 				continue
 			}
 			t.Add(x.Definition, shapes, fmt.Sprintf("%d/%d", x.Passed, x.Workloads), msText(x.LatencyMS), msText(x.ReferenceMS),
 				fmt.Sprintf("%.2f x", x.Speedup), msText(x.LeastMS), fmt.Sprintf("%.2f x", x.LeastUp), fmt.Sprintf("%.1e", x.MaxAbsolute), fmt.Sprintf("%.1e", x.OfLargest))
 		}
 		t.Write(w)
-		fmt.Fprintln(w, "\nGeometric means over workloads that passed: mean latencies, and LEAST of the fastest execution. The reference is a loop over tokens in the same runtime.")
+		if r.Protocol.Timed() {
+			fmt.Fprintln(w, "\nGeometric means over workloads that passed: mean latencies, and LEAST of the fastest execution. The reference is a loop over tokens in the same runtime.")
+		}
 	}
 	r.writeStatic(w)
 }

@@ -55,6 +55,9 @@ func Scores(dir string) (rows []Score, err error) {
 	type of struct{ definition, solution string }
 	ups := map[of]map[string]float64{} // by workload; 0: it did not pass
 	for k, t := range last {
+		if p := t.Evaluation.Performance; p != nil && p.LatencyMS == 0 { // judged, not timed
+			continue
+		}
 		up := 0.
 		if t.Evaluation.Status == flashinfer.Passed {
 			up = t.Evaluation.Performance.Speedup

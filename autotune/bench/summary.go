@@ -78,7 +78,7 @@ func shapes(w *flashinfer.Workload) (name string, rank int) {
 
 func sum(definition, name string, traces []*flashinfer.Trace) Row {
 	r := Row{Definition: definition, Shapes: name, Workloads: len(traces), Failed: map[string]int{}}
-	var latency, reference, speedup, least, leastUp float64
+	var timed, latency, reference, speedup, least, leastUp float64
 	for _, t := range traces {
 		e := t.Evaluation
 		if c := e.Correctness; c != nil {
@@ -90,6 +90,10 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 			continue
 		}
 		r.Passed++
+		if e.Performance.LatencyMS == 0 { // judged, not timed
+			continue
+		}
+		timed++
 		latency += math.Log(e.Performance.LatencyMS)
 		reference += math.Log(e.Performance.ReferenceLatencyMS)
 		speedup += math.Log(e.Performance.Speedup)
@@ -102,7 +106,7 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 		least += math.Log(fastest)
 		leastUp += math.Log(ofLoop / fastest)
 	}
-	if n := float64(r.Passed); n > 0 {
+	if n := timed; n > 0 {
 		r.MeanUp /= n
 		r.LatencyMS, r.ReferenceMS, r.Speedup = math.Exp(latency/n), math.Exp(reference/n), math.Exp(speedup/n)
 		r.LeastMS, r.LeastUp = math.Exp(least/n), math.Exp(leastUp/n)

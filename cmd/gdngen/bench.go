@@ -92,7 +92,7 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
 	f.StringVar(&b.variant, "variant", "", "how it is computed (default: auto, the best known for the spec on the device; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
-	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most")
+	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most; 0: outputs are judged, and nothing is timed")
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
 	f.DurationVar(&p.Measure, "measure", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
 	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
@@ -178,7 +178,11 @@ func (a *app) benchItems(b *benchFlags) (err error) {
 func (a *app) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	bar := terminal.NewBar(a.stderr)
 	tell := func(h []machine.Holder) { bar.End(); a.waiting(h) }
-	if b.config.Machine, err = a.machine(machine.Measures, b.noWait, tell); err != nil {
+	use := machine.Measures
+	if !b.config.Protocol.Timed() {
+		use = machine.Computes
+	}
+	if b.config.Machine, err = a.machine(use, b.noWait, tell); err != nil {
 		return 0, err
 	}
 	if b.config.Plugin, err = a.pluginPath(cmp.Or(b.plugin, "cpu")); err != nil {

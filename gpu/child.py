@@ -68,8 +68,18 @@ def load(path):
 class Launches:
     """Stands for the launches of kernels: each is compiled for the capabilities, and what is known of it is kept."""
 
-    def __init__(self, folder, capabilities):
+    def __init__(self, folder, capabilities, tensors):
         self.folder, self.capabilities, self.list = folder, capabilities, []
+        self.names, self.buffers = {id(t): n for n, t in tensors.items()}, []
+
+    def argument(self, parameter, value):
+        """What a kernel is given for a parameter: a tensor by its name, or a buffer that run made by its number."""
+        if not isinstance(value, Tensor):
+            return dict(parameter=parameter, scalar=True)
+        if id(value) not in self.names:
+            self.buffers.append(value)  # and so keeps its identity
+            self.names[id(value)] = f"buffer {len(self.buffers)}"
+        return dict(parameter=parameter, tensor=self.names[id(value)], dtype=value.dtype.stored, shape=list(value.shape))
 
     def launch(self, kernel, *args, grid, warmup=False, num_warps=4, num_stages=3, **named):
         bound = dict(zip(kernel.arg_names, args)) | named
@@ -88,16 +98,18 @@ class Launches:
         constants = {(kernel.arg_names.index(n),): v for n, v in constant.items()}
         source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
         grid = list(grid(bound) if callable(grid) else grid)
+        arguments = [self.argument(n, bound[n]) for n in kernel.arg_names if n not in constant]
         for capability in self.capabilities:
             target = triton.backends.compiler.GPUTarget("cuda", capability, 32)
-            row = dict(kernel=kernel.fn.__name__, grid=grid + [1] * (3 - len(grid)), warps=num_warps, stages=num_stages, capability=capability)
+            row = dict(kernel=kernel.fn.__name__, grid=grid + [1] * (3 - len(grid)), warps=num_warps, stages=num_stages, capability=capability, arguments=arguments)
             try:
                 compiled = triton.compile(source, target=target, options=dict(num_warps=num_warps, num_stages=num_stages))
             except Exception as e:  # what a compiler refuses is a verdict
                 row["refused"] = f"{type(e).__name__}: {str(e).strip()}"[:2000]
             else:
                 cubin = compiled.asm["cubin"]
-                row |= dict(shared=compiled.metadata.shared, sha256=hashlib.sha256(cubin).hexdigest(), ptx_sha256=hashlib.sha256(compiled.asm["ptx"].encode()).hexdigest())
+                scratch = getattr(compiled.metadata, "global_scratch_size", 0) + getattr(compiled.metadata, "profile_scratch_size", 0)
+                row |= dict(shared=compiled.metadata.shared, scratch=scratch, sha256=hashlib.sha256(cubin).hexdigest(), ptx_sha256=hashlib.sha256(compiled.asm["ptx"].encode()).hexdigest())
                 row["cubin"] = f"{len(self.list)}-{row['kernel']}-{capability}.cubin"
                 with open(os.path.join(self.folder, row["cubin"]), "wb") as f:
                     f.write(cubin)
@@ -120,7 +132,7 @@ def main():
         run(**{n: tensors[n] for n in inspect.signature(run).parameters})
         write(out, tensors)
         return
-    launches = Launches(out, [int(c) for c in sys.argv[5:]])
+    launches = Launches(out, [int(c) for c in sys.argv[5:]], tensors)
     triton.runtime.jit.JITFunction.run = lambda kernel, *args, **named: launches.launch(kernel, *args, **named)
     run = load(file).run
     run(**{n: tensors[n] for n in inspect.signature(run).parameters})

@@ -48,19 +48,30 @@ func Open(ctx context.Context, o plugins.Options) (*Toolkit, error) {
 
 // Launch is one launch of a kernel, compiled for a target.
 type Launch struct {
-	Kernel     string `json:"kernel"`
-	Grid       [3]int `json:"grid"` // programs
-	Warps      int    `json:"warps"`
-	Stages     int    `json:"stages"`
-	Capability int    `json:"capability"`
-	Refused    string `json:"refused,omitempty"` // why the compiler did not take it
-	Shared     int    `json:"shared"`            // bytes of shared memory of a program
-	SHA256     string `json:"sha256"`            // of the cubin
-	PTXSHA256  string `json:"ptx_sha256"`
-	Cubin      []byte `json:"-"`
-	PTX        string `json:"-"`
-	SASS       string `json:"-"` // as nvdisasm lists it
-	Usage      string `json:"-"` // of registers and memory, as cuobjdump prints it
+	Kernel     string     `json:"kernel"`
+	Grid       [3]int     `json:"grid"` // programs
+	Warps      int        `json:"warps"`
+	Stages     int        `json:"stages"`
+	Capability int        `json:"capability"`
+	Arguments  []Argument `json:"arguments,omitempty"` // of the parameters of the PTX, in order; Triton appends two pointers to scratch memory
+	Scratch    int        `json:"scratch,omitempty"`   // bytes of scratch memory that the kernel wants
+	Refused    string     `json:"refused,omitempty"`   // why the compiler did not take it
+	Shared     int        `json:"shared"`              // bytes of shared memory of a program
+	SHA256     string     `json:"sha256"`              // of the cubin
+	PTXSHA256  string     `json:"ptx_sha256"`
+	Cubin      []byte     `json:"-"`
+	PTX        string     `json:"-"`
+	SASS       string     `json:"-"` // as nvdisasm lists it
+	Usage      string     `json:"-"` // of registers and memory, as cuobjdump prints it
+}
+
+// Argument is what a kernel is given for a parameter.
+type Argument struct {
+	Parameter string `json:"parameter"`
+	Tensor    string `json:"tensor"`           // an input or output of run, or a buffer that run makes
+	Scalar    bool   `json:"scalar,omitempty"` // a number, which is no tensor
+	DType     string `json:"dtype"`            // as safetensors names it
+	Shape     []int  `json:"shape"`
 }
 
 // Programs is how many there are.

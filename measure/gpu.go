@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/gpu/thunk"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
@@ -48,6 +50,9 @@ func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *codegen.GPU,
 			return k.CompiledGPU, nil
 		}
 	}
+	if err := x.assemble(ctx, text, g); err != nil {
+		return nil, err
+	}
 	dir, done, err := x.dumpFolder(o.Dump, g.Name)
 	if err != nil {
 		return nil, err
@@ -74,6 +79,31 @@ func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *codegen.GPU,
 		return nil, ofCompiler(err)
 	}
 	return c, nil
+}
+
+// assemble has ptxas assemble the PTX inside of a program, which XLA does not look into.
+func (x *Instrument) assemble(ctx context.Context, text string, g *codegen.GPU) error {
+	if !strings.Contains(text, ptx.Target) {
+		return nil
+	}
+	err := ptx.AssembleAll(ctx, x.PTXAS, text, g)
+	if is[*ptx.Error](err) {
+		return refused(CompileReject, err)
+	}
+	if err != nil && ctx.Err() == nil {
+		return &aot.InfraError{Op: "ask ptxas", Err: err}
+	}
+	return err
+}
+
+// TakesPTX says why XLA does not take PTX inside of StableHLO for a GPU; nil where it does. The call is internal to XLA, so a small module is
+// compiled, once for each build of the compiler.
+func (x *Instrument) TakesPTX(ctx context.Context, g *codegen.GPU) error {
+	c, err := x.CompileGPU(ctx, Foreign("a probe", ptx.ProbeModule()), g, Options{})
+	if err != nil {
+		return err
+	}
+	return ptx.Probed(c.Report)
 }
 
 // read counts what XLA would run.

@@ -22,6 +22,7 @@ type Compiler interface {
 type Instrument struct {
 	Compiler Compiler
 	Libtpu   string // identifies the compiler's build
+	PTXAS    string // path of the assembler of PTX, for programs with PTX inside; empty: such are refused
 	Cache    *Cache // nil: nothing is kept
 	Scratch  string // folder for schedules; empty: that of the system
 	// Note tells of the progress; nil: nobody listens.

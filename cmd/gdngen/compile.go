@@ -81,11 +81,7 @@ func targetFlag(c *cobra.Command, at *string) {
 
 // compileGPU compiles a module for GPUs.
 func (a *app) compileGPU(o *origin, cmd *cobra.Command, args []string, targets, dump string, fresh bool) error {
-	m, err := o.plainModule(a, cmd, args)
-	if err != nil {
-		return err
-	}
-	r, refused, err := a.compilePlain(m, targets, dump, fresh, measure.Options{})
+	r, refused, err := a.compilePlain(o, cmd, args, targets, fresh, measure.Options{Dump: dump})
 	if err != nil {
 		return err
 	}

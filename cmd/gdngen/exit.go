@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ladder"
 	"github.com/gdngen/gdngen/loop"
@@ -94,6 +95,7 @@ var exits = []struct {
 	{exitInternal, verdict(measure.Internal)},
 	{exitRejected, verdict(measure.EmitError, measure.VMEM, measure.Crash)},
 	{exitRejected, isA[*aot.RejectError]},
+	{exitRejected, isA[*ptx.Error]},
 	{exitRejected, isA[*aot.VMEMError]},
 	{exitRejected, isA[*aot.CrashError]},
 	{exitRejected, isA[*pjrt.CompileError]},

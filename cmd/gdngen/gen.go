@@ -30,8 +30,8 @@ func (a *app) genCmd() *cobra.Command {
 beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and returns o and
 final_state, in the layouts of the spec.
 
-Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, ir for the text of the intermediate
-representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(lower.Steps(), " ") + ` for
+Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, triton for a Python file of kernels for GPUs, ptx
+for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(lower.Steps(), " ") + ` for
 the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
@@ -43,6 +43,7 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
   gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
   gdngen gen --backend triton --package contest                          solutions of the contest's definitions, tests, a benchmark
+  gdngen gen --spec contest-decode --backend ptx --target h100 --out decode.mlir
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
   gdngen gen --spec tiny --variant token --backend ir --level kernel
   gdngen gen --spec tiny --variant token --backend ir --after tile       the kernel before its steps overlap`,
@@ -67,12 +68,14 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
 			case g.backend == triton.Name:
 				return a.genTriton(s, g.variant, g.target, g.file)
+			case g.backend == ptxBackend:
+				return a.genPTX(s, g.variant, g.target, g.file)
 			case g.backend == "" && g.target != "":
 				g.backend = "mosaic"
 			case g.backend == "":
 				g.backend = "stablehlo"
 			case g.backend == "stablehlo" && g.target != "":
-				return usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic", g.target))
+				return usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic, or for a GPU --backend ptx", g.target))
 			}
 			given := cmd.Flags().Changed("level")
 			if given && g.after != "" {
@@ -92,14 +95,14 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 	specFlag(c, &g.spec, "")
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	variantFlag(c, &g.variant)
-	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton or ir (default: mosaic where --target is given, else stablehlo)")
-	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets); for pallas those whose cost the header names, auto being for the first")
+	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton, ptx or ir (default: mosaic where --target is given, else stablehlo)")
+	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+defaultTarget+"; see gdngen targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	outFlag(c, &g.file)
 	a.fileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: a data set of FlashInfer-Bench with solutions")
-	complete(c, "backend", append(backendNames(), triton.Name, "ir"))
+	complete(c, "backend", append(backendNames(), triton.Name, ptxBackend, "ir"))
 	completeList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
 	complete(c, "level", []string{"tensor", "kernel"})
 	complete(c, "after", afterSteps())
@@ -144,10 +147,14 @@ type generated struct {
 
 // deliver writes the text of a program to a file, or to standard output, or as data.
 func (a *app) deliver(f *lower.Form, backend, target, file, text string) error {
+	return a.deliverText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
+}
+
+// deliverText is deliver for any program; g is all but its text.
+func (a *app) deliverText(g generated, file, text string) error {
 	if a.output == "text" {
 		return a.writeText(file, text)
 	}
-	g := generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}
 	if file == "" || file == "-" {
 		g.Text = text
 	} else {
@@ -206,7 +213,7 @@ func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, 
 	}
 	r, err := parseBackend(backend)
 	if err != nil {
-		return nil, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas triton ir)", backend, near(backend, append(backendNames(), triton.Name, "ir"), "")))
+		return nil, "", usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas triton ptx ir)", backend, near(backend, append(backendNames(), triton.Name, ptxBackend, "ir"), "")))
 	}
 	t, err := oneTarget(cmp.Or(target, defaultTarget))
 	if err != nil {

@@ -61,19 +61,7 @@ func (a *app) genTriton(s gdn.Spec, variant, targets, file string) error {
 	if err != nil {
 		return err
 	}
-	if a.output == "text" {
-		return a.writeText(file, p.source)
-	}
-	g := generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}
-	if file == "" || file == "-" {
-		g.Text = p.source
-	} else {
-		g.File = file
-		if err := a.writeText(file, p.source); err != nil {
-			return err
-		}
-	}
-	return emit(a, g, []generated{g}, nil)
+	return a.deliverText(generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}, file, p.source)
 }
 
 // toolkit obtains Triton.

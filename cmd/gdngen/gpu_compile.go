@@ -51,13 +51,13 @@ func (a *app) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 	}
 	cache.Fresh = fresh
 	a.compiler = aot.New(aot.Options{CUDA: tools.Path, Toolkit: tools.Toolkit, Timeout: compileLimit, Machine: lock})
-	return &measure.Instrument{Compiler: a.compiler, Libtpu: tools.Name + " " + build, Cache: cache, Note: a.note}, nil
+	return &measure.Instrument{Compiler: a.compiler, Libtpu: tools.Name + " " + build, PTXAS: tools.PTXAS(), Cache: cache, Note: a.note}, nil
 }
 
-// plainModule is a file, or a spec as the StableHLO backend renders it.
-func (o *origin) plainModule(a *app, cmd *cobra.Command, args []string) (*explain.Module, error) {
-	if cmd.Flags().Changed("backend") && o.backend != plainBackend {
-		return nil, usage(fmt.Errorf("--backend %s: for a GPU XLA compiles a file or --backend %s", o.backend, plainBackend))
+// plainModule is a file, or a spec as StableHLO: of plain operations, or with PTX inside for a GPU.
+func (o *origin) plainModule(a *app, cmd *cobra.Command, args []string, x *measure.Instrument, g *target.GPU) (*explain.Module, error) {
+	if cmd.Flags().Changed("backend") && o.backend != plainBackend && o.backend != ptxBackend {
+		return nil, usage(fmt.Errorf("--backend %s: for a GPU XLA compiles a file, --backend %s or --backend %s", o.backend, plainBackend, ptxBackend))
 	}
 	switch {
 	case len(args) == 1 && (o.spec != "" || cmd.Flags().Changed("variant") || cmd.Flags().Changed("backend")):
@@ -77,6 +77,13 @@ func (o *origin) plainModule(a *app, cmd *cobra.Command, args []string) (*explai
 	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
+	}
+	if o.backend == ptxBackend {
+		p, err := a.ptxOf(s, o.variant, x, g)
+		if err != nil {
+			return nil, err
+		}
+		return explain.NewModule(measure.Foreign(fmt.Sprintf("%s by %s through %s", s, p.variant, p.backend), p.text)), nil
 	}
 	r, err := lower.Lookup(plainBackend)
 	if err != nil {
@@ -114,7 +121,7 @@ type plainCost struct {
 const plainNote = "launches and traffic are counted in what XLA would run; a modelled time counts no arithmetic, and no device has confirmed one (see docs/gpu.md)"
 
 // compilePlain compiles a program for each GPU. refused is the first refusal.
-func (a *app) compilePlain(m *explain.Module, targets, dump string, fresh bool, o measure.Options) (r *plainCost, refused, err error) {
+func (a *app) compilePlain(f *origin, cmd *cobra.Command, args []string, targets string, fresh bool, o measure.Options) (r *plainCost, refused, err error) {
 	gpus, err := gpuTargets(targets)
 	if err != nil {
 		return nil, nil, err
@@ -123,9 +130,15 @@ func (a *app) compilePlain(m *explain.Module, targets, dump string, fresh bool, 
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &plainCost{Module: m, Compiler: x.Libtpu, Note: plainNote}
-	o.Dump = dump
+	r = &plainCost{Compiler: x.Libtpu, Note: plainNote}
 	for _, g := range gpus {
+		m, err := f.plainModule(a, cmd, args, x, g)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Module == nil {
+			r.Module = m
+		}
 		row := onGPU{Verdict: explain.Verdict{Target: g.Name, Verdict: "accepted"}}
 		c, err := x.CompileGPU(a.ctx, m.Program, g, o)
 		refusal := (*measure.Refusal)(nil)
@@ -149,25 +162,22 @@ func (a *app) explainPlain(f *explainFlags, cmd *cobra.Command, args []string) e
 	if err := f.noTPUFlags(); err != nil {
 		return err
 	}
-	m, err := f.plainModule(a, cmd, args)
+	scalars, err := measure.ParseScalars(f.scalars)
 	if err != nil {
-		return err
-	}
-	var o measure.Options
-	if o.Scalars, err = measure.ParseScalars(f.scalars); err != nil {
 		return usage(fmt.Errorf("--scalars %w", err))
 	}
+	o := measure.Options{Scalars: scalars, Dump: f.dump}
 	for name := range o.Scalars {
 		if _, err := strconv.Atoi(name); err != nil {
 			return usage(fmt.Errorf("--scalars %s: of a program for a GPU an operand is named by its number among those of @main", name))
 		}
 	}
-	if m.Program.Spec != nil && m.Program.Spec.Seqs > 0 && len(f.scalars) == 0 {
-		a.note("%s", measure.EqualLengths)
-	}
-	r, refused, err := a.compilePlain(m, f.target, f.dump, f.fresh, o)
+	r, refused, err := a.compilePlain(&f.origin, cmd, args, f.target, f.fresh, o)
 	if err != nil {
 		return err
+	}
+	if spec := r.Module.Program.Spec; spec != nil && spec.Seqs > 0 && len(f.scalars) == 0 {
+		a.note("%s", measure.EqualLengths)
 	}
 	for _, row := range r.Rows {
 		if row.gpuCounts != nil && row.unknown() != "" && refused == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
 )
 
 // parseSpec reads a spec from the command line.
@@ -173,8 +174,8 @@ type origin struct{ spec, variant, backend, python string }
 func (o *origin) flags(cmd *cobra.Command) {
 	specFlag(cmd, &o.spec, "")
 	variantFlag(cmd, &o.variant)
-	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(backendNames(), " or "))
-	complete(cmd, "backend", backendNames())
+	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(backendNames(), ", ")+", or for GPUs "+ptxBackend)
+	complete(cmd, "backend", append(backendNames(), ptxBackend))
 	cmd.Flags().StringVar(&o.python, "python", "", "Python with JAX, which lowers --backend pallas; empty: that of "+pythonEnv)
 }
 
@@ -222,6 +223,9 @@ func (o *origin) generate(a *app, variant string, targets []*codegen.Target) ([]
 	s, err := parseSpec(o.spec)
 	if err != nil {
 		return nil, err
+	}
+	if o.backend == ptxBackend {
+		return nil, usage(fmt.Errorf("--backend %s is for GPUs: name one by --target (%s)", ptxBackend, strings.Join(target.GPUNames(), " ")))
 	}
 	r, err := parseBackend(o.backend)
 	if err != nil {

@@ -68,3 +68,15 @@ func WorkOf(s gdn.Spec, v Variant) map[string]Work {
 
 // over is the quotient, rounded up.
 func over(n, by int) int { return (n + by - 1) / by }
+
+// writes are the parameters that a kernel writes; all others it only reads.
+var writes = map[string][]string{
+	"decode":    {"o", "final_state"},
+	"prepare":   {"T_out", "P_out", "G_out", "rate_out"},
+	"summarise": {"maps"},
+	"combine":   {"maps", "final_state"}, // it replaces B in maps, and reads the rest
+	"scan":      {"o", "final_state"},
+}
+
+// Writes lists the parameters that a kernel writes. One that has a value before may keep parts of it.
+func Writes(kernel string) []string { return writes[kernel] }

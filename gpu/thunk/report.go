@@ -150,7 +150,11 @@ func (r *Report) Write(w io.Writer, top int) {
 		if x.Modelled > 0 {
 			modelled = fmt.Sprintf("%.1f", x.Modelled)
 		}
-		t.Add(x.Name, product(x.Grid), product(x.Block), x.Shared, x.Turns, terminal.Size(x.Read), terminal.Size(x.Written), fmt.Sprintf("%.1f", x.DRAM), modelled)
+		name := x.Name
+		if strings.HasPrefix(name, "custom-call") {
+			name = x.Kernel
+		}
+		t.Add(name, product(x.Grid), product(x.Block), x.Shared, x.Turns, terminal.Size(x.Read), terminal.Size(x.Written), fmt.Sprintf("%.1f", x.DRAM), modelled)
 	}
 	t.Write(w)
 	if more := len(rows) - top; more > 0 {

@@ -52,25 +52,28 @@ const (
 	columnLast          // the same of the state that the step leaves open; in one place
 )
 
+// aligning makes the module of packed sequences by aligned blocks.
+type aligning struct{ *plan }
+
 // column is the index of an entry: column, place in the step, sequential axis.
-func (p *plan) column(column, place int) ir.Index {
+func (p aligning) column(column, place int) ir.Index {
 	x := ir.IndexTable(2, 0)
-	x.Const = 1 + (column*p.v.Chunks+place)*p.alignedSteps()
+	x.Const = 1 + (column*p.v.Chunks+place)*p.steps()
 	return x
 }
 
 // aligned says whether packed sequences are taken by aligned blocks.
 func (p *plan) aligned() bool { return p.v.Pack == gdn.PackAligned }
 
-// alignedSteps bounds the steps: of a visit for each sequence and one for each block in which none starts.
-func (p *plan) alignedSteps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
+// steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
+func (p aligning) steps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
 
 // segments makes the schedule. There is a visit for each block, and one more for each sequence that starts in the block of the one
 // before it. What is of sequences lies along the lanes of squares by visits, whose sums give what is of visits.
-func (p *plan) segments() *segments {
+func (p aligning) segments() *segments {
 	s, b := p.s, p.b
 	n, nb, m, c := s.Seqs, p.nc, p.v.Chunks, p.c
-	steps := p.alignedSteps()
+	steps := p.steps()
 	visits := steps * m
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
 	one := func(c *ir.Value) *ir.Value {
@@ -158,14 +161,14 @@ func (p *plan) segments() *segments {
 		marks: &operand{value: all, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, rowsOfMarks, c}}}
 }
 
-// alignedModule emits the glue and the grid over aligned blocks.
-func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
+// module emits the glue and the grid over aligned blocks.
+func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Chunks
 	g := p.segments()
 	state := p.specStates()
 	heads := p.s.HeadsV
-	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: p.alignedSteps(), Seq: true}}
+	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: p.steps(), Seq: true}}
 	window := func(o *operand, column, place int) ir.Window {
 		w := ir.Window{Block: o.block}
 		for _, a := range o.axes {
@@ -224,7 +227,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
-		e := newGen(p, b, in)
+		e := newChunkwise(newTiles(p.plan, b, in))
 		slots := map[*operand][]*ir.Value{}
 		i := 0
 		for _, o := range used {
@@ -258,7 +261,7 @@ func (p *plan) alignedModule(in *operands, used []*operand) []*ir.Value {
 }
 
 // specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them.
-func (p *plan) specStates() *operand {
+func (p aligning) specStates() *operand {
 	s := p.s
 	t := s.StateType()
 	o := &operand{axes: []axis{axisSeq, axisNone, axisNone, axisNone}, block: append([]int{1}, t.Shape[1:]...), dtype: t.DType, shape: t.Shape}
@@ -279,15 +282,15 @@ type visit struct {
 }
 
 // ofOne is e for one visit.
-func (e *gen) ofOne() *gen {
-	p, one := *e.plan, *e
+func (e *chunkwise) ofOne() *chunkwise {
+	p, t, one := *e.plan, *e.tiles, *e
 	p.v.Chunks = 1
-	one.plan = &p
+	t.plan, one.tiles = &p, &t
 	return &one
 }
 
 // each loads what the visits of a step have of an operand, side by side.
-func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir.Value) *ir.Value {
+func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
 		one := e.ofOne()
@@ -298,7 +301,7 @@ func (e *gen) each(blocks []*ir.Value, o *operand, load func(*gen, *operand) *ir
 }
 
 // aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
-func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
+func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
 	n, m := e.v.Heads, e.v.Chunks
 	var tiles []*ir.Value
@@ -317,8 +320,8 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		sides = append(sides, &side{mark: mark(i, n), keys: mark(i, n/e.gb)})
 	}
 
-	w := &work{q: e.each(slots[e.in.q], e.in.q, (*gen).productKey), k: e.each(slots[e.in.k], e.in.k, (*gen).productKey)}
-	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*gen).loadRows), ir.F32)
+	w := &work{q: e.each(slots[e.in.q], e.in.q, (*chunkwise).productKey), k: e.each(slots[e.in.k], e.in.k, (*chunkwise).productKey)}
+	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*chunkwise).loadRows), ir.F32)
 	b.Stage("gates")
 	for i, o := range []*operand{e.in.g, e.in.beta} {
 		var l []*ir.Value
@@ -409,7 +412,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 		o = b.Transpose(e.leaving(o, at(share)), 0, 2, 1)
 		fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
 		if prev == nil {
-			prev = e.each([]*ir.Value{held}, e.in.v, (*gen).loadRows)
+			prev = e.each([]*ir.Value{held}, e.in.v, (*chunkwise).loadRows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
 		prev = b.Convert(o, s.Out)
@@ -421,7 +424,7 @@ func (e *gen) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Va
 }
 
 // asSpec brings a state [N, V, K] into the order and type of the spec.
-func (e *gen) asSpec(x *ir.Value, like *operand) *ir.Value {
+func (e *chunkwise) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)
 	}
@@ -440,7 +443,7 @@ type side struct {
 	state, after *ir.Value // nil: zeros
 }
 
-func (x *side) operands(e *gen, w *work) {
+func (x *side) operands(e *chunkwise, w *work) {
 	b := e.b
 	x.k, x.q = e.store(e.byRows(w.k, x.keys)), e.store(e.byRows(w.q, x.keys))
 	x.grown = b.Mul(e.exp(x.sum), x.mark)
@@ -450,7 +453,7 @@ func (x *side) operands(e *gen, w *work) {
 }
 
 // normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
-func (e *gen) normRow(x *ir.Value) *ir.Value {
+func (e *chunkwise) normRow(x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil
 	}

@@ -165,7 +165,8 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 		name, used = "forward", []*operand{in.q, in.k, in.v}
 	}
 	var k kept
-	r := p.grid(name, in, append(used, in.gates()...), in.state, func(e *gen) []blockOut {
+	r := p.grid(name, in, append(used, in.gates()...), in.state, func(t *tiles) []blockOut {
+		e := newChunkwise(t)
 		outs := e.steps(e.stateFree())
 		if !keep {
 			return outs
@@ -208,7 +209,7 @@ func (p *plan) backward(keep kept) []*ir.Value {
 		o.block[slices.Index(o.axes, axisChunk)] = 1
 	}
 	in.kept = keep
-	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, (*gen).reverse))
+	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, takes(newGradient, (*gradient).reverse)))
 }
 
 // reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
@@ -232,7 +233,7 @@ func reverseSched(v gdn.Variant) *ir.Sched {
 
 // hold gives a value the form in which it is kept: f32, or bf16 parts as far as the products at p use them. Words hold two rows
 // of bf16, where rows pair.
-func (e *gen) hold(x *ir.Value, p ir.Precision) []blockOut {
+func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 	e.b.Stage("keep")
 	if e.v.Saved == ir.F32 {
 		return []blockOut{e.made(e.b.Convert(x, ir.F32))}
@@ -258,13 +259,13 @@ func pairedInverse(v gdn.Variant) bool {
 }
 
 // paired is T as one matrix.
-func (e *gen) paired(t *ir.Value) *ir.Value {
+func (e *chunkwise) paired(t *ir.Value) *ir.Value {
 	b, parts := e.b.Stage("keep"), e.cut(t)
 	return b.Halves(b.Or(b.Words(parts[0]), b.Words(b.Transpose(parts[1], 0, 2, 1))))
 }
 
 // loadTurnedInverse is T^T of what is kept of T.
-func (e *gen) loadTurnedInverse() *ir.Value {
+func (e *gradient) loadTurnedInverse() *ir.Value {
 	t := e.loadKept(e.in.kept.t)
 	if !pairedInverse(e.v) {
 		return e.turned(t)
@@ -272,7 +273,7 @@ func (e *gen) loadTurnedInverse() *ir.Value {
 	return e.joined([]*ir.Value{e.b.Transpose(e.lower(t), 0, 2, 1), e.upper(t, 1)})
 }
 
-func (e *gen) loadKept(l []*operand) *ir.Value {
+func (e *gradient) loadKept(l []*operand) *ir.Value {
 	var parts []*ir.Value
 	for _, o := range l {
 		x := e.loadMade(o)
@@ -288,7 +289,7 @@ func (e *gen) loadKept(l []*operand) *ir.Value {
 }
 
 // reverse takes a chunk backwards.
-func (e *gen) reverse() []blockOut {
+func (e *gradient) reverse() []blockOut {
 	b := e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
 	do := e.loadRows(e.in.do)
@@ -404,7 +405,7 @@ type stateStep struct {
 }
 
 // stateBackward takes dS, which is e.state, over a chunk. pt is P^T, kd is Kd and tt T^T; grown and left [N, C] are e^G and beta e^(GC-G).
-func (e *gen) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
+func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
 	b, scale := e.b, e.s.EffectiveScale()
 	b.Stage("operands")
 	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
@@ -442,7 +443,7 @@ func (e *gen) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateSt
 }
 
 // operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.
-func (e *gen) operand(x *ir.Value, p ir.Precision) *ir.Value {
+func (e *gradient) operand(x *ir.Value, p ir.Precision) *ir.Value {
 	switch {
 	case p != ir.PrecBF16x1:
 		return x
@@ -453,7 +454,7 @@ func (e *gen) operand(x *ir.Value, p ir.Precision) *ir.Value {
 }
 
 // stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes.
-func (e *gen) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
+func (e *gradient) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
 	b, p := e.b, e.v.PrecState
 	inLanes := e.v.Grads == gdn.GradsInLanes
 	times := func(x *ir.Value) *ir.Value {
@@ -474,7 +475,7 @@ func (e *gen) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
 
 // alongKeys multiplies rows of x by those of the keys or queries y, and of x1 by y1 where they are given, for sums over their
 // lanes. Where tokens are in lanes these are sums over rows, [N, C], made here.
-func (e *gen) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
+func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	b := e.b
 	inLanes := e.v.Grads == gdn.GradsInLanes
 	times := func(x, y *ir.Value) *ir.Value {
@@ -495,7 +496,7 @@ func (e *gen) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 
 // handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,
 // which would hold up its update.
-func (e *gen) handed(state *ir.Value) *ir.Value {
+func (e *gradient) handed(state *ir.Value) *ir.Value {
 	if e.v.PrecState != ir.PrecBF16x1 {
 		return state
 	}
@@ -503,6 +504,6 @@ func (e *gen) handed(state *ir.Value) *ir.Value {
 }
 
 // times multiplies elements in the type of products with decay.
-func (e *gen) times(x, y *ir.Value) *ir.Value {
+func (e *gradient) times(x, y *ir.Value) *ir.Value {
 	return e.b.Mul(e.element(x, gdn.LowAll), e.element(y, gdn.LowAll))
 }

@@ -14,7 +14,7 @@ func sumsByProducts(v gdn.Variant) bool {
 }
 
 // summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
-func (e *gen) summand(x *ir.Value) *ir.Value {
+func (e *gradient) summand(x *ir.Value) *ir.Value {
 	if !sumsByProducts(e.v) {
 		return x
 	}
@@ -30,7 +30,7 @@ type lanes []struct {
 // sumLanes gives a sum [N, C] for each list. In bf16 passes, which kernels have, all entries' columns are put beside one another,
 // so that one transpose turns them into rows. As products, one with columns of ones makes all sums of an entry, each list in lanes
 // of its own.
-func (e *gen) sumLanes(lists ...lanes) []*ir.Value {
+func (e *gradient) sumLanes(lists ...lanes) []*ir.Value {
 	b, n, c := e.b, e.entries(), e.c
 	part := target.Lanes / len(lists)
 	lane := e.iota(c, target.Lanes, 1)
@@ -73,7 +73,7 @@ func (e *gen) sumLanes(lists ...lanes) []*ir.Value {
 }
 
 // laneSums are the sums [N, C] of a list in float32; values of as many lanes are added before they are summed.
-func (e *gen) laneSums(l lanes) *ir.Value {
+func (e *gradient) laneSums(l lanes) *ir.Value {
 	b := e.b
 	add := func(x, y *ir.Value) *ir.Value {
 		if x == nil {
@@ -98,7 +98,7 @@ func (e *gen) laneSums(l lanes) *ir.Value {
 }
 
 // productSums are the sums [N, C, lanes] of lists, each in the lanes of its part.
-func (e *gen) productSums(part int, lists []lanes) *ir.Value {
+func (e *gradient) productSums(part int, lists []lanes) *ir.Value {
 	b := e.b
 	var xs, ones []*ir.Value
 	for i, l := range lists {
@@ -114,7 +114,7 @@ func (e *gen) productSums(part int, lists []lanes) *ir.Value {
 
 // alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what
 // rounding leaves in the sums would be multiplied by the log decay itself on the way to raw gates.
-func (e *gen) alive(w gates, dg *ir.Value) *ir.Value {
+func (e *gradient) alive(w gates, dg *ir.Value) *ir.Value {
 	b, floor := e.b, float64(resetFloor)
 	if e.v.Decay == gdn.DecayBase2 {
 		floor *= math.Log2E
@@ -123,7 +123,7 @@ func (e *gen) alive(w gates, dg *ir.Value) *ir.Value {
 }
 
 // decayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
-func (e *gen) decayGradient(after, before, rest *ir.Value) *ir.Value {
+func (e *gradient) decayGradient(after, before, rest *ir.Value) *ir.Value {
 	b, c := e.b, e.c
 	times := func(x *ir.Value, cmp ir.Cmp) *ir.Value {
 		t, p := ir.F32, ir.PrecF32

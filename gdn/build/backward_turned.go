@@ -6,7 +6,7 @@ import (
 )
 
 // mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
-func (e *gen) mirrored(y *ir.Value) *ir.Value {
+func (e *gradient) mirrored(y *ir.Value) *ir.Value {
 	b := e.b
 	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Parts != gdn.PartsKept || e.c%2 != 0 {
 		return e.store(b.Add(y, e.turned(y)))
@@ -16,7 +16,7 @@ func (e *gen) mirrored(y *ir.Value) *ir.Value {
 }
 
 // turned swaps rows and lanes, of the parts where they are kept.
-func (e *gen) turned(x *ir.Value) *ir.Value {
+func (e *tiles) turned(x *ir.Value) *ir.Value {
 	y := e.b.Transpose(x, 0, 2, 1)
 	if e.v.Parts == gdn.PartsKept && x.Type.DType == ir.F32 {
 		for _, part := range e.cut(x) {
@@ -27,7 +27,7 @@ func (e *gen) turned(x *ir.Value) *ir.Value {
 }
 
 // perKey sums over the value heads of each key head.
-func (e *gen) perKey(x *ir.Value) *ir.Value {
+func (e *tiles) perKey(x *ir.Value) *ir.Value {
 	if e.gb == 1 {
 		return x
 	}
@@ -46,7 +46,7 @@ func (e *gen) perKey(x *ir.Value) *ir.Value {
 }
 
 // turnedProducts are scale K Q^T and K K^T, for each value head.
-func (e *gen) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
+func (e *gradient) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.b, e.c
 	if e.v.KQ == gdn.JointJoined {
 		both := e.dot(k, e.concat(1, q, k), false, true, e.v.PrecIntra)
@@ -58,7 +58,7 @@ func (e *gen) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 }
 
 // turnedDecay is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
-func (e *gen) turnedDecay(w gates) *ir.Value {
+func (e *gradient) turnedDecay(w gates) *ir.Value {
 	b, c := e.b.Stage("decay"), e.c
 	var d *ir.Value
 	if e.v.Decay == gdn.DecaySegment {
@@ -81,7 +81,7 @@ func (e *gen) turnedDecay(w gates) *ir.Value {
 }
 
 // strictly clears x [N, j, i] but for i > j.
-func (e *gen) strictly(x *ir.Value) *ir.Value {
+func (e *gradient) strictly(x *ir.Value) *ir.Value {
 	if e.v.Mask == gdn.MaskWords {
 		return e.upper(x, 1)
 	}
@@ -89,7 +89,7 @@ func (e *gen) strictly(x *ir.Value) *ir.Value {
 }
 
 // bothInverses are T^T and T, kept or made again.
-func (e *gen) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
+func (e *gradient) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
 	if e.in.kept.t != nil {
 		tt = e.loadTurnedInverse()
 		return tt, e.turned(tt)
@@ -104,7 +104,7 @@ func (e *gen) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
 }
 
 // inverseAndValues are T^T and U, kept or made again from the state before the chunk.
-func (e *gen) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (tt, u *ir.Value) {
+func (e *gradient) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.b
 	tt, t := e.bothInverses(kk, w)
 	if l := e.in.kept.u; l != nil {

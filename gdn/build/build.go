@@ -112,34 +112,34 @@ func (p *plan) module() []*ir.Value {
 		return p.training()
 	}
 	if p.streamed() {
-		return p.streamModule()
+		return streaming{p}.module()
 	}
 	in := p.glueIn()
 	gates := in.gates()
 	all := append([]*operand{in.q, in.k, in.v}, gates...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
-		return p.glueOut(in, p.grid("recurrence", in, all, in.state, (*gen).token))
+		return p.glueOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
 	case p.aligned():
-		return p.alignedModule(in, all)
+		return aligning{p}.module(in, all)
 	case p.v.Flow == gdn.FlowFused:
-		return p.glueOut(in, p.grid("fused", in, all, in.state, (*gen).fused))
+		return p.glueOut(in, p.grid("fused", in, all, in.state, takes(newChunkwise, (*chunkwise).fused)))
 	case p.v.Flow == gdn.FlowSolve:
-		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, (*gen).inverse)
+		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, takes(newChunkwise, (*chunkwise).inverse))
 		in.t = r.outputs[0]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, (*gen).fused))
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, takes(newChunkwise, (*chunkwise).fused)))
 	case p.v.Form == gdn.FormUW:
-		r := p.grid("intra", in, all, nil, (*gen).intra)
+		r := p.grid("intra", in, all, nil, takes(newChunkwise, (*chunkwise).intra))
 		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
 		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
 		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
 			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.decayGate()...)
 		}
-		return p.glueOut(in, p.grid("scan", in, used, in.state, (*gen).scan))
+		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunkwise, (*chunkwise).scan)))
 	default:
-		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, (*gen).intra)
+		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, takes(newChunkwise, (*chunkwise).intra))
 		in.t, in.p = r.outputs[0], r.outputs[1]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, (*gen).scan))
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunkwise, (*chunkwise).scan)))
 	}
 }
 
@@ -199,7 +199,7 @@ type gridResult struct {
 
 // grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
 // sequential and carry it, as e.state of the body.
-func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*gen) []blockOut) gridResult {
+func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*tiles) []blockOut) gridResult {
 	s, v := p.s, p.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / p.kb}}
 	steps := p.nc / v.Chunks
@@ -272,7 +272,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	}
 	var outs []blockOut
 	rs := p.b.Grid(g, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
-		e := newGen(p, b, in)
+		e := newTiles(p, b, in)
 		for i, o := range used {
 			e.blocks[o] = blocks[i]
 		}

@@ -22,7 +22,7 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	err = p.guarded(func() {
 		p.args["initial_state"] = identityFirst(b, wide)
 		in := p.glueIn()
-		r := p.grid("summary", in, append([]*operand{in.k, in.v}, in.gates()...), in.state, (*gen).fused)
+		r := p.grid("summary", in, append([]*operand{in.k, in.v}, in.gates()...), in.state, takes(newChunkwise, (*chunkwise).fused))
 		state := b.Stage("glue").Reshape(r.state, wide.Sequences(), wide.HeadsV, s.K, s.K+s.V)
 		results = []*ir.Value{b.SliceAxis(state, 3, 0, s.K), b.SliceAxis(state, 3, s.K, s.K+s.V)}
 	})
@@ -57,7 +57,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	err := p.guarded(func() {
 		in := p.glueIn()
 		p.gradientsIn(in)
-		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, (*gen).stateGradient)
+		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, takes(newGradient, (*gradient).stateGradient))
 		result = p.stateOut(in, r.state)
 	})
 	if err == nil {
@@ -70,7 +70,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 }
 
 // stateGradient takes a chunk backwards, as far as the gradient of the state goes: see the head of backward.go.
-func (e *gen) stateGradient() []blockOut {
+func (e *gradient) stateGradient() []blockOut {
 	b := e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
 	do := e.loadRows(e.in.do)

@@ -33,11 +33,11 @@ type level struct {
 }
 
 // channelwise says whether each channel of the key has a decay.
-func (e *gen) channelwise() bool { return e.s.Rule.Channels() }
+func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 
 // loadChannels loads the log decays of channels [N, C, K] f32, in the base of sums, computing them from their raw form where that is the kernel's
 // task.
-func (e *gen) loadChannels() *ir.Value {
+func (e *gated) loadChannels() *ir.Value {
 	b, base := e.b.Stage("gates"), e.nat()
 	g := b.Convert(e.loadRows(e.in.g), ir.F32)
 	if e.in.aLog != nil {
@@ -54,7 +54,7 @@ func (e *gen) loadChannels() *ir.Value {
 }
 
 // nat is the logarithm of e in the base of sums.
-func (e *gen) nat() float64 {
+func (e *gated) nat() float64 {
 	if e.v.Algo == gdn.AlgoChunk && e.v.Decay == gdn.DecayBase2 {
 		return math.Log2E
 	}
@@ -79,7 +79,7 @@ func (p *plan) headChannels(x *ir.Value) *operand {
 
 // channelDecay makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, each by itself, so that no
 // difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
-func (e *gen) channelDecay(w *channels) {
+func (e *gated) channelDecay(w *channels) {
 	b, g := e.b.Stage("decay"), w.log
 	if e.s.Bound == 0 {
 		g = b.Max(g, b.Like(g, resetFloor*e.nat()))
@@ -113,13 +113,13 @@ func (e *gen) channelDecay(w *channels) {
 	}
 }
 
-func (e *gen) rowOf(x *ir.Value, i int) *ir.Value { return e.b.SliceAxis(x, 1, i, i+1) }
+func (e *gated) rowOf(x *ir.Value, i int) *ir.Value { return e.b.SliceAxis(x, 1, i, i+1) }
 
 // sumBlock is the widest block whose decays are sums of logarithms: rows of words of bf16, so that the halves of wider ones are registers.
 const sumBlock = rowsOfWords
 
 // blockDecays are the decays from the start of a block of tokens up to each, with its own, and those after it up to the end.
-func (e *gen) blockDecays(g *ir.Value, block int) (upto, after *ir.Value) {
+func (e *gated) blockDecays(g *ir.Value, block int) (upto, after *ir.Value) {
 	if block == 1 {
 		return e.exp(g), nil
 	}
@@ -127,7 +127,7 @@ func (e *gen) blockDecays(g *ir.Value, block int) (upto, after *ir.Value) {
 }
 
 // blockSums sums g over the tokens l of the block of each token i for which i cmp l.
-func (e *gen) blockSums(g *ir.Value, block int, cmp ir.Cmp) *ir.Value {
+func (e *gated) blockSums(g *ir.Value, block int, cmp ir.Cmp) *ir.Value {
 	b, c, n := e.b, e.c, g.Type.Shape[0]
 	of := e.inBlock(block)
 	if block < c {
@@ -154,7 +154,7 @@ func (e *gen) blockSums(g *ir.Value, block int, cmp ir.Cmp) *ir.Value {
 }
 
 // inBlock says which pairs of tokens [C, C] are of one block.
-func (e *gen) inBlock(block int) *ir.Value {
+func (e *gated) inBlock(block int) *ir.Value {
 	b, c := e.b, e.c
 	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)
 	size := b.Like(ri, float64(block))
@@ -162,7 +162,7 @@ func (e *gen) inBlock(block int) *ir.Value {
 }
 
 // fromBlock spreads a row of each block of x [N, C, K] over the block.
-func (e *gen) fromBlock(x *ir.Value, block, row int) *ir.Value {
+func (e *gated) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	b, s := e.b, x.Type.Shape
 	var parts []*ir.Value
 	for at := 0; at < s[1]; at += block {
@@ -174,7 +174,7 @@ func (e *gen) fromBlock(x *ir.Value, block, row int) *ir.Value {
 
 // doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
 // the first times what is left after the second.
-func (e *gen) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
+func (e *gated) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
 	b, h := e.b, halves(block)
 	first, second := h.first(b, upto), h.second(b, upto)
 	total := func(x *ir.Value) *ir.Value { return e.fromBlock(x, block, block-1) }
@@ -183,7 +183,7 @@ func (e *gen) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
 
 // channelProducts are K K^T and scale Q K^T with the decay of each pair, for each value head; what stands above the diagonal has no meaning. Either
 // of q and rows may be missing: rows says whether K K^T is wanted.
-func (e *gen) channelProducts(w *channels, q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
+func (e *gated) channelProducts(w *channels, q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 	b := e.b.Stage("products")
 	k = e.perValue(k)
 	var wanted []*ir.Value
@@ -227,7 +227,7 @@ func (e *gen) channelProducts(w *channels, q, k *ir.Value, rows bool) (kk, qk *i
 }
 
 // decayed is x times the factor of a level, as products take it.
-func (e *gen) decayed(x, factor *ir.Value) *ir.Value {
+func (e *gated) decayed(x, factor *ir.Value) *ir.Value {
 	if factor != nil {
 		x = e.b.Mul(e.element(x, gdn.LowRows), e.element(factor, gdn.LowRows))
 	}
@@ -235,7 +235,7 @@ func (e *gen) decayed(x, factor *ir.Value) *ir.Value {
 }
 
 // ofLevel puts the pairs of a level over those of the narrower ones: x has the rows of its second halves, or all of them.
-func (e *gen) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
+func (e *gated) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 	if narrower == nil {
 		return x
 	}

@@ -20,7 +20,7 @@ type work struct {
 }
 
 // stateFree does the work that needs no state; what an earlier grid made is loaded.
-func (e *gen) stateFree() *work {
+func (e *chunkwise) stateFree() *work {
 	w := &work{}
 	if e.blocks[e.in.q] != nil {
 		w.q = e.productKey(e.in.q)
@@ -88,7 +88,7 @@ func (e *gen) stateFree() *work {
 }
 
 // stateOperands makes what meets the state.
-func (e *gen) stateOperands(w *work) {
+func (e *chunkwise) stateOperands(w *work) {
 	e.b.Stage("operands")
 	w.grown = e.exp(w.sum)
 	w.restK = e.rest(w)
@@ -106,14 +106,14 @@ func (e *gen) stateOperands(w *work) {
 
 // folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
 // state; foldedQuery is Q, with the scale.
-func (e *gen) folded(w *work, x, grown *ir.Value) *ir.Value {
+func (e *chunkwise) folded(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return e.decayed(x, w.channels.risen)
 	}
 	return e.store(e.byRows(x, grown))
 }
 
-func (e *gen) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
+func (e *chunkwise) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return e.decayed(x, e.scaled(w.channels.risen))
 	}
@@ -121,7 +121,7 @@ func (e *gen) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
-func (e *gen) explicit(w *work) {
+func (e *chunkwise) explicit(w *work) {
 	b := e.b.Stage("uw")
 	ku, kw := w.v, b.Convert(e.perValue(w.k), ir.F32)
 	if grown := e.exp(w.sum); grown != nil {
@@ -139,13 +139,13 @@ func (e *gen) explicit(w *work) {
 }
 
 // fused does everything in one grid, or everything but the inverse.
-func (e *gen) fused() []blockOut { return e.steps(e.stateFree()) }
+func (e *chunkwise) fused() []blockOut { return e.steps(e.stateFree()) }
 
 // scan takes what intra made through the states.
-func (e *gen) scan() []blockOut { return e.steps(e.stateFree()) }
+func (e *chunkwise) scan() []blockOut { return e.steps(e.stateFree()) }
 
 // intra makes T and P, or U, W and P.
-func (e *gen) intra() []blockOut {
+func (e *chunkwise) intra() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
 	if e.v.Form == gdn.FormUW {
@@ -155,14 +155,14 @@ func (e *gen) intra() []blockOut {
 }
 
 // inverse makes T alone.
-func (e *gen) inverse() []blockOut {
+func (e *chunkwise) inverse() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
 	return []blockOut{e.made(w.t)}
 }
 
 // steps takes the chunks in flight through the state, in order.
-func (e *gen) steps(w *work) []blockOut {
+func (e *chunkwise) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
 	grown := e.exp(w.sum)
 	k, q, shared := w.k, w.q, e.sharesState()
@@ -295,7 +295,7 @@ func (e *gen) steps(w *work) []blockOut {
 }
 
 // ofChunk is what of x belongs to a chunk in flight; nil of nil.
-func (e *gen) ofChunk(x *ir.Value, chunk int) *ir.Value {
+func (e *chunkwise) ofChunk(x *ir.Value, chunk int) *ir.Value {
 	if x == nil || e.v.Chunks == 1 {
 		return x
 	}
@@ -304,7 +304,7 @@ func (e *gen) ofChunk(x *ir.Value, chunk int) *ir.Value {
 }
 
 // normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys.
-func (e *gen) normColumns(w *work) (unit, length, query *ir.Value) {
+func (e *chunkwise) normColumns(w *work) (unit, length, query *ir.Value) {
 	if w.inverse == nil {
 		return nil, nil, nil
 	}
@@ -316,7 +316,7 @@ func (e *gen) normColumns(w *work) (unit, length, query *ir.Value) {
 }
 
 // leaving is an output with what its products left out: the share of normColumns, or the scale.
-func (e *gen) leaving(x, share *ir.Value) *ir.Value {
+func (e *chunkwise) leaving(x, share *ir.Value) *ir.Value {
 	switch {
 	case share != nil:
 		return e.b.Mul(x, share)
@@ -328,7 +328,7 @@ func (e *gen) leaving(x, share *ir.Value) *ir.Value {
 
 // rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
 // that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
-func (e *gen) rest(w *work) *ir.Value {
+func (e *chunkwise) rest(w *work) *ir.Value {
 	b := e.b
 	if e.v.Rest == gdn.RestValue {
 		if e.v.Turn == gdn.TurnKey {
@@ -352,7 +352,7 @@ func (e *gen) rest(w *work) *ir.Value {
 }
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
-func (e *gen) remains(w *work) *ir.Value {
+func (e *chunkwise) remains(w *work) *ir.Value {
 	left := e.exp(w.left)
 	if e.v.Beta != gdn.BetaLeft {
 		left = e.weighed(left, w.beta)
@@ -361,14 +361,14 @@ func (e *gen) remains(w *work) *ir.Value {
 }
 
 // stateDecay spreads what is left of the state before a chunk over its elements.
-func (e *gen) stateDecay(grown, state *ir.Value) *ir.Value {
+func (e *chunkwise) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
 	rows := s[0] * s[1] / grown.Type.Shape[0]
 	return e.b.Reshape(e.scalar(grown, e.c-1, rows, s[2]), s...)
 }
 
 // stateChannels spreads what is left of each channel [N, 1, K] over the state.
-func (e *gen) stateChannels(total, state *ir.Value) *ir.Value {
+func (e *chunkwise) stateChannels(total, state *ir.Value) *ir.Value {
 	if e.valueFirst {
 		return e.b.Broadcast(total, state.Type.Shape, 0, 1, 2)
 	}
@@ -377,20 +377,20 @@ func (e *gen) stateChannels(total, state *ir.Value) *ir.Value {
 
 // sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
 // [N of key heads, heads V, K].
-func (e *gen) sharesState() bool { return e.valueFirst && e.v.Share && !e.v.Fold && e.gb > 1 }
+func (e *chunkwise) sharesState() bool { return e.valueFirst && e.v.Share && !e.v.Fold && e.gb > 1 }
 
 // sideBySide joins what belongs to the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
-func (e *gen) sideBySide(x *ir.Value) *ir.Value {
+func (e *chunkwise) sideBySide(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	return e.b.Reshape(x, s[0]/e.gb, e.gb*s[1], s[2])
 }
 
 // meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
-func (e *gen) meet(rows, state *ir.Value) *ir.Value {
+func (e *chunkwise) meet(rows, state *ir.Value) *ir.Value {
 	return e.dot(rows, state, false, e.valueFirst, e.v.PrecState)
 }
 
-func (e *gen) apart(x *ir.Value) *ir.Value {
+func (e *chunkwise) apart(x *ir.Value) *ir.Value {
 	if !e.sharesState() {
 		return x
 	}
@@ -400,7 +400,7 @@ func (e *gen) apart(x *ir.Value) *ir.Value {
 }
 
 // stateProducts are K S and Q S, where the form needs them.
-func (e *gen) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
+func (e *chunkwise) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.b
 	needK, needQ := e.v.Form != gdn.FormUW && e.s.Rule.Writes(), e.v.Out != gdn.OutJoined && q != nil
 	switch {

@@ -10,7 +10,7 @@ import (
 // They become huge, so that the poison shows in the outputs and the state that it belongs to.
 
 // finite is words of bf16 with huge numbers in place of what is infinite or NaN: those lose the lowest bit of their exponent.
-func (e *gen) finite(x *ir.Value) *ir.Value {
+func (e *solver) finite(x *ir.Value) *ir.Value {
 	b := e.b
 	const lowest = 0x0080_0080 // of the exponents of both halves
 	if e.v.Low >= gdn.LowOperands {
@@ -25,7 +25,7 @@ func (e *gen) finite(x *ir.Value) *ir.Value {
 }
 
 // ofPairs is words that are weights of merges of blocks of w lanes: finite where two heads share the product.
-func (e *gen) ofPairs(x *ir.Value, w int) *ir.Value {
+func (e *solver) ofPairs(x *ir.Value, w int) *ir.Value {
 	if e.shares(w, x.Type.Shape[0]) {
 		return e.finite(x)
 	}
@@ -33,4 +33,4 @@ func (e *gen) ofPairs(x *ir.Value, w int) *ir.Value {
 }
 
 // shares says whether merges of blocks of w lanes of n heads take two heads in a product.
-func (e *gen) shares(w, n int) bool { return w <= e.v.MergePairs && n%2 == 0 }
+func (e *solver) shares(w, n int) bool { return w <= e.v.MergePairs && n%2 == 0 }

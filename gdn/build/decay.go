@@ -26,7 +26,7 @@ func (w gates) each(f func(*ir.Value) *ir.Value) *gates {
 }
 
 // loadGates loads the gates, computing them from their raw form where that is the kernel's task.
-func (e *gen) loadGates() gates {
+func (e *gated) loadGates() gates {
 	b := e.b.Stage("gates")
 	var w gates
 	if e.channelwise() {
@@ -54,7 +54,7 @@ func (e *gen) loadGates() gates {
 const coarse = 1.0 / 256
 
 // sums fills the sums by products with triangles of ones; a suffix is summed by itself, so nothing cancels. A rule without decay has none.
-func (e *gen) sums(w *gates) {
+func (e *gated) sums(w *gates) {
 	b, c := e.b, e.c
 	if w.channels != nil {
 		e.channelDecay(w.channels)
@@ -95,7 +95,7 @@ func (e *gen) sums(w *gates) {
 
 // base2Sums are the sums of g log2(e), as bf16 parts of g by a triangle of ones: two, or the three that are all of a float32
 // where the label is above bf16x1.
-func (e *gen) base2Sums(w *gates) {
+func (e *gated) base2Sums(w *gates) {
 	b, c := e.b, e.c
 	w.g = b.Scale(w.g, math.Log2E)
 	t := ir.T(ir.BF16, c, c)
@@ -113,7 +113,7 @@ func (e *gen) base2Sums(w *gates) {
 }
 
 // sumParts is the number of bf16 parts of a log decay that sums take.
-func (e *gen) sumParts() int {
+func (e *gated) sumParts() int {
 	if e.v.Precision() == ir.PrecBF16x1 {
 		return 2
 	}
@@ -121,7 +121,7 @@ func (e *gen) sumParts() int {
 }
 
 // exp is the exponential in the base of the sums, nil where there are none; log its inverse.
-func (e *gen) exp(x *ir.Value) *ir.Value {
+func (e *gated) exp(x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (e *gen) exp(x *ir.Value) *ir.Value {
 	return e.b.Exp(x)
 }
 
-func (e *gen) log(x *ir.Value) *ir.Value {
+func (e *gated) log(x *ir.Value) *ir.Value {
 	if e.v.Decay == gdn.DecayBase2 {
 		return e.b.Unary(ir.OpLog2, x)
 	}
@@ -141,7 +141,7 @@ func (e *gen) log(x *ir.Value) *ir.Value {
 // decay is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
 // logarithm of 0 is -Inf, whose exponential is 0); for
 // j after i it is 0, or anything where masks are on words. It is nil in a rule without decay.
-func (e *gen) decay(w gates) *ir.Value {
+func (e *gated) decay(w gates) *ir.Value {
 	b, c := e.b.Stage("decay"), e.c
 	if w.g == nil {
 		return nil
@@ -177,7 +177,7 @@ func (e *gen) decay(w gates) *ir.Value {
 
 // differences sums, over the parts of the log decay, what between makes of its sums up to one token and up to another. The latter take
 // the logarithm of beta where that is an exponent.
-func (e *gen) differences(b *ir.Builder, w gates, between func(upto, after *ir.Value) *ir.Value) (d *ir.Value) {
+func (e *gated) differences(b *ir.Builder, w gates, between func(upto, after *ir.Value) *ir.Value) (d *ir.Value) {
 	for i, g := range w.parts {
 		after := g
 		if i == 0 && e.v.Beta == gdn.BetaExponent {

@@ -1,6 +1,6 @@
 // Package build makes programs of a spec and a variant: modules of the IR with glue around grids, one grid step for a few chunks of a few heads.
 //
 // One subject a file: chunk.go has the chunkwise rule, token.go the token recurrence, aligned.go and stream.go packed sequences, backward.go the
-// gradients, channel.go a decay a channel. They share what a grid step is made of: gates and decay (decay.go), products, the inverse (solve.go),
-// and glue.
+// gradients, channel.go a decay a channel. They stand on layers that know no algorithm (stages.go): tiles, the
+// inverse (solve.go), and gates, decay and products. Around the grids is glue (glue.go).
 package build

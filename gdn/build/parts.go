@@ -12,7 +12,7 @@ import (
 // where nothing does.
 
 // split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
-func (e *gen) split(x *ir.Value, n int) []*ir.Value {
+func (e *tiles) split(x *ir.Value, n int) []*ir.Value {
 	if x.Type.DType == ir.BF16 {
 		return []*ir.Value{x}
 	}
@@ -28,7 +28,7 @@ func (e *gen) split(x *ir.Value, n int) []*ir.Value {
 }
 
 // cut gives the parts of x for bf16x3, kept from its first use on.
-func (e *gen) cut(x *ir.Value) []*ir.Value {
+func (e *tiles) cut(x *ir.Value) []*ir.Value {
 	if e.parts[x] == nil {
 		e.parts[x] = e.split(x, 2)
 	}
@@ -36,7 +36,7 @@ func (e *gen) cut(x *ir.Value) []*ir.Value {
 }
 
 // joined is the value of parts, which stay with it.
-func (e *gen) joined(parts []*ir.Value) *ir.Value {
+func (e *tiles) joined(parts []*ir.Value) *ir.Value {
 	x := parts[0]
 	if len(parts) == 2 {
 		x = e.b.Add(e.b.Convert(parts[0], ir.F32), e.b.Convert(parts[1], ir.F32))
@@ -46,7 +46,7 @@ func (e *gen) joined(parts []*ir.Value) *ir.Value {
 }
 
 // concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
-func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
+func (e *tiles) concat(axis int, xs ...*ir.Value) *ir.Value {
 	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
 		xs = slices.Clone(xs)
 		for i, x := range xs {
@@ -68,7 +68,7 @@ func (e *gen) concat(axis int, xs ...*ir.Value) *ir.Value {
 }
 
 // sliced is entries from lo to hi of x, and of its parts where they are kept.
-func (e *gen) sliced(x *ir.Value, lo, hi int) *ir.Value {
+func (e *tiles) sliced(x *ir.Value, lo, hi int) *ir.Value {
 	out := e.b.SliceAxis(x, 0, lo, hi)
 	for _, part := range e.parts[x] {
 		e.parts[out] = append(e.parts[out], e.b.SliceAxis(part, 0, lo, hi))
@@ -77,7 +77,7 @@ func (e *gen) sliced(x *ir.Value, lo, hi int) *ir.Value {
 }
 
 // dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
-func (e *gen) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
+func (e *tiles) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 	xs, ys := e.cut(x), e.cut(y)
 	n := x.Type.Rank()
 	xk, yk := n-1, n-2

@@ -6,7 +6,7 @@ import (
 )
 
 // productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
-func (e *gen) productKey(o *operand) *ir.Value {
+func (e *gated) productKey(o *operand) *ir.Value {
 	if e.normalizes() {
 		return e.plainKey(o)
 	}
@@ -14,7 +14,7 @@ func (e *gen) productKey(o *operand) *ir.Value {
 }
 
 // normalizes says whether products take queries and keys that the kernel is to normalize as they are.
-func (e *gen) normalizes() bool {
+func (e *gated) normalizes() bool {
 	return e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel && e.v.Algo == gdn.AlgoChunk
 }
 
@@ -25,7 +25,7 @@ func (e *gen) normalizes() bool {
 //	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
 //
 // From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1; nil where there is none.
-func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
+func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	b := e.b
 	squared := squares(b, w.k)
 	w.inverse = b.Unary(ir.OpRsqrt, squared)
@@ -54,7 +54,7 @@ func (e *gen) norms(w *work, kk *ir.Value) *ir.Value {
 }
 
 // loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K].
-func (e *gen) loadKey(o *operand) *ir.Value {
+func (e *gated) loadKey(o *operand) *ir.Value {
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
 		b := e.b.Stage("load")
 		return normRows(b, e.loadRows(o))
@@ -63,7 +63,7 @@ func (e *gen) loadKey(o *operand) *ir.Value {
 }
 
 // plainKey is loadKey without normalization.
-func (e *gen) plainKey(o *operand) *ir.Value {
+func (e *gated) plainKey(o *operand) *ir.Value {
 	b := e.b.Stage("load")
 	x := e.loadRows(o)
 	low := e.s.DType == ir.BF16 && (e.v.PrecIntra != ir.PrecF32 || e.v.PrecState != ir.PrecF32)
@@ -74,7 +74,7 @@ func (e *gen) plainKey(o *operand) *ir.Value {
 }
 
 // products are K K^T, and scale Q K^T where there is a q, for each value head.
-func (e *gen) products(q, k *ir.Value) (kk, qk *ir.Value) {
+func (e *gated) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	b := e.b.Stage("products")
 	if !e.v.Share {
 		k = e.perValue(k)
@@ -105,7 +105,7 @@ func (e *gen) products(q, k *ir.Value) (kk, qk *ir.Value) {
 }
 
 // negated is -K K^T for each value head, of keys at their length.
-func (e *gen) negated(w *work, kk *ir.Value) *ir.Value {
+func (e *gated) negated(w *work, kk *ir.Value) *ir.Value {
 	if e.normalizes() {
 		kk = e.norms(w, kk)
 	}
@@ -117,7 +117,7 @@ func (e *gen) negated(w *work, kk *ir.Value) *ir.Value {
 }
 
 // scaled is what is made of q, times the scale unless the output takes it.
-func (e *gen) scaled(x *ir.Value) *ir.Value {
+func (e *gated) scaled(x *ir.Value) *ir.Value {
 	if e.v.Scale == gdn.ScaleOutput {
 		return x
 	}
@@ -126,7 +126,7 @@ func (e *gen) scaled(x *ir.Value) *ir.Value {
 
 // weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
 // their column.
-func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
+func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	b, c := e.b.Stage("decay"), e.c
 	n := e.entries()
 	if d != nil {
@@ -171,7 +171,7 @@ func (e *gen) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 }
 
 // element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
-func (e *gen) element(x *ir.Value, from gdn.Low) *ir.Value {
+func (e *gated) element(x *ir.Value, from gdn.Low) *ir.Value {
 	if e.v.Low >= from {
 		return e.b.Convert(x, ir.BF16)
 	}
@@ -179,7 +179,7 @@ func (e *gen) element(x *ir.Value, from gdn.Low) *ir.Value {
 }
 
 // weighed is x times y, either of which may be nil for ones.
-func (e *gen) weighed(x, y *ir.Value) *ir.Value {
+func (e *gated) weighed(x, y *ir.Value) *ir.Value {
 	if x == nil {
 		return y
 	}
@@ -187,7 +187,7 @@ func (e *gen) weighed(x, y *ir.Value) *ir.Value {
 }
 
 // byRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
-func (e *gen) byRows(x, g *ir.Value) *ir.Value {
+func (e *gated) byRows(x, g *ir.Value) *ir.Value {
 	if g == nil {
 		return x
 	}
@@ -202,7 +202,7 @@ func (e *gen) byRows(x, g *ir.Value) *ir.Value {
 }
 
 // byLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
-func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
+func (e *gated) byLanes(x, g *ir.Value) *ir.Value {
 	if g == nil {
 		return x
 	}
@@ -212,13 +212,13 @@ func (e *gen) byLanes(x, g *ir.Value) *ir.Value {
 }
 
 // queryProducts is scale Q K^T for each value head.
-func (e *gen) queryProducts(q, k *ir.Value) *ir.Value {
+func (e *gated) queryProducts(q, k *ir.Value) *ir.Value {
 	e.b.Stage("products")
 	return e.perValue(e.scaled(e.dot(q, k, false, true, e.v.PrecIntra)))
 }
 
 // by is the product of elements, or x where there is nothing to multiply it by.
-func (e *gen) by(x, y *ir.Value) *ir.Value {
+func (e *tiles) by(x, y *ir.Value) *ir.Value {
 	if y == nil {
 		return x
 	}

@@ -11,7 +11,7 @@ import "github.com/gdngen/gdngen/ir"
 // side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
 
 // refined is T of B [N, C, C], whose upper part may hold anything, and X in bf16.
-func (e *gen) refined(x, neg *ir.Value) *ir.Value {
+func (e *solver) refined(x, neg *ir.Value) *ir.Value {
 	b := e.b.Stage("solve")
 	high := b.Convert(neg, ir.BF16)
 	low := b.Convert(b.Sub(neg, b.Convert(high, ir.F32)), ir.BF16)
@@ -25,17 +25,17 @@ func (e *gen) refined(x, neg *ir.Value) *ir.Value {
 }
 
 // below is all ones on words of two bf16 rows where a lane is before its row.
-func (e *gen) below() *ir.Value {
+func (e *solver) below() *ir.Value {
 	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.b.Compare(ir.LT, lane, row) }, 0xffff)
 }
 
 // minusOnes is -1 in bf16 on the diagonal, on words.
-func (e *gen) minusOnes() *ir.Value {
+func (e *solver) minusOnes() *ir.Value {
 	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.b.Compare(ir.EQ, lane, row) }, 0xbf80)
 }
 
 // wordTile is a [C, C] tile on words, with bits where a condition on lane and row holds.
-func (e *gen) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *ir.Value {
+func (e *solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *ir.Value {
 	b, c := e.b, e.c
 	lane, r := e.iota(c/2, c, 1), e.iota(c/2, c, 0)
 	t := ir.T(ir.U32, c/2, c)
@@ -46,7 +46,7 @@ func (e *gen) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *ir.
 }
 
 // applied is T r, or r T^T of turned values [N, V, C]; r is as it is stored.
-func (e *gen) applied(t, r *ir.Value, turned bool) *ir.Value {
+func (e *solver) applied(t, r *ir.Value, turned bool) *ir.Value {
 	b, parts := e.b, e.parts[t]
 	switch {
 	case !e.v.Refine && turned:

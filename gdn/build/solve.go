@@ -6,17 +6,17 @@ import (
 )
 
 // Every solver takes B = -A, strictly lower triangular [N, C, C] f32, and gives (I - B)^-1 = (I + A)^-1.
-var solvers = map[gdn.Solve]func(*gen, *ir.Value) *ir.Value{
-	gdn.SolveMerge:   (*gen).merge,
-	gdn.SolveLadder:  (*gen).ladder,
-	gdn.SolveBlock:   (*gen).blockForward,
-	gdn.SolveForward: (*gen).forward,
-	gdn.SolveNeumann: (*gen).neumann,
-	gdn.SolveNewton:  (*gen).newton,
+var solvers = map[gdn.Solve]func(*solver, *ir.Value) *ir.Value{
+	gdn.SolveMerge:   (*solver).merge,
+	gdn.SolveLadder:  (*solver).ladder,
+	gdn.SolveBlock:   (*solver).blockForward,
+	gdn.SolveForward: (*solver).forward,
+	gdn.SolveNeumann: (*solver).neumann,
+	gdn.SolveNewton:  (*solver).newton,
 }
 
 // invert is (I + A)^-1 from -A as it is stored.
-func (e *gen) invert(negA *ir.Value) *ir.Value {
+func (e *solver) invert(negA *ir.Value) *ir.Value {
 	switch {
 	case e.v.Mask != gdn.MaskWords:
 		return e.store(e.solve(negA))
@@ -27,50 +27,50 @@ func (e *gen) invert(negA *ir.Value) *ir.Value {
 }
 
 // solve is (I + A)^-1 from -A.
-func (e *gen) solve(negA *ir.Value) *ir.Value {
+func (e *solver) solve(negA *ir.Value) *ir.Value {
 	e.b.Stage("solve")
 	return solvers[e.v.Solve](e, negA)
 }
 
-func (e *gen) inv(x, y *ir.Value) *ir.Value { return e.dot(x, y, false, false, e.v.PrecInv) }
+func (e *solver) inv(x, y *ir.Value) *ir.Value { return e.dot(x, y, false, false, e.v.PrecInv) }
 
 // tile is a [rows, lanes] mask by two i32 index tiles.
-func (e *gen) tile(rows, lanes int, f func(r, l *ir.Value) *ir.Value) *ir.Value {
+func (e *solver) tile(rows, lanes int, f func(r, l *ir.Value) *ir.Value) *ir.Value {
 	return f(e.iota(rows, lanes, 0), e.iota(rows, lanes, 1))
 }
 
-func (e *gen) divided(x *ir.Value, by int) *ir.Value { return e.b.Div(x, e.b.Like(x, float64(by))) }
+func (e *tiles) divided(x *ir.Value, by int) *ir.Value { return e.b.Div(x, e.b.Like(x, float64(by))) }
 
-func (e *gen) plus(x *ir.Value, k int) *ir.Value { return e.b.Add(x, e.b.Like(x, float64(k))) }
+func (e *tiles) plus(x *ir.Value, k int) *ir.Value { return e.b.Add(x, e.b.Like(x, float64(k))) }
 
 // keep is x where a [R, L] mask holds, else zero, for all entries.
-func (e *gen) keep(x, mask *ir.Value) *ir.Value {
+func (e *solver) keep(x, mask *ir.Value) *ir.Value {
 	return e.b.Select(e.over(x.Type.Shape[0], mask), x, e.b.Like(x, 0))
 }
 
 // onDiagonal is the mask of a tile's diagonal.
-func (e *gen) onDiagonal(size int) *ir.Value {
+func (e *solver) onDiagonal(size int) *ir.Value {
 	return e.tile(size, size, func(r, l *ir.Value) *ir.Value { return e.b.Compare(ir.EQ, r, l) })
 }
 
 // diagonal is that of [N, C, C] as rows [N, C].
-func (e *gen) diagonal(x *ir.Value) *ir.Value {
+func (e *solver) diagonal(x *ir.Value) *ir.Value {
 	return e.b.Sum(e.keep(x, e.onDiagonal(x.Type.Shape[2])), 1)
 }
 
 // eye is the identity of N entries.
-func (e *gen) eye(n, size int) *ir.Value {
+func (e *solver) eye(n, size int) *ir.Value {
 	t := ir.T(ir.F32, size, size)
 	m := e.onDiagonal(size)
 	return e.over(n, e.b.Select(m, e.b.Const(t, 1), e.b.Const(t, 0)))
 }
 
 // forward substitutes row by row over the whole chunk: row i of the inverse is e_i + B_i X.
-func (e *gen) forward(neg *ir.Value) *ir.Value {
+func (e *solver) forward(neg *ir.Value) *ir.Value {
 	s := neg.Type.Shape
 	n, c := s[0], s[1]
 	out := e.b.Loop(c, []*ir.Value{e.b.Const(neg.Type, 0), neg}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
-		in := newGen(e.plan, b, e.in)
+		in := &solver{newTiles(e.plan, b, e.in)}
 		x, neg := carried[0], carried[1]
 		mine := b.Compare(ir.EQ, in.iota(c, c, 0), b.Broadcast(i, []int{c, c}))
 		row := b.Reshape(b.Sum(in.keep(neg, mine), 1), n, 1, c)
@@ -84,7 +84,7 @@ func (e *gen) forward(neg *ir.Value) *ir.Value {
 }
 
 // blockForward substitutes block by block: block row i is T_ii (E_i + B_i X), T_ii being the leaf's inverse.
-func (e *gen) blockForward(neg *ir.Value) *ir.Value {
+func (e *solver) blockForward(neg *ir.Value) *ir.Value {
 	b := e.b
 	n, c, l := neg.Type.Shape[0], e.c, e.v.Leaf
 	leaf := e.leafLanes(neg)
@@ -103,7 +103,7 @@ func (e *gen) blockForward(neg *ir.Value) *ir.Value {
 }
 
 // ladder doubles the inverted blocks by X + X L X over the whole chunk, L being the part of B that joins pairs of blocks.
-func (e *gen) ladder(neg *ir.Value) *ir.Value {
+func (e *solver) ladder(neg *ir.Value) *ir.Value {
 	x := e.spread(e.leafLanes(neg), e.v.Leaf)
 	for w := e.v.Leaf; w < e.c; w *= 2 {
 		x = e.rung(x, neg, w)
@@ -111,12 +111,12 @@ func (e *gen) ladder(neg *ir.Value) *ir.Value {
 	return x
 }
 
-func (e *gen) rung(x, neg *ir.Value, w int) *ir.Value {
+func (e *solver) rung(x, neg *ir.Value, w int) *ir.Value {
 	return e.b.Add(x, e.inv(x, e.inv(e.pairs(neg, w), x)))
 }
 
 // pairs keeps the blocks of B that lie below the first of two neighbouring blocks of w.
-func (e *gen) pairs(neg *ir.Value, w int) *ir.Value {
+func (e *solver) pairs(neg *ir.Value, w int) *ir.Value {
 	return e.keep(neg, e.tile(e.c, e.c, func(r, l *ir.Value) *ir.Value {
 		r, l = e.divided(r, w), e.divided(l, w)
 		odd := e.b.Compare(ir.EQ, e.b.And(r, e.b.Like(r, 1)), e.b.Like(r, 1))
@@ -126,7 +126,7 @@ func (e *gen) pairs(neg *ir.Value, w int) *ir.Value {
 
 // merge doubles the inverted blocks: the new block of a pair is X22 (B21 X11), which only multiplies true inverses. The
 // other order of the two products is several times less accurate where beta is near 2.
-func (e *gen) merge(neg *ir.Value) *ir.Value {
+func (e *solver) merge(neg *ir.Value) *ir.Value {
 	if e.v.Merge == gdn.MergeBlocks {
 		return e.mergeBlocks(neg)
 	}
@@ -146,7 +146,7 @@ func (e *gen) merge(neg *ir.Value) *ir.Value {
 }
 
 // mergeRows merges at width w on the rows of the odd blocks: all of them, or packed into w rows, their lanes being disjoint.
-func (e *gen) mergeRows(x, neg *ir.Value, w int) *ir.Value {
+func (e *solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	b, c := e.b, e.c
 	n, pairs := x.Type.Shape[0], c/(2*w)
 	packed := e.v.Merge == gdn.MergePacked && pairs > 1
@@ -180,7 +180,7 @@ func (e *gen) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 }
 
 // mergeBlocks keeps the inverted blocks as [blocks, N, w, w].
-func (e *gen) mergeBlocks(neg *ir.Value) *ir.Value {
+func (e *solver) mergeBlocks(neg *ir.Value) *ir.Value {
 	b, c := e.b, e.c
 	n := neg.Type.Shape[0]
 	x := e.leafBlocks(neg)
@@ -197,7 +197,7 @@ func (e *gen) mergeBlocks(neg *ir.Value) *ir.Value {
 }
 
 // blocksOf gathers the w x w blocks at (i step + row, i step + lane) as [C/step, N, w, w].
-func (e *gen) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
+func (e *solver) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
 	n := x.Type.Shape[0]
 	var l []*ir.Value
 	for i := 0; i < e.c; i += step {
@@ -208,7 +208,7 @@ func (e *gen) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
 }
 
 // neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk.
-func (e *gen) neumann(neg *ir.Value) *ir.Value {
+func (e *solver) neumann(neg *ir.Value) *ir.Value {
 	x := e.b.Add(e.eye(neg.Type.Shape[0], e.c), neg)
 	for k, power := 2, neg; k < e.c; k *= 2 {
 		power = e.inv(power, power)
@@ -218,7 +218,7 @@ func (e *gen) neumann(neg *ir.Value) *ir.Value {
 }
 
 // newton is X + X (I - (I - B) X) repeated from I + B over the whole chunk.
-func (e *gen) newton(neg *ir.Value) *ir.Value {
+func (e *solver) newton(neg *ir.Value) *ir.Value {
 	eye := e.eye(neg.Type.Shape[0], e.c)
 	x := e.b.Add(eye, neg)
 	for k := 2; k < e.c; k *= 2 {

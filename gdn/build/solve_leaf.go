@@ -11,7 +11,7 @@ import (
 // of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
 
 // leafLanes inverts the leaves in lanes.
-func (e *gen) leafLanes(neg *ir.Value) *ir.Value {
+func (e *solver) leafLanes(neg *ir.Value) *ir.Value {
 	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
 	defer e.b.Stage("solve")
 	d := e.packed(neg, l)
@@ -28,7 +28,7 @@ func (e *gen) leafLanes(neg *ir.Value) *ir.Value {
 }
 
 // leafBlocks inverts the leaves in blocks.
-func (e *gen) leafBlocks(neg *ir.Value) *ir.Value {
+func (e *solver) leafBlocks(neg *ir.Value) *ir.Value {
 	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
 	defer e.b.Stage("solve")
 	d := e.blocksOf(neg, l, l, 0, 0)
@@ -41,7 +41,7 @@ func (e *gen) leafBlocks(neg *ir.Value) *ir.Value {
 
 // series is the power series of (I - D)^-1 by doubling, exact for a strictly triangular D of the leaf's size, with Newton
 // steps that take back what rounding of large powers cost.
-func (e *gen) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
+func (e *solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
 	b := e.b
 	x := b.Add(eye, d)
 	for k, power := 2, d; k < e.v.Leaf; k *= 2 {
@@ -56,7 +56,7 @@ func (e *gen) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.
 }
 
 // packed brings the diagonal blocks of l of [N, C, C] to lanes: [N, l, C].
-func (e *gen) packed(x *ir.Value, l int) *ir.Value {
+func (e *solver) packed(x *ir.Value, l int) *ir.Value {
 	b, c := e.b, e.c
 	n := x.Type.Shape[0]
 	out := b.SliceAxis(x, 1, 0, l)
@@ -68,7 +68,7 @@ func (e *gen) packed(x *ir.Value, l int) *ir.Value {
 }
 
 // spread is the inverse of packed: [N, l, C] to block diagonal [N, C, C].
-func (e *gen) spread(x *ir.Value, l int) *ir.Value {
+func (e *solver) spread(x *ir.Value, l int) *ir.Value {
 	b, c := e.b, e.c
 	n := x.Type.Shape[0]
 	x = b.Reshape(b.Broadcast(x, []int{n, c / l, l, c}, 0, 2, 3), n, c, c)
@@ -78,7 +78,7 @@ func (e *gen) spread(x *ir.Value, l int) *ir.Value {
 }
 
 // substLanes substitutes in all blocks and entries of D [N, L, C] at once.
-func (e *gen) substLanes(d *ir.Value) *ir.Value {
+func (e *solver) substLanes(d *ir.Value) *ir.Value {
 	b := e.b
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
@@ -90,7 +90,7 @@ func (e *gen) substLanes(d *ir.Value) *ir.Value {
 }
 
 // substWords is substLanes of bf16 rows as words [N, L/2, C]: what is taken along lanes then are two rows at once.
-func (e *gen) substWords(d *ir.Value) *ir.Value {
+func (e *solver) substWords(d *ir.Value) *ir.Value {
 	b := e.b
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
@@ -109,7 +109,7 @@ func (e *gen) substWords(d *ir.Value) *ir.Value {
 }
 
 // leafRows cuts [N, rows, C] into rows [N, C].
-func (e *gen) leafRows(d *ir.Value) []*ir.Value {
+func (e *solver) leafRows(d *ir.Value) []*ir.Value {
 	s := d.Type.Shape
 	d = e.b.Transpose(d, 1, 0, 2)
 	rows := make([]*ir.Value, s[1])
@@ -121,7 +121,7 @@ func (e *gen) leafRows(d *ir.Value) []*ir.Value {
 
 // substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j of D_ij row j. column gives D_ij for the
 // rows i after j, spread over the lanes of each block, where at holds the lane of column j of each block.
-func (e *gen) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
+func (e *solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.b, e.c
 	lane := e.iota(n, c, 1)
 	first := b.Mul(e.divided(lane, l), b.Like(lane, float64(l)))
@@ -143,7 +143,7 @@ func (e *gen) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[in
 }
 
 // substBlocks substitutes column by column: after step j, row j is final and its multiples are in the rows below.
-func (e *gen) substBlocks(d, x *ir.Value) *ir.Value {
+func (e *solver) substBlocks(d, x *ir.Value) *ir.Value {
 	b := e.b
 	s := d.Type.Shape
 	for j := range s[3] - 1 {

@@ -8,8 +8,17 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
-// gen emits one grid's body. Values of N entries are ordered chunk in flight, batch row, head.
-type gen struct {
+// A grid's body is emitted in layers, each on the one below: what a step is made of, whatever the algorithm, and the algorithms on top.
+//
+//	chunkwise  tokenwise  gradient    the algorithms: a chunk at a time, a token at a time, and backwards
+//	            gated                 gates, decay, and products of keys and queries
+//	            solver                T = (I + A)^-1
+//	            tiles                 loads, stores, dots, and shapes
+//
+// Values of N entries are ordered chunk in flight, batch row, head.
+
+// tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes.
+type tiles struct {
 	*plan
 	b      *ir.Builder
 	in     *operands
@@ -17,7 +26,23 @@ type gen struct {
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
+}
 
+func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
+	return &tiles{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
+}
+
+// solver inverts.
+type solver struct{ *tiles }
+
+// gated has the gates of the chunks in flight, and what they weigh.
+type gated struct{ solver }
+
+func newGated(t *tiles) *gated { return &gated{solver{t}} }
+
+// chunkwise takes chunks forward.
+type chunkwise struct {
+	gated
 	ready *gates // where not nil, the gates and sums of the chunks in flight
 
 	valueFirst bool                             // states are [V, K]
@@ -28,12 +53,25 @@ type gen struct {
 	inverted       *ir.Value   // T of all of them
 }
 
-func newGen(p *plan, b *ir.Builder, in *operands) *gen {
-	return &gen{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
+func newChunkwise(t *tiles) *chunkwise { return &chunkwise{gated: *newGated(t)} }
+
+// tokenwise takes tokens through the state one after another.
+type tokenwise struct{ gated }
+
+func newTokenwise(t *tiles) *tokenwise { return &tokenwise{*newGated(t)} }
+
+// gradient takes chunks backwards.
+type gradient struct{ gated }
+
+func newGradient(t *tiles) *gradient { return &gradient{*newGated(t)} }
+
+// takes is the body of a grid by an algorithm.
+func takes[E any](make func(*tiles) *E, body func(*E) []blockOut) func(*tiles) []blockOut {
+	return func(t *tiles) []blockOut { return body(make(t)) }
 }
 
 // loadRows brings a window of tokens to [N, C, D].
-func (e *gen) loadRows(o *operand) *ir.Value {
+func (e *tiles) loadRows(o *operand) *ir.Value {
 	b, v := e.b, e.v
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
@@ -60,7 +98,7 @@ func (e *gen) loadRows(o *operand) *ir.Value {
 }
 
 // blockHeads is the batch rows x heads of a window with heads before tokens.
-func (e *gen) blockHeads(o *operand) int {
+func (e *tiles) blockHeads(o *operand) int {
 	n := 1
 	for _, k := range o.block[:len(o.block)-2] {
 		n *= k
@@ -69,7 +107,7 @@ func (e *gen) blockHeads(o *operand) int {
 }
 
 // chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last.
-func (e *gen) chunksFirst(x *ir.Value) *ir.Value {
+func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	if s[0] > 1 && s[1] > 1 {
 		perm := []int{1, 0}
@@ -83,17 +121,17 @@ func (e *gen) chunksFirst(x *ir.Value) *ir.Value {
 }
 
 // loadGate brings a window of a gate to [N, C].
-func (e *gen) loadGate(o *operand) *ir.Value { return e.b.Reshape(e.blocks[o], e.entries(), e.c) }
+func (e *tiles) loadGate(o *operand) *ir.Value { return e.b.Reshape(e.blocks[o], e.entries(), e.c) }
 
 // loadMade brings a window of what an earlier grid made to [N, C, D].
-func (e *gen) loadMade(o *operand) *ir.Value {
+func (e *tiles) loadMade(o *operand) *ir.Value {
 	s := o.shape
 	r, l := s[len(s)-2], s[len(s)-1]
 	return e.chunksFirst(e.b.Reshape(e.blocks[o], e.v.Batch, e.v.Chunks, e.v.Heads, r, l))
 }
 
 // made describes [N, R, L] as an output of this grid for a later one.
-func (e *gen) made(x *ir.Value) blockOut {
+func (e *tiles) made(x *ir.Value) blockOut {
 	v, s := e.v, x.Type.Shape
 	x = e.b.Reshape(x, v.Chunks, v.Batch, v.Heads, s[1], s[2])
 	if v.Chunks > 1 && v.Batch > 1 {
@@ -109,10 +147,10 @@ func (e *gen) made(x *ir.Value) blockOut {
 }
 
 // output describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's output of tokens.
-func (e *gen) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
+func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
 
 // tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does.
-func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
+func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
 	if v.Layout == gdn.HeadsTurned {
@@ -132,13 +170,13 @@ func (e *gen) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut 
 }
 
 // gateRows describes [N, C] as an output that lies as the gates do.
-func (e *gen) gateRows(x *ir.Value) blockOut {
+func (e *tiles) gateRows(x *ir.Value) blockOut {
 	like := e.in.g
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 
 // iota is the i32 index along an axis of a [rows, lanes] tile.
-func (e *gen) iota(rows, lanes, axis int) *ir.Value {
+func (e *tiles) iota(rows, lanes, axis int) *ir.Value {
 	key := [3]int{rows, lanes, axis}
 	if e.iotas[key] == nil {
 		e.iotas[key] = e.b.Iota(ir.T(ir.I32, rows, lanes), axis)
@@ -147,31 +185,31 @@ func (e *gen) iota(rows, lanes, axis int) *ir.Value {
 }
 
 // over repeats a [R, L] tile over N entries.
-func (e *gen) over(n int, x *ir.Value) *ir.Value {
+func (e *tiles) over(n int, x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	return e.b.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
 }
 
 // column spreads [N, C] over lanes to [N, C, lanes]; row spreads it over rows to [N, rows, C].
-func (e *gen) column(x *ir.Value, lanes int) *ir.Value {
+func (e *tiles) column(x *ir.Value, lanes int) *ir.Value {
 	s := x.Type.Shape
 	return e.b.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
 }
 
-func (e *gen) row(x *ir.Value, rows int) *ir.Value {
+func (e *tiles) row(x *ir.Value, rows int) *ir.Value {
 	s := x.Type.Shape
 	return e.b.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
 }
 
 // scalar spreads lane i of [N, C] over [N, rows, lanes].
-func (e *gen) scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
+func (e *tiles) scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
 	n := x.Type.Shape[0]
 	x = e.b.Broadcast(e.b.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
 	return e.row(x, rows)
 }
 
 // perValue repeats what belongs to key heads for each value head of the program.
-func (e *gen) perValue(x *ir.Value) *ir.Value {
+func (e *tiles) perValue(x *ir.Value) *ir.Value {
 	if e.gb == 1 {
 		return x
 	}
@@ -181,7 +219,7 @@ func (e *gen) perValue(x *ir.Value) *ir.Value {
 }
 
 // dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
-func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
+func (e *tiles) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	if p == ir.PrecBF16x3 && e.v.Parts == gdn.PartsKept {
 		return e.dotParts(x, y, tx, ty)
 	}
@@ -200,7 +238,7 @@ func (e *gen) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 }
 
 // store rounds what is kept between stages, or cuts it into the parts that are kept.
-func (e *gen) store(x *ir.Value) *ir.Value {
+func (e *tiles) store(x *ir.Value) *ir.Value {
 	x = e.b.Convert(x, e.v.Store)
 	if e.v.Parts == gdn.PartsKept {
 		e.cut(x)
@@ -212,7 +250,7 @@ func (e *gen) store(x *ir.Value) *ir.Value {
 // number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
 //
 // Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
-func (e *gen) storeValues(x, unit, length *ir.Value) *ir.Value {
+func (e *tiles) storeValues(x, unit, length *ir.Value) *ir.Value {
 	b, n := e.b, e.v.Feedback
 	for n > 1 && e.c%(n*rowsOfWords) != 0 {
 		n /= 2

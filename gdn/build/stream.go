@@ -33,11 +33,14 @@ type stream struct {
 
 func (p *plan) streamed() bool { return p.v.Pack == gdn.PackStream }
 
-// streamRows is the number of tokens with those that fill the first chunk.
-func (p *plan) streamRows() int { return max(p.s.Tokens, p.c) }
+// streaming makes the module of packed sequences that stream.
+type streaming struct{ *plan }
+
+// rowCount is the number of tokens with those that fill the first chunk.
+func (p streaming) rowCount() int { return max(p.s.Tokens, p.c) }
 
 // streams are the schedules that follow one another.
-func (p *plan) streams() []*stream {
+func (p streaming) streams() []*stream {
 	b := p.b
 	begin, end := p.sequences()
 	if p.s.Pool > 0 { // sequences without a state are skipped
@@ -53,7 +56,7 @@ func (p *plan) streams() []*stream {
 }
 
 // oneByOne takes one chunk after another, as many in a step as the variant says.
-func (p *plan) oneByOne(begin, end *ir.Value) *stream {
+func (p streaming) oneByOne(begin, end *ir.Value) *stream {
 	b, m := p.b, p.v.Chunks
 	k := p.chunksOf(begin, end)
 	x := p.slices(k.table, k.at, k.end)
@@ -64,14 +67,14 @@ func (p *plan) oneByOne(begin, end *ir.Value) *stream {
 }
 
 // slices are the slices of the tokens at .. end-1 of sequences that begin with token at, at most a chunk of each.
-func (p *plan) slices(seq, at, end *ir.Value) *stream {
+func (p streaming) slices(seq, at, end *ir.Value) *stream {
 	b := p.b
-	start := b.Min(at, b.Like(at, float64(p.streamRows()-p.c)))
+	start := b.Min(at, b.Like(at, float64(p.rowCount()-p.c)))
 	return &stream{seq: seq, start: start, lo: b.Sub(at, start), hi: b.Sub(end, start)}
 }
 
 // rounds takes the sequences in rounds, and says how many chunks of each are taken, [Seqs].
-func (p *plan) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
+func (p streaming) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
 	b, n, m := p.b, p.s.Seqs, p.v.Batch
 	rounds := (n + m - 1) / m
 	spare := rounds*m - n // places of the first round that no sequence has
@@ -114,8 +117,8 @@ func (p *plan) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
 	return x, b.Min(chunks, b.GatherRows(steps, b.Div(place, b.Like(place, float64(m))), 0))
 }
 
-// streamModule emits a loop for each schedule.
-func (p *plan) streamModule() []*ir.Value {
+// module emits a loop for each schedule.
+func (p streaming) module() []*ir.Value {
 	s, b := p.s, p.b
 	b.Stage("glue")
 	q, k := p.args["q"], p.args["k"]
@@ -124,23 +127,23 @@ func (p *plan) streamModule() []*ir.Value {
 	}
 	g, beta := p.glueGates()
 	all := p.streams()
-	w := p.streamGates(all, g, beta)
+	w := p.gatesOf(all, g, beta)
 	arrays := []*ir.Value{q, k, p.args["v"]}
 	for i, x := range arrays {
 		if !s.Packed { // a batch of one row
 			x = b.Reshape(x, x.Type.Shape[1:]...)
 			arrays[i] = x
 		}
-		if n := p.streamRows() - s.Tokens; n > 0 {
+		if n := p.rowCount() - s.Tokens; n > 0 {
 			lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
 			hi[0] = n
 			arrays[i] = b.Pad(x, 0, lo, hi)
 		}
 	}
-	states := p.streamStates()
-	o := b.Const(ir.T(s.Out, p.streamRows(), s.HeadsV, s.V), 0)
+	states := p.states()
+	o := b.Const(ir.T(s.Out, p.rowCount(), s.HeadsV, s.V), 0)
 	for _, t := range all {
-		states, o = p.streamLoop(t, arrays, w, states, o)
+		states, o = p.loop(t, arrays, w, states, o)
 	}
 	b.Stage("glue")
 	if b.Err() != nil {
@@ -157,9 +160,9 @@ func (p *plan) streamModule() []*ir.Value {
 	return results
 }
 
-// streamGates are the gates and sums of the chunks of all schedules, which are few enough to be made before the loops: fewer ops
+// gatesOf are the gates and sums of the chunks of all schedules, which are few enough to be made before the loops: fewer ops
 // in each step.
-func (p *plan) streamGates(all []*stream, g, beta *ir.Value) gates {
+func (p streaming) gatesOf(all []*stream, g, beta *ir.Value) gates {
 	b, c, heads := p.b, p.c, p.s.HeadsV
 	var start, lo, hi []*ir.Value
 	chunks := 0
@@ -181,19 +184,19 @@ func (p *plan) streamGates(all []*stream, g, beta *ir.Value) gates {
 		return b.Reshape(b.Transpose(x, 0, 2, 1), chunks*heads, c)
 	}
 	w := gates{g: of(g), beta: of(beta)}
-	newGen(p, b, nil).sums(&w)
+	newGated(newTiles(p.plan, b, nil)).sums(&w)
 	return w
 }
 
-// streamLoop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all chunks.
-func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
-	own := *p
-	p = &own
+// loop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all chunks.
+func (p streaming) loop(t *stream, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
+	own := *p.plan
+	p = streaming{&own}
 	p.v.Batch = t.batch
 	s, m, shape := p.s, t.m, states.Type.Shape
 
 	// The states are rows as the products take them, so that what a step reads has its shape at once.
-	first := newGen(p, p.b, nil)
+	first := newChunkwise(newTiles(p.plan, p.b, nil))
 	first.valueFirst = s.State == gdn.StateVK
 	per := s.HeadsV // rows of a sequence
 	if first.sharesState() {
@@ -205,10 +208,10 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.
 		together := m / p.v.Chunks // chunks that meet their states at once
 		rs = p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
 			states := carried[0]
-			k := p.streamStep(b, t, step)
+			k := p.step(b, t, step)
 			enter := func(i int) *ir.Value { return k.states(states, per, i*together, together) }
 			leave := func(i int, x *ir.Value) { states = k.put(states, b.Keep(x), per, i*together, together) }
-			o := k.through(p, arrays, w, carried[1], enter, leave)
+			o := k.through(p.plan, arrays, w, carried[1], enter, leave)
 			return []*ir.Value{states, o}
 		})
 	} else {
@@ -216,13 +219,13 @@ func (p *plan) streamLoop(t *stream, arrays []*ir.Value, w gates, states, o *ir.
 			b.Stage("load")
 			of := func(x *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, round, 1)) }
 			begin, steps := of(t.begins), of(t.lasts)
-			k := p.streamStep(b, t, begin)
+			k := p.step(b, t, begin)
 			own := k.states(carried[0], per, 0, m)
 			rs := b.LoopUntil(t.longest, steps, []*ir.Value{own, carried[1]}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
 				// Steps after the last of the round take no chunk, as the last of all does.
 				step := b.Select(b.Compare(ir.LT, i, steps), b.Add(begin, i), b.Like(i, float64(t.steps-1)))
 				state := carried[0]
-				o := p.streamStep(b, t, step).through(p, arrays, w, carried[1],
+				o := p.step(b, t, step).through(p.plan, arrays, w, carried[1],
 					func(int) *ir.Value { return state }, func(_ int, x *ir.Value) { state = x })
 				return []*ir.Value{state, o}
 			})
@@ -240,7 +243,7 @@ type streamStep struct {
 	start, seq, rows []*ir.Value // of each chunk in flight; rows is bool [C]: its own
 }
 
-func (p *plan) streamStep(b *ir.Builder, t *stream, step *ir.Value) *streamStep {
+func (p streaming) step(b *ir.Builder, t *stream, step *ir.Value) *streamStep {
 	b.Stage("load")
 	k := &streamStep{stream: t, b: b, step: step}
 	for i := range t.m {
@@ -294,7 +297,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, 
 		return b.Concat(0, parts...)
 	}
 	in := &operands{}
-	e := newGen(p, b, in)
+	e := newChunkwise(newTiles(p, b, in))
 	for i, at := range []**operand{&in.q, &in.k, &in.v} {
 		x := read(arrays[i], i > 0)
 		d := x.Type.Shape[2]
@@ -314,8 +317,8 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, 
 	return o
 }
 
-// streamStates are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.
-func (p *plan) streamStates() *ir.Value {
+// states are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.
+func (p streaming) states() *ir.Value {
 	s, b := p.s, p.b
 	shape := join([]int{s.Sequences()}, s.StateType().Shape[1:])
 	x := p.args["initial_state"]

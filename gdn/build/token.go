@@ -7,7 +7,7 @@ import (
 
 // token takes the tokens of a grid step through the recurrence one by one. The state of N entries is [N, K, V], or [N, V, K]
 // where it stays in the order of the spec.
-func (e *gen) token() []blockOut {
+func (e *tokenwise) token() []blockOut {
 	if e.v.Unit == gdn.UnitMatrix && e.v.KQ == gdn.JointSeparate {
 		return e.tokenMatrix()
 	}
@@ -15,7 +15,7 @@ func (e *gen) token() []blockOut {
 }
 
 // tokenMatrix has the products of the recurrence on the matrix unit.
-func (e *gen) tokenMatrix() []blockOut {
+func (e *tokenwise) tokenMatrix() []blockOut {
 	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
 	v := e.b.Convert(e.loadRows(e.in.v), ir.F32)
 	w := e.loadGates()
@@ -43,7 +43,7 @@ func (e *gen) tokenMatrix() []blockOut {
 // tokenNative works on states in the order of the spec. On the matrix unit K S and Q S are one product, before the update. On
 // the vector unit K S is made of products and sums, and Q S too unless its precision is below f32; what runs along the rows of
 // the state is a column, made by one transpose for all entries.
-func (e *gen) tokenNative() []blockOut {
+func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
 	q, k := flat(e.loadKey(e.in.q)), flat(e.loadKey(e.in.k))
@@ -73,7 +73,7 @@ func (e *gen) tokenNative() []blockOut {
 type spread func(rows, lanes int) *ir.Value
 
 // spreads is the number of lane i of [N, C].
-func (e *gen) spreads(x *ir.Value, i int) spread {
+func (e *tokenwise) spreads(x *ir.Value, i int) spread {
 	if x == nil {
 		return func(rows, lanes int) *ir.Value { return nil }
 	}
@@ -81,7 +81,7 @@ func (e *gen) spreads(x *ir.Value, i int) spread {
 }
 
 // spreadDecay is spreads of the decay, or that of lane i of [N, C, K] over a state [N, K, V], or [N, V, K] if turned.
-func (e *gen) spreadDecay(x *ir.Value, i int, turned bool) spread {
+func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) spread {
 	if !e.channelwise() {
 		return e.spreads(x, i)
 	}
@@ -95,7 +95,7 @@ func (e *gen) spreadDecay(x *ir.Value, i int, turned bool) spread {
 }
 
 // tokenDecay is exp(g), [N, C] or [N, C, K]; nil where the rule has no decay.
-func (e *gen) tokenDecay(w gates) *ir.Value {
+func (e *tokenwise) tokenDecay(w gates) *ir.Value {
 	if w.channels != nil {
 		return e.b.Exp(w.channels.log)
 	}
@@ -106,7 +106,7 @@ func (e *gen) tokenDecay(w gates) *ir.Value {
 }
 
 // written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v.
-func (e *gen) written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
+func (e *tokenwise) written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 	if !e.s.Rule.Writes() {
 		return v
 	}
@@ -116,7 +116,7 @@ func (e *gen) written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 
 // tokenJoined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
 // by one product and one update. Q S is then decayed, and gains q of what the update adds.
-func (e *gen) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	turned := s.State == gdn.StateVK
@@ -141,7 +141,7 @@ func (e *gen) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 }
 
 // readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].
-func (e *gen) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
+func (e *tokenwise) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
 	b := e.b
 	rows = e.perValue(rows)
 	both := e.dot(rows, e.state, false, turned, e.v.PrecState)
@@ -151,7 +151,7 @@ func (e *gen) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) 
 }
 
 // readBySums is readByProduct on states [N, V, K]. It keeps the rows for what reads them later.
-func (e *gen) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
+func (e *tokenwise) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	b := e.b
 	*rows = b.Keep(*rows)
 	k, q := b.SliceAxis(*rows, 1, 0, 1), b.SliceAxis(*rows, 1, 1, 2)
@@ -164,7 +164,7 @@ func (e *gen) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 
 // runningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
 // of which addLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum.
-func (e *gen) runningSums(x, y *ir.Value) *ir.Value {
+func (e *tokenwise) runningSums(x, y *ir.Value) *ir.Value {
 	b, lanes := e.b, 8
 	n, width := x.Type.Shape[0], x.Type.Shape[2]
 	for width%lanes != 0 {
@@ -190,7 +190,7 @@ func (e *gen) runningSums(x, y *ir.Value) *ir.Value {
 }
 
 // addLanes adds up the last dimension by halves.
-func (e *gen) addLanes(x *ir.Value) *ir.Value {
+func (e *tokenwise) addLanes(x *ir.Value) *ir.Value {
 	b, last := e.b, x.Type.Rank()-1
 	for w := x.Type.Shape[last] / 2; w > 0; w /= 2 {
 		x = b.Add(b.SliceAxis(x, last, 0, w), b.SliceAxis(x, last, w, 2*w))
@@ -199,7 +199,7 @@ func (e *gen) addLanes(x *ir.Value) *ir.Value {
 }
 
 // tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].
-func (e *gen) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+func (e *tokenwise) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
@@ -215,7 +215,7 @@ func (e *gen) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 }
 
 // tokenVK is one token on a state [N, V, K].
-func (e *gen) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+func (e *tokenwise) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
@@ -237,7 +237,7 @@ func (e *gen) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 
 // tokenLanes is tokenVK with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
 // that is summed, and o is put into its place, so that no column is broadcast or turned alone.
-func (e *gen) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value {
+func (e *tokenwise) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	all := []int{n, s.V, s.K}

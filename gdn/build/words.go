@@ -12,7 +12,7 @@ import (
 // is cut off here.
 
 // wordMask is all ones where the lane's block of w is number i, on rows of words.
-func (e *gen) wordMask(rows, w, i int) *ir.Value {
+func (e *solver) wordMask(rows, w, i int) *ir.Value {
 	b := e.b
 	lane := e.iota(rows, e.c, 1)
 	t := ir.T(ir.U32, rows, e.c)
@@ -20,14 +20,14 @@ func (e *gen) wordMask(rows, w, i int) *ir.Value {
 }
 
 // andMask clears x [N, rows, C] outside block i of w lanes.
-func (e *gen) andMask(x *ir.Value, w, i int) *ir.Value {
+func (e *solver) andMask(x *ir.Value, w, i int) *ir.Value {
 	s := x.Type.Shape
 	return e.b.And(x, e.over(s[0], e.wordMask(s[1], w, i)))
 }
 
 // lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts. Row r of words holds rows 2r (low) and
 // 2r + 1 (high).
-func (e *gen) lower(x *ir.Value) *ir.Value {
+func (e *solver) lower(x *ir.Value) *ir.Value {
 	b, c := e.b, e.c
 	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
 	t := ir.T(ir.U32, c/2, c)
@@ -44,7 +44,7 @@ func (e *gen) lower(x *ir.Value) *ir.Value {
 }
 
 // upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.
-func (e *gen) upper(x *ir.Value, by int) *ir.Value {
+func (e *solver) upper(x *ir.Value, by int) *ir.Value {
 	b, c := e.b, e.c
 	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
 	t := ir.T(ir.U32, c/2, c)
@@ -61,7 +61,7 @@ func (e *gen) upper(x *ir.Value, by int) *ir.Value {
 }
 
 // wordRows cuts words [N, R, C] into blocks of h rows.
-func (e *gen) wordRows(x *ir.Value, h int) []*ir.Value {
+func (e *solver) wordRows(x *ir.Value, h int) []*ir.Value {
 	var out []*ir.Value
 	for i := 0; i < x.Type.Shape[1]; i += h {
 		out = append(out, e.b.SliceAxis(x, 1, i, i+h))
@@ -70,7 +70,7 @@ func (e *gen) wordRows(x *ir.Value, h int) []*ir.Value {
 }
 
 // toWords is x in bf16, or its parts, as words.
-func (e *gen) toWords(x *ir.Value) []*ir.Value {
+func (e *solver) toWords(x *ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for _, part := range e.wordParts(x) {
 		out = append(out, e.b.Words(part))
@@ -78,7 +78,7 @@ func (e *gen) toWords(x *ir.Value) []*ir.Value {
 	return out
 }
 
-func (e *gen) wordParts(x *ir.Value) []*ir.Value {
+func (e *solver) wordParts(x *ir.Value) []*ir.Value {
 	if e.v.Parts == gdn.PartsKept {
 		return e.cut(x)
 	}
@@ -86,7 +86,7 @@ func (e *gen) wordParts(x *ir.Value) []*ir.Value {
 }
 
 // toRows cuts the words of x into blocks of half a leaf's height, for each part.
-func (e *gen) toRows(x *ir.Value) [][]*ir.Value {
+func (e *solver) toRows(x *ir.Value) [][]*ir.Value {
 	var out [][]*ir.Value
 	for _, words := range e.toWords(x) {
 		out = append(out, e.wordRows(words, e.v.Leaf/2))
@@ -95,7 +95,7 @@ func (e *gen) toRows(x *ir.Value) [][]*ir.Value {
 }
 
 // joinRows is the value of blocks of words, for each part.
-func (e *gen) joinRows(x [][]*ir.Value) *ir.Value {
+func (e *solver) joinRows(x [][]*ir.Value) *ir.Value {
 	var parts []*ir.Value
 	for _, rows := range x {
 		parts = append(parts, e.b.Halves(e.b.Concat(1, rows...)))
@@ -103,7 +103,7 @@ func (e *gen) joinRows(x [][]*ir.Value) *ir.Value {
 	return e.joined(parts)
 }
 
-func (e *gen) orAll(xs []*ir.Value) *ir.Value {
+func (e *solver) orAll(xs []*ir.Value) *ir.Value {
 	out := xs[0]
 	for _, x := range xs[1:] {
 		out = e.b.Or(out, x)
@@ -113,7 +113,7 @@ func (e *gen) orAll(xs []*ir.Value) *ir.Value {
 
 // solveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
 // (I + A)^-1 in bf16 or its parts.
-func (e *gen) solveWords(negA *ir.Value) *ir.Value {
+func (e *solver) solveWords(negA *ir.Value) *ir.Value {
 	a := e.toRows(negA)
 	b, l := e.b.Stage("leaf"), e.v.Leaf
 	var own [][]*ir.Value
@@ -148,7 +148,7 @@ func (e *gen) solveWords(negA *ir.Value) *ir.Value {
 // mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
 // products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint. They take one
 // head each, or two where the variant says so.
-func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
+func (e *solver) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.b
 	per, pairs := w/e.v.Leaf, e.c/(2*w)
 	odd := func(p, m int) int { return (2*p+1)*per + m }
@@ -204,7 +204,7 @@ func (e *gen) mergeWords(x, a [][]*ir.Value, w int) {
 }
 
 // wordProduct multiplies packed rows by block rows, both as words, for each part.
-func (e *gen) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
+func (e *solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
 	return e.toRows(e.inv(e.joinRows(x), e.joinRows(y)))
 }
 
@@ -212,7 +212,7 @@ func (e *gen) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
 // (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
 // one block of lanes, and its blocks of y stand beside those of the first. A matrix unit takes weights of two heads in the
 // time of one.
-func (e *gen) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
+func (e *solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	b := e.b
 	n, c := x[0][0].Type.Shape[0], e.c
 	head := func(v *ir.Value, i int) *ir.Value {

@@ -1,0 +1,127 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uudashr/gocognit"
+)
+
+// Sizes up to which code is read in one go. Tests do not count.
+const (
+	packageLines   = 4000
+	typeMethods    = 60
+	functionLines  = 100
+	functionBranch = 40 // cognitive complexity
+)
+
+// larger are what is larger today, by kind and name: a size may fall, and none may be added.
+var larger = map[string]int{
+	"lines of autotune":         4750,
+	"lines of cmd/gdngen":       8200,
+	"lines of codegen/pallas":   5400, // goes with the tiled level
+	"lines of gdn/build":        5350,
+	"lines of ir/passes":        5500,
+	"lines of pjrt/llo":         4200,
+	"methods of cmd/gdngen.app": 175, // a command each
+
+	"lines of codegen/pallas.arrange": 118, "branches of codegen/pallas.arrange": 79,
+	"lines of codegen/pallas.kernel": 173, "branches of codegen/pallas.kernel": 84,
+	"lines of codegen/pallas.launch": 107, "branches of codegen/pallas.loop": 46,
+	"lines of codegen/pallas.refs": 142, "branches of codegen/pallas.refs": 107,
+	"branches of codegen/pallas.segments": 49, "branches of codegen/pallas.split": 45, "branches of codegen/pallas.unifyPhase": 49,
+	"lines of gdn/build.aligned": 121, "lines of gdn/build.reverse": 105,
+	"lines of gdn/build.grid": 123, "branches of gdn/build.grid": 54,
+	"lines of gdn/build.steps": 131, "branches of gdn/build.steps": 49,
+	"lines of gdn/model.overTokens": 168, "branches of gdn/model.overTokens": 76,
+	"lines of ir.String": 104, "branches of ir.String": 60,
+	"lines of ir.grid": 111, "branches of ir.checkCommon": 59,
+	"lines of ir/interp.runKernel": 107, "branches of ir/interp.runKernel": 59, "branches of ir/interp.check": 41,
+	"lines of ir/passes.grid": 133, "branches of ir/passes.grid": 57,
+	"lines of ir/passes.lower": 102, "branches of ir/passes.lower": 52,
+	"lines of ir/passes.tileGrid": 159, "branches of ir/passes.tileGrid": 61,
+	"lines of ir/passes.windows": 121, "branches of ir/passes.windows": 75,
+	"lines of cmd/gdngen.checkCmd":     121,
+	"lines of cmd/gdngen.searchRunCmd": 129, "branches of cmd/gdngen.searchRunCmd": 49,
+	"branches of cmd/gdngen.tune": 43,
+	"branches of autotune.replay": 41, "branches of autotune/bench.evaluate": 47,
+	"branches of autotune/journal.Portfolio": 46, "branches of autotune/journal.Verify": 45,
+	"branches of examples/lab.Train": 42, "branches of gdn/layer.ComputeLayer": 41, "branches of pjrt/llo.run": 56,
+}
+
+// What is read in one go stays so: packages, types and functions keep to the sizes above, and what does not yet may only shrink.
+func TestSizes(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{.Dir}}\t{{.ImportPath}}", module+"...").Output()
+	require.NoError(t, err)
+	sizes := map[string]int{}
+	limit := map[string]int{}
+	note := func(what, name string, n, most int) {
+		key := fmt.Sprintf("%s of %s", what, name)
+		sizes[key], limit[key] = max(sizes[key], n), most
+	}
+	for line := range strings.Lines(string(out)) {
+		dir, path, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		path = strings.TrimPrefix(path, module)
+		files := token.NewFileSet()
+		lines, methods := 0, map[string]int{}
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(files, name, nil, 0)
+			require.NoError(t, err)
+			lines += files.File(f.FileStart).LineCount()
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				note("lines", path+"."+fn.Name.Name, files.Position(fn.End()).Line-files.Position(fn.Pos()).Line+1, functionLines)
+				note("branches", path+"."+fn.Name.Name, gocognit.Complexity(fn), functionBranch)
+				if fn.Recv != nil {
+					methods[receiverName(fn.Recv.List[0].Type)]++
+				}
+			}
+		}
+		note("lines", path, lines, packageLines)
+		for name, n := range methods {
+			note("methods", path+"."+name, n, typeMethods)
+		}
+	}
+	for key, n := range sizes {
+		most, known := larger[key]
+		if !known {
+			require.LessOrEqual(t, n, limit[key], "%s", key)
+			continue
+		}
+		require.LessOrEqual(t, n, most, "%s: it was large before, and has grown", key)
+		require.Greater(t, n, limit[key], "%s: it is small now, take its row away", key)
+	}
+	for key := range larger {
+		require.Contains(t, sizes, key, "nothing has this name any more")
+	}
+}
+
+// receiverName names the type of a method.
+func receiverName(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiverName(x.X)
+	case *ast.IndexExpr:
+		return receiverName(x.X)
+	case *ast.IndexListExpr:
+		return receiverName(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return fmt.Sprint(x)
+}

@@ -53,8 +53,16 @@ func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 // identity names the Triton that figures follow from.
 func (l *GPULab) identity() string { return "triton " + cmp.Or(l.toolkit.Version, l.toolkit.Path) }
 
-// Plugins names it in a header.
-func (l *GPULab) Plugins() map[string]string { return map[string]string{"triton": l.identity()} }
+// Plugins names it in a header, and what the tables of GPUs were fitted on.
+func (l *GPULab) Plugins() map[string]string {
+	names := map[string]string{"triton": l.identity()}
+	for _, g := range target.GPUs() {
+		if g.Calibrated != "" {
+			names["calibration of "+g.Name] = g.Calibrated
+		}
+	}
+	return names
+}
 
 // Close has nothing to end: each child ends with what it was asked for.
 func (l *GPULab) Close() error { return nil }

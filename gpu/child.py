@@ -2,6 +2,7 @@
 
     python child.py compute FILE INPUTS OUTPUTS     by Triton's interpreter, in NumPy
     python child.py compile FILE INPUTS FOLDER CAPABILITY...   by Triton's compiler and ptxas
+    python child.py assemble LAUNCHES CAPABILITY FILE...   PTX by ptxas
 
 FILE has a function run. INPUTS is a safetensors file with its arguments by name, outputs included: compute writes what they hold then, compile
 takes of them types and shapes alone, and writes for each launch a cubin, its PTX, SASS and
@@ -12,6 +13,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import resource
 import struct
@@ -65,6 +67,32 @@ def load(path):
     return module
 
 
+def disassemble(stem):
+    """Writes the listing of a cubin, and its use of resources."""
+    for tool, ending in (["nvdisasm", "-c", "-hex"], "sass"), (["cuobjdump", "--dump-resource-usage"], "usage"):
+        with open(f"{stem}.{ending}", "w") as f:
+            subprocess.run([os.path.join(BINARIES, tool[0]), *tool[1:], stem + ".cubin"], stdout=f, check=True)
+
+
+def assemble(launches, capability, files):
+    """PTX files to cubins beside them; launches is the file that names them."""
+    ptxas = os.path.join(BINARIES, "ptxas-blackwell" if capability >= 100 else "ptxas")
+    rows = []
+    for file in files:
+        stem = file.removesuffix(".ptx")
+        made = subprocess.run([ptxas, f"--gpu-name=sm_{capability}", file, "-o", stem + ".cubin"], capture_output=True, text=True)
+        row = dict(kernel=os.path.basename(stem), capability=capability)
+        if made.returncode:
+            row["refused"] = made.stderr.strip()[:2000]
+        else:
+            disassemble(stem)
+            with open(stem + ".cubin", "rb") as f:
+                row |= dict(cubin=os.path.basename(stem) + ".cubin", sha256=hashlib.sha256(f.read()).hexdigest())
+        rows.append(row)
+    with open(launches, "w") as f:
+        json.dump(dict(triton=triton.__version__, launches=rows), f)
+
+
 class Launches:
     """Stands for the launches of kernels: each is compiled for the capabilities, and what is known of it is kept."""
 
@@ -75,7 +103,7 @@ class Launches:
     def argument(self, parameter, value):
         """What a kernel is given for a parameter: a tensor by its name, or a buffer that run made by its number."""
         if not isinstance(value, Tensor):
-            return dict(parameter=parameter, scalar=True)
+            return dict(parameter=parameter, scalar=True, value=value, dtype="F32" if isinstance(value, float) else "I32")
         if id(value) not in self.names:
             self.buffers.append(value)  # and so keeps its identity
             self.names[id(value)] = f"buffer {len(self.buffers)}"
@@ -116,13 +144,13 @@ class Launches:
                 stem = os.path.join(self.folder, row["cubin"].removesuffix(".cubin"))
                 with open(stem + ".ptx", "w") as f:
                     f.write(compiled.asm["ptx"])
-                for tool, ending in (["nvdisasm", "-c", "-hex"], "sass"), (["cuobjdump", "--dump-resource-usage"], "usage"):
-                    with open(f"{stem}.{ending}", "w") as f:
-                        subprocess.run([os.path.join(BINARIES, tool[0]), *tool[1:], stem + ".cubin"], stdout=f, check=True)
+                disassemble(stem)
             self.list.append(row)
 
 
 def main():
+    if sys.argv[1] == "assemble":
+        return assemble(sys.argv[2], int(sys.argv[3]), sys.argv[4:])
     file, inputs, out = sys.argv[2:5]
     tensors = read(inputs)
     if compute:

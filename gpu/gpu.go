@@ -67,11 +67,12 @@ type Launch struct {
 
 // Argument is what a kernel is given for a parameter.
 type Argument struct {
-	Parameter string `json:"parameter"`
-	Tensor    string `json:"tensor"`           // an input or output of run, or a buffer that run makes
-	Scalar    bool   `json:"scalar,omitempty"` // a number, which is no tensor
-	DType     string `json:"dtype"`            // as safetensors names it
-	Shape     []int  `json:"shape"`
+	Parameter string  `json:"parameter"`
+	Tensor    string  `json:"tensor"`           // an input or output of run, or a buffer that run makes
+	Scalar    bool    `json:"scalar,omitempty"` // a number, which is no tensor
+	Value     float64 `json:"value,omitempty"`  // of a number
+	DType     string  `json:"dtype"`            // as safetensors names it
+	Shape     []int   `json:"shape"`
 }
 
 // Programs is how many there are.

@@ -31,6 +31,7 @@ type GPU struct {
 	Clock                         float64 // cycles per second under load
 	MatmulBF16                    int     // multiply-adds of one scheduler's matrix unit a cycle
 	Timing                        *GPUTiming
+	Calibrated                    string `zero:"the table is of public microbenchmarks"` // the device that it was fitted on, and when
 
 	Unknown []string `zero:"all is known"` // facts that nobody has found out: names of fields
 }
@@ -55,6 +56,26 @@ type GPUTiming struct {
 	Barrier     float64
 	Release     float64 // until an instruction frees the registers that it reads
 	Launch      float64 // microseconds of the shortest kernel, in a graph
+}
+
+// GPUCalibration is what a device said of a row's table.
+type GPUCalibration struct {
+	Timing GPUTiming `json:"timing"`
+	Copy   float64   `json:"copy"`  // bytes per second
+	Clock  float64   `json:"clock"` // cycles per second under load
+	Device string    `json:"device"`
+	Date   string    `json:"date"`
+}
+
+// Calibrate replaces the table of a GPU by what a device said, for this process; it goes before anything is modelled.
+func (g *GPU) Calibrate(c GPUCalibration) error {
+	for name, x := range map[string]float64{"copy": c.Copy, "clock": c.Clock, "timing.DRAM": c.Timing.DRAM, "timing.MatmulUse": c.Timing.MatmulUse} {
+		if !(x > 0) {
+			return fmt.Errorf("calibration of %s: %s is %v, and more than 0 is wanted: calibrate again", g.Name, name, x)
+		}
+	}
+	g.Timing, g.Copy, g.Clock, g.Calibrated = &c.Timing, c.Copy, c.Clock, c.Device+", "+c.Date
+	return nil
 }
 
 // gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device

@@ -105,7 +105,7 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
 		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
 			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, directiveTopic(), configTopic(),
-		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
+		a.setupCmd(), a.doctorCmd(), a.selftestCmd(), a.calibrateCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
 	return root
 }
 

@@ -137,6 +137,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 		defaultTarget = t
 	}
 	a.config = c
+	if fault := calibrations(); fault != nil && cmd.Name() != "calibrate" && !slices.Contains(withoutConfig, cmd.Name()) {
+		return usage(fault)
+	}
 	return err
 }
 

@@ -133,7 +133,15 @@ func noTritonFlags(level, plugin string) error {
 }
 
 // modelledNote says what a modelled time is worth.
-const modelledNote = "times are modelled from machine code by a table of latencies; no device has confirmed them, and starting a kernel is not counted (see docs/gpu.md)"
+func modelledNote() string {
+	worth := "no device has confirmed them"
+	for _, g := range target.GPUs() {
+		if g.Calibrated != "" {
+			worth = fmt.Sprintf("that of %s was fitted on %s", g.Name, g.Calibrated)
+		}
+	}
+	return "times are modelled from machine code by a table of latencies; " + worth + ", and starting a kernel is not counted (see docs/gpu.md)"
+}
 
 // tritonCost is the modelled cost of a spec on GPUs.
 type tritonCost struct {
@@ -180,7 +188,7 @@ func (a *app) explainTriton(f *explainFlags, args []string) error {
 		return err
 	}
 	work := triton.WorkOf(s, p.variant)
-	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s), Modelled: map[string]float64{}, Note: modelledNote}
+	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s), Modelled: map[string]float64{}, Note: modelledNote()}
 	for _, g := range gpus {
 		list, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
 		if err != nil {
@@ -199,6 +207,6 @@ func (a *app) explainTriton(f *explainFlags, args []string) error {
 				fmt.Fprintf(w, "\n%s: %.1f us modelled for all launches", g.Name, us)
 			}
 		}
-		fmt.Fprintf(w, "\n%s\n", modelledNote)
+		fmt.Fprintf(w, "\n%s\n", modelledNote())
 	})
 }

@@ -34,7 +34,7 @@ func (a *app) explainLaunches(f *explainFlags, path string, targetNamed bool) er
 	if err := f.noTPUFlags(); err != nil {
 		return err
 	}
-	r := launchesCost{Modelled: map[string]float64{}, Note: modelledNote}
+	r := launchesCost{Modelled: map[string]float64{}, Note: modelledNote()}
 	add := func(c *gpu.Capture, g *target.GPU) error {
 		list, err := c.Model(g, trips)
 		if err != nil {
@@ -62,7 +62,7 @@ func (a *app) explainLaunches(f *explainFlags, path string, targetNamed bool) er
 				fmt.Fprintf(w, "\n%s: %.1f us modelled for all launches", g.Name, us)
 			}
 		}
-		fmt.Fprintf(w, "\n%s\n", modelledNote)
+		fmt.Fprintf(w, "\n%s\n", modelledNote())
 	})
 }
 

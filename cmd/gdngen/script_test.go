@@ -59,6 +59,8 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 	require.NoError(t, err)
 	examples, err := filepath.Abs("../../examples")
 	require.NoError(t, err)
+	driver, err := filepath.Abs("../../gpu/testdata/driver.c") // a driver of a GPU that is not there
+	require.NoError(t, err)
 	return testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
@@ -66,6 +68,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv("TRACES", traces)
 			e.Setenv("SCHEDULES", schedules)
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("DRIVER", driver)
 			e.Setenv(plugins.CacheEnv, cmp.Or(cache, filepath.Join(e.WorkDir, "cache")))
 			e.Setenv("TMPDIR", e.WorkDir)
 			e.Setenv(promoted.DirEnv, promoted.Off)

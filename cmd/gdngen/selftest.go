@@ -11,6 +11,7 @@ import (
 
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/selftest"
+	"github.com/gdngen/gdngen/target"
 )
 
 func (a *app) selftestCmd() *cobra.Command {
@@ -26,12 +27,18 @@ StableHLO of plain ops. The device is in a process of its own; one that crashes 
 
 A negative example (neumann, newton) passes by missing its limit on keys that defeat it. A program that can not be made for the device is skipped,
 with the reason. The whole test compiles some 250 programs, --quick a dozen. The status is 0 if all passed, 3 if a case failed, 4 if one was skipped and --allow-skip was not given, 6 without a device or where it
-is not of the generation of --target.`,
+is not of the generation of --target.
+
+With --target h100 the Triton kernels run on the attached GPU, by the driver of NVIDIA alone.`,
 		Example: `  gdngen selftest --quick
-  gdngen selftest --plugin /path/to/libtpu.so --target v6e -o json > selftest.json`,
+  gdngen selftest --plugin /path/to/libtpu.so --target v6e -o json > selftest.json
+  gdngen selftest --target h100          Triton kernels on the attached GPU`,
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if _, err := target.LookupGPU(f.target); err == nil && f.plugin == "" {
+				return a.selftestGPU(f.target, quick, allowSkip)
+			}
 			lock, err := a.machine(machine.Computes, noWait, a.waiting)
 			if err != nil {
 				return err

@@ -18,6 +18,7 @@ var needs = map[string]string{
 	"out=joined":   "fold=yes",
 	"out=shared":   "turn=key",
 	"mask=words":   "chunk=64|16|32|128|256 solve=merge merge=packed leafby=subst leaf=16|32 store=bf16 precinv=bf16x1 parts=late",
+	"refine=yes":   "flow=fused form=vprime low=no|rows|operands mask=words",
 }
 
 // Towards is v with one choice and with all that it needs. An example: with pack=aligned, v also takes its tokens as they lie

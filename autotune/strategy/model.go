@@ -14,7 +14,8 @@ import (
 
 // model tries the seeds, and then what a surrogate expects to be the greatest improvement over the best for the time that compiling it
 // takes. Weighed are, from each of a few good candidates that are far apart (elites): all single moves; a move with the choices that it
-// makes possible; moves that pay together, one after another; and, into the best, what an elite does otherwise in one respect.
+// makes possible; moves that pay together, one after another; and, into the best, what an elite does otherwise in one respect. Where a class of
+// accuracy is asked for, so are moves from candidates that would be best but for their errors (misses).
 type model struct {
 	space Space
 	width int
@@ -53,6 +54,12 @@ func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
 	for _, o := range origins[min(1, len(origins)):] {
 		w.cross(origins[0], o)
 	}
+	for _, e := range missesOf(k.View, parents[0]) {
+		if o, ok := w.origin(e); ok {
+			o.miss = true
+			w.descend(o, false)
+		}
+	}
 	l := w.options
 	if len(l) == 0 {
 		return leftover(s.space, parents, k.tried)
@@ -75,6 +82,7 @@ type origin struct {
 	*journal.Candidate
 	v        gdn.Variant
 	expected forecast
+	miss     bool // it has no rank, for its errors
 }
 
 // origin reads a candidate; ok is false where nothing can be told of it.
@@ -84,7 +92,7 @@ func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
 		return o, false
 	}
 	f, ok := w.surrogate.forecast(v)
-	return origin{c, v, f}, ok
+	return origin{Candidate: c, v: v, expected: f}, ok
 }
 
 // step is where moves from an origin lead, and the logarithm of what they promise to save.
@@ -95,7 +103,7 @@ type step struct {
 
 // weigh makes an option of a variant, and gives what it promises; ok is false where it is not for this space, or nothing can be told.
 func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
-	if v == o.v || !w.admits(v) || morePasses(o.v, v) {
+	if v == o.v || !w.admits(v) || !o.miss && morePasses(o.v, v) {
 		return s, false
 	}
 	f, ok := w.surrogate.forecast(v)
@@ -108,8 +116,8 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 		return s, true
 	}
 	w.seen[fitted] = true
-	x := option{v: v, parent: o.Candidate, moves: applied(changed(o.v, v), v), scalar: fitted.Cell() == o.Cell, gain: s.gain, risk: f.risk}
-	x.value = w.surrogate.improvement(f) * math.Pow(1-f.risk, caution) * (1 + tie*key(w.Seed, v))
+	x := option{v: v, parent: o.Candidate, moves: applied(changed(o.v, v), v), scalar: fitted.Cell() == o.Cell, gain: s.gain, risk: 1 - (1-f.risk)*(1-f.beyond)}
+	x.value = w.surrogate.improvement(f) * math.Pow(1-f.risk, caution) * (1 - f.beyond) * (1 + tie*key(w.Seed, v))
 	if e := w.estimate(v); e != nil {
 		x.value /= math.Pow(e.Size, effort)
 	}
@@ -324,6 +332,8 @@ func distance(p, q point) (n int) {
 // why is the hypothesis of an option.
 func (o *option) why(target string) string {
 	switch {
+	case missed(o.parent):
+		return fmt.Sprintf("%s may bring candidate %d within the class of accuracy, which alone keeps it from being best", o.text(), o.parent.ID)
 	case o.scalar:
 		return fmt.Sprintf("tune %s within the cell", o.text())
 	case len(o.moves) > 1:

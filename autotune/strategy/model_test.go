@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 )
 
 func parsed(t *testing.T, text string) gdn.Variant {
@@ -251,4 +252,73 @@ func TestElites(t *testing.T) {
 		ids = append(ids, c.ID)
 	}
 	require.Equal(t, []int{1, 4, 5}, ids)
+}
+
+// Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors, and finds the cheapest within the class. A
+// model that is told of refusals alone does not within as many candidates.
+func TestModelMendsErrors(t *testing.T) {
+	cost := factored(map[string]float64{"precstate=bf16x1": .3, "precintra=bf16x1": .3, "precinv=bf16x1": .8, "store=bf16": .9, "solve=merge": .5, "merge=packed": .8, "layout=token": .8,
+		"refine=yes": 1.08, "fold=yes": .97, "rest=value": 1.03}, nil)
+	errors := func(v gdn.Variant) float64 { // over the limit: what several choices round adds up
+		var sum float64
+		add := func(x float64, rounds bool) {
+			if rounds {
+				sum += x * x
+			}
+		}
+		one := v.PrecInv == ir.PrecBF16x1
+		add(.5, one && v.Refine)
+		add(2, one && !v.Refine)
+		add(.6, v.PrecIntra == ir.PrecBF16x1)
+		add(.3, v.PrecState == ir.PrecBF16x1)
+		add(.5, v.PrecState == ir.PrecBF16x1 && v.Rest == gdn.RestKey)
+		add(.8, v.PrecIntra == ir.PrecBF16x1 && v.Fold)
+		return max(math.Sqrt(sum), 1e-3)
+	}
+	s := space(t, "naive")
+	s.Axes = []string{"precstate", "precintra", "precinv", "store", "solve", "merge", "leaf", "layout", "refine", "fold", "rest", "mask", "low", "heads", "chunk", "beta", "lock"}
+	s.Targets = []string{"v6e"}
+	s.Estimate = func(v gdn.Variant) *Estimate {
+		k := cost(v)
+		return &Estimate{Targets: []Guess{{Kernel: float64(k.Score)}}, Size: 1000}
+	}
+	goal := parsed(t, "merge-packed,prec=bf16x1,store=bf16,mask=words,refine=yes,fold=no").Fit(s.Spec)
+	require.Less(t, errors(goal), 1.)
+	within := map[bool]int{}
+	for _, told := range []bool{true, false} {
+		st, err := Parse("model", s)
+		require.NoError(t, err)
+		j := newJudged(t, s)
+		best, at := math.Inf(1), -1
+		for i := range 30 {
+			if most, ok := within[true]; ok && i > most {
+				break
+			}
+			p := st.Next(t.Context(), j.state.Now(), nil)
+			require.NotNil(t, p)
+			f := p.Variant.Fit(s.Spec)
+			k := cost(f)
+			k.Target, k.Cycles = "v6e", k.Score
+			c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{k}}
+			e := errors(f)
+			if told {
+				c.Errors = []journal.ClassError{{Class: "cos.9", Engine: journal.EngineAccuracy, Output: "o", Kind: "rms", Error: journal.Figure(e), Limit: 1}}
+			}
+			if e > 1 {
+				c.Gate, c.Verdict = "accuracy", journal.Numerics
+			} else {
+				best = min(best, float64(k.Score))
+			}
+			j.add(journal.KindCandidate, c)
+			if at < 0 && best < 1.05*float64(cost(goal).Score) {
+				at = i
+			}
+			if at >= 0 {
+				break
+			}
+		}
+		within[told] = at
+	}
+	require.Positive(t, within[true])
+	require.Negative(t, within[false], "as soon as %d", within[true])
 }

@@ -13,11 +13,13 @@ import (
 
 // surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm of the cycles of the kernels, and of
 // those of the glue around them, is what the estimate says of each plus a Gaussian process. So a change of one axis tells what it is worth
-// in cells where nobody tried it, less the more these differ. Another process predicts which candidates get no rank.
+// in cells where nobody tried it, less the more these differ. Another process predicts which candidates get no rank, and where a class of
+// accuracy is asked for, one more how large their errors are (errors.go).
 type surrogate struct {
 	space   Space
 	targets []targetModel
 	faults  *gaussian
+	errors  *errorModel
 	told    map[gdn.Variant]told // by fitted variant: moves from many candidates lead to the same ones
 }
 
@@ -85,6 +87,12 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 			}
 		}
 		x := seen{c, pointOf(v), v}
+		if e, ok := errorOf(c); ok {
+			m.errors = m.errors.with(x.point, e)
+			if missed(c) {
+				continue
+			}
+		}
 		points, noise = append(points, x.point), append(noise, faultNoise*faultNoise)
 		if c.Verdict.Ranked() {
 			ranked, faults = append(ranked, x), append(faults, -faultLevel)
@@ -98,6 +106,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	for i := range even {
 		even[i] = faultSpread * faultSpread
 	}
+	m.errors.learn()
 	m.faults, _ = newGaussian(&prior{0, even, faultSpread * faultSpread}, points, noise, faults)
 	for i, t := range targets {
 		best := judged.Champion(t)
@@ -220,7 +229,8 @@ func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {
 // forecast is what a surrogate expects of a variant.
 type forecast struct {
 	mean, spread []float64 // of the logarithm of the score, by target
-	risk         float64   // that it gets no rank
+	risk         float64   // that it gets no rank, for other reasons than the next
+	beyond       float64   // that its errors are beyond a class of accuracy
 }
 
 // forecast tells of a variant; ok is false where nothing can be told.
@@ -263,6 +273,7 @@ func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 		means, _ := m.faults.at(x)
 		f.risk = min(max(faultLevel+means[0], .02), .98)
 	}
+	f.beyond = m.errors.beyond(x)
 	return f, true
 }
 

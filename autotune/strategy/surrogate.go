@@ -65,11 +65,6 @@ var trust = parts{kernelTrust, 1}
 func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	m := &surrogate{space: s, told: map[gdn.Variant]told{}}
 	targets := judged.Header().Targets
-	type seen struct {
-		c     *journal.Candidate
-		point point
-		fit   gdn.Variant
-	}
 	var ranked []seen
 	var points []point
 	var faults, noise []float64
@@ -89,7 +84,8 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		x := seen{c, pointOf(v), v}
 		if e, ok := errorOf(c); ok {
 			m.errors = m.errors.with(x.point, e)
-			if missed(c) {
+			if missed(c) { // its costs are known
+				ranked = append(ranked, x)
 				continue
 			}
 		}
@@ -108,57 +104,69 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	}
 	m.errors.learn()
 	m.faults, _ = newGaussian(&prior{0, even, faultSpread * faultSpread}, points, noise, faults)
-	for i, t := range targets {
-		best := judged.Champion(t)
-		if best == nil {
-			m.targets = append(m.targets, targetModel{least: math.Inf(1)})
-			continue
-		}
-		least := math.Log(float64(best.Cost(t).Score))
-		var at []point
-		var noise []float64
-		var residuals [2][]float64
-		type row struct {
-			seen
-			off  float64
-			real parts
-		}
-		var rows []row
-		for _, x := range ranked {
-			k := x.c.Cost(t)
-			if k == nil {
-				continue
-			}
-			glue := float64(k.Glue)
-			rows = append(rows, row{x, math.Log(float64(k.Score)) - least, partsOf(float64(k.Score)-glue, glue)})
-		}
-		slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.off, y.off) })
-		for _, r := range rows[:min(len(rows), mostPoints)] {
-			guess, ok := m.guess(i, r.fit)
-			if !ok {
-				continue
-			}
-			at = append(at, r.point)
-			d := exact + distant*r.off*r.off
-			noise = append(noise, d*d)
-			for q := range residuals {
-				residuals[q] = append(residuals[q], r.real[q]-guess[q])
-			}
-		}
-		p := &prior{levelSpread * levelSpread, spreads(best.Cost(t)), localSpread * localSpread}
-		model := targetModel{least: least}
-		for q := range residuals {
-			model.mean[q] = weightedMean(residuals[q], noise)
-			for j := range residuals[q] {
-				residuals[q][j] -= model.mean[q]
-			}
-		}
-		if model.costs, _ = newGaussian(p, at, noise, residuals[0], residuals[1]); model.costs != nil && len(pending) > 0 {
-			model = model.believing(m, i, pending, p, at, noise, residuals)
-		}
-		m.targets = append(m.targets, model)
+	for i := range targets {
+		m.targets = append(m.targets, m.ofTarget(i, judged, ranked, pending))
 	}
 	return m
+}
+
+// seen is a judged candidate, as models see it.
+type seen struct {
+	c     *journal.Candidate
+	point point
+	fit   gdn.Variant
+}
+
+// ofTarget is the part of the surrogate for the i-th target.
+func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending []gdn.Variant) targetModel {
+	t := judged.Header().Targets[i]
+	best := judged.Champion(t)
+	if best == nil {
+		return targetModel{least: math.Inf(1)}
+	}
+	least := math.Log(float64(best.Cost(t).Score))
+	var at []point
+	var noise []float64
+	var residuals [2][]float64
+	type row struct {
+		seen
+		off  float64
+		real parts
+	}
+	var rows []row
+	for _, x := range ranked {
+		k := x.c.Cost(t)
+		if k == nil {
+			continue
+		}
+		glue := float64(k.Glue)
+		rows = append(rows, row{x, math.Log(float64(k.Score)) - least, partsOf(float64(k.Score)-glue, glue)})
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.off, y.off) })
+	for _, r := range rows[:min(len(rows), mostPoints)] {
+		guess, ok := m.guess(i, r.fit)
+		if !ok {
+			continue
+		}
+		at = append(at, r.point)
+		d := exact + distant*r.off*r.off
+		noise = append(noise, d*d)
+		for q := range residuals {
+			residuals[q] = append(residuals[q], r.real[q]-guess[q])
+		}
+	}
+	p := &prior{levelSpread * levelSpread, spreads(best.Cost(t)), localSpread * localSpread}
+	model := targetModel{least: least}
+	for q := range residuals {
+		model.mean[q] = weightedMean(residuals[q], noise)
+		for j := range residuals[q] {
+			residuals[q][j] -= model.mean[q]
+		}
+	}
+	if model.costs, _ = newGaussian(p, at, noise, residuals[0], residuals[1]); model.costs != nil && len(pending) > 0 {
+		model = model.believing(m, i, pending, p, at, noise, residuals)
+	}
+	return model
 }
 
 // believing counts what is pending on the i-th target as judged as expected.

@@ -99,6 +99,9 @@ var tritons = regexp.MustCompile(`^(TRITON_|MLIR_|LLVM_)`)
 
 // Capture runs a Python script and takes the launches of Triton kernels in it, compiled for a GPU. Nothing is launched, and no GPU is asked for.
 func (t *Toolkit) Capture(ctx context.Context, script string, g *target.GPU, o CaptureOptions) (*Capture, error) {
+	if o.Configs < 1 {
+		return nil, fmt.Errorf("%d configs of an autotuned kernel: at least 1 is compiled", o.Configs)
+	}
 	if _, err := os.Stat(script); err != nil {
 		return nil, err
 	}

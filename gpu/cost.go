@@ -71,6 +71,60 @@ func Time(list []Modelled) (us float64) {
 	return us
 }
 
+// Report is launches on GPUs with their modelled times.
+type Report struct {
+	Modelled map[string]float64 `json:"modelled_us"` // by target, of all launches
+	Launches []Modelled         `json:"launches"`
+	Note     string             `json:"note"`
+}
+
+// Add takes the launches on one GPU.
+func (r *Report) Add(g *target.GPU, list []Modelled) {
+	if r.Modelled == nil {
+		r.Modelled, r.Note = map[string]float64{}, Note()
+	}
+	r.Launches = append(r.Launches, list...)
+	if g.Timing != nil {
+		r.Modelled[g.Name] = Time(list)
+	}
+}
+
+// Write prints the launches, and their sums.
+func (r *Report) Write(w io.Writer) {
+	WriteModelled(w, r.Launches)
+	for _, g := range target.GPUs() {
+		if us, ok := r.Modelled[g.Name]; ok {
+			fmt.Fprintf(w, "\n%s: %.1f us modelled for all launches", g.Name, us)
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n", r.Note)
+}
+
+// Note says what a modelled time is worth.
+func Note() string {
+	worth := "no device has confirmed them"
+	for _, g := range target.GPUs() {
+		if g.Calibrated != "" {
+			worth = fmt.Sprintf("that of %s was fitted on %s", g.Name, g.Calibrated)
+		}
+	}
+	return "times are modelled from machine code by a table of latencies; " + worth + ", and starting a kernel is not counted (see docs/gpu.md)"
+}
+
+// ParseTrips reads KERNEL=N: how often the loops of kernels turn.
+func ParseTrips(list []string) (map[string]int, error) {
+	trips := map[string]int{}
+	for _, text := range list {
+		kernel, value, _ := strings.Cut(text, "=")
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 || kernel == "" {
+			return nil, fmt.Errorf("%s: want KERNEL=N, how often the loop of a kernel turns", text)
+		}
+		trips[kernel] = n
+	}
+	return trips, nil
+}
+
 // WriteModelled prints a row for each launch. Those of autotuned kernels have the config that was the fastest, and of how many.
 func WriteModelled(w io.Writer, list []Modelled) {
 	heads := []string{"TARGET", "KERNEL", ">PROGRAMS", ">WARPS", ">REGISTERS", ">SPILLS", ">SHARED", ">SASS", ">RESIDENT", ">WAVES", ">TURNS", ">CYCLES A TURN", ">MODELLED US", ">DRAM US", "BOUND BY"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gpu/front"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/remote"
 )
@@ -137,7 +138,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 		defaultTarget = t
 	}
 	a.config = c
-	if fault := calibrations(); fault != nil && cmd.Name() != "calibrate" && !slices.Contains(withoutConfig, cmd.Name()) {
+	if fault := front.Apply(); fault != nil && cmd.Name() != "calibrate" && !slices.Contains(withoutConfig, cmd.Name()) {
 		return usage(fault)
 	}
 	return err

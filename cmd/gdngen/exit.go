@@ -13,6 +13,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/gpu/front"
 	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ladder"
@@ -107,6 +109,8 @@ var exits = []struct {
 	{exitInfra, isA[*journal.LockedError]},
 	{exitInfra, isA[*bench.LockedError]},
 	{exitInfra, isA[*machine.BusyError]},
+	{exitNoEngine, isA[*gpu.NoDevice]},
+	{exitNumerics, isA[*front.MissError]},
 	{exitNoEngine, isA[*device.OpenError]},
 	{exitNoEngine, isA[*device.KindError]},
 	{exitTimeout, isA[*device.TimeoutError]},

@@ -132,24 +132,11 @@ func noTritonFlags(level, plugin string) error {
 	return nil
 }
 
-// modelledNote says what a modelled time is worth.
-func modelledNote() string {
-	worth := "no device has confirmed them"
-	for _, g := range target.GPUs() {
-		if g.Calibrated != "" {
-			worth = fmt.Sprintf("that of %s was fitted on %s", g.Name, g.Calibrated)
-		}
-	}
-	return "times are modelled from machine code by a table of latencies; " + worth + ", and starting a kernel is not counted (see docs/gpu.md)"
-}
-
 // tritonCost is the modelled cost of a spec on GPUs.
 type tritonCost struct {
-	Spec     string             `json:"spec"`
-	Variant  string             `json:"variant"`
-	Modelled map[string]float64 `json:"modelled_us"` // by target, of all launches
-	Launches []gpu.Modelled     `json:"launches"`
-	Note     string             `json:"note"`
+	Spec    string `json:"spec"`
+	Variant string `json:"variant"`
+	gpu.Report
 }
 
 // explainTriton compiles a spec's kernels for GPUs that are not attached, and models their times.
@@ -188,25 +175,16 @@ func (a *app) explainTriton(f *explainFlags, args []string) error {
 		return err
 	}
 	work := triton.WorkOf(s, p.variant)
-	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s), Modelled: map[string]float64{}, Note: modelledNote()}
+	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s)}
 	for _, g := range gpus {
 		list, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
 		if err != nil {
 			return failed(exitRejected, "%w", err)
 		}
-		r.Launches = append(r.Launches, list...)
-		if g.Timing != nil {
-			r.Modelled[g.Name] = gpu.Time(list)
-		}
+		r.Add(g, list)
 	}
 	return emit(a, r, r.Launches, func(w io.Writer) {
 		fmt.Fprintf(w, "spec %s\nvariant %s\n\n", r.Spec, r.Variant)
-		gpu.WriteModelled(w, r.Launches)
-		for _, g := range gpus {
-			if us, ok := r.Modelled[g.Name]; ok {
-				fmt.Fprintf(w, "\n%s: %.1f us modelled for all launches", g.Name, us)
-			}
-		}
-		fmt.Fprintf(w, "\n%s\n", modelledNote())
+		r.Write(w)
 	})
 }

@@ -32,7 +32,7 @@ int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
 int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 int cuDeviceGetName(char *name, int n, int d) { snprintf(name, n, "Stub H100"); return 0; }
-int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : a == 16 ? 132 : a == 13 ? 1980000 : a == 38 ? 4096 : 0; return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? (getenv("STUB_MAJOR") ? atoi(getenv("STUB_MAJOR")) : 9) : a == 76 ? 0 : a == 16 ? 132 : a == 13 ? 1980000 : a == 38 ? 4096 : 0; return 0; }
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = (void *)1; return 0; }
 int cuCtxSetCurrent(void *c) { return 0; }
 int cuCtxSynchronize(void) { return 0; }

@@ -1,0 +1,239 @@
+// Package front is what an attached GPU is asked for: variants of decode and prefill on contest heads, examined against float64 on small works like
+// them, then timed; and the calibrations that came of it, in the user's configuration.
+package front
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/selftest"
+	"github.com/gdngen/gdngen/target"
+)
+
+// Work is a work, a small one like it, and variants of both.
+type Work struct {
+	Spec, Small string
+	Variants    []string
+}
+
+// Works are what a device decides between.
+var Works = []Work{
+	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
+	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
+	{"contest-prefill,seqs=57", "contest-prefill,t=300,seqs=4,hk=1,hv=2", []string{"auto", "bv=32,stages=2", "preparewarps=4", "kernels=one", "inverse=masked"}},
+	{"contest-prefill,seqs=1", "contest-prefill,t=300,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=8", "part=32", "prec=tf32"}},
+}
+
+// Device is an attached GPU, and what reaches it.
+type Device struct {
+	*gpu.Toolkit
+	GPU     *target.GPU
+	Info    gpu.Info
+	Version string // of the generator
+	Note    func(format string, args ...any)
+}
+
+// Attached finds the GPU that is attached; it must be the one that is named, if one is.
+func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error) {
+	info, err := k.Device(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, err := info.Target()
+	if err != nil {
+		return nil, &gpu.NoDevice{Reason: err.Error()}
+	}
+	if name != "" && name != g.Name {
+		return nil, &gpu.NoDevice{Reason: fmt.Sprintf("the attached %s is no %s", info.Name, name)}
+	}
+	return &Device{Toolkit: k, GPU: g, Info: info}, nil
+}
+
+// MissError says that a variant's numbers are wrong on the device.
+type MissError struct {
+	Variant, Spec string
+	Missed, Of    int
+}
+
+func (e *MissError) Error() string {
+	return fmt.Sprintf("variant %s of %s misses %d of %d limits on the device: nothing is timed before numbers are right", e.Variant, e.Spec, e.Missed, e.Of)
+}
+
+// compile makes a spec's program by a variant's text.
+func (d *Device) compile(ctx context.Context, s gdn.Spec, text string) (triton.Variant, []gpu.Launch, error) {
+	v, err := triton.Parse(text, s)
+	if err != nil {
+		return v, nil, err
+	}
+	source, err := triton.Source(s, v, d.Version)
+	if err != nil {
+		return v, nil, err
+	}
+	launches, err := d.Compile(ctx, source, s, d.GPU)
+	if err != nil {
+		return v, nil, err
+	}
+	return v, launches, gpu.Fit(launches, []*target.GPU{d.GPU})
+}
+
+// Examine compares a variant's outputs on the device with float64, on classes of inputs; nil: on all.
+func (d *Device) Examine(ctx context.Context, spec, variant string, classes []string) (*check.Result, error) {
+	s, err := gdn.Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	list, err := check.Classes(s, classes)
+	if err != nil {
+		return nil, err
+	}
+	v, launches, err := d.compile(ctx, s, variant)
+	if err != nil {
+		return nil, err
+	}
+	r := &check.Result{Spec: s.String(), Variant: v.Text(s), Engine: "device", Target: d.GPU.Name, Precision: v.Precision(s), Seed: 1, Seeds: check.Seeds(1, 1)}
+	compute := func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return d.Run(ctx, launches, s, inputs)
+	}
+	d.Note("%s, %s: numbers against float64", r.Spec, r.Variant)
+	return r, r.Run(ctx, s, compute, list, d.Note)
+}
+
+// Programs examines the variants of all works on the device, then compiles them at full size, with inputs.
+func (d *Device) Programs(ctx context.Context) (list []gpu.FrontProgram, err error) {
+	random, err := truth.LookupClass("random")
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range Works {
+		s, err := gdn.Parse(w.Spec)
+		if err != nil {
+			return nil, err
+		}
+		inputs, err := random.Generate(s, 1)
+		if err != nil {
+			return nil, err
+		}
+		equalLengths(s, inputs)
+		for _, text := range w.Variants {
+			r, err := d.Examine(ctx, w.Small, text, selftest.QuickClasses)
+			if err != nil {
+				return nil, err
+			}
+			if !r.Pass {
+				return nil, &MissError{text, w.Small, r.Missed(), len(r.Rows)}
+			}
+			v, launches, err := d.compile(ctx, s, text)
+			if err != nil {
+				return nil, err
+			}
+			work := triton.WorkOf(s, v)
+			list = append(list, gpu.FrontProgram{
+				Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs, Launches: launches}, Variant: text,
+				Work: func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes },
+			})
+		}
+	}
+	return list, nil
+}
+
+// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few.
+func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case, err error) {
+	done := map[string]bool{}
+	for _, w := range Works {
+		for i, text := range w.Variants {
+			name := w.Small + " " + text
+			if done[name] || quick && i > 0 {
+				continue
+			}
+			done[name] = true
+			var classes []string
+			if quick {
+				classes = selftest.QuickClasses
+			}
+			r, err := d.Examine(ctx, w.Small, text, classes)
+			if err != nil {
+				return rows, err
+			}
+			for _, x := range r.Rows {
+				c := selftest.Case{Variant: r.Variant, Spec: r.Spec, Class: x.Class, Status: selftest.Failed, Output: x.Output, Kind: x.Kind, Error: x.Error, Limit: x.Limit}
+				if x.Pass {
+					c.Status = selftest.Passed
+				}
+				rows = append(rows, c)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// equalLengths cuts packed sequences at equal lengths, as modelled times have them.
+func equalLengths(s gdn.Spec, inputs map[string]*array.Array) {
+	x := inputs["cu_seqlens"]
+	if x == nil {
+		return
+	}
+	width := len(x.Data) / (s.Seqs + 1)
+	for i := range s.Seqs + 1 {
+		end := uint64(i * s.Tokens / s.Seqs)
+		if width == 8 {
+			binary.LittleEndian.PutUint64(x.Data[8*i:], end)
+		} else {
+			binary.LittleEndian.PutUint32(x.Data[4*i:], uint32(end))
+		}
+	}
+}
+
+// File is where the calibration of a GPU is kept; empty where there is no configuration.
+func File(name string) string {
+	champions := promoted.File()
+	if champions == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(champions), "gpu-"+name+".json")
+}
+
+// Kept are the calibrations of GPUs that there are.
+func Kept(gpus []*target.GPU) (list []*gpu.Calibration, err error) {
+	for _, g := range gpus {
+		file := File(g.Name)
+		if file == "" {
+			continue
+		}
+		c, err := gpu.ReadCalibration(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Apply puts what devices said into the tables of GPUs, for all that is modelled after.
+func Apply() error {
+	for _, g := range target.GPUs() {
+		list, err := Kept([]*target.GPU{g})
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if err := g.Calibrate(c.Table); err != nil {
+				return fmt.Errorf("%s: %w", File(g.Name), err)
+			}
+		}
+	}
+	return nil
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -33,6 +34,7 @@ type Plan struct {
 	Text   string          // of the variant, as it was given; auto follows from spec and target
 	Target *codegen.Target // nil where none is named: auto is then for a CPU
 	Level  string          // of the interpreter: Tensor or Kernel
+	PTX    *ptx.Maker      // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
 
 	Suit func(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) // reads the text for a spec
 	Tell func(*lower.Form)                                                                    // what is said of a form that was chosen; nil: nothing
@@ -53,8 +55,16 @@ func (p Plan) Auto() bool {
 	return ok
 }
 
+// ByPTX says whether a spec is computed by kernels inside of StableHLO: auto asks for the best known, and there are kernels of it.
+func (p Plan) ByPTX(s gdn.Spec) bool {
+	return p.PTX != nil && p.Text == gdn.Auto && ptx.Supports(s) == nil
+}
+
 // Precision is that of the variant for a spec.
 func (p Plan) Precision(s gdn.Spec) (string, error) {
+	if p.ByPTX(s) {
+		return ptx.Precision(s), nil
+	}
 	if p.Auto() && p.Target == nil {
 		return ir.PrecF32.String(), nil
 	}
@@ -105,7 +115,7 @@ var Engines = []Engine{
 	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *Env, p Plan) (Compute, error) { return p.interpret, nil }, nil},
 	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", (*Env).textCompute, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*Env).cpuCompute, nil},
-	{Device, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU, else StableHLO", (*Env).deviceCompute, nil},
+	{Device, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU or a GPU that is a target, else StableHLO", (*Env).deviceCompute, nil},
 	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*Env).graphCompute, (*Env).graphLayer},
 }
 
@@ -195,6 +205,13 @@ func (x *Env) cpuCompute(p Plan) (Compute, error) {
 func (x *Env) deviceCompute(p Plan) (Compute, error) {
 	modules := map[gdn.Spec]*ir.Module{}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		if p.ByPTX(s) {
+			text, err := p.PTX.Text(x.Context, s)
+			if err != nil {
+				return nil, err
+			}
+			return named(s, inputs, func(args ...*array.Array) ([]*array.Array, error) { return x.Runner.RunText(x.Context, text, args...) })
+		}
 		m := modules[s]
 		if m == nil {
 			f, err := p.Form(s)

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+	xla "github.com/gomlx/go-xla/pkg/pjrt"
 )
 
 // The binding has no call for the kind of a device, so it is made here: function 26 of PJRT's table, after a head of 40 bytes.
@@ -32,7 +33,12 @@ func (e *Engine) Kind() (string, error) {
 	if e.client == nil {
 		return "", errClosed
 	}
-	devices := e.client.AddressableDevices()
+	return KindOf(e.client)
+}
+
+// KindOf is the kind of the first device of a client of the binding.
+func KindOf(client *xla.Client) (string, error) {
+	devices := client.AddressableDevices()
 	if len(devices) == 0 {
 		return "", errors.New("pjrt: the client has no device")
 	}
@@ -40,7 +46,7 @@ func (e *Engine) Kind() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	api, device := pointer(e.client.Plugin(), "api"), pointer(description, "deviceDescription")
+	api, device := pointer(client.Plugin(), "api"), pointer(description, "deviceDescription")
 	if api == nil || device == nil {
 		return "", errors.New("pjrt: this version of the binding does not show what the kind of a device is read from")
 	}

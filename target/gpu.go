@@ -131,6 +131,16 @@ func LookupGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
 }
 
+// GPUOfKind finds the GPU that a device is of, by what the runtime calls it: "NVIDIA H100 PCIe" is an h100 too. It is nil where there is none.
+func GPUOfKind(kind string) *GPU {
+	for word := range strings.FieldsSeq(strings.ToLower(kind)) {
+		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word }); i >= 0 {
+			return &gpus[i]
+		}
+	}
+	return nil
+}
+
 // ParseGPUs reads names of GPUs, separated by commas; "all" stands for every one. A TPU generation is refused by name.
 func ParseGPUs(text string) ([]*GPU, error) {
 	if text == "all" {

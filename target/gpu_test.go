@@ -32,6 +32,18 @@ func TestEveryGPU(t *testing.T) {
 	require.EqualError(t, err, `unknown GPU "h10" (known: h100 b200)`)
 }
 
+// A device of a model is one of its GPU, whatever its form; others are of none.
+func TestGPUOfKind(t *testing.T) {
+	for kind, name := range map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "NVIDIA B200": "b200"} {
+		g := target.GPUOfKind(kind)
+		require.NotNil(t, g, kind)
+		require.Equal(t, name, g.Name)
+	}
+	for _, kind := range []string{"", "NVIDIA A100-SXM4-80GB", "TPU v6 lite", "cpu"} {
+		require.Nil(t, target.GPUOfKind(kind), kind)
+	}
+}
+
 // A GPU is no TPU: what is made for TPUs says so.
 func TestGPURefused(t *testing.T) {
 	_, err := target.Lookup("Hopper")

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -109,6 +110,9 @@ Classes:` + docs.String(),
 				return err
 			}
 			r := &check.Result{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Precision: v.Precision().String(), Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field, Unsafe: v.Unsafe(s)}
+			if p.ByPTX(s) {
+				r.Variant, r.Precision, r.Unsafe = ptx.Variant(s), ptx.Precision(s), ""
+			}
 			if err := r.Run(a.ctx, s, f, classes, a.note); err != nil {
 				return err
 			}

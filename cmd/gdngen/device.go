@@ -8,6 +8,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -68,6 +70,22 @@ func (a *app) newRunner(f *deviceFlags) (*device.Runner, error) {
 	return device.NewRunner(a.ctx, o)
 }
 
+// ptxOn makes programs with PTX inside for a device that is a GPU and takes them; nil for another device. Why a GPU gets plain programs is noted.
+func (a *app) ptxOn(r *device.Runner) *ptx.Maker {
+	info := r.Device().Info()
+	m, err := ptx.On(a.ctx, info.Platform, info.Kind, plugins.Options{Progress: a.stderr, Offline: a.offline}, func(text string, x *array.Array) (*array.Array, error) {
+		y, err := r.RunText(a.ctx, text, x)
+		if err != nil {
+			return nil, err
+		}
+		return y[0], nil
+	})
+	if err != nil {
+		a.note("no kernels for %s: %v", info.Kind, err)
+	}
+	return m
+}
+
 // attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
 func (a *app) attach(p *engine.Plan, name, plugin, target string) error {
 	if name != engine.Device {
@@ -82,8 +100,11 @@ func (a *app) attach(p *engine.Plan, name, plugin, target string) error {
 	}
 	a.runner, p.Target = r, r.Device().Target()
 	kernels := "programs of plain ops"
-	if p.Target != nil {
+	switch p.PTX = a.ptxOn(r); {
+	case p.Target != nil:
 		kernels = "kernels for " + p.Target.Name
+	case p.PTX != nil:
+		kernels = "kernels for " + p.PTX.GPU.Name + ", as PTX inside of StableHLO (see docs/gpu.md)"
 	}
 	a.note("on %s: %s", r.Device().Info(), kernels)
 	return nil

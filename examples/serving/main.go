@@ -29,6 +29,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -52,6 +53,7 @@ func main() {
 	prompts.Tokens, prompts.Seqs = max(c.budget, 1), 2
 	c.prefill, err = variant(prompts, *prefill)
 	c.decode, bad = variant(c.layer, *decode)
+	c.auto = *prefill == gdn.Auto && *decode == gdn.Auto
 	if err = errors.Join(err, bad); err == nil && (min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0) {
 		err = errors.New("requests, slots, budget and longest are at least 1, and there are no arguments")
 	}
@@ -84,10 +86,12 @@ type config struct {
 	poisoned                         int // a request; -1: none
 	seed                             uint64
 	plugin                           string
+	auto                             bool       // the best known: on a GPU its kernels
+	ptx                              *ptx.Maker // of a GPU that takes kernels inside of StableHLO
 }
 
 // run serves the requests and checks the outputs.
-func (c config) run(out io.Writer) error {
+func (c *config) run(out io.Writer) error {
 	layer := c.layer
 	layer.DType, layer.Out, layer.Gates, layer.GateDType, layer.State = ir.BF16, ir.BF16, gdn.GatesFused, ir.BF16, gdn.StateVK
 	done, err := c.serve(layer, out)
@@ -98,7 +102,7 @@ func (c config) run(out io.Writer) error {
 }
 
 // judge checks the outputs against float64, and says whether a poisoned request shows it.
-func (c config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
+func (c *config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 	worst := 0.0
 	for _, q := range done {
 		if q.id == c.poisoned {
@@ -114,7 +118,11 @@ func (c config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 		}
 		worst = max(worst, off)
 	}
-	limit, err := outputLimit(layer, c.prefill, c.decode)
+	precisions := []string{c.prefill.Precision().String(), c.decode.Precision().String()}
+	if c.ptx != nil {
+		precisions = []string{ptx.Precision(layer)}
+	}
+	limit, err := outputLimit(layer, precisions...)
 	if err != nil {
 		return err
 	}
@@ -126,7 +134,7 @@ func (c config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 }
 
 // serve draws the requests and serves them all.
-func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
+func (c *config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 	p, err := plugins.CPU(context.Background(), plugins.Options{Path: c.plugin, Progress: os.Stderr})
 	if err != nil {
 		return nil, err
@@ -136,7 +144,12 @@ func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 		return nil, err
 	}
 	defer engine.Close()
-	server, err := newServer(engine, layer, c)
+	if c.auto {
+		if c.ptx, err = ptx.OnEngine(context.Background(), engine, plugins.Options{Progress: os.Stderr}); err != nil {
+			log.Println("plain StableHLO:", err)
+		}
+	}
+	server, err := newServer(engine, layer, *c)
 	if err != nil {
 		return nil, err
 	}
@@ -160,15 +173,15 @@ func (c config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 	return server.done, nil
 }
 
-// outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate variant.
-func outputLimit(s gdn.Spec, variants ...gdn.Variant) (float64, error) {
+// outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate program.
+func outputLimit(s gdn.Spec, precisions ...string) (float64, error) {
 	class, err := truth.LookupClass("random")
 	if err != nil {
 		return 0, err
 	}
 	most := 0.0
-	for _, v := range variants {
-		limit, err := class.Limit(s, v.Precision().String(), s.Out)
+	for _, precision := range precisions {
+		limit, err := class.Limit(s, precision, s.Out)
 		if err != nil {
 			return 0, err
 		}

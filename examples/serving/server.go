@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -290,18 +291,30 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 		return p, nil
 	}
 	defer s.clock.compiles()()
+	text, err := s.text(spec)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.engine.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	s.programs[spec] = p
+	return p, nil
+}
+
+// text is the program of a spec: Triton's kernels inside of StableHLO where the device takes them, else plain operations.
+func (s *server) text(spec gdn.Spec) (string, error) {
+	if s.config.ptx != nil {
+		return s.config.ptx.Text(context.Background(), spec)
+	}
 	v := s.config.decode
 	if spec.Seqs > 0 {
 		v = s.config.prefill
 	}
 	a, err := lower.Program(spec, v, "stablehlo", nil)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p, err := s.engine.Compile(a.Text)
-	if err != nil {
-		return nil, err
-	}
-	s.programs[spec] = p
-	return p, nil
+	return a.Text, nil
 }

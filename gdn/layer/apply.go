@@ -21,6 +21,13 @@ type Inserter interface {
 	Insert(m *ir.Module, inputs map[string]*Node) []*Node
 }
 
+// SpecInserter is an Inserter that has programs of its own for some forward specs.
+type SpecInserter interface {
+	Inserter
+	AcceptsSpec(s gdn.Spec) error
+	InsertSpec(s gdn.Spec, inputs map[string]*Node) []*Node // its outputs, in the order of s.Outputs
+}
+
 // DefaultVariant is the best known variant for a spec on a backend.
 func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
 	return variantFor(b, s, gdn.Auto)
@@ -151,6 +158,16 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 		p, err := compose(s, v, irgraph.Prepare)
 		return p, graphCode, err
 	}
+	if own, ok := k.(SpecInserter); ok && own.AcceptsSpec(s) == nil {
+		if p, err := alone(s, v); err == nil && k.Accepts(p.backward) == nil {
+			return p, func(m *ir.Module, inputs map[string]*Node) []*Node {
+				if m == p.forward {
+					return own.InsertSpec(s, inputs)
+				}
+				return k.Insert(m, inputs)
+			}, nil
+		}
+	}
 	p, err := compose(s, v, nil)
 	if err == nil && k.Accepts(p.forward) == nil && k.Accepts(p.backward) == nil {
 		return p, k.Insert, nil
@@ -205,6 +222,20 @@ func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error
 	if v.Algo != gdn.AlgoToken {
 		return build.Training(s, v)
 	}
+	return halves(s, v)
+}
+
+// alone builds the two halves of a forward program that keeps nothing for its gradient.
+func alone(s gdn.Spec, v gdn.Variant) (*programs, error) {
+	forward, backward, err := halves(s, v)
+	if err != nil {
+		return nil, fmt.Errorf("layer: %w", err)
+	}
+	return &programs{forward, backward}, nil
+}
+
+// halves builds a forward program, and gradients in chunks from the inputs alone.
+func halves(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	if forward, err = build.Module(s, v); err != nil {
 		return nil, nil, err
 	}

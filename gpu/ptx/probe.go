@@ -8,10 +8,13 @@ import (
 	"github.com/gdngen/gdngen/gpu/thunk"
 )
 
-// probeName is the kernel of the probe: it adds two arrays of 128 numbers.
-const probeName = "gdngen_probe"
+// probeName is the kernel of the probe: it adds an array of numbers to itself, one in each thread.
+const (
+	probeName    = "gdngen_probe"
+	probeThreads = 128
+)
 
-// ProbeModule is a small module with such a call: y = x + x, by 128 threads. Its PTX is for any GPU since compute capability 8.0.
+// ProbeModule is a small module with such a call, y = x + x. Its PTX is for any GPU since compute capability 8.0.
 func ProbeModule() string {
 	text := fmt.Sprintf(`.version 8.0
 .target sm_80
@@ -40,7 +43,7 @@ func ProbeModule() string {
 }
 `, probeName)
 	m := &module{values: map[string]value{}}
-	kind := tensorType("f32", []int{128})
+	kind := tensorType("f32", []int{probeThreads})
 	c := &call{operands: []value{{"%x", kind}}, outputs: []output{{tensor: "y", kind: kind, at: 1, alias: -1}}, free: []int{2, 3}}
 	if err := c.place(m.values); err != nil {
 		panic(err) // nothing is in place
@@ -54,7 +57,7 @@ var ErrNotTaken = errors.New("the CUDA plugin takes no PTX")
 
 // Probed says whether what XLA would run of the probe is its kernel, and nothing else.
 func Probed(r *thunk.Report) error {
-	if r == nil || r.Launches != 1 || len(r.Rows) != 1 || r.Rows[0].Kernel != probeName || r.Rows[0].Block[0] != 128 {
+	if r == nil || r.Launches != 1 || len(r.Rows) != 1 || r.Rows[0].Kernel != probeName || r.Rows[0].Block[0] != probeThreads {
 		return fmt.Errorf("%w: it compiles a call of %s to something else than a launch of its kernel", ErrNotTaken, Target)
 	}
 	return nil

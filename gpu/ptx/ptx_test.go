@@ -2,11 +2,13 @@ package ptx_test
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/gpu/thunk"
+	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/target"
@@ -77,9 +80,8 @@ func TestCompile(t *testing.T) {
 		"in place":    {"contest-decode,b=2,inplace", "auto", "h100", []string{"decode"}, 1},
 		"pool":        {"contest-decode,b=2,pool=5", "auto", "h100", []string{"copy", "decode"}, 1},
 		"blackwell":   {"contest-decode,b=2", "auto", "b200", []string{"decode"}, 0},
-		"prefill":     {"contest-prefill,t=128,seqs=2,hk=1,hv=2,k=64,v=64", "chunk=16", "h100", []string{"prepare", "scan"}, 0},
-		"parts":       {"contest-prefill,t=256,seqs=2,hk=1,hv=2,k=64,v=64", "part=1,kernels=one,chunk=16", "h100", []string{"summarise", "combine", "scan"}, 1},
-		"parts, pool": {"contest-prefill,t=256,seqs=2,hk=1,hv=2,k=64,v=64,pool=4,inplace", "part=1,kernels=one,chunk=16", "h100", []string{"summarise", "combine", "scan"}, 2},
+		"parts":       {"contest-prefill,t=64,seqs=2,hk=1,hv=2,k=32,v=32", "part=1,chunk=16", "h100", []string{"prepare", "summarise", "combine", "scan"}, 1},
+		"parts, pool": {"contest-prefill,t=64,seqs=2,hk=1,hv=2,k=32,v=32,pool=4,inplace", "part=1,kernels=one,chunk=16", "h100", []string{"summarise", "combine", "scan"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := lookup(t, x.gpu)
@@ -179,6 +181,51 @@ func TestRefused(t *testing.T) {
 	}
 	_, err = ptx.Kernels(`stablehlo.custom_call @"__gpu$xla.gpu.ptx"() {backend_config = {kernel_data = "x", name = "y"}}`)
 	require.ErrorContains(t, err, "1 calls")
+}
+
+// What a device gets follows from the platform of its plugin and its kind; a GPU whose plugin takes no PTX, or computes it wrongly, gets an
+// error that says so.
+func TestOn(t *testing.T) {
+	for _, x := range []struct{ platform, kind, gpu string }{
+		{"cuda", "NVIDIA H100 80GB HBM3", "h100"}, {"CUDA", "NVIDIA B200", "b200"}, {"cuda", "NVIDIA A100-SXM4-80GB", ""},
+		{"rocm", "NVIDIA H100 80GB HBM3", ""}, {"tpu", "TPU v6 lite", ""}, {"cpu", "cpu", ""},
+	} {
+		g := ptx.GPUOf(x.platform, x.kind)
+		require.Equal(t, x.gpu == "", g == nil, x)
+		if g != nil {
+			require.Equal(t, x.gpu, g.Name)
+		}
+	}
+	m, err := ptx.On(t.Context(), "cpu", "cpu", plugins.Options{}, nil)
+	require.NoError(t, err)
+	require.Nil(t, m)
+	for want, run := range map[string]func(string, *array.Array) (*array.Array, error){
+		"no such call":              func(string, *array.Array) (*array.Array, error) { return nil, errors.New("no such call") },
+		"the probe gives 1 for 1 +": func(_ string, x *array.Array) (*array.Array, error) { return x, nil },
+	} {
+		_, err = ptx.On(t.Context(), "cuda", "NVIDIA B200", plugins.Options{}, run)
+		require.ErrorIs(t, err, ptx.ErrNotTaken)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A maker makes each spec once, and says why there is none of another.
+func TestMaker(t *testing.T) {
+	tools(t)
+	m, err := ptx.NewMaker(t.Context(), lookup(t, "h100"), plugins.Options{})
+	require.NoError(t, err)
+	s, err := gdn.Parse("contest-decode,b=1")
+	require.NoError(t, err)
+	text, err := m.Text(t.Context(), s)
+	require.NoError(t, err)
+	begin := time.Now()
+	again, err := m.Text(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, text, again)
+	require.Less(t, time.Since(begin), 100*time.Millisecond)
+	s.Direction = gdn.Train
+	_, err = m.Text(t.Context(), s)
+	require.ErrorContains(t, err, "forward pass alone")
 }
 
 // The probe compiles for every GPU, to one launch.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
@@ -78,6 +79,27 @@ func TestCPU(t *testing.T) {
 }
 
 // What has no device is told at once.
+// A runner computes texts and modules in turn, each compiled when it is another than the last. PTX inside of StableHLO is nothing for a CPU.
+func TestRunText(t *testing.T) {
+	r, err := device.NewRunner(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	require.NoError(t, err)
+	defer r.Close()
+	m, b := ir.NewModule("twice")
+	x := b.Param("x", ir.T(ir.F32, 3))
+	require.NoError(t, b.Finish(m, []string{"y"}, []*ir.Value{b.Add(x, x)}))
+	for range 2 {
+		y, err := r.RunText(t.Context(), inPlace, numbers(1, 2, 3))
+		require.NoError(t, err)
+		require.Equal(t, []float32{-1, -2, -3}, y[0].Float32s())
+		out, err := r.Run(t.Context(), m, map[string]*array.Array{"x": numbers(1, 2, 3)})
+		require.NoError(t, err)
+		require.Equal(t, []float32{2, 4, 6}, out["y"].Float32s())
+	}
+	_, err = r.RunText(t.Context(), ptx.ProbeModule(), array.New(ir.F32, 128))
+	var refused *pjrt.CompileError
+	require.ErrorAs(t, err, &refused)
+}
+
 func TestNoDevice(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.so")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o644))

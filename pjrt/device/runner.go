@@ -12,8 +12,8 @@ import (
 // Runner computes on a device. After a crash or a hang it opens the device again.
 type Runner struct {
 	o    Options
-	open *Device    // nil after a crash
-	m    *ir.Module // that program is of
+	open *Device // nil after a crash
+	of   any     // what program is of: a module, or a text
 	p    *Program
 }
 
@@ -40,42 +40,17 @@ func (r *Runner) Close() error {
 		return nil
 	}
 	err := r.open.Close()
-	r.open, r.m, r.p = nil, nil, nil
+	r.open, r.of, r.p = nil, nil, nil
 	return err
 }
 
-// Run computes a module, which is compiled where the last one was another.
+// Run computes a module, which is compiled where the last program was another.
 func (r *Runner) Run(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	outputs, err := r.try(ctx, m, inputs)
-	crash, late := (*CrashError)(nil), (*TimeoutError)(nil)
-	if errors.As(err, &crash) || errors.As(err, &late) {
-		return nil, errors.Join(err, r.Close())
-	}
-	return outputs, err
-}
-
-func (r *Runner) try(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	if err := r.Ready(ctx); err != nil {
-		return nil, err
-	}
-	if r.m != m {
-		if r.p != nil {
-			if err := r.p.Close(); err != nil {
-				return nil, err
-			}
-		}
-		var err error
-		r.m, r.p = nil, nil
-		if r.p, err = r.open.Load(ctx, m); err != nil {
-			return nil, err
-		}
-		r.m = m
-	}
 	args := make([]*array.Array, len(m.Params()))
 	for i, p := range m.Params() {
 		args[i] = inputs[p.Name]
 	}
-	results, err := r.p.Run(ctx, args...)
+	results, err := r.run(ctx, m, func(d *Device) (*Program, error) { return d.Load(ctx, m) }, args)
 	if err != nil {
 		return nil, err
 	}
@@ -87,4 +62,39 @@ func (r *Runner) try(ctx context.Context, m *ir.Module, inputs map[string]*array
 		outputs[name] = results[i]
 	}
 	return outputs, nil
+}
+
+// RunText computes a program of StableHLO, which is compiled where the last program was another.
+func (r *Runner) RunText(ctx context.Context, text string, args ...*array.Array) ([]*array.Array, error) {
+	return r.run(ctx, text, func(d *Device) (*Program, error) { return d.Compile(ctx, text) }, args)
+}
+
+// run computes a program, loaded where the last one was of something else.
+func (r *Runner) run(ctx context.Context, of any, load func(*Device) (*Program, error), args []*array.Array) ([]*array.Array, error) {
+	results, err := r.try(ctx, of, load, args)
+	crash, late := (*CrashError)(nil), (*TimeoutError)(nil)
+	if errors.As(err, &crash) || errors.As(err, &late) {
+		return nil, errors.Join(err, r.Close())
+	}
+	return results, err
+}
+
+func (r *Runner) try(ctx context.Context, of any, load func(*Device) (*Program, error), args []*array.Array) ([]*array.Array, error) {
+	if err := r.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if r.of != of {
+		if r.p != nil {
+			if err := r.p.Close(); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		r.of, r.p = nil, nil
+		if r.p, err = load(r.open); err != nil {
+			return nil, err
+		}
+		r.of = of
+	}
+	return r.p.Run(ctx, args...)
 }

@@ -94,6 +94,16 @@ func CUDA(ctx context.Context, opts Options) (CUDATools, error) {
 	return tools, nil
 }
 
+// PTXAS obtains the assembler of PTX alone, some 36 MiB.
+func PTXAS(ctx context.Context, opts Options) (path string, err error) {
+	opts.Path = ""
+	if dir := os.Getenv(CUDAToolkitEnv); dir != "" {
+		opts.Path = filepath.Join(dir, toolkitPTXAS)
+	}
+	p, err := ptxasRelease.obtain(ctx, opts)
+	return p.Path, err
+}
+
 // announceCUDA says how much is about to be fetched, where that is more than one file.
 func announceCUDA(opts Options) {
 	cache, err := CacheDir()

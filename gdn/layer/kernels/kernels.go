@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,12 +25,14 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // Options says what is generated.
 type Options struct {
 	Target *codegen.Target      // Mosaic kernels in tpu_custom_call for this TPU; nil: StableHLO for a CPU or GPU
+	PTX    *ptx.Maker           // Triton kernels, as PTX inside of StableHLO, for this GPU; what they can not compute is plain StableHLO
 	Dump   func(program string) // gets every program before it is compiled; may be nil
 }
 
@@ -126,6 +129,34 @@ func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
 	return f.Variant, nil
 }
 
+// AcceptsSpec tells whether there are kernels of a forward spec as PTX; the reason is kept for Refused where PTX is asked for.
+func (k *Backend) AcceptsSpec(s gdn.Spec) error {
+	if k.opts.PTX == nil {
+		return errors.New("kernels: no PTX is asked for")
+	}
+	_, err := k.opts.PTX.Text(context.Background(), s)
+	if err != nil {
+		err = fmt.Errorf("kernels: %w", err)
+		k.mu.Lock()
+		k.refused = append(k.refused, err)
+		k.mu.Unlock()
+	}
+	return err
+}
+
+// InsertSpec adds the kernels of a forward spec to the graph of its inputs, by the names of the spec. They have no gradient.
+func (k *Backend) InsertSpec(s gdn.Spec, inputs map[string]*graph.Node) []*graph.Node {
+	text, err := k.opts.PTX.Text(context.Background(), s)
+	if err != nil {
+		panic(err)
+	}
+	var results []ir.Type
+	for _, p := range s.Outputs() {
+		results = append(results, p.Type)
+	}
+	return k.insert("ptx", text, s.Inputs(), results, inputs)
+}
+
 // Accepts tells whether a module can be inserted; the reason is kept for Refused.
 func (k *Backend) Accepts(m *ir.Module) error {
 	_, err := k.emit(m)
@@ -151,25 +182,38 @@ func (k *Backend) Insert(m *ir.Module, inputs map[string]*graph.Node) []*graph.N
 	if err != nil {
 		panic(err)
 	}
+	var params []gdn.Param
+	for _, p := range m.Params() {
+		params = append(params, gdn.Param{Name: p.Name, Type: p.Type})
+	}
+	var results []ir.Type
+	for _, v := range m.Body.Yield {
+		results = append(results, v.Type)
+	}
+	return k.insert(m.Name, text, params, results, inputs)
+}
+
+// insert adds the text of a program to the graph of its inputs.
+func (k *Backend) insert(of, text string, params []gdn.Param, results []ir.Type, inputs map[string]*graph.Node) []*graph.Node {
 	k.mu.Lock()
-	name := fmt.Sprintf("gdngen_%s_%d", m.Name, len(k.programs))
+	name := fmt.Sprintf("gdngen_%s_%d", of, len(k.programs))
 	k.programs[name] = text
 	k.inserted = append(k.inserted, name)
 	k.mu.Unlock()
 	var args []*graph.Node
-	for _, p := range m.Params() {
+	for _, p := range params {
 		args = append(args, inputs[p.Name])
 	}
 	// A function of the same types, whose body is replaced when the graph is compiled.
 	f := graph.NewFunction(args[0].Graph(), name, func(g *graph.Graph) []*graph.Node {
-		for i, p := range m.Params() {
+		for i, p := range params {
 			graph.Parameter(g, fmt.Sprintf("x%d", i), irgraph.Shape(p.Type))
 		}
 		var out []*graph.Node
-		for _, v := range m.Body.Yield {
-			zero := graph.Const(g, shapes.CastAsDType(0, irgraph.Types[v.Type.DType]))
-			if v.Type.Rank() > 0 {
-				zero = graph.BroadcastPrefix(zero, v.Type.Shape...)
+		for _, t := range results {
+			zero := graph.Const(g, shapes.CastAsDType(0, irgraph.Types[t.DType]))
+			if t.Rank() > 0 {
+				zero = graph.BroadcastPrefix(zero, t.Shape...)
 			}
 			out = append(out, zero)
 		}

@@ -5,6 +5,7 @@ package kernels_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,9 +17,12 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/kernels"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Tests that compile for TPUs run this binary again as a worker.
@@ -93,6 +97,51 @@ func TestFallback(t *testing.T) {
 	got, err = layer.Compute(layertest.Backend(t, device.Go), s, nil, in)
 	require.NoError(t, err)
 	agree(t, s, in, got)
+}
+
+// For a GPU the graph holds Triton's kernels as PTX, and XLA compiles it; a gradient is plain StableHLO. It has run on no GPU.
+func TestGPU(t *testing.T) {
+	h100, err := target.LookupGPU("h100")
+	require.NoError(t, err)
+	maker, err := ptx.NewMaker(t.Context(), h100, plugins.Options{Progress: os.Stderr})
+	var c plugins.CUDATools
+	if err == nil {
+		c, err = plugins.CUDA(t.Context(), plugins.Options{Progress: os.Stderr})
+	}
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skipf("not tested: %v", err)
+	}
+	require.NoError(t, err)
+	var program string
+	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{PTX: maker, Dump: func(p string) { program = p }})
+	require.NoError(t, err)
+	compiler := aot.New(aot.Options{CUDA: c.Path, Toolkit: c.Toolkit})
+	defer compiler.Close()
+	for text, calls := range map[string]int{
+		"b=2,t=1,hk=1,hv=2,k=32,v=32,dtype=bf16,init":                 1,
+		"b=2,t=1,hk=1,hv=2,k=32,v=32,dtype=bf16,init,direction=train": 1,
+	} {
+		program = ""
+		s, in := draw(t, text)
+		before := len(k.Inserted())
+		_, err = layer.Compute(k, s, nil, in)
+		require.ErrorContains(t, err, ptx.Target) // the client is a CPU's
+		inserted := k.Inserted()[before:]
+		require.NotEmpty(t, inserted)
+		require.Contains(t, inserted[0], "gdngen_ptx_")
+		require.Equal(t, s.Direction == gdn.Train, len(inserted) > 1, inserted)
+		require.Equal(t, calls, strings.Count(program, ptx.Target))
+		require.NoError(t, ptx.AssembleAll(t.Context(), c.PTXAS(), program, h100))
+		_, err = compiler.Compile(t.Context(), aot.Request{Module: program, Topology: h100.Name})
+		require.NoError(t, err)
+	}
+
+	// What the kernels can not compute is plain StableHLO, and says why.
+	s, in := draw(t, "b=1,t=4,hk=1,hv=1,k=512,v=16")
+	got, err := layer.Compute(k, s, nil, in)
+	require.NoError(t, err)
+	agree(t, s, in, got)
+	require.ErrorContains(t, k.Refused()[0], "256")
 }
 
 // For a TPU the graph holds Mosaic kernels, and libtpu compiles it.

@@ -1,0 +1,66 @@
+//go:build cgo && ((linux && amd64) || darwin) && !noxla
+
+package kernels
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/gomlx/pkg/core/graph"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// OnDevice gives the options for the device of a backend, by the platform of its plugin and its kind: kernels for a TPU or a GPU that is a
+// target, plain StableHLO for others. For a GPU it obtains Triton and ptxas, and runs a small program with PTX inside on the device. An error says
+// why there are no kernels; the options are then those of plain StableHLO.
+func OnDevice(ctx context.Context, b backends.Backend, o plugins.Options) (Options, error) {
+	k, err := Wrap(b, Options{})
+	if err != nil {
+		return Options{}, err
+	}
+	kind, err := pjrt.KindOf(k.client)
+	if err != nil {
+		return Options{}, fmt.Errorf("kernels: %w", err)
+	}
+	platform := k.client.Platform()
+	if strings.Contains(strings.ToLower(platform), "tpu") {
+		t, err := codegen.TargetOfKind(kind)
+		return Options{Target: t}, err
+	}
+	maker, err := ptx.On(ctx, platform, kind, o, k.runProbe)
+	if err != nil {
+		return Options{}, fmt.Errorf("kernels: %w", err)
+	}
+	return Options{PTX: maker}, nil
+}
+
+// runProbe computes a program of one input and one output on the device.
+func (k *Backend) runProbe(text string, x *array.Array) (*array.Array, error) {
+	t := ir.T(x.Type, x.Shape...)
+	exec, err := graph.NewExec(k, func(in *graph.Node) *graph.Node {
+		return k.insert("probe", text, []gdn.Param{{Name: "x", Type: t}}, []ir.Type{t}, map[string]*graph.Node{"x": in})[0]
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer exec.Finalize()
+	in, err := device.Tensor(x)
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.Exec(in)
+	if err != nil {
+		return nil, err
+	}
+	return device.Array(out[0])
+}

@@ -15,7 +15,6 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
@@ -34,10 +33,18 @@ type Plan struct {
 	Text   string          // of the variant, as it was given; auto follows from spec and target
 	Target *codegen.Target // nil where none is named: auto is then for a CPU
 	Level  string          // of the interpreter: Tensor or Kernel
-	PTX    *ptx.Maker      // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
+	PTX    Kernels         // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
 
 	Suit func(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) // reads the text for a spec
 	Tell func(*lower.Form)                                                                    // what is said of a form that was chosen; nil: nothing
+}
+
+// Kernels makes programs of StableHLO with kernels inside, by the best known variant. A *ptx.Maker is one.
+type Kernels interface {
+	Supports(s gdn.Spec) error // why there are no kernels of a spec
+	Variant(s gdn.Spec) string
+	Precision(s gdn.Spec) string
+	Text(ctx context.Context, s gdn.Spec) (string, error)
 }
 
 // Form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
@@ -57,13 +64,13 @@ func (p Plan) Auto() bool {
 
 // ByPTX says whether a spec is computed by kernels inside of StableHLO: auto asks for the best known, and there are kernels of it.
 func (p Plan) ByPTX(s gdn.Spec) bool {
-	return p.PTX != nil && p.Text == gdn.Auto && ptx.Supports(s) == nil
+	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
 }
 
 // Precision is that of the variant for a spec.
 func (p Plan) Precision(s gdn.Spec) (string, error) {
 	if p.ByPTX(s) {
-		return ptx.Precision(s), nil
+		return p.PTX.Precision(s), nil
 	}
 	if p.Auto() && p.Target == nil {
 		return ir.PrecF32.String(), nil

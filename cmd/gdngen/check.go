@@ -13,7 +13,6 @@ import (
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -111,7 +110,7 @@ Classes:` + docs.String(),
 			}
 			r := &check.Result{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Precision: v.Precision().String(), Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field, Unsafe: v.Unsafe(s)}
 			if p.ByPTX(s) {
-				r.Variant, r.Precision, r.Unsafe = ptx.Variant(s), ptx.Precision(s), ""
+				r.Variant, r.Precision, r.Unsafe = p.PTX.Variant(s), p.PTX.Precision(s), ""
 			}
 			if err := r.Run(a.ctx, s, f, classes, a.note); err != nil {
 				return err

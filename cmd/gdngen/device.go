@@ -100,11 +100,10 @@ func (a *app) attach(p *engine.Plan, name, plugin, target string) error {
 	}
 	a.runner, p.Target = r, r.Device().Target()
 	kernels := "programs of plain ops"
-	switch p.PTX = a.ptxOn(r); {
-	case p.Target != nil:
+	if p.Target != nil {
 		kernels = "kernels for " + p.Target.Name
-	case p.PTX != nil:
-		kernels = "kernels for " + p.PTX.GPU.Name + ", as PTX inside of StableHLO (see docs/gpu.md)"
+	} else if m := a.ptxOn(r); m != nil {
+		p.PTX, kernels = m, "kernels for "+m.GPU.Name+", as PTX inside of StableHLO (see docs/gpu.md)"
 	}
 	a.note("on %s: %s", r.Device().Info(), kernels)
 	return nil

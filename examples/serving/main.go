@@ -120,7 +120,7 @@ func (c *config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 	}
 	precisions := []string{c.prefill.Precision().String(), c.decode.Precision().String()}
 	if c.ptx != nil {
-		precisions = []string{ptx.Precision(layer)}
+		precisions = []string{c.ptx.Precision(layer)}
 	}
 	limit, err := outputLimit(layer, precisions...)
 	if err != nil {

@@ -89,13 +89,13 @@ func NewMaker(ctx context.Context, g *target.GPU, o plugins.Options) (*Maker, er
 }
 
 // Supports says why there are no kernels of a spec; nil where there are.
-func Supports(s gdn.Spec) error { return triton.Supports(s) }
+func (m *Maker) Supports(s gdn.Spec) error { return triton.Supports(s) }
 
 // Variant is the text of the default variant of a spec's kernels.
-func Variant(s gdn.Spec) string { return triton.Default(s).Text(s) }
+func (m *Maker) Variant(s gdn.Spec) string { return triton.Default(s).Text(s) }
 
 // Precision is the arithmetic of the kernels of a spec.
-func Precision(s gdn.Spec) string { return triton.Default(s).Precision(s) }
+func (m *Maker) Precision(s gdn.Spec) string { return triton.Default(s).Precision(s) }
 
 // Text is the program of a spec, by the default variant of its kernels. ptxas has assembled what is inside.
 func (m *Maker) Text(ctx context.Context, s gdn.Spec) (string, error) {
@@ -112,7 +112,7 @@ func (m *Maker) Text(ctx context.Context, s gdn.Spec) (string, error) {
 }
 
 func (m *Maker) make(ctx context.Context, s gdn.Spec) (string, error) {
-	if err := Supports(s); err != nil {
+	if err := m.Supports(s); err != nil {
 		return "", err
 	}
 	source, err := triton.Source(s, triton.Default(s), "")

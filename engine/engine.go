@@ -67,6 +67,14 @@ func (p Plan) ByPTX(s gdn.Spec) bool {
 	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
 }
 
+// Describe is the text of what computes a spec, its precision, and why it is unsafe: the kernels of the device, or a variant.
+func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe string) {
+	if p.ByPTX(s) {
+		return p.PTX.Variant(s), p.PTX.Precision(s), ""
+	}
+	return v.String(), v.Precision().String(), v.Unsafe(s)
+}
+
 // Precision is that of the variant for a spec.
 func (p Plan) Precision(s gdn.Spec) (string, error) {
 	if p.ByPTX(s) {

@@ -34,6 +34,8 @@ func TestByPTX(t *testing.T) {
 	precision, err := p.Precision(s)
 	require.NoError(t, err)
 	require.Equal(t, "bf16x1", precision)
+	variant, precision, _ := p.Describe(s, gdn.Variant{})
+	require.Equal(t, []string{"wide", "bf16x1"}, []string{variant, precision})
 	compute, err := (&Env{Context: t.Context()}).deviceCompute(p)
 	require.NoError(t, err)
 	_, err = compute(s, nil)

@@ -96,7 +96,6 @@ Classes:` + docs.String(),
 				return err
 			}
 			a.say(form)
-			v := form.Variant
 			if k.engine == "reference" {
 				return usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
 			}
@@ -108,10 +107,8 @@ Classes:` + docs.String(),
 			if err != nil {
 				return err
 			}
-			r := &check.Result{Spec: s.String(), Variant: v.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Precision: v.Precision().String(), Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field, Unsafe: v.Unsafe(s)}
-			if p.ByPTX(s) {
-				r.Variant, r.Precision, r.Unsafe = p.PTX.Variant(s), p.PTX.Precision(s), ""
-			}
+			r := &check.Result{Spec: s.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field}
+			r.Variant, r.Precision, r.Unsafe = p.Describe(s, form.Variant)
 			if err := r.Run(a.ctx, s, f, classes, a.note); err != nil {
 				return err
 			}

@@ -52,12 +52,12 @@ func (t tritonTable) Kind() string { return "Triton" }
 // tritonStages are the kernels that an axis bears upon; one without an entry bears upon all.
 var tritonStages = map[string][]string{
 	"bv": {"scan", "decode"}, "warps": {"scan", "summarise", "decode"}, "stages": {"scan", "summarise"}, "preparewarps": {"prepare"}, "mapbv": {"summarise"},
-	"inverse": {"prepare"}, "leaf": {"prepare"}, "solve": {"prepare"},
+	"inverse": {"prepare"}, "leaf": {"prepare"}, "solve": {"prepare"}, "tparts": {"scan", "summarise"},
 }
 
 func (t tritonTable) Axes() (list []strategy.TableAxis) {
 	for _, a := range triton.Axes {
-		list = append(list, strategy.TableAxis{Name: a.Name, Doc: a.Doc, Values: a.Values, Stages: tritonStages[a.Name], Rising: a.Name == "prec" || a.Name == "solve"})
+		list = append(list, strategy.TableAxis{Name: a.Name, Doc: a.Doc, Values: a.Values, Stages: tritonStages[a.Name], Rising: a.Name == "prec" || a.Name == "solve" || a.Name == "tparts"})
 	}
 	return list
 }

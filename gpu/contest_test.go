@@ -24,8 +24,8 @@ func TestContestTimes(t *testing.T) {
 	}{
 		{"contest-decode", 1, 22.5, 1.05 * 22.45}, // 5 % above the bytes at the rate of a copy
 		{"contest-decode,b=1", 1, 1.1, 1.2},
-		{"contest-prefill,seqs=1", 4, 109, min(150, flaOne)},
-		{"contest-prefill,seqs=57", 2, 96, flaMany},
+		{"contest-prefill,seqs=1", 4, 121.3, min(150, flaOne)},
+		{"contest-prefill,seqs=57", 2, 103, flaMany},
 	} {
 		s, err := gdn.Parse(c.spec)
 		require.NoError(t, err)

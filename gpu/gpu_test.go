@@ -89,6 +89,8 @@ func TestClasses(t *testing.T) {
 		{"b=1,t=140,hk=1,hv=2,k=48,v=40,dtype=f32,init", "bv=64,part=1,kernels=one,inverse=masked", "identical,reset.cos.9"},
 		{"b=2,t=70,hk=1,hv=1,k=32,v=32,dtype=f32,l2norm", "naive", "cos.9"},
 		{"contest-prefill,t=150,seqs=4,hk=1,hv=2", "auto", "masked,cos.75"}, // a beta that is rounded with T biases these
+		{"b=1,t=256,hk=1,hv=1,k=64,v=64,dtype=bf16", "auto", "identical"},   // T in one part leaves 7.5e-2 of the state there
+		{"b=1,t=256,hk=1,hv=1,k=64,v=64,dtype=bf16,init", "bv=64,part=1,prec=tf32", "identical"},
 		{"b=1,t=140,hk=1,hv=2,k=64,v=64,dtype=bf16,gates=fused,seqs=3,init,pool=5,inplace", "bv=64,part=2,chunk=16", "drift,cut"},
 	} {
 		t.Run(c[0]+" "+c[1], func(t *testing.T) {

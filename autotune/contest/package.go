@@ -32,7 +32,7 @@ var front = map[bool][]string{
 	false: {"bv=4", "bv=8,warps=2", "bv=16", "bv=16,warps=2", "bv=32,warps=4", "bv=64,warps=4"},
 	true: {
 		"part=0,bv=16", "part=0,bv=32,stages=1", "part=0,bv=32,stages=3", "part=0,bv=64,stages=1,warps=8", "part=0,bv=32,preparewarps=4", "part=0,bv=32,inverse=masked", "part=0,bv=32,kernels=one",
-		"part=8,bv=32", "part=8,bv=16", "part=8,bv=64,stages=1", "part=0,bv=32,prec=tf32,stages=1", "part=0,bv=32,prec=tf32x3,stages=1", "part=8,bv=32,prec=tf32,stages=1", "part=0,bv=32,solve=tf32",
+		"part=8,bv=32,stages=1", "part=16,bv=32,tparts=1", "part=16,bv=64,stages=1", "part=0,bv=32,prec=tf32,stages=1", "part=0,bv=32,prec=tf32x3,stages=1", "part=8,bv=32,prec=tf32,stages=1", "part=0,bv=32,solve=tf32", "part=0,bv=64,stages=1,tparts=1",
 	},
 }
 

@@ -31,10 +31,10 @@ var (
 	}
 	prefillForms = []formRow{
 		{"short", "bv=16,stages=1,part=0,kernels=one", 32767, 64, 0}, // one chunk: one kernel starts faster than two
-		{"scan", "bv=32,stages=2,part=0", 32767, 1023, 0},
-		{"parts", "bv=32,stages=2,part=4", 8191, 0, 6143},
-		{"long_parts", "bv=32,stages=2,part=16", 8191, 0, 0},
-		{"scan", "bv=32,stages=2,part=0", 32767, 0, 0},
+		{"scan", "bv=32,stages=1,part=0", 32767, 1023, 0},
+		{"parts", "bv=64,stages=1,part=4", 8191, 0, 6143},
+		{"long_parts", "bv=64,stages=1,part=8", 8191, 0, 0},
+		{"scan", "bv=32,stages=1,part=0", 32767, 0, 0},
 		{"wide", "bv=64,stages=1,part=0", 0, 0, 0},
 	}
 )

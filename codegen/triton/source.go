@@ -100,6 +100,8 @@ type data struct {
 	Warps, PrepareWarps, Stages     int
 	Inverse, Prec, Solve            string
 	Half, HalfType, Operand, Scores string
+	Solved, TSize                   string // precision of the product with T, where it has one of its own; elements of a chunk's T
+	Rest                            bool   // T is held in two parts
 	Fused, NegEigval, L2Norm        bool
 	Pool, Init, Final, InPlace, VK  bool
 	EmptyZero, ScanInit, ScanFinal  bool
@@ -150,6 +152,11 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 	}
 	if s.DType != ir.F32 && (!s.L2Norm || v.Prec == "bf16") {
 		d.Scores = "tl.dot" // of operands that are in half precision already
+	}
+	if d.TSize = "(C * C)"; d.Chunked && v.TParts == 2 && (v.Prec == "bf16" || v.Prec == "tf32") {
+		if d.Solved, d.Rest = "tf32x3", v.Prec == "bf16"; d.Rest {
+			d.TSize = "(2 * C * C)"
+		}
 	}
 	for side := v.Leaf; side < v.Chunk; side *= 2 {
 		d.Sides = append(d.Sides, side)

@@ -145,7 +145,7 @@ func TestRefusals(t *testing.T) {
 
 // Parts are taken where the sequences alone would leave a GPU idle.
 func TestDefaultParts(t *testing.T) {
-	for spec, part := range map[string]int{"contest-prefill,seqs=57": 0, "contest-prefill,seqs=1": 16, "bench": 8, "bench,b=16": 0, "tiny": 0} {
+	for spec, part := range map[string]int{"contest-prefill,seqs=57": 0, "contest-prefill,seqs=1": 8, "bench": 4, "bench,b=16": 0, "tiny": 0} {
 		s, err := gdn.Parse(spec)
 		require.NoError(t, err)
 		require.Equal(t, part, Default(s).Part, spec)

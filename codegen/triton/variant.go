@@ -26,6 +26,7 @@ type Variant struct {
 	Leaf         int    // rows of a block that is inverted by substitution, before merges
 	Prec         string // of products with values and states: bf16, tf32, tf32x3 or ieee
 	Solve        string // of products inside of the inverse: tf32, tf32x3 or ieee
+	TParts       int    // parts of T = (I + A)^-1 in its product: 1 or 2
 }
 
 // Axis is one choice of a variant.
@@ -60,6 +61,8 @@ var Axes = []Axis{
 	{Name: "prec", Doc: "operands of products with values and states", Values: []string{"bf16", "tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Prec }, applys: prefill},
 	{Name: "solve", Doc: "operands of products inside of the inverse", Values: []string{"tf32", "tf32x3", "ieee"}, text: func(v *Variant) *string { return &v.Solve },
 		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && v.Inverse != "substitution" }},
+	{Name: "tparts", Doc: "parts that T = (I + A)^-1 has in its product: with 2 its rows cancel as they should where keys agree", Values: []string{"1", "2"}, get: func(v *Variant) *int { return &v.TParts },
+		applys: func(s gdn.Spec, v Variant) bool { return prefill(s, v) && (v.Prec == "bf16" || v.Prec == "tf32") }},
 }
 
 // powers lists the powers of two from one to another.
@@ -87,7 +90,7 @@ func (v Variant) Value(s gdn.Spec, axis string) (value string, ok bool) {
 }
 
 // structural are the axes that make another program, rather than the same in other sizes.
-var structural = []string{"kernels", "part", "inverse", "prec", "solve"}
+var structural = []string{"kernels", "part", "inverse", "prec", "solve", "tparts"}
 
 // Cell is the structure of a variant: variants of one cell differ in sizes alone. Of parts it says whether there are any.
 func (v Variant) Cell(s gdn.Spec) string {
@@ -135,7 +138,7 @@ func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 // Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill chunks of 64, parts where the
 // sequences alone would leave a GPU idle, and wide programs without a pipeline where they are many. float32 inputs keep their precision.
 func Default(s gdn.Spec) Variant {
-	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	if s.DType == ir.F32 {
 		v.Prec = "tf32x3"
 	}
@@ -147,9 +150,14 @@ func Default(s gdn.Spec) Variant {
 		// 132 to 148 multiprocessors want some two programs each
 		programs, chunks := s.Sequences()*s.HeadsV*max(1, power(s.V)/v.BV), s.Tokens/max(1, s.Seqs)/v.Chunk
 		if programs < 256 && chunks >= 16 {
+			if v.Prec == "bf16" && power(s.V) >= 64 { // T in two parts leaves no room for a pipeline of two programs
+				v.BV, v.Stages, programs = 64, 1, programs/2
+			}
 			v.Part = power(max(4, chunks*programs/256))
 		} else if power(s.V) >= 64 && programs >= 1024 {
 			v.BV, v.Stages = 64, 1 // many sequences: wide programs share what they load, and two of an SM take turns at waiting
+		} else if v.Prec == "bf16" && programs > 132 {
+			v.Stages = 1 // as for parts
 		}
 	}
 	return v.canon(s)
@@ -194,7 +202,7 @@ func Parse(text string, s gdn.Spec) (Variant, error) {
 
 // canon sets what changes nothing to its default, so that equal programs have equal variants.
 func (v Variant) canon(s gdn.Spec) Variant {
-	usual := Variant{Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3"}
+	usual := Variant{Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	for _, a := range Axes {
 		if a.Applies(s, v) {
 			continue

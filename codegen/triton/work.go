@@ -31,7 +31,11 @@ func WorkOf(s gdn.Spec, v Variant) map[string]Work {
 		element = s.DType.Bytes()
 	}
 	squares := int64(chunks*s.HeadsV*v.Chunk) * int64(v.Chunk*element)
-	prepared := 2*squares + int64(chunks*s.HeadsV*v.Chunk*2*4) // T, P, G and beta
+	ofT := squares
+	if d.Rest {
+		ofT *= 2
+	}
+	prepared := ofT + squares + int64(chunks*s.HeadsV*v.Chunk*2*4) // T, P, G and beta
 	states := int64(0)
 	for _, held := range []bool{s.Init, s.Final} {
 		if held {

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk,empty=zero,packed
-  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=4,mapbv=64,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=4,mapbv=64,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
 
 Tokens, sequences and the scale are those of a call, and initial_state may be None.
 """
@@ -17,8 +17,8 @@ import triton.language as tl
 
 HK, HV = tl.constexpr(4), tl.constexpr(8)  # key heads and value heads
 K, V = tl.constexpr(128), tl.constexpr(128)  # widths of keys and values
-BV = tl.constexpr(32)  # columns of the state that a program holds
-TILES = tl.constexpr(4)  # programs over V
+BV = tl.constexpr(64)  # columns of the state that a program holds
+TILES = tl.constexpr(2)  # programs over V
 SOME = tl.constexpr(64)  # sequences that are looked at together
 C = tl.constexpr(64)  # tokens of a chunk
 PART = tl.constexpr(256)  # tokens of a part, which runs beside the others of its sequence
@@ -59,6 +59,20 @@ def state_at(n, h, rk, rv):
 def product(a, b):
     """A matrix product of operands in bf16, summed in float32."""
     return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+
+
+@triton.jit
+def solved(T, T_rest, x):
+    """T x, of bf16 operands with T in two parts: where keys agree the rows of T cancel, and a rounded T would leave what is common to x."""
+    x = x.to(tl.bfloat16)
+    return tl.dot(T_rest, x, tl.dot(T, x))
+
+
+@triton.jit
+def two_parts(T):
+    """T as the sum of two parts in bf16."""
+    part = T.to(tl.bfloat16)
+    return part, (T - part.to(tl.float32)).to(tl.bfloat16)
 
 
 @triton.jit
@@ -192,7 +206,9 @@ def prepare(q, k, A_log, a, dt_bias, b, cu_seqlens, sequences, T_out, P_out, G_o
     T, P, G = operators(keys(q, rows, ok, h), keys(k, rows, ok, h), log_decay, rate, scale)
     at = (h + p * HV).to(tl.int64)
     square = i[:, None] * C + i
-    tl.store(T_out + at * (C * C) + square, T.to(T_out.dtype.element_ty))
+    T, T_rest = two_parts(T)
+    tl.store(T_out + at * (2 * C * C) + square, T)
+    tl.store(T_out + at * (2 * C * C) + C * C + square, T_rest)
     tl.store(P_out + at * (C * C) + square, P.to(P_out.dtype.element_ty))
     tl.store(G_out + at * C + i, G)
     tl.store(rate_out + at * C + i, rate)
@@ -212,15 +228,16 @@ def summarise(k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, G_in, rat
     S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
     at = ((spans_before(cu_seqlens, n, C) + (start - tl.load(cu_seqlens + n).to(tl.int32)) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         k_c = keys(k, rows, ok, h)
-        T = tl.load(T_in + (at + c * HV) * (C * C) + square)
+        T = tl.load(T_in + (at + c * HV) * (2 * C * C) + square)
+        T_rest = tl.load(T_in + (at + c * HV) * (2 * C * C) + C * C + square)
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
         rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         v_c = tl.load(v + (rows * HV + h)[:, None] * V + column, ok[:, None] & (column < V), 0.0).to(tl.float32)
-        new = product(T, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
+        new = solved(T, T_rest, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
         S = advance(S, new, k_c, G, last)
     tl.store(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + column, S)
 
@@ -258,18 +275,19 @@ def scan(q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, P_in, G_in,
     S = tl.load(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + rv)
     at = ((spans_before(cu_seqlens, n, C) + (start - tl.load(cu_seqlens + n).to(tl.int32)) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
-        T, P = tl.load(T_in + (at + c * HV) * (C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T, P = tl.load(T_in + (at + c * HV) * (2 * C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T_rest = tl.load(T_in + (at + c * HV) * (2 * C * C) + C * C + square)
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
         rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         at_v = (rows * HV + h)[:, None] * V + rv
         in_v = ok[:, None]
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
+        new = solved(T, T_rest, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = scale * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
@@ -279,11 +297,11 @@ def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state
     """Computes o and final_state into the tensors given: q [tokens, 4, 128] bf16, k [tokens, 4, 128] bf16, v [tokens, 8, 128] bf16, A_log [8] f32, a [tokens, 8] bf16, dt_bias [8] f32, b [tokens, 8] bf16, initial_state [sequences, 8, 128, 128] f32, cu_seqlens [sequences + 1] i64, o [tokens, 8, 128] bf16, final_state [sequences, 8, 128, 128] f32."""
     tokens, sequences = q.shape[0], cu_seqlens.shape[0] - 1
     chunks = (tokens + sequences * 63) // 64  # at least as many as there are
-    T, P = q.new_empty((chunks, 8, 64, 64)), q.new_empty((chunks, 8, 64, 64))
+    T, P = q.new_empty((chunks, 8, 2, 64, 64)), q.new_empty((chunks, 8, 64, 64))
     G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, sequences, T, P, G, rate, scale, num_warps=2)
     parts = (tokens + sequences * 255) // 256  # at least as many as there are
     maps = A_log.new_empty((parts, 8, 128, 256))
     summarise[(parts * 8 * 4,)](k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, G, rate, maps, num_warps=4)
     combine[(sequences * 64,)](initial_state, cu_seqlens, maps, final_state, num_warps=4)
-    scan[(parts * 8 * 4,)](q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, P, G, rate, maps, o, scale, num_warps=4)
+    scan[(parts * 8 * 2,)](q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, P, G, rate, maps, o, scale, num_warps=4)

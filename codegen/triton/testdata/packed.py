@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=57,init,state=vk,empty=zero,packed
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
 """
 
 import triton
@@ -55,6 +55,20 @@ def state_at(n, h, rk, rv):
 def product(a, b):
     """A matrix product of operands in bf16, summed in float32."""
     return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+
+
+@triton.jit
+def solved(T, T_rest, x):
+    """T x, of bf16 operands with T in two parts: where keys agree the rows of T cancel, and a rounded T would leave what is common to x."""
+    x = x.to(tl.bfloat16)
+    return tl.dot(T_rest, x, tl.dot(T, x))
+
+
+@triton.jit
+def two_parts(T):
+    """T as the sum of two parts in bf16."""
+    part = T.to(tl.bfloat16)
+    return part, (T - part.to(tl.float32)).to(tl.bfloat16)
 
 
 @triton.jit
@@ -174,7 +188,9 @@ def prepare(q, k, A_log, a, dt_bias, b, cu_seqlens, T_out, P_out, G_out, rate_ou
     T, P, G = operators(keys(q, rows, ok, h), keys(k, rows, ok, h), log_decay, rate)
     at = (h + p * HV).to(tl.int64)
     square = i[:, None] * C + i
-    tl.store(T_out + at * (C * C) + square, T.to(T_out.dtype.element_ty))
+    T, T_rest = two_parts(T)
+    tl.store(T_out + at * (2 * C * C) + square, T)
+    tl.store(T_out + at * (2 * C * C) + C * C + square, T_rest)
     tl.store(P_out + at * (C * C) + square, P.to(P_out.dtype.element_ty))
     tl.store(G_out + at * C + i, G)
     tl.store(rate_out + at * C + i, rate)
@@ -196,14 +212,15 @@ def scan(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T_in, P_in, G
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
-        T, P = tl.load(T_in + (at + c * HV) * (C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T, P = tl.load(T_in + (at + c * HV) * (2 * C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T_rest = tl.load(T_in + (at + c * HV) * (2 * C * C) + C * C + square)
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
         rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         at_v = (rows * HV + h)[:, None] * V + rv
         in_v = ok[:, None]
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
+        new = solved(T, T_rest, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = SCALE * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
@@ -214,7 +231,7 @@ def scan(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T_in, P_in, G
 def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state):
     """Computes o and final_state into the tensors given: q [8192, 4, 128] bf16, k [8192, 4, 128] bf16, v [8192, 8, 128] bf16, A_log [8] f32, a [8192, 8] bf16, dt_bias [8] f32, b [8192, 8] bf16, initial_state [57, 8, 128, 128] f32, cu_seqlens [58] i64, o [8192, 8, 128] bf16, final_state [57, 8, 128, 128] f32."""
     chunks = 184  # at least as many as there are
-    T, P = q.new_empty((chunks, 8, 64, 64)), q.new_empty((chunks, 8, 64, 64))
+    T, P = q.new_empty((chunks, 8, 2, 64, 64)), q.new_empty((chunks, 8, 64, 64))
     G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, rate, num_warps=2)
     scan[(912,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, rate, o, final_state, num_warps=4)

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init
-  variant: bv=32,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=16,mapbv=64,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=8,mapbv=64,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3,tparts=2
 """
 
 import triton
@@ -15,12 +15,12 @@ import triton.language as tl
 
 HK, HV = tl.constexpr(4), tl.constexpr(8)  # key heads and value heads
 K, V = tl.constexpr(128), tl.constexpr(128)  # widths of keys and values
-BV = tl.constexpr(32)  # columns of the state that a program holds
-TILES = tl.constexpr(4)  # programs over V
+BV = tl.constexpr(64)  # columns of the state that a program holds
+TILES = tl.constexpr(2)  # programs over V
 SEQUENCES, TOKENS = tl.constexpr(1), tl.constexpr(8192)  # sequences, and the tokens of each
 SCALE = tl.constexpr(0.08838834764831843)
 C = tl.constexpr(64)  # tokens of a chunk
-PART = tl.constexpr(1024)  # tokens of a part, which runs beside the others of its sequence
+PART = tl.constexpr(512)  # tokens of a part, which runs beside the others of its sequence
 MAP_BV, MAP_TILES = tl.constexpr(64), tl.constexpr(4)  # columns of a part's map that a program holds, and programs over them
 START_BV, START_TILES = tl.constexpr(16), tl.constexpr(8)  # the same of the states that parts start from
 
@@ -53,6 +53,12 @@ def state_at(n, h, rk, rv):
 def product(a, b):
     """A matrix product of float32 by tf32, summed in float32."""
     return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="tf32")
+
+
+@triton.jit
+def solved(T, x):
+    """T x of float32 by tf32x3: where keys agree the rows of T cancel, and a rounded T would leave what is common to x."""
+    return tl.dot(T, x, input_precision="tf32x3")
 
 
 @triton.jit
@@ -188,7 +194,7 @@ def summarise(k, v, g, beta, T_in, G_in, rate_in, maps):
     S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
     at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         k_c = keys(k, rows, ok, h)
@@ -196,7 +202,7 @@ def summarise(k, v, g, beta, T_in, G_in, rate_in, maps):
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
         rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         v_c = tl.load(v + (rows * HV + h)[:, None] * V + column, ok[:, None] & (column < V), 0.0).to(tl.float32)
-        new = product(T, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
+        new = solved(T, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
         S = advance(S, new, k_c, G, last)
     tl.store(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + column, S)
 
@@ -230,7 +236,7 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, maps, o):
     S = tl.load(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + rv)
     at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
@@ -241,7 +247,7 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, maps, o):
         in_v = ok[:, None]
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
+        new = solved(T, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = SCALE * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
@@ -253,8 +259,8 @@ def run(q, k, v, g, beta, initial_state, o, final_state):
     T, P = g.new_empty((chunks, 8, 64, 64)), g.new_empty((chunks, 8, 64, 64))
     G, rate = g.new_empty((chunks, 8, 64)), g.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, g, beta, T, P, G, rate, num_warps=2)
-    parts = 8
+    parts = 16
     maps = g.new_empty((parts, 8, 128, 256))
     summarise[(parts * 8 * 4,)](k, v, g, beta, T, G, rate, maps, num_warps=4)
     combine[(64,)](initial_state, maps, final_state, num_warps=4)
-    scan[(parts * 8 * 4,)](q, k, v, g, beta, T, P, G, rate, maps, o, num_warps=4)
+    scan[(parts * 8 * 2,)](q, k, v, g, beta, T, P, G, rate, maps, o, num_warps=4)

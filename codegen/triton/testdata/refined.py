@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=2,t=256,hk=1,hv=1,k=64,v=64,dtype=f16
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=substitution,prec=bf16
+  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=substitution,prec=bf16,tparts=2
 """
 
 import triton
@@ -50,6 +50,20 @@ def state_at(n, h, rk, rv):
 def product(a, b):
     """A matrix product of operands in f16, summed in float32."""
     return tl.dot(a.to(tl.float16), b.to(tl.float16))
+
+
+@triton.jit
+def solved(T, T_rest, x):
+    """T x, of f16 operands with T in two parts: where keys agree the rows of T cancel, and a rounded T would leave what is common to x."""
+    x = x.to(tl.float16)
+    return tl.dot(T_rest, x, tl.dot(T, x))
+
+
+@triton.jit
+def two_parts(T):
+    """T as the sum of two parts in f16."""
+    part = T.to(tl.float16)
+    return part, (T - part.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit
@@ -126,7 +140,9 @@ def prepare(q, k, g, beta, T_out, P_out, G_out, rate_out):
     T, P, G = operators(keys(q, rows, ok, h), keys(k, rows, ok, h), log_decay, rate)
     at = (h + p * HV).to(tl.int64)
     square = i[:, None] * C + i
-    tl.store(T_out + at * (C * C) + square, T.to(T_out.dtype.element_ty))
+    T, T_rest = two_parts(T)
+    tl.store(T_out + at * (2 * C * C) + square, T)
+    tl.store(T_out + at * (2 * C * C) + C * C + square, T_rest)
     tl.store(P_out + at * (C * C) + square, P.to(P_out.dtype.element_ty))
     tl.store(G_out + at * C + i, G)
     tl.store(rate_out + at * C + i, rate)
@@ -147,14 +163,15 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, o, final_state):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
-        T, P = tl.load(T_in + (at + c * HV) * (C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T, P = tl.load(T_in + (at + c * HV) * (2 * C * C) + square), tl.load(P_in + (at + c * HV) * (C * C) + square)
+        T_rest = tl.load(T_in + (at + c * HV) * (2 * C * C) + C * C + square)
         G, last = tl.load(G_in + (at + c * HV) * C + tl.arange(0, C)), tl.load(G_in + (at + c * HV) * C + C - 1)
         rate = tl.load(rate_in + (at + c * HV) * C + tl.arange(0, C))
         at_v = (rows * HV + h)[:, None] * V + rv
         in_v = ok[:, None]
         v_c = tl.load(v + at_v, in_v, 0.0).to(tl.float32)
         decay = tl.exp(G)[:, None]
-        new = product(T, rate[:, None] * (v_c - decay * product(k_c, S)))
+        new = solved(T, T_rest, rate[:, None] * (v_c - decay * product(k_c, S)))
         out = SCALE * decay * product(q_c, S) + product(P, new)
         S = advance(S, new, k_c, G, last)
         tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
@@ -164,7 +181,7 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, o, final_state):
 def run(q, k, v, g, beta, o, final_state):
     """Computes o and final_state into the tensors given: q [2, 256, 1, 64] f16, k [2, 256, 1, 64] f16, v [2, 256, 1, 64] f16, g [2, 256, 1] f32, beta [2, 256, 1] f32, o [2, 256, 1, 64] f16, final_state [2, 1, 64, 64] f32."""
     chunks = 8
-    T, P = q.new_empty((chunks, 1, 64, 64)), q.new_empty((chunks, 1, 64, 64))
+    T, P = q.new_empty((chunks, 1, 2, 64, 64)), q.new_empty((chunks, 1, 64, 64))
     G, rate = g.new_empty((chunks, 1, 64)), g.new_empty((chunks, 1, 64))
     prepare[(chunks * 1,)](q, k, g, beta, T, P, G, rate, num_warps=2)
     scan[(2,)](q, k, v, g, beta, T, P, G, rate, o, final_state, num_warps=4)

@@ -9,16 +9,29 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 )
 
-// errorModel predicts the largest error of a variant over the limit of a class of accuracy: its logarithm is a Gaussian process over the axes,
-// of which those of numerics decide. So one refusal tells of its neighbours in form and schedule, and leaves open what another precision does.
+// errorModel predicts the largest error of a variant over the limit of a class of accuracy: its logarithm is that of what products in so many
+// passes round, and a Gaussian process over the axes, of which those of numerics decide. So one refusal tells of its neighbours in form and
+// schedule, and leaves open what another choice of numerics does.
 //
-// Example: a variant at 1.6 times the limit leaves its neighbours by a schedule likely beyond it, and those by refine or fold as likely within.
+// Example: a variant at 1.6 times the limit leaves its neighbours by a schedule likely beyond it, those by refine or fold perhaps within, and
+// that of three passes throughout surely so.
 type errorModel struct {
 	points []point
-	values []float64 // logarithms
+	values []float64 // logarithms, beside what passes explain
 	gauss  *gaussian
+}
+
+// rounded is the logarithm of what the products of a variant round, a third for each of their precisions.
+func rounded(v gdn.Variant) float64 {
+	of := map[ir.Precision]float64{ir.PrecBF16x1: 1, ir.PrecBF16x3: 1e-2}
+	sum := 0.
+	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState} {
+		sum += max(of[p], 1e-4) / 3
+	}
+	return math.Log(sum)
 }
 
 // What is held likely before any error is known, as standard deviations of logarithms.
@@ -47,12 +60,12 @@ func missed(c *journal.Candidate) bool {
 	return ok && e > 0 && c.Verdict == journal.Numerics && len(c.Costs) > 0
 }
 
-// with adds what is known of a point.
-func (m *errorModel) with(p point, e float64) *errorModel {
+// with adds what is known of a fitted variant.
+func (m *errorModel) with(p point, v gdn.Variant, e float64) *errorModel {
 	if m == nil {
 		m = &errorModel{}
 	}
-	m.points, m.values = append(m.points, p), append(m.values, e)
+	m.points, m.values = append(m.points, p), append(m.values, e-rounded(v))
 	return m
 }
 
@@ -74,13 +87,13 @@ func (m *errorModel) learn() {
 	m.gauss, _ = newGaussian(&prior{errorLevel * errorLevel, spreads, errorLocal * errorLocal}, m.points, noise, m.values)
 }
 
-// beyond is how likely the error of a point is beyond the limit; 0 where no errors are known.
-func (m *errorModel) beyond(p point) float64 {
+// beyond is how likely the error of a fitted variant is beyond the limit; 0 where no errors are known.
+func (m *errorModel) beyond(p point, v gdn.Variant) float64 {
 	if m == nil || m.gauss == nil {
 		return 0
 	}
 	means, variance := m.gauss.at(p)
-	return distuv.UnitNormal.CDF(means[0] / math.Sqrt(variance+errorNoise*errorNoise))
+	return distuv.UnitNormal.CDF((rounded(v) + means[0]) / math.Sqrt(variance+errorNoise*errorNoise))
 }
 
 // mostMisses is from how many misses moves are weighed; farMiss is the error over the limit beyond which no single move helps.

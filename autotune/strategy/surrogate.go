@@ -83,7 +83,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		}
 		x := seen{c, pointOf(v), v}
 		if e, ok := errorOf(c); ok {
-			m.errors = m.errors.with(x.point, e)
+			m.errors = m.errors.with(x.point, v, e)
 			if missed(c) { // its costs are known
 				ranked = append(ranked, x)
 				continue
@@ -281,7 +281,7 @@ func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 		means, _ := m.faults.at(x)
 		f.risk = min(max(faultLevel+means[0], .02), .98)
 	}
-	f.beyond = m.errors.beyond(x)
+	f.beyond = m.errors.beyond(x, v)
 	return f, true
 }
 

@@ -186,30 +186,44 @@ func few(s gdn.Spec, heads, tokens int) gdn.Spec {
 	return s
 }
 
-// tritonForm is a small spec like that of a shape, with the variant as it is examined there: a tiny one with parts of one chunk, or one of more
-// heads and sequences with parts of at most two. Heads keep their width, on which errors depend. What warps and stages there are changes no number in the interpreter.
-func tritonForm(s gdn.Spec, text string, full bool) (gdn.Spec, triton.Variant, error) {
+// tritonExam is how large a spec is that a variant is examined on.
+type tritonExam uint8
+
+const (
+	tinyExam   tritonExam = iota // parts of one chunk
+	fullExam                     // more heads and sequences, and parts of at most two chunks
+	chunksExam                   // one sequence of several chunks, over which what one chunk rounds adds up
+)
+
+// tritonForm is a small spec like that of a shape, with the variant as it is examined there. Heads keep their width, on which errors depend. What
+// warps and stages there are changes no number in the interpreter.
+func tritonForm(s gdn.Spec, text string, size tritonExam) (gdn.Spec, triton.Variant, error) {
 	v, err := triton.Parse(text, s)
 	if err != nil {
 		return s, v, err
 	}
 	usual := triton.Default(s)
 	v.Warps, v.PrepareWarps, v.Stages = usual.Warps, usual.PrepareWarps, usual.Stages
-	if full {
-		v.Part = min(v.Part, 2)
-		s = few(s, 8, max(150, v.Chunk*(2*v.Part+1)+v.Chunk/4))
-	} else {
+	switch size {
+	case tinyExam:
 		v.Part = min(v.Part, 1)
 		s = few(s, 4, 2*v.Chunk+v.Chunk/4)
+	case fullExam:
+		v.Part = min(v.Part, 2)
+		s = few(s, 8, max(150, v.Chunk*(2*v.Part+1)+v.Chunk/4))
+	case chunksExam:
+		v.Part = min(v.Part, 2)
+		s = few(s, 1, 4*v.Chunk)
+		s.Seqs = min(s.Seqs, 1)
 	}
 	small, err := triton.Parse(v.Text(s), s)
 	return s, small, err
 }
 
 // examineOn examines the variant on small specs like the shapes. An exam that was passed is not taken twice.
-func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func(gdn.Spec) ([]truth.Class, error)) (*Refusal, error) {
+func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classes func(gdn.Spec) ([]truth.Class, error)) (*Refusal, error) {
 	for _, x := range w.Shapes {
-		s, v, err := tritonForm(x.Spec, w.Record.Variant, full)
+		s, v, err := tritonForm(x.Spec, w.Record.Variant, size)
 		if err != nil {
 			return refuse(journal.Invalid, "%s: %v", s, err), nil
 		}
@@ -258,7 +272,7 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, full bool, classes func
 }
 
 func (l *GPULab) interpret(ctx context.Context, w *Work) (*Refusal, error) {
-	return l.examineOn(ctx, w, false, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, tinyClasses) })
+	return l.examineOn(ctx, w, tinyExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, tinyClasses) })
 }
 
 // numerics is the exam of every class, of what would be kept. Where targets are guarded a held one may turn out to be.
@@ -267,7 +281,11 @@ func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
 	if err != nil || v != journal.Keep && len(w.Known.Header().Guards) == 0 {
 		return nil, err
 	}
-	return l.examineOn(ctx, w, true, func(s gdn.Spec) ([]truth.Class, error) { return exam.Supported(s), nil })
+	r, err := l.examineOn(ctx, w, fullExam, func(s gdn.Spec) ([]truth.Class, error) { return exam.Supported(s), nil })
+	if r != nil || err != nil {
+		return r, err
+	}
+	return l.examineOn(ctx, w, chunksExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, []string{"identical"}) })
 }
 
 // compiledTriton is what the cache keeps of a file: its launches, with the listings that times are modelled from.

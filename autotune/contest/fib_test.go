@@ -19,7 +19,7 @@ import (
 const fibPythonEnv = "GDNGEN_FIB_PYTHON"
 
 // FlashInfer-Bench reads a package as its data set, builds the solutions, and finds them right by its own reference and rule, on the CPU: go test
-// -tags fib. GDNGEN_FIB_TOKENS is the most tokens of a workload; 8 if it is not given, some minutes.
+// -tags fib. GDNGEN_FIB_TOKENS is the most tokens of a workload; 8 if it is not given. It takes longer than the ten minutes that go test allows.
 func TestFlashInferBench(t *testing.T) {
 	python := os.Getenv(fibPythonEnv)
 	require.NotEmpty(t, python, "set "+fibPythonEnv)

@@ -31,7 +31,7 @@ The driver of NVIDIA is all that it needs besides Triton: kernels are compiled a
 The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
 		Example: `  gdngen calibrate --device
   gdngen calibrate --target h100                     what is in use
-  gdngen calibrate --device --quick --out h100.json  the table alone, into a file`,
+  gdngen calibrate --device --quick --out h100.json   the table alone, into a file`,
 		GroupID: "self",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

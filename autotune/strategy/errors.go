@@ -60,20 +60,13 @@ func missed(c *journal.Candidate) bool {
 	return ok && e > 0 && c.Verdict == journal.Numerics && len(c.Costs) > 0
 }
 
-// with adds what is known of a fitted variant.
-func (m *errorModel) with(p point, v gdn.Variant, e float64) *errorModel {
-	if m == nil {
-		m = &errorModel{}
-	}
+// add takes what is known of a fitted variant.
+func (m *errorModel) add(p point, v gdn.Variant, e float64) {
 	m.points, m.values = append(m.points, p), append(m.values, e-rounded(v))
-	return m
 }
 
 // learn conditions the process on what is known.
 func (m *errorModel) learn() {
-	if m == nil {
-		return
-	}
 	spreads := make([]float64, len(gdn.Axes))
 	for i, a := range gdn.Axes {
 		if d := errorOther; a.Sets == nil {
@@ -89,7 +82,7 @@ func (m *errorModel) learn() {
 
 // beyond is how likely the error of a fitted variant is beyond the limit; 0 where no errors are known.
 func (m *errorModel) beyond(p point, v gdn.Variant) float64 {
-	if m == nil || m.gauss == nil {
+	if len(m.points) == 0 || m.gauss == nil {
 		return 0
 	}
 	means, variance := m.gauss.at(p)
@@ -103,7 +96,7 @@ const (
 )
 
 // missesOf are the cheapest candidates that their errors alone keep from being better than the best, far apart as elites are.
-func missesOf(judged journal.View, best *journal.Candidate) (l []*journal.Candidate) {
+func missesOf(judged journal.View, best *journal.Candidate) []*journal.Candidate {
 	targets := judged.Header().Targets
 	var all []*journal.Candidate
 	behind := map[*journal.Candidate]float64{}
@@ -117,16 +110,5 @@ func missesOf(judged journal.View, best *journal.Candidate) (l []*journal.Candid
 		}
 	}
 	slices.SortStableFunc(all, func(x, y *journal.Candidate) int { return cmp.Compare(behind[x], behind[y]) })
-	var points []point
-	for _, c := range all {
-		v, err := gdn.ParseVariant(c.Fitted)
-		if err != nil {
-			continue
-		}
-		p := pointOf(v)
-		if len(l) < mostMisses && !slices.ContainsFunc(points, func(q point) bool { return distance(p, q) < apart }) {
-			l, points = append(l, c), append(points, p)
-		}
-	}
-	return l
+	return farApart(all, mostMisses)
 }

@@ -303,8 +303,12 @@ func (w *weighing) cross(best, other origin) {
 }
 
 // elitesOf are the best candidate and the best of those that differ from all better ones among them in some axes.
-func elitesOf(judged journal.View, n int) (l []*journal.Candidate) {
-	all := champions(judged, math.MaxInt)
+func elitesOf(judged journal.View, n int) []*journal.Candidate {
+	return farApart(champions(judged, math.MaxInt), n)
+}
+
+// farApart are the first n candidates, of those that differ from all before them among these in some axes.
+func farApart(all []*journal.Candidate, n int) (l []*journal.Candidate) {
 	var points []point
 	for _, c := range all {
 		v, err := gdn.ParseVariant(c.Fitted)

@@ -19,7 +19,7 @@ type surrogate struct {
 	space   Space
 	targets []targetModel
 	faults  *gaussian
-	errors  *errorModel
+	errors  errorModel
 	told    map[gdn.Variant]told // by fitted variant: moves from many candidates lead to the same ones
 }
 
@@ -83,7 +83,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		}
 		x := seen{c, pointOf(v), v}
 		if e, ok := errorOf(c); ok {
-			m.errors = m.errors.with(x.point, v, e)
+			m.errors.add(x.point, v, e)
 			if missed(c) { // its costs are known
 				ranked = append(ranked, x)
 				continue

@@ -362,7 +362,7 @@ func (l *GPULab) cost(_ context.Context, w *Work) (*Refusal, error) {
 		for i, launches := range files.launches {
 			s, weight := w.Shapes[i].Spec, w.Shapes[i].Weight
 			work := triton.WorkOf(s, list[i])
-			models, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+			models, err := gpu.Model(launches, g, work.Of)
 			if err != nil {
 				return refuse(journal.CostUnknown, "%s: %s", g.Name, firstLines(err.Error())), nil
 			}

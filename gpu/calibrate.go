@@ -14,6 +14,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/gpu/sass"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/target"
@@ -224,14 +225,7 @@ func (c *Calibration) Save(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	part := file + ".part"
-	if err := os.WriteFile(part, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(part, file)
+	return store.WriteBelow(filepath.Dir(file), filepath.Base(file), append(text, '\n'))
 }
 
 // ReadCalibration reads what Save wrote.

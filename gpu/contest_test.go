@@ -34,7 +34,7 @@ func TestContestTimes(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, launches, c.kernels)
 		work := triton.WorkOf(s, v)
-		list, err := Model(launches, h100(t), func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+		list, err := Model(launches, h100(t), work.Of)
 		require.NoError(t, err)
 		require.InEpsilon(t, c.shown, Time(list), .04, c.spec)
 		require.LessOrEqual(t, Time(list), c.most, c.spec)

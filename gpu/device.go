@@ -114,28 +114,16 @@ func (j *job) add(dir string, l Launch) error {
 			continue
 		}
 		if _, ok := j.Tensors[a.Tensor]; !ok {
-			n, err := a.bytes()
+			t, err := a.Type()
 			if err != nil {
 				return err
 			}
-			j.Tensors[a.Tensor] = jobTensor{Bytes: n, Fill: 0xff} // NaN where nothing has written
+			j.Tensors[a.Tensor] = jobTensor{Bytes: t.Bytes(), Fill: 0xff} // NaN where nothing has written
 		}
 		launch.Arguments = append(launch.Arguments, jobArgument{Kind: "tensor", Tensor: a.Tensor})
 	}
 	j.Launches = append(j.Launches, launch)
 	return nil
-}
-
-// bytes is what a tensor takes.
-func (a Argument) bytes() (int, error) {
-	n, ok := map[string]int{"BF16": 2, "F16": 2, "F32": 4, "I32": 4, "I64": 8}[a.DType]
-	if !ok {
-		return 0, fmt.Errorf("parameter %s: element type %s is unknown", a.Parameter, a.DType)
-	}
-	for _, d := range a.Shape {
-		n *= d
-	}
-	return n, nil
 }
 
 // device runs jobs in a child, which alone touches the driver. Outputs are in the folder then.

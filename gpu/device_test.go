@@ -40,7 +40,7 @@ func compiled(t *testing.T, k *Toolkit, spec string) FrontProgram {
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)
 	work := triton.WorkOf(s, v)
-	return FrontProgram{Timed{"decode", s, inputs, launches}, "auto", func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes }}
+	return FrontProgram{Timed{"decode", s, inputs, launches}, "auto", work.Of}
 }
 
 // What the child does with a driver: who the device is, outputs of launches from what the device writes, and faults.
@@ -72,9 +72,9 @@ func TestDevice(t *testing.T) {
 	for _, o := range p.Spec.Outputs() {
 		i, ok := names[o.Name]
 		require.True(t, ok, o.Name)
-		n, err := l.Arguments[i].bytes()
+		kind, err := l.Arguments[i].Type()
 		require.NoError(t, err)
-		want[o.Name] = make([]byte, n)
+		want[o.Name] = make([]byte, kind.Bytes())
 		for j := range want[o.Name] {
 			want[o.Name][j] = byte(7*j + i)
 		}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/target"
@@ -73,6 +74,15 @@ type Argument struct {
 	Value     float64 `json:"value,omitempty"`  // of a number
 	DType     string  `json:"dtype"`            // as safetensors names it
 	Shape     []int   `json:"shape"`
+}
+
+// Type is the type of a tensor.
+func (a Argument) Type() (ir.Type, error) {
+	d, err := ir.ParseDType(strings.ToLower(a.DType))
+	if a.Scalar || err != nil {
+		return ir.Type{}, fmt.Errorf("parameter %s is no tensor of a type that is known (%s)", a.Parameter, a.DType)
+	}
+	return ir.T(d, a.Shape...), nil
 }
 
 // Programs is how many there are.
@@ -159,12 +169,23 @@ func (t *Toolkit) inFolder(source string, do func(dir string) error) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for name, text := range map[string]string{"kernels.py": source, "child.py": childText, "interpreter.py": InterpreterText} {
+	if err := writeChild(dir); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kernels.py"), []byte(source), 0o644); err != nil {
+		return err
+	}
+	return do(dir)
+}
+
+// writeChild writes the child's program into a folder.
+func writeChild(dir string) error {
+	for name, text := range map[string]string{"child.py": childText, "interpreter.py": InterpreterText} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	return do(dir)
+	return nil
 }
 
 // steering are variables that Triton's compiler or interpreter would follow: the child has its own.

@@ -206,7 +206,7 @@ func TestCompile(t *testing.T) {
 			}
 			work := triton.WorkOf(s, v)
 			for _, g := range target.GPUs() {
-				list, err := Model(first, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+				list, err := Model(first, g, work.Of)
 				require.NoError(t, err)
 				require.Len(t, list, kernels)
 				for _, m := range list {

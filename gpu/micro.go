@@ -97,10 +97,8 @@ func (t *Toolkit) microkernels(ctx context.Context, g *target.GPU) (map[string]L
 			return nil, err
 		}
 	}
-	for name, text := range map[string]string{"child.py": childText, "interpreter.py": InterpreterText} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return nil, err
-		}
+	if err := writeChild(dir); err != nil {
+		return nil, err
 	}
 	if err := t.child(ctx, args...); err != nil {
 		return nil, err

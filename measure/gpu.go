@@ -136,7 +136,7 @@ func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64,
 		for i, in := range p.Spec.Inputs() {
 			switch in.Name {
 			case "cu_seqlens":
-				inputs[i] = equalLengths(*p.Spec)
+				inputs[i] = CuSeqlens(*p.Spec)
 			case "state_indices":
 				inputs[i] = lastStates(*p.Spec)
 			}

@@ -53,7 +53,7 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 	for _, p := range glue.Body.Params {
 		switch p.Name {
 		case "cu_seqlens":
-			args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, equalLengths(s))
+			args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, CuSeqlens(s))
 		case "state_indices":
 			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, lastStates(s))
 		default:
@@ -80,8 +80,8 @@ func lastStates(s gdn.Spec) []int64 {
 	return list
 }
 
-// equalLengths is cu_seqlens of sequences whose lengths differ by at most one token.
-func equalLengths(s gdn.Spec) []int64 {
+// CuSeqlens is cu_seqlens of sequences whose lengths differ by at most one token.
+func CuSeqlens(s gdn.Spec) []int64 {
 	cu := make([]int64, s.Seqs+1)
 	for i := range cu {
 		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)

@@ -177,7 +177,7 @@ func (a *app) explainTriton(f *explainFlags, args []string) error {
 	work := triton.WorkOf(s, p.variant)
 	r := tritonCost{Spec: s.String(), Variant: p.variant.Text(s)}
 	for _, g := range gpus {
-		list, err := gpu.Model(launches, g, func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes })
+		list, err := gpu.Model(launches, g, work.Of)
 		if err != nil {
 			return failed(exitRejected, "%w", err)
 		}

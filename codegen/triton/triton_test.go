@@ -163,14 +163,14 @@ func TestDefaultDecode(t *testing.T) {
 
 // The work of kernels: a decode step moves what the rule needs; a scan goes through the chunks of a sequence, in parts through those of a part.
 func TestWork(t *testing.T) {
-	work := func(spec, variant string) map[string]Work {
+	work := func(spec, variant string) Works {
 		s, err := gdn.Parse(spec)
 		require.NoError(t, err)
 		v, err := Parse(variant, s)
 		require.NoError(t, err)
 		return WorkOf(s, v)
 	}
-	require.Equal(t, map[string]Work{"decode": {Bytes: 64*(2*8*128*128*4+(2*4+8+8)*128*2+2*8*2) + 2*8*4}}, work("contest-decode", "auto"))
+	require.Equal(t, Works{"decode": {Bytes: 64*(2*8*128*128*4+(2*4+8+8)*128*2+2*8*2) + 2*8*4}}, work("contest-decode", "auto"))
 	packed := work("contest-prefill,seqs=57", "part=0")
 	require.Equal(t, 3, packed["scan"].Trips, "144 tokens a sequence")
 	require.Zero(t, packed["prepare"].Trips)

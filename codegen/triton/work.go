@@ -11,10 +11,16 @@ type Work struct {
 	Bytes int64 // of main memory that it reads and writes, where programs that share an input read it once
 }
 
-// WorkOf is the work of a variant's kernels, by name. Packed sequences count as equally long.
-func WorkOf(s gdn.Spec, v Variant) map[string]Work {
+// Works is the work of kernels, by name.
+type Works map[string]Work
+
+// Of is the turns of a kernel's loop and the bytes that it moves.
+func (w Works) Of(kernel string) (trips int, bytes int64) { return w[kernel].Trips, w[kernel].Bytes }
+
+// WorkOf is the work of a variant's kernels. Packed sequences count as equally long.
+func WorkOf(s gdn.Spec, v Variant) Works {
 	if decodes(s) {
-		return map[string]Work{"decode": {Bytes: s.NecessaryBytes()}}
+		return Works{"decode": {Bytes: s.NecessaryBytes()}}
 	}
 	d := newData(s, v, "")
 	longest := s.Tokens
@@ -42,7 +48,7 @@ func WorkOf(s gdn.Spec, v Variant) map[string]Work {
 			states += int64(s.Sequences()*s.HeadsV*s.K*s.V) * int64(s.StateDType.Bytes())
 		}
 	}
-	work := map[string]Work{}
+	work := Works{}
 	if v.Kernels == "two" {
 		rows := 0
 		if v.Inverse == "substitution" {

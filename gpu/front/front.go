@@ -4,7 +4,6 @@ package front
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/selftest"
 	"github.com/gdngen/gdngen/target"
 )
@@ -124,7 +124,9 @@ func (d *Device) Programs(ctx context.Context) (list []gpu.FrontProgram, err err
 		if err != nil {
 			return nil, err
 		}
-		equalLengths(s, inputs)
+		if x := inputs["cu_seqlens"]; x != nil { // modelled times have them so
+			inputs["cu_seqlens"] = array.FromInt64s(x.Type, x.Shape, measure.CuSeqlens(s))
+		}
 		for _, text := range w.Variants {
 			r, err := d.Examine(ctx, w.Small, text, selftest.QuickClasses)
 			if err != nil {
@@ -140,7 +142,7 @@ func (d *Device) Programs(ctx context.Context) (list []gpu.FrontProgram, err err
 			work := triton.WorkOf(s, v)
 			list = append(list, gpu.FrontProgram{
 				Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs, Launches: launches}, Variant: text,
-				Work: func(kernel string) (int, int64) { return work[kernel].Trips, work[kernel].Bytes },
+				Work: work.Of,
 			})
 		}
 	}
@@ -175,23 +177,6 @@ func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case
 		}
 	}
 	return rows, nil
-}
-
-// equalLengths cuts packed sequences at equal lengths, as modelled times have them.
-func equalLengths(s gdn.Spec, inputs map[string]*array.Array) {
-	x := inputs["cu_seqlens"]
-	if x == nil {
-		return
-	}
-	width := len(x.Data) / (s.Seqs + 1)
-	for i := range s.Seqs + 1 {
-		end := uint64(i * s.Tokens / s.Seqs)
-		if width == 8 {
-			binary.LittleEndian.PutUint64(x.Data[8*i:], end)
-		} else {
-			binary.LittleEndian.PutUint32(x.Data[4*i:], uint32(end))
-		}
-	}
 }
 
 // File is where the calibration of a GPU is kept; empty where there is no configuration.

@@ -8,18 +8,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/target"
 )
 
 // Target is the name of XLA's custom call.
 const Target = "__gpu$xla.gpu.ptx"
-
-// elements are element types by their names in safetensors, as StableHLO names them.
-var elements = map[string]string{"BF16": "bf16", "F16": "f16", "F32": "f32", "I32": "i32", "I64": "i64"}
 
 // scratch is the type of what stands for Triton's pointers to scratch memory, which no kernel of ours uses.
 const scratch = "tensor<1xi8>"
@@ -38,7 +35,7 @@ func Module(s gdn.Spec, launches []gpu.Launch, g *target.GPU) (string, error) {
 	var params, results []string
 	outputs := s.Outputs()
 	for _, p := range s.Inputs() {
-		kind := tensorType(elementOf(p.Type.DType), p.Type.Shape)
+		kind := stablehlo.TensorType(p.Type)
 		m.values[p.Name] = value{"%" + p.Name, kind}
 		donated := ""
 		if i := slices.IndexFunc(outputs, func(o gdn.Param) bool { return o.Name == "final_state" }); s.InPlace && p.Name == "initial_state" {
@@ -67,7 +64,7 @@ func Module(s gdn.Spec, launches []gpu.Launch, g *target.GPU) (string, error) {
 		if !ok {
 			return "", fmt.Errorf("no kernel for %s writes %s", g.Name, p.Name)
 		}
-		names, results = append(names, v.name), append(results, tensorType(elementOf(p.Type.DType), p.Type.Shape))
+		names, results = append(names, v.name), append(results, stablehlo.TensorType(p.Type))
 	}
 	kinds := strings.Join(results, ", ")
 	return fmt.Sprintf("module @gdn {\n  func.func public @main(%s) -> (%s) {\n%s    return %s : %s\n  }\n}\n", strings.Join(params, ", "), kinds, m.text.String(), strings.Join(names, ", "), kinds), nil
@@ -78,17 +75,6 @@ type module struct {
 	text   strings.Builder
 	calls  int
 }
-
-func tensorType(element string, shape []int) string {
-	var b strings.Builder
-	for _, n := range shape {
-		fmt.Fprintf(&b, "%dx", n)
-	}
-	return "tensor<" + b.String() + element + ">"
-}
-
-// elementOf is an element type as StableHLO names it.
-func elementOf(d ir.DType) string { return d.String() }
 
 // call adds the call of a launch. With parameters q, o and state, of which o is new and state in place, and Triton's two pointers behind them:
 //
@@ -104,10 +90,10 @@ func (m *module) call(l *gpu.Launch) error {
 	c := &call{free: []int{len(l.Arguments), len(l.Arguments) + 1}}
 	writes := triton.Writes(l.Kernel)
 	for at, a := range l.Arguments {
-		element, ok := elements[a.DType]
+		t, err := a.Type()
 		switch {
-		case a.Scalar || !ok:
-			return fmt.Errorf("parameter %s is no tensor of a type that StableHLO has", a.Parameter)
+		case err != nil:
+			return err
 		case !slices.Contains(writes, a.Parameter):
 			v, ok := m.values[a.Tensor]
 			if !ok {
@@ -115,7 +101,7 @@ func (m *module) call(l *gpu.Launch) error {
 			}
 			c.operands = append(c.operands, v)
 		default:
-			c.outputs = append(c.outputs, output{tensor: a.Tensor, kind: tensorType(element, a.Shape), at: at, alias: -1})
+			c.outputs = append(c.outputs, output{tensor: a.Tensor, kind: stablehlo.TensorType(t), at: at, alias: -1})
 		}
 	}
 	if err := c.place(m.values); err != nil {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/gpu/thunk"
+	"github.com/gdngen/gdngen/ir"
 )
 
 // probeName is the kernel of the probe: it adds an array of numbers to itself, one in each thread.
@@ -43,7 +45,7 @@ func ProbeModule() string {
 }
 `, probeName)
 	m := &module{values: map[string]value{}}
-	kind := tensorType("f32", []int{probeThreads})
+	kind := stablehlo.TensorType(ir.T(ir.F32, probeThreads))
 	c := &call{operands: []value{{"%x", kind}}, outputs: []output{{tensor: "y", kind: kind, at: 1, alias: -1}}, free: []int{2, 3}}
 	if err := c.place(m.values); err != nil {
 		panic(err) // nothing is in place

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -97,9 +97,9 @@ func (e *estimator) count(v gdn.Variant) (c *counts) {
 	}()
 	m, err := build.Module(e.spec, v)
 	for _, name := range []string{"precision", "cse", "tile"} { // what the others remove is little
-		var p passes.Pass
+		var p pass.Pass
 		if err == nil {
-			p, err = passes.Find(name)
+			p, err = pass.Find(name)
 		}
 		if err == nil {
 			m, err = p.Run(m)

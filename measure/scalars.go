@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 // EqualLengths says what a cost of packed sequences rests on.
@@ -38,7 +38,7 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 		glue.Results = append(glue.Results, fmt.Sprintf("table%d", i))
 		glue.Body.Yield = append(glue.Body.Yield, tables[name])
 	}
-	glue, err := passes.Apply(glue, "dce")
+	glue, err := pass.Apply(glue, "dce")
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 // Route is the way from a module at the tensor level to the text of a backend.
@@ -52,24 +52,18 @@ func Lookup(name string) (Route, error) {
 	return Route{}, fmt.Errorf("unknown backend %q (known: %s)", name, strings.Join(names, " "))
 }
 
-// Pipelines are the passes from build.Module to the level of a backend, in order.
-var (
-	plainPasses  = []string{"fold", "cse", "dce"} // the StableHLO backend runs batch itself
-	kernelPasses = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline"}
-)
-
 // tidy removes what is computed twice or never.
-func tidy(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, plainPasses...) }
+func tidy(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Tidy...) }
 
 // Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 in lockstep, with matrix products in
 // single passes, and overlap their steps as their schedules say.
-func Kernels(m *ir.Module) (*ir.Module, error) { return passes.Apply(m, kernelPasses...) }
+func Kernels(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Kernels...) }
 
 // Steps names the passes that lead to kernels, in order. A pass that runs a second time has a 2 behind its name: cse2.
-func Steps() []string { return steps(kernelPasses) }
+func Steps() []string { return steps(pass.Kernels) }
 
 // PlainSteps names those that lead to a program for a CPU or GPU.
-func PlainSteps() []string { return steps(append(slices.Clone(plainPasses), "batch")) }
+func PlainSteps() []string { return steps(append(slices.Clone(pass.Tidy), "batch")) }
 
 func steps(pipeline []string) []string {
 	seen := map[string]int{}
@@ -86,14 +80,14 @@ func steps(pipeline []string) []string {
 // After gives a module as it is after a step: one of Steps, or else of PlainSteps.
 func After(m *ir.Module, step string) (*ir.Module, error) {
 	if i := slices.Index(Steps(), step); i >= 0 {
-		return passes.Apply(m, kernelPasses[:i+1]...)
+		return pass.Apply(m, pass.Kernels[:i+1]...)
 	}
 	plain := PlainSteps()
 	i := slices.Index(plain, step)
 	if i < 0 {
 		return nil, fmt.Errorf("unknown pass %q (in order, for a TPU: %s; for a CPU or GPU: %s)", step, strings.Join(Steps(), " "), strings.Join(plain, " "))
 	}
-	return passes.Apply(m, plain[:i+1]...)
+	return pass.Apply(m, plain[:i+1]...)
 }
 
 // Emit lowers a module and renders it.

@@ -14,7 +14,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
+	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 func spec(t *testing.T, text string) gdn.Spec {
@@ -135,9 +136,9 @@ func TestBackwardPhases(t *testing.T) {
 	for _, name := range []string{"tpu-train", "tpu-train-x3"} {
 		_, m, err := build.Training(spec(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16"), variant(t, name))
 		require.NoError(t, err)
-		m, err = passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce")
+		m, err = pass.Apply(m, pass.Tiles...)
 		require.NoError(t, err)
-		_, tasks, err := passes.PipelineTasks(m)
+		_, tasks, err := tpu.PipelineTasks(m)
 		require.NoError(t, err)
 		phases := map[string]map[int]bool{}
 		for in, task := range tasks {
@@ -271,7 +272,7 @@ func TestAfter(t *testing.T) {
 	require.Equal(t, []string{"precision", "fold", "cse", "dce", "tile", "cse2", "dce2", "pipeline"}, lower.Steps())
 	at := m
 	for _, step := range lower.Steps() {
-		p, err := passes.Find(strings.TrimSuffix(step, "2"))
+		p, err := pass.Find(strings.TrimSuffix(step, "2"))
 		require.NoError(t, err)
 		at, err = p.Run(at)
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // Backend writes modules whose grids have been tiled to kernels as Python.
@@ -134,7 +135,7 @@ func (mod *module) program(prog program) error {
 
 // schedule orders the bodies of kernels so that loops can be found in them: all heads in lockstep, or head by head where steps
 // overlap as a schedule says. It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
-func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, map[string][]string, error) {
+func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Task, map[string][]string, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
 		return nil, nil, nil, err
@@ -153,7 +154,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]passes.Task, map[string][
 		g.Sched = &s
 		beside[g.Name] = s.Beside
 	}
-	m, tasks, err := passes.PipelineTasks(m)
+	m, tasks, err := tpu.PipelineTasks(m)
 	return m, tasks, beside, err
 }
 

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // kernel is one kernel on its way to Python.
 type kernel struct {
 	in     *ir.Instr
-	tasks  map[*ir.Instr]passes.Task
+	tasks  map[*ir.Instr]tpu.Task
 	params []*item
 	of     map[*ir.Value]*item // parameters, and values outside of tasks
 
@@ -53,7 +53,7 @@ type phase struct {
 	refs  []*item // stand-ins for the parameters that the slots pass
 }
 
-func newKernel(in *ir.Instr, tasks map[*ir.Instr]passes.Task) (*kernel, error) {
+func newKernel(in *ir.Instr, tasks map[*ir.Instr]tpu.Task) (*kernel, error) {
 	k := &kernel{in: in, tasks: tasks, of: map[*ir.Value]*item{}}
 	scratch := len(in.Body.Params) - len(in.Attrs.Grid.Scratch)
 	for i, p := range in.Body.Params {

@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // module is a Python module under construction.
 type module struct {
 	helpers map[string]bool
 	taken   map[string]bool // names at the top level
-	tasks   map[*ir.Instr]passes.Task
+	tasks   map[*ir.Instr]tpu.Task
 	beside  map[string][]string  // stages beside the rest of their phase, by kernel
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order

@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 //go:embed source.py.tmpl
@@ -152,7 +152,7 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 
 // Tiles lowers a module to what Emit takes: kernels on tiles, their schedules still apart from their bodies.
 func Tiles(m *ir.Module) (*ir.Module, error) {
-	return passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce")
+	return pass.Apply(m, pass.Tiles...)
 }
 
 func (f *file) describe(s gdn.Spec, v gdn.Variant) error {

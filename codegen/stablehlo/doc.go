@@ -2,7 +2,7 @@
 //
 // Rules:
 //
-//  1. Grids are batched first (passes.Batch): parallel axes become leading dimensions, the sequential one a while.
+//  1. Grids are batched first (plain.Batch): parallel axes become leading dimensions, the sequential one a while.
 //     The result is a fast program for CPU and GPU, not an emulation of a kernel.
 //  2. @main takes the module's parameters and gives its results, in order. The text is a function of the module alone.
 //  3. Arithmetic is that of the interpreter: a dot multiplies operands rounded as its precision says and sums in f32

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/plain"
 )
 
 // Backend emits whole programs for a CPU or GPU.
@@ -33,7 +33,7 @@ func (Backend) Supports(op ir.Op) error {
 
 // Emit batches the module's grids and renders it; the target does not matter.
 func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
-	m, err := passes.Batch(m)
+	m, err := plain.Batch(m)
 	if err != nil {
 		return nil, err
 	}

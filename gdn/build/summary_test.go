@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 // only are the inputs of some parameters.
@@ -143,7 +143,7 @@ func TestSummaryKernel(t *testing.T) {
 		for _, build := range []func(gdn.Spec, gdn.Variant) (*ir.Module, error){Summary, StateGradient} {
 			m, err := build(s, v)
 			require.NoError(t, err, text)
-			kernel, err := passes.Apply(m, "precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline")
+			kernel, err := pass.Apply(m, pass.Kernels...)
 			require.NoError(t, err, text)
 			require.Contains(t, kernel.String(), "kernel")
 		}

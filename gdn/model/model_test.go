@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 var tiny = Config{Name: "tiny", Hidden: 6, Layers: 4, AttentionEvery: 4, MLP: 5, Vocab: 7, Batch: 2, Tokens: 5,
@@ -148,7 +148,7 @@ func TestOverTokens(t *testing.T) {
 				return m
 			}
 			plain, grid := made(true), made(false)
-			kernel, err := passes.Apply(grid, "precision", "fold", "cse", "dce", "tile", "cse", "dce", "pipeline")
+			kernel, err := pass.Apply(grid, pass.Kernels...)
 			require.NoError(t, err, name)
 			require.Contains(t, kernel.String(), "kernel")
 			inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(5, 6))

@@ -4,10 +4,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// cse merges instructions without effect or body that have equal ops, operands, attributes and types. A value found in an
+// CSE merges instructions without effect or body that have equal ops, operands, attributes and types. A value found in an
 // outer block serves in the bodies of loops and whens; grid and kernel bodies stay closed: they start afresh, so that no
 // value is captured from outside which was not before.
-func cse(m *ir.Module) (*ir.Module, error) {
+func CSE(m *ir.Module) (*ir.Module, error) {
 	known := map[string][]*ir.Value{}
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Body != nil {
@@ -29,7 +29,7 @@ func cse(m *ir.Module) (*ir.Module, error) {
 		for _, v := range in.Results {
 			types = append(types, v.Type)
 		}
-		k := identity(in.Op, in.Attrs, args, types...)
+		k := Identity(in.Op, in.Attrs, args, types...)
 		vs, ok := known[k]
 		if !ok {
 			vs = r.Copy(in, args)

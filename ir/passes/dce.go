@@ -2,9 +2,9 @@ package passes
 
 import "github.com/gdngen/gdngen/ir"
 
-// dce removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
+// DCE removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
 // stay, and with them what their bodies yield.
-func dce(m *ir.Module) (*ir.Module, error) {
+func DCE(m *ir.Module) (*ir.Module, error) {
 	live := map[*ir.Value]bool{}
 	keep := map[*ir.Instr]bool{}
 	mark(m.Body, live, keep)

@@ -9,11 +9,11 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// fold evaluates ops on splats and removes ops that change nothing. It never changes a result's bits:
+// Fold evaluates ops on splats and removes ops that change nothing. It never changes a result's bits:
 //
 //   - x + 0 goes only where the zero is negative, x - 0 only where it is positive (-0 + 0 is 0); x * 0 stays, but for integers.
 //   - A result that a constant can not name stays: NaN (its bits would be lost), an i64 beyond 2^53.
-func fold(m *ir.Module) (*ir.Module, error) {
+func Fold(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if v := simplify(r, in, args); v != nil {
 			return []*ir.Value{v}, true

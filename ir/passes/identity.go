@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// identity is equal for pure instructions that compute the same: equal ops, attributes, operands and result types. It is bytes, each list
+// Identity is equal for pure instructions that compute the same: equal ops, attributes, operands and result types. It is bytes, each list
 // behind its length.
-func identity(op ir.Op, a ir.Attrs, args []*ir.Value, results ...ir.Type) string {
+func Identity(op ir.Op, a ir.Attrs, args []*ir.Value, results ...ir.Type) string {
 	b := append(make([]byte, 0, 64), 0) // no text of a key in words begins so
 	number := func(n int) { b = varint.AppendVarint(b, int64(n)) }
 	list := func(l []int) {

@@ -2,10 +2,10 @@ package passes
 
 import "github.com/gdngen/gdngen/ir"
 
-// precision makes the splits of bf16x3 and bf16x6 dots visible: each operand becomes bf16 parts, each product a bf16x1 dot
+// Precision makes the splits of bf16x3 and bf16x6 dots visible: each operand becomes bf16 parts, each product a bf16x1 dot
 // of parts, added in the order of Precision.Products. The interpreter computes the same bits before and after. Splits of
 // an operand that several dots share are merged by cse.
-func precision(m *ir.Module) (*ir.Module, error) {
+func Precision(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpDot || in.Attrs.Prec.Parts() < 2 {
 			return nil, false

@@ -19,8 +19,11 @@ var rooms = []struct {
 }{
 	{[]string{"target"}, nil, "facts of machines stand on the ground"},
 	{[]string{"ir", "ir/array", "ir/interp"}, []string{"ir", "ir/", "internal/vector"}, "the IR and its meaning know no machine and no rule"},
-	{[]string{"ir/passes"}, []string{"ir", "ir/", "internal/vector", "target"}, "a pass knows no rule and no emitter"},
-	{[]string{"codegen", "codegen/mosaic", "codegen/stablehlo"}, []string{"codegen", "codegen/", "ir", "ir/", "internal/vector", "target"},
+	{[]string{"ir/passes"}, []string{"ir", "ir/", "internal/vector"}, "a pass for every target knows no machine, no rule and no emitter"},
+	{[]string{"lower/plain"}, []string{"ir", "ir/", "internal/vector"}, "what lowers to plain ops knows no machine"},
+	{[]string{"lower/tpu"}, []string{"ir", "ir/", "internal/vector", "target"}, "what lowers to kernels of a TPU knows no rule and no emitter"},
+	{[]string{"lower/pass"}, []string{"lower/", "ir", "ir/", "internal/vector", "target"}, "a pass knows no rule and no emitter"},
+	{[]string{"codegen", "codegen/mosaic", "codegen/stablehlo"}, []string{"codegen", "codegen/", "lower/", "ir", "ir/", "internal/vector", "target"},
 		"an emitter knows no rule"},
 	{[]string{"gdn"}, []string{"ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a spec and a variant know neither how they are built nor what must come out"},
 	{[]string{"gdn/build"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},

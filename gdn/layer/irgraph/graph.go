@@ -11,7 +11,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
 )
 
 // Types are the element types of ir as GoMLX names them. There is none for semaphores.
@@ -40,7 +40,7 @@ func Supports(op ir.Op) error {
 // Prepare batches and simplifies a module, and tells whether every op of it has a rule. Build does it too; calling Prepare
 // first moves errors to a place that can return them.
 func Prepare(m *ir.Module) (*ir.Module, error) {
-	m, err := passes.Apply(m, "batch", "moves", "fold", "cse", "dce")
+	m, err := pass.Apply(m, pass.Graph...)
 	if err != nil {
 		return nil, fmt.Errorf("irgraph: %w", err)
 	}

@@ -1,10 +1,11 @@
-package passes
+package tpu
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // copier emits one slot's instructions.
@@ -98,7 +99,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 			return fmt.Errorf("%s at %q: %w", in.Op, in.Loc, err)
 		}
 	}
-	attrs := CloneAttrs(in.Attrs)
+	attrs := passes.CloneAttrs(in.Attrs)
 	var types []ir.Type
 	for _, r := range in.Results {
 		types = append(types, r.Type)
@@ -120,7 +121,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	case ir.OpRefCast:
 		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
 		if !slices.Equal(old, now) {
-			t := CloneType(types[0])
+			t := passes.CloneType(types[0])
 			if t.Rank() != len(old) {
 				return fmt.Errorf("refcast at %q joins dimensions of a window of several chunks", in.Loc)
 			}

@@ -1,4 +1,4 @@
-package passes_test
+package plain_test
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/plain"
 )
 
 // batchCases are modules whose grids are batched; tables give the i32 parameters.
@@ -195,7 +195,7 @@ func TestBatch(t *testing.T) {
 			m, err := ir.Parse(c.text)
 			require.NoError(t, err)
 			before := m.String()
-			n, err := passes.Batch(m)
+			n, err := plain.Batch(m)
 			require.NoError(t, err)
 			require.Equal(t, before, m.String())
 			require.NotContains(t, n.String(), " grid ")
@@ -229,7 +229,7 @@ func TestBatchRefuses(t *testing.T) {
   yield %0
 }`)
 			require.NoError(t, err)
-			_, err = passes.Batch(m)
+			_, err = plain.Batch(m)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -237,6 +237,6 @@ func TestBatchRefuses(t *testing.T) {
 
 func TestBatchRulesAreTotal(t *testing.T) {
 	for op := ir.BadOp; op < ir.NumOps; op++ {
-		require.True(t, passes.Batches(op), "no rule for %s", op)
+		require.True(t, plain.Batches(op), "no rule for %s", op)
 	}
 }

@@ -1,9 +1,10 @@
-package passes
+package plain
 
 import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // Moves collapses chains of reshapes and transposes: each value that one of them makes comes from the chain's source by at
@@ -11,7 +12,7 @@ import (
 // and every further transpose into copies.
 func Moves(m *ir.Module) (*ir.Module, error) {
 	moves := map[*ir.Value]*move{}
-	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpReshape && in.Op != ir.OpTranspose {
 			return nil, false
 		}
@@ -104,7 +105,7 @@ func (m *move) cut(p, outer int, own, queue []int) {
 }
 
 // emit makes the value.
-func (m *move) emit(r *Rewriter) *ir.Value {
+func (m *move) emit(r *passes.Rewriter) *ir.Value {
 	// Parts that stay neighbours stay together.
 	order := slices.Concat(m.dims...)
 	joined := make([]bool, len(m.parts)) // to the part before it

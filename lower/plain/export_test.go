@@ -1,4 +1,4 @@
-package passes
+package plain
 
 import "github.com/gdngen/gdngen/ir"
 

@@ -1,10 +1,11 @@
-package passes
+package plain
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // Batch rewrites every grid into plain ops: parallel axes become leading dimensions of the values that depend on them,
@@ -13,7 +14,7 @@ import (
 func Batch(m *ir.Module) (*ir.Module, error) {
 	for {
 		found := false
-		n, err := Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		n, err := passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 			if in.Op != ir.OpGrid || contains(in.Body, ir.OpGrid) {
 				return nil, false // a grid within a grid goes first
 			}

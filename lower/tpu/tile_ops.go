@@ -1,20 +1,21 @@
-package passes
+package tpu
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // emit appends a pure op on tiles, once for the same operands and attributes.
 func (t *tiler) emit(op ir.Op, a ir.Attrs, args ...*ir.Value) *ir.Value {
-	return t.once(identity(op, a, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
+	return t.once(passes.Identity(op, a, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
 }
 
 // emitT is emit for ops whose type is given.
 func (t *tiler) emitT(op ir.Op, ty ir.Type, a ir.Attrs, args ...*ir.Value) *ir.Value {
-	return t.once(identity(op, a, args, ty), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
+	return t.once(passes.Identity(op, a, args, ty), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
 }
 
 func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {

@@ -1,10 +1,11 @@
-package passes
+package tpu
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // Pipeline orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks. What
@@ -29,7 +30,7 @@ func PipelineTasks(m *ir.Module) (*ir.Module, map[*ir.Instr]Task, error) {
 }
 
 func pipelined(m *ir.Module, tasks map[*ir.Instr]Task) (*ir.Module, error) {
-	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || in.Attrs.Grid.Sched == nil {
 			return nil, false
 		}
@@ -104,7 +105,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		}
 	}
 	steps := n / l.opt.Steps
-	l.ng = CloneGrid(l.g)
+	l.ng = passes.CloneGrid(l.g)
 	l.ng.Dims[l.seq].Size, l.ng.Sched = steps+last, nil
 	l.blk = &ir.Block{}
 	kb := b.On(l.blk)

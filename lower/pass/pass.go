@@ -1,9 +1,10 @@
-// Package passes holds the transformations of ir programs. Rules:
+// Package pass is the table of all passes, of those for every target (ir/passes) and of those that lower to one kind of machine
+// (lower/tpu, lower/plain). Rules:
 //
 //  1. A pass takes a verified module and returns a new one; the old one is left as it is.
 //  2. A pass does not change what the interpreter computes; where it may change the order of float32 sums its Doc says so.
-//  3. Passes are rows of one table, and what is known of their order rows of another; Apply checks it, and verifies after each.
-package passes
+//  3. What is known of the order of passes are rows of a table, with reasons; Apply checks it, and verifies after each.
+package pass
 
 import (
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/plain"
+	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // Pass is one transformation.
@@ -20,17 +24,25 @@ type Pass struct {
 	Run  func(*ir.Module) (*ir.Module, error)
 }
 
-// Passes is the table of all passes.
-var Passes = []Pass{
-	{Name: "batch", Run: Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
-	{Name: "tile", Run: Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
-	{Name: "pipeline", Run: Pipeline, Doc: "orders kernels and overlaps their steps as their schedules say; same bits"},
-	{Name: "moves", Run: Moves, Doc: "collapses chains of reshapes and transposes; same bits"},
-	{Name: "precision", Run: precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
-	{Name: "fold", Run: fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
-	{Name: "cse", Run: cse, Doc: "merges equal instructions; same bits"},
-	{Name: "dce", Run: dce, Doc: "removes what nobody reads; same bits"},
+// Table has all passes.
+var Table = []Pass{
+	{Name: "batch", Run: plain.Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
+	{Name: "tile", Run: tpu.Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
+	{Name: "pipeline", Run: tpu.Pipeline, Doc: "orders kernels and overlaps their steps as their schedules say; same bits"},
+	{Name: "moves", Run: plain.Moves, Doc: "collapses chains of reshapes and transposes; same bits"},
+	{Name: "precision", Run: passes.Precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
+	{Name: "fold", Run: passes.Fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
+	{Name: "cse", Run: passes.CSE, Doc: "merges equal instructions; same bits"},
+	{Name: "dce", Run: passes.DCE, Doc: "removes what nobody reads; same bits"},
 }
+
+// The ways from what a builder makes to the level of a backend.
+var (
+	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO, whose backend batches by itself
+	Graph   = []string{"batch", "moves", "fold", "cse", "dce"}                  // plain ops and loops, for whoever has no grids
+	Tiles   = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce"} // kernels of a TPU, a step after the other
+	Kernels = append(slices.Clip(slices.Clone(Tiles)), "pipeline")              // kernels as their schedules say
+)
 
 // how says what a constraint asks of two passes that are both applied.
 type how int
@@ -80,7 +92,7 @@ func ordered(names []string, i int) error {
 // Find returns a row of the table.
 func Find(name string) (Pass, error) {
 	var known []string
-	for _, p := range Passes {
+	for _, p := range Table {
 		if p.Name == name {
 			return p, nil
 		}

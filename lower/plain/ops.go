@@ -1,9 +1,10 @@
-package passes
+package plain
 
 import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 )
 
 // batchRule says how an op inside a grid becomes one over leading batch dimensions. Without emit, operands are aligned and
@@ -136,7 +137,7 @@ func (b *batcher) aligned(vs []*ir.Value, on axes) []*ir.Value {
 
 func (b *batcher) repeat(in *ir.Instr, rule batchRule) []batched {
 	on := b.union(in.Args)
-	at := CloneAttrs(in.Attrs)
+	at := passes.CloneAttrs(in.Attrs)
 	rule.shift(&at, b.sizes(on))
 	var explicit []ir.Type
 	if ir.Ops[in.Op].Explicit {
@@ -176,7 +177,7 @@ func (b *batcher) dot(in *ir.Instr) []batched {
 	x, y := b.value(in.Args[0]), b.value(in.Args[1])
 	xs, ys := x.on.list(), y.on.list()
 	both := x.on & y.on
-	at := CloneAttrs(in.Attrs)
+	at := passes.CloneAttrs(in.Attrs)
 	d := at.Dot
 	lb, rb := later(d.LB, len(xs)), later(d.RB, len(ys))
 	d.LB, d.RB = nil, nil

@@ -1,4 +1,4 @@
-package passes_test
+package tpu_test
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/pass"
+	"github.com/gdngen/gdngen/lower/tpu"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,7 +75,7 @@ func movers(t *testing.T) *ir.Module {
 
 func TestTile(t *testing.T) {
 	m := movers(t)
-	k, err := passes.Tile(m)
+	k, err := tpu.Tile(m)
 	require.NoError(t, err)
 	require.NoError(t, k.Verify())
 	back, err := ir.Parse(k.String())
@@ -133,7 +134,7 @@ func TestSeveralWindowsOfAnArray(t *testing.T) {
 	want, err := interp.Run(m, in, interp.Options{})
 	require.NoError(t, err)
 	for _, names := range [][]string{{"batch"}, {"tile"}, {"tile", "pipeline"}} {
-		n, err := passes.Apply(m, names...)
+		n, err := pass.Apply(m, names...)
 		require.NoError(t, err, names)
 		read := map[*ir.Value]bool{}
 		n.Body.Walk(func(in *ir.Instr) {
@@ -179,7 +180,7 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 			require.Equal(t, i == 2 || i == 5, slices.Equal(block(in["x"], i), block(want["o"], i)), "block %d", i)
 		}
 		for _, names := range [][]string{{"batch"}, {"tile", "pipeline"}} {
-			n, err := passes.Apply(m, names...)
+			n, err := pass.Apply(m, names...)
 			require.NoError(t, err, names)
 			p, err := ir.Parse(n.String())
 			require.NoError(t, err, names)
@@ -188,7 +189,7 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 			require.Equal(t, want, got, names)
 		}
 		if strings.Contains(sched, "fetch") { // copies start in blocks of their own: beside work the compiler would put them behind it
-			tiled, err := passes.Apply(m, "tile", "pipeline")
+			tiled, err := pass.Apply(m, "tile", "pipeline")
 			require.NoError(t, err)
 			fetches := 0
 			tiled.Body.Walk(func(in *ir.Instr) {
@@ -206,7 +207,7 @@ func TestSeveralWindowsOfAnAlias(t *testing.T) {
 		}
 		// A block that is fetched while it is written back, or later.
 		in["t"] = array.FromInt64s(ir.I32, []int{13}, []int64{4, 0, 3, 1, 0, 0, -1, 1, 4, -1, 0, -1, 3})
-		p, err := passes.Apply(m, "tile", "pipeline")
+		p, err := pass.Apply(m, "tile", "pipeline")
 		require.NoError(t, err)
 		_, err = interp.Run(p, in, interp.Options{})
 		require.ErrorContains(t, err, fault)

@@ -11,19 +11,20 @@ import (
 type Error struct {
 	Backend string
 	Op      ir.Op
-	Loc     ir.Loc
+	Task    ir.Task
+	Pos     ir.Pos
 	Types   string // of operands and results
 	What    string // is wrong, and how to mend it
 }
 
 // Refuse names the instruction that err is about.
 func Refuse(backend string, in *ir.Instr, err error) *Error {
-	return &Error{Backend: backend, Op: in.Op, Loc: in.Loc, Types: types(in.Args) + " -> " + types(in.Results), What: err.Error()}
+	return &Error{Backend: backend, Op: in.Op, Task: in.Task, Pos: in.Pos, Types: types(in.Args) + " -> " + types(in.Results), What: err.Error()}
 }
 
 func (e *Error) Error() string {
 	at := ""
-	if s := e.Loc.String(); s != "" {
+	if s := (&ir.Instr{Task: e.Task, Pos: e.Pos}).Where(); s != "" {
 		at = " at " + s
 	}
 	return fmt.Sprintf("%s: %s%s: %s\n    in: %s %s", e.Backend, e.Op, at, e.What, e.Op, e.Types)

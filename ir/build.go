@@ -8,34 +8,43 @@ import (
 // Builder appends instructions to a block. The first fault sticks: later calls return placeholder values and Err reports it.
 type Builder struct {
 	block *Block
-	loc   Loc
+	task  Task
+	pos   Pos // of what is copied; not known: the caller's
 	err   *error
 }
 
 // NewModule starts a module; add parameters with Param and finish with Finish.
 func NewModule(name string) (*Module, *Builder) {
 	m := &Module{Name: name, Body: &Block{}}
-	return m, &Builder{block: m.Body, loc: Loc{Chunk: -1, Head: -1}, err: new(error)}
+	return m, &Builder{block: m.Body, task: Task{Chunk: -1, Head: -1}, err: new(error)}
 }
 
 // On makes a builder that appends to a block, sharing b's fault.
-func (b *Builder) On(block *Block) *Builder { return &Builder{block: block, loc: b.loc, err: b.err} }
+func (b *Builder) On(block *Block) *Builder {
+	return &Builder{block: block, task: b.task, pos: b.pos, err: b.err}
+}
 
 // NewBuilder makes a builder that appends to a block.
 func NewBuilder(block *Block) *Builder {
-	return &Builder{block: block, loc: Loc{Chunk: -1, Head: -1}, err: new(error)}
+	return &Builder{block: block, task: Task{Chunk: -1, Head: -1}, err: new(error)}
 }
 
 // Block is what the builder appends to.
 func (b *Builder) Block() *Block { return b.block }
 
-// At sets the location of the instructions that follow.
-func (b *Builder) At(l Loc) *Builder {
-	b.loc = l
+// At sets the task of the instructions that follow.
+func (b *Builder) At(t Task) *Builder {
+	b.task, b.pos = t, Pos{}
 	return b
 }
 
-// Stage sets the location to a stage.
+// Of gives the instructions that follow the task and the place of one that they stand for.
+func (b *Builder) Of(in *Instr) *Builder {
+	b.task, b.pos = in.Task, in.Pos
+	return b
+}
+
+// Stage sets the task to a stage.
 func (b *Builder) Stage(s string) *Builder { return b.At(At(s)) }
 
 // Err is the first fault.
@@ -57,7 +66,10 @@ func (b *Builder) Param(name string, t Type) *Value {
 
 // Append adds an instruction whose results are inferred, except where the op takes explicit types.
 func (b *Builder) Append(op Op, args []*Value, a Attrs, body *Block, explicit ...Type) []*Value {
-	in := &Instr{Op: op, Args: slices.Clone(args), Attrs: a, Body: body, Loc: b.loc}
+	in := &Instr{Op: op, Args: slices.Clone(args), Attrs: a, Body: body, Task: b.task, Pos: b.pos}
+	if in.Pos == (Pos{}) {
+		in.Pos = caller()
+	}
 	for _, t := range explicit {
 		in.Results = append(in.Results, &Value{Type: t, Def: in})
 	}
@@ -73,7 +85,7 @@ func (b *Builder) Append(op Op, args []*Value, a Attrs, body *Block, explicit ..
 			ts, err = in.types()
 		}
 		if err != nil {
-			err = &Error{Instr: in.short(), What: fmt.Sprintf("%s at %q: %v", op, b.loc, err)}
+			err = &Error{Instr: in.short(), What: fmt.Sprintf("%s at %q: %v", op, in.Where(), err)}
 			*b.err = err
 		}
 	}

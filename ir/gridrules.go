@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 func blockTypes(vs []*Value) []Type {
@@ -262,21 +263,36 @@ func (s *Sched) check(g *Grid) error {
 		}
 	}
 	for _, b := range s.Beside {
-		if b == "" || !isStage(b) {
-			return fmt.Errorf("%q beside its phase is no stage", b)
+		if err := known(b); err != nil {
+			return fmt.Errorf("beside its phase: %w", err)
 		}
 	}
 	for _, w := range s.Waves {
-		if w == "" || !isStage(w) {
-			return fmt.Errorf("%q in waves is no stage", w)
+		if err := known(w); err != nil {
+			return fmt.Errorf("in waves: %w", err)
 		}
 	}
 	for _, p := range s.Phases {
-		if p.Phase < 0 || p.Phase >= len(s.Lags) || p.Stage == "" || !isStage(p.Stage) {
+		if err := known(p.Stage); err != nil {
+			return err
+		}
+		if p.Phase < 0 || p.Phase >= len(s.Lags) {
 			return fmt.Errorf("stage %q in phase %d of %d", p.Stage, p.Phase, len(s.Lags))
 		}
 	}
 	return nil
+}
+
+// known refuses a stage that no program has: a schedule that names it would change nothing.
+func known(stage string) error {
+	if _, ok := LookupStage(stage); ok {
+		return nil
+	}
+	var names []string
+	for _, s := range Stages {
+		names = append(names, s.Name)
+	}
+	return fmt.Errorf("%q is no stage (known: %s)", stage, strings.Join(names, " "))
 }
 
 func tGrid(in *Instr) ([]Type, error) {

@@ -30,6 +30,14 @@ type parser struct {
 	pos   int
 	env   map[string]*Value
 	depth int
+	lines struct{ pos, n int } // line breaks before a position, as far as they are counted
+}
+
+// line counts on to the line at hand.
+func (p *parser) line() int {
+	p.lines.n += strings.Count(p.src[p.lines.pos:p.pos], "\n")
+	p.lines.pos = p.pos
+	return 1 + p.lines.n
 }
 
 func (p *parser) wrap(err error) error {
@@ -332,7 +340,7 @@ func (p *parser) block(b *Block) error {
 }
 
 func (p *parser) instr() (*Instr, error) {
-	in := &Instr{Loc: Loc{Chunk: -1, Head: -1}}
+	in := &Instr{Task: Task{Chunk: -1, Head: -1}, Pos: Pos{Line: p.line()}}
 	var names []string
 	if p.peek("%") {
 		if err := p.commaList(func() error {
@@ -407,28 +415,12 @@ func (p *parser) instr() (*Instr, error) {
 		}
 	}
 	if p.accept("@") {
-		in.Loc = parseLoc(p.while(func(c byte) bool { return isWord(c) || c == '.' || c == '-' }))
+		var err error
+		if in.Task, err = ParseTask(p.while(func(c byte) bool { return isWord(c) || c == '.' || c == '-' })); err != nil {
+			return nil, p.errf("%v", err)
+		}
 	}
 	return in, nil
-}
-
-func parseLoc(s string) Loc {
-	parts := strings.Split(s, ".")
-	l := At(parts[0])
-	for _, q := range parts[1:] {
-		if len(q) < 2 {
-			continue
-		}
-		n, err := strconv.Atoi(q[1:])
-		switch {
-		case err != nil || n < 0:
-		case q[0] == 'c':
-			l.Chunk = n
-		case q[0] == 'h':
-			l.Head = n
-		}
-	}
-	return l
 }
 
 func (p *parser) attrs(in *Instr) error {

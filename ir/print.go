@@ -8,17 +8,15 @@ import (
 	"strings"
 )
 
-// String is the text form; Parse reads it back.
-func (m *Module) String() string { return m.text(true) }
-
-// Hash is the module's identity: the SHA-256, in hex, of its text without locations.
+// Hash is the module's identity: the SHA-256, in hex, of its text.
 func (m *Module) Hash() string {
-	h := sha256.Sum256([]byte(m.text(false)))
+	h := sha256.Sum256([]byte(m.String()))
 	return hex.EncodeToString(h[:])
 }
 
-func (m *Module) text(locs bool) string {
-	p := printer{names: map[*Value]string{}, locs: locs}
+// String is the text form; Parse reads it back.
+func (m *Module) String() string {
+	p := printer{names: map[*Value]string{}}
 	for _, v := range m.Body.Params {
 		p.names[v] = "%" + v.Name
 	}
@@ -42,7 +40,7 @@ func (in *Instr) String() string { return in.short() }
 
 // short is one line for error messages.
 func (in *Instr) short() string {
-	p := printer{names: map[*Value]string{}, locs: true, noBody: true}
+	p := printer{names: map[*Value]string{}, noBody: true}
 	p.instr(in, 0)
 	s := strings.TrimSpace(p.String())
 	if len(s) > 300 {
@@ -55,7 +53,6 @@ type printer struct {
 	strings.Builder
 	names  map[*Value]string
 	next   int
-	locs   bool
 	noBody bool
 }
 
@@ -124,7 +121,7 @@ func (p *printer) instr(in *Instr, depth int) {
 	for i, r := range in.Results {
 		p.printf("%s%s", map[bool]string{true: " : ", false: ", "}[i == 0], r.Type)
 	}
-	if l := in.Loc.String(); l != "" && p.locs {
+	if l := in.Task.String(); l != "" {
 		p.printf(" @%s", l)
 	}
 	p.printf("\n")

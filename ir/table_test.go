@@ -2,6 +2,7 @@ package ir_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -116,16 +117,59 @@ func TestEveryOpIsDescribedAndParsesBack(t *testing.T) {
 	require.Equal(t, "op(0)", ir.BadOp.String())
 }
 
-func TestHashIgnoresLocations(t *testing.T) {
-	a, err := ir.Parse(scan)
+// A task is a part of the program: schedules order by it. Where an instruction was written is none.
+func TestHash(t *testing.T) {
+	parse := func(text string) *ir.Module {
+		m, err := ir.Parse(text)
+		require.NoError(t, err)
+		return m
+	}
+	a, moved := parse(scan), parse("// a remark\n\n"+scan)
+	require.NotEqual(t, a.Body.Instrs[0].Pos, moved.Body.Instrs[0].Pos)
+	require.Equal(t, a.String(), moved.String())
+	require.Equal(t, a.Hash(), moved.Hash())
+	for was, is := range map[string]string{" @state.c0.h1": "", " @state\n": " @other.c2\n", "value=0.5": "value=0.25"} {
+		require.Contains(t, scan, was)
+		require.NotEqual(t, a.Hash(), parse(strings.ReplaceAll(scan, was, is)).Hash(), was)
+	}
+}
+
+func TestTasks(t *testing.T) {
+	for _, s := range []string{"solve", "solve.c1", "solve.h3", "solve.c1.h3", ".h3", "a-b"} {
+		task, err := ir.ParseTask(s)
+		require.NoError(t, err)
+		require.Equal(t, s, task.String())
+	}
+	for _, s := range []string{"", "solve.", "solve.x1", "solve.c", "solve.h1.c2", "solve.c01", "solve.c-1", "two words", "solve.c1.c2"} {
+		_, err := ir.ParseTask(s)
+		require.ErrorContains(t, err, "stage.c1.h3 are possible", s)
+	}
+	_, err := ir.Parse("module t (%x: f32[2]) -> (o) {\n  %1 = neg %x : f32[2] @solve.x1\n  yield %1\n}")
+	require.ErrorContains(t, err, `line 2, column 33: task "solve.x1"`)
+	names := map[string]bool{}
+	for _, s := range ir.Stages {
+		require.False(t, names[s.Name], s.Name)
+		names[s.Name] = true
+		require.NotEmpty(t, s.By, s.Name)
+		require.Regexp(t, `^[A-Z].*\.$`, s.Doc, s.Name)
+	}
+}
+
+// An instruction knows the line that built it, and one that a text was read from the line of the text. What stands for another has its place.
+func TestPositions(t *testing.T) {
+	m, b := ir.NewModule("t")
+	x := b.Param("x", ir.T(ir.F32, 2))
+	_, _, here, _ := runtime.Caller(0)
+	y := b.Neg(x)
+	z := b.Of(y.Def).Exp(y)
+	w := b.At(ir.At("state")).Scale(z, 2)
+	require.NoError(t, b.Finish(m, []string{"o"}, []*ir.Value{w}))
+	require.Equal(t, ir.Pos{File: "ir/table_test.go", Line: here + 1}, y.Def.Pos)
+	require.Equal(t, y.Def.Pos, z.Def.Pos)
+	require.Equal(t, fmt.Sprintf("state (ir/table_test.go:%d)", here+3), w.Def.Where())
+	n, err := ir.Parse(m.String())
 	require.NoError(t, err)
-	b, err := ir.Parse(strings.ReplaceAll(strings.ReplaceAll(scan, " @state.c0.h1", ""), " @state", " @other.c2"))
-	require.NoError(t, err)
-	c, err := ir.Parse(strings.ReplaceAll(scan, "value=0.5", "value=0.25"))
-	require.NoError(t, err)
-	require.NotEqual(t, a.String(), b.String())
-	require.Equal(t, a.Hash(), b.Hash())
-	require.NotEqual(t, a.Hash(), c.Hash())
+	require.Equal(t, "state (line 5)", n.Body.Yield[0].Def.Where())
 }
 
 func TestRejects(t *testing.T) {
@@ -174,7 +218,7 @@ func TestRejects(t *testing.T) {
 		"%1 = load %f {starts=[0,0]} : f32[4,8]":                                                                                 "not allowed at the tensor level",
 		"when %p () { yield }":                                                                                                   "not allowed at the tensor level",
 		"%1 = grid %f {dims=(a:4)} (%2: f32[1,8]) { yield } : f32[4]":                                                            "has 1 operands, wants 0 tables, 0 inputs",
-		"%1 = neg %f : f32[4,8] @a.b.c1 junk":                                                                                    "unknown op",
+		"%1 = neg %f : f32[4,8] @a.c1 junk":                                                                                      "unknown op",
 		grid("dims=(a:4), tables=-1, in=([1,8]@(a,0), [1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                 "-1 tables",
 		grid("dims=(a:0), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                         "axis a has size 0",
 		grid("dims=(a:4,a:2), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                     "malformed or taken",
@@ -264,7 +308,7 @@ func TestRejectsMalformedModules(t *testing.T) {
 		"unknown op":                func(m *ir.Module) { m.Body.Instrs[0].Op = ir.NumOps },
 		"a body is missing":         func(m *ir.Module) { m.Body.Instrs[0].Body = nil },
 		"a grid is missing":         func(m *ir.Module) { m.Body.Instrs[0].Attrs.Grid = nil },
-		"a stage is of letters":     func(m *ir.Module) { m.Body.Instrs[0].Loc.Stage = "two words" },
+		"a stage is of letters":     func(m *ir.Module) { m.Body.Instrs[0].Task.Stage = "two words" },
 		"malformed module name":     func(m *ir.Module) { m.Name = "a b" },
 		"result name":               func(m *ir.Module) { m.Results[0] = "" },
 		"dimension numbers do not":  func(m *ir.Module) { m.Body.Instrs[0].Body.Instrs[0].Attrs.Dot = nil },

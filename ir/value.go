@@ -9,31 +9,6 @@ type Value struct {
 	Def  *Instr // nil for block parameters
 }
 
-// Loc says which part of the algorithm an instruction belongs to. It survives to the schedule.
-// Chunk and Head are -1 where they do not apply.
-type Loc struct {
-	Stage       string
-	Chunk, Head int
-}
-
-// At makes a location for a whole stage.
-func At(stage string) Loc { return Loc{Stage: stage, Chunk: -1, Head: -1} }
-
-// String gives stage, stage.c1, stage.h3 or stage.c1.h3; empty for no location.
-func (l Loc) String() string {
-	if l.Stage == "" {
-		return ""
-	}
-	s := l.Stage
-	if l.Chunk >= 0 {
-		s += fmt.Sprintf(".c%d", l.Chunk)
-	}
-	if l.Head >= 0 {
-		s += fmt.Sprintf(".h%d", l.Head)
-	}
-	return s
-}
-
 // Instr is one operation.
 type Instr struct {
 	Op      Op
@@ -41,7 +16,8 @@ type Instr struct {
 	Results []*Value
 	Attrs   Attrs
 	Body    *Block // loop, grid, kernel and when
-	Loc     Loc
+	Task    Task
+	Pos     Pos
 }
 
 // Result is the only result.

@@ -154,8 +154,8 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 			return &Error{What: in.Op.String() + ": a result is nil"}
 		}
 	}
-	if s := in.Loc.Stage; !isStage(s) {
-		return fail("location %q: a stage is of letters, digits, _ and -", s)
+	if t := in.Task; !isStage(t.Stage) || t.Chunk < -1 || t.Head < -1 {
+		return fail("task %q: a stage is of letters, digits, _ and -, a chunk and a head count from 0, or are -1", t)
 	}
 	if (in.Attrs.Grid != nil) != (in.Op == OpGrid || in.Op == OpKernel) {
 		return fail("a grid is missing or out of place")

@@ -151,7 +151,7 @@ func TestDirectives(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range []string{"naive", "token", "split-uw", "tpu-packed", "tpu-train"} {
 			if m, err := build.Module(s, parsed(t, name)); err == nil {
-				m.Body.Walk(func(in *ir.Instr) { stages[in.Loc.Stage] = true })
+				m.Body.Walk(func(in *ir.Instr) { stages[in.Task.Stage] = true })
 			}
 		}
 	}

@@ -138,15 +138,15 @@ func TestBackwardPhases(t *testing.T) {
 		require.NoError(t, err)
 		m, err = pass.Apply(m, pass.Tiles...)
 		require.NoError(t, err)
-		_, tasks, err := tpu.PipelineTasks(m)
+		_, tasks, err := tpu.Places(m)
 		require.NoError(t, err)
 		phases := map[string]map[int]bool{}
 		for in, task := range tasks {
 			if in.Op == ir.OpDot {
-				if phases[task.Loc.Stage] == nil {
-					phases[task.Loc.Stage] = map[int]bool{}
+				if phases[task.Task.Stage] == nil {
+					phases[task.Task.Stage] = map[int]bool{}
 				}
-				phases[task.Loc.Stage][task.Phase] = true
+				phases[task.Task.Stage][task.Phase] = true
 			}
 		}
 		for stage, phase := range map[string]int{"products": 0, "dq": 2, "dk": 2} {

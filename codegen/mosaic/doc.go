@@ -8,7 +8,7 @@
 //  3. Program order is kept: it is the schedule. Constants alone are hoisted to the top of the kernel.
 //  4. What the TPU compiler accepts in silence and gets wrong is refused here: accesses and windows out of bounds, empty loops,
 //     misaligned blocks, more vector memory than the target has.
-//  5. Every op carries its instruction's location (stage, chunk, head), which survives to the schedule.
+//  5. Every op carries its instruction's task (stage, chunk, head) as its location, which survives to the schedule.
 package mosaic
 
 // Version is the stable_mosaic version of the emitted text.

@@ -230,7 +230,7 @@ func (e *emitter) instr(in *ir.Instr) error {
 			return fail(err)
 		}
 	}
-	e.loc = location(in.Loc)
+	e.loc = location(in.Task)
 	out, err := r.emit(e, in)
 	if err != nil {
 		return fail(err)
@@ -245,10 +245,10 @@ func (e *emitter) instr(in *ir.Instr) error {
 	return nil
 }
 
-// location is the suffix that names a part of the algorithm; the compiler keeps file locations to the end.
-func location(l ir.Loc) string {
-	if s := l.String(); s != "" {
-		return fmt.Sprintf(" loc(%q:1:1)", s)
+// location is the suffix that names a task; the compiler keeps file locations to the end.
+func location(t ir.Task) string {
+	if t.Stage != "" {
+		return fmt.Sprintf(" loc(%q:1:1)", t)
 	}
 	return nowhere
 }

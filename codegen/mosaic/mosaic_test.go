@@ -51,7 +51,7 @@ func kernelText(body, block, extra string) string {
 func TestRefusals(t *testing.T) {
 	load := "%v = load %a {starts=[0,0]} : f32[8,128]\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"cumsum", kernelText(load+"%w = cumsum %v {axis=0} : f32[8,128] @gates.c1.h2", "[8,128]", ""), "mosaic: cumsum at gates.c1.h2: vector units have no prefix sum"},
+		{"cumsum", kernelText(load+"%w = cumsum %v {axis=0} : f32[8,128] @gates.c1.h2", "[8,128]", ""), "mosaic: cumsum at gates.c1.h2 (line 4): vector units have no prefix sum"},
 		{"rows", kernelText("", "[4,128]", ""), "dimension 0: 4 is neither a multiple of 8 nor the whole 64"},
 		{"lanes", kernelText("", "[8,64]", ""), "dimension 1: 64 is neither a multiple of 128 nor the whole 256"},
 		{"empty loop", kernelText("loop {count=0} (%i: i32[]) {\nyield\n}", "[8,128]", ""), "a loop of 0 rounds"},

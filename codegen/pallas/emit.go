@@ -135,7 +135,7 @@ func (mod *module) program(prog program) error {
 
 // schedule orders the bodies of kernels so that loops can be found in them: all heads in lockstep, or head by head where steps
 // overlap as a schedule says. It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
-func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Task, map[string][]string, error) {
+func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]string, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
 		return nil, nil, nil, err
@@ -154,7 +154,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Task, map[string][]st
 		g.Sched = &s
 		beside[g.Name] = s.Beside
 	}
-	m, tasks, err := tpu.PipelineTasks(m)
+	m, tasks, err := tpu.Places(m)
 	return m, tasks, beside, err
 }
 

@@ -12,7 +12,7 @@ import (
 // kernel is one kernel on its way to Python.
 type kernel struct {
 	in     *ir.Instr
-	tasks  map[*ir.Instr]tpu.Task
+	tasks  map[*ir.Instr]tpu.Place
 	params []*item
 	of     map[*ir.Value]*item // parameters, and values outside of tasks
 
@@ -53,7 +53,7 @@ type phase struct {
 	refs  []*item // stand-ins for the parameters that the slots pass
 }
 
-func newKernel(in *ir.Instr, tasks map[*ir.Instr]tpu.Task) (*kernel, error) {
+func newKernel(in *ir.Instr, tasks map[*ir.Instr]tpu.Place) (*kernel, error) {
 	k := &kernel{in: in, tasks: tasks, of: map[*ir.Value]*item{}}
 	scratch := len(in.Body.Params) - len(in.Attrs.Grid.Scratch)
 	for i, p := range in.Body.Params {
@@ -128,7 +128,7 @@ func (k *kernel) byStage(instrs []*ir.Instr) []*ir.Instr {
 	rank, place := map[string]int{}, map[*ir.Instr]int{}
 	def := map[*ir.Value]*ir.Instr{}
 	for i, in := range instrs {
-		if s := k.tasks[in].Loc.Stage; rank[s] == 0 {
+		if s := k.tasks[in].Task.Stage; rank[s] == 0 {
 			rank[s] = len(rank) + 1
 		}
 		place[in] = i
@@ -137,7 +137,7 @@ func (k *kernel) byStage(instrs []*ir.Instr) []*ir.Instr {
 		}
 	}
 	sorted := slices.Clone(instrs)
-	slices.SortStableFunc(sorted, func(a, b *ir.Instr) int { return rank[k.tasks[a].Loc.Stage] - rank[k.tasks[b].Loc.Stage] })
+	slices.SortStableFunc(sorted, func(a, b *ir.Instr) int { return rank[k.tasks[a].Task.Stage] - rank[k.tasks[b].Task.Stage] })
 	var out []*ir.Instr
 	stage := map[*ir.Instr]string{}
 	done := map[*ir.Instr]bool{}
@@ -159,7 +159,7 @@ func (k *kernel) byStage(instrs []*ir.Instr) []*ir.Instr {
 		return true
 	}
 	for _, in := range sorted {
-		if !put(in, k.tasks[in].Loc.Stage) {
+		if !put(in, k.tasks[in].Task.Stage) {
 			return instrs
 		}
 	}
@@ -191,7 +191,7 @@ func (k *kernel) byStage(instrs []*ir.Instr) []*ir.Instr {
 	}
 	for in, s := range stage {
 		t := k.tasks[in]
-		t.Loc.Stage = s
+		t.Task.Stage = s
 		k.tasks[in] = t
 	}
 	return out
@@ -329,9 +329,9 @@ func (k *kernel) nodes(instrs []*ir.Instr, of map[*ir.Value]*item) []*node {
 		if in.Op == ir.OpConst || in.Op == ir.OpRefCast {
 			continue
 		}
-		n := &node{in: in, stage: in.Loc.Stage, head: number(in.Loc.Head), ints: bodyInts(in)}
+		n := &node{in: in, stage: in.Task.Stage, head: number(in.Task.Head), ints: bodyInts(in)}
 		if t, ok := k.tasks[in]; ok {
-			n.stage, n.at, n.until = t.Loc.Stage, t.At, t.At
+			n.stage, n.at, n.until = t.Task.Stage, t.At, t.At
 		}
 		var operand func(a *ir.Value) *item
 		operand = func(a *ir.Value) *item {

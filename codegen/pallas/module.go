@@ -14,7 +14,7 @@ import (
 type module struct {
 	helpers map[string]bool
 	taken   map[string]bool // names at the top level
-	tasks   map[*ir.Instr]tpu.Task
+	tasks   map[*ir.Instr]tpu.Place
 	beside  map[string][]string  // stages beside the rest of their phase, by kernel
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order

@@ -370,7 +370,7 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 			cur[1].state = x
 		}
 
-		b.At(ir.Loc{Stage: "state", Chunk: j, Head: -1})
+		b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
 		var keys, queries, states []*ir.Value
 		for _, x := range cur {
 			if x.state != nil {

@@ -191,7 +191,7 @@ func (e *chunkwise) steps(w *work) []blockOut {
 	unit, length, share := e.normColumns(w)
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
-		b.At(ir.Loc{Stage: "state", Chunk: c, Head: -1})
+		b.At(ir.Task{Stage: "state", Chunk: c, Head: -1})
 		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }
 		grow := func(x, by *ir.Value) *ir.Value {
 			if e.v.Fold || by == nil {

@@ -90,7 +90,7 @@ func TestGridFaults(t *testing.T) {
   } : f32[4,1]
   yield %0
 }`, vec(ir.I32, 0, 1, 2, 4), mat(ir.F32, 4, 1, 2, 3, 4))
-	require.ErrorContains(t, err, "take @pick at grid point (i=3): index 4 of 4")
+	require.ErrorContains(t, err, "take @pick (line 4) at grid point (i=3): index 4 of 4")
 }
 
 // kernel wraps a body over one input window and one output window of 2 rows of 4 and some scratch.
@@ -166,7 +166,7 @@ func TestKernelFaults(t *testing.T) {
 		 store %1, %y {starts=[0,0]}
 		 dma_wait %x, %y, %m`: "the target was written between start and wait",
 		`%1 = const {value=1} : i32[]
-		 %2 = load %x, %1, %1 {starts=[0,0]} : f32[2,2] @leaf`: "load @leaf at grid point (i=0): elements 1 to 2 of dimension 0 are outside vmem:f32[2,4]",
+		 %2 = load %x, %1, %1 {starts=[0,0]} : f32[2,2] @leaf`: "load @leaf (line 4) at grid point (i=0): elements 1 to 2 of dimension 0 are outside vmem:f32[2,4]",
 		`%1 = const {value=-1} : i32[]
 		 %2 = load %x, %1, %1 {starts=[0,0]} : f32[1,1]`: "elements -1 to -1",
 	} {

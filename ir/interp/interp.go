@@ -29,7 +29,8 @@ type Options struct {
 // Error is a fault of a run.
 type Error struct {
 	Op    ir.Op
-	Loc   ir.Loc
+	Task  ir.Task
+	Pos   ir.Pos
 	Point string // the grid points around the instruction, outermost first; empty outside grids
 	Instr string // the instruction's text, without its body
 	What  string
@@ -38,8 +39,11 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", e.Op)
-	if l := e.Loc.String(); l != "" {
+	if l := e.Task.String(); l != "" {
 		fmt.Fprintf(&b, " @%s", l)
+	}
+	if p := e.Pos.String(); p != "" {
+		fmt.Fprintf(&b, " (%s)", p)
 	}
 	if e.Point != "" {
 		fmt.Fprintf(&b, " at grid point %s", e.Point)
@@ -281,7 +285,7 @@ func fault(in *ir.Instr, fr *frame, err error) error {
 	if e, ok := err.(*Error); ok {
 		return e
 	}
-	e := &Error{Op: in.Op, Loc: in.Loc, Instr: in.String(), What: err.Error()}
+	e := &Error{Op: in.Op, Task: in.Task, Pos: in.Pos, Instr: in.String(), What: err.Error()}
 	if fr != nil {
 		e.Point = fr.point()
 	}

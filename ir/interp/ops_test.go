@@ -180,7 +180,7 @@ func TestIndexed(t *testing.T) {
 	take := "module t (%a: f32[3,2], %b: i32[2,2]) -> (o) { %1 = take %a, %b {axis=0} : f32[2,2] @pick.h1 yield %1 }"
 	require.Equal(t, []float64{5, 2, 3, 4}, eval(t, take, x, idx).Float64s())
 	_, err := tryEval(t, take, x, mat(ir.I32, 2, 3, 0, 0, 0))
-	require.ErrorContains(t, err, "take @pick.h1: index 3 of 3 along axis 0 is out of range\n    in: %0 = take %1, %2 {axis=0}")
+	require.ErrorContains(t, err, "take @pick.h1 (line 1): index 3 of 3 along axis 0 is out of range\n    in: %0 = take %1, %2 {axis=0}")
 	gather := "module t (%a: f32[3,2], %b: i32[3]) -> (o) { %1 = gather_rows %a, %b {axis=0} : f32[3,2] yield %1 }"
 	require.Equal(t, []float64{5, 6, 0, 0, 0, 0}, eval(t, gather, x, vec(ir.I32, 2, -1, 3)).Float64s())
 	gather = "module t (%a: f32[3,2], %b: i32[1]) -> (o) { %1 = gather_rows %a, %b {axis=1} : f32[3,1] yield %1 }"

@@ -93,7 +93,7 @@ func (r *Rewriter) instr(in *ir.Instr) {
 	for i, a := range in.Args {
 		args[i] = r.values[a]
 	}
-	r.At(in.Loc)
+	r.Of(in)
 	results, done := r.f(r, in, args)
 	if r.Err() != nil {
 		return

@@ -106,7 +106,6 @@ func (b *batcher) scalar(n int) *ir.Value { return b.Const(ir.T(ir.I32), float64
 // grid rewrites the grid and returns what stands for its results.
 func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	g := b.g
-	loc := in.Loc
 	tables := args[:g.Tables]
 	var ins, outs, carries []*view
 	for i, w := range g.In {
@@ -165,7 +164,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	point := func(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*ir.Value {
 		defer func(old *ir.Builder) { b.Builder, b.step = old, nil }(b.Builder)
 		b.Builder, b.step = nb, step
-		b.At(loc)
+		b.Of(in)
 		for i, w := range ins {
 			b.env[in.Body.Params[i]] = batched{b.Reshape(w.read(staged[i], w.scalars(step)), w.fullBlock()...), w.on()}
 		}
@@ -191,7 +190,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 		if b.Err() != nil {
 			return state
 		}
-		b.At(loc)
+		b.Of(in)
 		next := slices.Clone(state[:arrays])
 		for i, w := range outs {
 			a, idx, x := g.Array(i), w.scalars(step), w.fit(b.value(in.Body.Yield[i]))
@@ -222,7 +221,7 @@ func (b *batcher) grid(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	if b.Err() != nil {
 		return make([]*ir.Value, len(in.Results))
 	}
-	b.At(loc)
+	b.Of(in)
 	var results []*ir.Value
 	for i, w := range first {
 		results = append(results, w.join(state[i], base[i]))

@@ -99,7 +99,7 @@ func (b *batcher) block(blk *ir.Block) {
 		if b.Err() != nil {
 			return
 		}
-		b.At(in.Loc)
+		b.Of(in)
 		rule := batchRules[in.Op]
 		var rs []batched
 		switch {

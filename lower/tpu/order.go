@@ -18,10 +18,10 @@ func order(b *ir.Block, sched *ir.Sched) {
 	heads := affinity(b)
 	groups := slices.Max(append(heads, 0))/width + 1
 	stage := func(in *ir.Instr) string {
-		if slices.Contains(sched.Waves, in.Loc.Stage) {
+		if slices.Contains(sched.Waves, in.Task.Stage) {
 			return sched.Waves[0]
 		}
-		return in.Loc.Stage
+		return in.Task.Stage
 	}
 	keys := make([][4]int, n)
 	index := map[*ir.Value]int{}
@@ -54,7 +54,7 @@ func order(b *ir.Block, sched *ir.Sched) {
 	}
 	wait(b, index, keys, within, stage)
 	for i, in := range b.Instrs {
-		if slices.Contains(sched.Waves, in.Loc.Stage) {
+		if slices.Contains(sched.Waves, in.Task.Stage) {
 			group := keys[i][2]
 			if group < 0 {
 				group = groups - 1
@@ -94,7 +94,7 @@ func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, st
 	}
 }
 
-// affinity is the head that each instruction works for, -1 for several: its location's, or that of all its operands, or that
+// affinity is the head that each instruction works for, -1 for several: its task's, or that of all its operands, or that
 // of all its users.
 func affinity(b *ir.Block) []int {
 	index := map[*ir.Value]int{}
@@ -115,8 +115,8 @@ func affinity(b *ir.Block) []int {
 	}
 	for i, in := range b.Instrs {
 		h := -2 // nothing known
-		if in.Loc.Head >= 0 {
-			h = in.Loc.Head
+		if in.Task.Head >= 0 {
+			h = in.Task.Head
 		} else {
 			for _, a := range in.Args {
 				if j, ok := index[a]; ok && heads[j] != -2 {

@@ -15,26 +15,26 @@ import (
 // bodies of their own.
 func Pipeline(m *ir.Module) (*ir.Module, error) { return pipelined(m, nil) }
 
-// Task is what an instruction of a pipelined kernel's step works for: a phase of the step's chunk number Chunk, in a time slot.
-type Task struct {
+// Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk number Chunk, in a time slot.
+type Place struct {
 	Phase, Time, Chunk int
-	Loc                ir.Loc  // of the instruction as built, for which operands may have been computed anew or loaded
+	Task               ir.Task // of the instruction as built, for which operands may have been computed anew or loaded
 	At                 float64 // where it stands in the time slot, from 0 to 1
 }
 
-// PipelineTasks is Pipeline, and tells what each instruction in the steps' bodies works for.
-func PipelineTasks(m *ir.Module) (*ir.Module, map[*ir.Instr]Task, error) {
-	tasks := map[*ir.Instr]Task{}
-	out, err := pipelined(m, tasks)
-	return out, tasks, err
+// Places is Pipeline, and tells where each instruction in the steps' bodies stands.
+func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
+	places := map[*ir.Instr]Place{}
+	out, err := pipelined(m, places)
+	return out, places, err
 }
 
-func pipelined(m *ir.Module, tasks map[*ir.Instr]Task) (*ir.Module, error) {
+func pipelined(m *ir.Module, places map[*ir.Instr]Place) (*ir.Module, error) {
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || in.Attrs.Grid.Sched == nil {
 			return nil, false
 		}
-		l := &pipeline{tasks: tasks, opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		l := &pipeline{places: places, opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
 		order(l.body, l.opt)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
@@ -62,7 +62,7 @@ type pipeline struct {
 	first   []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
 	rings   map[*ir.Value]*ring
 	fetched []*fetch
-	tasks   map[*ir.Instr]Task // what the instructions of steps work for, where a caller asks
+	places  map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
 	ng     *ir.Grid
 	blk    *ir.Block
@@ -384,7 +384,7 @@ func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
 		}
 		shape := slices.Clone(v.Type.Shape)
 		if len(shape) != 2 || v.Type.DType == ir.Bool {
-			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Loc)
+			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Where())
 			return
 		}
 		r := &ring{mod: mod, words: v.Type.DType == ir.BF16 && shape[0]%2 == 0}

@@ -16,17 +16,17 @@ type copier struct {
 	b     *ir.Builder
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
-	task  ir.Loc
+	task  ir.Task
 	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
 // place emits an instruction and puts its results into their rings.
 func (k *copier) place(in *ir.Instr) error {
-	if in.Loc != k.task {
+	if in.Task != k.task {
 		for _, v := range k.loads {
 			delete(k.env, v)
 		}
-		k.task, k.loads = in.Loc, nil
+		k.task, k.loads = in.Task, nil
 	}
 	if err := k.emit(k.b, in); err != nil {
 		return err
@@ -91,12 +91,12 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 
 // emit copies an instruction, with windows moved to the slot's chunk.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
-	b.At(in.Loc)
+	b.Of(in)
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
 		var err error
 		if args[i], err = k.value(a); err != nil {
-			return fmt.Errorf("%s at %q: %w", in.Op, in.Loc, err)
+			return fmt.Errorf("%s at %s: %w", in.Op, in.Where(), err)
 		}
 	}
 	attrs := passes.CloneAttrs(in.Attrs)
@@ -104,7 +104,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	for _, r := range in.Results {
 		types = append(types, r.Type)
 	}
-	b.At(in.Loc)
+	b.Of(in)
 	switch in.Op {
 	case ir.OpProgramID:
 		if in.Attrs.Axis != k.seq {
@@ -123,7 +123,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 		if !slices.Equal(old, now) {
 			t := passes.CloneType(types[0])
 			if t.Rank() != len(old) {
-				return fmt.Errorf("refcast at %q joins dimensions of a window of several chunks", in.Loc)
+				return fmt.Errorf("refcast at %q joins dimensions of a window of several chunks", in.Task)
 			}
 			for d := range old {
 				t.Shape[d] = t.Shape[d] * now[d] / old[d]

@@ -89,7 +89,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 			l.phase[i] = max(l.phase[i], state)
 		}
 		if hasDot(in) || l.phase[i] >= state && !carried {
-			l.phase[i] = max(l.phase[i], stages[in.Loc.Stage])
+			l.phase[i] = max(l.phase[i], stages[in.Task.Stage])
 		}
 		if in.Op == ir.OpStore && l.stores(in.Args[1]) {
 			for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
@@ -176,10 +176,10 @@ func (l *pipeline) findLazy() {
 			}
 		})
 	}
-	tasks := make([]ir.Loc, len(ins))
+	tasks := make([]ir.Task, len(ins))
 	for i := len(ins) - 1; i >= 0; i-- {
 		in := ins[i]
-		tasks[i] = in.Loc
+		tasks[i] = in.Task
 		if l.free[i] || len(users[i]) == 0 {
 			continue
 		}

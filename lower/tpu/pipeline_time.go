@@ -38,10 +38,10 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		if err := copies[e.slot].place(in); err != nil {
 			return err
 		}
-		if l.tasks != nil {
+		if l.places != nil {
 			s := slots[e.slot]
 			for _, x := range b.Block().Instrs[done:] {
-				l.tasks[x] = Task{Phase: s.phase, Time: s.time, Chunk: s.chunk, Loc: in.Loc, At: e.at - float64(s.time)}
+				l.places[x] = Place{Phase: s.phase, Time: s.time, Chunk: s.chunk, Task: in.Task, At: e.at - float64(s.time)}
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (l *pipeline) timeline(phase int) []float64 {
 	}
 	n := len(l.body.Instrs)
 	line := func(i int) int {
-		if slices.Contains(l.opt.Beside, l.body.Instrs[i].Loc.Stage) {
+		if slices.Contains(l.opt.Beside, l.body.Instrs[i].Task.Stage) {
 			return 1
 		}
 		return 0

@@ -28,7 +28,7 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 				return nil, fmt.Errorf("tile %s: %w", in.Attrs.Grid.Name, err)
 			}
 		} else {
-			b.At(in.Loc)
+			b.Of(in)
 			var ts []ir.Type
 			for _, r := range in.Results {
 				ts = append(ts, r.Type)
@@ -266,7 +266,7 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		if t.into = nil; i < len(copies) {
 			t.into = half
 			if made := in.Body.Yield[i].Def; made != nil { // nobody reads a buffer: what goes there need not wait
-				kb.At(made.Loc)
+				kb.Of(made)
 			}
 		}
 		if err := put(); err != nil {
@@ -278,7 +278,7 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	if kb.Err() != nil {
 		return nil, kb.Err()
 	}
-	b.At(in.Loc)
+	b.Of(in)
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: &g}, t.body), b.Err()
 }
 
@@ -434,9 +434,9 @@ func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 
 func (t *tiler) block(blk *ir.Block) error {
 	for _, in := range blk.Instrs {
-		t.b().At(in.Loc)
+		t.b().Of(in)
 		if err := t.instr(in); err != nil {
-			return fmt.Errorf("%s at %q: %w", in.Op, in.Loc, err)
+			return fmt.Errorf("%s at %s: %w", in.Op, in.Where(), err)
 		}
 		if err := t.b().Err(); err != nil {
 			return err

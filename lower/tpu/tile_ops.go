@@ -88,13 +88,13 @@ func (t *tiler) bind(in *ir.Instr, elems []*ir.Value) error {
 
 func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
 
-// headLoc sets the location of the i-th of n tiles. A tile that several heads share belongs to the first of them.
-func (t *tiler) headLoc(in *ir.Instr, i, n int) {
-	l := in.Loc
-	if n > 1 && l.Head < 0 {
-		l.Head = i * max(t.heads/n, 1)
+// ofHead gives what follows the task of the i-th of n tiles. A tile that several heads share belongs to the first of them.
+func (t *tiler) ofHead(in *ir.Instr, i, n int) {
+	of := ir.Instr{Task: in.Task, Pos: in.Pos}
+	if n > 1 && of.Task.Head < 0 {
+		of.Task.Head = i * max(t.heads/n, 1)
 	}
-	t.b().At(l)
+	t.b().Of(&of)
 }
 
 func (t *tiler) elementwise(in *ir.Instr) error {
@@ -113,7 +113,7 @@ func (t *tiler) elementwise(in *ir.Instr) error {
 	}
 	out := make([]*ir.Value, n)
 	for j := range n {
-		t.headLoc(in, j, n)
+		t.ofHead(in, j, n)
 		xs := make([]*ir.Value, len(args))
 		for i, a := range args {
 			xs[i] = a[min(j, len(a)-1)]
@@ -159,7 +159,7 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 	out := &source{rows: like.src.rows, lanes: like.src.lanes, elems: make([]*ir.Value, n)}
 	r := in.Result().Type
 	for j := range n {
-		t.headLoc(in, j, n)
+		t.ofHead(in, j, n)
 		xs := make([]*ir.Value, len(in.Args))
 		for i := range in.Args {
 			v := t.arg(in, i)
@@ -231,7 +231,7 @@ func (t *tiler) perTile(in *ir.Instr) error {
 	}
 	out := make([]*ir.Value, len(xs))
 	for i, x := range xs {
-		t.headLoc(in, i, len(xs))
+		t.ofHead(in, i, len(xs))
 		out[i] = t.emit(in.Op, in.Attrs, x)
 	}
 	return t.bind(in, out)
@@ -275,7 +275,7 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	rowOut := n >= 2 && slices.Contains(in.Attrs.Dims, n-2)
 	laneOut := n >= 1 && slices.Contains(in.Attrs.Dims, n-1)
 	for k := range product(keep) {
-		t.headLoc(in, k, product(keep))
+		t.ofHead(in, k, product(keep))
 		g := groups[k]
 		for len(g) > 1 {
 			var next []*ir.Value
@@ -349,7 +349,7 @@ func (t *tiler) dot(in *ir.Instr) error {
 	_, rows, lanes := rowsLanes(r.Shape)
 	out := make([]*ir.Value, len(xs))
 	for i := range xs {
-		t.headLoc(in, i, len(xs))
+		t.ofHead(in, i, len(xs))
 		x, y := xs[i], ys[i]
 		if in.Attrs.Prec == ir.PrecBF16x1 {
 			x, y = t.convert(x, ir.BF16), t.convert(y, ir.BF16)
@@ -399,7 +399,7 @@ func (t *tiler) loop(in *ir.Instr) error {
 	if err != nil {
 		return err
 	}
-	t.b().At(in.Loc)
+	t.b().Of(in)
 	rs := t.b().Append(ir.OpLoop, args, in.Attrs, blk)
 	if t.b().Err() != nil {
 		return t.b().Err()

@@ -22,7 +22,7 @@ func (t *tiler) take(in *ir.Instr) error {
 	}
 	out := make([]*ir.Value, len(xs))
 	for i := range xs {
-		t.headLoc(in, i, len(xs))
+		t.ofHead(in, i, len(xs))
 		out[i] = t.emit(ir.OpTake, ir.Attrs{Axis: ax}, xs[i], is[i])
 	}
 	return t.bind(in, out)
@@ -75,7 +75,7 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	all := points(lead)
 	out := make([]*ir.Value, len(all))
 	for j, p := range all {
-		t.headLoc(in, j, len(all))
+		t.ofHead(in, j, len(all))
 		k := 0
 		for i, s := range leadSizes {
 			k *= s
@@ -152,7 +152,7 @@ func (t *tiler) slice(in *ir.Instr) error {
 	outLead, _, _ := rowsLanes(in.Result().Type.Shape)
 	var out []*ir.Value
 	for j, p := range points(outLead) {
-		t.headLoc(in, j, product(outLead))
+		t.ofHead(in, j, product(outLead))
 		k := 0
 		for i := range lead {
 			k = k*lead[i] + a.Starts[i] + p[i]*a.Step(i)
@@ -176,7 +176,7 @@ func (t *tiler) concat(in *ir.Instr) error {
 	if ax >= 0 {
 		out := make([]*ir.Value, product(lead))
 		for j := range out {
-			t.headLoc(in, j, len(out))
+			t.ofHead(in, j, len(out))
 			xs := make([]*ir.Value, len(parts))
 			for i := range parts {
 				xs[i] = parts[i][j]
@@ -242,7 +242,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 	}
 	var out []*ir.Value
 	for j, p := range at {
-		t.headLoc(in, j, len(at))
+		t.ofHead(in, j, len(at))
 		starts, err := unravel(ref, v.row+p.row, 1, 1)
 		if err != nil {
 			return err

@@ -143,7 +143,7 @@ func TestSeveralWindowsOfAnArray(t *testing.T) {
 			}
 		})
 		n.Body.Walk(func(in *ir.Instr) {
-			require.False(t, in.Op == ir.OpLoad && !read[in.Result()], "%s: a load at %q that nothing reads", names, in.Loc)
+			require.False(t, in.Op == ir.OpLoad && !read[in.Result()], "%s: a load at %q that nothing reads", names, in.Task)
 		})
 		p, err := ir.Parse(n.String())
 		require.NoError(t, err, names)

@@ -35,7 +35,7 @@ func stateUpdates(m *ir.Module) map[*ir.Instr]bool {
 			for _, a := range in.Args {
 				from(a)
 			}
-		case in.Op == ir.OpAdd && in.Loc.Stage == "state" && in.Args[0].Def != nil && in.Args[0].Def.Op == ir.OpMul:
+		case in.Op == ir.OpAdd && in.Task.Stage == "state" && in.Args[0].Def != nil && in.Args[0].Def.Op == ir.OpMul:
 			s := source(in.Args[0].Def.Args[0])
 			from(in.Args[0].Def.Args[0])
 			if s.Def == nil || found[s.Def] || s.Def.Op == ir.OpConst || s.Def.Op == ir.OpSelect {

@@ -161,7 +161,7 @@ func describe(in *ir.Instr) string {
 	for _, a := range in.Args {
 		s += " " + a.Type.String()
 	}
-	if l := in.Loc.String(); l != "" {
+	if l := in.Task.String(); l != "" {
 		s += " at " + l
 	}
 	return s

@@ -133,11 +133,8 @@ func (v Variant) Check(s Spec) error {
 	if s.Direction != Forward && v.Algo != AlgoChunk {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
 	}
-	if s.Direction != Forward && s.Rule.Channels() {
-		return fmt.Errorf("variant: direction=%s of rule=%s: gradients by decays of channels are computed by the reference alone: take direction=forward, or rule=gdn", s.Direction, s.Rule)
-	}
-	if s.Direction != Forward && !s.Rule.Writes() {
-		return fmt.Errorf("variant: direction=%s needs a delta update (gdn or deltanet): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
+	if s.Direction != Forward && !s.Rule.Writes() && !s.Rule.Channels() {
+		return fmt.Errorf("variant: direction=%s needs a delta update or a decay a channel (gdn, deltanet, kda or gla): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
 	}
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:

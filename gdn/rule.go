@@ -146,6 +146,10 @@ func (v Variant) fitChannels(s Spec) Variant {
 	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
 		v.Unit = UnitVector
 	}
+	v.Grads, v.DecayBy, v.DecaySums, v.BackLow = GradsInRows, DecayByTokens, SumProducts, min(v.BackLow, LowOperands)
+	if !s.Rule.Writes() { // there is no inverse, and U is V
+		v.Save = min(v.Save, SaveState)
+	}
 	v.Low = min(v.Low, LowOperands) // products have their decay, rounded into both factors, before beta
 	v.Span = min(v.Span, v.Chunk)
 	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {

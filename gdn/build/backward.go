@@ -65,7 +65,7 @@ func (k kept) names() []string {
 // direction of s does not matter.
 func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	s.Direction = gdn.Train
-	if s.Rule != (gdn.Rule{}) {
+	if s.Rule != (gdn.Rule{}) && !s.Rule.Channels() {
 		return nil, nil, fmt.Errorf("variant: the two passes of rule=%s are no modules of their own: build direction=train, or take rule=gdn", s.Rule)
 	}
 	if err := v.Check(s); err != nil {
@@ -209,7 +209,11 @@ func (p *plan) backward(keep kept) []*ir.Value {
 		o.block[slices.Index(o.axes, axisChunk)] = 1
 	}
 	in.kept = keep
-	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, takes(newGradient, (*gradient).reverse)))
+	body := (*gradient).reverse
+	if p.s.Rule.Channels() {
+		body = (*gradient).channels
+	}
+	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, takes(newGradient, body)))
 }
 
 // reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
@@ -391,7 +395,7 @@ func (e *gradient) reverse() []blockOut {
 	}
 	return []blockOut{
 		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
-		e.gateRows(dg), e.gateRows(dbeta),
+		e.betaRows(dg), e.betaRows(dbeta),
 	}
 }
 

@@ -28,13 +28,21 @@ func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 		dk = b.Convert(normRowsGradient(b, p.args["k"], dk), s.DType)
 	}
 	results := []*ir.Value{dq, dk, p.tokensOut(in, r.outputs[2], s.HeadsV)}
+	if s.Rule.Channels() {
+		return p.withState(in, r, append(results, p.channelGates(in, r.outputs[3:])...))
+	}
 	dg, dbeta := p.gateTokens(in, r.outputs[3]), p.gateTokens(in, r.outputs[4])
 	if s.Gates == gdn.GatesFused {
 		results = append(results, p.rawGates(dg, dbeta)...)
 	} else {
 		results = append(results, dg, dbeta)
 	}
-	if s.Init {
+	return p.withState(in, r, results)
+}
+
+// withState adds the gradient of the initial states, where the spec has them.
+func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.Value {
+	if p.s.Init {
 		results = append(results, p.stateOut(in, r.state))
 	}
 	return results
@@ -63,13 +71,20 @@ func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
 	x := b.Add(a, bias)
 	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
 	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
-	beta := b.Unary(ir.OpLogistic, raw)
-	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
-	if s.NegEigval {
-		db = b.Scale(db, 2)
-	}
+	db := p.rawBeta(raw, dbeta)
 	dLog := b.Sum(b.Mul(dg, decayGate(b, a, aLog, bias, 0)), lead...)
 	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
+}
+
+// rawBeta takes the gradient of beta to its raw form.
+func (p *plan) rawBeta(raw, dbeta *ir.Value) *ir.Value {
+	b := p.b
+	beta := b.Unary(ir.OpLogistic, raw)
+	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
+	if p.s.NegEigval {
+		db = b.Scale(db, 2)
+	}
+	return db
 }
 
 // normRowsGradient takes the gradient of rows that normRows made of x to that of x.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/target"
 )
@@ -115,7 +116,7 @@ func (e *gradient) productSums(part int, lists []lanes) *ir.Value {
 // alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what
 // rounding leaves in the sums would be multiplied by the log decay itself on the way to raw gates.
 func (e *gradient) alive(w gates, dg *ir.Value) *ir.Value {
-	b, floor := e.b, float64(resetFloor)
+	b, floor := e.b, float64(channel.ResetFloor)
 	if e.v.Decay == gdn.DecayBase2 {
 		floor *= math.Log2E
 	}

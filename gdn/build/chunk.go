@@ -108,14 +108,14 @@ func (e *chunkwise) stateOperands(w *work) {
 // state; foldedQuery is Q, with the scale.
 func (e *chunkwise) folded(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
-		return e.decayed(x, w.channels.risen)
+		return w.channels.Times(x, w.channels.Risen)
 	}
 	return e.store(e.byRows(x, grown))
 }
 
 func (e *chunkwise) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
-		return e.decayed(x, e.scaled(w.channels.risen))
+		return w.channels.Times(x, e.scaled(w.channels.Risen))
 	}
 	return e.store(e.byRows(x, e.scaled(grown)))
 }
@@ -275,7 +275,7 @@ func (e *chunkwise) steps(w *work) []blockOut {
 		}
 		switch {
 		case w.channels != nil:
-			state = b.Mul(state, e.stateChannels(at(w.channels.total), state))
+			state = b.Mul(state, e.stateChannels(at(w.channels.Total), state))
 		case up != nil:
 			state = b.Mul(state, e.stateDecay(up, state))
 		}
@@ -338,7 +338,7 @@ func (e *chunkwise) rest(w *work) *ir.Value {
 	}
 	left := e.remains(w)
 	if w.channels != nil {
-		x := b.Mul(e.element(e.perValue(w.k), gdn.LowOperands), e.element(w.channels.rest, gdn.LowOperands))
+		x := b.Mul(e.element(e.perValue(w.k), gdn.LowOperands), e.element(w.channels.Rest, gdn.LowOperands))
 		x = e.store(e.byRows(x, left))
 		if e.v.Turn == gdn.TurnKey {
 			x = e.turned(x)

@@ -4,16 +4,17 @@ import (
 	"math"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // gates are the gates of N entries, each [N, C] f32.
 type gates struct {
-	g, beta  *ir.Value   // log decay, clamped where the variant says so; nil where each channel has one
-	parts    []*ir.Value // inclusive prefix sums of the parts that g is split into
-	sum      *ir.Value   // inclusive prefix sums of g
-	left     *ir.Value   // sum of g after each token
-	channels *channels   // where each channel has a decay, in place of g and its sums
+	g, beta  *ir.Value      // log decay, clamped where the variant says so; nil where each channel has one
+	parts    []*ir.Value    // inclusive prefix sums of the parts that g is split into
+	sum      *ir.Value      // inclusive prefix sums of g
+	left     *ir.Value      // sum of g after each token
+	channels *channel.Decay // where each channel has a decay, in place of g and its sums
 }
 
 // each is what f makes of each of them.
@@ -30,7 +31,7 @@ func (e *gated) loadGates() gates {
 	b := e.b.Stage("gates")
 	var w gates
 	if e.channelwise() {
-		w.channels = &channels{log: e.loadChannels()}
+		w.channels = e.loadChannels()
 	} else if e.in.g != nil {
 		w.g = e.loadGate(e.in.g)
 	}
@@ -57,14 +58,15 @@ const coarse = 1.0 / 256
 func (e *gated) sums(w *gates) {
 	b, c := e.b, e.c
 	if w.channels != nil {
-		e.channelDecay(w.channels)
+		e.b.Stage("decay")
+		w.channels.Cut()
 		return
 	}
 	if w.g == nil {
 		return
 	}
 	if e.v.Decay != gdn.DecaySegment {
-		w.g = b.Max(w.g, b.Like(w.g, resetFloor))
+		w.g = b.Max(w.g, b.Like(w.g, channel.ResetFloor))
 	}
 	if e.v.Decay == gdn.DecayBase2 {
 		e.base2Sums(w)

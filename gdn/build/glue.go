@@ -485,6 +485,3 @@ func squares(b *ir.Builder, x *ir.Value) *ir.Value {
 	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
 	return b.Add(sum, b.Like(sum, gdn.L2Eps))
 }
-
-// resetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
-const resetFloor = -40

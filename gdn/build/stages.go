@@ -169,9 +169,9 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 	return blockOut{b.Reshape(b.Transpose(x, order...), o.block...), o}
 }
 
-// gateRows describes [N, C] as an output that lies as the gates do.
-func (e *tiles) gateRows(x *ir.Value) blockOut {
-	like := e.in.g
+// betaRows describes [N, C] as an output that lies as beta does.
+func (e *tiles) betaRows(x *ir.Value) blockOut {
+	like := e.in.beta
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 

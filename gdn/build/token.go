@@ -97,7 +97,7 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) spread {
 // tokenDecay is exp(g), [N, C] or [N, C, K]; nil where the rule has no decay.
 func (e *tokenwise) tokenDecay(w gates) *ir.Value {
 	if w.channels != nil {
-		return e.b.Exp(w.channels.log)
+		return e.b.Exp(w.channels.Log)
 	}
 	if w.g == nil {
 		return nil

@@ -25,22 +25,30 @@ func (e *solver) andMask(x *ir.Value, w, i int) *ir.Value {
 	return e.b.And(x, e.over(s[0], e.wordMask(s[1], w, i)))
 }
 
-// lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts. Row r of words holds rows 2r (low) and
-// 2r + 1 (high).
-func (e *solver) lower(x *ir.Value) *ir.Value {
-	b, c := e.b, e.c
-	r, l := e.iota(c/2, c, 0), e.iota(c/2, c, 1)
-	t := ir.T(ir.U32, c/2, c)
+// masked clears x [N, R, C], in bf16 or its parts, where keep, of a row and a lane, does not hold, and stores it. Row r of words holds rows
+// 2r (low) and 2r + 1 (high).
+func (e *solver) masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	b, s := e.b, x.Type.Shape
+	if e.v.Mask != gdn.MaskWords {
+		return e.store(e.keep(b.Convert(x, ir.F32), keep(e.iota(s[1], s[2], 0), e.iota(s[1], s[2], 1))))
+	}
+	r, l := e.iota(s[1]/2, s[2], 0), e.iota(s[1]/2, s[2], 1)
+	t := ir.T(ir.U32, s[1]/2, s[2])
 	zero := b.Const(t, 0)
 	even := b.Add(r, r)
-	low := b.Select(b.Compare(ir.LE, l, even), b.Const(t, 0xffff), zero)
-	high := b.Select(b.Compare(ir.LE, l, e.plus(even, 1)), b.Const(t, 0xffff0000), zero)
-	mask := e.over(x.Type.Shape[0], b.Or(low, high))
+	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero)
+	high := b.Select(keep(e.plus(even, 1), l), b.Const(t, 0xffff0000), zero)
+	mask := e.over(s[0], b.Or(low, high))
 	var parts []*ir.Value
 	for _, words := range e.toWords(x) {
 		parts = append(parts, b.Halves(b.And(words, mask)))
 	}
 	return e.joined(parts)
+}
+
+// lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts.
+func (e *solver) lower(x *ir.Value) *ir.Value {
+	return e.masked(x, func(row, lane *ir.Value) *ir.Value { return e.b.Compare(ir.LE, lane, row) })
 }
 
 // upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.

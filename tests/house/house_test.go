@@ -26,7 +26,7 @@ var rooms = []struct {
 	{[]string{"codegen", "codegen/mosaic", "codegen/stablehlo"}, []string{"codegen", "codegen/", "lower/", "ir", "ir/", "internal/vector", "target"},
 		"an emitter knows no rule"},
 	{[]string{"gdn"}, []string{"ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a spec and a variant know neither how they are built nor what must come out"},
-	{[]string{"gdn/build"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},
+	{[]string{"gdn/build", "gdn/build/internal/channel"}, []string{"gdn", "gdn/build/internal/channel", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},
 	{[]string{"gdn/truth"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "the truth knows no builder"},
 	{[]string{"pjrt/llo"}, []string{"pjrt/llo", "target"}, "schedules are read without a rule or an emitter"},
 	{[]string{"pjrt", "pjrt/aot", "pjrt/plugins", "pjrt/child"}, []string{"pjrt", "pjrt/", "internal/terminal", "ir", "ir/array", "target"},

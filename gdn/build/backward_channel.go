@@ -1,0 +1,201 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/channel"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// channels takes a chunk backwards where each channel has a decay. With e^G what is left of the state before the chunk at each token, Kd what
+// is left of K after it, times beta, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
+//
+//	U = T (V - K~ S)    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
+//
+// and its gradients, from dO and the gradient dS of the state after the chunk, are
+//
+//	dU = P^T dO + Kd dS    dR = T^T dU = dV    dS <- Diag(e^GC) dS + Q~^T dO - K~^T dR
+//	X = scale beta dO U^T    Y = -beta dR U^T    dbeta = rows(U . dR) / beta
+//	dQ = scale e^G . (dO S^T) + pairs    dK = -e^G . (dR S^T) + beta e^(GC-G) . (U dS^T) + pairs
+//
+// where pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
+func (e *gradient) channels() []blockOut {
+	b := e.b.Stage("load")
+	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
+	do := e.store(e.loadRows(e.in.do))
+	w := e.loadGates()
+	e.sums(&w)
+	d := w.channels
+	state := e.loadKept(e.in.kept.s)
+	scale := e.s.EffectiveScale()
+	spread := func(x *ir.Value, lanes int, by float64) *ir.Value { // beta times by
+		if x == nil {
+			return b.Const(ir.T(ir.F32, e.entries(), e.c, lanes), by)
+		}
+		return e.column(b.Scale(x, by), lanes)
+	}
+
+	b.Stage("operands")
+	grownQ, grownK := b.Scale(d.Risen, scale), d.Risen
+	left := d.Rest
+	if w.beta != nil {
+		left = b.Mul(left, e.column(w.beta, e.s.K))
+	}
+	stateQ, stateK, restK := d.Times(q, grownQ), d.Times(k, grownK), d.Times(k, left)
+	p, tt, u := e.channelValues(q, k, stateK, state, w)
+
+	b.Stage("dr")
+	ds := e.store(e.state)
+	var dr *ir.Value
+	if e.v.Out == gdn.OutSeparate {
+		dr = b.Add(e.dot(p, do, true, false, e.v.PrecIntra), e.dot(restK, ds, false, false, e.v.PrecState))
+	} else {
+		dr = e.dot(e.concat(2, e.turned(p), restK), e.concat(1, do, ds), false, false, e.v.PrecState)
+	}
+	if tt != nil {
+		dr = e.dot(tt, e.store(dr), false, false, e.v.ApplyPrecision())
+	}
+	low := e.store(dr)
+
+	b.Stage("state")
+	before := b.Mul(e.state, b.Broadcast(b.Transpose(d.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
+	added := e.dot(stateQ, do, true, false, e.v.PrecState)
+	if tt != nil {
+		added = b.Sub(added, e.dot(stateK, low, true, false, e.v.PrecState))
+	}
+	after := e.state
+	e.state = b.Add(before, added)
+
+	b.Stage("dq")
+	pairs := channel.Pairs{}
+	byU := e.dot(u, do, false, true, e.v.GradPrecision())
+	pairs.TurnedX = e.store(b.Mul(byU, spread(w.beta, e.c, scale)))
+	pairs.X = e.turned(pairs.TurnedX)
+	intoQ := e.dot(do, state, false, true, e.v.PrecState)
+	risen := b.Mul(b.Convert(stateQ, ir.F32), intoQ)
+	var dbeta, intoK *ir.Value
+	if tt != nil {
+		byU = e.dot(u, low, false, true, e.v.GradPrecision())
+		pairs.TurnedY = e.store(b.Mul(byU, spread(w.beta, e.c, -1)))
+		pairs.Y = e.turned(pairs.TurnedY)
+		dbeta = b.Div(e.diagonal(byU), w.beta)
+		intoK = e.dot(low, state, false, true, e.v.PrecState)
+		risen = b.Sub(risen, b.Mul(b.Convert(stateK, ir.F32), intoK))
+	}
+	fromState := e.dot(u, ds, false, true, e.v.PrecState)
+	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
+	whole = b.Mul(d.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
+	ends := channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(restK, ir.F32), fromState), Whole: whole}
+	g := d.Gradients(q, k, pairs, ends)
+
+	b.Stage("dq")
+	dq := b.Add(g.Q, b.Mul(grownQ, intoQ))
+	b.Stage("dk")
+	dk := b.Add(g.K, b.Mul(left, fromState))
+	if intoK != nil {
+		dk = b.Sub(dk, b.Mul(grownK, intoK))
+	}
+	return e.channelGradients(e.perKey(dq), e.perKey(dk), dr, g.Log, dbeta)
+}
+
+// channelValues are P, T^T and U, kept or made again from the state before the chunk; in an additive rule T is nil, and U is V.
+func (e *gradient) channelValues(q, k, stateK, state *ir.Value, w gates) (p, tt, u *ir.Value) {
+	writes := e.s.Rule.Writes()
+	again := writes && e.in.kept.t == nil
+	e.b.Stage("products")
+	kk, qk := w.channels.Products(q, k, again)
+	qk = e.b.Scale(qk, e.s.EffectiveScale())
+	if again {
+		kk = e.b.Neg(kk)
+	}
+	negA, p := e.weights(kk, qk, nil, w)
+	if !writes {
+		return p, nil, e.store(e.loadRows(e.in.v))
+	}
+	var t *ir.Value
+	if again {
+		t = e.invert(negA)
+		tt = e.turned(t)
+	} else {
+		tt = e.loadTurnedInverse()
+	}
+	if l := e.in.kept.u; l != nil {
+		return p, tt, e.loadKept(l)
+	}
+	if t == nil {
+		t = e.turned(tt)
+	}
+	e.b.Stage("values")
+	r := e.b.Sub(e.b.Convert(e.loadRows(e.in.v), ir.F32), e.dot(stateK, state, false, false, e.v.PrecState))
+	return p, tt, e.store(e.dot(t, e.store(r), false, false, e.v.ApplyPrecision()))
+}
+
+// channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and
+// dt_bias a chunk's part.
+func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut {
+	b, keys := e.b.Stage("output"), e.s.DType
+	switch {
+	case e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel:
+		dq, dk = normRowsGradient(b, e.loadRows(e.in.q), dq), normRowsGradient(b, e.loadRows(e.in.k), dk)
+	case e.s.L2Norm: // what the norm takes away from them would leave the rounding
+		keys = ir.F32
+	}
+	outs := []blockOut{
+		e.tokenRows([]*ir.Value{dq}, e.in.q, keys), e.tokenRows([]*ir.Value{dk}, e.in.k, keys), e.tokenRows([]*ir.Value{dv}, e.in.v, e.s.DType),
+	}
+	if e.in.aLog == nil {
+		outs = append(outs, e.tokenRows([]*ir.Value{dg}, e.in.g, ir.F32))
+	} else {
+		a := b.Convert(e.loadRows(e.in.g), ir.F32)
+		da, dLog := decayGateGradient(b, dg, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
+		part := func(x *ir.Value) *ir.Value { return b.Reshape(b.Sum(x, 1), x.Type.Shape[0], 1, e.s.K) }
+		outs = append(outs, e.tokenRows([]*ir.Value{da}, e.in.g, e.s.GateDType), e.made(b.Concat(1, part(dLog), part(da))))
+	}
+	if dbeta != nil {
+		outs = append(outs, e.betaRows(dbeta))
+	}
+	return outs
+}
+
+// decayGateGradient takes the gradient of a log decay to a, and to what A_log sums of it.
+func decayGateGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
+	x, rate := b.Add(a, dt), b.Exp(aLog)
+	if bound == 0 {
+		slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
+		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, decayGate(b, a, aLog, dt, 0))
+	}
+	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
+	da = b.Mul(b.Mul(dg, rate), b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)))
+	return da, b.Mul(da, x)
+}
+
+// channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec.
+func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
+	s, b := p.s, p.b
+	dg, rest := p.tokensOut(in, outputs[0], s.HeadsV), outputs[1:]
+	var results []*ir.Value
+	switch {
+	case s.Gates == gdn.GatesGiven:
+		results = append(results, dg)
+	case in.aLog != nil:
+		parts := b.Sum(b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K), 0)
+		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
+		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
+	default:
+		last := dg.Type.Rank() - 1
+		over := func(x *ir.Value) *ir.Value {
+			dims := []int{last - 1, last}
+			return b.Broadcast(x, dg.Type.Shape, dims[:x.Type.Rank()]...)
+		}
+		da, dLog := decayGateGradient(b, dg, p.rawGate("a"), over(p.args["A_log"]), over(p.args["dt_bias"]), s.Bound)
+		lead := []int{0, 1}[:last-1]
+		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
+	}
+	if s.Rule.Writes() {
+		dbeta := p.gateTokens(in, rest[0])
+		if s.Gates == gdn.GatesFused {
+			dbeta = b.Convert(p.rawBeta(p.rawGate("b"), dbeta), s.GateDType)
+		}
+		results = append(results, dbeta)
+	}
+	return results
+}

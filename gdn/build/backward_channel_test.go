@@ -1,0 +1,127 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/gdntest"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Gradients by decays of channels agree with the reference, in all forms that a variant may give them.
+func TestChannelGradientsAgree(t *testing.T) {
+	for _, rule := range []string{"kda", "gla"} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			seen := map[string]int{}
+			for i := range 60 {
+				r := rand.New(rand.NewPCG(uint64(i), 9))
+				s, v := gdntest.RandomSpec(r), gdntest.RandomVariant(r)
+				s.Direction = gdn.Direction(1 + r.IntN(2))
+				s.Rule, _ = gdn.ParseRule(rule)
+				s.NegEigval = s.NegEigval && s.Rule.Writes()
+				if i%2 == 0 {
+					s.Bound = -5
+				}
+				v.Algo, v.Save, v.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
+				v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+				v.PrecApply, v.PrecGrad, v.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+				if v.Decay == gdn.DecayBase2 {
+					v.Decay = gdn.DecayClamp
+				}
+				limit := 1e-5
+				if i%3 == 0 {
+					v.PrecInv, v.PrecIntra, v.PrecState, v.Store, v.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
+					v.Solve, v.Merge, v.LeafBy, v.Leaf, v.Decay = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16, gdn.DecayBase2
+					v.Low, v.BackLow, v.Mask = gdn.Low(r.IntN(3)), gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
+					s.K = 16 // decays are rounded into each element of a key
+					limit = .1
+				}
+				v = v.Canon()
+				if v.Check(s) != nil || v.Unsafe(s) != "" {
+					continue
+				}
+				seen[fmt.Sprintf("%s %s", v.Fit(s).Save, v.Store)]++
+				name := fmt.Sprintf("%d: %s by %s", i, s, v)
+				inputs := drawInputs(t, []string{"random", "slow", "cos.75"}[i%3], s, uint64(i))
+				want, out := exact(t, s, inputs), run(t, build(t, s, v), inputs)
+				for _, o := range s.Outputs() {
+					most := limit
+					if o.Type.DType == ir.BF16 {
+						most += 4e-3
+					}
+					require.LessOrEqual(t, array.Compare(out[o.Name], want[o.Name]).Ratio, most, "%s: %s", name, o.Name)
+				}
+			}
+			require.Positive(t, seen["state f32"])
+			require.Positive(t, seen["state bf16"])
+		})
+	}
+}
+
+// They meet the limits of their precision on every class of inputs, with a bound and without one.
+func TestChannelGradientsOnClasses(t *testing.T) {
+	for _, text := range []string{"default", "cpu,save=inverse", "bf16x3,save=all", "tpu-train,save=all", "tpu-train,save=state", "tpu-x3,save=inverse"} {
+		v := gdntest.MustVariant(t, text)
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			for i, c := range truth.Classes {
+				s := gdntest.MustParse(t, "t=192,hk=1,hv=2,k=32,direction=backward,init,rule=kda")
+				if c.Supports(s) != nil {
+					s.NegEigval = c.Beyond
+				}
+				if i%2 == 0 {
+					s.Bound = -5
+				}
+				if c.Supports(s) != nil {
+					s.Bound = 0
+				}
+				inputs := drawInputs(t, c.Name, s, 1)
+				got, want := interpret(t, s, v, inputs), exact(t, s, inputs)
+				for _, p := range s.Outputs() {
+					off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
+					require.NoError(t, err)
+					if off > limit {
+						t.Errorf("%s: %s: %.2e over %.2e (bound %v)", c.Name, p.Name, off, limit, s.Bound)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The two programs of a training step give what the one of direction=train gives.
+func TestChannelTraining(t *testing.T) {
+	for _, rule := range []string{"kda,bound=-5", "kda", "gla"} {
+		for _, text := range []string{"default,save=none", "cpu,save=inverse", "tpu-train"} {
+			v := gdntest.MustVariant(t, text)
+			s := gdntest.MustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train,rule="+rule)
+			inputs := drawInputs(t, "random", s, 1)
+			want := interpret(t, s, v, inputs)
+			forward, backward, err := Training(s, v)
+			require.NoError(t, err)
+			plain := map[string]*array.Array{}
+			for _, p := range forward.Body.Params {
+				plain[p.Name] = inputs[p.Name]
+			}
+			got := run(t, forward, plain)
+			all := maps.Clone(inputs)
+			for _, p := range backward.Body.Params {
+				if all[p.Name] == nil {
+					all[p.Name] = got[p.Name]
+				}
+			}
+			maps.Copy(got, run(t, backward, all))
+			for _, p := range s.Outputs() {
+				require.Equal(t, want[p.Name], got[p.Name], p.Name)
+			}
+		}
+	}
+}

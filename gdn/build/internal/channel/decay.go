@@ -1,0 +1,293 @@
+// Package channel computes what a decay a channel of the key does to the tokens of a chunk: the products K K^T and Q K^T of pairs of tokens
+// with the decay between them, and their gradients.
+//
+// With L the sums of the log decay along a chunk,
+//
+//	A_ij = beta_i sum_c k_ic k_jc e^(L_ic - L_jc)   P_ij = scale sum_c q_ic k_jc e^(L_ic - L_jc)
+//
+// has no decay of a pair beside a product, as a decay a head has: it stands between the two factors of each term. So it is cut at a
+// boundary between j and i: what decays before it goes to K at j, what decays after it to K and Q at i. Both factors are at most 1, for any
+// decay, and nothing after i has a part in them. Pairs of one boundary are a level: tokens of the second half of a block, with those of
+// the first, for blocks of 2, 4, 8 tokens and so on. Blocks of a span have one product for all of their pairs, whose boundary is the first
+// token: there the factor of K at j is the inverse of a decay, at most e^(-bound (span-1)), so the spec must bound the decay.
+//
+// Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) is of the span from 32 on.
+package channel
+
+import (
+	"math"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
+)
+
+// Tools are what the body of a grid is written with. Values have N entries in lockstep: [N, rows, lanes].
+type Tools struct {
+	*ir.Builder
+	Variant gdn.Variant
+	Bound   float64 // of the log decay; 0 for none
+	Chunk   int
+
+	Dot   func(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value // products at a precision; tx and ty as in ir.MatMul
+	Store func(x *ir.Value) *ir.Value                                 // what is kept between stages
+	Split func(x *ir.Value, n int) []*ir.Value                        // x as n bf16 parts
+	Iota  func(rows, lanes, axis int) *ir.Value
+	// Beside joins values along an axis, and what is kept with them.
+	Beside func(axis int, xs ...*ir.Value) *ir.Value
+	// Masked clears x [N, rows, lanes] where keep, of the i32 indices of a tile's rows and lanes, does not hold, and stores it.
+	Masked func(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value
+}
+
+// Decay is that of the chunks in flight.
+type Decay struct {
+	Tools
+	Log         *ir.Value // [N, C, K] log decay, in the base of sums
+	Risen, Rest *ir.Value // [N, C, K]: what is left of the state before the chunk at each token, and of each token after the chunk
+	Total       *ir.Value // [N, 1, K]: what is left of the state before the chunk after it
+	levels      []level
+}
+
+// level is the pairs of a boundary: of each block all, or those of its two halves (wide).
+type level struct {
+	rows, columns *ir.Value // [N, C, K] the factors of K and Q at i, and of K at j; nil for ones
+	block         int
+	wide          bool
+}
+
+// Nat is the logarithm of e in the base of a variant's sums.
+func Nat(v gdn.Variant) float64 {
+	if v.Algo == gdn.AlgoChunk && v.Decay == gdn.DecayBase2 {
+		return math.Log2E
+	}
+	return 1
+}
+
+// ResetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
+const ResetFloor = -40
+
+// Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, each by itself, so that no
+// difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
+func (d *Decay) Cut() {
+	g, c := d.Log, d.Chunk
+	if d.Bound == 0 {
+		g = d.Max(g, d.Like(g, ResetFloor*Nat(d.Variant)))
+	}
+	block := min(d.Variant.Span, c)
+	own := level{block: block}
+	var upto, after *ir.Value
+	if block == 1 {
+		upto, after = d.blockDecays(g, block)
+	} else { // the bound keeps differences of sums exact
+		sum := d.blockSums(g, block, ir.GE)
+		upto, after = d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
+		sum = d.Sub(sum, d.fromBlock(sum, block, 0))
+		own.rows, own.columns = d.exp(sum), d.exp(d.Neg(sum))
+	}
+	d.levels = append(d.levels, own)
+	for ; block < c; block *= 2 {
+		d.levels = append(d.levels, level{rows: upto, columns: after, block: 2 * block, wide: true})
+		if 2*block <= sumBlock {
+			upto, after = d.blockDecays(g, 2*block)
+		} else {
+			if 2*block == c { // a row of its own: what is turned is not the whole
+				d.Total = d.Mul(d.rowOf(upto, block-1), d.rowOf(upto, c-1))
+			}
+			upto, after = d.doubled(upto, after, block)
+		}
+	}
+	d.Risen, d.Rest = upto, after
+	if d.Total == nil {
+		d.Total = d.rowOf(upto, c-1)
+	}
+}
+
+func (d *Decay) rowOf(x *ir.Value, i int) *ir.Value { return d.SliceAxis(x, 1, i, i+1) }
+
+// sumBlock is the widest block whose decays are sums of logarithms: rows of words of bf16, so that the halves of wider ones are registers.
+const sumBlock = 2 * target.Sublanes
+
+// blockDecays are the decays from the start of a block of tokens up to each, with its own, and those after it up to the end.
+func (d *Decay) blockDecays(g *ir.Value, block int) (upto, after *ir.Value) {
+	if block == 1 {
+		return d.exp(g), nil
+	}
+	return d.exp(d.blockSums(g, block, ir.GE)), d.exp(d.blockSums(g, block, ir.LT))
+}
+
+// exp is the exponential in the base of the sums.
+func (d *Decay) exp(x *ir.Value) *ir.Value {
+	if d.Variant.Decay == gdn.DecayBase2 {
+		return d.Unary(ir.OpExp2, x)
+	}
+	return d.Exp(x)
+}
+
+// sumParts is the number of bf16 parts that sums take.
+func (d *Decay) sumParts() int {
+	if d.Variant.Precision() == ir.PrecBF16x1 {
+		return 2
+	}
+	return 3
+}
+
+// blockSums sums g over the tokens l of the block of each token i for which i cmp l.
+func (d *Decay) blockSums(g *ir.Value, block int, cmp ir.Cmp) *ir.Value {
+	c, n := d.Chunk, g.Type.Shape[0]
+	of := d.inBlock(block)
+	if block < c {
+		of = d.And(of, d.Compare(cmp, d.Iota(c, c, 0), d.Iota(c, c, 1)))
+	} else {
+		of = d.Compare(cmp, d.Iota(c, c, 0), d.Iota(c, c, 1))
+	}
+	low := d.Variant.Decay == gdn.DecayBase2
+	parts, dtype, prec := []*ir.Value{g}, ir.F32, ir.PrecF32
+	if low {
+		parts, dtype, prec = d.Split(g, d.sumParts()), ir.BF16, ir.PrecBF16x1
+	}
+	t := ir.T(dtype, c, c)
+	ones := d.over(n, d.Select(of, d.Const(t, 1), d.Const(t, 0)))
+	var sum *ir.Value
+	for _, part := range parts {
+		x := d.MatMul(ones, part, false, false, prec)
+		if sum != nil {
+			x = d.Add(sum, x)
+		}
+		sum = x
+	}
+	return sum
+}
+
+// inBlock says which pairs of tokens [C, C] are of one block.
+func (d *Decay) inBlock(block int) *ir.Value {
+	c := d.Chunk
+	ri, ci := d.Iota(c, c, 0), d.Iota(c, c, 1)
+	size := d.Like(ri, float64(block))
+	return d.Compare(ir.EQ, d.Div(ri, size), d.Div(ci, size))
+}
+
+// over repeats a [R, L] tile over N entries.
+func (d *Decay) over(n int, x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	return d.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
+}
+
+// row spreads [N, K] over rows.
+func (d *Decay) row(x *ir.Value, rows int) *ir.Value {
+	s := x.Type.Shape
+	return d.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
+}
+
+// fromBlock spreads a row of each block of x [N, C, K] over the block.
+func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
+	s := x.Type.Shape
+	var parts []*ir.Value
+	for at := 0; at < s[1]; at += block {
+		own := d.Reshape(d.SliceAxis(x, 1, at+row, at+row+1), s[0], s[2])
+		parts = append(parts, d.row(own, block))
+	}
+	return d.Concat(1, parts...)
+}
+
+// doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
+// the first times what is left after the second.
+func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
+	b, h := d.Builder, halves(block)
+	first, second := h.first(b, upto), h.second(b, upto)
+	total := func(x *ir.Value) *ir.Value { return d.fromBlock(x, block, block-1) }
+	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
+}
+
+// Products are K K^T and Q K^T [N, C, C] with the decay of each pair, of q and k [N, C, K]; what stands above the diagonal has no meaning.
+// Either of q and rows may be missing: rows says whether K K^T is wanted.
+func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
+	b := d.Builder
+	var wanted []*ir.Value
+	if rows {
+		wanted = append(wanted, k)
+	}
+	if q != nil {
+		wanted = append(wanted, q)
+	}
+	made := make([]*ir.Value, len(wanted))
+	for _, l := range d.levels {
+		h := l.halves()
+		columns := d.columns(l, k)
+		var left []*ir.Value
+		for _, x := range wanted {
+			left = append(left, d.Times(h.second(b, x), h.second(b, l.rows)))
+		}
+		n := left[0].Type.Shape[1]
+		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
+			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.PrecIntra)
+			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
+		} else {
+			for i, x := range left {
+				left[i] = d.Dot(x, columns, false, true, d.Variant.PrecIntra)
+			}
+		}
+		for i, x := range left {
+			made[i] = d.ofLevel(l, x, made[i])
+		}
+	}
+	if rows {
+		kk = made[0]
+	}
+	if q != nil {
+		qk = made[len(made)-1]
+	}
+	return kk, qk
+}
+
+// columns are K of all tokens as the pairs of a level take it at j. K of the second halves has no part in the level.
+func (d *Decay) columns(l level, k *ir.Value) *ir.Value {
+	h := l.halves()
+	columns := d.Times(h.first(d.Builder, k), h.first(d.Builder, l.columns))
+	if h > 0 {
+		columns = h.join(d.Builder, columns, d.Store(h.second(d.Builder, k)))
+	}
+	return columns
+}
+
+// Times is x times a factor, nil for ones, as products take it.
+func (d *Decay) Times(x, factor *ir.Value) *ir.Value {
+	if factor != nil {
+		x = d.Mul(d.element(x), d.element(factor))
+	}
+	return d.Store(x)
+}
+
+// element is an operand of a product with decay in the type in which those are formed.
+func (d *Decay) element(x *ir.Value) *ir.Value {
+	if d.Variant.Low >= gdn.LowRows {
+		return d.Convert(x, ir.BF16)
+	}
+	return d.Convert(x, ir.F32)
+}
+
+// ofLevel puts the pairs of a level over those of the narrower ones: x has the rows of its second halves, or all of them.
+func (d *Decay) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
+	if narrower == nil {
+		return x
+	}
+	b, h := d.Builder, l.halves()
+	own := h.second(b, narrower)
+	of := l.pairs(b, d.Iota(x.Type.Shape[1], d.Chunk, 0), d.Iota(x.Type.Shape[1], d.Chunk, 1))
+	x = b.Select(d.over(x.Type.Shape[0], of), x, own)
+	return h.join(b, h.first(b, narrower), x)
+}
+
+// pairs says which pairs of rows i, those of second halves or all, and lanes j are of a wide level.
+func (l level) pairs(b *ir.Builder, ri, ci *ir.Value) *ir.Value {
+	half := b.Like(ri, float64(l.block/2))
+	ri, ci = b.Div(ri, half), b.Div(ci, half) // halves of blocks
+	one := b.Like(ri, 1)
+	of := b.Compare(ir.EQ, b.Add(ci, one), ri)
+	if l.halves() > 0 {
+		of = b.Compare(ir.EQ, ci, b.Add(ri, ri))
+	} else {
+		two := b.Add(one, one)
+		of = b.And(of, b.Compare(ir.EQ, b.Mul(b.Div(ci, two), two), ci))
+	}
+	return of
+}

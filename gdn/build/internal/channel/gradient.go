@@ -1,0 +1,170 @@
+package channel
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// With F and R the factors of a level at j and at i, and X, Y the gradients of P and A of its pairs, zero for all others,
+//
+//	dQ += R . (X (F . K))    dK += R . (Y (F . K)) + F . (X^T (R . Q) + Y^T (R . K))
+//
+// The log decay of token t decays the pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
+// for t in the first half those with j < t. So its gradient sums, along the tokens of a half,
+//
+//	rows = (R . Q) . (X (F . K)) + (R . K) . (Y (F . K))    columns = (F . K) . (X^T (R . Q) + Y^T (R . K))
+//
+// from t on, or up to t: sums in which nothing cancels, whatever the decay. Within the narrowest blocks it sums rows less columns from t on.
+// There pairs on one side of t cancel, to the last bit but for the order of float32 sums, since both are made of operands rounded once.
+
+// Pairs are gradients of P and A without their decay, [N, i, j] and turned [N, j, i]; what is no pair has no meaning. Those of A are nil where a
+// rule has none.
+type Pairs struct{ X, Y, TurnedX, TurnedY *ir.Value }
+
+// Gradients are those of Q and K by way of the pairs of a chunk [N, C, K], and of the log decays by way of all: along are what an earlier
+// or later end of the chunk has to do with each token, Rises those that take the state before the chunk, Remains those that the state after it takes.
+type Gradients struct{ Q, K, Log *ir.Value }
+
+// Ends is what stands outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
+// the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
+type Ends struct{ Risen, Rest, Whole *ir.Value }
+
+// made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay.
+type made struct {
+	level
+	q, k, column  *ir.Value
+	rows, columns *ir.Value
+}
+
+// Gradients takes those of pairs to Q, K and the log decays. q and k are [N, C, K] of value heads.
+func (d *Decay) Gradients(q, k *ir.Value, p Pairs, ends Ends) Gradients {
+	var levels []made
+	for _, l := range d.levels {
+		levels = append(levels, d.ofPairs(l, q, k, p))
+	}
+	var g Gradients
+	add := func(sum **ir.Value, l made, x *ir.Value, second bool) {
+		switch {
+		case x == nil:
+		case *sum == nil:
+			*sum = x
+		default:
+			*sum = l.halves().each(d.Builder, *sum, x, second)
+		}
+	}
+	for _, l := range levels {
+		add(&g.Q, l, l.q, true)
+		add(&g.K, l, l.column, false)
+		add(&g.K, l, l.k, true)
+	}
+	g.Log = d.alongDecay(levels, ends)
+	return g
+}
+
+// ofPairs are the gradients by way of a level.
+func (d *Decay) ofPairs(l level, q, k *ir.Value, p Pairs) made {
+	b, h := d.Builder, l.halves()
+	b.Stage("dq")
+	columns := d.columns(l, k)
+	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.Times(h.second(b, k), h.second(b, l.rows))
+	x, turned := d.Masked(h.second(b, p.X), l.lower(b, 0)), d.Masked(h.first(b, p.TurnedX), l.upper(b, 0))
+	m := made{level: l}
+	grown := func(x, factor *ir.Value) *ir.Value {
+		if factor == nil {
+			return x
+		}
+		return b.Mul(x, factor)
+	}
+	along := func(x, y *ir.Value) *ir.Value { return b.Mul(b.Convert(x, ir.F32), b.Convert(y, ir.F32)) }
+	all := func(own, x *ir.Value) *ir.Value { // rows of all tokens, those of second halves being own
+		if h == 0 {
+			return own
+		}
+		return h.join(b, d.Store(h.first(b, x)), own)
+	}
+	prec := d.Variant.GradPrecision()
+	if p.Y == nil {
+		m.q, m.column = d.Dot(x, columns, false, false, prec), d.Dot(turned, all(rowsQ, q), false, false, prec)
+		m.rows = along(m.q, rowsQ)
+	} else {
+		y, turnedY := d.Masked(h.second(b, p.Y), l.lower(b, 1)), d.Masked(h.first(b, p.TurnedY), l.upper(b, 1))
+		n := x.Type.Shape[1]
+		if d.Variant.KQ == gdn.JointJoined {
+			both := d.Dot(d.Beside(1, x, y), columns, false, false, prec)
+			m.q, m.k = b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)
+			m.column = d.Dot(d.Beside(2, turned, turnedY), d.Beside(1, all(rowsQ, q), all(rowsK, k)), false, false, prec)
+		} else {
+			m.q, m.k = d.Dot(x, columns, false, false, prec), d.Dot(y, columns, false, false, prec)
+			m.column = b.Add(d.Dot(turned, all(rowsQ, q), false, false, prec), d.Dot(turnedY, all(rowsK, k), false, false, prec))
+		}
+		m.rows = b.Add(along(m.q, rowsQ), along(m.k, rowsK))
+		m.k = grown(m.k, h.second(b, l.rows))
+	}
+	m.columns = along(m.column, h.first(b, columns))
+	m.q = grown(m.q, h.second(b, l.rows))
+	m.column = grown(m.column, h.first(b, l.columns))
+	return m
+}
+
+// lower says which pairs of rows i, those of second halves or all, and lanes j are of a level; of a span those with i at least by after j.
+func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
+	return func(row, lane *ir.Value) *ir.Value {
+		if l.wide {
+			return l.pairs(b, row, lane)
+		}
+		return l.within(b, lane, row, by)
+	}
+}
+
+// upper is lower turned: rows j, those of first halves or all, and lanes i.
+func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
+	return func(row, lane *ir.Value) *ir.Value {
+		switch {
+		case !l.wide:
+			return l.within(b, row, lane, by)
+		case l.halves() == 0:
+			return l.pairs(b, lane, row)
+		}
+		half := b.Like(row, float64(l.block/2))
+		row, lane = b.Div(row, half), b.Div(lane, half)
+		return b.Compare(ir.EQ, lane, b.Add(b.Add(row, row), b.Like(row, 1)))
+	}
+}
+
+// within says whether j and i are in one block, i at least by after j.
+func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
+	size := b.Like(j, float64(l.block))
+	return b.And(b.Compare(ir.EQ, b.Div(j, size), b.Div(i, size)), b.Compare(ir.GE, i, b.Add(j, b.Like(j, float64(by)))))
+}
+
+// alongDecay sums what each log decay decays. Sums over a block of two halves are those over its halves, and the total of the other half: so
+// what is summed goes from the widest blocks to the narrowest.
+func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
+	b := d.Builder.Stage("dg")
+	after, before := ends.Risen, ends.Rest
+	total := d.row(b.Reshape(ends.Whole, ends.Whole.Type.Shape[0], ends.Whole.Type.Shape[2]), d.Chunk)
+	for _, l := range slices.Backward(levels) {
+		h := l.halves()
+		if h == 0 {
+			after = b.Add(after, b.Sub(l.rows, l.columns))
+			continue
+		}
+		total = b.Add(total, h.join(b, d.totals(h, h.second(b, after)), d.totals(h, h.first(b, before))))
+		after, before = h.each(b, after, l.rows, true), h.each(b, before, l.columns, false)
+	}
+	block := min(d.Chunk, sumBlock)
+	dg := b.Add(total, b.Add(d.blockSums(after, block, ir.LE), d.blockSums(before, block, ir.GT)))
+	floor := float64(ResetFloor) * Nat(d.Variant)
+	return b.Select(b.Compare(ir.GT, d.Log, b.Like(d.Log, floor*(1-1e-6))), dg, b.Like(dg, 0))
+}
+
+// totals spreads the sum of each block of h rows over the block.
+func (d *Decay) totals(h halves, x *ir.Value) *ir.Value {
+	var parts []*ir.Value
+	for at := 0; at < x.Type.Shape[1]; at += int(h) {
+		parts = append(parts, d.row(d.Sum(d.SliceAxis(x, 1, at, at+int(h)), 1), int(h)))
+	}
+	return d.Concat(1, parts...)
+}

@@ -53,6 +53,10 @@ var Champions = []Champion{
 
 	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
 
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,turn=value,steps=1,lock=4,backsteps=1,backlock=4,low=no,backlow=no", "as the next; vector units beside matrix units of 128 rows have no bf16",
+		where{mxu: 128, channels: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,turn=value,steps=1,lock=4,backsteps=1,backlock=4", "decays of channels are work of the first phase; a chunk a step, since the backward kernel is long",
+		where{channels: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128", "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes",
@@ -77,6 +81,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
 	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32", "a few tokens a sequence, all of it in float32 on the vector unit", where{}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,backsteps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{channels: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},

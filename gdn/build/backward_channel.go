@@ -19,114 +19,133 @@ import (
 //
 // where pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
 func (e *gradient) channels() []blockOut {
-	b := e.b.Stage("load")
-	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
-	do := e.store(e.loadRows(e.in.do))
-	w := e.loadGates()
-	e.sums(&w)
-	d := w.channels
+	c := e.loadChannelChunk()
 	state := e.loadKept(e.in.kept.s)
-	scale := e.s.EffectiveScale()
-	spread := func(x *ir.Value, lanes int, by float64) *ir.Value { // beta times by
-		if x == nil {
-			return b.Const(ir.T(ir.F32, e.entries(), e.c, lanes), by)
-		}
-		return e.column(b.Scale(x, by), lanes)
-	}
-
-	b.Stage("operands")
-	grownQ, grownK := b.Scale(d.Risen, scale), d.Risen
-	left := d.Rest
-	if w.beta != nil {
-		left = b.Mul(left, e.column(w.beta, e.s.K))
-	}
-	stateQ, stateK, restK := d.Times(q, grownQ), d.Times(k, grownK), d.Times(k, left)
-	p, tt, u := e.channelValues(q, k, stateK, state, w)
-
-	b.Stage("dr")
-	ds := e.store(e.state)
-	var dr *ir.Value
-	if e.v.Out == gdn.OutSeparate {
-		dr = b.Add(e.dot(p, do, true, false, e.v.PrecIntra), e.dot(restK, ds, false, false, e.v.PrecState))
-	} else {
-		dr = e.dot(e.concat(2, e.turned(p), restK), e.concat(1, do, ds), false, false, e.v.PrecState)
-	}
-	if tt != nil {
-		dr = e.dot(tt, e.store(dr), false, false, e.v.ApplyPrecision())
-	}
-	low := e.store(dr)
-
-	b.Stage("state")
-	before := b.Mul(e.state, b.Broadcast(b.Transpose(d.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
-	added := e.dot(stateQ, do, true, false, e.v.PrecState)
-	if tt != nil {
-		added = b.Sub(added, e.dot(stateK, low, true, false, e.v.PrecState))
-	}
+	u := e.channelValues(c, state)
 	after := e.state
-	e.state = b.Add(before, added)
+	ds := e.channelState(c)
 
-	b.Stage("dq")
+	b := e.b.Stage("dq")
 	pairs := channel.Pairs{}
-	byU := e.dot(u, do, false, true, e.v.GradPrecision())
-	pairs.TurnedX = e.store(b.Mul(byU, spread(w.beta, e.c, scale)))
+	byU := e.dot(u, c.do, false, true, e.v.GradPrecision())
+	pairs.TurnedX = e.store(b.Mul(byU, e.ofTokens(c.beta, e.c, e.s.EffectiveScale())))
 	pairs.X = e.turned(pairs.TurnedX)
-	intoQ := e.dot(do, state, false, true, e.v.PrecState)
-	risen := b.Mul(b.Convert(stateQ, ir.F32), intoQ)
+	intoQ := e.dot(c.do, state, false, true, e.v.PrecState)
+	risen := b.Mul(b.Convert(c.stateQ, ir.F32), intoQ)
 	var dbeta, intoK *ir.Value
-	if tt != nil {
-		byU = e.dot(u, low, false, true, e.v.GradPrecision())
-		pairs.TurnedY = e.store(b.Mul(byU, spread(w.beta, e.c, -1)))
+	if c.tt != nil {
+		byU = e.dot(u, c.low, false, true, e.v.GradPrecision())
+		pairs.TurnedY = e.store(b.Mul(byU, e.ofTokens(c.beta, e.c, -1)))
 		pairs.Y = e.turned(pairs.TurnedY)
-		dbeta = b.Div(e.diagonal(byU), w.beta)
-		intoK = e.dot(low, state, false, true, e.v.PrecState)
-		risen = b.Sub(risen, b.Mul(b.Convert(stateK, ir.F32), intoK))
+		dbeta = b.Div(e.diagonal(byU), c.beta)
+		intoK = e.dot(c.low, state, false, true, e.v.PrecState)
+		risen = b.Sub(risen, b.Mul(b.Convert(c.stateK, ir.F32), intoK))
 	}
 	fromState := e.dot(u, ds, false, true, e.v.PrecState)
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
-	whole = b.Mul(d.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
-	ends := channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(restK, ir.F32), fromState), Whole: whole}
-	g := d.Gradients(q, k, pairs, ends)
+	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
+	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(c.restK, ir.F32), fromState), Whole: whole})
 
 	b.Stage("dq")
-	dq := b.Add(g.Q, b.Mul(grownQ, intoQ))
+	dq := b.Add(g.Q, b.Mul(c.grownQ, intoQ))
 	b.Stage("dk")
-	dk := b.Add(g.K, b.Mul(left, fromState))
+	dk := b.Add(g.K, b.Mul(c.left, fromState))
 	if intoK != nil {
-		dk = b.Sub(dk, b.Mul(grownK, intoK))
+		dk = b.Sub(dk, b.Mul(c.channels.Risen, intoK))
 	}
-	return e.channelGradients(e.perKey(dq), e.perKey(dk), dr, g.Log, dbeta)
+	return e.channelGradients(e.perKey(dq), e.perKey(dk), c.dr, g.Log, dbeta)
 }
 
-// channelValues are P, T^T and U, kept or made again from the state before the chunk; in an additive rule T is nil, and U is V.
-func (e *gradient) channelValues(q, k, stateK, state *ir.Value, w gates) (p, tt, u *ir.Value) {
-	writes := e.s.Rule.Writes()
-	again := writes && e.in.kept.t == nil
-	e.b.Stage("products")
-	kk, qk := w.channels.Products(q, k, again)
-	qk = e.b.Scale(qk, e.s.EffectiveScale())
-	if again {
-		kk = e.b.Neg(kk)
+// channelChunk is what the gradient of the state needs of a chunk, and what it makes there.
+type channelChunk struct {
+	gates
+	q, k, do              *ir.Value // [N, C, K] of value heads, and [N, C, V]
+	grownQ, left          *ir.Value // scale e^G and beta e^(GC-G)
+	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
+	p                     *ir.Value // P
+	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
+	dr, low               *ir.Value // dR, and as products take it
+}
+
+// loadChannelChunk loads a chunk and makes what needs neither its values nor a state.
+func (e *gradient) loadChannelChunk() *channelChunk {
+	b := e.b.Stage("load")
+	c := &channelChunk{q: e.perValue(e.loadKey(e.in.q)), k: e.perValue(e.loadKey(e.in.k)), do: e.store(e.loadRows(e.in.do))}
+	c.gates = e.loadGates()
+	e.sums(&c.gates)
+	b.Stage("operands")
+	d := c.channels
+	c.grownQ, c.left = b.Scale(d.Risen, e.s.EffectiveScale()), d.Rest
+	if c.beta != nil {
+		c.left = b.Mul(c.left, e.column(c.beta, e.s.K))
 	}
-	negA, p := e.weights(kk, qk, nil, w)
-	if !writes {
-		return p, nil, e.store(e.loadRows(e.in.v))
-	}
-	var t *ir.Value
+	c.stateQ, c.stateK, c.restK = d.Times(c.q, c.grownQ), d.Times(c.k, d.Risen), d.Times(c.k, c.left)
+
+	b.Stage("products")
+	again := e.s.Rule.Writes() && e.in.kept.t == nil
+	kk, qk := d.Products(c.q, c.k, again)
 	if again {
-		t = e.invert(negA)
-		tt = e.turned(t)
+		kk = b.Neg(kk)
+	}
+	negA, p := e.weights(kk, b.Scale(qk, e.s.EffectiveScale()), nil, c.gates)
+	c.p = p
+	switch {
+	case again:
+		c.t = e.invert(negA)
+		c.tt = e.turned(c.t)
+	case e.s.Rule.Writes():
+		c.tt = e.loadTurnedInverse()
+	}
+	return c
+}
+
+// channelState takes dS, which is e.state, over a chunk, and gives it as products take it.
+func (e *gradient) channelState(c *channelChunk) *ir.Value {
+	b := e.b.Stage("dr")
+	ds := e.store(e.state)
+	if e.v.Out == gdn.OutSeparate {
+		c.dr = b.Add(e.dot(c.p, c.do, true, false, e.v.PrecIntra), e.dot(c.restK, ds, false, false, e.v.PrecState))
 	} else {
-		tt = e.loadTurnedInverse()
+		c.dr = e.dot(e.concat(2, e.turned(c.p), c.restK), e.concat(1, c.do, ds), false, false, e.v.PrecState)
 	}
+	if c.tt != nil {
+		c.dr = e.dot(c.tt, e.store(c.dr), false, false, e.v.ApplyPrecision())
+	}
+	c.low = e.store(c.dr)
+
+	b.Stage("state")
+	decayed := b.Mul(e.state, b.Broadcast(b.Transpose(c.channels.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
+	added := e.dot(c.stateQ, c.do, true, false, e.v.PrecState)
+	if c.tt != nil {
+		added = b.Sub(added, e.dot(c.stateK, c.low, true, false, e.v.PrecState))
+	}
+	e.state = b.Add(decayed, added)
+	return ds
+}
+
+// ofTokens spreads what a token has, times by, over lanes: ones for nil.
+func (e *gradient) ofTokens(x *ir.Value, lanes int, by float64) *ir.Value {
+	if x == nil {
+		return e.b.Const(ir.T(ir.F32, e.entries(), e.c, lanes), by)
+	}
+	return e.column(e.b.Scale(x, by), lanes)
+}
+
+// channelValues is U, kept or made again from the state before the chunk; in an additive rule it is V.
+func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 	if l := e.in.kept.u; l != nil {
-		return p, tt, e.loadKept(l)
-	}
-	if t == nil {
-		t = e.turned(tt)
+		return e.loadKept(l)
 	}
 	e.b.Stage("values")
-	r := e.b.Sub(e.b.Convert(e.loadRows(e.in.v), ir.F32), e.dot(stateK, state, false, false, e.v.PrecState))
-	return p, tt, e.store(e.dot(t, e.store(r), false, false, e.v.ApplyPrecision()))
+	v := e.loadRows(e.in.v)
+	if c.tt == nil {
+		return e.store(v)
+	}
+	if c.t == nil {
+		c.t = e.turned(c.tt)
+	}
+	r := e.b.Sub(e.b.Convert(v, ir.F32), e.dot(c.stateK, state, false, false, e.v.PrecState))
+	return e.store(e.dot(c.t, e.store(r), false, false, e.v.ApplyPrecision()))
 }
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and

@@ -71,6 +71,10 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 
 // stateGradient takes a chunk backwards, as far as the gradient of the state goes: see the head of backward.go.
 func (e *gradient) stateGradient() []blockOut {
+	if e.channelwise() {
+		e.channelState(e.loadChannelChunk())
+		return nil
+	}
 	b := e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
 	do := e.loadRows(e.in.do)

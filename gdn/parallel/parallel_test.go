@@ -129,11 +129,13 @@ func TestSplitHard(t *testing.T) {
 		split(t, row[0], row[1], 4, interpreted)
 	}
 	split(t, "b=2,t=48,hk=2,hv=2,k=8,v=16,l2norm,gates=fused,final=false", "random", 3, interpreted)
+	split(t, "b=1,t=64,hk=1,hv=2,k=8,v=8,init,l2norm,gates=fused,rule=kda,bound=-5", "random", 4, interpreted)
+	split(t, "b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=kda", "resets", 2, interpreted)
 }
 
-// Kimi Delta Attention has a map of each part too; its gradients are those of the reference so far.
+// A rule whose gradients are the reference's alone has a map of each part too.
 func TestSplitForward(t *testing.T) {
-	s, err := gdn.Parse("b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=kda")
+	s, err := gdn.Parse("b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=simple-gla")
 	require.NoError(t, err)
 	c, err := truth.LookupClass("random")
 	require.NoError(t, err)

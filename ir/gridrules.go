@@ -162,7 +162,7 @@ func (g *Grid) checkCommon(in *Instr) error {
 			return fmt.Errorf("axis %s is bounded, which only the sequential axis of a kernel can be", d.Name)
 		}
 	}
-	if err := g.Sched.check(g); err != nil {
+	if err := g.Sched.Check(g); err != nil {
 		return err
 	}
 	bounds := 0
@@ -227,9 +227,18 @@ func (g *Grid) checkCommon(in *Instr) error {
 	return nil
 }
 
-func (s *Sched) check(g *Grid) error {
-	if s == nil {
-		return nil
+func (g *Grid) checkLive() error {
+	n := len(g.Dims)
+	if g.Live < 0 || g.Live > g.Tables || g.Live > 0 && (n == 0 || !g.Dims[n-1].Seq) {
+		return fmt.Errorf("live names table %d of %d, counted from 1, and needs a sequential axis", g.Live, g.Tables)
+	}
+	return nil
+}
+
+// Check says what keeps a grid or kernel from having the schedule; nil, which is none, suits all.
+func (s *Sched) Check(g *Grid) error {
+	if err := g.checkLive(); err != nil || s == nil {
+		return err
 	}
 	n := len(g.Dims)
 	switch {
@@ -243,8 +252,8 @@ func (s *Sched) check(g *Grid) error {
 		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
 	case s.Ends != nil && len(s.Ends) != len(s.Lags):
 		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
-	case s.Live < 0 || s.Live > g.Tables || s.Live > 0 && s.Steps != 1:
-		return fmt.Errorf("live names table %d of %d, counted from 1, and needs steps of one chunk", s.Live, g.Tables)
+	case g.Live > 0 && s.Steps != 1:
+		return fmt.Errorf("live needs steps of one chunk, not of %d", s.Steps)
 	case s.Stagger < 0 || s.Stagger > 64 || (s.Stagger == 0) != (len(s.Waves) == 0):
 		return fmt.Errorf("groups of heads staggered by %d in %d stages; 1 to 64 in some, or 0 in none", s.Stagger, len(s.Waves))
 	case len(s.Lags) == 0 || s.Lags[0] != 0:

@@ -31,7 +31,7 @@ func (p *parser) grid() (*Grid, error) {
 		case "stagger":
 			return p.int(&g.sched().Stagger)
 		case "live":
-			return p.int(&g.sched().Live)
+			return p.int(&g.Live)
 		case "fetch":
 			return p.flag(&g.sched().Fetch)
 		case "main":

@@ -252,6 +252,9 @@ func (g *Grid) String() string {
 	if g.Main {
 		b.WriteString(", main=1")
 	}
+	if g.Live != 0 {
+		fmt.Fprintf(&b, ", live=%d", g.Live)
+	}
 	if s := g.Sched; s != nil {
 		fmt.Fprintf(&b, ", steps=%d, lags=%s, lock=%d", s.Steps, ints(s.Lags), s.Lock)
 		if s.Late != 0 {
@@ -268,9 +271,6 @@ func (g *Grid) String() string {
 		}
 		if s.After != 0 {
 			fmt.Fprintf(&b, ", after=%d", s.After)
-		}
-		if s.Live != 0 {
-			fmt.Fprintf(&b, ", live=%d", s.Live)
 		}
 		if s.Fetch {
 			b.WriteString(", fetch=1")

@@ -10,11 +10,11 @@ import (
 func TestSchedCheck(t *testing.T) {
 	g := &Grid{Dims: []GridDim{{Name: "b", Size: 3}, {Name: "c", Size: 8, Seq: true}}}
 	good := func() *Sched { return &Sched{Steps: 2, Lags: []int{0, 1, 2}, Lock: 1, Late: 6} }
-	require.NoError(t, good().check(g))
+	require.NoError(t, good().Check(g))
 	full := good()
 	full.Ends, full.Beside, full.Phases = []int{80, 100, 7}, []string{"operands"}, []StagePhase{{"solve", 1}}
 	full.Waves, full.Stagger = []string{"dq", "dk"}, 2
-	require.NoError(t, full.check(g))
+	require.NoError(t, full.Check(g))
 	for want, change := range map[string]func(*Sched){
 		"whole steps of 3":                                func(s *Sched) { s.Steps = 3 },
 		"0 heads in lockstep":                             func(s *Sched) { s.Lock = 0 },
@@ -32,7 +32,7 @@ func TestSchedCheck(t *testing.T) {
 	} {
 		s := good()
 		change(s)
-		require.ErrorContains(t, s.check(g), want)
+		require.ErrorContains(t, s.Check(g), want)
 	}
-	require.ErrorContains(t, good().check(&Grid{Dims: g.Dims[:1]}), "sequential axis")
+	require.ErrorContains(t, good().Check(&Grid{Dims: g.Dims[:1]}), "sequential axis")
 }

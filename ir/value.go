@@ -239,6 +239,8 @@ type Window struct {
 // content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
 // at first and kept throughout.
 //
+// What a grid with Live gives must not depend on whether the points from there on run. A schedule leaves them out of its kernel.
+//
 // Alias lists {array, input} pairs of one type, of an array that output windows belong to: its blocks that no point visits hold the
 // input's content. The input windows of a grid show the operand as it was. In a kernel the output takes the input's memory, so that a
 // block must not be fetched once it is written back; blocks of an output without an alias that no point visits are undefined.
@@ -252,6 +254,7 @@ type Grid struct {
 	Outs    []Type // types of the arrays that the Out windows belong to
 	Into    []int  // grid only: the array of each output window; nil: each has its own
 	Main    bool   // arrays from the module's caller and for it stay in main memory, where a compiler might move them before and after
+	Live    int    // table, counted from 1, whose first entry is the number of points of the sequential axis that must run; 0: all
 	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
 	Scratch []Type // kernel only
 	Alias   [][2]int
@@ -309,11 +312,8 @@ type Sched struct {
 	// have had theirs, and not when all have.
 	Waves   []string
 	Stagger int
-	// Live is the table, counted from 1, whose first entry is the number of chunks that must run; 0: all. What the grid gives
-	// must not depend on whether the chunks from there on run, and a kernel leaves them out.
-	Live int
 	// Fetch has the kernel copy the blocks of input windows itself, those of the next step while it does one: of windows that are looked
-	// up where Live says how many steps run, else of those that follow the steps.
+	// up where the grid's Live says how many steps run, else of those that follow the steps.
 	Fetch bool
 }
 

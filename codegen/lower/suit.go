@@ -2,12 +2,10 @@ package lower
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -23,18 +21,7 @@ type Form struct {
 }
 
 // NewForm gives the form of a spec by a variant. It builds nothing yet.
-func NewForm(s gdn.Spec, v gdn.Variant) *Form {
-	f := &Form{Spec: s, Variant: v}
-	f.built = sync.OnceValues(func() (*ir.Module, error) { return build.Module(s, v) })
-	f.kernels = sync.OnceValues(func() (*ir.Module, error) {
-		m, err := f.built()
-		if err != nil {
-			return nil, err
-		}
-		return Kernels(m)
-	})
-	return f
-}
+func NewForm(s gdn.Spec, v gdn.Variant) *Form { return new(Cells).Form(s, v) }
 
 // Build gives the module at the tensor level.
 func (f *Form) Build() (*ir.Module, error) { return f.built() }
@@ -59,8 +46,9 @@ func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
 		return nil, err
 	}
 	_, changes, _ := strings.Cut(text, ",")
+	var cells Cells
 	chosen := func(c gdn.Choice) *Form {
-		f := NewForm(s, c.Variant)
+		f := cells.Form(s, c.Variant)
 		f.From, f.changes = c.From, changes
 		return f
 	}

@@ -12,7 +12,7 @@ import (
 // Body is the Mosaic module of a kernel instruction, as text.
 func Body(kernel *ir.Instr, target *codegen.Target) (string, error) {
 	g := kernel.Attrs.Grid
-	if g.Sched != nil {
+	if g.Sched != nil || g.Live > 0 {
 		return "", fmt.Errorf("mosaic: the schedule of kernel %s is pending: apply the pass pipeline first", g.Name)
 	}
 	if err := checkWindows(kernel); err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -185,9 +186,10 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		}
 		return w
 	}
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Main, Sched: schedOf(v)}
-	if grid.Sched != nil {
-		grid.Sched.Live, grid.Sched.Fetch = 1, v.Fetch == gdn.FetchCopies
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Main}
+	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Heads * v.Batch * v.Chunks})
+	if p.ordered {
+		grid.Live = 1
 	}
 	args := []*ir.Value{g.table}
 	// One window for both gates: control of a step costs by the window.
@@ -216,7 +218,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			args = append(args, o.value)
 		}
 	}
-	if s.InPlace && grid.Sched != nil && grid.Sched.Fetch {
+	if s.InPlace && p.ordered && v.Fetch == gdn.FetchCopies {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}

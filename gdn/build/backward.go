@@ -86,7 +86,10 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	for i, o := range keep.list() {
 		results, names = append(results, o.value), append(names, keep.names()[i])
 	}
-	if err := b.Finish(forward, names, results); err != nil {
+	if err = b.Finish(forward, names, results); err == nil {
+		err = p.schedule(forward, v)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("build the forward pass of %s by %s: %w", s, v, err)
 	}
 
@@ -106,7 +109,10 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	for _, g := range gdn.Gradients(s.Differentiable()) {
 		names = append(names, g.Name)
 	}
-	if err := b.Finish(backward, names, p.backward(keep)); err != nil {
+	if err = b.Finish(backward, names, p.backward(keep)); err == nil {
+		err = p.schedule(backward, v)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("build the backward pass of %s by %s: %w", s, v, err)
 	}
 	return forward, backward, nil
@@ -214,25 +220,6 @@ func (p *plan) backward(keep kept) []*ir.Value {
 		body = (*gradient).channels
 	}
 	return reverse.gradientsOut(in, reverse.grid("backward", in, append(used, keep.list()...), in.dstate, takes(newGradient, body)))
-}
-
-// reverseSched is the schedule of the reverse grid. What needs dS and makes none of it stands behind the state.
-func reverseSched(v gdn.Variant) *ir.Sched {
-	s := newSched(v.BackSteps, v.BackLock, v.Heads*v.Batch, v.BackAhead, v.Behind)
-	if s == nil {
-		return nil
-	}
-	s.Late = v.BackLate
-	if v.Behind > 0 {
-		stages := []string{"dq", "dk", "dg", "output"}
-		for _, stage := range append(stages, "store") {
-			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
-		}
-		if v.Stagger > 0 {
-			s.Waves, s.Stagger = stages, v.Stagger
-		}
-	}
-	return s
 }
 
 // hold gives a value the form in which it is kept: f32, or bf16 parts as far as the products at p use them. Words hold two rows

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -12,14 +13,36 @@ import (
 // (reshapes, transposes, padding, gathering of packed sequences) surrounds grids with pure bodies. In a body, values are
 // [N, rows, lanes]: N is chunks in flight x batch rows x heads, in lockstep.
 func Module(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
-	if err := v.Check(s); err != nil {
+	b, err := BaseOf(s, v)
+	if err != nil {
 		return nil, err
 	}
-	m, b := ir.NewModule("gdn")
-	p := newPlan(s, v.Fit(s), b, s.Inputs())
-	results, err := p.emit()
+	p, m, err := b.build()
+	if err == nil {
+		err = p.schedule(m, v.Fit(s))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
+	}
+	return m, nil
+}
+
+// Build makes the program of a base.
+func (b Base) Build() (*Program, error) {
+	p, m, err := b.build()
+	if err != nil {
+		return nil, fmt.Errorf("build %s by %s: %w", b.spec, b.variant, err)
+	}
+	return &Program{Module: m, base: b, carriers: *p.carriers}, nil
+}
+
+func (base Base) build() (*plan, *ir.Module, error) {
+	s := base.spec
+	m, b := ir.NewModule("gdn")
+	p := base.plan(b, s.Inputs())
+	results, err := p.emit()
+	if err != nil {
+		return nil, nil, err
 	}
 	results = p.only(results, s)
 	names := make([]string, len(results))
@@ -29,10 +52,7 @@ func Module(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	if s.InPlace {
 		m.Reuse = []ir.Reuse{{Result: "final_state", Param: "initial_state"}}
 	}
-	if err := b.Finish(m, names, results); err != nil {
-		return nil, fmt.Errorf("build %s by %s: %w", s, v, err)
-	}
-	return m, nil
+	return p, m, b.Finish(m, names, results)
 }
 
 // emit is module, or the builder's first fault.
@@ -56,7 +76,7 @@ func (p *plan) guarded(write func()) (err error) {
 // plan is the fitted shape of the program.
 type plan struct {
 	s    gdn.Spec
-	v    gdn.Variant
+	v    gdn.Variant // without a schedule
 	b    *ir.Builder
 	c    int  // tokens of a chunk
 	nc   int  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
@@ -65,24 +85,21 @@ type plan struct {
 	lead int  // columns of zeros that stand before those of v: see summary.go
 	down bool // grids walk the chunks from the last to the first
 	args map[string]*ir.Value
+
+	ordered  bool                // a schedule is to follow
+	carriers *[]schedule.Carrier // the grids that it is for
 }
 
+// newPlan is the plan of a fitted variant.
 func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan {
-	s = v.Packing(s)
-	p := &plan{s: s, v: v, b: b, c: v.Chunk, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}}
+	return baseOf(s, v).plan(b, inputs)
+}
+
+func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
+	v := base.variant
+	s := v.Packing(base.spec)
+	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, carriers: &[]schedule.Carrier{}}
 	p.kb = v.Heads / p.gb
-	if s.Seqs > 0 {
-		p.nc = (s.Tokens/p.c + s.Seqs + v.Chunks - 1) / v.Chunks * v.Chunks
-		if p.aligned() {
-			p.nc = (s.Tokens + p.c - 1) / p.c
-		}
-	} else {
-		step := v.Chunks * v.Steps
-		if s.Direction != gdn.Forward {
-			step = max(step, v.BackSteps) // powers of two
-		}
-		p.nc = (s.Tokens + step*p.c - 1) / (step * p.c) * step
-	}
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
 	}
@@ -135,11 +152,11 @@ func (p *plan) module() []*ir.Value {
 		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
 			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.decayGate()...)
 		}
-		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunkwise, (*chunkwise).scan)))
+		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunkwise, (*chunkwise).fused)))
 	default:
 		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, takes(newChunkwise, (*chunkwise).intra))
 		in.t, in.p = r.outputs[0], r.outputs[1]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunkwise, (*chunkwise).scan)))
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunkwise, (*chunkwise).fused)))
 	}
 }
 
@@ -243,12 +260,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	g := &ir.Grid{Name: name, Dims: dims, Main: v.Main}
 	switch {
 	case p.down:
-		g.Sched = reverseSched(v)
+		*p.carriers = append(*p.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch, Reverse: true})
 	case state != nil:
-		g.Sched = schedOf(v)
-		if g.Sched != nil {
-			g.Sched.Fetch = v.Fetch == gdn.FetchCopies
-		}
+		*p.carriers = append(*p.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch * v.Chunks})
 	}
 	var args []*ir.Value
 	if state != nil && in.slotting != nil {
@@ -321,44 +335,6 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		r.outputs = append(r.outputs, o.operand)
 	}
 	return r
-}
-
-// schedOf is how the steps of the grid that carries the state overlap as a kernel; nil: they follow one another as built.
-func schedOf(v gdn.Variant) *ir.Sched {
-	s := newSched(v.Steps, v.Lock, v.Heads*v.Batch*v.Chunks, v.Ahead, 0)
-	if s == nil {
-		return nil
-	}
-	s.Late = v.Late
-	if v.Ready != 100 {
-		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
-		s.Ends[0] = v.Ready
-	}
-	if v.Beside {
-		s.Beside = []string{"operands"}
-	}
-	if v.Ahead == 2 {
-		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
-	}
-	return s
-}
-
-// newSched is a schedule with phases ahead of the state and behind it.
-func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
-	if ahead+behind == 0 && steps == 1 && lock == 0 {
-		return nil
-	}
-	s := &ir.Sched{Steps: steps, Lock: lock, After: behind}
-	if lock == 0 {
-		s.Lock = heads
-	}
-	// Results must come from whole steps: the last lag is a multiple of the steps.
-	n := ahead + behind
-	last := (n + steps - 1) / steps * steps
-	for p := range n + 1 {
-		s.Lags = append(s.Lags, p*last/max(n, 1))
-	}
-	return s
 }
 
 // blockOut is an output block with the array that it belongs to.

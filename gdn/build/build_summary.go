@@ -16,7 +16,8 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	}
 	wide := s.Summarized()
 	m, b := ir.NewModule("summary")
-	p := newPlan(wide, v.Fit(wide), b, s.SummaryInputs())
+	v = v.Fit(wide)
+	p := newPlan(wide, v, b, s.SummaryInputs())
 	p.lead = s.K
 	var results []*ir.Value
 	err = p.guarded(func() {
@@ -28,6 +29,9 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	})
 	if err == nil {
 		err = b.Finish(m, []string{gdn.TransitionName, gdn.OffsetName}, results)
+	}
+	if err == nil {
+		err = p.schedule(m, v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("build the summary of %s by %s: %w", s, v, err)
@@ -51,7 +55,8 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 		return nil, err
 	}
 	m, b := ir.NewModule("state_gradient")
-	p := newPlan(s, v.Fit(s), b, s.StateGradientInputs())
+	v = v.Fit(s)
+	p := newPlan(s, v, b, s.StateGradientInputs())
 	p.v.Chunks, p.v.Low, p.down = 1, p.v.BackLow, true
 	var result *ir.Value
 	err := p.guarded(func() {
@@ -62,6 +67,9 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	})
 	if err == nil {
 		err = b.Finish(m, []string{"dinitial_state"}, []*ir.Value{result})
+	}
+	if err == nil {
+		err = p.schedule(m, v)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("build the gradient of the state of %s by %s: %w", s, v, err)

@@ -138,11 +138,8 @@ func (e *chunkwise) explicit(w *work) {
 	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.ApplyPrecision()))
 }
 
-// fused does everything in one grid, or everything but the inverse.
+// fused does everything in one grid, or everything but what an earlier grid made.
 func (e *chunkwise) fused() []blockOut { return e.steps(e.stateFree()) }
-
-// scan takes what intra made through the states.
-func (e *chunkwise) scan() []blockOut { return e.steps(e.stateFree()) }
 
 // intra makes T and P, or U, W and P.
 func (e *chunkwise) intra() []blockOut {

@@ -21,7 +21,7 @@ func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 {
 		return 0, false
 	}
-	looked := l.opt.Live > 0
+	looked := l.g.Live > 0
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && (x.Table >= 0) == looked })
 	for d, x := range w.Index {
 		if fixed := x.Table < 0 && (x.Axis < 0 && x.Const == 0 || x.Axis >= 0 && l.g.Dims[x.Axis].Size == 1); d != axis && (!fixed || w.Block[d] != t.Shape[d]) {

@@ -13,7 +13,24 @@ import (
 // state, stand in the phase it gives or later; everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
 // Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
 // bodies of their own.
-func Pipeline(m *ir.Module) (*ir.Module, error) { return pipelined(m, nil) }
+func Pipeline(m *ir.Module) (*ir.Module, error) { return pipelined(m, own, nil) }
+
+// PipelineBy is Pipeline by schedules of the caller's, by the names of kernels, so that kernels that are tiled once can have one schedule
+// after another. Kernels without one keep their order.
+func PipelineBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
+	for _, in := range m.Body.Instrs {
+		if in.Op != ir.OpKernel {
+			continue
+		}
+		if err := scheds[in.Attrs.Grid.Name].Check(in.Attrs.Grid); err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", in.Attrs.Grid.Name, err)
+		}
+	}
+	return pipelined(m, func(g *ir.Grid) *ir.Sched { return scheds[g.Name] }, nil)
+}
+
+// own is the schedule that stands in a kernel.
+func own(g *ir.Grid) *ir.Sched { return g.Sched }
 
 // Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk number Chunk, in a time slot.
 type Place struct {
@@ -25,16 +42,16 @@ type Place struct {
 // Places is Pipeline, and tells where each instruction in the steps' bodies stands.
 func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 	places := map[*ir.Instr]Place{}
-	out, err := pipelined(m, places)
+	out, err := pipelined(m, own, places)
 	return out, places, err
 }
 
-func pipelined(m *ir.Module, places map[*ir.Instr]Place) (*ir.Module, error) {
+func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
-		if in.Op != ir.OpKernel || in.Attrs.Grid.Sched == nil {
+		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
 			return nil, false
 		}
-		l := &pipeline{places: places, opt: in.Attrs.Grid.Sched, g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		l := &pipeline{places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
 		order(l.body, l.opt)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
@@ -106,7 +123,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	}
 	steps := n / l.opt.Steps
 	l.ng = passes.CloneGrid(l.g)
-	l.ng.Dims[l.seq].Size, l.ng.Sched = steps+last, nil
+	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = steps+last, nil, 0
 	l.blk = &ir.Block{}
 	kb := b.On(l.blk)
 	kargs, err := l.windows(kb, slots, args, steps)
@@ -115,9 +132,9 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	}
 	l.makeRings(kb, slots)
 	l.makeBuffers(kb)
-	if l.opt.Live > 0 { // steps behind the last chunk that must run do nothing
+	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
 		b.Stage("glue")
-		live := b.Reshape(b.SliceAxis(args[l.opt.Live-1], 0, 0, 1))
+		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
 		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(last))))
 		l.ng.Dims[l.seq].Bound = true
 	}
@@ -126,8 +143,8 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	kb.Stage("step")
 	c := kb.ProgramID(l.seq)
 	var live *ir.Value // the chunks that must run
-	if l.opt.Live > 0 {
-		live = kb.Load(l.params[seen{l.opt.Live - 1, 0}], nil, []int{0}, nil)
+	if l.g.Live > 0 {
+		live = kb.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	if len(l.fetched) > 0 {
 		kb.Stage("fetch")
@@ -152,7 +169,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 			hi++
 		}
 		for _, r := range l.runs(lo, hi) {
-			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 && l.opt.Live == 0 {
+			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 && l.g.Live == 0 {
 				err = l.step(kb, c, r, slots)
 				break
 			}
@@ -163,7 +180,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 			}
 			kb.Stage("step")
 			holds := r.holds(kb, c)
-			if l.opt.Live == 0 {
+			if l.g.Live == 0 {
 				body(holds, active(lo))
 			} else {
 				if lo < steps {

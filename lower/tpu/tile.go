@@ -391,8 +391,8 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value, tables []*ir.Value) {
 		return
 	}
 	last := i32(t.g.Dims[n].Size - 1)
-	if s := t.g.Sched; s != nil && s.Live > 0 {
-		last = b.Sub(b.Load(tables[s.Live-1], nil, []int{0}, nil), i32(1))
+	if t.g.Live > 0 {
+		last = b.Sub(b.Load(tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
 	}
 	var blocks []*ir.Value
 	for _, x := range lasting {

@@ -1,0 +1,96 @@
+package lower
+
+import (
+	"sync"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/pass"
+	"github.com/gdngen/gdngen/lower/tpu"
+)
+
+// Cells makes forms. Those of variants that differ in their schedules alone share what is built and tiled, so that of the second only its
+// steps are ordered anew. Several may ask at once; of the bases the last few are kept.
+type Cells struct {
+	mu   sync.Mutex
+	kept []*cell // the last asked for comes last
+}
+
+// keptCells is how many bases are kept. A tiled module of the largest spec has some 10,000 instructions.
+const keptCells = 4
+
+// cell is a base, what was built of it, and its tiles.
+type cell struct {
+	base  build.Base
+	built func() (*build.Program, error)
+	tiled func() (*ir.Module, error)
+}
+
+func newCell(base build.Base) *cell {
+	c := &cell{base: base, built: sync.OnceValues(base.Build)}
+	c.tiled = sync.OnceValues(func() (*ir.Module, error) {
+		p, err := c.built()
+		if err != nil {
+			return nil, err
+		}
+		return pass.Apply(p.Module, pass.Tiles...)
+	})
+	return c
+}
+
+// Form gives the form of a spec by a variant. It builds nothing yet.
+func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
+	f := &Form{Spec: s, Variant: v}
+	f.built = sync.OnceValues(func() (*ir.Module, error) {
+		of, err := c.of(s, v)
+		if err != nil {
+			return nil, err
+		}
+		p, err := of.built()
+		if err != nil {
+			return nil, err
+		}
+		return p.Scheduled(v)
+	})
+	f.kernels = sync.OnceValues(func() (*ir.Module, error) {
+		of, err := c.of(s, v)
+		if err != nil {
+			return nil, err
+		}
+		tiles, err := of.tiled()
+		if err != nil {
+			return nil, err
+		}
+		p, err := of.built()
+		if err != nil {
+			return nil, err
+		}
+		scheds, err := p.Schedules(v)
+		if err != nil {
+			return nil, err
+		}
+		return tpu.PipelineBy(tiles, scheds)
+	})
+	return f
+}
+
+// of finds the cell of a variant, or makes it.
+func (c *Cells) of(s gdn.Spec, v gdn.Variant) (*cell, error) {
+	base, err := build.BaseOf(s, v)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := newCell(base)
+	for i, x := range c.kept {
+		if x.base == base {
+			found, c.kept = x, append(c.kept[:i:i], c.kept[i+1:]...)
+			break
+		}
+	}
+	c.kept = append(c.kept, found)
+	c.kept = c.kept[max(0, len(c.kept)-keptCells):]
+	return found, nil
+}

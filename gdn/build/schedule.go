@@ -1,0 +1,90 @@
+package build
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/schedule"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Base is what variants of a spec have in common that differ in the schedules of their kernels alone: they share what Build makes of it,
+// and its tiles. It is comparable.
+//
+// Of a schedule it knows what a grid must be made for: whole steps take padded chunks, and copies in place of windows take an alias.
+type Base struct {
+	spec    gdn.Spec
+	variant gdn.Variant // fitted, and without a schedule
+	chunks  int
+	ordered bool // some schedule is to follow
+}
+
+// BaseOf gives the base of a variant, or says why the variant does not suit the spec.
+func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
+	if err := v.Check(s); err != nil {
+		return Base{}, err
+	}
+	return baseOf(s, v.Fit(s)), nil
+}
+
+// baseOf is BaseOf of a fitted variant.
+func baseOf(s gdn.Spec, v gdn.Variant) Base {
+	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s), v), ordered: schedule.Ordered(v)}
+	for _, a := range gdn.Axes {
+		if a.Group.Schedules() && a.Name != "main" && a.Name != "fetch" {
+			_ = a.Set(&b.variant, a.Default) // a default is legal
+		}
+	}
+	return b
+}
+
+// chunksOf is how many chunks the tokens of a spec are padded to: a multiple of those of a grid step, and of a kernel's step forward and
+// backward.
+func chunksOf(s gdn.Spec, v gdn.Variant) int {
+	switch {
+	case s.Seqs > 0 && v.Pack == gdn.PackAligned:
+		return (s.Tokens + v.Chunk - 1) / v.Chunk
+	case s.Seqs > 0:
+		return (s.Tokens/v.Chunk + s.Seqs + v.Chunks - 1) / v.Chunks * v.Chunks
+	}
+	step := v.Chunks * v.Steps
+	if s.Direction != gdn.Forward {
+		step = max(step, v.BackSteps) // powers of two
+	}
+	return (s.Tokens + step*v.Chunk - 1) / (step * v.Chunk) * step
+}
+
+// Program is a module whose grids have no schedules yet.
+type Program struct {
+	Module   *ir.Module
+	base     Base
+	carriers []schedule.Carrier
+}
+
+// Schedules gives the schedules of grids by their names, as a variant of the same base wants them.
+func (p *Program) Schedules(v gdn.Variant) (map[string]*ir.Sched, error) {
+	v = v.Fit(p.base.spec)
+	if b := baseOf(p.base.spec, v); b != p.base {
+		return nil, fmt.Errorf("a schedule of %s is none for a program of %s", v, p.base.variant)
+	}
+	return schedule.Of(p.carriers, v), nil
+}
+
+// schedule gives the grids of a module that nobody shares the schedules that the variant wants.
+func (p *plan) schedule(m *ir.Module, v gdn.Variant) error {
+	return schedule.Attach(m, schedule.Of(*p.carriers, v))
+}
+
+// Scheduled is a copy of the module with the schedules of a variant of the same base.
+func (p *Program) Scheduled(v gdn.Variant) (*ir.Module, error) {
+	scheds, err := p.Schedules(v)
+	if err != nil {
+		return nil, err
+	}
+	m, err := passes.Clone(p.Module)
+	if err == nil {
+		err = schedule.Attach(m, scheds)
+	}
+	return m, err
+}

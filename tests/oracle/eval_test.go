@@ -22,13 +22,14 @@ const (
 	x3Apart   = 5e-5
 )
 
-// champions are what the README's figures are about, at small sizes, on each target.
+// champions are what the README's figures are about, at small sizes, on each target. tpu-x3 gives its output in f32: a few numbers that round
+// the other way to bf16, which differ by processor, are more than its limit.
 var champions = []struct {
 	name, spec, variant, class string
 	limit                      float64
 }{
 	{"tpu", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16", "tpu,chunk=64", "cos.9", bf16Apart},
-	{"tpu-x3", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16", "tpu-x3,chunk=64,steps=2", "cos.99", x3Apart},
+	{"tpu-x3", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,out=f32", "tpu-x3,chunk=64,steps=2", "cos.99", x3Apart},
 	{"packed", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=4,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=2", "reset.cos.9", bf16Apart},
 	{"decode", "b=4,t=1,hk=1,hv=4,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=6,inplace", "decode", "random", bf16Apart},
 	{"train", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=32,mergepairs=0", "random", bf16Apart},

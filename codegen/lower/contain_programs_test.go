@@ -17,6 +17,7 @@ import (
 var served = []string{
 	"b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init",
 	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=3,init",
+	"t=300,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=9,init",
 	"b=5,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=7,state=vk",
 }
 
@@ -37,7 +38,7 @@ func inOrder(t *testing.T, s gdn.Spec, run func(...*array.Array) ([]*array.Array
 	}
 }
 
-// The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself, but for aligned blocks: two
+// The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself: two
 // classes and targets drawn by the day, or all with -all.
 func TestContainedText(t *testing.T) {
 	type row struct{ spec, class, target string }
@@ -61,11 +62,7 @@ func TestContainedText(t *testing.T) {
 			s := spec(t, r.spec)
 			f, err := lower.Suit(s, gdn.Auto+"-"+r.class, target)
 			require.NoError(t, err)
-			v := f.Variant
-			if v.Pack == gdn.PackAligned {
-				v = variant(t, "tpu-long,rest=value,pack=masked,batch=4,ahead=0") // what is contained in its place
-			}
-			a, err := lower.Program(s, v, "mosaic", target)
+			a, err := lower.Program(s, f.Variant, "mosaic", target)
 			require.NoError(t, err)
 			p, err := eval.Parse(a.Text)
 			require.NoError(t, err)

@@ -110,6 +110,9 @@ func poisons(s gdn.Spec) []poison {
 	return list
 }
 
+// shown is how large an output is that shows a poison: operands that several sequences share hold huge numbers in place of NaN.
+const shown = 1e30
+
 // requireContained says that outputs of others are equal to the bit, and that NaN shows where it was put.
 func requireContained(t *testing.T, s gdn.Spec, inputs, want, got map[string]*array.Array, v victim, p poison) {
 	t.Helper()
@@ -124,7 +127,7 @@ func requireContained(t *testing.T, s gdn.Spec, inputs, want, got map[string]*ar
 				groups = s.HeadsK
 			}
 			if at.row == v.row && (v.head < 0 || at.head*groups/at.heads == v.head*groups/s.HeadsV) {
-				bad = bad || math.IsNaN(x) || math.IsInf(x, 0)
+				bad = bad || math.IsNaN(x) || math.Abs(x) > shown
 				continue
 			}
 			if a, b := want[o.Name].Data[i*width:(i+1)*width], got[o.Name].Data[i*width:(i+1)*width]; string(a) != string(b) {
@@ -181,7 +184,7 @@ func today(t *testing.T) *rand.Rand {
 }
 
 // What one batch row, packed sequence, pool slot or head is given changes no bit of another's outputs or state, by every named
-// variant but those of packed sequences by aligned blocks. Kernels are lowered first.
+// variant. Kernels are lowered first.
 func TestContained(t *testing.T) {
 	const small = "hk=2,hv=4,k=32,v=32,dtype=bf16,"
 	var rows [][2]string
@@ -209,9 +212,6 @@ func TestContained(t *testing.T) {
 	}
 	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,ahead=0", "cpu-packed")
 	add("t=90,seqs=4,init,l2norm", "cpu-packed,chunk=16,batch=2", "bf16,pack=masked")
-	rows = slices.DeleteFunc(rows, func(row [2]string) bool {
-		return variant(t, row[1]).Fit(spec(t, row[0])).Pack == gdn.PackAligned
-	})
 	draw := today(t)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {

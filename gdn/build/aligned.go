@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -17,159 +18,34 @@ import (
 //
 // where K_A is K in the rows of A and zero elsewhere, D the decay from its state to each token and E what is left after it: a row
 // of each serves a whole tile. Products with K and Q are one for all value heads of a key head, whose states [V, K] lie one below
-// the other; matrix units take weights turned. V and O are turned as words of two heads. Decay across the border is zero,
-// so T and P are one for both. S_A is final where a next one starts, which stays open. A block in which more than one
+// the other; matrix units take weights turned. V and O are turned as words of two heads. Pairs of tokens of two sequences
+// are cleared, so T and P are one for both, and what both meet is finite (contain.go). S_A is final where a next one starts, which stays open. A block in which more than one
 // sequence starts takes a visit for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
 //
 // A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
 // order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
 
-// Marks of the tokens of a visit, rows of an operand in f32.
-const (
-	markOpen  = iota // 1 in the rows of the open sequence
-	markNext         // 1 in the rows of the next one
-	markOrder        // 0, 1 and 2: before the next one's rows, in them, and after
-	markFresh        // the first row of the visit, throughout
-	markEnter        // 1 throughout where there is a next one
-	markKeep         // 0 throughout where the state of the next one is dropped: it has no tokens, and final states of such are zero
-	marks
-)
-
-// rowsOfMarks fills a register.
-const rowsOfMarks = 8
-
-// segments is the schedule of packed sequences by aligned blocks.
-type segments struct {
-	table *ir.Value // i32: the steps, then for each of the columns and each place in a step the entries of the steps
-	marks *operand
-}
-
-// Columns of the table. -1 stands for none.
-const (
-	columnBlock  = iota // the block of tokens of a visit
-	columnNext          // the sequence that is open at its end
-	columnDone          // the block whose output is then complete
-	columnClosed        // the sequence whose state is then final
-	columnLast          // the same of the state that the step leaves open; in one place
-)
-
 // aligning makes the module of packed sequences by aligned blocks.
 type aligning struct{ *plan }
-
-// column is the index of an entry: column, place in the step, sequential axis.
-func (p aligning) column(column, place int) ir.Index {
-	x := ir.IndexTable(2, 0)
-	x.Const = 1 + (column*p.v.Chunks+place)*p.steps()
-	return x
-}
 
 // aligned says whether packed sequences are taken by aligned blocks.
 func (p *plan) aligned() bool { return p.v.Pack == gdn.PackAligned }
 
-// steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
-func (p aligning) steps() int { return (p.nc + p.s.Seqs + p.v.Chunks - 1) / p.v.Chunks }
-
-// segments makes the schedule. There is a visit for each block, and one more for each sequence that starts in the block of the one
-// before it. What is of sequences lies along the lanes of squares by visits, whose sums give what is of visits.
-func (p aligning) segments() *segments {
-	s, b := p.s, p.b
-	n, nb, m, c := s.Seqs, p.nc, p.v.Chunks, p.c
-	steps := p.steps()
-	visits := steps * m
-	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
-	one := func(c *ir.Value) *ir.Value {
-		t := i32(c.Type.Shape...)
-		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
-	}
-	plus := func(x *ir.Value, by int) *ir.Value { return b.Add(x, b.Like(x, float64(by))) }
-	// over sums x over the sequences whose key is in a relation to that of a row [rows, n].
-	over := func(row *ir.Value, cmp ir.Cmp, key, x *ir.Value) *ir.Value {
-		hit := b.Compare(cmp, b.Broadcast(key, row.Type.Shape, 1), row)
-		return b.Sum(b.Select(hit, b.Broadcast(x, row.Type.Shape, 1), b.Like(row, 0)), 1)
-	}
-
-	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
-	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
-	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
-	prior := []*ir.Value{b.Const(i32(1), 0)}
-	if n > 1 {
-		prior = append(prior, b.SliceAxis(home, 0, 0, n-1))
-	}
-	seq := b.Iota(home.Type, 0)
-	gap := b.Sub(home, b.Concat(0, prior...))
-	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
-	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
-	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
-
-	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
-	order := func(t ir.Type) *ir.Value {
-		entry := b.Iota(t, 0)
-		visit := b.Scale(entry, float64(m))
-		for place := 1; place < m; place++ {
-			visit = b.Sub(visit, b.Scale(one(b.Compare(ir.GE, entry, b.Like(entry, float64(place*steps)))), float64(visits-1)))
-		}
-		return visit
-	}
-	visit, each := order(i32(visits)), order(i32(visits, n))
-	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
-	block := b.Sub(visit, over(each, ir.LE, enter, later))
-	idle := b.Compare(ir.GT, block, tail) // visits behind the last
-	block = b.Max(b.Min(block, tail), zero)
-	next := b.Max(plus(over(each, ir.LE, enter, b.Like(enter, 1)), -1), zero) // the sequence entered last
-	entered := b.Compare(ir.GT, over(each, ir.EQ, enter, b.Like(enter, 1)), zero)
-	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
-	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
-	done := b.Select(b.Or(idle, stays), none, block)
-	extra := b.Sum(b.Reshape(later, 1, n), 1) // no slice: the compiler would take it through main memory
-	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
-	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
-	live = b.Min(live, b.Like(live, float64(steps)))
-	step := b.Iota(i32(steps), 0)
-	last := b.Compare(ir.EQ, step, b.Broadcast(plus(live, -1), step.Type.Shape, 0))
-	last = b.Select(last, b.Like(step, float64(n-1)), b.Like(step, -1))
-	columns := []*ir.Value{columnBlock: block, columnNext: next, columnDone: done, columnClosed: closed, columnLast: last}
-
-	// Marks, by visits. One that enters no sequence has its rows behind the last. What is kept would be made anew for each of eight rows.
-	visit, each = b.Iota(i32(visits), 0), b.Iota(i32(visits, n), 0)
-	entering := func(x *ir.Value) *ir.Value { return over(each, ir.EQ, enter, x) }
-	behind := float64(c + 1)
-	base := b.Scale(home, float64(c))
-	start, stop := b.Sub(begin, base), b.Min(b.Sub(end, base), b.Like(base, float64(c)))
-	from := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(start, behind), start)))
-	to := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(stop, behind), stop)))
-	idle = b.Compare(ir.GE, b.Sub(visit, over(each, ir.LE, enter, later)), b.Like(visit, float64(nb)))
-	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
-	sq := i32(visits, c)
-	spread := func(x *ir.Value) *ir.Value { return b.Keep(b.Broadcast(x, sq.Shape, 0)) }
-	from, to, first = spread(from), spread(to), spread(first)
-	behindRow := func(x *ir.Value) *ir.Value { return one(b.Compare(ir.GE, b.Iota(sq, 1), x)) }
-	atFirst, atFrom, atTo := behindRow(first), behindRow(from), behindRow(to)
-	keep := b.Const(sq, 1)
-	if s.Empty == gdn.EmptyZero {
-		keep = one(b.Compare(ir.GT, to, from))
-	}
-	tall := ir.T(ir.F32, visits, rowsOfMarks, c)
-	which := b.Iota(ir.T(ir.I32, tall.Shape...), 1)
-	all := b.Const(tall, 0)
-	for i, x := range [marks]*ir.Value{
-		markOpen: b.Sub(atFirst, atFrom), markNext: b.Sub(atFrom, atTo), markOrder: b.Add(atFrom, atTo),
-		markFresh: first, markEnter: one(b.Compare(ir.LT, from, b.Like(from, behind))), markKeep: keep,
-	} {
-		x = b.Keep(b.Convert(x, ir.F32))
-		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(x, tall.Shape, 0, 2), all)
-	}
-	return &segments{table: b.Concat(0, append([]*ir.Value{live}, columns...)...),
-		marks: &operand{value: all, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, rowsOfMarks, c}}}
+// visits is the schedule of the visits.
+func (p aligning) visits() visits.Schedule {
+	return visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
 }
 
 // module emits the glue and the grid over aligned blocks.
 func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Chunks
-	g := p.segments()
+	plan := p.visits()
+	table, marked := plan.Make(b, p.args["cu_seqlens"])
+	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, visits.Rows, p.c}}
 	state := p.specStates()
 	heads := p.s.HeadsV
-	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: p.steps(), Seq: true}}
+	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
 	window := func(o *operand, column, place int) ir.Window {
 		w := ir.Window{Block: o.block}
 		for _, a := range o.axes {
@@ -180,7 +56,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			case axisStep:
 				x = ir.IndexAxis(2)
 			case axisChunk, axisSeq:
-				x = p.column(column, place)
+				x = plan.Entry(column, place)
 			}
 			w.Index = append(w.Index, x)
 		}
@@ -191,12 +67,12 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	if p.ordered {
 		grid.Live = 1
 	}
-	args := []*ir.Value{g.table}
+	args := []*ir.Value{table}
 	// One window for both gates: control of a step costs by the window.
 	gates := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
 	gates.block[3] *= 2
 	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
-	used = append(used, gates, g.marks)
+	used = append(used, gates, marks)
 	if s.Init {
 		used = append(used, state)
 	}
@@ -210,9 +86,9 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	}
 	for _, o := range used {
 		for j := range count(o) {
-			column := columnBlock
+			column := visits.Block
 			if o == state {
-				column = columnNext
+				column = visits.Next
 			}
 			grid.In = append(grid.In, window(o, column, j))
 			args = append(args, o.value)
@@ -238,7 +114,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			i += n
 		}
 		e.state = b.Reshape(carried[0], heads, s.V, s.K)
-		r := e.aligned(g.marks, gates, state, slots, carried[1])
+		r := e.aligned(marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
 			ys = append(ys, o.block)
@@ -247,10 +123,10 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			grid.Into = append(grid.Into, array)
 		}
 		for j, step := range r {
-			out(0, step.output, columnDone, j)
-			out(1, blockOut{step.closed, final}, columnClosed, j)
+			out(0, step.output, visits.Done, j)
+			out(1, blockOut{step.closed, final}, visits.Closed, j)
 		}
-		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, columnLast, 0)
+		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, visits.Last, 0)
 		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
 	})
 	b.Stage("glue")
@@ -306,21 +182,11 @@ func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *
 func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
 	n, m := e.v.Heads, e.v.Chunks
-	var tiles []*ir.Value
+	e.visits = &visits.Marks{Builder: e.b}
 	for j := range m {
-		tiles = append(tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*rowsOfMarks, c), 0, j*rowsOfMarks, (j+1)*rowsOfMarks))
+		e.visits.Tiles = append(e.visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
-	mark := func(i, heads int) *ir.Value {
-		var l []*ir.Value
-		for _, tile := range tiles {
-			l = append(l, b.Broadcast(b.SliceAxis(tile, 0, i, i+1), []int{heads, c}, 0, 1))
-		}
-		return b.Concat(0, l...)
-	}
-	var sides []*side
-	for _, i := range []int{markOpen, markNext} {
-		sides = append(sides, &side{mark: mark(i, n), keys: mark(i, n/e.gb)})
-	}
+	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
 
 	w := &work{q: e.each(slots[e.in.q], e.in.q, (*chunkwise).productKey), k: e.each(slots[e.in.k], e.in.k, (*chunkwise).productKey)}
 	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*chunkwise).loadRows), ir.F32)
@@ -333,16 +199,7 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 		e.blocks[o] = b.Concat(0, l...)
 	}
 	w.gates = e.loadGates()
-	w.beta = b.Mul(w.beta, b.Add(sides[0].mark, sides[1].mark))
-	for _, x := range sides {
-		x.g = b.Mul(w.g, x.mark)
-		e.sums(&x.gates)
-	}
-	w.sum = b.Add(sides[0].sum, sides[1].sum)
-	border := b.Scale(mark(markOrder, n), -border)
-	if w.parts = []*ir.Value{w.sum, border}; e.v.Decay == gdn.DecayBase2 {
-		w.parts = []*ir.Value{b.Add(w.sum, border)}
-	}
+	e.sumSides(w, sides)
 	kk, qk := e.products(w.q, w.k)
 	negKK := e.negated(w, kk)
 	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
@@ -352,7 +209,10 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 	for _, x := range sides {
 		x.operands(e, w)
 	}
-	grown, rest := b.Add(sides[0].grown, sides[1].grown), b.Add(sides[0].rest, sides[1].rest)
+	grown, rest := e.exp(w.sum), e.exp(w.left)
+	if e.v.Beta != gdn.BetaLeft {
+		rest = b.Mul(rest, w.beta)
+	}
 	values := b.Transpose(w.v, 0, 2, 1)
 	unit, share := e.normRow(w.inverse), e.normRow(w.query)
 	var steps []visit
@@ -376,7 +236,7 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 		var keys, queries, states []*ir.Value
 		for _, x := range cur {
 			if x.state != nil {
-				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.store(x.state))
+				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.cleaned(x.state))
 			}
 		}
 		met := e.dot(e.sideBySide(e.concat(2, states...)), e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), false, true, e.v.PrecState)
@@ -386,11 +246,10 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 		if e.v.Beta == gdn.BetaLeft {
 			r = b.Mul(r, e.row(at(w.beta), s.V))
 		}
-		r = e.store(r)
-		exact := e.by(e.applied(at(w.t), r, true), at(unit))
-		u := e.store(exact)
+		exact := e.by(e.applied(at(w.t), e.cleaned(r), true), at(unit))
+		u := e.cleaned(exact)
 		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.row(e.scaled(decay), s.V)), e.dot(u, at(w.p), false, true, e.v.PrecIntra))
-		left := e.store(e.byLanes(exact, at(rest)))
+		left := e.cleaned(e.byLanes(exact, at(rest)))
 		added := e.dot(e.sideBySide(left), e.concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
 		added = b.Reshape(added, n, s.V, 2*s.K)
 		for i, x := range cur {
@@ -398,21 +257,19 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 			if x.state != nil {
 				grown := e.exp(x.sum)
 				if i == 1 {
-					grown = b.Mul(grown, at(mark(markKeep, n)))
+					kept := e.visits.At(j, visits.Keep, n, c)
+					grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
 				}
 				x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
 			}
 		}
-		splat := func(i, rows, lanes int) *ir.Value { // what a mark is throughout
-			x := b.Slice(tiles[j], []int{i, 0}, []int{i + 1, 1})
-			return b.Broadcast(b.Reshape(x, 1, 1), []int{rows, lanes}, 0, 1)
-		}
-		entered := e.over(n, b.Compare(ir.GT, splat(markEnter, s.V, s.K), b.Const(ir.T(ir.F32, s.V, s.K), .5)))
+		from := e.visits.At(j, visits.From, s.V, s.K)
+		entered := e.over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 		step := visit{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
 		o = b.Transpose(e.leaving(o, at(share)), 0, 2, 1)
-		fresh := e.over(n, b.Compare(ir.GE, b.Convert(e.iota(c, s.V, 0), ir.F32), splat(markFresh, c, s.V)))
+		fresh := e.over(n, b.Compare(ir.GE, e.iota(c, s.V, 0), e.visits.At(j, visits.First, c, s.V)))
 		if prev == nil {
 			prev = e.each([]*ir.Value{held}, e.in.v, (*chunkwise).loadRows)
 		}
@@ -433,25 +290,38 @@ func (e *chunkwise) asSpec(x *ir.Value, like *operand) *ir.Value {
 	return e.b.Reshape(e.b.Convert(x, e.s.StateDType), like.block...)
 }
 
-// border is a decay across the border of two sequences, of whose exponential to base 2 or e nothing is left, twice over.
-const border = 100
-
 // side is one of the two sequences of a visit: what is of its rows alone.
 type side struct {
-	mark, keys *ir.Value // 1 in its rows, of value heads [N, C] and of key heads
+	first, behind int // the marks of its first row and of the first behind it
 	gates
 	q, k         *ir.Value // of key heads, zero in other rows
-	grown, rest  *ir.Value // [N, C], by which the state meets its rows, and by which U adds to it
 	state, after *ir.Value // nil: zeros
 }
 
-func (x *side) operands(e *chunkwise, w *work) {
-	b := e.b
-	x.k, x.q = e.store(e.byRows(w.k, x.keys)), e.store(e.byRows(w.q, x.keys))
-	x.grown = b.Mul(e.exp(x.sum), x.mark)
-	if x.rest = b.Mul(e.exp(x.left), x.mark); e.v.Beta != gdn.BetaLeft {
-		x.rest = b.Mul(x.rest, w.beta)
+// sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
+func (e *gated) sumSides(w *work, sides []*side) {
+	b, n := e.b, e.v.Heads
+	lane := e.iota(n, e.c, 1)
+	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
+		var l []*ir.Value
+		for visit := range e.visits.Tiles {
+			l = append(l, holds(visit))
+		}
+		return b.Concat(0, l...)
 	}
+	for _, x := range sides {
+		x.g = b.Select(lanes(func(visit int) *ir.Value { return e.visits.Within(visit, x.first, x.behind, lane) }), w.g, b.Like(w.g, 0))
+		e.sums(&x.gates)
+	}
+	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.visits.At(visit, visits.From, n, e.c)) })
+	w.sum = b.Select(open, sides[0].sum, sides[1].sum)
+	w.left = b.Select(open, sides[0].left, sides[1].left)
+	w.parts = []*ir.Value{w.sum}
+}
+
+func (x *side) operands(e *chunkwise, w *work) {
+	own := func(visit int, row, _ *ir.Value) *ir.Value { return e.visits.Within(visit, x.first, x.behind, row) }
+	x.k, x.q = e.maskedIn(w.k, own), e.maskedIn(w.q, own)
 }
 
 // normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.

@@ -149,7 +149,6 @@ func (e *gated) decay(w gates) *ir.Value {
 		return nil
 	}
 	n := w.g.Type.Shape[0]
-	cube := []int{n, c, c}
 	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)
 	var d *ir.Value
 	if e.v.Decay == gdn.DecaySegment {
@@ -173,7 +172,10 @@ func (e *gated) decay(w gates) *ir.Value {
 	if e.v.Mask == gdn.MaskWords {
 		return e.exp(d)
 	}
-	seen := b.Broadcast(b.Compare(ir.GE, ri, ci), cube, 1, 2)
+	seen := e.over(n, b.Compare(ir.GE, ri, ci))
+	if e.visits != nil {
+		seen = b.And(seen, e.ofVisits(n, func(visit int) *ir.Value { return e.visits.Together(visit, ri, ci) }))
+	}
 	return e.exp(b.Select(seen, d, b.Like(d, masked)))
 }
 

@@ -15,18 +15,23 @@ func (e *solver) refined(x, neg *ir.Value) *ir.Value {
 	b := e.b.Stage("solve")
 	high := b.Convert(neg, ir.BF16)
 	low := b.Convert(b.Sub(neg, b.Convert(high, ir.F32)), ir.BF16)
-	below := e.below()
-	strict := func(x *ir.Value) *ir.Value { return b.And(b.Words(x), e.over(x.Type.Shape[0], below)) }
+	before := func(row, lane *ir.Value) *ir.Value { return b.Compare(ir.LT, lane, row) }
+	below := e.over(x.Type.Shape[0], e.wordsWhere(e.c, e.c, before))
+	if e.visits != nil {
+		below = e.ownWords(x, before)
+	}
+	strict := func(x *ir.Value) *ir.Value {
+		words := b.And(b.Words(x), below)
+		if e.visits != nil {
+			words = e.finite(words, 0)
+		}
+		return words
+	}
 	// The diagonal of B is -1 here, so that the product is (B - I) X; that of R is zero.
 	left := b.Concat(2, b.Halves(b.Or(strict(high), e.over(x.Type.Shape[0], e.minusOnes()))), b.Halves(strict(low)))
 	rest := b.MatMul(left, b.Concat(1, x, x), false, false, ir.PrecBF16x1)
 	rest = b.Halves(strict(b.Convert(rest, ir.BF16)))
 	return e.joined([]*ir.Value{x, b.Convert(b.MatMul(x, rest, false, false, ir.PrecBF16x1), ir.BF16)})
-}
-
-// below is all ones on words of two bf16 rows where a lane is before its row.
-func (e *solver) below() *ir.Value {
-	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.b.Compare(ir.LT, lane, row) }, 0xffff)
 }
 
 // minusOnes is -1 in bf16 on the diagonal, on words.

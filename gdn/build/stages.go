@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/target"
 )
@@ -26,6 +27,7 @@ type tiles struct {
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
 	iotas  map[[3]int]*ir.Value
 	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
+	visits *visits.Marks             // where blocks have tokens of several sequences
 }
 
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {

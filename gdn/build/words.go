@@ -25,30 +25,65 @@ func (e *solver) andMask(x *ir.Value, w, i int) *ir.Value {
 	return e.b.And(x, e.over(s[0], e.wordMask(s[1], w, i)))
 }
 
-// masked clears x [N, R, C], in bf16 or its parts, where keep, of a row and a lane, does not hold, and stores it. Row r of words holds rows
-// 2r (low) and 2r + 1 (high).
+// masked clears x [N, R, C], in bf16 or its parts, where keep, of a row and a lane, does not hold, and stores it.
 func (e *solver) masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	return e.maskedIn(x, func(_ int, row, lane *ir.Value) *ir.Value { return keep(row, lane) })
+}
+
+// maskedIn is masked by what is of the visit too.
+func (e *solver) maskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *ir.Value) *ir.Value {
 	b, s := e.b, x.Type.Shape
 	if e.v.Mask != gdn.MaskWords {
-		return e.store(e.keep(b.Convert(x, ir.F32), keep(e.iota(s[1], s[2], 0), e.iota(s[1], s[2], 1))))
+		x = b.Convert(x, ir.F32)
+		holds := e.ofVisits(s[0], func(visit int) *ir.Value { return keep(visit, e.iota(s[1], s[2], 0), e.iota(s[1], s[2], 1)) })
+		return e.store(b.Select(holds, x, b.Like(x, 0)))
 	}
-	r, l := e.iota(s[1]/2, s[2], 0), e.iota(s[1]/2, s[2], 1)
-	t := ir.T(ir.U32, s[1]/2, s[2])
-	zero := b.Const(t, 0)
-	even := b.Add(r, r)
-	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero)
-	high := b.Select(keep(e.plus(even, 1), l), b.Const(t, 0xffff0000), zero)
-	mask := e.over(s[0], b.Or(low, high))
+	return e.andWords(x, e.ofVisits(s[0], func(visit int) *ir.Value {
+		return e.wordsWhere(s[1], s[2], func(row, lane *ir.Value) *ir.Value { return keep(visit, row, lane) })
+	}))
+}
+
+// andWords is x, in bf16 or its parts, where a mask on words has ones.
+func (e *solver) andWords(x, mask *ir.Value) *ir.Value {
 	var parts []*ir.Value
 	for _, words := range e.toWords(x) {
-		parts = append(parts, b.Halves(b.And(words, mask)))
+		parts = append(parts, e.b.Halves(e.b.And(words, mask)))
 	}
 	return e.joined(parts)
 }
 
-// lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts.
+// wordsWhere is all ones in the halves of words of a [rows, lanes] tile where keep holds. Row r of words holds rows 2r (low) and
+// 2r + 1 (high).
+func (e *solver) wordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	b := e.b
+	r, l := e.iota(rows/2, lanes, 0), e.iota(rows/2, lanes, 1)
+	t := ir.T(ir.U32, rows/2, lanes)
+	zero := b.Const(t, 0)
+	even := b.Add(r, r)
+	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero)
+	high := b.Select(keep(e.plus(even, 1), l), b.Const(t, 0xffff0000), zero)
+	return b.Or(low, high)
+}
+
+// lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
 func (e *solver) lower(x *ir.Value) *ir.Value {
-	return e.masked(x, func(row, lane *ir.Value) *ir.Value { return e.b.Compare(ir.LE, lane, row) })
+	upto := func(row, lane *ir.Value) *ir.Value { return e.b.Compare(ir.LE, lane, row) }
+	if e.visits == nil || e.v.Mask != gdn.MaskWords {
+		return e.masked(x, upto)
+	}
+	return e.andWords(x, e.ownWords(x, upto))
+}
+
+// ownWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
+// keep holds.
+func (e *solver) ownWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	return e.ofVisits(x.Type.Shape[0], func(visit int) *ir.Value {
+		own := e.wordsWhere(e.c, e.c, func(row, lane *ir.Value) *ir.Value { return e.visits.Together(visit, row, lane) })
+		if keep != nil {
+			own = e.b.And(own, e.wordsWhere(e.c, e.c, keep))
+		}
+		return own
+	})
 }
 
 // upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.
@@ -102,6 +137,19 @@ func (e *solver) toRows(x *ir.Value) [][]*ir.Value {
 	return out
 }
 
+// ownRows is toRows of -A [N, C, C]. Where blocks have tokens of several sequences, it is zero for pairs of two, and finite: the rows of
+// a merge have the lanes of several blocks, so what is not finite would meet zeros of others. Then the mask comes with it, by rows too.
+func (e *solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
+	if e.visits == nil {
+		return e.toRows(negA), nil
+	}
+	mask := e.ownWords(negA, nil)
+	for part, words := range e.toWords(negA) {
+		a = append(a, e.wordRows(e.finite(e.b.And(words, mask), part), e.v.Leaf/2))
+	}
+	return a, e.wordRows(mask, e.v.Leaf/2)
+}
+
 // joinRows is the value of blocks of words, for each part.
 func (e *solver) joinRows(x [][]*ir.Value) *ir.Value {
 	var parts []*ir.Value
@@ -122,7 +170,7 @@ func (e *solver) orAll(xs []*ir.Value) *ir.Value {
 // solveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
 // (I + A)^-1 in bf16 or its parts.
 func (e *solver) solveWords(negA *ir.Value) *ir.Value {
-	a := e.toRows(negA)
+	a, seen := e.ownRows(negA)
 	b, l := e.b.Stage("leaf"), e.v.Leaf
 	var own [][]*ir.Value
 	for _, rows := range a {
@@ -142,9 +190,13 @@ func (e *solver) solveWords(negA *ir.Value) *ir.Value {
 	e.b.Stage("solve")
 	x := make([][]*ir.Value, len(leaf))
 	for p, words := range leaf {
-		words = e.ofPairs(words, l)
+		words = e.contained(words, p, l)
 		for i := range a[p] {
-			x[p] = append(x[p], e.andMask(words, l, i))
+			if seen == nil {
+				x[p] = append(x[p], e.andMask(words, l, i))
+			} else { // a leaf's rows are sums of zeros times the rows of another sequence, infinite ones too
+				x[p] = append(x[p], b.And(words, e.andMask(seen[i], l, i)))
+			}
 		}
 	}
 	for w := l; w < e.c; w *= 2 {
@@ -184,7 +236,7 @@ func (e *solver) mergeWords(x, a [][]*ir.Value, w int) {
 	right := times(b21, x, w, 0) // B21 X11
 	for k := range right {
 		for m := range right[k] {
-			right[k][m] = e.ofPairs(right[k][m], w)
+			right[k][m] = e.contained(right[k][m], k, w)
 		}
 	}
 	zero := b.Like(x[0][0], 0)
@@ -200,7 +252,7 @@ func (e *solver) mergeWords(x, a [][]*ir.Value, w int) {
 	z := times(x22, spread, w, 1) // X22 B21 X11
 	for k := range x {
 		for m := range z[k] {
-			z[k][m] = e.ofPairs(z[k][m], 2*w)
+			z[k][m] = e.contained(z[k][m], k, 2*w)
 		}
 		for p := range pairs {
 			for m := range per {

@@ -1,0 +1,172 @@
+// Package visits schedules packed sequences by aligned blocks, and says which tokens of a block are whose.
+//
+// A visit is a block of tokens with two of its sequences: the one that is open when the visit begins, and the next one, which is
+// open when it ends. There is a visit for each block, and one more for each sequence that starts in the block of the one before it. A
+// step of a grid takes several visits, one for each of its places.
+//
+// Example: sequences of 5, 2 and 6 tokens in blocks of 8 take four visits.
+//
+//	visit  block  open      next      first  from  to   output done  state done
+//	0      0      (none)    0         0      0     5    none         none
+//	1      0      0         1         5      5     7    none         0
+//	2      0      1         2         7      7     8    0            1
+//	3      1      2         (none)    0      9     9    1            2, as the last
+//
+// Visit 1 has no rows of sequence 0, all of which visit 0 had: what is new begins at first.
+package visits
+
+import "github.com/gdngen/gdngen/ir"
+
+// Marks of a visit, rows of a tile in i32, each one number throughout.
+const (
+	First = iota // the first row of the visit: the open sequence has those from here on
+	From         // the first row of the next sequence; beyond the block where there is none
+	To           // the first row behind the next sequence
+	Keep         // 0 where the state of the next one is dropped: it has no tokens, and final states of such are zero
+	marks
+)
+
+// Rows of a tile of marks fill a register.
+const Rows = 8
+
+// Columns of the table. -1 stands for none.
+const (
+	Block  = iota // the block of tokens of a visit
+	Next          // the sequence that is open at its end
+	Done          // the block whose output is then complete
+	Closed        // the sequence whose state is then final
+	Last          // the same of the state that the step leaves open; in one place
+)
+
+// Schedule is what visits follow from, beside cu_seqlens.
+type Schedule struct {
+	Sequences, Blocks int
+	Chunk             int  // tokens of a block
+	Places            int  // visits of a step
+	Drop              bool // final states of sequences without tokens are zero
+}
+
+// Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
+func (s Schedule) Steps() int { return (s.Blocks + s.Sequences + s.Places - 1) / s.Places }
+
+// Entry is the index of an entry of the table: column, place in the step, sequential axis.
+func (s Schedule) Entry(column, place int) ir.Index {
+	x := ir.IndexTable(2, 0)
+	x.Const = 1 + (column*s.Places+place)*s.Steps()
+	return x
+}
+
+// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that there are, then for each of the columns and each
+// place in a step the entries of the steps; and the marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does
+// not ascend. What is of sequences lies along the lanes of squares by visits, whose sums give what is of visits.
+func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
+	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
+	steps := s.Steps()
+	visits := steps * m
+	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
+	one := func(c *ir.Value) *ir.Value {
+		t := i32(c.Type.Shape...)
+		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
+	}
+	plus := func(x *ir.Value, by int) *ir.Value { return b.Add(x, b.Like(x, float64(by))) }
+	// over sums x over the sequences whose key is in a relation to that of a row [rows, n].
+	over := func(row *ir.Value, cmp ir.Cmp, key, x *ir.Value) *ir.Value {
+		hit := b.Compare(cmp, b.Broadcast(key, row.Type.Shape, 1), row)
+		return b.Sum(b.Select(hit, b.Broadcast(x, row.Type.Shape, 1), b.Like(row, 0)), 1)
+	}
+
+	cu = b.Convert(cu, ir.I32)
+	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
+	prior := []*ir.Value{b.Const(i32(1), 0)}
+	if n > 1 {
+		prior = append(prior, b.SliceAxis(home, 0, 0, n-1))
+	}
+	seq := b.Iota(home.Type, 0)
+	gap := b.Sub(home, b.Concat(0, prior...))
+	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
+	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
+	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
+
+	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
+	order := func(t ir.Type) *ir.Value {
+		entry := b.Iota(t, 0)
+		visit := b.Scale(entry, float64(m))
+		for place := 1; place < m; place++ {
+			visit = b.Sub(visit, b.Scale(one(b.Compare(ir.GE, entry, b.Like(entry, float64(place*steps)))), float64(visits-1)))
+		}
+		return visit
+	}
+	visit, each := order(i32(visits)), order(i32(visits, n))
+	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
+	block := b.Sub(visit, over(each, ir.LE, enter, later))
+	idle := b.Compare(ir.GT, block, tail) // visits behind the last
+	block = b.Max(b.Min(block, tail), zero)
+	next := b.Max(plus(over(each, ir.LE, enter, b.Like(enter, 1)), -1), zero) // the sequence entered last
+	entered := b.Compare(ir.GT, over(each, ir.EQ, enter, b.Like(enter, 1)), zero)
+	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
+	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
+	done := b.Select(b.Or(idle, stays), none, block)
+	extra := b.Sum(b.Reshape(later, 1, n), 1) // no slice: the compiler would take it through main memory
+	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
+	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
+	live = b.Min(live, b.Like(live, float64(steps)))
+	step := b.Iota(i32(steps), 0)
+	last := b.Compare(ir.EQ, step, b.Broadcast(plus(live, -1), step.Type.Shape, 0))
+	last = b.Select(last, b.Like(step, float64(n-1)), b.Like(step, -1))
+	columns := []*ir.Value{Block: block, Next: next, Done: done, Closed: closed, Last: last}
+
+	// Marks, by visits. One that enters no sequence has its rows behind the last.
+	visit, each = b.Iota(i32(visits), 0), b.Iota(i32(visits, n), 0)
+	entering := func(x *ir.Value) *ir.Value { return over(each, ir.EQ, enter, x) }
+	behind := float64(c + 1)
+	base := b.Scale(home, float64(c))
+	start, stop := b.Sub(begin, base), b.Min(b.Sub(end, base), b.Like(base, float64(c)))
+	from := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(start, behind), start)))
+	to := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(stop, behind), stop)))
+	idle = b.Compare(ir.GE, b.Sub(visit, over(each, ir.LE, enter, later)), b.Like(visit, float64(nb)))
+	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
+	keep := b.Like(visit, 1)
+	if s.Drop {
+		keep = one(b.Compare(ir.GT, to, from))
+	}
+	tall := i32(visits, Rows, c)
+	which := b.Iota(tall, 1)
+	all := b.Const(tall, 0)
+	for i, x := range [marks]*ir.Value{First: first, From: from, To: to, Keep: keep} {
+		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(x, tall.Shape, 0), all)
+	}
+	return b.Concat(0, append([]*ir.Value{live}, columns...)...), all
+}
+
+// Marks are the marks of the visits of a step, a tile [Rows, Chunk] for each.
+type Marks struct {
+	*ir.Builder
+	Tiles []*ir.Value
+}
+
+// At is a mark of a visit throughout a [rows, lanes] tile.
+func (m *Marks) At(visit, mark, rows, lanes int) *ir.Value {
+	x := m.Tiles[visit]
+	if lanes <= x.Type.Shape[1] {
+		x = m.Slice(x, []int{mark, 0}, []int{mark + 1, lanes})
+	} else {
+		x = m.Slice(x, []int{mark, 0}, []int{mark + 1, 1})
+	}
+	return m.Broadcast(x, []int{rows, lanes}, 0, 1)
+}
+
+// Within says which of the tokens i, an index [rows, lanes], are from one mark of a visit on, and before another.
+func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
+	rows, lanes := i.Type.Shape[0], i.Type.Shape[1]
+	return m.And(m.Compare(ir.GE, i, m.At(visit, from, rows, lanes)), m.Compare(ir.LT, i, m.At(visit, to, rows, lanes)))
+}
+
+// Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one sequence, if the lane is not after the row;
+// rows before the first of the visit are of none. Of a lane after its row it says anything.
+func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
+	rows, lanes := row.Type.Shape[0], row.Type.Shape[1]
+	from := m.At(visit, From, rows, lanes)
+	open := m.Compare(ir.GT, from, row) // not in the words of Within: a condition is no tile that could pass between phases
+	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, First, rows, lanes), from))
+}

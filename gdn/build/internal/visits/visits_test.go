@@ -1,0 +1,50 @@
+package visits_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+// The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two visits.
+func TestExample(t *testing.T) {
+	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
+	m := &ir.Module{Name: "schedule", Body: &ir.Block{}}
+	b := ir.NewBuilder(m.Body)
+	table, marked := s.Make(b, b.Param("cu_seqlens", ir.T(ir.I32, 4)))
+	require.NoError(t, b.Finish(m, []string{"table", "marked"}, []*ir.Value{table, marked}))
+	out, err := interp.Run(m, map[string]*array.Array{"cu_seqlens": array.FromFloat64s(ir.I32, []int{4}, []float64{0, 5, 7, 13})}, interp.Options{})
+	require.NoError(t, err)
+
+	entries := out["table"].Int64s()
+	require.EqualValues(t, 2, entries[0], "steps")
+	column := func(c int) (by []int64) { // by visits
+		for visit := range 4 {
+			by = append(by, entries[1+(c*s.Places+visit%2)*s.Steps()+visit/2])
+		}
+		return by
+	}
+	require.Equal(t, []int64{0, 0, 0, 1}, column(visits.Block))
+	require.Equal(t, []int64{0, 1, 2, 2}, column(visits.Next))
+	require.Equal(t, []int64{-1, -1, 0, 1}, column(visits.Done))
+	require.Equal(t, []int64{-1, 0, 1, -1}, column(visits.Closed))
+	last := 1 + visits.Last*s.Places*s.Steps()
+	require.Equal(t, []int64{-1, 2}, entries[last:last+2], "by steps")
+
+	marks := out["marked"].Int64s()
+	for visit, want := range [][]int64{
+		{visits.First: 0, visits.From: 0, visits.To: 5},
+		{visits.First: 5, visits.From: 5, visits.To: 7},
+		{visits.First: 7, visits.From: 7, visits.To: 8},
+		{visits.First: 0, visits.From: 9, visits.To: 9},
+	} {
+		for mark, n := range want {
+			require.Equal(t, n, marks[(visit*visits.Rows+mark)*s.Chunk], "mark %d of visit %d", mark, visit)
+		}
+	}
+}

@@ -182,9 +182,9 @@ func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *
 func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, s, c := e.b.Stage("gates"), e.s, e.c
 	n, m := e.v.Heads, e.v.Chunks
-	e.visits = &visits.Marks{Builder: e.b}
+	e.Visits = &visits.Marks{Builder: e.b}
 	for j := range m {
-		e.visits.Tiles = append(e.visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
+		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
 	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
 
@@ -203,7 +203,7 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 	kk, qk := e.products(w.q, w.k)
 	negKK := e.negated(w, kk)
 	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
-	w.p, w.t = p, e.invert(negA)
+	w.p, w.t = p, e.solver().Invert(negA)
 
 	b.Stage("operands")
 	for _, x := range sides {
@@ -236,40 +236,40 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 		var keys, queries, states []*ir.Value
 		for _, x := range cur {
 			if x.state != nil {
-				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.cleaned(x.state))
+				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state))
 			}
 		}
-		met := e.dot(e.sideBySide(e.concat(2, states...)), e.concat(1, e.concat(2, keys...), e.concat(2, queries...)), false, true, e.v.PrecState)
+		met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.PrecState)
 		met = b.Reshape(met, n, s.V, 2*c)
 		decay := at(grown)
-		r := b.Sub(at(values), e.by(b.Mul(b.SliceAxis(met, 2, 0, c), e.row(decay, s.V)), at(unit)))
+		r := b.Sub(at(values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(unit)))
 		if e.v.Beta == gdn.BetaLeft {
-			r = b.Mul(r, e.row(at(w.beta), s.V))
+			r = b.Mul(r, e.Row(at(w.beta), s.V))
 		}
-		exact := e.by(e.applied(at(w.t), e.cleaned(r), true), at(unit))
-		u := e.cleaned(exact)
-		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.row(e.scaled(decay), s.V)), e.dot(u, at(w.p), false, true, e.v.PrecIntra))
-		left := e.cleaned(e.byLanes(exact, at(rest)))
-		added := e.dot(e.sideBySide(left), e.concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
+		exact := e.By(e.solver().Applied(at(w.t), e.Cleaned(r), true), at(unit))
+		u := e.Cleaned(exact)
+		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(w.p), false, true, e.v.PrecIntra))
+		left := e.Cleaned(e.byLanes(exact, at(rest)))
+		added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
 		added = b.Reshape(added, n, s.V, 2*s.K)
 		for i, x := range cur {
 			x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
 			if x.state != nil {
 				grown := e.exp(x.sum)
 				if i == 1 {
-					kept := e.visits.At(j, visits.Keep, n, c)
+					kept := e.Visits.At(j, visits.Keep, n, c)
 					grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
 				}
-				x.after = b.Add(b.Mul(x.state, e.scalar(grown, c-1, s.V, s.K)), x.after)
+				x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
 			}
 		}
-		from := e.visits.At(j, visits.From, s.V, s.K)
-		entered := e.over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
+		from := e.Visits.At(j, visits.From, s.V, s.K)
+		entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 		step := visit{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
 		e.state = step.open
 
 		o = b.Transpose(e.leaving(o, at(share)), 0, 2, 1)
-		fresh := e.over(n, b.Compare(ir.GE, e.iota(c, s.V, 0), e.visits.At(j, visits.First, c, s.V)))
+		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, s.V, 0), e.Visits.At(j, visits.First, c, s.V)))
 		if prev == nil {
 			prev = e.each([]*ir.Value{held}, e.in.v, (*chunkwise).loadRows)
 		}
@@ -301,27 +301,27 @@ type side struct {
 // sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
 func (e *gated) sumSides(w *work, sides []*side) {
 	b, n := e.b, e.v.Heads
-	lane := e.iota(n, e.c, 1)
+	lane := e.Iota(n, e.c, 1)
 	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
 		var l []*ir.Value
-		for visit := range e.visits.Tiles {
+		for visit := range e.Visits.Tiles {
 			l = append(l, holds(visit))
 		}
 		return b.Concat(0, l...)
 	}
 	for _, x := range sides {
-		x.g = b.Select(lanes(func(visit int) *ir.Value { return e.visits.Within(visit, x.first, x.behind, lane) }), w.g, b.Like(w.g, 0))
+		x.g = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }), w.g, b.Like(w.g, 0))
 		e.sums(&x.gates)
 	}
-	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.visits.At(visit, visits.From, n, e.c)) })
+	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.c)) })
 	w.sum = b.Select(open, sides[0].sum, sides[1].sum)
 	w.left = b.Select(open, sides[0].left, sides[1].left)
 	w.parts = []*ir.Value{w.sum}
 }
 
 func (x *side) operands(e *chunkwise, w *work) {
-	own := func(visit int, row, _ *ir.Value) *ir.Value { return e.visits.Within(visit, x.first, x.behind, row) }
-	x.k, x.q = e.maskedIn(w.k, own), e.maskedIn(w.q, own)
+	own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
+	x.k, x.q = e.MaskedIn(w.k, own), e.MaskedIn(w.q, own)
 }
 
 // normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
@@ -329,5 +329,5 @@ func (e *chunkwise) normRow(x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil
 	}
-	return e.perValue(e.row(x, e.s.V))
+	return e.perValue(e.Row(x, e.s.V))
 }

@@ -183,7 +183,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 			}
 			return l
 		}
-		k.s = hold(e.concat(0, e.before...), p.v.PrecState)
+		k.s = hold(e.Concat(0, e.before...), p.v.PrecState)
 		if p.v.Save >= gdn.SaveInverse {
 			if pairedInverse(p.v) {
 				k.t = hold(e.paired(e.inverted), ir.PrecBF16x1)
@@ -192,7 +192,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 			}
 		}
 		if p.v.Save >= gdn.SaveAll {
-			k.u = hold(e.concat(0, e.values...), p.v.GradPrecision())
+			k.u = hold(e.Concat(0, e.values...), p.v.GradPrecision())
 		}
 		return outs
 	})
@@ -231,7 +231,7 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 	}
 	parts := []*ir.Value{e.b.Convert(x, ir.BF16)}
 	if p == ir.PrecBF16x3 && e.v.Parts == gdn.PartsKept {
-		parts = e.cut(x)
+		parts = e.Cut(x)
 	}
 	var outs []blockOut
 	for _, part := range parts {
@@ -251,7 +251,7 @@ func pairedInverse(v gdn.Variant) bool {
 
 // paired is T as one matrix.
 func (e *chunkwise) paired(t *ir.Value) *ir.Value {
-	b, parts := e.b.Stage("keep"), e.cut(t)
+	b, parts := e.b.Stage("keep"), e.Cut(t)
 	return b.Halves(b.Or(b.Words(parts[0]), b.Words(b.Transpose(parts[1], 0, 2, 1))))
 }
 
@@ -259,9 +259,9 @@ func (e *chunkwise) paired(t *ir.Value) *ir.Value {
 func (e *gradient) loadTurnedInverse() *ir.Value {
 	t := e.loadKept(e.in.kept.t)
 	if !pairedInverse(e.v) {
-		return e.turned(t)
+		return e.Turned(t)
 	}
-	return e.joined([]*ir.Value{e.b.Transpose(e.lower(t), 0, 2, 1), e.upper(t, 1)})
+	return e.Joined([]*ir.Value{e.b.Transpose(e.Lower(t), 0, 2, 1), e.Upper(t, 1)})
 }
 
 func (e *gradient) loadKept(l []*operand) *ir.Value {
@@ -276,7 +276,7 @@ func (e *gradient) loadKept(l []*operand) *ir.Value {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return e.joined(parts)
+	return e.Joined(parts)
 }
 
 // reverse takes a chunk backwards.
@@ -295,11 +295,11 @@ func (e *gradient) reverse() []blockOut {
 	kq, kk := e.turnedProducts(q, k)
 	f := e.turnedDecay(w)
 	b.Stage("decay")
-	pt := e.store(e.times(kq, f))
-	kd := e.store(e.byRows(e.perValue(k), left))
+	pt := e.Store(e.times(kq, f))
+	kd := e.Store(e.byRows(e.perValue(k), left))
 	state := e.loadKept(e.in.kept.s)
 	tt, u := e.inverseAndValues(k, kk, w, grown, state)
-	do = e.store(do)
+	do = e.Store(do)
 
 	step := e.stateBackward(q, k, do, pt, kd, tt, grown, left)
 	dos, ds, dr, low, n := step.dos, step.ds, step.dr, step.low, step.n
@@ -308,46 +308,46 @@ func (e *gradient) reverse() []blockOut {
 	joined := e.v.KQ == gdn.JointJoined
 	var dp, dn *ir.Value
 	if joined && e.v.GradPrecision() == e.v.PrecIntra {
-		both := e.dot(u, e.concat(1, do, low), false, true, e.v.PrecIntra)
+		both := e.Dot(u, e.Concat(1, do, low), false, true, e.v.PrecIntra)
 		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
 	} else {
-		dp, dn = e.dot(u, do, false, true, e.v.GradPrecision()), e.dot(u, low, false, true, e.v.GradPrecision())
+		dp, dn = e.Dot(u, do, false, true, e.v.GradPrecision()), e.Dot(u, low, false, true, e.v.GradPrecision())
 	}
-	xf := e.store(e.times(dp, f))
-	yf := e.store(e.strictly(e.times(b.Neg(dn), f)))
+	xf := e.Store(e.times(dp, f))
+	yf := e.Store(e.strictly(e.times(b.Neg(dn), f)))
 	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
 	if e.v.DecayBy == gdn.DecayByTokens {
 		wt = e.summand(wt)
 	}
-	z := e.diagonal(dn)
+	z := e.Diagonal(dn)
 	intoQ, intoK := e.stateGradients(dos, n, state)
 	r := e.alongKeys(intoQ, q, intoK, k)
-	xt := e.store(b.Scale(e.perKey(xf), scale))
-	x := e.turned(xt)
+	xt := e.Store(b.Scale(e.perKey(xf), scale))
+	x := e.Turned(xt)
 	var dq, dk *ir.Value
 	if e.v.Grads == gdn.GradsInLanes {
-		dq = b.Add(e.perKey(intoQ), e.dot(e.turned(k), xt, false, false, e.v.GradPrecision()))
+		dq = b.Add(e.perKey(intoQ), e.Dot(e.Turned(k), xt, false, false, e.v.GradPrecision()))
 	} else {
-		dq = b.Add(e.perKey(intoQ), e.dot(x, k, false, false, e.v.GradPrecision()))
+		dq = b.Add(e.perKey(intoQ), e.Dot(x, k, false, false, e.v.GradPrecision()))
 	}
 
 	b.Stage("dk")
 	y := e.mirrored(e.perKey(yf))
-	ud := e.store(e.byRows(e.operand(u, e.v.PrecState), left))
+	ud := e.Store(e.byRows(e.operand(u, e.v.PrecState), left))
 	var fromState *ir.Value
 	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
 	if e.v.Grads == gdn.GradsInLanes {
-		fromState = e.dot(ds, ud, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.turned(q), e.operand(x, e.v.PrecIntra)}, {e.turned(k), y}}
+		fromState = e.Dot(ds, ud, false, true, e.v.PrecState)
+		own = [2][2]*ir.Value{{e.Turned(q), e.operand(x, e.v.PrecIntra)}, {e.Turned(k), y}}
 	} else {
-		fromState = e.dot(ud, ds, false, true, e.v.PrecState)
+		fromState = e.Dot(ud, ds, false, true, e.v.PrecState)
 		own = [2][2]*ir.Value{{e.operand(xt, e.v.PrecIntra), q}, {y, k}}
 	}
 	dk = b.Add(e.perKey(intoK), e.perKey(fromState))
 	if joined {
-		dk = b.Add(dk, e.dot(e.concat(2, own[0][0], own[1][0]), e.concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra))
+		dk = b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra))
 	} else {
-		dk = b.Add(dk, b.Add(e.dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.dot(own[1][0], own[1][1], false, false, e.v.PrecIntra)))
+		dk = b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.v.PrecIntra)))
 	}
 	var along *ir.Value // what is summed to y
 	if e.v.DecayBy == gdn.DecayByTokens {
@@ -399,35 +399,35 @@ type stateStep struct {
 func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
 	b, scale := e.b, e.s.EffectiveScale()
 	b.Stage("operands")
-	dos := e.store(e.byRows(do, b.Scale(grown, scale)))
+	dos := e.Store(e.byRows(do, b.Scale(grown, scale)))
 
 	b.Stage("dr")
-	ds := e.store(e.state)
+	ds := e.Store(e.state)
 	var du *ir.Value
 	switch {
 	case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, dS is in parts
-		du = b.Add(e.dot(pt, do, false, false, e.v.UpdatePrecision()), b.Mul(e.dot(e.perValue(k), ds, false, false, e.v.UpdatePrecision()), e.column(left, e.s.V)))
+		du = b.Add(e.Dot(pt, do, false, false, e.v.UpdatePrecision()), b.Mul(e.Dot(e.perValue(k), ds, false, false, e.v.UpdatePrecision()), e.Column(left, e.s.V)))
 	case e.v.Out != gdn.OutSeparate:
-		du = e.dot(e.concat(2, pt, kd), e.concat(1, do, ds), false, false, e.v.PrecState)
+		du = e.Dot(e.Concat(2, pt, kd), e.Concat(1, do, ds), false, false, e.v.PrecState)
 	default:
-		du = b.Add(e.dot(pt, do, false, false, e.v.PrecIntra), e.dot(kd, ds, false, false, e.v.PrecState))
+		du = b.Add(e.Dot(pt, do, false, false, e.v.PrecIntra), e.Dot(kd, ds, false, false, e.v.PrecState))
 	}
-	dr := e.dot(tt, e.store(du), false, false, e.v.ApplyPrecision())
-	low := e.store(dr)
-	n := e.store(e.byRows(low, b.Neg(grown)))
+	dr := e.Dot(tt, e.Store(du), false, false, e.v.ApplyPrecision())
+	low := e.Store(dr)
+	n := e.Store(e.byRows(low, b.Neg(grown)))
 
 	b.Stage("state")
-	decayed := b.Mul(e.state, e.scalar(grown, e.c-1, e.s.K, e.s.V))
-	qt, kt := e.perValue(e.turned(q)), e.perValue(e.turned(k))
+	decayed := b.Mul(e.state, e.Scalar(grown, e.c-1, e.s.K, e.s.V))
+	qt, kt := e.perValue(e.Turned(q)), e.perValue(e.Turned(k))
 	var added *ir.Value
 	switch {
 	case e.s.NegEigval && e.v.UpdatePrecision() != e.v.PrecState: // K^T n is to dS what K^T V' is to S: where beta turns states, errors of both stay
-		exact := e.store(e.byRows(dr, b.Neg(grown)))
-		added = b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, exact, false, false, e.v.UpdatePrecision()))
+		exact := e.Store(e.byRows(dr, b.Neg(grown)))
+		added = b.Add(e.Dot(qt, dos, false, false, e.v.PrecState), e.Dot(kt, exact, false, false, e.v.UpdatePrecision()))
 	case e.v.Out != gdn.OutSeparate:
-		added = e.dot(e.concat(2, qt, kt), e.concat(1, dos, n), false, false, e.v.PrecState)
+		added = e.Dot(e.Concat(2, qt, kt), e.Concat(1, dos, n), false, false, e.v.PrecState)
 	default:
-		added = b.Add(e.dot(qt, dos, false, false, e.v.PrecState), e.dot(kt, n, false, false, e.v.PrecState))
+		added = b.Add(e.Dot(qt, dos, false, false, e.v.PrecState), e.Dot(kt, n, false, false, e.v.PrecState))
 	}
 	e.state = b.Add(decayed, added)
 	return stateStep{dos, ds, dr, low, n}
@@ -439,7 +439,7 @@ func (e *gradient) operand(x *ir.Value, p ir.Precision) *ir.Value {
 	case p != ir.PrecBF16x1:
 		return x
 	case e.v.Parts == gdn.PartsKept:
-		return e.cut(x)[0]
+		return e.Cut(x)[0]
 	}
 	return e.b.Convert(x, ir.BF16)
 }
@@ -450,14 +450,14 @@ func (e *gradient) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Val
 	inLanes := e.v.Grads == gdn.GradsInLanes
 	times := func(x *ir.Value) *ir.Value {
 		if inLanes {
-			return e.dot(state, x, false, true, p)
+			return e.Dot(state, x, false, true, p)
 		}
-		return e.dot(x, state, false, true, p)
+		return e.Dot(x, state, false, true, p)
 	}
 	if e.v.KQ != gdn.JointJoined {
 		return times(dos), times(n)
 	}
-	axis, both := 1, times(e.concat(1, dos, n))
+	axis, both := 1, times(e.Concat(1, dos, n))
 	if inLanes {
 		axis = 2
 	}
@@ -471,7 +471,7 @@ func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	inLanes := e.v.Grads == gdn.GradsInLanes
 	times := func(x, y *ir.Value) *ir.Value {
 		if inLanes {
-			y = e.turned(y)
+			y = e.Turned(y)
 		}
 		return e.times(x, e.perValue(y))
 	}

@@ -27,21 +27,21 @@ func (e *gradient) channels() []blockOut {
 
 	b := e.b.Stage("dq")
 	pairs := channel.Pairs{}
-	byU := e.dot(u, c.do, false, true, e.v.GradPrecision())
-	pairs.TurnedX = e.store(b.Mul(byU, e.ofTokens(c.beta, e.c, e.s.EffectiveScale())))
-	pairs.X = e.turned(pairs.TurnedX)
-	intoQ := e.dot(c.do, state, false, true, e.v.PrecState)
+	byU := e.Dot(u, c.do, false, true, e.v.GradPrecision())
+	pairs.TurnedX = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, e.s.EffectiveScale())))
+	pairs.X = e.Turned(pairs.TurnedX)
+	intoQ := e.Dot(c.do, state, false, true, e.v.PrecState)
 	risen := b.Mul(b.Convert(c.stateQ, ir.F32), intoQ)
 	var dbeta, intoK *ir.Value
 	if c.tt != nil {
-		byU = e.dot(u, c.low, false, true, e.v.GradPrecision())
-		pairs.TurnedY = e.store(b.Mul(byU, e.ofTokens(c.beta, e.c, -1)))
-		pairs.Y = e.turned(pairs.TurnedY)
-		dbeta = b.Div(e.diagonal(byU), c.beta)
-		intoK = e.dot(c.low, state, false, true, e.v.PrecState)
+		byU = e.Dot(u, c.low, false, true, e.v.GradPrecision())
+		pairs.TurnedY = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, -1)))
+		pairs.Y = e.Turned(pairs.TurnedY)
+		dbeta = b.Div(e.Diagonal(byU), c.beta)
+		intoK = e.Dot(c.low, state, false, true, e.v.PrecState)
 		risen = b.Sub(risen, b.Mul(b.Convert(c.stateK, ir.F32), intoK))
 	}
-	fromState := e.dot(u, ds, false, true, e.v.PrecState)
+	fromState := e.Dot(u, ds, false, true, e.v.PrecState)
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
 	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(c.restK, ir.F32), fromState), Whole: whole})
@@ -70,14 +70,14 @@ type channelChunk struct {
 // loadChannelChunk loads a chunk and makes what needs neither its values nor a state.
 func (e *gradient) loadChannelChunk() *channelChunk {
 	b := e.b.Stage("load")
-	c := &channelChunk{q: e.perValue(e.loadKey(e.in.q)), k: e.perValue(e.loadKey(e.in.k)), do: e.store(e.loadRows(e.in.do))}
+	c := &channelChunk{q: e.perValue(e.loadKey(e.in.q)), k: e.perValue(e.loadKey(e.in.k)), do: e.Store(e.loadRows(e.in.do))}
 	c.gates = e.loadGates()
 	e.sums(&c.gates)
 	b.Stage("operands")
 	d := c.channels
 	c.grownQ, c.left = b.Scale(d.Risen, e.s.EffectiveScale()), d.Rest
 	if c.beta != nil {
-		c.left = b.Mul(c.left, e.column(c.beta, e.s.K))
+		c.left = b.Mul(c.left, e.Column(c.beta, e.s.K))
 	}
 	c.stateQ, c.stateK, c.restK = d.Times(c.q, c.grownQ), d.Times(c.k, d.Risen), d.Times(c.k, c.left)
 
@@ -91,8 +91,8 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 	c.p = p
 	switch {
 	case again:
-		c.t = e.invert(negA)
-		c.tt = e.turned(c.t)
+		c.t = e.solver().Invert(negA)
+		c.tt = e.Turned(c.t)
 	case e.s.Rule.Writes():
 		c.tt = e.loadTurnedInverse()
 	}
@@ -102,22 +102,22 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 // channelState takes dS, which is e.state, over a chunk, and gives it as products take it.
 func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	b := e.b.Stage("dr")
-	ds := e.store(e.state)
+	ds := e.Store(e.state)
 	if e.v.Out == gdn.OutSeparate {
-		c.dr = b.Add(e.dot(c.p, c.do, true, false, e.v.PrecIntra), e.dot(c.restK, ds, false, false, e.v.PrecState))
+		c.dr = b.Add(e.Dot(c.p, c.do, true, false, e.v.PrecIntra), e.Dot(c.restK, ds, false, false, e.v.PrecState))
 	} else {
-		c.dr = e.dot(e.concat(2, e.turned(c.p), c.restK), e.concat(1, c.do, ds), false, false, e.v.PrecState)
+		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.PrecState)
 	}
 	if c.tt != nil {
-		c.dr = e.dot(c.tt, e.store(c.dr), false, false, e.v.ApplyPrecision())
+		c.dr = e.Dot(c.tt, e.Store(c.dr), false, false, e.v.ApplyPrecision())
 	}
-	c.low = e.store(c.dr)
+	c.low = e.Store(c.dr)
 
 	b.Stage("state")
 	decayed := b.Mul(e.state, b.Broadcast(b.Transpose(c.channels.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
-	added := e.dot(c.stateQ, c.do, true, false, e.v.PrecState)
+	added := e.Dot(c.stateQ, c.do, true, false, e.v.PrecState)
 	if c.tt != nil {
-		added = b.Sub(added, e.dot(c.stateK, c.low, true, false, e.v.PrecState))
+		added = b.Sub(added, e.Dot(c.stateK, c.low, true, false, e.v.PrecState))
 	}
 	e.state = b.Add(decayed, added)
 	return ds
@@ -128,7 +128,7 @@ func (e *gradient) ofTokens(x *ir.Value, lanes int, by float64) *ir.Value {
 	if x == nil {
 		return e.b.Const(ir.T(ir.F32, e.entries(), e.c, lanes), by)
 	}
-	return e.column(e.b.Scale(x, by), lanes)
+	return e.Column(e.b.Scale(x, by), lanes)
 }
 
 // channelValues is U, kept or made again from the state before the chunk; in an additive rule it is V.
@@ -139,13 +139,13 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 	e.b.Stage("values")
 	v := e.loadRows(e.in.v)
 	if c.tt == nil {
-		return e.store(v)
+		return e.Store(v)
 	}
 	if c.t == nil {
-		c.t = e.turned(c.tt)
+		c.t = e.Turned(c.tt)
 	}
-	r := e.b.Sub(e.b.Convert(v, ir.F32), e.dot(c.stateK, state, false, false, e.v.PrecState))
-	return e.store(e.dot(c.t, e.store(r), false, false, e.v.ApplyPrecision()))
+	r := e.b.Sub(e.b.Convert(v, ir.F32), e.Dot(c.stateK, state, false, false, e.v.PrecState))
+	return e.Store(e.Dot(c.t, e.Store(r), false, false, e.v.ApplyPrecision()))
 }
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and

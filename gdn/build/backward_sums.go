@@ -34,7 +34,7 @@ type lanes []struct {
 func (e *gradient) sumLanes(lists ...lanes) []*ir.Value {
 	b, n, c := e.b, e.entries(), e.c
 	part := target.Lanes / len(lists)
-	lane := e.iota(c, target.Lanes, 1)
+	lane := e.Iota(c, target.Lanes, 1)
 	var beside *ir.Value
 	put := func(cols *ir.Value, i int, at *ir.Value) { // of entry i, into some lanes
 		x := b.Reshape(b.SliceAxis(cols, 0, i, i+1), c, target.Lanes)
@@ -47,7 +47,7 @@ func (e *gradient) sumLanes(lists ...lanes) []*ir.Value {
 	var out []*ir.Value
 	if sumsByProducts(e.v) && n <= part {
 		sums := e.productSums(part, lists)
-		within := b.Sub(lane, b.Mul(e.divided(lane, part), b.Like(lane, float64(part))))
+		within := b.Sub(lane, b.Mul(e.Divided(lane, part), b.Like(lane, float64(part))))
 		for i := range n {
 			put(sums, i, b.Compare(ir.EQ, within, b.Like(lane, float64(i))))
 		}
@@ -59,7 +59,7 @@ func (e *gradient) sumLanes(lists ...lanes) []*ir.Value {
 			return out
 		}
 		for j, sum := range out {
-			cols := e.column(sum, target.Lanes)
+			cols := e.Column(sum, target.Lanes)
 			for i := range n {
 				put(cols, i, b.Compare(ir.EQ, lane, b.Like(lane, float64(j*part+i))))
 			}
@@ -107,10 +107,10 @@ func (e *gradient) productSums(part int, lists []lanes) *ir.Value {
 			xs = append(xs, e.summand(s.x))
 			rows := s.x.Type.Shape[2]
 			t := ir.T(ir.BF16, rows, target.Lanes)
-			ones = append(ones, b.Select(b.Compare(ir.EQ, e.divided(e.iota(rows, target.Lanes, 1), part), b.Const(ir.T(ir.I32, rows, target.Lanes), float64(i))), b.Const(t, s.sign), b.Const(t, 0)))
+			ones = append(ones, b.Select(b.Compare(ir.EQ, e.Divided(e.Iota(rows, target.Lanes, 1), part), b.Const(ir.T(ir.I32, rows, target.Lanes), float64(i))), b.Const(t, s.sign), b.Const(t, 0)))
 		}
 	}
-	return b.MatMul(b.Concat(2, xs...), e.over(e.entries(), b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
+	return b.MatMul(b.Concat(2, xs...), e.Over(e.entries(), b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
 }
 
 // alive clears the gradient of log decays below the floor: nothing that stands before such a token survives it, and what
@@ -130,9 +130,9 @@ func (e *gradient) decayGradient(after, before, rest *ir.Value) *ir.Value {
 		t, p := ir.F32, ir.PrecF32
 		parts := []*ir.Value{x}
 		if e.v.Decay == gdn.DecayBase2 {
-			t, p, parts = ir.BF16, ir.PrecBF16x1, e.split(x, 3)
+			t, p, parts = ir.BF16, ir.PrecBF16x1, e.Split(x, 3)
 		}
-		ones := b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(ir.T(t, c, c), 1), b.Const(ir.T(t, c, c), 0))
+		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(ir.T(t, c, c), 1), b.Const(ir.T(t, c, c), 0))
 		var sum *ir.Value
 		for _, part := range parts {
 			if y := b.MatMul(part, ones, false, false, p); sum == nil {

@@ -9,21 +9,10 @@ import (
 func (e *gradient) mirrored(y *ir.Value) *ir.Value {
 	b := e.b
 	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Parts != gdn.PartsKept || e.c%2 != 0 {
-		return e.store(b.Add(y, e.turned(y)))
+		return e.Store(b.Add(y, e.Turned(y)))
 	}
 	y = b.Convert(y, ir.BF16)
 	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
-}
-
-// turned swaps rows and lanes, of the parts where they are kept.
-func (e *tiles) turned(x *ir.Value) *ir.Value {
-	y := e.b.Transpose(x, 0, 2, 1)
-	if e.v.Parts == gdn.PartsKept && x.Type.DType == ir.F32 {
-		for _, part := range e.cut(x) {
-			e.parts[y] = append(e.parts[y], e.b.Transpose(part, 0, 2, 1))
-		}
-	}
-	return y
 }
 
 // perKey sums over the value heads of each key head.
@@ -49,10 +38,10 @@ func (e *tiles) perKey(x *ir.Value) *ir.Value {
 func (e *gradient) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.b, e.c
 	if e.v.KQ == gdn.JointJoined {
-		both := e.dot(k, e.concat(1, q, k), false, true, e.v.PrecIntra)
+		both := e.Dot(k, e.Concat(1, q, k), false, true, e.v.PrecIntra)
 		kq, kk = b.SliceAxis(both, 2, 0, c), b.SliceAxis(both, 2, c, 2*c)
 	} else {
-		kq, kk = e.dot(k, q, false, true, e.v.PrecIntra), e.dot(k, k, false, true, e.v.PrecIntra)
+		kq, kk = e.Dot(k, q, false, true, e.v.PrecIntra), e.Dot(k, k, false, true, e.v.PrecIntra)
 	}
 	return e.perValue(b.Scale(kq, e.s.EffectiveScale())), e.perValue(kk)
 }
@@ -64,18 +53,18 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 	if e.v.Decay == gdn.DecaySegment {
 		d = b.Transpose(e.decay(w), 0, 2, 1)
 	} else {
-		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.row(upto, c), e.column(after, c)) })
+		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.Row(upto, c), e.Column(after, c)) })
 		if e.v.Mask == gdn.MaskSelect {
-			d = b.Select(e.over(d.Type.Shape[0], b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1))), d, b.Like(d, masked))
+			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, masked))
 		}
 		d = e.exp(d)
 	}
 	if e.v.Beta != gdn.BetaExponent {
-		d = b.Mul(d, e.column(w.beta, c))
+		d = b.Mul(d, e.Column(w.beta, c))
 	}
-	d = e.store(d)
+	d = e.Store(d)
 	if e.v.Mask == gdn.MaskWords {
-		d = e.upper(d, 0)
+		d = e.Upper(d, 0)
 	}
 	return d
 }
@@ -83,24 +72,24 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 // strictly clears x [N, j, i] but for i > j.
 func (e *gradient) strictly(x *ir.Value) *ir.Value {
 	if e.v.Mask == gdn.MaskWords {
-		return e.upper(x, 1)
+		return e.Upper(x, 1)
 	}
-	return e.b.Convert(e.keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.iota(e.c, e.c, 0), e.iota(e.c, e.c, 1))), x.Type.DType)
+	return e.b.Convert(e.Keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.Iota(e.c, e.c, 0), e.Iota(e.c, e.c, 1))), x.Type.DType)
 }
 
 // bothInverses are T^T and T, kept or made again.
 func (e *gradient) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
 	if e.in.kept.t != nil {
 		tt = e.loadTurnedInverse()
-		return tt, e.turned(tt)
+		return tt, e.Turned(tt)
 	}
 	negA, _ := e.weights(e.b.Neg(kk), nil, e.decay(w), w)
 	if e.v.Mask == gdn.MaskWords {
-		t = e.solveWords(negA)
+		t = e.solver().SolveWords(negA)
 	} else {
-		t = e.store(e.solve(negA))
+		t = e.Store(e.solver().Solve(negA))
 	}
-	return e.turned(t), t
+	return e.Turned(t), t
 }
 
 // inverseAndValues are T^T and U, kept or made again from the state before the chunk.
@@ -114,10 +103,10 @@ func (e *gradient) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.V
 	k = e.perValue(k)
 	var kS *ir.Value
 	if e.v.Fold {
-		kS = e.dot(e.store(e.byRows(k, grown)), state, false, false, e.v.PrecState)
+		kS = e.Dot(e.Store(e.byRows(k, grown)), state, false, false, e.v.PrecState)
 	} else {
-		kS = b.Mul(e.column(grown, e.s.V), e.dot(k, state, false, false, e.v.PrecState))
+		kS = b.Mul(e.Column(grown, e.s.V), e.Dot(k, state, false, false, e.v.PrecState))
 	}
 	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
-	return tt, e.store(e.dot(t, e.store(r), false, false, e.v.ApplyPrecision()))
+	return tt, e.Store(e.Dot(t, e.Store(r), false, false, e.v.ApplyPrecision()))
 }

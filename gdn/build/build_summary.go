@@ -95,8 +95,8 @@ func (e *gradient) stateGradient() []blockOut {
 	kq, kk := e.turnedProducts(q, k)
 	f := e.turnedDecay(w)
 	b.Stage("decay")
-	pt, kd := e.store(e.times(kq, f)), e.store(e.byRows(e.perValue(k), left))
+	pt, kd := e.Store(e.times(kq, f)), e.Store(e.byRows(e.perValue(k), left))
 	tt, _ := e.bothInverses(kk, w)
-	e.stateBackward(q, k, e.store(do), pt, kd, tt, grown, left)
+	e.stateBackward(q, k, e.Store(do), pt, kd, tt, grown, left)
 	return nil
 }

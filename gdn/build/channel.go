@@ -12,7 +12,7 @@ func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 // task.
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
-	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.dot, Store: e.store, Split: e.split, Iota: e.iota, Beside: e.concat, Masked: e.masked}}
+	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked}}
 	d.Log = b.Convert(e.loadRows(e.in.g), ir.F32)
 	bounded := false
 	if e.in.aLog != nil {
@@ -27,7 +27,7 @@ func (e *gated) loadChannels() *channel.Decay {
 
 // ofHead spreads what belongs to channels of heads over tokens: [N, C, K].
 func (e *gated) ofHead(o *operand) *ir.Value {
-	return e.row(e.b.Reshape(e.blocks[o], e.entries(), e.s.K), e.c)
+	return e.Row(e.b.Reshape(e.blocks[o], e.entries(), e.s.K), e.c)
 }
 
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].

@@ -63,7 +63,7 @@ func (e *chunkwise) stateFree() *work {
 		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
 		w.p = p
 		if needT {
-			w.t = e.invert(negA)
+			w.t = e.solver().Invert(negA)
 		}
 	}
 	e.b.Stage("load")
@@ -110,14 +110,14 @@ func (e *chunkwise) folded(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return w.channels.Times(x, w.channels.Risen)
 	}
-	return e.store(e.byRows(x, grown))
+	return e.Store(e.byRows(x, grown))
 }
 
 func (e *chunkwise) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return w.channels.Times(x, e.scaled(w.channels.Risen))
 	}
-	return e.store(e.byRows(x, e.scaled(grown)))
+	return e.Store(e.byRows(x, e.scaled(grown)))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
@@ -125,17 +125,17 @@ func (e *chunkwise) explicit(w *work) {
 	b := e.b.Stage("uw")
 	ku, kw := w.v, b.Convert(e.perValue(w.k), ir.F32)
 	if grown := e.exp(w.sum); grown != nil {
-		kw = b.Mul(kw, e.column(grown, e.s.K))
+		kw = b.Mul(kw, e.Column(grown, e.s.K))
 	}
 	if e.v.Beta == gdn.BetaLeft {
-		ku = b.Mul(ku, e.column(w.beta, e.s.V))
-		kw = b.Mul(kw, e.column(w.beta, e.s.K))
+		ku = b.Mul(ku, e.Column(w.beta, e.s.V))
+		kw = b.Mul(kw, e.Column(w.beta, e.s.K))
 	}
 	if w.inverse != nil {
-		kw = b.Mul(kw, e.perValue(e.column(w.inverse, e.s.K)))
+		kw = b.Mul(kw, e.perValue(e.Column(w.inverse, e.s.K)))
 	}
-	w.u = e.store(e.dot(w.t, e.store(ku), false, false, e.v.ApplyPrecision()))
-	w.w = e.store(e.dot(w.t, e.store(kw), false, false, e.v.ApplyPrecision()))
+	w.u = e.Store(e.Dot(w.t, e.Store(ku), false, false, e.v.ApplyPrecision()))
+	w.w = e.Store(e.Dot(w.t, e.Store(kw), false, false, e.v.ApplyPrecision()))
 }
 
 // fused does everything in one grid, or everything but what an earlier grid made.
@@ -176,12 +176,12 @@ func (e *chunkwise) steps(w *work) []blockOut {
 			q = e.foldedQuery(w, q, grown)
 		}
 	} else if e.v.Out == gdn.OutJoined && q != nil { // without decay
-		q = e.store(e.scaled(b.Convert(q, ir.F32)))
+		q = e.Store(e.scaled(b.Convert(q, ir.F32)))
 	}
 	var turnedK, left *ir.Value // for an update in which K is as it is
 	switch {
 	case e.v.UpdatePrecision() != e.v.PrecState:
-		turnedK, left = e.perValue(e.turned(w.k)), e.remains(w)
+		turnedK, left = e.perValue(e.Turned(w.k)), e.remains(w)
 	case e.v.Rest == gdn.RestValue:
 		left = e.remains(w)
 	}
@@ -194,7 +194,7 @@ func (e *chunkwise) steps(w *work) []blockOut {
 			if e.v.Fold || by == nil {
 				return x
 			}
-			return b.Mul(e.column(by, e.s.V), x)
+			return b.Mul(e.Column(by, e.s.V), x)
 		}
 		read := func(qS, up *ir.Value) *ir.Value { // Q S, decayed and scaled
 			if e.v.Fold {
@@ -215,60 +215,60 @@ func (e *chunkwise) steps(w *work) []blockOut {
 		if !e.s.Rule.Writes() {
 			u = at(w.v)
 		} else if e.v.Form == gdn.FormUW {
-			u = b.Sub(b.Convert(at(w.u), ir.F32), e.dot(at(w.w), state, false, false, e.v.PrecState))
+			u = b.Sub(b.Convert(at(w.u), ir.F32), e.Dot(at(w.w), state, false, false, e.v.PrecState))
 		} else {
-			r := b.Sub(at(w.v), e.by(grow(kS, up), at(unit)))
+			r := b.Sub(at(w.v), e.By(grow(kS, up), at(unit)))
 			if e.v.Beta == gdn.BetaLeft {
-				r = b.Mul(r, e.column(at(w.beta), e.s.V))
+				r = b.Mul(r, e.Column(at(w.beta), e.s.V))
 			}
-			u = e.applied(at(w.t), e.store(r), false)
+			u = e.solver().Applied(at(w.t), e.Store(r), false)
 		}
 		exact := u
 		if !e.s.Rule.Writes() && unit == nil && e.s.DType == ir.BF16 {
-			u = e.store(u) // V is exact
+			u = e.Store(u) // V is exact
 		} else {
-			u = e.storeValues(u, at(unit), at(length))
+			u = e.StoreValues(u, at(unit), at(length))
 		}
 		kept := u
 		if unit != nil {
-			kept = e.store(exact)
+			kept = e.Store(exact)
 		}
 		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, kept)
 		weighed := u // V' as it meets restK
 		switch {
 		case left == nil: // K takes the rest, or there is none
 		case e.v.Rest == gdn.RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-			weighed = e.storeValues(b.Mul(exact, e.column(at(left), e.s.V)), at(unit), at(length))
+			weighed = e.StoreValues(b.Mul(exact, e.Column(at(left), e.s.V)), at(unit), at(length))
 		case e.v.Rest == gdn.RestValue:
-			weighed = e.store(b.Mul(e.by(exact, at(unit)), e.column(at(left), e.s.V)))
+			weighed = e.Store(b.Mul(e.By(exact, at(unit)), e.Column(at(left), e.s.V)))
 		}
 		var added *ir.Value // K^T V'
 		switch {
 		case q == nil:
 			// There is no output: states alone are wanted.
 		case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.PrecState:
-			both := e.dot(e.concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
+			both := e.Dot(e.Concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
 			own := b.SliceAxis(both, 1, 0, e.c)
 			outs = append(outs, b.Add(read(qS, up), own))
 			added = b.SliceAxis(both, 1, e.c, e.c+e.s.K)
 		case e.v.Out == gdn.OutJoined:
-			left, right := e.concat(2, at(q), at(w.p)), e.concat(1, e.store(state), u)
-			outs = append(outs, e.dot(left, right, false, false, e.v.PrecState))
+			left, right := e.Concat(2, at(q), at(w.p)), e.Concat(1, e.Store(state), u)
+			outs = append(outs, e.Dot(left, right, false, false, e.v.PrecState))
 		default:
-			own := e.dot(at(w.p), u, false, false, e.v.PrecIntra)
+			own := e.Dot(at(w.p), u, false, false, e.v.PrecIntra)
 			outs = append(outs, b.Add(read(qS, up), own))
 		}
 		switch {
 		case shared: // the rest of the decay goes to V'
-			rest := b.Transpose(e.store(e.byRows(u, at(e.remains(w)))), 0, 2, 1)
-			added = e.dot(e.sideBySide(rest), at(k), false, false, e.v.PrecState)
+			rest := b.Transpose(e.Store(e.byRows(u, at(e.remains(w)))), 0, 2, 1)
+			added = e.Dot(e.sideBySide(rest), at(k), false, false, e.v.PrecState)
 		case e.valueFirst:
-			added = e.dot(weighed, at(restK), true, false, e.v.PrecState)
+			added = e.Dot(weighed, at(restK), true, false, e.v.PrecState)
 		case added != nil:
 		case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
-			added = e.dot(at(turnedK), e.store(e.byRows(u, at(left))), false, false, e.v.UpdatePrecision())
+			added = e.Dot(at(turnedK), e.Store(e.byRows(u, at(left))), false, false, e.v.UpdatePrecision())
 		default:
-			added = e.dot(at(restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.PrecState)
+			added = e.Dot(at(restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.PrecState)
 		}
 		switch {
 		case w.channels != nil:
@@ -297,7 +297,7 @@ func (e *chunkwise) ofChunk(x *ir.Value, chunk int) *ir.Value {
 		return x
 	}
 	n := x.Type.Shape[0] / e.v.Chunks
-	return e.sliced(x, chunk*n, (chunk+1)*n)
+	return e.Sliced(x, chunk*n, (chunk+1)*n)
 }
 
 // normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys.
@@ -305,7 +305,7 @@ func (e *chunkwise) normColumns(w *work) (unit, length, query *ir.Value) {
 	if w.inverse == nil {
 		return nil, nil, nil
 	}
-	over := func(x *ir.Value) *ir.Value { return e.perValue(e.column(x, e.s.V)) }
+	over := func(x *ir.Value) *ir.Value { return e.perValue(e.Column(x, e.s.V)) }
 	if w.query != nil {
 		query = over(w.query)
 	}
@@ -329,23 +329,23 @@ func (e *chunkwise) rest(w *work) *ir.Value {
 	b := e.b
 	if e.v.Rest == gdn.RestValue {
 		if e.v.Turn == gdn.TurnKey {
-			return e.perValue(e.turned(w.k))
+			return e.perValue(e.Turned(w.k))
 		}
 		return e.perValue(w.k)
 	}
 	left := e.remains(w)
 	if w.channels != nil {
 		x := b.Mul(e.element(e.perValue(w.k), gdn.LowOperands), e.element(w.channels.Rest, gdn.LowOperands))
-		x = e.store(e.byRows(x, left))
+		x = e.Store(e.byRows(x, left))
 		if e.v.Turn == gdn.TurnKey {
-			x = e.turned(x)
+			x = e.Turned(x)
 		}
 		return x
 	}
 	if e.v.Turn == gdn.TurnKey {
-		return e.store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
+		return e.Store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}
-	return e.store(e.byRows(e.perValue(w.k), left))
+	return e.Store(e.byRows(e.perValue(w.k), left))
 }
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
@@ -361,7 +361,7 @@ func (e *chunkwise) remains(w *work) *ir.Value {
 func (e *chunkwise) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
 	rows := s[0] * s[1] / grown.Type.Shape[0]
-	return e.b.Reshape(e.scalar(grown, e.c-1, rows, s[2]), s...)
+	return e.b.Reshape(e.Scalar(grown, e.c-1, rows, s[2]), s...)
 }
 
 // stateChannels spreads what is left of each channel [N, 1, K] over the state.
@@ -384,7 +384,7 @@ func (e *chunkwise) sideBySide(x *ir.Value) *ir.Value {
 
 // meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
 func (e *chunkwise) meet(rows, state *ir.Value) *ir.Value {
-	return e.dot(rows, state, false, e.valueFirst, e.v.PrecState)
+	return e.Dot(rows, state, false, e.valueFirst, e.v.PrecState)
 }
 
 func (e *chunkwise) apart(x *ir.Value) *ir.Value {
@@ -411,7 +411,7 @@ func (e *chunkwise) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.meet(e.concat(1, k, q), state)
+		both := e.meet(e.Concat(1, k, q), state)
 		return e.apart(b.SliceAxis(both, 1, 0, e.c)), e.apart(b.SliceAxis(both, 1, e.c, 2*e.c))
 	}
 	return e.apart(e.meet(k, state)), e.apart(e.meet(q, state))

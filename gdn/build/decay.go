@@ -74,7 +74,7 @@ func (e *gated) sums(w *gates) {
 	}
 	times := func(g *ir.Value, cmp ir.Cmp) *ir.Value {
 		t := ir.T(ir.F32, c, c)
-		ones := b.Select(b.Compare(cmp, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
 		return b.MatMul(g, ones, false, false, ir.PrecF32)
 	}
 	parts := []*ir.Value{w.g}
@@ -101,8 +101,8 @@ func (e *gated) base2Sums(w *gates) {
 	b, c := e.b, e.c
 	w.g = b.Scale(w.g, math.Log2E)
 	t := ir.T(ir.BF16, c, c)
-	ones := b.Select(b.Compare(ir.LE, e.iota(c, c, 0), e.iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
-	for _, part := range e.split(w.g, e.sumParts()) {
+	ones := b.Select(b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+	for _, part := range e.Split(w.g, e.sumParts()) {
 		part = b.MatMul(part, ones, false, false, ir.PrecBF16x1)
 		if w.sum == nil {
 			w.sum = part
@@ -149,32 +149,32 @@ func (e *gated) decay(w gates) *ir.Value {
 		return nil
 	}
 	n := w.g.Type.Shape[0]
-	ri, ci := e.iota(c, c, 0), e.iota(c, c, 1)
+	ri, ci := e.Iota(c, c, 0), e.Iota(c, c, 1)
 	var d *ir.Value
 	if e.v.Decay == gdn.DecaySegment {
 		t := ir.T(ir.F32, c, c)
 		upto := b.Select(b.Compare(ir.GE, ri, ci), b.Const(t, 1), b.Const(t, 0))
-		after := e.over(n, b.Compare(ir.GT, ri, ci))
-		g := e.column(w.g, c)
-		d = b.MatMul(e.over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
+		after := e.Over(n, b.Compare(ir.GT, ri, ci))
+		g := e.Column(w.g, c)
+		d = b.MatMul(e.Over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
 		if e.v.Beta == gdn.BetaExponent {
-			d = b.Add(d, e.row(e.log(w.beta), c))
+			d = b.Add(d, e.Row(e.log(w.beta), c))
 		}
 	} else {
 		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value {
-			own := e.column(upto, c)
+			own := e.Column(upto, c)
 			if e.v.Spread == gdn.SpreadTurned {
-				own = b.Transpose(e.row(upto, c), 0, 2, 1)
+				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
 			}
-			return b.Sub(own, e.row(after, c))
+			return b.Sub(own, e.Row(after, c))
 		})
 	}
 	if e.v.Mask == gdn.MaskWords {
 		return e.exp(d)
 	}
-	seen := e.over(n, b.Compare(ir.GE, ri, ci))
-	if e.visits != nil {
-		seen = b.And(seen, e.ofVisits(n, func(visit int) *ir.Value { return e.visits.Together(visit, ri, ci) }))
+	seen := e.Over(n, b.Compare(ir.GE, ri, ci))
+	if e.Visits != nil {
+		seen = b.And(seen, e.OfVisits(n, func(visit int) *ir.Value { return e.Visits.Together(visit, ri, ci) }))
 	}
 	return e.exp(b.Select(seen, d, b.Like(d, masked)))
 }

@@ -137,7 +137,7 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 		valid := p.b.Broadcast(slots.valid, y.Type.Shape, 1)
 		return p.b.Select(valid, y, p.b.Like(y, fill))
 	}
-	if p.masked() {
+	if p.asRows() {
 		x = p.perSequence(x)
 	}
 	if n := p.padded() - p.s.Tokens; n > 0 {
@@ -145,7 +145,7 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 		hi[1] = n
 		x = p.b.Pad(x, fill, lo, hi)
 	}
-	if p.masked() {
+	if p.asRows() {
 		x = p.b.Select(p.b.Broadcast(p.own(p.padded()), x.Type.Shape, 0, 1), x, p.b.Like(x, fill))
 	}
 	return x
@@ -312,7 +312,7 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	} else if p.padded() > s.Tokens {
 		x = b.SliceAxis(x, 1, 0, s.Tokens)
 	}
-	if p.masked() {
+	if p.asRows() {
 		x = p.ofSequences(x)
 	}
 	if s.Packed {

@@ -43,14 +43,14 @@ func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	if w.channels != nil {
 		across = b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c)
 	} else { // the squares of the columns stand on the diagonal
-		across = e.diagonal(kk)
+		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
 	}
-	along := e.column(w.inverse, e.c)
+	along := e.Column(w.inverse, e.c)
 	if !e.v.Share {
 		along = e.perValue(along)
 	}
-	return b.Mul(b.Mul(kk, e.row(across, e.c)), along)
+	return b.Mul(b.Mul(kk, e.Row(across, e.c)), along)
 }
 
 // loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K].
@@ -84,16 +84,16 @@ func (e *gated) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	}
 	switch {
 	case q == nil:
-		kk = e.dot(k, k, false, true, e.v.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.v.PrecIntra)
 	case e.v.KQ == gdn.JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
+		both := e.Dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
 		kk, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
 	default:
-		kk = e.dot(k, k, false, true, e.v.PrecIntra)
-		qk = e.dot(q, k, false, true, e.v.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.v.PrecIntra)
+		qk = e.Dot(q, k, false, true, e.v.PrecIntra)
 	}
 	if qk != nil {
 		qk = e.scaled(qk)
@@ -134,10 +134,10 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	}
 	inner, masks := d, d != nil // the decay of later tokens is 0
 	if e.v.Beta == gdn.BetaRight && w.beta != nil {
-		d = e.weighed(d, e.row(w.beta, c))
+		d = e.weighed(d, e.Row(w.beta, c))
 		inner = d
 	} else if e.v.Beta == gdn.BetaLeft && negKK != nil {
-		inner = e.weighed(d, e.column(w.beta, c))
+		inner = e.weighed(d, e.Column(w.beta, c))
 	}
 	times := func(x, d *ir.Value) *ir.Value {
 		if d == nil {
@@ -150,22 +150,22 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 			negA = times(negKK, inner)
 		}
 		if qk != nil {
-			p = e.lower(times(qk, d))
+			p = e.Lower(times(qk, d))
 		}
 		return negA, p
 	}
 	if negKK != nil {
-		strict := e.over(n, b.Compare(ir.GT, e.iota(c, c, 0), e.iota(c, c, 1)))
+		strict := e.Over(n, b.Compare(ir.GT, e.Iota(c, c, 0), e.Iota(c, c, 1)))
 		negA = b.Convert(times(negKK, inner), ir.F32)
 		negA = b.Select(strict, negA, b.Like(negA, 0))
 	}
 	if qk != nil {
 		p = times(qk, d)
 		if !masks {
-			seen := e.over(n, b.Compare(ir.GE, e.iota(c, c, 0), e.iota(c, c, 1)))
+			seen := e.Over(n, b.Compare(ir.GE, e.Iota(c, c, 0), e.Iota(c, c, 1)))
 			p = b.Select(seen, p, b.Like(p, 0))
 		}
-		p = e.store(p)
+		p = e.Store(p)
 	}
 	return negA, p
 }
@@ -183,7 +183,7 @@ func (e *gated) weighed(x, y *ir.Value) *ir.Value {
 	if x == nil {
 		return y
 	}
-	return e.by(x, y)
+	return e.By(x, y)
 }
 
 // byRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
@@ -193,7 +193,7 @@ func (e *gated) byRows(x, g *ir.Value) *ir.Value {
 	}
 	b, s := e.b, x.Type.Shape
 	if e.v.Low == gdn.LowNone {
-		return b.Mul(e.element(x, gdn.LowRows), e.column(g, s[2]))
+		return b.Mul(e.element(x, gdn.LowRows), e.Column(g, s[2]))
 	}
 	// A column of words is spread over half the registers.
 	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
@@ -214,13 +214,5 @@ func (e *gated) byLanes(x, g *ir.Value) *ir.Value {
 // queryProducts is scale Q K^T for each value head.
 func (e *gated) queryProducts(q, k *ir.Value) *ir.Value {
 	e.b.Stage("products")
-	return e.perValue(e.scaled(e.dot(q, k, false, true, e.v.PrecIntra)))
-}
-
-// by is the product of elements, or x where there is nothing to multiply it by.
-func (e *tiles) by(x, y *ir.Value) *ir.Value {
-	if y == nil {
-		return x
-	}
-	return e.b.Mul(x, y)
+	return e.perValue(e.scaled(e.Dot(q, k, false, true, e.v.PrecIntra)))
 }

@@ -4,43 +4,42 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/inverse"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
 )
 
 // A grid's body is emitted in layers, each on the one below: what a step is made of, whatever the algorithm, and the algorithms on top.
 //
 //	chunkwise  tokenwise  gradient    the algorithms: a chunk at a time, a token at a time, and backwards
 //	            gated                 gates, decay, and products of keys and queries
-//	            solver                T = (I + A)^-1
-//	            tiles                 loads, stores, dots, and shapes
+//	            tiles                 loads and outputs
+//	            inverse.Solver        T = (I + A)^-1
+//	            tile.Body             stores, dots, shapes and masks
 //
 // Values of N entries are ordered chunk in flight, batch row, head.
+
+// solver is what inverts.
+func (e *tiles) solver() *inverse.Solver { return &inverse.Solver{Body: e.Body} }
 
 // tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes.
 type tiles struct {
 	*plan
+	*tile.Body
 	b      *ir.Builder
 	in     *operands
 	blocks map[*operand]*ir.Value
 	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
-	iotas  map[[3]int]*ir.Value
-	parts  map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
-	visits *visits.Marks             // where blocks have tokens of several sequences
 }
 
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
-	return &tiles{plan: p, b: b, in: in, blocks: map[*operand]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
+	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}}
 }
 
-// solver inverts.
-type solver struct{ *tiles }
-
 // gated has the gates of the chunks in flight, and what they weigh.
-type gated struct{ solver }
+type gated struct{ *tiles }
 
-func newGated(t *tiles) *gated { return &gated{solver{t}} }
+func newGated(t *tiles) *gated { return &gated{t} }
 
 // chunkwise takes chunks forward.
 type chunkwise struct {
@@ -177,39 +176,6 @@ func (e *tiles) betaRows(x *ir.Value) blockOut {
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 
-// iota is the i32 index along an axis of a [rows, lanes] tile.
-func (e *tiles) iota(rows, lanes, axis int) *ir.Value {
-	key := [3]int{rows, lanes, axis}
-	if e.iotas[key] == nil {
-		e.iotas[key] = e.b.Iota(ir.T(ir.I32, rows, lanes), axis)
-	}
-	return e.iotas[key]
-}
-
-// over repeats a [R, L] tile over N entries.
-func (e *tiles) over(n int, x *ir.Value) *ir.Value {
-	s := x.Type.Shape
-	return e.b.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
-}
-
-// column spreads [N, C] over lanes to [N, C, lanes]; row spreads it over rows to [N, rows, C].
-func (e *tiles) column(x *ir.Value, lanes int) *ir.Value {
-	s := x.Type.Shape
-	return e.b.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
-}
-
-func (e *tiles) row(x *ir.Value, rows int) *ir.Value {
-	s := x.Type.Shape
-	return e.b.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
-}
-
-// scalar spreads lane i of [N, C] over [N, rows, lanes].
-func (e *tiles) scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
-	n := x.Type.Shape[0]
-	x = e.b.Broadcast(e.b.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
-	return e.row(x, rows)
-}
-
 // perValue repeats what belongs to key heads for each value head of the program.
 func (e *tiles) perValue(x *ir.Value) *ir.Value {
 	if e.gb == 1 {
@@ -219,65 +185,3 @@ func (e *tiles) perValue(x *ir.Value) *ir.Value {
 	x = e.b.Broadcast(x, []int{s[0], e.gb, s[1], s[2]}, 0, 2, 3)
 	return e.b.Reshape(x, s[0]*e.gb, s[1], s[2])
 }
-
-// dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
-func (e *tiles) dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
-	if p == ir.PrecBF16x3 && e.v.Parts == gdn.PartsKept {
-		return e.dotParts(x, y, tx, ty)
-	}
-	if p == ir.PrecBF16x1 && e.v.Parts == gdn.PartsKept {
-		return e.b.MatMul(e.cut(x)[0], e.cut(y)[0], tx, ty, p)
-	}
-	d := ir.F32
-	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
-	switch {
-	case p == ir.PrecBF16x1 && (e.v.Store == ir.BF16 || bx || by):
-		d = ir.BF16
-	case p != ir.PrecF32 && bx && by:
-		d, p = ir.BF16, ir.PrecBF16x1 // exact
-	}
-	return e.b.MatMul(e.b.Convert(x, d), e.b.Convert(y, d), tx, ty, p)
-}
-
-// store rounds what is kept between stages, or cuts it into the parts that are kept.
-func (e *tiles) store(x *ir.Value) *ir.Value {
-	x = e.b.Convert(x, e.v.Store)
-	if e.v.Parts == gdn.PartsKept {
-		e.cut(x)
-	}
-	return x
-}
-
-// storeValues is store for V' [N, C, V]. Where keys are alike, what rounding adds to V' is summed over the tokens. So each of a
-// number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
-//
-// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
-func (e *tiles) storeValues(x, unit, length *ir.Value) *ir.Value {
-	b, n := e.b, e.v.Feedback
-	for n > 1 && e.c%(n*rowsOfWords) != 0 {
-		n /= 2
-	}
-	if n < 2 {
-		return e.store(e.by(x, unit))
-	}
-	var blocks []*ir.Value
-	var left *ir.Value
-	for i := range n {
-		part := func(x *ir.Value) *ir.Value {
-			if x == nil {
-				return nil
-			}
-			return b.SliceAxis(x, 1, i*e.c/n, (i+1)*e.c/n)
-		}
-		own := part(x)
-		if left != nil {
-			own = b.Add(own, left)
-		}
-		low := e.store(e.by(own, part(unit)))
-		blocks, left = append(blocks, low), b.Sub(own, e.by(b.Convert(low, ir.F32), part(length)))
-	}
-	return b.Concat(1, blocks...)
-}
-
-// rowsOfWords is the number of bf16 rows in a register.
-const rowsOfWords = 2 * target.Sublanes

@@ -30,10 +30,10 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 		if decay != nil {
 			s = b.Mul(s, e.spreadDecay(decay, i, false)(e.s.K, e.s.V))
 		}
-		u := e.written(at(v), func() *ir.Value { return e.dot(at(k), s, false, false, e.v.PrecState) },
-			func() *ir.Value { return e.scalar(w.beta, i, 1, e.s.V) })
-		s = b.Add(s, e.dot(at(k), u, true, false, e.v.PrecState))
-		outs = append(outs, e.dot(at(q), s, false, false, e.v.PrecState))
+		u := e.written(at(v), func() *ir.Value { return e.Dot(at(k), s, false, false, e.v.PrecState) },
+			func() *ir.Value { return e.Scalar(w.beta, i, 1, e.s.V) })
+		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.PrecState))
+		outs = append(outs, e.Dot(at(q), s, false, false, e.v.PrecState))
 		e.state = s
 	}
 	b.Stage("output")
@@ -77,7 +77,7 @@ func (e *tokenwise) spreads(x *ir.Value, i int) spread {
 	if x == nil {
 		return func(rows, lanes int) *ir.Value { return nil }
 	}
-	return func(rows, lanes int) *ir.Value { return e.scalar(x, i, rows, lanes) }
+	return func(rows, lanes int) *ir.Value { return e.Scalar(x, i, rows, lanes) }
 }
 
 // spreadDecay is spreads of the decay, or that of lane i of [N, C, K] over a state [N, K, V], or [N, V, K] if turned.
@@ -88,9 +88,9 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) spread {
 	own := e.b.Reshape(e.b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], e.s.K)
 	return func(rows, lanes int) *ir.Value {
 		if turned {
-			return e.row(own, rows)
+			return e.Row(own, rows)
 		}
-		return e.column(own, lanes)
+		return e.Column(own, lanes)
 	}
 }
 
@@ -136,7 +136,7 @@ func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value
 		down, across = u, down
 	}
 	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
-	e.state = b.Add(e.by(e.state, decay(r, l)), add)
+	e.state = b.Add(e.By(e.state, decay(r, l)), add)
 	return b.Add(e.weighed(g, qs), b.Mul(kq, u))
 }
 
@@ -144,7 +144,7 @@ func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value
 func (e *tokenwise) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
 	b := e.b
 	rows = e.perValue(rows)
-	both := e.dot(rows, e.state, false, turned, e.v.PrecState)
+	both := e.Dot(rows, e.state, false, turned, e.v.PrecState)
 	k, q := b.SliceAxis(rows, 1, 0, 1), b.SliceAxis(rows, 1, 1, 2)
 	kq = b.Broadcast(b.Sum(b.Mul(k, q), 2), []int{both.Type.Shape[0], 1, e.s.V}, 0, 1)
 	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
@@ -204,14 +204,14 @@ func (e *tokenwise) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
-	kc := e.perValue(e.column(k, s.V))
-	state := e.by(e.state, decay(s.K, s.V))
+	kc := e.perValue(e.Column(k, s.V))
+	state := e.By(e.state, decay(s.K, s.V))
 	u := e.written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, kc), 1)) }, func() *ir.Value { return beta(1, s.V) })
 	e.state = b.Add(state, b.Mul(kc, over(u)))
 	if e.v.PrecState != ir.PrecF32 {
-		return e.dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.PrecState)
+		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.PrecState)
 	}
-	return row(b.Sum(b.Mul(e.state, e.perValue(e.column(q, s.V))), 1))
+	return row(b.Sum(b.Mul(e.state, e.perValue(e.Column(q, s.V))), 1))
 }
 
 // tokenVK is one token on a state [N, V, K].
@@ -222,14 +222,14 @@ func (e *tokenwise) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.V, s.K}, 0, 1, 2) }
 	sum := func(x *ir.Value) *ir.Value { return b.Broadcast(b.Sum(x, 2), []int{n, s.V, s.K}, 0, 1) }
 	kr := row(k)
-	state := e.by(e.state, decay(s.V, s.K))
+	state := e.By(e.state, decay(s.V, s.K))
 	if e.v.Unit == gdn.UnitLanes && n < s.K && s.Rule.Writes() {
 		return e.tokenLanes(row(q), kr, v, state, beta)
 	}
-	u := e.written(e.column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(kr))) }, func() *ir.Value { return over(beta(1, s.K)) })
+	u := e.written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(kr))) }, func() *ir.Value { return over(beta(1, s.K)) })
 	e.state = b.Add(state, b.Mul(u, over(kr)))
 	if e.v.PrecState != ir.PrecF32 {
-		return e.dot(row(q), e.state, false, true, e.v.PrecState)
+		return e.Dot(row(q), e.state, false, true, e.v.PrecState)
 	}
 	o := b.Sum(b.Mul(e.state, over(row(q))), 2)
 	return b.Reshape(o, n, 1, s.V)
@@ -249,7 +249,7 @@ func (e *tokenwise) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value 
 	u := b.Broadcast(b.Sum(rest, 2), all, 0, 1)
 	e.state = b.Add(state, b.Mul(u, over(b.Mul(k, beta(1, s.K)))))
 	if e.v.PrecState != ir.PrecF32 {
-		return e.dot(q, e.state, false, true, e.v.PrecState)
+		return e.Dot(q, e.state, false, true, e.v.PrecState)
 	}
 	o := b.Broadcast(b.Sum(b.Mul(e.state, over(q)), 2), all, 0, 1)
 	out := b.Const(ir.T(ir.F32, 1, s.V, s.K), 0)

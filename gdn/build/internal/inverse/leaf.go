@@ -1,4 +1,4 @@
-package build
+package inverse
 
 import (
 	"iter"
@@ -10,41 +10,44 @@ import (
 // A leaf inverts the diagonal blocks, Leaf x Leaf each, of I - B. It has two representations. In lanes, [N, leaf, C]: row i
 // of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
 
+// A leaf inverts the diagonal blocks, Leaf x Leaf each, of I - B. It has two representations. In lanes, [N, leaf, C]: row i
+// of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
+
 // leafLanes inverts the leaves in lanes.
-func (e *solver) leafLanes(neg *ir.Value) *ir.Value {
-	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
-	defer e.b.Stage("solve")
+func (e *Solver) leafLanes(neg *ir.Value) *ir.Value {
+	b, c, l := e.B.Stage("leaf"), e.C, e.V.Leaf
+	defer e.B.Stage("solve")
 	d := e.packed(neg, l)
-	if e.v.LeafBy == gdn.LeafSubst || l == 1 {
+	if e.V.LeafBy == gdn.LeafSubst || l == 1 {
 		return e.substLanes(d)
 	}
 	n := neg.Type.Shape[0]
 	t := ir.T(ir.F32, l, c)
-	unit := e.tile(l, c, func(r, m *ir.Value) *ir.Value {
-		return b.Compare(ir.EQ, r, b.Sub(m, b.Mul(e.divided(m, l), b.Like(m, float64(l)))))
+	unit := e.Where(l, c, func(r, m *ir.Value) *ir.Value {
+		return b.Compare(ir.EQ, r, b.Sub(m, b.Mul(e.Divided(m, l), b.Like(m, float64(l)))))
 	})
-	eye := e.over(n, b.Select(unit, b.Const(t, 1), b.Const(t, 0)))
-	return e.series(d, eye, e.v.LeafNewton, func(x, y *ir.Value) *ir.Value { return e.inv(x, e.spread(y, l)) })
+	eye := e.Over(n, b.Select(unit, b.Const(t, 1), b.Const(t, 0)))
+	return e.series(d, eye, e.V.LeafNewton, func(x, y *ir.Value) *ir.Value { return e.inv(x, e.spread(y, l)) })
 }
 
 // leafBlocks inverts the leaves in blocks.
-func (e *solver) leafBlocks(neg *ir.Value) *ir.Value {
-	b, c, l := e.b.Stage("leaf"), e.c, e.v.Leaf
-	defer e.b.Stage("solve")
+func (e *Solver) leafBlocks(neg *ir.Value) *ir.Value {
+	b, c, l := e.B.Stage("leaf"), e.C, e.V.Leaf
+	defer e.B.Stage("solve")
 	d := e.blocksOf(neg, l, l, 0, 0)
-	eye := b.Broadcast(e.eye(1, l), []int{c / l, neg.Type.Shape[0], l, l}, 1, 2, 3)
-	if e.v.LeafBy == gdn.LeafSubst || l == 1 {
+	eye := b.Broadcast(e.Eye(1, l), []int{c / l, neg.Type.Shape[0], l, l}, 1, 2, 3)
+	if e.V.LeafBy == gdn.LeafSubst || l == 1 {
 		return e.substBlocks(d, eye)
 	}
-	return e.series(d, eye, e.v.LeafNewton, e.inv)
+	return e.series(d, eye, e.V.LeafNewton, e.inv)
 }
 
 // series is the power series of (I - D)^-1 by doubling, exact for a strictly triangular D of the leaf's size, with Newton
 // steps that take back what rounding of large powers cost.
-func (e *solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
-	b := e.b
+func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
+	b := e.B
 	x := b.Add(eye, d)
-	for k, power := 2, d; k < e.v.Leaf; k *= 2 {
+	for k, power := 2, d; k < e.V.Leaf; k *= 2 {
 		power = mul(power, power)
 		x = b.Add(x, mul(x, power))
 	}
@@ -56,30 +59,30 @@ func (e *solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *
 }
 
 // packed brings the diagonal blocks of l of [N, C, C] to lanes: [N, l, C].
-func (e *solver) packed(x *ir.Value, l int) *ir.Value {
-	b, c := e.b, e.c
+func (e *Solver) packed(x *ir.Value, l int) *ir.Value {
+	b, c := e.B, e.C
 	n := x.Type.Shape[0]
 	out := b.SliceAxis(x, 1, 0, l)
 	for i := l; i < c; i += l {
-		mine := e.tile(l, c, func(_, m *ir.Value) *ir.Value { return b.Compare(ir.GE, m, b.Like(m, float64(i))) })
-		out = b.Select(e.over(n, mine), b.SliceAxis(x, 1, i, i+l), out)
+		mine := e.Where(l, c, func(_, m *ir.Value) *ir.Value { return b.Compare(ir.GE, m, b.Like(m, float64(i))) })
+		out = b.Select(e.Over(n, mine), b.SliceAxis(x, 1, i, i+l), out)
 	}
 	return out
 }
 
 // spread is the inverse of packed: [N, l, C] to block diagonal [N, C, C].
-func (e *solver) spread(x *ir.Value, l int) *ir.Value {
-	b, c := e.b, e.c
+func (e *Solver) spread(x *ir.Value, l int) *ir.Value {
+	b, c := e.B, e.C
 	n := x.Type.Shape[0]
 	x = b.Reshape(b.Broadcast(x, []int{n, c / l, l, c}, 0, 2, 3), n, c, c)
-	return e.keep(x, e.tile(c, c, func(r, m *ir.Value) *ir.Value {
-		return b.Compare(ir.EQ, e.divided(r, l), e.divided(m, l))
+	return e.Keep(x, e.Where(c, c, func(r, m *ir.Value) *ir.Value {
+		return b.Compare(ir.EQ, e.Divided(r, l), e.Divided(m, l))
 	}))
 }
 
 // substLanes substitutes in all blocks and entries of D [N, L, C] at once.
-func (e *solver) substLanes(d *ir.Value) *ir.Value {
-	b := e.b
+func (e *Solver) substLanes(d *ir.Value) *ir.Value {
+	b := e.B
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
 		return func(yield func(int, *ir.Value) bool) {
@@ -90,8 +93,8 @@ func (e *solver) substLanes(d *ir.Value) *ir.Value {
 }
 
 // substWords is substLanes of bf16 rows as words [N, L/2, C]: what is taken along lanes then are two rows at once.
-func (e *solver) substWords(d *ir.Value) *ir.Value {
-	b := e.b
+func (e *Solver) substWords(d *ir.Value) *ir.Value {
+	b := e.B
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
 		return func(yield func(int, *ir.Value) bool) {
@@ -109,22 +112,22 @@ func (e *solver) substWords(d *ir.Value) *ir.Value {
 }
 
 // leafRows cuts [N, rows, C] into rows [N, C].
-func (e *solver) leafRows(d *ir.Value) []*ir.Value {
+func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 	s := d.Type.Shape
-	d = e.b.Transpose(d, 1, 0, 2)
+	d = e.B.Transpose(d, 1, 0, 2)
 	rows := make([]*ir.Value, s[1])
 	for i := range rows {
-		rows[i] = e.b.Reshape(e.b.SliceAxis(d, 0, i, i+1), s[0], s[2])
+		rows[i] = e.B.Reshape(e.B.SliceAxis(d, 0, i, i+1), s[0], s[2])
 	}
 	return rows
 }
 
 // substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j of D_ij row j. column gives D_ij for the
 // rows i after j, spread over the lanes of each block, where at holds the lane of column j of each block.
-func (e *solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
-	b, c := e.b, e.c
-	lane := e.iota(n, c, 1)
-	first := b.Mul(e.divided(lane, l), b.Like(lane, float64(l)))
+func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
+	b, c := e.B, e.C
+	lane := e.Iota(n, c, 1)
+	first := b.Mul(e.Divided(lane, l), b.Like(lane, float64(l)))
 	own := b.Sub(lane, first)
 	x := make([]*ir.Value, l)
 	one, zero := b.Const(ir.T(ir.F32, n, c), 1), b.Const(ir.T(ir.F32, n, c), 0)
@@ -132,7 +135,7 @@ func (e *solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
 	}
 	for j := range x {
-		for i, d := range column(j, e.plus(first, j)) {
+		for i, d := range column(j, e.Plus(first, j)) {
 			x[i] = b.Add(x[i], b.Mul(d, x[j]))
 		}
 	}
@@ -143,8 +146,8 @@ func (e *solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 }
 
 // substBlocks substitutes column by column: after step j, row j is final and its multiples are in the rows below.
-func (e *solver) substBlocks(d, x *ir.Value) *ir.Value {
-	b := e.b
+func (e *Solver) substBlocks(d, x *ir.Value) *ir.Value {
+	b := e.B
 	s := d.Type.Shape
 	for j := range s[3] - 1 {
 		column := b.Broadcast(b.SliceAxis(d, 3, j, j+1), s, 0, 1, 2, 3)

@@ -1,0 +1,238 @@
+package inverse
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
+// it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
+// is cut off here.
+
+// wordMask is all ones where the lane's block of w is number i, on rows of words.
+func (e *Solver) wordMask(rows, w, i int) *ir.Value {
+	b := e.B
+	lane := e.Iota(rows, e.C, 1)
+	t := ir.T(ir.U32, rows, e.C)
+	return b.Select(b.Compare(ir.EQ, e.Divided(lane, w), b.Like(lane, float64(i))), b.Const(t, 0xffffffff), b.Const(t, 0))
+}
+
+// andMask clears x [N, rows, C] outside block i of w lanes.
+func (e *Solver) andMask(x *ir.Value, w, i int) *ir.Value {
+	s := x.Type.Shape
+	return e.B.And(x, e.Over(s[0], e.wordMask(s[1], w, i)))
+}
+
+// wordRows cuts words [N, R, C] into blocks of h rows.
+func (e *Solver) wordRows(x *ir.Value, h int) []*ir.Value {
+	var out []*ir.Value
+	for i := 0; i < x.Type.Shape[1]; i += h {
+		out = append(out, e.B.SliceAxis(x, 1, i, i+h))
+	}
+	return out
+}
+
+// toRows cuts the words of x into blocks of half a leaf's height, for each part.
+func (e *Solver) toRows(x *ir.Value) [][]*ir.Value {
+	var out [][]*ir.Value
+	for _, words := range e.Words(x) {
+		out = append(out, e.wordRows(words, e.V.Leaf/2))
+	}
+	return out
+}
+
+// ownRows is toRows of -A [N, C, C]. Where blocks have tokens of several sequences, it is zero for pairs of two, and finite: the rows of
+// a merge have the lanes of several blocks, so what is not finite would meet zeros of others. Then the mask comes with it, by rows too.
+func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
+	if e.Visits == nil {
+		return e.toRows(negA), nil
+	}
+	mask := e.OwnWords(negA, nil)
+	for part, words := range e.Words(negA) {
+		a = append(a, e.wordRows(e.Finite(e.B.And(words, mask), part), e.V.Leaf/2))
+	}
+	return a, e.wordRows(mask, e.V.Leaf/2)
+}
+
+// joinRows is the value of blocks of words, for each part.
+func (e *Solver) joinRows(x [][]*ir.Value) *ir.Value {
+	var parts []*ir.Value
+	for _, rows := range x {
+		parts = append(parts, e.B.Halves(e.B.Concat(1, rows...)))
+	}
+	return e.Joined(parts)
+}
+
+func (e *Solver) orAll(xs []*ir.Value) *ir.Value {
+	out := xs[0]
+	for _, x := range xs[1:] {
+		out = e.B.Or(out, x)
+	}
+	return out
+}
+
+// SolveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
+// (I + A)^-1 in bf16 or its parts.
+func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
+	a, seen := e.ownRows(negA)
+	b, l := e.B.Stage("leaf"), e.V.Leaf
+	var own [][]*ir.Value
+	for _, rows := range a {
+		var blocks []*ir.Value
+		for i, block := range rows {
+			blocks = append(blocks, e.andMask(block, l, i))
+		}
+		own = append(own, []*ir.Value{e.orAll(blocks)})
+	}
+	var inverse *ir.Value
+	if len(own) == 1 {
+		inverse = e.substWords(own[0][0])
+	} else {
+		inverse = e.substLanes(b.Convert(e.joinRows(own), ir.F32))
+	}
+	leaf := e.Words(inverse)
+	e.B.Stage("solve")
+	x := make([][]*ir.Value, len(leaf))
+	for p, words := range leaf {
+		words = e.contained(words, p, l)
+		for i := range a[p] {
+			if seen == nil {
+				x[p] = append(x[p], e.andMask(words, l, i))
+			} else { // a leaf's rows are sums of zeros times the rows of another sequence, infinite ones too
+				x[p] = append(x[p], b.And(words, e.andMask(seen[i], l, i)))
+			}
+		}
+	}
+	for w := l; w < e.C; w *= 2 {
+		e.mergeWords(x, a, w)
+	}
+	return e.joinRows(x)
+}
+
+// mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
+// products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint. They take one
+// head each, or two where the variant says so.
+func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
+	b := e.B
+	per, pairs := w/e.V.Leaf, e.C/(2*w)
+	odd := func(p, m int) int { return (2*p+1)*per + m }
+	b21, x22 := make([][]*ir.Value, len(a)), make([][]*ir.Value, len(a))
+	for k := range a {
+		for m := range per {
+			var below, right []*ir.Value
+			for p := range pairs {
+				below = append(below, e.andMask(a[k][odd(p, m)], w, 2*p))
+				right = append(right, x[k][odd(p, m)])
+			}
+			b21[k], x22[k] = append(b21[k], e.orAll(below)), append(x22[k], e.orAll(right))
+		}
+	}
+	part := func(rows *ir.Value, p int) *ir.Value { // of one pair; of the only pair, everything
+		if pairs == 1 {
+			return rows
+		}
+		return e.andMask(rows, w, 2*p)
+	}
+	times := e.wordProduct
+	if e.shares(w, x[0][0].Type.Shape[0]) {
+		times = e.pairProduct
+	}
+	right := times(b21, x, w, 0) // B21 X11
+	for k := range right {
+		for m := range right[k] {
+			right[k][m] = e.contained(right[k][m], k, w)
+		}
+	}
+	zero := b.Like(x[0][0], 0)
+	spread := make([][]*ir.Value, len(x))
+	for k := range x {
+		spread[k] = slices.Repeat([]*ir.Value{zero}, len(x[k]))
+		for p := range pairs {
+			for m := range per {
+				spread[k][odd(p, m)] = part(right[k][m], p)
+			}
+		}
+	}
+	z := times(x22, spread, w, 1) // X22 B21 X11
+	for k := range x {
+		for m := range z[k] {
+			z[k][m] = e.contained(z[k][m], k, 2*w)
+		}
+		for p := range pairs {
+			for m := range per {
+				i := odd(p, m)
+				x[k][i] = b.Or(x[k][i], part(z[k][m], p))
+			}
+		}
+	}
+}
+
+// wordProduct multiplies packed rows by block rows, both as words, for each part.
+func (e *Solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
+	return e.toRows(e.inv(e.joinRows(x), e.joinRows(y)))
+}
+
+// pairProduct is wordProduct for two heads at once. The rows of x are zero but in every other block of w lanes, from block side
+// (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
+// one block of lanes, and its blocks of y stand beside those of the first. A matrix unit takes weights of two heads in the
+// time of one.
+func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
+	b := e.B
+	n, c := x[0][0].Type.Shape[0], e.C
+	head := func(v *ir.Value, i int) *ir.Value {
+		s := v.Type.Shape
+		return b.Reshape(b.SliceAxis(b.Reshape(v, n/2, 2, s[1], c), 1, i, i+1), n/2, s[1], c)
+	}
+	lane := e.Iota(e.V.Leaf/2, c, 1)
+	turn := w
+	if side == 0 {
+		turn = c - w
+	}
+	from := e.Plus(lane, turn)
+	from = b.Sub(from, b.Mul(e.Divided(from, c), b.Like(from, float64(c))))
+	left, right := make([][]*ir.Value, len(x)), make([][]*ir.Value, len(y))
+	per := w / e.V.Leaf
+	for k := range x {
+		for _, rows := range x[k] {
+			left[k] = append(left[k], head(rows, 0))
+		}
+		for _, rows := range x[k] {
+			left[k] = append(left[k], b.Take(head(rows, 1), e.Over(n/2, from), 2))
+		}
+		for i := range y[k] {
+			if i/per%2 == side {
+				right[k] = append(right[k], head(y[k][i], 0))
+			} else {
+				right[k] = append(right[k], head(y[k][(i/per^1)*per+i%per], 1))
+			}
+		}
+	}
+	out := e.wordProduct(left, right, w, side)
+	h := len(x[0])
+	for k := range out {
+		for m := range h {
+			both := []*ir.Value{out[k][m], out[k][h+m]}
+			for i, v := range both {
+				both[i] = b.Reshape(v, n/2, 1, v.Type.Shape[1], c)
+			}
+			out[k][m] = b.Reshape(b.Concat(1, both...), n, e.V.Leaf/2, c)
+		}
+		out[k] = out[k][:h]
+	}
+	return out
+}
+
+// contained is words of a part of merged blocks of w lanes, finite where those of another head or sequence meet them in a product.
+func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
+	switch {
+	case e.Visits != nil:
+		return e.Finite(x, part)
+	case e.shares(w, x.Type.Shape[0]):
+		return e.Finite(x, 0)
+	}
+	return x
+}
+
+// shares says whether merges of blocks of w lanes of n heads take two heads in a product.
+func (e *Solver) shares(w, n int) bool { return w <= e.V.MergePairs && n%2 == 0 }

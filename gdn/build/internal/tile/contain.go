@@ -1,0 +1,54 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Containment. What one sequence, batch row or head is given reaches no other. Where the numbers of two are operands of one product,
+// those of one meet zeros of the other; zero times infinity is NaN, and so is zero times NaN. So such operands are made finite first.
+// They become huge, so that the poison shows in the outputs and the state that it belongs to.
+
+// Finite is words of a part of numbers in bf16 with huge numbers in place of what is infinite or NaN: those lose the lowest bit of
+// their exponent, and in a later part the highest, so that the sum of the parts is finite too.
+func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
+	b := e.B
+	const lowest = 0x0080_0080 // bit of the exponents of both halves
+	bit, places := 0x0080_0080, 8
+	if part > 0 {
+		bit, places = 0x4000_4000, 1
+	}
+	if e.V.Low >= gdn.LowOperands {
+		// 1 - 1 is 0, and inf - inf is NaN, as is NaN - NaN: an exponent of all ones.
+		h := b.Halves(x)
+		return b.Binary(ir.OpXor, x, b.And(b.Words(b.Sub(h, h)), b.Like(x, float64(bit))))
+	}
+	// One more than an exponent of all ones carries into the place of the sign.
+	exponent := b.And(x, b.Like(x, 0x7f80_7f80))
+	carry := b.And(b.Add(exponent, b.Like(x, lowest)), b.Like(x, 0x8000_8000))
+	return b.Binary(ir.OpXor, x, b.Binary(ir.OpShr, carry, b.Like(x, float64(places))))
+}
+
+// huge is what is stored in place of larger numbers, and of NaN: bf16 has it, and twice of it.
+const huge = 1e38
+
+// Cleaned stores x, an operand of products that take several sequences at once, and makes it finite.
+func (e *Body) Cleaned(x *ir.Value) *ir.Value {
+	b := e.B
+	if e.V.Store == ir.BF16 {
+		return b.Halves(e.Finite(b.Words(e.Store(x)), 0))
+	}
+	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
+}
+
+// OfVisits is [N, R, L] of a tile for each visit, the same for all heads; or of one tile, where chunks are of one sequence.
+func (e *Body) OfVisits(n int, tile func(visit int) *ir.Value) *ir.Value {
+	if e.Visits == nil {
+		return e.Over(n, tile(0))
+	}
+	var l []*ir.Value
+	for visit := range e.Visits.Tiles {
+		l = append(l, e.Over(n/len(e.Visits.Tiles), tile(visit)))
+	}
+	return e.B.Concat(0, l...)
+}

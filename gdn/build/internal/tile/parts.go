@@ -1,0 +1,111 @@
+package tile
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// With parts=kept what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
+// that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
+// where nothing does.
+
+// Split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
+func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
+	if x.Type.DType == ir.BF16 {
+		return []*ir.Value{x}
+	}
+	b := e.B
+	var parts []*ir.Value
+	for len(parts) < n {
+		part := b.Convert(x, ir.BF16)
+		if parts = append(parts, part); len(parts) < n {
+			x = b.Sub(x, b.Convert(part, ir.F32))
+		}
+	}
+	return parts
+}
+
+// Cut gives the parts of x for bf16x3, kept from its first use on.
+func (e *Body) Cut(x *ir.Value) []*ir.Value {
+	if e.parts[x] == nil {
+		e.parts[x] = e.Split(x, 2)
+	}
+	return e.parts[x]
+}
+
+// Joined is the value of parts, which stay with it.
+func (e *Body) Joined(parts []*ir.Value) *ir.Value {
+	x := parts[0]
+	if len(parts) == 2 {
+		x = e.B.Add(e.B.Convert(parts[0], ir.F32), e.B.Convert(parts[1], ir.F32))
+	}
+	e.parts[x] = parts
+	return x
+}
+
+// Concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
+func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
+	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
+		xs = slices.Clone(xs)
+		for i, x := range xs {
+			xs[i] = e.B.Convert(x, ir.F32)
+		}
+	}
+	out := e.B.Concat(axis, xs...)
+	if e.V.Parts == gdn.PartsLate || out.Type.DType == ir.BF16 {
+		return out
+	}
+	parts := make([][]*ir.Value, 2)
+	for _, x := range xs {
+		for i, p := range e.Cut(x) {
+			parts[i] = append(parts[i], p)
+		}
+	}
+	e.parts[out] = []*ir.Value{e.B.Concat(axis, parts[0]...), e.B.Concat(axis, parts[1]...)}
+	return out
+}
+
+// Sliced is entries from lo to hi of x, and of its parts where they are kept.
+func (e *Body) Sliced(x *ir.Value, lo, hi int) *ir.Value {
+	out := e.B.SliceAxis(x, 0, lo, hi)
+	for _, part := range e.parts[x] {
+		e.parts[out] = append(e.parts[out], e.B.SliceAxis(part, 0, lo, hi))
+	}
+	return out
+}
+
+// dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
+func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
+	xs, ys := e.Cut(x), e.Cut(y)
+	n := x.Type.Rank()
+	xk, yk := n-1, n-2
+	if tx {
+		xk = n - 2
+	}
+	if ty {
+		yk = n - 1
+	}
+	var left, right []*ir.Value
+	for _, q := range ir.PrecBF16x3.Products() {
+		if q[0] < len(xs) && q[1] < len(ys) {
+			left, right = append(left, xs[q[0]]), append(right, ys[q[1]])
+		}
+	}
+	return e.B.MatMul(e.B.Concat(xk, left...), e.B.Concat(yk, right...), tx, ty, ir.PrecBF16x1)
+}
+
+// Parts are the bf16 parts that are kept of x, if any.
+func (e *Body) Parts(x *ir.Value) []*ir.Value { return e.parts[x] }
+
+// Turned swaps rows and lanes, of the parts where they are kept.
+func (e *Body) Turned(x *ir.Value) *ir.Value {
+	y := e.B.Transpose(x, 0, 2, 1)
+	if e.V.Parts == gdn.PartsKept && x.Type.DType == ir.F32 {
+		for _, part := range e.Cut(x) {
+			e.parts[y] = append(e.parts[y], e.B.Transpose(part, 0, 2, 1))
+		}
+	}
+	return y
+}

@@ -1,0 +1,50 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
+)
+
+// Store rounds what is kept between stages, or cuts it into the parts that are kept.
+func (e *Body) Store(x *ir.Value) *ir.Value {
+	x = e.B.Convert(x, e.V.Store)
+	if e.V.Parts == gdn.PartsKept {
+		e.Cut(x)
+	}
+	return x
+}
+
+// StoreValues is store for V' [N, C, V]. Where keys are alike, what rounding adds to V' is summed over the tokens. So each of a
+// number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
+//
+// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
+func (e *Body) StoreValues(x, unit, length *ir.Value) *ir.Value {
+	b, n := e.B, e.V.Feedback
+	for n > 1 && e.C%(n*rowsOfWords) != 0 {
+		n /= 2
+	}
+	if n < 2 {
+		return e.Store(e.By(x, unit))
+	}
+	var blocks []*ir.Value
+	var left *ir.Value
+	for i := range n {
+		part := func(x *ir.Value) *ir.Value {
+			if x == nil {
+				return nil
+			}
+			return b.SliceAxis(x, 1, i*e.C/n, (i+1)*e.C/n)
+		}
+		own := part(x)
+		if left != nil {
+			own = b.Add(own, left)
+		}
+		low := e.Store(e.By(own, part(unit)))
+		blocks, left = append(blocks, low), b.Sub(own, e.By(b.Convert(low, ir.F32), part(length)))
+	}
+	return b.Concat(1, blocks...)
+}
+
+// rowsOfWords is the number of bf16 rows in a register.
+const rowsOfWords = 2 * target.Sublanes

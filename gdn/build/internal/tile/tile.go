@@ -1,0 +1,116 @@
+// Package tile is what the body of a grid step is written with: values of N entries in lockstep, [N, rows, lanes], where N is chunks
+// in flight x batch rows x heads. It has their shapes, their products at a precision, what is kept of them between stages, and masks.
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Body is the body of a grid step that is being written.
+type Body struct {
+	B      *ir.Builder
+	V      gdn.Variant
+	C      int           // tokens of a chunk
+	Visits *visits.Marks // where blocks have tokens of several sequences
+
+	iotas map[[3]int]*ir.Value
+	parts map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
+}
+
+// New begins a body by a variant, in chunks of c tokens.
+func New(b *ir.Builder, v gdn.Variant, c int) *Body {
+	return &Body{B: b, V: v, C: c, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
+}
+
+// Iota is the i32 index along an axis of a [rows, lanes] tile.
+func (e *Body) Iota(rows, lanes, axis int) *ir.Value {
+	key := [3]int{rows, lanes, axis}
+	if e.iotas[key] == nil {
+		e.iotas[key] = e.B.Iota(ir.T(ir.I32, rows, lanes), axis)
+	}
+	return e.iotas[key]
+}
+
+// Over repeats a [R, L] tile over N entries.
+func (e *Body) Over(n int, x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	return e.B.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
+}
+
+// Column spreads [N, C] over lanes to [N, C, lanes]; row spreads it over rows to [N, rows, C].
+func (e *Body) Column(x *ir.Value, lanes int) *ir.Value {
+	s := x.Type.Shape
+	return e.B.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
+}
+
+func (e *Body) Row(x *ir.Value, rows int) *ir.Value {
+	s := x.Type.Shape
+	return e.B.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
+}
+
+// Scalar spreads lane i of [N, C] over [N, rows, lanes].
+func (e *Body) Scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
+	n := x.Type.Shape[0]
+	x = e.B.Broadcast(e.B.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
+	return e.Row(x, rows)
+}
+
+// By is the product of elements, or x where there is nothing to multiply it by.
+func (e *Body) By(x, y *ir.Value) *ir.Value {
+	if y == nil {
+		return x
+	}
+	return e.B.Mul(x, y)
+}
+
+func (e *Body) Divided(x *ir.Value, by int) *ir.Value { return e.B.Div(x, e.B.Like(x, float64(by))) }
+
+func (e *Body) Plus(x *ir.Value, k int) *ir.Value { return e.B.Add(x, e.B.Like(x, float64(k))) }
+
+// Where is a [rows, lanes] mask by two i32 index tiles.
+func (e *Body) Where(rows, lanes int, f func(r, l *ir.Value) *ir.Value) *ir.Value {
+	return f(e.Iota(rows, lanes, 0), e.Iota(rows, lanes, 1))
+}
+
+// Keep is x where a [R, L] mask holds, else zero, for all entries.
+func (e *Body) Keep(x, mask *ir.Value) *ir.Value {
+	return e.B.Select(e.Over(x.Type.Shape[0], mask), x, e.B.Like(x, 0))
+}
+
+// OnDiagonal is the mask of a tile's diagonal.
+func (e *Body) OnDiagonal(size int) *ir.Value {
+	return e.Where(size, size, func(r, l *ir.Value) *ir.Value { return e.B.Compare(ir.EQ, r, l) })
+}
+
+// Diagonal is that of [N, C, C] as rows [N, C].
+func (e *Body) Diagonal(x *ir.Value) *ir.Value {
+	return e.B.Sum(e.Keep(x, e.OnDiagonal(x.Type.Shape[2])), 1)
+}
+
+// Eye is the identity of N entries.
+func (e *Body) Eye(n, size int) *ir.Value {
+	t := ir.T(ir.F32, size, size)
+	m := e.OnDiagonal(size)
+	return e.Over(n, e.B.Select(m, e.B.Const(t, 1), e.B.Const(t, 0)))
+}
+
+// Dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
+func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
+	if p == ir.PrecBF16x3 && e.V.Parts == gdn.PartsKept {
+		return e.dotParts(x, y, tx, ty)
+	}
+	if p == ir.PrecBF16x1 && e.V.Parts == gdn.PartsKept {
+		return e.B.MatMul(e.Cut(x)[0], e.Cut(y)[0], tx, ty, p)
+	}
+	d := ir.F32
+	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
+	switch {
+	case p == ir.PrecBF16x1 && (e.V.Store == ir.BF16 || bx || by):
+		d = ir.BF16
+	case p != ir.PrecF32 && bx && by:
+		d, p = ir.BF16, ir.PrecBF16x1 // exact
+	}
+	return e.B.MatMul(e.B.Convert(x, d), e.B.Convert(y, d), tx, ty, p)
+}

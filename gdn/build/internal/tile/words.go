@@ -1,0 +1,104 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
+// it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
+// is cut off here.
+
+// Masked clears x [N, R, C], in bf16 or its parts, where keep, of a row and a lane, does not hold, and stores it.
+func (e *Body) Masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	return e.MaskedIn(x, func(_ int, row, lane *ir.Value) *ir.Value { return keep(row, lane) })
+}
+
+// MaskedIn is masked by what is of the visit too.
+func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *ir.Value) *ir.Value {
+	b, s := e.B, x.Type.Shape
+	if e.V.Mask != gdn.MaskWords {
+		x = b.Convert(x, ir.F32)
+		holds := e.OfVisits(s[0], func(visit int) *ir.Value { return keep(visit, e.Iota(s[1], s[2], 0), e.Iota(s[1], s[2], 1)) })
+		return e.Store(b.Select(holds, x, b.Like(x, 0)))
+	}
+	return e.AndWords(x, e.OfVisits(s[0], func(visit int) *ir.Value {
+		return e.WordsWhere(s[1], s[2], func(row, lane *ir.Value) *ir.Value { return keep(visit, row, lane) })
+	}))
+}
+
+// AndWords is x, in bf16 or its parts, where a mask on words has ones.
+func (e *Body) AndWords(x, mask *ir.Value) *ir.Value {
+	var parts []*ir.Value
+	for _, words := range e.Words(x) {
+		parts = append(parts, e.B.Halves(e.B.And(words, mask)))
+	}
+	return e.Joined(parts)
+}
+
+// WordsWhere is all ones in the halves of words of a [rows, lanes] tile where keep holds. Row r of words holds rows 2r (low) and
+// 2r + 1 (high).
+func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	b := e.B
+	r, l := e.Iota(rows/2, lanes, 0), e.Iota(rows/2, lanes, 1)
+	t := ir.T(ir.U32, rows/2, lanes)
+	zero := b.Const(t, 0)
+	even := b.Add(r, r)
+	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero)
+	high := b.Select(keep(e.Plus(even, 1), l), b.Const(t, 0xffff0000), zero)
+	return b.Or(low, high)
+}
+
+// Lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
+func (e *Body) Lower(x *ir.Value) *ir.Value {
+	upto := func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.LE, lane, row) }
+	if e.Visits == nil || e.V.Mask != gdn.MaskWords {
+		return e.Masked(x, upto)
+	}
+	return e.AndWords(x, e.OwnWords(x, upto))
+}
+
+// OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
+// Keep holds.
+func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
+	return e.OfVisits(x.Type.Shape[0], func(visit int) *ir.Value {
+		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value { return e.Visits.Together(visit, row, lane) })
+		if keep != nil {
+			own = e.B.And(own, e.WordsWhere(e.C, e.C, keep))
+		}
+		return own
+	})
+}
+
+// Upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.
+func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
+	b, c := e.B, e.C
+	r, l := e.Iota(c/2, c, 0), e.Iota(c/2, c, 1)
+	t := ir.T(ir.U32, c/2, c)
+	zero := b.Const(t, 0)
+	even := b.Add(r, r)
+	low := b.Select(b.Compare(ir.GE, l, e.Plus(even, by)), b.Const(t, 0xffff), zero)
+	high := b.Select(b.Compare(ir.GE, l, e.Plus(even, by+1)), b.Const(t, 0xffff0000), zero)
+	mask := e.Over(x.Type.Shape[0], b.Or(low, high))
+	var parts []*ir.Value
+	for _, words := range e.Words(x) {
+		parts = append(parts, b.Halves(b.And(words, mask)))
+	}
+	return e.Joined(parts)
+}
+
+// Words is x in bf16, or its parts, as words.
+func (e *Body) Words(x *ir.Value) []*ir.Value {
+	var out []*ir.Value
+	for _, part := range e.WordParts(x) {
+		out = append(out, e.B.Words(part))
+	}
+	return out
+}
+
+func (e *Body) WordParts(x *ir.Value) []*ir.Value {
+	if e.V.Parts == gdn.PartsKept {
+		return e.Cut(x)
+	}
+	return []*ir.Value{e.B.Convert(x, ir.BF16)}
+}

@@ -137,6 +137,7 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 	return nil
 }
 
+// checkCommon verifies what grids and kernels have in common: axes, schedule, operands, outputs and windows.
 func (g *Grid) checkCommon(in *Instr) error {
 	if g.Name != "" && !isName(g.Name) {
 		return fmt.Errorf("malformed name %q", g.Name)
@@ -144,6 +145,21 @@ func (g *Grid) checkCommon(in *Instr) error {
 	if g.Tables < 0 || g.Tables > len(in.Args) {
 		return fmt.Errorf("%d tables among %d operands", g.Tables, len(in.Args))
 	}
+	for _, check := range []func(*Instr) error{
+		g.checkDims, func(*Instr) error { return g.Sched.Check(g) }, g.checkOperands, g.checkOutputs, g.checkInto, g.checkWindows,
+	} {
+		if err := check(in); err != nil {
+			return err
+		}
+	}
+	if in.Body == nil {
+		return fmt.Errorf("no body")
+	}
+	return nil
+}
+
+// checkDims verifies names, sizes and kinds of the axes.
+func (g *Grid) checkDims(in *Instr) error {
 	points := 1
 	axes := map[string]bool{}
 	for i, d := range g.Dims {
@@ -162,9 +178,11 @@ func (g *Grid) checkCommon(in *Instr) error {
 			return fmt.Errorf("axis %s is bounded, which only the sequential axis of a kernel can be", d.Name)
 		}
 	}
-	if err := g.Sched.Check(g); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkOperands verifies that there are as many as tables, windows and a bound ask for, and the types of tables and bound.
+func (g *Grid) checkOperands(in *Instr) error {
 	bounds := 0
 	if g.Bounded() {
 		bounds = 1
@@ -175,6 +193,16 @@ func (g *Grid) checkCommon(in *Instr) error {
 	if g.Bounded() && !in.Args[len(in.Args)-1].Type.Equal(T(I32)) {
 		return fmt.Errorf("the number of points is %s, wants i32[]", in.Args[len(in.Args)-1].Type)
 	}
+	for i, v := range in.Args[:g.Tables] {
+		if v.Type.DType != I32 || v.Type.Rank() != 1 {
+			return fmt.Errorf("table %d is %s, wants i32[n]", i, v.Type)
+		}
+	}
+	return nil
+}
+
+// checkOutputs verifies the types of the arrays that output windows belong to.
+func (g *Grid) checkOutputs(*Instr) error {
 	if len(g.Outs) != len(g.Out) {
 		return fmt.Errorf("%d output types for %d output windows", len(g.Outs), len(g.Out))
 	}
@@ -183,46 +211,43 @@ func (g *Grid) checkCommon(in *Instr) error {
 			return fmt.Errorf("output %d is %s", i, t)
 		}
 	}
-	for i, v := range in.Args[:g.Tables] {
-		if v.Type.DType != I32 || v.Type.Rank() != 1 {
-			return fmt.Errorf("table %d is %s, wants i32[n]", i, v.Type)
-		}
+	return nil
+}
+
+// checkInto verifies which windows share an array.
+func (g *Grid) checkInto(in *Instr) error {
+	if g.Into == nil {
+		return nil
 	}
-	for i, w := range g.In {
-		if w.Whole(in.Args[g.Tables+i].Type) && in.Op == OpKernel {
-			continue
-		}
-		if err := g.checkWindow(fmt.Sprintf("input %d", i), w, in.Args[g.Tables+i].Type, in.Args); err != nil {
-			return err
-		}
+	if len(g.Into) != len(g.Out) || in.Op != OpGrid {
+		return fmt.Errorf("into names the arrays of %d of %d output windows of a %s: a grid names all or none", len(g.Into), len(g.Out), in.Op)
 	}
-	if g.Into != nil {
-		if len(g.Into) != len(g.Out) || in.Op != OpGrid {
-			return fmt.Errorf("into names the arrays of %d of %d output windows of a %s: a grid names all or none", len(g.Into), len(g.Out), in.Op)
+	arrays := 0
+	for i, a := range g.Into {
+		if a < 0 || a > arrays || a < arrays && !g.Outs[slices.Index(g.Into, a)].Equal(g.Outs[i]) {
+			return fmt.Errorf("output window %d belongs to array %d: arrays are numbered in the order of their first windows and have one type", i, a)
 		}
-		arrays := 0
-		for i, a := range g.Into {
-			if a < 0 || a > arrays || a < arrays && !g.Outs[slices.Index(g.Into, a)].Equal(g.Outs[i]) {
-				return fmt.Errorf("output window %d belongs to array %d: arrays are numbered in the order of their first windows and have one type", i, a)
+		arrays = max(arrays, a+1)
+	}
+	return nil
+}
+
+// checkWindows verifies that no window leaves its array. Arrays that a kernel sees whole have none.
+func (g *Grid) checkWindows(in *Instr) error {
+	inputs, carries := blockTypes(in.Args[g.Tables:][:len(g.In)]), blockTypes(in.Args[g.Tables+len(g.In):][:len(g.Carry)])
+	for _, side := range []struct {
+		name    string
+		windows []Window
+		arrays  []Type
+	}{{"input", g.In, inputs}, {"output", g.Out, g.Outs}, {"carry", g.Carry, carries}} {
+		for i, w := range side.windows {
+			if in.Op == OpKernel && w.Whole(side.arrays[i]) {
+				continue
 			}
-			arrays = max(arrays, a+1)
+			if err := g.checkWindow(fmt.Sprintf("%s %d", side.name, i), w, side.arrays[i], in.Args); err != nil {
+				return err
+			}
 		}
-	}
-	for i, w := range g.Out {
-		if w.Whole(g.Outs[i]) && in.Op == OpKernel {
-			continue
-		}
-		if err := g.checkWindow(fmt.Sprintf("output %d", i), w, g.Outs[i], in.Args); err != nil {
-			return err
-		}
-	}
-	for i, w := range g.Carry {
-		if err := g.checkWindow(fmt.Sprintf("carry %d", i), w, in.Args[g.Tables+len(g.In)+i].Type, in.Args); err != nil {
-			return err
-		}
-	}
-	if in.Body == nil {
-		return fmt.Errorf("no body")
 	}
 	return nil
 }

@@ -88,72 +88,87 @@ func (l *launch) groups() (n, size int) {
 // check verifies before the run that every window lies inside its operand at every point, that the output windows cover
 // each output exactly once, and that no two groups share a carry window.
 func (l *launch) check() error {
-	_, size := l.groups()
-	each := func(what string, k int, w ir.Window, shape []int, visit func(p, block int) error) error {
-		for p := range l.g.Points() {
-			var at []int
-			var err error
-			if what == "output" {
-				at, err = l.target(k, l.point(p))
-			} else {
-				at, err = l.start(w, l.point(p), shape)
-			}
-			if err != nil {
-				return fmt.Errorf("%s %d: %w", what, k, err)
-			}
-			if visit == nil || at == nil {
-				continue
-			}
-			if err := visit(p, blockNumber(w, at, shape)); err != nil {
-				return fmt.Errorf("%s %d: %w", what, k, err)
-			}
-		}
-		return nil
-	}
 	for i, w := range l.g.In {
-		if err := each("input", i, w, l.in[i].shape, nil); err != nil {
-			return err
+		inside := func(id []int) ([]int, error) { return l.start(w, id, l.in[i].shape) }
+		if err := l.eachBlock(w, l.in[i].shape, inside, func([]int, int, int) error { return nil }); err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
 		}
 	}
-	written := map[int]map[int]int{} // by array, the group that wrote each block
-	for i, w := range l.g.Out {
-		n, whole := blocks(w, l.g.Outs[i].Shape)
-		if !whole {
-			return fmt.Errorf("output %d: blocks of %v do not divide %s", i, w.Block, l.g.Outs[i])
-		}
-		alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == l.g.Array(i) })
-		seen := written[l.g.Array(i)]
-		if seen == nil {
-			seen = map[int]int{}
-			written[l.g.Array(i)] = seen
-		}
-		if err := each("output", i, w, l.g.Outs[i].Shape, func(p, block int) error {
-			if q, ok := seen[block]; ok && q != p/size {
-				return fmt.Errorf("point %v writes a block that another point has written", l.point(p))
-			}
-			seen[block] = p / size
-			return nil
-		}); err != nil {
-			return err
-		}
-		last := l.g.Into == nil || !slices.Contains(l.g.Into[i+1:], l.g.Into[i])
-		if last && len(seen) != n && !alias {
-			return fmt.Errorf("output %d: %d of %d blocks are written; without an alias all must be", i, len(seen), n)
+	written := make([]map[int]int, len(l.g.Out)) // by array, the group that wrote each block
+	for i := range l.g.Out {
+		if err := l.checkOutput(i, written); err != nil {
+			return fmt.Errorf("output %d: %w", i, err)
 		}
 	}
-	for i, w := range l.g.Carry {
-		owner := map[int]int{}
-		if err := each("carry", i, w, l.carry[i].shape, func(p, block int) error {
-			if o, ok := owner[block]; ok && o != p/size {
-				return fmt.Errorf("point %v shares a block with one that differs in a parallel axis", l.point(p))
-			}
-			owner[block] = p / size
-			return nil
-		}); err != nil {
+	for i := range l.g.Carry {
+		if err := l.checkCarry(i); err != nil {
+			return fmt.Errorf("carry %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// eachBlock visits the blocks that a window shows, point after point, by number, with the group of the point. Where at gives nil there
+// is none.
+func (l *launch) eachBlock(w ir.Window, shape []int, at func(id []int) ([]int, error), visit func(id []int, block, group int) error) error {
+	_, size := l.groups()
+	for p := range l.g.Points() {
+		id := l.point(p)
+		first, err := at(id)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			continue
+		}
+		if err := visit(id, blockNumber(w, first, shape), p/size); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkOutput verifies the i-th output window, and with the last window of an array that its blocks are written.
+func (l *launch) checkOutput(i int, written []map[int]int) error {
+	w, t, array := l.g.Out[i], l.g.Outs[i], l.g.Array(i)
+	n, whole := blocks(w, t.Shape)
+	if !whole {
+		return fmt.Errorf("blocks of %v do not divide %s", w.Block, t)
+	}
+	if written[array] == nil {
+		written[array] = map[int]int{}
+	}
+	seen := written[array]
+	target := func(id []int) ([]int, error) { return l.target(i, id) }
+	if err := l.eachBlock(w, t.Shape, target, func(id []int, block, group int) error {
+		if by, ok := seen[block]; ok && by != group {
+			return fmt.Errorf("point %v writes a block that another point has written", id)
+		}
+		seen[block] = group
+		return nil
+	}); err != nil {
+		return err
+	}
+	alias := slices.ContainsFunc(l.g.Alias, func(a [2]int) bool { return a[0] == array })
+	last := l.g.Into == nil || !slices.Contains(l.g.Into[i+1:], array)
+	if last && !alias && len(seen) != n {
+		return fmt.Errorf("%d of %d blocks are written; without an alias all must be", len(seen), n)
+	}
+	return nil
+}
+
+// checkCarry verifies that the i-th carry hands blocks on within a group alone.
+func (l *launch) checkCarry(i int) error {
+	w, shape := l.g.Carry[i], l.carry[i].shape
+	inside := func(id []int) ([]int, error) { return l.start(w, id, shape) }
+	owner := map[int]int{}
+	return l.eachBlock(w, shape, inside, func(id []int, block, group int) error {
+		if by, ok := owner[block]; ok && by != group {
+			return fmt.Errorf("point %v shares a block with one that differs in a parallel axis", id)
+		}
+		owner[block] = group
+		return nil
+	})
 }
 
 func (fr *frame) runGrid(s *step) error {

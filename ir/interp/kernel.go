@@ -25,110 +25,162 @@ type outWindow struct {
 	at  []int
 }
 
+// kernelRun is a kernel being run, point after point: what its parameters refer to now.
+type kernelRun struct {
+	*launch
+	op      *ir.Instr
+	bound   []cell      // of each parameter, at the next point
+	inputs  []*memory   // of each input; that of its output where it is an alias
+	inputAt [][]int     // first elements of the block that each input window holds; nil before the first
+	outs    []*tensor   // results
+	windows []outWindow // of the outputs
+}
+
 func (fr *frame) runKernel(s *step) error {
-	g := s.in.Attrs.Grid
-	l := newLaunch(g, fr.tensors(s.args))
-	params := s.body.params
-	k := &frame{cells: slices.Clone(fr.cells), grid: g, outer: fr.point(), dma: new([]transfer)}
-	bound := make([]cell, len(params)) // a point frees the cells that it has read last
-	bind := func(i int, m *memory) {
-		bound[i] = cell{ref: &ref{mem: m, t: s.in.Body.Params[i].Type}}
+	args := fr.tensors(s.args)
+	r := newKernelRun(s.in, args)
+	n, err := r.points(args)
+	if err != nil {
+		return err
 	}
-	for i, t := range fr.tensors(s.args)[:g.Tables] {
-		bind(i, &memory{t: t, fixed: "a table is read only"})
-	}
-	nextOut := g.Tables + len(g.In)
-	for i, t := range g.Scratch {
-		bind(nextOut+len(g.Out)+i, &memory{t: poisoned(t.DType, t.Shape)})
-	}
-	outs, inMemory := make([]*tensor, len(g.Out)), make([]*memory, len(g.In))
-	for i, x := range l.in {
-		inMemory[i] = &memory{t: x, fixed: "an input is read only"}
-	}
-	for i, t := range g.Outs {
-		outs[i] = poisoned(t.DType, t.Shape)
-		out := &memory{}
-		for _, a := range g.Alias {
-			if a[0] == i {
-				outs[i], inMemory[a[1]] = l.in[a[1]].clone(), out
-			}
-		}
-		if out.t = outs[i]; g.Out[i].Whole(t) {
-			bind(nextOut+i, out)
-		}
-	}
-	for i, w := range g.In {
-		if w.Whole(s.in.Args[g.Tables+i].Type) {
-			bind(g.Tables+i, inMemory[i])
-		}
-	}
-	inAt, windows := make([][]int, len(g.In)), make([]outWindow, len(g.Out))
-	flush := func(i int) {
-		w := windows[i]
-		if w.buf == nil {
-			return
-		}
-		write(outs[i], w.buf.t, w.at)
-	}
-	last, running := len(g.Dims)-1, int64(0)
-	if g.Bounded() {
-		args := fr.tensors(s.args)
-		if running = args[len(args)-1].n[0]; running < 1 || running > int64(g.Dims[last].Size) {
-			return fmt.Errorf("%d points of axis %s run, of %d", running, g.Dims[last].Name, g.Dims[last].Size)
-		}
-	}
-	for p := range g.Points() {
-		k.id = l.point(p)
-		if g.Bounded() && int64(k.id[last]) >= running {
+	k := &frame{cells: slices.Clone(fr.cells), grid: r.g, outer: fr.point(), dma: new([]transfer)}
+	for p := range r.g.Points() {
+		if k.id = r.point(p); r.g.Bounded() && k.id[len(k.id)-1] >= n {
 			continue
 		}
-		for i, w := range g.Out {
-			if w.Whole(g.Outs[i]) {
-				continue
-			}
-			at, err := l.start(w, k.id, outs[i].shape)
-			if err != nil {
-				return fmt.Errorf("output %d: %w", i, err)
-			}
-			if windows[i].buf == nil || !slices.Equal(at, windows[i].at) {
-				flush(i)
-				windows[i] = outWindow{&memory{t: poisoned(g.Outs[i].DType, w.Block)}, at}
-				bind(nextOut+i, windows[i].buf)
-			}
+		if err := r.moveOutputs(k.id); err != nil {
+			return err
 		}
-		for i, w := range g.In {
-			if w.Whole(s.in.Args[g.Tables+i].Type) {
-				continue
-			}
-			at, err := l.start(w, k.id, l.in[i].shape)
-			if err != nil {
-				return fmt.Errorf("input %d: %w", i, err)
-			}
-			if inAt[i] != nil && slices.Equal(at, inAt[i]) {
-				continue
-			}
-			block := fetch(w, l.in[i], at)
-			if now := inMemory[i].t; now != l.in[i] && !sameBits(block, fetch(w, now, at)) {
-				return fmt.Errorf("at point %v input %d reads a block that an output, its alias, has overwritten", k.id, i)
-			}
-			inAt[i] = at
-			bind(g.Tables+i, &memory{t: block, fixed: "an input window is read only"})
+		if err := r.moveInputs(k.id); err != nil {
+			return err
 		}
-		for i, c := range bound {
-			k.cells[params[i]] = c
+		for i, c := range r.bound { // a point frees the cells that it has read last
+			k.cells[s.body.params[i]] = c
 		}
 		if err := k.exec(s.body); err != nil {
 			return err
 		}
 	}
-	for i := range windows {
-		flush(i)
+	for i := range r.windows {
+		r.flush(i)
 	}
 	if n := len(*k.dma); n > 0 {
 		return fmt.Errorf("%d copies were started and not waited for, the first by %s", n, (*k.dma)[0].by)
 	}
-	for i, t := range outs {
+	for i, t := range r.outs {
 		fr.cells[s.results[i]] = cell{t: t}
+	}
+	return nil
+}
+
+// newKernelRun binds what is the same at every point: tables, arrays seen whole, and scratch. Memory that nobody has written is
+// poisoned.
+func newKernelRun(op *ir.Instr, args []*tensor) *kernelRun {
+	g := op.Attrs.Grid
+	r := &kernelRun{launch: newLaunch(g, args), op: op, bound: make([]cell, len(op.Body.Params)), inputAt: make([][]int, len(g.In)),
+		windows: make([]outWindow, len(g.Out))}
+	for i, t := range args[:g.Tables] {
+		r.bind(i, &memory{t: t, fixed: "a table is read only"})
+	}
+	for _, x := range r.in {
+		r.inputs = append(r.inputs, &memory{t: x, fixed: "an input is read only"})
+	}
+	for i, t := range g.Outs {
+		out := &memory{t: poisoned(t.DType, t.Shape)}
+		for _, a := range g.Alias {
+			if a[0] == i {
+				out.t, r.inputs[a[1]] = r.in[a[1]].clone(), out
+			}
+		}
+		r.outs = append(r.outs, out.t)
+		if g.Out[i].Whole(t) {
+			r.bind(r.output(i), out)
+		}
+	}
+	for i, m := range r.inputs {
+		if r.seenWhole(i) {
+			r.bind(r.input(i), m)
+		}
+	}
+	for i, t := range g.Scratch {
+		r.bind(r.output(len(g.Out)+i), &memory{t: poisoned(t.DType, t.Shape)})
+	}
+	return r
+}
+
+// input and output are the parameters of windows.
+func (r *kernelRun) input(i int) int  { return r.g.Tables + i }
+func (r *kernelRun) output(i int) int { return r.g.Tables + len(r.g.In) + i }
+
+// seenWhole says whether an input is not cut into windows.
+func (r *kernelRun) seenWhole(i int) bool { return r.g.In[i].Whole(r.op.Args[r.input(i)].Type) }
+
+// bind has a parameter refer to a memory.
+func (r *kernelRun) bind(param int, m *memory) {
+	r.bound[param] = cell{ref: &ref{mem: m, t: r.op.Body.Params[param].Type}}
+}
+
+// points is how many points of the sequential axis run, where an operand, the last, says so.
+func (r *kernelRun) points(args []*tensor) (int, error) {
+	if !r.g.Bounded() {
+		return 0, nil
+	}
+	d := r.g.Dims[len(r.g.Dims)-1]
+	n := args[len(args)-1].n[0]
+	if n < 1 || n > int64(d.Size) {
+		return 0, fmt.Errorf("%d points of axis %s run, of %d", n, d.Name, d.Size)
+	}
+	return int(n), nil
+}
+
+// moveOutputs gives each output whose window has moved to another block an empty buffer, and writes the one before back.
+func (r *kernelRun) moveOutputs(id []int) error {
+	for i, w := range r.g.Out {
+		if w.Whole(r.g.Outs[i]) {
+			continue
+		}
+		at, err := r.start(w, id, r.outs[i].shape)
+		if err != nil {
+			return fmt.Errorf("output %d: %w", i, err)
+		}
+		if r.windows[i].buf != nil && slices.Equal(at, r.windows[i].at) {
+			continue
+		}
+		r.flush(i)
+		r.windows[i] = outWindow{&memory{t: poisoned(r.g.Outs[i].DType, w.Block)}, at}
+		r.bind(r.output(i), r.windows[i].buf)
+	}
+	return nil
+}
+
+// flush writes the buffer of an output back, if it has one.
+func (r *kernelRun) flush(i int) {
+	if w := r.windows[i]; w.buf != nil {
+		write(r.outs[i], w.buf.t, w.at)
+	}
+}
+
+// moveInputs fetches each input block that the point before did not have. A block that an output has overwritten meanwhile is a fault:
+// a device may fetch it earlier.
+func (r *kernelRun) moveInputs(id []int) error {
+	for i, w := range r.g.In {
+		if r.seenWhole(i) {
+			continue
+		}
+		x := r.in[i]
+		at, err := r.start(w, id, x.shape)
+		if err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
+		}
+		if r.inputAt[i] != nil && slices.Equal(at, r.inputAt[i]) {
+			continue
+		}
+		block := fetch(w, x, at)
+		if now := r.inputs[i].t; now != x && !sameBits(block, fetch(w, now, at)) {
+			return fmt.Errorf("at point %v input %d reads a block that an output, its alias, has overwritten", id, i)
+		}
+		r.inputAt[i] = at
+		r.bind(r.input(i), &memory{t: block, fixed: "an input window is read only"})
 	}
 	return nil
 }

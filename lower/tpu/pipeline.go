@@ -67,7 +67,10 @@ type pipeline struct {
 	g    *ir.Grid
 	body *ir.Block
 
-	seq     int // the sequential axis
+	seq     int    // the sequential axis
+	steps   int    // steps in which a phase has chunks
+	slots   []slot // of a step
+	last    int    // greatest delay of a slot: steps that the last phase needs longer than the first
 	index   map[*ir.Value]int
 	root    map[*ir.Value]*ir.Value
 	param   map[*ir.Value]int // number of a parameter
@@ -106,10 +109,33 @@ type slot struct {
 
 func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
-	n := l.g.Dims[l.seq].Size
 	l.analyse()
-	var slots []slot
-	last := 0
+	l.cutSlots()
+	l.ng = passes.CloneGrid(l.g)
+	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = l.steps+l.last, nil, 0
+	l.blk = &ir.Block{}
+	kb := b.On(l.blk)
+	kargs, err := l.windows(kb, args)
+	if err != nil {
+		return nil, err
+	}
+	l.makeRings(kb)
+	l.makeBuffers(kb)
+	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
+		b.Stage("glue")
+		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
+		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(l.last))))
+		l.ng.Dims[l.seq].Bound = true
+	}
+	if err := l.bodies(kb); err != nil {
+		return nil, err
+	}
+	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+}
+
+// cutSlots finds the chunk that each phase works on in each time slot of a step.
+func (l *pipeline) cutSlots() {
+	l.steps = l.g.Dims[l.seq].Size / l.opt.Steps
 	for t := range l.opt.Steps {
 		for p, lag := range l.opt.Lags {
 			s := slot{phase: p, time: t}
@@ -117,94 +143,75 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 				s.delay = (lag - t + l.opt.Steps - 1) / l.opt.Steps
 			}
 			s.chunk = t - lag + s.delay*l.opt.Steps
-			slots = append(slots, s)
-			last = max(last, s.delay)
+			l.slots = append(l.slots, s)
+			l.last = max(l.last, s.delay)
 		}
 	}
-	steps := n / l.opt.Steps
-	l.ng = passes.CloneGrid(l.g)
-	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = steps+last, nil, 0
-	l.blk = &ir.Block{}
-	kb := b.On(l.blk)
-	kargs, err := l.windows(kb, slots, args, steps)
-	if err != nil {
-		return nil, err
-	}
-	l.makeRings(kb, slots)
-	l.makeBuffers(kb)
-	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
-		b.Stage("glue")
-		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
-		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(last))))
-		l.ng.Dims[l.seq].Bound = true
-	}
+}
 
-	// A body for each run of steps in which the same slots have a chunk.
-	kb.Stage("step")
-	c := kb.ProgramID(l.seq)
+// active are the slots that have a chunk at a step.
+func (l *pipeline) active(step int) []slot {
+	return slices.DeleteFunc(slices.Clone(l.slots), func(s slot) bool { return step < s.delay || step >= l.steps+s.delay })
+}
+
+// bodies emits the kernel: one body for each run of steps in which the same slots have a chunk.
+func (l *pipeline) bodies(b *ir.Builder) error {
+	b.Stage("step")
+	c := b.ProgramID(l.seq)
 	var live *ir.Value // the chunks that must run
 	if l.g.Live > 0 {
-		live = kb.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
+		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
 	}
 	if len(l.fetched) > 0 {
-		kb.Stage("fetch")
+		b.Stage("fetch")
 		chunks := live
 		if chunks == nil {
-			chunks = kb.Const(ir.T(ir.I32), float64(steps))
+			chunks = b.Const(ir.T(ir.I32), float64(l.steps))
 		}
-		l.fetch(kb, c, chunks)
+		l.fetch(b, c, chunks)
 	}
-	active := func(step int) []slot {
-		var out []slot
-		for _, s := range slots {
-			if step >= s.delay && step < steps+s.delay {
-				out = append(out, s)
-			}
-		}
-		return out
-	}
-	for lo := 0; lo < steps+last; {
-		hi := lo
-		for hi+1 < steps+last && slices.Equal(active(hi+1), active(lo)) {
+	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
+		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)); {
 			hi++
 		}
 		for _, r := range l.runs(lo, hi) {
-			if r.lo == 0 && r.hi == steps+last-1 && r.turns == 1 && l.g.Live == 0 {
-				err = l.step(kb, c, r, slots)
-				break
-			}
-			body := func(holds *ir.Value, slots []slot) {
-				if err == nil && len(slots) > 0 {
-					kb.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
-				}
-			}
-			kb.Stage("step")
-			holds := r.holds(kb, c)
-			if l.g.Live == 0 {
-				body(holds, active(lo))
-			} else {
-				if lo < steps {
-					body(kb.And(holds, kb.Compare(ir.LT, c, live)), active(lo))
-				}
-				for k := 0; k < last && r.hi > 0; k++ { // phases follow those before them to the end
-					kb.Stage("step")
-					at := kb.Add(live, kb.Const(ir.T(ir.I32), float64(k)))
-					body(kb.And(holds, kb.Compare(ir.EQ, c, at)), slices.DeleteFunc(active(lo), func(s slot) bool { return s.delay <= k }))
-				}
-			}
-			if err != nil {
-				break
+			if err := l.bodyOf(b, r, c, live); err != nil {
+				return err
 			}
 		}
-		if err != nil {
-			return nil, err
+	}
+	return b.Err()
+}
+
+// bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where live tells how many chunks must run,
+// phases follow those before them to the end of these: a step behind the last has a body for each number of steps that it is behind.
+func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
+	active := l.active(r.lo)
+	if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 && live == nil {
+		return l.step(b, c, r, active)
+	}
+	var err error
+	when := func(holds *ir.Value, slots []slot) {
+		if err == nil && len(slots) > 0 {
+			b.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
 		}
-		lo = hi + 1
 	}
-	if kb.Err() != nil {
-		return nil, kb.Err()
+	b.Stage("step")
+	holds := r.holds(b, c)
+	if live == nil {
+		when(holds, active)
+		return err
 	}
-	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+	if r.lo < l.steps {
+		when(b.And(holds, b.Compare(ir.LT, c, live)), active)
+	}
+	for k := 0; k < l.last && r.hi > 0; k++ {
+		b.Stage("step")
+		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
+		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
+		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
+	}
+	return err
 }
 
 // run is the steps from lo to hi that share a body: those whose remainder by turns is turn.
@@ -249,132 +256,9 @@ func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 	return cond
 }
 
-// windows makes the new grid's windows, one for each delay at which a window is read, and the block's parameters.
-func (l *pipeline) windows(b *ir.Builder, slots []slot, args []*ir.Value, steps int) ([]*ir.Value, error) {
-	g, ng := l.g, l.ng
-	used := map[seen]bool{}
-	for i, in := range l.body.Instrs {
-		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
-			p := l.param[memory(l.root, ref)]
-			if l.first[i] {
-				used[seen{p, 0}] = true
-				return
-			}
-			for _, s := range slots {
-				if s.phase == l.phase[i] {
-					used[seen{p, s.delay}] = true
-				}
-			}
-		})
-	}
-	delayed := func(w ir.Window, delay int) (ir.Window, error) {
-		out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
-		if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps: only the order changes
-			return out, nil
-		}
-		for d := range out.Index {
-			x := &out.Index[d]
-			if x.Axis != l.seq {
-				continue
-			}
-			if x.Shift != 0 || x.Max >= 0 && !l.down(*x) || x.Table >= 0 && l.opt.Steps > 1 {
-				return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
-			}
-			x.Shift, x.Max = -delay, steps-1
-			if x.Table < 0 {
-				out.Block[d] *= l.opt.Steps
-			}
-		}
-		return out, nil
-	}
-	l.params = map[seen]*ir.Value{}
-	kargs := slices.Clone(args[:g.Tables])
-	for i := range g.Tables {
-		p := b.Param("", l.body.Params[i].Type)
-		for _, s := range slots {
-			l.params[seen{i, s.delay}] = p
-		}
-	}
-	ng.In, ng.Out, ng.Alias = nil, nil, nil
-	inputOf := map[int]int{}
-	whole := map[*ir.Value]*ir.Value{} // operands of which the kernel copies blocks
-	for i, w := range g.In {
-		old := g.Tables + i
-		var shared *ir.Value
-		for d := 0; d < ng.Dims[l.seq].Size; d++ {
-			if !used[seen{old, d}] {
-				continue
-			}
-			if shared != nil && !l.moves(w) {
-				l.params[seen{old, d}] = shared
-				continue
-			}
-			nw, err := delayed(w, d)
-			if err != nil {
-				return nil, err
-			}
-			if axis, ok := l.fetches(w, args[old].Type); ok {
-				from := whole[args[old]]
-				if from == nil {
-					inputOf[i] = len(ng.In)
-					ng.In, kargs = append(ng.In, ir.Window{}), append(kargs, args[old])
-					from = b.Param("", ir.Ref(ir.HBM, args[old].Type.DType, args[old].Type.Shape...))
-					whole[args[old]] = from
-				}
-				l.fetched = append(l.fetched, &fetch{window: nw, axis: axis, seen: seen{old, d}, from: from})
-				continue
-			}
-			kargs = append(kargs, args[old])
-			inputOf[i] = len(ng.In)
-			ng.In = append(ng.In, nw)
-			shared = b.Param("", ir.Ref(ir.VMEM, args[old].Type.DType, nw.Block...))
-			l.params[seen{old, d}] = shared
-		}
-	}
-	for i, w := range g.Out {
-		old := g.Tables + len(g.In) + i
-		delay := -1
-		for d := 0; d < ng.Dims[l.seq].Size; d++ {
-			if used[seen{old, d}] {
-				if delay >= 0 && l.moves(w) {
-					return nil, fmt.Errorf("output %d is stored in steps of different delay; make the lag of its phase a multiple of the chunks of a step", i)
-				}
-				delay = d
-			}
-		}
-		nw, err := delayed(w, max(delay, 0))
-		if err != nil {
-			return nil, err
-		}
-		ng.Out = append(ng.Out, nw)
-		p := b.Param("", l.body.Params[old].Type)
-		if !w.Whole(g.Outs[i]) {
-			p.Type = ir.Ref(ir.VMEM, g.Outs[i].DType, nw.Block...)
-		}
-		for _, s := range slots {
-			l.params[seen{old, s.delay}] = p
-		}
-	}
-	for _, a := range g.Alias {
-		j, ok := inputOf[a[1]]
-		if !ok {
-			return nil, fmt.Errorf("input %d, alias of output %d, is not read", a[1], a[0])
-		}
-		ng.Alias = append(ng.Alias, [2]int{a[0], j})
-	}
-	for i, t := range g.Scratch {
-		old := g.Tables + len(g.In) + len(g.Out) + i
-		p := b.Param("", t)
-		for _, s := range slots {
-			l.params[seen{old, s.delay}] = p
-		}
-	}
-	return kargs, nil
-}
-
 // makeRings finds the values that pass between phases and gives each a ring that holds it from its phase to the last that
 // reads it.
-func (l *pipeline) makeRings(b *ir.Builder, slots []slot) {
+func (l *pipeline) makeRings(b *ir.Builder) {
 	l.rings = map[*ir.Value]*ring{}
 	reach := map[*ir.Value]int{}
 	var order []*ir.Value

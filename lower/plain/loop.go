@@ -1,0 +1,173 @@
+package plain
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// gridLoop is a grid as a loop over its sequential axis. The loop's state holds the output arrays, then the block of each carry, each
+// followed by the array of its final blocks where the block varies. All are in staged form.
+type gridLoop struct {
+	*batcher
+	in                 *ir.Instr
+	ins, outs, carries []*view
+	staged             []*ir.Value // inputs
+	initial, fresh     []*ir.Value // carries before the first step, as they are and staged
+	arrays             []*view     // of each output array, its first window
+	base               []*ir.Value // what each array holds before, its alias; nil: nothing
+	slot               []int       // place of each carry's block in the state
+}
+
+// newGridLoop lays out what steps read.
+func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
+	g := b.g
+	tables, inputs, initial := args[:g.Tables], args[g.Tables:][:len(g.In)], args[g.Tables+len(g.In):]
+	l := &gridLoop{batcher: b, in: in, initial: initial, base: make([]*ir.Value, len(g.Out))}
+	for i, w := range g.In {
+		l.ins = append(l.ins, b.view(fmt.Sprintf("input %d", i), w, inputs[i].Type, tables))
+	}
+	for i, w := range g.Out {
+		l.outs = append(l.outs, b.view(fmt.Sprintf("output %d", i), w, g.Outs[i], tables))
+	}
+	for i, w := range g.Carry {
+		l.carries = append(l.carries, b.view(fmt.Sprintf("carry %d", i), w, initial[i].Type, tables))
+	}
+	for i, w := range l.ins {
+		l.staged = append(l.staged, w.split(inputs[i]))
+	}
+	for i, w := range l.carries {
+		l.fresh = append(l.fresh, w.split(initial[i]))
+	}
+	for _, a := range g.Alias {
+		l.base[a[0]] = inputs[a[1]]
+	}
+	return l
+}
+
+// results emits the loop and gives what stands for the grid's results; after an error, nothing does.
+func (l *gridLoop) results() []*ir.Value {
+	b, steps := l.batcher, 1
+	if n := len(b.g.Dims); n > 0 && b.g.Dims[n-1].Seq {
+		steps = b.g.Dims[n-1].Size
+	}
+	state := l.start()
+	switch {
+	case b.Err() != nil:
+	case steps == 1:
+		state = l.point(b.Builder, nil, state)
+	default:
+		state = b.Loop(steps, state, l.point)
+	}
+	if b.Err() != nil {
+		return make([]*ir.Value, len(l.in.Results))
+	}
+	b.Of(l.in)
+	var out []*ir.Value
+	for a, w := range l.arrays {
+		out = append(out, w.join(state[a], l.base[a]))
+	}
+	for i, w := range l.carries {
+		final := state[l.slot[i]]
+		if w.varies() {
+			final = state[l.slot[i]+1]
+		}
+		out = append(out, w.join(final, l.initial[i]))
+	}
+	return out
+}
+
+// start is the state before the first step.
+func (l *gridLoop) start() []*ir.Value {
+	b := l.batcher
+	var state []*ir.Value
+	for i, w := range l.outs {
+		a := b.g.Array(i)
+		if a < len(l.arrays) {
+			if !slices.Equal(l.arrays[a].cut, w.cut) {
+				b.Failf("grid %s: output window %d moves along other dimensions than an earlier one of its array", b.g.Name, i)
+			}
+			continue
+		}
+		l.arrays = append(l.arrays, w)
+		if l.base[a] != nil {
+			state = append(state, w.split(l.base[a]))
+		} else {
+			state = append(state, b.Const(ir.T(b.g.Outs[i].DType, w.stagedShape()...), 0))
+		}
+	}
+	for i, w := range l.carries {
+		l.slot = append(l.slot, len(state))
+		if w.varies() {
+			state = append(state, b.Const(ir.T(l.initial[i].Type.DType, w.stagedBlock()...), 0))
+		}
+		state = append(state, l.fresh[i])
+	}
+	return state
+}
+
+// point emits all points of one step at once: it takes the state and gives the next. Where there is no sequential axis, step is nil.
+func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*ir.Value {
+	b := l.batcher
+	defer func(old *ir.Builder) { b.Builder, b.step = old, nil }(b.Builder)
+	b.Builder, b.step = nb, step
+	b.Of(l.in)
+	for i, w := range l.ins {
+		block := w.read(l.staged[i], w.scalars(step))
+		b.env[l.in.Body.Params[i]] = batched{b.Reshape(block, w.fullBlock()...), w.on()}
+	}
+	at := make([][]*ir.Value, len(l.carries))
+	for i, w := range l.carries {
+		at[i] = w.scalars(step)
+		block := l.carried(i, step, at[i], state[l.slot[i]])
+		b.env[l.in.Body.Params[len(l.ins)+i]] = batched{b.Reshape(block, w.fullBlock()...), w.on()}
+	}
+	b.block(l.in.Body)
+	if b.Err() != nil {
+		return state
+	}
+	b.Of(l.in)
+	next := slices.Clone(state)
+	for i := range l.outs {
+		a := b.g.Array(i)
+		next[a] = l.written(i, step, next[a])
+	}
+	for i, w := range l.carries {
+		y := w.fit(b.value(l.in.Body.Yield[len(l.outs)+i]))
+		if next[l.slot[i]] = y; w.varies() {
+			next[l.slot[i]+1] = w.write(state[l.slot[i]+1], y, at[i])
+		}
+	}
+	return next
+}
+
+// carried is the block of a carry at a step: what the step before handed on, or, where the window has moved to another block since, that
+// one as it was before the first step.
+func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Value) *ir.Value {
+	w := l.carries[i]
+	if !w.varies() {
+		return handed
+	}
+	block := w.read(l.fresh[i], at)
+	if step == nil {
+		return block
+	}
+	if changed := w.changed(at, step); changed != nil {
+		block = l.Select(changed, block, handed)
+	}
+	return block
+}
+
+// written is an output array after what the body yields for a window. A negative block number writes nothing, where windows share the
+// array.
+func (l *gridLoop) written(i int, step, array *ir.Value) *ir.Value {
+	b, w := l.batcher, l.outs[i]
+	idx, x := w.scalars(step), w.fit(b.value(l.in.Body.Yield[i]))
+	if b.g.Into != nil {
+		for _, at := range idx {
+			x = b.Select(b.Broadcast(b.Compare(ir.GE, at, b.scalar(0)), x.Type.Shape), x, w.read(array, idx))
+		}
+	}
+	return w.write(array, x, idx)
+}

@@ -1,0 +1,167 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// windowing makes the windows and parameters of a pipelined kernel. Phases see a window with the delays of their slots, so that one that
+// moves is there once for each delay.
+type windowing struct {
+	*pipeline
+	b       *ir.Builder
+	used    map[seen]bool           // what accesses read or write
+	args    []*ir.Value             // operands of the kernel as it was
+	kargs   []*ir.Value             // operands of the new one
+	inputOf map[int]int             // the first new input of an old one
+	whole   map[*ir.Value]*ir.Value // parameters of operands of which the kernel copies blocks
+}
+
+// windows makes the new grid's windows and the block's parameters, and gives the operands.
+func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
+	g := l.g
+	w := &windowing{pipeline: l, b: b, used: l.accessed(), args: args, kargs: slices.Clone(args[:g.Tables]), inputOf: map[int]int{},
+		whole: map[*ir.Value]*ir.Value{}}
+	l.params = map[seen]*ir.Value{}
+	l.ng.In, l.ng.Out, l.ng.Alias = nil, nil, nil
+	for i := range g.Tables {
+		w.share(i, b.Param("", l.body.Params[i].Type))
+	}
+	for i := range g.In {
+		if err := w.input(i); err != nil {
+			return nil, err
+		}
+	}
+	for i := range g.Out {
+		if err := w.output(i); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range g.Alias {
+		j, ok := w.inputOf[a[1]]
+		if !ok {
+			return nil, fmt.Errorf("input %d, alias of output %d, is not read", a[1], a[0])
+		}
+		l.ng.Alias = append(l.ng.Alias, [2]int{a[0], j})
+	}
+	for i, t := range g.Scratch {
+		w.share(g.Tables+len(g.In)+len(g.Out)+i, b.Param("", t))
+	}
+	return w.kargs, nil
+}
+
+// accessed finds which parameters instructions load and store, with the delays of the slots that they stand in.
+func (l *pipeline) accessed() map[seen]bool {
+	used := map[seen]bool{}
+	for i, in := range l.body.Instrs {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+			p := l.param[memory(l.root, ref)]
+			if l.first[i] {
+				used[seen{p, 0}] = true
+				return
+			}
+			for _, s := range l.slots {
+				if s.phase == l.phase[i] {
+					used[seen{p, s.delay}] = true
+				}
+			}
+		})
+	}
+	return used
+}
+
+// share has all slots see one parameter.
+func (w *windowing) share(old int, p *ir.Value) {
+	for _, s := range w.slots {
+		w.params[seen{old, s.delay}] = p
+	}
+}
+
+// input makes the windows of an input: one for each delay at which it is used, or one for all where it stays.
+func (w *windowing) input(i int) error {
+	old := w.g.Tables + i
+	window, x := w.g.In[i], w.args[old]
+	var shared *ir.Value
+	for d := range w.last + 1 {
+		at := seen{old, d}
+		switch {
+		case !w.used[at]:
+			continue
+		case shared != nil && !w.moves(window):
+			w.params[at] = shared
+			continue
+		}
+		nw, err := w.delayed(window, d)
+		if err != nil {
+			return err
+		}
+		if axis, ok := w.fetches(window, x.Type); ok {
+			if w.whole[x] == nil {
+				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
+			}
+			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, seen: at, from: w.whole[x]})
+			continue
+		}
+		shared = w.add(i, x, nw, ir.Ref(ir.VMEM, x.Type.DType, nw.Block...))
+		w.params[at] = shared
+	}
+	return nil
+}
+
+// add adds an input for the i-th old one.
+func (w *windowing) add(i int, x *ir.Value, nw ir.Window, t ir.Type) *ir.Value {
+	w.inputOf[i] = len(w.ng.In)
+	w.ng.In, w.kargs = append(w.ng.In, nw), append(w.kargs, x)
+	return w.b.Param("", t)
+}
+
+// output makes the window of an output. One that moves can have one delay alone.
+func (w *windowing) output(i int) error {
+	old := w.g.Tables + len(w.g.In) + i
+	window := w.g.Out[i]
+	delay := -1
+	for d := range w.last + 1 {
+		if !w.used[seen{old, d}] {
+			continue
+		}
+		if delay >= 0 && w.moves(window) {
+			return fmt.Errorf("output %d is stored in steps of different delay; make the lag of its phase a multiple of the chunks of a step", i)
+		}
+		delay = d
+	}
+	nw, err := w.delayed(window, max(delay, 0))
+	if err != nil {
+		return err
+	}
+	w.ng.Out = append(w.ng.Out, nw)
+	t := w.body.Params[old].Type
+	if !window.Whole(w.g.Outs[i]) {
+		t = ir.Ref(ir.VMEM, w.g.Outs[i].DType, nw.Block...)
+	}
+	w.share(old, w.b.Param("", t))
+	return nil
+}
+
+// delayed is a window of all chunks of a step, as it was some steps ago.
+func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
+	out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
+	if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps: only the order changes
+		return out, nil
+	}
+	for d := range out.Index {
+		x := &out.Index[d]
+		if x.Axis != l.seq {
+			continue
+		}
+		if x.Shift != 0 || x.Max >= 0 && !l.down(*x) || x.Table >= 0 && l.opt.Steps > 1 {
+			return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
+		}
+		x.Shift, x.Max = -delay, l.steps-1
+		if x.Table < 0 {
+			out.Block[d] *= l.opt.Steps
+		}
+	}
+	return out, nil
+}

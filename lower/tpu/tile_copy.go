@@ -1,0 +1,115 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// copied is an output window that a kernel moves by itself: both halves of the buffer are blocks, of successive points.
+type copied struct {
+	window          ir.Window
+	block           ir.Index // its number
+	buffer, to, sem *ir.Value
+	carried         bool // the buffer is one block, a carry: a copy ends with its point
+}
+
+// copied makes the buffer of a window of one of the blocks of an array that stays in main memory, unless a carry holds it.
+func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
+	axis, err := ir.BlockAxis(to.Type, w.Block)
+	last := len(t.g.Dims) - 1
+	if err != nil || last < 0 || !t.g.Dims[last].Seq {
+		return copied{}, fmt.Errorf("blocks %v of %s can not be copied from a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, to.Type)
+	}
+	if slices.Equal(to.Type.Shape, w.Block) { // one block, wherever its number is
+		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
+	}
+	for d, x := range w.Index {
+		if d != axis && (x.Axis >= 0 && t.g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
+			return copied{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, to.Type, d)
+		}
+	}
+	c := copied{window: w, block: w.Index[axis], buffer: held, to: to, sem: t.scratch(ir.VMEM, ir.Sem), carried: held != nil}
+	if held == nil {
+		shape := slices.Clone(w.Block)
+		shape[0] *= 2
+		c.buffer = t.scratch(ir.VMEM, to.Type.DType, shape...)
+	}
+	return c, nil
+}
+
+// copyOut ends a point with what it gives to main memory. A copy has the time of the next point, unless a carry is its buffer; the
+// last point that runs waits for its own.
+func (t *tiler) copyOut(copies []copied, half *ir.Value) {
+	if len(copies) == 0 {
+		return
+	}
+	b := t.b().Stage("copy")
+	n := len(t.g.Dims) - 1
+	c := b.ProgramID(n)
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	written := func(i *ir.Value) *ir.Value { return b.Compare(ir.GE, i, i32(0)) }
+	move := func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value) {
+		b.Append(op, []*ir.Value{x.buffer, x.to, x.sem, half, block}, ir.Attrs{Dims: x.window.Block}, nil)
+	}
+	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
+	other := b.Sub(i32(1), half)
+	if len(lasting) > 0 {
+		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
+			var blocks []*ir.Value
+			for _, x := range lasting {
+				blocks = append(blocks, lookUp(b, x.block, c, -1, t.tables))
+			}
+			for i, x := range lasting {
+				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
+			}
+		})
+	}
+	for _, x := range copies {
+		now := lookUp(b, x.block, c, 0, t.tables)
+		b.When(written(now), func(b *ir.Builder) {
+			if !x.carried {
+				move(b, ir.OpDMAStart, x, half, now)
+				return
+			}
+			zero := b.Const(ir.T(ir.I32), 0)
+			move(b, ir.OpDMAStart, x, zero, now)
+			move(b, ir.OpDMAWait, x, zero, now)
+		})
+	}
+	if len(lasting) == 0 {
+		return
+	}
+	last := i32(t.g.Dims[n].Size - 1)
+	if t.g.Live > 0 {
+		last = b.Sub(b.Load(t.tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
+	}
+	var blocks []*ir.Value
+	for _, x := range lasting {
+		blocks = append(blocks, lookUp(b, x.block, c, 0, t.tables))
+	}
+	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
+		for i, x := range lasting {
+			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
+		}
+	})
+}
+
+// store writes to a reference, or to a half of it.
+func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
+	b := t.b()
+	if t.into == nil {
+		b.Store(v, ref, starts, strides)
+		return
+	}
+	idx := make([]*ir.Value, ref.Type.Rank())
+	for i := range idx {
+		idx[i] = b.Const(ir.T(ir.I32), 0)
+	}
+	idx[0] = t.into
+	if n := ref.Type.Shape[0] / 2; n > 1 {
+		idx[0] = b.Mul(t.into, b.Const(ir.T(ir.I32), float64(n)))
+	}
+	b.Store(v, ref, starts, strides, idx...)
+}

@@ -1,0 +1,257 @@
+package tpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// carry is a carry of the grid as the kernel has it: it lives in an output window, and starts from an input window or from a constant.
+type carry struct {
+	window  ir.Window
+	in, out int     // windows of the kernel; in is -1 where it starts from the constant
+	value   float64 // the constant
+}
+
+func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error) {
+	t := newTiler(b, in)
+	kargs := t.addCarries(args)
+	t.addParams(kargs)
+	t.startCarries()
+	if err := t.block(in.Body); err != nil {
+		return nil, err
+	}
+	if err := t.storeResults(); err != nil {
+		return nil, err
+	}
+	t.body.Params = append(t.body.Params, t.refs...)
+	if err := t.b().Err(); err != nil {
+		return nil, err
+	}
+	b.Of(in)
+	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()
+}
+
+// newTiler begins a kernel with the grid's windows but its carries. Arrays that several windows write to stay in main memory.
+func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
+	src := in.Attrs.Grid
+	g := *src
+	g.Carry, g.Scratch = nil, nil
+	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
+	if src.Into != nil {
+		g.Outs = src.Arrays()
+		g.Out = make([]ir.Window, len(g.Outs))
+	}
+	t := &tiler{src: in, g: &g, body: &ir.Block{}, exact: map[*ir.Value]bool{}, heads: headsOf(src)}
+	t.sc = newScope(b.On(t.body), nil)
+	return t
+}
+
+// headsOf is how many entries the first carry has, or where there are no carries the greatest input; 0: no leading dimensions.
+func headsOf(g *ir.Grid) int {
+	windows := g.In
+	if len(g.Carry) > 0 {
+		windows = g.Carry[:1]
+	}
+	heads := 0
+	for _, w := range windows {
+		if len(w.Block) > 2 {
+			heads = max(heads, product(w.Block[:len(w.Block)-2]))
+		}
+	}
+	return heads
+}
+
+// addCarries adds the windows of the carries, and gives the kernel's operands. Blocks of a carry that a table numbers are not all
+// visited, so that its array starts as the operand.
+func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
+	g, src := t.g, t.src.Attrs.Grid
+	n := src.Tables + len(src.In)
+	kargs := slices.Clone(args[:n])
+	for i, w := range src.Carry {
+		init := args[n+i]
+		c := carry{window: w, in: -1, out: len(g.Out)}
+		table := slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 })
+		v, isConst := splat(init)
+		if !isConst || table {
+			c.in = len(g.In)
+			g.In = append(g.In, w)
+			kargs = append(kargs, init)
+			if table {
+				g.Alias = append(g.Alias, [2]int{c.out, c.in})
+			}
+		}
+		c.value = v
+		g.Out, g.Outs = append(g.Out, w), append(g.Outs, init.Type)
+		t.carries = append(t.carries, c)
+	}
+	return kargs
+}
+
+// splat is the number that all elements of a value are, if they are known to be one.
+func splat(v *ir.Value) (float64, bool) {
+	for v.Def != nil {
+		switch v.Def.Op {
+		case ir.OpConst:
+			return v.Def.Attrs.Value, true
+		case ir.OpBroadcast, ir.OpReshape, ir.OpTranspose, ir.OpSlice:
+			v = v.Def.Args[0]
+		default:
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+// addParams makes the kernel's parameters, in its order, and has the body's read them. Scratch follows as it is found to be needed.
+func (t *tiler) addParams(kargs []*ir.Value) {
+	b, g := t.b(), t.g
+	for _, a := range kargs[:g.Tables] {
+		t.tables = append(t.tables, b.Param("", ir.Ref(ir.SMEM, ir.I32, a.Type.Shape...)))
+	}
+	for i, w := range g.In {
+		t.ins = append(t.ins, b.Param("", ir.Ref(ir.VMEM, kargs[g.Tables+i].Type.DType, w.Block...)))
+	}
+	for i, w := range g.Out {
+		ref := ir.Ref(ir.VMEM, g.Outs[i].DType, w.Block...)
+		if w.Whole(g.Outs[i]) {
+			ref = ir.Ref(ir.HBM, g.Outs[i].DType, g.Outs[i].Shape...)
+		}
+		t.outs = append(t.outs, b.Param("", ref))
+	}
+	n := len(t.src.Attrs.Grid.In)
+	for i, p := range t.src.Body.Params {
+		if i < n {
+			t.sc.env[p] = window(t.ins[i], true)
+		} else {
+			t.sc.env[p] = window(t.outs[t.carries[i-n].out], true)
+		}
+	}
+}
+
+// startCarries sets the window of each carry at the first visit of a block.
+func (t *tiler) startCarries() {
+	b := t.b()
+	b.Stage("init")
+	for _, c := range t.carries {
+		ref := t.outs[c.out]
+		set := func(b *ir.Builder) {
+			lead, rows, lanes := rowsLanes(ref.Type.Shape)
+			for _, at := range points(lead) {
+				starts := append(slices.Clone(at), 0, 0)
+				var v *ir.Value
+				if c.in >= 0 {
+					v = b.Load(t.ins[c.in], []int{rows, lanes}, starts, nil)
+				} else {
+					v = b.Const(ir.T(ref.Type.DType, rows, lanes), c.value)
+				}
+				b.Store(v, ref, starts, nil)
+			}
+		}
+		if first := t.firstVisit(c.window); first == nil {
+			set(b)
+		} else {
+			b.When(first, set)
+		}
+	}
+}
+
+// firstVisit is the condition that a carry's window differs from the previous point's; nil where every point is a first visit.
+func (t *tiler) firstVisit(w ir.Window) *ir.Value {
+	n := len(t.g.Dims)
+	if n == 0 || !t.g.Dims[n-1].Seq {
+		return nil
+	}
+	b := t.b()
+	c := b.ProgramID(n - 1)
+	zero := b.Const(ir.T(ir.I32), 0)
+	first := b.Compare(ir.EQ, c, zero)
+	for _, x := range w.Index {
+		if x.Table < 0 || x.Axis != n-1 {
+			continue
+		}
+		first = b.Or(first, b.Compare(ir.NE, lookUp(b, x, c, 0, t.tables), lookUp(b, x, c, -1, t.tables)))
+	}
+	return first
+}
+
+// result is what the body yields for a window of the grid, in registers.
+type result struct {
+	from *ir.Value
+	put  func() error // stores it; nil where a carry's result, which is the same, does
+	out  bool         // it goes to a buffer that is copied out
+}
+
+// storeResults stores what the body yields. All of it is in registers before the first store, for a carry may still be read.
+func (t *tiler) storeResults() error {
+	b := t.b()
+	var results []result
+	var copies []copied
+	for i, y := range t.src.Body.Yield {
+		b.Stage("store")
+		r, c, err := t.prepareResult(i, y)
+		if err != nil {
+			return err
+		}
+		if results = append(results, r); c != nil {
+			copies = append(copies, *c)
+		}
+	}
+	var half *ir.Value
+	if len(copies) > 0 {
+		half = b.And(b.ProgramID(len(t.g.Dims)-1), b.Const(ir.T(ir.I32), 1))
+	}
+	for _, r := range results {
+		if r.put == nil {
+			continue
+		}
+		b.Stage("store")
+		if t.into = nil; r.out {
+			t.into = half
+			if made := r.from.Def; made != nil { // nobody reads a buffer: what goes there need not wait
+				b.Of(made)
+			}
+		}
+		if err := r.put(); err != nil {
+			return err
+		}
+	}
+	t.copyOut(copies, half)
+	return nil
+}
+
+// prepareResult brings the i-th result, y, into registers. It goes to the output window of a carry, to that of an array, or to a buffer
+// that is copied out.
+func (t *tiler) prepareResult(i int, y *ir.Value) (r result, c *copied, err error) {
+	src := t.src.Attrs.Grid
+	v := t.sc.find(y)
+	if v == nil {
+		return r, nil, fmt.Errorf("result %d comes from outside the grid", i)
+	}
+	r.from = y
+	var to *ir.Value
+	switch k := i - len(src.Out); {
+	case k >= 0:
+		to = t.outs[t.carries[k].out]
+	case src.Into == nil:
+		to = t.outs[i]
+	default:
+		var held *ir.Value // the window of a carry with the same result
+		if k := slices.Index(t.src.Body.Yield[len(src.Out):], y); k >= 0 {
+			held = t.outs[t.carries[k].out]
+		}
+		made, err := t.copied(src.Out[i], t.outs[src.Into[i]], held)
+		if err != nil {
+			return r, nil, fmt.Errorf("output window %d: %w", i, err)
+		}
+		if c, r.out = &made, true; made.carried {
+			return r, c, nil
+		}
+		to = made.buffer
+	}
+	if r.put, err = t.prepareStore(v, to); err != nil {
+		err = fmt.Errorf("result %d: %w", i, err)
+	}
+	return r, c, err
+}

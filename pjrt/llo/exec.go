@@ -45,7 +45,9 @@ type machine struct {
 	writes    []write
 	open      map[value]int // transfers of unknown size to or from main memory, by sync flag: how often they pass it
 	unbound   []int         // operands without values that scalar memory or a register takes
-	trace     trace
+
+	matrixFree, portFree [maxMXUs]int64 // cycle from which on each is free
+	trace                trace
 }
 
 type write struct {
@@ -59,6 +61,65 @@ func (m *machine) run() (*trace, error) {
 	n := len(m.code)
 	m.mem, m.open = map[value]value{}, map[value]int{}
 	m.trace = trace{counts: make([]int64, n), waits: make([]int64, n), calls: map[string]int64{}}
+	m.fillInputs()
+	var u underway
+	var steps int64
+	for pc := 0; pc < n; {
+		c := &m.code[pc]
+		if steps++; steps > m.limit {
+			return nil, m.errorf(c, "still running after %d bundles", m.limit)
+		}
+		if u.counted() {
+			m.spend(c, pc)
+		}
+		for _, k := range m.clocks {
+			k.issue(pc, c.cycles, c.vector, m.runs, m.number)
+		}
+		taken, err := m.perform(c, pc)
+		if err != nil {
+			return nil, err
+		}
+		if taken && u.slots > 0 {
+			return nil, m.errorf(c, "branch taken in the delay slots of another")
+		}
+		pc = u.next(pc, c.branch, taken, m.delaySlots)
+	}
+	if u.slots > 0 {
+		return nil, m.errorf(&m.code[n-1], "ends in the delay slots of a branch: the file is cut short")
+	}
+	if len(m.open) > 0 {
+		m.refuseTraffic("a transfer whose size only a run would tell is never waited for")
+	}
+	return &m.trace, nil
+}
+
+// underway is a branch that was taken and whose delay slots execute.
+type underway struct {
+	target, slots int
+	uncounted     int // of the slots, the last
+}
+
+// counted says whether the next bundle's cycles count.
+func (u *underway) counted() bool { return u.slots == 0 || u.slots > u.uncounted }
+
+// next is the bundle after pc, whose branch, if it has one, is taken or not.
+func (u *underway) next(pc int, b *branch, taken bool, count int) int {
+	switch {
+	case u.slots > 0:
+		if u.slots--; u.slots == 0 {
+			return u.target
+		}
+	case taken:
+		if *u = (underway{b.target, b.slots, b.slots - count}); u.slots == 0 {
+			return u.target
+		}
+	}
+	return pc + 1
+}
+
+// fillInputs sets scalar memory as the program finds it: what operands hold there, and the table of their addresses, which has those of
+// one word themselves.
+func (m *machine) fillInputs() {
 	var table value
 	for _, in := range m.inputs {
 		switch {
@@ -79,76 +140,48 @@ func (m *machine) run() (*trace, error) {
 		at.num = int32(in.index)
 		m.mem[at] = holds
 	}
-	var now, steps int64
-	var matrixFree, portFree [maxMXUs]int64
-	target, slots, uncounted := 0, 0, 0 // of the branch under way
-	for pc := 0; pc < n; {
-		c := &m.code[pc]
-		if steps++; steps > m.limit {
-			return nil, m.errorf(c, "still running after %d bundles", m.limit)
+}
+
+// spend counts a bundle and its cycles, and the wait for its matrix units.
+func (m *machine) spend(c *code, pc int) {
+	m.trace.bundles++
+	m.trace.counts[pc]++
+	m.trace.cycles += c.cycles
+	if len(c.matrix) > 0 {
+		start := m.trace.cycles
+		m.trace.cycles = m.occupy(c.matrix, start)
+		m.trace.waits[pc] += m.trace.cycles - start
+	}
+}
+
+// perform does what a bundle says: its branch is decided by what stood in registers before it, then it executes, then its calls run.
+func (m *machine) perform(c *code, pc int) (taken bool, err error) {
+	if c.branch != nil {
+		if taken, err = m.takes(c, pc); err != nil {
+			return false, err
 		}
-		if slots == 0 || slots > uncounted {
-			m.trace.bundles++
-			m.trace.counts[pc]++
-			now += c.cycles
-			if len(c.matrix) > 0 {
-				start := now
-				now = m.occupy(c.matrix, now, &matrixFree, &portFree)
-				m.trace.waits[pc] += now - start
-			}
+	}
+	if len(c.steps) > 0 {
+		if err := m.execute(c, pc); err != nil {
+			return false, err
 		}
-		for _, k := range m.clocks {
-			k.issue(pc, c.cycles, c.vector, m.runs, m.number)
+	}
+	for _, op := range c.calls {
+		if m.trace.calls[op]++; m.trace.calls[op] == 1 {
+			m.trace.order = append(m.trace.order, op)
 		}
-		taken := false
-		if c.branch != nil {
-			var err error
-			if taken, err = m.takes(c, pc); err != nil {
-				return nil, err
-			}
-		}
-		if len(c.steps) > 0 {
-			if err := m.execute(c, pc); err != nil {
-				return nil, err
-			}
-		}
-		for _, op := range c.calls {
-			if m.trace.calls[op]++; m.trace.calls[op] == 1 {
-				m.trace.order = append(m.trace.order, op)
-			}
-			if m.call != nil {
-				if err := m.call(op); err != nil {
-					return nil, err
-				}
-			}
-		}
-		pc++
-		if slots > 0 {
-			if taken {
-				return nil, m.errorf(c, "branch taken in the delay slots of another")
-			}
-			if slots--; slots == 0 {
-				pc = target
-			}
-		} else if taken {
-			target, slots, uncounted = c.branch.target, c.branch.slots, c.branch.slots-m.delaySlots
-			if slots == 0 {
-				pc = target
+		if m.call != nil {
+			if err := m.call(op); err != nil {
+				return false, err
 			}
 		}
 	}
-	if slots > 0 {
-		return nil, m.errorf(&m.code[n-1], "ends in the delay slots of a branch: the file is cut short")
-	}
-	if len(m.open) > 0 {
-		m.refuseTraffic("a transfer whose size only a run would tell is never waited for")
-	}
-	m.trace.cycles = now
-	return &m.trace, nil
+	return taken, nil
 }
 
 // occupy lets the bundle wait until its matrix units and ports are free, holds them, and returns when it issued.
-func (m *machine) occupy(uses []matrixUse, now int64, matrix, port *[maxMXUs]int64) int64 {
+func (m *machine) occupy(uses []matrixUse, now int64) int64 {
+	matrix, port := &m.matrixFree, &m.portFree
 	for _, u := range uses {
 		if !u.push {
 			now = max(now, matrix[u.unit])

@@ -52,22 +52,3 @@ func FuzzUtilization(f *testing.F) {
 		}
 	})
 }
-
-// FuzzHLO parses any text as an optimised module and compares its ops.
-func FuzzHLO(f *testing.F) {
-	f.Add("%c (p: f32[]) -> f32[] {\n  ROOT %p = f32[] parameter(0)\n}\nENTRY %m () -> f32[] {\n  %x = f32[]{:T(128)} constant({1, \"}\"})\n  ROOT %y = f32[] call(%x), to_apply=%c, backend_config={\"a\":1}\n}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		h, err := parseHLO(text)
-		if err != nil {
-			return
-		}
-		for _, name := range h.order {
-			one, err := h.identity(name)
-			if err == nil {
-				again, err := h.identity(name)
-				require.NoError(t, err)
-				require.Equal(t, one, again)
-			}
-		}
-	})
-}

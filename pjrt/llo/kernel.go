@@ -17,13 +17,13 @@ func (a *analysis) kernel(op string) string {
 		return ""
 	}
 	h, err := a.readHLO()
-	if err != nil || h.ops[op] == nil {
+	if err != nil {
 		return ""
 	}
 	var config struct {
 		Call struct{ Body string } `json:"custom_call_config"`
 	}
-	if json.Unmarshal([]byte(h.ops[op].attribute("backend_config")), &config) != nil {
+	if json.Unmarshal([]byte(h.Attribute(op, "backend_config")), &config) != nil {
 		return ""
 	}
 	return a.Kernels[KernelKey(config.Call.Body)]

@@ -33,6 +33,9 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.what) }
 
+// Place gives the parts of the error.
+func (e *syntaxError) Place() (line int, what string) { return e.line, e.what }
+
 // lexer cuts a final_bundles file into bundles:
 //
 //	file    = header { bundle }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/pjrt/llo/hlo"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -251,7 +252,7 @@ type analysis struct {
 	target *target.Target
 	ops    map[string]*analyzed
 	vmem   map[string]int64
-	hlo    *hlo            // read when an op lacks a schedule
+	hlo    *hlo.Module     // read when an op lacks a schedule
 	open   []string        // ops being costed, against a cycle of calls
 	events []Event         // of the top-level program
 	read   map[string]bool // keys of Scalars
@@ -326,7 +327,7 @@ func (a *analysis) cost(name string) error {
 				}
 			}
 			if h, err := a.readHLO(); err == nil {
-				return h.constant(name, index)
+				return h.Constant(name, index)
 			}
 			return nil, false
 		},
@@ -384,6 +385,12 @@ func (a *analysis) follow(m *machine, callee string) error {
 	return nil
 }
 
+// placed is an error of a text that knows its line.
+type placed interface {
+	error
+	Place() (line int, what string)
+}
+
 // read parses a file of the folder and names it in the error.
 func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
 	data, err := os.ReadFile(filepath.Join(dir, name))
@@ -392,8 +399,9 @@ func read[T any](dir, name string, parse func(string) (T, error)) (T, error) {
 		return none, fmt.Errorf("schedule dumps: %w", err)
 	}
 	v, err := parse(string(data))
-	if e := (*syntaxError)(nil); errors.As(err, &e) {
-		err = fmt.Errorf("schedule not understood: %s:%d: %s", name, e.line, e.what)
+	if e := placed(nil); errors.As(err, &e) {
+		line, what := e.Place()
+		err = fmt.Errorf("schedule not understood: %s:%d: %s", name, line, what)
 	}
 	return v, err
 }

@@ -116,20 +116,6 @@ func TestTwinsDisagree(t *testing.T) {
 	require.ErrorContains(t, analyze(), "copy.3 and copy.8 are both like it")
 }
 
-// An attribute may hold text of several lines; one that never ends is an error that names the line where it began.
-func TestHLOLines(t *testing.T) {
-	text := "HloModule m\n\nENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n" +
-		"  %k = f32[8]{0} custom-call(%a), frontend_attributes={meta={\n\"x\":\"{1}\"\n}}, custom_call_target=\"k\"\n" +
-		"  ROOT %r = f32[8]{0} negate(%k)\n}\n"
-	h, err := parseHLO(text)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "k", "r"}, h.order)
-	require.Equal(t, []string{"frontend_attributes={meta={\n\"x\":\"{1}\"\n}}", `custom_call_target="k"`}, h.ops["k"].attributes)
-
-	_, err = parseHLO(strings.Replace(text, "}}, custom", "}, custom", 1))
-	require.ErrorContains(t, err, "5: bracket or quote is not closed")
-}
-
 // Scalar operands that the module has as constants need no values from outside, and two calls of a kernel that differ in them alone have
 // one schedule.
 func TestConstantOperands(t *testing.T) {

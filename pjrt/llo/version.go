@@ -11,24 +11,21 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
-//go:embed *.go
+//go:embed *.go hlo/*.go
 var sources embed.FS
 
-// Version identifies the cost model: the hash of its own sources, tests aside, and of the facts of targets that it counts with. What one version said of a schedule another may
-// say otherwise, so whatever is kept of a report is kept by its version.
+// Version identifies the cost model: the hash of its own sources, tests aside, and of the facts of targets that it counts with. What one
+// version said of a schedule another may say otherwise, so whatever is kept of a report is kept by its version.
 var Version = sync.OnceValue(func() string {
 	h := sha256.New()
-	names, err := fs.Glob(sources, "*.go")
-	for _, name := range names {
-		var text []byte
-		if text, err = sources.ReadFile(name); err != nil {
-			break
+	if err := fs.WalkDir(sources, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(name, "_test.go") {
+			return err
 		}
-		if !strings.HasSuffix(name, "_test.go") {
-			fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
-		}
-	}
-	if err != nil {
+		text, err := sources.ReadFile(name)
+		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+		return err
+	}); err != nil {
 		panic(err) // the files are in the program
 	}
 	for _, t := range target.All() {

@@ -1,4 +1,4 @@
-package llo
+package hlo
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // Operands that follow from constants have values, however the module makes them; others have none.
 func TestConstant(t *testing.T) {
-	h, err := parseHLO(`HloModule m
+	h, err := Parse(`HloModule m
 %sum (p.0: s32[4]) -> s32[4] {
   %p.0 = s32[4]{0} parameter(0)
   %one = s32[] constant(1)
@@ -56,14 +56,14 @@ ENTRY %main (x: s32[4]) -> f32[8] {
 `)
 	require.NoError(t, err)
 	for i, want := range [][]int64{{3, 3, 3, 3}, {3, 6, 9, 12}, nil, {5, -6, 5, -6}, {5, 5, -6, -6}, {1, 0}, nil, {5, -6}, nil, nil, {7}, nil} {
-		got, ok := h.constant("k", i)
+		got, ok := h.Constant("k", i)
 		require.Equal(t, want != nil, ok, i)
 		require.Equal(t, want, got, i)
 	}
 	for i, want := range [][]int64{{7}, nil, {0}} {
-		got, _ := h.constant("in_loop", i)
+		got, _ := h.Constant("in_loop", i)
 		require.Equal(t, want, got, "in the loop, %d", i)
 	}
-	_, ok := h.constant("k", 99)
+	_, ok := h.Constant("k", 99)
 	require.False(t, ok)
 }

@@ -1,4 +1,4 @@
-package llo
+package hlo
 
 import (
 	"cmp"
@@ -23,13 +23,13 @@ type table struct {
 // mostIntegers is the largest array that is followed.
 const mostIntegers = 1 << 20
 
-// constant is the value of an operand of an op, as far as it follows from constants.
-func (h *hlo) constant(op string, index int) ([]int64, bool) {
-	o := h.ops[op]
+// Constant is the value of an operand of an op, in row-major order, where it follows from constants: integers of at most 32 bits.
+func (h *Module) Constant(name string, index int) ([]int64, bool) {
+	o := h.ops[name]
 	if o == nil || index < 0 || index >= len(o.operands) {
 		return nil, false
 	}
-	v := h.evaluate(hloOperand(o.operands[index]), nil, 0)
+	v := h.evaluate(operandName(o.operands[index]), nil, 0)
 	if v == nil {
 		return nil, false
 	}
@@ -40,7 +40,7 @@ func (h *hlo) constant(op string, index int) ([]int64, bool) {
 const deepest = 64
 
 // evaluate computes an op; params are those of its computation, where a fusion calls it. It is nil where the value is not known.
-func (h *hlo) evaluate(name string, params []*table, depth int) *table {
+func (h *Module) evaluate(name string, params []*table, depth int) *table {
 	op := h.ops[name]
 	if op == nil || depth > deepest {
 		return nil
@@ -49,7 +49,7 @@ func (h *hlo) evaluate(name string, params []*table, depth int) *table {
 		if i >= len(op.operands) {
 			return nil
 		}
-		return h.evaluate(hloOperand(op.operands[i]), params, depth+1)
+		return h.evaluate(operandName(op.operands[i]), params, depth+1)
 	}
 	switch op.opcode {
 	case "parameter":
@@ -95,7 +95,7 @@ func (h *hlo) evaluate(name string, params []*table, depth int) *table {
 		for i := range op.operands {
 			args = append(args, arg(i))
 		}
-		for _, inner := range h.computations[hloName(op.attribute("calls"))] {
+		for _, inner := range h.computations[nameOf(op.attribute("calls"))] {
 			if h.ops[inner].root {
 				return h.evaluate(inner, args, depth+1)
 			}
@@ -129,12 +129,12 @@ func elementwise(opcode string, out *table, arg func(int) *table) *table {
 }
 
 // element is an element of a tuple: of one that stands there, of the parameter of a loop's body that each turn hands on, or of what such a loop gives.
-func (h *hlo) element(op *hloOp, params []*table, depth int) *table {
+func (h *Module) element(op *instruction, params []*table, depth int) *table {
 	index, err := strconv.Atoi(op.attribute("index"))
 	if err != nil || len(op.operands) != 1 {
 		return nil
 	}
-	name := hloOperand(op.operands[0])
+	name := operandName(op.operands[0])
 	from := h.ops[name]
 	switch {
 	case from == nil:
@@ -144,34 +144,34 @@ func (h *hlo) element(op *hloOp, params []*table, depth int) *table {
 		if loop == nil {
 			return nil
 		}
-		name, from = hloOperand(loop.operands[0]), h.ops[hloOperand(loop.operands[0])]
-		if !h.handsOn(hloName(loop.attribute("body")), index) {
+		name, from = operandName(loop.operands[0]), h.ops[operandName(loop.operands[0])]
+		if !h.handsOn(nameOf(loop.attribute("body")), index) {
 			return nil
 		}
 	case from.opcode == "while":
-		if !h.handsOn(hloName(from.attribute("body")), index) {
+		if !h.handsOn(nameOf(from.attribute("body")), index) {
 			return nil
 		}
-		name, from = hloOperand(from.operands[0]), h.ops[hloOperand(from.operands[0])]
+		name, from = operandName(from.operands[0]), h.ops[operandName(from.operands[0])]
 	}
 	switch {
 	case from == nil:
 		return nil
 	case from.opcode == "tuple" && index < len(from.operands):
-		return h.evaluate(hloOperand(from.operands[index]), params, depth+1)
+		return h.evaluate(operandName(from.operands[index]), params, depth+1)
 	case from.opcode == "copy-start":
 		return h.evaluate(name, params, depth+1)
 	case from.opcode == "parameter": // of a loop around that loop
-		return h.element(&hloOp{opcode: op.opcode, operands: []string{"%" + name}, attributes: op.attributes}, params, depth+1)
+		return h.element(&instruction{opcode: op.opcode, operands: []string{"%" + name}, attributes: op.attributes}, params, depth+1)
 	}
 	return nil
 }
 
 // loopOf is the only loop that a computation is the body or the condition of; nil: there is none.
-func (h *hlo) loopOf(computation string) (loop *hloOp) {
+func (h *Module) loopOf(computation string) (loop *instruction) {
 	for _, name := range h.order {
 		op := h.ops[name]
-		if op.opcode != "while" || len(op.operands) != 1 || hloName(op.attribute("body")) != computation && hloName(op.attribute("condition")) != computation {
+		if op.opcode != "while" || len(op.operands) != 1 || nameOf(op.attribute("body")) != computation && nameOf(op.attribute("condition")) != computation {
 			continue
 		}
 		if loop != nil {
@@ -183,7 +183,7 @@ func (h *hlo) loopOf(computation string) (loop *hloOp) {
 }
 
 // handsOn says whether the body of a loop gives an element of its tuple as it got it.
-func (h *hlo) handsOn(body string, index int) bool {
+func (h *Module) handsOn(body string, index int) bool {
 	for _, name := range h.computations[body] {
 		op := h.ops[name]
 		if !op.root {
@@ -192,18 +192,18 @@ func (h *hlo) handsOn(body string, index int) bool {
 		if op.opcode != "tuple" || index >= len(op.operands) {
 			return false
 		}
-		same := h.ops[hloOperand(op.operands[index])]
+		same := h.ops[operandName(op.operands[index])]
 		for same != nil && same.opcode == "copy" && len(same.operands) == 1 {
-			same = h.ops[hloOperand(same.operands[0])]
+			same = h.ops[operandName(same.operands[0])]
 		}
 		return same != nil && same.opcode == "get-tuple-element" && same.attribute("index") == strconv.Itoa(index) &&
-			h.ops[hloOperand(same.operands[0])] != nil && h.ops[hloOperand(same.operands[0])].opcode == "parameter"
+			h.ops[operandName(same.operands[0])] != nil && h.ops[operandName(same.operands[0])].opcode == "parameter"
 	}
 	return false
 }
 
 // attribute is the value of an attribute, empty where there is none.
-func (o *hloOp) attribute(name string) string {
+func (o *instruction) attribute(name string) string {
 	for _, a := range o.attributes {
 		if key, value, _ := strings.Cut(a, "="); key == name {
 			return value
@@ -243,7 +243,7 @@ func numbersOf(text string) (l []int) {
 }
 
 // literal reads the elements of a constant.
-func literal(op *hloOp, out *table) *table {
+func literal(op *instruction, out *table) *table {
 	out.data = out.data[:0]
 	for _, text := range strings.FieldsFunc(strings.Join(op.operands, ","), func(r rune) bool { return strings.ContainsRune("{}, \n\t", r) }) {
 		n, err := strconv.ParseInt(text, 10, 64)

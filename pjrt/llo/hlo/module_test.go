@@ -1,0 +1,41 @@
+package hlo
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An attribute may hold text of several lines; one that never ends is an error that names the line where it began.
+func TestLines(t *testing.T) {
+	text := "HloModule m\n\nENTRY %main (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n" +
+		"  %k = f32[8]{0} custom-call(%a), frontend_attributes={meta={\n\"x\":\"{1}\"\n}}, custom_call_target=\"k\"\n" +
+		"  ROOT %r = f32[8]{0} negate(%k)\n}\n"
+	h, err := Parse(text)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "k", "r"}, h.order)
+	require.Equal(t, []string{"frontend_attributes={meta={\n\"x\":\"{1}\"\n}}", `custom_call_target="k"`}, h.ops["k"].attributes)
+
+	_, err = Parse(strings.Replace(text, "}}, custom", "}, custom", 1))
+	require.ErrorContains(t, err, "5: bracket or quote is not closed")
+}
+
+// FuzzModule parses any text as an optimised module and compares its ops.
+func FuzzModule(f *testing.F) {
+	f.Add("%c (p: f32[]) -> f32[] {\n  ROOT %p = f32[] parameter(0)\n}\nENTRY %m () -> f32[] {\n  %x = f32[]{:T(128)} constant({1, \"}\"})\n  ROOT %y = f32[] call(%x), to_apply=%c, backend_config={\"a\":1}\n}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, name := range h.order {
+			one, err := h.identity(name)
+			if err == nil {
+				again, err := h.identity(name)
+				require.NoError(t, err)
+				require.Equal(t, one, again)
+			}
+		}
+	})
+}

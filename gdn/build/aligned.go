@@ -19,8 +19,9 @@ import (
 // where K_A is K in the rows of A and zero elsewhere, D the decay from its state to each token and E what is left after it: a row
 // of each serves a whole tile. Products with K and Q are one for all value heads of a key head, whose states [V, K] lie one below
 // the other; matrix units take weights turned. V and O are turned as words of two heads. Pairs of tokens of two sequences
-// are cleared, so T and P are one for both, and what both meet is finite (contain.go). S_A is final where a next one starts, which stays open. A block in which more than one
-// sequence starts takes a visit for each: later ones have no rows of A, and keep what earlier ones gave for the rows before theirs.
+// are cleared, so T and P are one for both, and what both meet is finite (internal/tile). S_A is final where a next one starts, which
+// stays open. A block in which more than one sequence starts takes a visit for each: later ones have no rows of A, and keep what earlier
+// ones gave for the rows before theirs.
 //
 // A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
 // order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
@@ -180,11 +181,10 @@ func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *
 
 // aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
 func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
-	b, s, c := e.b.Stage("gates"), e.s, e.c
-	n, m := e.v.Heads, e.v.Chunks
+	b, c, n := e.b.Stage("gates"), e.c, e.v.Heads
 	e.Visits = &visits.Marks{Builder: e.b}
-	for j := range m {
-		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], m*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
+	for j := range e.v.Chunks {
+		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
 	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
 
@@ -201,85 +201,102 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 	w.gates = e.loadGates()
 	e.sumSides(w, sides)
 	kk, qk := e.products(w.q, w.k)
-	negKK := e.negated(w, kk)
-	negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
+	negA, p := e.weights(e.negated(w, kk), qk, e.decay(w.gates), w.gates)
 	w.p, w.t = p, e.solver().Invert(negA)
 
 	b.Stage("operands")
 	for _, x := range sides {
 		x.operands(e, w)
 	}
-	grown, rest := e.exp(w.sum), e.exp(w.left)
+	m := &meeting{work: w, sides: sides, grown: e.Exp(w.Sum), rest: e.Exp(w.Left)}
 	if e.v.Beta != gdn.BetaLeft {
-		rest = b.Mul(rest, w.beta)
+		m.rest = b.Mul(m.rest, w.beta)
 	}
-	values := b.Transpose(w.v, 0, 2, 1)
-	unit, share := e.normRow(w.inverse), e.normRow(w.query)
-	var steps []visit
-	var prev *ir.Value // the output of the visit before, as values
-	for j := range m {
-		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
-		b.Stage("enter")
-		cur := []*side{{state: e.state}, {}}
-		for i, x := range sides {
-			cur[i].k, cur[i].q, cur[i].sum = at(x.k), at(x.q), at(x.sum)
-		}
-		if s.Init {
+	m.values, m.unit, m.share = b.Transpose(w.v, 0, 2, 1), e.normRow(w.inverse), e.normRow(w.query)
+	if e.s.Init {
+		m.next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
-			if s.State != gdn.StateVK {
+			if e.s.State != gdn.StateVK {
 				x = b.Transpose(x, 0, 2, 1)
 			}
-			cur[1].state = x
+			return x
 		}
-
-		b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
-		var keys, queries, states []*ir.Value
-		for _, x := range cur {
-			if x.state != nil {
-				keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state))
-			}
-		}
-		met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.PrecState)
-		met = b.Reshape(met, n, s.V, 2*c)
-		decay := at(grown)
-		r := b.Sub(at(values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(unit)))
-		if e.v.Beta == gdn.BetaLeft {
-			r = b.Mul(r, e.Row(at(w.beta), s.V))
-		}
-		exact := e.By(e.solver().Applied(at(w.t), e.Cleaned(r), true), at(unit))
-		u := e.Cleaned(exact)
-		o := b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(w.p), false, true, e.v.PrecIntra))
-		left := e.Cleaned(e.byLanes(exact, at(rest)))
-		added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
-		added = b.Reshape(added, n, s.V, 2*s.K)
-		for i, x := range cur {
-			x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
-			if x.state != nil {
-				grown := e.exp(x.sum)
-				if i == 1 {
-					kept := e.Visits.At(j, visits.Keep, n, c)
-					grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
-				}
-				x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
-			}
-		}
-		from := e.Visits.At(j, visits.From, s.V, s.K)
-		entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
-		step := visit{closed: cur[0].after, open: b.Select(entered, cur[1].after, cur[0].after)}
-		e.state = step.open
-
-		o = b.Transpose(e.leaving(o, at(share)), 0, 2, 1)
-		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, s.V, 0), e.Visits.At(j, visits.First, c, s.V)))
+	}
+	var steps []visit
+	var prev *ir.Value // the output of the visit before
+	for j := range e.v.Chunks {
+		o, closed := e.visit(m, j)
+		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Visits.At(j, visits.First, c, e.s.V)))
 		if prev == nil {
 			prev = e.each([]*ir.Value{held}, e.in.v, (*chunkwise).loadRows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
-		prev = b.Convert(o, s.Out)
-		step.output = e.ofOne().output([]*ir.Value{o})
-		step.closed = e.asSpec(step.closed, state)
-		steps = append(steps, step)
+		prev = b.Convert(o, e.s.Out)
+		steps = append(steps, visit{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.state})
 	}
 	return steps
+}
+
+// meeting is what the visits of a step take to the states: rows of tokens along the lanes.
+type meeting struct {
+	*work
+	sides       []*side
+	grown, rest *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
+	values      *ir.Value // V^T
+	unit, share *ir.Value // norms, nil of none
+
+	next func(visit int) *ir.Value // the state of the next sequence; nil for zeros
+}
+
+// visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
+// closed. The state that stays open is e.state then.
+func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
+	b, s, c, n := e.b, e.s, e.c, e.v.Heads
+	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
+	b.Stage("enter")
+	cur := []*side{{state: e.state}, {}}
+	for i, x := range m.sides {
+		cur[i].k, cur[i].q, cur[i].Sum = at(x.k), at(x.q), at(x.Sum)
+	}
+	if m.next != nil {
+		cur[1].state = m.next(j)
+	}
+
+	b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
+	var keys, queries, states []*ir.Value
+	for _, x := range cur {
+		if x.state != nil {
+			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state))
+		}
+	}
+	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.PrecState)
+	met = b.Reshape(met, n, s.V, 2*c)
+	decay := at(m.grown)
+	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(m.unit)))
+	if e.v.Beta == gdn.BetaLeft {
+		r = b.Mul(r, e.Row(at(m.beta), s.V))
+	}
+	exact := e.By(e.solver().Applied(at(m.t), e.Cleaned(r), true), at(m.unit))
+	u := e.Cleaned(exact)
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.p), false, true, e.v.PrecIntra))
+	left := e.Cleaned(e.ByLanes(exact, at(m.rest)))
+	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
+	added = b.Reshape(added, n, s.V, 2*s.K)
+	for i, x := range cur {
+		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
+		if x.state != nil {
+			grown := e.Exp(x.Sum)
+			if i == 1 {
+				kept := e.Visits.At(j, visits.Keep, n, c)
+				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
+			}
+			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
+		}
+	}
+	from := e.Visits.At(j, visits.From, s.V, s.K)
+	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
+	e.state = b.Select(entered, cur[1].after, cur[0].after)
+	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
 // asSpec brings a state [N, V, K] into the order and type of the spec.
@@ -314,9 +331,9 @@ func (e *gated) sumSides(w *work, sides []*side) {
 		e.sums(&x.gates)
 	}
 	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.c)) })
-	w.sum = b.Select(open, sides[0].sum, sides[1].sum)
-	w.left = b.Select(open, sides[0].left, sides[1].left)
-	w.parts = []*ir.Value{w.sum}
+	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
+	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
+	w.Parts = []*ir.Value{w.Sum}
 }
 
 func (x *side) operands(e *chunkwise, w *work) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -288,15 +290,15 @@ func (e *gradient) reverse() []blockOut {
 	e.sums(&w)
 	b.Stage("gates")
 	scale := e.s.EffectiveScale()
-	grown := e.exp(w.sum)
-	left := b.Mul(e.exp(w.left), w.beta)
+	grown := e.Exp(w.Sum)
+	left := b.Mul(e.Exp(w.Left), w.beta)
 
 	b.Stage("products")
 	kq, kk := e.turnedProducts(q, k)
 	f := e.turnedDecay(w)
 	b.Stage("decay")
-	pt := e.Store(e.times(kq, f))
-	kd := e.Store(e.byRows(e.perValue(k), left))
+	pt := e.Store(e.Times(kq, f))
+	kd := e.Store(e.ByRows(e.perValue(k), left))
 	state := e.loadKept(e.in.kept.s)
 	tt, u := e.inverseAndValues(k, kk, w, grown, state)
 	do = e.Store(do)
@@ -313,64 +315,35 @@ func (e *gradient) reverse() []blockOut {
 	} else {
 		dp, dn = e.Dot(u, do, false, true, e.v.GradPrecision()), e.Dot(u, low, false, true, e.v.GradPrecision())
 	}
-	xf := e.Store(e.times(dp, f))
-	yf := e.Store(e.strictly(e.times(b.Neg(dn), f)))
-	wt := b.Add(e.times(xf, kq), e.times(yf, kk))
+	xf := e.Store(e.Times(dp, f))
+	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f)))
+	wt := b.Add(e.Times(xf, kq), e.Times(yf, kk))
 	if e.v.DecayBy == gdn.DecayByTokens {
-		wt = e.summand(wt)
+		wt = e.Summand(wt)
 	}
 	z := e.Diagonal(dn)
 	intoQ, intoK := e.stateGradients(dos, n, state)
 	r := e.alongKeys(intoQ, q, intoK, k)
 	xt := e.Store(b.Scale(e.perKey(xf), scale))
 	x := e.Turned(xt)
-	var dq, dk *ir.Value
+	var dq *ir.Value
 	if e.v.Grads == gdn.GradsInLanes {
 		dq = b.Add(e.perKey(intoQ), e.Dot(e.Turned(k), xt, false, false, e.v.GradPrecision()))
 	} else {
 		dq = b.Add(e.perKey(intoQ), e.Dot(x, k, false, false, e.v.GradPrecision()))
 	}
 
-	b.Stage("dk")
-	y := e.mirrored(e.perKey(yf))
-	ud := e.Store(e.byRows(e.operand(u, e.v.PrecState), left))
-	var fromState *ir.Value
-	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
-	if e.v.Grads == gdn.GradsInLanes {
-		fromState = e.Dot(ds, ud, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.Turned(q), e.operand(x, e.v.PrecIntra)}, {e.Turned(k), y}}
-	} else {
-		fromState = e.Dot(ud, ds, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.operand(xt, e.v.PrecIntra), q}, {y, k}}
-	}
-	dk = b.Add(e.perKey(intoK), e.perKey(fromState))
-	if joined {
-		dk = b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra))
-	} else {
-		dk = b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.v.PrecIntra)))
-	}
+	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, left: left, into: intoK})
 	var along *ir.Value // what is summed to y
 	if e.v.DecayBy == gdn.DecayByTokens {
 		along = e.alongKeys(fromState, k, nil, nil)
 	}
 
 	b.Stage("dg")
-	rows := b.Sum(b.Convert(wt, ir.F32), 1)
-	var after, before *ir.Value
-	switch {
-	case e.v.DecayBy == gdn.DecayByInverse && e.v.Grads == gdn.GradsInLanes:
-		after, before = r, b.Sub(z, rows)
-	case e.v.DecayBy == gdn.DecayByInverse:
-		after, before = e.sumLanes(lanes{{r, 1}})[0], b.Sub(z, rows)
-	case e.v.Grads == gdn.GradsInLanes:
-		after, before = b.Add(b.Add(rows, r), e.sumLanes(lanes{{wt, -1}})[0]), along
-	default:
-		sums := e.sumLanes(lanes{{r, 1}, {wt, -1}}, lanes{{along, 1}})
-		after, before = b.Add(rows, sums[0]), sums[1]
-	}
-	whole := b.Sum(b.Sum(b.Convert(e.times(state, e.handed(ds)), ir.F32), 1), 1)
-	dg := e.decayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
-	dg = e.alive(w, dg)
+	after, before := e.decaySums(wt, r, z, along)
+	whole := b.Sum(b.Sum(b.Convert(e.Times(state, e.handed(ds)), ir.F32), 1), 1)
+	dg := e.DecayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.c-1, e.c), whole.Type.Shape...), whole))
+	dg = e.Alive(w.g, dg)
 	dbeta := b.Div(z, w.beta)
 
 	b.Stage("output")
@@ -378,12 +351,58 @@ func (e *gradient) reverse() []blockOut {
 		dq, dk = b.Transpose(b.Convert(dq, e.s.DType), 0, 2, 1), b.Transpose(b.Convert(dk, e.s.DType), 0, 2, 1)
 	}
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
-		dq, dk = normRowsGradient(b, e.loadRows(e.in.q), dq), normRowsGradient(b, e.loadRows(e.in.k), dk)
+		dq, dk = gate.NormRowsGradient(b, e.loadRows(e.in.q), dq), gate.NormRowsGradient(b, e.loadRows(e.in.k), dk)
 	}
 	return []blockOut{
 		e.tokenRows([]*ir.Value{dq}, e.in.q, e.s.DType), e.tokenRows([]*ir.Value{dk}, e.in.k, e.s.DType), e.tokenRows([]*ir.Value{dr}, e.in.v, e.s.DType),
 		e.betaRows(dg), e.betaRows(dbeta),
 	}
+}
+
+// keyParts are what the gradient of K is made of.
+type keyParts struct {
+	q, k, u *ir.Value
+	x, xt   *ir.Value // X and X^T
+	yf      *ir.Value // Y, of value heads
+	ds      *ir.Value
+	left    *ir.Value // exp of the decay that is left, times beta
+	into    *ir.Value // what K has from the state before
+}
+
+// keyGradient is dK of key heads, and what of it comes from the state after, of value heads.
+func (e *gradient) keyGradient(p keyParts) (dk, fromState *ir.Value) {
+	b := e.b.Stage("dk")
+	y := e.Mirrored(e.perKey(p.yf))
+	ud := e.Store(e.ByRows(e.Operand(p.u, e.v.PrecState), p.left))
+	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
+	if e.v.Grads == gdn.GradsInLanes {
+		fromState = e.Dot(p.ds, ud, false, true, e.v.PrecState)
+		own = [2][2]*ir.Value{{e.Turned(p.q), e.Operand(p.x, e.v.PrecIntra)}, {e.Turned(p.k), y}}
+	} else {
+		fromState = e.Dot(ud, p.ds, false, true, e.v.PrecState)
+		own = [2][2]*ir.Value{{e.Operand(p.xt, e.v.PrecIntra), p.q}, {y, p.k}}
+	}
+	dk = b.Add(e.perKey(p.into), e.perKey(fromState))
+	if e.v.KQ == gdn.JointJoined {
+		return b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra)), fromState
+	}
+	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.v.PrecIntra))), fromState
+}
+
+// decaySums are what passes a token on its way to those after it, and to those before, [N, C].
+func (e *gradient) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
+	b := e.b
+	rows := b.Sum(b.Convert(wt, ir.F32), 1)
+	switch {
+	case e.v.DecayBy == gdn.DecayByInverse && e.v.Grads == gdn.GradsInLanes:
+		return r, b.Sub(z, rows)
+	case e.v.DecayBy == gdn.DecayByInverse:
+		return e.SumLanes(tile.Lanes{{X: r, Sign: 1}})[0], b.Sub(z, rows)
+	case e.v.Grads == gdn.GradsInLanes:
+		return b.Add(b.Add(rows, r), e.SumLanes(tile.Lanes{{X: wt, Sign: -1}})[0]), along
+	}
+	sums := e.SumLanes(tile.Lanes{{X: r, Sign: 1}, {X: wt, Sign: -1}}, tile.Lanes{{X: along, Sign: 1}})
+	return b.Add(rows, sums[0]), sums[1]
 }
 
 // stateStep are the gradients on the way from the state after a chunk to the state before it: those at the head of this file.
@@ -399,7 +418,7 @@ type stateStep struct {
 func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
 	b, scale := e.b, e.s.EffectiveScale()
 	b.Stage("operands")
-	dos := e.Store(e.byRows(do, b.Scale(grown, scale)))
+	dos := e.Store(e.ByRows(do, b.Scale(grown, scale)))
 
 	b.Stage("dr")
 	ds := e.Store(e.state)
@@ -414,7 +433,7 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	}
 	dr := e.Dot(tt, e.Store(du), false, false, e.v.ApplyPrecision())
 	low := e.Store(dr)
-	n := e.Store(e.byRows(low, b.Neg(grown)))
+	n := e.Store(e.ByRows(low, b.Neg(grown)))
 
 	b.Stage("state")
 	decayed := b.Mul(e.state, e.Scalar(grown, e.c-1, e.s.K, e.s.V))
@@ -422,7 +441,7 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	var added *ir.Value
 	switch {
 	case e.s.NegEigval && e.v.UpdatePrecision() != e.v.PrecState: // K^T n is to dS what K^T V' is to S: where beta turns states, errors of both stay
-		exact := e.Store(e.byRows(dr, b.Neg(grown)))
+		exact := e.Store(e.ByRows(dr, b.Neg(grown)))
 		added = b.Add(e.Dot(qt, dos, false, false, e.v.PrecState), e.Dot(kt, exact, false, false, e.v.UpdatePrecision()))
 	case e.v.Out != gdn.OutSeparate:
 		added = e.Dot(e.Concat(2, qt, kt), e.Concat(1, dos, n), false, false, e.v.PrecState)
@@ -431,17 +450,6 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	}
 	e.state = b.Add(decayed, added)
 	return stateStep{dos, ds, dr, low, n}
-}
-
-// operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.
-func (e *gradient) operand(x *ir.Value, p ir.Precision) *ir.Value {
-	switch {
-	case p != ir.PrecBF16x1:
-		return x
-	case e.v.Parts == gdn.PartsKept:
-		return e.Cut(x)[0]
-	}
-	return e.b.Convert(x, ir.BF16)
 }
 
 // stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes.
@@ -473,7 +481,7 @@ func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 		if inLanes {
 			y = e.Turned(y)
 		}
-		return e.times(x, e.perValue(y))
+		return e.Times(x, e.perValue(y))
 	}
 	sum := times(x, y)
 	if x1 != nil {
@@ -482,7 +490,7 @@ func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	if inLanes {
 		return b.Sum(b.Convert(sum, ir.F32), 1)
 	}
-	return e.summand(sum)
+	return e.Summand(sum)
 }
 
 // handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,
@@ -492,9 +500,4 @@ func (e *gradient) handed(state *ir.Value) *ir.Value {
 		return state
 	}
 	return e.b.Convert(state, ir.BF16)
-}
-
-// times multiplies elements in the type of products with decay.
-func (e *gradient) times(x, y *ir.Value) *ir.Value {
-	return e.b.Mul(e.element(x, gdn.LowAll), e.element(y, gdn.LowAll))
 }

@@ -3,6 +3,7 @@ package build
 import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -154,7 +155,7 @@ func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut 
 	b, keys := e.b.Stage("output"), e.s.DType
 	switch {
 	case e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel:
-		dq, dk = normRowsGradient(b, e.loadRows(e.in.q), dq), normRowsGradient(b, e.loadRows(e.in.k), dk)
+		dq, dk = gate.NormRowsGradient(b, e.loadRows(e.in.q), dq), gate.NormRowsGradient(b, e.loadRows(e.in.k), dk)
 	case e.s.L2Norm: // what the norm takes away from them would leave the rounding
 		keys = ir.F32
 	}
@@ -165,7 +166,7 @@ func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut 
 		outs = append(outs, e.tokenRows([]*ir.Value{dg}, e.in.g, ir.F32))
 	} else {
 		a := b.Convert(e.loadRows(e.in.g), ir.F32)
-		da, dLog := decayGateGradient(b, dg, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
+		da, dLog := gate.DecayGradient(b, dg, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
 		part := func(x *ir.Value) *ir.Value { return b.Reshape(b.Sum(x, 1), x.Type.Shape[0], 1, e.s.K) }
 		outs = append(outs, e.tokenRows([]*ir.Value{da}, e.in.g, e.s.GateDType), e.made(b.Concat(1, part(dLog), part(da))))
 	}
@@ -173,18 +174,6 @@ func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut 
 		outs = append(outs, e.betaRows(dbeta))
 	}
 	return outs
-}
-
-// decayGateGradient takes the gradient of a log decay to a, and to what A_log sums of it.
-func decayGateGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
-	x, rate := b.Add(a, dt), b.Exp(aLog)
-	if bound == 0 {
-		slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
-		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, decayGate(b, a, aLog, dt, 0))
-	}
-	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
-	da = b.Mul(b.Mul(dg, rate), b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)))
-	return da, b.Mul(da, x)
 }
 
 // channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec.
@@ -205,7 +194,7 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 			dims := []int{last - 1, last}
 			return b.Broadcast(x, dg.Type.Shape, dims[:x.Type.Rank()]...)
 		}
-		da, dLog := decayGateGradient(b, dg, p.rawGate("a"), over(p.args["A_log"]), over(p.args["dt_bias"]), s.Bound)
+		da, dLog := gate.DecayGradient(b, dg, p.rawGate("a"), over(p.args["A_log"]), over(p.args["dt_bias"]), s.Bound)
 		lead := []int{0, 1}[:last-1]
 		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
 	}

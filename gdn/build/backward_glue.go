@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -24,8 +25,8 @@ func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	b.Stage("glue")
 	dq, dk := p.tokensOut(in, r.outputs[0], s.HeadsK), p.tokensOut(in, r.outputs[1], s.HeadsK)
 	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
-		dq = b.Convert(normRowsGradient(b, p.args["q"], dq), s.DType)
-		dk = b.Convert(normRowsGradient(b, p.args["k"], dk), s.DType)
+		dq = b.Convert(gate.NormRowsGradient(b, p.args["q"], dq), s.DType)
+		dk = b.Convert(gate.NormRowsGradient(b, p.args["k"], dk), s.DType)
 	}
 	results := []*ir.Value{dq, dk, p.tokensOut(in, r.outputs[2], s.HeadsV)}
 	if s.Rule.Channels() {
@@ -72,7 +73,7 @@ func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
 	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
 	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
 	db := p.rawBeta(raw, dbeta)
-	dLog := b.Sum(b.Mul(dg, decayGate(b, a, aLog, bias, 0)), lead...)
+	dLog := b.Sum(b.Mul(dg, gate.Decay(b, a, aLog, bias, 0)), lead...)
 	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
 }
 
@@ -85,18 +86,4 @@ func (p *plan) rawBeta(raw, dbeta *ir.Value) *ir.Value {
 		db = b.Scale(db, 2)
 	}
 	return db
-}
-
-// normRowsGradient takes the gradient of rows that normRows made of x to that of x.
-func normRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
-	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
-	n := x.Type.Rank() - 1
-	dims := make([]int, n)
-	for i := range dims {
-		dims[i] = i
-	}
-	r := b.Unary(ir.OpRsqrt, squares(b, x))
-	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), n), r), b.Mul(r, r))
-	over := func(y *ir.Value) *ir.Value { return b.Broadcast(y, x.Type.Shape, dims...) }
-	return b.Sub(b.Mul(dy, over(r)), b.Mul(x, over(along)))
 }

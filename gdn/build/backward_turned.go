@@ -5,16 +5,6 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
-func (e *gradient) mirrored(y *ir.Value) *ir.Value {
-	b := e.b
-	if e.v.PrecIntra != ir.PrecBF16x1 || e.v.Parts != gdn.PartsKept || e.c%2 != 0 {
-		return e.Store(b.Add(y, e.Turned(y)))
-	}
-	y = b.Convert(y, ir.BF16)
-	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
-}
-
 // perKey sums over the value heads of each key head.
 func (e *tiles) perKey(x *ir.Value) *ir.Value {
 	if e.gb == 1 {
@@ -57,7 +47,7 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 		if e.v.Mask == gdn.MaskSelect {
 			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, masked))
 		}
-		d = e.exp(d)
+		d = e.Exp(d)
 	}
 	if e.v.Beta != gdn.BetaExponent {
 		d = b.Mul(d, e.Column(w.beta, c))
@@ -67,14 +57,6 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 		d = e.Upper(d, 0)
 	}
 	return d
-}
-
-// strictly clears x [N, j, i] but for i > j.
-func (e *gradient) strictly(x *ir.Value) *ir.Value {
-	if e.v.Mask == gdn.MaskWords {
-		return e.Upper(x, 1)
-	}
-	return e.b.Convert(e.Keep(e.b.Convert(x, ir.F32), e.b.Compare(ir.LT, e.Iota(e.c, e.c, 0), e.Iota(e.c, e.c, 1))), x.Type.DType)
 }
 
 // bothInverses are T^T and T, kept or made again.
@@ -103,7 +85,7 @@ func (e *gradient) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.V
 	k = e.perValue(k)
 	var kS *ir.Value
 	if e.v.Fold {
-		kS = e.Dot(e.Store(e.byRows(k, grown)), state, false, false, e.v.PrecState)
+		kS = e.Dot(e.Store(e.ByRows(k, grown)), state, false, false, e.v.PrecState)
 	} else {
 		kS = b.Mul(e.Column(grown, e.s.V), e.Dot(k, state, false, false, e.v.PrecState))
 	}

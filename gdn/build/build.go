@@ -150,7 +150,7 @@ func (p *plan) module() []*ir.Value {
 		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
 		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
 		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
-			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.decayGate()...)
+			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.Decay()...)
 		}
 		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunkwise, (*chunkwise).fused)))
 	default:
@@ -200,7 +200,7 @@ type operands struct {
 	kept       kept     // of the reverse grid: what the forward grid kept
 }
 
-func (o *operands) decayGate() []*operand { return given(o.g, o.aLog, o.dt) }
+func (o *operands) Decay() []*operand { return given(o.g, o.aLog, o.dt) }
 
 func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta) }
 
@@ -217,124 +217,152 @@ type gridResult struct {
 // grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
 // sequential and carry it, as e.state of the body.
 func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*tiles) []blockOut) gridResult {
-	s, v := p.s, p.v
-	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / p.kb}}
-	steps := p.nc / v.Chunks
-	if p.pooled() { // sequences follow one another, in the order of a table
-		dims[0].Size, steps = 1, s.Batch
-	}
-	at := map[axis]int{axisBatch: 0, axisHead: 1}
-	if p.groupSplit() {
-		at[axisGroup] = len(dims)
-		dims = append(dims, ir.GridDim{Name: "g", Size: s.Groups() / p.gb})
-	}
-	at[axisChunk] = len(dims)
-	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: state != nil})
-	windowAt := func(o *operand, sequence int) ir.Window {
-		w := ir.Window{Block: o.block}
-		for _, a := range o.axes {
-			x := ir.IndexConst(0)
-			switch a {
-			case axisNone:
-			case axisSeq:
-				x = ir.IndexTable(at[axisChunk], 0)
-			case axisBatch, axisChunk:
-				x = ir.IndexAxis(at[a])
-				if p.pooled() { // a sequence is one step
-					x = ir.IndexConst(0)
-					if a == axisBatch {
-						x = ir.IndexTable(at[axisChunk], sequence)
-					}
-				}
-			default:
-				x = ir.IndexAxis(at[a])
-			}
-			if p.down && (a == axisSeq || a == axisChunk) {
-				x = x.Reversed(p.nc / v.Chunks)
-			}
-			w.Index = append(w.Index, x)
-		}
-		return w
-	}
-	window := func(o *operand) ir.Window { return windowAt(o, tableRead) }
-	g := &ir.Grid{Name: name, Dims: dims, Main: v.Main}
-	switch {
-	case p.down:
-		*p.carriers = append(*p.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch, Reverse: true})
-	case state != nil:
-		*p.carriers = append(*p.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch * v.Chunks})
-	}
-	var args []*ir.Value
-	if state != nil && in.slotting != nil {
-		g.Tables, args = 1, append(args, in.table)
-	}
-	if in.pool != nil {
-		g.Tables, args = len(in.pool.tables), append(args, in.pool.tables...)
-	}
-	for _, o := range used {
-		g.In = append(g.In, window(o))
-		args = append(args, o.value)
-	}
-	once := state != nil && p.once()
-	switch {
-	case once && s.Init:
-		g.In = append(g.In, window(state))
-		args = append(args, state.value)
-	case state != nil && !once:
-		g.Carry = []ir.Window{window(state)}
-		args = append(args, state.value)
-	}
-	var outs []blockOut
-	rs := p.b.Grid(g, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
-		e := newTiles(p, b, in)
-		for i, o := range used {
-			e.blocks[o] = blocks[i]
-		}
-		tile := func(x *ir.Value) *ir.Value {
-			r := len(state.block)
-			return b.Convert(b.Reshape(x, v.Batch*v.Heads, state.block[r-2], state.block[r-1]), ir.F32)
-		}
-		switch {
-		case once && s.Init:
-			e.state = tile(blocks[len(used)])
-		case once:
-			e.state = tile(b.Const(ir.T(state.dtype, state.block...), 0))
-		case state != nil:
-			e.state = tile(carried[0])
-		}
-		outs = body(e)
-		var final *ir.Value
-		if state != nil {
-			final = b.Reshape(b.Convert(e.state, state.dtype), state.block...)
-		}
-		if once {
-			if s.Init && (s.InPlace || in.pool != nil) {
-				g.Alias = [][2]int{{len(outs), len(used)}}
-			}
-			outs = append(outs, blockOut{final, state})
-		}
-		for _, o := range outs {
-			ys = append(ys, o.block)
-			g.Out = append(g.Out, windowAt(o.operand, tableWrite))
-			g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
-		}
-		if state != nil && !once {
-			next = []*ir.Value{final}
-		}
-		return ys, next
+	x := &gridding{plan: p, in: in, used: used, state: state, once: state != nil && p.once()}
+	x.begin(name)
+	rs := p.b.Grid(x.grid, x.arguments(), func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+		return x.body(b, blocks, carried, body)
 	})
 	var r gridResult
 	if state != nil {
 		r.state = rs[len(rs)-1]
 	}
-	if once {
-		outs = outs[:len(outs)-1]
+	if x.once {
+		x.outs = x.outs[:len(x.outs)-1]
 	}
-	for i, o := range outs {
+	for i, o := range x.outs {
 		o.operand.value = rs[i]
 		r.outputs = append(r.outputs, o.operand)
 	}
 	return r
+}
+
+// gridding is a grid that is being made.
+type gridding struct {
+	*plan
+	in    *operands
+	used  []*operand // those that its steps read
+	state *operand   // nil: none
+	once  bool       // each step has the whole of its sequences, so no state is carried
+	grid  *ir.Grid
+	at    map[axis]int // the dimensions of the grid
+	outs  []blockOut
+}
+
+// begin makes the grid with its dimensions.
+func (x *gridding) begin(name string) {
+	s, v := x.s, x.v
+	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
+	steps := x.nc / v.Chunks
+	if x.pooled() { // sequences follow one another, in the order of a table
+		dims[0].Size, steps = 1, s.Batch
+	}
+	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
+	if x.groupSplit() {
+		x.at[axisGroup] = len(dims)
+		dims = append(dims, ir.GridDim{Name: "g", Size: s.Groups() / x.gb})
+	}
+	x.at[axisChunk] = len(dims)
+	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: x.state != nil})
+	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Main}
+	switch {
+	case x.down:
+		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch, Reverse: true})
+	case x.state != nil:
+		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch * v.Chunks})
+	}
+}
+
+// window is where the steps find an operand; sequence is the table that names the slot of a pool.
+func (x *gridding) window(o *operand, sequence int) ir.Window {
+	w := ir.Window{Block: o.block}
+	for _, a := range o.axes {
+		i := ir.IndexConst(0)
+		switch a {
+		case axisNone:
+		case axisSeq:
+			i = ir.IndexTable(x.at[axisChunk], 0)
+		case axisBatch, axisChunk:
+			i = ir.IndexAxis(x.at[a])
+			if x.pooled() { // a sequence is one step
+				i = ir.IndexConst(0)
+				if a == axisBatch {
+					i = ir.IndexTable(x.at[axisChunk], sequence)
+				}
+			}
+		default:
+			i = ir.IndexAxis(x.at[a])
+		}
+		if x.down && (a == axisSeq || a == axisChunk) {
+			i = i.Reversed(x.nc / x.v.Chunks)
+		}
+		w.Index = append(w.Index, i)
+	}
+	return w
+}
+
+// arguments are tables, operands and the state, whose windows it gives to the grid.
+func (x *gridding) arguments() (args []*ir.Value) {
+	g := x.grid
+	if x.state != nil && x.in.slotting != nil {
+		g.Tables, args = 1, append(args, x.in.table)
+	}
+	if x.in.pool != nil {
+		g.Tables, args = len(x.in.pool.tables), append(args, x.in.pool.tables...)
+	}
+	for _, o := range x.used {
+		g.In = append(g.In, x.window(o, tableRead))
+		args = append(args, o.value)
+	}
+	switch {
+	case x.once && x.s.Init:
+		g.In = append(g.In, x.window(x.state, tableRead))
+		args = append(args, x.state.value)
+	case x.state != nil && !x.once:
+		g.Carry = []ir.Window{x.window(x.state, tableRead)}
+		args = append(args, x.state.value)
+	}
+	return args
+}
+
+// body writes the body of a step, and gives its windows of outputs to the grid.
+func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*tiles) []blockOut) (ys, next []*ir.Value) {
+	g, s, state := x.grid, x.s, x.state
+	e := newTiles(x.plan, b, x.in)
+	for i, o := range x.used {
+		e.blocks[o] = blocks[i]
+	}
+	asTile := func(y *ir.Value) *ir.Value {
+		r := len(state.block)
+		return b.Convert(b.Reshape(y, x.v.Batch*x.v.Heads, state.block[r-2], state.block[r-1]), ir.F32)
+	}
+	switch {
+	case x.once && s.Init:
+		e.state = asTile(blocks[len(x.used)])
+	case x.once:
+		e.state = asTile(b.Const(ir.T(state.dtype, state.block...), 0))
+	case state != nil:
+		e.state = asTile(carried[0])
+	}
+	x.outs = body(e)
+	var final *ir.Value
+	if state != nil {
+		final = b.Reshape(b.Convert(e.state, state.dtype), state.block...)
+	}
+	if x.once {
+		if s.Init && (s.InPlace || x.in.pool != nil) {
+			g.Alias = [][2]int{{len(x.outs), len(x.used)}}
+		}
+		x.outs = append(x.outs, blockOut{final, state})
+	}
+	for _, o := range x.outs {
+		ys = append(ys, o.block)
+		g.Out = append(g.Out, x.window(o.operand, tableWrite))
+		g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+	}
+	if state != nil && !x.once {
+		next = []*ir.Value{final}
+	}
+	return ys, next
 }
 
 // blockOut is an output block with the array that it belongs to.

@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -16,7 +17,7 @@ func (e *gated) loadChannels() *channel.Decay {
 	d.Log = b.Convert(e.loadRows(e.in.g), ir.F32)
 	bounded := false
 	if e.in.aLog != nil {
-		d.Log = decayGate(b, d.Log, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound*base)
+		d.Log = gate.Decay(b, d.Log, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound*base)
 		bounded = e.s.Bound != 0
 	}
 	if base != 1 && !bounded {

@@ -90,7 +90,7 @@ func (e *chunkwise) stateFree() *work {
 // stateOperands makes what meets the state.
 func (e *chunkwise) stateOperands(w *work) {
 	e.b.Stage("operands")
-	w.grown = e.exp(w.sum)
+	w.grown = e.Exp(w.Sum)
 	w.restK = e.rest(w)
 	w.stateK = e.perValue(w.k)
 	if e.v.Fold {
@@ -110,21 +110,21 @@ func (e *chunkwise) folded(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return w.channels.Times(x, w.channels.Risen)
 	}
-	return e.Store(e.byRows(x, grown))
+	return e.Store(e.ByRows(x, grown))
 }
 
 func (e *chunkwise) foldedQuery(w *work, x, grown *ir.Value) *ir.Value {
 	if w.channels != nil {
 		return w.channels.Times(x, e.scaled(w.channels.Risen))
 	}
-	return e.Store(e.byRows(x, e.scaled(grown)))
+	return e.Store(e.ByRows(x, e.scaled(grown)))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
 func (e *chunkwise) explicit(w *work) {
 	b := e.b.Stage("uw")
 	ku, kw := w.v, b.Convert(e.perValue(w.k), ir.F32)
-	if grown := e.exp(w.sum); grown != nil {
+	if grown := e.Exp(w.Sum); grown != nil {
 		kw = b.Mul(kw, e.Column(grown, e.s.K))
 	}
 	if e.v.Beta == gdn.BetaLeft {
@@ -161,134 +161,170 @@ func (e *chunkwise) inverse() []blockOut {
 // steps takes the chunks in flight through the state, in order.
 func (e *chunkwise) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
-	grown := e.exp(w.sum)
-	k, q, shared := w.k, w.q, e.sharesState()
-	var restK *ir.Value
-	if !shared {
-		restK, k = e.rest(w), e.perValue(k)
-		if q != nil {
-			q = e.perValue(q)
-		}
-	}
-	if e.v.Fold {
-		k = e.folded(w, k, grown)
-		if q != nil {
-			q = e.foldedQuery(w, q, grown)
-		}
-	} else if e.v.Out == gdn.OutJoined && q != nil { // without decay
-		q = e.Store(e.scaled(b.Convert(q, ir.F32)))
-	}
-	var turnedK, left *ir.Value // for an update in which K is as it is
-	switch {
-	case e.v.UpdatePrecision() != e.v.PrecState:
-		turnedK, left = e.perValue(e.Turned(w.k)), e.remains(w)
-	case e.v.Rest == gdn.RestValue:
-		left = e.remains(w)
-	}
-	unit, length, share := e.normColumns(w)
+	f := e.flight(w)
 	var outs []*ir.Value
 	for c := range e.v.Chunks {
 		b.At(ir.Task{Stage: "state", Chunk: c, Head: -1})
-		at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }
-		grow := func(x, by *ir.Value) *ir.Value {
-			if e.v.Fold || by == nil {
-				return x
-			}
-			return b.Mul(e.Column(by, e.s.V), x)
-		}
-		read := func(qS, up *ir.Value) *ir.Value { // Q S, decayed and scaled
-			if e.v.Fold {
-				return qS
-			}
-			if up == nil {
-				return e.scaled(qS)
-			}
-			return grow(qS, e.scaled(up))
-		}
-		if e.enter != nil {
-			e.state = e.enter(c)
-		}
-		state := e.state
-		up := at(grown)
-		kS, qS := e.stateProducts(at(k), at(q), state)
-		var u *ir.Value
-		if !e.s.Rule.Writes() {
-			u = at(w.v)
-		} else if e.v.Form == gdn.FormUW {
-			u = b.Sub(b.Convert(at(w.u), ir.F32), e.Dot(at(w.w), state, false, false, e.v.PrecState))
-		} else {
-			r := b.Sub(at(w.v), e.By(grow(kS, up), at(unit)))
-			if e.v.Beta == gdn.BetaLeft {
-				r = b.Mul(r, e.Column(at(w.beta), e.s.V))
-			}
-			u = e.solver().Applied(at(w.t), e.Store(r), false)
-		}
-		exact := u
-		if !e.s.Rule.Writes() && unit == nil && e.s.DType == ir.BF16 {
-			u = e.Store(u) // V is exact
-		} else {
-			u = e.StoreValues(u, at(unit), at(length))
-		}
-		kept := u
-		if unit != nil {
-			kept = e.Store(exact)
-		}
-		e.before, e.inverted, e.values = append(e.before, state), w.t, append(e.values, kept)
-		weighed := u // V' as it meets restK
-		switch {
-		case left == nil: // K takes the rest, or there is none
-		case e.v.Rest == gdn.RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-			weighed = e.StoreValues(b.Mul(exact, e.Column(at(left), e.s.V)), at(unit), at(length))
-		case e.v.Rest == gdn.RestValue:
-			weighed = e.Store(b.Mul(e.By(exact, at(unit)), e.Column(at(left), e.s.V)))
-		}
-		var added *ir.Value // K^T V'
-		switch {
-		case q == nil:
-			// There is no output: states alone are wanted.
-		case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.PrecState:
-			both := e.Dot(e.Concat(1, at(w.p), at(restK)), u, false, false, e.v.PrecState)
-			own := b.SliceAxis(both, 1, 0, e.c)
-			outs = append(outs, b.Add(read(qS, up), own))
-			added = b.SliceAxis(both, 1, e.c, e.c+e.s.K)
-		case e.v.Out == gdn.OutJoined:
-			left, right := e.Concat(2, at(q), at(w.p)), e.Concat(1, e.Store(state), u)
-			outs = append(outs, e.Dot(left, right, false, false, e.v.PrecState))
-		default:
-			own := e.Dot(at(w.p), u, false, false, e.v.PrecIntra)
-			outs = append(outs, b.Add(read(qS, up), own))
-		}
-		switch {
-		case shared: // the rest of the decay goes to V'
-			rest := b.Transpose(e.Store(e.byRows(u, at(e.remains(w)))), 0, 2, 1)
-			added = e.Dot(e.sideBySide(rest), at(k), false, false, e.v.PrecState)
-		case e.valueFirst:
-			added = e.Dot(weighed, at(restK), true, false, e.v.PrecState)
-		case added != nil:
-		case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
-			added = e.Dot(at(turnedK), e.Store(e.byRows(u, at(left))), false, false, e.v.UpdatePrecision())
-		default:
-			added = e.Dot(at(restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.PrecState)
-		}
-		switch {
-		case w.channels != nil:
-			state = b.Mul(state, e.stateChannels(at(w.channels.Total), state))
-		case up != nil:
-			state = b.Mul(state, e.stateDecay(up, state))
-		}
-		e.state = b.Add(state, added)
-		if e.leave != nil {
-			e.leave(c, e.state)
+		if o := e.step(f, func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }, c); o != nil {
+			outs = append(outs, o)
 		}
 	}
 	b.Stage("output")
 	for i, x := range outs {
-		outs[i] = e.leaving(x, e.ofChunk(share, i))
+		outs[i] = e.leaving(x, e.ofChunk(f.share, i))
 	}
-	if q == nil {
+	if w.q == nil {
 		return nil
 	}
 	return []blockOut{e.output(outs)}
+}
+
+// flight is what the chunks in flight take to the state.
+type flight struct {
+	*work
+	grown         *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
+	k, q          *ir.Value // as they meet the state; of key heads where those share it
+	restK         *ir.Value // K with the decay that is left, of the update K^T V'
+	turnedK, left *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
+	shared        bool      // value heads of a key head meet the states in one product
+	unit, length  *ir.Value // norms, nil of none
+	share         *ir.Value
+}
+
+func (e *chunkwise) flight(w *work) *flight {
+	b := e.b
+	f := &flight{work: w, grown: e.Exp(w.Sum), k: w.k, q: w.q, shared: e.sharesState()}
+	if !f.shared {
+		f.restK, f.k = e.rest(w), e.perValue(f.k)
+		if f.q != nil {
+			f.q = e.perValue(f.q)
+		}
+	}
+	if e.v.Fold {
+		f.k = e.folded(w, f.k, f.grown)
+		if f.q != nil {
+			f.q = e.foldedQuery(w, f.q, f.grown)
+		}
+	} else if e.v.Out == gdn.OutJoined && f.q != nil { // without decay
+		f.q = e.Store(e.scaled(b.Convert(f.q, ir.F32)))
+	}
+	switch {
+	case e.v.UpdatePrecision() != e.v.PrecState:
+		f.turnedK, f.left = e.perValue(e.Turned(w.k)), e.remains(w)
+	case e.v.Rest == gdn.RestValue:
+		f.left = e.remains(w)
+	}
+	f.unit, f.length, f.share = e.normColumns(w)
+	return f
+}
+
+// step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
+func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
+	if e.enter != nil {
+		e.state = e.enter(c)
+	}
+	state := e.state
+	up := at(f.grown)
+	kS, qS := e.stateProducts(at(f.k), at(f.q), state)
+	exact := e.written(f, at, kS, up)
+	u := exact
+	if !e.s.Rule.Writes() && f.unit == nil && e.s.DType == ir.BF16 {
+		u = e.Store(u) // V is exact
+	} else {
+		u = e.StoreValues(u, at(f.unit), at(f.length))
+	}
+	kept := u
+	if f.unit != nil {
+		kept = e.Store(exact)
+	}
+	e.before, e.inverted, e.values = append(e.before, state), f.t, append(e.values, kept)
+	weighed := u // V' as it meets restK
+	switch {
+	case f.left == nil: // K takes the rest, or there is none
+	case e.v.Rest == gdn.RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
+		weighed = e.StoreValues(e.b.Mul(exact, e.Column(at(f.left), e.s.V)), at(f.unit), at(f.length))
+	case e.v.Rest == gdn.RestValue:
+		weighed = e.Store(e.b.Mul(e.By(exact, at(f.unit)), e.Column(at(f.left), e.s.V)))
+	}
+	o, added := e.outputOf(f, at, u, qS, up)
+	if added = e.update(f, at, u, weighed, added); f.channels != nil {
+		state = e.b.Mul(state, e.stateChannels(at(f.channels.Total), state))
+	} else if up != nil {
+		state = e.b.Mul(state, e.stateDecay(up, state))
+	}
+	e.state = e.b.Add(state, added)
+	if e.leave != nil {
+		e.leave(c, e.state)
+	}
+	return o
+}
+
+// grow is x times the decay from the state, unless K and Q have it.
+func (e *chunkwise) grow(x, by *ir.Value) *ir.Value {
+	if e.v.Fold || by == nil {
+		return x
+	}
+	return e.b.Mul(e.Column(by, e.s.V), x)
+}
+
+// written is V' of a chunk: what the rule writes for each token.
+func (e *chunkwise) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Value) *ir.Value {
+	b := e.b
+	switch {
+	case !e.s.Rule.Writes():
+		return at(f.v)
+	case e.v.Form == gdn.FormUW:
+		return b.Sub(b.Convert(at(f.u), ir.F32), e.Dot(at(f.w), e.state, false, false, e.v.PrecState))
+	}
+	r := b.Sub(at(f.v), e.By(e.grow(kS, up), at(f.unit)))
+	if e.v.Beta == gdn.BetaLeft {
+		r = b.Mul(r, e.Column(at(f.beta), e.s.V))
+	}
+	return e.solver().Applied(at(f.t), e.Store(r), false)
+}
+
+// outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
+func (e *chunkwise) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir.Value) (o, added *ir.Value) {
+	b := e.b
+	read := func() *ir.Value {
+		switch {
+		case e.v.Fold:
+			return qS
+		case up == nil:
+			return e.scaled(qS)
+		}
+		return e.grow(qS, e.scaled(up))
+	}
+	switch {
+	case f.q == nil: // states alone are wanted
+		return nil, nil
+	case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.PrecState:
+		both := e.Dot(e.Concat(1, at(f.p), at(f.restK)), u, false, false, e.v.PrecState)
+		own := b.SliceAxis(both, 1, 0, e.c)
+		o = b.Add(read(), own)
+		return o, b.SliceAxis(both, 1, e.c, e.c+e.s.K)
+	case e.v.Out == gdn.OutJoined:
+		left, right := e.Concat(2, at(f.q), at(f.p)), e.Concat(1, e.Store(e.state), u)
+		return e.Dot(left, right, false, false, e.v.PrecState), nil
+	}
+	own := e.Dot(at(f.p), u, false, false, e.v.PrecIntra)
+	return b.Add(read(), own), nil
+}
+
+// update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before.
+func (e *chunkwise) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, added *ir.Value) *ir.Value {
+	switch {
+	case f.shared: // the rest of the decay goes to V'
+		rest := e.b.Transpose(e.Store(e.ByRows(u, at(e.remains(f.work)))), 0, 2, 1)
+		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.v.PrecState)
+	case e.valueFirst:
+		return e.Dot(weighed, at(f.restK), true, false, e.v.PrecState)
+	case added != nil:
+		return added
+	case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
+		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.v.UpdatePrecision())
+	}
+	return e.Dot(at(f.restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.PrecState)
 }
 
 // ofChunk is what of x belongs to a chunk in flight; nil of nil.
@@ -335,24 +371,24 @@ func (e *chunkwise) rest(w *work) *ir.Value {
 	}
 	left := e.remains(w)
 	if w.channels != nil {
-		x := b.Mul(e.element(e.perValue(w.k), gdn.LowOperands), e.element(w.channels.Rest, gdn.LowOperands))
-		x = e.Store(e.byRows(x, left))
+		x := b.Mul(e.Element(e.perValue(w.k), gdn.LowOperands), e.Element(w.channels.Rest, gdn.LowOperands))
+		x = e.Store(e.ByRows(x, left))
 		if e.v.Turn == gdn.TurnKey {
 			x = e.Turned(x)
 		}
 		return x
 	}
 	if e.v.Turn == gdn.TurnKey {
-		return e.Store(e.byLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
+		return e.Store(e.ByLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}
-	return e.Store(e.byRows(e.perValue(w.k), left))
+	return e.Store(e.ByRows(e.perValue(w.k), left))
 }
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *chunkwise) remains(w *work) *ir.Value {
-	left := e.exp(w.left)
+	left := e.Exp(w.Left)
 	if e.v.Beta != gdn.BetaLeft {
-		left = e.weighed(left, w.beta)
+		left = e.Weighed(left, w.beta)
 	}
 	return left
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -28,13 +29,13 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.tokens(x, slots, fill)
 	}
-	gate := func(x *ir.Value, fill float64) *operand {
+	ofHead := func(x *ir.Value, fill float64) *operand {
 		if x == nil {
 			return nil
 		}
 		return p.gate(token(x, fill))
 	}
-	decay, ofHeads := gate, p.headGate
+	decay, ofHeads := ofHead, p.headGate
 	if s.Rule.Channels() { // they lie as v does
 		decay = func(x *ir.Value, fill float64) *operand {
 			return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
@@ -47,9 +48,9 @@ func (p *plan) glueIn() *operands {
 	q, k, v := p.args["q"], p.args["k"], p.args["v"]
 	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
 		if q != nil {
-			q = normRows(b, q)
+			q = gate.NormRows(b, q)
 		}
-		k = normRows(b, k)
+		k = gate.NormRows(b, k)
 	}
 	if q != nil { // a summary reads none
 		in.q = keys(q)
@@ -66,13 +67,13 @@ func (p *plan) glueIn() *operands {
 			a = p.rawGate("a")
 		}
 		raw := p.rawGate("b")
-		in.g, in.beta = decay(a, gdn.ClosedGate), gate(raw, gdn.ClosedGate)
+		in.g, in.beta = decay(a, gdn.ClosedGate), ofHead(raw, gdn.ClosedGate)
 		if a != nil {
 			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
 		}
 	default:
 		g, beta := p.glueGates()
-		in.g, in.beta = decay(g, 0), gate(beta, 0)
+		in.g, in.beta = decay(g, 0), ofHead(beta, 0)
 	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
@@ -98,13 +99,13 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 		aLog, bias, rank := p.args["A_log"], p.args["dt_bias"], a.Type.Rank()
 		if s.Rule.Channels() {
 			aLog = b.Broadcast(aLog, bias.Type.Shape, 0)
-			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
+			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
 		} else {
-			g = decayGate(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
+			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
 		}
 	}
 	if raw := p.rawGate("b"); raw != nil {
-		beta = betaGate(b, raw, s.NegEigval)
+		beta = gate.Beta(b, raw, s.NegEigval)
 	}
 	return g, beta
 }
@@ -224,7 +225,7 @@ func (p *plan) headPrograms() ([]int, []axis) {
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as gate, the same in every lane.
+// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane.
 func (p *plan) headGate(x *ir.Value) *operand {
 	b, v := p.b, p.v
 	programs := p.s.HeadsV / v.Heads
@@ -445,43 +446,4 @@ func (p *plan) countNotAfter(rising *ir.Value, k int) *ir.Value {
 	sq := ir.T(ir.I32, k, rising.Type.Shape[0])
 	c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
 	return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
-}
-
-// decayGate is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0.
-func decayGate(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
-	x := b.Add(a, dt)
-	if bound != 0 {
-		return b.Scale(b.Unary(ir.OpLogistic, b.Mul(b.Exp(aLog), x)), bound)
-	}
-	limit := b.Like(x, gdn.SoftplusLimit)
-	soft := b.Unary(ir.OpLog1p, b.Exp(b.Min(x, limit)))
-	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
-}
-
-// betaGate is the sigmoid, doubled where negative eigenvalues are allowed.
-func betaGate(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
-	beta := b.Unary(ir.OpLogistic, x)
-	if double {
-		beta = b.Scale(beta, 2)
-	}
-	return beta
-}
-
-// normRows scales each row of lanes to length 1, in float32.
-func normRows(b *ir.Builder, x *ir.Value) *ir.Value {
-	x = b.Convert(x, ir.F32)
-	n := x.Type.Rank() - 1
-	r := b.Unary(ir.OpRsqrt, squares(b, x))
-	dims := make([]int, n)
-	for i := range dims {
-		dims[i] = i
-	}
-	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
-}
-
-// squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
-func squares(b *ir.Builder, x *ir.Value) *ir.Value {
-	x = b.Convert(x, ir.F32)
-	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
-	return b.Add(sum, b.Like(sum, gdn.L2Eps))
 }

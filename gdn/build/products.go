@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -27,11 +28,11 @@ func (e *gated) normalizes() bool {
 // From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1; nil where there is none.
 func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	b := e.b
-	squared := squares(b, w.k)
+	squared := gate.Squares(b, w.k)
 	w.inverse = b.Unary(ir.OpRsqrt, squared)
 	w.length = b.Mul(squared, w.inverse)
 	if w.q != nil {
-		w.query = b.Unary(ir.OpRsqrt, squares(b, w.q))
+		w.query = b.Unary(ir.OpRsqrt, gate.Squares(b, w.q))
 		if e.v.Scale == gdn.ScaleOutput {
 			w.query = b.Scale(w.query, e.s.EffectiveScale())
 		}
@@ -57,7 +58,7 @@ func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 func (e *gated) loadKey(o *operand) *ir.Value {
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
 		b := e.b.Stage("load")
-		return normRows(b, e.loadRows(o))
+		return gate.NormRows(b, e.loadRows(o))
 	}
 	return e.plainKey(o)
 }
@@ -134,33 +135,27 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	}
 	inner, masks := d, d != nil // the decay of later tokens is 0
 	if e.v.Beta == gdn.BetaRight && w.beta != nil {
-		d = e.weighed(d, e.Row(w.beta, c))
+		d = e.Weighed(d, e.Row(w.beta, c))
 		inner = d
 	} else if e.v.Beta == gdn.BetaLeft && negKK != nil {
-		inner = e.weighed(d, e.Column(w.beta, c))
-	}
-	times := func(x, d *ir.Value) *ir.Value {
-		if d == nil {
-			return e.element(x, gdn.LowAll)
-		}
-		return b.Mul(e.element(x, gdn.LowAll), e.element(d, gdn.LowAll))
+		inner = e.Weighed(d, e.Column(w.beta, c))
 	}
 	if e.v.Mask == gdn.MaskWords {
 		if negKK != nil {
-			negA = times(negKK, inner)
+			negA = e.Times(negKK, inner)
 		}
 		if qk != nil {
-			p = e.Lower(times(qk, d))
+			p = e.Lower(e.Times(qk, d))
 		}
 		return negA, p
 	}
 	if negKK != nil {
 		strict := e.Over(n, b.Compare(ir.GT, e.Iota(c, c, 0), e.Iota(c, c, 1)))
-		negA = b.Convert(times(negKK, inner), ir.F32)
+		negA = b.Convert(e.Times(negKK, inner), ir.F32)
 		negA = b.Select(strict, negA, b.Like(negA, 0))
 	}
 	if qk != nil {
-		p = times(qk, d)
+		p = e.Times(qk, d)
 		if !masks {
 			seen := e.Over(n, b.Compare(ir.GE, e.Iota(c, c, 0), e.Iota(c, c, 1)))
 			p = b.Select(seen, p, b.Like(p, 0))
@@ -168,47 +163,6 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 		p = e.Store(p)
 	}
 	return negA, p
-}
-
-// element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
-func (e *gated) element(x *ir.Value, from gdn.Low) *ir.Value {
-	if e.v.Low >= from {
-		return e.b.Convert(x, ir.BF16)
-	}
-	return e.b.Convert(x, ir.F32)
-}
-
-// weighed is x times y, either of which may be nil for ones.
-func (e *gated) weighed(x, y *ir.Value) *ir.Value {
-	if x == nil {
-		return y
-	}
-	return e.By(x, y)
-}
-
-// byRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
-func (e *gated) byRows(x, g *ir.Value) *ir.Value {
-	if g == nil {
-		return x
-	}
-	b, s := e.b, x.Type.Shape
-	if e.v.Low == gdn.LowNone {
-		return b.Mul(e.element(x, gdn.LowRows), e.Column(g, s[2]))
-	}
-	// A column of words is spread over half the registers.
-	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
-	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
-	return b.Mul(e.element(x, gdn.LowRows), b.Halves(col))
-}
-
-// byLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
-func (e *gated) byLanes(x, g *ir.Value) *ir.Value {
-	if g == nil {
-		return x
-	}
-	b, s := e.b, x.Type.Shape
-	g = e.element(b.Reshape(g, s[0], 1, s[2]), gdn.LowOperands)
-	return b.Mul(e.element(x, gdn.LowOperands), b.Broadcast(g, s, 0, 1, 2))
 }
 
 // queryProducts is scale Q K^T for each value head.

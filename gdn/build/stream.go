@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -123,7 +124,7 @@ func (p streaming) module() []*ir.Value {
 	b.Stage("glue")
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm {
-		q, k = normRows(b, q), normRows(b, k)
+		q, k = gate.NormRows(b, q), gate.NormRows(b, k)
 	}
 	g, beta := p.glueGates()
 	all := p.streams()

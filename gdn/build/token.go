@@ -130,14 +130,14 @@ func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value
 		ks, qs, kq = e.readByProduct(rows, turned)
 	}
 	g := decay(1, s.V)
-	u := e.written(b.Reshape(v, n, 1, s.V), func() *ir.Value { return e.weighed(g, ks) }, func() *ir.Value { return beta(1, s.V) })
+	u := e.written(b.Reshape(v, n, 1, s.V), func() *ir.Value { return e.Weighed(g, ks) }, func() *ir.Value { return beta(1, s.V) })
 	down, across := e.perValue(b.SliceAxis(rows, 1, 0, 1)), u // along the rows and the lanes of the state
 	if turned {
 		down, across = u, down
 	}
 	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
 	e.state = b.Add(e.By(e.state, decay(r, l)), add)
-	return b.Add(e.weighed(g, qs), b.Mul(kq, u))
+	return b.Add(e.Weighed(g, qs), b.Mul(kq, u))
 }
 
 // readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].

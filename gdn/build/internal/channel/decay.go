@@ -18,6 +18,7 @@ import (
 	"math"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/target"
 )
@@ -63,15 +64,12 @@ func Nat(v gdn.Variant) float64 {
 	return 1
 }
 
-// ResetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
-const ResetFloor = -40
-
 // Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, each by itself, so that no
 // difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
 func (d *Decay) Cut() {
 	g, c := d.Log, d.Chunk
 	if d.Bound == 0 {
-		g = d.Max(g, d.Like(g, ResetFloor*Nat(d.Variant)))
+		g = d.Max(g, d.Like(g, tile.ResetFloor*Nat(d.Variant)))
 	}
 	block := min(d.Variant.Span, c)
 	own := level{block: block}

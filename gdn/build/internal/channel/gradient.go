@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -156,7 +157,7 @@ func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	}
 	block := min(d.Chunk, sumBlock)
 	dg := b.Add(total, b.Add(d.blockSums(after, block, ir.LE), d.blockSums(before, block, ir.GT)))
-	floor := float64(ResetFloor) * Nat(d.Variant)
+	floor := float64(tile.ResetFloor) * Nat(d.Variant)
 	return b.Select(b.Compare(ir.GT, d.Log, b.Like(d.Log, floor*(1-1e-6))), dg, b.Like(dg, 0))
 }
 

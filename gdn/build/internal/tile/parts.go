@@ -109,3 +109,24 @@ func (e *Body) Turned(x *ir.Value) *ir.Value {
 	}
 	return y
 }
+
+// Mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
+func (e *Body) Mirrored(y *ir.Value) *ir.Value {
+	b := e.B
+	if e.V.PrecIntra != ir.PrecBF16x1 || e.V.Parts != gdn.PartsKept || e.C%2 != 0 {
+		return e.Store(b.Add(y, e.Turned(y)))
+	}
+	y = b.Convert(y, ir.BF16)
+	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
+}
+
+// Operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.
+func (e *Body) Operand(x *ir.Value, p ir.Precision) *ir.Value {
+	switch {
+	case p != ir.PrecBF16x1:
+		return x
+	case e.V.Parts == gdn.PartsKept:
+		return e.Cut(x)[0]
+	}
+	return e.B.Convert(x, ir.BF16)
+}

@@ -102,3 +102,11 @@ func (e *Body) WordParts(x *ir.Value) []*ir.Value {
 	}
 	return []*ir.Value{e.B.Convert(x, ir.BF16)}
 }
+
+// StrictlyUpper clears x [N, j, i] but for i > j.
+func (e *Body) StrictlyUpper(x *ir.Value) *ir.Value {
+	if e.V.Mask == gdn.MaskWords {
+		return e.Upper(x, 1)
+	}
+	return e.B.Convert(e.Keep(e.B.Convert(x, ir.F32), e.B.Compare(ir.LT, e.Iota(e.C, e.C, 0), e.Iota(e.C, e.C, 1))), x.Type.DType)
+}

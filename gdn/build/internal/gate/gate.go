@@ -1,0 +1,72 @@
+// Package gate has what raw inputs become before the rule: gates, and queries and keys of length 1; and the gradients.
+package gate
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Decay is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0.
+func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
+	x := b.Add(a, dt)
+	if bound != 0 {
+		return b.Scale(b.Unary(ir.OpLogistic, b.Mul(b.Exp(aLog), x)), bound)
+	}
+	limit := b.Like(x, gdn.SoftplusLimit)
+	soft := b.Unary(ir.OpLog1p, b.Exp(b.Min(x, limit)))
+	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
+}
+
+// Beta is the sigmoid, doubled where negative eigenvalues are allowed.
+func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
+	beta := b.Unary(ir.OpLogistic, x)
+	if double {
+		beta = b.Scale(beta, 2)
+	}
+	return beta
+}
+
+// NormRows scales each row of lanes to length 1, in float32.
+func NormRows(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	n := x.Type.Rank() - 1
+	r := b.Unary(ir.OpRsqrt, Squares(b, x))
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
+}
+
+// Squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
+func Squares(b *ir.Builder, x *ir.Value) *ir.Value {
+	x = b.Convert(x, ir.F32)
+	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
+	return b.Add(sum, b.Like(sum, gdn.L2Eps))
+}
+
+// DecayGradient takes the gradient of a log decay to a, and to what A_log sums of it.
+func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
+	x, rate := b.Add(a, dt), b.Exp(aLog)
+	if bound == 0 {
+		slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
+		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, Decay(b, a, aLog, dt, 0))
+	}
+	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
+	da = b.Mul(b.Mul(dg, rate), b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)))
+	return da, b.Mul(da, x)
+}
+
+// NormRowsGradient takes the gradient of rows that normRows made of x to that of x.
+func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
+	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
+	n := x.Type.Rank() - 1
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	r := b.Unary(ir.OpRsqrt, Squares(b, x))
+	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), n), r), b.Mul(r, r))
+	over := func(y *ir.Value) *ir.Value { return b.Broadcast(y, x.Type.Shape, dims...) }
+	return b.Sub(b.Mul(dy, over(r)), b.Mul(x, over(along)))
+}

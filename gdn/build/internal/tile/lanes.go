@@ -1,0 +1,111 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
+)
+
+// SumsByProducts says whether sums over lanes are products with ones, in bf16.
+func SumsByProducts(v gdn.Variant) bool {
+	return v.PrecIntra == ir.PrecBF16x1 && v.DecaySums == gdn.SumProducts
+}
+
+// Summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
+func (e *Body) Summand(x *ir.Value) *ir.Value {
+	if !SumsByProducts(e.V) {
+		return x
+	}
+	return e.B.Convert(x, ir.BF16)
+}
+
+// Lanes are values [N, C, .] whose sums over lanes are added, each with its sign.
+type Lanes []struct {
+	X    *ir.Value
+	Sign float64
+}
+
+// SumLanes gives a sum [N, C] for each list. In bf16 passes, which kernels have, all entries' columns are put beside one another,
+// so that one transpose turns them into rows. As products, one with columns of ones makes all sums of an entry, each list in lanes
+// of its own.
+func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
+	b, n, c := e.B, lists[0][0].X.Type.Shape[0], e.C
+	part := target.Lanes / len(lists)
+	lane := e.Iota(c, target.Lanes, 1)
+	var beside *ir.Value
+	put := func(cols *ir.Value, i int, at *ir.Value) { // of entry i, into some lanes
+		x := b.Reshape(b.SliceAxis(cols, 0, i, i+1), c, target.Lanes)
+		if beside == nil {
+			beside = x
+		} else {
+			beside = b.Select(at, x, beside)
+		}
+	}
+	var out []*ir.Value
+	if SumsByProducts(e.V) && n <= part {
+		sums := e.productSums(part, lists)
+		within := b.Sub(lane, b.Mul(e.Divided(lane, part), b.Like(lane, float64(part))))
+		for i := range n {
+			put(sums, i, b.Compare(ir.EQ, within, b.Like(lane, float64(i))))
+		}
+	} else {
+		for _, l := range lists {
+			out = append(out, e.laneSums(l))
+		}
+		if e.V.PrecIntra != ir.PrecBF16x1 || n > part {
+			return out
+		}
+		for j, sum := range out {
+			cols := e.Column(sum, target.Lanes)
+			for i := range n {
+				put(cols, i, b.Compare(ir.EQ, lane, b.Like(lane, float64(j*part+i))))
+			}
+		}
+	}
+	rows := b.Transpose(beside, 1, 0)
+	out = nil
+	for i := range lists {
+		out = append(out, b.SliceAxis(rows, 0, i*part, i*part+n))
+	}
+	return out
+}
+
+// laneSums are the sums [N, C] of a list in float32; values of as many lanes are added before they are summed.
+func (e *Body) laneSums(l Lanes) *ir.Value {
+	b := e.B
+	add := func(x, y *ir.Value) *ir.Value {
+		if x == nil {
+			return y
+		}
+		return b.Add(x, y)
+	}
+	var wide []int
+	byWidth := map[int]*ir.Value{}
+	for _, s := range l {
+		w := s.X.Type.Shape[2]
+		if byWidth[w] == nil {
+			wide = append(wide, w)
+		}
+		byWidth[w] = add(byWidth[w], b.Scale(b.Convert(s.X, ir.F32), s.Sign))
+	}
+	var sum *ir.Value
+	for _, w := range wide {
+		sum = add(sum, b.Sum(byWidth[w], 2))
+	}
+	return sum
+}
+
+// productSums are the sums [N, C, lanes] of lists, each in the lanes of its part.
+func (e *Body) productSums(part int, lists []Lanes) *ir.Value {
+	b := e.B
+	var xs, ones []*ir.Value
+	for i, l := range lists {
+		for _, s := range l {
+			xs = append(xs, e.Summand(s.X))
+			rows := s.X.Type.Shape[2]
+			t := ir.T(ir.BF16, rows, target.Lanes)
+			ones = append(ones, b.Select(b.Compare(ir.EQ, e.Divided(e.Iota(rows, target.Lanes, 1), part), b.Const(ir.T(ir.I32, rows, target.Lanes), float64(i))), b.Const(t, s.Sign), b.Const(t, 0)))
+		}
+	}
+	return b.MatMul(b.Concat(2, xs...), e.Over(lists[0][0].X.Type.Shape[0], b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
+}

@@ -1,0 +1,55 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
+func (e *Body) Element(x *ir.Value, from gdn.Low) *ir.Value {
+	if e.V.Low >= from {
+		return e.B.Convert(x, ir.BF16)
+	}
+	return e.B.Convert(x, ir.F32)
+}
+
+// Weighed is x times y, either of which may be nil for ones.
+func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
+	if x == nil {
+		return y
+	}
+	return e.By(x, y)
+}
+
+// ByRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
+func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
+	b, s := e.B, x.Type.Shape
+	if e.V.Low == gdn.LowNone {
+		return b.Mul(e.Element(x, gdn.LowRows), e.Column(g, s[2]))
+	}
+	// A column of words is spread over half the registers.
+	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
+	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
+	return b.Mul(e.Element(x, gdn.LowRows), b.Halves(col))
+}
+
+// ByLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
+func (e *Body) ByLanes(x, g *ir.Value) *ir.Value {
+	if g == nil {
+		return x
+	}
+	b, s := e.B, x.Type.Shape
+	g = e.Element(b.Reshape(g, s[0], 1, s[2]), gdn.LowOperands)
+	return b.Mul(e.Element(x, gdn.LowOperands), b.Broadcast(g, s, 0, 1, 2))
+}
+
+// Times multiplies elements in the type of products with decay.
+func (e *Body) Times(x, y *ir.Value) *ir.Value {
+	if y == nil {
+		return e.Element(x, gdn.LowAll)
+	}
+	return e.B.Mul(e.Element(x, gdn.LowAll), e.Element(y, gdn.LowAll))
+}

@@ -285,51 +285,88 @@ func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by stri
 }
 
 // evaluate does one job. It never returns an error: what went wrong is the outcome.
-func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
-	o = &Outcome{}
-	fault := func(err error) *Outcome { return &Outcome{Fault: err.Error()} }
+func (b *bencher) evaluate(ctx context.Context, j *Job) *Outcome {
 	if err := b.open(j.Plugin); err != nil {
-		return fault(err)
+		return &Outcome{Fault: err.Error()}
 	}
-	o.Environment = b.environment
+	o := &Outcome{Environment: b.environment}
 	if b.target != nil {
 		o.Target = b.target.Name
 	}
 	if j.Definition == nil {
 		return o
 	}
+	if err := b.judge(ctx, j, o); err != nil {
+		return &Outcome{Fault: err.Error()}
+	}
+	return o
+}
+
+// judge fills in what a solution came to. An error is no fault of the solution.
+func (b *bencher) judge(ctx context.Context, j *Job, o *Outcome) error {
 	p, err := flashinfer.NewProblem(j.Definition)
 	if err != nil {
-		return fault(err)
+		return err
 	}
 	s, err := p.Spec(j.Workload)
 	if err != nil {
-		return fault(err)
+		return err
 	}
 	s.InPlace = j.Protocol.InPlace && s.Init && s.Final
 	refused, err := b.prepare(s, j.Variant, j.Protocol.Timed())
-	if refused {
+	switch {
+	case refused:
 		o.Status, o.Log = flashinfer.CompileError, err.Error()
-		return o
+		return nil
+	case err != nil:
+		return err
 	}
-	if err != nil {
-		return fault(err)
+	t, err := b.tryAll(ctx, j, p, s)
+	switch {
+	case err != nil:
+		return err
+	case t.failed != nil:
+		o.Status, o.Log = flashinfer.RuntimeError, t.failed.Error()
+		return nil
 	}
-	log := []string{b.compiled}
-	var trials [][]*array.Array
-	var verdict flashinfer.Verdict
+	log := append([]string{b.compiled}, t.log...)
+	if t.verdict.Note != "" {
+		log = append(log, t.verdict.Note)
+	}
+	o.Status, o.Correctness = t.verdict.Status, errorsOf(t.verdict)
+	if !j.Protocol.Timed() {
+		o.Extra = map[string]any{protocolOf: j.Protocol.String()}
+	} else if o.Status == flashinfer.Passed {
+		if err := b.time(ctx, j.Protocol, t.args, o); err != nil {
+			o.Status, o.Correctness, log = flashinfer.RuntimeError, nil, append(log, err.Error())
+		}
+	}
+	o.Log = strings.Join(log, "\n")
+	return nil
+}
+
+// trials is what a solution did on the inputs of all trials.
+type trials struct {
+	verdict flashinfer.Verdict // the worst
+	failed  error              // it could not be run
+	args    [][]*array.Array   // of each trial, where they are to be timed
+	log     []string
+}
+
+// tryAll examines a solution on the inputs of each trial. The first also examines what can be said of any.
+func (b *bencher) tryAll(ctx context.Context, j *Job, p *flashinfer.Problem, s gdn.Spec) (t trials, err error) {
 	for trial := range j.Protocol.Trials {
 		inputs, err := p.MakeInputs(s, j.Workload, j.Root, trial)
 		if err != nil {
-			return fault(err)
+			return t, err
 		}
 		if trial == 0 {
 			unknown, err := p.CheckConstraints(j.Workload, inputs)
 			if err != nil {
-				return fault(err)
+				return t, err
 			}
 			for _, u := range unknown {
-				log = append(log, "not checked: "+u)
+				t.log = append(t.log, "not checked: "+u)
 			}
 		}
 		var args []*array.Array
@@ -337,49 +374,47 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) (o *Outcome) {
 			args = append(args, inputs[x.Name])
 		}
 		if j.Protocol.Timed() {
-			trials = append(trials, args)
+			t.args = append(t.args, args)
 		}
 		want, err := truth.Reference(s, inputs)
 		if err != nil {
-			return fault(err)
+			return t, err
 		}
 		got, err := b.solution.Run(args...)
 		if err != nil {
-			o.Status, o.Log = flashinfer.RuntimeError, err.Error()
-			return o
+			t.failed = err
+			return t, nil
 		}
-		v := flashinfer.Judge(s, got, want)
-		if trial == 0 {
-			verdict = v
+		if v := flashinfer.Judge(s, got, want); trial == 0 {
+			t.verdict = v
 		} else {
-			verdict = verdict.Worse(v)
+			t.verdict = t.verdict.Worse(v)
 		}
-		if trial == 0 && verdict.Status == flashinfer.Passed && b.loop != nil {
-			got, err := b.loop.Run(args...)
-			if err != nil {
-				return fault(fmt.Errorf("the reference can not be run: %w", err))
-			}
-			if v := flashinfer.Judge(s, got, want); v.Status != flashinfer.Passed {
-				return fault(fmt.Errorf("the token loop disagrees with float64: %s %s", v.Status, v.Note))
+		if trial == 0 && t.verdict.Status == flashinfer.Passed {
+			if err := b.tryLoop(s, args, want); err != nil {
+				return t, err
 			}
 		}
 		if ctx.Err() != nil {
-			return fault(ctx.Err())
+			return t, ctx.Err()
 		}
 	}
-	if verdict.Note != "" {
-		log = append(log, verdict.Note)
+	return t, nil
+}
+
+// tryLoop examines the token loop that times are compared with, where there is one.
+func (b *bencher) tryLoop(s gdn.Spec, args []*array.Array, want map[string]*array.Array) error {
+	if b.loop == nil {
+		return nil
 	}
-	o.Status, o.Correctness = verdict.Status, errorsOf(verdict)
-	if !j.Protocol.Timed() {
-		o.Extra = map[string]any{protocolOf: j.Protocol.String()}
-	} else if o.Status == flashinfer.Passed {
-		if err := b.time(ctx, j.Protocol, trials, o); err != nil {
-			o.Status, o.Correctness, log = flashinfer.RuntimeError, nil, append(log, err.Error())
-		}
+	got, err := b.loop.Run(args...)
+	if err != nil {
+		return fmt.Errorf("the reference can not be run: %w", err)
 	}
-	o.Log = strings.Join(log, "\n")
-	return o
+	if v := flashinfer.Judge(s, got, want); v.Status != flashinfer.Passed {
+		return fmt.Errorf("the token loop disagrees with float64: %s %s", v.Status, v.Note)
+	}
+	return nil
 }
 
 // time measures the solution and the reference on the inputs of all trials, in turns.

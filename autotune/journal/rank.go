@@ -3,6 +3,8 @@ package journal
 import (
 	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -89,48 +91,7 @@ func (v View) Portfolio(within float64) (members []*Candidate, use map[string]*C
 			targets = append(targets, t)
 		}
 	}
-	// Of candidates that reach the same targets, the best by ratio is enough.
-	best := map[uint]*Candidate{}
-	total := map[uint]float64{}
-	for _, c := range v.Candidates() {
-		if !c.Verdict.Ranked() {
-			continue
-		}
-		var reach uint
-		sum := 1.0
-		for i, t := range targets {
-			if cost := c.Cost(t); cost != nil {
-				if r := float64(cost.Score) / float64(v.least(t)); r <= 1+within {
-					reach |= 1 << i
-					sum *= r
-				}
-			}
-		}
-		if had, ok := total[reach]; reach != 0 && (!ok || sum < had) {
-			best[reach], total[reach] = c, sum
-		}
-	}
-	reaches := slices.Sorted(maps.Keys(best))
-	full := uint(1)<<len(targets) - 1
-	for size := 1; size <= len(targets) && members == nil; size++ {
-		least := 0.0
-		var pick func(from int, chosen []uint, covered uint, cost float64)
-		pick = func(from int, chosen []uint, covered uint, cost float64) {
-			if len(chosen) == size {
-				if covered == full && (members == nil || cost < least) {
-					members, least = nil, cost
-					for _, r := range chosen {
-						members = append(members, best[r])
-					}
-				}
-				return
-			}
-			for i := from; i < len(reaches); i++ {
-				pick(i+1, append(slices.Clone(chosen), reaches[i]), covered|reaches[i], cost*total[reaches[i]])
-			}
-		}
-		pick(0, nil, 0, 1)
-	}
+	members = leastCover(v.reachers(targets, within), uint(1)<<len(targets)-1)
 	slices.SortFunc(members, func(x, y *Candidate) int { return x.ID - y.ID })
 	use = map[string]*Candidate{}
 	for _, t := range targets {
@@ -141,6 +102,63 @@ func (v View) Portfolio(within float64) (members []*Candidate, use map[string]*C
 		}
 	}
 	return members, use
+}
+
+// reacher is a candidate that is near the best of some targets.
+type reacher struct {
+	*Candidate
+	reach uint    // bit i for target i
+	ratio float64 // product of its ratios to the best of these
+}
+
+// reachers are the candidates that are within a share of the best of some targets: of those that reach the same targets the one with
+// the least ratio. They come in the order of what they reach.
+func (v View) reachers(targets []string, within float64) (list []reacher) {
+	best := map[uint]reacher{}
+	for _, c := range v.Candidates() {
+		if !c.Verdict.Ranked() {
+			continue
+		}
+		r := reacher{c, 0, 1}
+		for i, t := range targets {
+			cost := c.Cost(t)
+			if cost == nil {
+				continue
+			}
+			if ratio := float64(cost.Score) / float64(v.least(t)); ratio <= 1+within {
+				r.reach |= 1 << i
+				r.ratio *= ratio
+			}
+		}
+		if had, ok := best[r.reach]; r.reach != 0 && (!ok || r.ratio < had.ratio) {
+			best[r.reach] = r
+		}
+	}
+	for _, reach := range slices.Sorted(maps.Keys(best)) {
+		list = append(list, best[reach])
+	}
+	return list
+}
+
+// leastCover is the smallest set that together reaches all targets, bits of full; of equal sets the one with the least product of ratios.
+func leastCover(list []reacher, full uint) (members []*Candidate) {
+	for size := 1; size <= bits.OnesCount(full) && members == nil; size++ {
+		least := math.Inf(1)
+		var pick func(from int, chosen []*Candidate, reach uint, ratio float64)
+		pick = func(from int, chosen []*Candidate, reach uint, ratio float64) {
+			if len(chosen) < size {
+				for i, r := range list[from:] {
+					pick(from+i+1, append(slices.Clone(chosen), r.Candidate), reach|r.reach, ratio*r.ratio)
+				}
+				return
+			}
+			if reach == full && ratio < least {
+				members, least = chosen, ratio
+			}
+		}
+		pick(0, nil, 0, 1)
+	}
+	return members
 }
 
 // least is the lowest score on a target, guards left aside.

@@ -12,48 +12,13 @@ import (
 // they are.
 func Verify(s *State, has func(key string) error) (champions map[string]int, faults []string) {
 	champions = map[string]int{}
-	sameRules := s.Header.Rules == Rules
 	for _, c := range s.Now().Candidates() {
-		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Sprintf("candidate %d: ", c.ID)+fmt.Sprintf(format, args...))
-		}
 		before := s.At(c.ID - 1)
-		if c.Parent != 0 && before.Candidate(c.Parent) == nil {
-			fault("its parent %d is not an earlier candidate", c.Parent)
-		}
-		if !slices.Contains(s.Header.Gates, c.Gate) && c.Gate != GateProposal {
-			fault("the run has no gate %q", c.Gate)
-		}
-		if c.Reason == "" {
-			fault("verdict %s without a reason", c.Verdict)
-		}
-		if cause, evidence := before.CauseOf(c); sameRules && (cause != c.Cause || evidence != c.Evidence) {
-			fault("cause %q (%s), and its records say %q (%s)", c.Cause, c.Evidence, cause, evidence)
-		}
-		if c.Verdict == Duplicate {
-			if why := notRepeated(c, before.Candidate(c.Of)); why != "" {
-				fault("%s", why)
-			}
-		}
-		if has != nil {
-			for _, role := range slices.Sorted(maps.Keys(c.Objects)) {
-				if err := has(c.Objects[role]); err != nil {
-					fault("object %s: %v", role, err)
-				}
-			}
-		}
-		failed := slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) })
-		if failed != (c.Verdict == Numerics) && c.Verdict != Crash && c.Verdict != Timeout && c.Verdict != Internal {
-			fault("verdict %s does not follow from its errors", c.Verdict)
+		for _, fault := range slices.Concat(s.recordFaults(c, before), objectFaults(c, has), s.verdictFaults(c, before)) {
+			faults = append(faults, fmt.Sprintf("candidate %d: %s", c.ID, fault))
 		}
 		if !c.Verdict.Ranked() {
 			continue
-		}
-		switch rank, reason, err := before.Rank(c); {
-		case err != nil:
-			fault("%v", err)
-		case rank != c.Verdict || reason != c.Reason && sameRules:
-			fault("verdict %s (%s), and its scores say %s (%s)", c.Verdict, c.Reason, rank, reason)
 		}
 		for _, t := range s.Header.Targets {
 			if s.Header.succeeds(c, before.Candidate(champions[t]), t) == "" {
@@ -67,6 +32,64 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 		}
 	}
 	return champions, faults
+}
+
+// sameRules says whether the journal follows the rules of today.
+func (s *State) sameRules() bool { return s.Header.Rules == Rules }
+
+// recordFaults are those of what a record names: its parent, gate, reason, cause and what it repeats.
+func (s *State) recordFaults(c *Candidate, before View) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if c.Parent != 0 && before.Candidate(c.Parent) == nil {
+		fault("its parent %d is not an earlier candidate", c.Parent)
+	}
+	if !slices.Contains(s.Header.Gates, c.Gate) && c.Gate != GateProposal {
+		fault("the run has no gate %q", c.Gate)
+	}
+	if c.Reason == "" {
+		fault("verdict %s without a reason", c.Verdict)
+	}
+	if cause, evidence := before.CauseOf(c); s.sameRules() && (cause != c.Cause || evidence != c.Evidence) {
+		fault("cause %q (%s), and its records say %q (%s)", c.Cause, c.Evidence, cause, evidence)
+	}
+	if c.Verdict == Duplicate {
+		if why := notRepeated(c, before.Candidate(c.Of)); why != "" {
+			fault("%s", why)
+		}
+	}
+	return faults
+}
+
+// objectFaults are the objects of a candidate that are not stored whole.
+func objectFaults(c *Candidate, has func(key string) error) (faults []string) {
+	if has == nil {
+		return nil
+	}
+	for _, role := range slices.Sorted(maps.Keys(c.Objects)) {
+		if err := has(c.Objects[role]); err != nil {
+			faults = append(faults, fmt.Sprintf("object %s: %v", role, err))
+		}
+	}
+	return faults
+}
+
+// verdictFaults are those of a verdict that does not follow from errors and scores.
+func (s *State) verdictFaults(c *Candidate, before View) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	failed := slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) })
+	if failed != (c.Verdict == Numerics) && c.Verdict != Crash && c.Verdict != Timeout && c.Verdict != Internal {
+		fault("verdict %s does not follow from its errors", c.Verdict)
+	}
+	if !c.Verdict.Ranked() {
+		return faults
+	}
+	switch rank, reason, err := before.Rank(c); {
+	case err != nil:
+		fault("%v", err)
+	case rank != c.Verdict || reason != c.Reason && s.sameRules():
+		fault("verdict %s (%s), and its scores say %s (%s)", c.Verdict, c.Reason, rank, reason)
+	}
+	return faults
 }
 
 // notRepeated says why c does not repeat the program or a schedule of an earlier candidate.

@@ -69,78 +69,103 @@ func NewContext(c Config) (*mlcontext.Context, error) {
 // a checkpoint.
 func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c Config) (*Result, error) {
 	start := time.Now()
-	r := &Result{}
-	file := filepath.Join(c.Dir, CheckpointName)
-	if c.Dir != "" {
-		if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-			return nil, err
-		}
-		losses, err := Restore(file, ctx)
-		if err != nil {
-			return nil, err
-		}
-		r.Losses, r.Resumed = losses, len(losses)
+	r := &run{config: c, ctx: ctx}
+	if err := r.restore(); err != nil {
+		return nil, err
 	}
 	// Unchecked: variables are there already where a checkpoint was restored, and are made where none was.
-	trainer := train.NewTrainer(b, ctx.Checked(false), c.Model, losses.SparseCategoricalCrossEntropyLogits, optimizers.FromContext(ctx), nil, nil)
+	r.trainer = train.NewTrainer(b, ctx.Checked(false), c.Model, losses.SparseCategoricalCrossEntropyLogits, optimizers.FromContext(ctx), nil, nil)
 	told := newProgress(c, r.Resumed)
-	save := func() error {
-		if c.Dir == "" {
-			return nil
+	done := false
+	for step := r.Resumed; step < c.Steps && !done && stop.Err() == nil; step++ {
+		var err error
+		if done, err = r.step(step, told); err != nil {
+			return nil, err
 		}
-		if err := Save(file, ctx, r.Losses); err != nil {
-			return err
-		}
-		return Plot(filepath.Join(c.Dir, PlotName), c.Title, r.Losses)
-	}
-	judged := 0 // steps when Merit was found
-	for step := r.Resumed; step < c.Steps && stop.Err() == nil; step++ {
-		inputs, labels := c.Batch(step)
-		metrics, err := trainer.TrainStep(nil, inputs, labels)
-		if err != nil {
-			return nil, fmt.Errorf("step %d: %w", step, err)
-		}
-		loss := float64(tensors.ToScalar[float32](metrics[0]))
-		for _, m := range metrics {
-			m.MustFinalizeAll()
-		}
-		r.Losses = append(r.Losses, loss)
-		describe := fmt.Sprintf("loss %.4f", loss)
-		last := step+1 == c.Steps
-		due := c.Every > 0 && (last || (step+1)%c.Every == 0)
-		if c.Evaluate != nil && due {
-			if r.Merit, err = c.Evaluate(); err != nil {
-				return nil, fmt.Errorf("evaluation after step %d: %w", step, err)
-			}
-			judged = step + 1
-			last = last || c.Target > 0 && r.Merit >= c.Target
-		}
-		if judged > 0 {
-			describe += fmt.Sprintf(", %s %.3f", c.Merit, r.Merit)
-		}
-		told.step(step+1, describe, due || last)
-		if !last && c.Save > 0 && (step+1)%c.Save == 0 {
-			if err := save(); err != nil {
+		if !done && c.Save > 0 && (step+1)%c.Save == 0 {
+			if err := r.save(); err != nil {
 				return nil, err
 			}
 		}
-		if last {
-			break
-		}
 	}
 	told.close()
-	if err := save(); err != nil {
+	if err := r.save(); err != nil {
 		return nil, err
 	}
-	if n := len(r.Losses); c.Evaluate != nil && n > 0 && judged < n && stop.Err() == nil { // a run that was complete before this call
+	if n := len(r.Losses); c.Evaluate != nil && n > 0 && r.judged < n && stop.Err() == nil { // a run that was complete before this call
 		var err error
 		if r.Merit, err = c.Evaluate(); err != nil {
 			return nil, fmt.Errorf("evaluation of the checkpoint: %w", err)
 		}
 	}
 	r.Steps, r.Seconds = len(r.Losses), time.Since(start).Seconds()
-	if r.Steps > 0 {
-		r.Loss = r.Losses[r.Steps-1]
+	if n := len(r.Losses); n > 0 {
+		r.Loss = r.Losses[n-1]
 	}
-	return r, nil
+	return &r.Result, nil
+}
+
+// run is a training under way.
+type run struct {
+	Result
+	config  Config
+	ctx     *mlcontext.Context
+	trainer *train.Trainer
+	judged  int // steps when Merit was found
+}
+
+// file is where the checkpoint is.
+func (r *run) file() string { return filepath.Join(r.config.Dir, CheckpointName) }
+
+// restore takes up the checkpoint, if there is one.
+func (r *run) restore() (err error) {
+	if r.config.Dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(r.config.Dir, 0o755); err != nil {
+		return err
+	}
+	r.Losses, err = Restore(r.file(), r.ctx)
+	r.Resumed = len(r.Losses)
+	return err
+}
+
+// save writes the checkpoint and the plot.
+func (r *run) save() error {
+	if r.config.Dir == "" {
+		return nil
+	}
+	if err := Save(r.file(), r.ctx, r.Losses); err != nil {
+		return err
+	}
+	return Plot(filepath.Join(r.config.Dir, PlotName), r.config.Title, r.Losses)
+}
+
+// step trains on one batch, and evaluates where that is due. last says that it was the last step: all are done, or the target is reached.
+func (r *run) step(step int, told *progress) (last bool, err error) {
+	inputs, labels := r.config.Batch(step)
+	metrics, err := r.trainer.TrainStep(nil, inputs, labels)
+	if err != nil {
+		return false, fmt.Errorf("step %d: %w", step, err)
+	}
+	loss := float64(tensors.ToScalar[float32](metrics[0]))
+	for _, m := range metrics {
+		m.MustFinalizeAll()
+	}
+	r.Losses = append(r.Losses, loss)
+	last = step+1 == r.config.Steps
+	due := r.config.Every > 0 && (last || (step+1)%r.config.Every == 0)
+	if r.config.Evaluate != nil && due {
+		if r.Merit, err = r.config.Evaluate(); err != nil {
+			return false, fmt.Errorf("evaluation after step %d: %w", step, err)
+		}
+		r.judged = step + 1
+		last = last || r.config.Target > 0 && r.Merit >= r.config.Target
+	}
+	describe := fmt.Sprintf("loss %.4f", loss)
+	if r.judged > 0 {
+		describe += fmt.Sprintf(", %s %.3f", r.config.Merit, r.Merit)
+	}
+	told.step(step+1, describe, due || last)
+	return last, nil
 }

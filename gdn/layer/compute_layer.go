@@ -28,44 +28,12 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 	}
 	x := inputs["x"].Convert(ir.F32)
 	mask := inputs["attention_mask"]
-	run := func(parts []*array.Array, outputs []string) (map[string]*array.Array, error) {
-		s, err := NewSession(b, ctx, cfg, variant)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Finalize()
-		out := map[string]*array.Array{}
-		for i, part := range parts {
-			m := mask
-			if i > 0 {
-				m = nil // it is of the first tokens alone
-			}
-			y, err := s.Run(part, m)
-			if err != nil {
-				return nil, err
-			}
-			name := outputs[min(i, len(outputs)-1)]
-			if out[name] != nil {
-				y = joinTokens(out[name], y)
-			}
-			out[name] = y
-			if i == 0 || i == len(parts)-1 {
-				suffix := "_prefill"
-				if i > 0 {
-					suffix = "_end"
-				}
-				if out["conv_state"+suffix], out["recurrent_state"+suffix], err = s.Caches(); err != nil {
-					return nil, err
-				}
-			}
-		}
-		return out, nil
-	}
 	parts := []*array.Array{sliceTokens(x, 0, c.Prefill)}
 	for i := range c.Steps {
 		parts = append(parts, sliceTokens(x, c.Prefill+i, c.Prefill+i+1))
 	}
-	out, err := run(parts, []string{"y_prefill", "y_decode"})
+	session := func() (*Session, error) { return NewSession(b, ctx, cfg, variant) }
+	out, err := runParts(session, parts, mask)
 	if err != nil {
 		return nil, err
 	}
@@ -73,25 +41,60 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 		out["y_decode"] = array.New(ir.F32, x.Shape[0], 0, c.Hidden)
 		out["conv_state_end"], out["recurrent_state_end"] = out["conv_state_prefill"], out["recurrent_state_prefill"]
 	}
-	if mask != nil { // over all tokens, those after the first are real
-		padded := array.New(ir.F32, x.Shape[0], x.Shape[1])
-		v := padded.Float32s()
-		for i, m := range mask.Float64s() {
-			v[i/c.Prefill*x.Shape[1]+i%c.Prefill] = float32(m)
-		}
-		for i := range v {
-			if i%x.Shape[1] >= c.Prefill {
-				v[i] = 1
-			}
-		}
-		mask = array.FromFloat32s(ir.F32, padded.Shape, v)
+	if mask != nil {
+		mask = extendMask(mask, x.Shape[1])
 	}
-	full, err := run([]*array.Array{x}, []string{"y_full"})
+	full, err := runParts(session, []*array.Array{x}, mask)
 	if err != nil {
 		return nil, err
 	}
-	out["y_full"] = full["y_full"]
+	out["y_full"] = full["y_prefill"]
 	return out, nil
+}
+
+// runParts runs a session of its own on parts of the tokens, one after another; the mask is of the first. It gives the outputs of the first
+// part and of all others, and the caches after the first and after the last.
+func runParts(session func() (*Session, error), parts []*array.Array, mask *array.Array) (map[string]*array.Array, error) {
+	s, err := session()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Finalize()
+	out := map[string]*array.Array{}
+	keep := func(when string) (err error) {
+		out["conv_state_"+when], out["recurrent_state_"+when], err = s.Caches()
+		return err
+	}
+	if out["y_prefill"], err = s.Run(parts[0], mask); err != nil {
+		return nil, err
+	}
+	if err := keep("prefill"); err != nil || len(parts) == 1 {
+		return out, err
+	}
+	for _, part := range parts[1:] {
+		y, err := s.Run(part, nil)
+		if err != nil {
+			return nil, err
+		}
+		if before := out["y_decode"]; before != nil {
+			y = joinTokens(before, y)
+		}
+		out["y_decode"] = y
+	}
+	return out, keep("end")
+}
+
+// extendMask is a mask of the first tokens, of some in all: those after the first are real.
+func extendMask(mask *array.Array, tokens int) *array.Array {
+	batch, first := mask.Shape[0], mask.Shape[1]
+	v := make([]float32, batch*tokens)
+	for i := range v {
+		v[i] = 1
+	}
+	for i, m := range mask.Float64s() {
+		v[i/first*tokens+i%first] = float32(m)
+	}
+	return array.FromFloat32s(ir.F32, []int{batch, tokens}, v)
 }
 
 // sliceTokens gives tokens begin to end of [batch, tokens, width] in f32.

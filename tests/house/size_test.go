@@ -34,13 +34,10 @@ var larger = map[string]int{
 	"lines of codegen/pallas.launch": 107, "branches of codegen/pallas.loop": 46,
 	"lines of codegen/pallas.refs": 142, "branches of codegen/pallas.refs": 107,
 	"branches of codegen/pallas.segments": 49, "branches of codegen/pallas.split": 45, "branches of codegen/pallas.unifyPhase": 49,
-	"lines of gdn/model.overTokens": 168, "branches of gdn/model.overTokens": 76,
 	"lines of cmd/gdngen.checkCmd":     121,
 	"lines of cmd/gdngen.searchRunCmd": 129, "branches of cmd/gdngen.searchRunCmd": 49,
 	"branches of cmd/gdngen.tune": 43,
-	"branches of autotune.replay": 41, "branches of autotune/bench.evaluate": 47,
-	"branches of autotune/journal.Portfolio": 46, "branches of autotune/journal.Verify": 45,
-	"branches of examples/lab.Train": 42, "branches of gdn/layer.ComputeLayer": 41,
+	"branches of autotune.replay": 41,
 }
 
 // What is read in one go stays so: packages, types and functions keep to the sizes above, and what does not yet may only shrink.

@@ -72,7 +72,7 @@ func (row *Row) write(dir, name, text string) error {
 // writePallas writes the row as Python for JAX, whose header has the cost of the row.
 func (row *Row) writePallas(dir, version string, tell func(error)) error {
 	p := pallas.Provenance{Version: version, Libtpu: "by " + row.Source}
-	if row.Cycles > 0 && row.form.Spec.Init { // the file has an initial state always
+	if row.Cycles > 0 && row.form.Spec.Init && pallas.Fit(row.form.Spec, row.form.Variant) == row.form.Variant { // the file has an initial state and any size
 		cost := pallas.Cost{Target: row.Target, Cycles: row.Throughput}
 		if row.Cycles != row.Throughput {
 			cost.Wall = row.Cycles

@@ -40,8 +40,9 @@ func (a *app) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if err != nil {
 		return err
 	}
-	v := f.Variant
 	a.say(f)
+	f = lower.NewForm(s, pallas.Fit(s, f.Variant))
+	v := f.Variant
 	p := pallas.Provenance{}
 	p.Version, _ = version()
 	if targets != "none" {

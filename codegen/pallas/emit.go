@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 	"github.com/gdngen/gdngen/lower/tpu"
@@ -30,14 +31,16 @@ func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) 
 		return nil, err
 	}
 	pre := c.preamble()
-	return &codegen.Artifact{Text: format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + c.imports(c.body+pre) + "\n" + pre + "\n\n" + c.body + "\n")}, nil
+	return &codegen.Artifact{Text: pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + c.imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")}, nil
 }
 
 // code is what was written of a module.
 type code struct {
 	*module
-	body string // kernels, calls and the function around them
 }
+
+// body is kernels, calls and the functions around them.
+func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 
 // program is a module, and the name of the function that runs it.
 type program struct {
@@ -63,7 +66,7 @@ func write(programs ...program) (*code, error) {
 			return nil, err
 		}
 	}
-	return &code{mod, strings.Join(mod.funcs, "\n\n\n")}, nil
+	return &code{mod}, nil
 }
 
 func (mod *module) program(prog program) error {
@@ -89,7 +92,6 @@ func (mod *module) program(prog program) error {
 	}
 	k := &kernel{of: map[*ir.Value]*item{}}
 	p := mod.printer(nil, newUsage(), map[*item]string{}, nil)
-	p.taken["interpret"] = true
 	var params []string
 	for _, v := range m.Params() {
 		x := &item{typ: v.Type}
@@ -166,7 +168,13 @@ func (c *code) imports(text string) string {
 	}
 	typing := []string{}
 	if c.helpers["interleave"] {
-		b.WriteString("import heapq\nfrom collections.abc import Generator\n")
+		b.WriteString("import heapq\n")
+	}
+	if c.helpers["math"] {
+		b.WriteString("import math\n")
+	}
+	if c.helpers["interleave"] {
+		b.WriteString("from collections.abc import Generator\n")
 	}
 	if c.helpers["beside"] {
 		typing = append(typing, "Any")

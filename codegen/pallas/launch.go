@@ -123,11 +123,9 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 func spec(g *ir.Grid, w ir.Window, input bool) string {
 	var params, at []string
 	used := map[int]bool{}
-	fixed := true
 	for _, x := range w.Index {
 		if x.Axis >= 0 {
 			used[x.Axis] = true
-			fixed = fixed && g.Dims[x.Axis].Size == 1
 		}
 	}
 	for i, d := range g.Dims {
@@ -182,10 +180,27 @@ func spec(g *ir.Grid, w ir.Window, input bool) string {
 		at = append(at, s)
 	}
 	mode := ""
-	if input && fixed {
-		mode = ", pipeline_mode=pl.Buffered(1)"
+	if input {
+		mode = buffers(g, w)
 	}
 	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shapeText(w.Block), strings.Join(params, ", "), tuple(at), mode)
+}
+
+// buffers gives a window that is read once one buffer.
+func buffers(g *ir.Grid, w ir.Window) string {
+	blocks := 1
+	for _, x := range w.Index {
+		if x.Axis >= 0 && g.Dims[x.Axis].Seq {
+			return ""
+		}
+		if x.Axis >= 0 {
+			blocks *= g.Dims[x.Axis].Size
+		}
+	}
+	if blocks == 1 {
+		return ", pipeline_mode=pl.Buffered(1)"
+	}
+	return fmt.Sprintf(", pipeline_mode=pl.Buffered(min(%d, 2))", blocks)
 }
 
 func gridDoc(g *ir.Grid) string {

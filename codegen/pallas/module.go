@@ -2,10 +2,12 @@ package pallas
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/lower/tpu"
 )
@@ -61,7 +63,7 @@ func (k *kernel) nameRef(x *item, base string) {
 func (m *module) printer(k *kernel, u *usage, names map[*item]string, taken map[string]bool) *printer {
 	p := &printer{usage: u, m: m, k: k, names: names, taken: map[string]bool{}, text: map[*item]expr{}, busy: map[string]bool{},
 		flags: map[string]bool{}, keep: map[*item]bool{}, params: map[*item]bool{}, full: map[string]string{}}
-	for n := range taken {
+	for _, n := range slices.Concat(slices.Collect(maps.Keys(taken)), sizes.Params, []string{"interpret"}) {
 		p.taken[n] = true
 	}
 	return p

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -46,7 +47,7 @@ func Package(name string, s gdn.Spec, v gdn.Variant, p Provenance) ([]File, erro
 	return []File{
 		{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"))},
 		{"README.md", fmt.Sprintf(packageReadme, name, strings.Trim(f.doc, "\n"), name)},
-		{"src/" + name + "/__init__.py", format(fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s.kernels import gated_delta_rule\n\n__all__ = [\"gated_delta_rule\"]\n", name))},
+		{"src/" + name + "/__init__.py", pytext.Format(fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s.kernels import gated_delta_rule\n\n__all__ = [\"gated_delta_rule\"]\n", name))},
 		{"src/" + name + "/kernels.py", source},
 		{"tests/test_kernels.py", tests},
 	}, nil
@@ -89,7 +90,7 @@ func (f *file) tests(name string) (string, error) {
 	f.data.Name = name
 	var b bytes.Buffer
 	err := testTemplate.ExecuteTemplate(&b, "tests", f.data)
-	return format(spaced(b.String())), err
+	return pytext.Format(spaced(b.String())), err
 }
 
 // spaced puts two blank lines before what stands at the top level after a template left more or fewer.

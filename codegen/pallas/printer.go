@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -113,6 +114,11 @@ var stageNames = map[string]map[ir.Op]string{
 // maxInline is the length up to which a value is written where it is used.
 const maxInline = 64
 
+var numerals = regexp.MustCompile(`\d+`)
+
+// width is the length of a text in which all numbers are as long: what is inlined must not depend on sizes.
+func width(s string) int { return len(numerals.ReplaceAllString(s, "00")) }
+
 // inline says whether a value made by nodes[i] may be written where it is used.
 func (p *printer) inline(nodes []*node, i int, e expr) bool {
 	n := nodes[i]
@@ -123,10 +129,10 @@ func (p *printer) inline(nodes []*node, i int, e expr) bool {
 	if p.keep[x] || p.deep[x] || p.listed(x.in) {
 		return false
 	}
-	if spreads(n.in) && e.prec == atom && len(e.s) < 24 && p.elementwise(nodes, x) {
+	if spreads(n.in) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
 		return true
 	}
-	if p.uses[x] != 1 || len(e.s) > maxInline {
+	if p.uses[x] != 1 || width(e.s) > maxInline {
 		return false
 	}
 	user := slices.Index(nodes, p.at[x])
@@ -205,7 +211,7 @@ func (p *printer) nodes(ns []*node) []statement {
 			if x := n.defs[0]; p.uses[x] == 0 && !p.keep[x] && !p.listed(x.in) && n.in.Op.Pure() && n.in.Op != ir.OpLoop {
 				continue
 			}
-			if e, ok := p.spread(ns, i); ok && len(e.s) < 32 {
+			if e, ok := p.spread(ns, i); ok && width(e.s) < 32 {
 				p.text[n.defs[0]] = e
 				continue
 			}

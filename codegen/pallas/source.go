@@ -8,8 +8,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/lower/pass"
@@ -52,27 +52,74 @@ func Source(s gdn.Spec, v gdn.Variant, p Provenance) (string, error) {
 // file is a Python file and the facts of its spec.
 type file struct {
 	*code
-	doc  string
-	rule string
-	test string
-	data fileData
+	variant gdn.Variant // as it suits every size
+	extent  extent
+	doc     string
+	rule    string
+	test    string
+	data    fileData
 }
 
 type fileData struct {
-	Params                              []fileParam
-	ArgHints, Args, PublicHints, Pairs  string
-	Result, OutType, StateType, OutDoc  string
-	Scale, CheckArgs, DTypes            string
-	Groups, Seqs, Tokens                int
-	Fused, NegEigval, L2Norm, Packed    bool
-	StateVK, EmptyZero, Final, Optional bool
-	Kernels, Kept                       bool // the gradient is by kernels; which read what the forward pass keeps
-	Limit, GradientLimit, Name, Run     string
+	Params                             []fileParam
+	ArgHints, Args, PublicHints, Pairs string
+	Result, OutType, StateType, OutDoc string
+	Scale, CheckArgs, DTypes           string
+	Groups, Seqs, Tokens               int
+	HeadsK, HeadsV, K, V               int
+	Axes                               []fileAxes
+	extent
+	Fused, NegEigval, L2Norm, Packed bool
+	StateVK, EmptyZero, Final        bool
+	Kernels, Kept                    bool // the gradient is by kernels; which read what the forward pass keeps
+	Limit, GradientLimit, Name, Run  string
 }
 
-type fileParam struct {
-	Name, Shape, DType, Doc string
-	Cast                    bool
+type fileParam struct{ Name, Shape, Doc string }
+
+// fileAxes names the axes of an argument or result by letters.
+type fileAxes struct{ Name, Axes string }
+
+// axesOf are the axes of what has a batch axis, or none where sequences are packed without one.
+func axesOf(s gdn.Spec, name string) string {
+	batch := "B"
+	if s.Packed {
+		batch = ""
+	}
+	states := "B"
+	if s.Seqs > 0 {
+		states = "N"
+	}
+	switch name {
+	case "q", "k":
+		return batch + "TQK"
+	case "v", "o":
+		return batch + "THV"
+	case "A_log", "dt_bias":
+		return "H"
+	case "initial_state", "final_state":
+		if s.State == gdn.StateVK {
+			return states + "HVK"
+		}
+		return states + "HKV"
+	case "cu_seqlens":
+		return "E" // one more than sequences
+	}
+	return batch + "TH"
+}
+
+// axesDoc is a shape of axes, with widths and the element type, for a docstring.
+func axesDoc(t ir.Type, axes string) string {
+	l := strings.Split(axes, "")
+	for i, a := range l {
+		switch a {
+		case "K", "V":
+			l[i] = strconv.Itoa(t.Shape[i])
+		case "E":
+			l[i] = "N+1"
+		}
+	}
+	return fmt.Sprintf("%s[%s]", t.DType, strings.Join(l, ", "))
 }
 
 var paramDocs = map[string]string{
@@ -102,41 +149,16 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
-	var programs []program
-	kept := 0
-	if s.Direction == gdn.Train {
-		forward, backward, err := build.Training(s, v)
-		if err != nil {
-			return nil, err
-		}
-		s.Direction = gdn.Forward
-		kept = len(forward.Results) - len(s.Outputs())
-		programs = []program{{"_run_forward", forward}, {"_run_backward", backward}}
-	} else {
-		m, err := build.Module(s, v)
-		if err != nil {
-			return nil, err
-		}
-		programs = []program{{"_forward", m}}
-	}
-	for i, p := range programs {
-		m, err := Tiles(p.Module)
-		if err != nil {
-			return nil, err
-		}
-		programs[i].Module = m
-	}
-	c, err := write(programs...)
+	f, err := anySize(s, v)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{code: c}
-	f.data.Run = programs[0].name
-	f.data.Kernels, f.data.Kept = len(programs) > 1, kept > 0
+	s.Direction = gdn.Forward
+	v = f.variant
 	if err := f.describe(s, v); err != nil {
 		return nil, err
 	}
-	f.doc = fileDoc(given, s, v, p)
+	f.doc = f.describeAll(given, s, p)
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		return nil, err
@@ -159,28 +181,35 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	d := &f.data
 	d.Groups, d.Seqs, d.Tokens = s.Groups(), s.Seqs, s.Tokens
 	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
-	d.StateVK, d.EmptyZero, d.Final, d.Optional = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final, true
+	d.StateVK, d.EmptyZero, d.Final = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final
 	d.Scale = strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64)
 	if !strings.ContainsAny(d.Scale, ".e") {
 		d.Scale += ".0"
 	}
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
-	d.OutDoc = dims(s.Outputs()[0].Type)
+	d.OutDoc = axesDoc(s.Outputs()[0].Type, axesOf(s, "o"))
+	d.HeadsK, d.HeadsV, d.K, d.V, d.extent = s.HeadsK, s.HeadsV, s.K, s.V, f.extent
 	d.Result = "jax.Array"
 	if s.Final {
 		d.Result = "tuple[jax.Array, jax.Array]"
 	}
 	var names, hints, public, last, pairs, types []string
 	for _, p := range s.Inputs() {
-		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), DType: dtypes[p.Type.DType],
-			Doc: dims(p.Type) + ", " + paramDocs[p.Name], Cast: p.Type.DType != ir.I64})
+		axes := axesOf(s, p.Name)
+		d.Axes = append(d.Axes, fileAxes{p.Name, axes})
+		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + paramDocs[p.Name]})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
-		types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
+		if p.Type.DType != ir.I64 {
+			types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
+		}
 		if p.Name == "initial_state" {
 			last = append(last, "initial_state: jax.Array | None = None")
 		} else {
 			public = append(public, p.Name+": jax.Array")
 		}
+	}
+	for _, p := range s.Results() {
+		d.Axes = append(d.Axes, fileAxes{p.Name, axesOf(s, p.Name)})
 	}
 	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
 	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
@@ -200,16 +229,14 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	return nil
 }
 
-// dims is a shape with its element type, for a docstring.
-func dims(t ir.Type) string { return shortType(t) }
-
-// fileDoc is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
-func fileDoc(given, s gdn.Spec, v gdn.Variant, p Provenance) string {
+// describeAll is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
+func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
 	b.WriteString("Gated delta rule for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
 	b.WriteString(wrapList("  spec: ", given.String()))
-	b.WriteString(wrapList("  variant: ", v.Fit(s).String()))
+	b.WriteString(wrapList("  variant: ", f.variant.String()))
+	fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens(s))
 	if len(p.Costs) == 0 {
 		b.WriteString("  cost: not counted (no libtpu)\n")
 	} else {
@@ -252,8 +279,8 @@ func wrapList(label, list string) string {
 func (f *file) text(check bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\"\"\"%s\"\"\"\n\n", f.doc)
-	f.helpers["functools"] = true
-	body := f.body + "\n\n\n" + f.rule + "\n"
+	f.helpers["functools"], f.helpers["refs"], f.helpers["math"] = true, true, true
+	body := f.body() + "\n\n\n" + f.rule + "\n"
 	if check {
 		body += "\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
 	}
@@ -262,5 +289,5 @@ func (f *file) text(check bool) string {
 		pre = strings.Replace(pre, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
 	}
 	b.WriteString(f.imports(body+pre) + "\n" + pre + "\n\n" + body)
-	return format(b.String())
+	return pytext.Format(b.String())
 }

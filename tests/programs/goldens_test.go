@@ -77,7 +77,7 @@ func golden(t *testing.T, spec, variant string) *txtar.Archive {
 		{"kernel.ir", named(k.String())},
 		{"v6e.mosaic.mlir", named(brief(mosaic))},
 		{"stablehlo.mlir", named(brief(plain))},
-		{"pallas.py", kernelsOf(withoutDocstring(python))},
+		{"pallas.py", kernelsOf(python)},
 	} {
 		a.Files = append(a.Files, txtar.File{Name: file.name, Data: []byte(file.text)})
 	}
@@ -92,15 +92,6 @@ var (
 // brief is MLIR without what follows from the lines before: types of operands. The dialects of a kernel are Mosaic's.
 func brief(text string) string {
 	return dialect.ReplaceAllString(operandTypes.ReplaceAllString(text, " $1"), "$1")
-}
-
-// kernelsOf is the part of a Pallas file that differs by variant. Imports come before, and below SHAPES what is the same for all.
-func kernelsOf(python string) string {
-	if i := strings.Index(python, "\ndef "); i >= 0 {
-		python = python[i+1:]
-	}
-	python, _, _ = strings.Cut(python, "\nSHAPES = ")
-	return python
 }
 
 var (

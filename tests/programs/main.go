@@ -9,7 +9,8 @@
 //	go run ./tests/programs -costs 30m -fresh -only tiny   and those of some rows that it has
 //
 // The table, programs.tsv, was frozen at the commit that it names as its base: each name then stood for the form that suited preset and
-// target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of Pallas without its docstring.
+// target, which is given in full. Hashes are those of StableHLO and Mosaic with locations left out, and of the
+// kernels of a Pallas file.
 // The test computes a sample of the rows that rotates by commit.
 package main
 

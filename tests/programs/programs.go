@@ -37,7 +37,7 @@ func program(preset, variant string) (texts [5]string, errs [5]error) {
 	}
 	texts[0], errs[0] = emitted(m, "stablehlo")
 	if texts[1], errs[1] = pallas.Source(s, v, pallas.Provenance{}); errs[1] == nil {
-		texts[1] = withoutDocstring(texts[1])
+		texts[1] = kernelsOf(texts[1])
 	}
 	k, err := lower.Kernels(m)
 	for i, name := range columns[2:] {
@@ -92,12 +92,13 @@ func withoutLocations(text string) string {
 	return b.String()
 }
 
-// withoutDocstring removes the docstring of a Python module, which names versions and costs.
-func withoutDocstring(text string) string {
-	const mark = `"""`
-	_, rest, _ := strings.Cut(text, mark)
-	_, rest, _ = strings.Cut(rest, mark)
-	return rest
+// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below AXES what is the same for all.
+func kernelsOf(python string) string {
+	if i := strings.Index(python, "\ndef "); i >= 0 {
+		python = python[i+1:]
+	}
+	python, _, _ = strings.Cut(python, "\nAXES = ")
+	return python
 }
 
 // fill gives a row the hashes of its programs as they are now. It lists the columns whose program is another than before.

@@ -261,9 +261,9 @@ func TestUpdate(t *testing.T) {
 	require.Regexp(t, `(?m)^reason\t1\t\S+\ta test$`, string(data))
 }
 
-// Locations and docstrings are no part of a program.
+// Locations are no part of a program, nor what stands around the kernels of a file.
 func TestStripped(t *testing.T) {
 	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(\"state\":1:1)\n}\n"))
 	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(unknown)\n}\n"))
-	require.Equal(t, "\n\nx = 1\n", withoutDocstring("\"\"\"Made today.\"\"\"\n\nx = 1\n"))
+	require.Equal(t, "def f():\n    pass\n", kernelsOf("\"\"\"Made today.\"\"\"\n\nimport jax\n\ndef f():\n    pass\n\nAXES = {}\n"))
 }

@@ -1,4 +1,5 @@
-package pallas
+// Package pytext lays Python out.
+package pytext
 
 import "strings"
 
@@ -7,8 +8,8 @@ import "strings"
 
 const lineWidth = 88
 
-// format lays a module out: lines that are too long are split, and blank lines stand as they should.
-func format(text string) string {
+// Format lays a module out: lines that are too long are split, and blank lines stand as they should.
+func Format(text string) string {
 	var out []string
 	doc := false // inside a docstring of several lines
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")

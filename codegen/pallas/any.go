@@ -1,0 +1,157 @@
+package pallas
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/codegen/pallas/sizes"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// extent says how a file counts batch rows and tokens: by groups of rows that a program takes in lockstep, and by steps.
+type extent struct {
+	Rows     int  // rows of a group; of packed sequences 1
+	Unit     int  // tokens of a step, or with Visits of a visit
+	Visits   int  // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
+	MinSteps int  // phases of successive steps overlap, so that there must be as many
+	Fixed    bool // the tokens are those of the spec, which are few
+}
+
+// fewTokens is how many the token recurrence takes without steps.
+const fewTokens = 4
+
+// extentOf gives that of a fitted variant.
+func extentOf(s gdn.Spec, v gdn.Variant) extent {
+	e := extent{Rows: max(1, v.Batch), Unit: v.Chunk * v.Chunks * v.Steps, MinSteps: 1, Fixed: s.Seqs == 0 && v.Algo == gdn.AlgoToken && s.Tokens <= fewTokens}
+	switch {
+	case s.Seqs > 0 && v.Pack == gdn.PackAligned:
+		e.Unit, e.Visits = v.Chunk, v.Chunks
+	case s.Seqs > 0:
+		e.Unit = v.Chunk
+	case s.Direction != gdn.Forward:
+		e.Unit = v.Chunk * max(v.Chunks*v.Steps, v.BackSteps)
+	}
+	if s.Seqs > 0 {
+		e.Rows = 1
+	}
+	return e
+}
+
+// spec is s of another size.
+func (e extent) spec(s gdn.Spec, z sizes.Size) gdn.Spec {
+	tokens := e.Unit * z.Steps
+	if e.Visits > 0 {
+		tokens = e.Unit * (e.Visits*z.Steps - z.Rows)
+	}
+	if !e.Fixed {
+		s.Tokens = tokens
+	}
+	if s.Seqs > 0 {
+		s.Seqs = z.Rows
+	} else {
+		s.Batch = e.Rows * z.Rows
+	}
+	return s
+}
+
+// tokens says how many tokens the kernels take.
+func (e extent) tokens(s gdn.Spec) string {
+	if e.Fixed {
+		return fmt.Sprintf("%d tokens", s.Tokens)
+	}
+	return fmt.Sprintf("tokens by %d", e.Unit)
+}
+
+// Fit is a variant as a file of a spec takes it, whose kernels are for every size.
+func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
+	v, _ = fitted(s, v)
+	return v
+}
+
+// fitted is a variant as it suits every size: what holds for one batch row alone is left out.
+func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
+	fit := v.Fit(s)
+	e := extentOf(s, fit)
+	probe := e.spec(s, sizes.Probes[0])
+	if fit.Check(probe) == nil { // not where a chunk is as short as the tokens
+		v = fit
+	}
+	fit = v.Fit(probe)
+	if fit.Check(probe) == nil {
+		v = fit
+	}
+	return v, extentOf(s, fit)
+}
+
+// programs builds what a file computes, on tiles, and says how many results the forward pass keeps for the gradient.
+func programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err error) {
+	if s.Direction == gdn.Train {
+		forward, backward, err := build.Training(s, v)
+		if err != nil {
+			return nil, 0, err
+		}
+		s.Direction = gdn.Forward
+		kept = len(forward.Results) - len(s.Outputs())
+		out = []program{{"_run_forward", forward}, {"_run_backward", backward}}
+	} else {
+		m, err := build.Module(s, v)
+		if err != nil {
+			return nil, 0, err
+		}
+		out = []program{{"_forward", m}}
+	}
+	for i, p := range out {
+		if out[i].Module, err = Tiles(p.Module); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, kept, nil
+}
+
+// anySize writes the programs of a spec for every size.
+func anySize(s gdn.Spec, v gdn.Variant) (*file, error) {
+	v, e := fitted(s, v)
+	var f *file
+	var texts [][]string
+	var names []string
+	for _, z := range sizes.Probes {
+		progs, kept, err := programs(e.spec(s, z), v)
+		if err != nil {
+			return nil, err
+		}
+		c, err := write(progs...)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, c.funcs)
+		if f != nil {
+			continue
+		}
+		f = &file{code: c, variant: v, extent: e}
+		f.data.Run, f.data.Kernels, f.data.Kept = progs[0].name, len(progs) > 1, kept > 0
+		for _, p := range progs {
+			names = append(names, p.name)
+			f.extent.MinSteps = max(f.extent.MinSteps, overlap(p.Module))
+		}
+	}
+	funcs, err := sizes.Unify(texts, sizes.Probes, names...)
+	if err != nil {
+		return nil, fmt.Errorf("pallas: no file for every size: %w", err)
+	}
+	f.funcs = funcs
+	return f, nil
+}
+
+// overlap is how many steps the first and the last phase of a kernel are apart.
+func overlap(m *ir.Module) int {
+	n := 1
+	for _, in := range m.Body.Instrs {
+		if g := in.Attrs.Grid; in.Op == ir.OpKernel && g.Sched != nil {
+			for _, lag := range g.Sched.Lags {
+				n = max(n, (lag+g.Sched.Steps-1)/g.Sched.Steps)
+			}
+		}
+	}
+	return n
+}

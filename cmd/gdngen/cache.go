@@ -4,25 +4,25 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/cobra"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/spf13/cobra"
 )
 
-func (a *app) cacheCmd() *cobra.Command {
+func (a CLI) cacheCmd() *cobra.Command {
 	var measured bool
 	show := &cobra.Command{
 		Use:     "show",
 		Short:   "List what is in the cache",
 		Example: "  gdngen cache show -o json",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			r, err := measure.Cached()
 			if err != nil {
 				return err
 			}
-			return emit(a, r, r.Entries, func(w io.Writer) {
+			return app.Emit(a.App, r, r.Entries, func(w io.Writer) {
 				t := terminal.NewTable("ENTRY", ">SIZE")
 				for _, e := range r.Entries {
 					t.Add(e.Name, terminal.Size(e.Bytes))
@@ -36,20 +36,20 @@ func (a *app) cacheCmd() *cobra.Command {
 		Use:     "clean",
 		Short:   "Remove plugins, measurements and references of exams from the cache",
 		Example: "  gdngen cache clean\n  gdngen cache clean --measured",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			freed, err := measure.Clean(a.ctx, measured)
+			freed, err := measure.Clean(a.Ctx, measured)
 			if err != nil {
 				return err
 			}
 			r := struct {
 				Freed int64 `json:"freed_bytes"`
 			}{freed}
-			return emit(a, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", terminal.Size(freed)) })
+			return app.Emit(a.App, r, []any{r}, func(w io.Writer) { fmt.Fprintf(w, "freed %s\n", terminal.Size(freed)) })
 		},
 	}
 	clean.Flags().BoolVar(&measured, "measured", false, "remove measurements and references alone")
-	return group(&cobra.Command{
+	return app.Group(&cobra.Command{
 		Use:     "cache",
 		Short:   "Show or empty the cache of plugins and measurements",
 		Long:    "cache shows or empties the folder that plugins are fetched into, and measurements and references of exams (at most 1 GiB) are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",

@@ -9,17 +9,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"github.com/stretchr/testify/require"
-
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
 )
 
 // walk visits a command and all below it.
@@ -37,7 +37,7 @@ var (
 
 // Every help has an example, and every example is a command line that parses.
 func TestExamples(t *testing.T) {
-	walk((&app{stdout: io.Discard, stderr: io.Discard}).root(), func(c *cobra.Command) {
+	walk(CLI{&app.App{Stdout: io.Discard, Stderr: io.Discard}}.root(), func(c *cobra.Command) {
 		if c.Name() == "help" {
 			return
 		}
@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 			line = strings.ReplaceAll(line, "@runs/first", "auto") // there is no such run
 			line = phrase.ReplaceAllStringFunc(line, func(s string) string { return strings.ReplaceAll(strings.Trim(s, `"'`), " ", "_") })
 			words := strings.Fields(strings.TrimSuffix(line, ")"))
-			root := (&app{stdout: io.Discard, stderr: io.Discard}).root()
+			root := CLI{&app.App{Stdout: io.Discard, Stderr: io.Discard}}.root()
 			found, rest, err := root.Find(words)
 			require.NoError(t, err, line)
 			require.NoError(t, found.ParseFlags(rest), line)
@@ -65,7 +65,7 @@ func TestExamples(t *testing.T) {
 
 // Flags have help, no flag hides a global one but --output of gen and results, and specs, variants and targets named as defaults exist.
 func TestFlags(t *testing.T) {
-	root := (&app{}).root()
+	root := CLI{&app.App{}}.root()
 	walk(root, func(c *cobra.Command) {
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			at := c.CommandPath() + " --" + f.Name
@@ -81,11 +81,11 @@ func TestFlags(t *testing.T) {
 				}
 			case "variant":
 				if f.DefValue != "" {
-					err = checkText(f.DefValue)
+					err = app.CheckText(f.DefValue)
 				}
 			case "target", "targets":
 				if f.DefValue != "" {
-					_, err = parseTargets(f.DefValue)
+					_, err = app.ParseTargets(f.DefValue)
 				}
 			}
 			require.NoError(t, err, at)
@@ -98,33 +98,33 @@ func TestExitCode(t *testing.T) {
 		code int
 		err  error
 	}{
-		{exitFailure, errors.New("x")},
-		{exitUsage, usage(errors.New("x"))},
-		{exitUsage, &aot.RequestError{}},
-		{exitNumerics, failed(exitNumerics, "x")},
-		{exitRejected, &aot.RejectError{}},
-		{exitRejected, &aot.VMEMError{}},
-		{exitRejected, &aot.CrashError{}},
-		{exitUsage, &autotune.ConfigError{Err: errors.New("x")}},
-		{exitNoEngine, &plugins.MissingError{}},
-		{exitNoEngine, &bench.DeviceError{}},
-		{exitNoEngine, &autotune.DeviceError{Err: errors.New("x")}},
-		{exitNoEngine, &aot.InfraError{Err: &aot.LoadError{}}},
-		{exitInfra, &aot.InfraError{}},
-		{exitInfra, &journal.LockedError{}},
-		{exitInfra, &autotune.PauseError{Err: errors.New("x")}},
-		{exitTimeout, &aot.TimeoutError{}},
-		{exitTimeout, context.DeadlineExceeded},
-		{exitInterrupted, context.Canceled},
+		{app.ExitFailure, errors.New("x")},
+		{app.ExitUsage, app.Usage(errors.New("x"))},
+		{app.ExitUsage, &aot.RequestError{}},
+		{app.ExitNumerics, app.Failed(app.ExitNumerics, "x")},
+		{app.ExitRejected, &aot.RejectError{}},
+		{app.ExitRejected, &aot.VMEMError{}},
+		{app.ExitRejected, &aot.CrashError{}},
+		{app.ExitUsage, &autotune.ConfigError{Err: errors.New("x")}},
+		{app.ExitNoEngine, &plugins.MissingError{}},
+		{app.ExitNoEngine, &bench.DeviceError{}},
+		{app.ExitNoEngine, &autotune.DeviceError{Err: errors.New("x")}},
+		{app.ExitNoEngine, &aot.InfraError{Err: &aot.LoadError{}}},
+		{app.ExitInfra, &aot.InfraError{}},
+		{app.ExitInfra, &journal.LockedError{}},
+		{app.ExitInfra, &autotune.PauseError{Err: errors.New("x")}},
+		{app.ExitTimeout, &aot.TimeoutError{}},
+		{app.ExitTimeout, context.DeadlineExceeded},
+		{app.ExitInterrupted, context.Canceled},
 	} {
-		require.Equal(t, c.code, exitCode(c.err), "%T", c.err)
-		require.Equal(t, c.code, exitCode(fmt.Errorf("more: %w", c.err)), "%T", c.err)
+		require.Equal(t, c.code, app.ExitCode(c.err), "%T", c.err)
+		require.Equal(t, c.code, app.ExitCode(fmt.Errorf("more: %w", c.err)), "%T", c.err)
 	}
-	require.NoError(t, usage(nil))
+	require.NoError(t, app.Usage(nil))
 }
 
 func TestNear(t *testing.T) {
-	require.Equal(t, `, did you mean "v6e"?`, near("v6", codegen.TargetNames(), ""))
-	require.Equal(t, `, did you mean "--spec"?`, near("spce", []string{"case", "spec"}, "--"))
-	require.Empty(t, near("quite another", codegen.TargetNames(), ""))
+	require.Equal(t, `, did you mean "v6e"?`, app.Near("v6", codegen.TargetNames(), ""))
+	require.Equal(t, `, did you mean "--spec"?`, app.Near("spce", []string{"case", "spec"}, "--"))
+	require.Empty(t, app.Near("quite another", codegen.TargetNames(), ""))
 }

@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/promoted"
-	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // The commands that README and docs show are commands of this program: all of them parse, those in blocks have a row in the table, and the fast
@@ -212,7 +212,7 @@ func TestDocumentedCommands(t *testing.T) {
 }
 
 func commandTree() *cobra.Command {
-	root := (&app{stdout: io.Discard, stderr: io.Discard}).root()
+	root := CLI{&app.App{Stdout: io.Discard, Stderr: io.Discard}}.root()
 	root.InitDefaultHelpCmd()
 	return root
 }

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/gdngen/gdngen/autotune/contest"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/machines"
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/remote"
+	"github.com/spf13/cobra"
 )
 
-func (a *app) doctorCmd() *cobra.Command {
+func (a CLI) doctorCmd() *cobra.Command {
 	var agent, on string
 	var env []string
 	c := &cobra.Command{
@@ -28,29 +29,29 @@ something is missing. Machines that remote hold took, and nobody gave back, are 
 With --on it also tries a place: what it is and has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes.`,
 		Example: "  gdngen doctor\n  gdngen doctor --agent \"codex exec --ephemeral -\" --env OPENAI_API_KEY\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			// the examination looks at the environment alone
-			for name, value := range map[string]string{"GDNGEN_LIBTPU": a.libtpu, "GDNGEN_CPU_PLUGIN": a.cpuPlugin} {
+			for name, value := range map[string]string{"GDNGEN_LIBTPU": a.Libtpu, "GDNGEN_CPU_PLUGIN": a.CPUPlugin} {
 				if value != "" {
 					if err := os.Setenv(name, value); err != nil {
 						return err
 					}
 				}
 			}
-			checks, err := interrupt.Await(a.ctx, func() ([]plugins.Check, error) { return plugins.Doctor(a.ctx), nil })
+			checks, err := interrupt.Await(a.Ctx, func() ([]plugins.Check, error) { return plugins.Doctor(a.Ctx), nil })
 			if err != nil {
 				return err
 			}
-			checks = append(checks, a.configCheck())
+			checks = append(checks, a.ConfigCheck())
 			if agent != "" {
 				checks = append(checks, a.tryAgent(agent, env))
 			}
 			if on != "" {
 				checks = append(checks, a.tryPlace(on))
 			}
-			a.warnOfLeases()
-			if err := emit(a, checks, checks, func(w io.Writer) { plugins.WriteChecks(w, checks) }); err != nil {
+			machines.CLI{App: a.App}.WarnOfLeases()
+			if err := app.Emit(a.App, checks, checks, func(w io.Writer) { plugins.WriteChecks(w, checks) }); err != nil {
 				return err
 			}
 			missing := 0
@@ -60,7 +61,7 @@ With --on it also tries a place: what it is and has, or the call that failed. Wi
 				}
 			}
 			if missing > 0 {
-				return failed(exitNoEngine, "%d of %d checks found something missing", missing, len(checks))
+				return app.Failed(app.ExitNoEngine, "%d of %d checks found something missing", missing, len(checks))
 			}
 			return nil
 		},
@@ -75,8 +76,8 @@ With --on it also tries a place: what it is and has, or the call that failed. Wi
 const placeLimit = 30 * time.Second
 
 // tryPlace is the check of a place.
-func (a *app) tryPlace(on string) plugins.Check {
-	ctx, cancel := context.WithTimeout(a.ctx, placeLimit)
+func (a CLI) tryPlace(on string) plugins.Check {
+	ctx, cancel := context.WithTimeout(a.Ctx, placeLimit)
 	defer cancel()
 	try := remote.Examine
 	if strings.HasPrefix(on, contest.Prefix) {
@@ -90,8 +91,8 @@ func (a *app) tryPlace(on string) plugins.Check {
 }
 
 // tryAgent is the check of an agent.
-func (a *app) tryAgent(agent string, env []string) plugins.Check {
-	said, err := loop.Try(a.ctx, agent, env, loop.TryLimit)
+func (a CLI) tryAgent(agent string, env []string) plugins.Check {
+	said, err := loop.Try(a.Ctx, agent, env, loop.TryLimit)
 	if err != nil {
 		return plugins.Check{Name: "agent", Detail: err.Error(), Mend: "see that the command reads a prompt from its standard input; --env NAME or --env HOME gives it what it needs"}
 	}

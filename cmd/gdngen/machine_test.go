@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/stretchr/testify/require"
 )
 
 // Who measures is named by doctor and by commands that do not want to wait, which leave nothing behind.
@@ -31,7 +31,7 @@ func TestMachineBusy(t *testing.T) {
 	require.Contains(t, said, holder)
 	for _, args := range [][]string{{"search", "run"}, {"search", "run", "--device", "cpu"}, {"bench"}} {
 		status, said := gdngen(append(args, "--offline", "--no-wait", "--run", run)...)
-		require.Equal(t, exitInfra, status, said)
+		require.Equal(t, app.ExitInfra, status, said)
 		require.Contains(t, said, "the machine is in use: "+holder)
 		_, err := os.Stat(run)
 		require.ErrorIs(t, err, os.ErrNotExist)

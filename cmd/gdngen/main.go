@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -43,18 +44,18 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt has its usual effect
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
-	defer a.close()
-	root := a.root()
+	a := &app.App{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	defer a.Close()
+	root := CLI{a}.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitOK
+		return app.ExitOK
 	}
-	code := exitCode(err)
-	a.complain(err, code)
+	code := app.ExitCode(err)
+	a.Complain(err, code)
 	return code
 }

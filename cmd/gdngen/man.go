@@ -6,12 +6,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
 
 // manCmd writes manual pages of the whole tree of commands: cobra makes them of the same texts as the helps.
-func (a *app) manCmd() *cobra.Command {
+func (a CLI) manCmd() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:     "man --out DIR",
@@ -19,23 +20,23 @@ func (a *app) manCmd() *cobra.Command {
 		Long:    "man writes a manual page for each command, gdngen-search-run.1 and the like, from the same texts as the helps.",
 		Example: "  gdngen man --out ~/.local/share/man/man1",
 		GroupID: "self",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return usage(errors.New("where to? give --out DIR, such as ~/.local/share/man/man1"))
+				return app.Usage(errors.New("where to? give --out DIR, such as ~/.local/share/man/man1"))
 			}
 			if err := os.MkdirAll(out, 0o755); err != nil {
 				return err
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // which names the day, so that pages would differ from day to day
-			name, _ := version()
+			name, _ := app.Version()
 			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "gdngen " + name, Manual: "gdngen"}, out); err != nil {
 				return fmt.Errorf("manual pages: %w", err)
 			}
 			pages, err := filepath.Glob(filepath.Join(out, "gdngen*.1"))
 			if err == nil {
-				a.note("%d pages in %s", len(pages), out)
+				a.Note("%d pages in %s", len(pages), out)
 			}
 			return err
 		},

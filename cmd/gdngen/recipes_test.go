@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,7 +43,7 @@ func TestRecipes(t *testing.T) {
 func requireCommand(t *testing.T, text string) {
 	t.Helper()
 	text, _, _ = strings.Cut(text, " -- ")
-	root := (&app{}).root()
+	root := CLI{&app.App{}}.root()
 	words := strings.Fields(quotedWords.ReplaceAllString(strings.TrimPrefix(text, "help "), "x"))
 	c, rest, err := root.Find(words)
 	require.NoError(t, err, text)

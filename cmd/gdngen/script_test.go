@@ -149,7 +149,7 @@ func storedSchedules(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// makerun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs by wall; one named older names no
+// makeRun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs by wall; one named older names no
 // ruler.
 func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 4 {
@@ -207,7 +207,7 @@ func recordRun(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(j.Close())
 }
 
-// samerun DIR DIR demands that two runs decided the same.
+// sameRun DIR DIR demands that two runs decided the same.
 func sameRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: samerun DIR DIR")
@@ -229,7 +229,7 @@ func sameRun(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// makecase DIR SPEC CLASS writes a folder with one case named c, as Reference computes it.
+// makeCase DIR SPEC CLASS writes a folder with one case named c, as Reference computes it.
 func makeCase(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: makecase DIR SPEC CLASS")

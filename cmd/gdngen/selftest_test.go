@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/gdngen/gdngen/selftest"
+	"github.com/stretchr/testify/require"
 )
 
 // trySelftest tests one work by a few variants on a device.
@@ -44,12 +44,12 @@ func TestSelftest(t *testing.T) {
 
 	t.Setenv(devicetest.Fault, "garbage")
 	status, r, said = trySelftest(t, selftestSpec, []string{"naive"}, "--plugin", plugin)
-	require.Equal(t, exitNumerics, status, said)
+	require.Equal(t, app.ExitNumerics, status, said)
 	require.Equal(t, []int{0, 3}, []int{r.Passed, r.Failed})
 
 	t.Setenv(devicetest.Fault, "dies:2")
 	status, r, said = trySelftest(t, selftestSpec, []string{"naive"}, "--plugin", plugin)
-	require.Equal(t, exitNumerics, status, said)
+	require.Equal(t, app.ExitNumerics, status, said)
 	require.Equal(t, []int{2, 1}, []int{r.Passed, r.Failed}, "the second run of each process")
 	require.Contains(t, r.Rows[1].Reason, "the process of the device died in a run (signal: killed)")
 }
@@ -69,11 +69,11 @@ func TestSelftestOnTPU(t *testing.T) {
 	t.Setenv(devicetest.Kind, "TPU v5 lite")
 
 	status, _, said := trySelftest(t, s.String(), []string{"merge-packed"}, "--plugin", plugin, "--target", "v6e")
-	require.Equal(t, exitNoEngine, status)
+	require.Equal(t, app.ExitNoEngine, status)
 	require.Contains(t, said, "is a v5e (TPU v5 lite), and programs are wanted for v6e (TPU v6 lite)")
 
 	status, r, said := trySelftest(t, s.String(), []string{"merge-packed"}, "--plugin", plugin, "--target", "v5e")
-	require.Equal(t, exitNumerics, status, said)
+	require.Equal(t, app.ExitNumerics, status, said)
 	require.Contains(t, r.Rows[0].Reason, "tpu_custom_call", "the CPU behind the stub takes no kernel")
 
 	t.Setenv(devicetest.Program, file)
@@ -89,9 +89,9 @@ func TestSelftestInterrupted(t *testing.T) {
 	t.Setenv(devicetest.Fault, "stops:1")
 	t.Setenv(plugins.LockEnv, t.TempDir())
 	var out, said bytes.Buffer
-	a := &app{stdout: &out, stderr: &said}
-	defer a.close()
-	root := a.root()
+	a := &app.App{Stdout: &out, Stderr: &said}
+	defer a.Close()
+	root := CLI{a}.root()
 	root.SetArgs([]string{"selftest", "--quick", "--plugin", plugin, "--timeout", "8s"})
 	err := root.ExecuteContext(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)

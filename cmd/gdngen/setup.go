@@ -3,21 +3,21 @@ package main
 import (
 	"io"
 
-	"github.com/spf13/cobra"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/spf13/cobra"
 )
 
 // plugins obtains the named plugins, or all. missing is why the first that can not be had is not there.
-func (a *app) plugins(only string, offline bool) (rows []plugins.Obtained, missing error, err error) {
-	rows, missing, err = plugins.Obtain(a.ctx, only, map[string]string{"cpu": a.cpuPlugin, "tpu": a.libtpu}, plugins.Options{Progress: a.stderr, Offline: offline})
-	if isA[*plugins.UnknownError](err) {
-		return nil, nil, usage(err)
+func (a CLI) plugins(only string, offline bool) (rows []plugins.Obtained, missing error, err error) {
+	rows, missing, err = plugins.Obtain(a.Ctx, only, map[string]string{"cpu": a.CPUPlugin, "tpu": a.Libtpu}, plugins.Options{Progress: a.Stderr, Offline: offline})
+	if app.IsA[*plugins.UnknownError](err) {
+		return nil, nil, app.Usage(err)
 	}
 	return rows, missing, err
 }
 
-func (a *app) setupCmd() *cobra.Command {
+func (a CLI) setupCmd() *cobra.Command {
 	var only string
 	c := &cobra.Command{
 		Use:   "setup",
@@ -31,19 +31,19 @@ the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_
 build of the plugin, and GDNGEN_CUDA_TOOLKIT a folder with bin/ptxas and nvvm/libdevice.`,
 		Example: "  gdngen setup\n  gdngen setup --only cpu",
 		GroupID: "self",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			rows, missing, err := a.plugins(only, a.offline)
+			rows, missing, err := a.plugins(only, a.Offline)
 			if err != nil {
 				return err
 			}
-			if err := emit(a, rows, rows, func(w io.Writer) { plugins.WriteObtained(w, rows) }); err != nil {
+			if err := app.Emit(a.App, rows, rows, func(w io.Writer) { plugins.WriteObtained(w, rows) }); err != nil {
 				return err
 			}
 			return missing
 		},
 	}
 	c.Flags().StringVar(&only, "only", "", "fetch only cpu, tpu or gpu")
-	complete(c, "only", []string{"cpu", "tpu", "gpu"})
+	app.Complete(c, "only", []string{"cpu", "tpu", "gpu"})
 	return c
 }

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/spf13/cobra"
 )
 
 // tourStep is a command of the tour.
@@ -42,7 +42,7 @@ var tourSteps = []tourStep{
 		true, "report --run DIR/run --out DIR/report.html"},
 }
 
-func (a *app) tourCmd() *cobra.Command {
+func (a CLI) tourCmd() *cobra.Command {
 	var spec, target, dir string
 	var yes bool
 	c := &cobra.Command{
@@ -52,17 +52,17 @@ func (a *app) tourCmd() *cobra.Command {
 terminal it asks before each; q ends it. What it writes goes into one new folder. Commands that compile are left out where libtpu is missing.`,
 		Example: "  gdngen tour\n  gdngen tour --spec b=1,t=2048,hk=8,hv=16,k=128,v=128,dtype=bf16 --target tpu7x",
 		GroupID: "work",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			s, err := parseSpec(spec)
+			s, err := app.ParseSpec(spec)
 			if err != nil {
 				return err
 			}
-			if _, err := oneTarget(target); err != nil {
+			if _, err := app.OneTarget(target); err != nil {
 				return err
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-				return usage(fmt.Errorf("%s is there already: name a new folder by --out", dir))
+				return app.Usage(fmt.Errorf("%s is there already: name a new folder by --out", dir))
 			}
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
@@ -73,36 +73,36 @@ terminal it asks before each; q ends it. What it writes goes into one new folder
 			return a.tour(strings.NewReplacer("SPEC", s.String(), "SMALL", small.String(), "TARGET", target, "DIR", filepath.ToSlash(dir)), yes)
 		},
 	}
-	specFlag(c, &spec, "bench,t=1024")
-	c.Flags().StringVar(&target, "target", defaultTarget, "TPU generation (see gdngen targets)")
+	app.SpecFlag(c, &spec, "bench,t=1024")
+	c.Flags().StringVar(&target, "target", app.DefaultTarget, "TPU generation (see gdngen targets)")
 	c.Flags().StringVar(&dir, "out", "tour", "new folder for what is written")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
-	completeList(c, "target", codegen.TargetNames())
+	app.CompleteList(c, "target", codegen.TargetNames())
 	return c
 }
 
 // tour runs the steps.
-func (a *app) tour(fill *strings.Replacer, yes bool) error {
+func (a CLI) tour(fill *strings.Replacer, yes bool) error {
 	compiler := true
-	if _, err := a.aot(); isA[*plugins.MissingError](err) {
+	if _, err := a.AOT(); app.IsA[*plugins.MissingError](err) {
 		compiler = false
-		a.note("libtpu is missing (gdngen setup fetches it), so the tour leaves out what compiles")
+		a.Note("libtpu is missing (gdngen setup fetches it), so the tour leaves out what compiles")
 	} else if err != nil {
 		return err
 	}
-	typed, fromFile := a.stdin.(*os.File)
-	shown, toFile := a.stdout.(*os.File)
+	typed, fromFile := a.Stdin.(*os.File)
+	shown, toFile := a.Stdout.(*os.File)
 	asks := !yes && fromFile && toFile && terminal.Is(typed) && terminal.Is(shown)
-	in := bufio.NewReader(a.stdin)
+	in := bufio.NewReader(a.Stdin)
 	for i, step := range tourSteps {
 		if step.compiles && !compiler {
 			continue
 		}
 		line := fill.Replace(step.args)
 		long := map[bool]string{true: " (some minutes the first time)"}[step.compiles]
-		fmt.Fprintf(a.stdout, "\n%d of %d. %s%s\n\n  %s\n\n", i+1, len(tourSteps), step.before, long, terminal.Paint(a.stdout, terminal.Green, "gdngen "+line))
+		fmt.Fprintf(a.Stdout, "\n%d of %d. %s%s\n\n  %s\n\n", i+1, len(tourSteps), step.before, long, terminal.Paint(a.Stdout, terminal.Green, "gdngen "+line))
 		if asks {
-			fmt.Fprint(a.stdout, "Enter runs it, s skips it, q ends the tour: ")
+			fmt.Fprint(a.Stdout, "Enter runs it, s skips it, q ends the tour: ")
 			answer, err := in.ReadString('\n')
 			switch answer = strings.TrimSpace(answer); {
 			case err != nil || answer == "q":
@@ -114,25 +114,25 @@ func (a *app) tour(fill *strings.Replacer, yes bool) error {
 		if err := a.again(strings.Fields(line)); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
-		fmt.Fprintf(a.stdout, "\n%s\n", step.after)
+		fmt.Fprintf(a.Stdout, "\n%s\n", step.after)
 	}
-	a.note("next: gdngen tune with the config.json of your model; gdngen gen --backend pallas, for JAX; %s", fill.Replace("gdngen search resume --run DIR/run, which goes on"))
+	a.Note("next: gdngen tune with the config.json of your model; gdngen gen --backend pallas, for JAX; %s", fill.Replace("gdngen search resume --run DIR/run, which goes on"))
 	return nil
 }
 
 // again runs another command of this program, with the same global flags.
-func (a *app) again(args []string) error {
-	b := &app{stdin: a.stdin, stdout: a.stdout, stderr: a.stderr}
-	defer b.close()
-	root := b.root()
-	for _, f := range []struct{ name, value string }{{"libtpu", a.libtpu}, {"cpu-plugin", a.cpuPlugin}, {"offline", fmt.Sprint(a.offline)}} {
+func (a CLI) again(args []string) error {
+	b := &app.App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr}
+	defer b.Close()
+	root := CLI{b}.root()
+	for _, f := range []struct{ name, value string }{{"libtpu", a.Libtpu}, {"cpu-plugin", a.CPUPlugin}, {"offline", fmt.Sprint(a.Offline)}} {
 		if err := root.PersistentFlags().Set(f.name, f.value); err != nil {
 			return err
 		}
 	}
 	root.SetArgs(args)
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	return root.ExecuteContext(a.ctx)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	return root.ExecuteContext(a.Ctx)
 }

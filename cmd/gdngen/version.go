@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 
-	"github.com/spf13/cobra"
-
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/spf13/cobra"
 )
 
 // versionResult is what a report of a fault should name.
@@ -24,42 +23,21 @@ type versionResult struct {
 	Plugins  []plugins.Obtained `json:"plugins"`
 }
 
-// version is the module's version, and the revision where the build knows it.
-func version() (version, revision string) {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown", ""
-	}
-	modified := ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " with changes"
-		}
-	}
-	if revision != "" {
-		revision += modified
-	}
-	return info.Main.Version, revision
-}
-
-func (a *app) versionCmd() *cobra.Command {
+func (a CLI) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of gdngen and of what it works with",
 		Example: "  gdngen version\n  gdngen version -o json",
 		GroupID: "self",
-		Args:    args(cobra.NoArgs),
+		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			r := versionResult{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cgo: pjrt.HasCgo, Mosaic: mosaic.Version}
-			r.Version, r.Revision = version()
+			r.Version, r.Revision = app.Version()
 			var err error
 			if r.Plugins, _, err = a.plugins("", true); err != nil {
 				return err
 			}
-			return emit(a, r, []any{r}, func(w io.Writer) {
+			return app.Emit(a.App, r, []any{r}, func(w io.Writer) {
 				fmt.Fprintf(w, "gdngen %s\n", r.Version)
 				if r.Revision != "" {
 					fmt.Fprintf(w, "revision %s\n", r.Revision)

@@ -24,20 +24,18 @@ const (
 
 // larger are what is larger today, by kind and name: a size may fall, and none may be added.
 var larger = map[string]int{
-	"lines of autotune":         4750,
-	"lines of cmd/gdngen":       8600,
-	"lines of codegen/pallas":   5150, // goes with the tiled level
-	"methods of cmd/gdngen.app": 175,  // a command each
+	"lines of autotune":       4750,
+	"lines of codegen/pallas": 5150, // goes with the tiled level
 
 	"lines of codegen/pallas.arrange": 118, "branches of codegen/pallas.arrange": 79,
 	"lines of codegen/pallas.kernel": 173, "branches of codegen/pallas.kernel": 84,
 	"lines of codegen/pallas.launch": 107, "branches of codegen/pallas.loop": 46,
 	"lines of codegen/pallas.refs": 142, "branches of codegen/pallas.refs": 107,
 	"branches of codegen/pallas.segments": 49, "branches of codegen/pallas/pytext.split": 45, "branches of codegen/pallas.unifyPhase": 49,
-	"lines of cmd/gdngen.checkCmd":     121,
-	"lines of cmd/gdngen.searchRunCmd": 129, "branches of cmd/gdngen.searchRunCmd": 49,
-	"branches of cmd/gdngen.tune": 43,
-	"branches of autotune.replay": 41,
+	"lines of cmd/gdngen/internal/kernels.checkCmd":    121,
+	"lines of cmd/gdngen/internal/search.searchRunCmd": 129, "branches of cmd/gdngen/internal/search.searchRunCmd": 49,
+	"branches of cmd/gdngen/internal/kernels.tune": 43,
+	"branches of autotune.replay":                  41,
 }
 
 // What is read in one go stays so: packages, types and functions keep to the sizes above, and what does not yet may only shrink.

@@ -1,0 +1,6 @@
+package main
+
+import "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+
+// CLI gives the commands.
+type CLI struct{ *app.App }

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+)
+
+// DeviceFlags say which device a command runs on.
+type DeviceFlags struct{ Plugin, Target string }
+
+const PluginUse = "PJRT plugin of the device, a path or cpu (default: libtpu where a TPU is attached, else cpu)"
+
+func (f *DeviceFlags) Add(c *cobra.Command) {
+	c.Flags().StringVar(&f.Plugin, "plugin", "", PluginUse)
+	c.Flags().StringVar(&f.Target, "target", "", "TPU generation that the device must be of (default: whatever is attached)")
+	Complete(c, "target", codegen.TargetNames())
+}
+
+// PluginPath finds a plugin: a path, the pinned one of the CPU, or where none is named the one of what is attached.
+func (a *App) PluginPath(plugin string) (string, error) {
+	if !pjrt.HasCgo {
+		_, err := pjrt.Open("")
+		return "", &codeError{ExitNoEngine, err}
+	}
+	if plugin == "" && len(plugins.AttachedTPUs()) > 0 {
+		p, err := plugins.TPU(a.Ctx, plugins.Options{Path: a.Libtpu, Progress: a.Stderr, Offline: a.Offline})
+		return p.Path, err
+	}
+	if plugin != "" && plugin != "cpu" {
+		return filepath.Abs(plugin)
+	}
+	p, err := plugins.CPU(a.Ctx, plugins.Options{Path: a.CPUPlugin, Progress: a.Stderr, Offline: a.Offline})
+	return p.Path, err
+}
+
+// DeviceOptions finds the plugin of a device and the target that it must be of.
+func (a *App) DeviceOptions(f *DeviceFlags) (device.Options, error) {
+	o := device.Options{}
+	if f.Target != "" {
+		list, err := ParseTargets(f.Target)
+		if err != nil {
+			return o, err
+		}
+		if len(list) != 1 {
+			return o, Usage(fmt.Errorf("a device is of one generation: give one target, not %d", len(list)))
+		}
+		o.Targets, o.Only = list, true
+	}
+	var err error
+	o.Plugin, err = a.PluginPath(f.Plugin)
+	return o, err
+}
+
+// NewRunner opens the device of the flags.
+func (a *App) NewRunner(f *DeviceFlags) (*device.Runner, error) {
+	o, err := a.DeviceOptions(f)
+	if err != nil {
+		return nil, err
+	}
+	return device.NewRunner(a.Ctx, o)
+}
+
+// ptxOn makes programs with PTX inside for a device that is a GPU and takes them; nil for another device. Why a GPU gets plain programs is noted.
+func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
+	info := r.Device().Info()
+	m, err := ptx.On(a.Ctx, info.Platform, info.Kind, plugins.Options{Progress: a.Stderr, Offline: a.Offline}, func(text string, x *array.Array) (*array.Array, error) {
+		y, err := r.RunText(a.Ctx, text, x)
+		if err != nil {
+			return nil, err
+		}
+		return y[0], nil
+	})
+	if err != nil {
+		a.Note("no kernels for %s: %v", info.Kind, err)
+	}
+	return m
+}
+
+// Attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
+func (a *App) Attach(p *engine.Plan, name, plugin, target string) error {
+	if name != engine.Device {
+		if plugin != "" {
+			return Usage(fmt.Errorf("--plugin goes with --engine %s", engine.Device))
+		}
+		return nil
+	}
+	r, err := a.NewRunner(&DeviceFlags{plugin, target})
+	if err != nil {
+		return err
+	}
+	a.Runner, p.Target = r, r.Device().Target()
+	kernels := "programs of plain ops"
+	if p.Target != nil {
+		kernels = "kernels for " + p.Target.Name
+	} else if m := a.ptxOn(r); m != nil {
+		p.PTX, kernels = m, "kernels for "+m.GPU.Name+", as PTX inside of StableHLO (see docs/gpu.md)"
+	}
+	a.Note("on %s: %s", r.Device().Info(), kernels)
+	return nil
+}

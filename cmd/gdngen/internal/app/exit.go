@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/contest"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/worker"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/gpu/front"
+	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ladder"
+	"github.com/gdngen/gdngen/loop"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/selftest"
+)
+
+// The exit statuses.
+const (
+	ExitOK            = 0
+	ExitFailure       = 1
+	ExitUsage         = 2
+	ExitNumerics      = 3
+	ExitRejected      = 4
+	ExitRegression    = 5
+	ExitNoEngine      = 6
+	ExitInfra         = 7
+	ExitNoImprovement = 8
+	ExitCostUnknown   = 9
+	exitInternal      = 10
+	ExitTimeout       = 124
+	ExitInterrupted   = 130
+)
+
+const ExitHelp = `Exit status:
+  0    success
+  1    failure: a file can not be read, a module can not be built
+  2    wrong usage: an unknown command, flag, target, variant or spec
+  3    numerics: a result is outside its tolerance
+  4    rejected: a backend or a compiler refuses the program
+  5    lint or regression
+  6    an engine is absent: see gdngen doctor
+  7    infrastructure: no verdict could be reached; the same command may succeed later
+  8    a search found nothing better (only on request)
+  9    cost unknown: the program compiles, and the cost model can not read its schedule
+  10   internal: a fault of gdngen itself, please report it
+  124  the time limit was reached
+  130  interrupted`
+
+// codeError is an error with the exit status that it asks for.
+type codeError struct {
+	code int
+	err  error
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+
+// Failed makes an error with an exit status.
+func Failed(code int, format string, args ...any) error {
+	return &codeError{code, fmt.Errorf(format, args...)}
+}
+
+// Usage marks an error as the fault of the command line; nil stays nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{ExitUsage, err}
+}
+
+// exits tells the exit status of errors that carry none, the first row that fits deciding.
+var exits = []struct {
+	code int
+	fits func(error) bool
+}{
+	{ExitInfra, IsA[*autotune.PauseError]},
+	{ExitTimeout, is(context.DeadlineExceeded)},
+	{ExitTimeout, IsA[*aot.TimeoutError]},
+	{ExitInterrupted, is(context.Canceled)},
+	{ExitNoEngine, IsA[*plugins.MissingError]},
+	{ExitCostUnknown, verdict(measure.CostUnknown)},
+	{exitInternal, verdict(measure.Internal)},
+	{ExitRejected, verdict(measure.EmitError, measure.VMEM, measure.Crash)},
+	{ExitRejected, IsA[*aot.RejectError]},
+	{ExitRejected, IsA[*ptx.Error]},
+	{ExitRejected, IsA[*aot.VMEMError]},
+	{ExitRejected, IsA[*aot.CrashError]},
+	{ExitRejected, IsA[*pjrt.CompileError]},
+	{ExitRejected, IsA[*codegen.Error]},
+	{ExitUsage, IsA[*aot.RequestError]},
+	{ExitUsage, IsA[*autotune.ConfigError]},
+	{ExitNoEngine, IsA[*aot.LoadError]},
+	{ExitInfra, IsA[*aot.InfraError]},
+	{ExitInfra, IsA[*journal.LockedError]},
+	{ExitInfra, IsA[*bench.LockedError]},
+	{ExitInfra, IsA[*machine.BusyError]},
+	{ExitNoEngine, IsA[*gpu.NoDevice]},
+	{ExitNumerics, IsA[*front.MissError]},
+	{ExitNoEngine, IsA[*device.OpenError]},
+	{ExitNoEngine, IsA[*device.KindError]},
+	{ExitTimeout, IsA[*device.TimeoutError]},
+	{ExitInfra, IsA[*device.CrashError]},
+	{ExitInfra, IsA[*device.RunError]},
+	{ExitInfra, IsA[*selftest.LostError]},
+	{ExitNoEngine, IsA[*bench.DeviceError]},
+	{ExitNoEngine, IsA[*autotune.DeviceError]},
+	{ExitNoEngine, IsA[*worker.NoWorkerError]},
+	{ExitUsage, is(remote.ErrPlace)},
+	{ExitUsage, IsA[*loop.ConfigError]},
+	{ExitInfra, IsA[*loop.LockedError]},
+	{ExitInfra, IsA[*loop.PauseError]},
+	{ExitInfra, IsA[*contest.ServerError]},
+	{ExitInfra, IsA[*contest.TaskError]},
+	{ExitUsage, IsA[*ladder.OtherError]},
+	{ExitInfra, IsA[*ladder.LockedError]},
+	{ExitRejected, IsA[*ladder.BaseError]},
+	{ExitNoImprovement, IsA[*loop.FailuresError]},
+	{ExitTimeout, IsA[*remote.LimitError]},
+	{ExitInfra, IsA[*remote.PendingError]},
+	{ExitInfra, IsA[*remote.UnreachableError]},
+	{ExitInfra, IsA[*remote.NotStoppedError]},
+	{ExitInfra, IsA[*remote.NoMachineError]},
+	{ExitInfra, IsA[*remote.RayError]},
+}
+
+func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
+// verdict finds what was measured and has one of some verdicts.
+func verdict(list ...measure.Verdict) func(error) bool {
+	return func(err error) bool {
+		var r *measure.Refusal
+		return errors.As(err, &r) && slices.Contains(list, r.Verdict)
+	}
+}
+
+func IsA[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
+}
+
+func ExitCode(err error) int {
+	if e := (*codeError)(nil); errors.As(err, &e) {
+		return e.code
+	}
+	for _, x := range exits {
+		if x.fits(err) {
+			return x.code
+		}
+	}
+	if strings.HasPrefix(err.Error(), "unknown command") { // cobra's own, on the root command
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+// Complain prints an error with what helps next.
+func (a *App) Complain(err error, code int) {
+	message := err.Error()
+	switch {
+	case code == ExitInterrupted:
+		message = "interrupted"
+	case code == ExitTimeout && errors.Is(err, context.DeadlineExceeded):
+		message = fmt.Sprintf("not done within --timeout %v", a.Timeout)
+	}
+	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Red, "gdngen:"), message)
+	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) {
+		fmt.Fprintln(a.Stderr, "        `gdngen doctor` shows what this machine has and lacks")
+	}
+}

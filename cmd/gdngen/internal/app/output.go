@@ -1,0 +1,113 @@
+package app
+
+import (
+	"github.com/gdngen/gdngen/internal/terminal"
+
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// formats are the forms of the data on standard output.
+var formats = []string{"text", "json", "jsonl"}
+
+// format is the value of --output.
+type format string
+
+func (f *format) String() string { return string(*f) }
+func (f *format) Type() string   { return strings.Join(formats, "|") }
+func (f *format) Set(text string) error {
+	if !slices.Contains(formats, text) {
+		return fmt.Errorf("want %s", strings.Join(formats, ", "))
+	}
+	*f = format(text)
+	return nil
+}
+
+// formOrFile is the value of --output where it once named a file, and does so still where the text is no form.
+type formOrFile struct {
+	*App
+	file *string
+}
+
+func (v formOrFile) String() string {
+	if v.App == nil {
+		return ""
+	}
+	return string(v.Output)
+}
+func (v formOrFile) Type() string { return v.Output.Type() }
+func (v formOrFile) Set(text string) error {
+	if v.Output.Set(text) == nil {
+		return nil
+	}
+	v.Note("-o names the form of the data (%s): a file is named by --out %s", strings.Join(formats, ", "), text)
+	*v.file = text
+	return nil
+}
+
+// OutFlag adds --out, where what a command writes goes.
+func OutFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "out", "", "write to this file; -: standard output")
+}
+
+// FileByOutput lets --output name a file still, as it did.
+func (a *App) FileByOutput(c *cobra.Command, file *string) {
+	c.Flags().VarP(formOrFile{a, file}, "output", "o", "form of the data on standard output")
+	Complete(c, "output", formats)
+}
+
+// former is the value of a flag by its former name.
+type former struct {
+	*App
+	flags    *pflag.FlagSet
+	old, now string
+}
+
+func (f *former) String() string { return "" }
+func (f *former) Type() string   { return "string" }
+func (f *former) Set(text string) error {
+	f.Note("--%s is --%s now", f.old, f.now)
+	return f.flags.Set(f.now, text)
+}
+
+// Formerly lets a flag be given by its former name.
+func (a *App) Formerly(c *cobra.Command, old, now string) {
+	c.Flags().Var(&former{a, c.Flags(), old, now}, old, "the former name of --"+now)
+	c.Flags().Lookup(old).Hidden = true
+}
+
+// Emit writes data in the format asked for: text, the document, or a line for each row.
+func Emit[R any](a *App, doc any, rows []R, text func(w io.Writer)) error {
+	switch a.Output {
+	case "json":
+		e := json.NewEncoder(a.Stdout)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(doc)
+	case "jsonl":
+		e := json.NewEncoder(a.Stdout)
+		e.SetEscapeHTML(false)
+		for _, r := range rows {
+			if err := e.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	text(a.Stdout)
+	return nil
+}
+
+// Note writes a line of progress.
+func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+// Warn writes a warning.
+func (a *App) Warn(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Yellow, "warning:"), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,184 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/measure"
+)
+
+// ParseSpec reads a spec from the command line.
+func ParseSpec(text string) (gdn.Spec, error) {
+	s, err := gdn.Parse(text)
+	return s, Usage(err)
+}
+
+// ParseVariant reads a variant from the command line.
+func ParseVariant(text string) (gdn.Variant, error) {
+	v, err := gdn.ParseVariant(text)
+	return v, Usage(err)
+}
+
+// FromRun gives the text of a variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the first target. Axes may follow, after a
+// comma. Other text stays as it is.
+func FromRun(text string) (string, error) {
+	at, more, _ := strings.Cut(text, ",")
+	place, isRun := strings.CutPrefix(at, "@")
+	if !isRun {
+		return text, nil
+	}
+	dir, id := place, ""
+	if i := strings.LastIndexByte(place, '#'); i >= 0 {
+		dir, id = place[:i], place[i+1:]
+	}
+	c, err := autotune.Candidate(dir, id)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	if c.Variant == "" {
+		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
+	}
+	if more == "" {
+		return c.Variant, nil
+	}
+	v, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return c.Variant + "," + more, nil // of GPUs: the backend reads it
+	}
+	for change := range strings.SplitSeq(more, ",") {
+		axis, value, _ := strings.Cut(change, "=")
+		if err == nil {
+			v, err = v.With(axis, value)
+		}
+	}
+	return v.String(), err
+}
+
+// ParseTargets reads a list of targets from the command line; "all" stands for every one.
+func ParseTargets(text string) ([]*codegen.Target, error) {
+	list, err := codegen.ParseTargets(text)
+	return list, Usage(NearTarget(err))
+}
+
+// NearTarget adds the target that a mistyped one is nearest to.
+func NearTarget(err error) error {
+	if unknown := (*codegen.UnknownTargetError)(nil); errors.As(err, &unknown) {
+		name := strings.TrimPrefix(strings.ToLower(unknown.Name), "tpu") // as in tpuv6, but for tpu7x
+		if meant := Near(name, codegen.TargetNames(), ""); meant != "" && name != "" {
+			return fmt.Errorf("%w%s", err, meant)
+		}
+		return fmt.Errorf("%w%s", err, Near(unknown.Name, codegen.TargetNames(), ""))
+	}
+	return err
+}
+
+// ParseBackend finds the route of a backend.
+func ParseBackend(name string) (lower.Route, error) {
+	r, err := lower.Lookup(name)
+	if err != nil {
+		return r, Usage(fmt.Errorf("%w%s", err, Near(name, BackendNames(), "")))
+	}
+	return r, nil
+}
+
+func BackendNames() []string {
+	var names []string
+	for _, r := range lower.Routes {
+		names = append(names, r.Name())
+	}
+	return names
+}
+
+// SpecFlag adds --spec.
+func SpecFlag(cmd *cobra.Command, at *string, value string) {
+	cmd.Flags().StringVar(at, "spec", value, "what is computed: a preset, fields, or both (see gdngen help spec)")
+	CompleteChoices(cmd, "spec", specNames, specChoices)
+}
+
+// CheckText checks the text of a variant as far as no spec is known.
+func CheckText(text string) error {
+	if _, ok := gdn.ParseAuto(text); ok {
+		return nil
+	}
+	_, err := ParseVariant(text)
+	return err
+}
+
+// VariantFlag adds --variant and --accuracy, which is another way to say auto-ACCURACY.
+func VariantFlag(cmd *cobra.Command, at *string) {
+	*at = gdn.Auto
+	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both, or @RUN#5 for a candidate of a search (see gdngen help variant)")
+	cmd.Flags().Var(&AccuracyText{At: at}, "accuracy", "class of accuracy that auto keeps to: "+strings.Join(gdn.AccuracyNames(), " or "))
+	CompleteChoices(cmd, "variant", VariantOffers, VariantChoices)
+	Complete(cmd, "accuracy", gdn.AccuracyNames())
+}
+
+// variantText is the value of --variant.
+type variantText string
+
+func (v *variantText) String() string { return string(*v) }
+func (v *variantText) Type() string   { return "string" }
+
+func (v *variantText) Set(text string) error {
+	text, err := FromRun(text)
+	if err != nil {
+		return err
+	}
+	before, _ := gdn.ParseAuto(string(*v)) // --accuracy stood before it
+	joined, err := gdn.WithAccuracy(text, before)
+	if err == nil {
+		*v = variantText(joined)
+	}
+	return err
+}
+
+// AccuracyText is the value of --accuracy, which changes that of --variant.
+type AccuracyText struct {
+	At   *string
+	name string
+}
+
+func (v *AccuracyText) String() string { return v.name }
+func (v *AccuracyText) Type() string   { return "string" }
+
+func (v *AccuracyText) Set(name string) error {
+	a, err := gdn.ParseAccuracy(name)
+	if err != nil {
+		return err
+	}
+	joined, err := gdn.WithAccuracy(*v.At, a)
+	if err == nil {
+		*v.At, v.name = joined, name
+	}
+	return err
+}
+
+// PythonEnv names the environment variable with a Python that has JAX.
+const PythonEnv = "GDNGEN_PYTHON"
+
+// Suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU, and the user's own
+// champions come before those of the table.
+func Suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
+	f, err := measure.Suit(s, text, r, t)
+	if err != nil {
+		return nil, Usage(err)
+	}
+	return promoted.Prefer(f, text, r, t)
+}
+
+// TellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.
+func (a *App) TellPromoted(f *lower.Form) {
+	if line := f.Why(); f.Promoted != "" && !slices.Contains(a.told, line) {
+		a.told = append(a.told, line)
+		a.Note("auto is %s", line)
+	}
+}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+func RunFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "run", "", "folder of the run")
+}
+
+// ReadModelConfig finds a preset, or reads a file.
+func (a *App) ReadModelConfig(name string) (model.Config, error) {
+	if c, err := model.Preset(name); err == nil {
+		return c, nil
+	}
+	data, err := a.ReadInput(name)
+	if info, bad := os.Stat(name); bad == nil && info.IsDir() { // a published model
+		name = filepath.Join(name, "config.json")
+		data, err = a.ReadInput(name)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return model.Config{}, Usage(fmt.Errorf("%s is neither a preset (%s) nor a file", name, strings.Join(model.Presets(), " ")))
+	}
+	if err != nil {
+		return model.Config{}, err
+	}
+	c, err := model.Read(strings.NewReader(string(data)))
+	if err != nil {
+		return c, Usage(fmt.Errorf("%s: %w", name, err))
+	}
+	return c, nil
+}
+
+func TargetFlag(c *cobra.Command, at *string) {
+	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen targets)")
+	CompleteList(c, "target", slices.Concat(codegen.TargetNames(), target.GPUNames(), []string{"all"}))
+}
+
+// DefaultTarget is the target where none is named and one is needed. The user's configuration may name another.
+var DefaultTarget = "v6e"
+
+// OneTarget reads the name of a target.
+func OneTarget(name string) (*codegen.Target, error) {
+	list, err := ParseTargets(name)
+	if err == nil && len(list) != 1 {
+		err = Usage(fmt.Errorf("give one target, not %d", len(list)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// OnEnv names the place where nobody gives --on.
+const OnEnv = remote.OnEnv
+
+// Version is the module's version, and the revision where the build knows it.
+func Version() (version, revision string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown", ""
+	}
+	modified := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " with changes"
+		}
+	}
+	if revision != "" {
+		revision += modified
+	}
+	return info.Main.Version, revision
+}
+
+// PTXBackend names StableHLO with the kernels of the triton backend inside, as PTX.
+const PTXBackend = "ptx"

@@ -1,0 +1,44 @@
+package kernels
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) BackendsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "backends [NAME]",
+		Short:             "List the backends, the ops they render and those they refuse",
+		Long:              "backends lists what renders modules. With a name, it lists each op that the backend renders, and why it refuses the others.",
+		Example:           "  gdngen backends\n  gdngen backends mosaic\n  gdngen backends -o json",
+		GroupID:           "know",
+		Args:              app.Args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: cobra.FixedCompletions(app.BackendNames(), cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(_ *cobra.Command, args []string) error {
+			routes := lower.Routes
+			if len(args) == 1 {
+				r, err := app.ParseBackend(args[0])
+				if err != nil {
+					return err
+				}
+				routes = []lower.Route{r}
+			}
+			var rows []lower.Description
+			for _, r := range routes {
+				rows = append(rows, r.Describe())
+			}
+			return app.Emit(a.App, rows, rows, func(w io.Writer) {
+				for i, r := range rows {
+					if i > 0 {
+						fmt.Fprintln(w)
+					}
+					r.Write(w)
+				}
+			})
+		},
+	}
+}

@@ -1,0 +1,143 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/gpu/front"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/selftest"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) CalibrateCmd() *cobra.Command {
+	var ask, quick bool
+	var name, out string
+	c := &cobra.Command{
+		Use:   "calibrate",
+		Short: "Fit the table of modelled times to an attached GPU",
+		Long: `calibrate --device asks the attached GPU for the latencies and rates that modelled times follow from (docs/gpu.md). First it proves that the
+kernels of the front compute what they should, against float64. Then it times microkernels, each of which tells one constant of the table, and the
+front: variants of decode and prefill on contest heads, whose modelled times before and after stand beside the measured ones. The table goes into
+the user's configuration, with the residuals beside it; from then on explain and search model by it. Without --device what is there is shown.
+
+The driver of NVIDIA is all that it needs besides Triton: kernels are compiled ahead of time and launched by a child process.
+The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
+		Example: `  gdngen calibrate --device
+  gdngen calibrate --target h100                     what is in use
+  gdngen calibrate --device --quick --out h100.json   the table alone, into a file`,
+		GroupID: "self",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if ask {
+				return a.calibrate(name, out, quick)
+			}
+			return a.showCalibration(name)
+		},
+	}
+	c.Flags().BoolVar(&ask, "device", false, "ask the attached GPU")
+	c.Flags().BoolVar(&quick, "quick", false, "the table alone: the front is neither examined nor timed")
+	c.Flags().StringVar(&name, "target", "", "GPU that the device must be of (default: whatever is attached)")
+	c.Flags().StringVar(&out, "out", "", "write to this file, in place of the user's configuration")
+	app.Complete(c, "target", target.GPUNames())
+	return c
+}
+
+// showCalibration prints what is in use of a GPU, or of all.
+func (a CLI) showCalibration(name string) error {
+	gpus, err := gpuTargets(cmp.Or(name, "all"))
+	if err != nil {
+		return err
+	}
+	list, err := front.Kept(gpus)
+	if err != nil {
+		return err
+	}
+	return app.Emit(a.App, list, list, func(w io.Writer) {
+		for _, c := range list {
+			c.Write(w)
+		}
+		if len(list) == 0 {
+			fmt.Fprintln(w, "no GPU is calibrated: `gdngen calibrate --device` asks the one that is attached")
+		}
+	})
+}
+
+// attachedGPU says which GPU is attached; it must be the one that is named, if one is.
+func (a CLI) attachedGPU(name string) (*front.Device, error) {
+	if name != "" {
+		g, err := target.LookupGPU(name)
+		if err != nil {
+			return nil, app.Usage(err)
+		}
+		name = g.Name
+	}
+	k, err := a.toolkit()
+	if err != nil {
+		return nil, err
+	}
+	d, err := front.Attached(a.Ctx, k, name)
+	if err != nil {
+		return nil, err
+	}
+	d.Note = a.Note
+	d.Version, _ = app.Version()
+	return d, nil
+}
+
+func (a CLI) calibrate(name, out string, quick bool) error {
+	d, err := a.attachedGPU(name)
+	if err != nil {
+		return err
+	}
+	g := d.GPU
+	if g.Timing == nil {
+		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit; `gdngen selftest --target %s` examines its numbers", g.Name, g.Name)
+	}
+	if out == "" {
+		out = front.File(g.Name)
+	}
+	if out == "" {
+		return app.Usage(fmt.Errorf("%s is %s, so there is no configuration to write to: name a file by --out", promoted.DirEnv, promoted.Off))
+	}
+	a.Note("%s is a %s", d.Info.Name, g.Name)
+	var programs []gpu.FrontProgram
+	if !quick {
+		if programs, err = d.Programs(a.Ctx); err != nil {
+			return err
+		}
+	}
+	c, err := d.Calibrate(a.Ctx, g, programs, a.Note)
+	if err != nil {
+		return err
+	}
+	if err := c.Save(out); err != nil {
+		return err
+	}
+	return app.Emit(a.App, c, c.Front, func(w io.Writer) {
+		c.Write(w)
+		fmt.Fprintf(w, "written to %s\n", out)
+	})
+}
+
+// selftestGPU proves on the attached GPU that Triton kernels compute what they should.
+func (a CLI) selftestGPU(name string, quick, allowSkip bool) error {
+	d, err := a.attachedGPU(name)
+	if err != nil {
+		return err
+	}
+	at := device.Info{Platform: "cuda", Version: fmt.Sprint(d.Info.Driver), Kind: d.Info.Name, Devices: []string{d.Info.Name}}
+	t := &selftest.Test{Device: at, Target: d.GPU.Name, Quick: quick, Seed: 1, Version: d.Version}
+	begun := time.Now()
+	if t.Rows, err = d.Selftest(a.Ctx, quick); err != nil {
+		return err
+	}
+	t.Seconds = time.Since(begun).Seconds()
+	return a.concludeSelftest(t, allowSkip, nil)
+}

@@ -1,0 +1,139 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) CheckCmd() *cobra.Command {
+	var k struct {
+		spec, variant, target, engine, level string
+		plugin                               string
+		classes                              []string
+		seed                                 uint64
+		seeds                                int
+		field                                bool
+	}
+	var docs strings.Builder
+	var names []string
+	for _, c := range truth.Classes {
+		names = append(names, c.Name)
+		fmt.Fprintf(&docs, "\n  %-12s %s", c.Name, c.Doc)
+	}
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Compare a variant with float64 on classes of inputs",
+		Long: `check computes a spec by a variant on random inputs of several classes, and compares each output with the float64 reference. Each value head
+has a class of its own; the worst of all heads and seeds is shown.
+
+Three kinds of errors have limits: rms is the root mean square of the error over that of the reference, as flash-linear-attention has it; max the
+largest error over the largest value; bias the error projected on the reference, on what earlier chunks bring to it and on its derivative by
+the decay, over the length of the reference: what rounding does vanishes there, a state that leaks or a scale that is off does not. Of
+a training step gradients have rms alone, and the outputs max. Limits follow from the class and the precision of the variant, and nothing on
+the command line loosens them; --field holds gradients to the limits of flash-linear-attention on every class. The status is 3 if one is missed.
+
+Engines: ` + engine.Help() + `;
+  triton, the kernels of the triton backend for GPUs, by Triton's interpreter with the rounding of matrix units; with --target h100 or b200
+  they are compiled too.
+With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
+faults of the emitter too; what gen refuses for that target is refused. With --engine device the target is the device's generation; a device of another one is refused.
+
+Classes:` + docs.String(),
+		Example: `  gdngen check --variant ladder16
+  gdngen check --variant neumann                       rejected: see cos.9 and identical
+  gdngen check --spec bench,t=512 --variant bf16 --engine cpu --classes random,cos.99
+  gdngen check --spec bench,t=512 --target v5e --engine module
+  gdngen check --spec bench,t=512 --engine device --target v6e
+  gdngen check --spec contest-decode,b=2 --engine triton --target h100,b200 --seeds 1
+  gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
+		GroupID: "work",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s, err := app.ParseSpec(k.spec)
+			if err != nil {
+				return err
+			}
+			if k.seeds < 1 {
+				return app.Usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
+			}
+			if k.engine == triton.Name {
+				if err := noTritonFlags(k.level, k.plugin); err != nil {
+					return err
+				}
+				classes, err := check.Classes(s, k.classes)
+				if err != nil {
+					return app.Usage(err)
+				}
+				r := &check.Result{Spec: s.String(), Engine: k.engine, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds)}
+				return a.checkTriton(s, k.variant, k.target, r, classes)
+			}
+			if _, auto := gdn.ParseAuto(k.variant); auto && k.engine == "interp" && k.target == "" {
+				k.target = app.DefaultTarget
+			}
+			p, err := newPlan(k.variant, k.target, k.level, k.engine)
+			if err != nil {
+				return err
+			}
+			if err := a.Attach(&p, k.engine, k.plugin, k.target); err != nil {
+				return err
+			}
+			form, err := p.Form(s)
+			if err == nil {
+				err = emittable(form, p, k.engine)
+			}
+			if err != nil {
+				return err
+			}
+			a.say(form)
+			if k.engine == "reference" {
+				return app.Usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
+			}
+			classes, err := check.Classes(s, k.classes)
+			if err != nil {
+				return app.Usage(err)
+			}
+			f, _, err := a.findEngine(k.engine, p)
+			if err != nil {
+				return err
+			}
+			r := &check.Result{Spec: s.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field}
+			r.Variant, r.Precision, r.Unsafe = p.Describe(s, form.Variant)
+			if err := r.Run(a.Ctx, s, f, classes, a.Note); err != nil {
+				return err
+			}
+			if err := app.Emit(a.App, r, r.Rows, r.Write); err != nil {
+				return err
+			}
+			if !r.Pass {
+				return app.Failed(app.ExitNumerics, "%d of %d limits are missed", r.Missed(), len(r.Rows))
+			}
+			return nil
+		},
+	}
+	app.SpecFlag(c, &k.spec, "tiny")
+	app.VariantFlag(c, &k.variant)
+	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+app.DefaultTarget+"); with --engine triton, compile for these GPUs too")
+	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
+	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(append(engine.Names()[1:], triton.Name), ", "))
+	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+app.PluginUse)
+	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
+	app.Complete(c, "level", []string{"tensor", "kernel"})
+	c.Flags().StringSliceVar(&k.classes, "classes", nil, "classes of inputs, separated by commas (default: all that the spec can have)")
+	c.Flags().Uint64Var(&k.seed, "seed", 1, "first seed of the inputs")
+	c.Flags().IntVar(&k.seeds, "seeds", 3, "number of seeds")
+	c.Flags().BoolVar(&k.field, "field", false, "hold gradients to the limits of flash-linear-attention on every class")
+	app.Complete(c, "engine", append(engine.Names()[1:], triton.Name))
+	app.CompleteList(c, "classes", names)
+	return c
+}

@@ -1,0 +1,67 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/measure"
+)
+
+// newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
+func newPlan(variant, target, level, by string) (engine.Plan, error) {
+	p := engine.Plan{Text: variant, Level: level, Suit: app.Suit}
+	err := app.CheckText(variant)
+	if err != nil {
+		return p, err
+	}
+	if target != "" {
+		if p.Target, err = app.OneTarget(target); err != nil {
+			return p, err
+		}
+	}
+	switch {
+	case level != "" && by != "interp":
+		return p, app.Usage(errors.New("--level goes with --engine interp"))
+	case level != "" && level != engine.Tensor && level != engine.Kernel:
+		return p, app.Usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
+	case by == "module" && p.Target == nil:
+		p.Target, err = codegen.LookupTarget(app.DefaultTarget)
+	case by == "interp" && level == "":
+		if p.Level = engine.Tensor; p.Target != nil {
+			p.Level = engine.Kernel
+		}
+	}
+	return p, err
+}
+
+// emittable refuses a form that its target can not take, as gen does, before its kernels are computed: too large for the memory, say.
+func emittable(f *lower.Form, p engine.Plan, by string) error {
+	if p.Target == nil || by != "module" && p.Level != engine.Kernel {
+		return nil
+	}
+	r, err := app.ParseBackend(mosaic.Backend{}.Name())
+	if err != nil {
+		return err
+	}
+	x, err := measure.Of(f, r)
+	if err == nil {
+		_, err = x.Text(p.Target)
+	}
+	return err
+}
+
+// findEngine makes an engine by name.
+func (a CLI) findEngine(name string, p engine.Plan) (engine.Compute, engine.ComputeLayer, error) {
+	x := engine.Env{Context: a.Ctx, CPU: a.CPU, Graphs: a.graphs, Runner: a.Runner, Note: a.Note}
+	f, l, err := x.Find(name, p)
+	if app.IsA[*engine.UnknownError](err) {
+		return nil, nil, app.Usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, app.Near(name, engine.Names(), ""), strings.Join(engine.Names(), " ")))
+	}
+	return f, l, err
+}

@@ -1,0 +1,196 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/explain"
+	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	origin
+	target, dump, diff string
+	html, picture      string
+	tokens, heads, top int
+	scalars, trips     []string
+	configs            int
+	fresh              bool
+}
+
+func (a CLI) ExplainCmd() *cobra.Command {
+	var f explainFlags
+	c := &cobra.Command{
+		Use:   "explain (FILE | FOLDER | SCRIPT | --spec SPEC)",
+		Short: "Say what a module costs on a TPU, and where",
+		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
+the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
+in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
+lowered, so other kernels are costed by the same ruler. A folder of schedules that --dump kept is costed without a compiler, on any machine.
+--diff sets a second variant, file or folder beside it, the largest changes first. --html writes one page with a picture of the slots over the
+schedule of the hottest part, and follows each stage of a generated kernel from the builder through the passes to bundles and cycles.
+--picture writes a small picture by stage. What was measured once comes from the cache.
+The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
+
+` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
+With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code. A file,
+or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. A Python
+script is run with no GPU by --python, and the Triton kernels that it launches are modelled alike, whoever wrote them; a folder of launches that --dump
+kept is modelled without Python. Nothing has confirmed times of GPUs (docs/gpu.md).
+A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
+		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
+  gdngen explain --spec bench --diff bf16 --html best.html
+  gdngen explain kernel.stablehlo.mlir --target v6e --tokens 4096 --heads 8
+  gdngen explain varlen.mlir --target v6e --scalars 0=0,100,300 -o json
+  gdngen explain --spec contest-decode --target h100                  Triton kernels, modelled
+  gdngen explain --spec contest-decode --target h100 --backend stablehlo   what XLA would run
+  gdngen explain peer.py --target h100 --python venv/bin/python       Triton kernels of others, modelled
+  gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
+		GroupID: "work",
+		Args:    app.Args(cobra.MaximumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.explainAll(&f, cmd, args) },
+	}
+	f.flags(c)
+	app.TargetFlag(c, &f.target)
+	c.Flags().StringVar(&f.diff, "diff", "", "compare with this variant of the spec, or with the module in this file")
+	c.Flags().StringVar(&f.html, "html", "", "write a page with tables and pictures to this file too")
+	c.Flags().StringVar(&f.picture, "picture", "", "draw the hottest loop of the first target's module, by stage, as an SVG file")
+	c.Flags().IntVar(&f.tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
+	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
+	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
+	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
+	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules, or the launches of a script, in a folder for each target below this one")
+	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
+	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
+	app.FreshFlag(c, &f.fresh)
+	return c
+}
+
+func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
+	_, notGPU := target.ParseGPUs(f.target)
+	forGPU := f.backend == triton.Name || notGPU == nil && f.target != "all"
+	if len(args) == 1 && f.spec == "" && (forGPU && strings.HasSuffix(args[0], ".py") || gpu.IsCapture(args[0])) {
+		return a.explainLaunches(f, args[0], cmd.Flags().Changed("target"))
+	}
+	if forGPU {
+		if len(args) > 0 || cmd.Flags().Changed("backend") && f.backend != triton.Name {
+			return a.explainPlain(f, cmd, args)
+		}
+		return a.explainTriton(f, args)
+	}
+	if err := f.storedTarget(cmd, args); err != nil {
+		return err
+	}
+	targets, err := app.ParseTargets(f.target)
+	if err != nil {
+		return err
+	}
+	options := measure.Options{}
+	if options.Scalars, err = measure.ParseScalars(f.scalars); err != nil {
+		return app.Usage(fmt.Errorf("--scalars %w", err))
+	}
+	switch {
+	case f.html != "":
+		options.Columns = explain.PageColumns
+	case f.picture != "":
+		options.Columns = explain.PictureColumns
+	}
+	if (f.tokens > 0) != (f.heads > 0) {
+		return app.Usage(errors.New("--tokens and --heads go together and are at least 1"))
+	}
+	for _, file := range []string{f.html, f.picture} {
+		if file == "" {
+			continue
+		}
+		if err := store.Writable(file); err != nil {
+			return err
+		}
+	}
+	modules, err := f.modules(a.App, cmd, args, targets)
+	if err != nil {
+		return err
+	}
+	if f.tokens > 0 && modules[0].Program.Spec != nil {
+		return app.Usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
+	}
+	j := explain.Job{Targets: targets, Modules: modules, Tokens: f.tokens, Heads: f.heads, Options: options, Warn: func(text string) { a.Warn("%s", text) }}
+	if f.diff != "" {
+		if j.Others, err = f.others(a.App, f.diff, targets); err != nil {
+			return err
+		}
+	}
+	if len(modules[0].Scalars) > 0 {
+		a.Note("%s", measure.EqualLengths)
+	}
+	x, err := a.explainer(&j, f)
+	if err != nil {
+		return err
+	}
+	r, refused, err := j.Run(a.Ctx, x)
+	if err != nil {
+		return err
+	}
+	if f.html != "" {
+		if err := r.WritePage(f.html); err != nil {
+			return err
+		}
+	}
+	if f.picture != "" && len(r.Targets) > 0 {
+		if err := r.WritePicture(f.picture); err != nil {
+			return err
+		}
+	}
+	if err := app.Emit(a.App, r, r.Targets, func(w io.Writer) { r.Write(w, f.top) }); err != nil {
+		return err
+	}
+	if next := r.Next(); next != "" && f.diff == "" && a.Output == "text" {
+		a.Note("next: %s", next)
+	}
+	return refused
+}
+
+// storedTarget takes the target of a folder of stored schedules from the folder, where nobody names one. The default would be a wrong cost.
+func (f *explainFlags) storedTarget(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || cmd.Flags().Changed("target") {
+		return nil
+	}
+	if at, err := os.Stat(args[0]); err != nil || !at.IsDir() {
+		return nil
+	}
+	p, err := measure.Stored(args[0])
+	if err != nil {
+		return err
+	}
+	if p.Origin.Target == "" {
+		return app.Usage(fmt.Errorf("%s does not say which target its schedules are for: name it by --target", args[0]))
+	}
+	f.target = p.Origin.Target
+	return nil
+}
+
+// explainer gives what modules are measured by. Stored schedules need no compiler.
+func (a CLI) explainer(j *explain.Job, f *explainFlags) (*measure.Instrument, error) {
+	compiled := func(m *explain.Module) bool { return !m.Program.IsStored() }
+	if slices.ContainsFunc(slices.Concat(j.Modules, j.Others), compiled) {
+		x, err := a.Instrument(f.fresh)
+		if err == nil {
+			j.Compiler, j.Options.Dump = a.TPU.Release(), f.dump
+		}
+		return x, err
+	}
+	if f.dump != "" {
+		return nil, app.Usage(fmt.Errorf("--dump keeps the schedules of a compile, and those of %s are stored already", j.Modules[0].Name))
+	}
+	return &measure.Instrument{Note: a.Note}, nil
+}

@@ -1,0 +1,275 @@
+package kernels
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) GenCmd() *cobra.Command {
+	var g struct{ spec, stored, variant, backend, target, level, after, file, pack string }
+	c := &cobra.Command{
+		Use:   "gen (--spec SPEC | --case FILE)",
+		Short: "Write the program of a spec or a stored case",
+		Long: `gen writes a module for a spec, or for a stored case (a safetensors file beside its manifest.json). Its @main takes q, k, v, then g and
+beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and returns o and
+final_state, in the layouts of the spec.
+
+Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, triton for a Python file of kernels for GPUs, ptx
+for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(lower.Steps(), " ") + ` for
+the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
+
+A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
+on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.
+
+--backend triton --package writes a data set of FlashInfer-Bench: solutions in Triton of the definition that --spec is a workload of, or of the
+contest's two, with their kernels, tests, and a benchmark for a GPU.`,
+		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
+  gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
+  gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
+  gdngen gen --backend triton --package contest                          solutions of the contest's definitions, tests, a benchmark
+  gdngen gen --spec contest-decode --backend ptx --target h100 --out decode.mlir
+  gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
+  gdngen gen --spec tiny --variant token --backend ir --level kernel
+  gdngen gen --spec tiny --variant token --backend ir --after tile       the kernel before its steps overlap`,
+		GroupID: "work",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if g.pack != "" && g.backend == triton.Name {
+				return a.genContest(g.spec, g.stored, g.variant, g.target, g.file, g.pack)
+			}
+			s, err := genSpec(g.spec, g.stored)
+			if err != nil {
+				return err
+			}
+			if g.pack != "" && g.backend != "pallas" {
+				return app.Usage(errors.New("--package goes with --backend pallas or triton"))
+			}
+			if g.after != "" && g.backend != "ir" {
+				return app.Usage(errors.New("--after goes with --backend ir"))
+			}
+			switch {
+			case g.backend == "pallas":
+				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
+			case g.backend == triton.Name:
+				return a.genTriton(s, g.variant, g.target, g.file)
+			case g.backend == app.PTXBackend:
+				return a.genPTX(s, g.variant, g.target, g.file)
+			case g.backend == "" && g.target != "":
+				g.backend = "mosaic"
+			case g.backend == "":
+				g.backend = "stablehlo"
+			case g.backend == "stablehlo" && g.target != "":
+				return app.Usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic, or for a GPU --backend ptx", g.target))
+			}
+			given := cmd.Flags().Changed("level")
+			if given && g.after != "" {
+				return app.Usage(errors.New("give --level or --after, not both"))
+			}
+			f, text, err := render(s, g.variant, g.backend, g.target, level{g.level, g.after, given})
+			if err != nil {
+				return err
+			}
+			a.say(f)
+			if g.backend == "stablehlo" && !cmd.Flags().Changed("backend") {
+				a.Note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", app.DefaultTarget)
+			}
+			return a.deliver(f, g.backend, g.target, g.file, text)
+		},
+	}
+	app.SpecFlag(c, &g.spec, "")
+	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
+	app.VariantFlag(c, &g.variant)
+	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton, ptx or ir (default: mosaic where --target is given, else stablehlo)")
+	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+app.DefaultTarget+"; see gdngen targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first")
+	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
+	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
+	app.OutFlag(c, &g.file)
+	a.FileByOutput(c, &g.file)
+	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: a data set of FlashInfer-Bench with solutions")
+	app.Complete(c, "backend", append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"))
+	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
+	app.Complete(c, "level", []string{"tensor", "kernel"})
+	app.Complete(c, "after", afterSteps())
+	return c
+}
+
+// afterSteps are the passes that --after takes.
+func afterSteps() []string {
+	list := lower.Steps()
+	for _, p := range lower.PlainSteps() {
+		if !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// say tells what auto stands for, and why a variant is unsafe.
+func (a CLI) say(f *lower.Form) {
+	if auto := f.Why(); auto != "" {
+		a.Note("auto is %s", auto)
+	}
+	if why := f.Variant.Unsafe(f.Spec); why != "" {
+		a.Warn("%s", why)
+	}
+	if f.Spec.DType == ir.F32 && f.Variant.Precision() == ir.PrecBF16x1 {
+		a.Warn("the tensors are f32, and this variant has products of one bf16 pass: --accuracy f32-like has three passes")
+	}
+}
+
+// generated is a program as data.
+type generated struct {
+	Spec    string `json:"spec"`
+	Variant string `json:"variant"`
+	Why     string `json:"why,omitempty"` // auto chose it
+	Unsafe  string `json:"unsafe,omitempty"`
+	Backend string `json:"backend"`
+	Target  string `json:"target,omitempty"`
+	File    string `json:"file,omitempty"` // that has the text; without one it is here
+	Text    string `json:"text,omitempty"`
+}
+
+// deliver writes the text of a program to a file, or to standard output, or as data.
+func (a CLI) deliver(f *lower.Form, backend, target, file, text string) error {
+	return a.deliverText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
+}
+
+// deliverText is deliver for any program; g is all but its text.
+func (a CLI) deliverText(g generated, file, text string) error {
+	if a.Output == "text" {
+		return a.writeText(file, text)
+	}
+	if file == "" || file == "-" {
+		g.Text = text
+	} else {
+		g.File = file
+		if err := a.writeText(file, text); err != nil {
+			return err
+		}
+	}
+	return app.Emit(a.App, g, []generated{g}, nil)
+}
+
+// writeText writes to a file, which appears whole or not at all, or to standard output.
+func (a CLI) writeText(file, text string) error {
+	if file == "" || file == "-" {
+		_, err := fmt.Fprint(a.Stdout, text)
+		return err
+	}
+	return store.WriteFile(file, []byte(text))
+}
+
+func genSpec(text, stored string) (gdn.Spec, error) {
+	switch {
+	case text == "" && stored == "":
+		return gdn.Spec{}, app.Usage(errors.New("what to generate? give --spec or --case; of a candidate @RUN, gdngen search best --run RUN prints the spec"))
+	case text != "" && stored != "":
+		return gdn.Spec{}, app.Usage(errors.New("give --spec or --case, not both"))
+	case stored == "":
+		return app.ParseSpec(text)
+	}
+	c, err := truth.FindCase(stored)
+	if no := (*truth.NoCaseError)(nil); errors.As(err, &no) {
+		return gdn.Spec{}, app.Usage(fmt.Errorf("%w%s", err, app.Near(no.Name, no.Known, "")))
+	}
+	if err != nil {
+		return gdn.Spec{}, err
+	}
+	if !c.Supported {
+		return gdn.Spec{}, fmt.Errorf("case %s is not supported: %s", c.Name, c.Reason)
+	}
+	return c.Spec, nil
+}
+
+// level says how far a module of the IR is lowered: to a level, or through a pass.
+type level struct {
+	name, after string
+	given       bool // the user named a level
+}
+
+// render gives the text of a spec by a variant, and its form.
+func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, string, error) {
+	if l.given && backend != "ir" {
+		return nil, "", app.Usage(errors.New("--level goes with --backend ir"))
+	}
+	if backend == "ir" {
+		return renderIR(s, variant, target, l)
+	}
+	r, err := app.ParseBackend(backend)
+	if err != nil {
+		return nil, "", app.Usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas triton ptx ir)", backend, app.Near(backend, append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"), "")))
+	}
+	t, err := app.OneTarget(cmp.Or(target, app.DefaultTarget))
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := app.Suit(s, variant, r, t)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := measure.Of(f, r)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := p.Text(t)
+	return f, text, err
+}
+
+// renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
+func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string, error) {
+	if target == "" && (l.name == engine.Kernel || slices.Contains(lower.Steps(), l.after)) {
+		target = app.DefaultTarget
+	}
+	f, err := suitTarget(s, variant, target)
+	if err != nil {
+		return nil, "", err
+	}
+	var m *ir.Module
+	switch {
+	case l.after != "":
+		if m, err = f.Build(); err == nil {
+			m, err = lower.After(m, l.after)
+		}
+		if !slices.Contains(afterSteps(), l.after) {
+			err = app.Usage(err)
+		}
+	case l.name == engine.Tensor:
+		m, err = f.Build()
+	case l.name == engine.Kernel:
+		m, err = f.Kernels()
+	default:
+		err = app.Usage(fmt.Errorf("unknown level %q (known: tensor kernel)", l.name))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return f, m.String(), nil
+}
+
+// suitTarget reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
+func suitTarget(s gdn.Spec, variant, target string) (*lower.Form, error) {
+	if target == "" {
+		return app.Suit(s, variant, lower.Route{}, nil)
+	}
+	t, err := app.OneTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	return app.Suit(s, variant, lower.Route{Kernels: true}, t)
+}

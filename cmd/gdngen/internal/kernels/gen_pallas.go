@@ -1,0 +1,91 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// genPallas writes the Python of a spec: a file, or a package into a new folder.
+func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
+	if pack != "" {
+		if file != "" {
+			return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
+		}
+		if err := pallas.CheckPackage(filepath.Base(pack)); err != nil {
+			return app.Usage(fmt.Errorf("--package %s: %w", pack, err))
+		}
+		if _, err := os.Stat(pack); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already: name a new folder", pack)
+		}
+	}
+	auto, _, _ := strings.Cut(targets, ",")
+	switch targets {
+	case "":
+		auto, targets = app.DefaultTarget, "v5e,v6e,tpu7x"
+	case "none", "all":
+		auto = app.DefaultTarget
+	}
+	s = pallas.Spec(s)
+	f, err := suitTarget(s, variant, auto)
+	if err != nil {
+		return err
+	}
+	a.say(f)
+	f = lower.NewForm(s, pallas.Fit(s, f.Variant))
+	v := f.Variant
+	p := pallas.Provenance{}
+	p.Version, _ = app.Version()
+	if targets != "none" {
+		if file != "" && file != "-" {
+			if err := store.Writable(file); err != nil {
+				return err
+			}
+		}
+		if err := a.pallasCosts(f, targets, &p); err != nil {
+			return err
+		}
+	}
+	if pack == "" {
+		text, err := pallas.Source(s, v, p)
+		if err != nil {
+			return app.Failed(app.ExitRejected, "%w", err)
+		}
+		return a.deliver(f, "pallas", auto, file, text)
+	}
+	files, err := pallas.Package(filepath.Base(pack), s, v, p)
+	if err != nil {
+		return app.Failed(app.ExitRejected, "%w", err)
+	}
+	for _, f := range files {
+		if err := store.WriteBelow(pack, f.Path, []byte(f.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.
+func (a CLI) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) error {
+	targets, err := app.ParseTargets(names)
+	if err != nil {
+		return err
+	}
+	x, err := a.Instrument(false)
+	if err != nil {
+		return fmt.Errorf("%w; --target none writes the file without its cost", err)
+	}
+	p.Libtpu = "by " + a.TPU.Release()
+	p.Costs, err = x.PallasCosts(a.Ctx, f, targets, func(t *codegen.Target, err error) { a.Warn("%s: %v", t.Name, err) })
+	return err
+}

@@ -1,0 +1,91 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/target"
+)
+
+// ptxProgram is a spec as StableHLO for a GPU: with kernels inside, or plain where the plugin takes none.
+type ptxProgram struct {
+	variant string
+	backend string // ptxBackend, or plainBackend
+	text    string
+}
+
+// ptxOf compiles the Triton kernels of a spec for a GPU and puts their PTX into StableHLO. ptxas has assembled what is there. Where the CUDA plugin
+// refuses such calls the program is of plain operations, and a warning says so.
+func (a CLI) ptxOf(s gdn.Spec, variant string, x *measure.Instrument, g *target.GPU) (*ptxProgram, error) {
+	t, err := a.tritonOf(s, variant)
+	if err != nil {
+		return nil, err
+	}
+	p := &ptxProgram{variant: t.variant.Text(s), backend: app.PTXBackend}
+	if refused := x.TakesPTX(a.Ctx, g); refused != nil {
+		if a.Ctx.Err() != nil || !app.IsA[*measure.Refusal](refused) && !errors.Is(refused, ptx.ErrNotTaken) {
+			return nil, refused
+		}
+		a.Warn("%s takes no PTX inside of StableHLO, and this is a program of plain operations: %v", x.Libtpu, refused)
+		return plainProgram(s)
+	}
+	k, err := a.toolkit()
+	if err != nil {
+		return nil, err
+	}
+	launches, err := k.Compile(a.Ctx, t.source, s, g)
+	if err != nil {
+		return nil, err
+	}
+	if p.text, err = ptx.Module(s, launches, g); err != nil {
+		return nil, app.Failed(app.ExitRejected, "%w", err)
+	}
+	return p, ptx.AssembleAll(a.Ctx, x.PTXAS, p.text, g)
+}
+
+// plainProgram is a spec by the best known variant as plain operations.
+func plainProgram(s gdn.Spec) (*ptxProgram, error) {
+	r, err := lower.Lookup(plainBackend)
+	if err != nil {
+		return nil, err
+	}
+	f, err := app.Suit(s, gdn.Auto, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	program, err := measure.Of(f, r)
+	if err != nil {
+		return nil, err
+	}
+	p := &ptxProgram{variant: f.Variant.String(), backend: plainBackend}
+	p.text, err = program.Text(nil)
+	return p, err
+}
+
+// genPTX writes StableHLO with PTX inside.
+func (a CLI) genPTX(s gdn.Spec, variant, targets, file string) error {
+	if targets == "" {
+		targets = "h100"
+	}
+	gpus, err := gpuTargets(targets)
+	if err == nil && len(gpus) != 1 {
+		err = app.Usage(fmt.Errorf("PTX is for one GPU: give one target, not %d", len(gpus)))
+	}
+	if err != nil {
+		return err
+	}
+	x, err := a.cudaInstrument(false)
+	if err != nil {
+		return err
+	}
+	p, err := a.ptxOf(s, variant, x, gpus[0])
+	if err != nil {
+		return err
+	}
+	return a.deliverText(generated{Spec: s.String(), Variant: p.variant, Backend: p.backend, Target: gpus[0].Name}, file, p.text)
+}

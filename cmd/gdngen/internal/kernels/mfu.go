@@ -1,0 +1,60 @@
+package kernels
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/mfu"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) MfuCmd() *cobra.Command {
+	var name, variant, target string
+	var forward bool
+	c := &cobra.Command{
+		Use:   "mfu",
+		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
+		Long: `mfu compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
+model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
+are never idle. What stands between the projections of a layer of the rule is compiled as one module too, as a layer would, and counts so in
+the sums. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
+form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the backward pass twice the forward. The core of attention is a public kernel's cost.
+
+` + strings.ToUpper(mfu.Note[:1]) + mfu.Note[1:] + `. The optimiser, positions and communication are left out.`,
+		Example: "  gdngen mfu --target v6e\n  gdngen mfu --model layer --forward --target v5e,v6e,tpu7x -o json",
+		GroupID: "work",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			targets, err := app.ParseTargets(target)
+			if err != nil {
+				return err
+			}
+			config, err := a.ReadModelConfig(name)
+			if err != nil {
+				return err
+			}
+			r, rules, err := mfu.NewStep(config, variant, targets)
+			if err != nil {
+				return app.Usage(err)
+			}
+			x, err := a.Instrument(false)
+			if err != nil {
+				return err
+			}
+			if err := r.Cost(a.Ctx, x, rules, targets, forward); err != nil {
+				return err
+			}
+			return app.Emit(a.App, r, r.Rows, func(w io.Writer) { r.Write(w) })
+		},
+	}
+	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON, such as the config.json of a published model; - is standard input")
+	app.Complete(c, "model", model.Presets())
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
+	app.TargetFlag(c, &target)
+	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
+	return c
+}

@@ -1,0 +1,133 @@
+package kernels
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/mfu"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/profile"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) ProfileCmd() *cobra.Command {
+	var f app.DeviceFlags
+	var o pjrt.ProfileOptions
+	var spec, variant, out, name string
+	var llo, forward, stages bool
+	c := &cobra.Command{
+		Use:   "profile",
+		Short: "Profile a kernel, or the step of a model, on a device, without JAX",
+		Long: `profile runs steps on a device and profiles some of them by the plugin's own profiler, in a process of its own. A step is the kernel of --spec, or with
+--model the pieces of a model's training step, one after another, each as often as the step has it; the core of attention is left out.
+
+--out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
+host. On a TPU ` + profile.StagesFile + ` lies beside, the static cycles of the kernels by stage, for gdngen trace top --by stage. A plugin without a profiler, such as the pinned one of
+the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
+		Example: "  gdngen profile --spec bench\n  gdngen profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen profile --model 130m --steps 20 --start 2 --count 6",
+		GroupID: "away",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("model") && c.Flags().Changed("spec") {
+				return app.Usage(errors.New("a step is of --spec or of --model, not of both"))
+			}
+			if name == "" && forward {
+				return app.Usage(errors.New("--forward goes with --model: whether a kernel has a backward pass is in its spec"))
+			}
+			if name != "" && !c.Flags().Changed("batch") {
+				o.Batch = 1 // a model has a batch of its own
+			}
+			if err := o.Check(); err != nil {
+				return app.Usage(err)
+			}
+			work, err := a.profileWork(name, spec, variant, forward)
+			if err != nil {
+				return err
+			}
+			if llo {
+				if err := os.Setenv(device.FlagsVariable, profile.AddArgs(os.Getenv(device.FlagsVariable), profile.LLOArgs)); err != nil {
+					return err
+				}
+			}
+			if a.Runner, err = a.NewRunner(&f); err != nil {
+				return err
+			}
+			d := a.Runner.Device()
+			w, err := work(d.Target())
+			if err != nil {
+				return err
+			}
+			lock, err := a.Machine(machine.Measures, false, a.Waiting)
+			if err != nil {
+				return err
+			}
+			r, err := profile.Run(a.Ctx, d, lock, w, o, out)
+			if err != nil {
+				return err
+			}
+			if r.NoTrace != "" {
+				a.Warn("no trace: %s", r.NoTrace)
+			}
+			if t := d.Target(); t != nil && stages {
+				if err := a.profileStages(t, w, out); err != nil {
+					a.Warn("no %s: %v", profile.StagesFile, err)
+				}
+			}
+			return app.Emit(a.App, r, []any{r}, func(w io.Writer) { r.Write(w, out) })
+		},
+	}
+	app.SpecFlag(c, &spec, "bench")
+	app.VariantFlag(c, &variant)
+	f.Add(c)
+	fs := c.Flags()
+	fs.StringVar(&name, "model", "", "profile the step of a model: a preset, or file in JSON, as for gdngen mfu; - is standard input")
+	app.Complete(c, "model", model.Presets())
+	fs.BoolVar(&forward, "forward", false, "the forward pass of the model alone")
+	fs.IntVar(&o.Steps, "steps", 20, "steps that run")
+	fs.IntVar(&o.Start, "start", 2, "first step that is profiled, from 0")
+	fs.IntVar(&o.Count, "count", 6, "steps that are profiled")
+	fs.IntVar(&o.Batch, "batch", 8, "executions in a step, each with fresh copies of the arguments (default 1 with --model)")
+	fs.BoolVar(&llo, "llo", false, "show what runs inside kernels, by options of libtpu; a larger trace")
+	fs.BoolVar(&stages, "stages", true, "on a TPU, write the static cycles of the kernels too, which compiles them once more")
+	fs.StringVar(&out, "out", "runs/profile", "folder for the profile")
+	return c
+}
+
+// profileWork reads what a step is, and gives what makes it for a device; no target: the device is no TPU.
+func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codegen.Target) (*profile.Work, error), error) {
+	if name != "" {
+		config, err := a.ReadModelConfig(name)
+		return func(t *codegen.Target) (*profile.Work, error) {
+			v, err := mfu.Variant(config, variant, t)
+			if err != nil {
+				return nil, app.Usage(err)
+			}
+			return profile.Step(config, v, forward), nil
+		}, err
+	}
+	s, err := app.ParseSpec(spec)
+	return func(t *codegen.Target) (*profile.Work, error) {
+		form, err := lower.Suit(s, variant, t)
+		if err != nil {
+			return nil, app.Usage(err)
+		}
+		a.say(form)
+		return profile.Kernel(s, form.Variant)
+	}, err
+}
+
+// profileStages costs the kernels of a step.
+func (a CLI) profileStages(t *codegen.Target, w *profile.Work, out string) error {
+	x, err := a.Instrument(false)
+	if err != nil {
+		return err
+	}
+	return profile.Stages(a.Ctx, x, t, w, out)
+}

@@ -1,0 +1,98 @@
+package kernels
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/results"
+	"github.com/spf13/cobra"
+)
+
+func (a CLI) ResultsCmd() *cobra.Command {
+	var target, table, file string
+	var rows []string
+	var fresh bool
+	c := &cobra.Command{
+		Use:   "results",
+		Short: "Make the table of the cheapest variants, by target and shape",
+		Long: `results compiles candidates for each target and piece of work of a table, and names the champion: the one of least static cycles whose
+numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
+same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
+the hash of the program, so that a run that was interrupted goes on where it was.`,
+		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json\n  gdngen results --only seqs=57 --only contest-decode --target v6e",
+		GroupID: "work",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			targets, err := app.ParseTargets(target)
+			if err != nil {
+				return err
+			}
+			plan, err := a.readPlan(table)
+			if err != nil {
+				return err
+			}
+			if len(rows) > 0 {
+				if plan, err = plan.Only(rows); err != nil {
+					return app.Usage(fmt.Errorf("--only: %w", err))
+				}
+			}
+			if file != "" && file != "-" {
+				if err := store.Writable(file); err != nil {
+					return err
+				}
+			}
+			write := func(r *results.Table) error {
+				if file == "" || file == "-" {
+					return nil
+				}
+				text, err := r.Text(strings.HasSuffix(file, ".json"))
+				if err != nil {
+					return err
+				}
+				return store.WriteFile(file, text)
+			}
+			x, err := a.Instrument(fresh)
+			if err != nil {
+				return err
+			}
+			maker := results.Maker{Instrument: x, Compiler: a.TPU.Release(), Note: a.Note}
+			_, maker.Revision = app.Version()
+			r, err := maker.Make(a.Ctx, plan, targets, write)
+			if err != nil || file != "" && file != "-" {
+				return err
+			}
+			text, err := r.Text(a.Output != "text")
+			if err == nil {
+				_, err = a.Stdout.Write(text)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
+	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
+	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
+	c.Flags().StringArrayVar(&rows, "only", nil, "only rows with this text in their title or spec, once for each; the front and the peers are left out")
+	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")
+	a.FileByOutput(c, &file)
+	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")
+	return c
+}
+
+// readPlan reads a table of rows and candidates, or gives the one built in.
+func (a CLI) readPlan(table string) (*results.Plan, error) {
+	if table == "" {
+		return results.Default()
+	}
+	data, err := a.ReadInput(table)
+	if err != nil {
+		return nil, err
+	}
+	p, err := results.Parse(data)
+	if err != nil {
+		return nil, app.Usage(fmt.Errorf("%s: %w", table, app.NearTarget(err)))
+	}
+	return p, nil
+}

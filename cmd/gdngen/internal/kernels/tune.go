@@ -1,0 +1,196 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/tune"
+	"github.com/spf13/cobra"
+)
+
+// tuneFlags are the flags of tune.
+type tuneFlags struct {
+	model                   model.Config // of flags
+	sizes                   tune.Sizes
+	works, target, accuracy string
+	out, files              string
+	whole, stored           bool
+}
+
+func (a CLI) TuneCmd() *cobra.Command {
+	var f tuneFlags
+	var works []string
+	for _, w := range tune.Works {
+		works = append(works, fmt.Sprintf("  %-8s  %s", w.Name, w.Doc))
+	}
+	c := &cobra.Command{
+		Use:   "tune (CONFIG | --key-heads N --value-heads N --key-dim N --value-dim N)",
+		Short: "Give the best kernels for a model, by its config.json or its sizes",
+		Long: `tune reads what a model's layers of the gated delta rule need from the config.json that it is published with (Qwen3-Next, Qwen3.5, OLMo-hybrid,
+gated_deltanet of flash-linear-attention; also the folder it lies in, or one of gdngen mfu), or from flags. For each work and target it
+gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
+
+` + strings.Join(works, "\n") + `
+
+--out writes the kernels: for libtpu (mosaic), JAX (pallas) and XLA on a CPU (stablehlo). --whole costs all that the layers consist of too, as
+gdngen mfu does. A cost that is stored in this program is taken from there; others are compiled, which takes some minutes each, once.`,
+		Example: `  gdngen tune config.json
+  gdngen tune config.json --work prefill,decode --target v5e,v6e,tpu7x --out kernels
+  gdngen tune --key-heads 16 --value-heads 32 --key-dim 128 --value-dim 128 --layers 36 --tokens 8192
+  gdngen tune config.json --work train --whole`,
+		GroupID: "work",
+		Args:    app.Args(cobra.MaximumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.tune(&f, cmd, args) },
+	}
+	l, r := c.Flags(), &f.model.Rule
+	l.IntVar(&r.HeadsK, "key-heads", 0, "query and key heads of a layer")
+	l.IntVar(&r.HeadsV, "value-heads", 0, "value heads of a layer, a multiple of the key heads; 0: as many")
+	l.IntVar(&r.K, "key-dim", 0, "width of a query or key")
+	l.IntVar(&r.V, "value-dim", 0, "width of a value; 0: as a key")
+	l.BoolVar(&r.NegEigval, "negative-eigenvalues", false, "beta goes up to 2")
+	l.IntVar(&f.model.Layers, "layers", 1, "layers of the rule in the model")
+	l.StringVar(&f.works, "work", "prefill", "what the layers do, separated by commas, or all: "+strings.Join(tune.WorkNames(), " "))
+	l.IntVar(&f.sizes.Tokens, "tokens", 0, "tokens of a sequence, or of all packed ones; 0: 4096, packed 8192")
+	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, of decode 64")
+	l.IntVar(&f.sizes.Seqs, "seqs", 0, "packed sequences; 0: 16")
+	app.TargetFlag(c, &f.target)
+	l.StringVar(&f.accuracy, "accuracy", "", "class of accuracy: "+strings.Join(gdn.AccuracyNames(), " or ")+" (default: as the tensors)")
+	l.StringVar(&f.out, "out", "", "write the kernels, and tune.json, into this folder")
+	l.StringVar(&f.files, "files", "mosaic,pallas", "kinds of files of --out: mosaic, pallas, stablehlo")
+	l.BoolVar(&f.whole, "whole", false, "cost the whole layers of the model too, by a config.json; many compiles")
+	l.BoolVar(&f.stored, "stored", false, "take stored costs alone, and compile nothing")
+	app.CompleteList(c, "work", append(tune.WorkNames(), "all"))
+	app.CompleteList(c, "files", []string{tune.Mosaic, tune.Pallas, tune.StableHLO})
+	app.Complete(c, "accuracy", gdn.AccuracyNames())
+	return c
+}
+
+// modelOf reads the model of a file, or that of the flags.
+func (f *tuneFlags) modelOf(a *app.App, cmd *cobra.Command, args []string) (model.Config, error) {
+	sized := ""
+	for _, name := range []string{"key-heads", "value-heads", "key-dim", "value-dim", "negative-eigenvalues", "layers"} {
+		if cmd.Flags().Changed(name) {
+			sized = name
+		}
+	}
+	r := &f.model.Rule
+	switch {
+	case len(args) == 1 && sized != "":
+		return f.model, app.Usage(fmt.Errorf("give a file or --%s, not both", sized))
+	case len(args) == 1:
+		return a.ReadModelConfig(args[0])
+	case r.HeadsK == 0 && r.K == 0:
+		return f.model, app.Usage(errors.New("tune what? give the config.json of a model, or --key-heads and --key-dim"))
+	case r.HeadsK == 0:
+		return f.model, app.Usage(errors.New("--key-heads is missing"))
+	case r.K == 0:
+		return f.model, app.Usage(errors.New("--key-dim is missing"))
+	case f.whole:
+		return f.model, app.Usage(errors.New("--whole needs the config.json of a model: sizes of the rule alone say nothing of its other parts"))
+	}
+	m, err := tune.ModelOf(*r, f.model.Layers)
+	return m, app.Usage(err)
+}
+
+func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
+	targets, err := app.ParseTargets(f.target)
+	if err != nil {
+		return err
+	}
+	works, err := tune.ParseWorks(f.works)
+	if err != nil {
+		return app.Usage(err)
+	}
+	kinds, err := tune.ParseKinds(f.files)
+	if err != nil {
+		return app.Usage(fmt.Errorf("--files: %w", err))
+	}
+	variant := gdn.Auto
+	if f.accuracy != "" {
+		if err := (&app.AccuracyText{At: &variant}).Set(f.accuracy); err != nil {
+			return app.Usage(err)
+		}
+	}
+	config, err := f.modelOf(a.App, cmd, args)
+	if err != nil {
+		return err
+	}
+	route, err := lower.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*lower.Form, error) {
+		form, err := app.Suit(s, variant, route, t)
+		if err == nil {
+			a.TellPromoted(form)
+		}
+		return form, err
+	})
+	if err != nil {
+		return app.Usage(err)
+	}
+	stored, err := tune.ReadStored()
+	if err != nil {
+		return err
+	}
+	var x *measure.Instrument
+	if !f.stored && (f.whole || !r.Known(stored)) {
+		x, err = a.Instrument(false)
+		if app.IsA[*plugins.MissingError](err) && !f.whole {
+			a.Note("no compiler: %v; rows without a stored cost have none", err)
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.Cost(a.Ctx, stored, x); err != nil {
+		return err
+	}
+	if f.out != "" {
+		v, _ := app.Version()
+		if err := r.WriteFiles(f.out, kinds, v, func(err error) { a.Warn("%v", err) }); err != nil {
+			return err
+		}
+	}
+	var steps []*tune.Step
+	if f.whole {
+		if steps, err = tune.Layers(config, works, f.sizes, variant, targets); err != nil {
+			return app.Usage(err)
+		}
+		for _, w := range works {
+			if !w.Layered() {
+				a.Warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
+			}
+		}
+		for _, s := range steps {
+			if err := s.Cost(a.Ctx, x, targets); err != nil {
+				return err
+			}
+		}
+	}
+	if err := app.Emit(a.App, r, r.Rows, func(w io.Writer) {
+		r.Write(w)
+		for _, s := range steps {
+			s.Write(w)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, line := range config.Notes {
+		if f.whole {
+			a.Note("of the model: %s", line)
+		}
+	}
+	a.Note("next: %s", r.Next(f.stored, f.out != ""))
+	return nil
+}

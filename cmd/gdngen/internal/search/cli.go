@@ -1,0 +1,7 @@
+// Package search has the commands of searches: runs and their journals, reports, workers, ladders and loops.
+package search
+
+import "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+
+// CLI gives the commands.
+type CLI struct{ *app.App }

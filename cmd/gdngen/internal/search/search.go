@@ -1,0 +1,487 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/autotune/worker"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ladder"
+	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/machine"
+	"github.com/gdngen/gdngen/target"
+	"github.com/spf13/cobra"
+)
+
+// searchFlags are the flags of a session of a search.
+type searchFlags struct {
+	config  autotune.Config
+	improve bool
+	plain   bool
+	noWait  bool
+	top     int
+	lab     labFlags
+	on      onFlags
+	ladder  string
+	forward bool
+}
+
+func (s *searchFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	app.RunFlag(c, &s.config.Dir)
+	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session, after which what is under way has a quarter more; 0: no limit")
+	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
+	f.IntVar(&s.config.Patience, "patience", 100, "end after so many iterations of this session without a new champion; 0: no limit")
+	f.IntVar(&s.config.Failures, "max-failures", 0, "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0: 10")
+	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
+	s.lab.add(f)
+	s.on.add(c)
+	f.StringVar(&s.ladder, "ladder", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file of mfu")
+	f.BoolVar(&s.forward, "ladder-forward", false, "with --ladder: without the backward pass")
+	app.Complete(c, "ladder", model.Presets())
+	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
+	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
+	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
+	app.NoWaitFlag(c, &s.noWait)
+	topFlag(c, &s.top)
+}
+
+func topFlag(c *cobra.Command, at *int) {
+	c.Flags().IntVar(at, "top", 20, "rows of each ranking in the text form; 0: all")
+}
+
+func (a CLI) SearchCmd() *cobra.Command {
+	return app.Group(&cobra.Command{
+		Use:   "search",
+		Short: "Search structural variants for the cheapest correct kernel",
+		Long: `search judges variants of a spec by gates from cheap to dear: legality, IR, analytic bound, the interpreter, a CPU against float64 on ordinary
+and adversarial inputs, the compiler, static cost, and full numerics. Each ends with a verdict and a reason, in a journal of JSON lines from
+which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate. Candidates are ranked by wall where the target has a
+wall model, and by throughput elsewhere or with --ruler throughput; a run keeps its ruler.`,
+		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen search resume --budget 3m --run runs/first\n  gdngen search best --run runs/first --target v6e",
+		GroupID: "work",
+	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd(), a.searchSimulateCmd())
+}
+
+func (a CLI) searchRunCmd() *cobra.Command {
+	var s searchFlags
+	var spec, targets, aim string
+	var shapes, guards, texts, files []string
+	var expected string
+	names, docs := strategy.Names()
+	for i := range names {
+		docs[i] = names[i] + " (" + docs[i] + ")"
+	}
+	directives, meanings := strategy.DirectiveDocs()
+	c := &cobra.Command{
+		Use:   "run --run DIR",
+		Short: "Begin a search, and print its ranking at the end",
+		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that search
+resume goes on with; a second one ends the program at once.
+
+Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + worker.EngineHelp() + `. A worker that is lost is
+an event of the journal, and its candidate is judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
+
+Strategies: ` + strings.Join(docs, "; ") + `.
+
+Directives: ` + strings.Join(meanings, "; ") + `.`,
+		Example: `  gdngen search run --budget 3m --run runs/first
+  gdngen search run --start naive --directive triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
+  gdngen search run --target all --guard v5e=2% --patience 60 --run runs/all
+  gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
+  gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
+  gdngen search run --start naive --objective cost@error=fla --target v6e --run runs/fla
+  gdngen search run --on local*2 --on ssh:me@big*16 --budget 1h --run runs/wide
+  gdngen search run --spec decode --target v6e --strategy exhaustive --max-candidates 40 --run runs/decode
+  gdngen search run --spec contest-prefill,seqs=57 --target h100 --start naive --budget 10m --run runs/gpu`,
+		Args: app.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if s.config.Spec, err = app.ParseSpec(spec); err != nil {
+				return err
+			}
+			var table strategy.Table
+			if s.config.Targets, table, err = searchTargets(targets, s.config.Spec); err != nil {
+				return err
+			}
+			if table != nil && !cmd.Flags().Changed("strategy") {
+				s.config.Strategy = "" // that of GPUs
+			}
+			if table != nil && len(s.on.on) > 0 {
+				return app.Usage(errors.New("--on is for TPU targets: candidates for GPUs are judged here"))
+			}
+			if s.config.Ruler, err = measure.ParseRuler(string(s.config.Ruler)); err != nil {
+				return app.Usage(err)
+			}
+			if s.config.Objective, err = objective.Parse(aim); err != nil {
+				return app.Usage(fmt.Errorf("--objective: %w", err))
+			}
+			if err := s.config.Objective.Supports(s.config.Spec); err != nil {
+				return app.Usage(fmt.Errorf("--objective: %w", err))
+			}
+			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
+				return app.Usage(fmt.Errorf("--shape: %w", err))
+			}
+			if s.config.Guards, err = autotune.ParseGuards(guards); err != nil {
+				return app.Usage(app.NearTarget(err))
+			}
+			if s.config.Directive != "" {
+				if _, err := strategy.LookupDirective(s.config.Directive); err != nil {
+					return app.Usage(err)
+				}
+			}
+			if expected != "" {
+				var ok bool
+				if s.config.Expected, ok = autotune.ParseShare(expected); !ok {
+					return app.Usage(fmt.Errorf("--min-expected %q: want a share, such as 10%%", expected))
+				}
+			}
+			if s.config.Words, err = a.words(texts, files); err != nil {
+				return err
+			}
+			space := strategy.Space{Spec: s.config.Spec, Table: table, Axes: s.config.Axes, Focus: s.config.Focus}
+			if _, err := strategy.Parse(cmp.Or(s.config.Strategy, "beam"), space); err != nil {
+				return app.Usage(err)
+			}
+			for i, text := range s.config.Seeds {
+				if s.config.Seeds[i], err = app.FromRun(text); err != nil {
+					return app.Usage(err)
+				}
+				if table != nil {
+					_, err = table.Canon(s.config.Seeds[i])
+				} else {
+					err = app.CheckText(s.config.Seeds[i])
+				}
+				if err != nil {
+					return app.Usage(err)
+				}
+			}
+			if s.config.Promoted, err = promoted.Read(); err != nil {
+				return err
+			}
+			return a.search(&s, false)
+		},
+	}
+	s.add(c)
+	app.SpecFlag(c, &spec, "bench")
+	f := c.Flags()
+	f.StringVar(&targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first; or GPUs")
+	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or ")+"; for GPUs beam:4, or random")
+	app.RulerFlag(c, (*string)(&s.config.Ruler))
+	f.StringVar(&aim, "objective", "cost", "what is made small: "+objective.Help)
+	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
+	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
+	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
+	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
+	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
+	f.StringVar(&expected, "min-expected", "", "the gain that answers of an exec: proposer are to expect at least, such as 10%; others are invalid")
+	f.StringArrayVar(&texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
+	f.StringArrayVar(&files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
+	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
+	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
+	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
+	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
+	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
+	a.Formerly(c, "targets", "target")
+	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
+	app.Complete(c, "objective", objective.Examples())
+	app.CompleteList(c, "axes", app.AxisNames())
+	app.CompleteChoices(c, "focus", func() []cobra.Completion { return nil }, app.VariantChoices)
+	app.CompleteChoices(c, "start", app.VariantOffers, app.VariantChoices)
+	app.Complete(c, "strategy", names)
+	app.Complete(c, "directive", directives)
+	return c
+}
+
+// searchTargets are the names of what a search is for, TPU generations or GPUs, and the table of choices of the latter.
+func searchTargets(text string, s gdn.Spec) (names []string, table strategy.Table, err error) {
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		if g, err := target.LookupGPU(strings.TrimSpace(name)); err == nil {
+			names = append(names, g.Name)
+		}
+	}
+	if len(names) == 0 {
+		list, err := app.ParseTargets(text)
+		for _, t := range list {
+			names = append(names, t.Name)
+		}
+		return names, nil, err
+	}
+	names = nil
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		name = strings.TrimSpace(name)
+		if g, err := target.LookupGPU(name); err == nil {
+			name = g.Name
+		} else if _, err := target.Lookup(name); err != nil {
+			return nil, nil, app.Usage(err)
+		}
+		names = append(names, name)
+	}
+	table, err = autotune.TableFor(names, s)
+	return names, table, app.Usage(err)
+}
+
+// words joins demands, in the order of texts and then of files.
+func (a CLI) words(texts, files []string) (string, error) {
+	l := slices.Clone(texts)
+	for _, f := range files {
+		text, err := a.ReadInput(f)
+		if err != nil {
+			return "", app.Usage(fmt.Errorf("--directive-file: %w", err))
+		}
+		l = append(l, strings.TrimSpace(string(text)))
+	}
+	return strings.Join(l, "\n\n"), nil
+}
+
+func (a CLI) searchResumeCmd() *cobra.Command {
+	var s searchFlags
+	c := &cobra.Command{
+		Use:     "resume --run DIR",
+		Short:   "Go on with a search that was stopped or killed",
+		Example: "  gdngen search resume --run runs/first --budget 10m",
+		Args:    app.Args(cobra.NoArgs),
+		RunE:    func(*cobra.Command, []string) error { return a.search(&s, true) },
+	}
+	s.add(c)
+	return c
+}
+
+// search drives a session and prints the summary of the run.
+func (a CLI) search(s *searchFlags, resume bool) error {
+	c := &s.config
+	if c.Dir == "" {
+		return app.Usage(errors.New("a search needs --run DIR"))
+	}
+	var rung model.Config
+	if s.ladder != "" {
+		var err error
+		if rung, err = a.ReadModelConfig(s.ladder); err != nil {
+			return err
+		}
+	}
+	c.Generator, _ = app.Version()
+	var err error
+	if c.Lab, err = a.options(&s.lab); err != nil {
+		return err
+	}
+	if resume {
+		run, _, err := journal.Read(c.Dir, nil)
+		if err != nil {
+			return err
+		}
+		c.Mixed = run.Header.Mixed
+	}
+	use := machine.Computes
+	if c.Lab.Device != "" {
+		use = machine.Measures
+	}
+	var w *watcher
+	if c.Machine, err = a.Machine(use, s.noWait, func(h []machine.Holder) { w.warn(machine.Waiting(h)) }); err != nil {
+		return err
+	}
+	pool, err := a.workers(&s.on, s, c.Mixed, func(text string) {
+		if w == nil {
+			a.Warn("%s", text)
+		} else {
+			w.warn(text)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if pool != nil {
+		defer pool.Close()
+		c.Evaluator = pool
+	}
+	w = a.watch(c.Dir, c.Budget, s.plain)
+	said := context.AfterFunc(a.Ctx, func() {
+		w.warn("stopping: compilers end, and what is under way is dropped; another interrupt ends at once")
+	})
+	defer said()
+	c.Warn, c.Begun = w.warn, w.begun
+	improved := false
+	c.Progress = func(p autotune.Progress) {
+		improved = improved || p.Candidate.Verdict == journal.Keep
+		w.progress(p)
+	}
+	drive := autotune.Search
+	if resume {
+		drive = autotune.Resume
+	}
+	sum, err := drive(a.Ctx, *c)
+	w.close()
+	if errors.Is(err, autotune.ErrExists) {
+		return app.Usage(fmt.Errorf("%w: gdngen search resume --run %s", err, c.Dir))
+	}
+	if sum != nil && err == nil && s.ladder != "" && a.Ctx.Err() == nil {
+		if sum, err = a.climbers(s, rung); err != nil {
+			return err
+		}
+	}
+	if sum != nil {
+		if out := a.emitSummary(sum, s.top); err == nil {
+			err = out
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case a.Ctx.Err() != nil:
+		a.Note("the run can be resumed: gdngen search resume --run %s", c.Dir)
+		return a.Ctx.Err()
+	case s.improve && !improved:
+		return app.Failed(app.ExitNoImprovement, "this session found nothing better")
+	}
+	return nil
+}
+
+// climbers lets the champions of a session climb, and sums the run up again.
+func (a CLI) climbers(s *searchFlags, m model.Config) (*report.Summary, error) {
+	x, err := a.Instrument(false)
+	if err != nil {
+		return nil, err
+	}
+	e := &ladder.Static{Dir: s.config.Dir, Instrument: x}
+	if err := ladder.Champions(a.Ctx, s.config.Dir, m, s.forward, e, a.Note); err != nil {
+		return nil, err
+	}
+	return autotune.Status(s.config.Dir)
+}
+
+// emitSummary prints a run; its rows are those of the rankings, then the rejected ones.
+func (a CLI) emitSummary(sum *report.Summary, top int) error {
+	var err error
+	bad := app.Emit(a.App, sum, sum.Listed(), func(w io.Writer) { err = sum.Text(w, top) })
+	return errors.Join(bad, err)
+}
+
+func (a CLI) searchStatusCmd() *cobra.Command {
+	var dir string
+	var top int
+	var watch bool
+	c := &cobra.Command{
+		Use:     "status --run DIR",
+		Short:   "Print the ranking of a run, which may be in progress",
+		Example: "  gdngen search status --run runs/first\n  gdngen search status --run runs/first --watch\n  gdngen search status --run runs/first -o json",
+		Args:    app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return app.Usage(errors.New("status of what? give --run DIR"))
+			}
+			last := -1
+			for {
+				sum, err := autotune.Status(dir)
+				if err != nil {
+					return err
+				}
+				for _, w := range sum.Warnings {
+					a.Warn("%s", w)
+				}
+				if again := watch && sum.Driven; !again || sum.Candidates != last {
+					if last >= 0 && a.Output == "text" {
+						terminal.Clear(a.Stdout)
+					}
+					if err := a.emitSummary(sum, top); err != nil || !again {
+						return err
+					}
+				}
+				last = sum.Candidates
+				select {
+				case <-a.Ctx.Done():
+					return nil // it was watched, and that is over
+				case <-time.After(watchEvery):
+				}
+			}
+		},
+	}
+	app.RunFlag(c, &dir)
+	topFlag(c, &top)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print it anew after each candidate, until the session ends")
+	return c
+}
+
+// watchEvery is the time between two looks at a run.
+const watchEvery = 2 * time.Second
+
+func (a CLI) searchBestCmd() *cobra.Command {
+	var dir, name, module string
+	var promote bool
+	c := &cobra.Command{
+		Use:   "best --run DIR",
+		Short: "Print the best variant of a run on a target",
+		Long: `best prints the variant with the least cycles on a target, by the ruler of the run. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
+the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
+of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
+		Example: `  gdngen search best --run runs/first --target v6e
+  gdngen explain --spec bench --variant @runs/first
+  gdngen search best --run runs/first --module best.mlir
+  gdngen search best --run runs/first --target v6e --promote`,
+		Args: app.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				return app.Usage(errors.New("the best of what? give --run DIR"))
+			}
+			if name != "" {
+				if _, gpu := target.LookupGPU(name); gpu != nil {
+					if _, err := app.ParseTargets(name); err != nil {
+						return err
+					}
+				}
+			}
+			best, err := autotune.Best(dir, name)
+			if err != nil {
+				return err
+			}
+			if module != "" {
+				text, err := autotune.ModuleOf(dir, name, best)
+				if err == nil {
+					err = store.WriteFile(module, text)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if promote {
+				said, err := promoted.Promote(dir, name, best)
+				if app.IsA[*promoted.UseError](err) {
+					return app.Usage(err)
+				}
+				if err != nil {
+					return err
+				}
+				a.Note("%s", said)
+			}
+			if best.Variant != "" {
+				a.Note("other commands take it as --variant @%s#%d", dir, best.ID)
+				if s, _, err := journal.Read(dir, nil); err == nil && len(s.Header.Shapes) < 2 {
+					a.Note("next: gdngen explain --spec %s --variant @%s#%d --target %s", s.Header.Spec, dir, best.ID, cmp.Or(name, s.Header.Targets[0]))
+				}
+			}
+			return app.Emit(a.App, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })
+		},
+	}
+	app.RunFlag(c, &dir)
+	c.Flags().StringVar(&name, "target", "", "TPU generation or GPU (default: the first of the run)")
+	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
+	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file, for a GPU its Python")
+	app.Complete(c, "target", codegen.TargetNames())
+	return c
+}

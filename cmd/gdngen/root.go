@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/kernels"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/machines"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/search"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// root makes the command tree.
+func (a CLI) root() *cobra.Command {
+	var short bool
+	root := &cobra.Command{
+		Use:   "gdngen",
+		Short: "Generate, check, cost and search kernels of the gated delta rule",
+		Long: `gdngen generates kernels of the gated delta rule (Gated DeltaNet), checks their numbers against a float64 reference, says what
+they cost on five TPU generations with no TPU attached, and searches structural variants for the cheapest correct one.
+
+A cost is in static cycles, counted in the schedule that libtpu compiles: a lower bound of compute time, never a measurement.
+
+` + app.ExitHelp,
+		Example: `  gdngen tour                                          the first ten minutes, played
+  gdngen tune config.json --out kernels                the best kernels for a model
+  gdngen gen --spec bench --target v6e --out k.mlir    write the best known kernel for v6e
+  gdngen explain --spec bench --target v5e,v6e         what it costs, and where
+  gdngen search run --target v6e --budget 3m --run runs/first       rank structural variants`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := negative(cmd); err != nil {
+				return err
+			}
+			if short {
+				a.Output = "json"
+			}
+			a.Ctx, a.Cancel = cmd.Context(), func() {}
+			if err := a.Configure(cmd); err != nil {
+				return err
+			}
+			if a.Timeout > 0 {
+				a.Ctx, a.Cancel = context.WithTimeout(cmd.Context(), a.Timeout)
+			}
+			return nil
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	a.Output = "text"
+	f := root.PersistentFlags()
+	f.VarP(&a.Output, "output", "o", "form of the data on standard output")
+	f.BoolVar(&short, "json", false, "the same as --output json")
+	f.StringVar(&a.Libtpu, "libtpu", "", "libtpu.so to compile with, in place of the pinned one")
+	f.StringVar(&a.CPUPlugin, "cpu-plugin", "", "PJRT plugin to run on the CPU with, in place of the pinned one")
+	f.BoolVar(&a.Offline, "offline", false, "download nothing")
+	f.DurationVar(&a.Timeout, "timeout", 0, "give up after this time, with status 124; 0: never")
+	root.Version, _ = app.Version()
+	root.SetVersionTemplate("gdngen {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
+	root.SetHelpCommand(helpCmd(root))
+	root.AddCommand(a.tourCmd(), kernels.CLI{App: a.App}.TuneCmd(), kernels.CLI{App: a.App}.GenCmd(), kernels.CLI{App: a.App}.CheckCmd(), kernels.CLI{App: a.App}.RunCmd(), kernels.CLI{App: a.App}.CompileCmd(), kernels.CLI{App: a.App}.ExplainCmd(), search.CLI{App: a.App}.SearchCmd(), search.CLI{App: a.App}.LadderCmd(), search.CLI{App: a.App}.JournalCmd(), search.CLI{App: a.App}.ReportCmd(), kernels.CLI{App: a.App}.ResultsCmd(), kernels.CLI{App: a.App}.MfuCmd(), kernels.CLI{App: a.App}.BenchCmd(),
+		kernels.CLI{App: a.App}.PackCmd(), kernels.CLI{App: a.App}.UnpackCmd(), search.CLI{App: a.App}.LoopCmd(), search.CLI{App: a.App}.HandoverCmd(), machines.CLI{App: a.App}.RemoteCmd(), search.CLI{App: a.App}.WorkerCmd(), machines.CLI{App: a.App}.TraceCmd(), kernels.CLI{App: a.App}.ProfileCmd(), kernels.CLI{App: a.App}.SplitCmd(), kernels.CLI{App: a.App}.VariantsCmd(), kernels.CLI{App: a.App}.TargetsCmd(), kernels.CLI{App: a.App}.BackendsCmd(),
+		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
+			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
+		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
+			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, search.DirectiveTopic(), app.ConfigTopic(),
+		a.setupCmd(), a.doctorCmd(), kernels.CLI{App: a.App}.SelftestCmd(), kernels.CLI{App: a.App}.CalibrateCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
+	return root
+}
+
+// negative refuses counts and durations below zero: no flag has a use for one.
+func negative(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); (kind == "int" || kind == "duration") && strings.HasPrefix(f.Value.String(), "-") && err == nil {
+			err = app.Usage(fmt.Errorf("--%s %s is negative", f.Name, f.Value))
+		}
+	})
+	return err
+}
+
+// helpCmd explains a command or a topic; an unknown one is wrong usage.
+func helpCmd(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about any command",
+		GroupID: "self",
+		Example: "  gdngen help search run\n  gdngen help spec",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				var names []string
+				for _, b := range c.Commands() {
+					names = append(names, b.Name())
+				}
+				at := c.CommandPath()
+				if len(names) == 0 {
+					return app.Usage(fmt.Errorf("%s has no commands below it; see gdngen help %s", at, strings.TrimPrefix(at, "gdngen ")))
+				}
+				return app.Usage(fmt.Errorf("%s has no command or topic %q%s (known: %s)", at, rest[0], app.Near(rest[0], names, ""), strings.Join(names, " ")))
+			}
+			return c.Help()
+		},
+	}
+}
+
+var unknownFlag = regexp.MustCompile(`^unknown flag: --([\w-]+)`)
+
+// flagError is a usage error, with the flag that a mistyped one is nearest to.
+func flagError(cmd *cobra.Command, err error) error {
+	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if cmd.Name() == "resume" {
+			begin, _, bad := cmd.Parent().Find([]string{"run"})
+			if bad == nil && begin.Flags().Lookup(m[1]) != nil {
+				return app.Usage(fmt.Errorf("%w: a run keeps its --%s as it was begun; %s begins another", err, m[1], begin.CommandPath()))
+			}
+		}
+		return app.Usage(fmt.Errorf("%w%s; see %s --help", err, app.Near(m[1], names, "--"), cmd.CommandPath()))
+	}
+	text := err.Error()
+	for _, r := range valueErrors {
+		text = r.pattern.ReplaceAllString(text, r.words)
+	}
+	return app.Usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
+}
+
+// valueErrors say in words what Go's parsers of flags object to.
+var valueErrors = []struct {
+	pattern *regexp.Regexp
+	words   string
+}{
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): parsing "[^"]*": value out of range`), "the number is too large"},
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): .*`), "want a whole number"},
+	{regexp.MustCompile(`strconv\.ParseFloat: .*`), "want a number"},
+	{regexp.MustCompile(`strconv\.ParseBool: .*`), "want true or false"},
+	{regexp.MustCompile(`time: .*`), "want a duration such as 90s, 10m or 2h"},
+}

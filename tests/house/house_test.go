@@ -29,6 +29,7 @@ var rooms = []struct {
 	{[]string{"gdn/schedule"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a schedule knows no builder: it is for what is built"},
 	{[]string{"gdn/build", "gdn/build/internal/channel", "gdn/build/internal/gate", "gdn/build/internal/inverse", "gdn/build/internal/tile", "gdn/build/internal/visits"}, []string{"gdn", "gdn/schedule", "gdn/build/internal/", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},
 	{[]string{"gdn/truth"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "the truth knows no builder"},
+	{[]string{"gdn/build/internal/tile"}, []string{"gdn", "gdn/build/internal/visits", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "what bodies are written with knows no algorithm"},
 	{[]string{"pjrt/llo", "pjrt/llo/hlo"}, []string{"pjrt/llo/", "target"}, "schedules are read without a rule or an emitter"},
 	{[]string{"pjrt", "pjrt/aot", "pjrt/plugins", "pjrt/child"}, []string{"pjrt", "pjrt/", "internal/terminal", "ir", "ir/array", "target"},
 		"compilers and devices know no rule and no emitter"},

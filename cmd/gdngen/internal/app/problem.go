@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 )
 
@@ -180,5 +181,18 @@ func (a *App) TellPromoted(f *lower.Form) {
 	if line := f.Why(); f.Promoted != "" && !slices.Contains(a.told, line) {
 		a.told = append(a.told, line)
 		a.Note("auto is %s", line)
+	}
+}
+
+// Say tells what auto stands for, and why a variant is unsafe.
+func (a *App) Say(f *lower.Form) {
+	if auto := f.Why(); auto != "" {
+		a.Note("auto is %s", auto)
+	}
+	if why := f.Variant.Unsafe(f.Spec); why != "" {
+		a.Warn("%s", why)
+	}
+	if f.Spec.DType == ir.F32 && f.Variant.Precision() == ir.PrecBF16x1 {
+		a.Warn("the tensors are f32, and this variant has products of one bf16 pass: --accuracy f32-like has three passes")
 	}
 }

@@ -17,14 +17,7 @@ import (
 )
 
 func (a CLI) CheckCmd() *cobra.Command {
-	var k struct {
-		spec, variant, target, engine, level string
-		plugin                               string
-		classes                              []string
-		seed                                 uint64
-		seeds                                int
-		field                                bool
-	}
+	var k checkFlags
 	var docs strings.Builder
 	var names []string
 	for _, c := range truth.Classes {
@@ -59,67 +52,7 @@ Classes:` + docs.String(),
   gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			s, err := app.ParseSpec(k.spec)
-			if err != nil {
-				return err
-			}
-			if k.seeds < 1 {
-				return app.Usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
-			}
-			if k.engine == triton.Name {
-				if err := noTritonFlags(k.level, k.plugin); err != nil {
-					return err
-				}
-				classes, err := check.Classes(s, k.classes)
-				if err != nil {
-					return app.Usage(err)
-				}
-				r := &check.Result{Spec: s.String(), Engine: k.engine, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds)}
-				return a.checkTriton(s, k.variant, k.target, r, classes)
-			}
-			if _, auto := gdn.ParseAuto(k.variant); auto && k.engine == "interp" && k.target == "" {
-				k.target = app.DefaultTarget
-			}
-			p, err := newPlan(k.variant, k.target, k.level, k.engine)
-			if err != nil {
-				return err
-			}
-			if err := a.Attach(&p, k.engine, k.plugin, k.target); err != nil {
-				return err
-			}
-			form, err := p.Form(s)
-			if err == nil {
-				err = emittable(form, p, k.engine)
-			}
-			if err != nil {
-				return err
-			}
-			a.say(form)
-			if k.engine == "reference" {
-				return app.Usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
-			}
-			classes, err := check.Classes(s, k.classes)
-			if err != nil {
-				return app.Usage(err)
-			}
-			f, _, err := a.findEngine(k.engine, p)
-			if err != nil {
-				return err
-			}
-			r := &check.Result{Spec: s.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field}
-			r.Variant, r.Precision, r.Unsafe = p.Describe(s, form.Variant)
-			if err := r.Run(a.Ctx, s, f, classes, a.Note); err != nil {
-				return err
-			}
-			if err := app.Emit(a.App, r, r.Rows, r.Write); err != nil {
-				return err
-			}
-			if !r.Pass {
-				return app.Failed(app.ExitNumerics, "%d of %d limits are missed", r.Missed(), len(r.Rows))
-			}
-			return nil
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.check(&k) },
 	}
 	app.SpecFlag(c, &k.spec, "tiny")
 	app.VariantFlag(c, &k.variant)
@@ -136,4 +69,76 @@ Classes:` + docs.String(),
 	app.Complete(c, "engine", append(engine.Names()[1:], triton.Name))
 	app.CompleteList(c, "classes", names)
 	return c
+}
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	spec, variant, target, engine, level string
+	plugin                               string
+	classes                              []string
+	seed                                 uint64
+	seeds                                int
+	field                                bool
+}
+
+func (a CLI) check(k *checkFlags) error {
+	s, err := app.ParseSpec(k.spec)
+	if err != nil {
+		return err
+	}
+	if k.seeds < 1 {
+		return app.Usage(fmt.Errorf("--seeds %d: at least one is needed", k.seeds))
+	}
+	if k.engine == triton.Name {
+		if err := noTritonFlags(k.level, k.plugin); err != nil {
+			return err
+		}
+		classes, err := check.Classes(s, k.classes)
+		if err != nil {
+			return app.Usage(err)
+		}
+		r := &check.Result{Spec: s.String(), Engine: k.engine, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds)}
+		return a.checkTriton(s, k.variant, k.target, r, classes)
+	}
+	if _, auto := gdn.ParseAuto(k.variant); auto && k.engine == "interp" && k.target == "" {
+		k.target = app.DefaultTarget
+	}
+	p, err := newPlan(k.variant, k.target, k.level, k.engine)
+	if err != nil {
+		return err
+	}
+	if err := a.Attach(&p, k.engine, k.plugin, k.target); err != nil {
+		return err
+	}
+	form, err := p.Form(s)
+	if err == nil {
+		err = emittable(form, p, k.engine)
+	}
+	if err != nil {
+		return err
+	}
+	a.Say(form)
+	if k.engine == "reference" {
+		return app.Usage(errors.New("--engine reference is what a check compares with: give interp, module or cpu"))
+	}
+	classes, err := check.Classes(s, k.classes)
+	if err != nil {
+		return app.Usage(err)
+	}
+	f, _, err := a.findEngine(k.engine, p)
+	if err != nil {
+		return err
+	}
+	r := &check.Result{Spec: s.String(), Engine: k.engine, Target: p.TargetName(), Level: p.Level, Seed: k.seed, Seeds: check.Seeds(k.seed, k.seeds), Field: k.field}
+	r.Variant, r.Precision, r.Unsafe = p.Describe(s, form.Variant)
+	if err := r.Run(a.Ctx, s, f, classes, a.Note); err != nil {
+		return err
+	}
+	if err := app.Emit(a.App, r, r.Rows, r.Write); err != nil {
+		return err
+	}
+	if !r.Pass {
+		return app.Failed(app.ExitNumerics, "%d of %d limits are missed", r.Missed(), len(r.Rows))
+	}
+	return nil
 }

@@ -85,7 +85,7 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 			if err != nil {
 				return err
 			}
-			a.say(f)
+			a.Say(f)
 			if g.backend == "stablehlo" && !cmd.Flags().Changed("backend") {
 				a.Note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", app.DefaultTarget)
 			}
@@ -118,19 +118,6 @@ func afterSteps() []string {
 		}
 	}
 	return list
-}
-
-// say tells what auto stands for, and why a variant is unsafe.
-func (a CLI) say(f *lower.Form) {
-	if auto := f.Why(); auto != "" {
-		a.Note("auto is %s", auto)
-	}
-	if why := f.Variant.Unsafe(f.Spec); why != "" {
-		a.Warn("%s", why)
-	}
-	if f.Spec.DType == ir.F32 && f.Variant.Precision() == ir.PrecBF16x1 {
-		a.Warn("the tensors are f32, and this variant has products of one bf16 pass: --accuracy f32-like has three passes")
-	}
 }
 
 // generated is a program as data.

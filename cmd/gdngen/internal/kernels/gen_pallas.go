@@ -41,7 +41,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if err != nil {
 		return err
 	}
-	a.say(f)
+	a.Say(f)
 	f = lower.NewForm(s, pallas.Fit(s, f.Variant))
 	v := f.Variant
 	p := pallas.Provenance{}

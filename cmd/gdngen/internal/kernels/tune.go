@@ -162,21 +162,9 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	var steps []*tune.Step
-	if f.whole {
-		if steps, err = tune.Layers(config, works, f.sizes, variant, targets); err != nil {
-			return app.Usage(err)
-		}
-		for _, w := range works {
-			if !w.Layered() {
-				a.Warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
-			}
-		}
-		for _, s := range steps {
-			if err := s.Cost(a.Ctx, x, targets); err != nil {
-				return err
-			}
-		}
+	steps, err := f.wholeSteps(a.App, config, works, variant, targets, x)
+	if err != nil {
+		return err
 	}
 	if err := app.Emit(a.App, r, r.Rows, func(w io.Writer) {
 		r.Write(w)
@@ -193,4 +181,26 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	}
 	a.Note("next: %s", r.Next(f.stored, f.out != ""))
 	return nil
+}
+
+// wholeSteps costs whole layers of the works, where --whole asks for them.
+func (f *tuneFlags) wholeSteps(a *app.App, config model.Config, works []*tune.Work, variant string, targets []*codegen.Target, x *measure.Instrument) ([]*tune.Step, error) {
+	if !f.whole {
+		return nil, nil
+	}
+	steps, err := tune.Layers(config, works, f.sizes, variant, targets)
+	if err != nil {
+		return nil, app.Usage(err)
+	}
+	for _, w := range works {
+		if !w.Layered() {
+			a.Warn("--whole leaves %s out: whole layers are modelled for prefill and train", w.Name)
+		}
+	}
+	for _, s := range steps {
+		if err := s.Cost(a.Ctx, x, targets); err != nil {
+			return nil, err
+		}
+	}
+	return steps, nil
 }

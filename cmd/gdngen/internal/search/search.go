@@ -82,9 +82,7 @@ wall model, and by throughput elsewhere or with --ruler throughput; a run keeps 
 
 func (a CLI) searchRunCmd() *cobra.Command {
 	var s searchFlags
-	var spec, targets, aim string
-	var shapes, guards, texts, files []string
-	var expected string
+	r := &runFlags{}
 	names, docs := strategy.Names()
 	for i := range names {
 		docs[i] = names[i] + " (" + docs[i] + ")"
@@ -113,89 +111,29 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
   gdngen search run --spec contest-prefill,seqs=57 --target h100 --start naive --budget 10m --run runs/gpu`,
 		Args: app.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if s.config.Spec, err = app.ParseSpec(spec); err != nil {
-				return err
-			}
-			var table strategy.Table
-			if s.config.Targets, table, err = searchTargets(targets, s.config.Spec); err != nil {
-				return err
-			}
-			if table != nil && !cmd.Flags().Changed("strategy") {
-				s.config.Strategy = "" // that of GPUs
-			}
-			if table != nil && len(s.on.on) > 0 {
-				return app.Usage(errors.New("--on is for TPU targets: candidates for GPUs are judged here"))
-			}
-			if s.config.Ruler, err = measure.ParseRuler(string(s.config.Ruler)); err != nil {
-				return app.Usage(err)
-			}
-			if s.config.Objective, err = objective.Parse(aim); err != nil {
-				return app.Usage(fmt.Errorf("--objective: %w", err))
-			}
-			if err := s.config.Objective.Supports(s.config.Spec); err != nil {
-				return app.Usage(fmt.Errorf("--objective: %w", err))
-			}
-			if s.config.Shapes, err = autotune.ParseShapes(shapes); err != nil {
-				return app.Usage(fmt.Errorf("--shape: %w", err))
-			}
-			if s.config.Guards, err = autotune.ParseGuards(guards); err != nil {
-				return app.Usage(app.NearTarget(err))
-			}
-			if s.config.Directive != "" {
-				if _, err := strategy.LookupDirective(s.config.Directive); err != nil {
-					return app.Usage(err)
-				}
-			}
-			if expected != "" {
-				var ok bool
-				if s.config.Expected, ok = autotune.ParseShare(expected); !ok {
-					return app.Usage(fmt.Errorf("--min-expected %q: want a share, such as 10%%", expected))
-				}
-			}
-			if s.config.Words, err = a.words(texts, files); err != nil {
-				return err
-			}
-			space := strategy.Space{Spec: s.config.Spec, Table: table, Axes: s.config.Axes, Focus: s.config.Focus}
-			if _, err := strategy.Parse(cmp.Or(s.config.Strategy, "beam"), space); err != nil {
-				return app.Usage(err)
-			}
-			for i, text := range s.config.Seeds {
-				if s.config.Seeds[i], err = app.FromRun(text); err != nil {
-					return app.Usage(err)
-				}
-				if table != nil {
-					_, err = table.Canon(s.config.Seeds[i])
-				} else {
-					err = app.CheckText(s.config.Seeds[i])
-				}
-				if err != nil {
-					return app.Usage(err)
-				}
-			}
-			if s.config.Promoted, err = promoted.Read(); err != nil {
+			if err := a.runOf(&s, r, cmd.Flags().Changed("strategy")); err != nil {
 				return err
 			}
 			return a.search(&s, false)
 		},
 	}
 	s.add(c)
-	app.SpecFlag(c, &spec, "bench")
+	app.SpecFlag(c, &r.spec, "bench")
 	f := c.Flags()
-	f.StringVar(&targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first; or GPUs")
+	f.StringVar(&r.targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first; or GPUs")
 	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or ")+"; for GPUs beam:4, or random")
 	app.RulerFlag(c, (*string)(&s.config.Ruler))
-	f.StringVar(&aim, "objective", "cost", "what is made small: "+objective.Help)
+	f.StringVar(&r.aim, "objective", "cost", "what is made small: "+objective.Help)
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
 	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
-	f.StringVar(&expected, "min-expected", "", "the gain that answers of an exec: proposer are to expect at least, such as 10%; others are invalid")
-	f.StringArrayVar(&texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
-	f.StringArrayVar(&files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
-	f.StringArrayVar(&shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
-	f.StringSliceVar(&guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
+	f.StringVar(&r.expected, "min-expected", "", "the gain that answers of an exec: proposer are to expect at least, such as 10%; others are invalid")
+	f.StringArrayVar(&r.texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
+	f.StringArrayVar(&r.files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
+	f.StringArrayVar(&r.shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
+	f.StringSliceVar(&r.guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
@@ -208,6 +146,94 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	app.Complete(c, "strategy", names)
 	app.Complete(c, "directive", directives)
 	return c
+}
+
+// runFlags are flags of a new run as they are given, before they are read into its configuration.
+type runFlags struct {
+	spec, targets, aim, expected string
+	shapes, guards, texts, files []string
+}
+
+// runOf reads the flags of a new run into its configuration; named says whether a strategy is.
+func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
+	c := &s.config
+	if c.Spec, err = app.ParseSpec(r.spec); err != nil {
+		return err
+	}
+	var table strategy.Table
+	if c.Targets, table, err = searchTargets(r.targets, c.Spec); err != nil {
+		return err
+	}
+	if table != nil && !named {
+		c.Strategy = "" // that of GPUs
+	}
+	if table != nil && len(s.on.on) > 0 {
+		return app.Usage(errors.New("--on is for TPU targets: candidates for GPUs are judged here"))
+	}
+	if c.Ruler, err = measure.ParseRuler(string(c.Ruler)); err != nil {
+		return app.Usage(err)
+	}
+	if err := r.aims(c); err != nil {
+		return err
+	}
+	if c.Words, err = a.words(r.texts, r.files); err != nil {
+		return err
+	}
+	space := strategy.Space{Spec: c.Spec, Table: table, Axes: c.Axes, Focus: c.Focus}
+	if _, err := strategy.Parse(cmp.Or(c.Strategy, "beam"), space); err != nil {
+		return app.Usage(err)
+	}
+	if err := startOf(c.Seeds, table); err != nil {
+		return err
+	}
+	c.Promoted, err = promoted.Read()
+	return err
+}
+
+// aims reads what the run is to reach: its objective, the specs and targets that count, and what is asked of proposers.
+func (r *runFlags) aims(c *autotune.Config) (err error) {
+	if c.Objective, err = objective.Parse(r.aim); err == nil {
+		err = c.Objective.Supports(c.Spec)
+	}
+	if err != nil {
+		return app.Usage(fmt.Errorf("--objective: %w", err))
+	}
+	if c.Shapes, err = autotune.ParseShapes(r.shapes); err != nil {
+		return app.Usage(fmt.Errorf("--shape: %w", err))
+	}
+	if c.Guards, err = autotune.ParseGuards(r.guards); err != nil {
+		return app.Usage(app.NearTarget(err))
+	}
+	if c.Directive != "" {
+		if _, err := strategy.LookupDirective(c.Directive); err != nil {
+			return app.Usage(err)
+		}
+	}
+	if r.expected != "" {
+		var ok bool
+		if c.Expected, ok = autotune.ParseShare(r.expected); !ok {
+			return app.Usage(fmt.Errorf("--min-expected %q: want a share, such as 10%%", r.expected))
+		}
+	}
+	return nil
+}
+
+// startOf reads the variants that a run begins with, in place.
+func startOf(seeds []string, table strategy.Table) (err error) {
+	for i, text := range seeds {
+		if seeds[i], err = app.FromRun(text); err != nil {
+			return app.Usage(err)
+		}
+		if table != nil {
+			_, err = table.Canon(seeds[i])
+		} else {
+			err = app.CheckText(seeds[i])
+		}
+		if err != nil {
+			return app.Usage(err)
+		}
+	}
+	return nil
 }
 
 // searchTargets are the names of what a search is for, TPU generations or GPUs, and the table of choices of the latter.

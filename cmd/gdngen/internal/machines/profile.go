@@ -1,4 +1,4 @@
-package kernels
+package machines
 
 import (
 	"errors"
@@ -118,7 +118,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codege
 		if err != nil {
 			return nil, app.Usage(err)
 		}
-		a.say(form)
+		a.Say(form)
 		return profile.Kernel(s, form.Variant)
 	}, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -23,8 +24,8 @@ func joint(t *testing.T, from, to string) (dir string) {
 
 func TestAblate(t *testing.T) {
 	dir := joint(t, "naive", "naive,solve=merge,heads=2,decay=base2")
-	judge := Config{Evaluator: &fake{roomy: true}, Generator: "test", Backoff: time.Millisecond}
-	b, err := Ablate(t.Context(), dir, 2, 1, judge)
+	config := Config{Evaluator: &fake{roomy: true}, Generator: "test", Backoff: time.Millisecond}
+	b, err := Ablate(t.Context(), dir, 2, 1, config)
 	require.NoError(t, err)
 	require.Len(t, b.Moves, 3)
 	require.Equal(t, filepath.Join(dir, "ablate-2"), b.Run)
@@ -32,7 +33,7 @@ func TestAblate(t *testing.T) {
 	cost := func(text string) journal.Figure {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
-		return fakeCost(&Work{Variant: v, Ruler: "wall"}, b.Target).PerToken
+		return fakeCost(&judge.Work{Variant: v, Ruler: "wall"}, b.Target).PerToken
 	}
 	require.Equal(t, cost("naive"), b.Base.Alone.PerToken)
 	require.Equal(t, cost("naive,solve=merge,heads=2,decay=base2"), b.Whole.Alone.PerToken)
@@ -58,13 +59,13 @@ func TestAblate(t *testing.T) {
 		id, from int
 		want     string
 	}{{9, 0, "has no candidate 9"}, {1, 0, "by --from"}, {2, 2, "another candidate"}, {2, 7, "another candidate"}} {
-		_, err := Ablate(t.Context(), dir, x.id, x.from, judge)
+		_, err := Ablate(t.Context(), dir, x.id, x.from, config)
 		require.True(t, errors.As(err, &refused), "%v", err)
 		require.ErrorContains(t, err, x.want)
 	}
-	judge.Dir = dir
-	_, err = Ablate(t.Context(), dir, 2, 1, judge)
+	config.Dir = dir
+	_, err = Ablate(t.Context(), dir, 2, 1, config)
 	require.ErrorContains(t, err, "holds another run")
-	_, err = Ablate(t.Context(), joint(t, "naive", "naive,heads=2"), 2, 1, judge)
+	_, err = Ablate(t.Context(), joint(t, "naive", "naive,heads=2"), 2, 1, config)
 	require.ErrorContains(t, err, "nothing to take apart")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
@@ -42,29 +43,29 @@ type Config struct {
 	Words     string              // what is demanded of an outside proposer, in Markdown
 	Expected  float64             // the gain, as a share, that its proposals are to expect at least
 	Focus     map[string]string   // axes held at a value
-	Shapes    []Shape             // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
+	Shapes    []judge.Shape       // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64  // by target: by what share a new champion elsewhere may be worse there
 	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
 	Mixed     bool                // the evaluator's workers may have processors of different kinds, which may round differently
 	Promoted  []promoted.Row      // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
 	Lookahead int                 // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
-	Dir        string         // the folder of the run
-	Budget     time.Duration  // of this session, without the set-up; 0: no limit
-	Candidates int            // of the whole run; 0: no limit
-	Patience   int            // iterations without a new champion, after which the session ends; 0: no limit
-	Workers    int            // candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows
-	Attempts   int            // of a gate whose machinery fails, before the run pauses; 0: 3
-	Failures   int            // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: 10
-	Answer     time.Duration  // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
-	Backoff    time.Duration  // before the second attempt, doubled for each further one; 0: 1 s
-	Lab        LabOptions     // for the default evaluator
-	Machine    *machine.Lock  // gates compute under it, and a device is timed alone; nil: one of the run's own
-	Evaluator  Evaluator      // nil: a Lab, closed at the end
-	Generator  string         // version of the program; empty: that of the build
-	Progress   func(Progress) // called for each candidate recorded
-	Warn       func(string)   // called for what the user should know
-	Begun      func(string)   // called once the session has begun: how many candidates are judged at a time, and why no more
+	Dir        string           // the folder of the run
+	Budget     time.Duration    // of this session, without the set-up; 0: no limit
+	Candidates int              // of the whole run; 0: no limit
+	Patience   int              // iterations without a new champion, after which the session ends; 0: no limit
+	Workers    int              // candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows
+	Attempts   int              // of a gate whose machinery fails, before the run pauses; 0: 3
+	Failures   int              // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: 10
+	Answer     time.Duration    // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
+	Backoff    time.Duration    // before the second attempt, doubled for each further one; 0: 1 s
+	Lab        judge.LabOptions // for the default evaluator
+	Machine    *machine.Lock    // gates compute under it, and a device is timed alone; nil: one of the run's own
+	Evaluator  judge.Evaluator  // nil: a Lab, closed at the end
+	Generator  string           // version of the program; empty: that of the build
+	Progress   func(Progress)   // called for each candidate recorded
+	Warn       func(string)     // called for what the user should know
+	Begun      func(string)     // called once the session has begun: how many candidates are judged at a time, and why no more
 
 	limit string // of the workers, where their number is the default
 }
@@ -107,12 +108,6 @@ const (
 	maxLookahead    = 256
 )
 
-// Shape is a spec that is weighed with others: its score counts Weight times.
-type Shape struct {
-	Spec   gdn.Spec
-	Weight float64
-}
-
 // DefaultTargets are the targets of a search that names none.
 var DefaultTargets = []string{"v5e", "v6e", "tpu7x"}
 
@@ -154,7 +149,7 @@ func (c *Config) session() error {
 }
 
 // header validates the run's own part of the configuration and gives it its full form.
-func (c *Config) header(e Evaluator) (journal.Header, error) {
+func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
 	ruler, err := measure.ParseRuler(string(c.Ruler))
 	if err != nil {
 		return journal.Header{}, err
@@ -280,7 +275,7 @@ func (c *Config) onGPUs(h *journal.Header) error {
 }
 
 // finish fills in what depends on the evaluator, and checks the whole.
-func (c *Config) finish(h journal.Header, e Evaluator) (journal.Header, error) {
+func (c *Config) finish(h journal.Header, e judge.Evaluator) (journal.Header, error) {
 	for _, g := range e.Gates() {
 		h.Gates = append(h.Gates, g.Name)
 	}
@@ -301,7 +296,7 @@ func (c *Config) shapes(h *journal.Header) error {
 	if len(c.Shapes) == 0 {
 		return nil
 	}
-	all := []Shape{{c.Spec, 1}}
+	all := []judge.Shape{{Spec: c.Spec, Weight: 1}}
 	for _, s := range c.Shapes {
 		if s.Spec == c.Spec {
 			all[0].Weight = s.Weight
@@ -332,7 +327,7 @@ func (c *Config) generator() string {
 type plan struct {
 	*journal.Header
 	spec      gdn.Spec
-	shapes    []Shape
+	shapes    []judge.Shape
 	targets   []*codegen.Target
 	gpus      []*target.GPU // in place of targets
 	ruler     measure.Ruler
@@ -398,7 +393,7 @@ func newGround(h *journal.Header) (*plan, error) {
 	if p.objective, err = objective.Parse(h.Objective); err != nil {
 		return nil, err
 	}
-	p.shapes = []Shape{{p.spec, 1}}
+	p.shapes = []judge.Shape{{Spec: p.spec, Weight: 1}}
 	for i, x := range h.Shapes {
 		s, err := gdn.Parse(x.Spec)
 		switch {
@@ -409,7 +404,7 @@ func newGround(h *journal.Header) (*plan, error) {
 		case i == 0:
 			p.shapes[0].Weight = float64(x.Weight)
 		default:
-			p.shapes = append(p.shapes, Shape{s, float64(x.Weight)})
+			p.shapes = append(p.shapes, judge.Shape{Spec: s, Weight: float64(x.Weight)})
 		}
 	}
 	for _, s := range p.shapes {
@@ -484,7 +479,7 @@ func (p *plan) proposer() string {
 }
 
 // matches says why a run can not be gone on with.
-func matches(h *journal.Header, generator, proposer string, e Evaluator) error {
+func matches(h *journal.Header, generator, proposer string, e judge.Evaluator) error {
 	var gates []string
 	for _, g := range e.Gates() {
 		gates = append(gates, g.Name)
@@ -532,8 +527,8 @@ var ErrExists = errors.New("the folder holds a run already: resume it, or choose
 
 // ParseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one, and without one that is a
 // number it is 1.
-func ParseShapes(entries []string) ([]Shape, error) {
-	var l []Shape
+func ParseShapes(entries []string) ([]judge.Shape, error) {
+	var l []judge.Shape
 	for _, entry := range entries {
 		text, weight := entry, 1.
 		if i := strings.LastIndexByte(entry, '='); i > 0 {
@@ -552,7 +547,7 @@ func ParseShapes(entries []string) ([]Shape, error) {
 		if err != nil {
 			return nil, err
 		}
-		l = append(l, Shape{Spec: s, Weight: weight})
+		l = append(l, judge.Shape{Spec: s, Weight: weight})
 	}
 	return l, nil
 }

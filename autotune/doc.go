@@ -1,7 +1,7 @@
 // Package autotune searches for the cheapest correct kernel of a spec. Rules:
 //
 //  1. A candidate is a gdn.Variant: data, never host code.
-//  2. Gates judge it in order of price (Lab.Gates), and the first that refuses it ends its judgement with a typed verdict
+//  2. Gates judge it in order of price (package judge), and the first that refuses it ends its judgement with a typed verdict
 //     (package journal). Tolerances are those of the input classes and are no part of a candidate.
 //  3. What stops the machinery is no verdict: the gate is tried again, and then the run pauses with a [PauseError].
 //  4. Candidates are judged in parallel and recorded in the order of their proposal. Candidate n is proposed knowing the

@@ -6,23 +6,17 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/pjrt/aot"
-	"github.com/gdngen/gdngen/pjrt/device"
 )
 
 func TestMain(m *testing.M) {
-	aot.RunWorkerIfAsked()
-	device.RunWorkerIfAsked()
 	limitFiles()
-	if dir := os.Getenv(realEnv); dir != "" {
-		real(dir)
-		return
-	}
 	if dir := os.Getenv(scriptedEnv); dir != "" {
 		scripted(dir)
 		return
@@ -34,8 +28,8 @@ func TestMain(m *testing.M) {
 // says otherwise.
 type fake struct {
 	delay   time.Duration // of each judgement, varied by the hash
-	refuse  func(gate string, w *Work) *Refusal
-	fail    func(gate string, w *Work) error
+	refuse  func(gate string, w *judge.Work) *judge.Refusal
+	fail    func(gate string, w *judge.Work) error
 	plugins map[string]string
 	roomy   bool // nothing is out of memory by its hash
 	cost    func(*journal.Cost)
@@ -48,13 +42,20 @@ func number(v gdn.Variant, salt string) uint64 {
 	return h.Sum64()
 }
 
-func (f *fake) Plugins() map[string]string { return f.plugins }
-func (f *fake) Close() error               { return nil }
+// gateOf is a gate of an evaluator, by name: one that needs no machinery.
+func gateOf(e judge.Evaluator, name string) judge.Gate {
+	gates := e.Gates()
+	return gates[slices.IndexFunc(gates, func(g judge.Gate) bool { return g.Name == name })]
+}
 
-func (f *fake) Gates() []Gate {
-	gates := []Gate{
-		{Name: "legality", Run: legality},
-		{Name: "build", Run: func(ctx context.Context, w *Work) (*Refusal, error) {
+func (f *fake) Plugins() map[string]string { return f.plugins }
+
+func (f *fake) Close() error { return nil }
+
+func (f *fake) Gates() []judge.Gate {
+	gates := []judge.Gate{
+		gateOf(&judge.Lab{}, "legality"),
+		{Name: "build", Run: func(ctx context.Context, w *judge.Work) (*judge.Refusal, error) {
 			if f.stuck != nil && f.stuck(w.Record.ID) {
 				select {
 				case <-ctx.Done():
@@ -67,24 +68,24 @@ func (f *fake) Gates() []Gate {
 			w.Objects["ir"] = []byte(w.Variant.String())
 			return nil, nil
 		}},
-		{Name: "duplicate", Again: true, Run: duplicate},
-		{Name: "bound", Run: prune},
-		{Name: "numerics", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+		gateOf(&judge.Lab{}, "duplicate"),
+		gateOf(&judge.Lab{}, "bound"),
+		{Name: "numerics", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			e := journal.ClassError{Class: "identical", Engine: "fake", Output: "o", Error: 1e-7, Limit: 1e-6}
 			if w.Variant.Unsafe(w.Spec) != "" {
 				e.Error = 1e9
 			}
 			w.Record.Errors = append(w.Record.Errors, e)
 			if e.Use() > 1 {
-				return refuse(journal.Numerics, "o is off by %g", float64(e.Error)), nil
+				return judge.Refuse(journal.Numerics, "o is off by %g", float64(e.Error)), nil
 			}
 			return nil, nil
 		}},
-		{Name: "compile", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+		{Name: "compile", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			t := w.Targets[0]
 			w.Objects["module/"+t.Name] = []byte("module")
 			if !f.roomy && number(w.Variant, "vmem")%10 == 0 {
-				return refuse(journal.VMEM, "too large"), nil
+				return judge.Refuse(journal.VMEM, "too large"), nil
 			}
 			cost := fakeCost(w, t.Name)
 			if f.cost != nil {
@@ -93,8 +94,8 @@ func (f *fake) Gates() []Gate {
 			w.Record.Costs = append(w.Record.Costs, cost)
 			return nil, nil
 		}},
-		{Name: "schedule", Again: true, Run: schedule},
-		{Name: "targets", Run: func(_ context.Context, w *Work) (*Refusal, error) {
+		gateOf(&judge.Lab{}, "schedule"),
+		{Name: "targets", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			for _, t := range w.Targets[1:] {
 				w.Record.Costs = append(w.Record.Costs, fakeCost(w, t.Name))
 			}
@@ -102,7 +103,7 @@ func (f *fake) Gates() []Gate {
 		}},
 	}
 	for i, g := range gates {
-		gates[i].Run = func(ctx context.Context, w *Work) (*Refusal, error) {
+		gates[i].Run = func(ctx context.Context, w *judge.Work) (*judge.Refusal, error) {
 			if f.fail != nil {
 				if err := f.fail(g.Name, w); err != nil {
 					return nil, err
@@ -120,7 +121,7 @@ func (f *fake) Gates() []Gate {
 }
 
 // fakeCost draws a cost above the bound of any variant.
-func fakeCost(w *Work, target string) journal.Cost {
+func fakeCost(w *judge.Work, target string) journal.Cost {
 	score := int64(200_000 + number(w.Variant, target)%1_000_000)
 	var name [8]byte
 	binary.LittleEndian.PutUint64(name[:], number(w.Variant, "schedule "+target)%400)

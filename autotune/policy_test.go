@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 )
 
 // priced is an evaluator whose costs a test gives.
-func priced(costs func(w *Work, target string) int64) *fake {
-	return &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+func priced(costs func(w *judge.Work, target string) int64) *fake {
+	return &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		switch gate {
 		case "schedule":
 			w.Record.Costs = nil
@@ -40,7 +41,7 @@ func TestGuards(t *testing.T) {
 		if guarded {
 			c.Guards = map[string]float64{"v5e": .02}
 		}
-		c.Evaluator = priced(func(w *Work, target string) int64 {
+		c.Evaluator = priced(func(w *judge.Work, target string) int64 {
 			for name, s := range scores {
 				if v, _ := gdn.ParseVariant(name); v == w.Variant {
 					return s[map[string]int{"v6e": 0, "v5e": 1}[target]]
@@ -74,7 +75,7 @@ func TestPortfolio(t *testing.T) {
 	scores := map[string][3]int64{"naive": {500_000, 900_000, 900_000}, "default": {900_000, 500_000, 900_000}, "split": {900_000, 505_000, 500_000}, "uw": {900_000, 900_000, 495_000}}
 	c := quick(t, 4)
 	c.Seeds, c.Strategy = []string{"naive", "default", "split", "uw"}, "exhaustive"
-	c.Evaluator = priced(func(w *Work, target string) int64 {
+	c.Evaluator = priced(func(w *judge.Work, target string) int64 {
 		for name, s := range scores {
 			if v, _ := gdn.ParseVariant(name); v == w.Variant {
 				return s[map[string]int{"v5e": 0, "v6e": 1, "tpu7x": 2}[target]]
@@ -168,9 +169,9 @@ func TestBudgetEnds(t *testing.T) {
 func TestShapes(t *testing.T) {
 	long, short := spec(t, "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"), spec(t, "b=2,t=64,hk=4,hv=8,k=128,v=128,dtype=bf16")
 	c := quick(t, 2)
-	c.Spec, c.Shapes, c.Seeds = long, []Shape{{short, 20}}, []string{"default", "split"}
-	var seen []Shape
-	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+	c.Spec, c.Shapes, c.Seeds = long, []judge.Shape{{Spec: short, Weight: 20}}, []string{"default", "split"}
+	var seen []judge.Shape
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		if gate == "build" {
 			seen = w.Shapes
 		}
@@ -178,51 +179,14 @@ func TestShapes(t *testing.T) {
 	}}
 	_, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, []Shape{{long, 1}, {short, 20}}, seen)
+	require.Equal(t, []judge.Shape{{Spec: long, Weight: 1}, {Spec: short, Weight: 20}}, seen)
 	s, _, err := journal.Read(c.Dir, nil)
 	require.NoError(t, err)
 	require.Equal(t, []journal.Shape{{Spec: long.String(), Weight: 1}, {Spec: short.String(), Weight: 20}}, s.Header.Shapes)
 
-	w := &Work{Spec: long, Shapes: seen}
-	v6e := mustTarget(t, "v6e")
-	require.Equal(t, int64(float64(measure.Least(long, w.Variant, v6e))+20*float64(measure.Least(short, w.Variant, v6e))), w.bound(v6e))
-	c.Shapes, c.Dir = []Shape{{short, 0}}, t.TempDir()
+	c.Shapes, c.Dir = []judge.Shape{{Spec: short, Weight: 0}}, t.TempDir()
 	_, err = Search(t.Context(), c)
 	require.ErrorContains(t, err, "weight 0 is not positive")
-}
-
-// The costs of shapes are weighed in every figure.
-func TestTally(t *testing.T) {
-	l := lab(t, LabOptions{Workers: 1})
-	one, two := spec(t, "b=1,t=64,hk=1,hv=1,k=128,v=128,dtype=bf16"), spec(t, "b=1,t=128,hk=1,hv=1,k=128,v=128,dtype=bf16")
-	run := func(shapes ...Shape) journal.Cost {
-		w := workOn(t, shapes[0].Spec, "merge-packed,prec=bf16x1")
-		w.Shapes = shapes
-		for _, g := range l.Gates() {
-			switch g.Name {
-			case "legality", "build", "emit", "compile", "cost":
-				r, err := judge(t.Context(), g, w)
-				require.NoError(t, err)
-				require.Nil(t, r)
-			}
-		}
-		require.Empty(t, l.dumpFolders(), "schedules that are read are removed")
-		return w.Record.Costs[0]
-	}
-	a, b := run(Shape{one, 1}), run(Shape{two, 1})
-	both := run(Shape{one, 3}, Shape{two, 1})
-	require.Equal(t, 3*a.Score+b.Score, both.Score)
-	require.Equal(t, 3*a.Glue+b.Glue, both.Glue)
-	require.Len(t, both.Shapes, 2)
-	require.Equal(t, a.Schedule, both.Shapes[0].Schedule)
-	require.InDelta(t, float64(both.Score)/(3*64+128), float64(both.PerToken), 1e-9)
-	var sum int64
-	for _, s := range a.Stages {
-		sum += s.Cycles
-	}
-	require.Positive(t, sum)
-	require.LessOrEqual(t, a.Glue, a.Score)
-	require.NotEmpty(t, a.Slot)
 }
 
 // Strategies are compared on a journal without a compiler: all know the seeds, and what the journal lacks costs nothing.

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build"
 )
 
 // The example script, of 20 lines, drives a run.
@@ -168,50 +166,6 @@ func TestUselessProposer(t *testing.T) {
 	require.GreaterOrEqual(t, sum.Candidates, 4)
 	require.Less(t, sum.Candidates, 9)
 	requireVerified(t, c.Dir)
-}
-
-// The text of a program goes through the gates of a variant: its signature, its numbers, its compiler.
-func TestProgramText(t *testing.T) {
-	s := spec(t, "b=1,t=80,hk=1,hv=2,k=32,v=32,dtype=f32")
-	v, err := gdn.ParseVariant("default")
-	require.NoError(t, err)
-	m, err := build.Module(s, v)
-	require.NoError(t, err)
-	good := m.String()
-	other, err := build.Module(spec(t, "b=1,t=81,hk=1,hv=2,k=32,v=32,dtype=f32"), v)
-	require.NoError(t, err)
-	neumann, err := gdn.ParseVariant("neumann")
-	require.NoError(t, err)
-	wrong, err := build.Module(s, neumann)
-	require.NoError(t, err)
-	l := &Lab{}
-	judged := func(text string) *Refusal {
-		w := workOn(t, s, "default")
-		w.Text, w.Variant = text, gdn.Variant{}
-		for _, g := range []Gate{{Name: "legality", Run: legality}, {Name: "build", Run: wellFormed}, {Name: "interpret", Run: l.interpret}} {
-			r, err := judge(t.Context(), g, w)
-			require.NoError(t, err)
-			if r != nil {
-				return r
-			}
-		}
-		require.Equal(t, m.Hash(), w.Record.IR)
-		r, err := l.kernels(w)
-		require.NoError(t, err)
-		return r
-	}
-	require.Nil(t, judged(good))
-	for text, want := range map[string]journal.Verdict{
-		"func main() {}":   journal.Invalid,
-		good[:len(good)/2]: journal.Invalid,
-		other.String():     journal.Invalid,
-		wrong.String():     journal.Numerics,
-	} {
-		r := judged(text)
-		require.NotNil(t, r)
-		require.Equal(t, want, r.Verdict, r.Reason)
-	}
-	require.Contains(t, judged(other.String()).Reason, "the spec has")
 }
 
 // A proposer that gives no hypothesis is judged all the same, and the journal is not fit to be read.

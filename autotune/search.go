@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
@@ -90,15 +91,15 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 }
 
 // newEvaluator is the default evaluator of targets.
-func newEvaluator(ctx context.Context, targets []string, o LabOptions) (Evaluator, error) {
+func newEvaluator(ctx context.Context, targets []string, o judge.LabOptions) (judge.Evaluator, error) {
 	gpus, err := gpusOf(targets)
 	switch {
 	case err != nil:
 		return nil, &ConfigError{err}
 	case gpus != nil:
-		return NewGPULab(ctx, o)
+		return judge.NewGPULab(ctx, o)
 	}
-	return NewLab(ctx, o)
+	return judge.NewLab(ctx, o)
 }
 
 // driver is one session of a run.
@@ -107,7 +108,7 @@ type driver struct {
 	*plan
 	journal *journal.Journal
 	state   *journal.State
-	gates   []Gate
+	gates   []judge.Gate
 	objects store.Store
 	start   time.Time
 	begun   int // candidates before this session
@@ -119,7 +120,7 @@ type driver struct {
 }
 
 // attach binds the device of an evaluator, where it has one, to the targets of the run.
-func attach(e Evaluator, targets []string) error {
+func attach(e judge.Evaluator, targets []string) error {
 	a, ok := e.(interface {
 		Attach([]*codegen.Target) error
 	})
@@ -170,7 +171,7 @@ const interrupted = "interrupted"
 func (d *driver) budgetSpent() string { return fmt.Sprintf("the budget of %v is spent", d.Budget) }
 
 // begin writes the header of a new run, or checks that of an old one.
-func (d *driver) begin(e Evaluator) error {
+func (d *driver) begin(e judge.Evaluator) error {
 	message := "resumed"
 	if d.state.Header == nil {
 		message = "begun"
@@ -204,9 +205,9 @@ func (d *driver) begin(e Evaluator) error {
 
 // task is a candidate under way.
 type task struct {
-	work   *Work
-	marks  map[int]mark // the candidate before each gate that asks again
-	reject *Refusal
+	work   *judge.Work
+	marks  map[int]judge.Mark // the candidate before each gate that asks again
+	reject *judge.Refusal
 	fault  bool          // no program: reject is the proposer's fault
 	err    error         // the machinery's
 	done   chan struct{} // closed when judged, or dropped
@@ -359,12 +360,12 @@ func (d *driver) atBound() bool {
 		return champion != nil && 100*float64(champion.Cost(name).Score) <= (100+boundPercent)*least
 	}
 	for _, t := range d.plan.targets {
-		if !within(t.Name, traffic(d.plan.shapes, t)) {
+		if !within(t.Name, judge.Traffic(d.plan.shapes, t)) {
 			return false
 		}
 	}
 	for _, g := range d.plan.gpus {
-		if !within(g.Name, gpuTraffic(d.plan.shapes, g)) {
+		if !within(g.Name, judge.GPUTraffic(d.plan.shapes, g)) {
 			return false
 		}
 	}
@@ -422,9 +423,9 @@ func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journa
 
 func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 	t := &task{
-		work: &Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, GPUs: d.plan.gpus, Ruler: d.plan.ruler, Objective: d.plan.objective, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
+		work: &judge.Work{Spec: d.plan.spec, Shapes: d.plan.shapes, Targets: d.plan.targets, GPUs: d.plan.gpus, Ruler: d.plan.ruler, Objective: d.plan.objective, Seed: d.plan.Seed, Least: d.plan.Precision, Variant: p.Variant, Text: p.IR, Known: view,
 			Record: d.plan.proposed(id, p, view), Objects: map[string][]byte{}, Wall: map[string]float64{}},
-		marks: map[int]mark{}, done: make(chan struct{}),
+		marks: map[int]judge.Mark{}, done: make(chan struct{}),
 	}
 	if p.IR != "" {
 		t.work.Objects[proposalRole] = []byte(p.IR)
@@ -434,13 +435,16 @@ func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 		if t.work.Record.Hypothesis == "" {
 			t.work.Record.Hypothesis = "none: the proposer gave nothing of use"
 		}
-		t.reject, t.fault = &Refusal{Verdict: f.Verdict, Reason: f.Reason}, true
+		t.reject, t.fault = &judge.Refusal{Verdict: f.Verdict, Reason: f.Reason}, true
 		if f.Text != "" {
 			t.work.Objects[proposalRole] = []byte(f.Text)
 		}
 	}
 	return t
 }
+
+// verdictGate is the name of the last gate, which the driver itself is: rank by cost.
+const verdictGate = "verdict"
 
 // proposalRole is the object that holds the words of a proposer, where they are no variant.
 const proposalRole = "proposal"
@@ -471,7 +475,7 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 			return
 		}
 		if g.Again {
-			t.marks[i] = t.work.mark()
+			t.marks[i] = t.work.Mark()
 		}
 		if t.reject, t.err = d.attempt(ctx, g, t.work); t.reject != nil || t.err != nil {
 			return
@@ -480,16 +484,16 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 }
 
 // attempt runs a gate, and again after a pause where the machinery fails. What fails because ctx ended is no fault of it.
-func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error) {
-	before := w.mark()
+func (d *driver) attempt(ctx context.Context, g judge.Gate, w *judge.Work) (*judge.Refusal, error) {
+	before := w.Mark()
 	for n := 1; ; n++ {
-		r, err := alone(ctx, d.Machine, g, w)
+		r, err := g.AskAlone(ctx, d.Machine, w)
 		if err == nil || ctx.Err() != nil {
 			return r, err
 		}
 		d.failing.Add(1)
 		event := journal.Event{Candidate: w.Record.ID, Gate: g.Name, Attempt: n, Message: err.Error()}
-		if lost := (*LostError)(nil); errors.As(err, &lost) {
+		if lost := (*judge.LostError)(nil); errors.As(err, &lost) {
 			event.Node = lost.Node
 		}
 		d.Warn(fmt.Sprintf("candidate %d, gate %s, attempt %d of %d: %v", w.Record.ID, g.Name, n, d.Attempts, err))
@@ -499,26 +503,13 @@ func (d *driver) attempt(ctx context.Context, g Gate, w *Work) (*Refusal, error)
 		if n == d.Attempts || d.failing.Load() >= int64(d.Failures) {
 			return nil, &PauseError{Candidate: w.Record.ID, Gate: g.Name, Attempts: n, Err: err}
 		}
-		w.back(before)
+		w.Back(before)
 		select {
 		case <-time.After(d.Backoff << (n - 1)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// alone runs a gate while nobody measures, unless it takes the machine itself.
-func alone(ctx context.Context, m *machine.Lock, g Gate, w *Work) (*Refusal, error) {
-	if g.Own {
-		return judge(m.With(ctx), g, w)
-	}
-	held, free, err := m.Compute(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	return judge(held, g, w)
 }
 
 // record concludes a judged task, whose turn it is, and appends it to the journal.
@@ -537,13 +528,13 @@ func (d *driver) record(ctx context.Context, t *task) error {
 		if _, passed := t.marks[i]; !passed || !g.Again {
 			continue
 		}
-		now := w.mark()
-		w.back(t.marks[i])
-		if r, err := judge(ctx, g, w); err == nil && r != nil {
+		now := w.Mark()
+		w.Back(t.marks[i])
+		if r, err := g.Ask(ctx, w); err == nil && r != nil {
 			reject = r
 			break
 		}
-		w.back(now)
+		w.Back(now)
 	}
 	if reject == nil {
 		w.Record.Gate = verdictGate
@@ -551,14 +542,14 @@ func (d *driver) record(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		reject = &Refusal{Verdict: v, Reason: reason}
+		reject = &judge.Refusal{Verdict: v, Reason: reason}
 	}
 	return d.append(w, reject)
 }
 
 // append writes a concluded candidate.
-func (d *driver) append(w *Work, reject *Refusal) error {
-	w.conclude(reject)
+func (d *driver) append(w *judge.Work, reject *judge.Refusal) error {
+	w.Conclude(reject)
 	w.Record.Cause, w.Record.Evidence = w.Known.CauseOf(w.Record)
 	for role, content := range w.Objects {
 		key, err := d.objects.Put(content)

@@ -18,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 )
@@ -151,12 +153,12 @@ func TestVerdicts(t *testing.T) {
 	for _, v := range journal.Verdicts[3:] {
 		c := quick(t, 3)
 		c.Seeds = []string{"naive", "default", "split"}
-		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 			if gate != "build" || w.Record.ID != 2 {
 				return nil
 			}
 			w.Record.IR = "same"
-			return &Refusal{Verdict: v, Reason: "because", Of: 1}
+			return &judge.Refusal{Verdict: v, Reason: "because", Of: 1}
 		}}
 		sum, err := Search(t.Context(), c)
 		require.NoError(t, err)
@@ -170,7 +172,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestPanicIsInternal(t *testing.T) {
 	c := quick(t, 2)
-	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		if gate == "compile" && w.Record.ID == 1 {
 			var none []int
 			_ = none[w.Record.ID]
@@ -186,7 +188,7 @@ func TestPanicIsInternal(t *testing.T) {
 	require.NoError(t, err)
 	first := s.Now().Candidate(1)
 	require.Equal(t, journal.CauseInternal, first.Cause)
-	stack, err := Object(c.Dir, first.Objects[stackRole])
+	stack, err := Object(c.Dir, first.Objects[judge.StackRole])
 	require.NoError(t, err)
 	require.Contains(t, string(stack), "search_test.go")
 	requireVerified(t, c.Dir)
@@ -198,7 +200,7 @@ func TestDuplicatesInFlight(t *testing.T) {
 	for _, gate := range []string{"duplicate", "schedule"} {
 		c := quick(t, 4)
 		c.Workers = 4
-		c.Evaluator = &fake{roomy: true, delay: time.Millisecond, refuse: func(at string, w *Work) *Refusal {
+		c.Evaluator = &fake{roomy: true, delay: time.Millisecond, refuse: func(at string, w *judge.Work) *judge.Refusal {
 			switch {
 			case gate == "duplicate" && at == "duplicate":
 				w.Record.IR = "one"
@@ -233,7 +235,7 @@ func TestInfrastructure(t *testing.T) {
 	c := quick(t, 30)
 	var left atomic.Int64
 	left.Store(2)
-	outage := &fake{fail: func(gate string, w *Work) error {
+	outage := &fake{fail: func(gate string, w *judge.Work) error {
 		if gate == "compile" && w.Record.ID >= 10 && left.Add(-1) >= 0 {
 			return errors.New("no worker")
 		}
@@ -312,14 +314,14 @@ func requireWhole(t *testing.T, c Config, had int) {
 // An interrupt does not wait: not for a pause after a failure of the machinery, not for a gate that never looks at its context.
 func TestInterruptAtOnce(t *testing.T) {
 	release := make(chan struct{})
-	for name, gate := range map[string]func(*Work) error{
-		"back-off": func(w *Work) error {
+	for name, gate := range map[string]func(*judge.Work) error{
+		"back-off": func(w *judge.Work) error {
 			if w.Record.ID == 7 {
 				return errors.New("no worker")
 			}
 			return nil
 		},
-		"busy gate": func(w *Work) error {
+		"busy gate": func(w *judge.Work) error {
 			if w.Record.ID == 7 {
 				<-release
 			}
@@ -331,7 +333,7 @@ func TestInterruptAtOnce(t *testing.T) {
 			c.Backoff = time.Hour
 			reached := make(chan struct{})
 			var once sync.Once
-			c.Evaluator = &fake{fail: func(g string, w *Work) error {
+			c.Evaluator = &fake{fail: func(g string, w *judge.Work) error {
 				if g != "numerics" {
 					return nil
 				}
@@ -382,7 +384,7 @@ func TestFlight(t *testing.T) {
 		c := quick(t, 40)
 		c.Strategy, c.Workers, c.Lookahead = "exhaustive", row.workers, row.lookahead
 		var now, most atomic.Int64
-		c.Evaluator = &fake{fail: func(g string, w *Work) error {
+		c.Evaluator = &fake{fail: func(g string, w *judge.Work) error {
 			if g != "build" {
 				return nil
 			}
@@ -562,7 +564,7 @@ func TestPruning(t *testing.T) {
 	c := quick(t, 6)
 	c.Lookahead, c.Seeds, c.Strategy = 1, []string{"default", "forward", "token", "ladder", "block", "split"}, "exhaustive"
 	c.Objective = objective.Objective{Most: 1e-9} // which no cost meets: ranked by cycles, and a miracle below the bound of main memory ends nothing
-	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		if gate == "schedule" && w.Record.ID == 2 { // a miracle on the first target
 			w.Record.Costs[0].Score = 1
 		}
@@ -609,7 +611,7 @@ func TestWorkersInFlight(t *testing.T) {
 	c.Workers, c.Strategy = workers, "random"
 	var under, most atomic.Int64
 	full := make(chan struct{})
-	c.Evaluator = &fake{fail: func(gate string, w *Work) error {
+	c.Evaluator = &fake{fail: func(gate string, w *judge.Work) error {
 		if gate != "build" {
 			return nil
 		}
@@ -646,9 +648,9 @@ func TestRefusedStart(t *testing.T) {
 		c.Strategy, c.Seeds = strategy, []string{"naive"}
 		naive, err := gdn.ParseVariant("naive")
 		require.NoError(t, err)
-		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *Work) *Refusal {
+		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 			if gate == "compile" && w.Variant.Solve == naive.Solve {
-				return refuse(journal.CompileReject, "a branch of copy.36")
+				return judge.Refuse(journal.CompileReject, "a branch of copy.36")
 			}
 			return nil
 		}}
@@ -662,4 +664,22 @@ func TestRefusedStart(t *testing.T) {
 		require.Contains(t, warned[0], "no seed has a rank (candidate 1: compile-reject, a branch of copy.36)")
 		requireVerified(t, c.Dir)
 	}
+}
+
+// elsewhere is an evaluator whose device is not of the targets.
+type elsewhere struct{ fake }
+
+func (e *elsewhere) Attach([]*codegen.Target) error {
+	return &judge.DeviceError{Err: errors.New("it is another")}
+}
+
+// A device that the run is not for is refused before anything is recorded.
+func TestDeviceOfAnotherKind(t *testing.T) {
+	c := quick(t, 2)
+	c.Evaluator = &elsewhere{}
+	_, err := Search(t.Context(), c)
+	var none *judge.DeviceError
+	require.ErrorAs(t, err, &none)
+	_, _, err = journal.Read(c.Dir, nil)
+	require.Error(t, err, "no run was begun")
 }

@@ -2,12 +2,12 @@ package autotune
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
@@ -63,23 +63,13 @@ func Simulate(ctx context.Context, dir string, strategies []string, judged int) 
 
 // replay lets the plan's strategy propose, and judges by what is known.
 func (p *plan) replay(ctx context.Context, known journal.View, most int) (*Simulation, error) {
-	target := p.Targets[0]
 	goal := math.Inf(1)
 	for _, c := range known.Candidates() {
-		if k := c.Cost(target); k != nil && c.Verdict.Ranked() {
-			goal = min(goal, float64(k.PerToken))
-		}
+		goal = min(goal, p.perToken(c))
 	}
 	sim := &Simulation{Strategy: p.Header.Strategy, Best: []journal.Figure{}, Within: map[string]int{}}
 	state := journal.NewState()
-	add := func(kind journal.Kind, body any) error {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		return state.Add(journal.Record{Kind: kind, Body: text})
-	}
-	if err := add(journal.KindHeader, p.Header); err != nil {
+	if err := add(state, journal.KindHeader, p.Header); err != nil {
 		return nil, err
 	}
 	best, missed := math.Inf(1), 0
@@ -93,44 +83,66 @@ func (p *plan) replay(ctx context.Context, known journal.View, most int) (*Simul
 			sim.Reason = "the strategy has nothing more to propose"
 			return sim, nil
 		}
-		c := p.proposed(state.Len()+1, x, state.Now())
-		c.Gate, c.Verdict, c.Reason = journal.GateProposal, journal.Invalid, "not in the journal"
-		if x.IsVariant() {
-			if id, ok := known.Fitted(c.Fitted); ok {
-				had := known.Candidate(id)
-				c.IR, c.Gate, c.Verdict, c.Reason, c.Errors, c.Costs = had.IR, had.Gate, had.Verdict, had.Reason, had.Errors, had.Costs
-				if c.Verdict.Ranked() {
-					var err error
-					if c.Verdict, c.Reason, err = state.Now().Rank(c); err != nil {
-						return nil, err
-					}
-				}
-				missed = -1
-			}
-		}
-		if err := add(journal.KindCandidate, c); err != nil {
+		c, found, err := p.judgedBy(known, x, state)
+		if err != nil {
 			return nil, err
 		}
-		if missed++; missed > 0 {
+		if err := add(state, journal.KindCandidate, c); err != nil {
+			return nil, err
+		}
+		if !found {
+			missed++
 			sim.Unknown++
 			continue
 		}
-		sim.Judged++
-		if k := c.Cost(target); k != nil && c.Verdict.Ranked() {
-			best = min(best, float64(k.PerToken))
-		}
-		sim.Best = append(sim.Best, journal.Figure(best))
-		for _, w := range within {
-			if _, ok := sim.Within[w.name]; !ok && best <= goal*w.ratio {
-				sim.Within[w.name] = sim.Judged
-			}
-		}
+		missed = 0
+		best = min(best, p.perToken(c))
+		sim.count(best, goal)
 	}
 	sim.Reason = fmt.Sprintf("%d candidates are judged", sim.Judged)
 	if missed >= passedOver {
 		sim.Reason = fmt.Sprintf("%d proposals in a row are not in the journal", missed)
 	}
 	return sim, nil
+}
+
+// perToken is a candidate's score per token and value head on the first target; infinite where it has none.
+func (p *plan) perToken(c *journal.Candidate) float64 {
+	if k := c.Cost(p.Targets[0]); k != nil && c.Verdict.Ranked() {
+		return float64(k.PerToken)
+	}
+	return math.Inf(1)
+}
+
+// judgedBy is the record of a proposal, with the verdict of the same variant among those known; found says whether there is one. Its rank
+// is that among the candidates of state.
+func (p *plan) judgedBy(known journal.View, x *strategy.Proposal, state *journal.State) (c *journal.Candidate, found bool, err error) {
+	c = p.proposed(state.Len()+1, x, state.Now())
+	c.Gate, c.Verdict, c.Reason = journal.GateProposal, journal.Invalid, "not in the journal"
+	if !x.IsVariant() {
+		return c, false, nil
+	}
+	id, ok := known.Fitted(c.Fitted)
+	if !ok {
+		return c, false, nil
+	}
+	had := known.Candidate(id)
+	c.IR, c.Gate, c.Verdict, c.Reason, c.Errors, c.Costs = had.IR, had.Gate, had.Verdict, had.Reason, had.Errors, had.Costs
+	if c.Verdict.Ranked() {
+		c.Verdict, c.Reason, err = state.Now().Rank(c)
+	}
+	return c, true, err
+}
+
+// count counts a judged candidate, with the best so far and the best of the journal.
+func (sim *Simulation) count(best, goal float64) {
+	sim.Judged++
+	sim.Best = append(sim.Best, journal.Figure(best))
+	for _, w := range within {
+		if _, ok := sim.Within[w.name]; !ok && best <= goal*w.ratio {
+			sim.Within[w.name] = sim.Judged
+		}
+	}
 }
 
 // SimulationShares names the shares of Simulation.Within, in order.

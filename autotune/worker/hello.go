@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/remote"
 )
 
@@ -50,7 +50,7 @@ func isa() string {
 }
 
 // hello describes a worker that judges by an evaluator.
-func hello(generator string, e autotune.Evaluator) (*Hello, error) {
+func hello(generator string, e judge.Evaluator) (*Hello, error) {
 	build, err := remote.Build()
 	if err != nil {
 		return nil, err

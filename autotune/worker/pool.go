@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/remote"
 )
 
@@ -37,7 +37,7 @@ func (e *NoWorkerError) Error() string {
 	return "no worker can judge for this run: " + strings.Join(e.Why, "; ")
 }
 
-// Pool is the workers of a run. It is an autotune.Evaluator.
+// Pool is the workers of a run. It is an judge.Evaluator.
 type Pool struct {
 	o     PoolOptions
 	want  *Hello // what all workers must be
@@ -133,15 +133,15 @@ func (p *Pool) Close() error {
 }
 
 // Gates are those of the workers. The first to be asked sends the candidate away; the others tell what came back.
-func (p *Pool) Gates() []autotune.Gate {
-	again := autotune.AgainGates()
-	var l []autotune.Gate
+func (p *Pool) Gates() []judge.Gate {
+	again := judge.AgainGates()
+	var l []judge.Gate
 	for _, row := range p.want.Gates {
-		g := autotune.Gate{Name: row.Name, Doc: row.Doc, Again: row.Again, Own: true, Clocked: true}
-		if i := slices.IndexFunc(again, func(x autotune.Gate) bool { return x.Name == row.Name }); row.Again && i >= 0 {
+		g := judge.Gate{Name: row.Name, Doc: row.Doc, Again: row.Again, Own: true, Clocked: true}
+		if i := slices.IndexFunc(again, func(x judge.Gate) bool { return x.Name == row.Name }); row.Again && i >= 0 {
 			g.Run = again[i].Run
 		} else {
-			g.Run = func(ctx context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+			g.Run = func(ctx context.Context, w *judge.Work) (*judge.Refusal, error) {
 				return p.gate(ctx, w, row.Name)
 			}
 		}
@@ -151,7 +151,7 @@ func (p *Pool) Gates() []autotune.Gate {
 }
 
 // gate tells what a gate said, after asking a worker where none was asked.
-func (p *Pool) gate(ctx context.Context, w *autotune.Work, name string) (*autotune.Refusal, error) {
+func (p *Pool) gate(ctx context.Context, w *judge.Work, name string) (*judge.Refusal, error) {
 	r, ok := w.Left.(*reply)
 	if !ok {
 		var err error
@@ -160,7 +160,7 @@ func (p *Pool) gate(ctx context.Context, w *autotune.Work, name string) (*autotu
 		}
 		w.Left = r
 	}
-	i := slices.IndexFunc(r.Steps, func(s autotune.Step) bool { return s.Gate == name })
+	i := slices.IndexFunc(r.Steps, func(s judge.Step) bool { return s.Gate == name })
 	if i < 0 {
 		i = len(r.Steps) - 1 // asked again after a failure, an earlier gate failed
 	}
@@ -174,7 +174,7 @@ func (p *Pool) gate(ctx context.Context, w *autotune.Work, name string) (*autotu
 }
 
 // judge has a candidate judged. A crash and a time limit count when a second machine says the same.
-func (p *Pool) judge(ctx context.Context, w *autotune.Work) (*reply, error) {
+func (p *Pool) judge(ctx context.Context, w *judge.Work) (*reply, error) {
 	var avoid avoided
 	first, s, err := p.ask(ctx, w, &avoid)
 	if err != nil {
@@ -199,7 +199,7 @@ func (p *Pool) judge(ctx context.Context, w *autotune.Work) (*reply, error) {
 }
 
 // last is the refusal of a judgement; nil: none.
-func (r *reply) last() *autotune.Refusal { return r.Steps[len(r.Steps)-1].Refusal }
+func (r *reply) last() *judge.Refusal { return r.Steps[len(r.Steps)-1].Refusal }
 
 // doubtful says whether a judgement may be the machine's fault.
 func (r *reply) doubtful() bool {
@@ -227,7 +227,7 @@ func (p *Pool) others(s *slot) bool {
 }
 
 // ask sends a candidate to a worker and waits for its judgement. A worker that does not start is passed over while another does.
-func (p *Pool) ask(ctx context.Context, w *autotune.Work, avoid *avoided) (*reply, *slot, error) {
+func (p *Pool) ask(ctx context.Context, w *judge.Work, avoid *avoided) (*reply, *slot, error) {
 	if lost, ok := w.Left.(*avoided); ok { // by an attempt before
 		avoid.slots = append(avoid.slots, lost.slots...)
 	}
@@ -248,7 +248,7 @@ func (p *Pool) ask(ctx context.Context, w *autotune.Work, avoid *avoided) (*repl
 				if failed++; ctx.Err() != nil {
 					return nil, nil, ctx.Err()
 				} else if failed >= p.usable() {
-					return nil, nil, &autotune.LostError{Node: s.engine.Text, Err: err}
+					return nil, nil, &judge.LostError{Node: s.engine.Text, Err: err}
 				}
 				continue
 			}
@@ -266,7 +266,7 @@ func (p *Pool) ask(ctx context.Context, w *autotune.Work, avoid *avoided) (*repl
 			}
 			avoid.slots = append(avoid.slots, s)
 			w.Left = &avoided{slots: avoid.slots}
-			return nil, nil, &autotune.LostError{Node: node, Err: fmt.Errorf("%s: %w", s.name, err)}
+			return nil, nil, &judge.LostError{Node: node, Err: fmt.Errorf("%s: %w", s.name, err)}
 		}
 		w.Node = node
 		p.mu.Lock()

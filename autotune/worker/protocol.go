@@ -1,7 +1,7 @@
 // Package worker judges the candidates of a search in other processes, here or on other machines.
 //
 // A worker is `gdngen worker`: it reads orders and writes replies as lines of JSON, and judges by the gates of the search. An Engine is
-// whatever gives a pair of pipes to one: this machine, ssh, or any command. A Pool of workers is an autotune.Evaluator, so that the
+// whatever gives a pair of pipes to one: this machine, ssh, or any command. A Pool of workers is an judge.Evaluator, so that the
 // driver, the journal and its verification do not know where a candidate was judged.
 //
 // A worker speaks first:
@@ -26,8 +26,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 )
 
 // Protocol is the version of the messages.
@@ -65,7 +65,7 @@ type beat struct {
 // reply is a judgement.
 type reply struct {
 	ID    int                `json:"id"`
-	Steps []autotune.Step    `json:"steps,omitempty"`
+	Steps []judge.Step       `json:"steps,omitempty"`
 	Wall  map[string]float64 `json:"wall,omitempty"`  // seconds by gate
 	CPU   float64            `json:"cpu,omitempty"`   // seconds of processor time
 	Error string             `json:"error,omitempty"` // the order could not be followed

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
 // Options are those of a worker.
 type Options struct {
-	Generator string                                            // version of the program
-	Evaluator func(context.Context) (autotune.Evaluator, error) // closed at the end
-	Machine   *machine.Lock                                     // gates compute under it
-	Beat      time.Duration                                     // between two signs of life; 0: BeatEvery
+	Generator string                                         // version of the program
+	Evaluator func(context.Context) (judge.Evaluator, error) // closed at the end
+	Machine   *machine.Lock                                  // gates compute under it
+	Beat      time.Duration                                  // between two signs of life; 0: BeatEvery
 }
 
 // BeatEvery is how often a worker says that it is alive.
@@ -134,7 +135,7 @@ func (s *server) at(b beat) {
 }
 
 // obey follows one message of the driver. An error ends the worker.
-func (s *server) obey(ctx context.Context, e autotune.Evaluator, lock *machine.Lock, m *message) (err error) {
+func (s *server) obey(ctx context.Context, e judge.Evaluator, lock *machine.Lock, m *message) (err error) {
 	switch {
 	case m.Header != nil:
 		if s.judge, err = autotune.NewJudge(m.Header, e, lock); err != nil {
@@ -155,7 +156,7 @@ func (s *server) obey(ctx context.Context, e autotune.Evaluator, lock *machine.L
 }
 
 // follow judges one candidate.
-func (s *server) follow(ctx context.Context, e autotune.Evaluator, o *order) error {
+func (s *server) follow(ctx context.Context, e judge.Evaluator, o *order) error {
 	defer s.at(beat{})
 	meter, _ := e.(interface{ CPU() time.Duration })
 	var before time.Duration

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 )
 
 // slot is a place for one worker, which is started anew after it was lost. While it is busy it belongs to who acquired it; conn, refused,
@@ -180,7 +180,7 @@ func (c *conn) greet(ctx context.Context, silence time.Duration) error {
 var errLimit = errors.New("it did not end in time")
 
 // judge tells the worker what it lacks, sends the order and waits for the reply.
-func (c *conn) judge(ctx context.Context, limits PoolOptions, w *autotune.Work) (*reply, error) {
+func (c *conn) judge(ctx context.Context, limits PoolOptions, w *judge.Work) (*reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Limit, fmt.Errorf("%w: %v", errLimit, limits.Limit))
 	defer cancel()
 	sent := make(chan error, 1)

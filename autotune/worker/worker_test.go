@@ -19,6 +19,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -64,7 +65,7 @@ const (
 func behave(mode string) error {
 	var out io.Writer = os.Stdout
 	e := &fake{}
-	o := Options{Generator: testGenerator, Beat: testBeat, Evaluator: func(context.Context) (autotune.Evaluator, error) { return e, nil }}
+	o := Options{Generator: testGenerator, Beat: testBeat, Evaluator: func(context.Context) (judge.Evaluator, error) { return e, nil }}
 	wrong := func() bool { // now, for the first of all workers
 		f, err := os.OpenFile(os.Getenv(onceEnv), os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
@@ -79,27 +80,27 @@ func behave(mode string) error {
 	case "plugins":
 		e.plugins = map[string]string{"libtpu": "9.9"}
 	case "broken":
-		o.Evaluator = func(context.Context) (autotune.Evaluator, error) { return nil, fmt.Errorf("no plugin here") }
+		o.Evaluator = func(context.Context) (judge.Evaluator, error) { return nil, fmt.Errorf("no plugin here") }
 	case "mute":
 		select {}
 	case "babble":
 		fmt.Println("hello, world")
 		select {}
 	case "tired":
-		e.before = func(string, *autotune.Work) error { time.Sleep(testBeat); return nil }
+		e.before = func(string, *judge.Work) error { time.Sleep(testBeat); return nil }
 	case "slow":
-		e.before = func(string, *autotune.Work) error { time.Sleep(testSilence / 4); return nil }
+		e.before = func(string, *judge.Work) error { time.Sleep(testSilence / 4); return nil }
 	case "crash verdict":
 		e.refuse = journal.Crash
 	case "fails":
-		e.before = func(gate string, w *autotune.Work) error {
+		e.before = func(gate string, w *judge.Work) error {
 			if at(gate, w) && wrong() {
 				return fmt.Errorf("no space left on device")
 			}
 			return nil
 		}
 	default:
-		e.before = func(gate string, w *autotune.Work) error {
+		e.before = func(gate string, w *judge.Work) error {
 			if at(gate, w) && wrong() {
 				misbehave(mode)
 			}
@@ -113,7 +114,7 @@ func behave(mode string) error {
 }
 
 // at says whether a candidate is at the place where something goes wrong.
-func at(gate string, w *autotune.Work) bool {
+func at(gate string, w *judge.Work) bool {
 	return fmt.Sprintf("%d/%s", w.Record.ID, gate) == os.Getenv(atEnv)
 }
 
@@ -171,7 +172,7 @@ func (m *mangler) Write(b []byte) (int, error) {
 
 // fake is an evaluator without machinery: figures follow from the hash of the variant.
 type fake struct {
-	before  func(gate string, w *autotune.Work) error
+	before  func(gate string, w *judge.Work) error
 	refuse  journal.Verdict
 	plugins map[string]string
 	used    time.Duration
@@ -187,26 +188,26 @@ func number(v gdn.Variant, salt string) uint64 {
 	return h.Sum64()
 }
 
-func (f *fake) Gates() []autotune.Gate {
-	gates := []autotune.Gate{
-		{Name: "legality", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+func (f *fake) Gates() []judge.Gate {
+	gates := []judge.Gate{
+		{Name: "legality", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			if err := w.Variant.Check(w.Spec); err != nil {
-				return &autotune.Refusal{Verdict: journal.Invalid, Reason: err.Error()}, nil
+				return &judge.Refusal{Verdict: journal.Invalid, Reason: err.Error()}, nil
 			}
 			return nil, nil
 		}},
-		{Name: "build", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+		{Name: "build", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			w.Record.IR = fmt.Sprint(number(w.Variant, "ir") % 60)
 			w.Objects["ir"] = []byte(w.Variant.String())
 			return nil, nil
 		}},
-		{Name: "compile", Run: func(_ context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+		{Name: "compile", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
 			w.Objects["module"] = bytes.Repeat([]byte("module\n"), 5000)
 			if f.refuse != "" {
-				return &autotune.Refusal{Verdict: f.refuse, Reason: "the machine is bad"}, nil
+				return &judge.Refusal{Verdict: f.refuse, Reason: "the machine is bad"}, nil
 			}
 			if number(w.Variant, "vmem")%10 == 0 {
-				return &autotune.Refusal{Verdict: journal.VMEM, Reason: "too large"}, nil
+				return &judge.Refusal{Verdict: journal.VMEM, Reason: "too large"}, nil
 			}
 			score := int64(200_000 + number(w.Variant, "score")%1_000_000)
 			if best := w.Known.Champion(w.Targets[0].Name); best != nil { // what is known decides, as with real gates
@@ -217,11 +218,11 @@ func (f *fake) Gates() []autotune.Gate {
 			return nil, nil
 		}},
 	}
-	again := autotune.AgainGates()
+	again := judge.AgainGates()
 	gates = slices.Insert(gates, 2, again[0])
 	gates = append(gates, again[1])
 	for i, g := range gates {
-		gates[i].Run = func(ctx context.Context, w *autotune.Work) (*autotune.Refusal, error) {
+		gates[i].Run = func(ctx context.Context, w *judge.Work) (*judge.Refusal, error) {
 			if f.before != nil {
 				if err := f.before(g.Name, w); err != nil {
 					return nil, err
@@ -236,13 +237,13 @@ func (f *fake) Gates() []autotune.Gate {
 const judged = 24 // candidates of a run
 
 // quick is a run judged by an evaluator.
-func quick(t *testing.T, e autotune.Evaluator) autotune.Config {
+func quick(t *testing.T, e judge.Evaluator) autotune.Config {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
 	return run(s, t.TempDir(), e)
 }
 
-func run(s gdn.Spec, dir string, e autotune.Evaluator) autotune.Config {
+func run(s gdn.Spec, dir string, e judge.Evaluator) autotune.Config {
 	return autotune.Config{Spec: s, Targets: []string{"v6e"}, Dir: dir, Candidates: judged, Strategy: "exhaustive", Seeds: []string{"naive", "default"}, Lookahead: 5,
 		Workers: 3, Evaluator: e, Generator: testGenerator, Backoff: time.Millisecond}
 }
@@ -595,7 +596,7 @@ func TestNothingIsLeft(t *testing.T) {
 func TestEndOfInput(t *testing.T) {
 	for _, mode := range []string{"good", "mute"} {
 		in, end := io.Pipe()
-		o := Options{Generator: "x", Beat: testBeat, Evaluator: func(ctx context.Context) (autotune.Evaluator, error) {
+		o := Options{Generator: "x", Beat: testBeat, Evaluator: func(ctx context.Context) (judge.Evaluator, error) {
 			if mode == "mute" {
 				select {}
 			}
@@ -619,7 +620,7 @@ func TestBadDriver(t *testing.T) {
 		"nonsense\n": "no message", `{"order":{"id":1,"at":0,"candidate":{}}}` + "\n": "before the header", `{"header":{"format":2,"spec":"?"}}` + "\n": "header", `{"hea`: "middle of a line",
 	} {
 		var out bytes.Buffer
-		o := Options{Generator: "x", Evaluator: func(context.Context) (autotune.Evaluator, error) { return &fake{}, nil }}
+		o := Options{Generator: "x", Evaluator: func(context.Context) (judge.Evaluator, error) { return &fake{}, nil }}
 		require.ErrorContains(t, Serve(t.Context(), strings.NewReader(line), &out, o), says, line)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
@@ -108,7 +109,7 @@ func TestExitCode(t *testing.T) {
 		{app.ExitUsage, &autotune.ConfigError{Err: errors.New("x")}},
 		{app.ExitNoEngine, &plugins.MissingError{}},
 		{app.ExitNoEngine, &bench.DeviceError{}},
-		{app.ExitNoEngine, &autotune.DeviceError{Err: errors.New("x")}},
+		{app.ExitNoEngine, &judge.DeviceError{Err: errors.New("x")}},
 		{app.ExitNoEngine, &aot.InfraError{Err: &aot.LoadError{}}},
 		{app.ExitInfra, &aot.InfraError{}},
 		{app.ExitInfra, &journal.LockedError{}},

@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gpu"
@@ -118,7 +119,7 @@ var exits = []struct {
 	{ExitInfra, IsA[*device.RunError]},
 	{ExitInfra, IsA[*selftest.LostError]},
 	{ExitNoEngine, IsA[*bench.DeviceError]},
-	{ExitNoEngine, IsA[*autotune.DeviceError]},
+	{ExitNoEngine, IsA[*judge.DeviceError]},
 	{ExitNoEngine, IsA[*worker.NoWorkerError]},
 	{ExitUsage, is(remote.ErrPlace)},
 	{ExitUsage, IsA[*loop.ConfigError]},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -21,7 +21,7 @@ import (
 
 // labFlags are the flags of who judges.
 type labFlags struct {
-	lab    autotune.LabOptions
+	lab    judge.LabOptions
 	memory string
 }
 
@@ -32,7 +32,7 @@ func (l *labFlags) add(f *pflag.FlagSet) {
 }
 
 // options completes the flags.
-func (a CLI) options(l *labFlags) (o autotune.LabOptions, err error) {
+func (a CLI) options(l *labFlags) (o judge.LabOptions, err error) {
 	o = l.lab
 	o.CPU = plugins.Options{Path: a.CPUPlugin, Progress: a.Stderr, Offline: a.Offline}
 	o.TPU = plugins.Options{Path: a.Libtpu, Progress: a.Stderr, Offline: a.Offline}
@@ -86,7 +86,7 @@ candidate at a time by the gates of the search, and ends with its input.`,
 			}
 			generator, _ := app.Version()
 			return worker.Serve(a.Ctx, a.Stdin, a.Stdout, worker.Options{Generator: generator, Machine: lock,
-				Evaluator: func(ctx context.Context) (autotune.Evaluator, error) { return autotune.NewLab(ctx, o) }})
+				Evaluator: func(ctx context.Context) (judge.Evaluator, error) { return judge.NewLab(ctx, o) }})
 		},
 	}
 	l.add(c.Flags())

@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"github.com/gdngen/gdngen/gdn"

@@ -1,8 +1,7 @@
-package autotune
+package judge
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -35,50 +34,6 @@ func TestCompareRuns(t *testing.T) {
 		require.Less(t, one.High-one.Low, .05)
 		require.Equal(t, ratio == 1, one.Low <= 1 && 1 <= one.High)
 	}
-}
-
-// With a device attached, what is kept is examined and timed in pairs against the champion of its time; where its numbers are right the
-// decisions are those of a run without one.
-func TestDevice(t *testing.T) {
-	c := Config{Spec: spec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16"), Targets: []string{"v6e"}, Strategy: "exhaustive", Generator: "test", Lookahead: 1, Workers: 1,
-		Seeds: []string{"forward,chunk=16,prec=bf16x1", "merge-packed,prec=bf16x1"}, Candidates: 2}
-	var all [2][]string
-	for i, plugin := range []string{"", "cpu"} {
-		l := lab(t, LabOptions{Workers: 1, Device: plugin})
-		c.Dir, c.Evaluator = t.TempDir(), l
-		sum, err := Search(t.Context(), c)
-		require.NoError(t, err)
-		s, _, err := journal.Read(c.Dir, nil)
-		require.NoError(t, err)
-		for _, k := range s.Now().Candidates() {
-			examined := 0
-			for _, e := range k.Errors {
-				if e.Engine == "device" {
-					require.LessOrEqual(t, e.Use(), 1.)
-					examined++
-				}
-			}
-			if plugin != "" && k.Verdict != journal.Slower {
-				require.Equal(t, 3*len(deviceClasses), examined, "rms, max and bias of each class")
-			} else {
-				require.Zero(t, examined)
-			}
-			all[i] = append(all[i], fmt.Sprint(k.Variant, k.Verdict, k.Reason, k.Costs, k.IR))
-		}
-		for _, r := range sum.Rankings[0].Rows {
-			require.Equal(t, plugin != "" && r.Verdict != journal.Slower, r.Runs != nil)
-			if r.Runs == nil {
-				continue
-			}
-			require.Equal(t, 1, r.Runs.Against, "the first against itself, the second against the first")
-			require.Equal(t, devicePairs, r.Runs.Pairs)
-			require.Positive(t, r.Runs.Seconds)
-			require.LessOrEqual(t, r.Runs.Low, r.Runs.Ratio)
-			require.GreaterOrEqual(t, r.Runs.High, r.Runs.Ratio)
-		}
-		requireVerified(t, c.Dir)
-	}
-	require.Equal(t, all[0], all[1])
 }
 
 // deviceWork is a candidate before the gate of the device, with a cost that makes it the best.
@@ -140,7 +95,7 @@ func TestDeviceFaults(t *testing.T) {
 	}
 }
 
-// A TPU of a generation that the run is not for is refused before anything is recorded.
+// A TPU of a generation that a run is not for is refused.
 func TestDeviceOfAnotherKind(t *testing.T) {
 	plugin := devicetest.Stub(t)
 	t.Setenv(devicetest.Platform, "tpu")
@@ -150,13 +105,10 @@ func TestDeviceOfAnotherKind(t *testing.T) {
 	l.device, err = openAttached(t.Context(), device.Options{Plugin: plugin})
 	require.NoError(t, err)
 	defer l.device.drop()
-	c := Config{Spec: spec(t, "tiny"), Targets: []string{"v6e", "v5e"}, Dir: t.TempDir(), Evaluator: l, Generator: "test", Seeds: []string{"default"}, Strategy: "random"}
-	_, err = Search(t.Context(), c)
 	var none *DeviceError
+	err = l.Attach([]*codegen.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
 	require.ErrorAs(t, err, &none)
 	require.ErrorContains(t, err, "is a v4 (TPU v4), and programs are wanted for v6e (TPU v6 lite), v5e (TPU v5 lite)")
-	_, _, err = journal.Read(c.Dir, nil)
-	require.Error(t, err, "no run was begun")
 	require.NoError(t, l.Attach([]*codegen.Target{mustTarget(t, "v4")}))
 	require.Equal(t, "v4", l.device.open.Target().Name)
 }

@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 		return nil, err
 	}
 	defer free()
-	before := w.mark()
+	before := w.Mark()
 	for attempt := 1; ; attempt++ {
 		r, err := l.examineOnDevice(ctx, w)
 		if !is[*device.CrashError](err) && !is[*device.TimeoutError](err) {
@@ -108,14 +108,14 @@ func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 			return nil, bad
 		}
 		if attempt == 1 { // programs before this one may be why
-			w.back(before)
+			w.Back(before)
 			continue
 		}
 		verdict := journal.Crash
 		if is[*device.TimeoutError](err) {
 			verdict = journal.Timeout
 		}
-		return refuse(verdict, "%s: %v", l.device.info, err), nil
+		return Refuse(verdict, "%s: %v", l.device.info, err), nil
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *Lab) examineOnDevice(ctx context.Context, w *Work) (*Refusal, error) {
 			return byName(w.Modules[0], results)
 		}})
 	if is[*device.RunError](err) {
-		return refuse(journal.Crash, "%s: %v", l.device.info, err), nil
+		return Refuse(journal.Crash, "%s: %v", l.device.info, err), nil
 	}
 	if r != nil || err != nil {
 		return r, err
@@ -156,7 +156,7 @@ func loadOn(ctx context.Context, d *device.Device, w *Work, m *ir.Module) (*devi
 	p, err := d.Load(ctx, m)
 	switch {
 	case is[*pjrt.CompileError](err):
-		return nil, refuse(journal.CompileReject, "%s: %v", d.Info(), err), nil
+		return nil, Refuse(journal.CompileReject, "%s: %v", d.Info(), err), nil
 	case is[*codegen.Error](err):
 		w.Record.Notes = append(w.Record.Notes, fmt.Sprintf("not run on %s: %v", d.Info(), err))
 		return nil, nil, nil

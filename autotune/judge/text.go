@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // parse reads the text of a program and refuses one that does not take the inputs of the spec, or not give its outputs.
 func (w *Work) parse() *Refusal {
 	if len(w.Shapes) > 1 {
-		return refuse(journal.Invalid, "the text of a program is of one size, and the run weighs %d shapes: give a variant", len(w.Shapes))
+		return Refuse(journal.Invalid, "the text of a program is of one size, and the run weighs %d shapes: give a variant", len(w.Shapes))
 	}
 	m, err := ir.Parse(w.Text)
 	if err == nil {
@@ -21,7 +21,7 @@ func (w *Work) parse() *Refusal {
 		err = signature(m, w.Spec)
 	}
 	if err != nil {
-		return refuse(journal.Invalid, "the text of the program: %v", err)
+		return Refuse(journal.Invalid, "the text of the program: %v", err)
 	}
 	w.Modules = []*ir.Module{m}
 	return w.precise()

@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func legality(_ context.Context, w *Work) (*Refusal, error) {
 	}
 	for _, s := range w.Shapes {
 		if err := w.Variant.Check(s.Spec); err != nil {
-			return refuse(journal.Invalid, "%v", err), nil
+			return Refuse(journal.Invalid, "%v", err), nil
 		}
 	}
 	return w.precise(), nil
@@ -67,7 +67,7 @@ func legality(_ context.Context, w *Work) (*Refusal, error) {
 // precise refuses what computes in less than the run asks for.
 func (w *Work) precise() *Refusal {
 	if p := w.precision(); !strategy.Reaches(p, w.Least) {
-		return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least)
+		return Refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func wellFormed(_ context.Context, w *Work) (*Refusal, error) {
 				err = m.Verify()
 			}
 			if err != nil {
-				return refuse(journal.Invalid, "%v", err), nil
+				return Refuse(journal.Invalid, "%v", err), nil
 			}
 			w.Modules = append(w.Modules, m)
 		}
@@ -105,7 +105,7 @@ func role(name string, shape int) string {
 
 func duplicate(_ context.Context, w *Work) (*Refusal, error) {
 	if id, ok := w.Known.Module(w.Record.IR); ok {
-		r := refuse(journal.Duplicate, "the program of candidate %d", id)
+		r := Refuse(journal.Duplicate, "the program of candidate %d", id)
 		r.Of = id
 		return r, nil
 	}
@@ -115,7 +115,7 @@ func duplicate(_ context.Context, w *Work) (*Refusal, error) {
 func schedule(_ context.Context, w *Work) (*Refusal, error) {
 	for _, c := range w.Record.Costs[:min(1, len(w.Record.Costs))] {
 		if id, ok := w.Known.Schedule(c.Target, c.Schedule); ok && c.Verdict == "" {
-			r := refuse(journal.Duplicate, "the schedule of candidate %d on %s", id, c.Target)
+			r := Refuse(journal.Duplicate, "the schedule of candidate %d on %s", id, c.Target)
 			r.Of = id
 			return r, nil
 		}
@@ -132,7 +132,7 @@ func prune(_ context.Context, w *Work) (*Refusal, error) {
 	}
 	t := w.Targets[0]
 	best := w.Known.Champion(t.Name)
-	return refuse(journal.Pruned, "at least %d cycles on %s, and candidate %d takes %d; no better on the other targets",
+	return Refuse(journal.Pruned, "at least %d cycles on %s, and candidate %d takes %d; no better on the other targets",
 		w.bound(t), t.Name, best.ID, w.beats(best.Cost(t.Name))), nil
 }
 
@@ -155,7 +155,7 @@ func (w *Work) forms(shrink func(gdn.Spec, gdn.Variant) gdn.Spec) ([]form, *Refu
 		}
 		m, err := build.Module(s, w.Variant)
 		if err != nil {
-			return nil, refuse(journal.Invalid, "%v", err)
+			return nil, Refuse(journal.Invalid, "%v", err)
 		}
 		l = append(l, form{s, m})
 	}
@@ -206,7 +206,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 	for _, f := range forms {
 		m, err := lower.Kernels(f.m)
 		if err != nil {
-			return refuse(journal.EmitError, "%s: %v", f.spec, err), nil
+			return Refuse(journal.EmitError, "%s: %v", f.spec, err), nil
 		}
 		if r, err := l.interpretOn(w, m, paper{spec: f.spec, classes: exam.Supported(f.spec), seeds: seeds, engine: "kernels"}); r != nil || err != nil {
 			return r, err
@@ -224,7 +224,7 @@ func (l *Lab) interpretOn(w *Work, m *ir.Module, p paper) (*Refusal, error) {
 	}
 	r, err := l.examine(w, p)
 	if errors.As(err, &fault) {
-		return refuse(journal.Invalid, "%s: %v", p.spec, err), nil
+		return Refuse(journal.Invalid, "%s: %v", p.spec, err), nil
 	}
 	return r, err
 }
@@ -320,11 +320,11 @@ func load(e *pjrt.Engine, m *ir.Module) (*pjrt.Program, *Refusal, error) {
 	}
 	a, err := route.Emit(m, nil)
 	if err != nil {
-		return nil, refuse(journal.EmitError, "%v", err), nil
+		return nil, Refuse(journal.EmitError, "%v", err), nil
 	}
 	p, err := e.Compile(a.Text)
 	if is[*pjrt.CompileError](err) {
-		return nil, refuse(journal.CompileReject, "%s: %v", e.Platform(), err), nil
+		return nil, Refuse(journal.CompileReject, "%s: %v", e.Platform(), err), nil
 	}
 	return p, nil, err
 }
@@ -379,7 +379,7 @@ func (l *Lab) cost(_ context.Context, w *Work) (*Refusal, error) {
 func (w *Work) without(c journal.Cost) *Refusal {
 	w.Record.Costs = append(w.Record.Costs, c)
 	if len(w.Targets) == 1 || slices.Contains([]journal.Verdict{journal.Timeout, journal.Crash, journal.Internal}, c.Verdict) {
-		return refuse(c.Verdict, "%s: %s", c.Target, c.Reason)
+		return Refuse(c.Verdict, "%s: %s", c.Target, c.Reason)
 	}
 	return nil
 }
@@ -399,7 +399,7 @@ func (l *Lab) targets(ctx context.Context, w *Work) (*Refusal, error) {
 		}
 	}
 	c := w.Record.Costs[0]
-	return refuse(c.Verdict, "%s: %s; no other target takes it either", c.Target, c.Reason), nil
+	return Refuse(c.Verdict, "%s: %s; no other target takes it either", c.Target, c.Reason), nil
 }
 
 // onTarget emits, compiles and costs for one target.

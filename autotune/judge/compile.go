@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"cmp"
@@ -81,14 +81,14 @@ func (w *Work) refusal(err error, t *codegen.Target, shape int) (*Refusal, error
 	}
 	name := "log/" + t.Name
 	if r.Verdict == measure.Internal {
-		name = stackRole
+		name = StackRole
 	}
 	if r.Log != "" {
 		w.Objects[role(name, shape)] = []byte(r.Error() + "\n" + r.Log)
 	} else if r.FromCompiler() {
 		w.Objects[role(name, shape)] = []byte(r.Error())
 	}
-	return refuse(journal.Verdict(r.Verdict), "%s", firstLines(r.Error())), nil
+	return Refuse(journal.Verdict(r.Verdict), "%s", firstLines(r.Error())), nil
 }
 
 // emitFor makes the texts for a target and keeps them as objects.

@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 		return nil, nil
 	}
 	if w.Text != "" {
-		return refuse(journal.Invalid, "the text of a program is of one size, and objective %s asks for errors at others: give a variant", w.Objective), nil
+		return Refuse(journal.Invalid, "the text of a program is of one size, and objective %s asks for errors at others: give a variant", w.Objective), nil
 	}
 	if w.Objective.Class != gdn.AccuracyAny {
 		if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
@@ -69,7 +69,7 @@ func (w *Work) columns() (worst float64, r *Refusal, err error) {
 		m := kernels[s]
 		if m == nil {
 			if m, err = lower.NewForm(s, w.Variant).Kernels(); err != nil {
-				return 0, refuse(journal.Invalid, "its errors can not be measured on %s: %v", s, err), nil
+				return 0, Refuse(journal.Invalid, "its errors can not be measured on %s: %v", s, err), nil
 			}
 			kernels[s] = m
 		}
@@ -97,7 +97,7 @@ func (w *Work) columns() (worst float64, r *Refusal, err error) {
 		w.Record.Errors = append(w.Record.Errors, x)
 		if use := float64(x.Error / x.Limit); w.Objective.Class != gdn.AccuracyAny && !(use <= beyond) {
 			beyond = use
-			r = refuse(journal.Numerics, "%s is off by %.2g (rms) on %s, class %s allows %.2g (docs/accuracy.md)", x.Output, x.Error, c.Doc, w.Objective.Class, x.Limit)
+			r = Refuse(journal.Numerics, "%s is off by %.2g (rms) on %s, class %s allows %.2g (docs/accuracy.md)", x.Output, x.Error, c.Doc, w.Objective.Class, x.Limit)
 		}
 	}
 	return worst, r, nil

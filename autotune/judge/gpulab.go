@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"cmp"
@@ -101,11 +101,11 @@ func (w *Work) tritons() (list []triton.Variant, err error) {
 func tritonLegality(_ context.Context, w *Work) (*Refusal, error) {
 	list, err := w.tritons()
 	if err != nil {
-		return refuse(journal.Invalid, "%v", err), nil
+		return Refuse(journal.Invalid, "%v", err), nil
 	}
 	for i, v := range list {
 		if p := v.Precision(w.Shapes[i].Spec); !strategy.Reaches(p, w.Least) {
-			return refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least), nil
+			return Refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least), nil
 		}
 	}
 	return nil, nil
@@ -132,7 +132,7 @@ func tritonBuild(_ context.Context, w *Work) (*Refusal, error) {
 	for i, v := range list {
 		source, err := triton.Source(w.Shapes[i].Spec, v, "search")
 		if err != nil {
-			return refuse(journal.EmitError, "%v", err), nil
+			return Refuse(journal.EmitError, "%v", err), nil
 		}
 		files.sources = append(files.sources, source)
 		for _, g := range w.GPUs {
@@ -144,8 +144,8 @@ func tritonBuild(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// gpuTraffic is the least cycles of shapes by main memory, whatever the program.
-func gpuTraffic(shapes []Shape, g *target.GPU) (sum float64) {
+// GPUTraffic is the least cycles of shapes by main memory, whatever the program.
+func GPUTraffic(shapes []Shape, g *target.GPU) (sum float64) {
 	for _, s := range shapes {
 		sum += s.Weight * float64(s.Spec.NecessaryBytes()) / g.Copy * g.Clock
 	}
@@ -171,7 +171,7 @@ func tritonBound(_ context.Context, w *Work) (*Refusal, error) {
 		if best == nil || least < best.Cost(g.Name).Score {
 			return nil, nil
 		}
-		reason = refuse(journal.Pruned, "it moves %.1f MB, at least %d cycles on %s, and candidate %d takes %d", moved/1e6, least, g.Name, best.ID, best.Cost(g.Name).Score)
+		reason = Refuse(journal.Pruned, "it moves %.1f MB, at least %d cycles on %s, and candidate %d takes %d", moved/1e6, least, g.Name, best.ID, best.Cost(g.Name).Score)
 	}
 	return reason, nil
 }
@@ -225,11 +225,11 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classe
 	for _, x := range w.Shapes {
 		s, v, err := tritonForm(x.Spec, w.Record.Variant, size)
 		if err != nil {
-			return refuse(journal.Invalid, "%s: %v", s, err), nil
+			return Refuse(journal.Invalid, "%s: %v", s, err), nil
 		}
 		source, err := triton.Source(s, v, "search")
 		if err != nil {
-			return refuse(journal.EmitError, "%s: %v", s, err), nil
+			return Refuse(journal.EmitError, "%s: %v", s, err), nil
 		}
 		list, err := classes(s)
 		if err != nil {
@@ -257,9 +257,9 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classe
 		}, "triton exam 1", l.identity(), programText(source), s.String(), strings.Join(names, " "), fmt.Sprint(w.Seed, p.seeds), precision)
 		switch fault := (*gpu.ChildError)(nil); {
 		case errors.As(err, &fault):
-			return refuse(journal.Invalid, "%s: %v", s, err), nil
+			return Refuse(journal.Invalid, "%s: %v", s, err), nil
 		case errors.Is(err, errLate) && ctx.Err() == nil:
-			return refuse(journal.Timeout, "%s: the interpreter took more than %v", s, compileMost), nil
+			return Refuse(journal.Timeout, "%s: the interpreter took more than %v", s, compileMost), nil
 		case err != nil:
 			return nil, err
 		}
@@ -306,9 +306,9 @@ func (l *GPULab) compile(ctx context.Context, w *Work) (*Refusal, error) {
 		made, err := measure.Kept(l.cache, func() (c compiledTriton, err error) { return l.compileNow(ctx, source, s, w.GPUs) }, key...)
 		switch fault := (*gpu.ChildError)(nil); {
 		case errors.Is(err, errLate) && ctx.Err() == nil, is[*gpu.LateError](err):
-			return refuse(journal.Timeout, "the compiler took more than %v of processor time, or %v", l.limit, compileMost), nil
+			return Refuse(journal.Timeout, "the compiler took more than %v of processor time, or %v", l.limit, compileMost), nil
 		case errors.As(err, &fault):
-			return refuse(journal.CompileReject, "%s", firstLines(err.Error())), nil
+			return Refuse(journal.CompileReject, "%s", firstLines(err.Error())), nil
 		case err != nil:
 			return nil, err
 		}
@@ -322,7 +322,7 @@ func (l *GPULab) compile(ctx context.Context, w *Work) (*Refusal, error) {
 					if x.Refused != "" {
 						verdict = journal.CompileReject
 					}
-					return refuse(verdict, "%s", firstLines(err.Error())), nil
+					return Refuse(verdict, "%s", firstLines(err.Error())), nil
 				}
 			}
 		}
@@ -364,7 +364,7 @@ func (l *GPULab) cost(_ context.Context, w *Work) (*Refusal, error) {
 			work := triton.WorkOf(s, list[i])
 			models, err := gpu.Model(launches, g, work.Of)
 			if err != nil {
-				return refuse(journal.CostUnknown, "%s: %s", g.Name, firstLines(err.Error())), nil
+				return Refuse(journal.CostUnknown, "%s: %s", g.Name, firstLines(err.Error())), nil
 			}
 			tokens += weight * float64(s.Work())
 			took, each := 0., sha256.New()

@@ -1,4 +1,4 @@
-package autotune
+package judge_test
 
 import (
 	"bytes"
@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/rotate"
@@ -15,7 +17,7 @@ import (
 // Searches of every kind of work begin, go on and are reported by the same gates: a training step; several shapes on several targets, of which
 // one is guarded and one rotates by commit.
 func TestRealKinds(t *testing.T) {
-	l := lab(t, LabOptions{})
+	l := judge.OpenLab(t, judge.LabOptions{})
 	var rest []string
 	for _, target := range codegen.Targets() {
 		if target.Name != "v5e" && target.Name != "v6e" {
@@ -23,17 +25,17 @@ func TestRealKinds(t *testing.T) {
 		}
 	}
 	several := append([]string{"v6e", "v5e"}, rotate.Sample(6, rest, 1)...)
-	small := spec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16")
-	for name, c := range map[string]Config{
-		"train":  {Spec: spec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16,direction=train"), Targets: []string{"v6e"}},
-		"shapes": {Spec: small, Shapes: []Shape{{small, 1}, {spec(t, "b=2,t=32,hk=1,hv=2,k=32,v=32,dtype=bf16"), 20}}, Targets: several, Guards: map[string]float64{"v5e": .02}},
+	small := judge.ParseSpec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16")
+	for name, c := range map[string]autotune.Config{
+		"train":  {Spec: judge.ParseSpec(t, "b=1,t=64,hk=1,hv=2,k=32,v=32,dtype=bf16,direction=train"), Targets: []string{"v6e"}},
+		"shapes": {Spec: small, Shapes: []judge.Shape{{Spec: small, Weight: 1}, {Spec: judge.ParseSpec(t, "b=2,t=32,hk=1,hv=2,k=32,v=32,dtype=bf16"), Weight: 20}}, Targets: several, Guards: map[string]float64{"v5e": .02}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Dir, c.Evaluator, c.Seeds, c.Generator, c.Candidates = t.TempDir(), l, []string{"naive"}, "test", 1
-			_, err := Search(t.Context(), c)
+			_, err := autotune.Search(t.Context(), c)
 			require.NoError(t, err)
 			c.Candidates = 2
-			sum, err := Resume(t.Context(), c)
+			sum, err := autotune.Resume(t.Context(), c)
 			require.NoError(t, err)
 			require.Equal(t, 2, sum.Candidates)
 			champions := requireVerified(t, c.Dir)

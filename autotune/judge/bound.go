@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -15,9 +15,9 @@ func (w *Work) beats(c *journal.Cost) int64 {
 	return c.Score
 }
 
-// traffic is the weighed sum of the least scores of shapes by main memory: each input is read once, and each output written once, whatever the
+// Traffic is the weighed sum of the least scores of shapes by main memory: each input is read once, and each output written once, whatever the
 // program.
-func traffic(shapes []Shape, t *codegen.Target) (sum float64) {
+func Traffic(shapes []Shape, t *codegen.Target) (sum float64) {
 	for _, s := range shapes {
 		sum += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
 	}
@@ -27,7 +27,7 @@ func traffic(shapes []Shape, t *codegen.Target) (sum float64) {
 // bound is the weighed sum of the least scores of the shapes. A program of its own is bound by its traffic alone.
 func (w *Work) bound(t *codegen.Target) int64 {
 	if w.Text != "" {
-		return int64(traffic(w.Shapes, t))
+		return int64(Traffic(w.Shapes, t))
 	}
 	var sum float64
 	for _, s := range w.Shapes {

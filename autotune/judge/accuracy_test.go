@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
@@ -35,9 +36,9 @@ func TestAccuracyGate(t *testing.T) {
 	require.Contains(t, r.Reason, "class fla allows")
 	require.Len(t, w.Record.Errors, len(accuracy.Short()))
 
-	fla, err := champions(w.Spec, gdn.AccuracyFLA.Text(), []string{"v6e"})
+	fla, err := lower.Suit(w.Spec, gdn.AccuracyFLA.Text(), mustTarget(t, "v6e"))
 	require.NoError(t, err)
-	w = aimed(t, fla[0].String(), "cost@error=fla", 2)
+	w = aimed(t, fla.Variant.String(), "cost@error=fla", 2)
 	r, err = l.accuracy(t.Context(), w)
 	require.NoError(t, err)
 	require.Nil(t, r, "%v", r)
@@ -51,7 +52,7 @@ func TestAccuracyGate(t *testing.T) {
 		require.InEpsilon(t, want, float64(e.Error), .01, "%s: as the table of docs/accuracy.md", e.Class)
 	}
 
-	w = aimed(t, fla[0].String(), "cost", 2)
+	w = aimed(t, fla.Variant.String(), "cost", 2)
 	r, err = l.accuracy(t.Context(), w)
 	require.NoError(t, err)
 	require.Nil(t, r)

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
@@ -16,7 +17,7 @@ import (
 type Judge struct {
 	plan    *plan
 	state   *journal.State
-	gates   []Gate
+	gates   []judge.Gate
 	machine *machine.Lock
 }
 
@@ -27,18 +28,8 @@ type Order struct {
 	Text      string             // of a program, in place of a variant
 }
 
-// Step is what one gate said.
-type Step struct {
-	Gate    string             `json:"gate"`
-	Record  *journal.Candidate `json:"record"`            // after the gate
-	Objects map[string][]byte  `json:"objects,omitempty"` // new or changed, by role
-	Refusal *Refusal           `json:"refusal,omitempty"` // of the last step alone
-	Error   string             `json:"error,omitempty"`   // of the machinery; of the last step alone
-	Runs    *journal.Timing    `json:"runs,omitempty"`
-}
-
 // NewJudge judges by an evaluator, which stays the caller's, under the lock of a machine.
-func NewJudge(h *journal.Header, e Evaluator, m *machine.Lock) (*Judge, error) {
+func NewJudge(h *journal.Header, e judge.Evaluator, m *machine.Lock) (*Judge, error) {
 	p, err := newGround(h)
 	if err != nil {
 		return nil, fmt.Errorf("the header of the run: %w", err)
@@ -47,15 +38,16 @@ func NewJudge(h *journal.Header, e Evaluator, m *machine.Lock) (*Judge, error) {
 		return nil, err
 	}
 	j := &Judge{plan: p, state: journal.NewState(), gates: e.Gates(), machine: m}
-	return j, j.add(journal.KindHeader, h)
+	return j, add(j.state, journal.KindHeader, h)
 }
 
-func (j *Judge) add(kind journal.Kind, body any) error {
+// add adds a record to a state that no file keeps.
+func add(s *journal.State, kind journal.Kind, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	return j.state.Add(journal.Record{Kind: kind, Body: text})
+	return s.Add(journal.Record{Kind: kind, Body: text})
 }
 
 // Known is the number of candidates that the judge knows of.
@@ -64,7 +56,7 @@ func (j *Judge) Known() int { return j.state.Len() }
 // Know adds candidates that were judged, in the order of their ids.
 func (j *Judge) Know(l []*journal.Candidate) error {
 	for _, c := range l {
-		if err := j.add(journal.KindCandidate, c); err != nil {
+		if err := add(j.state, journal.KindCandidate, c); err != nil {
 			return err
 		}
 	}
@@ -73,11 +65,11 @@ func (j *Judge) Know(l []*journal.Candidate) error {
 
 // Judge leads a candidate through the gates until one refuses it or fails. before, if not nil, is called before each gate. The
 // seconds of each gate come too. An error is that of an order that can not be followed, or of ctx.
-func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (steps []Step, wall map[string]float64, err error) {
+func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (steps []judge.Step, wall map[string]float64, err error) {
 	if o.At < 0 || o.At > j.Known() {
 		return nil, nil, fmt.Errorf("candidate %d is to be judged by %d others, of which %d are known", o.Candidate.ID, o.At, j.Known())
 	}
-	w := &Work{Spec: j.plan.spec, Shapes: j.plan.shapes, Targets: j.plan.targets, GPUs: j.plan.gpus, Ruler: j.plan.ruler, Objective: j.plan.objective, Seed: j.plan.Seed, Least: j.plan.Precision, Text: o.Text,
+	w := &judge.Work{Spec: j.plan.spec, Shapes: j.plan.shapes, Targets: j.plan.targets, GPUs: j.plan.gpus, Ruler: j.plan.ruler, Objective: j.plan.objective, Seed: j.plan.Seed, Least: j.plan.Precision, Text: o.Text,
 		Known: j.state.At(o.At), Record: o.Candidate, Objects: map[string][]byte{}, Wall: map[string]float64{}}
 	if o.Text == "" && j.plan.gpus == nil {
 		if w.Variant, err = gdn.ParseVariant(o.Candidate.Variant); err != nil {
@@ -89,11 +81,11 @@ func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (s
 			before(g.Name)
 		}
 		had := maps.Clone(w.Objects)
-		refusal, err := alone(ctx, j.machine, g, w)
+		refusal, err := g.AskAlone(ctx, j.machine, w)
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		s := Step{Gate: g.Name, Record: w.Record.Clone(), Objects: map[string][]byte{}, Refusal: refusal, Runs: w.Runs}
+		s := judge.Step{Gate: g.Name, Record: w.Record.Clone(), Objects: map[string][]byte{}, Refusal: refusal, Runs: w.Runs}
 		for role, content := range w.Objects {
 			if old, ok := had[role]; !ok || !bytes.Equal(old, content) {
 				s.Objects[role] = content
@@ -108,11 +100,4 @@ func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (s
 		}
 	}
 	return steps, w.Wall, nil
-}
-
-// Replay does to a candidate what a gate did to it elsewhere.
-func (w *Work) Replay(s Step) {
-	*w.Record = *s.Record.Clone()
-	maps.Copy(w.Objects, s.Objects)
-	w.Runs = s.Runs
 }

@@ -3,18 +3,16 @@ package autotune
 import (
 	"context"
 	"math"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/measure"
 )
 
@@ -22,21 +20,21 @@ import (
 type hills struct{ refuse func(triton.Variant) bool }
 
 func (h *hills) Plugins() map[string]string { return nil }
-func (h *hills) Close() error               { return nil }
 
-func (h *hills) Gates() []Gate {
-	return []Gate{
-		{Name: "legality", Run: tritonLegality},
-		{Name: "build", Run: tritonBuild},
-		duplicateGate,
-		{Name: "cost", Run: func(_ context.Context, w *Work) (*Refusal, error) {
-			list, err := w.tritons()
+func (h *hills) Close() error { return nil }
+
+func (h *hills) Gates() []judge.Gate {
+	return []judge.Gate{
+		gateOf(&judge.GPULab{}, "legality"),
+		gateOf(&judge.GPULab{}, "build"),
+		gateOf(&judge.GPULab{}, "duplicate"),
+		{Name: "cost", Run: func(_ context.Context, w *judge.Work) (*judge.Refusal, error) {
+			v, err := triton.Parse(w.Record.Variant, w.Spec)
 			if err != nil {
 				return nil, err
 			}
-			v := list[0]
 			if h.refuse != nil && h.refuse(v) {
-				return refuse(journal.Numerics, "refused by the test"), nil
+				return judge.Refuse(journal.Numerics, "refused by the test"), nil
 			}
 			off := func(n, best int) float64 { return math.Abs(math.Log2(float64(max(n, 1)) / float64(best))) }
 			prepare := 1e6 * (1 + .3*off(v.PrepareWarps, 2))
@@ -124,61 +122,5 @@ func TestRefusedOnGPU(t *testing.T) {
 		x.change(&c)
 		_, err := Search(t.Context(), c)
 		require.ErrorContains(t, err, x.says)
-	}
-}
-
-// A real search: the gates of Triton pass what is right, wrong numbers have their verdict, and a second run takes exams and compiles from the cache.
-func TestGPULab(t *testing.T) {
-	lab, err := NewGPULab(t.Context(), LabOptions{Cache: &measure.Cache{Dir: t.TempDir()}})
-	if err != nil && os.Getenv("CI") == "" {
-		t.Skipf("not tested: %v", err)
-	}
-	require.NoError(t, err)
-	c := Config{Spec: gpuSpec(t, "b=1,t=40,hk=8,hv=8,k=16,v=16,dtype=f32"), Targets: []string{"h100"}, Seeds: []string{"auto,chunk=16"}, Axes: []string{"stages"}, Candidates: 2, Dir: t.TempDir(), Evaluator: lab, Workers: 1}
-	_, err = Search(t.Context(), c)
-	require.NoError(t, err)
-	best, err := Best(c.Dir, "")
-	require.NoError(t, err)
-	cost := best.Cost("h100")
-	require.Positive(t, cost.Score)
-	require.InDelta(t, float64(cost.Micros)*1755, float64(cost.Score), 2)
-	require.NotEmpty(t, best.Errors)
-	require.Equal(t, "triton", best.Errors[0].Engine)
-
-	lab.toolkit.Path = "/nowhere" // what is asked for again comes from the cache
-	again := c
-	again.Dir = t.TempDir()
-	start := time.Now()
-	_, err = Search(t.Context(), again)
-	require.NoError(t, err)
-	require.Less(t, time.Since(start), 5*time.Second)
-	require.Equal(t, decisions(t, c.Dir), decisions(t, again.Dir))
-}
-
-// Exams are of small specs: few heads and sequences, of full width, and of parts at most two.
-func TestTritonForm(t *testing.T) {
-	s, v, err := tritonForm(gpuSpec(t, "contest-prefill,seqs=57"), "auto,part=16,warps=8", fullExam)
-	require.NoError(t, err)
-	require.Equal(t, 2, v.Part)
-	require.Equal(t, 4, v.Warps, "they change no number")
-	require.Equal(t, [5]int{4, 8, 4, 336, 128}, [5]int{s.HeadsK, s.HeadsV, s.Seqs, s.Tokens, s.K})
-}
-
-// What one chunk rounds adds up over several: an inverse in one part of bf16 passes the short exam, and not that of four chunks.
-func TestExamOfChunks(t *testing.T) {
-	lab, err := NewGPULab(t.Context(), LabOptions{Cache: &measure.Cache{Dir: t.TempDir()}})
-	if err != nil && os.Getenv("CI") == "" {
-		t.Skipf("not tested: %v", err)
-	}
-	require.NoError(t, err)
-	s := gpuSpec(t, "b=1,t=512,hk=1,hv=1,k=64,v=64,dtype=bf16")
-	for variant, passes := range map[string]bool{"auto": true, "auto,tparts=1": false} {
-		w := &Work{Spec: s, Shapes: []Shape{{Spec: s, Weight: 1}}, Seed: 1, Record: &journal.Candidate{Variant: variant}}
-		r, err := lab.examineOn(t.Context(), w, chunksExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, []string{"identical"}) })
-		require.NoError(t, err)
-		require.Equal(t, passes, r == nil, variant)
-		if r != nil {
-			require.Equal(t, journal.Numerics, r.Verdict)
-		}
 	}
 }

@@ -1,9 +1,10 @@
-package autotune
+package judge
 
 import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/promoted"
-	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -38,65 +37,6 @@ func spec(t *testing.T, text string) gdn.Spec {
 	s, err := gdn.Parse(text)
 	require.NoError(t, err)
 	return s
-}
-
-// A small search through every real gate: structures with costs, the whole-chunk series rejected by their numbers, the
-// same integers in a second run.
-func TestRealSearch(t *testing.T) {
-	c := Config{Spec: spec(t, "b=1,t=64,hk=1,hv=2,k=128,v=128,dtype=bf16"), Targets: []string{"v6e"}, Dir: t.TempDir(), Strategy: "exhaustive",
-		Seeds: []string{"forward,chunk=8,prec=bf16x1", "neumann", "newton", "forward,chunk=8,prec=bf16x1,heads=2", "merge-rows,chunk=16,leaf=8,prec=bf16x1"}, Candidates: 4, Evaluator: lab(t, LabOptions{})}
-	sum, err := Search(t.Context(), c)
-	require.NoError(t, err)
-	s, _, err := journal.Read(c.Dir, nil)
-	require.NoError(t, err)
-	all := s.Now().Candidates()
-	require.Len(t, all, 4) // heads=2 is all heads: that seed is known already
-	var verdicts []journal.Verdict
-	for _, k := range all {
-		t.Log(k.Verdict, k.Variant, k.Reason)
-		verdicts = append(verdicts, k.Verdict)
-	}
-	require.True(t, verdicts[0].Ranked())
-	require.Equal(t, journal.Numerics, verdicts[1])
-	require.Equal(t, journal.Numerics, verdicts[2])
-	require.Contains(t, all[1].Reason, "on identical inputs")
-	require.Greater(t, float64(all[1].Worst().Error), 1e3)
-	first := all[0]
-	seen := map[string]map[string]bool{}
-	for _, e := range first.Errors {
-		if seen[e.Engine] == nil {
-			seen[e.Engine] = map[string]bool{}
-		}
-		seen[e.Engine][e.Class+e.Kind] = true
-	}
-	require.Len(t, seen["interp"], 3*len(tinyClasses), "rms, max and bias")
-	require.Len(t, seen["kernels"], 3*len(exam.Supported(c.Spec)))
-	require.Len(t, seen["cpu"], 3*len(exam.Supported(c.Spec)))
-	for _, e := range first.Errors {
-		require.LessOrEqual(t, e.Use(), 1., e.Class)
-	}
-	cost := first.Cost("v6e")
-	require.NotNil(t, cost)
-	require.Greater(t, cost.Cycles, measure.Least(c.Spec, gdn.DefaultVariant(), mustTarget(t, "v6e")))
-	require.InDelta(t, float64(cost.Score)/128, float64(cost.PerToken), 1e-9)
-	require.Equal(t, journal.Wall, cost.Ruler)
-	require.Greater(t, cost.Wall, cost.Cycles)
-	require.Equal(t, cost.Wall, cost.Score, "its traffic takes less")
-	for _, role := range []string{"ir", "module/v6e", "schedule/v6e"} {
-		require.Contains(t, first.Objects, role)
-	}
-	text, err := Object(c.Dir, first.Objects["module/v6e"])
-	require.NoError(t, err)
-	require.Contains(t, string(text), "tpu_custom_call")
-	requireVerified(t, c.Dir)
-
-	again := c
-	again.Dir = t.TempDir()
-	again.Candidates = 1
-	_, err = Search(t.Context(), again)
-	require.NoError(t, err)
-	require.Equal(t, decisions(t, c.Dir)[:2], decisions(t, again.Dir))
-	require.NotEmpty(t, sum.Rankings[0].Rows)
 }
 
 func mustTarget(t *testing.T, name string) *codegen.Target {
@@ -229,7 +169,7 @@ func TestPackedCost(t *testing.T) {
 		if !slices.Contains([]string{"legality", "build", "emit", "compile", "cost"}, g.Name) {
 			continue
 		}
-		r, err := judge(t.Context(), g, w)
+		r, err := g.Ask(t.Context(), w)
 		require.NoError(t, err)
 		require.Nil(t, r, "%v", r)
 	}
@@ -264,7 +204,7 @@ func TestVMEM(t *testing.T) {
 				continue
 			}
 			var err error
-			r, err = judge(t.Context(), g, w)
+			r, err = g.Ask(t.Context(), w)
 			require.NoError(t, err)
 			if r != nil {
 				break
@@ -288,122 +228,16 @@ func TestNoCompiler(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 }
 
-// best are the variants that are asked first for a spec, whether they fit memory or not.
-func best(t *testing.T, s gdn.Spec, least string) []gdn.Variant {
-	t.Helper()
-	var list []gdn.Variant
-	for _, name := range []string{"v5e", "v6e"} {
-		choices, err := gdn.Choices(promoted.Class(least).Text(), s, gdn.HostTPU, mustTarget(t, name).Machine())
-		require.NoError(t, err)
-		list = append(list, choices[0].Variant)
-	}
-	return list
-}
-
-// Seeds are the named variants that are legal, each program once, and the best known.
-func TestDefaultSeeds(t *testing.T) {
-	targets := []*codegen.Target{mustTarget(t, "v5e"), mustTarget(t, "v6e")}
-	for _, preset := range gdn.Presets {
-		s := spec(t, preset.Name)
-		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
-		programs := map[gdn.Variant]bool{}
-		cells := map[string]bool{}
-		negative := 0
-		for i, text := range seeds {
-			v, err := gdn.ParseVariant(text)
-			require.NoError(t, err)
-			require.False(t, programs[v.Fit(s)], text)
-			programs[v.Fit(s)] = true
-			require.NotEqual(t, "seed given by the user", seedDoc(v, s, targets), text)
-			if v.Solve == gdn.SolveNeumann || v.Solve == gdn.SolveNewton {
-				negative++
-				require.Less(t, i, 9, "the negative examples are early")
-			} else {
-				require.Empty(t, v.Unsafe(s), text)
-			}
-			cells[v.Cell()] = true
-		}
-		require.Equal(t, 2, negative)
-		for _, n := range gdn.Variants {
-			v, err := gdn.ParseVariant(n.Text)
-			require.NoError(t, err)
-			if v.Check(s) == nil && v.Precision() != ir.PrecF32 {
-				require.True(t, programs[v.Fit(s)], n.Name)
-			}
-		}
-		for _, text := range DefaultSeeds(s, "f32", best(t, s, "f32")) {
-			v, err := gdn.ParseVariant(text)
-			require.NoError(t, err)
-			require.True(t, strategy.Reaches(v.Precision().String(), "f32"))
-		}
-		require.Greater(t, len(cells), 16)
-	}
-}
-
-// The best known for a spec are tried after what is made for bf16 and before all else with a pipeline.
-func TestSeedsForSpec(t *testing.T) {
-	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,rest=value", "train": "tpu-train-long", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
-		s := spec(t, preset)
-		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
-		at := func(name string) int {
-			v, err := gdn.ParseVariant(name)
-			require.NoError(t, err)
-			return slices.Index(seeds, v.String())
-		}
-		require.Positive(t, at(name))
-		require.Less(t, at(name), at("tpu"))
-		require.Less(t, at("bf16"), at(name))
-	}
-}
-
-// The user's champions are among the seeds where they hold, by default and as part of auto, and the header has their digest.
-func TestSeedsPromoted(t *testing.T) {
-	s := spec(t, "contest-decode")
-	own, err := gdn.ParseVariant("decode,lock=2")
-	require.NoError(t, err)
-	row := promoted.Row{Spec: s.String(), Target: "v6e", Accuracy: "fast", Variant: own.String(), Cycles: 1, Libtpu: "x", Run: "r", Candidate: 1, Date: "2026-01-31"}
-	header := func(c Config) journal.Header {
-		c.Spec, c.Targets, c.Warn = s, []string{"v6e"}, func(string) {}
-		h, err := c.header(&fake{})
-		require.NoError(t, err)
-		return h
-	}
-	require.Empty(t, header(Config{}).Promoted)
-	for _, seeds := range [][]string{nil, {"auto"}} {
-		h := header(Config{Seeds: seeds, Promoted: []promoted.Row{row}})
-		require.Contains(t, h.Seeds, own.String())
-		require.Equal(t, promoted.Digest([]promoted.Row{row}), h.Promoted)
-	}
-	h := header(Config{Precision: "f32", Promoted: []promoted.Row{row}})
-	require.Empty(t, h.Promoted, "less precise than the search")
-	require.NotContains(t, h.Seeds, own.String())
-	row.Target = "v5e"
-	require.Empty(t, header(Config{Promoted: []promoted.Row{row}}).Promoted, "of another target")
-}
-
-// auto among the seeds stands for the best known on each target.
-func TestSeedsByText(t *testing.T) {
-	c := Config{Spec: spec(t, "contest-decode"), Seeds: []string{"naive", "auto", "decode,lock=2"}}
-	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"}, nil)
-	require.NoError(t, err)
-	var want []string
-	for _, text := range []string{"naive", "decode", "decode,lock=2"} {
-		v, err := gdn.ParseVariant(text)
-		require.NoError(t, err)
-		want = append(want, v.String())
-	}
-	require.Equal(t, want, seeds)
-	require.NotContains(t, reserve, want[0])
-	require.Greater(t, len(reserve), 10)
-}
-
 // The shrunk specs hold more than one grid step, and the variant is legal for them.
 func TestShrink(t *testing.T) {
 	for _, preset := range gdn.Presets {
 		s := spec(t, preset.Name)
-		for _, text := range DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1")) {
-			v, err := gdn.ParseVariant(text)
+		for _, n := range gdn.Variants {
+			v, err := gdn.ParseVariant(n.Text)
 			require.NoError(t, err)
+			if v.Check(s) != nil {
+				continue
+			}
 			for _, small := range []gdn.Spec{tiny(s, v), moderate(s, v)} {
 				require.NoError(t, v.Check(small), "%s by %s", small, v)
 				require.Equal(t, s.Groups(), small.Groups())
@@ -415,4 +249,97 @@ func TestShrink(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The costs of shapes are weighed in every figure.
+func TestTally(t *testing.T) {
+	l := lab(t, LabOptions{Workers: 1})
+	one, two := spec(t, "b=1,t=64,hk=1,hv=1,k=128,v=128,dtype=bf16"), spec(t, "b=1,t=128,hk=1,hv=1,k=128,v=128,dtype=bf16")
+	run := func(shapes ...Shape) journal.Cost {
+		w := workOn(t, shapes[0].Spec, "merge-packed,prec=bf16x1")
+		w.Shapes = shapes
+		for _, g := range l.Gates() {
+			switch g.Name {
+			case "legality", "build", "emit", "compile", "cost":
+				r, err := g.Ask(t.Context(), w)
+				require.NoError(t, err)
+				require.Nil(t, r)
+			}
+		}
+		require.Empty(t, l.dumpFolders(), "schedules that are read are removed")
+		return w.Record.Costs[0]
+	}
+	a, b := run(Shape{one, 1}), run(Shape{two, 1})
+	both := run(Shape{one, 3}, Shape{two, 1})
+	require.Equal(t, 3*a.Score+b.Score, both.Score)
+	require.Equal(t, 3*a.Glue+b.Glue, both.Glue)
+	require.Len(t, both.Shapes, 2)
+	require.Equal(t, a.Schedule, both.Shapes[0].Schedule)
+	require.InDelta(t, float64(both.Score)/(3*64+128), float64(both.PerToken), 1e-9)
+	var sum int64
+	for _, s := range a.Stages {
+		sum += s.Cycles
+	}
+	require.Positive(t, sum)
+	require.LessOrEqual(t, a.Glue, a.Score)
+	require.NotEmpty(t, a.Slot)
+}
+
+// The text of a program goes through the gates of a variant: its signature, its numbers, its compiler.
+func TestProgramText(t *testing.T) {
+	s := spec(t, "b=1,t=80,hk=1,hv=2,k=32,v=32,dtype=f32")
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	m, err := build.Module(s, v)
+	require.NoError(t, err)
+	good := m.String()
+	other, err := build.Module(spec(t, "b=1,t=81,hk=1,hv=2,k=32,v=32,dtype=f32"), v)
+	require.NoError(t, err)
+	neumann, err := gdn.ParseVariant("neumann")
+	require.NoError(t, err)
+	wrong, err := build.Module(s, neumann)
+	require.NoError(t, err)
+	l := &Lab{}
+	judged := func(text string) *Refusal {
+		w := workOn(t, s, "default")
+		w.Text, w.Variant = text, gdn.Variant{}
+		for _, g := range []Gate{{Name: "legality", Run: legality}, {Name: "build", Run: wellFormed}, {Name: "interpret", Run: l.interpret}} {
+			r, err := g.Ask(t.Context(), w)
+			require.NoError(t, err)
+			if r != nil {
+				return r
+			}
+		}
+		require.Equal(t, m.Hash(), w.Record.IR)
+		r, err := l.kernels(w)
+		require.NoError(t, err)
+		return r
+	}
+	require.Nil(t, judged(good))
+	for text, want := range map[string]journal.Verdict{
+		"func main() {}":   journal.Invalid,
+		good[:len(good)/2]: journal.Invalid,
+		other.String():     journal.Invalid,
+		wrong.String():     journal.Numerics,
+	} {
+		r := judged(text)
+		require.NotNil(t, r)
+		require.Equal(t, want, r.Verdict, r.Reason)
+	}
+	require.Contains(t, judged(other.String()).Reason, "the spec has")
+}
+
+// dumpFolders lists the folders of schedules that are there now.
+func (l *Lab) dumpFolders() []string {
+	dirs, _ := filepath.Glob(filepath.Join(l.scratch.Dir, "gdngen-dump-*"))
+	return dirs
+}
+
+// The bound of several shapes is weighed as their costs are.
+func TestBound(t *testing.T) {
+	long, short := spec(t, "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"), spec(t, "b=2,t=64,hk=4,hv=8,k=128,v=128,dtype=bf16")
+	w := workOn(t, long, "default")
+	w.Shapes = []Shape{{long, 1}, {short, 20}}
+	v6e := mustTarget(t, "v6e")
+	require.Equal(t, int64(float64(measure.Least(long, w.Variant, v6e))+20*float64(measure.Least(short, w.Variant, v6e))), w.bound(v6e))
 }

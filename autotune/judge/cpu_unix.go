@@ -1,6 +1,6 @@
 //go:build unix
 
-package autotune
+package judge
 
 import (
 	"syscall"

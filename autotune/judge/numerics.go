@@ -1,4 +1,4 @@
-package autotune
+package judge
 
 import (
 	"fmt"
@@ -85,7 +85,7 @@ sheets:
 	}
 	for _, m := range exam.Worst(all, func(exam.Mark) bool { return true }) {
 		if !m.Pass() {
-			return refuse(journal.Numerics, "%s is off by %.2g (%s) on %s inputs, %.2g is allowed at %s (%s, T=%d, seed %d)",
+			return Refuse(journal.Numerics, "%s is off by %.2g (%s) on %s inputs, %.2g is allowed at %s (%s, T=%d, seed %d)",
 				m.Output, m.Error, m.Kind, m.Class, m.Limit, precision, p.engine, p.spec.Tokens, m.Seed), nil
 		}
 	}

@@ -1,4 +1,9 @@
-package autotune
+// Package judge leads candidates of a search through gates, in the order of their price. A gate passes a candidate, refuses it with a typed
+// verdict (package journal), or fails: a fault of the machinery is an error and no verdict. [Lab] judges kernels of TPUs by the
+// interpreter, a CPU, the TPU's compiler and, where one is attached, a device; [GPULab] those of GPUs by Triton and the model of their
+// machine code. What a gate finds stands in the candidate's record; of other candidates it knows what the journal says. Who proposes,
+// records and ranks is the driver, package autotune.
+package judge
 
 import (
 	"context"
@@ -13,8 +18,15 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/target"
 )
+
+// Shape is a spec that is weighed with others: its score counts Weight times.
+type Shape struct {
+	Spec   gdn.Spec
+	Weight float64
+}
 
 // Evaluator judges candidates.
 type Evaluator interface {
@@ -58,7 +70,8 @@ func (e *LostError) Error() string {
 }
 func (e *LostError) Unwrap() error { return e.Err }
 
-func refuse(v journal.Verdict, format string, args ...any) *Refusal {
+// Refuse ends a judgement with a verdict and its reason.
+func Refuse(v journal.Verdict, format string, args ...any) *Refusal {
 	return &Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -89,35 +102,45 @@ type Work struct {
 // clock adds the time since start to a gate.
 func (w *Work) clock(gate string, start time.Time) { w.Wall[gate] += time.Since(start).Seconds() }
 
-// verdictGate is the name of the last gate, which the driver itself is: rank by cost.
-const verdictGate = "verdict"
+// StackRole is the object that holds the stack of a panic.
+const StackRole = "stack"
 
-// stackRole is the object that holds the stack of a panic.
-const stackRole = "stack"
-
-// judge runs one gate. A panic is our fault, not the candidate's: the stack is kept.
-func judge(ctx context.Context, g Gate, w *Work) (r *Refusal, err error) {
+// Ask runs the gate. A panic is our fault, not the candidate's: the stack is kept.
+func (g Gate) Ask(ctx context.Context, w *Work) (r *Refusal, err error) {
 	if !g.Clocked {
 		defer w.clock(g.Name, time.Now())
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			fault := measure.Panicked("gate "+g.Name, p)
-			w.Objects[stackRole] = []byte(fault.Log)
-			r, err = refuse(journal.Internal, "%v", fault), nil
+			w.Objects[StackRole] = []byte(fault.Log)
+			r, err = Refuse(journal.Internal, "%v", fault), nil
 		}
 	}()
 	w.Record.Gate = g.Name
 	return g.Run(ctx, w)
 }
 
-// conclude writes the refusal into the record.
-func (w *Work) conclude(r *Refusal) {
+// AskAlone runs the gate while nobody measures, unless it takes the machine itself.
+func (g Gate) AskAlone(ctx context.Context, m *machine.Lock, w *Work) (*Refusal, error) {
+	if g.Own {
+		return g.Ask(m.With(ctx), w)
+	}
+	held, free, err := m.Compute(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	return g.Ask(held, w)
+}
+
+// Conclude writes the refusal into the record.
+func (w *Work) Conclude(r *Refusal) {
 	w.Record.Verdict, w.Record.Reason, w.Record.Of = r.Verdict, r.Reason, r.Of
 }
 
-// mark is a candidate as a gate found it. It shares nothing with the work that goes on: what is appended to one is not seen by the other.
-type mark struct {
+// Mark is a candidate as a gate found it. It shares nothing with the work that goes on: what is appended to one is not seen by the other.
+type Mark struct {
 	record   *journal.Candidate
 	objects  map[string][]byte
 	modules  []*ir.Module
@@ -125,11 +148,12 @@ type mark struct {
 	examined bool
 }
 
-// mark remembers the candidate before a gate; back returns to it, as often as is asked.
-func (w *Work) mark() mark {
-	return mark{w.Record.Clone(), maps.Clone(w.Objects), slices.Clone(w.Modules), w.Runs, w.examined}
+// Mark remembers the candidate before a gate. [Work.Back] returns to it, as often as is asked.
+func (w *Work) Mark() Mark {
+	return Mark{w.Record.Clone(), maps.Clone(w.Objects), slices.Clone(w.Modules), w.Runs, w.examined}
 }
 
-func (w *Work) back(m mark) {
+// Back has the candidate be what it was.
+func (w *Work) Back(m Mark) {
 	*w.Record, w.Objects, w.Modules, w.Runs, w.examined = *m.record.Clone(), maps.Clone(m.objects), slices.Clone(m.modules), m.runs, m.examined
 }

@@ -1,0 +1,24 @@
+package judge
+
+import (
+	"maps"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+)
+
+// Step is what one gate said.
+type Step struct {
+	Gate    string             `json:"gate"`
+	Record  *journal.Candidate `json:"record"`            // after the gate
+	Objects map[string][]byte  `json:"objects,omitempty"` // new or changed, by role
+	Refusal *Refusal           `json:"refusal,omitempty"` // of the last step alone
+	Error   string             `json:"error,omitempty"`   // of the machinery; of the last step alone
+	Runs    *journal.Timing    `json:"runs,omitempty"`
+}
+
+// Replay does to a candidate what a gate did to it elsewhere.
+func (w *Work) Replay(s Step) {
+	*w.Record = *s.Record.Clone()
+	maps.Copy(w.Objects, s.Objects)
+	w.Runs = s.Runs
+}

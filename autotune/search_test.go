@@ -649,7 +649,7 @@ func TestRefusedStart(t *testing.T) {
 		naive, err := gdn.ParseVariant("naive")
 		require.NoError(t, err)
 		c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
-			if gate == "compile" && w.Variant.Solve == naive.Solve {
+			if gate == "compile" && w.Variant.Inverse.Solve == naive.Inverse.Solve {
 				return judge.Refuse(journal.CompileReject, "a branch of copy.36")
 			}
 			return nil

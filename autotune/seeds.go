@@ -121,7 +121,7 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
-		case v.Ahead > 0:
+		case v.Forward.Ahead > 0:
 			slow = append(slow, text)
 		case own:
 			low = append(low, text)
@@ -152,7 +152,7 @@ func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
 func seedDoc(v gdn.Variant, s gdn.Spec, targets []*codegen.Target) string {
 	for _, n := range gdn.Variants {
 		if w, err := gdn.ParseVariant(n.Text); err == nil {
-			w.PrecInv, w.PrecIntra, w.PrecState = v.PrecInv, v.PrecIntra, v.PrecState
+			w.Numerics.PrecInv, w.Numerics.PrecIntra, w.Numerics.PrecState = v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState
 			if w.Canon() == v {
 				return "seed " + n.Name + ": " + n.Doc
 			}

@@ -53,7 +53,7 @@ func TestDefaultSeeds(t *testing.T) {
 			require.False(t, programs[v.Fit(s)], text)
 			programs[v.Fit(s)] = true
 			require.NotEqual(t, "seed given by the user", seedDoc(v, s, targets), text)
-			if v.Solve == gdn.SolveNeumann || v.Solve == gdn.SolveNewton {
+			if v.Inverse.Solve == gdn.SolveNeumann || v.Inverse.Solve == gdn.SolveNewton {
 				negative++
 				require.Less(t, i, 9, "the negative examples are early")
 			} else {

@@ -117,7 +117,7 @@ const (
 const decodeTokens = 4
 
 func (s Spec) job() job {
-	whole := Variant{Pack: PackGather}.Packing(s) // one sequence is a batch row
+	whole := Variant{Mapping: Mapping{Pack: PackGather}}.Packing(s) // one sequence is a batch row
 	switch {
 	case s.Direction != Forward:
 		return jobTraining

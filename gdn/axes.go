@@ -107,10 +107,10 @@ var (
 	always    condition
 	ofChunks  = when("algo", chunked)
 	ofLeaves  = when("algo solve", leafed)
-	ofMerges  = ofChunks.and("solve", func(v Variant) bool { return v.Solve == SolveMerge })
+	ofMerges  = ofChunks.and("solve", func(v Variant) bool { return v.Inverse.Solve == SolveMerge })
 	ofBF16    = ofChunks.and("store", stored)
 	ofWords   = when("algo solve merge leafby leaf store precinv parts", wordable)
-	ofPhases  = ofChunks.and("ahead", func(v Variant) bool { return v.Ahead > 0 })
+	ofPhases  = ofChunks.and("ahead", func(v Variant) bool { return v.Forward.Ahead > 0 })
 	ofOverlap = when("algo backahead behind", overlapped)
 	ofAligned = when("algo flow form layout fold feedback out turn decay", alignable)
 )
@@ -118,7 +118,7 @@ var (
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
 func leafed(v Variant) bool {
-	return chunked(v) && (v.Solve == SolveMerge || v.Solve == SolveLadder || v.Solve == SolveBlock)
+	return chunked(v) && (v.Inverse.Solve == SolveMerge || v.Inverse.Solve == SolveLadder || v.Inverse.Solve == SolveBlock)
 }
 
 // Axes is the table of choices, in the order of the text form.
@@ -127,20 +127,20 @@ var Axes = []Axis{
 	intAxis(GroupForm, "chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, always,
 		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always(),
 	choiceAxis(GroupInverse, "solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
-		solveNames, SolveMerge, ofChunks, func(v *Variant) *Solve { return &v.Solve }).always(),
-	intAxis(GroupInverse, "leaf", "block that merge, ladder and block start from", 8, ofLeaves, func(v *Variant) *int { return &v.Leaf }, 1, 4, 8, 16, 32).always(),
+		solveNames, SolveMerge, ofChunks, func(v *Variant) *Solve { return &v.Inverse.Solve }).always(),
+	intAxis(GroupInverse, "leaf", "block that merge, ladder and block start from", 8, ofLeaves, func(v *Variant) *int { return &v.Inverse.Leaf }, 1, 4, 8, 16, 32).always(),
 	choiceAxis(GroupInverse, "leafby", "how a leaf is inverted: row substitution or a power series", leafByNames, LeafSubst,
-		ofLeaves.and("leaf", func(v Variant) bool { return v.Leaf > 1 }), func(v *Variant) *LeafBy { return &v.LeafBy }),
+		ofLeaves.and("leaf", func(v Variant) bool { return v.Inverse.Leaf > 1 }), func(v *Variant) *LeafBy { return &v.Inverse.LeafBy }),
 	intAxis(GroupInverse, "leafnewton", "Newton steps on a leaf made by a power series", 0,
-		ofLeaves.and("leaf leafby", func(v Variant) bool { return v.Leaf > 1 && v.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.LeafNewton }, 0, 1, 2),
+		ofLeaves.and("leaf leafby", func(v Variant) bool { return v.Inverse.Leaf > 1 && v.Inverse.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.Inverse.LeafNewton }, 0, 1, 2),
 	choiceAxis(GroupInverse, "merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
-		ofMerges, func(v *Variant) *Merge { return &v.Merge }).also(GroupMapping),
+		ofMerges, func(v *Variant) *Merge { return &v.Inverse.Merge }).also(GroupMapping),
 	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
 	choiceAxis(GroupForm, "flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, ofChunks,
 		func(v *Variant) *Flow { return &v.Flow }).always(),
-	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Heads }, 0, 1, 2, 4, 8, 16),
-	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Batch }, 1, 2, 4, 8, 16),
-	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Chunks }, 1, 2, 4),
+	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16),
+	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
+	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4),
 	choiceAxis(GroupLayout, "layout", "q, k, v and o reach the grid with heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or turned, with tokens along the lanes, as TPUs keep heads narrower than a register; token and lane need all value heads of a key head in a program",
 		headsNames, HeadsOuter, always, func(v *Variant) *Heads { return &v.Layout }),
 	choiceAxis(GroupForm, "decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,
@@ -158,84 +158,86 @@ var Axes = []Axis{
 	intAxis(GroupForm, "span", "where each channel has a decay: tokens of a block whose pairs share one boundary, its first token; half as many until the spec's bound allows it, 1 where there is none", defaultSpan,
 		ofChunks, func(v *Variant) *int { return &v.Span }, 1, 4, 8, 16, 32),
 	choiceAxis(GroupForm, "out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
-		ofChunks.and("precintra precstate fold turn", func(v Variant) bool { return v.PrecIntra == v.PrecState && (v.Fold || v.Turn == TurnKey) }), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
+		ofChunks.and("precintra precstate fold turn", func(v Variant) bool {
+			return v.Numerics.PrecIntra == v.Numerics.PrecState && (v.Fold || v.Turn == TurnKey)
+		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
 	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
-		always, func(v *Variant) *Pack { return &v.Pack }),
+		always, func(v *Variant) *Pack { return &v.Mapping.Pack }),
 	choiceAxis(GroupForward, "fetch", "blocks of tokens, and of the states of packed sequences, are windows, all of which the first step waits for, or copied by the kernel: those of the next step while it does one, and at first those alone that the first step reads", fetchNames, FetchWindows,
-		ofChunks.and("ahead", func(v Variant) bool { return v.Ahead > 0 }), func(v *Variant) *Fetch { return &v.Fetch }),
+		ofChunks.and("ahead", func(v Variant) bool { return v.Forward.Ahead > 0 }), func(v *Variant) *Fetch { return &v.Forward.Fetch }),
 	boolAxis(GroupForward, "main", "arrays that a kernel has from the caller and for it stay in main memory, from where their blocks come beside the work, whatever the compiler would bring to vector memory before", false,
-		when("algo ahead", func(v Variant) bool { return v.Algo == AlgoToken || v.Ahead > 0 }), func(v *Variant) *bool { return &v.Main }),
+		when("algo ahead", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.Ahead > 0 }), func(v *Variant) *bool { return &v.Forward.Main }),
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis(GroupForm, "rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
 		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *Rest { return &v.Rest }).also(GroupNumerics),
 	choiceAxis(GroupForm, "unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile; sums is both before the update in f32, by eight running sums for each row of a state with k last, which CPUs vectorise", unitNames, UnitMatrix,
 		when("algo", func(v Variant) bool { return v.Algo == AlgoToken }), func(v *Variant) *Unit { return &v.Unit }),
 	{Name: "prec", Doc: "sets the three precisions", Group: GroupNumerics, Values: precisionNames, Sets: []string{"precinv", "precintra", "precstate"},
-		Get: func(v *Variant) string { return v.PrecState.String() },
+		Get: func(v *Variant) string { return v.Numerics.PrecState.String() },
 		Set: func(v *Variant, text string) error {
 			p, err := parsePrecision(text)
 			if err == nil {
-				v.PrecInv, v.PrecIntra, v.PrecState = p, p, p
+				v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState = p, p, p
 			}
 			return err
 		}},
-	precAxis(GroupNumerics, "precinv", "precision of the products that make the inverse", ofChunks, func(v *Variant) *ir.Precision { return &v.PrecInv }).also(GroupInverse),
-	precAxis(GroupNumerics, "precintra", "precision of K K^T, Q K^T, T x and P x", ofChunks, func(v *Variant) *ir.Precision { return &v.PrecIntra }),
-	precAxis(GroupNumerics, "precstate", "precision of K S, Q S, W S and K^T V'", always, func(v *Variant) *ir.Precision { return &v.PrecState }),
-	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, ofChunks, func(v *Variant) *Own { return &v.PrecApply }),
+	precAxis(GroupNumerics, "precinv", "precision of the products that make the inverse", ofChunks, func(v *Variant) *ir.Precision { return &v.Numerics.PrecInv }).also(GroupInverse),
+	precAxis(GroupNumerics, "precintra", "precision of K K^T, Q K^T, T x and P x", ofChunks, func(v *Variant) *ir.Precision { return &v.Numerics.PrecIntra }),
+	precAxis(GroupNumerics, "precstate", "precision of K S, Q S, W S and K^T V'", always, func(v *Variant) *ir.Precision { return &v.Numerics.PrecState }),
+	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, ofChunks, func(v *Variant) *Own { return &v.Numerics.PrecApply }),
 	choiceAxis(GroupTraining, "precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnNone, ofChunks,
-		func(v *Variant) *Own { return &v.PrecGrad }).also(GroupNumerics),
+		func(v *Variant) *Own { return &v.Training.PrecGrad }).also(GroupNumerics),
 	choiceAxis(GroupTraining, "precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", updateNames, OwnNone, ofChunks,
-		func(v *Variant) *Own { return &v.PrecUpdate }).also(GroupNumerics),
+		func(v *Variant) *Own { return &v.Training.PrecUpdate }).also(GroupNumerics),
 	choiceAxis(GroupNumerics, "parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
 		ofChunks.and("precinv precintra precstate precapply precgrad precupdate", func(v Variant) bool {
-			return slices.Contains([]ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
-		}), func(v *Variant) *Parts { return &v.Parts }),
-	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Store }),
+			return slices.Contains([]ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
+		}), func(v *Variant) *Parts { return &v.Numerics.Parts }),
+	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Numerics.Store }),
 	choiceAxis(GroupNumerics, "low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, ofBF16,
-		func(v *Variant) *Low { return &v.Low }),
+		func(v *Variant) *Low { return &v.Numerics.Low }),
 	intAxis(GroupNumerics, "feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, ofBF16,
-		func(v *Variant) *int { return &v.Feedback }, 0, 2, 4, 8),
-	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Mask }).also(GroupLayout),
+		func(v *Variant) *int { return &v.Numerics.Feedback }, 0, 2, 4, 8),
+	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Inverse.Mask }).also(GroupLayout),
 	intAxis(GroupInverse, "mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
-		ofWords.and("mask", func(v Variant) bool { return v.Mask == MaskWords }), func(v *Variant) *int { return &v.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
+		ofWords.and("mask", func(v Variant) bool { return v.Inverse.Mask == MaskWords }), func(v *Variant) *int { return &v.Inverse.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
 	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is", false,
-		ofWords.and("mask store flow form low", refinable), func(v *Variant) *bool { return &v.Refine }).also(GroupNumerics),
+		ofWords.and("mask store flow form low", refinable), func(v *Variant) *bool { return &v.Inverse.Refine }).also(GroupNumerics),
 	intAxis(GroupForward, "ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
-		func(v *Variant) *int { return &v.Ahead }, 0, 1, 2),
-	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Steps }, 1, 2, 4),
+		func(v *Variant) *int { return &v.Forward.Ahead }, 0, 1, 2),
+	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Forward.Steps }, 1, 2, 4),
 	intAxis(GroupForward, "lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, always,
-		func(v *Variant) *int { return &v.Lock }, 0, 1, 2, 4, 8),
+		func(v *Variant) *int { return &v.Forward.Lock }, 0, 1, 2, 4, 8),
 	intAxis(GroupForward, "late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
-		ofPhases, func(v *Variant) *int { return &v.Late }, 0, 3, 6, 10, 20),
+		ofPhases, func(v *Variant) *int { return &v.Forward.Late }, 0, 3, 6, 10, 20),
 	intAxis(GroupForward, "ready", "hundredths of a chunk's time after which the first phase is done", 100,
-		ofPhases, func(v *Variant) *int { return &v.Ready }, 60, 70, 80, 90, 100),
+		ofPhases, func(v *Variant) *int { return &v.Forward.Ready }, 60, 70, 80, 90, 100),
 	boolAxis(GroupForward, "beside", "what meets the state is made beside the rest of its phase instead of after it", false,
-		ofPhases, func(v *Variant) *bool { return &v.Beside }),
+		ofPhases, func(v *Variant) *bool { return &v.Forward.Beside }),
 	choiceAxis(GroupTraining, "save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, ofChunks,
-		func(v *Variant) *Save { return &v.Save }),
-	storageAxis(GroupTraining, "saved", "element type of what is kept for the backward pass", ofChunks, func(v *Variant) *ir.DType { return &v.Saved }).also(GroupNumerics),
+		func(v *Variant) *Save { return &v.Training.Save }),
+	storageAxis(GroupTraining, "saved", "element type of what is kept for the backward pass", ofChunks, func(v *Variant) *ir.DType { return &v.Training.Saved }).also(GroupNumerics),
 	choiceAxis(GroupTraining, "decaygrad", "the gradient of the decay by what passes from the tokens before each token to those after it, or by (I + N)^T dV = dV', without sums over columns: needs an accurate inverse", byNames, DecayByTokens, ofChunks,
-		func(v *Variant) *DecayBy { return &v.DecayBy }),
+		func(v *Variant) *DecayBy { return &v.Training.DecayBy }),
 	choiceAxis(GroupTraining, "grads", "tokens of dq and dk in rows, or in lanes until they are done: what the gradient of the decay sums over keys is then a sum of registers", gradNames, GradsInRows, ofChunks,
-		func(v *Variant) *Grads { return &v.Grads }),
-	choiceAxis(GroupTraining, "backlow", "low of a backward kernel", lowNames, LowNone, ofBF16, func(v *Variant) *Low { return &v.BackLow }).also(GroupNumerics),
+		func(v *Variant) *Grads { return &v.Training.Grads }),
+	choiceAxis(GroupTraining, "backlow", "low of a backward kernel", lowNames, LowNone, ofBF16, func(v *Variant) *Low { return &v.Training.Low }).also(GroupNumerics),
 	choiceAxis(GroupTraining, "decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, ofChunks,
-		func(v *Variant) *Sums { return &v.DecaySums }),
-	intAxis(GroupBackward, "backahead", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.BackAhead }, 0, 1),
-	intAxis(GroupBackward, "behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Behind }, 0, 1),
-	intAxis(GroupBackward, "backsteps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.BackSteps }, 1, 2, 4),
-	intAxis(GroupBackward, "backlock", "lock of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.BackLock }, 0, 1, 2, 4, 8),
-	intAxis(GroupBackward, "backlate", "late of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.BackLate }, 0, 3, 6, 8, 10, 12, 20),
+		func(v *Variant) *Sums { return &v.Training.DecaySums }),
+	intAxis(GroupBackward, "backahead", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Ahead }, 0, 1),
+	intAxis(GroupBackward, "behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Behind }, 0, 1),
+	intAxis(GroupBackward, "backsteps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Backward.Steps }, 1, 2, 4),
+	intAxis(GroupBackward, "backlock", "lock of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Lock }, 0, 1, 2, 4, 8),
+	intAxis(GroupBackward, "backlate", "late of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.Backward.Late }, 0, 3, 6, 8, 10, 12, 20),
 	intAxis(GroupBackward, "stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
-		ofChunks.and("behind", func(v Variant) bool { return v.Behind > 0 }), func(v *Variant) *int { return &v.Stagger }, 0, 1, 2, 3),
+		ofChunks.and("behind", func(v Variant) bool { return v.Backward.Behind > 0 }), func(v *Variant) *int { return &v.Backward.Stagger }, 0, 1, 2, 3),
 }
 
 // defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows.
 const defaultSpan = 16
 
 // overlapped says whether phases of a backward kernel overlap.
-func overlapped(v Variant) bool { return chunked(v) && v.BackAhead+v.Behind > 0 }
+func overlapped(v Variant) bool { return chunked(v) && v.Backward.Ahead+v.Backward.Behind > 0 }
 
 // storageAxis is a choice between f32 and bf16.
 func storageAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.DType) Axis {
@@ -251,15 +253,15 @@ func storageAxis(g Group, name, doc string, applies condition, at func(*Variant)
 		}}
 }
 
-func stored(v Variant) bool { return chunked(v) && v.Store == ir.BF16 }
+func stored(v Variant) bool { return chunked(v) && v.Numerics.Store == ir.BF16 }
 
 // alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
 func alignable(v Variant) bool {
-	return fusedTokens(v) && !v.Fold && v.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
+	return fusedTokens(v) && !v.Fold && v.Numerics.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
 
 func streamable(v Variant) bool {
-	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Parts == PartsLate && v.Ahead == 0
+	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Numerics.Parts == PartsLate && v.Forward.Ahead == 0
 }
 
 func fusedTokens(v Variant) bool {
@@ -269,13 +271,13 @@ func fusedTokens(v Variant) bool {
 // wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
 // that fill registers.
 func wordable(v Variant) bool {
-	low := v.Store == ir.BF16 && v.PrecInv == ir.PrecBF16x1 && v.Parts == PartsLate || v.Store == ir.F32 && v.PrecInv == ir.PrecBF16x3 && v.Parts == PartsKept
-	return chunked(v) && low && v.Solve == SolveMerge && v.Merge == MergePacked && v.LeafBy == LeafSubst && v.Leaf >= 16
+	low := v.Numerics.Store == ir.BF16 && v.Numerics.PrecInv == ir.PrecBF16x1 && v.Numerics.Parts == PartsLate || v.Numerics.Store == ir.F32 && v.Numerics.PrecInv == ir.PrecBF16x3 && v.Numerics.Parts == PartsKept
+	return chunked(v) && low && v.Inverse.Solve == SolveMerge && v.Inverse.Merge == MergePacked && v.Inverse.LeafBy == LeafSubst && v.Inverse.Leaf >= 16
 }
 
 // refinable says whether the inverse is made in one bf16 pass from what is more than bf16.
 func refinable(v Variant) bool {
-	return v.Mask == MaskWords && v.Store == ir.BF16 && v.Low != LowAll && v.Flow == FlowFused && v.Form == FormVPrime
+	return v.Inverse.Mask == MaskWords && v.Numerics.Store == ir.BF16 && v.Numerics.Low != LowAll && v.Flow == FlowFused && v.Form == FormVPrime
 }
 
 var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}

@@ -24,12 +24,12 @@ func (v Variant) Fit(s Spec) Variant {
 	}
 	for v.Chunk = least; v.Chunk < s.Tokens && v.Chunk < limit; v.Chunk *= 2 {
 	}
-	v.Leaf = min(v.Leaf, v.Chunk)
-	if v.Heads <= 0 || v.Heads > s.HeadsV {
-		v.Heads = s.HeadsV
+	v.Inverse.Leaf = min(v.Inverse.Leaf, v.Chunk)
+	if v.Mapping.Heads <= 0 || v.Mapping.Heads > s.HeadsV {
+		v.Mapping.Heads = s.HeadsV
 	}
-	for !s.lockstep(v.Heads) {
-		v.Heads--
+	for !s.lockstep(v.Mapping.Heads) {
+		v.Mapping.Heads--
 	}
 	if s.Gates == GatesGiven && !s.L2Norm {
 		v.Fuse = PlaceGlue
@@ -39,53 +39,53 @@ func (v Variant) Fit(s Spec) Variant {
 	} else {
 		v = v.reset(Group.ofTraining)
 	}
-	if min(v.Heads, s.Groups()) == 1 {
+	if min(v.Mapping.Heads, s.Groups()) == 1 {
 		v.Share = true
 	}
-	packed := s.Seqs > 0 && s.Direction == Forward && v.Heads == s.HeadsV
-	if !packed || v.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Pack == PackMasked && !s.maskable() || v.Pack == PackStream && !streamable(v) {
-		v.Pack = PackGather
+	packed := s.Seqs > 0 && s.Direction == Forward && v.Mapping.Heads == s.HeadsV
+	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
+		v.Mapping.Pack = PackGather
 	}
 	v = v.fitRule(s)
 	s = v.Packing(s)
-	lanes := v.Batch
-	v.Batch = max(1, min(v.Batch, s.Batch))
-	for s.Batch%v.Batch != 0 {
-		v.Batch--
+	lanes := v.Mapping.Batch
+	v.Mapping.Batch = max(1, min(v.Mapping.Batch, s.Batch))
+	for s.Batch%v.Mapping.Batch != 0 {
+		v.Mapping.Batch--
 	}
-	if v.Pack == PackStream {
-		v.Fuse, v.Steps = PlaceGlue, 1
-		for v.Batch = max(1, lanes); v.Batch > s.Seqs; v.Batch /= 2 {
+	if v.Mapping.Pack == PackStream {
+		v.Fuse, v.Forward.Steps = PlaceGlue, 1
+		for v.Mapping.Batch = max(1, lanes); v.Mapping.Batch > s.Seqs; v.Mapping.Batch /= 2 {
 		}
-		if v.Batch > 1 {
-			v.Chunks = 1
+		if v.Mapping.Batch > 1 {
+			v.Mapping.Chunks = 1
 		}
-	} else if v.Pack == PackAligned {
-		v.Steps = 1
+	} else if v.Mapping.Pack == PackAligned {
+		v.Forward.Steps = 1
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
-		v.Chunks, v.Steps = 1, 1
+		v.Mapping.Chunks, v.Forward.Steps = 1, 1
 	}
 	if v.Native() && s.Pool > 0 {
-		v.Batch = 1
+		v.Mapping.Batch = 1
 	}
 	tokens := s.Tokens
-	if v.Pack == PackAligned { // a block has a row for each sequence that starts in it
+	if v.Mapping.Pack == PackAligned { // a block has a row for each sequence that starts in it
 		tokens += (s.Seqs - 1) * v.Chunk
 	}
-	for v.Chunks > 1 && (v.Chunks-1)*v.Chunk >= tokens {
-		v.Chunks /= 2
+	for v.Mapping.Chunks > 1 && (v.Mapping.Chunks-1)*v.Chunk >= tokens {
+		v.Mapping.Chunks /= 2
 	}
 	if s.Seqs > 0 {
-		v.BackSteps = 1
+		v.Backward.Steps = 1
 	}
-	for v.BackSteps > 1 && (v.BackSteps-1)*v.Chunk >= s.Tokens {
-		v.BackSteps /= 2
+	for v.Backward.Steps > 1 && (v.Backward.Steps-1)*v.Chunk >= s.Tokens {
+		v.Backward.Steps /= 2
 	}
-	for v.Steps > 1 && (v.Steps-1)*v.Chunks*v.Chunk >= s.Tokens {
-		v.Steps /= 2
+	for v.Forward.Steps > 1 && (v.Forward.Steps-1)*v.Mapping.Chunks*v.Chunk >= s.Tokens {
+		v.Forward.Steps /= 2
 	}
 	if !v.copies(s) {
-		v.Fetch = FetchWindows
+		v.Forward.Fetch = FetchWindows
 	}
 	return v.Canon()
 }
@@ -93,10 +93,10 @@ func (v Variant) Fit(s Spec) Variant {
 // copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of
 // several programs run on from one to the next, where copies would begin anew.
 func (v Variant) copies(s Spec) bool {
-	if v.Pack == PackAligned {
+	if v.Mapping.Pack == PackAligned {
 		return true
 	}
-	return s.Seqs == 0 && s.Batch == v.Batch && s.HeadsV == v.Heads && v.Steps == 1 && s.Tokens > v.Chunks*v.Chunk
+	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
 }
 
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
@@ -106,9 +106,9 @@ func (v Variant) fitTraining(s Spec) Variant {
 	if v.Beta == BetaLeft {
 		v.Beta = BetaRight
 	}
-	v.Heads = max(v.Heads, s.Groups())
-	if s.Direction == Backward && v.Save == SaveNone {
-		v.Save = SaveState
+	v.Mapping.Heads = max(v.Mapping.Heads, s.Groups())
+	if s.Direction == Backward && v.Training.Save == SaveNone {
+		v.Training.Save = SaveState
 	}
 	return v
 }
@@ -139,17 +139,17 @@ func (v Variant) Check(s Spec) error {
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
-	case c.Pack == PackAligned && !alignable(c):
+	case c.Mapping.Pack == PackAligned && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=no, feedback=0, out=separate, turn=value and decay=base2 or clamp, or another pack")
-	case c.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
+	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
-	case c.Pack == PackStream && !streamable(c):
+	case c.Mapping.Pack == PackStream && !streamable(c):
 		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=token, out=separate, turn=value, parts=late and ahead=0, or another pack")
 	case c.Out == OutShared && c.Turn != TurnKey:
 		return fmt.Errorf("variant: out=shared needs K turned before the product: set turn=key, or another out")
 	}
-	if f := v.Fit(s); (v.Layout == HeadsInner || v.Layout == HeadsLanes) && f.Heads < s.Groups() {
-		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", headsNames[v.Layout], s.Groups(), v.Heads)
+	if f := v.Fit(s); (v.Layout == HeadsInner || v.Layout == HeadsLanes) && f.Mapping.Heads < s.Groups() {
+		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", headsNames[v.Layout], s.Groups(), v.Mapping.Heads)
 	}
 	return nil
 }
@@ -170,17 +170,19 @@ func (o Own) of(p ir.Precision) ir.Precision {
 }
 
 // ApplyPrecision, GradPrecision and UpdatePrecision are those of the products that apply T, that make gradients within a chunk, and that update the state.
-func (v Variant) ApplyPrecision() ir.Precision  { return v.PrecApply.of(v.PrecIntra) }
-func (v Variant) GradPrecision() ir.Precision   { return v.PrecGrad.of(v.PrecIntra) }
-func (v Variant) UpdatePrecision() ir.Precision { return v.PrecUpdate.of(v.PrecState) }
+func (v Variant) ApplyPrecision() ir.Precision { return v.Numerics.PrecApply.of(v.Numerics.PrecIntra) }
+func (v Variant) GradPrecision() ir.Precision  { return v.Training.PrecGrad.of(v.Numerics.PrecIntra) }
+func (v Variant) UpdatePrecision() ir.Precision {
+	return v.Training.PrecUpdate.of(v.Numerics.PrecState)
+}
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
 // in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
-	low := v.PrecState
-	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()} {
+	low := v.Numerics.PrecState
+	for _, p := range []ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()} {
 		if rank[p] > rank[low] {
 			low = p
 		}
@@ -188,7 +190,7 @@ func (v Variant) Precision() ir.Precision {
 	if v.Decay == DecayBase2 && rank[low] < rank[ir.PrecBF16x3] {
 		low = ir.PrecBF16x3
 	}
-	if v.Store == ir.BF16 || v.Saved == ir.BF16 {
+	if v.Numerics.Store == ir.BF16 || v.Training.Saved == ir.BF16 {
 		low = ir.PrecBF16x1
 	}
 	return low
@@ -201,13 +203,13 @@ func (v Variant) Unsafe(s Spec) string {
 	v = v.Fit(s)
 	switch {
 	case v.Algo == AlgoToken:
-	case v.Solve == SolveNeumann, v.Solve == SolveNewton:
-		if v.Chunk > minChunk || !seriesSafe(v.Chunk, 0, v.PrecInv, s.NegEigval) {
-			return fmt.Sprintf("solve=%s is a power series over the whole chunk of %d: its terms grow without bound on correlated keys", v.Solve, v.Chunk)
+	case v.Inverse.Solve == SolveNeumann, v.Inverse.Solve == SolveNewton:
+		if v.Chunk > minChunk || !seriesSafe(v.Chunk, 0, v.Numerics.PrecInv, s.NegEigval) {
+			return fmt.Sprintf("solve=%s is a power series over the whole chunk of %d: its terms grow without bound on correlated keys", v.Inverse.Solve, v.Chunk)
 		}
-	case leafed(v) && v.Leaf > 1 && v.LeafBy == LeafNeumann && !seriesSafe(v.Leaf, v.LeafNewton, v.PrecInv, s.NegEigval):
+	case leafed(v) && v.Inverse.Leaf > 1 && v.Inverse.LeafBy == LeafNeumann && !seriesSafe(v.Inverse.Leaf, v.Inverse.LeafNewton, v.Numerics.PrecInv, s.NegEigval):
 		return fmt.Sprintf("a power series on a leaf of %d with %d Newton steps at %s%s: safe are 4 at any precision, 8 from bf16x3 on, and at f32 or bf16x6 16 with one step and 32 with two",
-			v.Leaf, v.LeafNewton, v.PrecInv, map[bool]string{true: " and beta up to 2, which rules out 8 and 32 too"}[s.NegEigval])
+			v.Inverse.Leaf, v.Inverse.LeafNewton, v.Numerics.PrecInv, map[bool]string{true: " and beta up to 2, which rules out 8 and 32 too"}[s.NegEigval])
 	}
 	return ""
 }
@@ -235,9 +237,9 @@ const maxMasked = 1 << 12
 // that it is, and where others are masked there is a batch row for each. Pools name states by sequence.
 func (v Variant) Packing(s Spec) Spec {
 	switch {
-	case v.Pack == PackGather && s.Seqs == 1 && s.Pool == 0:
+	case v.Mapping.Pack == PackGather && s.Seqs == 1 && s.Pool == 0:
 		s.Seqs, s.Empty = 0, EmptyKeep
-	case v.Pack == PackMasked:
+	case v.Mapping.Pack == PackMasked:
 		s.Batch, s.Seqs = s.Seqs, 0
 	}
 	return s

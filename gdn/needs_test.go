@@ -39,7 +39,7 @@ func TestTowards(t *testing.T) {
 			require.Equal(t, w, w.Canon())
 			f := w.Fit(s)
 			require.Equal(t, value, a.Get(&f), "%s from %s is %s", choice, v, w)
-			if v.Pack == PackGather && v.Out == OutSeparate && v.Check(s) == nil { // which other choices may need something else
+			if v.Mapping.Pack == PackGather && v.Out == OutSeparate && v.Check(s) == nil { // which other choices may need something else
 				require.NoError(t, w.Check(s), "%s from %s", choice, v)
 			}
 			if again, err := w.Towards(axis, value); err == nil {

@@ -106,7 +106,7 @@ func (r Rule) check() error {
 // Embeds says whether a rule without decay is built as the gated rule whose log decay is zero: where the builder takes the decay apart from what
 // it weighs, as those of gradients and of packed sequences do that are not gathered.
 func (v Variant) Embeds(s Spec) bool {
-	return s.Rule == Rule{DecayNone, UpdateDelta} && (s.Direction != Forward || v.Pack == PackAligned || v.Pack == PackStream)
+	return s.Rule == Rule{DecayNone, UpdateDelta} && (s.Direction != Forward || v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream)
 }
 
 // fitRule takes the choices that a rule has: what is not built for it, and what it leaves without effect.
@@ -120,8 +120,8 @@ func (v Variant) fitRule(s Spec) Variant {
 	if s.Rule.Channels() {
 		v = v.fitChannels(s)
 	}
-	if v.Pack == PackAligned || v.Pack == PackStream {
-		v.Pack = PackGather
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream {
+		v.Mapping.Pack = PackGather
 	}
 	if !s.Rule.Decays() {
 		v.Fold = false
@@ -139,18 +139,18 @@ func (v Variant) fitRule(s Spec) Variant {
 // fitChannels takes the choices that a decay a channel has: it stands between the factors of products, so nothing is shared between the value
 // heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
 func (v Variant) fitChannels(s Spec) Variant {
-	v.Share, v.Form, v.Fold, v.Rest, v.PrecUpdate, v.Spread = false, FormVPrime, true, RestKey, OwnNone, SpreadLanes
+	v.Share, v.Form, v.Fold, v.Rest, v.Training.PrecUpdate, v.Spread = false, FormVPrime, true, RestKey, OwnNone, SpreadLanes
 	if v.Decay != DecayBase2 {
 		v.Decay = DecayClamp
 	}
 	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
 		v.Unit = UnitVector
 	}
-	v.Grads, v.DecayBy, v.DecaySums, v.BackLow = GradsInRows, DecayByTokens, SumProducts, min(v.BackLow, LowOperands)
+	v.Training.Grads, v.Training.DecayBy, v.Training.DecaySums, v.Training.Low = GradsInRows, DecayByTokens, SumProducts, min(v.Training.Low, LowOperands)
 	if !s.Rule.Writes() { // there is no inverse, and U is V
-		v.Save = min(v.Save, SaveState)
+		v.Training.Save = min(v.Training.Save, SaveState)
 	}
-	v.Low = min(v.Low, LowOperands) // products have their decay, rounded into both factors, before beta
+	v.Numerics.Low = min(v.Numerics.Low, LowOperands) // products have their decay, rounded into both factors, before beta
 	v.Span = min(v.Span, v.Chunk)
 	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {
 		v.Span /= 2

@@ -30,7 +30,7 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 
 // filling gives the forms of v whose programs are full with a number of heads x batch rows.
 func (v Variant) filling(s Spec, m Machine, full int) []Variant {
-	if v.Algo != AlgoChunk || v.Ahead == 0 || v.Flow != FlowFused {
+	if v.Algo != AlgoChunk || v.Forward.Ahead == 0 || v.Flow != FlowFused {
 		return []Variant{v}
 	}
 	s = v.Packing(s)
@@ -47,20 +47,20 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 	for chunk := v.Chunk; chunk >= min(v.Chunk, 32); chunk /= 2 {
 		for _, h := range heads {
 			w := v
-			w.Chunk, w.Heads = chunk, h
+			w.Chunk, w.Mapping.Heads = chunk, h
 			if narrow := s.K < register && s.V < register && s.Tokens >= register; narrow && w.Layout == HeadsInner && chunk%register == 0 {
 				w.Layout = HeadsTurned
 			}
 			if h == s.HeadsV {
-				w.Heads = 0
+				w.Mapping.Heads = 0
 			}
 			add(w.fill(s, m, h, full))
-			for w.Pack == PackAligned && w.Chunks > 1 {
-				w.Chunks /= 2
+			for w.Mapping.Pack == PackAligned && w.Mapping.Chunks > 1 {
+				w.Mapping.Chunks /= 2
 				add(w.fill(s, m, h, full))
 			}
 			add(w)
-			w.Steps = 1
+			w.Forward.Steps = 1
 			add(w)
 		}
 	}
@@ -69,21 +69,21 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 
 // fill takes batch rows, then chunks into programs of h heads that are not full.
 func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
-	for s.Batch%(2*v.Batch) == 0 && 2*v.Batch*h <= full && s.Batch/(2*v.Batch)*(s.HeadsV/h) >= m.Cores {
-		v.Batch *= 2
+	for s.Batch%(2*v.Mapping.Batch) == 0 && 2*v.Mapping.Batch*h <= full && s.Batch/(2*v.Mapping.Batch)*(s.HeadsV/h) >= m.Cores {
+		v.Mapping.Batch *= 2
 	}
-	switch n := v.Batch * h; {
-	case v.Pack == PackAligned: // at most twice as many rows as fill a program
-		for v.Chunks > 1 && v.Chunks*h > 2*full {
-			v.Chunks /= 2
+	switch n := v.Mapping.Batch * h; {
+	case v.Mapping.Pack == PackAligned: // at most twice as many rows as fill a program
+		for v.Mapping.Chunks > 1 && v.Mapping.Chunks*h > 2*full {
+			v.Mapping.Chunks /= 2
 		}
 	case s.Seqs > 0 || n > 4:
 	case n > 2:
 		if s.Tokens >= 16*v.Chunk { // else the first and last steps weigh too much
-			v.Steps = 4
+			v.Forward.Steps = 4
 		}
 	default:
-		v.Chunks = 4 / n
+		v.Mapping.Chunks = 4 / n
 	}
 	return v
 }
@@ -169,17 +169,17 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	}
 	fit := full.Fit(s)
 	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
-	if states := fit.Heads * fit.Batch * tiles(s.K) * tiles(s.V); states < w.least || w.most > 0 && states > w.most {
+	if states := fit.Mapping.Heads * fit.Mapping.Batch * tiles(s.K) * tiles(s.V); states < w.least || w.most > 0 && states > w.most {
 		return nil
 	}
-	if v.Chunks == 1 {
+	if v.Mapping.Chunks == 1 {
 		return v.Suited(s, m)
 	}
-	v.Heads, v.Batch, v.Layout = full.Heads, full.Batch, full.Layout
+	v.Mapping.Heads, v.Mapping.Batch, v.Layout = full.Mapping.Heads, full.Mapping.Batch, full.Layout
 	if s.L2Norm {
-		v.Ready = 100 // norms are work of the first phase
+		v.Forward.Ready = 100 // norms are work of the first phase
 	}
-	step := v.Chunks * v.Chunk
+	step := v.Mapping.Chunks * v.Chunk
 	padding := (step - s.Tokens%step) % step
 	suits := s.Tokens+padding >= w.steps*step && padding <= s.Tokens/8
 	if w.tokens > 0 {

@@ -121,7 +121,7 @@ func TestSuitedPacked(t *testing.T) {
 		list := forms(t, "auto", s, Machine{Cores: 1, MXUSize: c.mxu})
 		var got []int
 		for _, v := range list {
-			if n := v.Fit(s).Chunks; v.Chunk == 128 && v.Fit(s).Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
+			if n := v.Fit(s).Mapping.Chunks; v.Chunk == 128 && v.Fit(s).Mapping.Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
 				got = append(got, n)
 			}
 		}
@@ -157,7 +157,7 @@ func TestSuitedShort(t *testing.T) {
 func TestChoices(t *testing.T) {
 	s := mustParse(t, "bench,hk=16,hv=32")
 	for _, v := range forms(t, "auto,heads=8,steps=1", s, Machine{Cores: 1, MXUSize: 256}) {
-		require.Equal(t, []int{8, 1}, []int{v.Heads, v.Steps})
+		require.Equal(t, []int{8, 1}, []int{v.Mapping.Heads, v.Forward.Steps})
 	}
 	for _, c := range []struct {
 		spec, auto string

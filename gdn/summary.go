@@ -58,8 +58,8 @@ func (s Spec) SummaryOutputs() []Param {
 // does not suit.
 func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 	v.Form, v.Flow, v.Out = FormVPrime, FlowFused, OutSeparate
-	if v.Pack == PackAligned || v.Pack == PackStream || v.Pack == PackMasked {
-		v.Pack = PackGather
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream || v.Mapping.Pack == PackMasked {
+		v.Mapping.Pack = PackGather
 	}
 	if v.Algo != AlgoChunk {
 		return v, fmt.Errorf("variant: a summary needs algo=chunk: the token recurrence has none")

@@ -199,70 +199,103 @@ const (
 	UnitSums
 )
 
-// Variant is how a kernel computes the rule. It is comparable, and has a text form (String, ParseVariant), which is also
-// its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only in axes that do not apply to them
-// are made equal by Canon; ParseVariant and With return canonical variants.
+// Variant is how a kernel computes the rule: the form of the mathematics and how arrays lie, then the parts below. It is comparable, and
+// has a text form (String, ParseVariant), which is also its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only
+// in axes that do not apply to them are made equal by Canon; ParseVariant and With return canonical variants.
 type Variant struct {
-	Algo       Algo
-	Chunk      int // tokens of a chunk, a power of two
+	Algo  Algo
+	Chunk int // tokens of a chunk, a power of two
+	Form  Form
+	Flow  Flow
+	Decay Decay
+	KQ    Joint
+	Share bool
+	Beta  Side
+	Fold  bool
+	Out   Out
+	Span  int // tokens whose pairs have one boundary, where each channel has a decay
+	Scale Scale
+	Rest  Rest
+	Unit  Unit // where the token recurrence has its products
+
+	Layout Heads
+	Fuse   Place
+	Turn   Turn
+	Spread Spread // of the sums of decay of rows over lanes
+
+	Inverse  Inverse
+	Mapping  Mapping
+	Numerics Numerics
+	Training Training
+	Forward  ForwardSchedule
+	Backward BackwardSchedule
+}
+
+// Inverse is how T = (I + A)^-1 is made. Which of the choices a solver has, the axes say: a leaf is for merge, ladder and block, and what
+// merges take is for merge alone.
+type Inverse struct {
 	Solve      Solve
 	Leaf       int // block that the inversion starts from
 	LeafBy     LeafBy
 	LeafNewton int
 	Merge      Merge
 	MergePairs int // widest block whose merges take two heads in a product
-	Refine     bool
-	Form       Form
-	Flow       Flow
-	Heads      int // value heads of a program; 0: all
-	Batch      int // batch rows of a program, or sequences of a stream
-	Chunks     int // chunks of a program
-	Layout     Heads
-	Decay      Decay
-	Fuse       Place
-	KQ         Joint
-	Share      bool
-	Beta       Side
-	Fold       bool
-	Out        Out
-	Turn       Turn
-	Spread     Spread // of the sums of decay of rows over lanes
-	Span       int    // tokens whose pairs have one boundary, where each channel has a decay
-	Scale      Scale
-	Rest       Rest
-	PrecInv    ir.Precision
-	PrecIntra  ir.Precision
-	PrecState  ir.Precision
-	PrecApply  Own // of the products with the inverse
-	PrecGrad   Own // of those that make gradients inside a chunk
-	PrecUpdate Own // of the state's update, and of the gradient of what it adds
-	Parts      Parts
-	Store      ir.DType
-	Low        Low
-	Feedback   int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
 	Mask       Mask
-	Ahead      int      // phases ahead of the state
-	Steps      int      // chunks of a kernel's step
-	Lock       int      // heads in lockstep between dots; 0: as built
-	Pack       Pack     // how packed sequences fall into chunks
-	Fetch      Fetch    // how blocks of tokens come to vector memory
-	Main       bool     // arrays of the caller stay in main memory
-	Unit       Unit     // where the token recurrence has its products
+	Refine     bool
+}
+
+// Mapping is what a program has of the work.
+type Mapping struct {
+	Heads  int  // value heads of a program; 0: all
+	Batch  int  // batch rows of a program, or sequences of a stream
+	Chunks int  // chunks of a program
+	Pack   Pack // how packed sequences fall into chunks
+}
+
+// Numerics is how products are rounded, and what is kept between them.
+type Numerics struct {
+	PrecInv   ir.Precision
+	PrecIntra ir.Precision
+	PrecState ir.Precision
+	PrecApply Own // of the products with the inverse
+	Parts     Parts
+	Store     ir.DType
+	Low       Low
+	Feedback  int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
+}
+
+// Training is what a training step keeps and how its gradients are made.
+type Training struct {
+	PrecGrad   Own      // of the products that make gradients inside a chunk
+	PrecUpdate Own      // of the state's update, and of the gradient of what it adds
 	Save       Save     // what the forward pass keeps for the backward pass
 	Saved      ir.DType // its type
 	DecayBy    DecayBy  // how the gradient of the decay is summed
 	DecaySums  Sums     // how it is summed over lanes
 	Grads      Grads    // where tokens of dq and dk are
-	BackLow    Low      // which products with decay of the backward kernel are in bf16
-	BackAhead  int      // of the backward kernel: phases ahead of the state, and behind it, steps and lockstep
-	Behind     int
-	BackSteps  int
-	BackLock   int
-	BackLate   int
-	Stagger    int
-	Ready      int  // hundredths of a chunk's time after which the first phase is done
-	Beside     bool // what meets the state is made beside the rest of its phase
-	Late       int  // hundredths of a chunk's time that the state waits for the other phases
+	Low        Low      // which products with decay of the backward kernel are in bf16
+}
+
+// ForwardSchedule orders the instructions of a forward kernel, and says how its blocks come.
+type ForwardSchedule struct {
+	Ahead  int   // phases ahead of the state
+	Steps  int   // chunks of a kernel's step
+	Lock   int   // heads in lockstep between dots; 0: as built
+	Late   int   // hundredths of a chunk's time that the state waits for the other phases
+	Ready  int   // hundredths of a chunk's time after which the first phase is done
+	Beside bool  // what meets the state is made beside the rest of its phase
+	Fetch  Fetch // how blocks of tokens come to vector memory
+	Main   bool  // arrays of the caller stay in main memory
+}
+
+// BackwardSchedule orders the instructions of a backward kernel.
+type BackwardSchedule struct {
+	Ahead   int // phases ahead of the state
+	Behind  int // phases behind the state
+	Steps   int // chunks of a kernel's step
+	Lock    int // heads in lockstep between dots; 0: as built
+	Late    int // hundredths of a chunk's time that the state waits for the other phases
+	Stagger int // groups of Lock heads behind which a group takes the next products; 0: behind all
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch
@@ -301,7 +334,7 @@ func (v Variant) Cell() string { return v.text(Axis.Structural) }
 
 func (v Variant) text(keep func(Axis) bool) string {
 	v = v.Canon()
-	same := v.PrecInv == v.PrecState && v.PrecIntra == v.PrecState && v.PrecState != ir.PrecF32 && v.Algo == AlgoChunk
+	same := v.Numerics.PrecInv == v.Numerics.PrecState && v.Numerics.PrecIntra == v.Numerics.PrecState && v.Numerics.PrecState != ir.PrecF32 && v.Algo == AlgoChunk
 	var parts []string
 	for _, a := range Axes {
 		value := a.Get(&v)

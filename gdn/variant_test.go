@@ -97,14 +97,14 @@ func TestFit(t *testing.T) {
 	require.Equal(t, 16, fit("chunk=64", "t=9,hk=1,k=8").Chunk)
 	require.Equal(t, 1, fit("algo=token,chunk=64", "t=1,hk=1,k=8").Chunk)
 	require.Equal(t, 16, fit("algo=token,chunk=64", "t=99,hk=1,k=8").Chunk)
-	require.Equal(t, 8, fit("leaf=32", "t=8,hk=1,k=8").Leaf)
-	require.Equal(t, 1, fit("chunks=4", "t=64,hk=1,k=8").Chunks)
-	require.Equal(t, 2, fit("chunks=4", "t=128,hk=1,k=8").Chunks)
-	require.Equal(t, 1, fit("chunks=4", "t=999,hk=1,k=8,seqs=2").Chunks)
-	require.Equal(t, 3, fit("batch=4", "b=3,t=8,hk=1,k=8").Batch)
-	require.Equal(t, 3, fit("batch=4", "b=6,t=8,hk=1,k=8").Batch)
+	require.Equal(t, 8, fit("leaf=32", "t=8,hk=1,k=8").Inverse.Leaf)
+	require.Equal(t, 1, fit("chunks=4", "t=64,hk=1,k=8").Mapping.Chunks)
+	require.Equal(t, 2, fit("chunks=4", "t=128,hk=1,k=8").Mapping.Chunks)
+	require.Equal(t, 1, fit("chunks=4", "t=999,hk=1,k=8,seqs=2").Mapping.Chunks)
+	require.Equal(t, 3, fit("batch=4", "b=3,t=8,hk=1,k=8").Mapping.Batch)
+	require.Equal(t, 3, fit("batch=4", "b=6,t=8,hk=1,k=8").Mapping.Batch)
 	for heads, want := range map[string]int{"0": 12, "1": 1, "2": 1, "4": 3, "8": 6, "16": 12} {
-		require.Equal(t, want, fit("heads="+heads, "t=8,hk=4,hv=12,k=8").Heads, heads)
+		require.Equal(t, want, fit("heads="+heads, "t=8,hk=4,hv=12,k=8").Mapping.Heads, heads)
 	}
 }
 

@@ -179,7 +179,7 @@ func carried(c *Config, text string, m model.Config, t *codegen.Target) string {
 	if err != nil {
 		return text
 	}
-	heads := f.Variant.Fit(s).Heads
+	heads := f.Variant.Fit(s).Mapping.Heads
 	if heads <= 0 || heads >= m.Rule.HeadsV || m.Rule.HeadsV%heads != 0 {
 		return text
 	}

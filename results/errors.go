@@ -26,7 +26,7 @@ func (t *trial) exam() gdn.Spec {
 	s.Tokens = min(s.Tokens, examTokens)
 	heads, groups := min(s.HeadsK, max(1, examTokens/s.Tokens)), s.Groups()
 	s.HeadsK, s.HeadsV = heads, heads*groups
-	s.Batch = min(s.Batch, max(1, t.Form.Variant.Fit(s).Batch))
+	s.Batch = min(s.Batch, max(1, t.Form.Variant.Fit(s).Mapping.Batch))
 	s.Init = s.Init || s.Direction != gdn.Forward
 	return s
 }

@@ -112,7 +112,7 @@ func (t *Test) parts() (list []part, err error) {
 				return nil, err
 			}
 			switch {
-			case t.Target != "" && v.Pack == gdn.PackStream && s.Seqs > 0: // loops over slices of packed sequences are for CPUs: no kernel has them
+			case t.Target != "" && v.Mapping.Pack == gdn.PackStream && s.Seqs > 0: // loops over slices of packed sequences are for CPUs: no kernel has them
 				continue
 			case v.Algo == gdn.AlgoToken && s.Tokens > tokenLimit:
 				continue

@@ -8,7 +8,7 @@ import (
 func tiny(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	f := v.Fit(s)
 	s = fewHeads(s, f)
-	s.Tokens = min(s.Tokens, f.Chunk*f.Chunks+max(1, f.Chunk/4))
+	s.Tokens = min(s.Tokens, f.Chunk*f.Mapping.Chunks+max(1, f.Chunk/4))
 	s.K, s.V = min(s.K, 16), min(s.V, 16)
 	return s
 }
@@ -20,7 +20,7 @@ const moderateTokens = 300
 func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	f := v.Fit(s)
 	s = fewHeads(s, f)
-	s.Tokens = min(s.Tokens, max(moderateTokens, 2*f.Chunk*f.Chunks+f.Chunk/4))
+	s.Tokens = min(s.Tokens, max(moderateTokens, 2*f.Chunk*f.Mapping.Chunks+f.Chunk/4))
 	return s
 }
 
@@ -42,11 +42,11 @@ func long(s gdn.Spec, v gdn.Variant) gdn.Spec {
 func fewHeads(s gdn.Spec, f gdn.Variant) gdn.Spec {
 	g := s.Groups()
 	heads := g
-	if f.Heads < s.HeadsV {
-		heads = max(g, min(2*f.Heads, s.HeadsV))
+	if f.Mapping.Heads < s.HeadsV {
+		heads = max(g, min(2*f.Mapping.Heads, s.HeadsV))
 	}
 	s.HeadsK, s.HeadsV = heads/g, heads
-	s.Batch = min(s.Batch, max(2, f.Batch))
+	s.Batch = min(s.Batch, max(2, f.Mapping.Batch))
 	s.Seqs = min(s.Seqs, 6)
 	return s
 }

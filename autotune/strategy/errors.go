@@ -28,7 +28,7 @@ type errorModel struct {
 func rounded(v gdn.Variant) float64 {
 	of := map[ir.Precision]float64{ir.PrecBF16x1: 1, ir.PrecBF16x3: 1e-2}
 	sum := 0.
-	for _, p := range []ir.Precision{v.PrecInv, v.PrecIntra, v.PrecState} {
+	for _, p := range []ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState} {
 		sum += max(of[p], 1e-4) / 3
 	}
 	return math.Log(sum)

@@ -132,7 +132,7 @@ func morePasses(v, w gdn.Variant) bool {
 		if n := passes[a.Get(&v)]; n > 0 {
 			return n
 		}
-		return min(passes[v.PrecInv.String()], passes[v.PrecIntra.String()], passes[v.PrecState.String()])
+		return min(passes[v.Numerics.PrecInv.String()], passes[v.Numerics.PrecIntra.String()], passes[v.Numerics.PrecState.String()])
 	}
 	return slices.ContainsFunc(gdn.Axes, func(a gdn.Axis) bool {
 		return precise(a) && taken(w, a) > taken(v, a)

@@ -210,7 +210,7 @@ func TestNeededChoices(t *testing.T) {
 	require.False(t, s.admits(aligned[0].v))
 	require.True(t, aligned[1].needed)
 	require.True(t, s.admits(aligned[1].v))
-	require.Equal(t, gdn.PackAligned, aligned[1].v.Fit(s.Spec).Pack)
+	require.Equal(t, gdn.PackAligned, aligned[1].v.Fit(s.Spec).Mapping.Pack)
 	s.Axes = []string{"pack", "layout"}
 	for _, x := range s.singles(from) {
 		require.False(t, x.needed, "what it needs is not walked: %s", x.v)
@@ -266,13 +266,13 @@ func TestModelMendsErrors(t *testing.T) {
 				sum += x * x
 			}
 		}
-		one := v.PrecInv == ir.PrecBF16x1
-		add(.5, one && v.Refine)
-		add(2, one && !v.Refine)
-		add(.6, v.PrecIntra == ir.PrecBF16x1)
-		add(.3, v.PrecState == ir.PrecBF16x1)
-		add(.5, v.PrecState == ir.PrecBF16x1 && v.Rest == gdn.RestKey)
-		add(.8, v.PrecIntra == ir.PrecBF16x1 && v.Fold)
+		one := v.Numerics.PrecInv == ir.PrecBF16x1
+		add(.5, one && v.Inverse.Refine)
+		add(2, one && !v.Inverse.Refine)
+		add(.6, v.Numerics.PrecIntra == ir.PrecBF16x1)
+		add(.3, v.Numerics.PrecState == ir.PrecBF16x1)
+		add(.5, v.Numerics.PrecState == ir.PrecBF16x1 && v.Rest == gdn.RestKey)
+		add(.8, v.Numerics.PrecIntra == ir.PrecBF16x1 && v.Fold)
 		return max(math.Sqrt(sum), 1e-3)
 	}
 	s := space(t, "naive")

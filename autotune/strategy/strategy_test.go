@@ -207,7 +207,7 @@ func TestFocusAndPrecision(t *testing.T) {
 			require.NotNil(t, p)
 			if p.Variant.Algo == gdn.AlgoChunk {
 				require.Equal(t, gdn.FlowSplit, p.Variant.Flow)
-				require.Equal(t, gdn.SolveLadder, p.Variant.Solve)
+				require.Equal(t, gdn.SolveLadder, p.Variant.Inverse.Solve)
 			}
 			require.True(t, Reaches(p.Variant.Precision().String(), "f32"), p.Variant.String())
 			j.judge(p, int64(100+i))

@@ -47,7 +47,7 @@ func TestTooLarge(t *testing.T) {
 	s, v := spec(t, "b=8,t=256,hk=32,hv=32,k=256,v=256,dtype=bf16"), variant(t, "batch=8,layout=token,solve=forward")
 	_, err = lower.Program(s, v, "mosaic", target)
 	require.ErrorContains(t, err, "of vector memory, v5e has 128 MiB: put fewer heads, batch rows or chunks in a program, or shorten the chunk; the biggest users: output 1 vmem:f32[8,32,256,256] twice (128.00 MiB)")
-	v.Heads, v.Batch, v.Layout = 4, 1, gdn.HeadsOuter
+	v.Mapping.Heads, v.Mapping.Batch, v.Layout = 4, 1, gdn.HeadsOuter
 	_, err = lower.Program(s, v, "mosaic", target)
 	require.NoError(t, err)
 }

@@ -222,7 +222,7 @@ func TestContained(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
 			m, err := build.Module(s, v)
 			require.NoError(t, err)
-			if v.Fit(s).Pack != gdn.PackStream {
+			if v.Fit(s).Mapping.Pack != gdn.PackStream {
 				m, err = lower.Kernels(m)
 				require.NoError(t, err)
 			}

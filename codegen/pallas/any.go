@@ -23,14 +23,14 @@ const fewTokens = 4
 
 // extentOf gives that of a fitted variant.
 func extentOf(s gdn.Spec, v gdn.Variant) extent {
-	e := extent{Rows: max(1, v.Batch), Unit: v.Chunk * v.Chunks * v.Steps, MinSteps: 1, Fixed: s.Seqs == 0 && v.Algo == gdn.AlgoToken && s.Tokens <= fewTokens}
+	e := extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1, Fixed: s.Seqs == 0 && v.Algo == gdn.AlgoToken && s.Tokens <= fewTokens}
 	switch {
-	case s.Seqs > 0 && v.Pack == gdn.PackAligned:
-		e.Unit, e.Visits = v.Chunk, v.Chunks
+	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
+		e.Unit, e.Visits = v.Chunk, v.Mapping.Chunks
 	case s.Seqs > 0:
 		e.Unit = v.Chunk
 	case s.Direction != gdn.Forward:
-		e.Unit = v.Chunk * max(v.Chunks*v.Steps, v.BackSteps)
+		e.Unit = v.Chunk * max(v.Mapping.Chunks*v.Forward.Steps, v.Backward.Steps)
 	}
 	if s.Seqs > 0 {
 		e.Rows = 1

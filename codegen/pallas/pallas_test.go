@@ -51,7 +51,7 @@ func TestNamedVariants(t *testing.T) {
 			if v.Check(pallas.Spec(spec(t, s))) != nil {
 				continue
 			}
-			if v.Fit(spec(t, s)).Pack == gdn.PackStream {
+			if v.Fit(spec(t, s)).Mapping.Pack == gdn.PackStream {
 				_, err := pallas.Source(spec(t, s), v, pallas.Provenance{Version: "v0"})
 				require.ErrorContains(t, err, "backend stablehlo")
 				continue

@@ -30,17 +30,17 @@ import (
 type aligning struct{ *plan }
 
 // aligned says whether packed sequences are taken by aligned blocks.
-func (p *plan) aligned() bool { return p.v.Pack == gdn.PackAligned }
+func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
 // visits is the schedule of the visits.
 func (p aligning) visits() visits.Schedule {
-	return visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
+	return visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
 }
 
 // module emits the glue and the grid over aligned blocks.
 func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
-	m := v.Chunks
+	m := v.Mapping.Chunks
 	plan := p.visits()
 	table, marked := plan.Make(b, p.args["cu_seqlens"])
 	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, visits.Rows, p.c}}
@@ -63,8 +63,8 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		}
 		return w
 	}
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Main}
-	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Heads * v.Batch * v.Chunks})
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
+	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
 	if p.ordered {
 		grid.Live = 1
 	}
@@ -95,7 +95,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			args = append(args, o.value)
 		}
 	}
-	if s.InPlace && p.ordered && v.Fetch == gdn.FetchCopies {
+	if s.InPlace && p.ordered && v.Forward.Fetch == gdn.FetchCopies {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
@@ -163,7 +163,7 @@ type visit struct {
 // ofOne is e for one visit.
 func (e *chunkwise) ofOne() *chunkwise {
 	p, t, one := *e.plan, *e.tiles, *e
-	p.v.Chunks = 1
+	p.v.Mapping.Chunks = 1
 	t.plan, one.tiles = &p, &t
 	return &one
 }
@@ -181,10 +181,10 @@ func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *
 
 // aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
 func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
-	b, c, n := e.b.Stage("gates"), e.c, e.v.Heads
+	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Visits = &visits.Marks{Builder: e.b}
-	for j := range e.v.Chunks {
-		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
+	for j := range e.v.Mapping.Chunks {
+		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
 	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
 
@@ -224,7 +224,7 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 	}
 	var steps []visit
 	var prev *ir.Value // the output of the visit before
-	for j := range e.v.Chunks {
+	for j := range e.v.Mapping.Chunks {
 		o, closed := e.visit(m, j)
 		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Visits.At(j, visits.First, c, e.s.V)))
 		if prev == nil {
@@ -251,7 +251,7 @@ type meeting struct {
 // visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
 // closed. The state that stays open is e.state then.
 func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
-	b, s, c, n := e.b, e.s, e.c, e.v.Heads
+	b, s, c, n := e.b, e.s, e.c, e.v.Mapping.Heads
 	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
 	b.Stage("enter")
 	cur := []*side{{state: e.state}, {}}
@@ -269,7 +269,7 @@ func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
 			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state))
 		}
 	}
-	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.PrecState)
+	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.Numerics.PrecState)
 	met = b.Reshape(met, n, s.V, 2*c)
 	decay := at(m.grown)
 	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(m.unit)))
@@ -278,9 +278,9 @@ func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
 	}
 	exact := e.By(e.solver().Applied(at(m.t), e.Cleaned(r), true), at(m.unit))
 	u := e.Cleaned(exact)
-	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.p), false, true, e.v.PrecIntra))
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.p), false, true, e.v.Numerics.PrecIntra))
 	left := e.Cleaned(e.ByLanes(exact, at(m.rest)))
-	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.PrecState)
+	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.Numerics.PrecState)
 	added = b.Reshape(added, n, s.V, 2*s.K)
 	for i, x := range cur {
 		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
@@ -317,7 +317,7 @@ type side struct {
 
 // sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
 func (e *gated) sumSides(w *work, sides []*side) {
-	b, n := e.b, e.v.Heads
+	b, n := e.b, e.v.Mapping.Heads
 	lane := e.Iota(n, e.c, 1)
 	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
 		var l []*ir.Value

@@ -79,7 +79,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	forward, b := ir.NewModule("gdn_forward")
 	p := newPlan(s, v, b, plain.Inputs())
 	in := p.glueIn()
-	r, keep := p.forward(in, v.Save != gdn.SaveNone, true)
+	r, keep := p.forward(in, v.Training.Save != gdn.SaveNone, true)
 	results := p.glueOut(in, r)
 	var names []string
 	for _, o := range s.Results() {
@@ -124,27 +124,27 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 	s.Direction = gdn.Train
 	f := v.Fit(s)
-	if f.Save == gdn.SaveNone {
+	if f.Training.Save == gdn.SaveNone {
 		return 0
 	}
 	c := newPlan(s, f, nil, nil)
 	chunks := int64(s.Batch) * int64(c.nc) * int64(s.HeadsV)
 	bytes := func(rows, width int, p ir.Precision) int64 {
-		n := int64(f.Saved.Bytes())
-		if f.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Parts == gdn.PartsKept {
+		n := int64(f.Training.Saved.Bytes())
+		if f.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Numerics.Parts == gdn.PartsKept {
 			n *= 2
 		}
 		return n * int64(rows) * int64(width)
 	}
-	total := bytes(s.K, s.V, f.PrecState)
+	total := bytes(s.K, s.V, f.Numerics.PrecState)
 	switch {
-	case f.Save < gdn.SaveInverse:
+	case f.Training.Save < gdn.SaveInverse:
 	case pairedInverse(f):
 		total += bytes(f.Chunk, f.Chunk, ir.PrecBF16x1)
 	default:
 		total += bytes(f.Chunk, f.Chunk, f.ApplyPrecision())
 	}
-	if f.Save >= gdn.SaveAll {
+	if f.Training.Save >= gdn.SaveAll {
 		total += bytes(f.Chunk, s.V, f.GradPrecision())
 	}
 	return chunks * total
@@ -157,7 +157,7 @@ func (p *plan) training() []*ir.Value {
 	if p.s.Direction == gdn.Train {
 		in := p.glueIn()
 		var r gridResult
-		r, keep = p.forward(in, p.v.Save != gdn.SaveNone, true)
+		r, keep = p.forward(in, p.v.Training.Save != gdn.SaveNone, true)
 		results = p.glueOut(in, r)
 	}
 	if keep.s == nil {
@@ -185,15 +185,15 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 			}
 			return l
 		}
-		k.s = hold(e.Concat(0, e.before...), p.v.PrecState)
-		if p.v.Save >= gdn.SaveInverse {
+		k.s = hold(e.Concat(0, e.before...), p.v.Numerics.PrecState)
+		if p.v.Training.Save >= gdn.SaveInverse {
 			if pairedInverse(p.v) {
 				k.t = hold(e.paired(e.inverted), ir.PrecBF16x1)
 			} else {
 				k.t = hold(e.inverted, p.v.ApplyPrecision())
 			}
 		}
-		if p.v.Save >= gdn.SaveAll {
+		if p.v.Training.Save >= gdn.SaveAll {
 			k.u = hold(e.Concat(0, e.values...), p.v.GradPrecision())
 		}
 		return outs
@@ -205,7 +205,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 // the spec.
 func (p *plan) backward(keep kept) []*ir.Value {
 	reverse := *p
-	reverse.v.Chunks, reverse.v.Low, reverse.down = 1, p.v.BackLow, true
+	reverse.v.Mapping.Chunks, reverse.v.Numerics.Low, reverse.down = 1, p.v.Training.Low, true
 	in := reverse.glueIn()
 	reverse.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
@@ -228,11 +228,11 @@ func (p *plan) backward(keep kept) []*ir.Value {
 // of bf16, where rows pair.
 func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 	e.b.Stage("keep")
-	if e.v.Saved == ir.F32 {
+	if e.v.Training.Saved == ir.F32 {
 		return []blockOut{e.made(e.b.Convert(x, ir.F32))}
 	}
 	parts := []*ir.Value{e.b.Convert(x, ir.BF16)}
-	if p == ir.PrecBF16x3 && e.v.Parts == gdn.PartsKept {
+	if p == ir.PrecBF16x3 && e.v.Numerics.Parts == gdn.PartsKept {
 		parts = e.Cut(x)
 	}
 	var outs []blockOut
@@ -248,7 +248,7 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 // pairedInverse says whether T, kept as two parts, is one matrix: the rest, turned, fills the half above the diagonal, where T is
 // zero. The diagonal is ones, without a rest.
 func pairedInverse(v gdn.Variant) bool {
-	return v.Saved == ir.BF16 && v.Parts == gdn.PartsKept && v.ApplyPrecision() == ir.PrecBF16x3
+	return v.Training.Saved == ir.BF16 && v.Numerics.Parts == gdn.PartsKept && v.ApplyPrecision() == ir.PrecBF16x3
 }
 
 // paired is T as one matrix.
@@ -309,8 +309,8 @@ func (e *gradient) reverse() []blockOut {
 	b.Stage("dq")
 	joined := e.v.KQ == gdn.JointJoined
 	var dp, dn *ir.Value
-	if joined && e.v.GradPrecision() == e.v.PrecIntra {
-		both := e.Dot(u, e.Concat(1, do, low), false, true, e.v.PrecIntra)
+	if joined && e.v.GradPrecision() == e.v.Numerics.PrecIntra {
+		both := e.Dot(u, e.Concat(1, do, low), false, true, e.v.Numerics.PrecIntra)
 		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
 	} else {
 		dp, dn = e.Dot(u, do, false, true, e.v.GradPrecision()), e.Dot(u, low, false, true, e.v.GradPrecision())
@@ -318,7 +318,7 @@ func (e *gradient) reverse() []blockOut {
 	xf := e.Store(e.Times(dp, f))
 	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f)))
 	wt := b.Add(e.Times(xf, kq), e.Times(yf, kk))
-	if e.v.DecayBy == gdn.DecayByTokens {
+	if e.v.Training.DecayBy == gdn.DecayByTokens {
 		wt = e.Summand(wt)
 	}
 	z := e.Diagonal(dn)
@@ -327,7 +327,7 @@ func (e *gradient) reverse() []blockOut {
 	xt := e.Store(b.Scale(e.perKey(xf), scale))
 	x := e.Turned(xt)
 	var dq *ir.Value
-	if e.v.Grads == gdn.GradsInLanes {
+	if e.v.Training.Grads == gdn.GradsInLanes {
 		dq = b.Add(e.perKey(intoQ), e.Dot(e.Turned(k), xt, false, false, e.v.GradPrecision()))
 	} else {
 		dq = b.Add(e.perKey(intoQ), e.Dot(x, k, false, false, e.v.GradPrecision()))
@@ -335,7 +335,7 @@ func (e *gradient) reverse() []blockOut {
 
 	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, left: left, into: intoK})
 	var along *ir.Value // what is summed to y
-	if e.v.DecayBy == gdn.DecayByTokens {
+	if e.v.Training.DecayBy == gdn.DecayByTokens {
 		along = e.alongKeys(fromState, k, nil, nil)
 	}
 
@@ -347,7 +347,7 @@ func (e *gradient) reverse() []blockOut {
 	dbeta := b.Div(z, w.beta)
 
 	b.Stage("output")
-	if e.v.Grads == gdn.GradsInLanes {
+	if e.v.Training.Grads == gdn.GradsInLanes {
 		dq, dk = b.Transpose(b.Convert(dq, e.s.DType), 0, 2, 1), b.Transpose(b.Convert(dk, e.s.DType), 0, 2, 1)
 	}
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
@@ -373,20 +373,20 @@ type keyParts struct {
 func (e *gradient) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.b.Stage("dk")
 	y := e.Mirrored(e.perKey(p.yf))
-	ud := e.Store(e.ByRows(e.Operand(p.u, e.v.PrecState), p.left))
+	ud := e.Store(e.ByRows(e.Operand(p.u, e.v.Numerics.PrecState), p.left))
 	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
-	if e.v.Grads == gdn.GradsInLanes {
-		fromState = e.Dot(p.ds, ud, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.Turned(p.q), e.Operand(p.x, e.v.PrecIntra)}, {e.Turned(p.k), y}}
+	if e.v.Training.Grads == gdn.GradsInLanes {
+		fromState = e.Dot(p.ds, ud, false, true, e.v.Numerics.PrecState)
+		own = [2][2]*ir.Value{{e.Turned(p.q), e.Operand(p.x, e.v.Numerics.PrecIntra)}, {e.Turned(p.k), y}}
 	} else {
-		fromState = e.Dot(ud, p.ds, false, true, e.v.PrecState)
-		own = [2][2]*ir.Value{{e.Operand(p.xt, e.v.PrecIntra), p.q}, {y, p.k}}
+		fromState = e.Dot(ud, p.ds, false, true, e.v.Numerics.PrecState)
+		own = [2][2]*ir.Value{{e.Operand(p.xt, e.v.Numerics.PrecIntra), p.q}, {y, p.k}}
 	}
 	dk = b.Add(e.perKey(p.into), e.perKey(fromState))
 	if e.v.KQ == gdn.JointJoined {
-		return b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.v.PrecIntra)), fromState
+		return b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.v.Numerics.PrecIntra)), fromState
 	}
-	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.v.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.v.PrecIntra))), fromState
+	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.v.Numerics.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.v.Numerics.PrecIntra))), fromState
 }
 
 // decaySums are what passes a token on its way to those after it, and to those before, [N, C].
@@ -394,11 +394,11 @@ func (e *gradient) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value
 	b := e.b
 	rows := b.Sum(b.Convert(wt, ir.F32), 1)
 	switch {
-	case e.v.DecayBy == gdn.DecayByInverse && e.v.Grads == gdn.GradsInLanes:
+	case e.v.Training.DecayBy == gdn.DecayByInverse && e.v.Training.Grads == gdn.GradsInLanes:
 		return r, b.Sub(z, rows)
-	case e.v.DecayBy == gdn.DecayByInverse:
+	case e.v.Training.DecayBy == gdn.DecayByInverse:
 		return e.SumLanes(tile.Lanes{{X: r, Sign: 1}})[0], b.Sub(z, rows)
-	case e.v.Grads == gdn.GradsInLanes:
+	case e.v.Training.Grads == gdn.GradsInLanes:
 		return b.Add(b.Add(rows, r), e.SumLanes(tile.Lanes{{X: wt, Sign: -1}})[0]), along
 	}
 	sums := e.SumLanes(tile.Lanes{{X: r, Sign: 1}, {X: wt, Sign: -1}}, tile.Lanes{{X: along, Sign: 1}})
@@ -424,12 +424,12 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	ds := e.Store(e.state)
 	var du *ir.Value
 	switch {
-	case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, dS is in parts
+	case e.v.UpdatePrecision() != e.v.Numerics.PrecState: // K is exact, dS is in parts
 		du = b.Add(e.Dot(pt, do, false, false, e.v.UpdatePrecision()), b.Mul(e.Dot(e.perValue(k), ds, false, false, e.v.UpdatePrecision()), e.Column(left, e.s.V)))
 	case e.v.Out != gdn.OutSeparate:
-		du = e.Dot(e.Concat(2, pt, kd), e.Concat(1, do, ds), false, false, e.v.PrecState)
+		du = e.Dot(e.Concat(2, pt, kd), e.Concat(1, do, ds), false, false, e.v.Numerics.PrecState)
 	default:
-		du = b.Add(e.Dot(pt, do, false, false, e.v.PrecIntra), e.Dot(kd, ds, false, false, e.v.PrecState))
+		du = b.Add(e.Dot(pt, do, false, false, e.v.Numerics.PrecIntra), e.Dot(kd, ds, false, false, e.v.Numerics.PrecState))
 	}
 	dr := e.Dot(tt, e.Store(du), false, false, e.v.ApplyPrecision())
 	low := e.Store(dr)
@@ -440,13 +440,13 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	qt, kt := e.perValue(e.Turned(q)), e.perValue(e.Turned(k))
 	var added *ir.Value
 	switch {
-	case e.s.NegEigval && e.v.UpdatePrecision() != e.v.PrecState: // K^T n is to dS what K^T V' is to S: where beta turns states, errors of both stay
+	case e.s.NegEigval && e.v.UpdatePrecision() != e.v.Numerics.PrecState: // K^T n is to dS what K^T V' is to S: where beta turns states, errors of both stay
 		exact := e.Store(e.ByRows(dr, b.Neg(grown)))
-		added = b.Add(e.Dot(qt, dos, false, false, e.v.PrecState), e.Dot(kt, exact, false, false, e.v.UpdatePrecision()))
+		added = b.Add(e.Dot(qt, dos, false, false, e.v.Numerics.PrecState), e.Dot(kt, exact, false, false, e.v.UpdatePrecision()))
 	case e.v.Out != gdn.OutSeparate:
-		added = e.Dot(e.Concat(2, qt, kt), e.Concat(1, dos, n), false, false, e.v.PrecState)
+		added = e.Dot(e.Concat(2, qt, kt), e.Concat(1, dos, n), false, false, e.v.Numerics.PrecState)
 	default:
-		added = b.Add(e.Dot(qt, dos, false, false, e.v.PrecState), e.Dot(kt, n, false, false, e.v.PrecState))
+		added = b.Add(e.Dot(qt, dos, false, false, e.v.Numerics.PrecState), e.Dot(kt, n, false, false, e.v.Numerics.PrecState))
 	}
 	e.state = b.Add(decayed, added)
 	return stateStep{dos, ds, dr, low, n}
@@ -454,8 +454,8 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 
 // stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes.
 func (e *gradient) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
-	b, p := e.b, e.v.PrecState
-	inLanes := e.v.Grads == gdn.GradsInLanes
+	b, p := e.b, e.v.Numerics.PrecState
+	inLanes := e.v.Training.Grads == gdn.GradsInLanes
 	times := func(x *ir.Value) *ir.Value {
 		if inLanes {
 			return e.Dot(state, x, false, true, p)
@@ -476,7 +476,7 @@ func (e *gradient) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Val
 // lanes. Where tokens are in lanes these are sums over rows, [N, C], made here.
 func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	b := e.b
-	inLanes := e.v.Grads == gdn.GradsInLanes
+	inLanes := e.v.Training.Grads == gdn.GradsInLanes
 	times := func(x, y *ir.Value) *ir.Value {
 		if inLanes {
 			y = e.Turned(y)
@@ -496,7 +496,7 @@ func (e *gradient) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 // handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,
 // which would hold up its update.
 func (e *gradient) handed(state *ir.Value) *ir.Value {
-	if e.v.PrecState != ir.PrecBF16x1 {
+	if e.v.Numerics.PrecState != ir.PrecBF16x1 {
 		return state
 	}
 	return e.b.Convert(state, ir.BF16)

@@ -31,7 +31,7 @@ func (e *gradient) channels() []blockOut {
 	byU := e.Dot(u, c.do, false, true, e.v.GradPrecision())
 	pairs.TurnedX = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, e.s.EffectiveScale())))
 	pairs.X = e.Turned(pairs.TurnedX)
-	intoQ := e.Dot(c.do, state, false, true, e.v.PrecState)
+	intoQ := e.Dot(c.do, state, false, true, e.v.Numerics.PrecState)
 	risen := b.Mul(b.Convert(c.stateQ, ir.F32), intoQ)
 	var dbeta, intoK *ir.Value
 	if c.tt != nil {
@@ -39,10 +39,10 @@ func (e *gradient) channels() []blockOut {
 		pairs.TurnedY = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, -1)))
 		pairs.Y = e.Turned(pairs.TurnedY)
 		dbeta = b.Div(e.Diagonal(byU), c.beta)
-		intoK = e.Dot(c.low, state, false, true, e.v.PrecState)
+		intoK = e.Dot(c.low, state, false, true, e.v.Numerics.PrecState)
 		risen = b.Sub(risen, b.Mul(b.Convert(c.stateK, ir.F32), intoK))
 	}
-	fromState := e.Dot(u, ds, false, true, e.v.PrecState)
+	fromState := e.Dot(u, ds, false, true, e.v.Numerics.PrecState)
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
 	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(c.restK, ir.F32), fromState), Whole: whole})
@@ -105,9 +105,9 @@ func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	b := e.b.Stage("dr")
 	ds := e.Store(e.state)
 	if e.v.Out == gdn.OutSeparate {
-		c.dr = b.Add(e.Dot(c.p, c.do, true, false, e.v.PrecIntra), e.Dot(c.restK, ds, false, false, e.v.PrecState))
+		c.dr = b.Add(e.Dot(c.p, c.do, true, false, e.v.Numerics.PrecIntra), e.Dot(c.restK, ds, false, false, e.v.Numerics.PrecState))
 	} else {
-		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.PrecState)
+		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.Numerics.PrecState)
 	}
 	if c.tt != nil {
 		c.dr = e.Dot(c.tt, e.Store(c.dr), false, false, e.v.ApplyPrecision())
@@ -116,9 +116,9 @@ func (e *gradient) channelState(c *channelChunk) *ir.Value {
 
 	b.Stage("state")
 	decayed := b.Mul(e.state, b.Broadcast(b.Transpose(c.channels.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
-	added := e.Dot(c.stateQ, c.do, true, false, e.v.PrecState)
+	added := e.Dot(c.stateQ, c.do, true, false, e.v.Numerics.PrecState)
 	if c.tt != nil {
-		added = b.Sub(added, e.Dot(c.stateK, c.low, true, false, e.v.PrecState))
+		added = b.Sub(added, e.Dot(c.stateK, c.low, true, false, e.v.Numerics.PrecState))
 	}
 	e.state = b.Add(decayed, added)
 	return ds
@@ -145,7 +145,7 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 	if c.t == nil {
 		c.t = e.Turned(c.tt)
 	}
-	r := e.b.Sub(e.b.Convert(v, ir.F32), e.Dot(c.stateK, state, false, false, e.v.PrecState))
+	r := e.b.Sub(e.b.Convert(v, ir.F32), e.Dot(c.stateK, state, false, false, e.v.Numerics.PrecState))
 	return e.Store(e.Dot(c.t, e.Store(r), false, false, e.v.ApplyPrecision()))
 }
 

@@ -30,17 +30,17 @@ func TestChannelGradientsAgree(t *testing.T) {
 				if i%2 == 0 {
 					s.Bound = -5
 				}
-				v.Algo, v.Save, v.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
-				v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-				v.PrecApply, v.PrecGrad, v.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+				v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
+				v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+				v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
 				if v.Decay == gdn.DecayBase2 {
 					v.Decay = gdn.DecayClamp
 				}
 				limit := 1e-5
 				if i%3 == 0 {
-					v.PrecInv, v.PrecIntra, v.PrecState, v.Store, v.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
-					v.Solve, v.Merge, v.LeafBy, v.Leaf, v.Decay = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16, gdn.DecayBase2
-					v.Low, v.BackLow, v.Mask = gdn.Low(r.IntN(3)), gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
+					v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store, v.Training.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
+					v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf, v.Decay = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16, gdn.DecayBase2
+					v.Numerics.Low, v.Training.Low, v.Inverse.Mask = gdn.Low(r.IntN(3)), gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
 					s.K = 16 // decays are rounded into each element of a key
 					limit = .1
 				}
@@ -48,7 +48,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 				if v.Check(s) != nil || v.Unsafe(s) != "" {
 					continue
 				}
-				seen[fmt.Sprintf("%s %s", v.Fit(s).Save, v.Store)]++
+				seen[fmt.Sprintf("%s %s", v.Fit(s).Training.Save, v.Numerics.Store)]++
 				name := fmt.Sprintf("%d: %s by %s", i, s, v)
 				inputs := drawInputs(t, []string{"random", "slow", "cos.75"}[i%3], s, uint64(i))
 				want, out := exact(t, s, inputs), run(t, build(t, s, v), inputs)

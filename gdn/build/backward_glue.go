@@ -52,7 +52,7 @@ func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.
 // gateTokens is the inverse of gate and tokens: [B, T, Hv], or [T, Hv] without a batch axis.
 func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	b, v, s := p.b, p.v, p.s
-	x := b.Reshape(o.value, s.Batch/v.Batch, p.nc/v.Chunks, s.HeadsV/v.Heads, v.Chunks, v.Batch, v.Heads, p.c)
+	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.nc/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
 	x = b.Transpose(x, 0, 4, 1, 3, 6, 2, 5)
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
 }

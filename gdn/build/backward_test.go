@@ -22,26 +22,26 @@ func TestRandomGradientsAgree(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(i), 6))
 		s, v := gdntest.RandomSpec(r), gdntest.RandomVariant(r)
 		s.Direction = gdn.Direction(1 + r.IntN(2))
-		v.Algo, v.Save, v.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
-		v.PrecInv, v.PrecIntra, v.PrecState, v.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.PrecApply, v.PrecGrad, v.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+		v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
+		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
+		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
 		limit := 1e-5
 		switch {
 		case i%3 == 0:
-			v.PrecInv, v.PrecIntra, v.PrecState, v.Store, v.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
-			v.Solve, v.Merge, v.LeafBy, v.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
-			v.Low, v.Mask = gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
-			v.DecayBy = gdn.DecayByTokens // the other needs an accurate inverse
+			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store, v.Training.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
+			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
+			v.Numerics.Low, v.Inverse.Mask = gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
+			v.Training.DecayBy = gdn.DecayByTokens // the other needs an accurate inverse
 			limit = .1
 		case i%8 == 7: // the inverse, the update of the state and the gradients of q and gates in three products, all else in one
-			v.PrecInv, v.PrecIntra, v.PrecState, v.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
-			v.PrecApply, v.PrecGrad, v.PrecUpdate, v.Parts, v.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.PartsKept, gdn.Mask(r.IntN(2))
-			v.Solve, v.Merge, v.LeafBy, v.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
+			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Training.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
+			v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate, v.Numerics.Parts, v.Inverse.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.PartsKept, gdn.Mask(r.IntN(2))
+			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
 			limit = .1
 		case i%8 == 1:
-			v.PrecInv, v.PrecIntra, v.PrecState = ir.PrecBF16x3, ir.PrecBF16x3, ir.PrecBF16x3
-			v.Solve, v.Merge, v.LeafBy, v.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
-			v.Parts, v.Mask = gdn.Parts(r.IntN(2)), gdn.Mask(r.IntN(2))
+			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState = ir.PrecBF16x3, ir.PrecBF16x3, ir.PrecBF16x3
+			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
+			v.Numerics.Parts, v.Inverse.Mask = gdn.Parts(r.IntN(2)), gdn.Mask(r.IntN(2))
 			limit = 5e-4
 		case v.Decay == gdn.DecayBase2:
 			v.Decay = gdn.DecaySplit
@@ -51,7 +51,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 			continue
 		}
 		seen[s.Direction.String()]++
-		seen[fmt.Sprintf("%s %s", v.Fit(s).Save, v.Store)]++
+		seen[fmt.Sprintf("%s %s", v.Fit(s).Training.Save, v.Numerics.Store)]++
 		name := fmt.Sprintf("%d: %s by %s", i, s, v)
 		inputs := drawInputs(t, []string{"random", "slow", "cos.75"}[i%3], s, uint64(i))
 		want := exact(t, s, inputs)

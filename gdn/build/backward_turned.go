@@ -28,10 +28,10 @@ func (e *tiles) perKey(x *ir.Value) *ir.Value {
 func (e *gradient) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.b, e.c
 	if e.v.KQ == gdn.JointJoined {
-		both := e.Dot(k, e.Concat(1, q, k), false, true, e.v.PrecIntra)
+		both := e.Dot(k, e.Concat(1, q, k), false, true, e.v.Numerics.PrecIntra)
 		kq, kk = b.SliceAxis(both, 2, 0, c), b.SliceAxis(both, 2, c, 2*c)
 	} else {
-		kq, kk = e.Dot(k, q, false, true, e.v.PrecIntra), e.Dot(k, k, false, true, e.v.PrecIntra)
+		kq, kk = e.Dot(k, q, false, true, e.v.Numerics.PrecIntra), e.Dot(k, k, false, true, e.v.Numerics.PrecIntra)
 	}
 	return e.perValue(b.Scale(kq, e.s.EffectiveScale())), e.perValue(kk)
 }
@@ -44,7 +44,7 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 		d = b.Transpose(e.decay(w), 0, 2, 1)
 	} else {
 		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.Row(upto, c), e.Column(after, c)) })
-		if e.v.Mask == gdn.MaskSelect {
+		if e.v.Inverse.Mask == gdn.MaskSelect {
 			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, masked))
 		}
 		d = e.Exp(d)
@@ -53,7 +53,7 @@ func (e *gradient) turnedDecay(w gates) *ir.Value {
 		d = b.Mul(d, e.Column(w.beta, c))
 	}
 	d = e.Store(d)
-	if e.v.Mask == gdn.MaskWords {
+	if e.v.Inverse.Mask == gdn.MaskWords {
 		d = e.Upper(d, 0)
 	}
 	return d
@@ -66,7 +66,7 @@ func (e *gradient) bothInverses(kk *ir.Value, w gates) (tt, t *ir.Value) {
 		return tt, e.Turned(tt)
 	}
 	negA, _ := e.weights(e.b.Neg(kk), nil, e.decay(w), w)
-	if e.v.Mask == gdn.MaskWords {
+	if e.v.Inverse.Mask == gdn.MaskWords {
 		t = e.solver().SolveWords(negA)
 	} else {
 		t = e.Store(e.solver().Solve(negA))
@@ -85,9 +85,9 @@ func (e *gradient) inverseAndValues(k, kk *ir.Value, w gates, grown, state *ir.V
 	k = e.perValue(k)
 	var kS *ir.Value
 	if e.v.Fold {
-		kS = e.Dot(e.Store(e.ByRows(k, grown)), state, false, false, e.v.PrecState)
+		kS = e.Dot(e.Store(e.ByRows(k, grown)), state, false, false, e.v.Numerics.PrecState)
 	} else {
-		kS = b.Mul(e.Column(grown, e.s.V), e.Dot(k, state, false, false, e.v.PrecState))
+		kS = b.Mul(e.Column(grown, e.s.V), e.Dot(k, state, false, false, e.v.Numerics.PrecState))
 	}
 	r := b.Sub(b.Convert(e.loadRows(e.in.v), ir.F32), kS)
 	return tt, e.Store(e.Dot(t, e.Store(r), false, false, e.v.ApplyPrecision()))

@@ -98,8 +98,8 @@ func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	v := base.variant
 	s := v.Packing(base.spec)
-	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, carriers: &[]schedule.Carrier{}}
-	p.kb = v.Heads / p.gb
+	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, carriers: &[]schedule.Carrier{}}
+	p.kb = v.Mapping.Heads / p.gb
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
 	}
@@ -251,8 +251,8 @@ type gridding struct {
 // begin makes the grid with its dimensions.
 func (x *gridding) begin(name string) {
 	s, v := x.s, x.v
-	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
-	steps := x.nc / v.Chunks
+	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Mapping.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
+	steps := x.nc / v.Mapping.Chunks
 	if x.pooled() { // sequences follow one another, in the order of a table
 		dims[0].Size, steps = 1, s.Batch
 	}
@@ -263,12 +263,12 @@ func (x *gridding) begin(name string) {
 	}
 	x.at[axisChunk] = len(dims)
 	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: x.state != nil})
-	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Main}
+	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main}
 	switch {
 	case x.down:
-		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch, Reverse: true})
+		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
 	case x.state != nil:
-		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Heads * v.Batch * v.Chunks})
+		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
 	}
 }
 
@@ -293,7 +293,7 @@ func (x *gridding) window(o *operand, sequence int) ir.Window {
 			i = ir.IndexAxis(x.at[a])
 		}
 		if x.down && (a == axisSeq || a == axisChunk) {
-			i = i.Reversed(x.nc / x.v.Chunks)
+			i = i.Reversed(x.nc / x.v.Mapping.Chunks)
 		}
 		w.Index = append(w.Index, i)
 	}
@@ -333,7 +333,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	}
 	asTile := func(y *ir.Value) *ir.Value {
 		r := len(state.block)
-		return b.Convert(b.Reshape(y, x.v.Batch*x.v.Heads, state.block[r-2], state.block[r-1]), ir.F32)
+		return b.Convert(b.Reshape(y, x.v.Mapping.Batch*x.v.Mapping.Heads, state.block[r-2], state.block[r-1]), ir.F32)
 	}
 	switch {
 	case x.once && s.Init:

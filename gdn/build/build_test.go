@@ -104,7 +104,9 @@ func TestFitIsStable(t *testing.T) {
 			require.Equal(t, build(t, s, v).Hash(), build(t, s, w).Hash())
 		}
 	}
-	require.NotPanics(t, func() { gdn.Variant{Heads: -3, Batch: -1, Chunks: -1}.Fit(gdntest.MustParse(t, "t=4,hk=2,hv=6,k=4")) })
+	require.NotPanics(t, func() {
+		gdn.Variant{Mapping: gdn.Mapping{Heads: -3, Batch: -1, Chunks: -1}}.Fit(gdntest.MustParse(t, "t=4,hk=2,hv=6,k=4"))
+	})
 }
 
 // What does not suit is refused before anything is built.

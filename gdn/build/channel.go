@@ -34,11 +34,11 @@ func (e *gated) ofHead(o *operand) *ir.Value {
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].
 func (p *plan) headChannels(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
-	programs := s.HeadsV / v.Heads
+	programs := s.HeadsV / v.Mapping.Heads
 	if x.Type.Rank() == 1 {
 		x = b.Broadcast(x, []int{s.HeadsV, s.K}, 0)
 	}
-	x = b.Broadcast(b.Reshape(x, programs, v.Heads, s.K), []int{programs, v.Chunks * v.Batch, v.Heads, s.K}, 0, 2, 3)
+	x = b.Broadcast(b.Reshape(x, programs, v.Mapping.Heads, s.K), []int{programs, v.Mapping.Chunks * v.Mapping.Batch, v.Mapping.Heads, s.K}, 0, 2, 3)
 	lead, at := p.headPrograms()
 	return &operand{
 		value: b.Reshape(x, join(lead, []int{p.entries(), s.K})...),

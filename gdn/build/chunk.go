@@ -163,7 +163,7 @@ func (e *chunkwise) steps(w *work) []blockOut {
 	b := e.b.Stage("state")
 	f := e.flight(w)
 	var outs []*ir.Value
-	for c := range e.v.Chunks {
+	for c := range e.v.Mapping.Chunks {
 		b.At(ir.Task{Stage: "state", Chunk: c, Head: -1})
 		if o := e.step(f, func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }, c); o != nil {
 			outs = append(outs, o)
@@ -209,7 +209,7 @@ func (e *chunkwise) flight(w *work) *flight {
 		f.q = e.Store(e.scaled(b.Convert(f.q, ir.F32)))
 	}
 	switch {
-	case e.v.UpdatePrecision() != e.v.PrecState:
+	case e.v.UpdatePrecision() != e.v.Numerics.PrecState:
 		f.turnedK, f.left = e.perValue(e.Turned(w.k)), e.remains(w)
 	case e.v.Rest == gdn.RestValue:
 		f.left = e.remains(w)
@@ -241,7 +241,7 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	weighed := u // V' as it meets restK
 	switch {
 	case f.left == nil: // K takes the rest, or there is none
-	case e.v.Rest == gdn.RestValue && e.v.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
+	case e.v.Rest == gdn.RestValue && e.v.Numerics.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
 		weighed = e.StoreValues(e.b.Mul(exact, e.Column(at(f.left), e.s.V)), at(f.unit), at(f.length))
 	case e.v.Rest == gdn.RestValue:
 		weighed = e.Store(e.b.Mul(e.By(exact, at(f.unit)), e.Column(at(f.left), e.s.V)))
@@ -274,7 +274,7 @@ func (e *chunkwise) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.
 	case !e.s.Rule.Writes():
 		return at(f.v)
 	case e.v.Form == gdn.FormUW:
-		return b.Sub(b.Convert(at(f.u), ir.F32), e.Dot(at(f.w), e.state, false, false, e.v.PrecState))
+		return b.Sub(b.Convert(at(f.u), ir.F32), e.Dot(at(f.w), e.state, false, false, e.v.Numerics.PrecState))
 	}
 	r := b.Sub(at(f.v), e.By(e.grow(kS, up), at(f.unit)))
 	if e.v.Beta == gdn.BetaLeft {
@@ -298,16 +298,16 @@ func (e *chunkwise) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up 
 	switch {
 	case f.q == nil: // states alone are wanted
 		return nil, nil
-	case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.PrecState:
-		both := e.Dot(e.Concat(1, at(f.p), at(f.restK)), u, false, false, e.v.PrecState)
+	case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.Numerics.PrecState:
+		both := e.Dot(e.Concat(1, at(f.p), at(f.restK)), u, false, false, e.v.Numerics.PrecState)
 		own := b.SliceAxis(both, 1, 0, e.c)
 		o = b.Add(read(), own)
 		return o, b.SliceAxis(both, 1, e.c, e.c+e.s.K)
 	case e.v.Out == gdn.OutJoined:
 		left, right := e.Concat(2, at(f.q), at(f.p)), e.Concat(1, e.Store(e.state), u)
-		return e.Dot(left, right, false, false, e.v.PrecState), nil
+		return e.Dot(left, right, false, false, e.v.Numerics.PrecState), nil
 	}
-	own := e.Dot(at(f.p), u, false, false, e.v.PrecIntra)
+	own := e.Dot(at(f.p), u, false, false, e.v.Numerics.PrecIntra)
 	return b.Add(read(), own), nil
 }
 
@@ -316,23 +316,23 @@ func (e *chunkwise) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, 
 	switch {
 	case f.shared: // the rest of the decay goes to V'
 		rest := e.b.Transpose(e.Store(e.ByRows(u, at(e.remains(f.work)))), 0, 2, 1)
-		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.v.PrecState)
+		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.v.Numerics.PrecState)
 	case e.valueFirst:
-		return e.Dot(weighed, at(f.restK), true, false, e.v.PrecState)
+		return e.Dot(weighed, at(f.restK), true, false, e.v.Numerics.PrecState)
 	case added != nil:
 		return added
-	case e.v.UpdatePrecision() != e.v.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
+	case e.v.UpdatePrecision() != e.v.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
 		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.v.UpdatePrecision())
 	}
-	return e.Dot(at(f.restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.PrecState)
+	return e.Dot(at(f.restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.Numerics.PrecState)
 }
 
 // ofChunk is what of x belongs to a chunk in flight; nil of nil.
 func (e *chunkwise) ofChunk(x *ir.Value, chunk int) *ir.Value {
-	if x == nil || e.v.Chunks == 1 {
+	if x == nil || e.v.Mapping.Chunks == 1 {
 		return x
 	}
-	n := x.Type.Shape[0] / e.v.Chunks
+	n := x.Type.Shape[0] / e.v.Mapping.Chunks
 	return e.Sliced(x, chunk*n, (chunk+1)*n)
 }
 
@@ -420,7 +420,7 @@ func (e *chunkwise) sideBySide(x *ir.Value) *ir.Value {
 
 // meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
 func (e *chunkwise) meet(rows, state *ir.Value) *ir.Value {
-	return e.Dot(rows, state, false, e.valueFirst, e.v.PrecState)
+	return e.Dot(rows, state, false, e.valueFirst, e.v.Numerics.PrecState)
 }
 
 func (e *chunkwise) apart(x *ir.Value) *ir.Value {

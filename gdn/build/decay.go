@@ -89,7 +89,7 @@ func (e *gated) decay(w gates) *ir.Value {
 			return b.Sub(own, e.Row(after, c))
 		})
 	}
-	if e.v.Mask == gdn.MaskWords {
+	if e.v.Inverse.Mask == gdn.MaskWords {
 		return e.Exp(d)
 	}
 	seen := e.Over(n, b.Compare(ir.GE, ri, ci))

@@ -14,7 +14,7 @@ func (p *plan) glueIn() *operands {
 	b.Stage("glue")
 	in := &operands{}
 	var slots *slotting
-	if s.Seqs > 0 && p.v.Pack == gdn.PackGather {
+	if s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackGather {
 		slots = p.slotting()
 		in.slotting = slots
 	}
@@ -115,7 +115,7 @@ func (p *plan) headBlock() []int {
 	if p.groupSplit() {
 		return []int{1, p.gb}
 	}
-	return []int{p.v.Heads}
+	return []int{p.v.Mapping.Heads}
 }
 
 func (p *plan) headAxes() []axis {
@@ -157,19 +157,19 @@ func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
-	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Batch, p.window() * p.c * h, d}}
+	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
 	case v.Layout == gdn.HeadsLanes:
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at)
-		o.block = []int{v.Batch, p.window() * p.c, block[0] * d}
+		o.block = []int{v.Mapping.Batch, p.window() * p.c, block[0] * d}
 		o.width = d
 		return o
-	case v.Layout == gdn.HeadsInner && v.Heads < p.s.HeadsV: // a window of the program's heads at each token
+	case v.Layout == gdn.HeadsInner && v.Mapping.Heads < p.s.HeadsV: // a window of the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
-		o.block = []int{v.Batch, p.window() * p.c, 1, hb, d}
+		o.block = []int{v.Mapping.Batch, p.window() * p.c, 1, hb, d}
 		return o
 	case v.Layout == gdn.HeadsInner:
 		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
@@ -178,13 +178,13 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 		x = b.Transpose(x, 0, 2, 3, 1)
 		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
 		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
-		o.block = join([]int{v.Batch}, block, []int{d, p.window() * p.c})
+		o.block = join([]int{v.Mapping.Batch}, block, []int{d, p.window() * p.c})
 		return o
 	}
 	x = b.Transpose(x, 0, 2, 1, 3)
 	o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{p.padded(), d})...)
 	o.axes = join([]axis{axisBatch}, at, []axis{axisChunk, axisNone})
-	o.block = join([]int{v.Batch}, block, []int{p.window() * p.c, d})
+	o.block = join([]int{v.Mapping.Batch}, block, []int{p.window() * p.c, d})
 	return o
 }
 
@@ -194,13 +194,13 @@ func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 // entries of a program by the tokens of a chunk.
 func (p *plan) gate(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
-	x = b.Reshape(x, s.Batch/v.Batch, v.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Heads, v.Heads)
+	x = b.Reshape(x, s.Batch/v.Mapping.Batch, v.Mapping.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Mapping.Heads, v.Mapping.Heads)
 	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
 	lead, at := p.headPrograms()
 	return &operand{
-		value: b.Reshape(x, join([]int{s.Batch / v.Batch, p.nc / p.window()}, lead, []int{p.window() * v.Batch * v.Heads, p.c})...),
+		value: b.Reshape(x, join([]int{s.Batch / v.Mapping.Batch, p.nc / p.window()}, lead, []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c})...),
 		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
-		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Batch * v.Heads, p.c}),
+		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c}),
 	}
 }
 
@@ -209,18 +209,18 @@ func (p *plan) window() int {
 	if p.aligned() {
 		return 1
 	}
-	return p.v.Chunks
+	return p.v.Mapping.Chunks
 }
 
 // entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads.
-func (p *plan) entries() int { return p.v.Chunks * p.v.Batch * p.v.Heads }
+func (p *plan) entries() int { return p.v.Mapping.Chunks * p.v.Mapping.Batch * p.v.Mapping.Heads }
 
 // headPrograms is the number of programs along the axes of the value heads.
 func (p *plan) headPrograms() ([]int, []axis) {
 	if p.groupSplit() {
 		return []int{p.s.HeadsK, p.s.Groups() / p.gb}, []axis{axisHead, axisGroup}
 	}
-	return []int{p.s.HeadsV / p.v.Heads}, []axis{axisHead}
+	return []int{p.s.HeadsV / p.v.Mapping.Heads}, []axis{axisHead}
 }
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
@@ -228,8 +228,8 @@ func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 // headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane.
 func (p *plan) headGate(x *ir.Value) *operand {
 	b, v := p.b, p.v
-	programs := p.s.HeadsV / v.Heads
-	x = b.Broadcast(b.Reshape(x, programs, v.Heads), []int{programs, v.Chunks * v.Batch, v.Heads, p.c}, 0, 2)
+	programs := p.s.HeadsV / v.Mapping.Heads
+	x = b.Broadcast(b.Reshape(x, programs, v.Mapping.Heads), []int{programs, v.Mapping.Chunks * v.Mapping.Batch, v.Mapping.Heads, p.c}, 0, 2)
 	if p.aligned() {
 		x = b.Keep(x) // a compiler would join heads and chunks along the lanes, before it broadcasts
 	}
@@ -268,7 +268,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	o := &operand{
 		value: value, dtype: value.Type.DType, shape: value.Type.Shape,
 		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
-		block: join([]int{p.v.Batch}, p.headBlock(), shape[2:]),
+		block: join([]int{p.v.Mapping.Batch}, p.headBlock(), shape[2:]),
 	}
 	if s.Seqs > 0 || p.pooled() {
 		o.axes[0] = axisSeq

@@ -9,7 +9,7 @@ import (
 // is zero and their decay 1, so they neither change the state nor wait for it, whatever they were. The output of a token is that of its sequence's row. The work
 // grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are few.
 
-func (p *plan) asRows() bool { return p.v.Pack == gdn.PackMasked }
+func (p *plan) asRows() bool { return p.v.Mapping.Pack == gdn.PackMasked }
 
 // own says which tokens, of so many with padding, each sequence has: bool [sequences, tokens].
 func (p *plan) own(tokens int) *ir.Value {

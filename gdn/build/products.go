@@ -67,7 +67,7 @@ func (e *gated) loadKey(o *operand) *ir.Value {
 func (e *gated) plainKey(o *operand) *ir.Value {
 	b := e.b.Stage("load")
 	x := e.loadRows(o)
-	low := e.s.DType == ir.BF16 && (e.v.PrecIntra != ir.PrecF32 || e.v.PrecState != ir.PrecF32)
+	low := e.s.DType == ir.BF16 && (e.v.Numerics.PrecIntra != ir.PrecF32 || e.v.Numerics.PrecState != ir.PrecF32)
 	if !low {
 		x = b.Convert(x, ir.F32)
 	}
@@ -85,16 +85,16 @@ func (e *gated) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	}
 	switch {
 	case q == nil:
-		kk = e.Dot(k, k, false, true, e.v.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.v.Numerics.PrecIntra)
 	case e.v.KQ == gdn.JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		both := e.Dot(b.Concat(1, k, q), k, false, true, e.v.PrecIntra)
+		both := e.Dot(b.Concat(1, k, q), k, false, true, e.v.Numerics.PrecIntra)
 		kk, qk = b.SliceAxis(both, 1, 0, e.c), b.SliceAxis(both, 1, e.c, 2*e.c)
 	default:
-		kk = e.Dot(k, k, false, true, e.v.PrecIntra)
-		qk = e.Dot(q, k, false, true, e.v.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.v.Numerics.PrecIntra)
+		qk = e.Dot(q, k, false, true, e.v.Numerics.PrecIntra)
 	}
 	if qk != nil {
 		qk = e.scaled(qk)
@@ -140,7 +140,7 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 	} else if e.v.Beta == gdn.BetaLeft && negKK != nil {
 		inner = e.Weighed(d, e.Column(w.beta, c))
 	}
-	if e.v.Mask == gdn.MaskWords {
+	if e.v.Inverse.Mask == gdn.MaskWords {
 		if negKK != nil {
 			negA = e.Times(negKK, inner)
 		}
@@ -168,5 +168,5 @@ func (e *gated) weights(negKK, qk, d *ir.Value, w gates) (negA, p *ir.Value) {
 // queryProducts is scale Q K^T for each value head.
 func (e *gated) queryProducts(q, k *ir.Value) *ir.Value {
 	e.b.Stage("products")
-	return e.perValue(e.scaled(e.Dot(q, k, false, true, e.v.PrecIntra)))
+	return e.perValue(e.scaled(e.Dot(q, k, false, true, e.v.Numerics.PrecIntra)))
 }

@@ -43,14 +43,14 @@ func baseOf(s gdn.Spec, v gdn.Variant) Base {
 // backward.
 func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	switch {
-	case s.Seqs > 0 && v.Pack == gdn.PackAligned:
+	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
 		return (s.Tokens + v.Chunk - 1) / v.Chunk
 	case s.Seqs > 0:
-		return (s.Tokens/v.Chunk + s.Seqs + v.Chunks - 1) / v.Chunks * v.Chunks
+		return (s.Tokens/v.Chunk + s.Seqs + v.Mapping.Chunks - 1) / v.Mapping.Chunks * v.Mapping.Chunks
 	}
-	step := v.Chunks * v.Steps
+	step := v.Mapping.Chunks * v.Forward.Steps
 	if s.Direction != gdn.Forward {
-		step = max(step, v.BackSteps) // powers of two
+		step = max(step, v.Backward.Steps) // powers of two
 	}
 	return (s.Tokens + step*v.Chunk - 1) / (step * v.Chunk) * step
 }

@@ -78,24 +78,24 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	d := x.Type.Shape[x.Type.Rank()-1]
 	if v.Layout == gdn.HeadsInner || v.Layout == gdn.HeadsLanes {
 		d = cmp.Or(o.width, d)
-		h := x.Type.Size() / (v.Batch * v.Chunks * e.c * d)
-		if v.Batch*v.Chunks == 1 {
+		h := x.Type.Size() / (v.Mapping.Batch * v.Mapping.Chunks * e.c * d)
+		if v.Mapping.Batch*v.Mapping.Chunks == 1 {
 			return b.Transpose(b.Reshape(x, e.c, h, d), 1, 0, 2)
 		}
-		x = b.Transpose(b.Reshape(x, v.Batch*v.Chunks, e.c, h, d), 0, 2, 1, 3)
-		return e.chunksFirst(b.Reshape(x, v.Batch, v.Chunks, h, e.c, d))
+		x = b.Transpose(b.Reshape(x, v.Mapping.Batch*v.Mapping.Chunks, e.c, h, d), 0, 2, 1, 3)
+		return e.chunksFirst(b.Reshape(x, v.Mapping.Batch, v.Mapping.Chunks, h, e.c, d))
 	}
 	if v.Layout == gdn.HeadsTurned {
-		d = x.Type.Size() / (v.Chunks * e.c * e.blockHeads(o))
-		x = b.Reshape(x, e.blockHeads(o), d, v.Chunks*e.c)
+		d = x.Type.Size() / (v.Mapping.Chunks * e.c * e.blockHeads(o))
+		x = b.Reshape(x, e.blockHeads(o), d, v.Mapping.Chunks*e.c)
 		var chunks []*ir.Value
-		for i := range v.Chunks {
+		for i := range v.Mapping.Chunks {
 			chunks = append(chunks, b.Transpose(b.SliceAxis(x, 2, i*e.c, (i+1)*e.c), 0, 2, 1))
 		}
 		return b.Concat(0, chunks...)
 	}
-	n := x.Type.Size() / (v.Chunks * e.c * d)
-	return e.chunksFirst(b.Reshape(x, n, v.Chunks, e.c, d))
+	n := x.Type.Size() / (v.Mapping.Chunks * e.c * d)
+	return e.chunksFirst(b.Reshape(x, n, v.Mapping.Chunks, e.c, d))
 }
 
 // blockHeads is the batch rows x heads of a window with heads before tokens.
@@ -128,21 +128,21 @@ func (e *tiles) loadGate(o *operand) *ir.Value { return e.b.Reshape(e.blocks[o],
 func (e *tiles) loadMade(o *operand) *ir.Value {
 	s := o.shape
 	r, l := s[len(s)-2], s[len(s)-1]
-	return e.chunksFirst(e.b.Reshape(e.blocks[o], e.v.Batch, e.v.Chunks, e.v.Heads, r, l))
+	return e.chunksFirst(e.b.Reshape(e.blocks[o], e.v.Mapping.Batch, e.v.Mapping.Chunks, e.v.Mapping.Heads, r, l))
 }
 
 // made describes [N, R, L] as an output of this grid for a later one.
 func (e *tiles) made(x *ir.Value) blockOut {
 	v, s := e.v, x.Type.Shape
-	x = e.b.Reshape(x, v.Chunks, v.Batch, v.Heads, s[1], s[2])
-	if v.Chunks > 1 && v.Batch > 1 {
+	x = e.b.Reshape(x, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, s[1], s[2])
+	if v.Mapping.Chunks > 1 && v.Mapping.Batch > 1 {
 		x = e.b.Transpose(x, 1, 0, 2, 3, 4)
 	}
 	o := &operand{
 		dtype: x.Type.DType,
 		shape: join([]int{e.s.Batch, e.nc}, e.valueHeads(), s[1:]),
 		axes:  join([]axis{axisBatch, axisChunk}, e.headAxes(), []axis{axisNone, axisNone}),
-		block: join([]int{v.Batch, v.Chunks}, e.headBlock(), s[1:]),
+		block: join([]int{v.Mapping.Batch, v.Mapping.Chunks}, e.headBlock(), s[1:]),
 	}
 	return blockOut{e.b.Reshape(x, o.block...), o}
 }
@@ -166,7 +166,7 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 	}
 	x := b.Convert(b.Concat(0, chunks...), d)
 	s := x.Type.Shape
-	x = b.Reshape(x, len(chunks), v.Batch, s[0]/(len(chunks)*v.Batch), s[1], s[2])
+	x = b.Reshape(x, len(chunks), v.Mapping.Batch, s[0]/(len(chunks)*v.Mapping.Batch), s[1], s[2])
 	return blockOut{b.Reshape(b.Transpose(x, order...), o.block...), o}
 }
 

@@ -32,7 +32,7 @@ type stream struct {
 	begins, lasts   *ir.Value
 }
 
-func (p *plan) streamed() bool { return p.v.Pack == gdn.PackStream }
+func (p *plan) streamed() bool { return p.v.Mapping.Pack == gdn.PackStream }
 
 // streaming makes the module of packed sequences that stream.
 type streaming struct{ *plan }
@@ -48,7 +48,7 @@ func (p streaming) streams() []*stream {
 		held := p.args["state_indices"]
 		end = b.Select(b.Compare(ir.GE, held, b.Like(held, 0)), end, begin)
 	}
-	if p.v.Batch == 1 {
+	if p.v.Mapping.Batch == 1 {
 		return []*stream{p.oneByOne(begin, end)}
 	}
 	rounds, taken := p.rounds(begin, end)
@@ -58,7 +58,7 @@ func (p streaming) streams() []*stream {
 
 // oneByOne takes one chunk after another, as many in a step as the variant says.
 func (p streaming) oneByOne(begin, end *ir.Value) *stream {
-	b, m := p.b, p.v.Chunks
+	b, m := p.b, p.v.Mapping.Chunks
 	k := p.chunksOf(begin, end)
 	x := p.slices(k.table, k.at, k.end)
 	n := b.Sum(p.chunkCount(k.length), 0)
@@ -76,7 +76,7 @@ func (p streaming) slices(seq, at, end *ir.Value) *stream {
 
 // rounds takes the sequences in rounds, and says how many chunks of each are taken, [Seqs].
 func (p streaming) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
-	b, n, m := p.b, p.s.Seqs, p.v.Batch
+	b, n, m := p.b, p.s.Seqs, p.v.Mapping.Batch
 	rounds := (n + m - 1) / m
 	spare := rounds*m - n // places of the first round that no sequence has
 	few := m / 4          // the most sequences that a round leaves waiting for the others
@@ -193,7 +193,7 @@ func (p streaming) gatesOf(all []*stream, g, beta *ir.Value) gates {
 func (p streaming) loop(t *stream, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
 	own := *p.plan
 	p = streaming{&own}
-	p.v.Batch = t.batch
+	p.v.Mapping.Batch = t.batch
 	s, m, shape := p.s, t.m, states.Type.Shape
 
 	// The states are rows as the products take them, so that what a step reads has its shape at once.
@@ -206,7 +206,7 @@ func (p streaming) loop(t *stream, arrays []*ir.Value, w gates, states, o *ir.Va
 	states = p.b.Reshape(states, shape[0]*per, s.HeadsV/per*shape[2], shape[3])
 	var rs []*ir.Value
 	if t.rounds == 0 {
-		together := m / p.v.Chunks // chunks that meet their states at once
+		together := m / p.v.Mapping.Chunks // chunks that meet their states at once
 		rs = p.b.LoopUntil(t.steps, t.used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
 			states := carried[0]
 			k := p.step(b, t, step)

@@ -30,10 +30,10 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 		if decay != nil {
 			s = b.Mul(s, e.spreadDecay(decay, i, false)(e.s.K, e.s.V))
 		}
-		u := e.written(at(v), func() *ir.Value { return e.Dot(at(k), s, false, false, e.v.PrecState) },
+		u := e.written(at(v), func() *ir.Value { return e.Dot(at(k), s, false, false, e.v.Numerics.PrecState) },
 			func() *ir.Value { return e.Scalar(w.beta, i, 1, e.s.V) })
-		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.PrecState))
-		outs = append(outs, e.Dot(at(q), s, false, false, e.v.PrecState))
+		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.Numerics.PrecState))
+		outs = append(outs, e.Dot(at(q), s, false, false, e.v.Numerics.PrecState))
 		e.state = s
 	}
 	b.Stage("output")
@@ -144,7 +144,7 @@ func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value
 func (e *tokenwise) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
 	b := e.b
 	rows = e.perValue(rows)
-	both := e.Dot(rows, e.state, false, turned, e.v.PrecState)
+	both := e.Dot(rows, e.state, false, turned, e.v.Numerics.PrecState)
 	k, q := b.SliceAxis(rows, 1, 0, 1), b.SliceAxis(rows, 1, 1, 2)
 	kq = b.Broadcast(b.Sum(b.Mul(k, q), 2), []int{both.Type.Shape[0], 1, e.s.V}, 0, 1)
 	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
@@ -208,8 +208,8 @@ func (e *tokenwise) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	state := e.By(e.state, decay(s.K, s.V))
 	u := e.written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, kc), 1)) }, func() *ir.Value { return beta(1, s.V) })
 	e.state = b.Add(state, b.Mul(kc, over(u)))
-	if e.v.PrecState != ir.PrecF32 {
-		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.PrecState)
+	if e.v.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.Numerics.PrecState)
 	}
 	return row(b.Sum(b.Mul(e.state, e.perValue(e.Column(q, s.V))), 1))
 }
@@ -228,8 +228,8 @@ func (e *tokenwise) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 	}
 	u := e.written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(kr))) }, func() *ir.Value { return over(beta(1, s.K)) })
 	e.state = b.Add(state, b.Mul(u, over(kr)))
-	if e.v.PrecState != ir.PrecF32 {
-		return e.Dot(row(q), e.state, false, true, e.v.PrecState)
+	if e.v.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(row(q), e.state, false, true, e.v.Numerics.PrecState)
 	}
 	o := b.Sum(b.Mul(e.state, over(row(q))), 2)
 	return b.Reshape(o, n, 1, s.V)
@@ -248,8 +248,8 @@ func (e *tokenwise) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value 
 	rest := b.Sub(b.Select(place, own, b.Like(own, 0)), b.Mul(state, over(k)))
 	u := b.Broadcast(b.Sum(rest, 2), all, 0, 1)
 	e.state = b.Add(state, b.Mul(u, over(b.Mul(k, beta(1, s.K)))))
-	if e.v.PrecState != ir.PrecF32 {
-		return e.Dot(q, e.state, false, true, e.v.PrecState)
+	if e.v.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(q, e.state, false, true, e.v.Numerics.PrecState)
 	}
 	o := b.Broadcast(b.Sum(b.Mul(e.state, over(q)), 2), all, 0, 1)
 	out := b.Const(ir.T(ir.F32, 1, s.V, s.K), 0)
@@ -278,7 +278,7 @@ func (p *plan) stateDType() ir.DType {
 
 // once says whether one step of the grid takes a sequence from its initial to its final state, which then are an input and an
 // output of the grid.
-func (p *plan) once() bool { return p.native() && p.nc == p.v.Chunks && p.s.Seqs == 0 }
+func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && p.s.Seqs == 0 }
 
 // pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }

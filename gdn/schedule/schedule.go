@@ -52,19 +52,19 @@ func Attach(m *ir.Module, scheds map[string]*ir.Sched) error {
 
 // forward is how the steps of a grid that carries the state overlap as a kernel; nil: they follow one another as built.
 func forward(v gdn.Variant, heads int) *ir.Sched {
-	s := newSched(v.Steps, v.Lock, heads, v.Ahead, 0)
+	s := newSched(v.Forward.Steps, v.Forward.Lock, heads, v.Forward.Ahead, 0)
 	if s == nil {
 		return nil
 	}
-	s.Late, s.Fetch = v.Late, v.Fetch == gdn.FetchCopies
-	if v.Ready != 100 {
+	s.Late, s.Fetch = v.Forward.Late, v.Forward.Fetch == gdn.FetchCopies
+	if v.Forward.Ready != 100 {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
-		s.Ends[0] = v.Ready
+		s.Ends[0] = v.Forward.Ready
 	}
-	if v.Beside {
+	if v.Forward.Beside {
 		s.Beside = []string{"operands"}
 	}
-	if v.Ahead == 2 {
+	if v.Forward.Ahead == 2 {
 		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
 	}
 	return s
@@ -75,17 +75,17 @@ var gradients = []string{"dq", "dk", "dg", "output"}
 
 // reverse is the schedule of a reverse grid.
 func reverse(v gdn.Variant, heads int) *ir.Sched {
-	s := newSched(v.BackSteps, v.BackLock, heads, v.BackAhead, v.Behind)
+	s := newSched(v.Backward.Steps, v.Backward.Lock, heads, v.Backward.Ahead, v.Backward.Behind)
 	if s == nil {
 		return nil
 	}
-	s.Late = v.BackLate
-	if v.Behind > 0 {
+	s.Late = v.Backward.Late
+	if v.Backward.Behind > 0 {
 		for _, stage := range append(slices.Clone(gradients), "store") {
 			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
 		}
-		if v.Stagger > 0 {
-			s.Waves, s.Stagger = slices.Clone(gradients), v.Stagger
+		if v.Backward.Stagger > 0 {
+			s.Waves, s.Stagger = slices.Clone(gradients), v.Backward.Stagger
 		}
 	}
 	return s

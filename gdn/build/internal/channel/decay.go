@@ -217,11 +217,11 @@ func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 		}
 		n := left[0].Type.Shape[1]
 		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
-			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.PrecIntra)
+			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.Numerics.PrecIntra)
 			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
 		} else {
 			for i, x := range left {
-				left[i] = d.Dot(x, columns, false, true, d.Variant.PrecIntra)
+				left[i] = d.Dot(x, columns, false, true, d.Variant.Numerics.PrecIntra)
 			}
 		}
 		for i, x := range left {
@@ -257,7 +257,7 @@ func (d *Decay) Times(x, factor *ir.Value) *ir.Value {
 
 // element is an operand of a product with decay in the type in which those are formed.
 func (d *Decay) element(x *ir.Value) *ir.Value {
-	if d.Variant.Low >= gdn.LowRows {
+	if d.Variant.Numerics.Low >= gdn.LowRows {
 		return d.Convert(x, ir.BF16)
 	}
 	return d.Convert(x, ir.F32)

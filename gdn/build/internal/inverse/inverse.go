@@ -24,9 +24,9 @@ var solvers = map[gdn.Solve]func(*Solver, *ir.Value) *ir.Value{
 // Invert is (I + A)^-1 from -A as it is stored.
 func (e *Solver) Invert(negA *ir.Value) *ir.Value {
 	switch {
-	case e.V.Mask != gdn.MaskWords:
+	case e.V.Inverse.Mask != gdn.MaskWords:
 		return e.Store(e.Solve(negA))
-	case e.V.Refine:
+	case e.V.Inverse.Refine:
 		return e.refined(e.SolveWords(negA), negA)
 	}
 	return e.SolveWords(negA)
@@ -35,10 +35,12 @@ func (e *Solver) Invert(negA *ir.Value) *ir.Value {
 // Solve is (I + A)^-1 from -A.
 func (e *Solver) Solve(negA *ir.Value) *ir.Value {
 	e.B.Stage("solve")
-	return solvers[e.V.Solve](e, negA)
+	return solvers[e.V.Inverse.Solve](e, negA)
 }
 
-func (e *Solver) inv(x, y *ir.Value) *ir.Value { return e.Dot(x, y, false, false, e.V.PrecInv) }
+func (e *Solver) inv(x, y *ir.Value) *ir.Value {
+	return e.Dot(x, y, false, false, e.V.Numerics.PrecInv)
+}
 
 // forward substitutes row by row over the whole chunk: row i of the inverse is e_i + B_i X.
 func (e *Solver) forward(neg *ir.Value) *ir.Value {
@@ -61,7 +63,7 @@ func (e *Solver) forward(neg *ir.Value) *ir.Value {
 // blockForward substitutes block by block: block row i is T_ii (E_i + B_i X), T_ii being the leaf's inverse.
 func (e *Solver) blockForward(neg *ir.Value) *ir.Value {
 	b := e.B
-	n, c, l := neg.Type.Shape[0], e.C, e.V.Leaf
+	n, c, l := neg.Type.Shape[0], e.C, e.V.Inverse.Leaf
 	leaf := e.leafLanes(neg)
 	var rows []*ir.Value
 	for i := 0; i < c; i += l {
@@ -79,8 +81,8 @@ func (e *Solver) blockForward(neg *ir.Value) *ir.Value {
 
 // ladder doubles the inverted blocks by X + X L X over the whole chunk, L being the part of B that joins pairs of blocks.
 func (e *Solver) ladder(neg *ir.Value) *ir.Value {
-	x := e.spread(e.leafLanes(neg), e.V.Leaf)
-	for w := e.V.Leaf; w < e.C; w *= 2 {
+	x := e.spread(e.leafLanes(neg), e.V.Inverse.Leaf)
+	for w := e.V.Inverse.Leaf; w < e.C; w *= 2 {
 		x = e.rung(x, neg, w)
 	}
 	return x
@@ -102,15 +104,15 @@ func (e *Solver) pairs(neg *ir.Value, w int) *ir.Value {
 // merge doubles the inverted blocks: the new block of a pair is X22 (B21 X11), which only multiplies true inverses. The
 // other order of the two products is several times less accurate where beta is near 2.
 func (e *Solver) merge(neg *ir.Value) *ir.Value {
-	if e.V.Merge == gdn.MergeBlocks {
+	if e.V.Inverse.Merge == gdn.MergeBlocks {
 		return e.mergeBlocks(neg)
 	}
-	held := e.V.Store
-	if e.V.PrecInv != ir.PrecBF16x1 { // more passes multiply what one would round away
+	held := e.V.Numerics.Store
+	if e.V.Numerics.PrecInv != ir.PrecBF16x1 { // more passes multiply what one would round away
 		held = ir.F32
 	}
-	x := e.spread(e.leafLanes(neg), e.V.Leaf)
-	for w := e.V.Leaf; w < e.C; w *= 2 {
+	x := e.spread(e.leafLanes(neg), e.V.Inverse.Leaf)
+	for w := e.V.Inverse.Leaf; w < e.C; w *= 2 {
 		if w < 8 { // rows of a block would be part of a tile
 			x = e.rung(x, neg, w)
 		} else {
@@ -124,7 +126,7 @@ func (e *Solver) merge(neg *ir.Value) *ir.Value {
 func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	b, c := e.B, e.C
 	n, pairs := x.Type.Shape[0], c/(2*w)
-	packed := e.V.Merge == gdn.MergePacked && pairs > 1
+	packed := e.V.Inverse.Merge == gdn.MergePacked && pairs > 1
 	odd := func(x *ir.Value) *ir.Value { // [N, pairs, 1, w, C]
 		return b.SliceAxis(b.Reshape(x, n, pairs, 2, w, c), 2, 1, 2)
 	}
@@ -159,7 +161,7 @@ func (e *Solver) mergeBlocks(neg *ir.Value) *ir.Value {
 	b, c := e.B, e.C
 	n := neg.Type.Shape[0]
 	x := e.leafBlocks(neg)
-	for w := e.V.Leaf; w < c; w *= 2 {
+	for w := e.V.Inverse.Leaf; w < c; w *= 2 {
 		pairs := c / (2 * w)
 		x = b.Reshape(x, pairs, 2, n, w, w)
 		x11 := b.Reshape(b.SliceAxis(x, 1, 0, 1), pairs, n, w, w)

@@ -15,10 +15,10 @@ import (
 
 // leafLanes inverts the leaves in lanes.
 func (e *Solver) leafLanes(neg *ir.Value) *ir.Value {
-	b, c, l := e.B.Stage("leaf"), e.C, e.V.Leaf
+	b, c, l := e.B.Stage("leaf"), e.C, e.V.Inverse.Leaf
 	defer e.B.Stage("solve")
 	d := e.packed(neg, l)
-	if e.V.LeafBy == gdn.LeafSubst || l == 1 {
+	if e.V.Inverse.LeafBy == gdn.LeafSubst || l == 1 {
 		return e.substLanes(d)
 	}
 	n := neg.Type.Shape[0]
@@ -27,19 +27,19 @@ func (e *Solver) leafLanes(neg *ir.Value) *ir.Value {
 		return b.Compare(ir.EQ, r, b.Sub(m, b.Mul(e.Divided(m, l), b.Like(m, float64(l)))))
 	})
 	eye := e.Over(n, b.Select(unit, b.Const(t, 1), b.Const(t, 0)))
-	return e.series(d, eye, e.V.LeafNewton, func(x, y *ir.Value) *ir.Value { return e.inv(x, e.spread(y, l)) })
+	return e.series(d, eye, e.V.Inverse.LeafNewton, func(x, y *ir.Value) *ir.Value { return e.inv(x, e.spread(y, l)) })
 }
 
 // leafBlocks inverts the leaves in blocks.
 func (e *Solver) leafBlocks(neg *ir.Value) *ir.Value {
-	b, c, l := e.B.Stage("leaf"), e.C, e.V.Leaf
+	b, c, l := e.B.Stage("leaf"), e.C, e.V.Inverse.Leaf
 	defer e.B.Stage("solve")
 	d := e.blocksOf(neg, l, l, 0, 0)
 	eye := b.Broadcast(e.Eye(1, l), []int{c / l, neg.Type.Shape[0], l, l}, 1, 2, 3)
-	if e.V.LeafBy == gdn.LeafSubst || l == 1 {
+	if e.V.Inverse.LeafBy == gdn.LeafSubst || l == 1 {
 		return e.substBlocks(d, eye)
 	}
-	return e.series(d, eye, e.V.LeafNewton, e.inv)
+	return e.series(d, eye, e.V.Inverse.LeafNewton, e.inv)
 }
 
 // series is the power series of (I - D)^-1 by doubling, exact for a strictly triangular D of the leaf's size, with Newton
@@ -47,7 +47,7 @@ func (e *Solver) leafBlocks(neg *ir.Value) *ir.Value {
 func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
 	b := e.B
 	x := b.Add(eye, d)
-	for k, power := 2, d; k < e.V.Leaf; k *= 2 {
+	for k, power := 2, d; k < e.V.Inverse.Leaf; k *= 2 {
 		power = mul(power, power)
 		x = b.Add(x, mul(x, power))
 	}

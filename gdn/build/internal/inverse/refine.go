@@ -62,9 +62,9 @@ func (e *Solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *
 func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	b, parts := e.B, e.Parts(t)
 	switch {
-	case !e.V.Refine && turned:
+	case !e.V.Inverse.Refine && turned:
 		return e.Dot(r, t, false, true, e.V.ApplyPrecision())
-	case !e.V.Refine:
+	case !e.V.Inverse.Refine:
 		return e.Dot(t, r, false, false, e.V.ApplyPrecision())
 	case turned:
 		return b.MatMul(b.Concat(2, r, r), b.Concat(2, parts...), false, true, ir.PrecBF16x1)

@@ -37,7 +37,7 @@ func (e *Solver) wordRows(x *ir.Value, h int) []*ir.Value {
 func (e *Solver) toRows(x *ir.Value) [][]*ir.Value {
 	var out [][]*ir.Value
 	for _, words := range e.Words(x) {
-		out = append(out, e.wordRows(words, e.V.Leaf/2))
+		out = append(out, e.wordRows(words, e.V.Inverse.Leaf/2))
 	}
 	return out
 }
@@ -50,9 +50,9 @@ func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
 	}
 	mask := e.OwnWords(negA, nil)
 	for part, words := range e.Words(negA) {
-		a = append(a, e.wordRows(e.Finite(e.B.And(words, mask), part), e.V.Leaf/2))
+		a = append(a, e.wordRows(e.Finite(e.B.And(words, mask), part), e.V.Inverse.Leaf/2))
 	}
-	return a, e.wordRows(mask, e.V.Leaf/2)
+	return a, e.wordRows(mask, e.V.Inverse.Leaf/2)
 }
 
 // joinRows is the value of blocks of words, for each part.
@@ -76,7 +76,7 @@ func (e *Solver) orAll(xs []*ir.Value) *ir.Value {
 // (I + A)^-1 in bf16 or its parts.
 func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 	a, seen := e.ownRows(negA)
-	b, l := e.B.Stage("leaf"), e.V.Leaf
+	b, l := e.B.Stage("leaf"), e.V.Inverse.Leaf
 	var own [][]*ir.Value
 	for _, rows := range a {
 		var blocks []*ir.Value
@@ -115,7 +115,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 // head each, or two where the variant says so.
 func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.B
-	per, pairs := w/e.V.Leaf, e.C/(2*w)
+	per, pairs := w/e.V.Inverse.Leaf, e.C/(2*w)
 	odd := func(p, m int) int { return (2*p+1)*per + m }
 	b21, x22 := make([][]*ir.Value, len(a)), make([][]*ir.Value, len(a))
 	for k := range a {
@@ -184,7 +184,7 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 		s := v.Type.Shape
 		return b.Reshape(b.SliceAxis(b.Reshape(v, n/2, 2, s[1], c), 1, i, i+1), n/2, s[1], c)
 	}
-	lane := e.Iota(e.V.Leaf/2, c, 1)
+	lane := e.Iota(e.V.Inverse.Leaf/2, c, 1)
 	turn := w
 	if side == 0 {
 		turn = c - w
@@ -192,7 +192,7 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	from := e.Plus(lane, turn)
 	from = b.Sub(from, b.Mul(e.Divided(from, c), b.Like(from, float64(c))))
 	left, right := make([][]*ir.Value, len(x)), make([][]*ir.Value, len(y))
-	per := w / e.V.Leaf
+	per := w / e.V.Inverse.Leaf
 	for k := range x {
 		for _, rows := range x[k] {
 			left[k] = append(left[k], head(rows, 0))
@@ -216,7 +216,7 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 			for i, v := range both {
 				both[i] = b.Reshape(v, n/2, 1, v.Type.Shape[1], c)
 			}
-			out[k][m] = b.Reshape(b.Concat(1, both...), n, e.V.Leaf/2, c)
+			out[k][m] = b.Reshape(b.Concat(1, both...), n, e.V.Inverse.Leaf/2, c)
 		}
 		out[k] = out[k][:h]
 	}
@@ -235,4 +235,4 @@ func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
 }
 
 // shares says whether merges of blocks of w lanes of n heads take two heads in a product.
-func (e *Solver) shares(w, n int) bool { return w <= e.V.MergePairs && n%2 == 0 }
+func (e *Solver) shares(w, n int) bool { return w <= e.V.Inverse.MergePairs && n%2 == 0 }

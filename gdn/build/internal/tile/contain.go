@@ -18,7 +18,7 @@ func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	if part > 0 {
 		bit, places = 0x4000_4000, 1
 	}
-	if e.V.Low >= gdn.LowOperands {
+	if e.V.Numerics.Low >= gdn.LowOperands {
 		// 1 - 1 is 0, and inf - inf is NaN, as is NaN - NaN: an exponent of all ones.
 		h := b.Halves(x)
 		return b.Binary(ir.OpXor, x, b.And(b.Words(b.Sub(h, h)), b.Like(x, float64(bit))))
@@ -35,7 +35,7 @@ const huge = 1e38
 // Cleaned stores x, an operand of products that take several sequences at once, and makes it finite.
 func (e *Body) Cleaned(x *ir.Value) *ir.Value {
 	b := e.B
-	if e.V.Store == ir.BF16 {
+	if e.V.Numerics.Store == ir.BF16 {
 		return b.Halves(e.Finite(b.Words(e.Store(x)), 0))
 	}
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))

@@ -8,7 +8,7 @@ import (
 
 // SumsByProducts says whether sums over lanes are products with ones, in bf16.
 func SumsByProducts(v gdn.Variant) bool {
-	return v.PrecIntra == ir.PrecBF16x1 && v.DecaySums == gdn.SumProducts
+	return v.Numerics.PrecIntra == ir.PrecBF16x1 && v.Training.DecaySums == gdn.SumProducts
 }
 
 // Summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
@@ -52,7 +52,7 @@ func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
 		for _, l := range lists {
 			out = append(out, e.laneSums(l))
 		}
-		if e.V.PrecIntra != ir.PrecBF16x1 || n > part {
+		if e.V.Numerics.PrecIntra != ir.PrecBF16x1 || n > part {
 			return out
 		}
 		for j, sum := range out {

@@ -98,16 +98,16 @@ func (e *Body) Eye(n, size int) *ir.Value {
 
 // Dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
 func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
-	if p == ir.PrecBF16x3 && e.V.Parts == gdn.PartsKept {
+	if p == ir.PrecBF16x3 && e.V.Numerics.Parts == gdn.PartsKept {
 		return e.dotParts(x, y, tx, ty)
 	}
-	if p == ir.PrecBF16x1 && e.V.Parts == gdn.PartsKept {
+	if p == ir.PrecBF16x1 && e.V.Numerics.Parts == gdn.PartsKept {
 		return e.B.MatMul(e.Cut(x)[0], e.Cut(y)[0], tx, ty, p)
 	}
 	d := ir.F32
 	bx, by := x.Type.DType == ir.BF16, y.Type.DType == ir.BF16
 	switch {
-	case p == ir.PrecBF16x1 && (e.V.Store == ir.BF16 || bx || by):
+	case p == ir.PrecBF16x1 && (e.V.Numerics.Store == ir.BF16 || bx || by):
 		d = ir.BF16
 	case p != ir.PrecF32 && bx && by:
 		d, p = ir.BF16, ir.PrecBF16x1 // exact

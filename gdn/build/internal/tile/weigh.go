@@ -7,7 +7,7 @@ import (
 
 // Element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
 func (e *Body) Element(x *ir.Value, from gdn.Low) *ir.Value {
-	if e.V.Low >= from {
+	if e.V.Numerics.Low >= from {
 		return e.B.Convert(x, ir.BF16)
 	}
 	return e.B.Convert(x, ir.F32)
@@ -27,7 +27,7 @@ func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 		return x
 	}
 	b, s := e.B, x.Type.Shape
-	if e.V.Low == gdn.LowNone {
+	if e.V.Numerics.Low == gdn.LowNone {
 		return b.Mul(e.Element(x, gdn.LowRows), e.Column(g, s[2]))
 	}
 	// A column of words is spread over half the registers.

@@ -17,7 +17,7 @@ func (e *Body) Masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir
 // MaskedIn is masked by what is of the visit too.
 func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *ir.Value) *ir.Value {
 	b, s := e.B, x.Type.Shape
-	if e.V.Mask != gdn.MaskWords {
+	if e.V.Inverse.Mask != gdn.MaskWords {
 		x = b.Convert(x, ir.F32)
 		holds := e.OfVisits(s[0], func(visit int) *ir.Value { return keep(visit, e.Iota(s[1], s[2], 0), e.Iota(s[1], s[2], 1)) })
 		return e.Store(b.Select(holds, x, b.Like(x, 0)))
@@ -52,7 +52,7 @@ func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Va
 // Lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
 func (e *Body) Lower(x *ir.Value) *ir.Value {
 	upto := func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.LE, lane, row) }
-	if e.Visits == nil || e.V.Mask != gdn.MaskWords {
+	if e.Visits == nil || e.V.Inverse.Mask != gdn.MaskWords {
 		return e.Masked(x, upto)
 	}
 	return e.AndWords(x, e.OwnWords(x, upto))
@@ -97,7 +97,7 @@ func (e *Body) Words(x *ir.Value) []*ir.Value {
 }
 
 func (e *Body) WordParts(x *ir.Value) []*ir.Value {
-	if e.V.Parts == gdn.PartsKept {
+	if e.V.Numerics.Parts == gdn.PartsKept {
 		return e.Cut(x)
 	}
 	return []*ir.Value{e.B.Convert(x, ir.BF16)}
@@ -105,7 +105,7 @@ func (e *Body) WordParts(x *ir.Value) []*ir.Value {
 
 // StrictlyUpper clears x [N, j, i] but for i > j.
 func (e *Body) StrictlyUpper(x *ir.Value) *ir.Value {
-	if e.V.Mask == gdn.MaskWords {
+	if e.V.Inverse.Mask == gdn.MaskWords {
 		return e.Upper(x, 1)
 	}
 	return e.B.Convert(e.Keep(e.B.Convert(x, ir.F32), e.B.Compare(ir.LT, e.Iota(e.C, e.C, 0), e.Iota(e.C, e.C, 1))), x.Type.DType)

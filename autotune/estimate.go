@@ -265,14 +265,14 @@ func instruction(in *ir.Instr, c *count, bf16 bool) (wait float64) {
 	}
 	t := in.Result().Type
 	n := registers(t)
-	switch in.Op {
-	case ir.OpConst, ir.OpIota, ir.OpReshape, ir.OpBitcast, ir.OpWords, ir.OpSlice, ir.OpConcat, ir.OpRefCast, ir.OpProgramID:
+	switch ir.Ops[in.Op].Unit {
+	case ir.UnitNone:
 		return 0
-	case ir.OpLoad:
+	case ir.UnitLoad:
 		c.slots[slotLoad] += n
-	case ir.OpDot:
+	case ir.UnitMatrix:
 		return dot(in, c)
-	case ir.OpExp, ir.OpExp2, ir.OpLog, ir.OpLog2, ir.OpLog1p, ir.OpSqrt, ir.OpRsqrt, ir.OpTanh, ir.OpLogistic, ir.OpDiv:
+	case ir.UnitFunction:
 		each := 1.
 		if t.DType == ir.BF16 {
 			each = 2
@@ -281,25 +281,13 @@ func instruction(in *ir.Instr, c *count, bf16 bool) (wait float64) {
 		c.slots[slotPop] += each * n
 		c.slots[slotALU] += n
 		return waitExp
-	case ir.OpTranspose:
-		c.slots[slotXLU] += 37. / 16 * max(n, registers(in.Args[0].Type))
-		c.slots[slotPop] += n
-		return waitMove
-	case ir.OpBroadcast:
-		a := in.Args[0].Type
-		if a.Rank() > 0 && a.Shape[a.Rank()-1] == 1 && t.Shape[t.Rank()-1] > 1 {
-			c.slots[slotXLU] += columnXLU * n
-			c.slots[slotPop] += n
-			return waitMove
+	case ir.UnitLane:
+		each, of := moves(in, n)
+		if of == 0 {
+			return 0
 		}
-		return 0
-	case ir.OpTake, ir.OpGatherRows:
-		c.slots[slotXLU] += patternXLU * n
-		c.slots[slotPop] += n
-		return waitMove
-	case ir.OpReduceSum, ir.OpReduceMax, ir.OpCumsum:
-		c.slots[slotXLU] += registers(in.Args[0].Type)
-		c.slots[slotPop] += registers(in.Args[0].Type)
+		c.slots[slotXLU] += each * of
+		c.slots[slotPop] += of
 		return waitMove
 	default:
 		each := 1.
@@ -309,6 +297,23 @@ func instruction(in *ir.Instr, c *count, bf16 bool) (wait float64) {
 		c.slots[slotALU] += each * n
 	}
 	return waitOther
+}
+
+// moves is what an op of n result registers asks of the unit that moves lanes: slots for each register, of so many.
+func moves(in *ir.Instr, n float64) (each, of float64) {
+	a := in.Args[0].Type
+	switch in.Op {
+	case ir.OpTranspose:
+		return 37. / 16 * max(n, registers(a)) / n, n
+	case ir.OpBroadcast:
+		if t := in.Result().Type; a.Rank() > 0 && a.Shape[a.Rank()-1] == 1 && t.Shape[t.Rank()-1] > 1 {
+			return columnXLU, n
+		}
+		return 0, 0 // rows, and single numbers, are spread by loads
+	case ir.OpTake, ir.OpGatherRows:
+		return patternXLU, n
+	}
+	return 1, registers(a) // reductions
 }
 
 // dot counts the passes of a product: weights of 128 x 128 take 32 pushes of bf16 rows.

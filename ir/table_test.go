@@ -85,6 +85,13 @@ func example(op ir.Op) string {
 	return "module t (%f: f32[4,8], %h: bf16[4,8], %u: u32[4,8], %p: bool[4,8], %i: i32[4,8], %n: i32[]) -> (o) {\n  " + body + "\n  yield %f\n}\n"
 }
 
+// Every op says which unit has its work.
+func TestUnits(t *testing.T) {
+	for op := ir.BadOp + 1; op < ir.NumOps; op++ {
+		require.NotZero(t, ir.Ops[op].Unit, "%s: give its row a unit", op)
+	}
+}
+
 func TestEveryOpIsDescribedAndParsesBack(t *testing.T) {
 	names := map[string]bool{}
 	for op := ir.BadOp + 1; op < ir.NumOps; op++ {

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -355,64 +356,17 @@ func (p *parser) instr() (*Instr, error) {
 		}
 	}
 	w := p.word()
-	op, ok := ParseOp(w)
-	if !ok {
+	var ok bool
+	if in.Op, ok = ParseOp(w); !ok {
 		return nil, p.errf("unknown op %q", w)
 	}
-	in.Op = op
-	row := &Ops[op]
-	if p.peek("%") {
-		if err := p.commaList(func() error {
-			v, err := p.use()
-			in.Args = append(in.Args, v)
-			return err
-		}); err != nil {
+	for _, part := range []func(*Instr) error{p.args, p.braces, p.body} {
+		if err := part(in); err != nil {
 			return nil, err
 		}
 	}
-	grid := op == OpGrid || op == OpKernel
-	if optional := len(row.Attrs) == 1 && row.Attrs[0] == "block"; len(row.Attrs) > 0 && !optional || grid || optional && p.peek("{") {
-		if err := p.expect("{"); err != nil {
-			return nil, err
-		}
-		var err error
-		if grid {
-			in.Attrs.Grid, err = p.grid()
-		} else {
-			err = p.attrs(in)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect("}"); err != nil {
-			return nil, err
-		}
-	}
-	if row.Body {
-		in.Body = &Block{}
-		if err := p.params(in.Body, false); err != nil {
-			return nil, err
-		}
-		if err := p.block(in.Body); err != nil {
-			return nil, err
-		}
-	}
-	if p.accept(":") {
-		if err := p.commaList(func() error {
-			t, err := p.typ()
-			in.Results = append(in.Results, &Value{Type: t, Def: in})
-			return err
-		}); err != nil {
-			return nil, err
-		}
-	}
-	if len(in.Results) != len(names) {
-		return nil, p.errf("%d results with %d types", len(names), len(in.Results))
-	}
-	for i, n := range names {
-		if err := p.define(n, in.Results[i]); err != nil {
-			return nil, err
-		}
+	if err := p.results(in, names); err != nil {
+		return nil, err
 	}
 	if p.accept("@") {
 		var err error
@@ -421,6 +375,74 @@ func (p *parser) instr() (*Instr, error) {
 		}
 	}
 	return in, nil
+}
+
+// args reads %a, %b, ... where there are any.
+func (p *parser) args(in *Instr) error {
+	if !p.peek("%") {
+		return nil
+	}
+	return p.commaList(func() error {
+		v, err := p.use()
+		in.Args = append(in.Args, v)
+		return err
+	})
+}
+
+// braces reads {attributes}, which an op has that names any; all of its attributes may be such as are left out.
+func (p *parser) braces(in *Instr) error {
+	grid := in.Op == OpGrid || in.Op == OpKernel
+	needed := func(a string) bool { return optionalAttrs[a] == nil }
+	attrs := Ops[in.Op].Attrs
+	if !grid && (len(attrs) == 0 || !slices.ContainsFunc(attrs, needed) && !p.peek("{")) {
+		return nil
+	}
+	err := p.expect("{")
+	switch {
+	case err != nil:
+	case grid:
+		in.Attrs.Grid, err = p.grid()
+	default:
+		err = p.attrs(in)
+	}
+	if err != nil {
+		return err
+	}
+	return p.expect("}")
+}
+
+// body reads (parameters) { instructions } of an op that has one.
+func (p *parser) body(in *Instr) error {
+	if !Ops[in.Op].Body {
+		return nil
+	}
+	in.Body = &Block{}
+	if err := p.params(in.Body, false); err != nil {
+		return err
+	}
+	return p.block(in.Body)
+}
+
+// results reads : type, type, ... and defines the results by their names.
+func (p *parser) results(in *Instr, names []string) error {
+	if p.accept(":") {
+		if err := p.commaList(func() error {
+			t, err := p.typ()
+			in.Results = append(in.Results, &Value{Type: t, Def: in})
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if len(in.Results) != len(names) {
+		return p.errf("%d results with %d types", len(names), len(in.Results))
+	}
+	for i, n := range names {
+		if err := p.define(n, in.Results[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *parser) attrs(in *Instr) error {

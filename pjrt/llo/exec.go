@@ -255,70 +255,33 @@ func (m *machine) sum(terms []operand) value {
 	return total
 }
 
+// execute does what the scalar instructions of a bundle do. All read before any writes.
 func (m *machine) execute(c *code, pc int) error {
 	m.writes = m.writes[:0]
 	for i := range c.steps {
 		s := &c.steps[i]
-		runs, ok := m.holds(s.guard)
-		if ok && !runs && s.old == nil {
+		runs, certain := m.holds(s.guard)
+		if certain && !runs && s.old == nil {
 			continue
 		}
 		switch s.kind {
 		case stepDMA:
-			m.dma(s, ok)
-			continue
+			m.dma(s, certain)
 		case stepOddDMA:
 			m.refuseTraffic("%s at %#x is a form of transfer that is not known", s.opname, c.addr)
-			continue
 		case stepWait:
 			m.wait(s, pc)
-			continue
 		case stepStore:
-			v, at := m.value(s.args[0]), m.sum(s.args[1:])
-			if !at.known {
-				m.clobber(s.args[1:])
-				continue
-			}
-			if !ok && m.mem[at] != v {
-				v = value{}
-			}
-			m.writes = append(m.writes, write{noRegister, at, v})
-			continue
-		}
-		var v value
-		switch {
-		case ok && !runs:
-			v = m.value(*s.old)
-		case s.kind == stepPop:
-			v = m.pop(ok)
-		case s.kind == stepLoad:
-			if at := m.sum(s.args); at.known {
-				v = m.mem[at]
-			}
+			m.store(s, certain)
+		case stepPush:
+			m.push(m.result(s, runs, certain), certain)
 		default:
-			m.args = m.args[:0]
-			for _, a := range s.args {
-				m.args = append(m.args, m.value(a))
-			}
-			v = s.eval(s.typ, m.args)
-			if v.sym != 0 && strings.HasPrefix(s.opname, "inlined_call_operand") {
-				v = m.inputValue(v)
-			}
-		}
-		if s.kind == stepPush {
-			m.push(v, ok)
-			continue
-		}
-		if !ok {
-			was := m.regs[s.dst]
-			if s.old != nil {
-				was = m.value(*s.old)
-			}
-			if was != v {
+			v := m.result(s, runs, certain)
+			if !certain && m.before(s) != v {
 				v = value{}
 			}
+			m.writes = append(m.writes, write{reg: s.dst, val: v})
 		}
-		m.writes = append(m.writes, write{reg: s.dst, val: v})
 	}
 	for _, w := range m.writes {
 		if w.reg == noRegister {
@@ -328,6 +291,51 @@ func (m *machine) execute(c *code, pc int) error {
 		}
 	}
 	return nil
+}
+
+// store writes to scalar memory. Where it is not known whether it happens, the word stays known only if nothing would change.
+func (m *machine) store(s *step, certain bool) {
+	v, at := m.value(s.args[0]), m.sum(s.args[1:])
+	if !at.known {
+		m.clobber(s.args[1:])
+		return
+	}
+	if !certain && m.mem[at] != v {
+		v = value{}
+	}
+	m.writes = append(m.writes, write{noRegister, at, v})
+}
+
+// before is what the result of an instruction is that does not run.
+func (m *machine) before(s *step) value {
+	if s.old != nil {
+		return m.value(*s.old)
+	}
+	return m.regs[s.dst]
+}
+
+// result is what an instruction gives, whose guard holds or not, as far as that is known.
+func (m *machine) result(s *step, runs, certain bool) (v value) {
+	switch {
+	case certain && !runs:
+		return m.value(*s.old)
+	case s.kind == stepPop:
+		return m.pop(certain)
+	case s.kind == stepLoad:
+		if at := m.sum(s.args); at.known {
+			return m.mem[at]
+		}
+		return v
+	}
+	m.args = m.args[:0]
+	for _, a := range s.args {
+		m.args = append(m.args, m.value(a))
+	}
+	v = s.eval(s.typ, m.args)
+	if v.sym != 0 && strings.HasPrefix(s.opname, "inlined_call_operand") {
+		v = m.inputValue(v)
+	}
+	return v
 }
 
 // push enters a result of the divider. Where it is not known whether it enters, nothing is known of the queue from then on.

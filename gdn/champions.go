@@ -44,7 +44,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,rest=value", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
 	{HostTPU, AccuracyFast, jobPacked, "tpu,lock=4,out=separate,turn=value,scale=query,steps=1", "decays of channels are work of the first phase; sequences are gathered into chunks", where{channels: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "few short sequences are batch rows of all tokens, with those of others masked", where{visits: 3}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,ahead=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,ahead=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},

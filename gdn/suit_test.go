@@ -129,14 +129,15 @@ func TestSuitedPacked(t *testing.T) {
 	}
 }
 
-// Few and short packed sequences: one is a batch row as it lies, those of three visits are batch rows with others masked, and those of
+// Few and short packed sequences: one is a batch row as it lies, those in one block are batch rows with others masked, and those of
 // a few steps do without phases that overlap.
 func TestSuitedShort(t *testing.T) {
 	for _, c := range []struct{ spec, narrow, wide string }{
 		{"t=6,seqs=1", "tpu-long,rest=value,ahead=0", "tpu-long,rest=value,ahead=0"},
 		{"t=4096,seqs=1", "tpu-128,fetch=copies,rest=value", "tpu-long,fetch=copies,main=yes,rest=value"},
 		{"t=6,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
-		{"t=256,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
+		{"t=128,seqs=3", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
+		{"t=256,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
 		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
 		{"t=132,seqs=3", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
 		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=1", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},

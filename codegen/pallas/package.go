@@ -2,12 +2,12 @@ package pallas
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
@@ -32,25 +32,85 @@ func CheckPackage(name string) error {
 	return nil
 }
 
-// Package writes a Python package of a name, which must be an identifier: pyproject.toml, the kernels, and tests that compare them with the
-// token recurrence in plain JAX.
-func Package(name string, s gdn.Spec, v gdn.Variant, p Provenance) ([]File, error) {
-	f, err := newFile(s, v, p)
-	if err != nil {
-		return nil, err
+// Part is a file of kernels in a package: what it computes, and how.
+type Part struct {
+	Name    string
+	Spec    gdn.Spec
+	Variant gdn.Variant
+	Costs   []Cost
+}
+
+// shortTokens are those of sequences that fill no step of the kernels for long ones.
+const shortTokens = 128
+
+// Parts are the files of kernels in a package for a spec, at the sizes that variants are to be chosen for. One for short sequences stands
+// for itself only where its variant is another.
+func Parts(s gdn.Spec) []Part {
+	s.Seqs, s.Packed, s.Direction, s.Final, s.Pool, s.InPlace = 0, false, gdn.Forward, true, 0, false
+	s = Spec(s)
+	short, train, decode, packed := s, s, s, s
+	short.Tokens = min(shortTokens, s.Tokens)
+	train.Direction = gdn.Train
+	decode.Batch, decode.Tokens = max(s.Batch, 8), 1
+	packed.Batch, packed.Tokens, packed.Seqs = 1, s.Batch*s.Tokens, 8
+	return []Part{{Name: "forward", Spec: s}, {Name: "short", Spec: short}, {Name: "train", Spec: train}, {Name: "decode", Spec: decode}, {Name: "packed", Spec: packed}}
+}
+
+// Package writes a Python package of a name, which must be an identifier: pyproject.toml, files of kernels, functions over them, the rule
+// in plain JAX, and tests that compare the two.
+func Package(name string, parts []Part, p Provenance) ([]File, error) {
+	var files []File
+	var api *file
+	loosest := 0.0
+	parts = slices.DeleteFunc(slices.Clone(parts), func(part Part) bool { return part.Name == "short" && part.Variant == parts[0].Variant })
+	for _, part := range parts {
+		p.Costs = part.Costs
+		f, err := newFile(part.Spec, part.Variant, p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part.Name, err)
+		}
+		if api == nil {
+			api = f
+		}
+		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
+		loosest = max(loosest, limit)
+		files = append(files, File{"src/" + name + "/" + part.Name + ".py", f.text(false)})
 	}
-	source := f.text(true)
-	tests, err := f.tests(name)
-	if err != nil {
-		return nil, err
+	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
+	api.data.Short = slices.ContainsFunc(parts, func(part Part) bool { return part.Name == "short" })
+	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "tests/test_api.py": "tests"} {
+		var b bytes.Buffer
+		if err := templates.ExecuteTemplate(&b, template, api.data); err != nil {
+			return nil, err
+		}
+		files = append(files, File{path, pytext.Format(spaced(b.String()))})
 	}
-	return []File{
-		{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"))},
-		{"README.md", fmt.Sprintf(packageReadme, name, strings.Trim(f.doc, "\n"), name)},
-		{"src/" + name + "/__init__.py", pytext.Format(fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s.kernels import gated_delta_rule\n\n__all__ = [\"gated_delta_rule\"]\n", name))},
-		{"src/" + name + "/kernels.py", source},
-		{"tests/test_kernels.py", tests},
-	}, nil
+	init := fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s.api import chunk_gated_delta_rule, decode_pool, decode_step\nfrom %[1]s.recurrent import recurrent\n\n"+
+		"__all__ = [\"chunk_gated_delta_rule\", \"decode_pool\", \"decode_step\", \"recurrent\"]\n", name)
+	files = append(files,
+		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"))},
+		File{"README.md", readme(name, parts, p)},
+		File{"src/" + name + "/__init__.py", pytext.Format(init)},
+		File{"src/" + name + "/py.typed", "\n"})
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+// readme says what the functions are, and what the kernels cost.
+func readme(name string, parts []Part, p Provenance) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, packageReadme, name, p.Version)
+	for _, part := range parts {
+		fmt.Fprintf(&b, "| `%s` | `%s` | ", part.Name, part.Spec)
+		for i, c := range part.Costs {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%s %.2f", c.Target, float64(max(c.Wall, c.Cycles))/float64(part.Spec.Work()))
+		}
+		b.WriteString(" |\n")
+	}
+	return b.String()
 }
 
 const pyproject = `[build-system]
@@ -60,7 +120,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "%s"
 version = "0.1.0"
-description = "Gated delta rule for TPUs: a Pallas kernel with its gradient"
+description = "Gated delta rule for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["jax>=0.10.2", "numpy"]
@@ -79,19 +139,25 @@ testpaths = ["tests"]
 pythonpath = ["src"]
 `
 
-const packageReadme = "# %s\n\n```\n%s\n```\n\nInstall with `pip install .`, test with `pip install .[test]` and `pytest`. Off a TPU the kernels are interpreted.\n\n```python\nfrom %s import gated_delta_rule\n```\n"
+const packageReadme = "# %[1]s\n\nThe gated delta rule for TPUs, in Pallas. Written by gdngen %[2]s; generate it anew instead of editing it.\n\n" + `
+| function | what |
+|---|---|
+| ` + "`chunk_gated_delta_rule`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable; gradients by kernels |
+| ` + "`decode_step`" + ` | one token of each batch row |
+| ` + "`decode_pool`" + ` | the same over states in a pool, which is donated |
+| ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
-//go:embed tests.py.tmpl
-var testText string
+Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
+kernels, cost a copy. Install with ` + "`pip install .`, test with `pip install .[test]` and `pytest`" + `: kernels are then interpreted.
 
-var testTemplate = template.Must(template.New("tests").Parse(testText))
+Static cycles a token and value head, at the sizes that kernels were chosen for; nothing ran on a TPU:
 
-func (f *file) tests(name string) (string, error) {
-	f.data.Name = name
-	var b bytes.Buffer
-	err := testTemplate.ExecuteTemplate(&b, "tests", f.data)
-	return pytext.Format(spaced(b.String())), err
-}
+| kernels | sizes | cost |
+|---|---|---|
+`
+
+//go:embed api.py.tmpl recurrent.py.tmpl tests.py.tmpl
+var packageText embed.FS
 
 // spaced puts two blank lines before what stands at the top level after a template left more or fewer.
 func spaced(text string) string {

@@ -94,18 +94,32 @@ func TestSameEachTime(t *testing.T) {
 	require.Equal(t, source(t, "bench,hk=1,hv=2", "tpu"), source(t, "bench,hk=1,hv=2", "tpu"))
 }
 
+// A package has a file for each kind of work, and one for short sequences where they take another variant.
 func TestPackage(t *testing.T) {
-	v, err := gdn.ParseVariant("default")
-	require.NoError(t, err)
-	files, err := pallas.Package("gdr", spec(t, "tiny"), v, pallas.Provenance{Version: "v0"})
-	require.NoError(t, err)
-	var paths []string
-	for _, f := range files {
-		paths = append(paths, f.Path)
-		require.NotEmpty(t, f.Text)
+	write := func(short string) (paths []string, files []pallas.File) {
+		parts := pallas.Parts(spec(t, "tiny"))
+		for i, p := range parts {
+			text := map[bool]string{false: "default", true: short}[p.Name == "short"]
+			var err error
+			parts[i].Variant, err = gdn.ParseVariant(text)
+			require.NoError(t, err)
+			parts[i].Costs = []pallas.Cost{{Target: "v6e", Cycles: 1000 * int64(p.Spec.Work())}}
+		}
+		files, err := pallas.Package("gdr", parts, pallas.Provenance{Version: "v0"})
+		require.NoError(t, err)
+		for _, f := range files {
+			paths = append(paths, f.Path)
+			require.NotEmpty(t, f.Text)
+		}
+		return paths, files
 	}
-	require.Equal(t, []string{"pyproject.toml", "README.md", "src/gdr/__init__.py", "src/gdr/kernels.py", "tests/test_kernels.py"}, paths)
-	require.Contains(t, files[4].Text, "from gdr.kernels import")
+	paths, files := write("default")
+	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/api.py", "src/gdr/decode.py", "src/gdr/forward.py",
+		"src/gdr/packed.py", "src/gdr/py.typed", "src/gdr/recurrent.py", "src/gdr/train.py", "tests/test_api.py"}, paths)
+	require.Contains(t, files[0].Text, "v6e 1000.00")
+	require.NotContains(t, files[3].Text, "short")
+	paths, _ = write("token")
+	require.Contains(t, paths, "src/gdr/short.py")
 }
 
 func TestRefusals(t *testing.T) {

@@ -214,6 +214,9 @@ func init() {
 			if from.Rank() != to.Rank() {
 				return expr{}, fmt.Errorf("%s as %s: a reference keeps its dimensions", from, to)
 			}
+			if from.DType == to.DType { // leading dimensions are rows
+				return expr{o.texts[0].s + ".reshape(" + strings.Trim(shapeText(to.Shape), "()") + ")", atom}, nil
+			}
 			return expr{o.texts[0].s + ".bitcast(" + dtypes[o.dtype()] + ")", atom}, nil
 		}},
 		ir.OpDMAStart: {write: byPrinter},

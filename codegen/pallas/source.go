@@ -18,7 +18,7 @@ import (
 //go:embed source.py.tmpl
 var sourceText string
 
-var templates = template.Must(template.New("source").Parse(sourceText))
+var templates = template.Must(template.Must(template.New("source").Parse(sourceText)).ParseFS(packageText, "*.py.tmpl"))
 
 // Cost is the static cost of the kernels on a target.
 type Cost struct {
@@ -63,6 +63,8 @@ type file struct {
 type fileData struct {
 	Params                             []fileParam
 	ArgHints, Args, PublicHints, Pairs string
+	Short                              bool   // a package has kernels for short sequences
+	TokenHints, TokenArgs, TokenPairs  string // of those without a state
 	Result, OutType, StateType, OutDoc string
 	Scale, CheckArgs, DTypes           string
 	Groups, Seqs, Tokens               int
@@ -210,6 +212,9 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	}
 	for _, p := range s.Results() {
 		d.Axes = append(d.Axes, fileAxes{p.Name, axesOf(s, p.Name)})
+	}
+	if n := len(public); s.Seqs == 0 {
+		d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(public, ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
 	}
 	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
 	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")

@@ -36,6 +36,7 @@ var pallasRows = []struct {
 	{name: "merge-newton", spec: "t=50,hk=2,hv=4,k=16,v=16,dtype=f32,l2norm,init,negeig", variant: "merge-newton,chunk=32"},
 	{name: "token", spec: "b=2,t=20,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,init,state=vk", variant: "token", plain: true},
 	{name: "decode", spec: "b=4,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init", variant: "decode"},
+	{name: "decode-f32", spec: "b=8,t=1,hk=1,hv=2,k=16,v=24,dtype=f32,init", variant: "decode-f32"},
 	{name: "forward", spec: "t=40,hk=1,hv=1,k=24,v=16,dtype=f32,final=false", variant: "forward,chunk=16"},
 	{name: "ladder", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init", variant: "ladder16,chunk=32", plain: true},
 	{name: "split-uw", spec: "b=1,t=72,hk=2,hv=2,k=16,v=24,dtype=f32,init", variant: "split-uw,chunk=16"},
@@ -48,7 +49,7 @@ var pallasRows = []struct {
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},
-	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies"},
+	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies,main=yes"},
 	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 }
 
@@ -174,14 +175,22 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 	require.Equal(t, 2, done)
 }
 
-// A package is clean by ruff, its own tests pass, and its file runs as a program.
+// A package is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by states and by a
+// pool, refusals.
 func TestPallasPackage(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,init")
 	require.NoError(t, err)
-	v, err := gdn.ParseVariant("chunk=16,layout=token,kq=joined")
-	require.NoError(t, err)
-	files, err := pallas.Package("gdr", s, v, pallas.Provenance{Version: "test"})
+	parts := pallas.Parts(s)
+	for i, p := range parts {
+		text := map[string]string{"short": "chunk=8", "decode": "decode-f32", "packed": "split,chunk=16"}[p.Name]
+		if text == "" {
+			text = "chunk=16,layout=token,kq=joined"
+		}
+		parts[i].Variant, err = gdn.ParseVariant(text)
+		require.NoError(t, err)
+	}
+	files, err := pallas.Package("gdr", parts, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "gdr")
 	for _, f := range files {
@@ -190,12 +199,10 @@ func TestPallasPackage(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
 	}
 	lint(t, py, dir)
-	for _, args := range [][]string{{"-m", "pytest", "-q", "-p", "no:cacheprovider"}, {filepath.Join("src", "gdr", "kernels.py")}} {
-		cmd := exec.Command(absolute(t, py), args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), quickJAX...)
-		msg, err := cmd.CombinedOutput()
-		require.NoError(t, err, "python %s: %s", strings.Join(args, " "), msg)
-	}
+	cmd := exec.Command(absolute(t, py), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), quickJAX...)
+	msg, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", msg)
 }
 
 func absolute(t *testing.T, path string) string {

@@ -16,7 +16,7 @@ func written(s Size) []string {
 		"def _idle(refs: Refs) -> None:\n    pass",
 		fmt.Sprintf("def _cut(x: jax.Array) -> jax.Array:\n    return x[:%d, %d:, 1:%d]", s.Rows-1, 2*s.Rows, s.Rows+2),
 		fmt.Sprintf("def _kernel(*args: Ref) -> None:\n    _step(refs, place=%d)\n    _idle(refs)", (s.Steps+2)%4),
-		fmt.Sprintf("@jax.jit\ndef _run(x: jax.Array, *, interpret: bool) -> jax.Array:\n    return call(_kernel, grid=(%d, %d))(x.reshape(%d, %d), %d, %d)", s.Rows, s.Steps+2, 3*s.Rows*s.Steps, 4*s.Steps-s.Rows, s.Rows+s.Steps, 4*s.Steps-s.Rows+3),
+		fmt.Sprintf("@functools.partial(jax.jit, static_argnames=\"interpret\")\ndef _run(x: jax.Array, *, interpret: bool) -> jax.Array:\n    return call(_kernel, grid=(%d, %d))(x.reshape(%d, %d), %d, %d)", s.Rows, s.Steps+2, 3*s.Rows*s.Steps, 4*s.Steps-s.Rows, s.Rows+s.Steps, 4*s.Steps-s.Rows+3),
 		"def main(x: jax.Array) -> jax.Array:\n    return _run(x, interpret=False)",
 	}
 }
@@ -39,7 +39,7 @@ func TestUnify(t *testing.T) {
 		"def _idle(refs: Refs) -> None:\n    pass",
 		"def _cut(x: jax.Array, rows: int) -> jax.Array:\n    return x[: rows - 1, 2 * rows :, 1 : rows + 2]",
 		"def _kernel(*args: Ref, steps: int) -> None:\n    _step(refs, place=(steps + 2) % 4, steps=steps)\n    _idle(refs)",
-		"@jax.jit\ndef _run(x: jax.Array, *, interpret: bool, rows: int, steps: int) -> jax.Array:\n    return call(functools.partial(_kernel, steps=steps), grid=(rows, steps + 2))(x.reshape(3 * rows * steps, 4 * steps - rows), rows + steps, 4 * steps - rows + 3)",
+		"@functools.partial(jax.jit, static_argnames=(\"interpret\", \"rows\", \"steps\"))\ndef _run(x: jax.Array, *, interpret: bool, rows: int, steps: int) -> jax.Array:\n    return call(functools.partial(_kernel, steps=steps), grid=(rows, steps + 2))(x.reshape(3 * rows * steps, 4 * steps - rows), rows + steps, 4 * steps - rows + 3)",
 		"def main(x: jax.Array, rows: int, steps: int) -> jax.Array:\n    return _run(x, interpret=False, rows=rows, steps=steps)",
 	}, got)
 }

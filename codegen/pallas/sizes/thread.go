@@ -38,13 +38,23 @@ func thread(texts []string, uses []map[string]bool) []string {
 		}
 		for i := range out {
 			if i == j {
-				out[i] = insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints)
+				out[i] = static(insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints), values)
 			} else {
 				out[i] = hand(out[i], c, values)
 			}
 		}
 	}
 	return out
+}
+
+// static has jit take sizes as numbers of Python.
+func static(text string, values []string) string {
+	names := []string{`"interpret"`}
+	for _, v := range values {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, `"`+name+`"`)
+	}
+	return strings.Replace(text, `static_argnames="interpret"`, "static_argnames=("+strings.Join(names, ", ")+")", 1)
 }
 
 // spread has functions use what the functions that they call use.

@@ -36,6 +36,9 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	case "none", "all":
 		auto = app.DefaultTarget
 	}
+	if pack != "" {
+		return genPackage(a, s, variant, auto, targets, pack)
+	}
 	s = pallas.Spec(s)
 	f, err := suitTarget(s, variant, auto)
 	if err != nil {
@@ -56,14 +59,40 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 			return err
 		}
 	}
-	if pack == "" {
-		text, err := pallas.Source(s, v, p)
-		if err != nil {
-			return app.Failed(app.ExitRejected, "%w", err)
-		}
-		return a.deliver(f, "pallas", auto, file, text)
+	text, err := pallas.Source(s, v, p)
+	if err != nil {
+		return app.Failed(app.ExitRejected, "%w", err)
 	}
-	files, err := pallas.Package(filepath.Base(pack), s, v, p)
+	return a.deliver(f, "pallas", auto, file, text)
+}
+
+// genPackage writes a package of kernels for training and inference. A variant is for whole sequences; for a few tokens and for packed
+// sequences it is auto.
+func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
+	p := pallas.Provenance{}
+	p.Version, _ = app.Version()
+	parts := pallas.Parts(s)
+	for i, part := range parts {
+		text := variant
+		if part.Name == "decode" || part.Name == "packed" {
+			text = gdn.Auto
+		}
+		f, err := suitTarget(part.Spec, text, auto)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.Name, err)
+		}
+		a.Say(f)
+		f = lower.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
+		parts[i].Variant = f.Variant
+		if targets == "none" {
+			continue
+		}
+		if err := a.pallasCosts(f, targets, &p); err != nil {
+			return err
+		}
+		parts[i].Costs = p.Costs
+	}
+	files, err := pallas.Package(filepath.Base(pack), parts, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}

@@ -1,0 +1,128 @@
+#: ALL constant
+_ALL = np.uint32(0xFFFFFFFF)
+
+#: HIGH constant
+_HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word
+
+#: interleave constant
+T = TypeVar("T")
+Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
+
+#: pin
+def _pin(x: jax.Array, interpret: bool) -> jax.Array:
+    """An operand that stays in main memory."""
+    return x if interpret else pltpu.with_memory_space_constraint(x, pltpu.HBM)
+
+#: pinned
+def _pinned(
+    shape: tuple[int, ...], dtype: jnp.dtype, interpret: bool
+) -> jax.ShapeDtypeStruct | pl.MemoryRef:
+    """The type of a result that stays in main memory."""
+    return jax.ShapeDtypeStruct(shape, dtype) if interpret else pltpu.HBM(shape, dtype)
+
+#: f32
+def _f32(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.float32)
+
+#: bf16
+def _bf16(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.bfloat16)
+
+#: dot
+def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a [m, k] times b [k, n], summed in float32."""
+    return _dot_general(a, b, 1, 0)
+
+#: dot_nt
+def _dot_nt(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a [m, k] times the transpose of b [n, k], summed in float32."""
+    return _dot_general(a, b, 1, 1)
+
+#: dot_tn
+def _dot_tn(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The transpose of a [k, m] times b [k, n], summed in float32."""
+    return _dot_general(a, b, 0, 0)
+
+#: dot_tt
+def _dot_tt(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The transpose of a [k, m] times that of b [n, k], summed in float32."""
+    return _dot_general(a, b, 0, 1)
+
+#: dot_general
+def _dot_general(a: jax.Array, b: jax.Array, i: int, j: int) -> jax.Array:
+    exact = a.dtype == jnp.bfloat16 and b.dtype == jnp.bfloat16
+    return lax.dot_general(
+        a,
+        b,
+        (((i,), (j,)), ((), ())),
+        precision=None if exact else lax.Precision.HIGHEST,
+        preferred_element_type=jnp.float32,
+    )
+
+#: words
+def _words(x: jax.Array) -> jax.Array:
+    """Pairs of bf16 rows as rows of u32 words: [2n, m] to [n, m]."""
+    return pltpu.bitcast(x, jnp.uint32)
+
+#: halves
+def _halves(words: jax.Array) -> jax.Array:
+    """The bf16 rows of u32 words: [n, m] to [2n, m]."""
+    return pltpu.bitcast(words, jnp.bfloat16)
+
+#: pack
+def _pack(low: jax.Array, high: jax.Array, interpret: bool) -> jax.Array:
+    """u32 words of two float32 rounded to bf16."""
+    if not interpret:
+        return pltpu.pack_elementwise([low, high], packed_dtype=jnp.bfloat16)
+
+    def bits(x: jax.Array) -> jax.Array:
+        rounded = x.astype(jnp.bfloat16).astype(jnp.float32)
+        return lax.bitcast_convert_type(rounded, jnp.uint32)
+
+    return bits(low) >> 16 | bits(high)  # interpret mode has no packing
+
+#: store_words
+def _store_words(
+    ref: Ref, start: int, stride: int, words: jax.Array, interpret: bool
+) -> None:
+    """Writes words to the pairs of bf16 rows start, start + stride, ..."""
+    n = words.shape[0]
+    if not interpret:
+        ref.bitcast(jnp.uint32)[pl.ds(start, n, stride=stride), :] = words
+        return
+    rows = _halves(words).reshape(n, 2, -1)
+    for half in range(2):  # interpret mode stores through no bitcast
+        ref[pl.ds(2 * start + half, n, stride=2 * stride), :] = rows[:, half]
+
+#: interleave
+def _interleave(*tasks: tuple[float, Work[None]]) -> None:
+    """Issues the work of several phases side by side.
+
+    The compiler of a TPU keeps the order of a kernel's text to a large degree, so
+    what may run at the same time must stand side by side. Each phase begins at its
+    time in chunks, and gives way whenever its next piece is due after another's.
+    """
+    queue = [(start, i) for i, (start, _) in enumerate(tasks)]
+    heapq.heapify(queue)
+    while queue:
+        time, i = heapq.heappop(queue)
+        wait = next(tasks[i][1], None)
+        if wait is not None:
+            heapq.heappush(queue, (time + wait / 10_000, i))
+
+#: beside
+def _beside(*lines: Work[Any]) -> Work[list[Any]]:
+    """Issues lines of work of one phase side by side and returns their results."""
+    results = [None] * len(lines)
+    queue = [(0, i) for i in range(len(lines))]
+    now = 0
+    while queue:
+        due, i = heapq.heappop(queue)
+        if due > now:
+            yield due - now
+            now = due
+        try:
+            heapq.heappush(queue, (due + next(lines[i]), i))
+        except StopIteration as stop:
+            results[i] = stop.value
+    return results

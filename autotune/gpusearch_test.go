@@ -70,6 +70,13 @@ func TestSearchOnGPU(t *testing.T) {
 	best, err := Best(c.Dir, "")
 	require.NoError(t, err)
 	require.Equal(t, int64(2e6), best.Cost("h100").Score, best.Variant)
+	for text, want := range map[string]string{"@" + c.Dir: best.Variant, "@" + c.Dir + ",leaf=8": best.Variant + ",leaf=8", "naive": "naive"} {
+		got, err := VariantOf(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err = VariantOf("@" + c.Dir + "#1000")
+	require.ErrorContains(t, err, `no candidate "1000"`)
 	v, err := Verify(c.Dir)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
@@ -122,5 +129,19 @@ func TestRefusedOnGPU(t *testing.T) {
 		x.change(&c)
 		_, err := Search(t.Context(), c)
 		require.ErrorContains(t, err, x.says)
+	}
+}
+
+// What a search is for: TPU generations, or GPUs with their table of choices, and not both.
+func TestParseTargets(t *testing.T) {
+	for text, want := range map[string][]string{"v6e": {"v6e"}, "v5e, v6e,": {"v5e", "v6e"}, "h100": {"h100"}} {
+		names, table, err := ParseTargets(text, gpuSpec(t, "contest-prefill,seqs=57"))
+		require.NoError(t, err)
+		require.Equal(t, want, names)
+		require.Equal(t, text == "h100", table != nil, text)
+	}
+	for text, want := range map[string]string{"h100,v6e": "not for both", "h100,v66": "v66", "v66": "v66", "": "target"} {
+		_, _, err := ParseTargets(text, gpuSpec(t, "contest-prefill,seqs=57"))
+		require.ErrorContains(t, err, want)
 	}
 }

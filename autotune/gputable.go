@@ -1,8 +1,10 @@
 package autotune
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/triton"
@@ -34,6 +36,33 @@ func gpusOf(names []string) (list []*target.GPU, err error) {
 
 // tritonTable is the choices of the triton backend for a spec.
 type tritonTable struct{ spec gdn.Spec }
+
+// ParseTargets reads what a search is for, names of TPU generations (or all) or of GPUs, separated by commas, and gives the table of
+// choices of the latter; nil where they are TPUs.
+func ParseTargets(text string, s gdn.Spec) (names []string, table strategy.Table, err error) {
+	gpus := false
+	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		name = strings.TrimSpace(name)
+		if g, missing := target.LookupGPU(name); missing == nil {
+			name, gpus = g.Name, true
+		} else if _, missing := target.Lookup(name); missing != nil {
+			err = cmp.Or(err, missing)
+		}
+		names = append(names, name)
+	}
+	if gpus && err == nil {
+		table, err = TableFor(names, s)
+	}
+	if gpus {
+		return names, table, err
+	}
+	list, err := target.Parse(text)
+	names = nil
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	return names, nil, err
+}
 
 // TableFor is the table of choices of a search on targets; nil where they are TPUs.
 func TableFor(targets []string, s gdn.Spec) (strategy.Table, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // Status sums up a run that may be in progress.
@@ -58,6 +59,41 @@ func Candidate(dir, id string) (*journal.Candidate, error) {
 		return s.Now().Candidate(n), nil
 	}
 	return nil, fmt.Errorf("run %s has no candidate %q (it has 1 to %d)", dir, id, s.Len())
+}
+
+// VariantOf gives the text of a variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the first target. Axes may follow, after a
+// comma. Other text stays as it is.
+func VariantOf(text string) (string, error) {
+	at, more, _ := strings.Cut(text, ",")
+	place, isRun := strings.CutPrefix(at, "@")
+	if !isRun {
+		return text, nil
+	}
+	dir, id := place, ""
+	if i := strings.LastIndexByte(place, '#'); i >= 0 {
+		dir, id = place[:i], place[i+1:]
+	}
+	c, err := Candidate(dir, id)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	if c.Variant == "" {
+		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
+	}
+	if more == "" {
+		return c.Variant, nil
+	}
+	v, err := gdn.ParseVariant(c.Variant)
+	if err != nil {
+		return c.Variant + "," + more, nil // of GPUs, whose backend reads it
+	}
+	for change := range strings.SplitSeq(more, ",") {
+		axis, value, _ := strings.Cut(change, "=")
+		if err == nil {
+			v, err = v.With(axis, value)
+		}
+	}
+	return v.String(), err
 }
 
 // Verification is what Verify found.

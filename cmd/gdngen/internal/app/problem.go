@@ -29,41 +29,6 @@ func ParseVariant(text string) (gdn.Variant, error) {
 	return v, Usage(err)
 }
 
-// FromRun gives the text of a variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the first target. Axes may follow, after a
-// comma. Other text stays as it is.
-func FromRun(text string) (string, error) {
-	at, more, _ := strings.Cut(text, ",")
-	place, isRun := strings.CutPrefix(at, "@")
-	if !isRun {
-		return text, nil
-	}
-	dir, id := place, ""
-	if i := strings.LastIndexByte(place, '#'); i >= 0 {
-		dir, id = place[:i], place[i+1:]
-	}
-	c, err := autotune.Candidate(dir, id)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", at, err)
-	}
-	if c.Variant == "" {
-		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
-	}
-	if more == "" {
-		return c.Variant, nil
-	}
-	v, err := gdn.ParseVariant(c.Variant)
-	if err != nil {
-		return c.Variant + "," + more, nil // of GPUs: the backend reads it
-	}
-	for change := range strings.SplitSeq(more, ",") {
-		axis, value, _ := strings.Cut(change, "=")
-		if err == nil {
-			v, err = v.With(axis, value)
-		}
-	}
-	return v.String(), err
-}
-
 // ParseTargets reads a list of targets from the command line; "all" stands for every one.
 func ParseTargets(text string) ([]*codegen.Target, error) {
 	list, err := codegen.ParseTargets(text)
@@ -130,7 +95,7 @@ func (v *variantText) String() string { return string(*v) }
 func (v *variantText) Type() string   { return "string" }
 
 func (v *variantText) Set(text string) error {
-	text, err := FromRun(text)
+	text, err := autotune.VariantOf(text)
 	if err != nil {
 		return err
 	}

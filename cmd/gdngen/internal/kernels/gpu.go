@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/gdngen/gdngen/autotune"
 	"io"
 
 	"github.com/gdngen/gdngen/check"
@@ -29,7 +30,7 @@ func (a CLI) tritonOf(s gdn.Spec, text string) (*tritonProgram, error) {
 	if err := triton.Supports(s); err != nil {
 		return nil, app.Failed(app.ExitRejected, "%w", err)
 	}
-	text, err := app.FromRun(text)
+	text, err := autotune.VariantOf(text)
 	if err != nil {
 		return nil, app.Usage(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/gdngen/gdngen/autotune"
 	"io/fs"
 	"os"
 	"slices"
@@ -51,7 +52,7 @@ func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets 
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
 func (o *origin) others(a *app.App, text string, targets []*codegen.Target) ([]*explain.Module, error) {
-	text, err := app.FromRun(text)
+	text, err := autotune.VariantOf(text)
 	if err != nil {
 		return nil, app.Usage(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ladder"
@@ -161,8 +160,8 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 		return err
 	}
 	var table strategy.Table
-	if c.Targets, table, err = searchTargets(r.targets, c.Spec); err != nil {
-		return err
+	if c.Targets, table, err = autotune.ParseTargets(r.targets, c.Spec); err != nil {
+		return app.Usage(app.NearTarget(err))
 	}
 	if table != nil && !named {
 		c.Strategy = "" // that of GPUs
@@ -221,7 +220,7 @@ func (r *runFlags) aims(c *autotune.Config) (err error) {
 // startOf reads the variants that a run begins with, in place.
 func startOf(seeds []string, table strategy.Table) (err error) {
 	for i, text := range seeds {
-		if seeds[i], err = app.FromRun(text); err != nil {
+		if seeds[i], err = autotune.VariantOf(text); err != nil {
 			return app.Usage(err)
 		}
 		if table != nil {
@@ -234,34 +233,6 @@ func startOf(seeds []string, table strategy.Table) (err error) {
 		}
 	}
 	return nil
-}
-
-// searchTargets are the names of what a search is for, TPU generations or GPUs, and the table of choices of the latter.
-func searchTargets(text string, s gdn.Spec) (names []string, table strategy.Table, err error) {
-	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
-		if g, err := target.LookupGPU(strings.TrimSpace(name)); err == nil {
-			names = append(names, g.Name)
-		}
-	}
-	if len(names) == 0 {
-		list, err := app.ParseTargets(text)
-		for _, t := range list {
-			names = append(names, t.Name)
-		}
-		return names, nil, err
-	}
-	names = nil
-	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
-		name = strings.TrimSpace(name)
-		if g, err := target.LookupGPU(name); err == nil {
-			name = g.Name
-		} else if _, err := target.Lookup(name); err != nil {
-			return nil, nil, app.Usage(err)
-		}
-		names = append(names, name)
-	}
-	table, err = autotune.TableFor(names, s)
-	return names, table, app.Usage(err)
 }
 
 // words joins demands, in the order of texts and then of files.

@@ -39,12 +39,13 @@ func (e *Body) Over(n int, x *ir.Value) *ir.Value {
 	return e.B.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
 }
 
-// Column spreads [N, C] over lanes to [N, C, lanes]; row spreads it over rows to [N, rows, C].
+// Column spreads [N, C] over lanes to [N, C, lanes].
 func (e *Body) Column(x *ir.Value, lanes int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
 }
 
+// Row spreads [N, C] over rows to [N, rows, C].
 func (e *Body) Row(x *ir.Value, rows int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)

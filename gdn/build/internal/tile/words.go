@@ -14,7 +14,7 @@ func (e *Body) Masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir
 	return e.MaskedIn(x, func(_ int, row, lane *ir.Value) *ir.Value { return keep(row, lane) })
 }
 
-// MaskedIn is masked by what is of the visit too.
+// MaskedIn is Masked by a condition that is of the visit too.
 func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *ir.Value) *ir.Value {
 	b, s := e.B, x.Type.Shape
 	if e.V.Inverse.Mask != gdn.MaskWords {
@@ -59,7 +59,7 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 }
 
 // OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
-// Keep holds.
+// keep holds.
 func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	return e.OfVisits(x.Type.Shape[0], func(visit int) *ir.Value {
 		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value { return e.Visits.Together(visit, row, lane) })

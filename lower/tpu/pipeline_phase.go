@@ -60,62 +60,75 @@ func (l *pipeline) analyse() {
 	l.findLazy()
 }
 
-// assign finds the phase of each instruction, at least floor.
+// assign finds the phase of each instruction, at least floor: the earliest that it can stand in, then, for what is better late, the
+// first that needs it.
 func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Value]bool, floor []int) {
-	ins := l.body.Instrs
-	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
-	l.phase, l.light = make([]int, len(ins)), make([]bool, len(ins))
-	for i, in := range ins {
-		carried, window, scratch := false, true, false
-		accesses(in, func(ref *ir.Value, store bool, _ *box) {
-			ref = memory(l.root, ref)
-			carried = carried || l.isOut(ref) && loaded[ref]
-			window = window && !store && l.param[ref] < firstOut
-			scratch = scratch || l.param[ref] >= firstOut
-		})
-		l.phase[i] = floor[i]
-		l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
-		l.light[i] = in.Body == nil && window && !scratch
-		for _, d := range deps[i] {
-			l.phase[i] = max(l.phase[i], l.phase[d])
-			l.free[i] = l.free[i] && l.free[d]
-			l.light[i] = l.light[i] && (l.light[d] || l.free[d])
-		}
-		switch in.Op {
-		case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
-			l.light[i] = false
-		}
-		if carried {
-			l.phase[i] = max(l.phase[i], state)
-		}
-		if hasDot(in) || l.phase[i] >= state && !carried {
-			l.phase[i] = max(l.phase[i], stages[in.Task.Stage])
-		}
-		if in.Op == ir.OpStore && l.stores(in.Args[1]) {
-			for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
-				l.phase[i]++
-			}
-		}
-		l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
+	n := len(l.body.Instrs)
+	l.phase, l.light = make([]int, n), make([]bool, n)
+	for i := range n {
+		l.earliest(i, deps[i], stages, loaded, floor[i])
 	}
-	// Loads and cheap work on them wait until they are needed; so do masks, which can not pass between phases, and rows that are
-	// spread over tiles, so that the row alone passes.
-	first := make([]int, len(ins))
+	first := make([]int, n) // phase that first needs an instruction
+	lastPhase := len(l.opt.Lags) - 1
 	for i := range first {
 		first[i] = lastPhase + 1
 	}
-	for i := len(ins) - 1; i >= 0; i-- {
-		mask := len(ins[i].Results) == 1 && ins[i].Result().Type.DType == ir.Bool
-		if (l.light[i] || mask || spreadsRow(ins[i]) || widens(ins[i]) || l.grows(i)) && !l.free[i] && first[i] <= lastPhase {
-			l.phase[i] = max(l.phase[i], first[i])
-		}
+	for i := n - 1; i >= 0; i-- {
 		if l.free[i] {
 			continue
+		}
+		if l.waits(i) && first[i] <= lastPhase {
+			l.phase[i] = max(l.phase[i], first[i])
 		}
 		for _, d := range deps[i] {
 			first[d] = min(first[d], l.phase[i])
 		}
 	}
+}
+
+// earliest finds the first phase that instruction i can stand in, after what it needs, and whether it is light, free or first.
+func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map[*ir.Value]bool, floor int) {
+	in := l.body.Instrs[i]
+	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
+	carried, window, scratch := false, true, false
+	accesses(in, func(ref *ir.Value, store bool, _ *box) {
+		ref = memory(l.root, ref)
+		carried = carried || l.isOut(ref) && loaded[ref]
+		window = window && !store && l.param[ref] < firstOut
+		scratch = scratch || l.param[ref] >= firstOut
+	})
+	l.phase[i] = floor
+	l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
+	l.light[i] = in.Body == nil && window && !scratch
+	for _, d := range deps {
+		l.phase[i] = max(l.phase[i], l.phase[d])
+		l.free[i] = l.free[i] && l.free[d]
+		l.light[i] = l.light[i] && (l.light[d] || l.free[d])
+	}
+	switch in.Op {
+	case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
+		l.light[i] = false
+	}
+	if carried {
+		l.phase[i] = max(l.phase[i], state)
+	}
+	if hasDot(in) || l.phase[i] >= state && !carried {
+		l.phase[i] = max(l.phase[i], stages[in.Task.Stage])
+	}
+	if in.Op == ir.OpStore && l.stores(in.Args[1]) {
+		for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
+			l.phase[i]++
+		}
+	}
+	l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
+}
+
+// waits says whether an instruction is better done where it is needed: loads and cheap work on them; masks, which can not pass between
+// phases; rows that are spread over tiles, so that the row alone passes.
+func (l *pipeline) waits(i int) bool {
+	in := l.body.Instrs[i]
+	mask := len(in.Results) == 1 && in.Result().Type.DType == ir.Bool
+	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i)
 }
 
 // spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does at no cost.

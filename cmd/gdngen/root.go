@@ -66,13 +66,16 @@ A cost is in static cycles, counted in the schedule that libtpu compiles: a lowe
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
 	root.SetHelpCommand(helpCmd(root))
-	root.AddCommand(a.tourCmd(), kernels.CLI{App: a.App}.TuneCmd(), kernels.CLI{App: a.App}.GenCmd(), kernels.CLI{App: a.App}.CheckCmd(), kernels.CLI{App: a.App}.RunCmd(), kernels.CLI{App: a.App}.CompileCmd(), kernels.CLI{App: a.App}.ExplainCmd(), search.CLI{App: a.App}.SearchCmd(), search.CLI{App: a.App}.LadderCmd(), search.CLI{App: a.App}.JournalCmd(), search.CLI{App: a.App}.ReportCmd(), kernels.CLI{App: a.App}.ResultsCmd(), kernels.CLI{App: a.App}.MfuCmd(), kernels.CLI{App: a.App}.BenchCmd(),
-		kernels.CLI{App: a.App}.PackCmd(), kernels.CLI{App: a.App}.UnpackCmd(), search.CLI{App: a.App}.LoopCmd(), search.CLI{App: a.App}.HandoverCmd(), machines.CLI{App: a.App}.RemoteCmd(), search.CLI{App: a.App}.WorkerCmd(), machines.CLI{App: a.App}.TraceCmd(), machines.CLI{App: a.App}.ProfileCmd(), kernels.CLI{App: a.App}.SplitCmd(), kernels.CLI{App: a.App}.VariantsCmd(), kernels.CLI{App: a.App}.TargetsCmd(), kernels.CLI{App: a.App}.BackendsCmd(),
+	k, of, away := kernels.CLI{App: a.App}, search.CLI{App: a.App}, machines.CLI{App: a.App}
+	root.AddCommand(a.tourCmd(), k.TuneCmd(), k.GenCmd(), k.CheckCmd(), k.RunCmd(), k.CompileCmd(), k.ExplainCmd(),
+		of.SearchCmd(), of.LadderCmd(), of.JournalCmd(), of.ReportCmd(), k.ResultsCmd(), k.MfuCmd(), k.BenchCmd(), k.PackCmd(), k.UnpackCmd(),
+		of.LoopCmd(), of.HandoverCmd(), away.RemoteCmd(), of.WorkerCmd(), away.TraceCmd(), away.ProfileCmd(),
+		k.SplitCmd(), k.VariantsCmd(), k.TargetsCmd(), k.BackendsCmd(),
 		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
 			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
 		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
 			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, search.DirectiveTopic(), app.ConfigTopic(),
-		a.setupCmd(), a.doctorCmd(), kernels.CLI{App: a.App}.SelftestCmd(), kernels.CLI{App: a.App}.CalibrateCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
+		a.setupCmd(), a.doctorCmd(), k.SelftestCmd(), k.CalibrateCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
 	return root
 }
 

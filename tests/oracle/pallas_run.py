@@ -53,7 +53,7 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("--vmap", action="store_true")
     a = p.parse_args()
-    faulthandler.dump_traceback_later(600, exit=True)  # where it hangs
+    faulthandler.dump_traceback_later(170)  # where it hangs
     function = runpy.run_path(a.file, run_name="__main__")["gated_delta_rule"]
     cases = {}
     for name, t in read_tensors(a.inputs).items():

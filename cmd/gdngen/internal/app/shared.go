@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// RunFlag is --run, the folder of a run.
 func RunFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "run", "", "folder of the run")
 }
@@ -43,6 +44,7 @@ func (a *App) ReadModelConfig(name string) (model.Config, error) {
 	return c, nil
 }
 
+// TargetFlag is --target of commands that take several.
 func TargetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen targets)")
 	CompleteList(c, "target", slices.Concat(codegen.TargetNames(), target.GPUNames(), []string{"all"}))

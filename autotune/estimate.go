@@ -64,7 +64,7 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	if c == nil {
 		return nil
 	}
-	x := &strategy.Estimate{Size: math.Pow(phaseSize, float64(v.Forward.Ahead)) * math.Pow(float64(v.Forward.Steps), stepSize)}
+	x := &strategy.Estimate{Size: math.Pow(phaseSize, float64(v.Forward.PhasesBefore)) * math.Pow(float64(v.Forward.Steps), stepSize)}
 	size := 1.
 	for _, t := range e.targets {
 		g := strategy.Guess{Glue: c.glue}

@@ -121,7 +121,7 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 		switch text := v.String(); {
 		case n.Name == "naive":
 			naive = append(naive, text)
-		case v.Forward.Ahead > 0:
+		case v.Forward.PhasesBefore > 0:
 			slow = append(slow, text)
 		case own:
 			low = append(low, text)

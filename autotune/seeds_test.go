@@ -80,7 +80,7 @@ func TestDefaultSeeds(t *testing.T) {
 
 // The best known for a spec are tried after what is made for bf16 and before all else with a pipeline.
 func TestSeedsForSpec(t *testing.T) {
-	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,rest=value", "train": "tpu-train-long", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
+	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,tail_decay=v", "train": "tpu-train-long", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
 		s := spec(t, preset)
 		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
 		at := func(name string) int {
@@ -97,7 +97,7 @@ func TestSeedsForSpec(t *testing.T) {
 // The user's champions are among the seeds where they hold, by default and as part of auto, and the header has their digest.
 func TestSeedsPromoted(t *testing.T) {
 	s := spec(t, "contest-decode")
-	own, err := gdn.ParseVariant("decode,lock=2")
+	own, err := gdn.ParseVariant("decode,head_group=2")
 	require.NoError(t, err)
 	row := promoted.Row{Spec: s.String(), Target: "v6e", Accuracy: "fast", Variant: own.String(), Cycles: 1, Libtpu: "x", Run: "r", Candidate: 1, Date: "2026-01-31"}
 	header := func(c Config) journal.Header {
@@ -121,11 +121,11 @@ func TestSeedsPromoted(t *testing.T) {
 
 // auto among the seeds stands for the best known on each target.
 func TestSeedsByText(t *testing.T) {
-	c := Config{Spec: spec(t, "contest-decode"), Seeds: []string{"naive", "auto", "decode,lock=2"}}
+	c := Config{Spec: spec(t, "contest-decode"), Seeds: []string{"naive", "auto", "decode,head_group=2"}}
 	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"}, nil)
 	require.NoError(t, err)
 	var want []string
-	for _, text := range []string{"naive", "decode", "decode,lock=2"} {
+	for _, text := range []string{"naive", "decode", "decode,head_group=2"} {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
 		want = append(want, v.String())

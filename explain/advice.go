@@ -29,7 +29,7 @@ var rules = []struct {
 	axes []string
 	find func(e *Explanation) (int64, string)
 }{
-	{"gaps", []string{"chunks", "heads", "ahead", "lock"}, func(e *Explanation) (int64, string) {
+	{"gaps", []string{"chunks", "heads", "phases_before", "head_group"}, func(e *Explanation) (int64, string) {
 		packed, slot := measure.FullestSlot(e.Report)
 		return e.Report.Cycles - int64(packed), fmt.Sprintf("%s, the fullest slot, is %s full over all that is issued: instructions wait for results of others. More independent work side by side fills the gaps",
 			slot, terminal.Percent(int64(packed), e.Report.Cycles))
@@ -42,8 +42,8 @@ var rules = []struct {
 	{"edges", []string{"chunks", "steps", "fetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
 	{"copies", []string{"main", "fetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
 	{"steps", []string{"fetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
-	{"units", []string{"late", "ready", "lock"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
-	{"matrix unit", []string{"lock", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
+	{"units", []string{"state_delay", "prologue_end", "head_group"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
+	{"matrix unit", []string{"head_group", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
 		for _, op := range e.Report.Ops {
 			cycles += op.Calls * op.Stall
 		}

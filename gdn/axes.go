@@ -23,68 +23,69 @@ type Axis struct {
 	Get     func(*Variant) string
 	Set     func(*Variant, string) error
 	Applies func(Variant) bool // to a canonical variant; nil: always
+	Former  string             // the name that journals and scripts may have; none: the same
 
-	reads []string // the axes that Applies looks at
+	reads        []string          // the axes that Applies looks at
+	formerValues map[string]string // values by their former names
 }
 
 var (
-	algoNames   = []string{AlgoChunk: "chunk", AlgoToken: "token"}
-	solveNames  = []string{SolveMerge: "merge", SolveLadder: "ladder", SolveBlock: "block", SolveForward: "forward", SolveNeumann: "neumann", SolveNewton: "newton"}
-	leafByNames = []string{LeafSubst: "subst", LeafNeumann: "neumann"}
-	mergeNames  = []string{MergePacked: "packed", MergeRows: "rows", MergeBlocks: "blocks"}
-	formNames   = []string{FormVPrime: "vprime", FormUW: "uw"}
-	flowNames   = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
-	headsNames  = []string{HeadsOuter: "head", HeadsInner: "token", HeadsLanes: "lane", HeadsTurned: "turned"}
-	decayNames  = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
-	placeNames  = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
-	jointNames  = []string{JointSeparate: "separate", JointJoined: "joined"}
-	outNames    = []string{OutSeparate: "separate", OutJoined: "joined", OutShared: "shared"}
-	sideNames   = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
-	maskNames   = []string{MaskSelect: "select", MaskWords: "words"}
-	spreadNames = []string{SpreadLanes: "lanes", SpreadTurned: "turned"}
-	turnNames   = []string{TurnValue: "value", TurnKey: "key"}
-	scaleNames  = []string{ScaleQuery: "query", ScaleOutput: "output"}
-	restNames   = []string{RestKey: "key", RestValue: "value"}
-	partsNames  = []string{PartsLate: "late", PartsKept: "kept"}
-	ownNames    = []string{OwnNone: "intra", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
-	updateNames = []string{OwnNone: "state", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
-	byNames     = []string{DecayByTokens: "tokens", DecayByInverse: "inverse"}
-	sumNames    = []string{SumProducts: "products", SumLanes: "lanes"}
-	gradNames   = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
-	saveNames   = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
-	packNames   = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
-	fetchNames  = []string{"windows", "copies"}
-	unitNames   = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
-	lowNames    = []string{LowNone: "no", LowRows: "rows", LowOperands: "operands", LowAll: "yes"}
+	algoNames        = []string{AlgoChunk: "chunk", AlgoToken: "token"}
+	solveNames       = []string{SolveMerge: "merge", SolveLadder: "ladder", SolveBlock: "block", SolveForward: "forward", SolveNeumann: "neumann", SolveNewton: "newton"}
+	leafByNames      = []string{LeafSubst: "subst", LeafNeumann: "neumann"}
+	mergeNames       = []string{MergePacked: "packed", MergeRows: "rows", MergeBlocks: "blocks"}
+	formNames        = []string{FormVPrime: "vprime", FormUW: "uw"}
+	flowNames        = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
+	tokenLayoutNames = []string{LayoutBHTD: "bhtd", LayoutBTHD: "bthd", LayoutBTLanes: "bt_hd", LayoutBHDT: "bhdt"}
+	decayNames       = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
+	placeNames       = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
+	jointNames       = []string{JointSeparate: "separate", JointJoined: "joined"}
+	outNames         = []string{OutSeparate: "separate", OutJoined: "joined", OutShared: "shared"}
+	sideNames        = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
+	maskNames        = []string{MaskSelect: "select", MaskWords: "words"}
+	broadcastNames   = []string{BroadcastLanes: "lanes", BroadcastTranspose: "transpose"}
+	transposeNames   = []string{TransposeValue: "value", TransposeKey: "key"}
+	scaleNames       = []string{ScaleQuery: "query", ScaleOutput: "output"}
+	tailNames        = []string{TailDecayK: "k", TailDecayV: "v"}
+	splitNames       = []string{SplitUse: "use", SplitDef: "def"}
+	ownNames         = []string{OwnInherit: "inherit", OwnF32: "f32", OwnBF16x1: "bf16x1", OwnBF16x3: "bf16x3", OwnBF16x6: "bf16x6"}
+	byNames          = []string{DecayByTokens: "tokens", DecayByInverse: "inverse"}
+	sumNames         = []string{SumProducts: "products", SumLanes: "lanes"}
+	gradNames        = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
+	saveNames        = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
+	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
+	fetchNames       = []string{"windows", "copies"}
+	unitNames        = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
+	decayBF16Names   = []string{DecayBF16None: "none", DecayBF16Rows: "rows", DecayBF16Operands: "operands", DecayBF16All: "all"}
 )
 
-func (a Algo) String() string    { return enumName(algoNames, int(a)) }
-func (s Solve) String() string   { return enumName(solveNames, int(s)) }
-func (l LeafBy) String() string  { return enumName(leafByNames, int(l)) }
-func (m Merge) String() string   { return enumName(mergeNames, int(m)) }
-func (f Form) String() string    { return enumName(formNames, int(f)) }
-func (f Flow) String() string    { return enumName(flowNames, int(f)) }
-func (h Heads) String() string   { return enumName(headsNames, int(h)) }
-func (d Decay) String() string   { return enumName(decayNames, int(d)) }
-func (p Place) String() string   { return enumName(placeNames, int(p)) }
-func (j Joint) String() string   { return enumName(jointNames, int(j)) }
-func (o Out) String() string     { return enumName(outNames, int(o)) }
-func (s Side) String() string    { return enumName(sideNames, int(s)) }
-func (m Mask) String() string    { return enumName(maskNames, int(m)) }
-func (t Turn) String() string    { return enumName(turnNames, int(t)) }
-func (s Spread) String() string  { return enumName(spreadNames, int(s)) }
-func (s Scale) String() string   { return enumName(scaleNames, int(s)) }
-func (r Rest) String() string    { return enumName(restNames, int(r)) }
-func (l Low) String() string     { return enumName(lowNames, int(l)) }
-func (o Own) String() string     { return enumName(ownNames, int(o)) }
-func (d DecayBy) String() string { return enumName(byNames, int(d)) }
-func (s Sums) String() string    { return enumName(sumNames, int(s)) }
-func (g Grads) String() string   { return enumName(gradNames, int(g)) }
-func (s Save) String() string    { return enumName(saveNames, int(s)) }
-func (p Pack) String() string    { return enumName(packNames, int(p)) }
-func (f Fetch) String() string   { return enumName(fetchNames, int(f)) }
-func (u Unit) String() string    { return enumName(unitNames, int(u)) }
-func (p Parts) String() string   { return enumName(partsNames, int(p)) }
+func (a Algo) String() string         { return enumName(algoNames, int(a)) }
+func (s Solve) String() string        { return enumName(solveNames, int(s)) }
+func (l LeafBy) String() string       { return enumName(leafByNames, int(l)) }
+func (m Merge) String() string        { return enumName(mergeNames, int(m)) }
+func (f Form) String() string         { return enumName(formNames, int(f)) }
+func (f Flow) String() string         { return enumName(flowNames, int(f)) }
+func (l TokenLayout) String() string  { return enumName(tokenLayoutNames, int(l)) }
+func (d Decay) String() string        { return enumName(decayNames, int(d)) }
+func (p Place) String() string        { return enumName(placeNames, int(p)) }
+func (j Joint) String() string        { return enumName(jointNames, int(j)) }
+func (o Out) String() string          { return enumName(outNames, int(o)) }
+func (s Side) String() string         { return enumName(sideNames, int(s)) }
+func (m Mask) String() string         { return enumName(maskNames, int(m)) }
+func (t Transpose) String() string    { return enumName(transposeNames, int(t)) }
+func (s RowBroadcast) String() string { return enumName(broadcastNames, int(s)) }
+func (s Scale) String() string        { return enumName(scaleNames, int(s)) }
+func (r TailDecay) String() string    { return enumName(tailNames, int(r)) }
+func (l DecayBF16) String() string    { return enumName(decayBF16Names, int(l)) }
+func (o Own) String() string          { return enumName(ownNames, int(o)) }
+func (d DecayBy) String() string      { return enumName(byNames, int(d)) }
+func (s Sums) String() string         { return enumName(sumNames, int(s)) }
+func (g Grads) String() string        { return enumName(gradNames, int(g)) }
+func (s Save) String() string         { return enumName(saveNames, int(s)) }
+func (p Pack) String() string         { return enumName(packNames, int(p)) }
+func (f Fetch) String() string        { return enumName(fetchNames, int(f)) }
+func (u Unit) String() string         { return enumName(unitNames, int(u)) }
+func (p Split) String() string        { return enumName(splitNames, int(p)) }
 
 // condition says to which variants an axis applies, and by which axes that is judged. The zero condition holds always.
 type condition struct {
@@ -109,10 +110,10 @@ var (
 	ofLeaves  = when("algo solve", leafed)
 	ofMerges  = ofChunks.and("solve", func(v Variant) bool { return v.Inverse.Solve == SolveMerge })
 	ofBF16    = ofChunks.and("store", stored)
-	ofWords   = when("algo solve merge leafby leaf store precinv parts", wordable)
-	ofPhases  = ofChunks.and("ahead", func(v Variant) bool { return v.Forward.Ahead > 0 })
-	ofOverlap = when("algo backahead behind", overlapped)
-	ofAligned = when("algo flow form layout fold feedback out turn decay", alignable)
+	ofWords   = when("algo solve merge leafby leaf store precinv split_at", wordable)
+	ofPhases  = ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 })
+	ofOverlap = when("algo bwd.phases_before bwd.phases_after", overlapped)
+	ofAligned = when("algo flow form layout fold error_feedback out transpose_k decay", alignable)
 )
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
@@ -141,8 +142,8 @@ var Axes = []Axis{
 	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16),
 	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
 	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4),
-	choiceAxis(GroupLayout, "layout", "q, k, v and o reach the grid with heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or turned, with tokens along the lanes, as TPUs keep heads narrower than a register; token and lane need all value heads of a key head in a program",
-		headsNames, HeadsOuter, always, func(v *Variant) *Heads { return &v.Layout }),
+	choiceAxis(GroupLayout, "layout", "order of the axes of q, k, v and o in the grid, b batch, t tokens, h heads, d width: heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or with tokens along the lanes, as TPUs keep heads narrower than a register; bthd and bt_hd need all value heads of a key head in a program",
+		tokenLayoutNames, LayoutBHTD, always, func(v *Variant) *TokenLayout { return &v.Layout }).was("layout", "head=bhtd", "token=bthd", "lane=bt_hd", "turned=bhdt"),
 	choiceAxis(GroupForm, "decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,
 		func(v *Variant) *Decay { return &v.Decay }).also(GroupLayout),
 	choiceAxis(GroupLayout, "fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, always, func(v *Variant) *Place { return &v.Fuse }).also(GroupForm),
@@ -152,24 +153,24 @@ var Axes = []Axis{
 	choiceAxis(GroupForm, "beta", "A = beta (K K^T . D), or A = (K K^T . D) beta with beta taken into the operands after the inverse; exponent adds its logarithm to the decay instead", sideNames, BetaLeft, ofChunks,
 		func(v *Variant) *Side { return &v.Beta }),
 	boolAxis(GroupForm, "fold", "exp(G) into the rows of K and Q, before the state is needed, instead of into K S and Q S", false, ofChunks, func(v *Variant) *bool { return &v.Fold }),
-	choiceAxis(GroupLayout, "turn", "K^T of the state's update for each value head, or turned once per key head", turnNames, TurnValue, ofChunks, func(v *Variant) *Turn { return &v.Turn }),
-	choiceAxis(GroupLayout, "spread", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", spreadNames, SpreadLanes,
-		ofChunks.and("decay", func(v Variant) bool { return v.Decay != DecaySegment }), func(v *Variant) *Spread { return &v.Spread }),
+	choiceAxis(GroupLayout, "transpose_k", "K^T of the state's update for each value head, or turned once per key head", transposeNames, TransposeValue, ofChunks, func(v *Variant) *Transpose { return &v.TransposeK }).was("turn"),
+	choiceAxis(GroupLayout, "row_broadcast", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", broadcastNames, BroadcastLanes,
+		ofChunks.and("decay", func(v Variant) bool { return v.Decay != DecaySegment }), func(v *Variant) *RowBroadcast { return &v.RowBroadcast }).was("spread", "turned=transpose"),
 	intAxis(GroupForm, "span", "where each channel has a decay: tokens of a block whose pairs share one boundary, its first token; half as many until the spec's bound allows it, 1 where there is none", defaultSpan,
 		ofChunks, func(v *Variant) *int { return &v.Span }, 1, 4, 8, 16, 32),
 	choiceAxis(GroupForm, "out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
-		ofChunks.and("precintra precstate fold turn", func(v Variant) bool {
-			return v.Numerics.PrecIntra == v.Numerics.PrecState && (v.Fold || v.Turn == TurnKey)
+		ofChunks.and("precintra precstate fold transpose_k", func(v Variant) bool {
+			return v.Numerics.PrecIntra == v.Numerics.PrecState && (v.Fold || v.TransposeK == TransposeKey)
 		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
 	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
 		always, func(v *Variant) *Pack { return &v.Mapping.Pack }),
 	choiceAxis(GroupForward, "fetch", "blocks of tokens, and of the states of packed sequences, are windows, all of which the first step waits for, or copied by the kernel: those of the next step while it does one, and at first those alone that the first step reads", fetchNames, FetchWindows,
-		ofChunks.and("ahead", func(v Variant) bool { return v.Forward.Ahead > 0 }), func(v *Variant) *Fetch { return &v.Forward.Fetch }),
+		ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 }), func(v *Variant) *Fetch { return &v.Forward.Fetch }),
 	boolAxis(GroupForward, "main", "arrays that a kernel has from the caller and for it stay in main memory, from where their blocks come beside the work, whatever the compiler would bring to vector memory before", false,
-		when("algo ahead", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.Ahead > 0 }), func(v *Variant) *bool { return &v.Forward.Main }),
+		when("algo phases_before", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.PhasesBefore > 0 }), func(v *Variant) *bool { return &v.Forward.Main }),
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
-	choiceAxis(GroupForm, "rest", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", restNames, RestKey,
-		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *Rest { return &v.Rest }).also(GroupNumerics),
+	choiceAxis(GroupForm, "tail_decay", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", tailNames, TailDecayK,
+		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *TailDecay { return &v.TailDecay }).also(GroupNumerics).was("rest", "key=k", "value=v"),
 	choiceAxis(GroupForm, "unit", "products of the token recurrence on the matrix unit, or K S in f32 on the vector unit, and Q S there too unless precstate is below f32; the state then stays in the spec's order and type, and lanes keeps the columns that one with k last needs in the lanes of one tile; sums is both before the update in f32, by eight running sums for each row of a state with k last, which CPUs vectorise", unitNames, UnitMatrix,
 		when("algo", func(v Variant) bool { return v.Algo == AlgoToken }), func(v *Variant) *Unit { return &v.Unit }),
 	{Name: "prec", Doc: "sets the three precisions", Group: GroupNumerics, Values: precisionNames, Sets: []string{"precinv", "precintra", "precstate"},
@@ -184,36 +185,36 @@ var Axes = []Axis{
 	precAxis(GroupNumerics, "precinv", "precision of the products that make the inverse", ofChunks, func(v *Variant) *ir.Precision { return &v.Numerics.PrecInv }).also(GroupInverse),
 	precAxis(GroupNumerics, "precintra", "precision of K K^T, Q K^T, T x and P x", ofChunks, func(v *Variant) *ir.Precision { return &v.Numerics.PrecIntra }),
 	precAxis(GroupNumerics, "precstate", "precision of K S, Q S, W S and K^T V'", always, func(v *Variant) *ir.Precision { return &v.Numerics.PrecState }),
-	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnNone, ofChunks, func(v *Variant) *Own { return &v.Numerics.PrecApply }),
-	choiceAxis(GroupTraining, "precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnNone, ofChunks,
-		func(v *Variant) *Own { return &v.Training.PrecGrad }).also(GroupNumerics),
-	choiceAxis(GroupTraining, "precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", updateNames, OwnNone, ofChunks,
-		func(v *Variant) *Own { return &v.Training.PrecUpdate }).also(GroupNumerics),
-	choiceAxis(GroupNumerics, "parts", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", partsNames, PartsLate,
+	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnInherit, ofChunks, func(v *Variant) *Own { return &v.Numerics.PrecApply }).was("precapply", "intra=inherit"),
+	choiceAxis(GroupTraining, "precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnInherit, ofChunks,
+		func(v *Variant) *Own { return &v.Training.PrecGrad }).also(GroupNumerics).was("precgrad", "intra=inherit"),
+	choiceAxis(GroupTraining, "precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", ownNames, OwnInherit, ofChunks,
+		func(v *Variant) *Own { return &v.Training.PrecUpdate }).also(GroupNumerics).was("precupdate", "state=inherit"),
+	choiceAxis(GroupNumerics, "split_at", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", splitNames, SplitUse,
 		ofChunks.and("precinv precintra precstate precapply precgrad precupdate", func(v Variant) bool {
 			return slices.Contains([]ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
-		}), func(v *Variant) *Parts { return &v.Numerics.Parts }),
+		}), func(v *Variant) *Split { return &v.Numerics.Split }).was("parts", "late=use", "kept=def"),
 	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Numerics.Store }),
-	choiceAxis(GroupNumerics, "low", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", lowNames, LowNone, ofBF16,
-		func(v *Variant) *Low { return &v.Numerics.Low }),
-	intAxis(GroupNumerics, "feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, ofBF16,
-		func(v *Variant) *int { return &v.Numerics.Feedback }, 0, 2, 4, 8),
+	choiceAxis(GroupNumerics, "decay_bf16", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", decayBF16Names, DecayBF16None, ofBF16,
+		func(v *Variant) *DecayBF16 { return &v.Numerics.DecayBF16 }).was("low", "no=none", "yes=all"),
+	intAxis(GroupNumerics, "error_feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, ofBF16,
+		func(v *Variant) *int { return &v.Numerics.ErrorFeedback }, 0, 2, 4, 8).was("feedback"),
 	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Inverse.Mask }).also(GroupLayout),
 	intAxis(GroupInverse, "mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
 		ofWords.and("mask", func(v Variant) bool { return v.Inverse.Mask == MaskWords }), func(v *Variant) *int { return &v.Inverse.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
 	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is", false,
-		ofWords.and("mask store flow form low", refinable), func(v *Variant) *bool { return &v.Inverse.Refine }).also(GroupNumerics),
-	intAxis(GroupForward, "ahead", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
-		func(v *Variant) *int { return &v.Forward.Ahead }, 0, 1, 2),
+		ofWords.and("mask store flow form decay_bf16", refinable), func(v *Variant) *bool { return &v.Inverse.Refine }).also(GroupNumerics),
+	intAxis(GroupForward, "phases_before", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
+		func(v *Variant) *int { return &v.Forward.PhasesBefore }, 0, 1, 2).was("ahead"),
 	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Forward.Steps }, 1, 2, 4),
-	intAxis(GroupForward, "lock", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, always,
-		func(v *Variant) *int { return &v.Forward.Lock }, 0, 1, 2, 4, 8),
-	intAxis(GroupForward, "late", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
-		ofPhases, func(v *Variant) *int { return &v.Forward.Late }, 0, 3, 6, 10, 20),
-	intAxis(GroupForward, "ready", "hundredths of a chunk's time after which the first phase is done", 100,
-		ofPhases, func(v *Variant) *int { return &v.Forward.Ready }, 60, 70, 80, 90, 100),
-	boolAxis(GroupForward, "beside", "what meets the state is made beside the rest of its phase instead of after it", false,
-		ofPhases, func(v *Variant) *bool { return &v.Forward.Beside }),
+	intAxis(GroupForward, "head_group", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, always,
+		func(v *Variant) *int { return &v.Forward.HeadGroup }, 0, 1, 2, 4, 8).was("lock"),
+	intAxis(GroupForward, "state_delay", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
+		ofPhases, func(v *Variant) *int { return &v.Forward.StateDelay }, 0, 3, 6, 10, 20).was("late"),
+	intAxis(GroupForward, "prologue_end", "hundredths of a chunk's time after which the first phase is done", 100,
+		ofPhases, func(v *Variant) *int { return &v.Forward.PrologueEnd }, 60, 70, 80, 90, 100).was("ready"),
+	boolAxis(GroupForward, "interleave", "what meets the state is made beside the rest of its phase instead of after it", false,
+		ofPhases, func(v *Variant) *bool { return &v.Forward.Interleave }).was("beside"),
 	choiceAxis(GroupTraining, "save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, ofChunks,
 		func(v *Variant) *Save { return &v.Training.Save }),
 	storageAxis(GroupTraining, "saved", "element type of what is kept for the backward pass", ofChunks, func(v *Variant) *ir.DType { return &v.Training.Saved }).also(GroupNumerics),
@@ -221,23 +222,25 @@ var Axes = []Axis{
 		func(v *Variant) *DecayBy { return &v.Training.DecayBy }),
 	choiceAxis(GroupTraining, "grads", "tokens of dq and dk in rows, or in lanes until they are done: what the gradient of the decay sums over keys is then a sum of registers", gradNames, GradsInRows, ofChunks,
 		func(v *Variant) *Grads { return &v.Training.Grads }),
-	choiceAxis(GroupTraining, "backlow", "low of a backward kernel", lowNames, LowNone, ofBF16, func(v *Variant) *Low { return &v.Training.Low }).also(GroupNumerics),
+	choiceAxis(GroupTraining, "bwd.decay_bf16", "decay_bf16 of a backward kernel", decayBF16Names, DecayBF16None, ofBF16, func(v *Variant) *DecayBF16 { return &v.Training.DecayBF16 }).also(GroupNumerics).was("backlow", "no=none", "yes=all"),
 	choiceAxis(GroupTraining, "decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, ofChunks,
 		func(v *Variant) *Sums { return &v.Training.DecaySums }),
-	intAxis(GroupBackward, "backahead", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Ahead }, 0, 1),
-	intAxis(GroupBackward, "behind", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Behind }, 0, 1),
-	intAxis(GroupBackward, "backsteps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Backward.Steps }, 1, 2, 4),
-	intAxis(GroupBackward, "backlock", "lock of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.Backward.Lock }, 0, 1, 2, 4, 8),
-	intAxis(GroupBackward, "backlate", "late of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.Backward.Late }, 0, 3, 6, 8, 10, 12, 20),
-	intAxis(GroupBackward, "stagger", "groups of backlock heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
-		ofChunks.and("behind", func(v Variant) bool { return v.Backward.Behind > 0 }), func(v *Variant) *int { return &v.Backward.Stagger }, 0, 1, 2, 3),
+	intAxis(GroupBackward, "bwd.phases_before", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.Backward.PhasesBefore }, 0, 1).was("backahead"),
+	intAxis(GroupBackward, "bwd.phases_after", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Backward.PhasesAfter }, 0, 1).was("behind"),
+	intAxis(GroupBackward, "bwd.steps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Backward.Steps }, 1, 2, 4).was("backsteps"),
+	intAxis(GroupBackward, "bwd.head_group", "head_group of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.Backward.HeadGroup }, 0, 1, 2, 4, 8).was("backlock"),
+	intAxis(GroupBackward, "bwd.state_delay", "state_delay of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.Backward.StateDelay }, 0, 3, 6, 8, 10, 12, 20).was("backlate"),
+	intAxis(GroupBackward, "bwd.head_skew", "groups of bwd.head_group heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
+		ofChunks.and("bwd.phases_after", func(v Variant) bool { return v.Backward.PhasesAfter > 0 }), func(v *Variant) *int { return &v.Backward.HeadSkew }, 0, 1, 2, 3).was("stagger"),
 }
 
 // defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows.
 const defaultSpan = 16
 
 // overlapped says whether phases of a backward kernel overlap.
-func overlapped(v Variant) bool { return chunked(v) && v.Backward.Ahead+v.Backward.Behind > 0 }
+func overlapped(v Variant) bool {
+	return chunked(v) && v.Backward.PhasesBefore+v.Backward.PhasesAfter > 0
+}
 
 // storageAxis is a choice between f32 and bf16.
 func storageAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.DType) Axis {
@@ -257,27 +260,27 @@ func stored(v Variant) bool { return chunked(v) && v.Numerics.Store == ir.BF16 }
 
 // alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
 func alignable(v Variant) bool {
-	return fusedTokens(v) && !v.Fold && v.Numerics.Feedback < 2 && v.Out == OutSeparate && v.Turn == TurnValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
+	return fusedTokens(v) && !v.Fold && v.Numerics.ErrorFeedback < 2 && v.Out == OutSeparate && v.TransposeK == TransposeValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
 
 func streamable(v Variant) bool {
-	return fusedTokens(v) && v.Out == OutSeparate && v.Turn == TurnValue && v.Numerics.Parts == PartsLate && v.Forward.Ahead == 0
+	return fusedTokens(v) && v.Out == OutSeparate && v.TransposeK == TransposeValue && v.Numerics.Split == SplitUse && v.Forward.PhasesBefore == 0
 }
 
 func fusedTokens(v Variant) bool {
-	return chunked(v) && v.Flow == FlowFused && v.Form == FormVPrime && v.Layout == HeadsInner
+	return chunked(v) && v.Flow == FlowFused && v.Form == FormVPrime && v.Layout == LayoutBTHD
 }
 
 // wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
 // that fill registers.
 func wordable(v Variant) bool {
-	low := v.Numerics.Store == ir.BF16 && v.Numerics.PrecInv == ir.PrecBF16x1 && v.Numerics.Parts == PartsLate || v.Numerics.Store == ir.F32 && v.Numerics.PrecInv == ir.PrecBF16x3 && v.Numerics.Parts == PartsKept
+	low := v.Numerics.Store == ir.BF16 && v.Numerics.PrecInv == ir.PrecBF16x1 && v.Numerics.Split == SplitUse || v.Numerics.Store == ir.F32 && v.Numerics.PrecInv == ir.PrecBF16x3 && v.Numerics.Split == SplitDef
 	return chunked(v) && low && v.Inverse.Solve == SolveMerge && v.Inverse.Merge == MergePacked && v.Inverse.LeafBy == LeafSubst && v.Inverse.Leaf >= 16
 }
 
 // refinable says whether the inverse is made in one bf16 pass from what is more than bf16.
 func refinable(v Variant) bool {
-	return v.Inverse.Mask == MaskWords && v.Numerics.Store == ir.BF16 && v.Numerics.Low != LowAll && v.Flow == FlowFused && v.Form == FormVPrime
+	return v.Inverse.Mask == MaskWords && v.Numerics.Store == ir.BF16 && v.Numerics.DecayBF16 != DecayBF16All && v.Flow == FlowFused && v.Form == FormVPrime
 }
 
 var precisionNames = []string{"f32", "bf16x1", "bf16x3", "bf16x6"}
@@ -357,7 +360,7 @@ func precAxis(g Group, name, doc string, applies condition, at func(*Variant) *i
 		}}
 }
 
-// LookupAxis finds an axis by name.
+// LookupAxis finds an axis by its name, or its former one.
 func LookupAxis(name string) (Axis, error) {
 	if a := lookupAxis(name); a != nil {
 		return *a, nil
@@ -365,11 +368,14 @@ func LookupAxis(name string) (Axis, error) {
 	return Axis{}, unknownAxis(name)
 }
 
-// byName holds the axes by name.
+// byName holds the axes by name, and by former name.
 var byName = func() map[string]*Axis {
 	m := map[string]*Axis{}
 	for i := range Axes {
 		m[Axes[i].Name] = &Axes[i]
+		if former := Axes[i].Former; former != "" {
+			m[former] = &Axes[i]
+		}
 	}
 	return m
 }()

@@ -114,14 +114,14 @@ func TestGroups(t *testing.T) {
 			scalars = append(scalars, a.Name)
 		}
 	}
-	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "span", "feedback", "mergepairs", "ahead", "steps", "lock", "late", "ready", "backahead", "behind", "backsteps", "backlock", "backlate", "stagger"}, scalars)
+	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "span", "error_feedback", "mergepairs", "phases_before", "steps", "head_group", "state_delay", "prologue_end", "bwd.phases_before", "bwd.phases_after", "bwd.steps", "bwd.head_group", "bwd.state_delay", "bwd.head_skew"}, scalars)
 	require.Len(t, seen, len(Groups()))
 	for _, g := range Groups() {
 		require.NotZero(t, seen[g], g.String())
 	}
-	a, b := parseVariant(t, "tpu-train"), parseVariant(t, "tpu-train,late=20,lock=8,backlate=20,steps=4,stagger=3")
+	a, b := parseVariant(t, "tpu-train"), parseVariant(t, "tpu-train,state_delay=20,head_group=8,bwd.state_delay=20,steps=4,bwd.head_skew=3")
 	require.NotEqual(t, a, b)
 	require.Equal(t, a.Cell(), b.Cell(), "schedules are numbers of a cell")
 	require.NotEqual(t, a.Cell(), parseVariant(t, "tpu-train,chunks=4").Cell())
-	require.Equal(t, parseVariant(t, "tpu-train,ahead=0,steps=1,lock=0,backahead=0,behind=0,backsteps=1,backlock=0"), a.Unscheduled())
+	require.Equal(t, parseVariant(t, "tpu-train,phases_before=0,steps=1,head_group=0,bwd.phases_before=0,bwd.phases_after=0,bwd.steps=1,bwd.head_group=0"), a.Unscheduled())
 }

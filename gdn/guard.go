@@ -102,7 +102,7 @@ func (v Variant) copies(s Spec) bool {
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
 // value heads of a key head in a program.
 func (v Variant) fitTraining(s Spec) Variant {
-	v.Form, v.Flow, v.Rest = FormVPrime, FlowFused, RestKey
+	v.Form, v.Flow, v.TailDecay = FormVPrime, FlowFused, TailDecayK
 	if v.Beta == BetaLeft {
 		v.Beta = BetaRight
 	}
@@ -140,16 +140,16 @@ func (v Variant) Check(s Spec) error {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
 	case c.Mapping.Pack == PackAligned && !alignable(c):
-		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=token, fold=no, feedback=0, out=separate, turn=value and decay=base2 or clamp, or another pack")
+		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=bthd, fold=no, error_feedback=0, out=separate, transpose_k=value and decay=base2 or clamp, or another pack")
 	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Mapping.Pack == PackStream && !streamable(c):
-		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=token, out=separate, turn=value, parts=late and ahead=0, or another pack")
-	case c.Out == OutShared && c.Turn != TurnKey:
-		return fmt.Errorf("variant: out=shared needs K turned before the product: set turn=key, or another out")
+		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=bthd, out=separate, transpose_k=value, split_at=use and phases_before=0, or another pack")
+	case c.Out == OutShared && c.TransposeK != TransposeKey:
+		return fmt.Errorf("variant: out=shared needs K turned before the product: set transpose_k=key, or another out")
 	}
-	if f := v.Fit(s); (v.Layout == HeadsInner || v.Layout == HeadsLanes) && f.Mapping.Heads < s.Groups() {
-		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=head", headsNames[v.Layout], s.Groups(), v.Mapping.Heads)
+	if f := v.Fit(s); (v.Layout == LayoutBTHD || v.Layout == LayoutBTLanes) && f.Mapping.Heads < s.Groups() {
+		return fmt.Errorf("variant: layout=%s needs all %d value heads of a key head in a program, here heads=%d: set heads=0, or layout=bhtd", v.Layout, s.Groups(), v.Mapping.Heads)
 	}
 	return nil
 }

@@ -139,18 +139,18 @@ func (v Variant) fitRule(s Spec) Variant {
 // fitChannels takes the choices that a decay a channel has: it stands between the factors of products, so nothing is shared between the value
 // heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
 func (v Variant) fitChannels(s Spec) Variant {
-	v.Share, v.Form, v.Fold, v.Rest, v.Training.PrecUpdate, v.Spread = false, FormVPrime, true, RestKey, OwnNone, SpreadLanes
+	v.Share, v.Form, v.Fold, v.TailDecay, v.Training.PrecUpdate, v.RowBroadcast = false, FormVPrime, true, TailDecayK, OwnInherit, BroadcastLanes
 	if v.Decay != DecayBase2 {
 		v.Decay = DecayClamp
 	}
 	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
 		v.Unit = UnitVector
 	}
-	v.Training.Grads, v.Training.DecayBy, v.Training.DecaySums, v.Training.Low = GradsInRows, DecayByTokens, SumProducts, min(v.Training.Low, LowOperands)
+	v.Training.Grads, v.Training.DecayBy, v.Training.DecaySums, v.Training.DecayBF16 = GradsInRows, DecayByTokens, SumProducts, min(v.Training.DecayBF16, DecayBF16Operands)
 	if !s.Rule.Writes() { // there is no inverse, and U is V
 		v.Training.Save = min(v.Training.Save, SaveState)
 	}
-	v.Numerics.Low = min(v.Numerics.Low, LowOperands) // products have their decay, rounded into both factors, before beta
+	v.Numerics.DecayBF16 = min(v.Numerics.DecayBF16, DecayBF16Operands) // products have their decay, rounded into both factors, before beta
 	v.Span = min(v.Span, v.Chunk)
 	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {
 		v.Span /= 2

@@ -30,7 +30,7 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 
 // filling gives the forms of v whose programs are full with a number of heads x batch rows.
 func (v Variant) filling(s Spec, m Machine, full int) []Variant {
-	if v.Algo != AlgoChunk || v.Forward.Ahead == 0 || v.Flow != FlowFused {
+	if v.Algo != AlgoChunk || v.Forward.PhasesBefore == 0 || v.Flow != FlowFused {
 		return []Variant{v}
 	}
 	s = v.Packing(s)
@@ -48,8 +48,8 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 		for _, h := range heads {
 			w := v
 			w.Chunk, w.Mapping.Heads = chunk, h
-			if narrow := s.K < register && s.V < register && s.Tokens >= register; narrow && w.Layout == HeadsInner && chunk%register == 0 {
-				w.Layout = HeadsTurned
+			if narrow := s.K < register && s.V < register && s.Tokens >= register; narrow && w.Layout == LayoutBTHD && chunk%register == 0 {
+				w.Layout = LayoutBHDT
 			}
 			if h == s.HeadsV {
 				w.Mapping.Heads = 0
@@ -177,7 +177,7 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	}
 	v.Mapping.Heads, v.Mapping.Batch, v.Layout = full.Mapping.Heads, full.Mapping.Batch, full.Layout
 	if s.L2Norm {
-		v.Forward.Ready = 100 // norms are work of the first phase
+		v.Forward.PrologueEnd = 100 // norms are work of the first phase
 	}
 	step := v.Mapping.Chunks * v.Chunk
 	padding := (step - s.Tokens%step) % step

@@ -23,8 +23,8 @@ func forms(t *testing.T, text string, s Spec, m Machine) []Variant {
 // fast is the text of a variant as the class fast has it: what is left of the decay goes to V', and steps of many heads and chunks copy their
 // blocks.
 func fast(t *testing.T, text string) string {
-	changes := []string{"out=separate", "rest=value"}
-	if strings.HasPrefix(text, "tpu-") && !strings.Contains(text, "ahead=0") { // where steps overlap
+	changes := []string{"out=separate", "tail_decay=v"}
+	if strings.HasPrefix(text, "tpu-") && !strings.Contains(text, "phases_before=0") { // where steps overlap
 		changes = append(changes, "fetch=copies")
 	}
 	v := parseVariant(t, text)
@@ -47,18 +47,18 @@ func TestSuited(t *testing.T) {
 	}{
 		{"bench", small, "tpu-128"},
 		{"bench", wide, "tpu-long,main=yes"},
-		{"bench,t=1024", wide, "tpu-long,chunks=2,lock=2,main=yes"},
+		{"bench,t=1024", wide, "tpu-long,chunks=2,head_group=2,main=yes"},
 		{"bench,t=2048", wide, "tpu-long,main=yes"},
-		{"bench,t=256", wide, "tpu-long,ahead=0"},
-		{"bench,t=5", small, "tpu-long,ahead=0"},
-		{"bench,t=96,hk=1,hv=2", wide, "tpu-long,ahead=0"},
-		{"bench,t=256,hk=1,hv=1", small, "tpu-long,ahead=0"},
+		{"bench,t=256", wide, "tpu-long,phases_before=0"},
+		{"bench,t=5", small, "tpu-long,phases_before=0"},
+		{"bench,t=96,hk=1,hv=2", wide, "tpu-long,phases_before=0"},
+		{"bench,t=256,hk=1,hv=1", small, "tpu-long,phases_before=0"},
 		{"bench,t=257", wide, ""},
 		{"bench,t=100,hk=8,hv=16", wide, ""},
-		{"bench,t=500", wide, "tpu-long,chunks=2,main=yes,lock=2"},
+		{"bench,t=500", wide, "tpu-long,chunks=2,main=yes,head_group=2"},
 		{"bench,t=400", wide, ""}, // 112 would be padding
-		{"bench,t=768", wide, "tpu-long,chunks=2,lock=2,main=yes"},
-		{"bench,t=1000", wide, "tpu-long,chunks=2,lock=2,main=yes"},
+		{"bench,t=768", wide, "tpu-long,chunks=2,head_group=2,main=yes"},
+		{"bench,t=1000", wide, "tpu-long,chunks=2,head_group=2,main=yes"},
 		{"bench,t=1536", wide, "tpu-long,main=yes"},
 		{"bench,t=600", wide, ""},
 		{"bench,t=768", small, "tpu-128,chunks=2"},
@@ -68,17 +68,17 @@ func TestSuited(t *testing.T) {
 		{"bench", pair, "tpu-128,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,heads=4"},
 		{"bench,t=512", pair, "tpu-128,chunks=2,heads=4"},
-		{"bench,t=200", pair, "tpu-long,ahead=0,heads=4"},
+		{"bench,t=200", pair, "tpu-long,phases_before=0,heads=4"},
 		{"bench,b=2,t=1024", pair, "tpu-128"},
 		{"bench,hk=8,hv=16", small, "tpu-128,heads=8"},
 		{"bench,hk=8,hv=16", wide, "tpu-long,heads=8,main=yes"},
 		{"bench,hk=8,hv=16,t=512", wide, ""},
 		{"bench,hk=16,hv=32", wide, "tpu-long,heads=8,main=yes"},
 		{"bench,hk=16,hv=32,t=512", wide, "heads=16"},
-		{"bench,hk=2,hv=32", small, "tpu,low=rows,beside=no,ready=100"}, // words of two keys are not parted
-		{"bench,hk=7,hv=14", small, "tpu,low=rows,beside=no,ready=100"},
+		{"bench,hk=2,hv=32", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // words of two keys are not parted
+		{"bench,hk=7,hv=14", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"},
 		{"bench,hk=7,hv=7", small, "tpu-128"},
-		{"bench,l2norm", small, "tpu-128,ready=100"},
+		{"bench,l2norm", small, "tpu-128,prologue_end=100"},
 		{"bench,b=4", wide, "tpu-long,main=yes"},
 		{"bench,b=4,t=512", wide, "batch=2"},
 		{"bench,b=8,hk=1,hv=1", small, "tpu-128,batch=8"},
@@ -86,12 +86,12 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=1,hv=2", wide, "tpu-long,main=yes"},
 		{"bench,hk=2,hv=4", wide, "tpu-long,main=yes"},
 		{"bench,hk=2,hv=4,t=900", wide, ""},
-		{"bench,k=64,v=96", small, "tpu-128,layout=turned"},
+		{"bench,k=64,v=96", small, "tpu-128,layout=bhdt"},
 		{"bench,k=64,v=128", small, "tpu-128"},
-		{"bench,k=64,v=64", wide, "tpu-long,layout=turned,main=yes"},
+		{"bench,k=64,v=64", wide, "tpu-long,layout=bhdt,main=yes"},
 		{"bench,k=256,v=256", wide, "tpu-long,main=yes"},
-		{"bench,k=256,v=256", small, "tpu,low=rows,beside=no,ready=100"}, // four tiles of a matrix unit a state
-		{"bench,k=64,v=64,t=40", small, "tpu-long,ahead=0"},
+		{"bench,k=256,v=256", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // four tiles of a matrix unit a state
+		{"bench,k=64,v=64,t=40", small, "tpu-long,phases_before=0"},
 	} {
 		s := mustParse(t, c.spec)
 		text := "tpu"
@@ -133,18 +133,18 @@ func TestSuitedPacked(t *testing.T) {
 // a few steps do without phases that overlap.
 func TestSuitedShort(t *testing.T) {
 	for _, c := range []struct{ spec, narrow, wide string }{
-		{"t=6,seqs=1", "tpu-long,rest=value,ahead=0", "tpu-long,rest=value,ahead=0"},
-		{"t=4096,seqs=1", "tpu-128,fetch=copies,rest=value", "tpu-long,fetch=copies,main=yes,rest=value"},
-		{"t=6,seqs=2", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
-		{"t=128,seqs=3", "tpu-long,rest=value,pack=masked,batch=4,ahead=0", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
-		{"t=256,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
-		{"t=257,seqs=2", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
-		{"t=132,seqs=3", "tpu-packed,ahead=0,chunks=1", "tpu-packed,ahead=0"},
-		{"t=128,seqs=4", "tpu-packed,ahead=0,chunks=1", "tpu-long,rest=value,pack=masked,batch=4,ahead=0"},
-		{"t=128,seqs=5", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,ahead=0"},
-		{"t=461,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,ahead=0"},
-		{"t=1024,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,fetch=copies,main=yes"},
-		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=2,low=operands,late=3", "tpu-packed,fetch=copies,main=yes"},
+		{"t=6,seqs=1", "tpu-long,tail_decay=v,phases_before=0", "tpu-long,tail_decay=v,phases_before=0"},
+		{"t=4096,seqs=1", "tpu-128,fetch=copies,tail_decay=v", "tpu-long,fetch=copies,main=yes,tail_decay=v"},
+		{"t=6,seqs=2", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
+		{"t=128,seqs=3", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
+		{"t=256,seqs=2", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
+		{"t=257,seqs=2", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
+		{"t=132,seqs=3", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
+		{"t=128,seqs=4", "tpu-packed,phases_before=0,chunks=1", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
+		{"t=128,seqs=5", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
+		{"t=461,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
+		{"t=1024,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,fetch=copies,main=yes"},
+		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,fetch=copies,main=yes"},
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
@@ -166,7 +166,7 @@ func TestChoices(t *testing.T) {
 		want       string
 	}{
 		{"train", "auto", 128, "tpu-train-128"},
-		{"train,t=600", "auto", 128, "tpu-train,low=rows,grads=lanes,decaysums=lanes,backlate=0,stagger=0"},
+		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
 		{"train", "auto", 256, "tpu-train-long"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
 		{"train", "auto-fla", 256, "tpu-train-x3-long"},
@@ -174,11 +174,11 @@ func TestChoices(t *testing.T) {
 		{"train,t=600", "auto", 256, "tpu-train"},
 		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
 		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
-		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,rest=value"},
+		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,tail_decay=v"},
 		{"bench", "auto-f32-like", 128, "tpu-x3"},
-		{"bench", "auto-fla", 256, "tpu-long,fold=no,fetch=copies,main=yes,rest=value,refine=yes"},
-		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,rest=value,refine=yes"},
-		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,low=rows,refine=yes"},
+		{"bench", "auto-fla", 256, "tpu-long,fold=no,fetch=copies,main=yes,tail_decay=v,refine=yes"},
+		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,tail_decay=v,refine=yes"},
+		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,decay_bf16=rows,refine=yes"},
 		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3"},
 		{"decode", "auto", 256, "decode"},
 		{"decode-pool,t=4", "auto-fast", 128, "decode"},
@@ -214,11 +214,11 @@ func TestChoicesRefused(t *testing.T) {
 		_, err := Choices("auto", broken, HostTPU, Machine{MXUSize: 256})
 		require.Error(t, err)
 	}
-	_, err := Choices("auto,stagger=9", s, HostTPU, Machine{MXUSize: 256})
-	require.ErrorContains(t, err, "stagger")
+	_, err := Choices("auto,bwd.head_skew=9", s, HostTPU, Machine{MXUSize: 256})
+	require.ErrorContains(t, err, "bwd.head_skew")
 	_, err = Choices("automatic", s, HostTPU, Machine{MXUSize: 256})
 	require.ErrorContains(t, err, "none of auto auto-fast auto-fla auto-f32-like")
-	_, err = ParseVariant("auto,late=3")
+	_, err = ParseVariant("auto,state_delay=3")
 	require.ErrorContains(t, err, "chosen by spec and target")
 	_, err = ParseAccuracy("flaa")
 	require.ErrorContains(t, err, `did you mean "fla"`)
@@ -258,7 +258,7 @@ func TestChampions(t *testing.T) {
 
 // The short text of a variant parses back, and is a name where there is one.
 func TestShort(t *testing.T) {
-	for text, want := range map[string]string{"tpu-128": "tpu-128", "tpu-128,heads=4,late=6": "tpu-128,heads=4,late=6", "tpu-x3,mergepairs=64,chunks=4,ahead=1,steps=1,lock=1,late=3": "tpu-x3-long",
+	for text, want := range map[string]string{"tpu-128": "tpu-128", "tpu-128,heads=4,state_delay=6": "tpu-128,heads=4,state_delay=6", "tpu-x3,mergepairs=64,chunks=4,phases_before=1,steps=1,head_group=1,state_delay=3": "tpu-x3-long",
 		"algo=chunk": "default", "chunk=16": "default,chunk=16"} {
 		v := parseVariant(t, text)
 		require.Equal(t, want, v.Short())

@@ -11,33 +11,33 @@ import (
 
 // The choices of a Variant. What each means is its row of Axes.
 type (
-	Algo    uint8
-	Solve   uint8
-	LeafBy  uint8
-	Merge   uint8
-	Form    uint8
-	Flow    uint8
-	Heads   uint8
-	Decay   uint8
-	Place   uint8
-	Joint   uint8
-	Out     uint8
-	Side    uint8
-	Mask    uint8
-	Turn    uint8
-	Spread  uint8
-	Scale   uint8
-	Rest    uint8
-	Low     uint8
-	Parts   uint8
-	Save    uint8
-	Unit    uint8
-	Pack    uint8
-	Fetch   uint8
-	Own     uint8
-	DecayBy uint8
-	Sums    uint8
-	Grads   uint8
+	Algo         uint8
+	Solve        uint8
+	LeafBy       uint8
+	Merge        uint8
+	Form         uint8
+	Flow         uint8
+	TokenLayout  uint8
+	Decay        uint8
+	Place        uint8
+	Joint        uint8
+	Out          uint8
+	Side         uint8
+	Mask         uint8
+	Transpose    uint8
+	RowBroadcast uint8
+	Scale        uint8
+	TailDecay    uint8
+	DecayBF16    uint8
+	Split        uint8
+	Save         uint8
+	Unit         uint8
+	Pack         uint8
+	Fetch        uint8
+	Own          uint8
+	DecayBy      uint8
+	Sums         uint8
+	Grads        uint8
 )
 
 // Values of the choices.
@@ -78,10 +78,10 @@ const (
 )
 
 const (
-	HeadsOuter Heads = iota
-	HeadsInner
-	HeadsLanes
-	HeadsTurned
+	LayoutBHTD TokenLayout = iota
+	LayoutBTHD
+	LayoutBTLanes
+	LayoutBHDT
 )
 
 const (
@@ -119,8 +119,8 @@ const (
 )
 
 const (
-	PartsLate Parts = iota
-	PartsKept
+	SplitUse Split = iota
+	SplitDef
 )
 
 const (
@@ -146,7 +146,7 @@ const (
 )
 
 const (
-	OwnNone Own = iota // that of precintra, or of precstate
+	OwnInherit Own = iota // that of precintra, or of precstate
 	OwnF32
 	OwnBF16x1
 	OwnBF16x3
@@ -154,8 +154,8 @@ const (
 )
 
 const (
-	RestKey Rest = iota
-	RestValue
+	TailDecayK TailDecay = iota
+	TailDecayV
 )
 
 const (
@@ -164,20 +164,20 @@ const (
 )
 
 const (
-	LowNone Low = iota
-	LowRows
-	LowOperands
-	LowAll
+	DecayBF16None DecayBF16 = iota
+	DecayBF16Rows
+	DecayBF16Operands
+	DecayBF16All
 )
 
 const (
-	TurnValue Turn = iota
-	TurnKey
+	TransposeValue Transpose = iota
+	TransposeKey
 )
 
 const (
-	SpreadLanes Spread = iota
-	SpreadTurned
+	BroadcastLanes RowBroadcast = iota
+	BroadcastTranspose
 )
 
 const (
@@ -203,25 +203,25 @@ const (
 // has a text form (String, ParseVariant), which is also its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only
 // in axes that do not apply to them are made equal by Canon; ParseVariant and With return canonical variants.
 type Variant struct {
-	Algo  Algo
-	Chunk int // tokens of a chunk, a power of two
-	Form  Form
-	Flow  Flow
-	Decay Decay
-	KQ    Joint
-	Share bool
-	Beta  Side
-	Fold  bool
-	Out   Out
-	Span  int // tokens whose pairs have one boundary, where each channel has a decay
-	Scale Scale
-	Rest  Rest
-	Unit  Unit // where the token recurrence has its products
+	Algo      Algo
+	Chunk     int // tokens of a chunk, a power of two
+	Form      Form
+	Flow      Flow
+	Decay     Decay
+	KQ        Joint
+	Share     bool
+	Beta      Side
+	Fold      bool
+	Out       Out
+	Span      int // tokens whose pairs have one boundary, where each channel has a decay
+	Scale     Scale
+	TailDecay TailDecay
+	Unit      Unit // where the token recurrence has its products
 
-	Layout Heads
-	Fuse   Place
-	Turn   Turn
-	Spread Spread // of the sums of decay of rows over lanes
+	Layout       TokenLayout
+	Fuse         Place
+	TransposeK   Transpose
+	RowBroadcast RowBroadcast // of the sums of decay of rows over lanes
 
 	Inverse  Inverse
 	Mapping  Mapping
@@ -254,48 +254,48 @@ type Mapping struct {
 
 // Numerics is how products are rounded, and what is kept between them.
 type Numerics struct {
-	PrecInv   ir.Precision
-	PrecIntra ir.Precision
-	PrecState ir.Precision
-	PrecApply Own // of the products with the inverse
-	Parts     Parts
-	Store     ir.DType
-	Low       Low
-	Feedback  int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
+	PrecInv       ir.Precision
+	PrecIntra     ir.Precision
+	PrecState     ir.Precision
+	PrecApply     Own // of the products with the inverse
+	Split         Split
+	Store         ir.DType
+	DecayBF16     DecayBF16
+	ErrorFeedback int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
 }
 
 // Training is what a training step keeps and how its gradients are made.
 type Training struct {
-	PrecGrad   Own      // of the products that make gradients inside a chunk
-	PrecUpdate Own      // of the state's update, and of the gradient of what it adds
-	Save       Save     // what the forward pass keeps for the backward pass
-	Saved      ir.DType // its type
-	DecayBy    DecayBy  // how the gradient of the decay is summed
-	DecaySums  Sums     // how it is summed over lanes
-	Grads      Grads    // where tokens of dq and dk are
-	Low        Low      // which products with decay of the backward kernel are in bf16
+	PrecGrad   Own       // of the products that make gradients inside a chunk
+	PrecUpdate Own       // of the state's update, and of the gradient of what it adds
+	Save       Save      // what the forward pass keeps for the backward pass
+	Saved      ir.DType  // its type
+	DecayBy    DecayBy   // how the gradient of the decay is summed
+	DecaySums  Sums      // how it is summed over lanes
+	Grads      Grads     // where tokens of dq and dk are
+	DecayBF16  DecayBF16 // which products with decay of the backward kernel are in bf16
 }
 
 // ForwardSchedule orders the instructions of a forward kernel, and says how its blocks come.
 type ForwardSchedule struct {
-	Ahead  int   // phases ahead of the state
-	Steps  int   // chunks of a kernel's step
-	Lock   int   // heads in lockstep between dots; 0: as built
-	Late   int   // hundredths of a chunk's time that the state waits for the other phases
-	Ready  int   // hundredths of a chunk's time after which the first phase is done
-	Beside bool  // what meets the state is made beside the rest of its phase
-	Fetch  Fetch // how blocks of tokens come to vector memory
-	Main   bool  // arrays of the caller stay in main memory
+	PhasesBefore int   // phases ahead of the state
+	Steps        int   // chunks of a kernel's step
+	HeadGroup    int   // heads in lockstep between dots; 0: as built
+	StateDelay   int   // hundredths of a chunk's time that the state waits for the other phases
+	PrologueEnd  int   // hundredths of a chunk's time after which the first phase is done
+	Interleave   bool  // what meets the state is made beside the rest of its phase
+	Fetch        Fetch // how blocks of tokens come to vector memory
+	Main         bool  // arrays of the caller stay in main memory
 }
 
 // BackwardSchedule orders the instructions of a backward kernel.
 type BackwardSchedule struct {
-	Ahead   int // phases ahead of the state
-	Behind  int // phases behind the state
-	Steps   int // chunks of a kernel's step
-	Lock    int // heads in lockstep between dots; 0: as built
-	Late    int // hundredths of a chunk's time that the state waits for the other phases
-	Stagger int // groups of Lock heads behind which a group takes the next products; 0: behind all
+	PhasesBefore int // phases ahead of the state
+	PhasesAfter  int // phases behind the state
+	Steps        int // chunks of a kernel's step
+	HeadGroup    int // heads in lockstep between dots; 0: as built
+	StateDelay   int // hundredths of a chunk's time that the state waits for the other phases
+	HeadSkew     int // groups of Lock heads behind which a group takes the next products; 0: behind all
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch
@@ -326,7 +326,7 @@ func (v Variant) Canon() Variant {
 // String gives the canonical text, axes in the order of the table: those marked Always, and the others that apply and
 // differ from their default. ParseVariant gives Canon back.
 //
-//	algo=chunk,chunk=128,solve=merge,leaf=16,flow=fused,layout=token,prec=bf16x1,store=bf16
+//	algo=chunk,chunk=128,solve=merge,leaf=16,flow=fused,layout=bthd,prec=bf16x1,store=bf16
 func (v Variant) String() string { return v.text(func(Axis) bool { return true }) }
 
 // Cell is the text of the structural axes alone: variants that share it differ in scalars only.

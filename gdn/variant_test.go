@@ -23,24 +23,24 @@ func TestAxes(t *testing.T) {
 		v := DefaultVariant()
 		require.Error(t, a.Set(&v, "nonsense"), a.Name)
 		if context, ok := map[string]string{
-			"leafnewton": "leaf=16,leafby=neumann",
-			"out":        "fold=yes",
-			"late":       "ahead=1",
-			"backlate":   "behind=1",
-			"stagger":    "behind=1",
-			"ready":      "ahead=1",
-			"beside":     "ahead=1",
-			"unit":       "algo=token",
-			"pack":       "layout=token,decay=clamp,fold=yes",
-			"main":       "ahead=1",
-			"fetch":      "layout=token,decay=clamp,pack=aligned,ahead=1",
-			"low":        "store=bf16",
-			"feedback":   "store=bf16",
-			"backlow":    "store=bf16",
-			"parts":      "prec=bf16x3",
-			"mask":       "merge=packed,leaf=16,prec=bf16x1,store=bf16",
-			"mergepairs": "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
-			"refine":     "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
+			"leafnewton":      "leaf=16,leafby=neumann",
+			"out":             "fold=yes",
+			"state_delay":     "phases_before=1",
+			"bwd.state_delay": "bwd.phases_after=1",
+			"bwd.head_skew":   "bwd.phases_after=1",
+			"prologue_end":    "phases_before=1",
+			"interleave":      "phases_before=1",
+			"unit":            "algo=token",
+			"pack":            "layout=bthd,decay=clamp,fold=yes",
+			"main":            "phases_before=1",
+			"fetch":           "layout=bthd,decay=clamp,pack=aligned,phases_before=1",
+			"decay_bf16":      "store=bf16",
+			"error_feedback":  "store=bf16",
+			"bwd.decay_bf16":  "store=bf16",
+			"split_at":        "prec=bf16x3",
+			"mask":            "merge=packed,leaf=16,prec=bf16x1,store=bf16",
+			"mergepairs":      "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
+			"refine":          "merge=packed,leaf=16,prec=bf16x1,store=bf16,mask=words",
 		}[a.Name]; ok {
 			v = parseVariant(t, context)
 		}
@@ -88,7 +88,7 @@ func TestVariantErrors(t *testing.T) {
 	require.ErrorContains(t, err, "allowed: 1 8 16 32 64 128 256")
 
 	s := mustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
-	require.ErrorContains(t, parseVariant(t, "layout=token,heads=1").Check(s), "layout=token needs all 2 value heads of a key head")
+	require.ErrorContains(t, parseVariant(t, "layout=bthd,heads=1").Check(s), "layout=bthd needs all 2 value heads of a key head")
 }
 
 func TestFit(t *testing.T) {

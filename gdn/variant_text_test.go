@@ -30,7 +30,7 @@ func TestVariantText(t *testing.T) {
 	require.Equal(t, "algo=token,chunk=16,precstate=bf16x1", gdntest.MustVariant(t, "algo=token,chunk=16,prec=bf16x1").String())
 	require.Equal(t, "algo=chunk,chunk=64,solve=merge,leaf=8,flow=fused,prec=bf16x3", gdntest.MustVariant(t, "prec=bf16x3").String())
 	require.Equal(t, gdntest.MustVariant(t, "prec=bf16x1,precinv=f32"), gdntest.MustVariant(t, "precstate=bf16x1,precintra=bf16x1"))
-	require.Equal(t, gdntest.MustVariant(t, "merge-packed,chunk=128"), gdntest.MustVariant(t, "chunk=128,leaf=16,layout=token,beta=right,merge=packed"))
+	require.Equal(t, gdntest.MustVariant(t, "merge-packed,chunk=128"), gdntest.MustVariant(t, "chunk=128,leaf=16,layout=bthd,beta=right,merge=packed"))
 	r := rand.New(rand.NewPCG(1, 1))
 	hashes := map[string]gdn.Variant{}
 	for range 3000 {

@@ -94,7 +94,7 @@ func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error
 	}
 	v := f.Variant
 	if !strings.Contains(text, "layout=") {
-		if v, err = v.With("layout", "lane"); err != nil {
+		if v, err = v.With("layout", "bt_hd"); err != nil {
 			return v, err
 		}
 	}

@@ -102,7 +102,7 @@ func TestResultsTableErrors(t *testing.T) {
 func TestFrontMark(t *testing.T) {
 	f := &Front{Targets: []string{"v6e", "v4"}, Points: []Point{
 		{Name: "fast", Text: "tpu", PerToken: []float64{2, 4}, Worst: 4e-2},
-		{Name: "slower", Text: "tpu,low=yes", PerToken: []float64{3, 3}, Worst: 4e-2},
+		{Name: "slower", Text: "tpu,decay_bf16=all", PerToken: []float64{3, 3}, Worst: 4e-2},
 		{Name: "exact", Text: "tpu-x3", PerToken: []float64{4, 0}, Worst: 1e-4},
 	}}
 	f.mark()

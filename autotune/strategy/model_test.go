@@ -41,7 +41,7 @@ func TestGaussian(t *testing.T) {
 	}
 	both, near := g.at(at("solve=ladder,kq=joined"))
 	require.InDelta(t, -.2, both[0], .15, "what kq=joined saves, it saves with solve=ladder too")
-	_, far := g.at(at("solve=forward,kq=joined,layout=token,heads=1,beta=right,chunk=16"))
+	_, far := g.at(at("solve=forward,kq=joined,layout=bthd,heads=1,beta=right,chunk=16"))
 	require.Greater(t, near, 1e-4)
 	require.Greater(t, far, near)
 
@@ -106,18 +106,18 @@ func factored(factors map[string]float64, glue map[string]float64) func(gdn.Vari
 // Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by estimates that are off in level and blind
 // to an axis: with each, sooner than a beam.
 func TestModelFindsBestWhole(t *testing.T) {
-	factors := map[string]float64{"layout=lane": .7, "layout=token": .9, "layout=turned": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "turn=key": .85, "ahead=1": .8, "ahead=2": .9, "lock=2": .95}
-	glue := map[string]float64{"layout=head": .2, "layout=lane": .1}
+	factors := map[string]float64{"layout=bt_hd": .7, "layout=bthd": .9, "layout=bhdt": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "transpose_k=key": .85, "phases_before=1": .8, "phases_before=2": .9, "head_group=2": .95}
+	glue := map[string]float64{"layout=bhtd": .2, "layout=bt_hd": .1}
 	real := factored(factors, glue)
 	s := space(t, "naive")
-	s.Axes = []string{"layout", "solve", "heads", "kq", "turn", "ahead", "lock", "beta", "fold", "share", "chunks"}
+	s.Axes = []string{"layout", "solve", "heads", "kq", "transpose_k", "phases_before", "head_group", "beta", "fold", "share", "chunks"}
 	s.Targets = []string{"v6e"}
 	s.Estimate = func(v gdn.Variant) *Estimate {
-		seen := without(factors, "ahead", "lock", "layout=token")
+		seen := without(factors, "phases_before", "head_group", "layout=bthd")
 		k := factored(seen, glue)(v)
 		return &Estimate{Targets: []Guess{{Kernel: 3 * float64(k.Score-k.Glue), Glue: float64(k.Glue)}}, Size: 1000}
 	}
-	goal := parsed(t, "solve=merge,heads=0,layout=token,kq=joined,turn=key,ahead=1,lock=2")
+	goal := parsed(t, "solve=merge,heads=0,layout=bthd,kq=joined,transpose_k=key,phases_before=1,head_group=2")
 	want := float64(real(goal.Fit(s.Spec)).Score)
 	within := map[string]int{}
 	for _, text := range []string{"model", "beam"} {
@@ -148,13 +148,13 @@ func TestForecast(t *testing.T) {
 	real := factored(factors, nil)
 	s := space(t, "naive")
 	j := newJudged(t, s)
-	for i, text := range []string{"naive", "naive,kq=joined", "naive,heads=2", "naive,solve=merge", "naive,layout=turned", "naive,layout=turned,kq=joined"} {
+	for i, text := range []string{"naive", "naive,kq=joined", "naive,heads=2", "naive,solve=merge", "naive,layout=bhdt", "naive,layout=bhdt,kq=joined"} {
 		v := parsed(t, text)
 		f := v.Fit(s.Spec)
 		c := real(f)
 		c.Target, c.Cycles = "v6e", c.Score
 		k := journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{c}}
-		if strings.Contains(text, "turned") {
+		if strings.Contains(text, "bhdt") {
 			k.Verdict, k.Costs = journal.Numerics, nil
 		}
 		j.add(journal.KindCandidate, k)
@@ -167,7 +167,7 @@ func TestForecast(t *testing.T) {
 	require.InDelta(t, -math.Log(.9), f.against(base), .06)
 	require.Positive(t, m.improvement(f))
 	require.Less(t, f.risk, .15)
-	turned, ok := m.forecast(parsed(t, "naive,heads=2,solve=merge,layout=turned"))
+	turned, ok := m.forecast(parsed(t, "naive,heads=2,solve=merge,layout=bhdt"))
 	require.True(t, ok)
 	require.Greater(t, turned.risk, 2*f.risk)
 
@@ -184,10 +184,10 @@ func TestUnknownCost(t *testing.T) {
 	risk := func(verdict journal.Verdict) float64 {
 		j := newJudged(t, s)
 		j.judge(&Proposal{Variant: parsed(t, "naive")}, 1000)
-		v := parsed(t, "naive,layout=turned")
+		v := parsed(t, "naive,layout=bhdt")
 		f := v.Fit(s.Spec)
 		j.add(journal.KindCandidate, journal.Candidate{ID: 2, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: verdict})
-		forecast, ok := s.learn(j.state.Now(), nil).forecast(parsed(t, "naive,layout=turned,kq=joined"))
+		forecast, ok := s.learn(j.state.Now(), nil).forecast(parsed(t, "naive,layout=bhdt,kq=joined"))
 		require.True(t, ok)
 		return forecast.risk
 	}
@@ -199,7 +199,7 @@ func TestUnknownCost(t *testing.T) {
 func TestNeededChoices(t *testing.T) {
 	s := space(t)
 	s.Spec, _ = gdn.Parse("contest-prefill,t=2048,seqs=15")
-	from := parsed(t, "heads=0,layout=lane,decay=base2,turn=key,out=shared")
+	from := parsed(t, "heads=0,layout=bt_hd,decay=base2,transpose_k=key,out=shared")
 	var aligned []single
 	for _, x := range s.singles(from) {
 		if x.String() == "pack=aligned" {
@@ -257,8 +257,8 @@ func TestElites(t *testing.T) {
 // Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors, and finds the cheapest within the class. A
 // model that is told of refusals alone does not within as many candidates.
 func TestModelMendsErrors(t *testing.T) {
-	cost := factored(map[string]float64{"precstate=bf16x1": .3, "precintra=bf16x1": .3, "precinv=bf16x1": .8, "store=bf16": .9, "solve=merge": .5, "merge=packed": .8, "layout=token": .8,
-		"refine=yes": 1.08, "fold=yes": .97, "rest=value": 1.03}, nil)
+	cost := factored(map[string]float64{"precstate=bf16x1": .3, "precintra=bf16x1": .3, "precinv=bf16x1": .8, "store=bf16": .9, "solve=merge": .5, "merge=packed": .8, "layout=bthd": .8,
+		"refine=yes": 1.08, "fold=yes": .97, "tail_decay=v": 1.03}, nil)
 	errors := func(v gdn.Variant) float64 { // over the limit: what several choices round adds up
 		var sum float64
 		add := func(x float64, rounds bool) {
@@ -271,12 +271,12 @@ func TestModelMendsErrors(t *testing.T) {
 		add(2, one && !v.Inverse.Refine)
 		add(.6, v.Numerics.PrecIntra == ir.PrecBF16x1)
 		add(.3, v.Numerics.PrecState == ir.PrecBF16x1)
-		add(.5, v.Numerics.PrecState == ir.PrecBF16x1 && v.Rest == gdn.RestKey)
+		add(.5, v.Numerics.PrecState == ir.PrecBF16x1 && v.TailDecay == gdn.TailDecayK)
 		add(.8, v.Numerics.PrecIntra == ir.PrecBF16x1 && v.Fold)
 		return max(math.Sqrt(sum), 1e-3)
 	}
 	s := space(t, "naive")
-	s.Axes = []string{"precstate", "precintra", "precinv", "store", "solve", "merge", "leaf", "layout", "refine", "fold", "rest", "mask", "low", "heads", "chunk", "beta", "lock"}
+	s.Axes = []string{"precstate", "precintra", "precinv", "store", "solve", "merge", "leaf", "layout", "refine", "fold", "tail_decay", "mask", "decay_bf16", "heads", "chunk", "beta", "head_group"}
 	s.Targets = []string{"v6e"}
 	s.Estimate = func(v gdn.Variant) *Estimate {
 		k := cost(v)

@@ -27,7 +27,7 @@ func (j *judged) cellsOf() map[string]bool {
 func TestEscalation(t *testing.T) {
 	for _, text := range []string{"model", "beam", "elites", "random", "exhaustive"} {
 		s := space(t, "naive")
-		s.Axes = []string{"chunk", "heads", "kq", "beta", "form", "layout", "solve", "late", "lock"}
+		s.Axes = []string{"chunk", "heads", "kq", "beta", "form", "layout", "solve", "state_delay", "head_group"}
 		st, err := Parse(text, s)
 		require.NoError(t, err)
 		j := newJudged(t, s)

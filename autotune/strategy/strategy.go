@@ -204,7 +204,8 @@ func IsOutside(text string) bool {
 
 // Parse makes a strategy from its text, such as exhaustive, beam:4 or "exec:python3 propose.py".
 func Parse(text string, s Space) (Strategy, error) {
-	if err := s.check(); err != nil {
+	s, err := s.present()
+	if err != nil {
 		return nil, err
 	}
 	if s.Table != nil {
@@ -239,25 +240,33 @@ func Parse(text string, s Space) (Strategy, error) {
 	return nil, fmt.Errorf("unknown strategy %q (known: %s)", text, strings.Join(names, " "))
 }
 
-func (s Space) check() error {
+// present checks the axes of s and gives them their present names, since people and journals may have former ones.
+func (s Space) present() (Space, error) {
 	if s.Table != nil {
-		return s.checkTable()
+		return s, s.checkTable()
 	}
-	for _, name := range s.Axes {
-		if _, err := gdn.LookupAxis(name); err != nil {
-			return err
+	s.Axes = slices.Clone(s.Axes)
+	for i, name := range s.Axes {
+		a, err := gdn.LookupAxis(name)
+		if err != nil {
+			return s, err
 		}
+		s.Axes[i] = a.Name
 	}
+	focus := map[string]string{}
 	for name, value := range s.Focus {
 		a, err := gdn.LookupAxis(name)
 		if err != nil {
-			return err
+			return s, err
 		}
-		if !slices.Contains(a.Values, value) {
-			return fmt.Errorf("focus: %s can not be %q (values: %s)", name, value, strings.Join(a.Values, " "))
+		var v gdn.Variant
+		if err := a.Set(&v, value); err != nil {
+			return s, fmt.Errorf("focus: %s can not be %q (values: %s)", name, value, strings.Join(a.Values, " "))
 		}
+		focus[a.Name] = a.Get(&v)
 	}
-	return nil
+	s.Focus = focus
+	return s, nil
 }
 
 // Reaches says whether a precision is at least another one. An f32 product and bf16x6 count as equal, as their limits are.

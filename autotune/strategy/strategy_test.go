@@ -218,7 +218,7 @@ func TestFocusAndPrecision(t *testing.T) {
 // A walk leaves out axes that change nothing for its spec, and meets each program once.
 func TestExhaustiveWalk(t *testing.T) {
 	s := space(t, "default")
-	s.Axes = []string{"kq", "stagger", "grads", "pack", "beta", "backlow"}
+	s.Axes = []string{"kq", "bwd.head_skew", "grads", "pack", "beta", "bwd.decay_bf16"}
 	require.Equal(t, []string{"kq", "beta"}, s.moving(s.Axes))
 	st, err := Parse("exhaustive", s)
 	require.NoError(t, err)

@@ -17,10 +17,10 @@ func TestCells(t *testing.T) {
 		spec, variant string
 		same, other   []string // changes that keep the base, and that do not
 	}{
-		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16", "tpu,chunk=32,mergepairs=0", []string{"ahead=2,late=6", "lock=1", "late=3", "ready=80", "ahead=1,beside=yes", "steps=2"},
+		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16", "tpu,chunk=32,mergepairs=0", []string{"phases_before=2,state_delay=6", "head_group=1", "state_delay=3", "prologue_end=80", "phases_before=1,interleave=yes", "steps=2"},
 			[]string{"heads=2", "steps=4,chunks=4", "beta=left"}},
-		{"t=96,seqs=3,hk=2,hv=4,k=32,v=32,dtype=bf16,init,inplace", "tpu-packed,chunk=32", []string{"late=3", "lock=2"}, []string{"fetch=copies", "ahead=0,steps=1,lock=0"}},
-		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16,direction=train", "tpu-train,chunk=32", []string{"backlock=1", "stagger=2", "backlate=3", "behind=0"}, []string{"save=none"}},
+		{"t=96,seqs=3,hk=2,hv=4,k=32,v=32,dtype=bf16,init,inplace", "tpu-packed,chunk=32", []string{"state_delay=3", "head_group=2"}, []string{"fetch=copies", "phases_before=0,steps=1,head_group=0"}},
+		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16,direction=train", "tpu-train,chunk=32", []string{"bwd.head_group=1", "bwd.head_skew=2", "bwd.state_delay=3", "bwd.phases_after=0"}, []string{"save=none"}},
 	} {
 		s, v := spec(t, row.spec), variant(t, row.variant)
 		var cells lower.Cells
@@ -72,7 +72,7 @@ func BenchmarkSecondSchedule(b *testing.B) {
 	s, err := gdn.Parse("bench")
 	require.NoError(b, err)
 	var vs []gdn.Variant
-	for _, text := range []string{"tpu", "tpu,late=3", "tpu,late=6"} {
+	for _, text := range []string{"tpu", "tpu,state_delay=3", "tpu,state_delay=6"} {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(b, err)
 		vs = append(vs, v)

@@ -210,14 +210,14 @@ func TestContained(t *testing.T) {
 			add("t=70,seqs=4,init", n.Name)
 		}
 	}
-	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,ahead=0", "cpu-packed")
+	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,phases_before=0", "cpu-packed")
 	add("t=90,seqs=4,init,l2norm", "cpu-packed,chunk=16,batch=2", "bf16,pack=masked")
 	draw := today(t)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {
 		rows = rows[:10]
 	}
-	for _, row := range append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,ahead=0,chunk=64"}) {
+	for _, row := range append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,phases_before=0,chunk=64"}) {
 		t.Run(row[0]+" by "+row[1], func(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
 			m, err := build.Module(s, v)

@@ -92,10 +92,10 @@ func TestSchedulesKeepResults(t *testing.T) {
 		spec, variant, plain string
 		changes              []string
 	}{
-		{"t=700,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu", "ahead=0,steps=1,lock=0",
-			[]string{"beside=yes", "beside=no,ready=100", "beside=yes,ready=60,late=20,lock=1", "ahead=1,ready=80,lock=4", "beside=yes,steps=4", "ahead=1,steps=1,beside=yes"}},
-		{"t=256,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=backward", "tpu-train,chunk=64", "behind=0,backahead=0,backsteps=1,backlock=0",
-			[]string{"stagger=2", "stagger=1,backlock=1,backlate=10", "stagger=3,backahead=0,backsteps=1", "stagger=0,backlate=20"}},
+		{"t=700,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu", "phases_before=0,steps=1,head_group=0",
+			[]string{"interleave=yes", "interleave=no,prologue_end=100", "interleave=yes,prologue_end=60,state_delay=20,head_group=1", "phases_before=1,prologue_end=80,head_group=4", "interleave=yes,steps=4", "phases_before=1,steps=1,interleave=yes"}},
+		{"t=256,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=backward", "tpu-train,chunk=64", "bwd.phases_after=0,bwd.phases_before=0,bwd.steps=1,bwd.head_group=0",
+			[]string{"bwd.head_skew=2", "bwd.head_skew=1,bwd.head_group=1,bwd.state_delay=10", "bwd.head_skew=3,bwd.phases_before=0,bwd.steps=1", "bwd.head_skew=0,bwd.state_delay=20"}},
 	} {
 		t.Run(row.variant, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +162,7 @@ func TestPackedKernels(t *testing.T) {
 	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	var variants []gdn.Variant
-	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,chunks=2,ahead=2,fetch=copies", "tpu-packed,ahead=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,ahead=0"} {
+	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,chunks=2,phases_before=2,fetch=copies", "tpu-packed,phases_before=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,phases_before=0"} {
 		variants = append(variants, variant(t, text+",chunk=32,mergepairs=0"))
 	}
 	for _, row := range []struct {
@@ -210,12 +210,12 @@ func TestCopiedTokens(t *testing.T) {
 		same          bool
 	}{
 		{"t=300", "tpu-long", false},
-		{"t=300,init,l2norm,gates=fused", "tpu-long,ahead=2,chunks=2", false},
+		{"t=300,init,l2norm,gates=fused", "tpu-long,phases_before=2,chunks=2", false},
 		{"b=2,t=200", "tpu-long,batch=2,chunks=1", false},
-		{"t=90", "tpu-long,ahead=2,chunks=1", false},
+		{"t=90", "tpu-long,phases_before=2,chunks=1", false},
 		{"b=2,t=200", "tpu-long,batch=1", true},
 		{"t=128", "tpu-long", true},
-		{"t=200", "tpu,heads=1,layout=head", true},
+		{"t=200", "tpu,heads=1,layout=bhtd", true},
 		{"t=200,seqs=3", "tpu-long", true},
 		{"t=200,direction=train", "tpu-train-long", false},
 	} {

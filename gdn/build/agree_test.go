@@ -100,7 +100,7 @@ func drawnProgram(i int) (gdn.Spec, gdn.Variant, string) {
 	v := gdntest.RandomVariant(r)
 	class := "f32"
 	v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-	v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+	v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 	words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
 		class = p.String()
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = p, p, p, store
@@ -108,26 +108,26 @@ func drawnProgram(i int) (gdn.Spec, gdn.Variant, string) {
 	}
 	if i%3 == 0 {
 		words(ir.PrecBF16x1, ir.BF16)
-		v.Numerics.Low, v.Training.Low, v.Inverse.Mask = gdn.Low(r.IntN(int(gdn.LowAll)+1)), gdn.Low(r.IntN(int(gdn.LowAll)+1)), gdn.Mask(r.IntN(2))
-		v.Inverse.MergePairs, v.Numerics.Feedback = []int{0, 16, 32, 64}[r.IntN(4)], []int{0, 2, 4, 8}[r.IntN(4)]
+		v.Numerics.DecayBF16, v.Training.DecayBF16, v.Inverse.Mask = gdn.DecayBF16(r.IntN(int(gdn.DecayBF16All)+1)), gdn.DecayBF16(r.IntN(int(gdn.DecayBF16All)+1)), gdn.Mask(r.IntN(2))
+		v.Inverse.MergePairs, v.Numerics.ErrorFeedback = []int{0, 16, 32, 64}[r.IntN(4)], []int{0, 2, 4, 8}[r.IntN(4)]
 		v.Inverse.Refine = i%4 < 2
 	} else if i%8 == 1 {
 		words(ir.PrecBF16x3, ir.F32)
-		v.Numerics.Parts, v.Inverse.Mask = gdn.Parts(r.IntN(2)), gdn.Mask(r.IntN(2))
+		v.Numerics.Split, v.Inverse.Mask = gdn.Split(r.IntN(2)), gdn.Mask(r.IntN(2))
 	} else if v.Decay == gdn.DecayBase2 {
 		v.Decay = gdn.DecaySplit
 	}
 	if i%2 == 0 && s.Seqs > 0 { // what aligned blocks need
 		s.Pool, v.Mapping.Heads = 0, 0
-		v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Numerics.Feedback, v.Out, v.Turn, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.HeadsInner, false, 0, gdn.OutSeparate, gdn.TurnValue, gdn.PackAligned
+		v.Algo, v.Flow, v.Form, v.Layout, v.Fold, v.Numerics.ErrorFeedback, v.Out, v.TransposeK, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.LayoutBTHD, false, 0, gdn.OutSeparate, gdn.TransposeValue, gdn.PackAligned
 		if v.Decay = gdn.DecayClamp; class != "f32" {
 			v.Decay = gdn.DecayBase2
 		}
 		v.Numerics.PrecState = v.Numerics.PrecIntra
 		v.Forward.Fetch = gdn.Fetch(r.IntN(2))
 	} else if s.Seqs > 0 && i%4 == 1 { // what a stream of chunks needs
-		v.Mapping.Heads, v.Forward.Ahead, v.Numerics.Parts = 0, 0, gdn.PartsLate
-		v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.Turn, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.HeadsInner, gdn.OutSeparate, gdn.TurnValue, gdn.PackStream
+		v.Mapping.Heads, v.Forward.PhasesBefore, v.Numerics.Split = 0, 0, gdn.SplitUse
+		v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.TransposeK, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.LayoutBTHD, gdn.OutSeparate, gdn.TransposeValue, gdn.PackStream
 	}
 	return s, v.Canon(), class
 }

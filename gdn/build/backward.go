@@ -131,7 +131,7 @@ func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 	chunks := int64(s.Batch) * int64(c.nc) * int64(s.HeadsV)
 	bytes := func(rows, width int, p ir.Precision) int64 {
 		n := int64(f.Training.Saved.Bytes())
-		if f.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Numerics.Parts == gdn.PartsKept {
+		if f.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Numerics.Split == gdn.SplitDef {
 			n *= 2
 		}
 		return n * int64(rows) * int64(width)
@@ -205,7 +205,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 // the spec.
 func (p *plan) backward(keep kept) []*ir.Value {
 	reverse := *p
-	reverse.v.Mapping.Chunks, reverse.v.Numerics.Low, reverse.down = 1, p.v.Training.Low, true
+	reverse.v.Mapping.Chunks, reverse.v.Numerics.DecayBF16, reverse.down = 1, p.v.Training.DecayBF16, true
 	in := reverse.glueIn()
 	reverse.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
@@ -232,7 +232,7 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 		return []blockOut{e.made(e.b.Convert(x, ir.F32))}
 	}
 	parts := []*ir.Value{e.b.Convert(x, ir.BF16)}
-	if p == ir.PrecBF16x3 && e.v.Numerics.Parts == gdn.PartsKept {
+	if p == ir.PrecBF16x3 && e.v.Numerics.Split == gdn.SplitDef {
 		parts = e.Cut(x)
 	}
 	var outs []blockOut
@@ -248,7 +248,7 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 // pairedInverse says whether T, kept as two parts, is one matrix: the rest, turned, fills the half above the diagonal, where T is
 // zero. The diagonal is ones, without a rest.
 func pairedInverse(v gdn.Variant) bool {
-	return v.Training.Saved == ir.BF16 && v.Numerics.Parts == gdn.PartsKept && v.ApplyPrecision() == ir.PrecBF16x3
+	return v.Training.Saved == ir.BF16 && v.Numerics.Split == gdn.SplitDef && v.ApplyPrecision() == ir.PrecBF16x3
 }
 
 // paired is T as one matrix.

@@ -32,7 +32,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 				}
 				v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
 				v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-				v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+				v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 				if v.Decay == gdn.DecayBase2 {
 					v.Decay = gdn.DecayClamp
 				}
@@ -40,7 +40,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 				if i%3 == 0 {
 					v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store, v.Training.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
 					v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf, v.Decay = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16, gdn.DecayBase2
-					v.Numerics.Low, v.Training.Low, v.Inverse.Mask = gdn.Low(r.IntN(3)), gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
+					v.Numerics.DecayBF16, v.Training.DecayBF16, v.Inverse.Mask = gdn.DecayBF16(r.IntN(3)), gdn.DecayBF16(r.IntN(3)), gdn.Mask(r.IntN(2))
 					s.K = 16 // decays are rounded into each element of a key
 					limit = .1
 				}
@@ -68,7 +68,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 
 // They meet the limits of their precision on every class of inputs, with a bound and without one.
 func TestChannelGradientsOnClasses(t *testing.T) {
-	for _, text := range []string{"cpu,save=inverse", "tpu-train", "tpu-train,out=separate,turn=value,save=state"} {
+	for _, text := range []string{"cpu,save=inverse", "tpu-train", "tpu-train,out=separate,transpose_k=value,save=state"} {
 		v := gdntest.MustVariant(t, text)
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()

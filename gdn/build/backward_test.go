@@ -24,24 +24,24 @@ func TestRandomGradientsAgree(t *testing.T) {
 		s.Direction = gdn.Direction(1 + r.IntN(2))
 		v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnNone, gdn.OwnNone, gdn.OwnNone
+		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 		limit := 1e-5
 		switch {
 		case i%3 == 0:
 			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store, v.Training.Saved = ir.PrecBF16x1, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16, ir.BF16
 			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
-			v.Numerics.Low, v.Inverse.Mask = gdn.Low(r.IntN(3)), gdn.Mask(r.IntN(2))
+			v.Numerics.DecayBF16, v.Inverse.Mask = gdn.DecayBF16(r.IntN(3)), gdn.Mask(r.IntN(2))
 			v.Training.DecayBy = gdn.DecayByTokens // the other needs an accurate inverse
 			limit = .1
 		case i%8 == 7: // the inverse, the update of the state and the gradients of q and gates in three products, all else in one
 			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Training.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
-			v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate, v.Numerics.Parts, v.Inverse.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.PartsKept, gdn.Mask(r.IntN(2))
+			v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate, v.Numerics.Split, v.Inverse.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.SplitDef, gdn.Mask(r.IntN(2))
 			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
 			limit = .1
 		case i%8 == 1:
 			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState = ir.PrecBF16x3, ir.PrecBF16x3, ir.PrecBF16x3
 			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
-			v.Numerics.Parts, v.Inverse.Mask = gdn.Parts(r.IntN(2)), gdn.Mask(r.IntN(2))
+			v.Numerics.Split, v.Inverse.Mask = gdn.Split(r.IntN(2)), gdn.Mask(r.IntN(2))
 			limit = 5e-4
 		case v.Decay == gdn.DecayBase2:
 			v.Decay = gdn.DecaySplit

@@ -57,7 +57,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	m, b := ir.NewModule("state_gradient")
 	v = v.Fit(s)
 	p := newPlan(s, v, b, s.StateGradientInputs())
-	p.v.Mapping.Chunks, p.v.Numerics.Low, p.down = 1, p.v.Training.Low, true
+	p.v.Mapping.Chunks, p.v.Numerics.DecayBF16, p.down = 1, p.v.Training.DecayBF16, true
 	var result *ir.Value
 	err := p.guarded(func() {
 		in := p.glueIn()

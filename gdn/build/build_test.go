@@ -112,8 +112,8 @@ func TestFitIsStable(t *testing.T) {
 // What does not suit is refused before anything is built.
 func TestRefused(t *testing.T) {
 	s := gdntest.MustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
-	_, err := Module(s, gdntest.MustVariant(t, "layout=token,heads=1"))
-	require.ErrorContains(t, err, "layout=token")
+	_, err := Module(s, gdntest.MustVariant(t, "layout=bthd,heads=1"))
+	require.ErrorContains(t, err, "layout=bthd")
 	_, err = Module(s, gdn.Variant{})
 	require.ErrorContains(t, err, "chunk")
 	_, err = Module(gdn.Spec{}, gdn.DefaultVariant())

@@ -211,7 +211,7 @@ func (e *chunkwise) flight(w *work) *flight {
 	switch {
 	case e.v.UpdatePrecision() != e.v.Numerics.PrecState:
 		f.turnedK, f.left = e.perValue(e.Turned(w.k)), e.remains(w)
-	case e.v.Rest == gdn.RestValue:
+	case e.v.TailDecay == gdn.TailDecayV:
 		f.left = e.remains(w)
 	}
 	f.unit, f.length, f.share = e.normColumns(w)
@@ -241,9 +241,9 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	weighed := u // V' as it meets restK
 	switch {
 	case f.left == nil: // K takes the rest, or there is none
-	case e.v.Rest == gdn.RestValue && e.v.Numerics.Feedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
+	case e.v.TailDecay == gdn.TailDecayV && e.v.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
 		weighed = e.StoreValues(e.b.Mul(exact, e.Column(at(f.left), e.s.V)), at(f.unit), at(f.length))
-	case e.v.Rest == gdn.RestValue:
+	case e.v.TailDecay == gdn.TailDecayV:
 		weighed = e.Store(e.b.Mul(e.By(exact, at(f.unit)), e.Column(at(f.left), e.s.V)))
 	}
 	o, added := e.outputOf(f, at, u, qS, up)
@@ -324,7 +324,7 @@ func (e *chunkwise) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, 
 	case e.v.UpdatePrecision() != e.v.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
 		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.v.UpdatePrecision())
 	}
-	return e.Dot(at(f.restK), weighed, e.v.Turn == gdn.TurnValue, false, e.v.Numerics.PrecState)
+	return e.Dot(at(f.restK), weighed, e.v.TransposeK == gdn.TransposeValue, false, e.v.Numerics.PrecState)
 }
 
 // ofChunk is what of x belongs to a chunk in flight; nil of nil.
@@ -363,22 +363,22 @@ func (e *chunkwise) leaving(x, share *ir.Value) *ir.Value {
 // that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
 func (e *chunkwise) rest(w *work) *ir.Value {
 	b := e.b
-	if e.v.Rest == gdn.RestValue {
-		if e.v.Turn == gdn.TurnKey {
+	if e.v.TailDecay == gdn.TailDecayV {
+		if e.v.TransposeK == gdn.TransposeKey {
 			return e.perValue(e.Turned(w.k))
 		}
 		return e.perValue(w.k)
 	}
 	left := e.remains(w)
 	if w.channels != nil {
-		x := b.Mul(e.Element(e.perValue(w.k), gdn.LowOperands), e.Element(w.channels.Rest, gdn.LowOperands))
+		x := b.Mul(e.Element(e.perValue(w.k), gdn.DecayBF16Operands), e.Element(w.channels.Rest, gdn.DecayBF16Operands))
 		x = e.Store(e.ByRows(x, left))
-		if e.v.Turn == gdn.TurnKey {
+		if e.v.TransposeK == gdn.TransposeKey {
 			x = e.Turned(x)
 		}
 		return x
 	}
-	if e.v.Turn == gdn.TurnKey {
+	if e.v.TransposeK == gdn.TransposeKey {
 		return e.Store(e.ByLanes(e.perValue(b.Transpose(w.k, 0, 2, 1)), left))
 	}
 	return e.Store(e.ByRows(e.perValue(w.k), left))

@@ -83,7 +83,7 @@ func (e *gated) decay(w gates) *ir.Value {
 	} else {
 		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value {
 			own := e.Column(upto, c)
-			if e.v.Spread == gdn.SpreadTurned {
+			if e.v.RowBroadcast == gdn.BroadcastTranspose {
 				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
 			}
 			return b.Sub(own, e.Row(after, c))

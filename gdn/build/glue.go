@@ -159,22 +159,22 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
 	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
-	case v.Layout == gdn.HeadsLanes:
+	case v.Layout == gdn.LayoutBTLanes:
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at)
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, block[0] * d}
 		o.width = d
 		return o
-	case v.Layout == gdn.HeadsInner && v.Mapping.Heads < p.s.HeadsV: // a window of the program's heads at each token
+	case v.Layout == gdn.LayoutBTHD && v.Mapping.Heads < p.s.HeadsV: // a window of the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, 1, hb, d}
 		return o
-	case v.Layout == gdn.HeadsInner:
+	case v.Layout == gdn.LayoutBTHD:
 		o.value = b.Reshape(x, p.s.Batch, p.padded()*h, d)
 		return o
-	case v.Layout == gdn.HeadsTurned:
+	case v.Layout == gdn.LayoutBHDT:
 		x = b.Transpose(x, 0, 2, 3, 1)
 		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
 		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
@@ -295,9 +295,9 @@ func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
 	d := x.Type.Size() / (s.Batch * p.padded() * heads)
 	switch p.v.Layout {
-	case gdn.HeadsInner, gdn.HeadsLanes:
+	case gdn.LayoutBTHD, gdn.LayoutBTLanes:
 		x = b.Reshape(x, s.Batch, p.padded(), heads, d)
-	case gdn.HeadsTurned:
+	case gdn.LayoutBHDT:
 		x = b.Transpose(b.Reshape(x, s.Batch, heads, d, p.padded()), 0, 3, 1, 2)
 	default:
 		x = b.Transpose(b.Reshape(x, s.Batch, heads, p.padded(), d), 0, 2, 1, 3)

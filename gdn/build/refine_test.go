@@ -15,10 +15,10 @@ import (
 // around it. Rows of heads alone, values that are turned (pack=aligned), normalized keys and pairs of heads in a product have it alike.
 func TestRefine(t *testing.T) {
 	for _, test := range []struct{ name, variant, spec string }{
-		{"rows", "tpu-long,rest=value", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32"},
-		{"a step of phases", "tpu,out=separate,rest=value", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32"},
-		{"turned", "tpu-packed,low=operands", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32,seqs=2"},
-		{"norms", "tpu-long,rest=value", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32,l2norm"},
+		{"rows", "tpu-long,tail_decay=v", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32"},
+		{"a step of phases", "tpu,out=separate,tail_decay=v", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32"},
+		{"turned", "tpu-packed,decay_bf16=operands", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32,seqs=2"},
+		{"norms", "tpu-long,tail_decay=v", "t=256,hk=1,hv=2,k=32,v=32,dtype=bf16,out=f32,l2norm"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := gdn.Parse(test.spec)
@@ -45,7 +45,7 @@ func TestRefine(t *testing.T) {
 
 // Where A is bf16 already there is nothing to take back.
 func TestRefineApplies(t *testing.T) {
-	for _, text := range []string{"tpu-long,low=yes", "tpu-x3", "cpu", "tpu,flow=split"} {
+	for _, text := range []string{"tpu-long,decay_bf16=all", "tpu-x3", "cpu", "tpu,flow=split"} {
 		_, err := gdn.ParseVariant(text + ",refine=yes")
 		require.ErrorContains(t, err, "does not apply", text)
 	}

@@ -76,7 +76,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	b, v := e.b, e.v
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
-	if v.Layout == gdn.HeadsInner || v.Layout == gdn.HeadsLanes {
+	if v.Layout == gdn.LayoutBTHD || v.Layout == gdn.LayoutBTLanes {
 		d = cmp.Or(o.width, d)
 		h := x.Type.Size() / (v.Mapping.Batch * v.Mapping.Chunks * e.c * d)
 		if v.Mapping.Batch*v.Mapping.Chunks == 1 {
@@ -85,7 +85,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 		x = b.Transpose(b.Reshape(x, v.Mapping.Batch*v.Mapping.Chunks, e.c, h, d), 0, 2, 1, 3)
 		return e.chunksFirst(b.Reshape(x, v.Mapping.Batch, v.Mapping.Chunks, h, e.c, d))
 	}
-	if v.Layout == gdn.HeadsTurned {
+	if v.Layout == gdn.LayoutBHDT {
 		d = x.Type.Size() / (v.Mapping.Chunks * e.c * e.blockHeads(o))
 		x = b.Reshape(x, e.blockHeads(o), d, v.Mapping.Chunks*e.c)
 		var chunks []*ir.Value
@@ -154,14 +154,14 @@ func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks,
 func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
-	if v.Layout == gdn.HeadsTurned {
+	if v.Layout == gdn.LayoutBHDT {
 		for i, x := range chunks {
 			chunks[i] = b.Transpose(b.Convert(x, d), 0, 2, 1)
 		}
 		return blockOut{b.Reshape(b.Concat(2, chunks...), o.block...), o}
 	}
 	order := []int{1, 0, 3, 2, 4} // of [chunks, batch, heads, C, D]
-	if v.Layout == gdn.HeadsOuter {
+	if v.Layout == gdn.LayoutBHTD {
 		order = []int{1, 2, 0, 3, 4}
 	}
 	x := b.Convert(b.Concat(0, chunks...), d)

@@ -16,10 +16,10 @@ var all = flag.Bool("all", false, "examine all named variants, not a sample")
 
 // unnamed variants are honest ones that nothing was fitted to: the three before the last are what a search on the bench work proposes first
 // after tpu, tpu-long and bf16, the last is the first that one from naive kept.
-var unnamed = []string{"tpu-long,rest=value", "bf16,beta=left",
-	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,scale=output,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,steps=2,lock=2",
-	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,chunks=4,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,scale=output,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,lock=1",
-	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,out=shared,scale=output,prec=bf16x1,store=bf16,mask=words,mergepairs=64",
+var unnamed = []string{"tpu-long,tail_decay=v", "bf16,beta=left",
+	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,chunks=4,layout=bthd,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,transpose_k=key,out=shared,scale=output,prec=bf16x1,store=bf16,decay_bf16=all,mask=words,mergepairs=64,steps=2,head_group=2",
+	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,chunks=4,layout=bthd,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,transpose_k=key,out=shared,scale=output,prec=bf16x1,store=bf16,decay_bf16=all,mask=words,mergepairs=64,head_group=1",
+	"algo=chunk,chunk=128,solve=merge,leaf=16,merge=packed,flow=fused,layout=bthd,decay=base2,fuse=kernel,kq=joined,beta=exponent,transpose_k=key,out=shared,scale=output,prec=bf16x1,store=bf16,mask=words,mergepairs=64",
 	"algo=token,chunk=64,heads=1,unit=vector",
 }
 
@@ -32,7 +32,7 @@ var examined = []string{
 }
 
 // sampled are the variants of each test run, each with the place of its spec in examined.
-var sampled = map[string]int{"bf16": 0, "tpu-long,rest=value": 0, "tpu": 1, "tpu-packed": 2, "bf16,beta=left": 2, "decode": 3}
+var sampled = map[string]int{"bf16": 0, "tpu-long,tail_decay=v": 0, "tpu": 1, "tpu-packed": 2, "bf16,beta=left": 2, "decode": 3}
 
 // seedOfHonest is the seed of the sheets of honest variants.
 const seedOfHonest = 79

@@ -191,7 +191,7 @@ func TestParts(t *testing.T) {
 func TestCore(t *testing.T) {
 	c := tiny
 	c.Tokens, c.Batch, c.Rule.V = 40, 1, 4
-	for _, text := range []string{"default", "layout=lane,save=all"} {
+	for _, text := range []string{"default", "layout=bt_hd,save=all"} {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
 		inputs := map[string]*array.Array{}

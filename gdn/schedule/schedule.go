@@ -52,19 +52,19 @@ func Attach(m *ir.Module, scheds map[string]*ir.Sched) error {
 
 // forward is how the steps of a grid that carries the state overlap as a kernel; nil: they follow one another as built.
 func forward(v gdn.Variant, heads int) *ir.Sched {
-	s := newSched(v.Forward.Steps, v.Forward.Lock, heads, v.Forward.Ahead, 0)
+	s := newSched(v.Forward.Steps, v.Forward.HeadGroup, heads, v.Forward.PhasesBefore, 0)
 	if s == nil {
 		return nil
 	}
-	s.Late, s.Fetch = v.Forward.Late, v.Forward.Fetch == gdn.FetchCopies
-	if v.Forward.Ready != 100 {
+	s.Late, s.Fetch = v.Forward.StateDelay, v.Forward.Fetch == gdn.FetchCopies
+	if v.Forward.PrologueEnd != 100 {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
-		s.Ends[0] = v.Forward.Ready
+		s.Ends[0] = v.Forward.PrologueEnd
 	}
-	if v.Forward.Beside {
+	if v.Forward.Interleave {
 		s.Beside = []string{"operands"}
 	}
-	if v.Forward.Ahead == 2 {
+	if v.Forward.PhasesBefore == 2 {
 		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}
 	}
 	return s
@@ -75,17 +75,17 @@ var gradients = []string{"dq", "dk", "dg", "output"}
 
 // reverse is the schedule of a reverse grid.
 func reverse(v gdn.Variant, heads int) *ir.Sched {
-	s := newSched(v.Backward.Steps, v.Backward.Lock, heads, v.Backward.Ahead, v.Backward.Behind)
+	s := newSched(v.Backward.Steps, v.Backward.HeadGroup, heads, v.Backward.PhasesBefore, v.Backward.PhasesAfter)
 	if s == nil {
 		return nil
 	}
-	s.Late = v.Backward.Late
-	if v.Backward.Behind > 0 {
+	s.Late = v.Backward.StateDelay
+	if v.Backward.PhasesAfter > 0 {
 		for _, stage := range append(slices.Clone(gradients), "store") {
 			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})
 		}
-		if v.Backward.Stagger > 0 {
-			s.Waves, s.Stagger = slices.Clone(gradients), v.Backward.Stagger
+		if v.Backward.HeadSkew > 0 {
+			s.Waves, s.Stagger = slices.Clone(gradients), v.Backward.HeadSkew
 		}
 	}
 	return s

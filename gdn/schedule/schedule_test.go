@@ -12,13 +12,13 @@ import (
 func TestOf(t *testing.T) {
 	carriers := []Carrier{{Grid: "fused", Heads: 8}, {Grid: "backward", Heads: 4, Reverse: true}}
 	for text, want := range map[string]map[string]*ir.Sched{
-		"default,lock=0": {},
-		"default,lock=2": {"fused": {Steps: 1, Lags: []int{0}, Lock: 2}},
-		"default,ahead=2,steps=2,late=6,beside=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Beside: []string{"operands"},
+		"default,head_group=0": {},
+		"default,head_group=2": {"fused": {Steps: 1, Lags: []int{0}, Lock: 2}},
+		"default,phases_before=2,steps=2,state_delay=6,interleave=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Beside: []string{"operands"},
 			Phases: []ir.StagePhase{{Stage: "solve", Phase: 1}}}},
 		// The last lag is whole steps, so that results come from whole steps.
-		"default,ahead=1,steps=4": {"fused": {Steps: 4, Lags: []int{0, 4}, Lock: 8}},
-		"default,backahead=1,behind=1,backlock=1,stagger=2": {"backward": {Steps: 1, Lags: []int{0, 1, 2}, Lock: 1, After: 1, Stagger: 2, Waves: gradients,
+		"default,phases_before=1,steps=4": {"fused": {Steps: 4, Lags: []int{0, 4}, Lock: 8}},
+		"default,bwd.phases_before=1,bwd.phases_after=1,bwd.head_group=1,bwd.head_skew=2": {"backward": {Steps: 1, Lags: []int{0, 1, 2}, Lock: 1, After: 1, Stagger: 2, Waves: gradients,
 			Phases: []ir.StagePhase{{Stage: "dq", Phase: 2}, {Stage: "dk", Phase: 2}, {Stage: "dg", Phase: 2}, {Stage: "output", Phase: 2}, {Stage: "store", Phase: 2}}}},
 	} {
 		v, err := gdn.ParseVariant(text)

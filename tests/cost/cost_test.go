@@ -103,7 +103,7 @@ func TestShapes(t *testing.T) {
 	}{
 		{"bench,t=1024", "v6e", "tpu-long", 1.15 * 1.58},
 		{"bench", "v5p", "tpu-128,heads=4", 1.39},
-		{"bench,k=64,v=64", "v6e", "tpu-long,layout=turned", 1.72},
+		{"bench,k=64,v=64", "v6e", "tpu-long,layout=bhdt", 1.72},
 	}, 2) {
 		s, err := gdn.Parse(row.spec)
 		require.NoError(t, err)

@@ -91,8 +91,8 @@ func TestGlueAgainstOracle(t *testing.T) {
 	py := python(t)
 	for _, row := range []struct{ name, spec, variant string }{
 		{"packed", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed"},
-		{"gathered", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=4,init,state=vk,empty=keep,packed", "chunk=16,leaf=4,fuse=kernel,ahead=1,steps=2"},
-		{"masked", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,ahead=0,pack=masked,batch=4"},
+		{"gathered", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=4,init,state=vk,empty=keep,packed", "chunk=16,leaf=4,fuse=kernel,phases_before=1,steps=2"},
+		{"masked", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,phases_before=0,pack=masked,batch=4"},
 		{"pool", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -60,11 +60,11 @@ func TestSolvesOnFixture(t *testing.T) {
 	require.NoError(t, err)
 	for _, row := range []struct{ name, target, variant string }{
 		{"forward", "v6e", "solve=forward,chunk=32,prec=bf16x1,store=bf16"},
-		{"block", "v5e", "solve=block,leaf=16,prec=bf16x1,store=bf16,low=yes,decay=segment"},
+		{"block", "v5e", "solve=block,leaf=16,prec=bf16x1,store=bf16,decay_bf16=all,decay=segment"},
 		{"ladder", "v6e", "solve=ladder,leaf=1,beta=right,prec=bf16x1,store=bf16"},
-		{"ladder16", "v5e", "solve=ladder,leaf=16,flow=solve,turn=key,prec=bf16x1,store=bf16"},
+		{"ladder16", "v5e", "solve=ladder,leaf=16,flow=solve,transpose_k=key,prec=bf16x1,store=bf16"},
 		{"merge-blocks", "v6e", "leaf=8,flow=split,form=uw,chunks=2,prec=bf16x1,store=bf16"},
-		{"merge-rows", "v5e", "leaf=16,merge=rows,layout=token,kq=joined,prec=bf16x1,store=bf16"},
+		{"merge-rows", "v5e", "leaf=16,merge=rows,layout=bthd,kq=joined,prec=bf16x1,store=bf16"},
 		{"merge-neumann4", "v6e", "leaf=4,leafby=neumann,flow=split,prec=bf16x1,store=bf16"},
 		{"merge-newton16", "v5e", "leaf=16,leafby=neumann,leafnewton=1,prec=bf16x1,precinv=f32,store=bf16"},
 		{"bf16", "v5e", "bf16"},
@@ -97,24 +97,24 @@ func TestSpecsAgainstReference(t *testing.T) {
 	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	for _, row := range []struct{ name, target, spec, variant string }{
-		{"packed", "v6e", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=3,init,state=vk,empty=zero,packed", "chunk=16,leaf=4,fuse=kernel,ahead=1,steps=2"},
+		{"packed", "v6e", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=3,init,state=vk,empty=zero,packed", "chunk=16,leaf=4,fuse=kernel,phases_before=1,steps=2"},
 		{"decode", "v5e", "b=4,t=1,hk=1,hv=4,k=128,v=128,dtype=bf16,gates=fused,init", "tpu,batch=2"},
 		{"decode-few", "v6e", "b=2,t=3,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk,inplace", "decode"},
 		{"decode-bf16", "v5e", "b=2,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,l2norm,init,statedtype=bf16", "decode-f32"},
-		{"aligned", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=1,ahead=2,beside=yes"},
+		{"aligned", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=1,phases_before=2,interleave=yes"},
 		{"aligned-lockstep", "tpu7x", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=6,init,state=vk,empty=keep,packed", "tpu-packed,chunk=32,mergepairs=0"},
 		{"tokens-copied", "v6e", "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-long,chunk=32,mergepairs=0,fetch=copies"},
 		{"aligned-copies", "tpu7x", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
-		{"masked", "v5e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,ahead=0,pack=masked,batch=4"},
+		{"masked", "v5e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,phases_before=0,pack=masked,batch=4"},
 		{"packed-one", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=1,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0"},
 		{"decode-pool", "v6e", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
-		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=token,kq=joined,fuse=kernel"},
+		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=bthd,kq=joined,fuse=kernel"},
 		{"parted", "v6e", "t=70,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "tpu,chunk=32,heads=4"},
-		{"narrow", "v5e", "t=140,hk=1,hv=2,k=64,v=32,dtype=bf16", "tpu,layout=turned"},
-		{"narrow-lockstep", "v6e", "t=140,hk=1,hv=2,k=64,v=64,dtype=bf16", "tpu-long,layout=turned,chunks=2"},
-		{"rest", "v6e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-x3,chunk=32,mergepairs=0,chunks=2,steps=1,rest=value"},
-		{"rest-one-pass", "v5e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,init", "tpu-long,chunk=32,mergepairs=0,chunks=2,rest=value"},
-		{"wide", "v6e", "t=40,hk=1,hv=1,k=256,v=96,dtype=bf16", "bf16x3,chunk=32,layout=token"},
+		{"narrow", "v5e", "t=140,hk=1,hv=2,k=64,v=32,dtype=bf16", "tpu,layout=bhdt"},
+		{"narrow-lockstep", "v6e", "t=140,hk=1,hv=2,k=64,v=64,dtype=bf16", "tpu-long,layout=bhdt,chunks=2"},
+		{"rest", "v6e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,init", "tpu-x3,chunk=32,mergepairs=0,chunks=2,steps=1,tail_decay=v"},
+		{"rest-one-pass", "v5e", "t=140,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,init", "tpu-long,chunk=32,mergepairs=0,chunks=2,tail_decay=v"},
+		{"wide", "v6e", "t=40,hk=1,hv=1,k=256,v=96,dtype=bf16", "bf16x3,chunk=32,layout=bthd"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 		{"train", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=64", "random"},
 		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64,chunks=2", "cos.9"},
 		{"packed", "v6e", "t=20,hk=1,k=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=backward", "chunk=8,solve=ladder,leaf=1,fuse=kernel,save=inverse", "reset.cos.9"},
-		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=token,kq=joined,save=none", "slow"},
+		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=bthd,kq=joined,save=none", "slow"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

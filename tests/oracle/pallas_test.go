@@ -45,7 +45,7 @@ var pallasRows = []struct {
 	{name: "solve-alone", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=f32,gates=fused,seqs=3,init,empty=zero,packed", variant: "solve-alone,chunk=16"},
 	{name: "chunks2", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=bf16", variant: "chunks2,chunk=16"},
 	{name: "bf16x3", spec: "t=100,hk=1,hv=2,k=64,v=32,dtype=bf16", variant: "bf16x3,chunk=32", plain: true},
-	{name: "train", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=bf16,init,direction=train", variant: "chunk=16,layout=token,kq=joined,save=inverse", vmap: true},
+	{name: "train", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=bf16,init,direction=train", variant: "chunk=16,layout=bthd,kq=joined,save=inverse", vmap: true},
 	{name: "train-packed", spec: "t=50,hk=1,hv=2,k=16,v=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=train", variant: "split,chunk=16"},
 	{name: "tpu-train", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", variant: "tpu-train,chunk=64"},
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
@@ -161,7 +161,7 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 		for _, direction := range rotate.Sample(12+uint64(done), []gdn.Direction{gdn.Forward, gdn.Train}, 1) {
 			t.Run(fmt.Sprint(c.Name, "/", direction), func(t *testing.T) {
 				t.Parallel()
-				v, err := gdn.ParseVariant(map[bool]string{false: "chunk=32,layout=token,kq=joined", true: "split,chunk=16"}[c.Spec.Seqs > 0])
+				v, err := gdn.ParseVariant(map[bool]string{false: "chunk=32,layout=bthd,kq=joined", true: "split,chunk=16"}[c.Spec.Seqs > 0])
 				require.NoError(t, err)
 				inputs, expected, err := c.Load()
 				require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestPallasPackage(t *testing.T) {
 	for i, p := range parts {
 		text := map[string]string{"short": "chunk=8", "decode": "decode-f32", "packed": "split,chunk=16"}[p.Name]
 		if text == "" {
-			text = "chunk=16,layout=token,kq=joined"
+			text = "chunk=16,layout=bthd,kq=joined"
 		}
 		parts[i].Variant, err = gdn.ParseVariant(text)
 		require.NoError(t, err)

@@ -77,10 +77,10 @@ func TestPrograms(t *testing.T) {
 // What names stood for at the base on a preset and a target, auto stands for, with what has changed since: the first form that it asks for.
 func TestAuto(t *testing.T) {
 	tab := readTable(t)
-	exactKeys := []string{"out=separate", "rest=value"} // beta and decay in the update's K were rounded there
+	exactKeys := []string{"out=separate", "tail_decay=v"} // beta and decay in the update's K were rounded there
 	inMain := "main=yes"                                // the compiler copied operands to vector memory before the kernel
 	fetched := []string{"fetch=copies", inMain}
-	oneStep := []string{"chunks=4", "rest=value", "ahead=0"} // short works of few heads took two phases there, as tpu
+	oneStep := []string{"chunks=4", "tail_decay=v", "phases_before=0"} // short works of few heads took two phases there, as tpu
 	for _, job := range []struct {
 		presets, auto, name string
 		since               []string
@@ -129,7 +129,7 @@ func TestAuto(t *testing.T) {
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,rest=value", "tpu7x": "tpu-long,fetch=copies,main=yes,rest=value"} {
+	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
 		f, err := lower.Suit(s, gdn.Auto, tg)

@@ -80,31 +80,48 @@ func CheckText(text string) error {
 }
 
 // VariantFlag adds --variant and --accuracy, which is another way to say auto-ACCURACY.
-func VariantFlag(cmd *cobra.Command, at *string) {
+func (a *App) VariantFlag(cmd *cobra.Command, at *string) {
 	*at = gdn.Auto
-	cmd.Flags().Var((*variantText)(at), "variant", "how it is computed: auto, a name, axes, or both, or @RUN#5 for a candidate of a search (see gdngen help variant)")
+	cmd.Flags().Var(&variantText{a, at}, "variant", "how it is computed: auto, a name, axes, or both, or @RUN#5 for a candidate of a search (see gdngen help variant)")
 	cmd.Flags().Var(&AccuracyText{At: at}, "accuracy", "class of accuracy that auto keeps to: "+strings.Join(gdn.AccuracyNames(), " or "))
 	CompleteChoices(cmd, "variant", VariantOffers, VariantChoices)
 	Complete(cmd, "accuracy", gdn.AccuracyNames())
 }
 
 // variantText is the value of --variant.
-type variantText string
+type variantText struct {
+	*App
+	at *string
+}
 
-func (v *variantText) String() string { return string(*v) }
-func (v *variantText) Type() string   { return "string" }
+func (v *variantText) Type() string { return "string" }
+
+func (v *variantText) String() string {
+	if v.at == nil {
+		return ""
+	}
+	return *v.at
+}
 
 func (v *variantText) Set(text string) error {
+	v.TellRenamed(text)
 	text, err := autotune.VariantOf(text)
 	if err != nil {
 		return err
 	}
-	before, _ := gdn.ParseAuto(string(*v)) // --accuracy stood before it
+	before, _ := gdn.ParseAuto(*v.at) // --accuracy stood before it
 	joined, err := gdn.WithAccuracy(text, before)
 	if err == nil {
-		*v = variantText(joined)
+		*v.at = joined
 	}
 	return err
+}
+
+// TellRenamed says which axes of a variant that somebody gave have other names now.
+func (a *App) TellRenamed(text string) {
+	if notes := gdn.Renamed(text); len(notes) > 0 {
+		a.Note("%s", strings.Join(notes, ", "))
+	}
 }
 
 // AccuracyText is the value of --accuracy, which changes that of --variant.

@@ -55,7 +55,7 @@ Classes:` + docs.String(),
 		RunE:    func(*cobra.Command, []string) error { return a.check(&k) },
 	}
 	app.SpecFlag(c, &k.spec, "tiny")
-	app.VariantFlag(c, &k.variant)
+	a.VariantFlag(c, &k.variant)
 	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+app.DefaultTarget+"); with --engine triton, compile for these GPUs too")
 	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
 	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(append(engine.Names()[1:], triton.Name), ", "))

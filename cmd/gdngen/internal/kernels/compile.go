@@ -64,7 +64,7 @@ stablehlo backend. The status is 4 if a target rejects the module.`,
 			return refused
 		},
 	}
-	o.flags(c)
+	o.flags(a.App, c)
 	app.TargetFlag(c, &names)
 	c.Flags().StringVar(&dump, "dump", "", "keep the schedules, or of a GPU XLA's files, in a folder for each target below this one")
 	app.FreshFlag(c, &fresh)

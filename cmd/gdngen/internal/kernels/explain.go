@@ -61,7 +61,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 		Args:    app.Args(cobra.MaximumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.explainAll(&f, cmd, args) },
 	}
-	f.flags(c)
+	f.flags(a.App, c)
 	app.TargetFlag(c, &f.target)
 	c.Flags().StringVar(&f.diff, "diff", "", "compare with this variant of the spec, or with the module in this file")
 	c.Flags().StringVar(&f.html, "html", "", "write a page with tables and pictures to this file too")

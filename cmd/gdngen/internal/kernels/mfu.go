@@ -53,7 +53,7 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON, such as the config.json of a published model; - is standard input")
 	app.Complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=lane, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=bt_hd, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	app.TargetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
 	return c

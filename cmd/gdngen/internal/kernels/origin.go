@@ -24,9 +24,9 @@ import (
 // origin is the flags that say where a module comes from.
 type origin struct{ spec, variant, backend, python string }
 
-func (o *origin) flags(cmd *cobra.Command) {
+func (o *origin) flags(a *app.App, cmd *cobra.Command) {
 	app.SpecFlag(cmd, &o.spec, "")
-	app.VariantFlag(cmd, &o.variant)
+	a.VariantFlag(cmd, &o.variant)
 	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(app.BackendNames(), ", ")+", or for GPUs "+app.PTXBackend)
 	app.Complete(cmd, "backend", append(app.BackendNames(), app.PTXBackend))
 	cmd.Flags().StringVar(&o.python, "python", "", "Python with JAX, which lowers --backend pallas; empty: that of "+app.PythonEnv)

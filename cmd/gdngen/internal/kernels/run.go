@@ -81,7 +81,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.cases, "cases", "", "folder of the cases")
 	c.Flags().StringVar(&r.out, "out", "", "folder that the outputs are written to; made where it is missing")
 	c.Flags().StringVar(&r.engine, "engine", "interp", strings.Join(engine.Names(), ", "))
-	app.VariantFlag(c, &r.variant)
+	a.VariantFlag(c, &r.variant)
 	c.Flags().StringVar(&r.target, "target", "", "compute what is made for this TPU generation")
 	c.Flags().StringVar(&r.plugin, "plugin", "", "with --engine device: "+app.PluginUse)
 	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")

@@ -49,7 +49,7 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 		},
 	}
 	app.SpecFlag(c, &spec, "bench")
-	app.VariantFlag(c, &variant)
+	a.VariantFlag(c, &variant)
 	fs := c.Flags()
 	fs.IntVar(&n, "parts", 2, "parts of equal length, one a device")
 	fs.BoolVar(&alone, "forward", false, "the forward pass alone")

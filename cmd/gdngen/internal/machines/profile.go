@@ -84,7 +84,7 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 		},
 	}
 	app.SpecFlag(c, &spec, "bench")
-	app.VariantFlag(c, &variant)
+	a.VariantFlag(c, &variant)
 	f.Add(c)
 	fs := c.Flags()
 	fs.StringVar(&name, "model", "", "profile the step of a model: a preset, or file in JSON, as for gdngen mfu; - is standard input")

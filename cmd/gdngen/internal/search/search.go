@@ -182,7 +182,7 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 	if _, err := strategy.Parse(cmp.Or(c.Strategy, "beam"), space); err != nil {
 		return app.Usage(err)
 	}
-	if err := startOf(c.Seeds, table); err != nil {
+	if err := a.startOf(c.Seeds, table); err != nil {
 		return err
 	}
 	c.Promoted, err = promoted.Read()
@@ -218,8 +218,11 @@ func (r *runFlags) aims(c *autotune.Config) (err error) {
 }
 
 // startOf reads the variants that a run begins with, in place.
-func startOf(seeds []string, table strategy.Table) (err error) {
+func (a CLI) startOf(seeds []string, table strategy.Table) (err error) {
 	for i, text := range seeds {
+		if table == nil {
+			a.TellRenamed(text)
+		}
 		if seeds[i], err = autotune.VariantOf(text); err != nil {
 			return app.Usage(err)
 		}

@@ -257,7 +257,7 @@ func (d *Decay) Times(x, factor *ir.Value) *ir.Value {
 
 // element is an operand of a product with decay in the type in which those are formed.
 func (d *Decay) element(x *ir.Value) *ir.Value {
-	if d.Variant.Numerics.Low >= gdn.LowRows {
+	if d.Variant.Numerics.DecayBF16 >= gdn.DecayBF16Rows {
 		return d.Convert(x, ir.BF16)
 	}
 	return d.Convert(x, ir.F32)

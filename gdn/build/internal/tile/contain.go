@@ -18,7 +18,7 @@ func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	if part > 0 {
 		bit, places = 0x4000_4000, 1
 	}
-	if e.V.Numerics.Low >= gdn.LowOperands {
+	if e.V.Numerics.DecayBF16 >= gdn.DecayBF16Operands {
 		// 1 - 1 is 0, and inf - inf is NaN, as is NaN - NaN: an exponent of all ones.
 		h := b.Halves(x)
 		return b.Binary(ir.OpXor, x, b.And(b.Words(b.Sub(h, h)), b.Like(x, float64(bit))))

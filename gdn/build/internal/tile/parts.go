@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// With parts=kept what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
+// With split_at=def what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
 // that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
 // where nothing does.
 
@@ -54,7 +54,7 @@ func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
 		}
 	}
 	out := e.B.Concat(axis, xs...)
-	if e.V.Numerics.Parts == gdn.PartsLate || out.Type.DType == ir.BF16 {
+	if e.V.Numerics.Split == gdn.SplitUse || out.Type.DType == ir.BF16 {
 		return out
 	}
 	parts := make([][]*ir.Value, 2)
@@ -102,7 +102,7 @@ func (e *Body) Parts(x *ir.Value) []*ir.Value { return e.parts[x] }
 // Turned swaps rows and lanes, of the parts where they are kept.
 func (e *Body) Turned(x *ir.Value) *ir.Value {
 	y := e.B.Transpose(x, 0, 2, 1)
-	if e.V.Numerics.Parts == gdn.PartsKept && x.Type.DType == ir.F32 {
+	if e.V.Numerics.Split == gdn.SplitDef && x.Type.DType == ir.F32 {
 		for _, part := range e.Cut(x) {
 			e.parts[y] = append(e.parts[y], e.B.Transpose(part, 0, 2, 1))
 		}
@@ -113,7 +113,7 @@ func (e *Body) Turned(x *ir.Value) *ir.Value {
 // Mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
 func (e *Body) Mirrored(y *ir.Value) *ir.Value {
 	b := e.B
-	if e.V.Numerics.PrecIntra != ir.PrecBF16x1 || e.V.Numerics.Parts != gdn.PartsKept || e.C%2 != 0 {
+	if e.V.Numerics.PrecIntra != ir.PrecBF16x1 || e.V.Numerics.Split != gdn.SplitDef || e.C%2 != 0 {
 		return e.Store(b.Add(y, e.Turned(y)))
 	}
 	y = b.Convert(y, ir.BF16)
@@ -125,7 +125,7 @@ func (e *Body) Operand(x *ir.Value, p ir.Precision) *ir.Value {
 	switch {
 	case p != ir.PrecBF16x1:
 		return x
-	case e.V.Numerics.Parts == gdn.PartsKept:
+	case e.V.Numerics.Split == gdn.SplitDef:
 		return e.Cut(x)[0]
 	}
 	return e.B.Convert(x, ir.BF16)

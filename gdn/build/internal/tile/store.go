@@ -9,7 +9,7 @@ import (
 // Store rounds what is kept between stages, or cuts it into the parts that are kept.
 func (e *Body) Store(x *ir.Value) *ir.Value {
 	x = e.B.Convert(x, e.V.Numerics.Store)
-	if e.V.Numerics.Parts == gdn.PartsKept {
+	if e.V.Numerics.Split == gdn.SplitDef {
 		e.Cut(x)
 	}
 	return x
@@ -20,7 +20,7 @@ func (e *Body) Store(x *ir.Value) *ir.Value {
 //
 // Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
 func (e *Body) StoreValues(x, unit, length *ir.Value) *ir.Value {
-	b, n := e.B, e.V.Numerics.Feedback
+	b, n := e.B, e.V.Numerics.ErrorFeedback
 	for n > 1 && e.C%(n*rowsOfWords) != 0 {
 		n /= 2
 	}

@@ -6,8 +6,8 @@ import (
 )
 
 // Element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
-func (e *Body) Element(x *ir.Value, from gdn.Low) *ir.Value {
-	if e.V.Numerics.Low >= from {
+func (e *Body) Element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
+	if e.V.Numerics.DecayBF16 >= from {
 		return e.B.Convert(x, ir.BF16)
 	}
 	return e.B.Convert(x, ir.F32)
@@ -27,13 +27,13 @@ func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 		return x
 	}
 	b, s := e.B, x.Type.Shape
-	if e.V.Numerics.Low == gdn.LowNone {
-		return b.Mul(e.Element(x, gdn.LowRows), e.Column(g, s[2]))
+	if e.V.Numerics.DecayBF16 == gdn.DecayBF16None {
+		return b.Mul(e.Element(x, gdn.DecayBF16Rows), e.Column(g, s[2]))
 	}
 	// A column of words is spread over half the registers.
 	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
 	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
-	return b.Mul(e.Element(x, gdn.LowRows), b.Halves(col))
+	return b.Mul(e.Element(x, gdn.DecayBF16Rows), b.Halves(col))
 }
 
 // ByLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
@@ -42,14 +42,14 @@ func (e *Body) ByLanes(x, g *ir.Value) *ir.Value {
 		return x
 	}
 	b, s := e.B, x.Type.Shape
-	g = e.Element(b.Reshape(g, s[0], 1, s[2]), gdn.LowOperands)
-	return b.Mul(e.Element(x, gdn.LowOperands), b.Broadcast(g, s, 0, 1, 2))
+	g = e.Element(b.Reshape(g, s[0], 1, s[2]), gdn.DecayBF16Operands)
+	return b.Mul(e.Element(x, gdn.DecayBF16Operands), b.Broadcast(g, s, 0, 1, 2))
 }
 
 // Times multiplies elements in the type of products with decay.
 func (e *Body) Times(x, y *ir.Value) *ir.Value {
 	if y == nil {
-		return e.Element(x, gdn.LowAll)
+		return e.Element(x, gdn.DecayBF16All)
 	}
-	return e.B.Mul(e.Element(x, gdn.LowAll), e.Element(y, gdn.LowAll))
+	return e.B.Mul(e.Element(x, gdn.DecayBF16All), e.Element(y, gdn.DecayBF16All))
 }

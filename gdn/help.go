@@ -37,7 +37,7 @@ func VariantHelp() string {
 		if !x.Structural() {
 			kind = "scalar"
 		}
-		fmt.Fprintf(&b, "  %-11s %s (%s, %s)\n  %-11s %s\n", x.Name, x.Doc, x.Group, kind, "", bracketed(x.Values, x.Default))
+		fmt.Fprintf(&b, "  %-17s %s (%s, %s)\n  %-17s %s\n", x.Name, x.Doc, x.Group, kind, "", bracketed(x.Values, x.Default))
 	}
 	b.WriteString("\nDefaults are in brackets.")
 	return b.String()

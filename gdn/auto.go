@@ -123,7 +123,7 @@ func (s Spec) job() job {
 		return jobTraining
 	case whole.Seqs > 0:
 		return jobPacked
-	case s.Seqs == 0 && s.Tokens <= decodeTokens:
+	case s.Seqs == 0 && s.Tokens <= decodeTokens || s.Window:
 		return jobDecode
 	}
 	return jobPrefill

@@ -19,4 +19,8 @@
 //     state_indices[n]. Indices differ, except -1: such a sequence is skipped, it has no state and its outputs are zeros. What
 //     no sequence names stays as it is.
 //  6. In place, final_state takes the memory of initial_state.
+//  7. With read_indices, sequence n starts from the state at read_indices[n], or from zeros where that is -1, whatever the slot that it
+//     leaves its state in holds. A sequence reads no slot that another one writes in the same call; several may read one.
+//  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
+//     read_indices[n] names a slot. What a sequence reads may lie in its own group.
 package gdn

@@ -22,6 +22,9 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.Algo == AlgoToken {
 		limit, least = min(limit, maxToken), 1
 	}
+	if s.Window { // one step leaves all states
+		limit = maxToken
+	}
 	for v.Chunk = least; v.Chunk < s.Tokens && v.Chunk < limit; v.Chunk *= 2 {
 	}
 	v.Inverse.Leaf = min(v.Inverse.Leaf, v.Chunk)
@@ -135,6 +138,9 @@ func (v Variant) Check(s Spec) error {
 	}
 	if s.Direction != Forward && !s.Rule.Writes() && !s.Rule.Channels() {
 		return fmt.Errorf("variant: direction=%s needs a delta update or a decay a channel (gdn, deltanet, kda or gla): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
+	}
+	if s.Window && !v.Native() {
+		return fmt.Errorf("variant: the states after each token of a window are made by the token recurrence on states as the spec has them: set algo=token with unit=vector, lanes or sums, or with kq=joined")
 	}
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:

@@ -95,6 +95,8 @@ type Spec struct {
 	Packed     bool // tensors have no batch axis: q is [T, Hk, K]
 	Pool       int  // states of a pool that sequences name by index; 0: one state a sequence, in order
 	InPlace    bool // final_state takes the memory of initial_state, which the caller gives up
+	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
+	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
 }
 
 // NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
@@ -135,11 +137,14 @@ func (s Spec) EffectiveScale() float64 {
 }
 
 // Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta or of A_log, a, dt_bias, b, then initial_state,
-// state_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
+// state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
 func (s Spec) Inputs() []Param {
 	p := s.Differentiable()
 	if s.Pool > 0 {
 		p = append(p, Param{"state_indices", ir.T(ir.I32, s.Sequences())})
+	}
+	if s.Read {
+		p = append(p, Param{"read_indices", ir.T(ir.I32, s.Sequences())})
 	}
 	if s.Seqs > 0 {
 		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
@@ -211,6 +216,14 @@ func (s Spec) States() int {
 	return s.Sequences()
 }
 
+// Checkpoints is the number of states that a sequence leaves: one, or one for each token of a window.
+func (s Spec) Checkpoints() int {
+	if s.Window {
+		return s.Tokens
+	}
+	return 1
+}
+
 // StateType is the type of all states of one input or output, in the layout of the spec.
 func (s Spec) StateType() ir.Type {
 	if s.State == StateVK {
@@ -227,7 +240,7 @@ func (s Spec) NecessaryBytes() int64 {
 	for _, p := range append(s.Inputs(), s.Outputs()...) {
 		n += int64(p.Type.Bytes())
 	}
-	return n
+	return n + int64(s.Checkpoints()-1)*int64(s.StateType().Bytes())
 }
 
 // Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:

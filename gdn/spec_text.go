@@ -116,6 +116,27 @@ var fields = []field{
 		}
 		return nil
 	}),
+	boolField("read", "read_indices", "with a pool: sequences start from the states that read_indices names, -1 for a fresh one, and state_indices names those that they leave", func(s *Spec) *bool { return &s.Read }, func(s *Spec) error {
+		if s.Read && s.Pool == 0 {
+			return fmt.Errorf("states that are named need a pool (pool)")
+		}
+		return nil
+	}),
+	boolField("window", "window", "with read: a state after each of up to 16 tokens, checkpoints to go on from; state_indices names groups of t states", func(s *Spec) *bool { return &s.Window }, func(s *Spec) error {
+		switch {
+		case !s.Window:
+			return nil
+		case !s.Read:
+			return fmt.Errorf("which checkpoint a sequence starts from must be named (read)")
+		case s.Seqs > 0:
+			return fmt.Errorf("a window has as many tokens for each sequence: leave out seqs, and make them batch rows (b)")
+		case s.Tokens < 2 || s.Tokens > maxToken:
+			return fmt.Errorf("a window has 2 to %d tokens, here t=%d", maxToken, s.Tokens)
+		case s.Pool%s.Tokens != 0:
+			return fmt.Errorf("pool=%d is not a multiple of t=%d: each sequence leaves a group of t states", s.Pool, s.Tokens)
+		}
+		return nil
+	}),
 	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither; kda: a decay a channel", quoted: true,
 		get: func(s *Spec) string { return s.Rule.String() },
 		set: func(s *Spec, v string) (err error) {

@@ -139,6 +139,8 @@ func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64,
 				inputs[i] = CuSeqlens(*p.Spec)
 			case "state_indices":
 				inputs[i] = lastStates(*p.Spec)
+			case "read_indices":
+				inputs[i] = ownReads(*p.Spec)
 			}
 		}
 	}

@@ -56,8 +56,10 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 			args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, CuSeqlens(s))
 		case "state_indices":
 			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, lastStates(s))
+		case "read_indices":
+			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, ownReads(s))
 		default:
-			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and state_indices alone: give its values with --scalars", p.Name)
+			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and indices of states alone: give its values with --scalars", p.Name)
 		}
 	}
 	values, err := interp.Run(glue, args, interp.Options{})
@@ -75,7 +77,18 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 func lastStates(s gdn.Spec) []int64 {
 	list := make([]int64, s.Sequences())
 	for i := range list {
-		list[i] = max(int64(s.Pool-1-i), -1)
+		list[i] = max(int64(s.Pool/s.Checkpoints()-1-i), -1)
+	}
+	return list
+}
+
+// ownReads is read_indices of sequences that go on from the last state of their own.
+func ownReads(s gdn.Spec) []int64 {
+	list, n := lastStates(s), int64(s.Checkpoints())
+	for i, own := range list {
+		if own >= 0 {
+			list[i] = own*n + n - 1
+		}
 	}
 	return list
 }

@@ -55,7 +55,8 @@ func TestTransformsKeepResults(t *testing.T) {
 }
 
 // Decode steps as kernels agree with the float64 reference: one or a few tokens, both layouts of the state and both of its types,
-// states in order or in a pool, of which some sequences have none and the rest stays as it is.
+// states in order or in a pool, of which some sequences have none and the rest stays as it is, with states to start from named, and a
+// state after each token of a window.
 func TestDecodeKernels(t *testing.T) {
 	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
@@ -63,6 +64,8 @@ func TestDecodeKernels(t *testing.T) {
 		"b=4,t=1,init", "b=4,t=1,init,state=vk", "b=1,t=1,init,state=vk,inplace", "b=3,t=3,init,gates=fused", "b=4,t=5,init,state=vk,l2norm",
 		"b=4,t=1", "b=4,t=1,init,statedtype=bf16", "b=4,t=2,init,state=vk,statedtype=bf16,gates=fused,gatedtype=bf16",
 		"b=5,t=1,init,pool=7", "b=5,t=2,init,pool=7,state=vk,gates=fused,inplace", "b=4,t=1,init,pool=2,inplace,statedtype=bf16",
+		"b=5,t=1,init,pool=7,inplace,read", "b=5,t=2,init,pool=12,read,window,inplace", "b=4,t=3,init,pool=15,state=vk,gates=fused,inplace,read,window,statedtype=bf16",
+		"b=4,t=9,init,pool=45,state=vk,l2norm,read,window,rule=kda", "b=4,t=1,init,pool=6,state=vk,inplace,read,rule=gla",
 	} {
 		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+text)
 		inputs, err := class.Generate(s, 1)

@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 		{"bf16x3", kernelText(load+"%w = dot %v, %v {lb=[], rb=[], lc=[1], rc=[1], prec=bf16x3} : f32[8,8]", "[8,128]", ""), "run the precision pass first"},
 		{"far gather", kernelText("%v = load %a {starts=[0,0]} : f32[8,256]\n%i = iota {axis=1} : i32[8,256]\n%w = take %v, %i {axis=1} : f32[8,256]", "[8,256]", ""), "reaches 128 elements"},
 		{"vmem", kernelText("", "[8,128]", ", scratch=(vmem:f32[300000,128])"), "needs 146.50 MiB of vector memory, v6e has 128 MiB: put fewer heads, batch rows or chunks in a program, or shorten the chunk; the biggest users: scratch 0"},
-		{"pending schedule", strings.Replace(kernelText("", "[8,128]", ""), "dims=(i:2)", "dims=(i:2:seq), steps=1, lags=[0], head_group=1", 1), "the schedule of kernel k is pending: apply the pass pipeline first"},
+		{"pending schedule", strings.Replace(kernelText("", "[8,128]", ""), "dims=(i:2)", "dims=(i:2:seq), steps=1, lags=[0], lock=1", 1), "the schedule of kernel k is pending: apply the pass pipeline first"},
 		{"outside", strings.Replace(kernelText("", "[8,128]", ""), "out=([8,128]@(i,0)", "out=([64,128]@(i,0)", 1), "outside"},
 		{"grid", `module m (%x: f32[8,128]) -> (y) {
   %0 = grid %x {name=k, dims=(i:1), in=([8,128]@(i,0)), out=([8,128]@(i,0):f32[8,128])} (%a: f32[8,128]) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -136,7 +137,7 @@ func (p *plan) module() []*ir.Value {
 	all := append([]*operand{in.q, in.k, in.v}, gates...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
-		return p.glueOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
+		return p.glueOut(in, p.grid("recurrence", in, append(all, given(in.fresh)...), in.state, takes(newTokenwise, (*tokenwise).token)))
 	case p.aligned():
 		return aligning{p}.module(in, all)
 	case p.v.Flow == gdn.FlowFused:
@@ -194,7 +195,8 @@ type operands struct {
 
 	state     *operand
 	*slotting // of packed sequences
-	pool      *poolOrder
+	pool      *pool.Order
+	fresh     *operand // of a pool whose states to start from have names: 1 where a sequence starts from zeros
 
 	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
 	kept       kept     // of the reverse grid: what the forward grid kept
@@ -280,7 +282,7 @@ func (x *gridding) window(o *operand, sequence int) ir.Window {
 		switch a {
 		case axisNone:
 		case axisSeq:
-			i = ir.IndexTable(x.at[axisChunk], 0)
+			i = ir.IndexTable(x.at[axisChunk], x.stateTable(sequence))
 		case axisBatch, axisChunk:
 			i = ir.IndexAxis(x.at[a])
 			if x.pooled() { // a sequence is one step
@@ -300,6 +302,14 @@ func (x *gridding) window(o *operand, sequence int) ir.Window {
 	return w
 }
 
+// stateTable is the table of the states that a window of some sequences has.
+func (x *gridding) stateTable(sequence int) int {
+	if x.in.fresh != nil && sequence == pool.TableRead {
+		return pool.TableFrom
+	}
+	return pool.TableState
+}
+
 // arguments are tables, operands and the state, whose windows it gives to the grid.
 func (x *gridding) arguments() (args []*ir.Value) {
 	g := x.grid
@@ -307,18 +317,18 @@ func (x *gridding) arguments() (args []*ir.Value) {
 		g.Tables, args = 1, append(args, x.in.table)
 	}
 	if x.in.pool != nil {
-		g.Tables, args = len(x.in.pool.tables), append(args, x.in.pool.tables...)
+		g.Tables, args = len(x.in.pool.Tables), append(args, x.in.pool.Tables...)
 	}
 	for _, o := range x.used {
-		g.In = append(g.In, x.window(o, tableRead))
+		g.In = append(g.In, x.window(o, pool.TableRead))
 		args = append(args, o.value)
 	}
 	switch {
 	case x.once && x.s.Init:
-		g.In = append(g.In, x.window(x.state, tableRead))
+		g.In = append(g.In, x.window(x.state, pool.TableRead))
 		args = append(args, x.state.value)
 	case x.state != nil && !x.once:
-		g.Carry = []ir.Window{x.window(x.state, tableRead)}
+		g.Carry = []ir.Window{x.window(x.state, pool.TableRead)}
 		args = append(args, x.state.value)
 	}
 	return args
@@ -338,6 +348,9 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	switch {
 	case x.once && s.Init:
 		e.state = asTile(blocks[len(x.used)])
+		if x.in.fresh != nil {
+			e.state = e.Unless(e.loadGate(x.in.fresh), e.state)
+		}
 	case x.once:
 		e.state = asTile(b.Const(ir.T(state.dtype, state.block...), 0))
 	case state != nil:
@@ -346,7 +359,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	x.outs = body(e)
 	var final *ir.Value
 	if state != nil {
-		final = b.Reshape(b.Convert(e.state, state.dtype), state.block...)
+		final, state = x.left(b, e)
 	}
 	if x.once {
 		if s.Init && (s.InPlace || x.in.pool != nil) {
@@ -356,13 +369,28 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	}
 	for _, o := range x.outs {
 		ys = append(ys, o.block)
-		g.Out = append(g.Out, x.window(o.operand, tableWrite))
+		g.Out = append(g.Out, x.window(o.operand, pool.TableWrite))
 		g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 	}
 	if state != nil && !x.once {
 		next = []*ir.Value{final}
 	}
 	return ys, next
+}
+
+// left is the block of the states that a step leaves, with their window: those after each token where they are checkpoints.
+func (x *gridding) left(b *ir.Builder, e *tiles) (*ir.Value, *operand) {
+	block := func(y *ir.Value) *ir.Value { return b.Reshape(b.Convert(y, x.state.dtype), x.state.block...) }
+	if !x.s.Window {
+		return block(e.state), x.state
+	}
+	group := *x.state
+	group.block = join([]int{x.s.Tokens}, x.state.block[1:])
+	var all []*ir.Value
+	for _, y := range e.after[:x.s.Tokens] {
+		all = append(all, block(y))
+	}
+	return b.Concat(0, all...), &group
 }
 
 // blockOut is an output block with the array that it belongs to.

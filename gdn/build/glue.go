@@ -20,8 +20,9 @@ func (p *plan) glueIn() *operands {
 	}
 	var held *ir.Value
 	if p.pooled() {
-		in.pool = p.poolOrder()
-		held = in.pool.held
+		in.pool = p.pool().Order(b)
+		held = in.pool.Held
+		in.fresh = p.fresh()
 	}
 	token := func(x *ir.Value, fill float64) *ir.Value {
 		if held != nil {
@@ -253,7 +254,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	}
 	if x != nil {
 		if s.Pool > 0 && !p.pooled() {
-			x = b.GatherRows(x, p.args["state_indices"], 0)
+			x = b.GatherRows(x, p.pool().From(), 0)
 		}
 		if !p.native() {
 			x = b.Convert(x, ir.F32)
@@ -337,7 +338,7 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	}
 	x = b.Convert(x, s.StateDType)
 	if s.Pool > 0 {
-		x = p.intoPool(x)
+		x = p.pool().Into(b, p.args["initial_state"], x)
 	}
 	return x
 }
@@ -362,15 +363,12 @@ func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	return b.Select(b.Broadcast(held, o.Type.Shape, at), o, b.Like(o, 0))
 }
 
-// intoPool puts the final states of the sequences into the pool.
-func (p *plan) intoPool(x *ir.Value) *ir.Value {
-	b, s := p.b, p.s
-	ids := ir.T(ir.I32, s.Sequences(), s.Pool)
-	hit := b.Compare(ir.EQ, b.Broadcast(p.args["state_indices"], ids.Shape, 0), b.Iota(ids, 1))
-	from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
-	pool := p.args["initial_state"]
-	held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), pool.Type.Shape, 0)
-	return b.Select(held, b.GatherRows(x, from, 0), pool)
+// fresh says of the entries of a program, as a gate does, which sequences start from zeros; nil where none can.
+func (p *plan) fresh() *operand {
+	if !p.s.Read {
+		return nil
+	}
+	return p.gate(p.b.Broadcast(p.pool().Fresh(p.b), []int{p.s.Batch, p.padded(), p.s.HeadsV}, 0))
 }
 
 // slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and

@@ -29,7 +29,8 @@ type tiles struct {
 	b      *ir.Builder
 	in     *operands
 	blocks map[*operand]*ir.Value
-	state  *ir.Value // [batch x heads, K, V] f32; nil where the grid has none
+	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
+	after  []*ir.Value // of a window, the state after each token
 }
 
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {

@@ -154,7 +154,7 @@ func (p streaming) module() []*ir.Value {
 	if s.Final {
 		x := b.Convert(states, s.StateDType)
 		if s.Pool > 0 {
-			x = p.intoPool(x)
+			x = p.pool().Into(b, p.args["initial_state"], x)
 		}
 		results = append(results, x)
 	}
@@ -327,7 +327,7 @@ func (p streaming) states() *ir.Value {
 		return b.Const(ir.T(ir.F32, shape...), 0)
 	}
 	if s.Pool > 0 {
-		x = b.GatherRows(x, p.args["state_indices"], 0)
+		x = b.GatherRows(x, p.pool().From(), 0)
 	}
 	x = b.Convert(x, ir.F32)
 	if s.Empty == gdn.EmptyZero {

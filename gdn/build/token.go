@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -64,6 +65,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
 		outs = append(outs, step(at(q), at(k), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
+		e.after = append(e.after, e.state)
 	}
 	b.Stage("output")
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
@@ -283,39 +285,7 @@ func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && 
 // pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
-// poolOrder lets the sequences of a pool follow one another, those without a state last. Their steps do what the last one with a
-// state did, once more; only their outputs have places of their own.
-type poolOrder struct {
-	tables []*ir.Value // i32, for each step: the state, the sequence that is read, the sequence whose output is written
-	held   *ir.Value   // bool, for each sequence: it has a state
-}
-
-// Tables of a poolOrder.
-const (
-	tableState = iota
-	tableRead
-	tableWrite
-)
-
-func (p *plan) poolOrder() *poolOrder {
-	b, n := p.b, p.s.Batch
-	indices := p.args["state_indices"]
-	square := ir.T(ir.I32, n, n)
-	zero := b.Const(square, 0)
-	down := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 0) } // x of the row
-	across := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 1) }
-	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
-	has := b.Select(held, b.Like(indices, 1), b.Like(indices, 0))
-	earlier := b.Compare(ir.LT, b.Iota(square, 1), b.Iota(square, 0))
-	before := b.Sum(b.Select(earlier, across(has), zero), 1) // sequences with a state before each
-	count := b.Broadcast(b.Sum(has, 0), []int{n})
-	own := b.Iota(indices.Type, 0)
-	at := b.Select(held, before, b.Add(count, b.Sub(own, before))) // the step of each sequence
-	last := b.Max(b.Sub(count, b.Like(own, 1)), b.Like(own, 0))
-	pick := func(step, x *ir.Value) *ir.Value {
-		return b.Sum(b.Select(b.Compare(ir.EQ, down(at), across(step)), down(x), zero), 0)
-	}
-	read := b.Min(own, last)
-	return &poolOrder{held: held, tables: []*ir.Value{
-		tableState: pick(read, b.Max(indices, b.Like(indices, 0))), tableRead: pick(read, own), tableWrite: pick(own, own)}}
+// pool names the states of the sequences.
+func (p *plan) pool() pool.Of {
+	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints()}
 }

@@ -193,7 +193,7 @@ func (x *Sheet) statesOf(row int) []int {
 	}
 	indices := x.Inputs["state_indices"].Int64s()
 	for i := range s.Pool {
-		at := slices.Index(indices, int64(i))
+		at := slices.Index(indices, int64(i/s.Checkpoints()))
 		if s.Seqs > 0 || at == row || at < 0 && row == 0 {
 			l = append(l, i)
 		}

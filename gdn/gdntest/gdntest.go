@@ -61,6 +61,7 @@ func RandomSpec(r *rand.Rand) gdn.Spec {
 		s.InPlace = coin()
 		if coin() {
 			s.Pool = pick(1, 4, 11)
+			s.Read = s.Tokens%2 == 0 // without a draw of its own
 		}
 	}
 	return s

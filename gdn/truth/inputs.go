@@ -259,7 +259,8 @@ func (c Class) GradientLimit(s gdn.Spec, precision string, p gdn.Param) (float64
 // Generate draws the inputs of a spec. The same class, spec and seed give the same arrays; each tensor has its own random
 // stream, so an option of the spec does not change the tensors it does not concern. Gates that are fused are inverted
 // from the class's decay and beta. Of three or more packed sequences the second is empty. Of four or more sequences with
-// states in a pool the third has none; so have those for which the pool has no state left. With L2 norm, rows of q and k have
+// states in a pool the third has none; so have those for which the pool has no state left. Where states that sequences start from are named,
+// every third one is fresh, and every third one starts from a state that none writes. With L2 norm, rows of q and k have
 // random lengths. Gradients of the outputs are normal.
 func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error) {
 	if err := s.Validate(); err != nil {
@@ -283,12 +284,13 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 		switch p.Name {
 		case "cu_seqlens":
 			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, d.bounds())
-			continue
 		case "state_indices":
 			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, d.indices())
-			continue
+		case "read_indices":
+			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, d.reads())
+		default:
+			out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values[p.Name])
 		}
-		out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values[p.Name])
 	}
 	return out, nil
 }
@@ -447,12 +449,38 @@ func (d draw) bounds() []int64 {
 
 // indices draws state_indices.
 func (d draw) indices() []int64 {
-	perm := d.stream("state_indices").Perm(d.s.Pool)
+	perm := d.stream("state_indices").Perm(d.s.Pool / d.s.Checkpoints())
 	list := make([]int64, d.s.Sequences())
 	for n := range list {
 		list[n] = -1
 		if n < len(perm) && (n != 2 || len(list) < 4) {
 			list[n] = int64(perm[n])
+		}
+	}
+	return list
+}
+
+// reads draws read_indices: of three sequences one goes on from what is its own, one is fresh, and one starts from a state that no
+// sequence writes, the same for all.
+func (d draw) reads() []int64 {
+	r, group := d.stream("read_indices"), int64(d.s.Checkpoints())
+	written := d.indices()
+	list := make([]int64, len(written))
+	free := int64(-1)
+	for _, g := range r.Perm(d.s.Pool / int(group)) {
+		if !slices.Contains(written, int64(g)) {
+			free = int64(g)
+		}
+	}
+	for n, own := range written {
+		at := r.Int64N(group)
+		switch {
+		case own < 0 || n%3 == 1:
+			list[n] = -1
+		case n%3 == 2 && free >= 0:
+			list[n] = free * group
+		default:
+			list[n] = own*group + at
 		}
 	}
 	return list

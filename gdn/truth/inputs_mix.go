@@ -84,6 +84,8 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, common.variedBounds())
 		case "state_indices":
 			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, common.indices())
+		case "read_indices":
+			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, common.reads())
 		default:
 			out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, m.values[p.Name])
 		}

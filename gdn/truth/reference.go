@@ -77,8 +77,14 @@ func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 			continue
 		}
 		if p.Name == "state_indices" {
-			if err := checkIndices(a.Int64s(), s.Pool); err != nil {
+			if err := checkIndices(a.Int64s(), s); err != nil {
 				return fmt.Errorf("input state_indices: %w", err)
+			}
+			continue
+		}
+		if p.Name == "read_indices" {
+			if err := checkReads(a.Int64s(), inputs["state_indices"].Int64s(), s); err != nil {
+				return fmt.Errorf("input read_indices: %w", err)
 			}
 			continue
 		}
@@ -104,7 +110,11 @@ func checkBounds(cu []int64, tokens int) error {
 	return nil
 }
 
-func checkIndices(list []int64, pool int) error {
+func checkIndices(list []int64, s gdn.Spec) error {
+	pool := s.Pool / s.Checkpoints()
+	if s.Window && slices.Max(list) < 0 {
+		return fmt.Errorf("all %d sequences are skipped: of a window at least one has a state; make no call", len(list))
+	}
 	holder := map[int64]int{}
 	for n, i := range list {
 		if i < -1 || i >= int64(pool) {
@@ -114,6 +124,27 @@ func checkIndices(list []int64, pool int) error {
 			return fmt.Errorf("is %d at entries %d and %d: two sequences can not share a state", i, m, n)
 		}
 		holder[i] = n
+	}
+	return nil
+}
+
+// checkReads says of a list of states that sequences start from which of them is none, or is written by another sequence: whether that
+// is before or after is not said.
+func checkReads(list, written []int64, s gdn.Spec) error {
+	writer := map[int64]int{}
+	for n, group := range written {
+		writer[group] = n
+	}
+	for n, i := range list {
+		if written[n] < 0 {
+			continue
+		}
+		if i < -1 || i >= int64(s.Pool) {
+			return fmt.Errorf("is %d at entry %d: want a state of the pool, 0 to %d, or -1 for a sequence that starts from zeros", i, n, s.Pool-1)
+		}
+		if m, taken := writer[i/int64(s.Checkpoints())]; taken && i >= 0 && m != n {
+			return fmt.Errorf("is %d at entry %d: the sequence of entry %d leaves its state there in the same call; let one of them wait for the next", i, n, m)
+		}
 	}
 	return nil
 }
@@ -149,7 +180,8 @@ type recurrence struct {
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
 	bounds  []int
-	slots   []int // the state of each sequence; -1: the sequence is skipped
+	slots   []int // the first state that each sequence leaves; -1: the sequence is skipped
+	reads   []int // the state that each sequence starts from; -1: zeros
 }
 
 func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
@@ -184,7 +216,14 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	if s.Pool > 0 {
 		copy(r.states, r.initial)
 		for n, i := range inputs["state_indices"].Int64s() {
-			r.slots[n] = int(i)
+			r.slots[n] = int(i) * s.Checkpoints()
+		}
+	}
+	r.reads = r.slots
+	if s.Read {
+		r.reads = nil
+		for _, i := range inputs["read_indices"].Int64s() {
+			r.reads = append(r.reads, int(i))
 		}
 	}
 	return r
@@ -284,21 +323,30 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	if r.slots[n] < 0 {
 		return
 	}
-	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
 	r.start(n, h, state)
 	for t := begin; t < end; t++ {
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
 		step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
+		if s.Window {
+			r.leave(r.slots[n]+t-begin, h, state)
+		}
 	}
-	eachState(s, func(kv, own int) { r.states[at+own] = state[kv] })
+	if !s.Window {
+		r.leave(r.slots[n], h, state)
+	}
+}
+
+// leave puts a state [K, V] of a value head into a slot.
+func (r *recurrence) leave(slot, h int, state []float64) {
+	at := (slot*r.s.HeadsV + h) * r.s.K * r.s.V
+	eachState(r.s, func(kv, own int) { r.states[at+own] = state[kv] })
 }
 
 // start sets the state [K, V] before the first token.
 func (r *recurrence) start(n, h int, state []float64) {
-	at := (r.slots[n]*r.s.HeadsV + h) * r.s.K * r.s.V
 	clear(state)
-	if r.initial != nil && (r.bounds[n] < r.bounds[n+1] || r.s.Empty == gdn.EmptyKeep) {
+	if at := (r.reads[n]*r.s.HeadsV + h) * r.s.K * r.s.V; r.initial != nil && r.reads[n] >= 0 && (r.bounds[n] < r.bounds[n+1] || r.s.Empty == gdn.EmptyKeep) {
 		eachState(r.s, func(kv, own int) { state[kv] = r.initial[at+own] })
 	}
 }

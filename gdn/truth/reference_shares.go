@@ -78,6 +78,11 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 	copy(held, whole)
 	clear(slope)
 	zero := make([]float64, s.V)
+	leave := func(slot int) {
+		r.leave(slot, h, whole)
+		at := (slot*s.HeadsV + h) * s.K * s.V
+		eachState(s, func(kv, own int) { carried.states[at+own], decay.states[at+own] = held[kv], slope[kv] })
+	}
 	for t := begin; t < end; t++ {
 		if t > begin && (t-begin)%p.every == 0 {
 			copy(held, whole)
@@ -93,9 +98,11 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		step(s.Rule, slope, k, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
 		step(s.Rule, held, k, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
 		step(s.Rule, whole, k, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
+		if s.Window {
+			leave(r.slots[n] + t - begin)
+		}
 	}
-	at := (r.slots[n]*s.HeadsV + h) * s.K * s.V
-	eachState(s, func(kv, own int) {
-		r.states[at+own], carried.states[at+own], decay.states[at+own] = whole[kv], held[kv], slope[kv]
-	})
+	if !s.Window {
+		leave(r.slots[n])
+	}
 }

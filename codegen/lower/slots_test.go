@@ -1,0 +1,115 @@
+package lower_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic/eval"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/pjrttest"
+)
+
+// named are specs whose sequences start from states that are named.
+var named = []string{
+	"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace,read",
+	"b=7,t=3,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=27,inplace,read,window",
+	"b=4,t=2,hk=2,hv=2,k=64,v=64,dtype=bf16,init,pool=12,state=vk,inplace,read,window,rule=kda",
+	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,inplace,read",
+}
+
+// freshStarts runs a program as it is, and with NaN in all states that no sequence starts from: outputs and the states that
+// sequences leave are the same to the bit, and agree with the reference.
+func freshStarts(t *testing.T, s gdn.Spec, precision string, run func(map[string]*array.Array) map[string]*array.Array) {
+	t.Helper()
+	class, err := truth.LookupClass("random")
+	require.NoError(t, err)
+	inputs, err := class.Generate(s, 1)
+	require.NoError(t, err)
+	exact, err := truth.Reference(s, inputs)
+	require.NoError(t, err)
+	want := run(inputs)
+	for _, o := range s.Outputs() {
+		limit, err := class.Limit(s, precision, o.Type.DType)
+		require.NoError(t, err)
+		require.LessOrEqual(t, array.Compare(want[o.Name], exact[o.Name]).RelMax, limit, o.Name)
+	}
+
+	reads, written := inputs["read_indices"].Int64s(), inputs["state_indices"].Int64s()
+	require.Contains(t, reads, int64(-1), "none is fresh")
+	group, width := s.Checkpoints(), s.StateType().Size()/s.Pool
+	states := inputs["initial_state"].Float64s()
+	for slot := range s.Pool {
+		if !slices.Contains(reads, int64(slot)) {
+			for i := range width {
+				states[slot*width+i] = math.NaN()
+			}
+		}
+	}
+	inputs["initial_state"] = array.FromFloat64s(ir.F32, s.StateType().Shape, states)
+	got := run(inputs)
+	require.Equal(t, want["o"].Data, got["o"].Data)
+	bytes := width * s.StateDType.Bytes()
+	for slot := range s.Pool {
+		if slices.Contains(written, int64(slot/group)) {
+			require.Equal(t, want["final_state"].Data[slot*bytes:][:bytes], got["final_state"].Data[slot*bytes:][:bytes], "slot %d", slot)
+		}
+	}
+}
+
+// A sequence starts from the state that is named, or from zeros, whatever lies in the slots that it leaves its own in: by the text
+// that is emitted for each TPU.
+func TestNamedStatesText(t *testing.T) {
+	for _, text := range named {
+		for _, name := range []string{"v5e", "v6e", "tpu7x"} {
+			t.Run(name+" on "+text, func(t *testing.T) {
+				target, err := codegen.LookupTarget(name)
+				require.NoError(t, err)
+				s := spec(t, text)
+				f, err := lower.Suit(s, gdn.Auto, target)
+				require.NoError(t, err)
+				a, err := lower.Program(s, f.Variant, "mosaic", target)
+				require.NoError(t, err)
+				p, err := eval.Parse(a.Text)
+				require.NoError(t, err)
+				freshStarts(t, s, f.Variant.Precision().String(), inOrder(t, s, p.Run))
+			})
+		}
+	}
+}
+
+// So it is on a CPU.
+func TestNamedStatesCPU(t *testing.T) {
+	cpu := pjrttest.CPU(t)
+	for _, text := range append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda") {
+		t.Run(text, func(t *testing.T) {
+			s := spec(t, text)
+			f, err := lower.Suit(s, gdn.Auto, nil)
+			require.NoError(t, err)
+			a, err := lower.Program(s, f.Variant, "stablehlo", nil)
+			require.NoError(t, err)
+			p, err := cpu.Compile(a.Text)
+			require.NoError(t, err)
+			defer p.Close()
+			freshStarts(t, s, f.Variant.Precision().String(), inOrder(t, s, p.Run))
+		})
+	}
+}
+
+// What leaves no state after each token says so, and what would.
+func TestWindowNeedsRecurrence(t *testing.T) {
+	s := spec(t, "b=2,t=4,hk=1,k=8,init,pool=8,read,window")
+	for _, text := range []string{"default", "tpu", "token", "algo=token,kq=separate"} {
+		require.ErrorContains(t, variant(t, text).Check(s), "set algo=token with unit=vector, lanes or sums, or with kq=joined", text)
+	}
+	for _, text := range []string{"decode", "decode-f32", "cpu-decode", "algo=token,kq=joined"} {
+		require.NoError(t, variant(t, text).Check(s), text)
+	}
+}

@@ -156,7 +156,7 @@ var Axes = []Axis{
 	choiceAxis(GroupLayout, "transpose_k", "K^T of the state's update for each value head, or turned once per key head", transposeNames, TransposeValue, ofChunks, func(v *Variant) *Transpose { return &v.TransposeK }).was("turn"),
 	choiceAxis(GroupLayout, "row_broadcast", "the sums of decay of rows are spread along the lanes of their row, or rows of them over a tile that is transposed", broadcastNames, BroadcastLanes,
 		ofChunks.and("decay", func(v Variant) bool { return v.Decay != DecaySegment }), func(v *Variant) *RowBroadcast { return &v.RowBroadcast }).was("spread", "turned=transpose"),
-	intAxis(GroupForm, "span", "where each channel has a decay: tokens of a block whose pairs share one boundary, its first token; half as many until the spec's bound allows it, 1 where there is none", defaultSpan,
+	intAxis(GroupForm, "span", "where each channel has a decay: tokens of a block whose pairs share one boundary; half as many until the lowest log decay allows it: that of the spec's bound, or -40, below which one bf16 pass takes none", defaultSpan,
 		ofChunks, func(v *Variant) *int { return &v.Span }, 1, 4, 8, 16, 32),
 	choiceAxis(GroupForm, "out", "Q S + P V' as two products, [Q, P] [S; V'] as one, or P V' in one product with the state's update, [P; K^T] V'", outNames, OutSeparate,
 		ofChunks.and("precintra precstate fold transpose_k", func(v Variant) bool {
@@ -234,7 +234,7 @@ var Axes = []Axis{
 		ofChunks.and("bwd.phases_after", func(v Variant) bool { return v.Backward.PhasesAfter > 0 }), func(v *Variant) *int { return &v.Backward.HeadSkew }, 0, 1, 2, 3).was("stagger"),
 }
 
-// defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows.
+// defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows in float32.
 const defaultSpan = 16
 
 // overlapped says whether phases of a backward kernel overlap.

@@ -23,9 +23,9 @@ type where struct {
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
 // The last of them holds always, and the others have its heads and batch rows.
 var Champions = []Champion{
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,scale=query,steps=1,decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", "as the next; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128, channels: true}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,scale=query,steps=1", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step are 3 % faster, and take five times as long to compile",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step take five times as long to compile",
 		where{channels: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
@@ -43,7 +43,7 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,scale=query,steps=1", "decays of channels are work of the first phase; sequences are gathered into chunks", where{channels: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; sequences are gathered into chunks", where{channels: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
@@ -53,9 +53,9 @@ var Champions = []Champion{
 
 	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", "as the next, in three phases backwards, whose registers fit the stack; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128, channels: true}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4", "decays of channels are work of the first phase; a chunk a step, since the backward kernel is long",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", "decays of channels are work of the first phase; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
 		where{channels: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},

@@ -152,14 +152,25 @@ func (v Variant) fitChannels(s Spec) Variant {
 	}
 	v.Numerics.DecayBF16 = min(v.Numerics.DecayBF16, DecayBF16Operands) // products have their decay, rounded into both factors, before beta
 	v.Span = min(v.Span, v.Chunk)
-	for v.Span > 1 && (s.Bound == 0 || -s.Bound*float64(v.Span-1) > spanReach) {
+	lowest, reach := -s.Bound, spanReach
+	if v.Precision() != ir.PrecBF16x1 { // sums of large decays are less exact
+		reach /= 2
+	}
+	if s.Bound == 0 && v.Precision() == ir.PrecBF16x1 {
+		lowest = -ResetFloor
+	}
+	for v.Span > 1 && (lowest == 0 || lowest*float64(v.Span)/2 > reach) {
 		v.Span /= 2
 	}
 	return v
 }
 
-// spanReach bounds the log decay within a span: its exponential, and that of its inverse, are float32, and so are products of keys with it.
-const spanReach = 80
+// ResetFloor is the log decay below which nothing survives in float32: builders take no lower one. Sums of decays no lower keep their precision.
+const ResetFloor = -40.0
+
+// spanReach bounds the log decay between either end of a span and its boundary, half of all that it can decay by: its exponential, and that of
+// its inverse, are float32, and so are products of keys with it.
+const spanReach = 80.0
 
 // GateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form.
 func (s Spec) GateParams() []Param {

@@ -10,15 +10,15 @@ import (
 // channels takes a chunk backwards where each channel has a decay. With e^G what is left of the state before the chunk at each token, Kd what
 // is left of K after it, times beta, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
 //
-//	U = T (V - K~ S)    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
+//	U = T (V - K~ S)    W = beta U    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
 //
 // and its gradients, from dO and the gradient dS of the state after the chunk, are
 //
 //	dU = P^T dO + Kd dS    dR = T^T dU = dV    dS <- Diag(e^GC) dS + Q~^T dO - K~^T dR
-//	X = scale beta dO U^T    Y = -beta dR U^T    dbeta = rows(U . dR) / beta
-//	dQ = scale e^G . (dO S^T) + pairs    dK = -e^G . (dR S^T) + beta e^(GC-G) . (U dS^T) + pairs
+//	X = dO W^T    Y = -dR W^T    dbeta = rows(U . dR) / beta
+//	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
 //
-// where pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
+// where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
 func (e *gradient) channels() []blockOut {
 	c := e.loadChannelChunk()
 	state := e.loadKept(e.in.kept.s)
@@ -28,31 +28,30 @@ func (e *gradient) channels() []blockOut {
 
 	b := e.b.Stage("dq")
 	pairs := channel.Pairs{}
-	byU := e.Dot(u, c.do, false, true, e.v.GradPrecision())
-	pairs.TurnedX = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, e.s.EffectiveScale())))
+	written := e.Store(e.ByRows(u, c.beta)) // W
+	byX, byY := e.DotBoth(c.do, c.low, written, false, e.v.GradPrecision())
+	intoQ, intoK := e.DotBoth(c.do, c.low, state, true, e.v.Numerics.PrecState)
+	pairs.TurnedX = e.Store(byX)
 	pairs.X = e.Turned(pairs.TurnedX)
-	intoQ := e.Dot(c.do, state, false, true, e.v.Numerics.PrecState)
-	risen := b.Mul(b.Convert(c.stateQ, ir.F32), intoQ)
-	var dbeta, intoK *ir.Value
+	risen := c.channels.Along(c.stateQ, intoQ)
+	var dbeta *ir.Value
 	if c.tt != nil {
-		byU = e.Dot(u, c.low, false, true, e.v.GradPrecision())
-		pairs.TurnedY = e.Store(b.Mul(byU, e.ofTokens(c.beta, e.c, -1)))
+		pairs.TurnedY = e.Store(byY)
 		pairs.Y = e.Turned(pairs.TurnedY)
-		dbeta = b.Div(e.Diagonal(byU), c.beta)
-		intoK = e.Dot(c.low, state, false, true, e.v.Numerics.PrecState)
-		risen = b.Sub(risen, b.Mul(b.Convert(c.stateK, ir.F32), intoK))
+		dbeta = b.Div(b.Sum(b.Mul(b.Convert(u, ir.F32), c.dr), 2), c.beta)
+		risen = b.Add(risen, c.channels.Along(c.stateK, intoK))
 	}
-	fromState := e.Dot(u, ds, false, true, e.v.Numerics.PrecState)
+	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, e.v.Numerics.PrecState))
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
-	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: b.Mul(b.Convert(c.restK, ir.F32), fromState), Whole: whole})
+	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: c.channels.Along(c.k, intoRest), Whole: whole})
 
 	b.Stage("dq")
-	dq := b.Add(g.Q, b.Mul(c.grownQ, intoQ))
+	dq := b.Add(g.Q, b.Mul(c.channels.Risen, intoQ)) // of Q with the scale
 	b.Stage("dk")
-	dk := b.Add(g.K, b.Mul(c.left, fromState))
+	dk := b.Add(g.K, intoRest)
 	if intoK != nil {
-		dk = b.Sub(dk, b.Mul(c.channels.Risen, intoK))
+		dk = b.Add(dk, b.Mul(c.channels.Risen, intoK))
 	}
 	return e.channelGradients(e.perKey(dq), e.perKey(dk), c.dr, g.Log, dbeta)
 }
@@ -60,38 +59,34 @@ func (e *gradient) channels() []blockOut {
 // channelChunk is what the gradient of the state needs of a chunk, and what it makes there.
 type channelChunk struct {
 	gates
-	q, k, do              *ir.Value // [N, C, K] of value heads, and [N, C, V]
-	grownQ, left          *ir.Value // scale e^G and beta e^(GC-G)
+	q, k, do              *ir.Value // scale Q and K [N, C, K] of value heads, and [N, C, V]
 	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
 	p                     *ir.Value // P
 	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
-	dr, low               *ir.Value // dR, and as products take it
+	dr, low               *ir.Value // dR, and -dR as products take it
 }
 
 // loadChannelChunk loads a chunk and makes what needs neither its values nor a state.
 func (e *gradient) loadChannelChunk() *channelChunk {
 	b := e.b.Stage("load")
-	c := &channelChunk{q: e.perValue(e.loadKey(e.in.q)), k: e.perValue(e.loadKey(e.in.k)), do: e.Store(e.loadRows(e.in.do))}
+	q := b.Scale(b.Convert(e.plainKey(e.in.q), ir.F32), e.s.EffectiveScale())
+	if e.normalizes() {
+		q = gate.ScaleRows(b, e.loadRows(e.in.q), e.s.EffectiveScale())
+	}
+	c := &channelChunk{q: e.perValue(q), k: e.perValue(e.loadKey(e.in.k)), do: e.Store(e.loadRows(e.in.do))}
 	c.gates = e.loadGates()
 	e.sums(&c.gates)
 	b.Stage("operands")
 	d := c.channels
-	c.grownQ, c.left = b.Scale(d.Risen, e.s.EffectiveScale()), d.Rest
-	if c.beta != nil {
-		c.left = b.Mul(c.left, e.Column(c.beta, e.s.K))
-	}
-	c.stateQ, c.stateK, c.restK = d.Times(c.q, c.grownQ), d.Times(c.k, d.Risen), d.Times(c.k, c.left)
+	c.stateQ, c.stateK, c.restK = d.Times(c.q, d.Risen), d.Times(c.k, d.Risen), e.Store(e.ByRows(d.Times(c.k, d.Rest), c.beta))
 
 	b.Stage("products")
 	again := e.s.Rule.Writes() && e.in.kept.t == nil
 	kk, qk := d.Products(c.q, c.k, again)
-	if again {
-		kk = b.Neg(kk)
-	}
-	negA, p := e.weights(kk, b.Scale(qk, e.s.EffectiveScale()), nil, c.gates)
-	c.p = p
+	_, c.p = e.weights(nil, qk, nil, c.gates)
 	switch {
 	case again:
+		negA, _ := e.weights(b.Neg(kk), nil, nil, c.gates)
 		c.t = e.solver().Invert(negA)
 		c.tt = e.Turned(c.t)
 	case e.s.Rule.Writes():
@@ -111,25 +106,17 @@ func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	}
 	if c.tt != nil {
 		c.dr = e.Dot(c.tt, e.Store(c.dr), false, false, e.v.ApplyPrecision())
+		c.low = b.Neg(e.Store(c.dr))
 	}
-	c.low = e.Store(c.dr)
 
 	b.Stage("state")
 	decayed := b.Mul(e.state, b.Broadcast(b.Transpose(c.channels.Total, 0, 2, 1), e.state.Type.Shape, 0, 1, 2))
-	added := e.Dot(c.stateQ, c.do, true, false, e.v.Numerics.PrecState)
+	left, right := c.stateQ, c.do
 	if c.tt != nil {
-		added = b.Sub(added, e.Dot(c.stateK, c.low, true, false, e.v.Numerics.PrecState))
+		left, right = e.Concat(1, left, c.stateK), e.Concat(1, right, c.low)
 	}
-	e.state = b.Add(decayed, added)
+	e.state = b.Add(decayed, e.Dot(left, right, true, false, e.v.Numerics.PrecState))
 	return ds
-}
-
-// ofTokens spreads what a token has, times by, over lanes: ones for nil.
-func (e *gradient) ofTokens(x *ir.Value, lanes int, by float64) *ir.Value {
-	if x == nil {
-		return e.b.Const(ir.T(ir.F32, e.entries(), e.c, lanes), by)
-	}
-	return e.Column(e.b.Scale(x, by), lanes)
 }
 
 // channelValues is U, kept or made again from the state before the chunk; in an additive rule it is V.
@@ -153,11 +140,13 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 // dt_bias a chunk's part.
 func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
-	switch {
-	case e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel:
-		dq, dk = gate.NormRowsGradient(b, e.loadRows(e.in.q), dq), gate.NormRowsGradient(b, e.loadRows(e.in.k), dk)
-	case e.s.L2Norm: // what the norm takes away from them would leave the rounding
-		keys = ir.F32
+	if e.normalizes() {
+		dq, dk = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), dq, e.s.EffectiveScale()), gate.ScaleRowsGradient(b, e.loadRows(e.in.k), dk, 1)
+	} else {
+		dq = b.Scale(dq, e.s.EffectiveScale())
+		if e.s.L2Norm { // what the norm takes away from them would leave the rounding
+			keys = ir.F32
+		}
 	}
 	outs := []blockOut{
 		e.tokenRows([]*ir.Value{dq}, e.in.q, keys), e.tokenRows([]*ir.Value{dk}, e.in.k, keys), e.tokenRows([]*ir.Value{dv}, e.in.v, e.s.DType),

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
@@ -47,17 +48,26 @@ func (p *plan) headChannels(x *ir.Value) *operand {
 	}
 }
 
-// channelProducts are K K^T and scale Q K^T with the decay of each pair, for each value head; what stands above the diagonal has no meaning. Either
-// of q and rows may be missing: rows says whether K K^T is wanted.
-func (e *gated) channelProducts(d *channel.Decay, q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
-	e.b.Stage("products")
-	k = e.perValue(k)
+// channelPairs are -A and P: K K^T and scale Q K^T with the decay of each pair, for each value head, as weights makes them. Without a q there is
+// no P, and no A unless it is wanted.
+func (e *chunkwise) channelPairs(w *work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
+	b := e.b.Stage("products")
+	k := b.Keep(e.perValue(w.k)) // levels take halves of its rows
 	if q != nil {
-		q = e.perValue(q)
+		q = b.Keep(e.perValue(q))
 	}
-	kk, qk = d.Products(q, k, rows)
+	kk, qk := w.channels.Products(q, k, wanted)
+	if wanted {
+		own := w.gates
+		if !e.normalizes() {
+			kk = b.Neg(kk)
+		} else if kk = e.norms(w, kk); e.v.Beta == gdn.BetaRight {
+			own.beta = nil // the lengths of columns have it
+		}
+		negA, _ = e.weights(kk, nil, nil, own)
+	}
 	if qk != nil {
-		qk = e.scaled(qk)
+		_, p = e.weights(nil, e.scaled(qk), nil, w.gates)
 	}
-	return kk, qk
+	return negA, p
 }

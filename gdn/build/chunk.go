@@ -42,17 +42,13 @@ func (e *chunkwise) stateFree() *work {
 	needT := !has(e.in.t) && !has(e.in.u) && e.s.Rule.Writes()
 	needP := w.q != nil && !has(e.in.p)
 	if needT || needP {
-		var q, negKK, qk *ir.Value
+		var q, negA, negKK, qk *ir.Value
 		if needP {
 			q = w.q
 		}
 		switch {
 		case w.channels != nil:
-			var kk *ir.Value
-			kk, qk = e.channelProducts(w.channels, q, w.k, needT)
-			if needT {
-				negKK = e.negated(w, kk)
-			}
+			negA, w.p = e.channelPairs(w, q, needT)
 		case needT:
 			var kk *ir.Value
 			kk, qk = e.products(q, w.k)
@@ -60,8 +56,9 @@ func (e *chunkwise) stateFree() *work {
 		default:
 			qk = e.queryProducts(q, w.k)
 		}
-		negA, p := e.weights(negKK, qk, e.decay(w.gates), w.gates)
-		w.p = p
+		if w.channels == nil {
+			negA, w.p = e.weights(negKK, qk, e.decay(w.gates), w.gates)
+		}
 		if needT {
 			w.t = e.solver().Invert(negA)
 		}

@@ -25,7 +25,8 @@ func (e *gated) normalizes() bool {
 //	A_ij = D_ij n_i (K K^T)_ij n_j   V' = T(V - n e^G K S)   X = n V'
 //	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
 //
-// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1; nil where there is none.
+// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1, nil where there is none; where there is a
+// decay a channel it is negated, and with beta=right times beta of the column.
 func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	b := e.b
 	squared := gate.Squares(b, w.k)
@@ -42,7 +43,11 @@ func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	}
 	across := w.inverse
 	if w.channels != nil {
-		across = b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c)
+		across = b.Keep(b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c))
+		if e.v.Beta == gdn.BetaRight {
+			across = b.Mul(across, w.beta)
+		}
+		across = b.Neg(across)
 	} else { // the squares of the columns stand on the diagonal
 		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))

@@ -53,7 +53,7 @@ func init() {
 	tileRules[ir.OpHalves] = (*tiler).perTile
 	tileRules[ir.OpTake] = (*tiler).take
 	tileRules[ir.OpBroadcast] = (*tiler).broadcast
-	tileRules[ir.OpKeep] = (*tiler).same
+	tileRules[ir.OpKeep] = (*tiler).keep
 	tileRules[ir.OpReshape] = (*tiler).reshape
 	tileRules[ir.OpTranspose] = (*tiler).transpose
 	tileRules[ir.OpSlice] = (*tiler).slice

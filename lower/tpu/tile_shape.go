@@ -94,10 +94,13 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// same is for ops that say nothing to a kernel.
-func (t *tiler) same(in *ir.Instr) error {
-	t.sc.env[in.Result()] = t.arg(in, 0)
-	return nil
+// keep makes tiles of its operand, so that what takes parts of it takes parts of those, and does not load and widen its rows anew.
+func (t *tiler) keep(in *ir.Instr) error {
+	xs, err := t.tiles(t.arg(in, 0))
+	if err != nil {
+		return err
+	}
+	return t.bind(in, xs)
 }
 
 func (t *tiler) reshape(in *ir.Instr) error {

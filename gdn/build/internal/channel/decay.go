@@ -8,8 +8,12 @@
 // has no decay of a pair beside a product, as a decay a head has: it stands between the two factors of each term. So it is cut at a
 // boundary between j and i: what decays before it goes to K at j, what decays after it to K and Q at i. Both factors are at most 1, for any
 // decay, and nothing after i has a part in them. Pairs of one boundary are a level: tokens of the second half of a block, with those of
-// the first, for blocks of 2, 4, 8 tokens and so on. Blocks of a span have one product for all of their pairs, whose boundary is the first
-// token: there the factor of K at j is the inverse of a decay, at most e^(-bound (span-1)), so the spec must bound the decay.
+// the first, for blocks of 2, 4, 8 tokens and so on. No token is in both halves, so rows and columns of a level share one array of factors.
+//
+// Blocks of a span have one product for all of their pairs. Their boundary is a number, m, half of the lowest log decay that a block can
+// have: the factors e^(L_i - L_0 - m) and e^(L_0 - L_j + m), L_0 being that before the block, are both numbers for any token of it. So the
+// decay must have a bound. It is that of the spec; or -40, since no float32 shows what is left below, where one bf16 pass hides what sums
+// of such decays lose.
 //
 // Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) is of the span from 32 on.
 package channel
@@ -64,7 +68,7 @@ func Nat(v gdn.Variant) float64 {
 	return 1
 }
 
-// Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, each by itself, so that no
+// Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, or of a span, each by itself, so that no
 // difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
 func (d *Decay) Cut() {
 	g, c := d.Log, d.Chunk
@@ -72,27 +76,23 @@ func (d *Decay) Cut() {
 		g = d.Max(g, d.Like(g, tile.ResetFloor*Nat(d.Variant)))
 	}
 	block := min(d.Variant.Span, c)
-	own := level{block: block}
-	var upto, after *ir.Value
-	if block == 1 {
-		upto, after = d.blockDecays(g, block)
-	} else { // the bound keeps differences of sums exact
-		sum := d.blockSums(g, block, ir.GE)
-		upto, after = d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
-		sum = d.Sub(sum, d.fromBlock(sum, block, 0))
-		own.rows, own.columns = d.exp(sum), d.exp(d.Neg(sum))
-	}
-	d.levels = append(d.levels, own)
+	upto, after := d.ofSpan(g, block)
 	for ; block < c; block *= 2 {
-		d.levels = append(d.levels, level{rows: upto, columns: after, block: 2 * block, wide: true})
+		wide := level{block: 2 * block, wide: true}
 		if 2*block <= sumBlock {
-			upto, after = d.blockDecays(g, 2*block)
+			wide.rows = d.across(g, 2*block)
+			wide.columns = wide.rows
+			if 2*block == min(c, sumBlock) {
+				upto, after = d.exp(d.blockSums(g, 2*block, upTo)), d.exp(d.blockSums(g, 2*block, beyond))
+			}
 		} else {
+			wide.rows, wide.columns = upto, after
 			if 2*block == c { // a row of its own: what is turned is not the whole
 				d.Total = d.Mul(d.rowOf(upto, block-1), d.rowOf(upto, c-1))
 			}
 			upto, after = d.doubled(upto, after, block)
 		}
+		d.levels = append(d.levels, wide)
 	}
 	d.Risen, d.Rest = upto, after
 	if d.Total == nil {
@@ -100,18 +100,41 @@ func (d *Decay) Cut() {
 	}
 }
 
+// ofSpan makes the level of the narrowest blocks, and the decays from their start up to each token, with its own, and after it up to their end.
+// The boundary is half of the lowest decay that a block can have below its start, so that both factors are as far from 1 at most.
+func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
+	own := level{block: block}
+	if block == 1 { // pairs of a token with itself
+		d.levels = append(d.levels, own)
+		return nil, nil
+	}
+	lowest := -float64(tile.ResetFloor)
+	if d.Bound != 0 {
+		lowest = -d.Bound
+	}
+	middle := math.Round(lowest * Nat(d.Variant) * float64(block) / 2) // a power of two in base 2, which rounds no key
+	sum := d.blockSums(g, block, upTo)
+	own.rows, own.columns = d.exp(d.Add(sum, d.Like(sum, middle))), d.exp(d.Sub(d.Like(sum, -middle), sum))
+	d.levels = append(d.levels, own)
+	// Chunks multiply what they leave of a state, so that is not rounded by the boundary. What is left of a token is taken once.
+	if d.onePass() {
+		return d.exp(sum), d.Mul(own.columns, d.fromBlock(own.rows, block, block-1))
+	}
+	return d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
+}
+
+// onePass says whether products are of operands rounded to bf16.
+func (d *Decay) onePass() bool { return d.Variant.Precision() == ir.PrecBF16x1 }
+
+// across are the decays between each token and the middle of its block: of rows in second halves, and of columns in first ones.
+func (d *Decay) across(g *ir.Value, block int) *ir.Value {
+	return d.exp(d.blockSums(g, block, halfwise(block, upTo, beyond)))
+}
+
 func (d *Decay) rowOf(x *ir.Value, i int) *ir.Value { return d.SliceAxis(x, 1, i, i+1) }
 
 // sumBlock is the widest block whose decays are sums of logarithms: rows of words of bf16, so that the halves of wider ones are registers.
 const sumBlock = 2 * target.Sublanes
-
-// blockDecays are the decays from the start of a block of tokens up to each, with its own, and those after it up to the end.
-func (d *Decay) blockDecays(g *ir.Value, block int) (upto, after *ir.Value) {
-	if block == 1 {
-		return d.exp(g), nil
-	}
-	return d.exp(d.blockSums(g, block, ir.GE)), d.exp(d.blockSums(g, block, ir.LT))
-}
 
 // exp is the exponential in the base of the sums.
 func (d *Decay) exp(x *ir.Value) *ir.Value {
@@ -123,37 +146,67 @@ func (d *Decay) exp(x *ir.Value) *ir.Value {
 
 // sumParts is the number of bf16 parts that sums take.
 func (d *Decay) sumParts() int {
-	if d.Variant.Precision() == ir.PrecBF16x1 {
+	if d.onePass() {
 		return 2
 	}
 	return 3
 }
 
-// blockSums sums g over the tokens l of the block of each token i for which i cmp l.
-func (d *Decay) blockSums(g *ir.Value, block int, cmp ir.Cmp) *ir.Value {
-	c, n := d.Chunk, g.Type.Shape[0]
-	of := d.inBlock(block)
-	if block < c {
-		of = d.And(of, d.Compare(cmp, d.Iota(c, c, 0), d.Iota(c, c, 1)))
-	} else {
-		of = d.Compare(cmp, d.Iota(c, c, 0), d.Iota(c, c, 1))
+// A pairing says whether a sum at token i takes token l of its block.
+type pairing func(b *ir.Builder, i, l *ir.Value) *ir.Value
+
+func upTo(b *ir.Builder, i, l *ir.Value) *ir.Value   { return b.Compare(ir.GE, i, l) }
+func beyond(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LT, i, l) }
+
+// halfwise takes tokens of the half of i alone, as second says in second halves of blocks and first in first ones.
+func halfwise(block int, second, first pairing) pairing {
+	return func(b *ir.Builder, i, l *ir.Value) *ir.Value {
+		half, one := b.Like(i, float64(block/2)), b.Like(i, 1)
+		t := ir.T(ir.I32, i.Type.Shape...)
+		number := func(x *ir.Value) *ir.Value { return b.Select(x, b.Const(t, 1), b.Const(t, 0)) }
+		later := b.Compare(ir.EQ, b.And(b.Div(i, half), one), one)
+		chosen := b.Select(later, number(second(b, i, l)), number(first(b, i, l)))
+		return b.And(b.Compare(ir.EQ, b.Div(i, half), b.Div(l, half)), b.Compare(ir.EQ, chosen, one))
 	}
-	low := d.Variant.Decay == gdn.DecayBase2
-	parts, dtype, prec := []*ir.Value{g}, ir.F32, ir.PrecF32
-	if low {
-		parts, dtype, prec = d.Split(g, d.sumParts()), ir.BF16, ir.PrecBF16x1
-	}
-	t := ir.T(dtype, c, c)
-	ones := d.over(n, d.Select(of, d.Const(t, 1), d.Const(t, 0)))
-	var sum *ir.Value
-	for _, part := range parts {
-		x := d.MatMul(ones, part, false, false, prec)
-		if sum != nil {
-			x = d.Add(sum, x)
+}
+
+// summed is what is summed inside blocks over pairings: [N, C, K], in bf16 where it may be rounded.
+type summed struct {
+	x      *ir.Value
+	block  int
+	wanted pairing
+}
+
+// blockSums sums g over the tokens l of the block of each token i that are wanted for it.
+func (d *Decay) blockSums(g *ir.Value, block int, wanted pairing) *ir.Value {
+	return d.sums(summed{g, block, wanted})
+}
+
+// sums adds up sums inside blocks.
+func (d *Decay) sums(terms ...summed) *ir.Value {
+	var left, right []*ir.Value
+	dtype, prec := ir.F32, ir.PrecF32
+	for _, term := range terms {
+		parts := []*ir.Value{d.Convert(term.x, ir.F32)}
+		if d.Variant.Decay == gdn.DecayBase2 {
+			parts, dtype, prec = d.Split(term.x, d.sumParts()), ir.BF16, ir.PrecBF16x1
 		}
-		sum = x
+		t := ir.T(dtype, d.Chunk, d.Chunk)
+		ones := d.Select(d.taken(term), d.Const(t, 1), d.Const(t, 0))
+		for _, part := range parts {
+			left, right = append(left, ones), append(right, part)
+		}
 	}
-	return sum
+	return d.MatMul(d.over(right[0].Type.Shape[0], d.Concat(1, left...)), d.Concat(1, right...), false, false, prec)
+}
+
+// taken says which tokens l each token i takes [C, C].
+func (d *Decay) taken(term summed) *ir.Value {
+	of := term.wanted(d.Builder, d.Iota(d.Chunk, d.Chunk, 0), d.Iota(d.Chunk, d.Chunk, 1))
+	if term.block < d.Chunk {
+		of = d.And(d.inBlock(term.block), of)
+	}
+	return of
 }
 
 // inBlock says which pairs of tokens [C, C] are of one block.
@@ -210,11 +263,11 @@ func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 	made := make([]*ir.Value, len(wanted))
 	for _, l := range d.levels {
 		h := l.halves()
-		columns := d.columns(l, k)
 		var left []*ir.Value
 		for _, x := range wanted {
 			left = append(left, d.Times(h.second(b, x), h.second(b, l.rows)))
 		}
+		columns := d.columns(l, k, left[0])
 		n := left[0].Type.Shape[1]
 		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
 			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.Numerics.PrecIntra)
@@ -237,14 +290,10 @@ func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 	return kk, qk
 }
 
-// columns are K of all tokens as the pairs of a level take it at j. K of the second halves has no part in the level.
-func (d *Decay) columns(l level, k *ir.Value) *ir.Value {
+// columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest stands there.
+func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {
 	h := l.halves()
-	columns := d.Times(h.first(d.Builder, k), h.first(d.Builder, l.columns))
-	if h > 0 {
-		columns = h.join(d.Builder, columns, d.Store(h.second(d.Builder, k)))
-	}
-	return columns
+	return h.join(d.Builder, d.Times(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
 }
 
 // Times is x times a factor, nil for ones, as products take it.
@@ -272,6 +321,9 @@ func (d *Decay) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 	own := h.second(b, narrower)
 	of := l.pairs(b, d.Iota(x.Type.Shape[1], d.Chunk, 0), d.Iota(x.Type.Shape[1], d.Chunk, 1))
 	x = b.Select(d.over(x.Type.Shape[0], of), x, own)
+	if h == 0 {
+		return x
+	}
 	return h.join(b, h.first(b, narrower), x)
 }
 

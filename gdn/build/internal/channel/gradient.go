@@ -1,8 +1,6 @@
 package channel
 
 import (
-	"slices"
-
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
@@ -32,11 +30,12 @@ type Gradients struct{ Q, K, Log *ir.Value }
 // the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
 type Ends struct{ Risen, Rest, Whole *ir.Value }
 
-// made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay.
+// made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay. Where nothing cancels, summands
+// are those of a token: rows in second halves and columns in first ones.
 type made struct {
 	level
-	q, k, column  *ir.Value
-	rows, columns *ir.Value
+	q, k, column *ir.Value
+	summands     *ir.Value
 }
 
 // Gradients takes those of pairs to Q, K and the log decays. q and k are [N, C, K] of value heads.
@@ -68,46 +67,66 @@ func (d *Decay) Gradients(q, k *ir.Value, p Pairs, ends Ends) Gradients {
 func (d *Decay) ofPairs(l level, q, k *ir.Value, p Pairs) made {
 	b, h := d.Builder, l.halves()
 	b.Stage("dq")
-	columns := d.columns(l, k)
 	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.Times(h.second(b, k), h.second(b, l.rows))
+	columns := d.columns(l, k, rowsK)
 	x, turned := d.Masked(h.second(b, p.X), l.lower(b, 0)), d.Masked(h.first(b, p.TurnedX), l.upper(b, 0))
 	m := made{level: l}
-	grown := func(x, factor *ir.Value) *ir.Value {
-		if factor == nil {
-			return x
-		}
-		return b.Mul(x, factor)
-	}
-	along := func(x, y *ir.Value) *ir.Value { return b.Mul(b.Convert(x, ir.F32), b.Convert(y, ir.F32)) }
-	all := func(own, x *ir.Value) *ir.Value { // rows of all tokens, those of second halves being own
+	all := func(own *ir.Value) *ir.Value { // rows of all tokens; first halves have no part in the level
 		if h == 0 {
 			return own
 		}
-		return h.join(b, d.Store(h.first(b, x)), own)
+		return h.join(b, h.first(b, columns), own)
 	}
 	prec := d.Variant.GradPrecision()
 	if p.Y == nil {
-		m.q, m.column = d.Dot(x, columns, false, false, prec), d.Dot(turned, all(rowsQ, q), false, false, prec)
-		m.rows = along(m.q, rowsQ)
+		m.q, m.column = d.Dot(x, columns, false, false, prec), d.Dot(turned, all(rowsQ), false, false, prec)
 	} else {
 		y, turnedY := d.Masked(h.second(b, p.Y), l.lower(b, 1)), d.Masked(h.first(b, p.TurnedY), l.upper(b, 1))
 		n := x.Type.Shape[1]
 		if d.Variant.KQ == gdn.JointJoined {
 			both := d.Dot(d.Beside(1, x, y), columns, false, false, prec)
 			m.q, m.k = b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)
-			m.column = d.Dot(d.Beside(2, turned, turnedY), d.Beside(1, all(rowsQ, q), all(rowsK, k)), false, false, prec)
+			m.column = d.Dot(d.Beside(2, turned, turnedY), d.Beside(1, all(rowsQ), all(rowsK)), false, false, prec)
 		} else {
 			m.q, m.k = d.Dot(x, columns, false, false, prec), d.Dot(y, columns, false, false, prec)
-			m.column = b.Add(d.Dot(turned, all(rowsQ, q), false, false, prec), d.Dot(turnedY, all(rowsK, k), false, false, prec))
+			m.column = b.Add(d.Dot(turned, all(rowsQ), false, false, prec), d.Dot(turnedY, all(rowsK), false, false, prec))
 		}
-		m.rows = b.Add(along(m.q, rowsQ), along(m.k, rowsK))
-		m.k = grown(m.k, h.second(b, l.rows))
 	}
-	m.columns = along(m.column, h.first(b, columns))
-	m.q = grown(m.q, h.second(b, l.rows))
-	m.column = grown(m.column, h.first(b, l.columns))
+	if !l.wide { // rows less columns: both of operands rounded once
+		m.summands = d.along(rowsQ, m.q)
+		if m.k != nil {
+			m.summands = b.Add(m.summands, d.along(rowsK, m.k))
+		}
+		m.summands = b.Sub(m.summands, d.along(columns, m.column))
+	}
+	grown := func(x, factor *ir.Value) *ir.Value {
+		if factor == nil || x == nil {
+			return x
+		}
+		return b.Mul(x, factor)
+	}
+	m.q, m.k, m.column = grown(m.q, h.second(b, l.rows)), grown(m.k, h.second(b, l.rows)), grown(m.column, h.first(b, l.columns))
+	if l.wide {
+		rows := d.Along(h.second(b, q), m.q)
+		if m.k != nil {
+			rows = b.Add(rows, d.Along(h.second(b, k), m.k))
+		}
+		cols := d.Along(h.first(b, k), m.column)
+		if h == 0 {
+			m.summands = b.Add(rows, cols) // zero in the other half
+		} else {
+			m.summands = h.join(b, cols, rows)
+		}
+	}
 	return m
 }
+
+// along multiplies elements of an operand of a product with elements of its gradient; Along does it in the type of operands.
+func (d *Decay) along(x, dx *ir.Value) *ir.Value {
+	return d.Mul(d.Convert(x, ir.F32), d.Convert(dx, ir.F32))
+}
+
+func (d *Decay) Along(x, dx *ir.Value) *ir.Value { return d.Mul(d.element(x), d.element(dx)) }
 
 // lower says which pairs of rows i, those of second halves or all, and lanes j are of a level; of a span those with i at least by after j.
 func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
@@ -140,32 +159,29 @@ func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
 	return b.And(b.Compare(ir.EQ, b.Div(j, size), b.Div(i, size)), b.Compare(ir.GE, i, b.Add(j, b.Like(j, float64(by)))))
 }
 
-// alongDecay sums what each log decay decays. Sums over a block of two halves are those over its halves, and the total of the other half: so
-// what is summed goes from the widest blocks to the narrowest.
+// alongDecay sums what each log decay decays: of each level over its halves, and over the narrowest blocks, from each token on or up to it.
 func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
-	b := d.Builder.Stage("dg")
-	after, before := ends.Risen, ends.Rest
-	total := d.row(b.Reshape(ends.Whole, ends.Whole.Type.Shape[0], ends.Whole.Type.Shape[2]), d.Chunk)
-	for _, l := range slices.Backward(levels) {
-		h := l.halves()
-		if h == 0 {
-			after = b.Add(after, b.Sub(l.rows, l.columns))
-			continue
+	b, c := d.Builder.Stage("dg"), d.Chunk
+	from := func(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LE, i, l) }
+	until := func(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.GT, i, l) }
+	once := func(x *ir.Value) *ir.Value { // nothing cancels, so one rounding is as good as those of the products
+		if d.onePass() {
+			return d.Convert(x, ir.BF16)
 		}
-		total = b.Add(total, h.join(b, d.totals(h, h.second(b, after)), d.totals(h, h.first(b, before))))
-		after, before = h.each(b, after, l.rows, true), h.each(b, before, l.columns, false)
+		return x
 	}
-	block := min(d.Chunk, sumBlock)
-	dg := b.Add(total, b.Add(d.blockSums(after, block, ir.LE), d.blockSums(before, block, ir.GT)))
+	terms := []summed{{once(ends.Risen), c, from}, {once(ends.Rest), c, until}}
+	for _, l := range levels {
+		if l.wide {
+			terms = append(terms, summed{once(l.summands), l.block, halfwise(l.block, from, until)})
+		} else {
+			terms = append(terms, summed{l.summands, l.block, from})
+		}
+	}
+	dg := b.Add(d.sums(terms...), d.row(b.Reshape(ends.Whole, ends.Whole.Type.Shape[0], ends.Whole.Type.Shape[2]), c))
+	if d.Bound != 0 {
+		return dg
+	}
 	floor := float64(tile.ResetFloor) * Nat(d.Variant)
 	return b.Select(b.Compare(ir.GT, d.Log, b.Like(d.Log, floor*(1-1e-6))), dg, b.Like(dg, 0))
-}
-
-// totals spreads the sum of each block of h rows over the block.
-func (d *Decay) totals(h halves, x *ir.Value) *ir.Value {
-	var parts []*ir.Value
-	for at := 0; at < x.Type.Shape[1]; at += int(h) {
-		parts = append(parts, d.row(d.Sum(d.SliceAxis(x, 1, at, at+int(h)), 1), int(h)))
-	}
-	return d.Concat(1, parts...)
 }

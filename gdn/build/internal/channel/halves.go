@@ -27,10 +27,10 @@ func (h halves) rows(b *ir.Builder, x *ir.Value, half int) *ir.Value {
 	return b.Concat(1, parts...)
 }
 
-// join is x whose halves are first and second.
+// join is x whose halves are first and second; where rows stay together, first has them all.
 func (h halves) join(b *ir.Builder, first, second *ir.Value) *ir.Value {
 	if h == 0 {
-		return second
+		return first
 	}
 	var parts []*ir.Value
 	for at := 0; at < first.Type.Shape[1]; at += int(h) {

@@ -27,15 +27,29 @@ func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 }
 
 // NormRows scales each row of lanes to length 1, in float32.
-func NormRows(b *ir.Builder, x *ir.Value) *ir.Value {
+func NormRows(b *ir.Builder, x *ir.Value) *ir.Value { return ScaleRows(b, x, 1) }
+
+// ScaleRows scales each row of lanes to a length, in float32.
+func ScaleRows(b *ir.Builder, x *ir.Value, length float64) *ir.Value {
 	x = b.Convert(x, ir.F32)
-	n := x.Type.Rank() - 1
-	r := b.Unary(ir.OpRsqrt, Squares(b, x))
-	dims := make([]int, n)
+	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
+	return b.Mul(x, overLanes(b, r, x))
+}
+
+func factor(b *ir.Builder, r *ir.Value, length float64) *ir.Value {
+	if length == 1 {
+		return r
+	}
+	return b.Scale(r, length)
+}
+
+// overLanes spreads a number of each row of x over its lanes.
+func overLanes(b *ir.Builder, r, x *ir.Value) *ir.Value {
+	dims := make([]int, x.Type.Rank()-1)
 	for i := range dims {
 		dims[i] = i
 	}
-	return b.Mul(x, b.Broadcast(r, x.Type.Shape, dims...))
+	return b.Broadcast(r, x.Type.Shape, dims...)
 }
 
 // Squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
@@ -49,7 +63,7 @@ func Squares(b *ir.Builder, x *ir.Value) *ir.Value {
 func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
 	x, rate := b.Add(a, dt), b.Exp(aLog)
 	if bound == 0 {
-		slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
+		slope := b.Unary(ir.OpLogistic, x) // 1 above the limit of softplus
 		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, Decay(b, a, aLog, dt, 0))
 	}
 	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
@@ -57,16 +71,18 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 	return da, b.Mul(da, x)
 }
 
-// NormRowsGradient takes the gradient of rows that normRows made of x to that of x.
+// NormRowsGradient takes the gradient of rows that NormRows made of x to that of x.
 func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
-	n := x.Type.Rank() - 1
-	dims := make([]int, n)
-	for i := range dims {
-		dims[i] = i
-	}
 	r := b.Unary(ir.OpRsqrt, Squares(b, x))
-	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), n), r), b.Mul(r, r))
-	over := func(y *ir.Value) *ir.Value { return b.Broadcast(y, x.Type.Shape, dims...) }
-	return b.Sub(b.Mul(dy, over(r)), b.Mul(x, over(along)))
+	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), x.Type.Rank()-1), r), b.Mul(r, r))
+	return b.Sub(b.Mul(dy, overLanes(b, r, x)), b.Mul(x, overLanes(b, along, x)))
+}
+
+// ScaleRowsGradient is that of ScaleRows.
+func ScaleRowsGradient(b *ir.Builder, x, dy *ir.Value, length float64) *ir.Value {
+	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
+	r := b.Unary(ir.OpRsqrt, Squares(b, x))
+	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), x.Type.Rank()-1), r), r)
+	return b.Mul(b.Sub(dy, b.Mul(x, overLanes(b, along, x))), overLanes(b, factor(b, r, length), x))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// ResetFloor is the log decay below which nothing survives in float32; sums of decays no lower keep their precision.
-const ResetFloor = -40
+// ResetFloor is that of the log decay.
+const ResetFloor = gdn.ResetFloor
 
 // coarse is the step of the coarse part of a split decay: its sums over a chunk are exact in float32, and those of the
 // rest are below 1.

@@ -121,3 +121,21 @@ func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	}
 	return e.B.MatMul(e.B.Convert(x, d), e.B.Convert(y, d), tx, ty, p)
 }
+
+// DotBoth multiplies x and y, which may be nil, by z: z x^T, or x z^T after it. They are one product where the variant joins such.
+func (e *Body) DotBoth(x, y, z *ir.Value, after bool, p ir.Precision) (byX, byY *ir.Value) {
+	axis := 2
+	times := func(x *ir.Value) *ir.Value { return e.Dot(z, x, false, true, p) }
+	if after {
+		axis, times = 1, func(x *ir.Value) *ir.Value { return e.Dot(x, z, false, true, p) }
+	}
+	switch {
+	case y == nil:
+		return times(x), nil
+	case e.V.KQ != gdn.JointJoined:
+		return times(x), times(y)
+	}
+	both := times(e.Concat(1, x, y))
+	n := x.Type.Shape[1]
+	return e.B.SliceAxis(both, axis, 0, n), e.B.SliceAxis(both, axis, n, 2*n)
+}

@@ -89,6 +89,7 @@ func TestClasses(t *testing.T) {
 	for _, c := range [][3]string{
 		{"contest-decode,b=2,hk=1,hv=2", "bv=32", "random,cos.99,resets"},
 		{"decode-pool,b=3,pool=5,hk=1,hv=2,k=48,v=96,l2norm", "bv=64", "random,zeros"},
+		{"decode-pool,b=5,pool=7,hk=1,hv=2,k=48,v=64,read", "bv=32", "random"},
 		{"contest-prefill,t=150,seqs=4,hk=1,hv=2,k=64,v=64", "bv=64,prec=tf32", "random,identical"},
 		{"contest-prefill,t=150,seqs=4,hk=1,hv=2,k=64,v=64", "bv=64,part=1,chunk=32", "cos.99,resets"},
 		{"b=1,t=140,hk=1,hv=2,k=48,v=40,dtype=f32,init", "bv=64,part=1,kernels=one,inverse=masked", "identical,reset.cos.9"},
@@ -97,6 +98,8 @@ func TestClasses(t *testing.T) {
 		{"b=1,t=256,hk=1,hv=1,k=64,v=64,dtype=bf16", "auto", "identical"},   // T in one part leaves 7.5e-2 of the state there
 		{"b=1,t=256,hk=1,hv=1,k=64,v=64,dtype=bf16,init", "bv=64,part=1,prec=tf32", "identical"},
 		{"b=1,t=140,hk=1,hv=2,k=64,v=64,dtype=bf16,gates=fused,seqs=3,init,pool=5,inplace", "bv=64,part=2,chunk=16", "drift,cut"},
+		{"t=140,hk=1,hv=2,k=64,v=64,dtype=f32,gates=fused,seqs=4,init,pool=5,inplace,read", "bv=64,part=2,chunk=16", "drift,cut"},
+		{"t=90,hk=1,hv=1,k=64,v=64,dtype=f32,seqs=4,init,pool=6,read", "bv=64", "random"},
 	} {
 		t.Run(c[0]+" "+c[1], func(t *testing.T) {
 			t.Parallel()

@@ -104,6 +104,7 @@ type data struct {
 	Rest                            bool   // T is held in two parts
 	Fused, NegEigval, L2Norm        bool
 	Pool, Init, Final, InPlace, VK  bool
+	Read                            bool // states to start from have names of their own
 	EmptyZero, ScanInit, ScanFinal  bool
 	Gates, Params, Public, Shapes   string
 	CuParam, CuArg, Held            string
@@ -127,7 +128,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 		Chunked: !decodes(s), Fuse: v.Kernels == "one", Chunk: v.Chunk, Part: v.Part * v.Chunk, Leaf: v.Leaf,
 		Warps: v.Warps, PrepareWarps: v.PrepareWarps, Stages: v.Stages, Inverse: v.Inverse, Prec: v.Prec, Solve: v.Solve,
 		Fused: s.Gates == gdn.GatesFused, NegEigval: s.NegEigval, L2Norm: s.L2Norm,
-		Pool: s.Pool > 0, Init: s.Init, Final: s.Final, InPlace: s.InPlace, VK: s.State == gdn.StateVK, EmptyZero: s.Empty == gdn.EmptyZero,
+		Pool: s.Pool > 0, Read: s.Read, Init: s.Init, Final: s.Final, InPlace: s.InPlace, VK: s.State == gdn.StateVK, EmptyZero: s.Empty == gdn.EmptyZero,
 		Gates: "g, beta", LikeF32: "g", Held: "n", Half: "bf16", HalfType: "tl.bfloat16",
 	}
 	if !d.Chunked {
@@ -268,6 +269,22 @@ func (d *data) Starts() *data {
 	starts := *d
 	starts.Columns = "START_BV"
 	return &starts
+}
+
+// Source is where the state lies that a sequence starts from, in place of that which it leaves.
+func (d *data) Source(left string) string {
+	if d.Read {
+		return "at_source"
+	}
+	return left
+}
+
+// SourceMask is which elements of it there are: none where a sequence starts from zeros.
+func (d *data) SourceMask(rk, rv string) string {
+	if d.Read {
+		return "(source >= 0) & " + d.StateMask(rk, rv)
+	}
+	return d.StateMask(rk, rv)
 }
 
 // StateMask is which elements of a padded state there are, or of a pool's state that none holds; empty: all.

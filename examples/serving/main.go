@@ -8,6 +8,10 @@
 //
 //   - One pool [slots, Hv, V, K] of states stays on the device. Programs take slots by index and write them in place; index -1
 //     is a row without a sequence. So a batch needs neither gathering nor copying of states.
+//   - The state that a sequence starts from is named apart from the one that it leaves. A new request starts from none (-1), whatever
+//     its slot held before, and requests that begin with the same tokens (-prefix) start from one state that was kept: a prefix cache.
+//   - Decode takes a window of tokens (-window): one that is certain, and drafts behind it. It leaves a state after each, and a sequence
+//     goes on from that of the last draft that was right, so that wrong ones are rolled back by an index.
 //   - Prompts of several requests are packed into one call, however long each is. A prompt longer than the budget of a step goes on
 //     in the next one from its slot: chunked prefill.
 //   - Programs have static shapes. Tokens and batch are rounded up to a power of two, so that a handful of programs serves all;
@@ -43,6 +47,8 @@ func main() {
 	flag.IntVar(&c.budget, "budget", 256, "prompt tokens of a step")
 	flag.IntVar(&c.longest, "longest", 400, "longest prompt")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the requests")
+	flag.IntVar(&c.prefix, "prefix", 64, "tokens that every second request begins with, whose state is kept (0: none)")
+	flag.IntVar(&c.window, "window", 4, "tokens of a decode step: one, and drafts that may be wrong")
 	flag.IntVar(&c.poisoned, "poisoned", -1, "number of a request that has NaN in its prompt (-1: none)")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
 	prefill := flag.String("prefill", gdn.Auto, "how prefill is computed (see gdngen help variant)")
@@ -56,6 +62,9 @@ func main() {
 	c.auto = *prefill == gdn.Auto && *decode == gdn.Auto
 	if err = errors.Join(err, bad); err == nil && (min(c.requests, c.slots, c.budget, c.longest) < 1 || flag.NArg() > 0) {
 		err = errors.New("requests, slots, budget and longest are at least 1, and there are no arguments")
+	}
+	if err == nil && (c.prefix < 0 || c.window < 1 || c.window > 16) {
+		err = errors.New("a prefix has 0 tokens or more, and a window 1 to 16")
 	}
 	if err == nil && (c.poisoned < -1 || c.poisoned >= c.requests) {
 		err = fmt.Errorf("there is no request %d to poison: they count from 0 to %d", c.poisoned, c.requests-1)
@@ -83,6 +92,7 @@ type config struct {
 	layer                            gdn.Spec // head counts and widths
 	prefill, decode                  gdn.Variant
 	requests, slots, budget, longest int
+	prefix, window                   int // tokens
 	poisoned                         int // a request; -1: none
 	seed                             uint64
 	plugin                           string
@@ -154,8 +164,16 @@ func (c *config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 		return nil, err
 	}
 	r := rand.New(rand.NewPCG(c.seed, 0))
+	if c.prefix > 0 {
+		if err := server.keep(newRequest(layer, -1, c.prefix, 0, r)); err != nil {
+			return nil, fmt.Errorf("prefix: %w", err)
+		}
+	}
 	for i := range c.requests {
 		q := newRequest(layer, i, 1+r.IntN(c.longest), 1+r.IntN(24), r)
+		if i%2 == 1 && server.cached != nil {
+			q.beginWith(server.cached)
+		}
 		if i == c.poisoned {
 			q.poison()
 		}

@@ -20,12 +20,32 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	decode, err := gdn.ParseVariant("cpu-decode")
 	require.NoError(t, err)
-	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, requests: 7, slots: 3, budget: 32, longest: 60, poisoned: -1, seed: 1}
+	c := config{layer: gdn.NewSpec(1, 1, 1, 2, 16, 8), prefill: prefill, decode: decode, window: 1, requests: 7, slots: 3, budget: 32, longest: 60, poisoned: -1, seed: 1}
 	var out strings.Builder
 	require.NoError(t, c.run(&out))
 	require.Contains(t, out.String(), "7 requests in ")
 	require.Regexp(t, `\n   6 .* tokens  \.+P+d+\n`, out.String(), "more requests than slots: the last one waits first")
 	require.Regexp(t, `tokens  P\.*P+d+\n`, out.String(), "a prompt longer than the budget takes several steps")
+}
+
+// Requests that share a prefix start from the state that was kept after it, and windows roll wrong drafts back: all outputs are those
+// of float64, and the prefix is computed once.
+func TestServePrefixAndWindows(t *testing.T) {
+	pjrttest.CPUPlugin(t)
+	layer := gdn.NewSpec(1, 1, 1, 2, 16, 8)
+	layer.Gates, layer.State = gdn.GatesFused, gdn.StateVK
+	decode, err := variant(layer, gdn.Auto)
+	require.NoError(t, err)
+	prompts := layer
+	prompts.Tokens, prompts.Seqs = 32, 2
+	prefill, err := variant(prompts, gdn.Auto)
+	require.NoError(t, err)
+	c := config{layer: layer, prefill: prefill, decode: decode, prefix: 40, window: 4, requests: 9, slots: 3, budget: 32, longest: 30, poisoned: -1, seed: 1}
+	var out strings.Builder
+	require.NoError(t, c.run(&out))
+	require.Contains(t, out.String(), "4 requests started from the state after 40 tokens that they share, 160 tokens of prefill less")
+	require.Regexp(t, `tokens  \.*P+[1-4]*[1-3][1-4]+\n`, out.String(), "drafts are rolled back")
+	require.Regexp(t, `[23]\.\d\d of 4 tokens of a window were right`, out.String())
 }
 
 // One request in twenty has NaN and infinity in its prompt: its own outputs show it, and those of the others are the same to the bit,
@@ -40,7 +60,7 @@ func TestServePoisoned(t *testing.T) {
 	require.NoError(t, err)
 	decode, err := variant(layer, gdn.Auto)
 	require.NoError(t, err)
-	c := config{layer: layer, prefill: prefill, decode: decode, requests: 20, slots: 8, budget: 32, longest: 16, poisoned: -1, seed: 2}
+	c := config{layer: layer, prefill: prefill, decode: decode, prefix: 5, window: 3, requests: 20, slots: 8, budget: 32, longest: 16, poisoned: -1, seed: 2}
 	clean, err := c.serve(layer, io.Discard)
 	require.NoError(t, err)
 	c.poisoned = 4

@@ -17,12 +17,15 @@ import (
 // decoded token follow from the one before; here all are drawn in advance, so that the whole can be checked as one sequence.
 type request struct {
 	id, prompt, tokens int
-	slot               int
+	shared             int                  // tokens of the prompt that are the cached prefix
+	group              int                  // of the slots that it leaves its states in
+	at                 int                  // the slot of its state; -1: none yet
 	done               int                  // tokens whose outputs are there
 	inputs             map[string][]float32 // q, k, v, a, b: [tokens, heads, width], rounded to bf16
 	output             []float32            // [tokens, Hv, V]
 	marks              []byte               // what happened to it in each step
 	first, last        time.Duration        // when its prompt was done, and its last token
+	windows            int                  // decode steps that it took
 }
 
 // perToken is the number of elements of a token, by input.
@@ -34,7 +37,7 @@ func perToken(s gdn.Spec) map[string]int {
 var tokenInputs = []string{"q", "k", "v", "a", "b"}
 
 func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
-	q := &request{id: id, prompt: prompt, tokens: prompt + decode, slot: -1, inputs: map[string][]float32{}}
+	q := &request{id: id, prompt: prompt, tokens: prompt + decode, group: -1, at: -1, inputs: map[string][]float32{}}
 	sizes := perToken(s)
 	for _, name := range tokenInputs {
 		x := make([]float64, q.tokens*sizes[name])
@@ -58,9 +61,35 @@ func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
 	return q
 }
 
-// poison puts NaN into v and infinity into k of the token in the middle of the prompt.
+// beginWith puts the tokens of a cached prefix before those of the request, which starts from its state, with its outputs.
+func (q *request) beginWith(cached *request) {
+	q.shared = cached.tokens
+	q.prompt, q.tokens = q.prompt+q.shared, q.tokens+q.shared
+	for name, x := range q.inputs {
+		q.inputs[name] = slices.Concat(cached.inputs[name], x)
+	}
+	q.output = append(slices.Clone(cached.output), q.output...)
+	q.at, q.done = cached.at, q.shared
+}
+
+// token is an input of one token.
+func (q *request) token(name string, at int) []float32 {
+	size := len(q.inputs[name]) / q.tokens
+	return q.inputs[name][at*size:][:size]
+}
+
+// drafts says how many of a window's tokens are right, from 1 on: a draft behind one that is right is so in two of three cases.
+func (q *request) drafts(window int, r *rand.Rand) int {
+	n := 1
+	for n < min(window, q.tokens-q.done) && r.IntN(3) > 0 {
+		n++
+	}
+	return n
+}
+
+// poison puts NaN into v and infinity into k of the token in the middle of what the prompt has beyond a shared prefix.
 func (q *request) poison() {
-	at := func(name string) *float32 { return &q.inputs[name][q.prompt/2*(len(q.inputs[name])/q.tokens)] }
+	at := func(name string) *float32 { return &q.token(name, (q.shared+q.prompt)/2)[0] }
 	*at("v"), *at("k") = float32(math.NaN()), float32(math.Inf(1))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -22,49 +23,38 @@ type server struct {
 	layer  gdn.Spec
 	config config
 	params map[string]*array.Array
-	pool   *pjrt.Buffer // [slots, Hv, V, K], passed from call to call
-	free   []int
+	pool   *pjrt.Buffer // [states, Hv, V, K], passed from call to call; each sequence has a group of them, one for each token of a window
+	free   []int        // groups
+	cached *request     // the prefix whose state is kept, in a group of its own; nil: none
+	draw   *rand.Rand   // of which drafts are right
 
 	waiting, prefilling, decoding, done []*request
 
 	programs map[gdn.Spec]*pjrt.Program
-	clear    *pjrt.Program
 	clock    clock
 }
 
 func newServer(e *pjrt.Engine, layer gdn.Spec, c config) (*server, error) {
-	layer.Init, layer.Final, layer.InPlace, layer.Pool = true, true, true, c.slots
-	s := &server{engine: e, layer: layer, config: c, params: headParams(layer), programs: map[gdn.Spec]*pjrt.Program{}, clock: clock{start: time.Now()}}
-	for slot := range c.slots {
-		s.free = append(s.free, slot)
+	layer.Init, layer.Final, layer.InPlace, layer.Read, layer.Pool = true, true, true, true, (c.slots+1)*c.window
+	s := &server{engine: e, layer: layer, config: c, params: headParams(layer), draw: rand.New(rand.NewPCG(c.seed, 1)), programs: map[gdn.Spec]*pjrt.Program{}, clock: clock{start: time.Now()}}
+	for group := range c.slots {
+		s.free = append(s.free, group)
 	}
-	t := ir.T(layer.StateDType, c.slots, layer.HeadsV, layer.V, layer.K)
 	var err error
-	if s.pool, err = e.Put(array.New(t.DType, t.Shape...)); err != nil {
-		return nil, err
-	}
-	s.clear, err = clearProgram(e, t)
+	s.pool, err = e.Put(array.New(layer.StateDType, layer.StateType().Shape...))
 	return s, err
 }
 
-// clearProgram makes the program that zeroes the states of a pool whose flag is 0: slots are handed on from one request to another.
-func clearProgram(e *pjrt.Engine, pool ir.Type) (*pjrt.Program, error) {
-	m, b := ir.NewModule("clear")
-	x, keep := b.Param("pool", pool), b.Param("keep", ir.T(ir.F32, pool.Shape[0]))
-	held := b.Compare(ir.GT, keep, b.Like(keep, 0))
-	cleared := b.Select(b.Broadcast(held, pool.Shape, 0), x, b.Like(x, 0))
-	if err := b.Finish(m, []string{"cleared"}, []*ir.Value{cleared}); err != nil {
-		return nil, err
+// keep prefills a prefix that requests share, and keeps its state in the last group of slots.
+func (s *server) keep(q *request) error {
+	q.group = s.config.slots
+	for s.prefilling = []*request{q}; len(s.prefilling) > 0; {
+		if _, err := s.prefill(); err != nil {
+			return err
+		}
 	}
-	route, err := lower.Lookup("stablehlo")
-	if err != nil {
-		return nil, err
-	}
-	a, err := route.Emit(m, nil)
-	if err != nil {
-		return nil, err
-	}
-	return e.Compile(a.Text)
+	s.cached, s.decoding = q, nil
+	return nil
 }
 
 func (s *server) busy() bool { return len(s.waiting)+len(s.prefilling)+len(s.decoding) > 0 }
@@ -75,18 +65,16 @@ type stepResult struct {
 	prefill, decode       time.Duration
 }
 
-// step admits requests, takes their prompts a part further in one packed prefill, and every sequence whose prompt is done one token
+// step admits requests, takes their prompts a part further in one packed prefill, and every sequence whose prompt is done a window
 // further in one batched decode.
 func (s *server) step() (r stepResult, err error) {
-	if err := s.admit(); err != nil {
-		return r, err
-	}
+	s.admit()
 	decoding := slices.Clone(s.decoding) // those whose prompt ends in this step decode from the next on
 	for _, q := range slices.Concat(s.waiting, s.prefilling) {
 		q.marks = append(q.marks, markWaits)
 	}
 	for _, q := range decoding {
-		q.marks = append(q.marks, markDecode)
+		q.marks = append(q.marks, markWaits)
 	}
 	begin := s.clock.now()
 	if len(s.prefilling) > 0 {
@@ -96,41 +84,22 @@ func (s *server) step() (r stepResult, err error) {
 	}
 	between := s.clock.now()
 	if len(decoding) > 0 {
-		if err := s.decode(decoding); err != nil {
+		if r.decoded, err = s.decode(decoding); err != nil {
 			return r, fmt.Errorf("decode: %w", err)
 		}
-		r.decoded = len(decoding)
 	}
 	r.prefill, r.decode = between-begin, s.clock.now()-between
 	return r, nil
 }
 
-// admit gives free slots to waiting requests, and zeroes them.
-func (s *server) admit() error {
-	keep := slices.Repeat([]float32{1}, s.config.slots)
-	admitted := false
+// admit gives free slots to waiting requests. What is in them does not matter: no request starts from there.
+func (s *server) admit() {
 	for len(s.waiting) > 0 && len(s.free) > 0 {
 		q := s.waiting[0]
-		q.slot = s.free[0]
+		q.group = s.free[0]
 		s.waiting, s.free = s.waiting[1:], s.free[1:]
 		s.prefilling = append(s.prefilling, q)
-		keep[q.slot], admitted = 0, true
 	}
-	if !admitted {
-		return nil
-	}
-	flags, err := s.engine.Put(array.FromFloat32s(ir.F32, []int{s.config.slots}, keep))
-	if err != nil {
-		return err
-	}
-	defer flags.Close()
-	out, err := s.clear.Call(s.pool, flags)
-	if err != nil {
-		return err
-	}
-	defer s.pool.Close()
-	s.pool = out[0]
-	return nil
 }
 
 // roundUp is the power of two that holds n.
@@ -146,7 +115,7 @@ func roundUp(n int) int {
 func (s *server) prefill() (tokens int, err error) {
 	spec := s.layer
 	spec.Packed, spec.Seqs = true, maxPrompts+1
-	indices, bounds := slices.Repeat([]int64{-1}, spec.Seqs), make([]int64, spec.Seqs+1)
+	indices, reads, bounds := slices.Repeat([]int64{-1}, spec.Seqs), slices.Repeat([]int64{-1}, spec.Seqs), make([]int64, spec.Seqs+1)
 	type piece struct {
 		*request
 		n int
@@ -157,7 +126,7 @@ func (s *server) prefill() (tokens int, err error) {
 		if n == 0 {
 			break
 		}
-		indices[len(batch)] = int64(q.slot)
+		indices[len(batch)], reads[len(batch)] = int64(q.group*s.config.window), int64(q.at)
 		batch = append(batch, piece{q, n})
 		tokens += n
 		bounds[len(batch)] = int64(tokens)
@@ -169,6 +138,7 @@ func (s *server) prefill() (tokens int, err error) {
 	bounds[spec.Seqs] = int64(spec.Tokens) // the last sequence has the tokens beyond the prompts
 	inputs := map[string]*array.Array{
 		"state_indices": array.FromInt64s(ir.I32, []int{spec.Seqs}, indices),
+		"read_indices":  array.FromInt64s(ir.I32, []int{spec.Seqs}, reads),
 		"cu_seqlens":    array.FromInt64s(ir.I64, []int{spec.Seqs + 1}, bounds),
 	}
 	sizes := perToken(spec)
@@ -186,8 +156,10 @@ func (s *server) prefill() (tokens int, err error) {
 	at := 0
 	for _, p := range batch {
 		at += copy(p.output[p.done*sizes["v"]:], o[at:][:p.n*sizes["v"]])
-		p.done += p.n
-		p.marks[len(p.marks)-1] = markPrefill
+		p.done, p.at = p.done+p.n, p.group*s.config.window
+		if len(p.marks) > 0 {
+			p.marks[len(p.marks)-1] = markPrefill
+		}
 	}
 	var left []*request
 	for _, q := range s.prefilling {
@@ -202,41 +174,56 @@ func (s *server) prefill() (tokens int, err error) {
 	return tokens, nil
 }
 
-// decode takes sequences one token further, and frees the slots of those that end.
-func (s *server) decode(batch []*request) error {
+// decode takes sequences further by a window of tokens, of which the drafts that are wrong count for nothing, and frees the slots of
+// those that end. It gives the number of tokens that were right.
+func (s *server) decode(batch []*request) (tokens int, err error) {
 	spec := s.layer
-	spec.Batch = roundUp(len(batch))
-	indices := slices.Repeat([]int64{-1}, spec.Batch)
+	spec.Batch, spec.Tokens, spec.Window = roundUp(len(batch)), s.config.window, s.config.window > 1
+	indices, reads := slices.Repeat([]int64{-1}, spec.Batch), slices.Repeat([]int64{-1}, spec.Batch)
+	right := make([]int, len(batch))
 	for i, q := range batch {
-		indices[i] = int64(q.slot)
+		indices[i], reads[i] = int64(q.group), int64(q.at)
+		right[i] = q.drafts(spec.Tokens, s.draw)
 	}
-	inputs := map[string]*array.Array{"state_indices": array.FromInt64s(ir.I32, []int{spec.Batch}, indices)}
+	inputs := map[string]*array.Array{
+		"state_indices": array.FromInt64s(ir.I32, []int{spec.Batch}, indices),
+		"read_indices":  array.FromInt64s(ir.I32, []int{spec.Batch}, reads),
+	}
 	sizes := perToken(spec)
-	for name, size := range sizes {
+	for name := range sizes {
 		var x []float32
-		for _, q := range batch {
-			x = append(x, q.inputs[name][q.done*size:][:size]...)
+		for i, q := range batch {
+			for t := range spec.Tokens {
+				at := q.done + t
+				if t >= right[i] {
+					at = s.draw.IntN(q.tokens) // a wrong draft is some other token
+				}
+				x = append(x, q.token(name, at)...)
+			}
 		}
 		inputs[name] = padded(spec, name, x)
 	}
 	o, err := s.call(spec, inputs)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i, q := range batch {
-		copy(q.output[q.done*sizes["v"]:], o[i*sizes["v"]:][:sizes["v"]])
-		q.done++
+		n := right[i]
+		copy(q.output[q.done*sizes["v"]:], o[i*spec.Tokens*sizes["v"]:][:n*sizes["v"]])
+		q.done, q.at, q.windows = q.done+n, q.group*spec.Tokens+n-1, q.windows+1
+		q.marks[len(q.marks)-1] = markDecode(n, spec.Tokens)
+		tokens += n
 	}
 	s.decoding = slices.DeleteFunc(s.decoding, func(q *request) bool {
 		if q.done < q.tokens {
 			return false
 		}
 		q.last = s.clock.now()
-		s.free = append(s.free, q.slot)
+		s.free = append(s.free, q.group)
 		s.done = append(s.done, q)
 		return true
 	})
-	return nil
+	return tokens, nil
 }
 
 // padded makes an input of the spec of values for some of its tokens; the others are zero.
@@ -303,9 +290,10 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 	return p, nil
 }
 
-// text is the program of a spec: Triton's kernels inside of StableHLO where the device takes them, else plain operations.
+// text is the program of a spec: Triton's kernels inside of StableHLO where the device takes them, else plain operations. Triton's leave
+// one state a sequence, and so are none for windows.
 func (s *server) text(spec gdn.Spec) (string, error) {
-	if s.config.ptx != nil {
+	if s.config.ptx != nil && !spec.Window {
 		return s.config.ptx.Text(context.Background(), spec)
 	}
 	v := s.config.decode

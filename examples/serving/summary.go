@@ -13,8 +13,15 @@ import (
 const (
 	markWaits   = '.' // for a slot, or for the budget of the step
 	markPrefill = 'P'
-	markDecode  = 'd'
 )
+
+// markDecode is a letter where a step takes one token, else how many tokens of a window were right.
+func markDecode(right, window int) byte {
+	if window == 1 {
+		return 'd'
+	}
+	return "0123456789abcdefg"[right]
+}
 
 // clock is the time of serving: it stands still while programs compile, which a server does before requests come.
 type clock struct {
@@ -47,17 +54,34 @@ func (t *tally) add(r stepResult) {
 func (s *server) summarise(t tally, out io.Writer) {
 	done := slices.Clone(s.done)
 	slices.SortFunc(done, func(a, b *request) int { return a.id - b.id })
-	fmt.Fprintf(out, "requests by step: %c waits, %c prefill, %c decode\n", markWaits, markPrefill, markDecode)
+	decode := "d decode"
+	if s.config.window > 1 {
+		decode = fmt.Sprintf("1 to %d tokens of a window were right", s.config.window)
+	}
+	fmt.Fprintf(out, "requests by step: %c waits, %c prefill, %s\n", markWaits, markPrefill, decode)
+	hits, windows := 0, 0
 	var first, each []time.Duration
 	for _, q := range done {
 		fmt.Fprintf(out, "%4d  %3d + %2d tokens  %s\n", q.id, q.prompt, q.tokens-q.prompt, q.marks)
 		first, each = append(first, q.first), append(each, (q.last-q.first)/time.Duration(q.tokens-q.prompt))
+	}
+	for _, q := range done {
+		windows += q.windows
+		if q.shared > 0 {
+			hits++
+		}
 	}
 	rate := func(n int, d time.Duration) float64 { return float64(n) / max(d.Seconds(), 1e-9) }
 	fmt.Fprintf(out, "\n%d requests in %d steps and %.1f s, without the %.1f s to compile %d programs\n",
 		len(done), t.steps, s.clock.now().Seconds(), s.clock.compiling.Seconds(), len(s.programs))
 	fmt.Fprintf(out, "prefill %d tokens, %.0f a second; decode %d tokens, %.0f a second\n",
 		t.promptTokens, rate(t.promptTokens, t.prefill), t.decoded, rate(t.decoded, t.decode))
+	if hits > 0 {
+		fmt.Fprintf(out, "%d requests started from the state after %d tokens that they share, %d tokens of prefill less\n", hits, s.cached.tokens, hits*s.cached.tokens)
+	}
+	if s.config.window > 1 {
+		fmt.Fprintf(out, "%.2f of %d tokens of a window were right; the rest was rolled back by starting from an earlier checkpoint\n", float64(t.decoded)/float64(windows), s.config.window)
+	}
 	fmt.Fprintf(out, "first token after %s (median), %s (95 %%); each further one %s (median), %s (95 %%)\n",
 		quantile(first, .5), quantile(first, .95), quantile(each, .5), quantile(each, .95))
 }

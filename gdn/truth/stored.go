@@ -1,0 +1,44 @@
+package truth
+
+import (
+	"fmt"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Stored is Reference where a state lies in a pool between tokens, as it does from one decode step to the next: store rounds the state
+// [K, V] of a head, in place, after each token. Tokens are exact otherwise, so that what differs from Reference is of the pool alone. Store
+// makes what rounds the states of one head, which may remember what it lost.
+func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state []float64)) (map[string]*array.Array, error) {
+	if s.Direction != gdn.Forward || s.Window {
+		return nil, fmt.Errorf("states are stored between the tokens of the forward pass: leave out direction and window of %s", s)
+	}
+	if err := CheckInputs(s, inputs); err != nil {
+		return nil, err
+	}
+	r := newRecurrence(s, inputs)
+	r.each(func() func(n, h int) {
+		state, u := make([]float64, s.K*s.V), make([]float64, s.V)
+		return func(n, h int) {
+			if r.slots[n] < 0 {
+				return
+			}
+			round := store()
+			r.start(n, h, state)
+			for t := r.bounds[n]; t < r.bounds[n+1]; t++ {
+				k, q, v := r.token(t, h)
+				row := t*s.HeadsV + h
+				step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
+				round(state)
+			}
+			r.leave(r.slots[n], h, state)
+		}
+	})
+	out := map[string]*array.Array{}
+	for _, p := range s.Results() {
+		out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, map[string][]float64{"o": r.o, "final_state": r.states}[p.Name])
+	}
+	return out, nil
+}

@@ -23,4 +23,5 @@
 //     leaves its state in holds. A sequence reads no slot that another one writes in the same call; several may read one.
 //  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
 //     read_indices[n] names a slot. What a sequence reads may lie in its own group.
+//  9. states [B, T/every, ...] are the states after every so many tokens of a batch row, as they would end a shorter call.
 package gdn

@@ -18,15 +18,7 @@ const (
 // variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
-	limit, least := v.Chunk, minChunk
-	if v.Algo == AlgoToken {
-		limit, least = min(limit, maxToken), 1
-	}
-	if s.Window { // one step leaves all states
-		limit = maxToken
-	}
-	for v.Chunk = least; v.Chunk < s.Tokens && v.Chunk < limit; v.Chunk *= 2 {
-	}
+	v.Chunk = v.chunkOf(s)
 	v.Inverse.Leaf = min(v.Inverse.Leaf, v.Chunk)
 	if v.Mapping.Heads <= 0 || v.Mapping.Heads > s.HeadsV {
 		v.Mapping.Heads = s.HeadsV
@@ -91,6 +83,24 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Forward.Fetch = FetchWindows
 	}
 	return v.Canon()
+}
+
+// chunkOf is the least power of two that holds the tokens, or the chunk of v where that is less.
+func (v Variant) chunkOf(s Spec) int {
+	limit, chunk := v.Chunk, minChunk
+	if v.Algo == AlgoToken {
+		limit, chunk = min(limit, maxToken), 1
+	}
+	if s.Window { // one step leaves all states
+		limit = maxToken
+	}
+	for chunk < s.Tokens && chunk < limit {
+		chunk *= 2
+	}
+	for s.Every > 0 && s.Every%chunk != 0 { // chunks end where states are wanted
+		chunk /= 2
+	}
+	return chunk
 }
 
 // copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of

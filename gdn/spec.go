@@ -96,6 +96,7 @@ type Spec struct {
 	Pool       int  // states of a pool that sequences name by index; 0: one state a sequence, in order
 	InPlace    bool // final_state takes the memory of initial_state, which the caller gives up
 	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
+	Every      int  // a state after every so many tokens is an output too; 0: none
 	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
 }
 
@@ -178,7 +179,7 @@ func (s Spec) Differentiable() []Param {
 	return p
 }
 
-// Outputs lists the outputs in their fixed order: o, then final_state where the spec has it; then, or instead, the gradients
+// Outputs lists the outputs in their fixed order: o, then final_state and states where the spec has them; then, or instead, the gradients
 // of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state.
 func (s Spec) Outputs() []Param {
 	switch s.Direction {
@@ -195,6 +196,10 @@ func (s Spec) Results() []Param {
 	p := []Param{{"o", s.tokenType(s.Out, s.HeadsV, s.V)}}
 	if s.Final {
 		p = append(p, Param{"final_state", s.StateType()})
+	}
+	if s.Every > 0 {
+		t := s.StateType()
+		p = append(p, Param{"states", ir.T(t.DType, append([]int{s.Batch, s.Tokens / s.Every}, t.Shape[1:]...)...)})
 	}
 	return p
 }

@@ -122,6 +122,22 @@ var fields = []field{
 		}
 		return nil
 	}),
+	{key: "every", name: "states_every", values: fmt.Sprintf("0, %d to %d", minEvery, MaxTokens), doc: "states is an output too, [b, t/every, ...]: the states after every so many tokens, a multiple of 16; 0: none",
+		get: func(s *Spec) string { return strconv.Itoa(s.Every) },
+		set: func(s *Spec, v string) error { return setInt(&s.Every, v, 0, MaxTokens) },
+		check: func(s *Spec) error {
+			switch {
+			case s.Every == 0:
+				return nil
+			case s.Every < 0 || s.Every%minEvery != 0 || s.Every > s.Tokens:
+				return fmt.Errorf("%d is no multiple of %d from %d to t=%d", s.Every, minEvery, minEvery, s.Tokens)
+			case s.Seqs > 0:
+				return fmt.Errorf("packed sequences have their states at their ends alone: leave out seqs, and make them batch rows (b)")
+			case s.Direction != Forward:
+				return fmt.Errorf("%s keeps its states for itself: leave out every", s.Direction)
+			}
+			return nil
+		}},
 	boolField("window", "window", "with read: a state after each of up to 16 tokens, checkpoints to go on from; state_indices names groups of t states", func(s *Spec) *bool { return &s.Window }, func(s *Spec) error {
 		switch {
 		case !s.Window:
@@ -223,6 +239,9 @@ func setInt(p *int, v string, low, high int) error {
 	*p = n
 	return nil
 }
+
+// minEvery is the least distance of states that are an output, in tokens: chunks are powers of two, and end there.
+const minEvery = 16
 
 // lowestBound is the lowest bound of a log decay that a spec may state: what one token leaves of the state is then 5e-9, below float32.
 const lowestBound = -19

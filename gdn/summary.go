@@ -31,13 +31,13 @@ const (
 func (s Spec) Summarized() Spec {
 	s.Direction, s.V = Forward, s.K+s.V
 	s.Init, s.Final, s.State, s.StateDType = true, true, StateKV, ir.F32
-	s.Empty, s.Pool, s.InPlace, s.Scale = EmptyKeep, 0, false, 0
+	s.Empty, s.Pool, s.InPlace, s.Read, s.Every, s.Scale = EmptyKeep, 0, false, false, 0, 0
 	return s
 }
 
 // SummaryInputs are the inputs of a summary: those of the forward pass of s but q and the initial state.
 func (s Spec) SummaryInputs() []Param {
-	s.Direction, s.Pool, s.Init = Forward, 0, false
+	s.Direction, s.Pool, s.Init, s.Read, s.Every = Forward, 0, false, false, 0
 	var l []Param
 	for _, p := range s.Inputs() {
 		if p.Name != "q" {
@@ -71,6 +71,7 @@ func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 func (s Spec) OfStateGradient() Spec {
 	s.Direction, s.Init, s.Final = Backward, true, false
 	s.State, s.StateDType, s.Empty, s.Pool, s.InPlace = StateKV, ir.F32, EmptyKeep, 0, false
+	s.Read, s.Every = false, 0
 	return s
 }
 

@@ -65,7 +65,7 @@ func TestDecodeKernels(t *testing.T) {
 		"b=4,t=1", "b=4,t=1,init,statedtype=bf16", "b=4,t=2,init,state=vk,statedtype=bf16,gates=fused,gatedtype=bf16",
 		"b=5,t=1,init,pool=7", "b=5,t=2,init,pool=7,state=vk,gates=fused,inplace", "b=4,t=1,init,pool=2,inplace,statedtype=bf16",
 		"b=5,t=1,init,pool=7,inplace,read", "b=5,t=2,init,pool=12,read,window,inplace", "b=4,t=3,init,pool=15,state=vk,gates=fused,inplace,read,window,statedtype=bf16",
-		"b=4,t=9,init,pool=45,state=vk,l2norm,read,window,rule=kda", "b=4,t=1,init,pool=6,state=vk,inplace,read,rule=gla",
+		"b=3,t=5,init,pool=20,state=vk,l2norm,read,window,rule=kda", "b=4,t=1,init,pool=6,state=vk,inplace,read,rule=gla",
 	} {
 		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+text)
 		inputs, err := class.Generate(s, 1)

@@ -148,6 +148,8 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
 	case s.Pool > 0 || s.InPlace:
 		return nil, fmt.Errorf("pallas: states in a pool or in place are for servers: take the mosaic backend, or a spec without pool and inplace")
+	case s.Every > 0:
+		return nil, fmt.Errorf("pallas: every: states within a sequence are written by the mosaic backend; leave out every")
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}

@@ -260,8 +260,8 @@ func Supports(s gdn.Spec) error {
 		return fmt.Errorf("triton: rule=%s: kernels of the gated delta rule alone are written", s.Rule)
 	case s.Direction != gdn.Forward:
 		return fmt.Errorf("triton: direction=%s: kernels of the forward pass alone are written", s.Direction)
-	case s.Window:
-		return fmt.Errorf("triton: window: kernels leave the state after the last token alone; leave out window")
+	case s.Window || s.Every > 0:
+		return fmt.Errorf("triton: window, every: kernels leave the state after the last token alone; leave them out")
 	case max(s.K, s.V) > 256:
 		return fmt.Errorf("triton: k=%d, v=%d: heads of at most 256 are written, as a state must fit the registers of a program", s.K, s.V)
 	}

@@ -357,6 +357,9 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		e.state = asTile(carried[0])
 	}
 	x.outs = body(e)
+	if state != nil && s.Every > 0 {
+		x.outs = append(x.outs, e.made(e.Concat(0, e.after[len(e.after)-x.v.Mapping.Chunks:]...)))
+	}
 	var final *ir.Value
 	if state != nil {
 		final, state = x.left(b, e)

@@ -250,6 +250,7 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 		state = e.b.Mul(state, e.stateDecay(up, state))
 	}
 	e.state = e.b.Add(state, added)
+	e.after = append(e.after, e.state)
 	if e.leave != nil {
 		e.leave(c, e.state)
 	}

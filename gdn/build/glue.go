@@ -5,6 +5,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -288,6 +289,9 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	if p.s.Final {
 		results = append(results, p.stateOut(in, r.state))
 	}
+	if p.s.Every > 0 {
+		results = append(results, p.statesOut(r.outputs[len(r.outputs)-1].value))
+	}
 	return results
 }
 
@@ -333,14 +337,25 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	if s.Empty == gdn.EmptyZero {
 		x = p.clearEmpty(x)
 	}
-	if s.State == gdn.StateVK && !p.native() {
-		x = b.Transpose(x, 0, 1, 3, 2)
-	}
-	x = b.Convert(x, s.StateDType)
-	if s.Pool > 0 {
+	if x = p.asSpec(x); s.Pool > 0 {
 		x = p.pool().Into(b, p.args["initial_state"], x)
 	}
 	return x
+}
+
+// asSpec brings states [N, Hv, K, V] of the scan to the layout and type of the spec.
+func (p *plan) asSpec(x *ir.Value) *ir.Value {
+	if p.s.State == gdn.StateVK && !p.native() {
+		x = p.b.Transpose(x, 0, 1, 3, 2)
+	}
+	return p.b.Convert(x, p.s.StateDType)
+}
+
+// statesOut takes the states that a spec wants from those after each chunk.
+func (p *plan) statesOut(x *ir.Value) *ir.Value {
+	s := p.s
+	x = p.asSpec(pool.Ends(p.b, x, s.HeadsV, s.Tokens/s.Every, s.Every/p.c))
+	return p.b.Reshape(x, s.Results()[len(s.Results())-1].Type.Shape...)
 }
 
 // clearEmpty sets the states of empty sequences to zero.

@@ -30,7 +30,7 @@ type tiles struct {
 	in     *operands
 	blocks map[*operand]*ir.Value
 	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
-	after  []*ir.Value // of a window, the state after each token
+	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
 }
 
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {

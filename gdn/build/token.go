@@ -35,7 +35,7 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 			func() *ir.Value { return e.Scalar(w.beta, i, 1, e.s.V) })
 		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.Numerics.PrecState))
 		outs = append(outs, e.Dot(at(q), s, false, false, e.v.Numerics.PrecState))
-		e.state = s
+		e.state, e.after = s, append(e.after, s)
 	}
 	b.Stage("output")
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
@@ -157,47 +157,11 @@ func (e *tokenwise) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	b := e.b
 	*rows = b.Keep(*rows)
 	k, q := b.SliceAxis(*rows, 1, 0, 1), b.SliceAxis(*rows, 1, 1, 2)
-	both := b.Keep(e.addLanes(b.Keep(e.runningSums(e.state, *rows)))) // [N, V, 2, 1]
+	both := b.Keep(e.AddLanes(b.Keep(e.RunningSums(e.state, *rows, e.perValue)))) // [N, V, 2, 1]
 	n, values := both.Type.Shape[0], both.Type.Shape[1]
 	of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(both, 2, i, i+1), n, 1, values) }
-	kq = e.perValue(b.Reshape(e.addLanes(b.Keep(e.runningSums(k, q))), k.Type.Shape[0], 1, 1))
+	kq = e.perValue(b.Reshape(e.AddLanes(b.Keep(e.RunningSums(k, q, e.perValue))), k.Type.Shape[0], 1, 1))
 	return of(0), of(1), b.Broadcast(kq, []int{n, 1, values}, 0, 1, 2)
-}
-
-// runningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
-// of which addLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum.
-func (e *tokenwise) runningSums(x, y *ir.Value) *ir.Value {
-	b, lanes := e.b, 8
-	n, width := x.Type.Shape[0], x.Type.Shape[2]
-	for width%lanes != 0 {
-		lanes /= 2
-	}
-	all := []int{n, x.Type.Shape[1], y.Type.Shape[1], lanes}
-	var sum *ir.Value
-	for at := 0; at < width; at += lanes {
-		part := func(x *ir.Value, dims ...int) *ir.Value {
-			x = b.Convert(b.SliceAxis(x, 2, at, at+lanes), ir.F32)
-			if x.Type.Shape[0] < n {
-				x = e.perValue(x)
-			}
-			return b.Broadcast(x, all, dims...)
-		}
-		term := b.Mul(part(x, 0, 1, 3), part(y, 0, 2, 3))
-		if sum != nil {
-			term = b.Add(sum, term)
-		}
-		sum = term
-	}
-	return sum
-}
-
-// addLanes adds up the last dimension by halves.
-func (e *tokenwise) addLanes(x *ir.Value) *ir.Value {
-	b, last := e.b, x.Type.Rank()-1
-	for w := x.Type.Shape[last] / 2; w > 0; w /= 2 {
-		x = b.Add(b.SliceAxis(x, last, 0, w), b.SliceAxis(x, last, w, 2*w))
-	}
-	return x
 }
 
 // tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].

@@ -107,7 +107,7 @@ func (x *Sheet) judgeWhole(precision string, got map[string]*array.Array) ([]Mar
 			return nil, err
 		}
 		kind := RMS
-		if p.Name == "o" || p.Name == "final_state" {
+		if p.Name == "o" || p.Name == "final_state" || p.Name == "states" {
 			kind = Max
 		}
 		marks = append(marks, Mark{Class: c.Name, Output: p.Name, Kind: kind, Row: -1, Head: -1, Seed: x.Seed, Error: off, Limit: limit})
@@ -171,7 +171,14 @@ func (x *Sheet) spans(p gdn.Param, row, h int) [][2]int {
 		}
 		return l
 	}
-	for _, state := range x.statesOf(row) {
+	states := x.statesOf(row)
+	if p.Name == "states" {
+		states = nil
+		for i := range s.Tokens / s.Every {
+			states = append(states, row*(s.Tokens/s.Every)+i)
+		}
+	}
+	for _, state := range states {
 		at := (state*s.HeadsV + h) * s.K * s.V
 		l = append(l, [2]int{at, at + s.K*s.V})
 	}

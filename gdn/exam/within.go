@@ -52,8 +52,12 @@ func (x *Sheet) Within(s gdn.Spec, program Program) (map[string]*array.Array, er
 		return got, err
 	}
 	for _, p := range x.Spec.Outputs() {
-		if p.Name == "o" {
+		switch p.Name {
+		case "o":
 			got["o"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got["o"].Float64s(), s.Batch, s.Tokens, at, more))
+		case "states": // the first ones are of the tokens of the sheet
+			ends, own := s.Tokens/s.Every, x.Spec.Tokens/s.Every
+			got["states"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got["states"].Float64s(), s.Batch, ends, own, ends-own))
 		}
 	}
 	return got, nil

@@ -62,8 +62,8 @@ func partOf(s gdn.Spec, n int) (gdn.Spec, error) {
 	switch {
 	case n < 1 || s.Tokens%n != 0:
 		return s, fmt.Errorf("parallel: %d tokens are not %d parts of equal length: pad them (a padded token has beta 0 and log decay 0)", s.Tokens, n)
-	case s.Seqs > 0 || s.Pool > 0 || s.InPlace:
-		return s, fmt.Errorf("parallel: %s: one sequence a batch row is split: leave out seqs, pool and inplace", s)
+	case s.Seqs > 0 || s.Pool > 0 || s.InPlace || s.Every > 0:
+		return s, fmt.Errorf("parallel: %s: one sequence a batch row is split: leave out seqs, pool, inplace and every", s)
 	case s.Init && (s.State != gdn.StateKV || s.StateDType != ir.F32):
 		return s, fmt.Errorf("parallel: %s: states pass between parts as [N, Hv, K, V] in float32: leave out state and statedtype", s)
 	}

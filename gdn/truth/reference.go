@@ -27,7 +27,7 @@ func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Ar
 	}
 	r := newRecurrence(s, inputs)
 	r.run()
-	results := map[string][]float64{"o": r.o, "final_state": r.states}
+	results := r.results()
 	if s.Direction != gdn.Forward {
 		maps.Copy(results, gradient(r, inputs))
 	}
@@ -179,6 +179,7 @@ type recurrence struct {
 	beta    []float64 // [tokens, Hv]
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
+	ends    []float64 // states after every so many tokens, as the spec lays them out
 	bounds  []int
 	slots   []int // the first state that each sequence leaves; -1: the sequence is skipped
 	reads   []int // the state that each sequence starts from; -1: zeros
@@ -210,6 +211,9 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	}
 	r.o = make([]float64, len(r.v))
 	r.states = make([]float64, s.States()*s.HeadsV*s.K*s.V)
+	if s.Every > 0 {
+		r.ends = make([]float64, s.Batch*(s.Tokens/s.Every)*s.HeadsV*s.K*s.V)
+	}
 	for n := range s.Sequences() {
 		r.slots = append(r.slots, n)
 	}
@@ -328,19 +332,40 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
 		step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
-		if s.Window {
-			r.leave(r.slots[n]+t-begin, h, state)
-		}
+		r.passed(n, h, t-begin, state)
 	}
-	if !s.Window {
+	r.ended(n, h, state)
+}
+
+// results are what a run made, by the names of outputs.
+func (r *recurrence) results() map[string][]float64 {
+	return map[string][]float64{"o": r.o, "final_state": r.states, "states": r.ends}
+}
+
+// passed leaves the state after token i of a sequence where the spec wants it.
+func (r *recurrence) passed(n, h, i int, state []float64) {
+	switch s := r.s; {
+	case s.Window:
+		r.leave(r.slots[n]+i, h, state)
+	case s.Every > 0 && (i+1)%s.Every == 0:
+		r.put(r.ends, n*(s.Tokens/s.Every)+i/s.Every, h, state)
+	}
+}
+
+// ended leaves the state after the last token.
+func (r *recurrence) ended(n, h int, state []float64) {
+	if !r.s.Window {
 		r.leave(r.slots[n], h, state)
 	}
 }
 
 // leave puts a state [K, V] of a value head into a slot.
-func (r *recurrence) leave(slot, h int, state []float64) {
+func (r *recurrence) leave(slot, h int, state []float64) { r.put(r.states, slot, h, state) }
+
+// put is leave into other states.
+func (r *recurrence) put(states []float64, slot, h int, state []float64) {
 	at := (slot*r.s.HeadsV + h) * r.s.K * r.s.V
-	eachState(r.s, func(kv, own int) { r.states[at+own] = state[kv] })
+	eachState(r.s, func(kv, own int) { states[at+own] = state[kv] })
 }
 
 // start sets the state [K, V] before the first token.

@@ -42,7 +42,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 	name := func(r *recurrence) map[string]*array.Array {
 		out := map[string]*array.Array{}
 		for _, p := range s.Outputs() {
-			out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, map[string][]float64{"o": r.o, "final_state": r.states}[p.Name])
+			out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, r.results()[p.Name])
 		}
 		return out
 	}
@@ -56,7 +56,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 
 // shadow has room for outputs of its own.
 func (r *recurrence) shadow() *recurrence {
-	return &recurrence{o: make([]float64, len(r.o)), states: make([]float64, len(r.states))}
+	return &recurrence{s: r.s, slots: r.slots, o: make([]float64, len(r.o)), states: make([]float64, len(r.states)), ends: make([]float64, len(r.ends))}
 }
 
 // sharesOf is the scratch of one processor: states [K, V] of the whole, of what is carried, and of the derivative.
@@ -78,11 +78,6 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 	copy(held, whole)
 	clear(slope)
 	zero := make([]float64, s.V)
-	leave := func(slot int) {
-		r.leave(slot, h, whole)
-		at := (slot*s.HeadsV + h) * s.K * s.V
-		eachState(s, func(kv, own int) { carried.states[at+own], decay.states[at+own] = held[kv], slope[kv] })
-	}
 	for t := begin; t < end; t++ {
 		if t > begin && (t-begin)%p.every == 0 {
 			copy(held, whole)
@@ -98,11 +93,11 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		step(s.Rule, slope, k, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
 		step(s.Rule, held, k, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
 		step(s.Rule, whole, k, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
-		if s.Window {
-			leave(r.slots[n] + t - begin)
-		}
+		r.passed(n, h, t-begin, whole)
+		carried.passed(n, h, t-begin, held)
+		decay.passed(n, h, t-begin, slope)
 	}
-	if !s.Window {
-		leave(r.slots[n])
-	}
+	r.ended(n, h, whole)
+	carried.ended(n, h, held)
+	decay.ended(n, h, slope)
 }

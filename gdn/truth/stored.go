@@ -32,13 +32,14 @@ func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state 
 				row := t*s.HeadsV + h
 				step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
 				round(state)
+				r.passed(n, h, t-r.bounds[n], state)
 			}
-			r.leave(r.slots[n], h, state)
+			r.ended(n, h, state)
 		}
 	})
 	out := map[string]*array.Array{}
 	for _, p := range s.Results() {
-		out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, map[string][]float64{"o": r.o, "final_state": r.states}[p.Name])
+		out[p.Name] = array.FromFloat64s(ir.F64, p.Type.Shape, r.results()[p.Name])
 	}
 	return out, nil
 }

@@ -84,3 +84,11 @@ func (o Of) Order(b *ir.Builder) *Order {
 	}
 	return r
 }
+
+// Ends takes n states of each batch row, [B n, Hv, R, L], out of those after each chunk, [B, chunks, heads..., R, L]: one after every so
+// many chunks.
+func Ends(b *ir.Builder, x *ir.Value, headsV, n, every int) *ir.Value {
+	batch, tile := x.Type.Shape[0], x.Type.Shape[x.Type.Rank()-2:]
+	x = b.Reshape(b.SliceAxis(x, 1, 0, n*every), batch*n, every, headsV, tile[0], tile[1])
+	return b.Reshape(b.SliceAxis(x, 1, every-1, every), batch*n, headsV, tile[0], tile[1])
+}

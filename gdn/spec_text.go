@@ -122,7 +122,7 @@ var fields = []field{
 		}
 		return nil
 	}),
-	{key: "every", name: "states_every", values: fmt.Sprintf("0, %d to %d", minEvery, MaxTokens), doc: "states is an output too, [b, t/every, ...]: the states after every so many tokens, a multiple of 16; 0: none",
+	{key: "every", name: "states_every", values: fmt.Sprintf("0 or %d to %d", minEvery, MaxTokens), doc: "states is an output too, [b, t/every, ...]: the states after every so many tokens, a multiple of 16; 0: none",
 		get: func(s *Spec) string { return strconv.Itoa(s.Every) },
 		set: func(s *Spec, v string) error { return setInt(&s.Every, v, 0, MaxTokens) },
 		check: func(s *Spec) error {

@@ -25,7 +25,7 @@ type where struct {
 var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", "as the next; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128, channels: true}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step take five times as long to compile",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,interleave=no,span=32", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step take five times as long to compile",
 		where{channels: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
@@ -51,6 +51,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 
+	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "as the next; states come from main memory beside the work, which has a decay for each of their rows", where{channels: true}},
 	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", "as the next, in three phases backwards, whose registers fit the stack; vector units beside matrix units of 128 rows have no bf16",

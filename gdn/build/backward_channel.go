@@ -50,16 +50,17 @@ func (e *gradient) channels() []blockOut {
 	dq := b.Add(g.Q, b.Mul(c.channels.Risen, intoQ)) // of Q with the scale
 	b.Stage("dk")
 	dk := b.Add(g.K, intoRest)
-	if intoK != nil {
+	if c.tt != nil {
 		dk = b.Add(dk, b.Mul(c.channels.Risen, intoK))
 	}
-	return e.channelGradients(e.perKey(dq), e.perKey(dk), c.dr, g.Log, dbeta)
+	return e.channelGradients(c, e.perKey(dq), e.perKey(dk), g.Log, dbeta)
 }
 
 // channelChunk is what the gradient of the state needs of a chunk, and what it makes there.
 type channelChunk struct {
 	gates
-	q, k, do              *ir.Value // scale Q and K [N, C, K] of value heads, and [N, C, V]
+	keyQ, keyK            *ir.Value // scale Q and K [N, C, K]
+	q, k, do              *ir.Value // those of value heads, and dO [N, C, V]
 	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
 	p                     *ir.Value // P
 	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
@@ -73,7 +74,8 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 	if e.normalizes() {
 		q = gate.ScaleRows(b, e.loadRows(e.in.q), e.s.EffectiveScale())
 	}
-	c := &channelChunk{q: e.perValue(q), k: e.perValue(e.loadKey(e.in.k)), do: e.Store(e.loadRows(e.in.do))}
+	k := e.loadKey(e.in.k)
+	c := &channelChunk{keyQ: q, keyK: k, q: e.perValue(q), k: e.perValue(k), do: e.Store(e.loadRows(e.in.do))}
 	c.gates = e.loadGates()
 	e.sums(&c.gates)
 	b.Stage("operands")
@@ -99,11 +101,7 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	b := e.b.Stage("dr")
 	ds := e.Store(e.state)
-	if e.v.Out == gdn.OutSeparate {
-		c.dr = b.Add(e.Dot(c.p, c.do, true, false, e.v.Numerics.PrecIntra), e.Dot(c.restK, ds, false, false, e.v.Numerics.PrecState))
-	} else {
-		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.Numerics.PrecState)
-	}
+	c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.Numerics.PrecState)
 	if c.tt != nil {
 		c.dr = e.Dot(c.tt, e.Store(c.dr), false, false, e.v.ApplyPrecision())
 		c.low = b.Neg(e.Store(c.dr))
@@ -138,10 +136,10 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and
 // dt_bias a chunk's part.
-func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut {
+func (e *gradient) channelGradients(c *channelChunk, dq, dk, dg, dbeta *ir.Value) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
 	if e.normalizes() {
-		dq, dk = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), dq, e.s.EffectiveScale()), gate.ScaleRowsGradient(b, e.loadRows(e.in.k), dk, 1)
+		dq, dk = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), c.keyQ, dq, e.s.EffectiveScale()), gate.ScaleRowsGradient(b, e.loadRows(e.in.k), c.keyK, dk, 1)
 	} else {
 		dq = b.Scale(dq, e.s.EffectiveScale())
 		if e.s.L2Norm { // what the norm takes away from them would leave the rounding
@@ -149,13 +147,13 @@ func (e *gradient) channelGradients(dq, dk, dv, dg, dbeta *ir.Value) []blockOut 
 		}
 	}
 	outs := []blockOut{
-		e.tokenRows([]*ir.Value{dq}, e.in.q, keys), e.tokenRows([]*ir.Value{dk}, e.in.k, keys), e.tokenRows([]*ir.Value{dv}, e.in.v, e.s.DType),
+		e.tokenRows([]*ir.Value{dq}, e.in.q, keys), e.tokenRows([]*ir.Value{dk}, e.in.k, keys), e.tokenRows([]*ir.Value{c.dr}, e.in.v, e.s.DType),
 	}
 	if e.in.aLog == nil {
 		outs = append(outs, e.tokenRows([]*ir.Value{dg}, e.in.g, ir.F32))
 	} else {
 		a := b.Convert(e.loadRows(e.in.g), ir.F32)
-		da, dLog := gate.DecayGradient(b, dg, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
+		da, dLog := gate.ChannelGradient(b, dg, c.channels.Log, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound, channel.Nat(e.v))
 		part := func(x *ir.Value) *ir.Value { return b.Reshape(b.Sum(x, 1), x.Type.Shape[0], 1, e.s.K) }
 		outs = append(outs, e.tokenRows([]*ir.Value{da}, e.in.g, e.s.GateDType), e.made(b.Concat(1, part(dLog), part(da))))
 	}

@@ -15,7 +15,11 @@ func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
 	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked}}
-	d.Log = b.Convert(e.loadRows(e.in.g), ir.F32)
+	rows := e.loadRows(e.in.g)
+	if e.v.Algo == gdn.AlgoToken {
+		rows = e.together(rows)
+	}
+	d.Log = b.Convert(rows, ir.F32)
 	bounded := false
 	if e.in.aLog != nil {
 		d.Log = gate.Decay(b, d.Log, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound*base)
@@ -27,9 +31,17 @@ func (e *gated) loadChannels() *channel.Decay {
 	return d
 }
 
-// ofHead spreads what belongs to channels of heads over tokens: [N, C, K].
+// together brings rows [N, C, K] of a few tokens to [C, N, K], a tile for all entries of a token: those of one would leave registers empty, and be
+// turned to columns one by one.
+func (e *gated) together(rows *ir.Value) *ir.Value { return e.b.Keep(e.b.Transpose(rows, 1, 0, 2)) }
+
+// ofHead spreads what belongs to channels of heads over tokens, as the log decay lies.
 func (e *gated) ofHead(o *operand) *ir.Value {
-	return e.Row(e.b.Reshape(e.blocks[o], e.entries(), e.s.K), e.c)
+	x := e.b.Reshape(e.blocks[o], e.entries(), e.s.K)
+	if e.v.Algo == gdn.AlgoToken {
+		return e.b.Broadcast(x, []int{e.c, e.entries(), e.s.K}, 1, 2)
+	}
+	return e.Row(x, e.c)
 }
 
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].

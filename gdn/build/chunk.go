@@ -442,9 +442,6 @@ func (e *chunkwise) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	case !needQ:
 		return e.apart(e.meet(k, state)), nil
 	case e.v.KQ == gdn.JointJoined:
-		if q.Type.DType != k.Type.DType {
-			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
-		}
 		both := e.meet(e.Concat(1, k, q), state)
 		return e.apart(b.SliceAxis(both, 1, 0, e.c)), e.apart(b.SliceAxis(both, 1, e.c, 2*e.c))
 	}

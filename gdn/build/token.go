@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -47,7 +48,7 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
-	q, k := flat(e.loadKey(e.in.q)), flat(e.loadKey(e.in.k))
+	q, k := flat(e.tokenKey(e.in.q, e.s.L2Norm)), flat(e.tokenKey(e.in.k, true))
 	v := flat(e.loadRows(e.in.v))
 	w := e.loadGates()
 	decay := e.tokenDecay(w)
@@ -71,6 +72,18 @@ func (e *tokenwise) tokenNative() []blockOut {
 	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
 }
 
+// tokenKey is loadKey, where each channel has a decay made in one tile for all entries of a token if that is wanted.
+func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
+	if !together || !e.channelwise() {
+		return e.loadKey(o)
+	}
+	x := e.together(e.loadRows(o))
+	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
+		x = gate.NormRows(e.b, x)
+	}
+	return e.b.Transpose(e.b.Convert(x, ir.F32), 1, 0, 2)
+}
+
 // spread gives a number of each entry over its tile; nil for ones.
 type spread func(rows, lanes int) *ir.Value
 
@@ -82,12 +95,12 @@ func (e *tokenwise) spreads(x *ir.Value, i int) spread {
 	return func(rows, lanes int) *ir.Value { return e.Scalar(x, i, rows, lanes) }
 }
 
-// spreadDecay is spreads of the decay, or that of lane i of [N, C, K] over a state [N, K, V], or [N, V, K] if turned.
+// spreadDecay is spreads of the decay, or that of token i of [C, N, K] over a state [N, K, V], or [N, V, K] if turned.
 func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) spread {
 	if !e.channelwise() {
 		return e.spreads(x, i)
 	}
-	own := e.b.Reshape(e.b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], e.s.K)
+	own := e.b.Reshape(e.b.SliceAxis(x, 0, i, i+1), x.Type.Shape[1], e.s.K)
 	return func(rows, lanes int) *ir.Value {
 		if turned {
 			return e.Row(own, rows)
@@ -96,7 +109,7 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) spread {
 	}
 }
 
-// tokenDecay is exp(g), [N, C] or [N, C, K]; nil where the rule has no decay.
+// tokenDecay is exp(g), [N, C] or [C, N, K]; nil where the rule has no decay.
 func (e *tokenwise) tokenDecay(w gates) *ir.Value {
 	if w.channels != nil {
 		return e.b.Exp(w.channels.Log)

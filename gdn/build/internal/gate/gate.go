@@ -71,6 +71,16 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 	return da, b.Mul(da, x)
 }
 
+// ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p.
+func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base float64) (da, dLog *ir.Value) {
+	if bound == 0 {
+		return DecayGradient(b, dg, a, aLog, dt, 0)
+	}
+	rate := b.Exp(aLog)
+	da = b.Mul(b.Mul(dg, g), b.Sub(b.Scale(rate, 1/base), b.Mul(g, b.Scale(rate, 1/(bound*base*base)))))
+	return da, b.Mul(da, b.Add(a, dt))
+}
+
 // NormRowsGradient takes the gradient of rows that NormRows made of x to that of x.
 func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
@@ -79,10 +89,9 @@ func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	return b.Sub(b.Mul(dy, overLanes(b, r, x)), b.Mul(x, overLanes(b, along, x)))
 }
 
-// ScaleRowsGradient is that of ScaleRows.
-func ScaleRowsGradient(b *ir.Builder, x, dy *ir.Value, length float64) *ir.Value {
-	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
-	r := b.Unary(ir.OpRsqrt, Squares(b, x))
-	along := b.Mul(b.Mul(b.Sum(b.Mul(x, dy), x.Type.Rank()-1), r), r)
-	return b.Mul(b.Sub(dy, b.Mul(x, overLanes(b, along, x))), overLanes(b, factor(b, r, length), x))
+// ScaleRowsGradient takes the gradient dy of the rows y that ScaleRows made of x to that of x.
+func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Value {
+	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
+	along := factor(b, b.Sum(b.Mul(y, dy), y.Type.Rank()-1), 1/(length*length))
+	return b.Mul(b.Sub(dy, b.Mul(y, overLanes(b, along, y))), overLanes(b, r, y))
 }

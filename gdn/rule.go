@@ -25,6 +25,7 @@ type Update uint8
 const (
 	UpdateDelta    Update = iota // k beta (v - S^T k)^T: what the state says of k is corrected
 	UpdateAdditive               // k v^T
+	UpdateApart                  // k (w v - S^T (b k))^T: erase gate b of each channel of the key and write gate w of each of the value in place of beta
 )
 
 // Rule is a recurrence over a state S [K, V] with an output o [V]: each token does
@@ -48,6 +49,7 @@ var rules = []struct {
 	{"linear", "linear attention (Katharopoulos et al., 2020): neither decay nor beta", Rule{DecayNone, UpdateAdditive}},
 	{"kda", "delta rule with a decay a channel of the key: Kimi Delta Attention (Kimi Linear, 2025)", Rule{DecayChannel, UpdateDelta}},
 	{"gla", "linear attention with a decay a channel: Gated Linear Attention (Yang et al., 2023), no beta", Rule{DecayChannel, UpdateAdditive}},
+	{"gdn2", "delta rule with a decay and an erase gate a channel of the key, and a write gate a channel of the value: GDN-2 (2026)", Rule{DecayChannel, UpdateApart}},
 }
 
 // RuleNames lists the rules that a spec may name.
@@ -89,8 +91,11 @@ func (r Rule) String() string {
 // Decays says whether the rule has a decay.
 func (r Rule) Decays() bool { return r.Decay != DecayNone }
 
-// Writes says whether the rule has a beta, by which a token is written.
-func (r Rule) Writes() bool { return r.Update == UpdateDelta }
+// Writes says whether the rule has a delta update: a token corrects what the state says of its key.
+func (r Rule) Writes() bool { return r.Update != UpdateAdditive }
+
+// Apart says whether a token erases and writes by gates of channels, in place of one beta.
+func (r Rule) Apart() bool { return r.Update == UpdateApart }
 
 // Channels says whether each channel of the key has a decay of its own.
 func (r Rule) Channels() bool { return r.Decay == DecayChannel }
@@ -126,7 +131,9 @@ func (v Variant) fitRule(s Spec) Variant {
 	if !s.Rule.Decays() {
 		v.Fold = false
 	}
-	if !s.Rule.Writes() {
+	if s.Rule.Apart() { // K has the gate, before all products
+		v.Beta = BetaRight
+	} else if !s.Rule.Writes() {
 		v.Form, v.Flow, v.Beta = FormVPrime, FlowFused, BetaRight
 	} else if v.Beta == BetaExponent && s.Rule.Channels() { // in V' it would meet what feedback hands on to tokens behind a strong decay
 		v.Beta = BetaRight
@@ -172,7 +179,8 @@ const ResetFloor = -40.0
 // its inverse, are float32, and so are products of keys with it.
 const spanReach = 80.0
 
-// GateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form.
+// GateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form; erase and write gates where those
+// stand apart.
 func (s Spec) GateParams() []Param {
 	var p []Param
 	raw := s.Gates == GatesFused
@@ -183,9 +191,14 @@ func (s Spec) GateParams() []Param {
 	} else if s.Rule.Decays() {
 		p = append(p, gate("g", ir.F32, decay))
 	}
-	if s.Rule.Writes() && raw {
+	switch {
+	case s.Rule.Apart() && raw:
+		p = append(p, gate("b", s.GateDType, []int{s.HeadsV, s.K}), gate("w", s.GateDType, []int{s.HeadsV, s.V}))
+	case s.Rule.Apart():
+		p = append(p, gate("erase", ir.F32, []int{s.HeadsV, s.K}), gate("write", ir.F32, []int{s.HeadsV, s.V}))
+	case s.Rule.Writes() && raw:
 		p = append(p, gate("b", s.GateDType, beta))
-	} else if s.Rule.Writes() {
+	case s.Rule.Writes():
 		p = append(p, gate("beta", ir.F32, beta))
 	}
 	return p
@@ -197,6 +210,14 @@ func (s Spec) decayShape() []int {
 		return []int{s.HeadsV, s.K}
 	}
 	return []int{s.HeadsV}
+}
+
+// Top is what beta, or the erase gate, is at most.
+func (s Spec) Top() float64 {
+	if s.NegEigval {
+		return 2
+	}
+	return 1
 }
 
 // DecayWidth is the number of log decays of a token and value head.

@@ -83,7 +83,7 @@ type Spec struct {
 	Gates      Gates
 	GateDType  ir.DType // of a and b when the gates are fused: f32 or bf16
 	Bound      float64  // decay by channel: the lowest log decay, below 0; of fused gates it makes a bounded sigmoid, with given gates it states the range. 0: none
-	NegEigval  bool     // beta in (0,2): doubles the sigmoid of fused gates; with given gates it only states the range
+	NegEigval  bool     // beta, or erase, in (0,2): doubles the sigmoid of fused gates; with given gates it only states the range
 	L2Norm     bool     // q and k are normalised per token and head
 	Seqs       int      // number of sequences packed along the tokens; 0 means none are, and there is no cu_seqlens
 	Init       bool     // initial_state is an input; otherwise states start at zero
@@ -137,8 +137,9 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta or of A_log, a, dt_bias, b, then initial_state,
-// state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and dfinal_state.
+// Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
+// then initial_state, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
+// dfinal_state.
 func (s Spec) Inputs() []Param {
 	p := s.Differentiable()
 	if s.Pool > 0 {
@@ -180,7 +181,8 @@ func (s Spec) Differentiable() []Param {
 }
 
 // Outputs lists the outputs in their fixed order: o, then final_state and states where the spec has them; then, or instead, the gradients
-// of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state.
+// of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state; the
+// gates as Inputs has them.
 func (s Spec) Outputs() []Param {
 	switch s.Direction {
 	case Backward:

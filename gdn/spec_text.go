@@ -153,7 +153,7 @@ var fields = []field{
 		}
 		return nil
 	}),
-	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither; kda: a decay a channel", quoted: true,
+	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither; kda: a decay a channel; gla: kda without beta; gdn2: kda with erase and write gates a channel", quoted: true,
 		get: func(s *Spec) string { return s.Rule.String() },
 		set: func(s *Spec, v string) (err error) {
 			s.Rule, err = ParseRule(v)

@@ -168,9 +168,9 @@ func (p *plan) training() []*ir.Value {
 
 // forward emits the forward grid, with or without what is kept and the output.
 func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
-	name, used := "recompute", []*operand{in.k, in.v}
+	name, used := "recompute", append([]*operand{in.k}, in.values()...)
 	if output {
-		name, used = "forward", []*operand{in.q, in.k, in.v}
+		name, used = "forward", append([]*operand{in.q, in.k}, in.values()...)
 	}
 	var k kept
 	r := p.grid(name, in, append(used, in.gates()...), in.state, func(t *tiles) []blockOut {
@@ -209,8 +209,8 @@ func (p *plan) backward(keep kept) []*ir.Value {
 	in := reverse.glueIn()
 	reverse.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
-	if keep.u == nil {
-		used = append(used, in.v)
+	if keep.u == nil || p.s.Rule.Apart() { // gradients of gates that write need values
+		used = append(used, in.values()...)
 	}
 	for _, o := range keep.list() {
 		o.block = slices.Clone(o.block)

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"cmp"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
@@ -19,6 +21,7 @@ import (
 //	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
 //
 // where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
+// In a rule that erases and writes apart V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
 func (e *gradient) channels() []blockOut {
 	c := e.loadChannelChunk()
 	state := e.loadKept(e.in.kept.s)
@@ -38,22 +41,28 @@ func (e *gradient) channels() []blockOut {
 	if c.tt != nil {
 		pairs.TurnedY = e.Store(byY)
 		pairs.Y = e.Turned(pairs.TurnedY)
-		dbeta = b.Div(b.Sum(b.Mul(b.Convert(u, ir.F32), c.dr), 2), c.beta)
+		if c.beta != nil {
+			dbeta = b.Div(b.Sum(b.Mul(b.Convert(u, ir.F32), c.dr), 2), c.beta)
+		}
 		risen = b.Add(risen, c.channels.Along(c.stateK, intoK))
 	}
 	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, e.v.Numerics.PrecState))
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
-	g := c.channels.Gradients(c.q, c.k, pairs, channel.Ends{Risen: risen, Rest: c.channels.Along(c.k, intoRest), Whole: whole})
+	g := c.channels.Gradients(c.q, c.k, c.reads, pairs, channel.Ends{Risen: risen, Rest: c.channels.Along(c.k, intoRest), Whole: whole})
 
 	b.Stage("dq")
 	dq := b.Add(g.Q, b.Mul(c.channels.Risen, intoQ)) // of Q with the scale
 	b.Stage("dk")
 	dk := b.Add(g.K, intoRest)
-	if c.tt != nil {
+	var apart []blockOut
+	switch {
+	case c.erase != nil:
+		dk, apart = e.apartGradients(c, dk, b.Add(g.Rows, b.Mul(c.channels.Risen, intoK)))
+	case c.tt != nil:
 		dk = b.Add(dk, b.Mul(c.channels.Risen, intoK))
 	}
-	return e.channelGradients(c, e.perKey(dq), e.perKey(dk), g.Log, dbeta)
+	return append(e.channelGradients(c, e.perKey(dq), e.perKey(dk), g.Log, dbeta), apart...)
 }
 
 // channelChunk is what the gradient of the state needs of a chunk, and what it makes there.
@@ -61,6 +70,7 @@ type channelChunk struct {
 	gates
 	keyQ, keyK            *ir.Value // scale Q and K [N, C, K]
 	q, k, do              *ir.Value // those of value heads, and dO [N, C, V]
+	reads                 *ir.Value // by which the state is read: k, or b k
 	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
 	p                     *ir.Value // P
 	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
@@ -77,14 +87,19 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 	k := e.loadKey(e.in.k)
 	c := &channelChunk{keyQ: q, keyK: k, q: e.perValue(q), k: e.perValue(k), do: e.Store(e.loadRows(e.in.do))}
 	c.gates = e.loadGates()
+	c.reads = cmp.Or(e.reading(c.gates, c.k), c.k)
 	e.sums(&c.gates)
 	b.Stage("operands")
 	d := c.channels
-	c.stateQ, c.stateK, c.restK = d.Times(c.q, d.Risen), d.Times(c.k, d.Risen), e.Store(e.ByRows(d.Times(c.k, d.Rest), c.beta))
+	c.stateQ, c.stateK, c.restK = d.Times(c.q, d.Risen), d.Times(c.reads, d.Risen), e.Store(e.ByRows(d.Times(c.k, d.Rest), c.beta))
 
 	b.Stage("products")
 	again := e.s.Rule.Writes() && e.in.kept.t == nil
-	kk, qk := d.Products(c.q, c.k, again)
+	var rows *ir.Value
+	if again {
+		rows = c.reads
+	}
+	kk, qk := d.Products(c.q, c.k, rows)
 	_, c.p = e.weights(nil, qk, nil, c.gates)
 	switch {
 	case again:
@@ -130,7 +145,7 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 	if c.t == nil {
 		c.t = e.Turned(c.tt)
 	}
-	r := e.b.Sub(e.b.Convert(v, ir.F32), e.Dot(c.stateK, state, false, false, e.v.Numerics.PrecState))
+	r := e.b.Sub(e.weighedValues(v), e.Dot(c.stateK, state, false, false, e.v.Numerics.PrecState))
 	return e.Store(e.Dot(c.t, e.Store(r), false, false, e.v.ApplyPrecision()))
 }
 
@@ -185,10 +200,13 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 		lead := []int{0, 1}[:last-1]
 		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
 	}
+	if s.Rule.Apart() {
+		return append(results, p.apartGates(in, rest)...)
+	}
 	if s.Rule.Writes() {
 		dbeta := p.gateTokens(in, rest[0])
 		if s.Gates == gdn.GatesFused {
-			dbeta = b.Convert(p.rawBeta(p.rawGate("b"), dbeta), s.GateDType)
+			dbeta = b.Convert(gate.RawBetaGradient(b, p.rawGate("b"), dbeta, s.NegEigval), s.GateDType)
 		}
 		results = append(results, dbeta)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Gradients by decays of channels agree with the reference, in all forms that a variant may give them.
 func TestChannelGradientsAgree(t *testing.T) {
-	for _, rule := range []string{"kda", "gla"} {
+	for _, rule := range []string{"kda", "gla", "gdn2"} {
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
 			seen := map[string]int{}
@@ -73,7 +73,7 @@ func TestChannelGradientsOnClasses(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			for i, c := range truth.Classes {
-				s := gdntest.MustParse(t, "t=192,hk=1,hv=2,k=32,direction=backward,init,rule=kda")
+				s := gdntest.MustParse(t, "t=192,hk=1,hv=2,k=32,direction=backward,init,rule="+[]string{"kda", "gdn2"}[i/2%2])
 				s.NegEigval = c.Beyond
 				if i%2 == 0 {
 					s.Bound = -5
@@ -92,7 +92,7 @@ func TestChannelGradientsOnClasses(t *testing.T) {
 
 // The two programs of a training step give what the one of direction=train gives.
 func TestChannelTraining(t *testing.T) {
-	for _, rule := range []string{"kda,bound=-5", "kda", "gla"} {
+	for _, rule := range []string{"kda,bound=-5", "kda", "gla", "gdn2"} {
 		for _, text := range []string{"default,save=none", "cpu,save=inverse", "tpu-train"} {
 			v := gdntest.MustVariant(t, text)
 			s := gdntest.MustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train,rule="+rule)

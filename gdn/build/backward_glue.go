@@ -72,18 +72,7 @@ func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
 	x := b.Add(a, bias)
 	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
 	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
-	db := p.rawBeta(raw, dbeta)
+	db := gate.RawBetaGradient(b, raw, dbeta, s.NegEigval)
 	dLog := b.Sum(b.Mul(dg, gate.Decay(b, a, aLog, bias, 0)), lead...)
 	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
-}
-
-// rawBeta takes the gradient of beta to its raw form.
-func (p *plan) rawBeta(raw, dbeta *ir.Value) *ir.Value {
-	b := p.b
-	beta := b.Unary(ir.OpLogistic, raw)
-	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
-	if p.s.NegEigval {
-		db = b.Scale(db, 2)
-	}
-	return db
 }

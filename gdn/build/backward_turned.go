@@ -2,27 +2,12 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // perKey sums over the value heads of each key head.
-func (e *tiles) perKey(x *ir.Value) *ir.Value {
-	if e.gb == 1 {
-		return x
-	}
-	b, s := e.b, x.Type.Shape
-	x = b.Reshape(b.Convert(x, ir.F32), s[0]/e.gb, e.gb, s[1], s[2])
-	var sum *ir.Value
-	for i := range e.gb {
-		part := b.Reshape(b.SliceAxis(x, 1, i, i+1), s[0]/e.gb, s[1], s[2])
-		if sum == nil {
-			sum = part
-		} else {
-			sum = b.Add(sum, part)
-		}
-	}
-	return sum
-}
+func (e *tiles) perKey(x *ir.Value) *ir.Value { return tile.Summed(e.b, x, e.gb) }
 
 // turnedProducts are scale K Q^T and K K^T, for each value head.
 func (e *gradient) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
@@ -36,27 +21,10 @@ func (e *gradient) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	return e.perValue(b.Scale(kq, e.s.EffectiveScale())), e.perValue(kk)
 }
 
-// turnedDecay is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
+// turnedDecay is E of the gates: see tile.BetweenTurned.
 func (e *gradient) turnedDecay(w gates) *ir.Value {
-	b, c := e.b.Stage("decay"), e.c
-	var d *ir.Value
-	if e.v.Decay == gdn.DecaySegment {
-		d = b.Transpose(e.decay(w), 0, 2, 1)
-	} else {
-		d = e.differences(b, w, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.Row(upto, c), e.Column(after, c)) })
-		if e.v.Inverse.Mask == gdn.MaskSelect {
-			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, masked))
-		}
-		d = e.Exp(d)
-	}
-	if e.v.Beta != gdn.BetaExponent {
-		d = b.Mul(d, e.Column(w.beta, c))
-	}
-	d = e.Store(d)
-	if e.v.Inverse.Mask == gdn.MaskWords {
-		d = e.Upper(d, 0)
-	}
-	return d
+	e.b.Stage("decay")
+	return tile.BetweenTurned(e.Body, w.g, w.beta, w.Sums)
 }
 
 // bothInverses are T^T and T, kept or made again.

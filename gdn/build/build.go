@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
@@ -134,7 +135,7 @@ func (p *plan) module() []*ir.Value {
 	}
 	in := p.glueIn()
 	gates := in.gates()
-	all := append([]*operand{in.q, in.k, in.v}, gates...)
+	all := append(append([]*operand{in.q, in.k}, in.values()...), gates...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
 		return p.glueOut(in, p.grid("recurrence", in, append(all, given(in.fresh)...), in.state, takes(newTokenwise, (*tokenwise).token)))
@@ -186,17 +187,18 @@ const (
 
 // operands are what the grids read. Fields that a spec or variant does not use are nil.
 type operands struct {
-	q, k, v  *operand
-	raw      bool     // gates are fused in the kernel: g and beta are the raw a and b
-	g, beta  *operand // nil where the rule has none
-	aLog, dt *operand // where gates are fused in the kernel, and only there
+	q, k, v      *operand
+	raw          bool     // gates are fused in the kernel: g and beta are the raw a and b
+	g, beta      *operand // nil where the rule has none
+	aLog, dt     *operand // where gates are fused in the kernel, and only there
+	erase, write *operand // gates of channels of the key and of the value, in place of beta
 
 	t, u, w, p *operand // from an earlier grid
 
-	state     *operand
-	*slotting // of packed sequences
-	pool      *pool.Order
-	fresh     *operand // of a pool whose states to start from have names: 1 where a sequence starts from zeros
+	state    *operand
+	slotting *packs.Slots // of packed sequences
+	pool     *pool.Order
+	fresh    *operand // of a pool whose states to start from have names: 1 where a sequence starts from zeros
 
 	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
 	kept       kept     // of the reverse grid: what the forward grid kept
@@ -204,7 +206,10 @@ type operands struct {
 
 func (o *operands) Decay() []*operand { return given(o.g, o.aLog, o.dt) }
 
-func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta) }
+func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta, o.erase) }
+
+// values are v, and what weighs it.
+func (o *operands) values() []*operand { return given(o.v, o.write) }
 
 // given are those of the operands that spec and variant have.
 func given(l ...*operand) []*operand {
@@ -314,7 +319,7 @@ func (x *gridding) stateTable(sequence int) int {
 func (x *gridding) arguments() (args []*ir.Value) {
 	g := x.grid
 	if x.state != nil && x.in.slotting != nil {
-		g.Tables, args = 1, append(args, x.in.table)
+		g.Tables, args = 1, append(args, x.in.slotting.Table)
 	}
 	if x.in.pool != nil {
 		g.Tables, args = len(x.in.pool.Tables), append(args, x.in.pool.Tables...)

@@ -2,8 +2,10 @@ package build
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -21,9 +23,9 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	p.lead = s.K
 	var results []*ir.Value
 	err = p.guarded(func() {
-		p.args["initial_state"] = identityFirst(b, wide)
+		p.args["initial_state"] = tile.IdentityFirst(b, wide.K, wide.StateType())
 		in := p.glueIn()
-		r := p.grid("summary", in, append([]*operand{in.k, in.v}, in.gates()...), in.state, takes(newChunkwise, (*chunkwise).fused))
+		r := p.grid("summary", in, slices.Concat([]*operand{in.k}, in.values(), in.gates()), in.state, takes(newChunkwise, (*chunkwise).fused))
 		state := b.Stage("glue").Reshape(r.state, wide.Sequences(), wide.HeadsV, s.K, s.K+s.V)
 		results = []*ir.Value{b.SliceAxis(state, 3, 0, s.K), b.SliceAxis(state, 3, s.K, s.K+s.V)}
 	})
@@ -37,13 +39,6 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 		return nil, fmt.Errorf("build the summary of %s by %s: %w", s, v, err)
 	}
 	return m, nil
-}
-
-// identityFirst is the state [I | 0] of every sequence and head.
-func identityFirst(b *ir.Builder, s gdn.Spec) *ir.Value {
-	one := ir.T(ir.I32, s.K, s.V)
-	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))
-	return b.Broadcast(eye, s.StateType().Shape, 2, 3)
 }
 
 // StateGradient makes the program of D, the gradient of the state before a range of tokens when only the outputs of the range count. Parameters

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"cmp"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
@@ -60,15 +62,19 @@ func (p *plan) headChannels(x *ir.Value) *operand {
 	}
 }
 
-// channelPairs are -A and P: K K^T and scale Q K^T with the decay of each pair, for each value head, as weights makes them. Without a q there is
-// no P, and no A unless it is wanted.
+// channelPairs are -A and P: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for each value head, as
+// weights makes them. Without a q there is no P, and no A unless it is wanted.
 func (e *chunkwise) channelPairs(w *work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
 	b := e.b.Stage("products")
 	k := b.Keep(e.perValue(w.k)) // levels take halves of its rows
 	if q != nil {
 		q = b.Keep(e.perValue(q))
 	}
-	kk, qk := w.channels.Products(q, k, wanted)
+	var rows *ir.Value
+	if wanted {
+		rows = cmp.Or(w.reads, k)
+	}
+	kk, qk := w.channels.Products(q, k, rows)
 	if wanted {
 		own := w.gates
 		if !e.normalizes() {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"maps"
 	"math"
 	"testing"
 
@@ -46,10 +47,49 @@ func TestEqualChannels(t *testing.T) {
 	}
 }
 
+// Where both gates of all channels are one number, GDN-2 is Kimi Delta Attention, and the gradients of its gates sum up to that of beta.
+func TestEqualGates(t *testing.T) {
+	for _, text := range []string{"t=30,hk=1,hv=2,k=4,v=3,init,direction=train,rule=kda", "t=20,hk=1,hv=2,k=4,seqs=3,l2norm,init,direction=backward,rule=kda,bound=-5,negeig"} {
+		one := gdntest.MustParse(t, text)
+		apart := one
+		apart.Rule.Update = gdn.UpdateApart
+		inputs := drawInputs(t, "random", one, 1)
+		spread := maps.Clone(inputs)
+		delete(spread, "beta")
+		for _, p := range apart.GateParams()[1:] {
+			n := p.Type.Size() / inputs["beta"].Size()
+			var wide []float64
+			for _, x := range inputs["beta"].Float64s() {
+				wide = append(wide, fillOf(n, x)...)
+			}
+			spread[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, wide)
+		}
+		want, got := exact(t, one, inputs), exact(t, apart, spread)
+		for name, x := range want {
+			own := [][]float64{}
+			if name == "dbeta" {
+				own = append(own, got["derase"].Float64s(), got["dwrite"].Float64s())
+			} else {
+				own = append(own, got[name].Float64s())
+			}
+			for i, y := range x.Float64s() {
+				sum := 0.0
+				for _, l := range own {
+					n := len(l) / x.Size()
+					for _, e := range l[i*n:][:n] {
+						sum += e
+					}
+				}
+				require.InDelta(t, y, sum, 1e-12*max(1, math.Abs(y)), "%s %s", text, name)
+			}
+		}
+	}
+}
+
 // The future changes no bit of the past: no factor of a pair has a part in what comes after it, in any arithmetic.
 func TestChannelsAreCausal(t *testing.T) {
 	const from = 77 // within a chunk, and within a span
-	for _, text := range []string{"t=150,hk=1,hv=2,k=16,v=8,rule=kda", "t=150,hk=2,k=16,v=8,dtype=bf16,rule=kda,bound=-5,gates=fused,gatedtype=bf16,l2norm"} {
+	for _, text := range []string{"t=150,hk=1,hv=2,k=16,v=8,rule=kda", "t=150,hk=1,hv=2,k=16,v=8,dtype=bf16,rule=gdn2,gates=fused,gatedtype=bf16,l2norm", "t=150,hk=2,k=16,v=8,dtype=bf16,rule=kda,bound=-5,gates=fused,gatedtype=bf16,l2norm"} {
 		s := gdntest.MustParse(t, text)
 		s.Final = false
 		for _, variant := range []string{"cpu", "default", "tpu-long", "tpu-long,span=4", "token"} {

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"cmp"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -10,7 +12,9 @@ type work struct {
 	q, k *ir.Value // of key heads
 	v    *ir.Value
 	t, p *ir.Value
-	u, w *ir.Value // form uw
+	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
+	reads *ir.Value
+	u, w  *ir.Value // form uw
 	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
 	stateK, stateQ, restK *ir.Value
 	grown                 *ir.Value // exp(G) [N, C]
@@ -27,10 +31,7 @@ func (e *chunkwise) stateFree() *work {
 	}
 	w.k = e.productKey(e.in.k)
 	if e.blocks[e.in.v] != nil {
-		w.v = e.b.Convert(e.loadRows(e.in.v), ir.F32)
-		if e.lead > 0 {
-			w.v = e.b.Concat(2, e.b.Const(ir.T(ir.F32, w.v.Type.Shape[0], e.c, e.lead), 0), w.v)
-		}
+		w.v = e.led(e.loadValues())
 	}
 	if e.ready != nil {
 		w.gates = *e.ready
@@ -38,6 +39,7 @@ func (e *chunkwise) stateFree() *work {
 		w.gates = e.loadGates()
 		e.sums(&w.gates)
 	}
+	w.reads = e.reading(w.gates, w.k)
 	has := func(o *operand) bool { return o != nil && e.blocks[o] != nil }
 	needT := !has(e.in.t) && !has(e.in.u) && e.s.Rule.Writes()
 	needP := w.q != nil && !has(e.in.p)
@@ -89,7 +91,7 @@ func (e *chunkwise) stateOperands(w *work) {
 	e.b.Stage("operands")
 	w.grown = e.Exp(w.Sum)
 	w.restK = e.rest(w)
-	w.stateK = e.perValue(w.k)
+	w.stateK = cmp.Or(w.reads, e.perValue(w.k))
 	if e.v.Fold {
 		w.stateK = e.folded(w, w.stateK, w.grown)
 	}
@@ -186,13 +188,14 @@ type flight struct {
 	shared        bool      // value heads of a key head meet the states in one product
 	unit, length  *ir.Value // norms, nil of none
 	share         *ir.Value
+	writes        *ir.Value // the write gate, of a rule that has one
 }
 
 func (e *chunkwise) flight(w *work) *flight {
 	b := e.b
 	f := &flight{work: w, grown: e.Exp(w.Sum), k: w.k, q: w.q, shared: e.sharesState()}
 	if !f.shared {
-		f.restK, f.k = e.rest(w), e.perValue(f.k)
+		f.restK, f.k = e.rest(w), cmp.Or(w.reads, e.perValue(f.k))
 		if f.q != nil {
 			f.q = e.perValue(f.q)
 		}
@@ -212,6 +215,7 @@ func (e *chunkwise) flight(w *work) *flight {
 		f.left = e.remains(w)
 	}
 	f.unit, f.length, f.share = e.normColumns(w)
+	f.writes = e.writes()
 	return f
 }
 
@@ -228,7 +232,7 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	if !e.s.Rule.Writes() && f.unit == nil && e.s.DType == ir.BF16 {
 		u = e.Store(u) // V is exact
 	} else {
-		u = e.StoreValues(u, at(f.unit), at(f.length))
+		u = e.StoreValues(u, at(f.unit), at(f.length), at(f.writes))
 	}
 	kept := u
 	if f.unit != nil {
@@ -239,7 +243,7 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	switch {
 	case f.left == nil: // K takes the rest, or there is none
 	case e.v.TailDecay == gdn.TailDecayV && e.v.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-		weighed = e.StoreValues(e.b.Mul(exact, e.Column(at(f.left), e.s.V)), at(f.unit), at(f.length))
+		weighed = e.StoreValues(e.b.Mul(exact, e.Column(at(f.left), e.s.V)), at(f.unit), at(f.length), at(f.writes))
 	case e.v.TailDecay == gdn.TailDecayV:
 		weighed = e.Store(e.b.Mul(e.By(exact, at(f.unit)), e.Column(at(f.left), e.s.V)))
 	}

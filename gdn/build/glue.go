@@ -5,6 +5,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -14,9 +15,9 @@ func (p *plan) glueIn() *operands {
 	s, b := p.s, p.b
 	b.Stage("glue")
 	in := &operands{}
-	var slots *slotting
+	var slots *packs.Slots
 	if s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackGather {
-		slots = p.slotting()
+		slots = p.packs().Slots(p.sequences())
 		in.slotting = slots
 	}
 	var held *ir.Value
@@ -37,12 +38,15 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.gate(token(x, fill))
 	}
-	decay, ofHeads := ofHead, p.headGate
-	if s.Rule.Channels() { // they lie as v does
-		decay = func(x *ir.Value, fill float64) *operand {
-			return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
+	wide := func(x *ir.Value, fill float64) *operand { // of channels: they lie as v does
+		if x == nil {
+			return nil
 		}
-		ofHeads = p.headChannels
+		return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
+	}
+	decay, ofHeads := ofHead, p.headGate
+	if s.Rule.Channels() {
+		decay, ofHeads = wide, p.headChannels
 	}
 	keys := func(x *ir.Value) *operand {
 		return p.rows(token(x, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
@@ -68,14 +72,20 @@ func (p *plan) glueIn() *operands {
 		if !s.Rule.Channels() {
 			a = p.rawGate("a")
 		}
-		raw := p.rawGate("b")
-		in.g, in.beta = decay(a, gdn.ClosedGate), ofHead(raw, gdn.ClosedGate)
+		if raw := p.args["b"]; s.Rule.Apart() {
+			in.g, in.erase, in.write = decay(a, gdn.ClosedGate), wide(raw, gdn.ClosedGate), wide(p.args["w"], gdn.ClosedGate)
+		} else {
+			raw = p.rawGate("b")
+			in.g, in.beta = decay(a, gdn.ClosedGate), ofHead(raw, gdn.ClosedGate)
+		}
 		if a != nil {
 			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
 		}
 	default:
 		g, beta := p.glueGates()
 		in.g, in.beta = decay(g, 0), ofHead(beta, 0)
+		erase, write := p.glueApart()
+		in.erase, in.write = wide(erase, 0), wide(write, 0)
 	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
@@ -106,10 +116,21 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
 		}
 	}
-	if raw := p.rawGate("b"); raw != nil {
+	if raw := p.rawGate("b"); raw != nil && !s.Rule.Apart() {
 		beta = gate.Beta(b, raw, s.NegEigval)
 	}
 	return g, beta
+}
+
+// glueApart is glueGates of the gates that erase and write.
+func (p *plan) glueApart() (erase, write *ir.Value) {
+	switch {
+	case !p.s.Rule.Apart():
+		return nil, nil
+	case p.s.Gates == gdn.GatesGiven:
+		return p.args["erase"], p.args["write"]
+	}
+	return gate.Beta(p.b, p.rawGate("b"), p.s.NegEigval), gate.Beta(p.b, p.rawGate("w"), false)
 }
 
 // headBlock and headAxes are the window of valueHeads.
@@ -128,16 +149,16 @@ func (p *plan) headAxes() []axis {
 }
 
 // tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens, and those of other sequences, hold fill.
-func (p *plan) tokens(x *ir.Value, slots *slotting, fill float64) *ir.Value {
+func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	if p.s.Packed {
 		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
 	}
 	if slots != nil {
-		y := p.b.GatherRows(x, slots.source, 1)
+		y := p.b.GatherRows(x, slots.Source, 1)
 		if fill == 0 {
 			return y
 		}
-		valid := p.b.Broadcast(slots.valid, y.Type.Shape, 1)
+		valid := p.b.Broadcast(slots.Valid, y.Type.Shape, 1)
 		return p.b.Select(valid, y, p.b.Like(y, fill))
 	}
 	if p.asRows() {
@@ -314,7 +335,7 @@ func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
 	if in.slotting != nil {
-		x = b.GatherRows(x, in.slots, 1)
+		x = b.GatherRows(x, in.slotting.Slots, 1)
 	} else if p.padded() > s.Tokens {
 		x = b.SliceAxis(x, 1, 0, s.Tokens)
 	}
@@ -371,7 +392,7 @@ func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, indices := p.b, p.args["state_indices"]
 	at := 0 // the dimension of o that runs over sequences, or tokens
 	if in.slotting != nil {
-		indices = b.GatherRows(indices, in.seqs, 0)
+		indices = b.GatherRows(indices, in.slotting.Seqs, 0)
 		at = o.Type.Rank() - 3
 	}
 	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
@@ -386,77 +407,10 @@ func (p *plan) fresh() *operand {
 	return p.gate(p.b.Broadcast(p.pool().Fresh(p.b), []int{p.s.Batch, p.padded(), p.s.HeadsV}, 0))
 }
 
-// slotting is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
-// name the last sequence that has tokens.
-type slotting struct {
-	source *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
-	valid  *ir.Value // [padded] bool
-	table  *ir.Value // [chunks] i32: the sequence of each chunk
-	slots  *ir.Value // [Tokens] i32: the slot of each token
-	seqs   *ir.Value // [Tokens] i32: the sequence of each token
+// packs says how packed sequences fall into chunks.
+func (p *plan) packs() packs.Chunking {
+	return packs.Chunking{Builder: p.b, Tokens: p.s.Tokens, Chunks: p.nc, Chunk: p.c}
 }
-
-func (p *plan) slotting() *slotting {
-	s, b, c := p.s, p.b, p.c
-	k := p.packedChunks()
-	sq := ir.T(ir.I32, p.nc, c)
-	token := b.Add(b.Broadcast(k.at, sq.Shape, 0), b.Iota(sq, 1))
-	valid := b.Compare(ir.LT, token, b.Broadcast(k.end, sq.Shape, 0))
-	source := b.Select(valid, token, b.Like(token, float64(s.Tokens)))
-
-	vec := ir.T(ir.I32, s.Tokens)
-	seq := p.countNotAfter(k.until, s.Tokens)
-	slots := b.Add(b.Sub(b.Iota(vec, 0), b.GatherRows(k.begin, seq, 0)),
-		b.Mul(b.GatherRows(k.first, seq, 0), b.Const(vec, float64(c))))
-	return &slotting{b.Reshape(source, p.nc*c), b.Reshape(valid, p.nc*c), k.table, slots, seq}
-}
-
-// packedChunks is how packed sequences are cut, each from its first token on. Chunks beyond the last name the last sequence that
-// has tokens, and begin after its end.
-type packedChunks struct {
-	begin, until, length *ir.Value // [Seqs] i32: the first token, the first after the last, and how many there are
-	first                *ir.Value // [Seqs] i32: the first chunk
-	table                *ir.Value // [chunks] i32: the sequence of each chunk
-	at, end              *ir.Value // [chunks] i32: the first token of each chunk, and the first after its sequence
-}
-
-func (p *plan) packedChunks() *packedChunks { return p.chunksOf(p.sequences()) }
 
 // sequences are the first token of each packed sequence, and the first after its last.
-func (p *plan) sequences() (begin, end *ir.Value) {
-	b, n := p.b, p.s.Sequences()
-	cu := b.Convert(p.args["cu_seqlens"], ir.I32)
-	return b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
-}
-
-// chunkCount is the number of chunks of so many tokens.
-func (p *plan) chunkCount(tokens *ir.Value) *ir.Value {
-	b := p.b
-	return b.Div(b.Add(tokens, b.Like(tokens, float64(p.c-1))), b.Like(tokens, float64(p.c)))
-}
-
-// chunksOf cuts sequences that are given as sequences gives them.
-func (p *plan) chunksOf(begin, end *ir.Value) *packedChunks {
-	s, b := p.s, p.b
-	n, nc, c := s.Seqs, p.nc, p.c
-	length := b.Sub(end, begin)
-	chunks := p.chunkCount(length)
-	until := b.Cumsum(chunks, 0) // chunks up to and with each sequence
-	first := b.Sub(until, chunks)
-
-	seqs := b.Iota(ir.T(ir.I32, n), 0)
-	used := b.Select(b.Compare(ir.GT, chunks, b.Like(chunks, 0)), seqs, b.Like(seqs, 0))
-	last := b.Append(ir.OpReduceMax, []*ir.Value{used}, ir.Attrs{Dims: []int{0}}, nil)[0]
-	table := b.Min(p.countNotAfter(until, nc), b.Broadcast(last, []int{nc}))
-	local := b.Sub(b.Iota(ir.T(ir.I32, nc), 0), b.GatherRows(first, table, 0)) // which chunk of its sequence
-	at := b.Add(b.GatherRows(begin, table, 0), b.Mul(local, b.Like(local, float64(c))))
-	return &packedChunks{begin: begin, until: end, length: length, first: first, table: table, at: at, end: b.GatherRows(end, table, 0)}
-}
-
-// countNotAfter gives, for 0 .. k-1, how many entries of a rising vector do not exceed it.
-func (p *plan) countNotAfter(rising *ir.Value, k int) *ir.Value {
-	b := p.b
-	sq := ir.T(ir.I32, k, rising.Type.Shape[0])
-	c := b.Compare(ir.LE, b.Broadcast(rising, sq.Shape, 1), b.Iota(sq, 0))
-	return b.Sum(b.Select(c, b.Const(sq, 1), b.Const(sq, 0)), 1)
-}
+func (p *plan) sequences() (begin, end *ir.Value) { return p.packs().Bounds(p.args["cu_seqlens"]) }

@@ -44,7 +44,7 @@ func (e *gated) norms(w *work, kk *ir.Value) *ir.Value {
 	across := w.inverse
 	if w.channels != nil {
 		across = b.Keep(b.Reshape(e.perValue(b.Reshape(across, across.Type.Shape[0], 1, e.c)), kk.Type.Shape[0], e.c))
-		if e.v.Beta == gdn.BetaRight {
+		if e.v.Beta == gdn.BetaRight && w.beta != nil {
 			across = b.Mul(across, w.beta)
 		}
 		across = b.Neg(across)

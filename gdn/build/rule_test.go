@@ -104,6 +104,8 @@ func TestRuleOfSpec(t *testing.T) {
 		"tiny,rule=simple-gla,direction=train": "g",
 		"tiny,rule=kda,bound=-5":               "g beta",
 		"tiny,rule=kda,gates=fused":            "A_log a dt_bias b",
+		"tiny,rule=gdn2":                       "g erase write",
+		"tiny,rule=gdn2,gates=fused,bound=-5":  "A_log a dt_bias b w",
 	} {
 		s := gdntest.MustParse(t, text)
 		var names string

@@ -178,11 +178,4 @@ func (e *tiles) betaRows(x *ir.Value) blockOut {
 }
 
 // perValue repeats what belongs to key heads for each value head of the program.
-func (e *tiles) perValue(x *ir.Value) *ir.Value {
-	if e.gb == 1 {
-		return x
-	}
-	s := x.Type.Shape
-	x = e.b.Broadcast(x, []int{s[0], e.gb, s[1], s[2]}, 0, 2, 3)
-	return e.b.Reshape(x, s[0]*e.gb, s[1], s[2])
-}
+func (e *tiles) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.b, x, e.gb) }

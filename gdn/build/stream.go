@@ -59,9 +59,9 @@ func (p streaming) streams() []*stream {
 // oneByOne takes one chunk after another, as many in a step as the variant says.
 func (p streaming) oneByOne(begin, end *ir.Value) *stream {
 	b, m := p.b, p.v.Mapping.Chunks
-	k := p.chunksOf(begin, end)
-	x := p.slices(k.table, k.at, k.end)
-	n := b.Sum(p.chunkCount(k.length), 0)
+	k := p.packs().Of(begin, end)
+	x := p.slices(k.Table, k.At, k.End)
+	n := b.Sum(p.packs().Count(k.Length), 0)
 	x.batch, x.m, x.steps = 1, m, p.nc/m
 	x.used = b.Div(b.Add(n, b.Like(n, float64(m-1))), b.Like(n, float64(m)))
 	return x
@@ -86,7 +86,7 @@ func (p streaming) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
 	}
 
 	// The place of each sequence in the order of length, and what stands in each place.
-	chunks := p.chunkCount(b.Sub(end, begin))
+	chunks := p.packs().Count(b.Sub(end, begin))
 	sq := ir.T(ir.I32, n, n)
 	own, other := b.Broadcast(chunks, sq.Shape, 0), b.Broadcast(chunks, sq.Shape, 1)
 	earlier := b.And(b.Compare(ir.EQ, other, own), b.Compare(ir.LT, b.Iota(sq, 1), b.Iota(sq, 0)))
@@ -101,7 +101,7 @@ func (p streaming) rounds(begin, end *ir.Value) (x *stream, taken *ir.Value) {
 	until := b.Cumsum(steps, 0)
 	x = &stream{batch: m, m: m, steps: p.nc/(m-few) + 1, rounds: rounds, longest: (p.s.Tokens + p.c - 1) / p.c, begins: b.Sub(until, steps), lasts: steps}
 	x.used = b.Sum(steps, 0)
-	round := b.Min(p.countNotAfter(until, x.steps), b.Const(vec(x.steps), float64(rounds-1)))
+	round := b.Min(p.packs().NotAfter(until, x.steps), b.Const(vec(x.steps), float64(rounds-1)))
 	local := b.Sub(b.Iota(vec(x.steps), 0), b.GatherRows(b.Sub(until, steps), round, 0)) // which step of its round
 	local = b.Select(b.Compare(ir.LT, b.Iota(vec(x.steps), 0), b.Broadcast(x.used, []int{x.steps})), local, b.Const(vec(x.steps), float64(p.nc)))
 
@@ -331,7 +331,7 @@ func (p streaming) states() *ir.Value {
 	}
 	x = b.Convert(x, ir.F32)
 	if s.Empty == gdn.EmptyZero {
-		length := p.packedChunks().length
+		length := p.packs().Of(p.sequences()).Length
 		used := b.Broadcast(b.Compare(ir.GT, length, b.Like(length, 0)), shape, 0)
 		x = b.Select(used, x, b.Like(x, 0))
 	}

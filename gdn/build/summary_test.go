@@ -41,6 +41,7 @@ var summaries = []struct{ spec, variant string }{
 	{"b=1,t=40,hk=1,hv=2,k=16,v=16,rule=simple-gla", "merge-packed,chunk=16"},
 	{"b=1,t=40,hk=1,hv=2,k=16,v=24,rule=kda", "merge-packed,chunk=16,leaf=4"},
 	{"b=1,t=40,hk=1,hv=2,k=16,v=16,rule=kda,bound=-5,gates=fused,l2norm", "merge-packed,chunk=16,leaf=4"},
+	{"b=1,t=40,hk=1,hv=2,k=16,v=24,rule=gdn2,gates=fused,l2norm", "merge-packed,chunk=16,leaf=4"},
 }
 
 // A summary is what the rule does to the identity and to zero, as plain ops and as kernel.

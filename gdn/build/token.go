@@ -1,9 +1,12 @@
 package build
 
 import (
+	"cmp"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -19,8 +22,9 @@ func (e *tokenwise) token() []blockOut {
 // tokenMatrix has the products of the recurrence on the matrix unit.
 func (e *tokenwise) tokenMatrix() []blockOut {
 	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
-	v := e.b.Convert(e.loadRows(e.in.v), ir.F32)
+	v := e.loadValues()
 	w := e.loadGates()
+	reads := e.reading(w, k)
 	b := e.b.Stage("state")
 	q = b.Convert(q, ir.F32)
 	q = b.Scale(q, e.s.EffectiveScale())
@@ -32,8 +36,8 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 		if decay != nil {
 			s = b.Mul(s, e.spreadDecay(decay, i, false)(e.s.K, e.s.V))
 		}
-		u := e.written(at(v), func() *ir.Value { return e.Dot(at(k), s, false, false, e.v.Numerics.PrecState) },
-			func() *ir.Value { return e.Scalar(w.beta, i, 1, e.s.V) })
+		u := e.written(at(v), func() *ir.Value { return e.Dot(at(cmp.Or(reads, k)), s, false, false, e.v.Numerics.PrecState) },
+			func() *ir.Value { return e.spreads(w.beta, i)(1, e.s.V) })
 		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.Numerics.PrecState))
 		outs = append(outs, e.Dot(at(q), s, false, false, e.v.Numerics.PrecState))
 		e.state, e.after = s, append(e.after, s)
@@ -49,8 +53,9 @@ func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
 	q, k := flat(e.tokenKey(e.in.q, e.s.L2Norm)), flat(e.tokenKey(e.in.k, true))
-	v := flat(e.loadRows(e.in.v))
+	v := e.loadValues()
 	w := e.loadGates()
+	reads := e.reading(w, k)
 	decay := e.tokenDecay(w)
 	q = b.Scale(q, e.s.EffectiveScale())
 	b.Stage("state")
@@ -65,7 +70,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 		at := func(x *ir.Value) *ir.Value {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
-		outs = append(outs, step(at(q), at(k), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
+		outs = append(outs, step(at(q), at(k), each(at, reads), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
 		e.after = append(e.after, e.state)
 	}
 	b.Stage("output")
@@ -120,18 +125,18 @@ func (e *tokenwise) tokenDecay(w gates) *ir.Value {
 	return e.b.Exp(w.g)
 }
 
-// written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v.
+// written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v. A beta of nil is ones.
 func (e *tokenwise) written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 	if !e.s.Rule.Writes() {
 		return v
 	}
 	u := e.b.Sub(v, read())
-	return e.b.Mul(u, beta())
+	return e.By(u, beta())
 }
 
 // tokenJoined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
-// by one product and one update. Q S is then decayed, and gains q of what the update adds.
-func (e *tokenwise) tokenJoined(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+// by one product and one update. Q S is then decayed, and gains q of what the update adds. It is for rules that read the state by k.
+func (e *tokenwise) tokenJoined(q, k, _, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	turned := s.State == gdn.StateVK
@@ -170,22 +175,26 @@ func (e *tokenwise) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	b := e.b
 	*rows = b.Keep(*rows)
 	k, q := b.SliceAxis(*rows, 1, 0, 1), b.SliceAxis(*rows, 1, 1, 2)
-	both := b.Keep(e.AddLanes(b.Keep(e.RunningSums(e.state, *rows, e.perValue)))) // [N, V, 2, 1]
+	both := b.Keep(tile.AddLanes(b, b.Keep(tile.RunningSums(b, e.state, *rows)))) // [N, V, 2, 1]
 	n, values := both.Type.Shape[0], both.Type.Shape[1]
 	of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(both, 2, i, i+1), n, 1, values) }
-	kq = e.perValue(b.Reshape(e.AddLanes(b.Keep(e.RunningSums(k, q, e.perValue))), k.Type.Shape[0], 1, 1))
+	kq = e.perValue(b.Reshape(tile.AddLanes(b, b.Keep(tile.RunningSums(b, k, q))), k.Type.Shape[0], 1, 1))
 	return of(0), of(1), b.Broadcast(kq, []int{n, 1, values}, 0, 1, 2)
 }
 
-// tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the output is [N, 1, V].
-func (e *tokenwise) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+// tokenKV is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the state is read by k, or by reads [N, K]; the output is [N, 1, V].
+func (e *tokenwise) tokenKV(q, k, reads, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
 	kc := e.perValue(e.Column(k, s.V))
+	rc := kc
+	if reads != nil {
+		rc = e.Column(reads, s.V)
+	}
 	state := e.By(e.state, decay(s.K, s.V))
-	u := e.written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, kc), 1)) }, func() *ir.Value { return beta(1, s.V) })
+	u := e.written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, rc), 1)) }, func() *ir.Value { return beta(1, s.V) })
 	e.state = b.Add(state, b.Mul(kc, over(u)))
 	if e.v.Numerics.PrecState != ir.PrecF32 {
 		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.state, false, false, e.v.Numerics.PrecState)
@@ -194,18 +203,22 @@ func (e *tokenwise) tokenKV(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 }
 
 // tokenVK is one token on a state [N, V, K].
-func (e *tokenwise) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
+func (e *tokenwise) tokenVK(q, k, reads, v *ir.Value, decay, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.V, s.K}, 0, 1, 2) }
 	sum := func(x *ir.Value) *ir.Value { return b.Broadcast(b.Sum(x, 2), []int{n, s.V, s.K}, 0, 1) }
 	kr := row(k)
+	rr := kr
+	if reads != nil {
+		rr = b.Reshape(reads, n, 1, s.K)
+	}
 	state := e.By(e.state, decay(s.V, s.K))
 	if e.v.Unit == gdn.UnitLanes && n < s.K && s.Rule.Writes() {
-		return e.tokenLanes(row(q), kr, v, state, beta)
+		return e.tokenLanes(row(q), kr, rr, v, state, beta)
 	}
-	u := e.written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(kr))) }, func() *ir.Value { return over(beta(1, s.K)) })
+	u := e.written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(rr))) }, func() *ir.Value { return each(over, beta(1, s.K)) })
 	e.state = b.Add(state, b.Mul(u, over(kr)))
 	if e.v.Numerics.PrecState != ir.PrecF32 {
 		return e.Dot(row(q), e.state, false, true, e.v.Numerics.PrecState)
@@ -216,7 +229,7 @@ func (e *tokenwise) tokenVK(q, k, v *ir.Value, decay, beta spread) *ir.Value {
 
 // tokenLanes is tokenVK with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
 // that is summed, and o is put into its place, so that no column is broadcast or turned alone.
-func (e *tokenwise) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value {
+func (e *tokenwise) tokenLanes(q, k, read, v, state *ir.Value, beta spread) *ir.Value {
 	b, s := e.b, e.s
 	n := v.Type.Shape[0]
 	all := []int{n, s.V, s.K}
@@ -224,9 +237,9 @@ func (e *tokenwise) tokenLanes(q, k, v, state *ir.Value, beta spread) *ir.Value 
 	place := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, all...), 0), b.Iota(ir.T(ir.I32, all...), 2))
 	columns := b.Transpose(b.Concat(0, v, b.Const(ir.T(ir.F32, s.K-n, s.V), 0)), 1, 0)
 	own := b.Broadcast(columns, all, 1, 2)
-	rest := b.Sub(b.Select(place, own, b.Like(own, 0)), b.Mul(state, over(k)))
+	rest := b.Sub(b.Select(place, own, b.Like(own, 0)), b.Mul(state, over(read)))
 	u := b.Broadcast(b.Sum(rest, 2), all, 0, 1)
-	e.state = b.Add(state, b.Mul(u, over(b.Mul(k, beta(1, s.K)))))
+	e.state = b.Add(state, b.Mul(u, over(e.By(k, beta(1, s.K)))))
 	if e.v.Numerics.PrecState != ir.PrecF32 {
 		return e.Dot(q, e.state, false, true, e.v.Numerics.PrecState)
 	}

@@ -184,6 +184,9 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 	}
 	limit, err = c.GradientLimit(s, precision, p)
 	if partner, ok := map[string]string{"dg": "dbeta", "da": "db", "ddt_bias": "db", "dA_log": "db"}[p.Name]; ok {
+		if s.Rule.Apart() { // its size does not depend on what the state holds
+			partner = map[string]string{"dbeta": "dwrite", "db": "dw"}[partner]
+		}
 		own, terms := want[p.Name].Float64s(), rms(want[partner].Float64s())
 		size := rms(own)
 		for i, x := range got[p.Name].Float64s() {
@@ -198,7 +201,7 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 // the gradient of beta.
 //
 // Where one key overwrites all that the state has, the gradient is what bf16 leaves of 1 - |k|^2, at most 2^-8 of the terms that cancel, which
-// are as large as the gradient of beta. The error is from rounding these terms, summed over the tokens that follow. So it is measured by
+// are as large as the gradient of beta, or of the write gate. The error is from rounding these terms, summed over the tokens that follow. So it is measured by
 // them, times the root of the number of tokens, and may be at most as large as one of them. Above 2^-8 this falls by the square: from some 2^-4 on
 // the gradient's own size counts, and nothing is granted. Of all classes dg has more than .06 of dbeta, or less than .004.
 //
@@ -278,6 +281,10 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 		d.fusedGates(values)
 	} else {
 		values["g"], values["beta"] = d.gates()
+	}
+	if s.Rule.Apart() {
+		values["erase"], values["write"] = d.erases(), d.writes()
+		d.apartRaw(values)
 	}
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
@@ -398,16 +405,12 @@ func (d draw) fusedGates(values map[string][]float64) {
 func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 	channels := d.s.DecayWidth()
 	aLog, dtBias := d.normal("A_log", d.s.HeadsV), d.normal("dt_bias", d.s.HeadsV*channels)
-	top := 1.0
-	if d.s.NegEigval {
-		top = 2
-	}
 	a, b := make([]float64, len(g)), make([]float64, len(beta))
 	for i := range g {
 		rate, bias := math.Exp(aLog[i/channels%d.s.HeadsV]), dtBias[i%len(dtBias)]
 		if d.s.Bound != 0 {
 			p := min(g[i]/d.s.Bound, 1-0x1p-24)
-			a[i] = max(-gateReach, min(gateReach, (math.Log(p)-math.Log1p(-p))/rate-bias))
+			a[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))/rate - bias
 		} else {
 			a[i] = max(-gateReach, inverseSoftplus(-g[i]/rate)-bias)
 		}
@@ -416,13 +419,17 @@ func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 		}
 	}
 	for i := range beta {
-		p := beta[i] / top
-		b[i] = max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
-		if p == 0 {
-			b[i] = gdn.ClosedGate
-		}
+		b[i] = inverseSigmoid(beta[i] / d.s.Top())
 	}
 	values["A_log"], values["dt_bias"], values["a"], values["b"] = aLog, dtBias, a, b
+}
+
+// inverseSigmoid is the raw gate, in reach, whose sigmoid is p.
+func inverseSigmoid(p float64) float64 {
+	if p == 0 {
+		return gdn.ClosedGate
+	}
+	return max(-gateReach, min(gateReach, math.Log(p)-math.Log1p(-p)))
 }
 
 func inverseSoftplus(y float64) float64 {

@@ -76,6 +76,7 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 	if s.Gates == gdn.GatesFused {
 		common.invertGates(m.values, m.values["g"], m.values["beta"])
 	}
+	common.apartRaw(m.values)
 	m.values["initial_state"] = m.states(common)
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
@@ -115,6 +116,10 @@ func (m mix) head(row, h int) {
 	m.put("v", row, h, s.HeadsV, d.values())
 	m.put("g", row, h, s.HeadsV, g)
 	m.put("beta", row, h, s.HeadsV, beta)
+	if s.Rule.Apart() {
+		m.put("erase", row, h, s.HeadsV, d.erases())
+		m.put("write", row, h, s.HeadsV, d.writes())
+	}
 }
 
 // put places the tokens of one head among those of all.

@@ -172,11 +172,12 @@ func unflatten(i int, shape []int) []int {
 
 // recurrence is the data of one run. Tokens of all sequences follow each other; sequence n owns bounds[n] to bounds[n+1].
 type recurrence struct {
-	s       gdn.Spec
-	q, k    []float64 // [tokens, Hk, K], normalised; q scaled
-	v, o    []float64 // [tokens, Hv, V]
-	g       []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
-	beta    []float64 // [tokens, Hv]
+	s    gdn.Spec
+	q, k []float64 // [tokens, Hk, K], normalised; q scaled
+	v, o []float64 // [tokens, Hv, V]
+	g    []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
+	beta []float64 // [tokens, Hv]
+	apart
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
 	ends    []float64 // states after every so many tokens, as the spec lays them out
@@ -193,6 +194,7 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 		normaliseRows(r.q, s.K)
 		normaliseRows(r.k, s.K)
 	}
+	r.apartGates(inputs)
 	scale := s.EffectiveScale()
 	for i := range r.q {
 		r.q[i] *= scale
@@ -233,7 +235,8 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	return r
 }
 
-// gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none.
+// gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none. Gates of
+// a rule that erases and writes apart are apartGates.
 func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) {
 	values := map[string][]float64{}
 	for _, p := range s.GateParams() {
@@ -241,13 +244,17 @@ func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) 
 	}
 	g, beta = values["g"], values["beta"]
 	if s.Gates == gdn.GatesFused {
-		g, beta = FusedGates(s, values["A_log"], values["a"], values["dt_bias"], values["b"])
+		b := values["b"]
+		if s.Rule.Apart() {
+			b = nil
+		}
+		g, beta = FusedGates(s, values["A_log"], values["a"], values["dt_bias"], b)
 	}
 	n := s.Batch * s.Tokens * s.HeadsV
 	if !s.Rule.Decays() {
 		g = make([]float64, n)
 	}
-	if !s.Rule.Writes() {
+	if !s.Rule.Writes() || s.Rule.Apart() {
 		beta = slices.Repeat([]float64{1}, n)
 	}
 	return g, beta
@@ -259,10 +266,6 @@ func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) 
 //	g = -exp(A_log) softplus(a + dt_bias), or bound sigmoid(exp(A_log) (a + dt_bias));  beta = sigmoid(b)
 func FusedGates(s gdn.Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
 	g, beta = make([]float64, len(a)), make([]float64, len(b))
-	top := 1.0
-	if s.NegEigval {
-		top = 2
-	}
 	n := s.DecayWidth()
 	for i := range a {
 		rate, x := math.Exp(aLog[i/n%s.HeadsV]), a[i]+dtBias[i%len(dtBias)]
@@ -271,7 +274,7 @@ func FusedGates(s gdn.Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
 		}
 	}
 	for i := range b {
-		beta[i] = top / (1 + math.Exp(-b[i]))
+		beta[i] = s.Top() / (1 + math.Exp(-b[i]))
 	}
 	return g, beta
 }
@@ -331,7 +334,7 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	for t := begin; t < end; t++ {
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
-		step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
+		step(s.Rule, state, k, r.reading(row, k), q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
 		r.passed(n, h, t-begin, state)
 	}
 	r.ended(n, h, state)
@@ -390,17 +393,17 @@ func (r *recurrence) decay(row int) []float64 {
 }
 
 // step is one token of log decay g: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs
-// to k[i], and to g[i] where each channel has a decay.
-func step(r gdn.Rule, state, k, q, v, g []float64, beta float64, o, u []float64) {
+// to k[i], and to g[i] where each channel has a decay. The state is read by k too, or by another key.
+func step(r gdn.Rule, state, k, read, q, v, g []float64, beta float64, o, u []float64) {
 	decay := math.Exp(g[0])
 	if r.Channels() {
 		scaleRows(state, g)
 		decay = 1
 	}
-	vector.DecayedSum(u, state, k, decay)
+	vector.DecayedSum(u, state, read, decay)
 	for j := range u {
 		switch r.Update {
-		case gdn.UpdateDelta:
+		case gdn.UpdateDelta, gdn.UpdateApart:
 			u[j] = beta * (v[j] - u[j])
 		case gdn.UpdateAdditive:
 			u[j] = v[j]

@@ -34,15 +34,17 @@ func gradient(r *recurrence, inputs map[string]*array.Array) map[string][]float6
 	n := len(r.beta)
 	t.dq, t.dk, t.dv = make([]float64, n*s.K), make([]float64, n*s.K), make([]float64, n*s.V)
 	t.dg, t.db = make([]float64, len(r.g)), make([]float64, n)
-	t.initial = make([]float64, len(r.states))
+	t.initial, t.dread = make([]float64, len(r.states)), make([]float64, len(r.read))
 	r.each(func() func(n, h int) {
 		return newReverse(t).head
 	})
+	out := map[string][]float64{"dv": t.dv, "dinitial_state": t.initial}
+	t.apartGradients(out)
 	dq, dk := t.keyHeads(t.dq), t.keyHeads(t.dk)
 	for i := range dq {
 		dq[i] *= s.EffectiveScale()
 	}
-	out := map[string][]float64{"dq": dq, "dk": dk, "dv": t.dv, "dinitial_state": t.initial}
+	out["dq"], out["dk"] = dq, dk
 	if s.L2Norm {
 		normGradient(dq, inputs["q"].Float64s(), s.K)
 		normGradient(dk, inputs["k"].Float64s(), s.K)
@@ -90,17 +92,19 @@ func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Ar
 	if s.Rule.Decays() {
 		t.rawDecay(out, inputs)
 	}
-	if !s.Rule.Writes() {
+	if !s.Rule.Writes() || s.Rule.Apart() {
 		return
 	}
-	db, top := make([]float64, len(t.db)), 1.0
-	if s.NegEigval {
-		top = 2
+	out["db"] = rawSigmoid(t.beta, t.db, s.Top())
+}
+
+// rawSigmoid takes the gradient of a gate, a sigmoid times top, to its raw form.
+func rawSigmoid(gate, d []float64, top float64) []float64 {
+	raw := make([]float64, len(d))
+	for i, x := range gate {
+		raw[i] = d[i] * x * (1 - x/top)
 	}
-	for i, beta := range t.beta {
-		db[i] = t.db[i] * beta * (1 - beta/top)
-	}
-	out["db"] = db
+	return raw
 }
 
 // rawDecay takes the gradient of the log decay to A_log, a and dt_bias.
@@ -171,7 +175,7 @@ func (r *reverse) head(n, h int) {
 		for t := begin + i*segment; t < min(begin+(i+1)*segment, end); t++ {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
-			step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o, r.u[0])
+			step(s.Rule, state, k, r.reading(row, k), q, v, r.decay(row), r.beta[row], r.o, r.u[0])
 		}
 	}
 	for i := segments - 1; i >= 0; i-- {
@@ -181,7 +185,7 @@ func (r *reverse) head(n, h int) {
 			k, q, v := r.token(t, h)
 			row := t*s.HeadsV + h
 			copy(r.states[t-lo+1], r.states[t-lo])
-			step(s.Rule, r.states[t-lo+1], k, q, v, r.decay(row), r.beta[row], r.o, r.u[t-lo])
+			step(s.Rule, r.states[t-lo+1], k, r.reading(row, k), q, v, r.decay(row), r.beta[row], r.o, r.u[t-lo])
 		}
 		for t := hi - 1; t >= lo; t-- {
 			r.step(t, h, r.states[t-lo], r.states[t-lo+1], r.u[t-lo])
@@ -190,7 +194,7 @@ func (r *reverse) head(n, h int) {
 	eachState(s, func(kv, own int) { r.tangent.initial[at+own] = r.ds[kv] })
 }
 
-// step takes the gradient of the state after token t to that of the state before it. With S' = exp(g) S and u = beta (v - S'^T k), or u = v
+// step takes the gradient of the state after token t to that of the state before it. With S' = exp(g) S and u = beta (v - S'^T r), r being k or what reads in its place, or u = v
 // in an additive rule, the token made S' + k u^T and o = (S' + k u^T)^T q.
 func (r *reverse) step(t, h int, before, after, u []float64) {
 	s := r.s
@@ -198,6 +202,7 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	row := t*s.HeadsV + h
 	do, dv := r.do[row*s.V:][:s.V], r.dv[row*s.V:][:s.V]
 	dq, dk := r.dq[row*s.K:][:s.K], r.dk[row*s.K:][:s.K]
+	read, dread := r.reading(row, k), r.dreading(row, dk)
 	beta, decay := r.beta[row], r.decays
 	for i := range decay {
 		decay[i] = math.Exp(r.decay(row)[i%s.DecayWidth()])
@@ -222,7 +227,7 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	for i := range k {
 		was := before[i*s.V:][:s.V]
 		for j := range rest {
-			rest[j] -= decay[i] * k[i] * was[j]
+			rest[j] -= decay[i] * read[i] * was[j]
 		}
 	}
 	for j := range dv {
@@ -232,8 +237,8 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	for i := range k {
 		ds, was := r.ds[i*s.V:][:s.V], before[i*s.V:][:s.V]
 		for j := range ds {
-			dk[i] -= decay[i] * was[j] * dv[j]
-			ds[j] -= k[i] * dv[j]
+			dread[i] -= decay[i] * was[j] * dv[j]
+			ds[j] -= read[i] * dv[j]
 		}
 	}
 	r.decayed(row, before, decay)

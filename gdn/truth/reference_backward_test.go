@@ -31,6 +31,8 @@ func TestReferenceGradients(t *testing.T) {
 		"t=20,hk=1,hv=2,k=4,init,rule=linear":                                          "random",
 		"t=70,hk=1,hv=2,k=4,v=3,init,rule=kda,l2norm":                                  "random",
 		"t=9,hk=1,hv=2,k=4,init,rule=kda,gates=fused,negeig,state=vk":                  "random",
+		"t=70,hk=1,hv=2,k=4,v=3,init,rule=gdn2,l2norm":                                 "random",
+		"t=20,hk=1,hv=2,k=4,init,rule=gdn2,gates=fused,negeig,seqs=3,state=vk":         "random",
 		"t=20,hk=1,hv=2,k=4,init,rule=kda,gates=fused,bound=-5,seqs=3":                 "random",
 	} {
 		s := gdntest.MustParse(t, text)

@@ -84,15 +84,16 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		}
 		k, q, v := r.token(t, h)
 		row := t*s.HeadsV + h
+		read := r.reading(row, k)
 		at, g := row*s.V, r.decay(row)
 		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
 		width := len(whole) / len(g)
 		for i, x := range g {
 			floats.AddScaled(slope[i*width:][:width], x, whole[i*width:][:width])
 		}
-		step(s.Rule, slope, k, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
-		step(s.Rule, held, k, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
-		step(s.Rule, whole, k, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
+		step(s.Rule, slope, k, read, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
+		step(s.Rule, held, k, read, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
+		step(s.Rule, whole, k, read, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
 		r.passed(n, h, t-begin, whole)
 		carried.passed(n, h, t-begin, held)
 		decay.passed(n, h, t-begin, slope)

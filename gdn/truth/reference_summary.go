@@ -17,9 +17,9 @@ func ReferenceSummary(s gdn.Spec, inputs map[string]*array.Array) (map[string]*a
 		switch p.Name {
 		case "q":
 			all["q"] = array.New(p.Type.DType, p.Type.Shape...)
-		case "v":
-			if v := inputs["v"]; v != nil {
-				all["v"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, columns(v.Float64s(), s.V, wide.V, s.K))
+		case "v", "write", "w": // what weighs a zero says nothing
+			if v := inputs[p.Name]; v != nil {
+				all[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, columns(v.Float64s(), s.V, wide.V, s.K))
 			}
 		case "initial_state":
 			eye := make([]float64, p.Type.Size())

@@ -30,7 +30,7 @@ func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state 
 			for t := r.bounds[n]; t < r.bounds[n+1]; t++ {
 				k, q, v := r.token(t, h)
 				row := t*s.HeadsV + h
-				step(s.Rule, state, k, q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
+				step(s.Rule, state, k, r.reading(row, k), q, v, r.decay(row), r.beta[row], r.o[row*s.V:][:s.V], u)
 				round(state)
 				r.passed(n, h, t-r.bounds[n], state)
 			}

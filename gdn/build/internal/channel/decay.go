@@ -249,13 +249,13 @@ func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value)
 	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
 }
 
-// Products are K K^T and Q K^T [N, C, C] with the decay of each pair, of q and k [N, C, K]; what stands above the diagonal has no meaning.
-// Either of q and rows may be missing: rows says whether K K^T is wanted.
-func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
+// Products are R K^T and Q K^T [N, C, C] with the decay of each pair, of rows R, q and k [N, C, K]; what stands above the diagonal has no meaning.
+// R is K, or what reads the state in its place. Either of q and rows may be missing.
+func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	b := d.Builder
 	var wanted []*ir.Value
-	if rows {
-		wanted = append(wanted, k)
+	if rows != nil {
+		wanted = append(wanted, rows)
 	}
 	if q != nil {
 		wanted = append(wanted, q)
@@ -281,7 +281,7 @@ func (d *Decay) Products(q, k *ir.Value, rows bool) (kk, qk *ir.Value) {
 			made[i] = d.ofLevel(l, x, made[i])
 		}
 	}
-	if rows {
+	if rows != nil {
 		kk = made[0]
 	}
 	if q != nil {

@@ -10,6 +10,8 @@ import (
 //
 //	dQ += R . (X (F . K))    dK += R . (Y (F . K)) + F . (X^T (R . Q) + Y^T (R . K))
 //
+// Where the rows of A are not those of K, the first term of dK is their gradient, and they stand in place of K beside R.
+//
 // The log decay of token t decays the pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
 // for t in the first half those with j < t. So its gradient sums, along the tokens of a half,
 //
@@ -22,9 +24,9 @@ import (
 // rule has none.
 type Pairs struct{ X, Y, TurnedX, TurnedY *ir.Value }
 
-// Gradients are those of Q and K by way of the pairs of a chunk [N, C, K], and of the log decays by way of all: along are what an earlier
-// or later end of the chunk has to do with each token, Rises those that take the state before the chunk, Remains those that the state after it takes.
-type Gradients struct{ Q, K, Log *ir.Value }
+// Gradients are those of Q, of K and, where they are not K, of the rows of A by way of the pairs of a chunk [N, C, K], and of the log decays by
+// way of all.
+type Gradients struct{ Q, K, Rows, Log *ir.Value }
 
 // Ends is what stands outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
 // the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
@@ -38,11 +40,11 @@ type made struct {
 	summands     *ir.Value
 }
 
-// Gradients takes those of pairs to Q, K and the log decays. q and k are [N, C, K] of value heads.
-func (d *Decay) Gradients(q, k *ir.Value, p Pairs, ends Ends) Gradients {
+// Gradients takes those of pairs to Q, K, the rows of A and the log decays. q, k and rows, which may be k, are [N, C, K] of value heads.
+func (d *Decay) Gradients(q, k, rows *ir.Value, p Pairs, ends Ends) Gradients {
 	var levels []made
 	for _, l := range d.levels {
-		levels = append(levels, d.ofPairs(l, q, k, p))
+		levels = append(levels, d.ofPairs(l, q, k, rows, p))
 	}
 	var g Gradients
 	add := func(sum **ir.Value, l made, x *ir.Value, second bool) {
@@ -54,20 +56,24 @@ func (d *Decay) Gradients(q, k *ir.Value, p Pairs, ends Ends) Gradients {
 			*sum = l.halves().each(d.Builder, *sum, x, second)
 		}
 	}
+	ofRows := &g.K
+	if rows != k {
+		ofRows = &g.Rows
+	}
 	for _, l := range levels {
 		add(&g.Q, l, l.q, true)
 		add(&g.K, l, l.column, false)
-		add(&g.K, l, l.k, true)
+		add(ofRows, l, l.k, true)
 	}
 	g.Log = d.alongDecay(levels, ends)
 	return g
 }
 
 // ofPairs are the gradients by way of a level.
-func (d *Decay) ofPairs(l level, q, k *ir.Value, p Pairs) made {
+func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	b, h := d.Builder, l.halves()
 	b.Stage("dq")
-	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.Times(h.second(b, k), h.second(b, l.rows))
+	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.Times(h.second(b, reads), h.second(b, l.rows))
 	columns := d.columns(l, k, rowsK)
 	x, turned := d.Masked(h.second(b, p.X), l.lower(b, 0)), d.Masked(h.first(b, p.TurnedX), l.upper(b, 0))
 	m := made{level: l}
@@ -109,7 +115,7 @@ func (d *Decay) ofPairs(l level, q, k *ir.Value, p Pairs) made {
 	if l.wide {
 		rows := d.Along(h.second(b, q), m.q)
 		if m.k != nil {
-			rows = b.Add(rows, d.Along(h.second(b, k), m.k))
+			rows = b.Add(rows, d.Along(h.second(b, reads), m.k))
 		}
 		cols := d.Along(h.first(b, k), m.column)
 		if h == 0 {

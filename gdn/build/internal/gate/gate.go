@@ -95,3 +95,18 @@ func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Va
 	along := factor(b, b.Sum(b.Mul(y, dy), y.Type.Rank()-1), 1/(length*length))
 	return b.Mul(b.Sub(dy, b.Mul(y, overLanes(b, along, y))), overLanes(b, r, y))
 }
+
+// BetaGradient takes the gradient of what Beta made, at most top, to its raw form.
+func BetaGradient(b *ir.Builder, beta, d *ir.Value, top float64) *ir.Value {
+	return b.Mul(b.Mul(d, beta), b.Sub(b.Like(beta, 1), b.Scale(beta, 1/top)))
+}
+
+// RawBetaGradient takes the gradient of beta to its raw form, which is given in place of beta.
+func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value {
+	beta := b.Unary(ir.OpLogistic, raw)
+	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
+	if double {
+		db = b.Scale(db, 2)
+	}
+	return db
+}

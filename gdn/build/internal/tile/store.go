@@ -18,8 +18,10 @@ func (e *Body) Store(x *ir.Value) *ir.Value {
 // StoreValues is store for V' [N, C, V]. Where keys are alike, what rounding adds to V' is summed over the tokens. So each of a
 // number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
 //
-// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first.
-func (e *Body) StoreValues(x, unit, length *ir.Value) *ir.Value {
+// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first. A share [N, C, V] says how much
+// of it each element may take; nil for all. Keys of tokens that write nothing must have none: what an earlier token left, behind a strong decay, would
+// be all that they write.
+func (e *Body) StoreValues(x, unit, length, share *ir.Value) *ir.Value {
 	b, n := e.B, e.V.Numerics.ErrorFeedback
 	for n > 1 && e.C%(n*rowsOfWords) != 0 {
 		n /= 2
@@ -38,7 +40,7 @@ func (e *Body) StoreValues(x, unit, length *ir.Value) *ir.Value {
 		}
 		own := part(x)
 		if left != nil {
-			own = b.Add(own, left)
+			own = b.Add(own, e.By(left, part(share)))
 		}
 		low := e.Store(e.By(own, part(unit)))
 		blocks, left = append(blocks, low), b.Sub(own, e.By(b.Convert(low, ir.F32), part(length)))

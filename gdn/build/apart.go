@@ -1,0 +1,103 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// A rule that erases and writes apart has gates b [K] and w [V] of each token in place of beta:
+//
+//	S <- S + k (w v - S^T (b k))^T
+//
+// So three keys meet in a chunk: b K reads the state, and is the rows of A; K is the columns of A and P, and what is written along; Q is as ever. With
+// values w V the rest is the delta rule with beta 1, and so are its gradients: those of b K and of w V go to gates, keys and values at the end.
+
+// loadApart brings a window of such gates, which lie as v does, to [N, C, D] f32, computing them from their raw form where that is the kernel's task.
+func (e *gated) loadApart(o *operand, double bool) *ir.Value {
+	b := e.b.Stage("gates")
+	x := b.Convert(e.loadRows(o), ir.F32)
+	if e.in.raw {
+		x = gate.Beta(b, x, double)
+	}
+	return x
+}
+
+// loadValues brings V, as it is written, to [N, C, V] f32.
+func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadRows(e.in.v)) }
+
+// weighedValues is V, as it is loaded, times its gate.
+func (e *gated) weighedValues(v *ir.Value) *ir.Value {
+	v = e.b.Convert(v, ir.F32)
+	if o := e.in.write; o != nil {
+		v = e.b.Mul(v, e.loadApart(o, false))
+	}
+	return v
+}
+
+// writes is the write gate of V' [N, C, V], zero in columns that lead; nil in a rule without one.
+func (e *chunkwise) writes() *ir.Value {
+	o := e.in.write
+	if o == nil {
+		return nil
+	}
+	x := e.led(e.loadApart(o, false))
+	e.b.Stage("state")
+	return x
+}
+
+// reading is b K of value heads in float32, of k of key or value heads; nil in a rule that reads by K.
+func (e *gated) reading(w gates, k *ir.Value) *ir.Value {
+	if w.erase == nil {
+		return nil
+	}
+	b := e.b.Stage("operands")
+	if k.Type.Shape[0] < w.erase.Type.Shape[0] {
+		k = e.perValue(k)
+	}
+	return b.Mul(b.Convert(k, ir.F32), w.erase)
+}
+
+// apartGradients takes the gradients dk of K and reads of b K, and those of the values w V that a chunk has, to K, V and the gates: dK of value heads,
+// and outputs of the gates. dR, the gradient of what is written, becomes that of V.
+func (e *gradient) apartGradients(c *channelChunk, dk, reads *ir.Value) (*ir.Value, []blockOut) {
+	b := e.b.Stage("output")
+	write := e.loadApart(e.in.write, false)
+	v := b.Convert(e.loadRows(e.in.v), ir.F32)
+	b.Stage("output")
+	derase, dwrite := b.Mul(reads, c.k), b.Mul(c.dr, v)
+	dk, c.dr = b.Add(dk, b.Mul(reads, c.erase)), b.Mul(c.dr, write)
+	dtype := ir.F32
+	if e.in.raw {
+		derase, dwrite = gate.BetaGradient(b, c.erase, derase, e.s.Top()), gate.BetaGradient(b, write, dwrite, 1)
+		dtype = e.s.GateDType
+	}
+	return dk, []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
+}
+
+// apartGates brings the gradients of the gates to the order and layout of the spec.
+func (p *plan) apartGates(in *operands, outputs []*operand) []*ir.Value {
+	b, s := p.b, p.s
+	derase, dwrite := p.tokensOut(in, outputs[0], s.HeadsV), p.tokensOut(in, outputs[1], s.HeadsV)
+	if s.Gates == gdn.GatesFused && !in.raw {
+		erase, write := p.glueApart()
+		derase, dwrite = b.Convert(gate.BetaGradient(b, erase, derase, s.Top()), s.GateDType), b.Convert(gate.BetaGradient(b, write, dwrite, 1), s.GateDType)
+	}
+	return []*ir.Value{derase, dwrite}
+}
+
+// each is f of what there is.
+func each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
+	return f(x)
+}
+
+// led has the columns of zeros that stand before those of v.
+func (e *tiles) led(x *ir.Value) *ir.Value {
+	if e.lead == 0 {
+		return x
+	}
+	return e.b.Concat(2, e.b.Const(ir.T(ir.F32, x.Type.Shape[0], e.c, e.lead), 0), x)
+}

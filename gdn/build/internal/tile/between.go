@@ -1,0 +1,90 @@
+package tile
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Between is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
+// logarithm of 0 is -Inf, whose exponential is 0); for j after i it is 0, or anything where masks are on words. It is nil where there is
+// no log decay.
+func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
+	b, c := e.B, e.C
+	if log == nil {
+		return nil
+	}
+	n := log.Type.Shape[0]
+	ri, ci := e.Iota(c, c, 0), e.Iota(c, c, 1)
+	var d *ir.Value
+	if e.V.Decay == gdn.DecaySegment {
+		t := ir.T(ir.F32, c, c)
+		upto := b.Select(b.Compare(ir.GE, ri, ci), b.Const(t, 1), b.Const(t, 0))
+		after := e.Over(n, b.Compare(ir.GT, ri, ci))
+		g := e.Column(log, c)
+		d = b.MatMul(e.Over(n, upto), b.Select(after, g, b.Like(g, 0)), false, false, ir.PrecF32)
+		if e.V.Beta == gdn.BetaExponent {
+			d = b.Add(d, e.Row(e.Log(beta), c))
+		}
+	} else {
+		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
+			own := e.Column(upto, c)
+			if e.V.RowBroadcast == gdn.BroadcastTranspose {
+				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
+			}
+			return b.Sub(own, e.Row(after, c))
+		})
+	}
+	if e.V.Inverse.Mask == gdn.MaskWords {
+		return e.Exp(d)
+	}
+	seen := e.Over(n, b.Compare(ir.GE, ri, ci))
+	if e.Visits != nil {
+		seen = b.And(seen, e.OfVisits(n, func(visit int) *ir.Value { return e.Visits.Together(visit, ri, ci) }))
+	}
+	return e.Exp(b.Select(seen, d, b.Like(d, Masking)))
+}
+
+// Differences sums, over the parts of the log decay, what between makes of its sums up to one token and up to another. The latter take
+// the logarithm of beta where that is an exponent.
+func (e *Body) Differences(s Sums, beta *ir.Value, between func(upto, after *ir.Value) *ir.Value) (d *ir.Value) {
+	b := e.B
+	for i, g := range s.Parts {
+		after := g
+		if i == 0 && e.V.Beta == gdn.BetaExponent {
+			after = b.Sub(g, e.Log(beta))
+		}
+		part := between(g, after)
+		if d == nil {
+			d = part
+		} else {
+			d = b.Add(d, part)
+		}
+	}
+	return d
+}
+
+// Masking is a log decay that is zero after exp.
+const Masking = -1e30
+
+// BetweenTurned is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
+func BetweenTurned(e *Body, log, beta *ir.Value, s Sums) *ir.Value {
+	b, c := e.B, e.C
+	var d *ir.Value
+	if e.V.Decay == gdn.DecaySegment {
+		d = b.Transpose(e.Between(log, beta, s), 0, 2, 1)
+	} else {
+		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.Row(upto, c), e.Column(after, c)) })
+		if e.V.Inverse.Mask == gdn.MaskSelect {
+			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, Masking))
+		}
+		d = e.Exp(d)
+	}
+	if e.V.Beta != gdn.BetaExponent {
+		d = b.Mul(d, e.Column(beta, c))
+	}
+	d = e.Store(d)
+	if e.V.Inverse.Mask == gdn.MaskWords {
+		d = e.Upper(d, 0)
+	}
+	return d
+}

@@ -1,0 +1,75 @@
+package tile
+
+import "github.com/gdngen/gdngen/ir"
+
+// RunningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
+// of which AddLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum.
+func RunningSums(b *ir.Builder, x, y *ir.Value) *ir.Value {
+	lanes := 8
+	n, width := x.Type.Shape[0], x.Type.Shape[2]
+	for width%lanes != 0 {
+		lanes /= 2
+	}
+	all := []int{n, x.Type.Shape[1], y.Type.Shape[1], lanes}
+	var sum *ir.Value
+	for at := 0; at < width; at += lanes {
+		part := func(x *ir.Value, dims ...int) *ir.Value {
+			x = b.Convert(b.SliceAxis(x, 2, at, at+lanes), ir.F32)
+			if x.Type.Shape[0] < n {
+				x = Repeated(b, x, n/x.Type.Shape[0])
+			}
+			return b.Broadcast(x, all, dims...)
+		}
+		term := b.Mul(part(x, 0, 1, 3), part(y, 0, 2, 3))
+		if sum != nil {
+			term = b.Add(sum, term)
+		}
+		sum = term
+	}
+	return sum
+}
+
+// AddLanes adds up the last dimension by halves.
+func AddLanes(b *ir.Builder, x *ir.Value) *ir.Value {
+	last := x.Type.Rank() - 1
+	for w := x.Type.Shape[last] / 2; w > 0; w /= 2 {
+		x = b.Add(b.SliceAxis(x, last, 0, w), b.SliceAxis(x, last, w, 2*w))
+	}
+	return x
+}
+
+// Repeated has each entry of x [N, R, L] so many times.
+func Repeated(b *ir.Builder, x *ir.Value, times int) *ir.Value {
+	if times == 1 {
+		return x
+	}
+	s := x.Type.Shape
+	x = b.Broadcast(x, []int{s[0], times, s[1], s[2]}, 0, 2, 3)
+	return b.Reshape(x, s[0]*times, s[1], s[2])
+}
+
+// Summed adds up so many successive entries of x [N, R, L], in float32: what Repeated made of one.
+func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
+	if entries == 1 {
+		return x
+	}
+	s := x.Type.Shape
+	x = b.Reshape(b.Convert(x, ir.F32), s[0]/entries, entries, s[1], s[2])
+	var sum *ir.Value
+	for i := range entries {
+		part := b.Reshape(b.SliceAxis(x, 1, i, i+1), s[0]/entries, s[1], s[2])
+		if sum == nil {
+			sum = part
+		} else {
+			sum = b.Add(sum, part)
+		}
+	}
+	return sum
+}
+
+// IdentityFirst is the state [I | 0] of k rows for every sequence and head of a type of states.
+func IdentityFirst(b *ir.Builder, k int, states ir.Type) *ir.Value {
+	one := ir.T(ir.I32, k, states.Shape[len(states.Shape)-1])
+	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))
+	return b.Broadcast(eye, states.Shape, 2, 3)
+}

@@ -1,0 +1,87 @@
+package truth
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// apart are the gates of a rule that erases and writes by channels: with b in R^K and w in R^V a token does
+//
+//	S <- S + k (w v - S^T (b k))^T
+//
+// so it is the delta rule with beta 1, values w v, and another key b k to read the state by. Its gradients are those of the values, of the key and of
+// that other key, taken to b and w by the product rule. The zero value has no gates, and reads by k.
+type apart struct {
+	erase, write []float64 // [tokens, Hv, K] and [tokens, Hv, V]
+	read         []float64 // [tokens, Hv, K]: b k
+	v            []float64 // [tokens, Hv, V], before it is weighed
+	dread        []float64 // gradients of read
+}
+
+// apartGates weighs keys and values of a recurrence whose rule has these gates.
+func (r *recurrence) apartGates(inputs map[string]*array.Array) {
+	s := r.s
+	if !s.Rule.Apart() {
+		return
+	}
+	if s.Gates == gdn.GatesFused {
+		_, r.erase = FusedGates(s, nil, nil, nil, inputs["b"].Float64s())
+		for _, x := range inputs["w"].Float64s() {
+			r.write = append(r.write, sigmoid(x))
+		}
+	} else {
+		r.erase, r.write = inputs["erase"].Float64s(), inputs["write"].Float64s()
+	}
+	r.read, r.apart.v, r.v = slices.Clone(r.erase), r.v, slices.Clone(r.v)
+	for i, b := range r.erase {
+		r.read[i] = b * r.k[r.keyAt(i)]
+	}
+	for i, w := range r.write {
+		r.v[i] *= w
+	}
+}
+
+// keyAt is the element of k [tokens, Hk, K] that element i of [tokens, Hv, K] has.
+func (r *recurrence) keyAt(i int) int {
+	row := i / r.s.K
+	return row/r.s.Groups()*r.s.K + i%r.s.K
+}
+
+// reading is the key [K] by which a row of tokens x heads reads the state.
+func (r *recurrence) reading(row int, k []float64) []float64 {
+	if r.read == nil {
+		return k
+	}
+	return r.read[row*r.s.K:][:r.s.K]
+}
+
+// dreading is where the gradient of reading goes.
+func (t *tangent) dreading(row int, dk []float64) []float64 {
+	if t.read == nil {
+		return dk
+	}
+	return t.dread[row*t.s.K:][:t.s.K]
+}
+
+// apartGradients takes the gradients of keys that read, and of weighed values, to the gates, or their raw form, and to k and v.
+func (t *tangent) apartGradients(out map[string][]float64) {
+	if !t.s.Rule.Apart() {
+		return
+	}
+	derase, dwrite := make([]float64, len(t.erase)), make([]float64, len(t.write))
+	for i, d := range t.dread {
+		derase[i] = d * t.k[t.keyAt(i)]
+		t.dk[i] += d * t.erase[i]
+	}
+	for i := range dwrite {
+		dwrite[i] = t.dv[i] * t.apart.v[i]
+		t.dv[i] *= t.write[i]
+	}
+	if t.s.Gates == gdn.GatesFused {
+		out["db"], out["dw"] = rawSigmoid(t.erase, derase, t.s.Top()), rawSigmoid(t.write, dwrite, 1)
+		return
+	}
+	out["derase"], out["dwrite"] = derase, dwrite
+}

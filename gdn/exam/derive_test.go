@@ -3,6 +3,7 @@ package exam
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -41,9 +43,15 @@ func derived(precision string, c truth.Class, tokens int) bool {
 const draws = 3
 
 // derivation is a sheet of one class in draws of it, with bf16 inputs and float32 outputs.
-func derivation(t *testing.T, c truth.Class, doubled bool, tokens int, seed uint64) *Sheet {
+func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, seed uint64) *Sheet {
 	s, err := gdn.Parse(fmt.Sprintf("t=%d,hk=%d,k=%d,dtype=bf16,out=f32", tokens, draws, derivedWidth))
 	require.NoError(t, err)
+	if c.OfChannels() {
+		s.Rule = gdn.Rule{Decay: gdn.DecayChannel}
+	}
+	if bounded {
+		s.Bound = derivedBound
+	}
 	s.NegEigval, s.Init = doubled || c.Supports(s) != nil, c.Name == "beta0" // without a state nothing comes of it
 	classes := make([]truth.Class, draws)
 	for i := range classes {
@@ -67,7 +75,7 @@ func compute(t *testing.T, x *Sheet, precision string) map[string]*array.Array {
 type row struct {
 	precision, class string
 	c                truth.Class
-	doubled          bool
+	doubled, bounded bool
 	tokens           int
 }
 
@@ -79,14 +87,30 @@ func rowsOfDerivation() []row {
 				if !derived(precision, c, tokens) {
 					continue
 				}
-				l = append(l, row{precision, c.Name, c, false, tokens})
-				if c.Doubles() {
-					l = append(l, row{precision, c.Name + "*2", c, true, tokens})
+				for _, doubled := range []bool{false, true}[:1+number(c.Doubles())] {
+					name := c.Name
+					if doubled {
+						name += "*2"
+					}
+					if !c.AtBound() {
+						l = append(l, row{precision, name, c, doubled, false, tokens})
+						name += atBound
+					}
+					if c.OfChannels() {
+						l = append(l, row{precision, name, c, doubled, true, tokens})
+					}
 				}
 			}
 		}
 	}
 	return l
+}
+
+func number(x bool) int {
+	if x {
+		return 1
+	}
+	return 0
 }
 
 // lines are those of a row in the text of limits.txt.
@@ -103,7 +127,7 @@ func (r row) lines(text string) (kept string) {
 func (r row) largest(t *testing.T, seeds ...uint64) map[string]Limit {
 	worst := map[string]Limit{}
 	for _, seed := range seeds {
-		x := derivation(t, r.c, r.doubled, r.tokens, seed)
+		x := derivation(t, r.c, r.doubled, r.bounded, r.tokens, seed)
 		got := compute(t, x, r.precision)
 		for _, p := range x.Spec.Outputs() {
 			o := output{got: got[p.Name].Float64s(), want: x.Want[p.Name].Float64s(),
@@ -185,7 +209,7 @@ func derive(t *testing.T) {
 	}
 	head := fmt.Sprintf(`# The largest errors of the arithmetic of gdn/exam/internal/arith, K = V = 128, bf16 inputs without an initial state, against float64.
 %s# Seeds%s; for f32 and bf16x3 1 to %d; %d value heads of each.
-# A limit is a figure times its margin (limits.go). *2: beta doubled. No figure is moved to let a kernel pass.
+# A limit is a figure times its margin (limits.go). *2: beta doubled. @-5: log decays of channels cut at a bound of -5. No figure is moved to let a kernel pass.
 # Behind a row in which a figure rose: those of the derivation before.
 # precision class   output       tokens       rms       max      bias
 `, made, strings.TrimPrefix(seeds, ","), seedsOf("f32", lengths[0]), draws)
@@ -214,4 +238,26 @@ func up(x float64) float64 {
 	x = max(x, 1e-8)
 	unit := math.Pow(10, math.Floor(math.Log10(x))-2)
 	return math.Ceil(x/unit-1e-6) * unit // what is of three digits already stays
+}
+
+// A decay a channel that is clamped at a bound that the spec does not have is refused on channels that forget more; what is right passes.
+func TestChannelsThatForget(t *testing.T) {
+	for _, name := range []string{"mixed", "cleared"} {
+		c, err := truth.LookupClass(name)
+		require.NoError(t, err)
+		x := derivation(t, c, false, false, 300, 2000)
+		require.Zero(t, worstOf(t, x, compute(t, x, "bf16x1")), name)
+		clamped := maps.Clone(x.Inputs)
+		g := clamped["g"].Float64s()
+		for i := range g {
+			g[i] = max(g[i], -4)
+		}
+		clamped["g"] = array.FromFloat64s(ir.F32, x.Inputs["g"].Shape, g)
+		got, err := truth.Reference(x.Spec, clamped)
+		require.NoError(t, err)
+		for _, p := range x.Spec.Outputs() {
+			got[p.Name] = got[p.Name].Convert(p.Type.DType)
+		}
+		require.NotZero(t, worstOf(t, x, got), name)
+	}
 }

@@ -43,6 +43,12 @@ var found = mustRead(limitsText)
 // its class.
 var lengths = []int{300, 1056, 4096}
 
+// atBound marks a class of channels whose log decays are cut at Kimi's bound, for specs that have one.
+const (
+	atBound      = "@-5"
+	derivedBound = -5
+)
+
 // derivedWidth is K and V of the derivation.
 const derivedWidth = 128
 
@@ -78,6 +84,9 @@ func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Par
 	name := c.Name
 	if s.NegEigval && c.Doubles() {
 		name += "*2"
+	}
+	if c.OfChannels() && s.Bound != 0 && !c.AtBound() {
+		name += atBound
 	}
 	output := p.Name
 	if output == "states" { // each is the last of a shorter call

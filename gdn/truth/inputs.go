@@ -24,10 +24,12 @@ type Class struct {
 	keys    *keyKind
 	decay   gate
 	beta    gate
-	doubles bool   // beta and the limits are doubled where the spec has negative eigenvalues
-	Beyond  bool   // beta exceeds 1: the spec must have negative eigenvalues
-	writes  bool   // the class says nothing where the rule has no beta
-	still   string // the class that it is without its decay
+	doubles bool                                           // beta and the limits are doubled where the spec has negative eigenvalues
+	Beyond  bool                                           // beta exceeds 1: the spec must have negative eigenvalues
+	writes  bool                                           // the class says nothing where the rule has no beta
+	still   string                                         // the class that it is without its decay
+	channel func(r *rand.Rand, token, channel int) float64 // the log decay of a channel: the class is for rules that have those
+	bounded bool                                           // all channels are at the bound of the spec, which must have one
 	limits  limits
 }
 
@@ -103,7 +105,19 @@ var Classes = []Class{
 		keys: withZeros, decay: uniformDecay(.01), beta: sigmoidBeta, doubles: true, limits: adversarial},
 	{Name: "reflect", Doc: "random keys, beta 2, no decay: each token turns the state, and errors grow with the length; needs neg_eigval", Adversarial: true,
 		keys: normal, decay: constant(0), beta: constant(2), Beyond: true, limits: reflecting},
+	{Name: "mixed", Doc: "random keys, a log decay of 0 in some channels and of -30 in others, by chance at each token in every fourth: no sum of decays holds both", Adversarial: true,
+		keys: normal, channel: mixedChannels, beta: sigmoidBeta, doubles: true, limits: adversarial},
+	{Name: "bound", Doc: "random keys, the log decay of all channels at the bound of the spec", Adversarial: true,
+		keys: normal, channel: func(*rand.Rand, int, int) float64 { return math.Inf(-1) }, bounded: true, beta: sigmoidBeta, doubles: true, limits: adversarial},
+	{Name: "cleared", Doc: "as random, with a log decay of -1e4 in 3 % of the channels of a token, and in half of them at one token of 64", Adversarial: true,
+		keys: normal, channel: clearedChannels, beta: sigmoidBeta, doubles: true, limits: adversarial},
 }
+
+// OfChannels says whether the class is about decays of channels, AtBound whether the spec must bound them.
+func (c Class) OfChannels() bool { return c.channel != nil }
+
+// AtBound is described with OfChannels.
+func (c Class) AtBound() bool { return c.bounded }
 
 // LookupClass finds a class by name.
 func LookupClass(name string) (Class, error) {
@@ -143,6 +157,12 @@ func (c Class) WithBeta(beta float64) Class {
 func (c Class) Supports(s gdn.Spec) error {
 	if c.Beyond && !s.NegEigval {
 		return fmt.Errorf("input class %s has beta beyond 1: the spec must allow it with negeig", c.Name)
+	}
+	if c.channel != nil && !s.Rule.Channels() {
+		return fmt.Errorf("input class %s is about decays of channels, and rule=%s has one a head", c.Name, s.Rule)
+	}
+	if c.bounded && s.Bound == 0 {
+		return fmt.Errorf("input class %s is at the bound of log decays: the spec must have one (bound)", c.Name)
 	}
 	if c.still != "" && !s.Rule.Decays() {
 		return fmt.Errorf("input class %s is about decay, which rule=%s has not: without it take class %s", c.Name, s.Rule, c.still)
@@ -373,7 +393,11 @@ func (d draw) gates() (g, beta []float64) {
 	for i := range n {
 		t := i / d.s.HeadsV % d.s.Tokens
 		for c := range channels {
-			g[i*channels+c] = d.c.decay(rg, t)
+			if d.c.channel != nil {
+				g[i*channels+c] = d.c.channel(rg, t, c)
+			} else {
+				g[i*channels+c] = d.c.decay(rg, t)
+			}
 		}
 		beta[i] = d.c.beta(rb, t)
 	}
@@ -627,6 +651,27 @@ func holding(first, then gate) gate {
 		}
 		return then(r, token)
 	}
+}
+
+// mixedChannels forgets by channel: every fourth one by chance, of the others those that are odd.
+func mixedChannels(r *rand.Rand, _, channel int) float64 {
+	odd := channel%2 == 1
+	if channel%4 == 3 {
+		odd = r.IntN(2) == 1
+	}
+	if odd {
+		return -30
+	}
+	return 0
+}
+
+// clearedChannels is a decay that clears some channels.
+func clearedChannels(r *rand.Rand, token, channel int) float64 {
+	g := logSigmoid(4)(r, token)
+	if r.Float64() < .03 || token%64 == 40 && channel%2 == 0 {
+		return -1e4
+	}
+	return g
 }
 
 // resets replaces a share of the log decays by one of the given values.

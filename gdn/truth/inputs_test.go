@@ -20,6 +20,9 @@ func TestGenerate(t *testing.T) {
 		"t=1,hk=1,k=1,dtype=f16,gates=fused", "t=40,hk=1,k=8,negeig"} {
 		s := gdntest.MustParse(t, text)
 		for _, c := range Classes {
+			if c.OfChannels() {
+				continue
+			}
 			inputs, err := c.Generate(s, 7)
 			if c.Beyond && !s.NegEigval {
 				require.ErrorContains(t, err, "negeig")
@@ -93,6 +96,9 @@ func TestClassProperties(t *testing.T) {
 func TestFusedGatesInvert(t *testing.T) {
 	given, fused := gdntest.MustParse(t, "t=200,hk=2,k=4,negeig"), gdntest.MustParse(t, "t=200,hk=2,k=4,negeig,gates=fused")
 	for _, c := range Classes {
+		if c.OfChannels() {
+			continue
+		}
 		want, in := generate(t, c.Name, given, 5), generate(t, c.Name, fused, 5)
 		g, beta := FusedGates(fused, in["A_log"].Float64s(), in["a"].Float64s(), in["dt_bias"].Float64s(), in["b"].Float64s())
 		wantG, wantBeta := want["g"].Float64s(), want["beta"].Float64s()
@@ -129,6 +135,9 @@ func TestGenerateBounds(t *testing.T) {
 func TestClassLimits(t *testing.T) {
 	s := gdntest.MustParse(t, "t=2,hk=1,k=2")
 	for _, c := range Classes {
+		if c.OfChannels() {
+			continue
+		}
 		require.NotEmpty(t, c.Doc)
 		last := 0.0
 		for _, p := range []string{"f32", "bf16x3", "bf16x1"} {

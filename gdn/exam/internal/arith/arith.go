@@ -23,10 +23,12 @@ const Chunk = 128
 
 // Head is one head of one sequence. All rows of Q, K and V are exact in the element type of the inputs; Q is not scaled.
 type Head struct {
-	Q, K, V Matrix
-	G, Beta []float64
-	Scale   float64
-	Initial Matrix // [K, V]; empty: zeros
+	Q, K, V  Matrix
+	G, Beta  []float64
+	Channels Matrix // [T, K] log decays, where each channel has one, in place of G
+	Scale    float64
+	Bound    float64 // of the log decays of channels, which arithmetic may rest on; 0: none
+	Initial  Matrix  // [K, V]; empty: zeros
 }
 
 // Run gives the outputs [T, V] and the final state [K, V] at a precision: f32, bf16x3 or bf16x1.
@@ -40,9 +42,15 @@ func Run(h Head, precision string) (o, state Matrix, err error) {
 	copy(state.X, h.Initial.X)
 	for first := 0; first < t; first += Chunk {
 		n := min(Chunk, t-first)
-		part := Head{h.Q.rows(first, n), h.K.rows(first, n), h.V.rows(first, n), h.G[first:][:n], h.Beta[first:][:n], h.Scale, state}
+		part := Head{Q: h.Q.rows(first, n), K: h.K.rows(first, n), V: h.V.rows(first, n), Beta: h.Beta[first:][:n], Scale: h.Scale, Initial: state}
 		var rows Matrix
-		rows, state = c.chunk(part)
+		if h.Channels.Rows > 0 {
+			part.Channels, part.Bound = h.Channels.rows(first, n), h.Bound
+			rows, state = c.channelChunk(part)
+		} else {
+			part.G = h.G[first:][:n]
+			rows, state = c.chunk(part)
+		}
 		copy(o.X[first*h.V.Cols:], rows.X)
 	}
 	return o, state, nil
@@ -80,30 +88,41 @@ func (c class) chunk(h Head) (o, state Matrix) {
 		return w
 	}
 	k := h.K.turned()
-	inverse := c.inverse(weights(c.product(h.K, k), false))
-	p := weights(c.product(h.Q, k), true)
-	keys, queries, rest := h.K.clone(), h.Q.clone(), h.K.clone()
-	last := sum[n-1]
+	x := chunkParts{a: weights(c.product(h.K, k), false), p: weights(c.product(h.Q, k), true), keys: h.K.clone(), queries: h.Q.clone(), rest: h.K.clone()}
 	for i := range n {
 		left := c.factor(float32(math.Exp(c.between(h.G, sum, i, n-1))) * float32(h.Beta[i]))
-		keys.scaleRow(i, exp(sum[i]), c)
-		queries.scaleRow(i, exp(sum[i]), c)
-		rest.scaleRow(i, left, c)
+		x.keys.scaleRow(i, exp(sum[i]), c)
+		x.queries.scaleRow(i, exp(sum[i]), c)
+		x.rest.scaleRow(i, left, c)
 	}
+	for range h.K.Cols {
+		x.grown = append(x.grown, float32(math.Exp(float64(sum[n-1]))))
+	}
+	return c.through(h, x)
+}
+
+// chunkParts are what the decay and beta of a chunk have made: L and the weights of outputs, the operands that meet the state, and what is
+// left of each row of the state.
+type chunkParts struct {
+	a, p, keys, queries, rest Matrix
+	grown                     []float32
+}
+
+// through takes a state through a chunk.
+func (c class) through(h Head, x chunkParts) (o, state Matrix) {
 	r := h.V.clone()
-	r.add(c.product(keys, h.Initial), -1)
-	u := c.product(inverse, r)
-	o = c.product(queries, h.Initial)
-	o.add(c.product(p, u), 1)
+	r.add(c.product(x.keys, h.Initial), -1)
+	u := c.product(c.inverse(x.a), r)
+	o = c.product(x.queries, h.Initial)
+	o.add(c.product(x.p, u), 1)
 	for i := range o.X {
 		o.X[i] *= float32(h.Scale)
 	}
 	state = h.Initial.clone()
-	grown := float32(math.Exp(float64(last)))
 	for i := range state.X {
-		state.X[i] *= grown
+		state.X[i] *= x.grown[i/state.Cols]
 	}
-	state.add(c.product(rest.turned(), u), 1)
+	state.add(c.product(x.rest.turned(), u), 1)
 	return o, state
 }
 

@@ -32,7 +32,13 @@ func Outputs(s gdn.Spec, inputs map[string]*array.Array, run func(Head) (o, stat
 			}
 		}
 		for i := range s.Tokens {
-			head.G, head.Beta = append(head.G, all["g"][i*s.HeadsV+h]), append(head.Beta, all["beta"][i*s.HeadsV+h])
+			head.Beta = append(head.Beta, all["beta"][i*s.HeadsV+h])
+			if !s.Rule.Channels() {
+				head.G = append(head.G, all["g"][i*s.HeadsV+h])
+			}
+		}
+		if s.Rule.Channels() {
+			head.Channels, head.Bound = rows("g", h, s.HeadsV, s.K), s.Bound
 		}
 		out, end := run(head)
 		for i, y := range out.X {

@@ -34,7 +34,7 @@ func (p Peer) Run(h Head) (o, state Matrix) {
 	o, state = New(t, h.V.Cols), h.Initial.clone()
 	for first := 0; first < t; first += p.Chunk {
 		n := min(p.Chunk, t-first)
-		part := Head{h.Q.rows(first, n), h.K.rows(first, n), h.V.rows(first, n), h.G[first:][:n], h.Beta[first:][:n], h.Scale, state}
+		part := Head{Q: h.Q.rows(first, n), K: h.K.rows(first, n), V: h.V.rows(first, n), G: h.G[first:][:n], Beta: h.Beta[first:][:n], Scale: h.Scale, Initial: state}
 		var rows Matrix
 		rows, state = p.chunk(newTile(part))
 		copy(o.X[first*h.V.Cols:], rows.X)

@@ -11,7 +11,9 @@ import json
 import pathlib
 import sys
 
-import torch
+sys.path.pop(0)  # this folder has a fla.py of its own
+
+import torch  # noqa: E402
 
 torch.Tensor.float = torch.Tensor.double
 

@@ -594,6 +594,9 @@ func TestTornJournalResumes(t *testing.T) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for cut := len(data) - 1; cut > len(data)*2/3; cut -= 301 {
+		if data[cut-1] == '\n' { // records differ in length: one ends here by chance
+			cut--
+		}
 		require.NoError(t, os.WriteFile(path, data[:cut], 0o644))
 		var warned []string
 		_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: 20, Evaluator: &fake{}, Generator: "test", Warn: func(s string) { warned = append(warned, s) }})

@@ -120,32 +120,22 @@ type output struct {
 	got, want, carried, decay []float64
 }
 
-// fewTokens are so few that an output may all but vanish by chance, as q.k of one token does: errors are then over the size of the
-// output on all value heads, where that is larger.
-const fewTokens = 32
-
 // judgeOutput marks what of an output belongs to each value head of each batch row.
 func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]Mark, error) {
 	s := x.Spec
 	o := output{got: got.Float64s(), want: x.Want[p.Name].Float64s(), carried: x.shares.Carried[p.Name].Float64s(), decay: x.shares.Decay[p.Name].Float64s()}
-	heads := make([]figures, s.Batch*s.HeadsV)
-	var whole figures
-	for i := range heads {
-		for _, span := range x.spans(p, i/s.HeadsV, i%s.HeadsV) {
-			heads[i].add(o, span[0], span[1])
-		}
-		whole.n += heads[i].n
-		whole.rr += heads[i].rr
-		whole.maxR = max(whole.maxR, heads[i].maxR)
-	}
 	longest := x.longestTokens()
 	var marks []Mark
-	for i, f := range heads {
+	for i := range s.Batch * s.HeadsV {
+		var f figures
+		for _, span := range x.spans(p, i/s.HeadsV, i%s.HeadsV) {
+			f.add(o, span[0], span[1])
+		}
 		if f.n == 0 {
 			continue
 		}
-		if s.Tokens < fewTokens {
-			f.rr, f.maxR = max(f.rr, whole.rr*float64(f.n)/float64(whole.n)), whole.maxR
+		if p.Name == "o" && x.shares.Expected != nil {
+			f.expect(x.shares.Expected, i/s.HeadsV, i%s.HeadsV, s)
 		}
 		l, err := LimitOf(x.Classes[i], s, longest, precision, p)
 		if err != nil {
@@ -231,6 +221,16 @@ func (f *figures) add(o output, begin, end int) {
 		f.ed += e * d
 		f.maxE, f.maxR = max(f.maxE, math.Abs(e)), max(f.maxR, math.Abs(r))
 	}
+}
+
+// expect makes the reference no smaller than queries of any direction have it, where its few tokens may have vanished by chance.
+func (f *figures) expect(squares []float64, row, h int, s gdn.Spec) {
+	sum, most := 0.0, 0.0
+	for t := range s.Tokens {
+		x := squares[(row*s.Tokens+t)*s.HeadsV+h]
+		sum, most = sum+x, max(most, x)
+	}
+	f.rr, f.maxR = max(f.rr, sum*float64(s.V)), max(f.maxR, math.Sqrt(most))
 }
 
 // errors gives one error for each of Kinds. Projections are on directions of length one, over the length of the reference: a share

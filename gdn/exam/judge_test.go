@@ -2,9 +2,11 @@ package exam
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -75,6 +77,37 @@ func TestJudge(t *testing.T) {
 	require.ErrorContains(t, err, "the spec wants")
 	_, err = x.Judge("fp8", x.answers("", nil))
 	require.ErrorContains(t, err, "unknown precision")
+}
+
+// A query of one token that all but misses its key leaves an output far below what rounding does to q.k: it is held to what queries of
+// any direction give, and a fault of a thousandth still shows.
+func TestOneToken(t *testing.T) {
+	s, err := gdn.Parse("b=2,t=1,hk=1,hv=2,k=16,v=16,dtype=f32")
+	require.NoError(t, err)
+	c, err := truth.LookupClass("random")
+	require.NoError(t, err)
+	x, err := blank(s, slices.Repeat([]truth.Class{c}, s.Batch*s.HeadsV), 3)
+	require.NoError(t, err)
+	q, k := x.Inputs["q"].Float64s(), x.Inputs["k"].Float64s()
+	for row := range s.Batch {
+		q, k := q[row*s.K:][:s.K], k[row*s.K:][:s.K]
+		floats.AddScaled(q, -floats.Dot(q, k)/floats.Dot(k, k), k)
+	}
+	x.Inputs["q"] = array.FromFloat64s(ir.F32, x.Inputs["q"].Shape, q)
+	require.NoError(t, x.solve())
+
+	size := make([]float64, s.Batch*s.HeadsV*s.V)
+	for i := range size {
+		size[i] = math.Sqrt(x.shares.Expected[i/s.V])
+		require.Less(t, math.Abs(x.Want["o"].Float64s()[i]), 1e-5*size[i])
+	}
+	pass := func(share float64) bool {
+		marks, err := x.Judge("f32", x.answers("o", func(v []float64) { floats.AddScaled(v, share, size) }))
+		require.NoError(t, err)
+		return !slices.ContainsFunc(marks, func(m Mark) bool { return !m.Pass() })
+	}
+	require.True(t, pass(0x1p-24))
+	require.False(t, pass(1e-3))
 }
 
 // A state of a pool is judged with the batch row or sequence that has it, and every state once.

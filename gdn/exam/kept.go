@@ -36,7 +36,10 @@ const (
 )
 
 // answers are what is kept of a sheet.
-type answers struct{ Want, Carried, Decay map[string]*array.Array }
+type answers struct {
+	Want   map[string]*array.Array
+	Shares truth.Shares
+}
 
 // draw is Draw with the answers of the folder. What goes wrong with the folder costs time alone.
 func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
@@ -95,7 +98,7 @@ func (x *Sheet) recall(path string) bool {
 	if !bytes.Equal(sum, checksum(body)) || gob.NewDecoder(bytes.NewReader(body)).Decode(&a) != nil {
 		return false
 	}
-	x.Want, x.shares = a.Want, truth.Shares{Carried: a.Carried, Decay: a.Decay}
+	x.Want, x.shares = a.Want, a.Shares
 	now := time.Now()
 	os.Chtimes(path, now, now) // it was used
 	return true
@@ -104,7 +107,7 @@ func (x *Sheet) recall(path string) bool {
 // keep writes the answers; the file gets its name once it is whole.
 func (x *Sheet) keep(path string) error {
 	var body bytes.Buffer
-	if err := gob.NewEncoder(&body).Encode(answers{x.Want, x.shares.Carried, x.shares.Decay}); err != nil {
+	if err := gob.NewEncoder(&body).Encode(answers{x.Want, x.shares}); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "new-")

@@ -18,7 +18,13 @@ type Shares struct {
 	Carried map[string]*array.Array
 	// Decay is the derivative by a relative change of all log decays: outputs for g(1+x) are those for g plus x times it, for small x.
 	Decay map[string]*array.Array
+	// Expected [B, T, Hv] is the mean square of the elements of o over queries of all directions, each of the length of its own. A
+	// query that all but misses its few keys has an output far below. Of FewTokens and more it is nil.
+	Expected []float64
 }
+
+// FewTokens are so few that an output may all but vanish by chance, as q.k of one token does.
+const FewTokens = 32
 
 // ReferenceShares is Reference for a forward spec, with shares of its outputs. Boundaries are a number of tokens apart, from the
 // start of each sequence.
@@ -32,8 +38,12 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 	r := newRecurrence(s, inputs)
 	carried, decay := r.shadow(), r.shadow()
 	copy(carried.states, r.states) // of a pool, what no sequence has
+	var expected []float64
+	if s.Tokens < FewTokens {
+		expected = make([]float64, s.Batch*s.Tokens*s.HeadsV)
+	}
 	r.each(func() func(n, h int) {
-		p := sharesOf{every: every, u: make([]float64, s.V)}
+		p := sharesOf{every: every, u: make([]float64, s.V), expected: expected}
 		for i := range p.state {
 			p.state[i] = make([]float64, s.K*s.V)
 		}
@@ -51,7 +61,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 			return nil, Shares{}, fmt.Errorf("reference: the inputs make the recurrence overflow (|k| <= 1, g <= 0 and beta <= 2 keep it bounded)")
 		}
 	}
-	return name(r), Shares{name(carried), name(decay)}, nil
+	return name(r), Shares{name(carried), name(decay), expected}, nil
 }
 
 // shadow has room for outputs of its own.
@@ -61,9 +71,10 @@ func (r *recurrence) shadow() *recurrence {
 
 // sharesOf is the scratch of one processor: states [K, V] of the whole, of what is carried, and of the derivative.
 type sharesOf struct {
-	every int
-	state [3][]float64
-	u     []float64
+	every    int
+	state    [3][]float64
+	u        []float64
+	expected []float64 // of all processors
 }
 
 // headShares is head for the whole and its shares.
@@ -94,6 +105,9 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		step(s.Rule, slope, k, read, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
 		step(s.Rule, held, k, read, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
 		step(s.Rule, whole, k, read, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
+		if p.expected != nil { // o is q S: over directions of q the squares of S add up, evenly over its K rows and V columns
+			p.expected[row] = floats.Dot(q, q) * floats.Dot(whole, whole) / float64(s.K*s.V)
+		}
 		r.passed(n, h, t-begin, whole)
 		carried.passed(n, h, t-begin, held)
 		decay.passed(n, h, t-begin, slope)

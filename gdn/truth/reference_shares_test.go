@@ -56,6 +56,33 @@ func TestCarriedBoundaries(t *testing.T) {
 	}
 }
 
+// What queries of any direction give is the mean over those along each axis; long outputs do without.
+func TestExpected(t *testing.T) {
+	s := gdntest.MustParse(t, "b=2,t=3,hk=1,hv=2,k=8,v=4,init")
+	inputs := generate(t, "slow", s, 3)
+	mean := make([]float64, s.Batch*s.Tokens*s.HeadsV)
+	var got []float64
+	for axis := range s.K {
+		q := make([]float64, inputs["q"].Size())
+		for i := axis; i < len(q); i += s.K {
+			q[i] = 3
+		}
+		inputs["q"] = array.FromFloat64s(s.DType, inputs["q"].Shape, q)
+		want, shares, err := ReferenceShares(s, inputs, 16)
+		require.NoError(t, err)
+		for i, x := range want["o"].Float64s() {
+			mean[i/s.V] += x * x / float64(s.V*s.K)
+		}
+		got = shares.Expected
+	}
+	require.InDeltaSlice(t, mean, got, 1e-12)
+
+	long := gdntest.MustParse(t, "t=32,hk=1,k=8")
+	_, shares, err := ReferenceShares(long, generate(t, "slow", long, 3), 16)
+	require.NoError(t, err)
+	require.Nil(t, shares.Expected)
+}
+
 func cloneInputs(inputs map[string]*array.Array) map[string]*array.Array {
 	c := map[string]*array.Array{}
 	for name, a := range inputs {

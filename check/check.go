@@ -117,7 +117,7 @@ func (r *Result) sheet(s gdn.Spec, f engine.Compute, classes []truth.Class, seed
 		return nil, err
 	}
 	for i, m := range marks {
-		if p := (gdn.Param{Name: m.Output}); r.Field && m.Output != "o" && m.Output != "final_state" && m.Output != "states" {
+		if p := (gdn.Param{Name: m.Output}); r.Field && !s.IsResult(m.Output) {
 			marks[i].Limit = min(m.Limit, truth.FieldLimit(p))
 		}
 	}

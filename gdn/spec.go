@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/internal/suggest"
@@ -204,6 +205,11 @@ func (s Spec) Results() []Param {
 		p = append(p, Param{"states", ir.T(t.DType, append([]int{s.Batch, s.Tokens / s.Every}, t.Shape[1:]...)...)})
 	}
 	return p
+}
+
+// IsResult says whether an output is of the forward pass: the others are gradients.
+func (s Spec) IsResult(name string) bool {
+	return slices.ContainsFunc(s.Results(), func(p Param) bool { return p.Name == name })
 }
 
 // tokenType is [B, T, dims...], or [T, dims...] without a batch axis.

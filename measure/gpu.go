@@ -134,13 +134,8 @@ func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64,
 	inputs := map[int][]int64{}
 	if p.Spec != nil {
 		for i, in := range p.Spec.Inputs() {
-			switch in.Name {
-			case "cu_seqlens":
-				inputs[i] = CuSeqlens(*p.Spec)
-			case "state_indices":
-				inputs[i] = lastStates(*p.Spec)
-			case "read_indices":
-				inputs[i] = ownReads(*p.Spec)
+			if list := indices(*p.Spec, in.Name); list != nil {
+				inputs[i] = list
 			}
 		}
 	}

@@ -51,16 +51,11 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 	glue.Body.Params = slices.DeleteFunc(glue.Body.Params, func(p *ir.Value) bool { return !read[p] && !slices.Contains(glue.Body.Yield, p) })
 	args := map[string]*array.Array{}
 	for _, p := range glue.Body.Params {
-		switch p.Name {
-		case "cu_seqlens":
-			args[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, CuSeqlens(s))
-		case "state_indices":
-			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, lastStates(s))
-		case "read_indices":
-			args[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, ownReads(s))
-		default:
+		list := indices(s, p.Name)
+		if list == nil {
 			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and indices of states alone: give its values with --scalars", p.Name)
 		}
+		args[p.Name] = array.FromInt64s(p.Type.DType, p.Type.Shape, list)
 	}
 	values, err := interp.Run(glue, args, interp.Options{})
 	if err != nil {
@@ -71,6 +66,19 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 		scalars[name] = values[glue.Results[i]].Int64s()
 	}
 	return scalars, nil
+}
+
+// indices are what an input that names sequences or states has in the call that is costed; nil where it names none.
+func indices(s gdn.Spec, input string) []int64 {
+	switch input {
+	case "cu_seqlens":
+		return CuSeqlens(s)
+	case "state_indices":
+		return lastStates(s)
+	case "read_indices":
+		return ownReads(s)
+	}
+	return nil
 }
 
 // lastStates is state_indices of sequences that use a pool from its end down.

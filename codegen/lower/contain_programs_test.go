@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
@@ -38,6 +39,39 @@ func inOrder(t *testing.T, s gdn.Spec, run func(...*array.Array) ([]*array.Array
 	}
 }
 
+// ofText is the program of a variant for a TPU, run from its text.
+func ofText(t *testing.T, s gdn.Spec, v gdn.Variant, target *codegen.Target) func(map[string]*array.Array) map[string]*array.Array {
+	t.Helper()
+	a, err := lower.Program(s, v, "mosaic", target)
+	require.NoError(t, err)
+	p, err := eval.Parse(a.Text)
+	require.NoError(t, err)
+	return inOrder(t, s, p.Run)
+}
+
+// forTPU is what a text of auto stands for on a TPU.
+func forTPU(t *testing.T, s gdn.Spec, auto, name string) (gdn.Variant, *codegen.Target) {
+	t.Helper()
+	target, err := codegen.LookupTarget(name)
+	require.NoError(t, err)
+	f, err := lower.Suit(s, auto, target)
+	require.NoError(t, err)
+	return f.Variant, target
+}
+
+// onCPU is the program that auto takes for a CPU, run there until the test ends.
+func onCPU(t *testing.T, s gdn.Spec, cpu *pjrt.Engine) (gdn.Variant, func(map[string]*array.Array) map[string]*array.Array) {
+	t.Helper()
+	f, err := lower.Suit(s, gdn.Auto, nil)
+	require.NoError(t, err)
+	a, err := lower.Program(s, f.Variant, "stablehlo", nil)
+	require.NoError(t, err)
+	p, err := cpu.Compile(a.Text)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	return f.Variant, inOrder(t, s, p.Run)
+}
+
 // The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself: two
 // classes and targets drawn by the day, or all with -all.
 func TestContainedText(t *testing.T) {
@@ -57,16 +91,9 @@ func TestContainedText(t *testing.T) {
 	}
 	for _, r := range rows {
 		t.Run(r.class+" for "+r.target+" on "+r.spec, func(t *testing.T) {
-			target, err := codegen.LookupTarget(r.target)
-			require.NoError(t, err)
 			s := spec(t, r.spec)
-			f, err := lower.Suit(s, gdn.Auto+"-"+r.class, target)
-			require.NoError(t, err)
-			a, err := lower.Program(s, f.Variant, "mosaic", target)
-			require.NoError(t, err)
-			p, err := eval.Parse(a.Text)
-			require.NoError(t, err)
-			contained(t, s, draw, inOrder(t, s, p.Run))
+			v, target := forTPU(t, s, gdn.Auto+"-"+r.class, r.target)
+			contained(t, s, draw, ofText(t, s, v, target))
 		})
 	}
 }
@@ -78,14 +105,8 @@ func TestContainedCPU(t *testing.T) {
 	for _, text := range served {
 		t.Run(text, func(t *testing.T) {
 			s := spec(t, text)
-			f, err := lower.Suit(s, gdn.Auto, nil)
-			require.NoError(t, err)
-			a, err := lower.Program(s, f.Variant, "stablehlo", nil)
-			require.NoError(t, err)
-			p, err := cpu.Compile(a.Text)
-			require.NoError(t, err)
-			defer p.Close()
-			contained(t, s, draw, inOrder(t, s, p.Run))
+			_, run := onCPU(t, s, cpu)
+			contained(t, s, draw, run)
 		})
 	}
 }

@@ -7,9 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
@@ -70,16 +67,9 @@ func TestNamedStatesText(t *testing.T) {
 	for _, text := range named {
 		for _, name := range []string{"v5e", "v6e", "tpu7x"} {
 			t.Run(name+" on "+text, func(t *testing.T) {
-				target, err := codegen.LookupTarget(name)
-				require.NoError(t, err)
 				s := spec(t, text)
-				f, err := lower.Suit(s, gdn.Auto, target)
-				require.NoError(t, err)
-				a, err := lower.Program(s, f.Variant, "mosaic", target)
-				require.NoError(t, err)
-				p, err := eval.Parse(a.Text)
-				require.NoError(t, err)
-				freshStarts(t, s, f.Variant.Precision().String(), inOrder(t, s, p.Run))
+				v, target := forTPU(t, s, gdn.Auto, name)
+				freshStarts(t, s, v.Precision().String(), ofText(t, s, v, target))
 			})
 		}
 	}
@@ -91,14 +81,8 @@ func TestNamedStatesCPU(t *testing.T) {
 	for _, text := range append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda") {
 		t.Run(text, func(t *testing.T) {
 			s := spec(t, text)
-			f, err := lower.Suit(s, gdn.Auto, nil)
-			require.NoError(t, err)
-			a, err := lower.Program(s, f.Variant, "stablehlo", nil)
-			require.NoError(t, err)
-			p, err := cpu.Compile(a.Text)
-			require.NoError(t, err)
-			defer p.Close()
-			freshStarts(t, s, f.Variant.Precision().String(), inOrder(t, s, p.Run))
+			v, run := onCPU(t, s, cpu)
+			freshStarts(t, s, v.Precision().String(), run)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -34,24 +33,15 @@ func TestStatesAreThoseOfShorterCalls(t *testing.T) {
 			inputs, err := class.Generate(s, 1)
 			require.NoError(t, err)
 			var v gdn.Variant
+			var target *codegen.Target
 			if row.target == "" {
 				v = variant(t, row.variant)
 			} else {
-				target, err := codegen.LookupTarget(row.target)
-				require.NoError(t, err)
-				f, err := lower.Suit(s, row.variant, target)
-				require.NoError(t, err)
-				v = f.Variant
+				v, target = forTPU(t, s, row.variant, row.target)
 			}
 			run := func(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
-				if row.target != "" {
-					target, err := codegen.LookupTarget(row.target)
-					require.NoError(t, err)
-					a, err := lower.Program(s, v, "mosaic", target)
-					require.NoError(t, err)
-					p, err := eval.Parse(a.Text)
-					require.NoError(t, err)
-					return inOrder(t, s, p.Run)(inputs)
+				if target != nil {
+					return ofText(t, s, v, target)(inputs)
 				}
 				m, err := build.Module(s, v)
 				require.NoError(t, err)

@@ -389,14 +389,13 @@ func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 
 // skip puts zeros into the outputs of sequences without a state.
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
-	b, indices := p.b, p.args["state_indices"]
+	b, names := p.b, p.pool()
 	at := 0 // the dimension of o that runs over sequences, or tokens
 	if in.slotting != nil {
-		indices = b.GatherRows(indices, in.slotting.Seqs, 0)
+		names.Written = b.GatherRows(names.Written, in.slotting.Seqs, 0)
 		at = o.Type.Rank() - 3
 	}
-	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
-	return b.Select(b.Broadcast(held, o.Type.Shape, at), o, b.Like(o, 0))
+	return b.Select(b.Broadcast(names.Held(b), o.Type.Shape, at), o, b.Like(o, 0))
 }
 
 // fresh says of the entries of a program, as a gate does, which sequences start from zeros; nil where none can.

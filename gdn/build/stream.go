@@ -45,8 +45,7 @@ func (p streaming) streams() []*stream {
 	b := p.b
 	begin, end := p.sequences()
 	if p.s.Pool > 0 { // sequences without a state are skipped
-		held := p.args["state_indices"]
-		end = b.Select(b.Compare(ir.GE, held, b.Like(held, 0)), end, begin)
+		end = b.Select(p.pool().Held(b), end, begin)
 	}
 	if p.v.Mapping.Batch == 1 {
 		return []*stream{p.oneByOne(begin, end)}

@@ -107,7 +107,7 @@ func (x *Sheet) judgeWhole(precision string, got map[string]*array.Array) ([]Mar
 			return nil, err
 		}
 		kind := RMS
-		if p.Name == "o" || p.Name == "final_state" || p.Name == "states" {
+		if x.Spec.IsResult(p.Name) {
 			kind = Max
 		}
 		marks = append(marks, Mark{Class: c.Name, Output: p.Name, Kind: kind, Row: -1, Head: -1, Seed: x.Seed, Error: off, Limit: limit})

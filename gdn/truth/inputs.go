@@ -199,7 +199,7 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 	if s.Direction != gdn.Forward && diff.MaxAbs < 1e-15 {
 		return diff.MaxAbs, limit, nil
 	}
-	if p.Name == "o" || p.Name == "final_state" || p.Name == "states" {
+	if s.IsResult(p.Name) {
 		return diff.RelMax, limit, nil
 	}
 	limit, err = c.GradientLimit(s, precision, p)
@@ -308,14 +308,9 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 	}
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
-		switch p.Name {
-		case "cu_seqlens":
-			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, d.bounds())
-		case "state_indices":
-			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, d.indices())
-		case "read_indices":
-			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, d.reads())
-		default:
+		if list := d.naming(p.Name, d.bounds); list != nil {
+			out[p.Name] = array.FromInt64s(p.Type.DType, p.Type.Shape, list)
+		} else {
 			out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values[p.Name])
 		}
 	}
@@ -476,6 +471,19 @@ func (d draw) bounds() []int64 {
 		cu[2] = cu[1]
 	}
 	return cu
+}
+
+// naming draws an input that names sequences or states, with bounds of packed ones; nil where it names none.
+func (d draw) naming(input string, bounds func() []int64) []int64 {
+	switch input {
+	case "cu_seqlens":
+		return bounds()
+	case "state_indices":
+		return d.indices()
+	case "read_indices":
+		return d.reads()
+	}
+	return nil
 }
 
 // indices draws state_indices.

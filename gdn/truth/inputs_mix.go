@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -80,14 +79,9 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 	m.values["initial_state"] = m.states(common)
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
-		switch p.Name {
-		case "cu_seqlens":
-			out[p.Name] = array.FromInt64s(ir.I64, p.Type.Shape, common.variedBounds())
-		case "state_indices":
-			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, common.indices())
-		case "read_indices":
-			out[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, common.reads())
-		default:
+		if list := common.naming(p.Name, common.variedBounds); list != nil {
+			out[p.Name] = array.FromInt64s(p.Type.DType, p.Type.Shape, list)
+		} else {
 			out[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, m.values[p.Name])
 		}
 	}

@@ -63,7 +63,7 @@ func (o Of) Order(b *ir.Builder) *Order {
 	zero := b.Const(square, 0)
 	down := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 0) } // x of the row
 	across := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 1) }
-	held := b.Compare(ir.GE, indices, b.Like(indices, 0))
+	held := o.Held(b)
 	has := b.Select(held, b.Like(indices, 1), b.Like(indices, 0))
 	earlier := b.Compare(ir.LT, b.Iota(square, 1), b.Iota(square, 0))
 	before := b.Sum(b.Select(earlier, across(has), zero), 1) // sequences with a state before each

@@ -206,3 +206,23 @@ func TestRemainder(t *testing.T) {
 		before = now
 	}
 }
+
+// Where channels leave little of dA_log by chance, an error is over what they amount to, and half of a channel more is a fault; a decay a
+// head has nothing to cancel.
+func TestChannelSize(t *testing.T) {
+	c, err := LookupClass("cos.75")
+	require.NoError(t, err)
+	pass := func(rule string, by float64) bool {
+		s := gdntest.MustParse(t, "t=64,hk=1,hv=2,k=16,v=16,gates=fused,direction=train"+rule)
+		list := func(x ...float64) *array.Array { return array.FromFloat64s(ir.F64, []int{len(x)}, x) }
+		channels := slices.Repeat([]float64{.3, -.3}, 16)
+		want := map[string]*array.Array{"dA_log": list(.01, -.01), "ddt_bias": list(channels...), "db": list(1e-6)}
+		got := map[string]*array.Array{"dA_log": list(.01+by, -.01)}
+		off, limit, err := c.Error(s, "bf16x1", gdn.Param{Name: "dA_log", Type: ir.T(ir.F32, 2)}, got, want)
+		require.NoError(t, err)
+		return off <= limit
+	}
+	require.True(t, pass(",rule=kda", .02))
+	require.False(t, pass(",rule=kda", .15))
+	require.False(t, pass("", .02))
+}

@@ -24,6 +24,9 @@ func TestFixturesOnCPU(t *testing.T) {
 	e := pjrttest.CPU(t)
 	cases, err := truth.ReadCases(fixtures)
 	require.NoError(t, err)
+	others, err := truth.ReadCases(fixtures + "/family")
+	require.NoError(t, err)
+	cases = append(cases, others...)
 	drawn := map[string]bool{}
 	for _, c := range rotate.Sample(30, cases, len(cases)/2) {
 		drawn[c.Name] = true

@@ -61,12 +61,14 @@ type caseOp struct {
 	contest bool   // fused gates, state V x K, zeros for an empty sequence, its own rule of judgement
 	out     ir.DType
 	layer   bool // a whole layer, see LayerCase
+	stated  bool // the manifest states the spec, and tensors have the names of its inputs and outputs
 }
 
 var caseOps = []caseOp{
 	{name: "gated_delta_rule", o: "o", init: "initial_state", final: "final_state", out: ir.F32},
 	{name: "contest_decode", o: "output", init: "state", final: "new_state", extra: "output_f64", contest: true, out: ir.BF16},
 	{name: "contest_prefill", o: "output", init: "state", final: "new_state", extra: "output_f64", contest: true, out: ir.BF16},
+	{name: "spec", o: "o", init: "initial_state", final: "final_state", stated: true},
 	{name: "qwen3next_gated_deltanet_layer", layer: true},
 }
 
@@ -80,6 +82,7 @@ type manifestCase struct {
 	File        string                                `json:"file"`
 	Class       string                                `json:"class"`
 	Op          string                                `json:"op"`
+	Spec        string                                `json:"spec,omitempty"`
 	Note        string                                `json:"note"`
 	Tensors     map[string]manifestTensor             `json:"tensors"`
 	Scale       float64                               `json:"scale"`
@@ -199,6 +202,8 @@ func (m *manifestCase) read(dir string) (Case, error) {
 		c.Reason = fmt.Sprintf("unknown op %q (known: %s)", m.Op, strings.Join(names, " "))
 	case caseOps[i].layer:
 		err = c.describeLayer(m)
+	case caseOps[i].stated:
+		err = c.describeSpec(m, caseOps[i])
 	default:
 		err = c.describe(m, caseOps[i])
 	}

@@ -71,6 +71,33 @@ func (c *Case) describe(m *manifestCase, op caseOp) error {
 	return c.match(types, op)
 }
 
+// describeSpec reads a case of any rule, whose manifest states the spec.
+func (c *Case) describeSpec(m *manifestCase, op caseOp) (err error) {
+	types, err := m.types(c.File)
+	if err != nil {
+		return err
+	}
+	if c.Spec, err = gdn.Parse(m.Spec); err != nil {
+		return fmt.Errorf("field spec: %w", err)
+	}
+	named := func(params []gdn.Param) map[string]gdn.Param {
+		l := map[string]gdn.Param{}
+		for _, p := range params {
+			if t, ok := types[p.Name]; ok {
+				l[p.Name] = gdn.Param{Name: p.Name, Type: t}
+			}
+		}
+		return l
+	}
+	c.inputs, c.expected = named(c.Spec.Inputs()), named(c.Spec.Outputs())
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		if c.inputs[name].Name == "" && c.expected[name].Name == "" {
+			return fmt.Errorf("field tensors: %s is neither an input nor an output of %s", name, c.Spec)
+		}
+	}
+	return c.match(types, op)
+}
+
 // types reads the element types and shapes of the tensors.
 func (m *manifestCase) types(file string) (map[string]ir.Type, error) {
 	types := map[string]ir.Type{}

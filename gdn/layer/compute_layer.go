@@ -1,21 +1,27 @@
 package layer
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
+	. "github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/ml/context"
 
+	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
 // ComputeLayer runs a stored case of a whole layer on a backend: its first tokens at once, the others one by one from the
-// caches, and all of them in one call of a layer without a cache. The variant is as Builder.Variant takes it.
+// caches, and all of them in one call of a layer without a cache; then the gradients, where the case has them. The variant is as
+// Builder.Variant takes it.
 func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-	cfg := Config{Hidden: c.Hidden, HeadsK: c.HeadsK, HeadsV: c.HeadsV, KeyDim: c.KeyDim, ValueDim: c.ValueDim, ConvWidth: c.ConvWidth, NormEps: c.NormEps}
+	cfg := Config{Hidden: c.Hidden, HeadsK: c.HeadsK, HeadsV: c.HeadsV, KeyDim: c.KeyDim, ValueDim: c.ValueDim, ConvWidth: c.ConvWidth, NormEps: c.NormEps,
+		Rule: c.Rule, Bound: c.Bound, DecayRank: c.DecayRank, GateRank: c.GateRank}
 	weights := map[string]*array.Array{}
 	for name, a := range inputs {
 		if strings.HasPrefix(name, truth.LayerWeights) {
@@ -23,7 +29,8 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 		}
 	}
 	ctx := context.New().In("layer")
-	if _, err := Load(ctx, WeightsOf(weights), truth.LayerWeights, cfg, dtypes.Float32); err != nil {
+	format, err := Load(ctx, WeightsOf(weights), truth.LayerWeights, cfg, dtypes.Float32)
+	if err != nil {
 		return nil, err
 	}
 	x := inputs["x"].Convert(ir.F32)
@@ -49,7 +56,56 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 		return nil, err
 	}
 	out["y_full"] = full["y_prefill"]
+	if dy := inputs["dy"]; dy != nil {
+		grads, err := layerGradients(b, ctx, cfg, format, variant, x, dy.Convert(ir.F32))
+		if err != nil {
+			return nil, err
+		}
+		for name, g := range grads {
+			out["d"+name] = g.Reshape(inputs[name].Shape...)
+		}
+	}
 	return out, nil
+}
+
+// layerGradients gives the gradients of sum(y dy) by x and by the weights, as a file of the format has those.
+func layerGradients(b backends.Backend, ctx *context.Context, c Config, f Format, variant string, x, dy *array.Array) (map[string]*array.Array, error) {
+	variables := slices.Sorted(maps.Keys(c.variableShapes()))
+	exec, err := context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) []*Node {
+		ctx.SetTraining(in[0].Graph(), true)
+		loss := ReduceAllSum(Mul(New(ctx, in[0]).With(c).Variant(variant).Done(), in[1]))
+		wrt := []*Node{in[0]}
+		for _, name := range variables {
+			wrt = append(wrt, ctx.GetVariable(name).ValueGraph(in[0].Graph()))
+		}
+		return Gradient(loss, wrt...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer exec.Finalize()
+	var args []any
+	for _, a := range []*array.Array{x, dy} {
+		t, err := device.Tensor(a)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, t)
+	}
+	out, err := exec.Exec(args...)
+	if err != nil {
+		return nil, err
+	}
+	grads := context.New().In("gradients")
+	for i, name := range variables {
+		grads.VariableWithValue(name, out[1+i])
+	}
+	file, err := Save(grads, truth.LayerWeights, c, f, dtypes.Float32)
+	if err != nil {
+		return nil, err
+	}
+	file.Tensors["x"], err = device.Array(out[0])
+	return file.Tensors, err
 }
 
 // runParts runs a session of its own on parts of the tokens, one after another; the mask is of the first. It gives the outputs of the first

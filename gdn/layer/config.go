@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	. "github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/ml/context"
+
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // Hyperparameters that New reads from the context, so that they can be set from a command line. Methods of the builder and
@@ -28,6 +31,12 @@ const (
 	ParamInitGain = "gdn_init_gain"
 	// ParamVariant is how the rule is computed, as Builder.Variant takes it (string), such as auto-fla. Default: auto.
 	ParamVariant = "gdn_variant"
+	// ParamRule is the rule, kda or gdn (string). Default gdn.
+	ParamRule = "gdn_rule"
+	// ParamBound is the lowest log decay of a token with rule kda (float64), below 0, such as -5. Default 0: none.
+	ParamBound = "gdn_bound"
+	// ParamRank is the width through which the projections of decay and output gate go with rule kda (int). Default: that of a key.
+	ParamRank = "gdn_rank"
 )
 
 // Config is the sizes and options of a layer.
@@ -40,7 +49,18 @@ type Config struct {
 	ConvWidth int
 	NormEps   float64
 	NegEigval bool
+
+	Rule      gdn.Rule // the gated delta rule, or kda
+	Bound     float64  // kda: the lowest log decay of a token, below 0; 0: none
+	DecayRank int      // kda: the decay is projected to this width and from there to the channels of the keys; 0: at once
+	GateRank  int      // kda: the same for the output gate and the values
 }
+
+// kda is the rule of Kimi Delta Attention.
+var kda = gdn.Rule{Decay: gdn.DecayChannel}
+
+// outputGates are the rules that have a layer, with what the output gate passes through.
+var outputGates = map[gdn.Rule]func(*Node) *Node{{}: silu, kda: Sigmoid}
 
 // configOf reads the hyperparameters.
 func configOf(ctx *context.Context, hidden int) Config {
@@ -53,6 +73,15 @@ func configOf(ctx *context.Context, hidden int) Config {
 	}
 	c.HeadsV = context.GetParamOr(ctx, ParamHeadsV, c.HeadsK)
 	c.ValueDim = context.GetParamOr(ctx, ParamValueDim, c.KeyDim)
+	rule, err := gdn.ParseRule(context.GetParamOr(ctx, ParamRule, gdn.Rule{}.String()))
+	if err != nil {
+		panic(fmt.Errorf("layer: hyperparameter %s: %w", ParamRule, err))
+	}
+	if rule != (gdn.Rule{}) {
+		c.Rule, c.Bound = rule, context.GetParamOr(ctx, ParamBound, 0.)
+		c.DecayRank = context.GetParamOr(ctx, ParamRank, c.KeyDim)
+		c.GateRank = c.DecayRank
+	}
 	return c
 }
 
@@ -70,6 +99,18 @@ func (c Config) Check() error {
 	if c.HeadsK > 0 && c.HeadsV%c.HeadsK != 0 {
 		errs = append(errs, fmt.Errorf("%d value heads over %d key heads: the value heads must be a multiple", c.HeadsV, c.HeadsK))
 	}
+	if _, ok := outputGates[c.Rule]; !ok {
+		errs = append(errs, fmt.Errorf("rule %s has no layer, only %s and %s have", c.Rule, gdn.Rule{}, kda))
+	}
+	if !c.Rule.Channels() && (c.Bound != 0 || c.DecayRank != 0 || c.GateRank != 0) {
+		errs = append(errs, fmt.Errorf("bound %g and ranks %d and %d are of rule %s, the rule is %s", c.Bound, c.DecayRank, c.GateRank, kda, c.Rule))
+	}
+	if c.Bound > 0 {
+		errs = append(errs, fmt.Errorf("bound of the log decay is %g, want a number below 0, or 0 for no bound", c.Bound))
+	}
+	if c.DecayRank < 0 || c.GateRank < 0 {
+		errs = append(errs, fmt.Errorf("ranks of the gates are %d and %d, want none below 0", c.DecayRank, c.GateRank))
+	}
 	if !(c.NormEps > 0) {
 		errs = append(errs, fmt.Errorf("epsilon of the norm is %g, want a positive number", c.NormEps))
 	}
@@ -84,6 +125,23 @@ func (c Config) KeyWidth() int { return c.HeadsK * c.KeyDim }
 
 // ValueWidth is the width of all values of a token.
 func (c Config) ValueWidth() int { return c.HeadsV * c.ValueDim }
+
+// DecayWidth is the number of decays of a token: one a value head, or with rule kda one for each channel of its key.
+func (c Config) DecayWidth() int {
+	n := 1
+	for _, d := range c.decayShape() {
+		n *= d
+	}
+	return n
+}
+
+// decayShape is the shape of the decays of a token.
+func (c Config) decayShape() []int {
+	if c.Rule.Channels() {
+		return []int{c.HeadsV, c.KeyDim}
+	}
+	return []int{c.HeadsV}
+}
 
 // Channels is the width of the convolution: queries, keys, values.
 func (c Config) Channels() int { return 2*c.KeyWidth() + c.ValueWidth() }

@@ -1,7 +1,8 @@
-// Package layer is Gated DeltaNet for GoMLX: the gated delta rule as an operation with a gradient, and the whole layer of
-// Qwen3-Next and Qwen3.5 with its caches and weights.
+// Package layer is Gated DeltaNet for GoMLX, and Kimi Delta Attention: the gated delta rule as an operation with a gradient, and the whole
+// layers of Qwen3-Next, Qwen3.5 and Kimi Linear with their caches and weights.
 //
 //	y := layer.New(ctx.In("gdn"), x).Heads(4, 8).HeadDims(64, 64).Done()              // training
+//	y := layer.New(ctx.In("kda"), x).Heads(4, 4).HeadDims(64, 64).KDA(64, -5).Done()  // a decay a channel
 //	y, cache := layer.New(ctx.In("gdn"), x).With(cfg).Cache(cache).DoneWithCache()    // prompts in pieces, decoding
 //	o, state := layer.Rule(q, k, v, g, beta).InitialState(s).DoneWithState()          // the rule alone
 //	_, err := layer.Load(ctx.In("gdn"), weights, "model.layers.0.linear_attn.", cfg, dtypes.BFloat16)
@@ -17,5 +18,5 @@
 //  5. What does not fit is an error that names the tensor and the shape that is wanted. Functions that build graphs panic with
 //     it, as GoMLX's do, and Exec returns it.
 //
-// Gated Delta Networks: Improving Mamba2 with Delta Rule, https://arxiv.org/abs/2412.06464.
+// Gated Delta Networks: Improving Mamba2 with Delta Rule, https://arxiv.org/abs/2412.06464. Kimi Linear, https://arxiv.org/abs/2510.26692.
 package layer

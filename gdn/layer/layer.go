@@ -19,11 +19,13 @@ import (
 const (
 	VarQKV    = "qkv"     // [hidden, queries | keys | values]
 	VarZ      = "z"       // [hidden, values]: the output gate
+	VarZDown  = "z_down"  // [hidden, rank], where z is [rank, values]
 	VarB      = "b"       // [hidden, value heads]: beta before its sigmoid
-	VarA      = "a"       // [hidden, value heads]: the decay before its softplus
+	VarA      = "a"       // [hidden, value heads]: the decay before its softplus; with rule kda [hidden, value heads * key width]
+	VarADown  = "a_down"  // [hidden, rank], where a is [rank, value heads * key width]
 	VarConv   = "conv"    // [channels, taps], the last tap for the current token
 	VarALog   = "A_log"   // [value heads], f32
-	VarDtBias = "dt_bias" // [value heads], f32
+	VarDtBias = "dt_bias" // [value heads], f32; with rule kda [value heads, key width]
 	VarNorm   = "norm"    // [value width]
 	VarOut    = "out"     // [values, hidden]
 )
@@ -50,7 +52,7 @@ type Cache struct {
 	State *Node // [sequences, value heads, key width, value width], f32
 }
 
-// New starts a Gated DeltaNet layer on x, [batch, tokens, features] of float32 or bfloat16. Sizes come from the
+// New starts a layer of Gated DeltaNet, or of Kimi Delta Attention, on x, [batch, tokens, features] of float32 or bfloat16. Sizes come from the
 // hyperparameters (ParamHeadsK, ...) until a method sets them. Variables are made in the scope of ctx.
 func New(ctx *context.Context, x *Node) *Builder {
 	if x.Rank() != 3 {
@@ -94,6 +96,15 @@ func (b *Builder) ConvWidth(taps int) *Builder {
 // NegativeEigenvalues sets whether beta is in (0,2) instead of (0,1).
 func (b *Builder) NegativeEigenvalues(allow bool) *Builder {
 	b.cfg.NegEigval = allow
+	return b
+}
+
+// KDA makes it Kimi Delta Attention (Kimi Linear, https://arxiv.org/abs/2510.26692): each channel of a key has a decay of its own, the
+// output gate is a sigmoid, and the projections of decay and output gate go through a width of rank, or go at once where that is 0. A bound
+// below 0, such as -5, is the lowest log decay of a token: bound sigmoid(exp(A_log) (a + dt_bias)) in place of
+// -exp(A_log) softplus(a + dt_bias).
+func (b *Builder) KDA(rank int, bound float64) *Builder {
+	b.cfg.Rule, b.cfg.Bound, b.cfg.DecayRank, b.cfg.GateRank = kda, bound, rank, rank
 	return b
 }
 
@@ -157,16 +168,14 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	if b.mask != nil {
 		x = Mul(x, InsertAxes(ConvertDType(b.realTokens(), x.DType()), -1))
 	}
-	p := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()), b.matrix(VarZ, c.Hidden, c.ValueWidth()),
-		b.matrix(VarB, c.Hidden, c.HeadsV), b.matrix(VarA, c.Hidden, c.HeadsV))
-	qkv, z, beta, a := p[0], p[1], ConvertDType(p[2], dtypes.Float32), ConvertDType(p[3], dtypes.Float32)
-	if b.mask != nil {
-		pad := LogicalNot(BroadcastToDims(InsertAxes(b.realTokens(), -1), a.Shape().Dimensions...))
-		a, beta = Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), a), Where(pad, FillScalar(a.Graph(), a.Shape(), padGate), beta)
-	}
+	zFirst, zSecond := b.throughRank(VarZDown, VarZ, c.GateRank, c.ValueWidth())
+	aFirst, aSecond := b.throughRank(VarADown, VarA, c.DecayRank, c.DecayWidth())
+	p := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()), zFirst, b.matrix(VarB, c.Hidden, c.HeadsV), aFirst)
+	qkv, z, beta, a := p[0], zSecond(p[1]), b.rawGate(p[2]), b.rawGate(aSecond(p[3]))
 	mixed, conv := b.convolve(qkv, remember)
 
 	s := gdn.NewSpec(batch, tokens, c.HeadsK, c.HeadsV, c.KeyDim, c.ValueDim)
+	s.Rule, s.Bound = c.Rule, c.Bound
 	s.DType, _ = device.ElementType(x.DType()) // o stays float32 until it is normalised
 	s.Gates, s.L2Norm, s.NegEigval = gdn.GatesFused, true, c.NegEigval
 	s.Init, s.Final = b.cache != nil, remember
@@ -175,8 +184,8 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	}
 	in := map[string]*Node{
 		"q": part(0, c.HeadsK, c.KeyDim), "k": part(c.KeyWidth(), c.HeadsK, c.KeyDim), "v": part(2*c.KeyWidth(), c.HeadsV, c.ValueDim),
-		"a": a, "b": beta,
-		"A_log": b.vector(VarALog, c.HeadsV, logUniform(b.ctx, 16)), "dt_bias": b.vector(VarDtBias, c.HeadsV, timeSteps(b.ctx, .001, .1)),
+		"a": Reshape(a, append([]int{batch, tokens}, c.decayShape()...)...), "b": beta,
+		"A_log": b.vector(VarALog, logUniform(b.ctx, 16), c.HeadsV), "dt_bias": b.vector(VarDtBias, timeSteps(b.ctx, .001, .1), c.decayShape()...),
 	}
 	if b.cache != nil {
 		in["initial_state"] = b.cache.State
@@ -191,7 +200,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	o = Div(o, Sqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
 	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
-	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), silu(gate))
+	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), outputGates[c.Rule](gate))
 	y := project(narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
 	if !remember {
 		return y, nil
@@ -199,8 +208,18 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	return y, &Cache{Conv: conv, State: out["final_state"]}
 }
 
-// padGate is a raw gate whose decay is none and whose beta is zero.
-const padGate = -1e4
+// padGate is a raw gate whose decay is none and whose beta is zero, however small the rate exp(A_log) by which a bounded decay multiplies it.
+const padGate = -1e30
+
+// rawGate is a gate of the tokens, [batch, tokens, n], in float32, closed where a token is padding.
+func (b *Builder) rawGate(x *Node) *Node {
+	x = ConvertDType(x, dtypes.Float32)
+	if b.mask == nil {
+		return x
+	}
+	real := BroadcastToDims(InsertAxes(b.realTokens(), -1), x.Shape().Dimensions...)
+	return Where(real, x, FillScalar(x.Graph(), x.Shape(), padGate))
+}
 
 // realTokens is the mask as bools.
 func (b *Builder) realTokens() *Node {
@@ -292,8 +311,17 @@ func (b *Builder) asInput(v *Node) *Node {
 	return narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
 }
 
-func (b *Builder) vector(name string, n int, init context.VariableInitializer) *Node {
-	return ConvertDType(b.variable(name, dtypes.Float32, init, n), dtypes.Float32)
+// throughRank is a projection of the input to a width, through a rank where there is one: the matrix that meets the input, and what is to be
+// done with their product.
+func (b *Builder) throughRank(down, name string, rank, out int) (first *Node, second func(*Node) *Node) {
+	if rank == 0 {
+		return b.matrix(name, b.cfg.Hidden, out), func(x *Node) *Node { return x }
+	}
+	return b.matrix(down, b.cfg.Hidden, rank), func(x *Node) *Node { return project(x, b.matrix(name, rank, out))[0] }
+}
+
+func (b *Builder) vector(name string, init context.VariableInitializer, dims ...int) *Node {
+	return ConvertDType(b.variable(name, dtypes.Float32, init, dims...), dtypes.Float32)
 }
 
 func uniform(ctx *context.Context, lo, hi float64) context.VariableInitializer {

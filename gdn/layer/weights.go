@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
 	"github.com/gomlx/gomlx/pkg/ml/context"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -25,109 +25,163 @@ const (
 	Qwen3Next Format = "qwen3-next"
 	// Qwen35 has in_proj_qkv, in_proj_z, in_proj_b and in_proj_a, rows in the order of this package.
 	Qwen35 Format = "qwen3.5"
+	// KimiLinear, of rule kda, has q_proj, k_proj and v_proj, a convolution of each, and pairs of projections for decay (f_a_proj, f_b_proj)
+	// and output gate (g_a_proj, g_b_proj); f_proj or g_proj where there is no rank between two.
+	KimiLinear Format = "kimi-linear"
 )
 
 // Formats lists the formats.
-var Formats = []Format{Qwen3Next, Qwen35}
+var Formats = []Format{Qwen3Next, Qwen35, KimiLinear}
 
-// stored is a tensor of a layer in a file: its name after the prefix, its shape, and the variables whose values it holds.
+// formats has a row for each format: the rule of its layers, a tensor by which it is known, and all tensors, as torch has them: matrices are
+// [out, in].
+var formats = map[Format]struct {
+	rule    gdn.Rule
+	marker  string
+	tensors func(c Config) []stored
+}{
+	Qwen3Next:  {gdn.Rule{}, "in_proj_qkvz.weight", Config.qwen3Next},
+	Qwen35:     {gdn.Rule{}, "in_proj_qkv.weight", Config.qwen35},
+	KimiLinear: {kda, "q_conv1d.weight", Config.kimiLinear},
+}
+
+// stored is a tensor of a layer in a file: its name after the prefix, its shape, and whose values it holds.
 type stored struct {
 	name  string
 	shape []int
-	vars  []string
+	parts []part
 }
 
-// tensorsOf lists the tensors of a layer, as torch has them: matrices are [out, in].
+// part says which rows of a stored tensor are which outputs of a variable: rows[i] is output first+i.
+type part struct {
+	variable string
+	first    int
+	rows     []int
+}
+
+// whole is a tensor whose rows are the outputs of a variable from one on, in order.
+func whole(name, variable string, first int, shape ...int) stored {
+	rows := make([]int, slices.Max(shape[:max(1, len(shape)-1)])) // axes of length 1 may stand before that of the rows
+	for i := range rows {
+		rows[i] = i
+	}
+	return stored{name, shape, []part{{variable, first, rows}}}
+}
+
+// tensorsOf lists the tensors of a layer in a format.
 func (c Config) tensorsOf(f Format) ([]stored, error) {
-	common := []stored{
-		{"conv1d.weight", []int{c.Channels(), 1, c.ConvWidth}, []string{VarConv}},
-		{"dt_bias", []int{c.HeadsV}, []string{VarDtBias}},
-		{"A_log", []int{c.HeadsV}, []string{VarALog}},
-		{"norm.weight", []int{c.ValueDim}, []string{VarNorm}},
-		{"out_proj.weight", []int{c.Hidden, c.ValueWidth()}, []string{VarOut}},
+	row, ok := formats[f]
+	if !ok {
+		return nil, fmt.Errorf("layer: unknown format %q (known: %v)", f, Formats)
 	}
-	switch f {
-	case Qwen3Next:
-		return append([]stored{
-			{"in_proj_qkvz.weight", []int{c.Channels() + c.ValueWidth(), c.Hidden}, []string{VarQKV, VarZ}},
-			{"in_proj_ba.weight", []int{2 * c.HeadsV, c.Hidden}, []string{VarB, VarA}},
-		}, common...), nil
-	case Qwen35:
-		return append([]stored{
-			{"in_proj_qkv.weight", []int{c.Channels(), c.Hidden}, []string{VarQKV}},
-			{"in_proj_z.weight", []int{c.ValueWidth(), c.Hidden}, []string{VarZ}},
-			{"in_proj_b.weight", []int{c.HeadsV, c.Hidden}, []string{VarB}},
-			{"in_proj_a.weight", []int{c.HeadsV, c.Hidden}, []string{VarA}},
-		}, common...), nil
+	if row.rule != c.Rule {
+		return nil, fmt.Errorf("layer: format %s has layers of rule %s, this one is of rule %s", f, row.rule, c.Rule)
 	}
-	return nil, fmt.Errorf("layer: unknown format %q (known: %v)", f, Formats)
+	return row.tensors(c), nil
 }
 
-// shapes of the variables.
-func (c Config) variableShapes() map[string][]int {
-	return map[string][]int{
-		VarQKV: {c.Hidden, c.Channels()}, VarZ: {c.Hidden, c.ValueWidth()}, VarB: {c.Hidden, c.HeadsV}, VarA: {c.Hidden, c.HeadsV},
-		VarConv: {c.Channels(), c.ConvWidth}, VarALog: {c.HeadsV}, VarDtBias: {c.HeadsV}, VarNorm: {c.ValueDim}, VarOut: {c.ValueWidth(), c.Hidden},
-	}
-}
-
-// rows says which row of a stored matrix holds output i of a variable.
-func (c Config) rows(s stored, variable string) []int {
+func (c Config) qwen3Next() []stored {
 	ratio := c.HeadsV / c.HeadsK
-	var group int
-	var parts []struct{ offset, heads, dim int } // a run of heads of a key head: first row in the group, how many heads, rows of each
-	add := func(offset, heads, dim int) {
-		parts = append(parts, struct{ offset, heads, dim int }{offset, heads, dim})
-	}
-	switch s.name {
-	case "in_proj_qkvz.weight":
-		group = 2*c.KeyDim + 2*ratio*c.ValueDim
-		if variable == VarQKV {
-			add(0, 1, c.KeyDim)
-			add(c.KeyDim, 1, c.KeyDim)
-			add(2*c.KeyDim, ratio, c.ValueDim)
-		} else {
-			add(2*c.KeyDim+ratio*c.ValueDim, ratio, c.ValueDim)
-		}
-	case "in_proj_ba.weight":
-		group = 2 * ratio
-		if variable == VarB {
-			add(0, ratio, 1)
-		} else {
-			add(ratio, ratio, 1)
-		}
-	default:
-		rows := make([]int, s.shape[0])
-		for i := range rows {
-			rows[i] = i
+	group := 2*c.KeyDim + 2*ratio*c.ValueDim
+	rows := func(group, offset, n int) (rows []int) { // n rows of each key head
+		for head := range c.HeadsK {
+			for i := range n {
+				rows = append(rows, head*group+offset+i)
+			}
 		}
 		return rows
 	}
-	var rows []int
-	for _, p := range parts {
-		for head := range c.HeadsK {
-			for i := range p.heads * p.dim {
-				rows = append(rows, head*group+p.offset+i)
-			}
-		}
+	qkvz := []part{
+		{VarQKV, 0, rows(group, 0, c.KeyDim)},
+		{VarQKV, c.KeyWidth(), rows(group, c.KeyDim, c.KeyDim)},
+		{VarQKV, 2 * c.KeyWidth(), rows(group, 2*c.KeyDim, ratio*c.ValueDim)},
+		{VarZ, 0, rows(group, 2*c.KeyDim+ratio*c.ValueDim, ratio*c.ValueDim)},
 	}
-	return rows
+	ba := []part{{VarB, 0, rows(2*ratio, 0, ratio)}, {VarA, 0, rows(2*ratio, ratio, ratio)}}
+	return append([]stored{
+		{"in_proj_qkvz.weight", []int{c.Channels() + c.ValueWidth(), c.Hidden}, qkvz},
+		{"in_proj_ba.weight", []int{2 * c.HeadsV, c.Hidden}, ba},
+	}, c.qwen()...)
+}
+
+func (c Config) qwen35() []stored {
+	return append([]stored{
+		whole("in_proj_qkv.weight", VarQKV, 0, c.Channels(), c.Hidden),
+		whole("in_proj_z.weight", VarZ, 0, c.ValueWidth(), c.Hidden),
+		whole("in_proj_b.weight", VarB, 0, c.HeadsV, c.Hidden),
+		whole("in_proj_a.weight", VarA, 0, c.HeadsV, c.Hidden),
+	}, c.qwen()...)
+}
+
+// qwen are the tensors that both formats of Qwen have.
+func (c Config) qwen() []stored {
+	return []stored{
+		whole("conv1d.weight", VarConv, 0, c.Channels(), 1, c.ConvWidth),
+		whole("dt_bias", VarDtBias, 0, c.HeadsV),
+		whole("A_log", VarALog, 0, c.HeadsV),
+		whole("norm.weight", VarNorm, 0, c.ValueDim),
+		whole("out_proj.weight", VarOut, 0, c.Hidden, c.ValueWidth()),
+	}
+}
+
+func (c Config) kimiLinear() []stored {
+	var list []stored
+	for i, name := range []string{"q", "k", "v"} {
+		first, width := i*c.KeyWidth(), c.KeyWidth()
+		if name == "v" {
+			width = c.ValueWidth()
+		}
+		list = append(list, whole(name+"_proj.weight", VarQKV, first, width, c.Hidden), whole(name+"_conv1d.weight", VarConv, first, width, 1, c.ConvWidth))
+	}
+	for _, g := range []struct {
+		name, down, variable string
+		rank, width          int
+	}{{"f", VarADown, VarA, c.DecayRank, c.DecayWidth()}, {"g", VarZDown, VarZ, c.GateRank, c.ValueWidth()}} {
+		if g.rank == 0 {
+			list = append(list, whole(g.name+"_proj.weight", g.variable, 0, g.width, c.Hidden))
+			continue
+		}
+		list = append(list, whole(g.name+"_a_proj.weight", g.down, 0, g.rank, c.Hidden), whole(g.name+"_b_proj.weight", g.variable, 0, g.width, g.rank))
+	}
+	return append(list,
+		whole("b_proj.weight", VarB, 0, c.HeadsV, c.Hidden),
+		whole("A_log", VarALog, 0, 1, 1, c.HeadsV, 1),
+		whole("dt_bias", VarDtBias, 0, c.DecayWidth()),
+		whole("o_norm.weight", VarNorm, 0, c.ValueDim),
+		whole("o_proj.weight", VarOut, 0, c.Hidden, c.ValueWidth()),
+	)
+}
+
+// variableShapes are the shapes of the variables.
+func (c Config) variableShapes() map[string][]int {
+	m := map[string][]int{
+		VarQKV: {c.Hidden, c.Channels()}, VarZ: {c.Hidden, c.ValueWidth()}, VarB: {c.Hidden, c.HeadsV}, VarA: {c.Hidden, c.DecayWidth()},
+		VarConv: {c.Channels(), c.ConvWidth}, VarALog: {c.HeadsV}, VarDtBias: c.decayShape(), VarNorm: {c.ValueDim}, VarOut: {c.ValueWidth(), c.Hidden},
+	}
+	if c.DecayRank > 0 {
+		m[VarADown], m[VarA][0] = []int{c.Hidden, c.DecayRank}, c.DecayRank
+	}
+	if c.GateRank > 0 {
+		m[VarZDown], m[VarZ][0] = []int{c.Hidden, c.GateRank}, c.GateRank
+	}
+	return m
 }
 
 // detect finds the format by the names.
 func detect(names []string, prefix string) (Format, error) {
-	for f, name := range map[Format]string{Qwen3Next: "in_proj_qkvz.weight", Qwen35: "in_proj_qkv.weight"} {
-		if slices.Contains(names, prefix+name) {
+	var want []string
+	for _, f := range Formats {
+		if slices.Contains(names, prefix+formats[f].marker) {
 			return f, nil
 		}
+		want = append(want, fmt.Sprintf("%s (%s)", prefix+formats[f].marker, f))
 	}
-	return "", fmt.Errorf("layer: neither %sin_proj_qkvz.weight (%s) nor %sin_proj_qkv.weight (%s) is among the tensors: is the prefix right?",
-		prefix, Qwen3Next, prefix, Qwen35)
+	return "", fmt.Errorf("layer: none of %s is among the tensors: is the prefix right?", strings.Join(want, ", "))
 }
 
 // Load puts the weights of one layer into the scope of ctx. The weights are those of a folder or file (see OpenWeights), named
 // prefix + "in_proj_qkvz.weight" and so on, in float32, bfloat16 or float16; prefix is, for example,
-// "model.layers.0.linear_attn.". Variables get the type d, but A_log and dt_bias float32. Build the layer with ctx.Reuse()
+// "model.layers.0.linear_attn.", or with Kimi Linear "model.layers.0.self_attn.". Variables get the type d, but A_log and dt_bias float32. Build the layer with ctx.Reuse()
 // afterwards. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
 func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DType) (Format, error) {
 	if err := c.Check(); err != nil {
@@ -154,7 +208,10 @@ func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DT
 			errs = append(errs, fmt.Errorf("tensor %s belongs to no layer of format %s (it has: %s)", name, f, names(list)))
 		}
 	}
-	values := map[string]*tensors.Tensor{}
+	arrays := map[string]*array.Array{}
+	for name, shape := range c.variableShapes() {
+		arrays[name] = array.New(element(name, d), shape...)
+	}
 	for _, s := range list {
 		a, err := w.Read(prefix + s.name)
 		if err == nil {
@@ -164,28 +221,32 @@ func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DT
 			errs = append(errs, err)
 			continue
 		}
-		for _, v := range s.vars {
-			t, err := device.Tensor(c.toVariable(s, v, a, d))
-			if err != nil {
-				return "", err
-			}
-			values[v] = t
+		for _, p := range s.parts {
+			to := arrays[p.variable]
+			from, size := a.Convert(to.Type), to.Type.Bytes()
+			p.each(s, to.Shape, func(inFile, inVariable int) {
+				copy(to.Data[inVariable*size:][:size], from.Data[inFile*size:])
+			})
 		}
 	}
 	if len(errs) > 0 {
 		return "", fmt.Errorf("layer: %w", errors.Join(errs...))
 	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+	for _, name := range slices.Sorted(maps.Keys(arrays)) {
+		value, err := device.Tensor(arrays[name])
+		if err != nil {
+			return "", err
+		}
 		if old := ctx.GetVariable(name); old != nil {
-			if !old.Shape().Equal(values[name].Shape()) {
-				return "", fmt.Errorf("layer: variable %s in scope %s is %s already, the weights are %s", name, ctx.Scope(), old.Shape(), values[name].Shape())
+			if !old.Shape().Equal(value.Shape()) {
+				return "", fmt.Errorf("layer: variable %s in scope %s is %s already, the weights are %s", name, ctx.Scope(), old.Shape(), value.Shape())
 			}
-			if err := old.SetValue(values[name]); err != nil {
+			if err := old.SetValue(value); err != nil {
 				return "", fmt.Errorf("layer: variable %s in scope %s: %w", name, ctx.Scope(), err)
 			}
 			continue
 		}
-		ctx.VariableWithValue(name, values[name])
+		ctx.VariableWithValue(name, value)
 	}
 	return f, nil
 }
@@ -198,9 +259,10 @@ func names(list []stored) string {
 	return strings.Join(l, " ")
 }
 
-// check compares a tensor with what the configuration makes it.
+// check compares a tensor with what the configuration makes it. Axes of length 1 do not count: files differ in them.
 func (s stored) check(prefix string, a *array.Array) error {
-	if !slices.Equal(a.Shape, s.shape) {
+	one := func(n int) bool { return n == 1 }
+	if !slices.Equal(slices.DeleteFunc(slices.Clone(a.Shape), one), slices.DeleteFunc(slices.Clone(s.shape), one)) {
 		return fmt.Errorf("tensor %s is %v, want the shape %v", prefix+s.name, a, s.shape)
 	}
 	if a.Type != ir.F32 && a.Type != ir.BF16 && a.Type != ir.F16 {
@@ -221,40 +283,29 @@ func element(variable string, d dtypes.DType) ir.DType {
 // transposed tells the variables that are [in, out] here and [out, in] in a file.
 func transposed(variable string) bool {
 	switch variable {
-	case VarQKV, VarZ, VarB, VarA, VarOut:
-		return true
+	case VarConv, VarALog, VarDtBias, VarNorm:
+		return false
 	}
-	return false
+	return true
 }
 
-// toVariable picks a variable's rows out of a stored tensor and turns matrices.
-func (c Config) toVariable(s stored, variable string, a *array.Array, d dtypes.DType) *array.Array {
-	shape := c.variableShapes()[variable]
-	a = a.Convert(element(variable, d))
-	if !transposed(variable) {
-		return a.Reshape(shape...)
+// each calls f with the places of all values of a part, in the stored tensor and in the variable.
+func (p part) each(s stored, variable []int, f func(inFile, inVariable int)) {
+	outs, width := ir.T(ir.F32, variable...).Size(), 1 // outputs of the variable, and values of each
+	switch {
+	case transposed(p.variable):
+		width, outs = variable[0], variable[1]
+	case p.variable == VarConv:
+		outs, width = variable[0], variable[1]
 	}
-	out := array.New(a.Type, shape...)
-	size, in, n := a.Type.Bytes(), shape[0], shape[1]
-	for j, row := range c.rows(s, variable) {
-		for i := range in {
-			copy(out.Data[(i*n+j)*size:][:size], a.Data[(row*in+i)*size:][:size])
-		}
-	}
-	return out
-}
-
-// fromVariable is the inverse, into the stored tensor.
-func (c Config) fromVariable(s stored, variable string, from, to *array.Array) {
-	from = from.Convert(to.Type)
-	if !transposed(variable) {
-		copy(to.Data, from.Data)
-		return
-	}
-	size, in, n := from.Type.Bytes(), from.Shape[0], from.Shape[1]
-	for j, row := range c.rows(s, variable) {
-		for i := range in {
-			copy(to.Data[(row*in+i)*size:][:size], from.Data[(i*n+j)*size:][:size])
+	for i, row := range p.rows {
+		out := p.first + i
+		for j := range width {
+			if transposed(p.variable) {
+				f(row*width+j, j*outs+out)
+			} else {
+				f(row*width+j, out*width+j)
+			}
 		}
 	}
 }
@@ -276,7 +327,8 @@ func Save(ctx *context.Context, prefix string, c Config, f Format, d dtypes.DTyp
 	file := &array.File{Tensors: map[string]*array.Array{}}
 	for _, s := range list {
 		to := array.New(e, s.shape...)
-		for _, name := range s.vars {
+		for _, p := range s.parts {
+			name := p.variable
 			v := ctx.GetVariable(name)
 			if v == nil {
 				return nil, fmt.Errorf("layer: scope %s has no variable %s, of which tensor %s is made", ctx.Scope(), name, prefix+s.name)
@@ -292,7 +344,10 @@ func Save(ctx *context.Context, prefix string, c Config, f Format, d dtypes.DTyp
 			if err != nil {
 				return nil, err
 			}
-			c.fromVariable(s, name, from, to)
+			from = from.Convert(e)
+			p.each(s, from.Shape, func(inFile, inVariable int) {
+				copy(to.Data[inFile*e.Bytes():][:e.Bytes()], from.Data[inVariable*e.Bytes():])
+			})
 		}
 		file.Tensors[prefix+s.name] = to
 		file.Names = append(file.Names, prefix+s.name)

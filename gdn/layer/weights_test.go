@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
@@ -36,7 +37,7 @@ func stored(t testing.TB, c layer.Config, f layer.Format, d ir.DType) map[string
 	return file.Tensors
 }
 
-// Both formats, in each element type, hold the same layer, and come back bit for bit.
+// All formats, in each element type, come back bit for bit, and those of one rule hold the same layer.
 func TestFormats(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
 	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
@@ -46,18 +47,23 @@ func TestFormats(t *testing.T) {
 	}{{ir.F32, dtypes.Float32}, {ir.BF16, dtypes.BFloat16}, {ir.F16, dtypes.Float16}} {
 		var outputs []*array.Array
 		for _, f := range layer.Formats {
-			tensors := stored(t, small, f, d.ir)
+			c := small
+			if f == layer.KimiLinear {
+				c = kimi
+			}
+			tensors := stored(t, c, f, d.ir)
 			ctx := context.New().In("layer")
-			found, err := layer.Load(ctx, layer.WeightsOf(tensors), prefix, small, d.d)
+			found, err := layer.Load(ctx, layer.WeightsOf(tensors), prefix, c, d.d)
 			require.NoError(t, err)
 			require.Equal(t, f, found)
-			again, err := layer.Save(ctx, prefix, small, f, d.d)
+			again, err := layer.Save(ctx, prefix, c, f, d.d)
 			require.NoError(t, err)
 			require.Equal(t, tensors, again.Tensors, "%s %s", f, d.ir)
 			outputs = append(outputs, run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
-				return []*Node{layer.New(ctx, in[0]).With(small).Done()}
+				return []*Node{layer.New(ctx, in[0]).With(c).Done()}
 			}, x)[0])
 		}
+		require.Len(t, outputs, 3)
 		require.Equal(t, outputs[0].Float32s(), outputs[1].Float32s(), d.ir)
 	}
 }
@@ -88,6 +94,10 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorContains(t, err, "no variable qkv")
 	_, err = layer.Save(weights(t, small, 1), prefix, small, "gguf", dtypes.Float32)
 	require.ErrorContains(t, err, `unknown format "gguf"`)
+	_, err = layer.Save(weights(t, kimi, 1), prefix, kimi, layer.Qwen35, dtypes.Float32)
+	require.ErrorContains(t, err, "format qwen3.5 has layers of rule gdn, this one is of rule kda")
+	_, err = layer.Load(context.New(), layer.WeightsOf(stored(t, kimi, layer.KimiLinear, ir.F32)), prefix, small, dtypes.Float32)
+	require.ErrorContains(t, err, "format kimi-linear has layers of rule kda, this one is of rule gdn")
 
 	dir := t.TempDir()
 	_, err = layer.OpenWeights(dir)
@@ -140,4 +150,19 @@ func TestReadConfig(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(`{"hidden_size": 8}`), 0o644))
 	_, err := layer.ReadConfig(path)
 	require.ErrorContains(t, err, "linear_num_key_heads is missing")
+
+	want := layer.Config{Hidden: 2304, HeadsK: 32, HeadsV: 32, KeyDim: 128, ValueDim: 128, ConvWidth: 4, NormEps: 1e-5,
+		Rule: gdn.Rule{Decay: gdn.DecayChannel}, DecayRank: 128, GateRank: 128}
+	full := want
+	full.Bound, full.GateRank = -5, 0
+	for more, want := range map[string]layer.Config{``: want, `, "gate_lower_bound": -5.0, "use_full_rank_gate": true`: full} {
+		text := `{"hidden_size": 2304, "rms_norm_eps": 1e-05, "linear_attn_config": {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4` + more + `}}`
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		c, err := layer.ReadConfig(path)
+		require.NoError(t, err)
+		require.Equal(t, want, c)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(`{"hidden_size": 8, "linear_attn_config": {"num_heads": 2}}`), 0o644))
+	_, err = layer.ReadConfig(path)
+	require.ErrorContains(t, err, "linear_attn_config.head_dim is missing")
 }

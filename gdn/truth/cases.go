@@ -60,8 +60,9 @@ type caseOp struct {
 	extra   string // an expected tensor that nobody writes: the output before rounding
 	contest bool   // fused gates, state V x K, zeros for an empty sequence, its own rule of judgement
 	out     ir.DType
-	layer   bool // a whole layer, see LayerCase
-	stated  bool // the manifest states the spec, and tensors have the names of its inputs and outputs
+	layer   bool     // a whole layer, see LayerCase
+	rule    gdn.Rule // of the layer
+	stated  bool     // the manifest states the spec, and tensors have the names of its inputs and outputs
 }
 
 var caseOps = []caseOp{
@@ -70,6 +71,7 @@ var caseOps = []caseOp{
 	{name: "contest_prefill", o: "output", init: "state", final: "new_state", extra: "output_f64", contest: true, out: ir.BF16},
 	{name: "spec", o: "o", init: "initial_state", final: "final_state", stated: true},
 	{name: "qwen3next_gated_deltanet_layer", layer: true},
+	{name: "kimi_delta_attention_layer", layer: true, rule: gdn.Rule{Decay: gdn.DecayChannel}},
 }
 
 type manifestTensor struct {
@@ -201,7 +203,7 @@ func (m *manifestCase) read(dir string) (Case, error) {
 		}
 		c.Reason = fmt.Sprintf("unknown op %q (known: %s)", m.Op, strings.Join(names, " "))
 	case caseOps[i].layer:
-		err = c.describeLayer(m)
+		err = c.describeLayer(m, caseOps[i].rule)
 	case caseOps[i].stated:
 		err = c.describeSpec(m, caseOps[i])
 	default:

@@ -13,7 +13,8 @@ import (
 // LayerCase is a stored case of a whole layer: its sizes, and how many of its tokens are computed at once before the others
 // follow one by one. Inputs are x [B, Prefill+Steps, Hidden], attention_mask [B, Prefill] where the case has one, and the
 // weights, named w.in_proj_qkvz.weight and so on. Outputs are y_prefill, y_decode and y_full (all tokens at once), and the
-// caches conv_state_prefill, recurrent_state_prefill, conv_state_end and recurrent_state_end.
+// caches conv_state_prefill, recurrent_state_prefill, conv_state_end and recurrent_state_end. A case with the input dy, of the
+// shape of x, has the gradients of sum(y_full dy) too: dx, and dw.NAME of each weight.
 type LayerCase struct {
 	Hidden    int     `json:"hidden"`
 	HeadsK    int     `json:"hk"`
@@ -22,10 +23,15 @@ type LayerCase struct {
 	ValueDim  int     `json:"dv"`
 	ConvWidth int     `json:"conv"`
 	NormEps   float64 `json:"rms_norm_eps"`
+	Bound     float64 `json:"bound"`      // of rule kda: the lowest log decay, 0 for none
+	DecayRank int     `json:"decay_rank"` // of rule kda: of the projection of the decay, 0 for none
+	GateRank  int     `json:"gate_rank"`  // and of that of the output gate
 	Act       string  `json:"act"`
 	L2Eps     float64 `json:"l2norm_eps"`
 	Prefill   int     `json:"-"`
 	Steps     int     `json:"-"`
+
+	Rule gdn.Rule `json:"-"`
 }
 
 // LayerWeights is the prefix of the weights among the inputs of a LayerCase.
@@ -35,7 +41,7 @@ const LayerWeights = "w."
 const layerOnly = "a whole layer: only engines that have layers compute it (gomlx)"
 
 // describeLayer reads a layer case; it sets Reason where the case is sound but not supported.
-func (c *Case) describeLayer(m *manifestCase) error {
+func (c *Case) describeLayer(m *manifestCase, rule gdn.Rule) error {
 	types, err := m.types(c.File)
 	if err != nil {
 		return err
@@ -44,7 +50,7 @@ func (c *Case) describeLayer(m *manifestCase) error {
 		return fmt.Errorf("field config is missing: the sizes of the layer")
 	}
 	l := *m.Config
-	l.Prefill, l.Steps = m.Prefill, m.Steps
+	l.Prefill, l.Steps, l.Rule = m.Prefill, m.Steps, rule
 	for _, f := range []struct {
 		name string
 		n    int
@@ -77,6 +83,19 @@ func (c *Case) describeLayer(m *manifestCase) error {
 		result("y_decode", ir.T(ir.F32, b, l.Steps, l.Hidden)), result("conv_state_end", conv), result("recurrent_state_end", state),
 		result("y_full", ir.T(ir.F32, b, x.Shape[1], l.Hidden)),
 	}
+	given := func(name string) bool {
+		return name == "x" || name == "dy" || name == "attention_mask" || strings.HasPrefix(name, LayerWeights)
+	}
+	if dy, ok := types["dy"]; ok {
+		if !slices.Equal(dy.Shape, x.Shape) {
+			return fmt.Errorf("field tensors.dy.shape: %v, x makes it %v", dy.Shape, x.Shape)
+		}
+		for _, name := range slices.Sorted(maps.Keys(types)) {
+			if name == "x" || strings.HasPrefix(name, LayerWeights) {
+				results = append(results, result("d"+name, ir.T(ir.F32, types[name].Shape...)))
+			}
+		}
+	}
 	c.inputs, c.expected = map[string]gdn.Param{}, map[string]gdn.Param{}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		t := types[name]
@@ -88,7 +107,7 @@ func (c *Case) describeLayer(m *manifestCase) error {
 			}
 			c.expected[name] = gdn.Param{Name: name, Type: t}
 			c.Outputs = append(c.Outputs, Output{Name: name, Type: t, Param: name, Stored: true})
-		case name == "x" || name == "attention_mask" || strings.HasPrefix(name, LayerWeights):
+		case given(name):
 			c.inputs[name] = gdn.Param{Name: name, Type: t}
 		default:
 			c.Reason = fmt.Sprintf("tensor %s has no meaning known for op %s", name, m.Op)

@@ -68,6 +68,15 @@ const (
 	ClosedGate    = -1e4 // a raw gate whose decay, or beta, is exactly zero, in float64 too: padding must not decay the state
 )
 
+// ClosedDecay is a raw gate whose log decay is exactly zero. That of a bounded one is a sigmoid of its product with the rate exp(A_log), which
+// may be small: it is zero for rates from e^-20 on.
+func (s Spec) ClosedDecay() float64 {
+	if s.Bound != 0 {
+		return -1e12
+	}
+	return ClosedGate
+}
+
 // ParseRule finds a rule by name.
 func ParseRule(name string) (Rule, error) {
 	for _, r := range rules {

@@ -113,6 +113,20 @@ func TestChannelsAreCausal(t *testing.T) {
 	}
 }
 
+// Slots behind the last token leave the state as it is, also where a bounded decay is multiplied by a small rate.
+func TestPaddingKeepsState(t *testing.T) {
+	for _, text := range []string{"rule=kda", "rule=gdn2", "rule=kda,seqs=3", "rule=kda,direction=train"} {
+		s := gdntest.MustParse(t, "t=33,hk=1,hv=2,k=16,v=8,gates=fused,bound=-5,init,"+text)
+		inputs := drawInputs(t, "random", s, 1)
+		inputs["A_log"] = array.FromFloat64s(ir.F32, []int{2}, []float64{-9, -12})
+		want := exact(t, s, inputs)
+		for _, variant := range []string{"cpu", "cpu,fuse=kernel"} {
+			got := interpret(t, s, gdntest.MustVariant(t, variant), inputs)
+			require.Less(t, array.Compare(got["final_state"], want["final_state"]).Ratio, 1e-6, "%s by %s", text, variant)
+		}
+	}
+}
+
 // A span is as wide as the bound of the decay allows: its inverse is a number, at the bound too.
 func TestSpan(t *testing.T) {
 	for text, want := range map[string]int{"rule=kda": 1, "rule=kda,bound=-5": 16, "rule=kda,bound=-2": 32, "rule=kda,bound=-19": 4, "rule=gdn": gdn.DefaultVariant().Span} {

@@ -73,10 +73,10 @@ func (p *plan) glueIn() *operands {
 			a = p.rawGate("a")
 		}
 		if raw := p.args["b"]; s.Rule.Apart() {
-			in.g, in.erase, in.write = decay(a, gdn.ClosedGate), wide(raw, gdn.ClosedGate), wide(p.args["w"], gdn.ClosedGate)
+			in.g, in.erase, in.write = decay(a, s.ClosedDecay()), wide(raw, gdn.ClosedGate), wide(p.args["w"], gdn.ClosedGate)
 		} else {
 			raw = p.rawGate("b")
-			in.g, in.beta = decay(a, gdn.ClosedGate), ofHead(raw, gdn.ClosedGate)
+			in.g, in.beta = decay(a, s.ClosedDecay()), ofHead(raw, gdn.ClosedGate)
 		}
 		if a != nil {
 			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])

@@ -171,7 +171,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	zFirst, zSecond := b.throughRank(VarZDown, VarZ, c.GateRank, c.ValueWidth())
 	aFirst, aSecond := b.throughRank(VarADown, VarA, c.DecayRank, c.DecayWidth())
 	p := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()), zFirst, b.matrix(VarB, c.Hidden, c.HeadsV), aFirst)
-	qkv, z, beta, a := p[0], zSecond(p[1]), b.rawGate(p[2]), b.rawGate(aSecond(p[3]))
+	qkv, z := p[0], zSecond(p[1])
 	mixed, conv := b.convolve(qkv, remember)
 
 	s := gdn.NewSpec(batch, tokens, c.HeadsK, c.HeadsV, c.KeyDim, c.ValueDim)
@@ -184,7 +184,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	}
 	in := map[string]*Node{
 		"q": part(0, c.HeadsK, c.KeyDim), "k": part(c.KeyWidth(), c.HeadsK, c.KeyDim), "v": part(2*c.KeyWidth(), c.HeadsV, c.ValueDim),
-		"a": Reshape(a, append([]int{batch, tokens}, c.decayShape()...)...), "b": beta,
+		"a": Reshape(b.rawGate(aSecond(p[3]), s.ClosedDecay()), append([]int{batch, tokens}, c.decayShape()...)...), "b": b.rawGate(p[2], gdn.ClosedGate),
 		"A_log": b.vector(VarALog, logUniform(b.ctx, 16), c.HeadsV), "dt_bias": b.vector(VarDtBias, timeSteps(b.ctx, .001, .1), c.decayShape()...),
 	}
 	if b.cache != nil {
@@ -208,17 +208,14 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	return y, &Cache{Conv: conv, State: out["final_state"]}
 }
 
-// padGate is a raw gate whose decay is none and whose beta is zero, however small the rate exp(A_log) by which a bounded decay multiplies it.
-const padGate = -1e30
-
-// rawGate is a gate of the tokens, [batch, tokens, n], in float32, closed where a token is padding.
-func (b *Builder) rawGate(x *Node) *Node {
+// rawGate is a gate of the tokens, [batch, tokens, n], in float32, and closed where a token is padding.
+func (b *Builder) rawGate(x *Node, closed float64) *Node {
 	x = ConvertDType(x, dtypes.Float32)
 	if b.mask == nil {
 		return x
 	}
 	real := BroadcastToDims(InsertAxes(b.realTokens(), -1), x.Shape().Dimensions...)
-	return Where(real, x, FillScalar(x.Graph(), x.Shape(), padGate))
+	return Where(real, x, FillScalar(x.Graph(), x.Shape(), closed))
 }
 
 // realTokens is the mask as bools.

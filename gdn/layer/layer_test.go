@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
 	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/gomlx/pkg/core/shapes"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
 	"github.com/gomlx/gomlx/pkg/ml/context"
 	"github.com/stretchr/testify/require"
@@ -226,6 +227,22 @@ func TestMask(t *testing.T) {
 			close(t, got[2], want[2], 2e-6, "state, left %d", left)
 		}
 	})
+}
+
+// A padded token closes a bounded decay whatever its rate.
+func TestMaskOfSmallRates(t *testing.T) {
+	x := normal(rand.New(rand.NewPCG(2, 1)), 1, 1, 9, bounded.Hidden)
+	ctx := weights(t, bounded, 3)
+	slow, err := device.Tensor(array.FromFloat64s(ir.F32, []int{bounded.HeadsV}, []float64{-9, -9, -9, -9}))
+	require.NoError(t, err)
+	require.NoError(t, ctx.GetVariable(layer.VarALog).SetValue(slow))
+	states := run(t, layertest.Backend(t, device.Go), ctx, func(ctx *context.Context, in []*Node) []*Node {
+		real := ConvertDType(LessThan(Iota(in[0].Graph(), shapes.Make(dtypes.Int32, 1, 9), 1), Const(in[0].Graph(), [][]int32{{5}})), dtypes.Float32)
+		_, padded := layer.New(ctx, in[0]).With(bounded).Mask(real).DoneWithCache()
+		_, short := layer.New(ctx, SliceAxis(in[0], 1, AxisRange(0, 5))).With(bounded).DoneWithCache()
+		return []*Node{padded.State, short.State}
+	}, x)
+	close(t, states[0], states[1], 2e-6)
 }
 
 // Packed sequences, one of them empty, equal sequences on their own, with caches and without.

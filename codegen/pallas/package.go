@@ -78,15 +78,16 @@ func Package(name string, parts []Part, p Provenance) ([]File, error) {
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	api.data.Short = slices.ContainsFunc(parts, func(part Part) bool { return part.Name == "short" })
-	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "tests/test_api.py": "tests"} {
+	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
+		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {
 		var b bytes.Buffer
 		if err := templates.ExecuteTemplate(&b, template, api.data); err != nil {
 			return nil, err
 		}
 		files = append(files, File{path, pytext.Format(spaced(b.String()))})
 	}
-	init := fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s.api import chunk_gated_delta_rule, decode_pool, decode_step\nfrom %[1]s.recurrent import recurrent\n\n"+
-		"__all__ = [\"chunk_gated_delta_rule\", \"decode_pool\", \"decode_step\", \"recurrent\"]\n", name)
+	init := fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[1]s.api import chunk_gated_delta_rule, decode_pool, decode_step\nfrom %[1]s.recurrent import recurrent\n\n"+
+		"__all__ = [\"chunk_gated_delta_rule\", \"decode_pool\", \"decode_step\", \"parallel\", \"recurrent\"]\n", name)
 	files = append(files,
 		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"))},
 		File{"README.md", readme(name, parts, p)},
@@ -145,6 +146,7 @@ const packageReadme = "# %[1]s\n\nThe gated delta rule for TPUs, in Pallas. Writ
 | ` + "`chunk_gated_delta_rule`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable; gradients by kernels |
 | ` + "`decode_step`" + ` | one token of each batch row |
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated |
+| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
 Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
@@ -156,7 +158,7 @@ Static cycles a token and value head, at the sizes that kernels were chosen for;
 |---|---|---|
 `
 
-//go:embed api.py.tmpl recurrent.py.tmpl tests.py.tmpl
+//go:embed api.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
 var packageText embed.FS
 
 // spaced puts two blank lines before what stands at the top level after a template left more or fewer.

@@ -178,7 +178,7 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 }
 
 // A package is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by states and by a
-// pool, refusals.
+// pool, refusals; and eight devices against one, with a sequence in two, four and eight parts.
 func TestPallasPackage(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,init")

@@ -15,6 +15,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -41,7 +43,7 @@ const (
 
 func main() {
 	backend := flag.String("backend", "", "xla or go; by default GOMLX_BACKEND, or xla")
-	mixer := flag.String("mixer", "delta", "delta: the gated delta rule; none: its values pass as they are")
+	mixer := flag.String("mixer", "delta", "delta: the gated delta rule; kda: Kimi Delta Attention; none: the values pass as they are")
 	steps := flag.Int("steps", 1000, "steps at most")
 	target := flag.Float64("target", .99, "accuracy at which training stops")
 	dir := flag.String("dir", "", "folder for the checkpoint and the plot of the loss; empty: none")
@@ -79,8 +81,8 @@ func run(stop context.Context, backend, mixer string, steps int, target float64,
 
 // train fills in what the task gives and trains.
 func train(stop context.Context, b backends.Backend, mixer string, c lab.Config) (*lab.Result, error) {
-	if mixer != "delta" && mixer != "none" {
-		return nil, fmt.Errorf("unknown mixer %q (known: delta none)", mixer)
+	if mixers := []string{"delta", "kda", "none"}; !slices.Contains(mixers, mixer) {
+		return nil, fmt.Errorf("unknown mixer %q (known: %s)", mixer, strings.Join(mixers, " "))
 	}
 	c.Model = func(ctx *mlcontext.Context, _ any, in []*Node) []*Node { return []*Node{model(ctx, mixer, in[0])} }
 	c.Batch = func(step int) (inputs, labels []*tensors.Tensor) { return draw(uint64(c.Seed), uint64(step)) }
@@ -119,7 +121,10 @@ func train(stop context.Context, b backends.Backend, mixer string, c lab.Config)
 func model(ctx *mlcontext.Context, mixer string, x *Node) *Node {
 	x = layers.Embedding(ctx.In("embed"), x, dtypes.Float32, 2*keys, width)
 	l := layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm"), x)).Heads(heads, heads).HeadDims(dim, dim).InitGain(1)
-	if mixer == "none" {
+	switch mixer {
+	case "kda":
+		l.KDA(dim, 0)
+	case "none":
 		l.Mixer(func(_ gdn.Spec, in map[string]*Node) map[string]*Node { return map[string]*Node{"o": in["v"]} })
 	}
 	x = Add(x, l.Done())

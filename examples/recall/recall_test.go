@@ -26,14 +26,18 @@ func backend(t *testing.T, name string) backends.Backend {
 // The layer learns to recall, and without the rule stays at chance.
 func TestRecall(t *testing.T) {
 	b := backend(t, device.XLA)
-	r, err := train(context.Background(), b, "delta", lab.Config{Steps: 1000, Target: .99, Seed: 1, Every: 20})
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, r.Merit, .99, "after %d steps", r.Steps)
+	var r *lab.Result
+	for _, mixer := range []string{"kda", "delta"} {
+		var err error
+		r, err = train(context.Background(), b, mixer, lab.Config{Steps: 1000, Target: .99, Seed: 1, Every: 20})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, r.Merit, .99, "%s after %d steps", mixer, r.Steps)
+	}
 	none, err := train(context.Background(), b, "none", lab.Config{Steps: r.Steps, Seed: 1, Every: r.Steps})
 	require.NoError(t, err)
 	require.InDelta(t, 1./keys, none.Merit, .03)
 	_, err = train(context.Background(), b, "both", lab.Config{})
-	require.ErrorContains(t, err, "known: delta none")
+	require.ErrorContains(t, err, "known: delta kda none")
 
 	// The other backend, whose random numbers are others, learns too.
 	other, err := train(context.Background(), backend(t, device.Go), "delta", lab.Config{Steps: 30, Seed: 1})

@@ -171,19 +171,27 @@ func TestGradientTwice(t *testing.T) {
 	require.Zero(t, out[3].Value().(float32))
 }
 
-// The rule alone, by its builder: states, a mask, packed sequences, bfloat16, and shapes that do not fit.
+// The rule alone, by its builder, with a decay a head and a decay a channel: states, a mask, packed sequences, bfloat16, and
+// shapes that do not fit.
 func TestRule(t *testing.T) {
+	// With a bound tokens of a span share a boundary, from which their decays grow: their products are less exact.
+	for rule, limit := range map[string]float64{"gdn": 1e-6, "kda": 1e-6, "kda,bound=-5": 3e-6} {
+		t.Run(rule, func(t *testing.T) { testRule(t, rule, limit) })
+	}
+}
+
+func testRule(t *testing.T, of string, limit float64) {
 	b := layertest.Backend(t, device.Go)
-	s := spec(t, "b=2,t=30,hk=1,hv=2,k=8,v=12,init,scale=0.5,l2norm")
+	s := spec(t, "b=2,t=30,hk=1,hv=2,k=8,v=12,init,scale=0.5,l2norm,rule="+of)
 	args, want := drawn(t, s, "random", 4)
 	rule := func(a []*Node) *layer.RuleBuilder {
-		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm()
+		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Bound(s.Bound)
 	}
 	ctx := context.New()
 	out := run(t, b, ctx, func(_ *context.Context, a []*Node) []*Node {
 		o, state := rule(a).DoneWithState()
 		bf := func(x *Node) *Node { return ConvertDType(x, dtypes.BFloat16) }
-		low := layer.Rule(bf(a[0]), bf(a[1]), bf(a[2]), a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Done()
+		low := layer.Rule(bf(a[0]), bf(a[1]), bf(a[2]), a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Bound(s.Bound).Done()
 		// Tokens after the first 20 are padding.
 		real := LessThan(Iota(o.Graph(), shapes.Make(dtypes.Int32, 2, 30), 1), Const(o.Graph(), [][]int32{{20}}))
 		_, masked := rule(a).Mask(real).DoneWithState()
@@ -198,22 +206,22 @@ func TestRule(t *testing.T) {
 			d := x.Shape().Dimensions
 			return Reshape(x, append([]int{1, d[0] * d[1]}, d[2:]...)...)
 		}
-		packed, last := layer.Rule(flat(a[0]), flat(a[1]), flat(a[2]), flat(a[3]), flat(a[4])).InitialState(a[5]).Scale(.5).L2Norm().
+		packed, last := layer.Rule(flat(a[0]), flat(a[1]), flat(a[2]), flat(a[3]), flat(a[4])).InitialState(a[5]).Scale(.5).L2Norm().Bound(s.Bound).
 			CuSeqlens(Const(o.Graph(), []int32{0, 30, 60})).DoneWithState()
 		return []*Node{o, state, ConvertDType(low, dtypes.Float32), masked, short, Reshape(packed, o.Shape().Dimensions...), last}
 	}, args...)
-	close(t, out[0], want["o"], 1e-6)
-	close(t, out[1], want["final_state"], 1e-6)
+	close(t, out[0], want["o"], limit)
+	close(t, out[1], want["final_state"], limit)
 	close(t, out[2], want["o"], 1e-2)
-	close(t, out[3], out[4], 1e-6)
-	close(t, out[5], want["o"], 1e-6)
-	close(t, out[6], want["final_state"], 1e-6)
+	close(t, out[3], out[4], limit)
+	close(t, out[5], want["o"], limit)
+	close(t, out[6], want["final_state"], limit)
 
 	for msg, f := range map[string]func(a []*Node) *Node{
-		"want [batch, tokens, heads, width]":                        func(a []*Node) *Node { return layer.Rule(a[3], a[1], a[2], a[3], a[4]).Done() },
+		"want [batch, tokens, heads, width]":                        func(a []*Node) *Node { return layer.Rule(a[4], a[1], a[2], a[3], a[4]).Done() },
 		"input k is (Float32)[2 30 2 12], want (Float32)[2 30 1 8]": func(a []*Node) *Node { return layer.Rule(a[0], a[2], a[2], a[3], a[4]).Done() },
-		"the mask is (Float32)[2 30 2], want [2 30]":                func(a []*Node) *Node { return rule(a).Mask(a[3]).Done() },
-		"cu_seqlens is (Float32)[2 30 2]":                           func(a []*Node) *Node { return rule(a).CuSeqlens(a[3]).Done() },
+		"the mask is (Float32)[2 30 2], want [2 30]":                func(a []*Node) *Node { return rule(a).Mask(a[4]).Done() },
+		"cu_seqlens is (Float32)[2 30 2]":                           func(a []*Node) *Node { return rule(a).CuSeqlens(a[4]).Done() },
 	} {
 		exec := MustNewExec(b, f)
 		var tensors []any

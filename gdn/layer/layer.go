@@ -168,9 +168,12 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	if b.mask != nil {
 		x = Mul(x, InsertAxes(ConvertDType(b.realTokens(), x.DType()), -1))
 	}
+	// Weights are drawn in this order: another one would be another training for a seed.
+	qkvFirst := b.matrix(VarQKV, c.Hidden, c.Channels())
 	zFirst, zSecond := b.throughRank(VarZDown, VarZ, c.GateRank, c.ValueWidth())
+	betaFirst := b.matrix(VarB, c.Hidden, c.HeadsV)
 	aFirst, aSecond := b.throughRank(VarADown, VarA, c.DecayRank, c.DecayWidth())
-	p := project(x, b.matrix(VarQKV, c.Hidden, c.Channels()), zFirst, b.matrix(VarB, c.Hidden, c.HeadsV), aFirst)
+	p := project(x, qkvFirst, zFirst, betaFirst, aFirst)
 	qkv, z := p[0], zSecond(p[1])
 	mixed, conv := b.convolve(qkv, remember)
 

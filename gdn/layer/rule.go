@@ -10,12 +10,12 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/device"
 )
 
-// RuleBuilder is the gated delta rule being configured. Its methods return it, so that calls chain; Done or DoneWithState
-// ends.
+// RuleBuilder is the gated delta rule, or the rule of Kimi Delta Attention, being configured. Its methods return it, so that calls
+// chain; Done or DoneWithState ends.
 type RuleBuilder struct {
 	q, k, v, g, beta   *Node
 	initial, cu, mask  *Node
-	scale              float64
+	scale, bound       float64
 	normalise, doubled bool
 	variant            string
 }
@@ -23,7 +23,8 @@ type RuleBuilder struct {
 // Rule starts the gated delta rule alone, without a layer around it: q and k [batch, tokens, key heads, key width], v [batch,
 // tokens, value heads, value width], all of float32, bfloat16 or float16; g, the logarithm of the decay, and beta [batch,
 // tokens, value heads] in float32. The value heads are a multiple of the key heads, and value head h reads key head
-// h / (value heads / key heads).
+// h / (value heads / key heads). With g [batch, tokens, value heads, key width] each channel of a key has a decay of its own: the
+// rule is kda, Kimi Delta Attention.
 func Rule(q, k, v, g, beta *Node) *RuleBuilder {
 	return &RuleBuilder{q: q, k: k, v: v, g: g, beta: beta}
 }
@@ -65,6 +66,13 @@ func (b *RuleBuilder) NegativeEigenvalues() *RuleBuilder {
 	return b
 }
 
+// Bound states that no log decay of a channel is below it, as in Kimi's safe gate (-5), which makes programs faster; 0, the default,
+// is no bound. A decay below the bound gives wrong results.
+func (b *RuleBuilder) Bound(lowest float64) *RuleBuilder {
+	b.bound = lowest
+	return b
+}
+
 // Variant sets how it is computed, as Builder.Variant does.
 func (b *RuleBuilder) Variant(text string) *RuleBuilder {
 	b.variant = text
@@ -94,7 +102,10 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 	if !ok || !d.IsFloat() {
 		panic(fmt.Errorf("layer: v is %s, want Float32, BFloat16 or Float16", b.v.Shape()))
 	}
-	s.DType, s.Out = d, d
+	s.DType, s.Out, s.Bound = d, d, b.bound
+	if b.g.Rank() == 4 {
+		s.Rule = kda
+	}
 	s.Scale, s.L2Norm, s.NegEigval, s.Init, s.Final = b.scale, b.normalise, b.doubled, b.initial != nil, final
 	in := map[string]*Node{"q": b.q, "k": b.k, "v": b.v, "g": b.g, "beta": b.beta}
 	if b.initial != nil {
@@ -118,8 +129,13 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 		if m.DType() != dtypes.Bool {
 			real = NotEqual(m, ZerosLike(m))
 		}
-		real = BroadcastToDims(InsertAxes(real, -1), b.g.Shape().Dimensions...)
-		in["g"], in["beta"] = Where(real, b.g, ZerosLike(b.g)), Where(real, b.beta, ZerosLike(b.beta))
+		for name, x := range map[string]*Node{"g": b.g, "beta": b.beta} {
+			of := real
+			for of.Rank() < x.Rank() {
+				of = InsertAxes(of, -1)
+			}
+			in[name] = Where(BroadcastToDims(of, x.Shape().Dimensions...), x, ZerosLike(x))
+		}
 	}
 	out := compute(s, b.variant, false, in)
 	return out["o"], out["final_state"]

@@ -66,6 +66,14 @@ func TestInserted(t *testing.T) {
 	require.Contains(t, programs[0], "func.func private @gdngen_gdn_forward_1")
 	require.Contains(t, programs[0], "stablehlo.while")
 
+	// Kimi Delta Attention is inserted as well.
+	s, in = draw(t, "b=1,t=70,hk=1,hv=2,k=16,v=24,init,gates=fused,l2norm,direction=train,rule=kda,bound=-5")
+	got, err = layer.Compute(k, s, nil, in)
+	require.NoError(t, err)
+	agree(t, s, in, got)
+	require.Len(t, k.Inserted(), 4)
+	require.Empty(t, k.Refused())
+
 	// A decode step, and a spec again: functions have names of their own.
 	s, in = draw(t, "b=2,t=1,hk=1,hv=2,k=16,v=24,init")
 	for range 2 {
@@ -73,7 +81,7 @@ func TestInserted(t *testing.T) {
 		require.NoError(t, err)
 		agree(t, s, in, got)
 	}
-	require.Len(t, k.Inserted(), 4)
+	require.Len(t, k.Inserted(), 6)
 }
 
 // Where no kernel can be made, the same call computes by graph code, and says why.
@@ -148,16 +156,21 @@ func TestGPU(t *testing.T) {
 func TestTPU(t *testing.T) {
 	v6e, err := codegen.LookupTarget("v6e")
 	require.NoError(t, err)
-	var program string
-	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Target: v6e, Dump: func(p string) { program = p }})
-	require.NoError(t, err)
-	s, in := draw(t, "b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train")
-	_, err = layer.Compute(k, s, nil, in)
-	require.Error(t, err) // the client is a CPU's
-	require.Len(t, k.Inserted(), 2, "%v", k.Refused())
-	require.Contains(t, program, "@tpu_custom_call")
-	require.NotContains(t, program, "stablehlo.while")
+	for _, text := range []string{
+		"b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train",
+		"b=1,t=128,hk=1,hv=1,k=128,v=128,dtype=bf16,direction=train,rule=kda,bound=-5,gates=fused,l2norm",
+	} {
+		var program string
+		k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Target: v6e, Dump: func(p string) { program = p }})
+		require.NoError(t, err)
+		s, in := draw(t, text)
+		_, err = layer.Compute(k, s, nil, in)
+		require.Error(t, err) // the client is a CPU's
+		require.Len(t, k.Inserted(), 2, "%v", k.Refused())
+		require.Contains(t, program, "@tpu_custom_call")
+		require.NotContains(t, program, "stablehlo.while")
 
-	_, err = pjrttest.TPU(t).Compile(context.Background(), aot.Request{Module: program, Topology: v6e.Topology, Flags: v6e.Flags})
-	require.NoError(t, err)
+		_, err = pjrttest.TPU(t).Compile(context.Background(), aot.Request{Module: program, Topology: v6e.Topology, Flags: v6e.Flags})
+		require.NoError(t, err)
+	}
 }

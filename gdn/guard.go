@@ -23,6 +23,9 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.Mapping.Heads <= 0 || v.Mapping.Heads > s.HeadsV {
 		v.Mapping.Heads = s.HeadsV
 	}
+	if v.Native() && s.Pool > 0 { // states are copied whole
+		v.Mapping.Heads = s.HeadsV
+	}
 	for !s.lockstep(v.Mapping.Heads) {
 		v.Mapping.Heads--
 	}
@@ -59,9 +62,6 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Forward.Steps = 1
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1
-	}
-	if v.Native() && s.Pool > 0 {
-		v.Mapping.Batch = 1
 	}
 	tokens := s.Tokens
 	if v.Mapping.Pack == PackAligned { // a block has a row for each sequence that starts in it

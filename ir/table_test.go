@@ -256,6 +256,7 @@ func TestRejects(t *testing.T) {
 		inKernel("dma_start %s, %y, %m, %n, %n {block=[1,4]}"):                                                                   "several along one dimension",
 		inKernel("dma_start %s, %y, %m, %n, %f {block=[1,8]}"):                                                                   "block number f32[4,8]",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), into=[1]"):                                               "arrays are numbered",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), copies=1"):                                               "whose last axis is sequential",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), into=[0,0]"):                                             "names all or none",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(plus(1,a),0):f32[4,8])"):                                                 "block 4 of 1 elements lies outside",
 		inKernel("dma_start %s, %x, %m"):                                                                                         "copy of vmem:f32[4,8] to vmem:f32[1,8]",

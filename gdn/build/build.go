@@ -138,7 +138,7 @@ func (p *plan) module() []*ir.Value {
 	all := append(append([]*operand{in.q, in.k}, in.values()...), gates...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
-		return p.glueOut(in, p.grid("recurrence", in, append(all, given(in.fresh)...), in.state, takes(newTokenwise, (*tokenwise).token)))
+		return p.glueOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
 	case p.aligned():
 		return aligning{p}.module(in, all)
 	case p.v.Flow == gdn.FlowFused:
@@ -197,8 +197,6 @@ type operands struct {
 
 	state    *operand
 	slotting *packs.Slots // of packed sequences
-	pool     *pool.Order
-	fresh    *operand // of a pool whose states to start from have names: 1 where a sequence starts from zeros
 
 	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
 	kept       kept     // of the reverse grid: what the forward grid kept
@@ -231,10 +229,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	})
 	var r gridResult
 	if state != nil {
-		r.state = rs[len(rs)-1]
-	}
-	if x.once {
-		x.outs = x.outs[:len(x.outs)-1]
+		r.state = rs[len(x.outs)]
 	}
 	for i, o := range x.outs {
 		o.operand.value = rs[i]
@@ -260,8 +255,8 @@ func (x *gridding) begin(name string) {
 	s, v := x.s, x.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Mapping.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
 	steps := x.nc / v.Mapping.Chunks
-	if x.pooled() { // sequences follow one another, in the order of a table
-		dims[0].Size, steps = 1, s.Batch
+	if x.pooled() { // groups of sequences follow one another, so that copies of states can
+		dims[0].Size, steps = 1, dims[0].Size
 	}
 	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
 	if x.groupSplit() {
@@ -270,7 +265,7 @@ func (x *gridding) begin(name string) {
 	}
 	x.at[axisChunk] = len(dims)
 	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: x.state != nil})
-	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main}
+	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main || x.pooled(), Copies: x.pooled()}
 	switch {
 	case x.down:
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
@@ -279,22 +274,21 @@ func (x *gridding) begin(name string) {
 	}
 }
 
-// window is where the steps find an operand; sequence is the table that names the slot of a pool.
-func (x *gridding) window(o *operand, sequence int) ir.Window {
+// window is where the steps find an operand.
+func (x *gridding) window(o *operand) ir.Window {
 	w := ir.Window{Block: o.block}
 	for _, a := range o.axes {
 		i := ir.IndexConst(0)
 		switch a {
 		case axisNone:
 		case axisSeq:
-			i = ir.IndexTable(x.at[axisChunk], x.stateTable(sequence))
+			i = ir.IndexTable(x.at[axisChunk], 0)
 		case axisBatch, axisChunk:
-			i = ir.IndexAxis(x.at[a])
-			if x.pooled() { // a sequence is one step
-				i = ir.IndexConst(0)
-				if a == axisBatch {
-					i = ir.IndexTable(x.at[axisChunk], sequence)
-				}
+			switch {
+			case !x.pooled():
+				i = ir.IndexAxis(x.at[a])
+			case a == axisBatch:
+				i = ir.IndexAxis(x.at[axisChunk])
 			}
 		default:
 			i = ir.IndexAxis(x.at[a])
@@ -307,12 +301,12 @@ func (x *gridding) window(o *operand, sequence int) ir.Window {
 	return w
 }
 
-// stateTable is the table of the states that a window of some sequences has.
-func (x *gridding) stateTable(sequence int) int {
-	if x.in.fresh != nil && sequence == pool.TableRead {
-		return pool.TableFrom
-	}
-	return pool.TableState
+// ofSequence is the window of the state of a step's j-th sequence, by a table of the pool.
+func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
+	w := x.window(o)
+	w.Index[0] = ir.IndexTable(x.at[axisChunk], table)
+	w.Index[0].Const = j * x.s.Batch / x.v.Mapping.Batch
+	return w
 }
 
 // arguments are tables, operands and the state, whose windows it gives to the grid.
@@ -321,19 +315,25 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	if x.state != nil && x.in.slotting != nil {
 		g.Tables, args = 1, append(args, x.in.slotting.Table)
 	}
-	if x.in.pool != nil {
-		g.Tables, args = len(x.in.pool.Tables), append(args, x.in.pool.Tables...)
+	if x.pooled() {
+		args = append(args, x.pool().Tables(x.b, x.v.Mapping.Batch)...)
+		g.Tables = len(args)
 	}
 	for _, o := range x.used {
-		g.In = append(g.In, x.window(o, pool.TableRead))
+		g.In = append(g.In, x.window(o))
 		args = append(args, o.value)
 	}
 	switch {
+	case x.pooled():
+		for j := range x.v.Mapping.Batch {
+			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
+			args = append(args, x.state.value)
+		}
 	case x.once && x.s.Init:
-		g.In = append(g.In, x.window(x.state, pool.TableRead))
+		g.In = append(g.In, x.window(x.state))
 		args = append(args, x.state.value)
 	case x.state != nil && !x.once:
-		g.Carry = []ir.Window{x.window(x.state, pool.TableRead)}
+		g.Carry = []ir.Window{x.window(x.state)}
 		args = append(args, x.state.value)
 	}
 	return args
@@ -352,10 +352,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	}
 	switch {
 	case x.once && s.Init:
-		e.state = asTile(blocks[len(x.used)])
-		if x.in.fresh != nil {
-			e.state = e.Unless(e.loadGate(x.in.fresh), e.state)
-		}
+		e.state = asTile(b.Concat(0, blocks[len(x.used):]...))
 	case x.once:
 		e.state = asTile(b.Const(ir.T(state.dtype, state.block...), 0))
 	case state != nil:
@@ -365,40 +362,63 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	if state != nil && s.Every > 0 {
 		x.outs = append(x.outs, e.made(e.Concat(0, e.after[len(e.after)-x.v.Mapping.Chunks:]...)))
 	}
-	var final *ir.Value
-	if state != nil {
-		final, state = x.left(b, e)
-	}
-	if x.once {
-		if s.Init && (s.InPlace || x.in.pool != nil) {
-			g.Alias = [][2]int{{len(x.outs), len(x.used)}}
-		}
-		x.outs = append(x.outs, blockOut{final, state})
-	}
 	for _, o := range x.outs {
 		ys = append(ys, o.block)
-		g.Out = append(g.Out, x.window(o.operand, pool.TableWrite))
+		g.Out = append(g.Out, x.window(o.operand))
 		g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 	}
-	if state != nil && !x.once {
-		next = []*ir.Value{final}
+	if state == nil {
+		return ys, nil
 	}
-	return ys, next
+	finals, window := x.left(b, e)
+	if !x.once {
+		return ys, finals
+	}
+	array := len(x.outs)
+	if s.Init && (s.InPlace || x.pooled()) {
+		g.Alias = [][2]int{{array, len(x.used)}}
+	}
+	for j, final := range finals {
+		w := x.window(window)
+		if x.pooled() {
+			w = x.ofSequence(window, pool.TableWritten, j)
+		}
+		ys, g.Out, g.Outs = append(ys, final), append(g.Out, w), append(g.Outs, ir.T(state.dtype, state.shape...))
+	}
+	if x.pooled() {
+		for i := range g.Out {
+			g.Into = append(g.Into, min(i, array))
+		}
+	}
+	return ys, nil
 }
 
-// left is the block of the states that a step leaves, with their window: those after each token where they are checkpoints.
-func (x *gridding) left(b *ir.Builder, e *tiles) (*ir.Value, *operand) {
-	block := func(y *ir.Value) *ir.Value { return b.Reshape(b.Convert(y, x.state.dtype), x.state.block...) }
-	if !x.s.Window {
-		return block(e.state), x.state
+// left are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
+// token where they are checkpoints.
+func (x *gridding) left(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
+	states := []*ir.Value{e.state}
+	if x.s.Window {
+		states = e.after[:x.s.Tokens]
 	}
 	group := *x.state
-	group.block = join([]int{x.s.Tokens}, x.state.block[1:])
-	var all []*ir.Value
-	for _, y := range e.after[:x.s.Tokens] {
-		all = append(all, block(y))
+	group.block = join([]int{len(states) * x.state.block[0]}, x.state.block[1:])
+	n := 1
+	if x.pooled() {
+		n = x.v.Mapping.Batch
 	}
-	return b.Concat(0, all...), &group
+	finals := make([]*ir.Value, n)
+	for j := range finals {
+		var after []*ir.Value
+		for _, y := range states {
+			y = b.Convert(y, x.state.dtype)
+			if n > 1 {
+				y = b.SliceAxis(y, 0, j*x.v.Mapping.Heads, (j+1)*x.v.Mapping.Heads)
+			}
+			after = append(after, b.Reshape(y, x.state.block...))
+		}
+		finals[j] = b.Concat(0, after...)
+	}
+	return finals, &group
 }
 
 // blockOut is an output block with the array that it belongs to.

@@ -20,18 +20,7 @@ func (p *plan) glueIn() *operands {
 		slots = p.packs().Slots(p.sequences())
 		in.slotting = slots
 	}
-	var held *ir.Value
-	if p.pooled() {
-		in.pool = p.pool().Order(b)
-		held = in.pool.Held
-		in.fresh = p.fresh()
-	}
-	token := func(x *ir.Value, fill float64) *ir.Value {
-		if held != nil {
-			x = b.Select(b.Broadcast(held, x.Type.Shape, 0), x, b.Like(x, fill))
-		}
-		return p.tokens(x, slots, fill)
-	}
+	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
 	ofHead := func(x *ir.Value, fill float64) *operand {
 		if x == nil {
 			return nil
@@ -293,8 +282,11 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
 		block: join([]int{p.v.Mapping.Batch}, p.headBlock(), shape[2:]),
 	}
-	if s.Seqs > 0 || p.pooled() {
+	if s.Seqs > 0 {
 		o.axes[0] = axisSeq
+	}
+	if p.pooled() {
+		o.block[0] = 1
 	}
 	return o
 }
@@ -396,14 +388,6 @@ func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 		at = o.Type.Rank() - 3
 	}
 	return b.Select(b.Broadcast(names.Held(b), o.Type.Shape, at), o, b.Like(o, 0))
-}
-
-// fresh says of the entries of a program, as a gate does, which sequences start from zeros; nil where none can.
-func (p *plan) fresh() *operand {
-	if !p.s.Read {
-		return nil
-	}
-	return p.gate(p.b.Broadcast(p.pool().Fresh(p.b), []int{p.s.Batch, p.padded(), p.s.HeadsV}, 0))
 }
 
 // packs says how packed sequences fall into chunks.

@@ -57,6 +57,17 @@ func (l *launch) target(i int, id []int) ([]int, error) {
 	return l.start(w, id, l.g.Outs[i].Shape)
 }
 
+// source is start for an input window; nil where it shows zeros.
+func (l *launch) source(i int, id []int) ([]int, error) {
+	w := l.g.In[i]
+	for _, x := range w.Index {
+		if l.g.Copies && x.Table >= 0 && x.At(id, l.tables) < 0 {
+			return nil, nil
+		}
+	}
+	return l.start(w, id, l.in[i].shape)
+}
+
 // blockNumber numbers the blocks of a window row-major.
 func blockNumber(w ir.Window, at, shape []int) int {
 	n := 0
@@ -89,7 +100,7 @@ func (l *launch) groups() (n, size int) {
 // each output exactly once, and that no two groups share a carry window.
 func (l *launch) check() error {
 	for i, w := range l.g.In {
-		inside := func(id []int) ([]int, error) { return l.start(w, id, l.in[i].shape) }
+		inside := func(id []int) ([]int, error) { return l.source(i, id) }
 		if err := l.eachBlock(w, l.in[i].shape, inside, func([]int, int, int) error { return nil }); err != nil {
 			return fmt.Errorf("input %d: %w", i, err)
 		}
@@ -217,11 +228,13 @@ func (fr *frame) gridGroup(s *step, l *launch, outs, finals []*tensor, lo, hi in
 	for p := lo; p < hi; p++ {
 		fr.id = l.point(p)
 		for i, w := range g.In {
-			at, err := l.start(w, fr.id, l.in[i].shape)
+			at, err := l.source(i, fr.id)
 			if err != nil {
 				return err
 			}
-			if in[i] == nil || !slices.Equal(at, inAt[i]) {
+			if at == nil {
+				in[i], inAt[i] = newTensor(l.in[i].dt, w.Block), nil
+			} else if in[i] == nil || !slices.Equal(at, inAt[i]) {
 				in[i], inAt[i] = fetch(w, l.in[i], at), at
 			}
 			fr.cells[s.body.params[i]] = cell{t: in[i]}

@@ -114,7 +114,7 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 	b.Builder, b.step = nb, step
 	b.Of(l.in)
 	for i, w := range l.ins {
-		block := w.read(l.staged[i], w.scalars(step))
+		block := l.shown(w, l.staged[i], w.scalars(step))
 		b.env[l.in.Body.Params[i]] = batched{b.Reshape(block, w.fullBlock()...), w.on()}
 	}
 	at := make([][]*ir.Value, len(l.carries))
@@ -140,6 +140,18 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 		}
 	}
 	return next
+}
+
+// shown is the block of an input at a step: zeros for a block below zero, where the grid has such.
+func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
+	b, x := l.batcher, w.read(staged, idx)
+	if !b.g.Copies || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
+		return x
+	}
+	for _, at := range idx {
+		x = b.Select(b.Broadcast(b.Compare(ir.GE, at, b.scalar(0)), x.Type.Shape), x, b.Like(x, 0))
+	}
+	return x
 }
 
 // carried is the block of a carry at a step: what the step before handed on, or, where the window has moved to another block since, that

@@ -104,7 +104,11 @@ func (w *windowing) input(i int) error {
 			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, seen: at, from: w.whole[x]})
 			continue
 		}
-		shared = w.add(i, x, nw, ir.Ref(ir.VMEM, x.Type.DType, nw.Block...))
+		t := w.body.Params[old].Type
+		if !window.Whole(x.Type) {
+			t = ir.Ref(ir.VMEM, x.Type.DType, nw.Block...)
+		}
+		shared = w.add(i, x, nw, t)
 		w.params[at] = shared
 	}
 	return nil

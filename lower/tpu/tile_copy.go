@@ -17,26 +17,35 @@ type copied struct {
 
 // copied makes the buffer of a window of one of the blocks of an array that stays in main memory, unless a carry holds it.
 func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
-	axis, err := ir.BlockAxis(to.Type, w.Block)
-	last := len(t.g.Dims) - 1
-	if err != nil || last < 0 || !t.g.Dims[last].Seq {
-		return copied{}, fmt.Errorf("blocks %v of %s can not be copied from a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, to.Type)
+	block, err := blockOf(t.g, w, to.Type)
+	if err != nil {
+		return copied{}, err
 	}
-	if slices.Equal(to.Type.Shape, w.Block) { // one block, wherever its number is
-		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
-	}
-	for d, x := range w.Index {
-		if d != axis && (x.Axis >= 0 && t.g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
-			return copied{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, to.Type, d)
-		}
-	}
-	c := copied{window: w, block: w.Index[axis], buffer: held, to: to, sem: t.scratch(ir.VMEM, ir.Sem), carried: held != nil}
+	c := copied{window: w, block: block, buffer: held, to: to, sem: t.scratch(ir.VMEM, ir.Sem), carried: held != nil}
 	if held == nil {
 		shape := slices.Clone(w.Block)
 		shape[0] *= 2
 		c.buffer = t.scratch(ir.VMEM, to.Type.DType, shape...)
 	}
 	return c, nil
+}
+
+// blockOf is the number of the block that a window of a grid shows of an array in main memory.
+func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
+	axis, err := ir.BlockAxis(array, w.Block)
+	last := len(g.Dims) - 1
+	if err != nil || last < 0 || !g.Dims[last].Seq {
+		return ir.Index{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
+	}
+	if slices.Equal(array.Shape, w.Block) { // one block, wherever its number is
+		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
+	}
+	for d, x := range w.Index {
+		if d != axis && (x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
+			return ir.Index{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
+		}
+	}
+	return w.Index[axis], nil
 }
 
 // copyOut ends a point with what it gives to main memory. A copy has the time of the next point, unless a carry is its buffer; the
@@ -103,13 +112,26 @@ func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
 		b.Store(v, ref, starts, strides)
 		return
 	}
+	b.Store(v, ref, starts, strides, halfOfRef(b, ref, t.into)...)
+}
+
+// within is where what is loaded from a source lies in a reference to it, beyond its starts.
+func (s *source) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
+	if s.half == nil {
+		return nil
+	}
+	return halfOfRef(b, ref, s.half)
+}
+
+// halfOfRef is where a half of a reference begins.
+func halfOfRef(b *ir.Builder, ref, half *ir.Value) []*ir.Value {
 	idx := make([]*ir.Value, ref.Type.Rank())
 	for i := range idx {
 		idx[i] = b.Const(ir.T(ir.I32), 0)
 	}
-	idx[0] = t.into
+	idx[0] = half
 	if n := ref.Type.Shape[0] / 2; n > 1 {
-		idx[0] = b.Mul(t.into, b.Const(ir.T(ir.I32), float64(n)))
+		idx[0] = b.Mul(half, b.Const(ir.T(ir.I32), float64(n)))
 	}
-	b.Store(v, ref, starts, strides, idx...)
+	return idx
 }

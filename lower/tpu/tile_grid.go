@@ -16,9 +16,13 @@ type carry struct {
 
 func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error) {
 	t := newTiler(b, in)
+	if err := t.addFetches(args); err != nil {
+		return nil, err
+	}
 	kargs := t.addCarries(args)
 	t.addParams(kargs)
 	t.startCarries()
+	t.fetch()
 	if err := t.block(in.Body); err != nil {
 		return nil, err
 	}
@@ -37,7 +41,7 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	src := in.Attrs.Grid
 	g := *src
-	g.Carry, g.Scratch = nil, nil
+	g.Carry, g.Scratch, g.Copies = nil, nil, false
 	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
 	if src.Into != nil {
 		g.Outs = src.Arrays()
@@ -68,7 +72,10 @@ func headsOf(g *ir.Grid) int {
 func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	g, src := t.g, t.src.Attrs.Grid
 	n := src.Tables + len(src.In)
-	kargs := slices.Clone(args[:n])
+	kargs := slices.Clone(args[:src.Tables])
+	for _, i := range t.kept {
+		kargs = append(kargs, args[src.Tables+i])
+	}
 	for i, w := range src.Carry {
 		init := args[n+i]
 		c := carry{window: w, in: -1, out: len(g.Out)}
@@ -111,7 +118,12 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 		t.tables = append(t.tables, b.Param("", ir.Ref(ir.SMEM, ir.I32, a.Type.Shape...)))
 	}
 	for i, w := range g.In {
-		t.ins = append(t.ins, b.Param("", ir.Ref(ir.VMEM, kargs[g.Tables+i].Type.DType, w.Block...)))
+		x := kargs[g.Tables+i].Type
+		ref := ir.Ref(ir.VMEM, x.DType, w.Block...)
+		if w.Whole(x) {
+			ref = ir.Ref(ir.HBM, x.DType, x.Shape...)
+		}
+		t.ins = append(t.ins, b.Param("", ref))
 	}
 	for i, w := range g.Out {
 		ref := ir.Ref(ir.VMEM, g.Outs[i].DType, w.Block...)
@@ -121,12 +133,13 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 		t.outs = append(t.outs, b.Param("", ref))
 	}
 	n := len(t.src.Attrs.Grid.In)
-	for i, p := range t.src.Body.Params {
-		if i < n {
-			t.sc.env[p] = window(t.ins[i], true)
-		} else {
-			t.sc.env[p] = window(t.outs[t.carries[i-n].out], true)
+	for at, i := range t.kept {
+		if i < n && !g.In[at].Whole(kargs[g.Tables+at].Type) {
+			t.sc.env[t.src.Body.Params[i]] = window(t.ins[at], true)
 		}
+	}
+	for i, c := range t.carries {
+		t.sc.env[t.src.Body.Params[n+i]] = window(t.outs[c.out], true)
 	}
 }
 

@@ -172,7 +172,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v
-		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, pure: v.src.pure}
+		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, half: v.src.half, pure: v.src.pure}
 		u.dims = slices.Concat(lead[:at], lead[at+1:], [][]factor{rowD, laneD})
 		var err error
 		if blocks[i], err = t.gather(&u); err != nil {
@@ -325,7 +325,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			return nil, err
 		}
 		starts[len(starts)-1] = src.lane
-		return t.b().Load(ref, []int{count, src.lanes}, starts, strides(ref, stride)), nil
+		return t.b().Load(ref, []int{count, src.lanes}, starts, strides(ref, stride), src.within(t.b(), ref)...), nil
 	}
 	if !src.pure {
 		return load()
@@ -372,7 +372,7 @@ func (t *tiler) words(src *source) *source {
 	s := slices.Clone(ref.Type.Shape)
 	s[len(s)-2] /= 2
 	w := t.once(fmt.Sprintf("words %p", ref), func() *ir.Value { return t.b().RefCast(ref, ir.U32, s...) })
-	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, pure: src.pure}
+	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, half: src.half, pure: src.pure}
 }
 
 // turn transposes a tile. Halves of words are turned as words, once for both.

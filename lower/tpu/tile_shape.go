@@ -209,7 +209,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 		}
 	}
 	count := r.Shape[n-2]
-	if v.src.ref == nil || v.src.ref.Type.DType.Bytes() != 4 {
+	if v.src.ref == nil || v.src.half != nil || v.src.ref.Type.DType.Bytes() != 4 {
 		xs, err := t.tiles(v)
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func (t *tiler) columns(src *source) *columns {
 	for r := 0; r < src.rows; r += per {
 		starts, _ := unravel(src.ref, r, per, 1)
 		starts[len(starts)-1] = src.lane
-		c.store(t, t.b().Load(src.ref, []int{per, src.lanes}, starts, nil), r, 1)
+		c.store(t, t.b().Load(src.ref, []int{per, src.lanes}, starts, nil, src.within(t.b(), src.ref)...), r, 1)
 	}
 	if src.pure {
 		t.sc.cols[key] = c

@@ -1,6 +1,7 @@
 package tpu_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -150,6 +151,63 @@ func TestSeveralWindowsOfAnArray(t *testing.T) {
 		got, err := interp.Run(p, in, interp.Options{})
 		require.NoError(t, err, names)
 		require.Equal(t, want, got, names)
+	}
+}
+
+// Blocks that a table numbers, two a step, fetched by the kernel from an operand that both write back to; -1 shows zeros and writes
+// nothing.
+func TestCopies(t *testing.T) {
+	m, err := ir.Parse(`module t (%t: i32[6], %f: i32[6], %x: f32[6,16,128]) -> (o, p) {
+  %p, %o = grid %t, %f, %x, %x {name=g, dims=(c:3:seq), tables=2, in=([1,16,128]@(t1[c],0,0), [1,16,128]@(t1[plus(3,c)],0,0)),
+    out=([1,8,128]@(c,0,0):f32[3,8,128], [1,16,128]@(t0[c],0,0):f32[6,16,128], [1,16,128]@(t0[plus(3,c)],0,0):f32[6,16,128]), into=[0,1,1], copies=1, alias=(1=0)} (%a: f32[1,16,128], %b: f32[1,16,128]) {
+    %c = slice %a {starts=[0,8,0], limits=[1,16,128], strides=[1,1,1]} : f32[1,8,128]
+    %d = slice %b {starts=[0,0,0], limits=[1,8,128], strides=[1,1,1]} : f32[1,8,128]
+    %e = sub %c, %d : f32[1,8,128]
+    %g = exp %a : f32[1,16,128]
+    %h = add %b, %b : f32[1,16,128]
+    yield %e, %g, %h
+  } : f32[3,8,128], f32[6,16,128]
+  yield %o, %p
+}`)
+	require.NoError(t, err)
+	in := randomArgs(m, 1)
+	x := in["x"].Float64s()
+	for name, tables := range map[string][2][]int64{
+		"each its own": {{0, 3, 5, 1, 2, 4}, {0, 3, 5, 1, 2, 4}},
+		"some none":    {{0, -1, -1, 5, 4, -1}, {-1, -1, 3, 5, 1, -1}},
+		"one for all":  {{0, 1, 2, 3, 4, -1}, {5, 5, 5, 5, 5, 5}},
+	} {
+		in["t"], in["f"] = array.FromInt64s(ir.I32, []int{6}, tables[0]), array.FromInt64s(ir.I32, []int{6}, tables[1])
+		want, err := interp.Run(m, in, interp.Options{})
+		require.NoError(t, err, name)
+		o, p := want["o"].Float64s(), want["p"].Float64s()
+		const block = 16 * 128
+		for c := range 3 {
+			from := func(i, at int) float64 {
+				if n := tables[1][i]; n >= 0 {
+					return x[int(n)*block+at]
+				}
+				return 0
+			}
+			require.InDelta(t, from(c, 8*128+5)-from(3+c, 5), p[c*8*128+5], 1e-6, name)
+			if to := tables[0][c]; to >= 0 {
+				require.InDelta(t, math.Exp(from(c, 77)), o[int(to)*block+77], 1e-5, name)
+			}
+			if to := tables[0][3+c]; to >= 0 {
+				require.InDelta(t, 2*from(3+c, 77), o[int(to)*block+77], 1e-6, name)
+			}
+		}
+		for _, names := range [][]string{{"batch"}, {"tile"}, {"tile", "pipeline"}} {
+			n, err := pass.Apply(m, names...)
+			require.NoError(t, err, names)
+			q, err := ir.Parse(n.String())
+			require.NoError(t, err, names)
+			got, err := interp.Run(q, in, interp.Options{})
+			require.NoError(t, err, names)
+			for _, result := range []string{"o", "p"} {
+				require.LessOrEqual(t, array.Compare(got[result], want[result]).RelMax, 1e-6, "%s: %s by %v", name, result, names)
+			}
+		}
 	}
 }
 

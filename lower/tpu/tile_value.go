@@ -39,8 +39,9 @@ type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
 	cols        *columns
-	rows, lanes int // of one tile; for a reference the whole of it
-	lane        int // of a reference: the first of its lanes
+	rows, lanes int       // of one tile; for a reference the whole of it
+	lane        int       // of a reference: the first of its lanes
+	half        *ir.Value // where not nil: which half of its reference
 	pure        bool
 }
 

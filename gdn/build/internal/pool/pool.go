@@ -24,13 +24,6 @@ func (o Of) From() *ir.Value {
 // Held says which sequences have a state.
 func (o Of) Held(b *ir.Builder) *ir.Value { return b.Compare(ir.GE, o.Written, b.Like(o.Written, 0)) }
 
-// Fresh is 1 for each sequence that starts from zeros, and 0 for others, in float32.
-func (o Of) Fresh(b *ir.Builder) *ir.Value {
-	zero := b.Const(ir.T(ir.F32, o.Read.Type.Shape...), 0)
-	fresh := b.Select(b.Compare(ir.LT, o.Read, b.Like(o.Read, 0)), b.Like(zero, 1), zero)
-	return b.Select(o.Held(b), fresh, zero)
-}
-
 // Into puts the final states x [N, ...] of the sequences into a pool.
 func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	ids := ir.T(ir.I32, x.Type.Shape[0], pool.Type.Shape[0])
@@ -40,49 +33,27 @@ func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	return b.Select(held, b.GatherRows(x, from, 0), pool)
 }
 
-// Tables of an Order.
+// Tables of a grid whose steps take a group of sequences each.
 const (
-	TableState = iota // the state that is left
-	TableRead         // the sequence that is read
-	TableWrite        // the sequence whose output is written
-	TableFrom         // the state that is read, where it has a name of its own
+	TableWritten = iota // the state that is left
+	TableFrom           // the state that is read, where it has a name of its own
 )
 
-// Order lets the sequences of a pool follow one another, those without a state last. Their steps do what the last one with a
-// state did, once more; only their outputs have places of their own.
-type Order struct {
-	Tables []*ir.Value // [N] i32, for each step
-	Held   *ir.Value   // [N] bool: the sequence has a state
-}
-
-// Order is the order of the sequences. Where none has a state, the steps do those of the first one, which change nothing.
-func (o Of) Order(b *ir.Builder) *Order {
-	indices := o.Written
-	n := indices.Type.Shape[0]
-	square := ir.T(ir.I32, n, n)
-	zero := b.Const(square, 0)
-	down := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 0) } // x of the row
-	across := func(x *ir.Value) *ir.Value { return b.Broadcast(x, square.Shape, 1) }
-	held := o.Held(b)
-	has := b.Select(held, b.Like(indices, 1), b.Like(indices, 0))
-	earlier := b.Compare(ir.LT, b.Iota(square, 1), b.Iota(square, 0))
-	before := b.Sum(b.Select(earlier, across(has), zero), 1) // sequences with a state before each
-	count := b.Broadcast(b.Sum(has, 0), []int{n})
-	own := b.Iota(indices.Type, 0)
-	at := b.Select(held, before, b.Add(count, b.Sub(own, before))) // the step of each sequence
-	last := b.Max(b.Sub(count, b.Like(own, 1)), b.Like(own, 0))
-	pick := func(step, x *ir.Value) *ir.Value {
-		return b.Sum(b.Select(b.Compare(ir.EQ, down(at), across(step)), down(x), zero), 0)
+// Tables number the states of each step's sequences, n of them a step: those of the first of each step, then of the second. A sequence without
+// a state has -1, as has one that starts from zeros in what is read.
+//
+// Example: six sequences with the states 9, 4, -1, 7, 5, 2 in steps of two have 9, -1, 5, 4, 7, 2.
+func (o Of) Tables(b *ir.Builder, n int) []*ir.Value {
+	lists := []*ir.Value{o.Written}
+	if o.Read != nil {
+		lists = append(lists, b.Select(o.Held(b), o.Read, b.Like(o.Read, -1)))
 	}
-	read := b.Min(own, last)
-	slot := func(x *ir.Value) *ir.Value { return b.Max(x, b.Like(x, 0)) }
-	r := &Order{Held: held, Tables: []*ir.Value{TableState: pick(read, slot(indices)), TableRead: pick(read, own), TableWrite: pick(own, own)}}
-	if o.Read != nil { // what is fresh fetches a state of its own, which no other sequence writes meanwhile
-		own := b.Mul(slot(indices), b.Like(indices, float64(o.Group)))
-		named := b.Select(held, o.Read, b.Like(indices, -1))
-		r.Tables = append(r.Tables, pick(read, b.Select(b.Compare(ir.GE, named, b.Like(named, 0)), named, own)))
+	for i, x := range lists {
+		if all := x.Type.Shape[0]; n > 1 {
+			lists[i] = b.Reshape(b.Transpose(b.Reshape(x, all/n, n), 1, 0), all)
+		}
 	}
-	return r
+	return lists
 }
 
 // Ends takes n states of each batch row, [B n, Hv, R, L], out of those after each chunk, [B, chunks, heads..., R, L]: one after every so

@@ -58,12 +58,6 @@ func (e *Body) Scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
 	return e.Row(x, rows)
 }
 
-// Unless is x [N, R, L], or zeros, whatever x holds, for the entries whose mark in [N, C] is 1.
-func (e *Body) Unless(mark, x *ir.Value) *ir.Value {
-	m := e.Scalar(mark, 0, x.Type.Shape[1], x.Type.Shape[2])
-	return e.B.Select(e.B.Compare(ir.GT, m, e.B.Like(m, 0)), e.B.Like(x, 0), x)
-}
-
 // By is the product of elements, or x where there is nothing to multiply it by.
 func (e *Body) By(x, y *ir.Value) *ir.Value {
 	if y == nil {

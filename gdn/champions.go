@@ -51,8 +51,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 
-	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "as the next; states come from main memory beside the work, which has a decay for each of their rows", where{channels: true}},
-	{HostTPU, AccuracyFast, jobDecode, "decode", "a few tokens a sequence: each state is read once and written once, in place of work on chunks", where{}},
+	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", "as the next, in three phases backwards, whose registers fit the stack; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128, channels: true}},
@@ -81,7 +80,7 @@ var Champions = []Champion{
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
 	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{}},
-	{HostTPU, AccuracyF32, jobDecode, "decode-f32", "a few tokens a sequence, all of it in float32 on the vector unit", where{}},
+	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{channels: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},

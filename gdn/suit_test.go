@@ -180,9 +180,9 @@ func TestChoices(t *testing.T) {
 		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,tail_decay=v,refine=yes"},
 		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,decay_bf16=rows,refine=yes"},
 		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3"},
-		{"decode", "auto", 256, "decode"},
-		{"decode-pool,t=4", "auto-fast", 128, "decode"},
-		{"decode", "auto-fla", 128, "decode-f32"},
+		{"decode", "auto", 256, "decode,main=yes"},
+		{"decode-pool,t=4", "auto-fast", 128, "decode,main=yes"},
+		{"decode", "auto-fla", 128, "decode-f32,main=yes"},
 		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
 		{"contest-prefill", "auto", 128, "tpu-packed-128,fetch=copies,main=yes"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // Tile lowers every grid to a kernel: windows and carries become references, and every batched value becomes 2-D tiles that
@@ -36,7 +37,7 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 			if in.Body != nil {
 				return nil, fmt.Errorf("tile: %s outside a grid is not lowered to a kernel's glue: programs of such loops (pack=stream of a variant) are for the backend stablehlo", in.Op)
 			}
-			rs = b.Append(in.Op, args, in.Attrs, nil, explicit(in.Op, ts)...)
+			rs = b.Append(in.Op, args, in.Attrs, nil, tiles.Explicit(in.Op, ts)...)
 		}
 		if b.Err() != nil {
 			return nil, b.Err()
@@ -49,13 +50,6 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 		out.Body.Yield = append(out.Body.Yield, env[y])
 	}
 	return out, nil
-}
-
-func explicit(op ir.Op, ts []ir.Type) []ir.Type {
-	if ir.Ops[op].Explicit {
-		return ts
-	}
-	return nil
 }
 
 // tiler lowers one grid's body.

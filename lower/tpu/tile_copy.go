@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // copied is an output window that a kernel moves by itself: both halves of the buffer are blocks, of successive points.
@@ -68,7 +69,7 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value) {
 		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
 			var blocks []*ir.Value
 			for _, x := range lasting {
-				blocks = append(blocks, lookUp(b, x.block, c, -1, t.tables))
+				blocks = append(blocks, tiles.LookUp(b, x.block, c, -1, t.tables))
 			}
 			for i, x := range lasting {
 				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
@@ -76,7 +77,7 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value) {
 		})
 	}
 	for _, x := range copies {
-		now := lookUp(b, x.block, c, 0, t.tables)
+		now := tiles.LookUp(b, x.block, c, 0, t.tables)
 		b.When(written(now), func(b *ir.Builder) {
 			if !x.carried {
 				move(b, ir.OpDMAStart, x, half, now)
@@ -96,7 +97,7 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value) {
 	}
 	var blocks []*ir.Value
 	for _, x := range lasting {
-		blocks = append(blocks, lookUp(b, x.block, c, 0, t.tables))
+		blocks = append(blocks, tiles.LookUp(b, x.block, c, 0, t.tables))
 	}
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
 		for i, x := range lasting {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // fetched is an input window whose blocks the kernel copies by itself: those of the next point while it does one. Both halves of the
@@ -66,7 +67,7 @@ func (t *tiler) fetch() {
 	least := i32(0)
 	for i := range t.fetched {
 		f := &t.fetched[i]
-		now, next = append(now, lookUp(b, f.block, c, 0, t.tables)), append(next, b.Select(more, lookUp(b, f.block, c, 1, t.tables), i32(-1)))
+		now, next = append(now, tiles.LookUp(b, f.block, c, 0, t.tables)), append(next, b.Select(more, tiles.LookUp(b, f.block, c, 1, t.tables), i32(-1)))
 		least = b.Min(least, now[i])
 		f.makeBuffer(t, half)
 	}
@@ -108,7 +109,7 @@ func (f *fetched) makeBuffer(t *tiler, half *ir.Value) {
 
 // clear puts zeros into a half of the buffer.
 func (f *fetched) clear(b *ir.Builder, half int) {
-	lead, rows, lanes := rowsLanes(f.window.Block)
+	lead, rows, lanes := tiles.RowsLanes(f.window.Block)
 	zero := b.Const(ir.T(f.buffer.Type.DType, rows, lanes), 0)
 	for _, at := range points(lead) {
 		at[0] += half * f.window.Block[0]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // carry is a carry of the grid as the kernel has it: it lives in an output window, and starts from an input window or from a constant.
@@ -150,7 +151,7 @@ func (t *tiler) startCarries() {
 	for _, c := range t.carries {
 		ref := t.outs[c.out]
 		set := func(b *ir.Builder) {
-			lead, rows, lanes := rowsLanes(ref.Type.Shape)
+			lead, rows, lanes := tiles.RowsLanes(ref.Type.Shape)
 			for _, at := range points(lead) {
 				starts := append(slices.Clone(at), 0, 0)
 				var v *ir.Value
@@ -184,7 +185,7 @@ func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 		if x.Table < 0 || x.Axis != n-1 {
 			continue
 		}
-		first = b.Or(first, b.Compare(ir.NE, lookUp(b, x, c, 0, t.tables), lookUp(b, x, c, -1, t.tables)))
+		first = b.Or(first, b.Compare(ir.NE, tiles.LookUp(b, x, c, 0, t.tables), tiles.LookUp(b, x, c, -1, t.tables)))
 	}
 	return first
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -377,40 +378,16 @@ func (t *tiler) words(src *source) *source {
 
 // turn transposes a tile. Halves of words are turned as words, once for both.
 func (t *tiler) turn(x *ir.Value) *ir.Value {
-	if w, which, ok := halfOf(x); ok {
+	if w, which, ok := tiles.HalfOf(x); ok {
 		return t.half(t.turn(w), which)
 	}
 	return t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
 }
 
-// halfOf is the inverse of half.
-func halfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
-	if x.Def == nil || x.Def.Op != ir.OpBitcast || x.Type.DType != ir.F32 || x.Def.Args[0].Def == nil {
-		return nil, 0, false
-	}
-	return halfBits(x.Def.Args[0].Def)
-}
-
-// halfBits says of which words an instruction takes a half, still as words.
-func halfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
-	if in.Op != ir.OpShl && in.Op != ir.OpAnd || in.Result().Type.DType != ir.U32 {
-		return nil, 0, false
-	}
-	by := in.Args[1].Def
-	switch {
-	case by == nil || by.Op != ir.OpConst:
-	case in.Op == ir.OpShl && by.Attrs.Value == 16:
-		return in.Args[0], 0, true
-	case in.Op == ir.OpAnd && by.Attrs.Value == 0xffff0000:
-		return in.Args[0], 1, true
-	}
-	return nil, 0, false
-}
-
 // pack is the words of two f32 tiles. What is done to both alike is done to the words.
 func (t *tiler) pack(x, y *ir.Value) *ir.Value {
-	if v, i, ok := halfOf(x); ok && i == 0 {
-		if w, j, ok := halfOf(y); ok && j == 1 && v == w {
+	if v, i, ok := tiles.HalfOf(x); ok && i == 0 {
+		if w, j, ok := tiles.HalfOf(y); ok && j == 1 && v == w {
 			return w
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // emit appends a pure op on tiles, once for the same operands and attributes.
@@ -36,7 +37,7 @@ func tileShape(shape []int) []int {
 	if len(shape) == 0 {
 		return nil
 	}
-	_, r, l := rowsLanes(shape)
+	_, r, l := tiles.RowsLanes(shape)
 	return []int{r, l}
 }
 
@@ -204,13 +205,13 @@ func repeat(x *ir.Value, n int) []*ir.Value {
 
 func (t *tiler) constant(in *ir.Instr) error {
 	r := in.Result().Type
-	lead, _, _ := rowsLanes(r.Shape)
+	lead, _, _ := tiles.RowsLanes(r.Shape)
 	return t.bind(in, repeat(t.splat(ir.T(r.DType, tileShape(r.Shape)...), in.Attrs.Value), product(lead)))
 }
 
 func (t *tiler) iota(in *ir.Instr) error {
 	r := in.Result().Type
-	lead, rows, lanes := rowsLanes(r.Shape)
+	lead, rows, lanes := tiles.RowsLanes(r.Shape)
 	ty := ir.T(r.DType, rows, lanes)
 	n := product(lead)
 	if ax := in.Attrs.Axis - (r.Rank() - 2); ax >= 0 {
@@ -245,7 +246,7 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	}
 	shape := v.shape()
 	n := len(shape)
-	lead, rows, lanes := rowsLanes(shape)
+	lead, rows, lanes := tiles.RowsLanes(shape)
 	wide := r.DType
 	if in.Op == ir.OpReduceSum && r.DType.IsFloat() && r.DType.Bytes() < 4 {
 		wide = ir.F32
@@ -346,7 +347,7 @@ func (t *tiler) dot(in *ir.Instr) error {
 		return err
 	}
 	dims := &ir.DotDims{LB: []int{}, RB: []int{}, LC: []int{d.LC[0] - nb}, RC: []int{d.RC[0] - nb}}
-	_, rows, lanes := rowsLanes(r.Shape)
+	_, rows, lanes := tiles.RowsLanes(r.Shape)
 	out := make([]*ir.Value, len(xs))
 	for i := range xs {
 		t.ofHead(in, i, len(xs))
@@ -377,7 +378,7 @@ func (t *tiler) loop(in *ir.Instr) error {
 	t.sc.env[in.Body.Params[0]] = normal(ir.I32, nil, []*ir.Value{i})
 	k := 0
 	for _, p := range in.Body.Params[1:] {
-		lead, _, _ := rowsLanes(p.Type.Shape)
+		lead, _, _ := tiles.RowsLanes(p.Type.Shape)
 		var xs []*ir.Value
 		for range product(lead) {
 			xs = append(xs, b.Param("", args[k].Type))
@@ -406,7 +407,7 @@ func (t *tiler) loop(in *ir.Instr) error {
 	}
 	k = 0
 	for _, r := range in.Results {
-		lead, _, _ := rowsLanes(r.Type.Shape)
+		lead, _, _ := tiles.RowsLanes(r.Type.Shape)
 		n := product(lead)
 		t.sc.env[r] = normal(r.Type.DType, r.Type.Shape, rs[k:k+n])
 		k += n

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 func (t *tiler) take(in *ir.Instr) error {
@@ -33,7 +34,7 @@ func (t *tiler) take(in *ir.Instr) error {
 func (t *tiler) broadcast(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	n := r.Rank()
-	lead, rows, lanes := rowsLanes(r.Shape)
+	lead, rows, lanes := tiles.RowsLanes(r.Shape)
 	if column := slices.Index(in.Attrs.Dims, n-2); v.src.ref != nil && column == len(v.dims)-1 {
 		// The operand's lanes become rows: turn the whole tile, not each row.
 		xs, err := t.tiles(v)
@@ -151,8 +152,8 @@ func (t *tiler) slice(in *ir.Instr) error {
 	if cut.Strides[0] == 1 && cut.Strides[1] == 1 {
 		cut.Strides = nil
 	}
-	lead, _, _ := rowsLanes(shape)
-	outLead, _, _ := rowsLanes(in.Result().Type.Shape)
+	lead, _, _ := tiles.RowsLanes(shape)
+	outLead, _, _ := tiles.RowsLanes(in.Result().Type.Shape)
 	var out []*ir.Value
 	for j, p := range points(outLead) {
 		t.ofHead(in, j, product(outLead))
@@ -174,7 +175,7 @@ func (t *tiler) concat(in *ir.Instr) error {
 			return err
 		}
 	}
-	lead, _, _ := rowsLanes(r.Shape)
+	lead, _, _ := tiles.RowsLanes(r.Shape)
 	ax := in.Attrs.Axis - (r.Rank() - 2)
 	if ax >= 0 {
 		out := make([]*ir.Value, product(lead))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // A tiled value is a batched value held as 2-D tiles. Its logical dimensions are lists of factors, outer first, each a
@@ -61,18 +62,6 @@ func size(d []factor) int {
 	return n
 }
 
-// rowsLanes gives the tile shape of a logical shape: its last two dimensions; a vector is one row.
-func rowsLanes(shape []int) (lead []int, rows, lanes int) {
-	switch n := len(shape); n {
-	case 0:
-		return nil, 1, 1
-	case 1:
-		return nil, 1, shape[0]
-	default:
-		return shape[:n-2], shape[n-2], shape[n-1]
-	}
-}
-
 func product(s []int) int {
 	n := 1
 	for _, d := range s {
@@ -83,7 +72,7 @@ func product(s []int) int {
 
 // normal wraps tiles that hold a value of the given logical shape in its plain form.
 func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
-	lead, rows, lanes := rowsLanes(shape)
+	lead, rows, lanes := tiles.RowsLanes(shape)
 	t := &tiled{dtype: d, src: &source{elems: elems, rows: rows, lanes: lanes}, mat: elems}
 	stride := product(lead)
 	for _, n := range lead {

@@ -1,9 +1,10 @@
-package tpu
+package pipeline
 
 import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // fetch is a window of a pipelined kernel that is read from a buffer of two halves. The kernel copies the block of the next step into
@@ -90,28 +91,8 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	half := b.And(b.Add(step, i32(more)), i32(1))
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {
-			at := lookUp(b, f.window.Index[f.axis], step, more, tables)
+			at := tiles.LookUp(b, f.window.Index[f.axis], step, more, tables)
 			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}
 	}
-}
-
-// lookUp is an index that follows the sequential axis, at a point some points on.
-func lookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
-	zero := b.Const(ir.T(ir.I32), 0)
-	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)
-	if x.Max >= 0 {
-		i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
-	}
-	if x.Down {
-		i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
-	}
-	if x.Const != 0 {
-		i = b.Add(i, b.Const(ir.T(ir.I32), float64(x.Const)))
-	}
-	if x.Table < 0 {
-		return i
-	}
-	i = b.Min(i, b.Const(ir.T(ir.I32), float64(tables[x.Table].Type.Shape[0]-1)))
-	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
 }

@@ -1,10 +1,11 @@
-package tpu
+package pipeline
 
 import (
 	"slices"
 	"sort"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -129,9 +130,9 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 // weight estimates how many bundles an instruction fills.
 func weight(in *ir.Instr) float64 {
 	regs := func(t ir.Type) float64 {
-		_, r, l := rowsLanes(t.Shape)
+		_, r, l := tiles.RowsLanes(t.Shape)
 		per := target.RegisterRows(t.DType.Bytes())
-		return float64((r + per - 1) / per * ((l + laneCount - 1) / laneCount))
+		return float64((r + per - 1) / per * ((l + target.Lanes - 1) / target.Lanes))
 	}
 	switch in.Op {
 	case ir.OpDot:

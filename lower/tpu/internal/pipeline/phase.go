@@ -1,9 +1,11 @@
-package tpu
+package pipeline
 
 import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
+	"github.com/gdngen/gdngen/target"
 )
 
 // analyse finds the phase of each instruction.
@@ -133,7 +135,7 @@ func (l *pipeline) waits(i int) bool {
 
 // spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does at no cost.
 func spreadsRow(in *ir.Instr) bool {
-	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < sublanes {
+	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < target.Sublanes {
 		return false
 	}
 	row := in.Args[0].Type.Shape
@@ -145,10 +147,10 @@ func widens(in *ir.Instr) bool {
 	if len(in.Results) != 1 {
 		return false
 	}
-	if _, _, ok := halfOf(in.Result()); ok {
+	if _, _, ok := tiles.HalfOf(in.Result()); ok {
 		return true
 	}
-	_, _, ok := halfBits(in)
+	_, _, ok := tiles.HalfBits(in)
 	return ok
 }
 

@@ -1,4 +1,4 @@
-package tpu
+package pipeline
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // copier emits one slot's instructions.
@@ -161,7 +162,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 			body.Yield = append(body.Yield, v)
 		}
 	}
-	rs := b.Append(in.Op, args, attrs, body, explicit(in.Op, types)...)
+	rs := b.Append(in.Op, args, attrs, body, tiles.Explicit(in.Op, types)...)
 	if b.Err() != nil {
 		return b.Err()
 	}

@@ -1,0 +1,301 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Apply orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks. What
+// carries state stands in the phase of the state; dots of the stages that the schedule names, and what of them depends on the
+// state, stand in the phase it gives or later; everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
+// Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
+// bodies of their own.
+func Apply(m *ir.Module) (*ir.Module, error) { return pipelined(m, own, nil) }
+
+// ApplyBy is Apply by schedules of the caller's, by the names of kernels, so that kernels that are tiled once can have one schedule
+// after another. Kernels without one keep their order.
+func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
+	for _, in := range m.Body.Instrs {
+		if in.Op != ir.OpKernel {
+			continue
+		}
+		if err := scheds[in.Attrs.Grid.Name].Check(in.Attrs.Grid); err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", in.Attrs.Grid.Name, err)
+		}
+	}
+	return pipelined(m, func(g *ir.Grid) *ir.Sched { return scheds[g.Name] }, nil)
+}
+
+// own is the schedule that stands in a kernel.
+func own(g *ir.Grid) *ir.Sched { return g.Sched }
+
+// Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk number Chunk, in a time slot.
+type Place struct {
+	Phase, Time, Chunk int
+	Task               ir.Task // of the instruction as built, for which operands may have been computed anew or loaded
+	At                 float64 // where it stands in the time slot, from 0 to 1
+}
+
+// Places is Apply, and tells where each instruction in the steps' bodies stands.
+func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
+	places := map[*ir.Instr]Place{}
+	out, err := pipelined(m, own, places)
+	return out, places, err
+}
+
+func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
+	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
+			return nil, false
+		}
+		l := &pipeline{places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		order(l.body, l.opt)
+		rs, err := l.lower(r.Builder, args)
+		if err != nil {
+			r.Failf("pipeline %s: %w", l.g.Name, err)
+		}
+		return rs, true
+	})
+}
+
+// pipeline lowers one kernel.
+type pipeline struct {
+	opt  *ir.Sched
+	g    *ir.Grid
+	body *ir.Block
+
+	seq     int    // the sequential axis
+	steps   int    // steps in which a phase has chunks
+	slots   []slot // of a step
+	last    int    // greatest delay of a slot: steps that the last phase needs longer than the first
+	index   map[*ir.Value]int
+	root    map[*ir.Value]*ir.Value
+	param   map[*ir.Value]int // number of a parameter
+	deps    [][]int           // earlier instructions that each needs
+	phase   []int
+	light   []bool // loads from windows and cheap work on them
+	free    []bool // computed anew wherever it is needed
+	lazy    []bool // computed where a task needs it, and again for another task
+	first   []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
+	rings   map[*ir.Value]*ring
+	fetched []*fetch
+	places  map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
+
+	ng     *ir.Grid
+	blk    *ir.Block
+	params map[seen]*ir.Value // new parameters
+}
+
+// seen is an old parameter as a phase sees it: a window delayed by some steps.
+type seen struct {
+	param, delay int
+}
+
+// ring holds a value of the last few chunks between two phases.
+type ring struct {
+	ref   *ir.Value
+	mod   int  // steps after which a place is used again; a power of two
+	words bool // bf16 rows as u32 words
+}
+
+// slot is one phase's work in one time slot of a step.
+type slot struct {
+	phase, time  int
+	delay, chunk int // the chunk is number chunk of the step that was delay steps ago
+}
+
+func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
+	l.seq = len(l.g.Dims) - 1
+	l.analyse()
+	l.cutSlots()
+	l.ng = passes.CloneGrid(l.g)
+	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = l.steps+l.last, nil, 0
+	l.blk = &ir.Block{}
+	kb := b.On(l.blk)
+	kargs, err := l.windows(kb, args)
+	if err != nil {
+		return nil, err
+	}
+	l.makeRings(kb)
+	l.makeBuffers(kb)
+	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
+		b.Stage("glue")
+		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
+		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(l.last))))
+		l.ng.Dims[l.seq].Bound = true
+	}
+	if err := l.bodies(kb); err != nil {
+		return nil, err
+	}
+	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+}
+
+// cutSlots finds the chunk that each phase works on in each time slot of a step.
+func (l *pipeline) cutSlots() {
+	l.steps = l.g.Dims[l.seq].Size / l.opt.Steps
+	for t := range l.opt.Steps {
+		for p, lag := range l.opt.Lags {
+			s := slot{phase: p, time: t}
+			if lag > t {
+				s.delay = (lag - t + l.opt.Steps - 1) / l.opt.Steps
+			}
+			s.chunk = t - lag + s.delay*l.opt.Steps
+			l.slots = append(l.slots, s)
+			l.last = max(l.last, s.delay)
+		}
+	}
+}
+
+// active are the slots that have a chunk at a step.
+func (l *pipeline) active(step int) []slot {
+	return slices.DeleteFunc(slices.Clone(l.slots), func(s slot) bool { return step < s.delay || step >= l.steps+s.delay })
+}
+
+// bodies emits the kernel: one body for each run of steps in which the same slots have a chunk.
+func (l *pipeline) bodies(b *ir.Builder) error {
+	b.Stage("step")
+	c := b.ProgramID(l.seq)
+	var live *ir.Value // the chunks that must run
+	if l.g.Live > 0 {
+		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
+	}
+	if len(l.fetched) > 0 {
+		b.Stage("fetch")
+		chunks := live
+		if chunks == nil {
+			chunks = b.Const(ir.T(ir.I32), float64(l.steps))
+		}
+		l.fetch(b, c, chunks)
+	}
+	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
+		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)); {
+			hi++
+		}
+		for _, r := range l.runs(lo, hi) {
+			if err := l.bodyOf(b, r, c, live); err != nil {
+				return err
+			}
+		}
+	}
+	return b.Err()
+}
+
+// bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where live tells how many chunks must run,
+// phases follow those before them to the end of these: a step behind the last has a body for each number of steps that it is behind.
+func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
+	active := l.active(r.lo)
+	if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 && live == nil {
+		return l.step(b, c, r, active)
+	}
+	var err error
+	when := func(holds *ir.Value, slots []slot) {
+		if err == nil && len(slots) > 0 {
+			b.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
+		}
+	}
+	b.Stage("step")
+	holds := r.holds(b, c)
+	if live == nil {
+		when(holds, active)
+		return err
+	}
+	if r.lo < l.steps {
+		when(b.And(holds, b.Compare(ir.LT, c, live)), active)
+	}
+	for k := 0; k < l.last && r.hi > 0; k++ {
+		b.Stage("step")
+		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
+		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
+		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
+	}
+	return err
+}
+
+// run is the steps from lo to hi that share a body: those whose remainder by turns is turn.
+type run struct {
+	lo, hi, turn, turns int
+}
+
+// runs divides the steps from lo to hi so that each body knows which places of the rings it uses: where a place depends on the
+// number of the step, a compiler can not tell a load of one chunk from a store of another, and keeps their order.
+func (l *pipeline) runs(lo, hi int) []run {
+	turns := 1
+	if len(l.fetched) > 0 {
+		turns = 2 // the halves of the buffers
+	}
+	for _, r := range l.rings {
+		turns = max(turns, r.mod)
+	}
+	var out []run
+	for at := lo; at <= hi && at < lo+turns; at++ {
+		r := run{lo: lo, hi: hi, turn: at % turns, turns: turns}
+		if at+turns > hi {
+			r.lo, r.hi = at, at
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// holds is the condition that step c belongs to the run.
+func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	if r.lo == r.hi {
+		return b.Compare(ir.EQ, c, i32(r.lo))
+	}
+	cond := b.Compare(ir.LE, c, i32(r.hi))
+	if r.lo > 0 {
+		cond = b.And(b.Compare(ir.GE, c, i32(r.lo)), cond)
+	}
+	if r.turns > 1 {
+		cond = b.And(cond, b.Compare(ir.EQ, b.And(c, i32(r.turns-1)), i32(r.turn)))
+	}
+	return cond
+}
+
+// makeRings finds the values that pass between phases and gives each a ring that holds it from its phase to the last that
+// reads it.
+func (l *pipeline) makeRings(b *ir.Builder) {
+	l.rings = map[*ir.Value]*ring{}
+	reach := map[*ir.Value]int{}
+	var order []*ir.Value
+	for i, in := range l.body.Instrs {
+		if l.free[i] || l.first[i] {
+			continue
+		}
+		uses(in, func(v *ir.Value) {
+			j, ok := l.index[v]
+			if !ok || l.free[j] || l.phase[j] == l.phase[i] {
+				return
+			}
+			if _, known := reach[v]; !known {
+				order = append(order, v)
+			}
+			reach[v] = max(reach[v], l.opt.Lags[l.phase[i]]-l.opt.Lags[l.phase[j]])
+		})
+	}
+	slices.SortFunc(order, func(x, y *ir.Value) int { return l.index[x] - l.index[y] })
+	for _, v := range order {
+		mod := 1
+		for mod*l.opt.Steps < reach[v]+1 {
+			mod *= 2
+		}
+		shape := slices.Clone(v.Type.Shape)
+		if len(shape) != 2 || v.Type.DType == ir.Bool {
+			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Where())
+			return
+		}
+		r := &ring{mod: mod, words: v.Type.DType == ir.BF16 && shape[0]%2 == 0}
+		d := v.Type.DType
+		if r.words {
+			d, shape[0] = ir.U32, shape[0]/2
+		}
+		t := ir.Ref(ir.VMEM, d, append([]int{mod * l.opt.Steps}, shape...)...)
+		l.ng.Scratch = append(l.ng.Scratch, t)
+		r.ref = b.Param("", t)
+		l.rings[v] = r
+	}
+}

@@ -1,0 +1,68 @@
+// Package tiles is what both passes to kernels of a TPU know: the shape of a tile, the words of two bf16 rows, and where a window stands at a point of
+// a grid.
+package tiles
+
+import "github.com/gdngen/gdngen/ir"
+
+// RowsLanes gives the tile shape of a logical shape: its last two dimensions; a vector is one row.
+func RowsLanes(shape []int) (lead []int, rows, lanes int) {
+	switch n := len(shape); n {
+	case 0:
+		return nil, 1, 1
+	case 1:
+		return nil, 1, shape[0]
+	default:
+		return shape[:n-2], shape[n-2], shape[n-1]
+	}
+}
+
+func Explicit(op ir.Op, ts []ir.Type) []ir.Type {
+	if ir.Ops[op].Explicit {
+		return ts
+	}
+	return nil
+}
+
+// HalfOf is the inverse of half.
+func HalfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
+	if x.Def == nil || x.Def.Op != ir.OpBitcast || x.Type.DType != ir.F32 || x.Def.Args[0].Def == nil {
+		return nil, 0, false
+	}
+	return HalfBits(x.Def.Args[0].Def)
+}
+
+// HalfBits says of which words an instruction takes a half, still as words.
+func HalfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
+	if in.Op != ir.OpShl && in.Op != ir.OpAnd || in.Result().Type.DType != ir.U32 {
+		return nil, 0, false
+	}
+	by := in.Args[1].Def
+	switch {
+	case by == nil || by.Op != ir.OpConst:
+	case in.Op == ir.OpShl && by.Attrs.Value == 16:
+		return in.Args[0], 0, true
+	case in.Op == ir.OpAnd && by.Attrs.Value == 0xffff0000:
+		return in.Args[0], 1, true
+	}
+	return nil, 0, false
+}
+
+// LookUp is an index that follows the sequential axis, at a point some points on.
+func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
+	zero := b.Const(ir.T(ir.I32), 0)
+	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)
+	if x.Max >= 0 {
+		i = b.Min(i, b.Const(ir.T(ir.I32), float64(x.Max)))
+	}
+	if x.Down {
+		i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
+	}
+	if x.Const != 0 {
+		i = b.Add(i, b.Const(ir.T(ir.I32), float64(x.Const)))
+	}
+	if x.Table < 0 {
+		return i
+	}
+	i = b.Min(i, b.Const(ir.T(ir.I32), float64(tables[x.Table].Type.Shape[0]-1)))
+	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
+}

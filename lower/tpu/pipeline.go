@@ -5,12 +5,12 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/pipeline"
 )
 
-// Pipeline orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks, as
-// lower/tpu/internal/pipeline draws it.
+// Pipeline orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases
+// of successive chunks, as lower/tpu/internal/pipeline draws it.
 func Pipeline(m *ir.Module) (*ir.Module, error) { return pipeline.Apply(m) }
 
-// PipelineBy is Pipeline by schedules of the caller's, by the names of kernels, so that kernels that are tiled once can have
-// one schedule after another. Kernels without one keep their order.
+// PipelineBy is Pipeline by schedules of the caller's, by the names of kernels, so that kernels
+// that are tiled once can have one schedule after another. Kernels without one keep their order.
 func PipelineBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 	return pipeline.ApplyBy(m, scheds)
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// Tile lowers every grid to a kernel: windows and carries become references, and every batched value becomes 2-D tiles that
-// are computed in lockstep, one op over all tiles before the next op. Carries live in their output window.
+// Tile lowers every grid to a kernel: windows and carries become references, and every batched
+// value becomes 2-D tiles that are computed in lockstep, one op over all tiles before the next op.
+// Carries live in their output window, which stays in VMEM as long as its index does: so a state
+// needs no memory beside the block that is written at the end. Ops outside of grids stay as they
+// are.
 func Tile(m *ir.Module) (*ir.Module, error) {
 	out := &ir.Module{Name: m.Name, Results: m.Results, Reuse: m.Reuse, Body: &ir.Block{}}
 	b := ir.NewBuilder(out.Body)
@@ -52,7 +55,11 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 	return out, nil
 }
 
-// tiler lowers one grid's body.
+// tiler lowers one grid's body. Its parts ask one another in a circle, each for a value in a
+// plainer form: a rule wants tiles, tiles gathers them from a view, a view that can not be gathered
+// goes through scratch, and comes back as a view of a reference. The circle ends since each turn
+// leaves fewer kinds of factors: rows and lanes swapped, then rows of several tiles, then plain
+// loads.
 type tiler struct {
 	src  *ir.Instr // the grid
 	g    *ir.Grid  // the kernel's grid, growing scratch and windows
@@ -71,7 +78,9 @@ type tiler struct {
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
 
-// scope is a block under construction with the values known in it.
+// scope is a block under construction with the values known in it. What is emitted once is emitted
+// once per block: a body of a loop may use tiles from around it, but nothing outside may use what
+// was gathered inside, where it is defined on one path only.
 type scope struct {
 	b    *ir.Builder
 	env  map[*ir.Value]*tiled
@@ -96,7 +105,9 @@ func (s *scope) find(v *ir.Value) *tiled {
 
 func (t *tiler) b() *ir.Builder { return t.sc.b }
 
-// once emits f's value unless the same key was emitted in this block or one around it.
+// once emits f's value unless the same key was emitted in this block or one around it. It does
+// while tiling what CSE does after it. That is needed early: a window of eight heads is read by
+// eight views, and each would first emit, then compare, every load and conversion.
 func (t *tiler) once(key string, f func() *ir.Value) *ir.Value {
 	for s := t.sc; s != nil; s = s.up {
 		if v := s.memo[key]; v != nil {
@@ -123,7 +134,8 @@ func points(shape []int) [][]int {
 	return out
 }
 
-// scratch adds a scratch reference.
+// scratch adds a scratch reference. Parameters of scratch follow the windows, and their number is
+// known at the end of the body only, so they are collected here and appended then.
 func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 	ty := ir.Ref(s, d, shape...)
 	t.g.Scratch = append(t.g.Scratch, ty)
@@ -132,6 +144,8 @@ func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 	return v
 }
 
+// block lowers instructions in their order. Each instruction it emits has the task of the one that
+// it comes from: the schedule, and the cost of a stage, count moves with the op that needed them.
 func (t *tiler) block(blk *ir.Block) error {
 	for _, in := range blk.Instrs {
 		t.b().Of(in)

@@ -8,7 +8,9 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// copied is an output window that a kernel moves by itself: both halves of the buffer are blocks, of successive points.
+// copied is an output window that a kernel moves by itself: both halves of the buffer are blocks,
+// of successive points. So several windows of a step can write one array, where tables say, or
+// write nothing, which the compiler's own windows can not.
 type copied struct {
 	window          ir.Window
 	block           ir.Index // its number
@@ -16,7 +18,8 @@ type copied struct {
 	carried         bool // the buffer is one block, a carry: a copy ends with its point
 }
 
-// copied makes the buffer of a window of one of the blocks of an array that stays in main memory, unless a carry holds it.
+// copied makes the buffer of a window of one of the blocks of an array that stays in main memory,
+// unless a carry holds it.
 func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	block, err := blockOf(t.g, w, to.Type)
 	if err != nil {
@@ -31,7 +34,8 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	return c, nil
 }
 
-// blockOf is the number of the block that a window of a grid shows of an array in main memory.
+// blockOf is the number of the block that a window of a grid shows of an array in main memory. One
+// number is all that a copy has, so blocks must follow one another along one dimension.
 func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 	axis, err := ir.BlockAxis(array, w.Block)
 	last := len(g.Dims) - 1
@@ -49,8 +53,13 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 	return w.Index[axis], nil
 }
 
-// copyOut ends a point with what it gives to main memory. A copy has the time of the next point, unless a carry is its buffer; the
-// last point that runs waits for its own.
+// copyOut ends a point with what it gives to main memory. A copy has the time of the next point,
+// unless a carry is its buffer: that is written again at once, so its copy ends here. The last
+// point that runs waits for its own.
+//
+//	point 0:  store to half 0;                  start half 0
+//	point 1:  store to half 1;  await half 0;   start half 1
+//	point 2:  store to half 0;  await half 1;   start half 0;   await half 0, being the last
 func (t *tiler) copyOut(copies []copied, half *ir.Value) {
 	if len(copies) == 0 {
 		return

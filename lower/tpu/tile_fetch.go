@@ -8,8 +8,10 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// fetched is an input window whose blocks the kernel copies by itself: those of the next point while it does one. Both halves of the
-// buffer are blocks, of successive points.
+// fetched is an input window whose blocks the kernel copies by itself: those of the next point
+// while it does one. Both halves of the buffer are blocks, of successive points. A compiler's
+// window would do as much for blocks in order; but it asks an index for every window at every step,
+// which costs control, and reads a block that no sequence has as well.
 type fetched struct {
 	window       ir.Window
 	block        ir.Index // its number
@@ -19,7 +21,9 @@ type fetched struct {
 	sem          [2]*ir.Value // of the halves
 }
 
-// addFetches makes the windows of a grid with copies that are looked up: those of one operand share a window of the whole.
+// addFetches makes the windows of a grid with copies that are looked up: those of one operand share
+// a window of the whole. Decode of several sequences a step has a window of the pool for each of
+// them, and the pool is one operand.
 func (t *tiler) addFetches(args []*ir.Value) error {
 	g, src := t.g, t.src.Attrs.Grid
 	in := g.In
@@ -52,8 +56,16 @@ func (t *tiler) addFetches(args []*ir.Value) error {
 	return nil
 }
 
-// fetch begins a point: it starts the copies of the next one's blocks and awaits its own, which the first point starts itself. A number below
-// zero fetches nothing, and the point shows zeros there. Each half has its semaphore, since a wait can not tell one copy from another.
+// fetch begins a point: it starts the copies of the next one's blocks and awaits its own, which the
+// first point starts itself. A number below zero fetches nothing, and the point shows zeros there.
+// Each half has its semaphore, since a wait can not tell one copy from another.
+//
+//	point 0:  start 0 > half 0;  start 1 > half 1;  await half 0;  work on half 0
+//	point 1:                     start 2 > half 0;  await half 1;  work on half 1
+//	point 2:                     start 3 > half 1;  await half 0;  work on half 0
+//
+// The half is written as two bodies with constants, and not as an index: a copy to a place that is
+// known while compiling needs no address arithmetic, and no alias of the other half.
 func (t *tiler) fetch() {
 	if len(t.fetched) == 0 {
 		return
@@ -107,7 +119,8 @@ func (f *fetched) makeBuffer(t *tiler, half *ir.Value) {
 	t.sc.env[t.src.Body.Params[f.input]] = v
 }
 
-// clear puts zeros into a half of the buffer.
+// clear puts zeros into a half of the buffer, for a point that has no block: what an earlier point
+// left there is another sequence's.
 func (f *fetched) clear(b *ir.Builder, half int) {
 	lead, rows, lanes := tiles.RowsLanes(f.window.Block)
 	zero := b.Const(ir.T(f.buffer.Type.DType, rows, lanes), 0)

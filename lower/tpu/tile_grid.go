@@ -8,13 +8,19 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// carry is a carry of the grid as the kernel has it: it lives in an output window, and starts from an input window or from a constant.
+// carry is a carry of the grid as the kernel has it: it lives in an output window, and starts from
+// an input window or from a constant. The compiler keeps an output window in VMEM as long as its
+// index stays the same, and writes it to memory when the index changes. So the body reads and
+// writes the state where it lies, and the final state needs no code of its own.
 type carry struct {
 	window  ir.Window
 	in, out int     // windows of the kernel; in is -1 where it starts from the constant
 	value   float64 // the constant
 }
 
+// tileGrid makes a kernel of a grid: its windows, its parameters, then the body between what begins
+// and what ends a point. The order of the parameters is that of ir.OpKernel: tables, input windows,
+// output windows, scratch.
 func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error) {
 	t := newTiler(b, in)
 	if err := t.addFetches(args); err != nil {
@@ -38,12 +44,17 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()
 }
 
-// newTiler begins a kernel with the grid's windows but its carries. Arrays that several windows write to stay in main memory.
+// newTiler begins a kernel with the grid's windows but its carries. Arrays that several windows
+// write to stay in main memory, since the compiler's windows write each array once: what goes there
+// passes through buffers that the kernel copies out (tile_copy.go).
 func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	src := in.Attrs.Grid
+	// The kernel's grid has windows and axes as the grid has them; carries become outputs, and
+	// copies and scratch are the kernel's own.
 	g := *src
 	g.Carry, g.Scratch, g.Copies = nil, nil, false
 	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
+	// Windows into shared arrays: the arrays are the outputs, seen whole.
 	if src.Into != nil {
 		g.Outs = src.Arrays()
 		g.Out = make([]ir.Window, len(g.Outs))
@@ -53,7 +64,9 @@ func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	return t
 }
 
-// headsOf is how many entries the first carry has, or where there are no carries the greatest input; 0: no leading dimensions.
+// headsOf is how many entries the first carry has, or where there are no carries the greatest
+// input; 0: no leading dimensions. It is what an instruction's head is counted by: tile i of n
+// belongs to head i * heads / n (ofHead).
 func headsOf(g *ir.Grid) int {
 	windows := g.In
 	if len(g.Carry) > 0 {
@@ -68,8 +81,10 @@ func headsOf(g *ir.Grid) int {
 	return heads
 }
 
-// addCarries adds the windows of the carries, and gives the kernel's operands. Blocks of a carry that a table numbers are not all
-// visited, so that its array starts as the operand.
+// addCarries adds the windows of the carries, and gives the kernel's operands. A carry that starts
+// from one number needs no input: zeros are stored by the kernel. Blocks of a carry that a table
+// numbers are not all visited, so that its array starts as the operand: the output is an alias of
+// the input, and what is not visited stays.
 func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	g, src := t.g, t.src.Attrs.Grid
 	n := src.Tables + len(src.In)
@@ -97,7 +112,8 @@ func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	return kargs
 }
 
-// splat is the number that all elements of a value are, if they are known to be one.
+// splat is the number that all elements of a value are, if they are known to be one. It looks
+// through ops that only move elements, as the glue reshapes the zeros of a state.
 func splat(v *ir.Value) (float64, bool) {
 	for v.Def != nil {
 		switch v.Def.Op {
@@ -112,7 +128,9 @@ func splat(v *ir.Value) (float64, bool) {
 	return 0, false
 }
 
-// addParams makes the kernel's parameters, in its order, and has the body's read them. Scratch follows as it is found to be needed.
+// addParams makes the kernel's parameters, in its order, and has the body's read them. A window of
+// a whole array stays in main memory (HBM), and is there for copies alone; all others are blocks in
+// VMEM. Scratch follows as it is found to be needed.
 func (t *tiler) addParams(kargs []*ir.Value) {
 	b, g := t.b(), t.g
 	for _, a := range kargs[:g.Tables] {
@@ -134,6 +152,8 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 		t.outs = append(t.outs, b.Param("", ref))
 	}
 	n := len(t.src.Attrs.Grid.In)
+	// The body's parameters are views of the windows, so that no load is made before somebody
+	// reads.
 	for at, i := range t.kept {
 		if i < n && !g.In[at].Whole(kargs[g.Tables+at].Type) {
 			t.sc.env[t.src.Body.Params[i]] = window(t.ins[at], true)
@@ -144,7 +164,9 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 	}
 }
 
-// startCarries sets the window of each carry at the first visit of a block.
+// startCarries sets the window of each carry at the first visit of a block. A kernel has no first
+// iteration of its own: the sequential axis runs through all blocks, so that the condition stands
+// in every step, and the pipeline pass takes it out of the steps in which it can not hold.
 func (t *tiler) startCarries() {
 	b := t.b()
 	b.Stage("init")
@@ -171,7 +193,9 @@ func (t *tiler) startCarries() {
 	}
 }
 
-// firstVisit is the condition that a carry's window differs from the previous point's; nil where every point is a first visit.
+// firstVisit is the condition that a carry's window differs from the previous point's; nil where
+// every point is a first visit. It is the first point of the sequential axis, or one whose entry in
+// the table is not that of the point before: there another sequence begins.
 func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 	n := len(t.g.Dims)
 	if n == 0 || !t.g.Dims[n-1].Seq {
@@ -197,7 +221,8 @@ type result struct {
 	out  bool         // it goes to a buffer that is copied out
 }
 
-// storeResults stores what the body yields. All of it is in registers before the first store, for a carry may still be read.
+// storeResults stores what the body yields. All of it is in registers before the first store, for a
+// carry may still be read: the window of the old state is that of the new one.
 func (t *tiler) storeResults() error {
 	b := t.b()
 	var results []result
@@ -212,6 +237,7 @@ func (t *tiler) storeResults() error {
 			copies = append(copies, *c)
 		}
 	}
+	// Which half of the buffers this point stores to: points alternate.
 	var half *ir.Value
 	if len(copies) > 0 {
 		half = b.And(b.ProgramID(len(t.g.Dims)-1), b.Const(ir.T(ir.I32), 1))
@@ -235,8 +261,9 @@ func (t *tiler) storeResults() error {
 	return nil
 }
 
-// prepareResult brings the i-th result, y, into registers. It goes to the output window of a carry, to that of an array, or to a buffer
-// that is copied out.
+// prepareResult brings the i-th result, y, into registers. It goes to the output window of a carry,
+// to that of an array, or to a buffer that is copied out. Where a carry is the same value, its
+// window is that buffer: the output of a block that several steps make is stored once.
 func (t *tiler) prepareResult(i int, y *ir.Value) (r result, c *copied, err error) {
 	src := t.src.Attrs.Grid
 	v := t.sc.find(y)

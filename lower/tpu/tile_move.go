@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
+// whole says whether a dimension is exactly n lanes of the source, in their order.
 func whole(d []factor, n int) bool {
 	c := clean(d)
 	if n == 1 {
@@ -17,8 +18,9 @@ func whole(d []factor, n int) bool {
 	return len(c) == 1 && c[0] == factor{n, byLane, 1}
 }
 
-// tiles gives the plain tiles of a value: one [rows, lanes] tile for each point of the leading dimensions, row-major.
-// Moving elements costs instructions, so the result is kept for the block that asked.
+// tiles gives the plain tiles of a value: one [rows, lanes] tile for each point of the leading
+// dimensions, row-major. Moving elements costs instructions, so the result is kept for the block
+// that asked.
 func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 	if v.mat != nil {
 		return v.mat, nil
@@ -35,6 +37,20 @@ func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 	return m, err
 }
 
+// gather makes plain tiles of a view: the one place in which elements move. A view's last two
+// dimensions want to be rows and lanes of a tile. Where its factors put them is one of a few forms,
+// tried from the cheapest on:
+//
+//	rows are        lanes are       form
+//	anything        all lanes       rowTiles: rows are loaded, cut or collected
+//	all lanes       rows            the last two are swapped: gather unswapped, turn each tile
+//	rows            one             lanesApart: the lanes stand in front; gather with them last,
+//	                                then each tile is a column of that
+//	rows            blocks of lanes laneBlocks: heads side by side in a reference, each whole registers
+//	rows            of [., 1] tiles columns are turned to rows, and stacked
+//
+// What fits none of them has lanes that come from several places at once, which no move of tiles
+// makes.
 func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	n := len(v.dims)
 	var lead [][]factor
@@ -61,7 +77,8 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		return t.rowTiles(v, at, clean(rowD))
 	}
 	if whole(rowD, v.src.lanes) && v.src.lanes > 1 {
-		// The last two dimensions are swapped. One column of each row of a tile: transpose the tile once, then cut.
+		// The last two dimensions are swapped. One column of each row of a tile: transpose the tile
+		// once, then cut.
 		if size(laneD) == 1 && v.src.elems != nil && v.src.rows > 1 {
 			at, err := walk(lead)
 			if err != nil {
@@ -109,12 +126,17 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	return nil, fmt.Errorf("lanes of shape %v come from %v of %d lanes: not expressible in tiles", v.shape(), laneD, v.src.lanes)
 }
 
-// lanesApart gathers a value whose lanes are one of the leading dimensions: each tile is a column. It reports whether the value
-// is of that form.
+// lanesApart gathers a value whose lanes are one of the leading dimensions: each tile is a column.
+// It reports whether the value is of that form.
+//
+// Example: gates [N, C] seen as [C, N, 1], a column of all heads for each token. They are gathered
+// as [N, C], one tile, of which token c is the column of lane c.
 func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	if v.src.lanes == 1 || size(laneD) != 1 {
 		return nil, false, nil
 	}
+	// With that dimension moved to the end, u has whole lanes, and its tiles are loaded or cut as
+	// such.
 	k := slices.IndexFunc(lead, func(d []factor) bool { return whole(d, v.src.lanes) })
 	if k < 0 {
 		return nil, false, nil
@@ -143,8 +165,10 @@ func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	return out, true, nil
 }
 
-// laneBlocks gathers a value whose tiles lie side by side in a reference: of each row every tile has a block of whole registers. It reports
-// whether the value is of that form.
+// laneBlocks gathers a value whose tiles lie side by side in a reference: of each row every tile
+// has a block of whole registers. It reports whether the value is of that form. That is the layout
+// [tokens, heads x K] with K a multiple of 128 lanes: a head is reached by a first lane in the
+// load, and costs no more than rows of its own would.
 func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	n := size(laneD)
 	if whole(rowD, size(rowD)) && n > 1 { // rows and lanes are swapped
@@ -153,6 +177,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	if v.src.ref == nil || n == v.src.lanes || n%laneCount != 0 || !whole(laneD, n) && !whole(rowD, n) {
 		return nil, false, nil
 	}
+	// Of the leading factors one must be along lanes, and step by whole blocks: the heads.
 	at, first := -1, v.src.lane
 	var apart [][]factor // the leading factors, each a dimension
 	for _, d := range lead {
@@ -170,6 +195,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 		return nil, false, nil
 	}
 	lead, heads := apart, apart[at][0]
+	// Each head is a value of its own, with a first lane, in any form that gather knows.
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v
@@ -197,9 +223,16 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	return out, true, nil
 }
 
+// sublanes are the rows of a register.
 const sublanes = target.Sublanes
 
-// rowTiles makes a tile at each point, whose rows follow the factors rf.
+// rowTiles makes a tile at each point, whose rows follow the factors rf. The innermost run of rows
+// is one read, by a stride where it has one; the factors around it give one read each, and the
+// reads are put one below the other.
+//
+// From registers only runs of rows are cut. Rows by a stride, rows of several tiles, and single
+// rows of many tiles are each a rotation and a select in registers, for every row; memory reads
+// them by a stride for the price of a load, so such values are stored to scratch first.
 func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {
 	var inner factor
 	outer := rf
@@ -209,11 +242,13 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 		inner = factor{1, byRow, 1}
 	}
 	src := v.src
+	// In registers. Each of the four cases would move rows one by one.
 	if src.elems != nil {
 		rowsOuter := slices.ContainsFunc(outer, func(f factor) bool { return f.kind == byRow })
 		strided := inner.stride != 1 && inner.size > 1
 		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
-		// A run of rows that begins inside a register is cheaper to read at its place in memory than to turn.
+		// A run of rows that begins inside a register is cheaper to read at its place in memory
+		// than to turn.
 		turned := inner.size >= 2*sublanes && v.row%sublanes != 0 && len(outer) == 0
 		if strided || rowsOuter || single || turned {
 			var err error
@@ -254,7 +289,7 @@ func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 	return xs, nil
 }
 
-// rows reads count rows of a source.
+// rows reads count rows of a source, from memory or from one tile in registers.
 func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) {
 	src := v.src
 	tile, row = tile+v.tile, row+v.row
@@ -268,7 +303,8 @@ func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) 
 	return t.emit(ir.OpSlice, ir.Attrs{Starts: []int{row, 0}, Limits: []int{row + count, src.lanes}}, x), nil
 }
 
-// unravel turns a row number of a reference into starts for a load or store of count rows by stride.
+// unravel turns a row number of a reference into starts for a load or store of count rows by
+// stride.
 func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
 	s := ref.Type.Shape
 	starts := make([]int, len(s))
@@ -283,6 +319,7 @@ func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
 	return starts, nil
 }
 
+// strides are those of a load or store that takes every stride-th row; nil for all rows.
 func strides(ref *ir.Value, stride int) []int {
 	if stride == 1 {
 		return nil
@@ -295,7 +332,14 @@ func strides(ref *ir.Value, stride int) []int {
 	return st
 }
 
-// loadRows reads rows of a reference. Rows of two-byte elements by a stride are read as words that hold two rows each.
+// loadRows reads rows of a reference. Loads by a stride exist for rows of one register of four
+// bytes, so three cases need help:
+//   - Rows of bf16 by an even stride. Two neighbouring rows share a u32 word in memory. Rows 1, 5,
+//     9 of bf16 are the high halves of words 0, 2, 4, so words are read by half the stride, and the
+//     half is taken: that is how token-major heads in bf16 are read.
+//   - Rows of another width than 128 lanes. They are copied to columns of registers first
+//     (columns).
+//   - Rows that cross a leading dimension at which memory has a gap. So are these (joins).
 func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error) {
 	if count == 1 {
 		stride = 1
@@ -339,8 +383,10 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 	return x, err
 }
 
-// joins says whether count rows by a stride lie inside one leading index of a reference, or else whether its leading
-// dimensions can be taken into the rows: tiles in memory, of up to 32 bytes a lane, are then full before and after.
+// joins says whether count rows by a stride lie inside one leading index of a reference, or else
+// whether its leading dimensions can be taken into the rows. Memory has tiles of up to 32 bytes a
+// lane: 8 rows of f32, 16 of bf16. A leading index whose rows do not fill its tiles leaves a gap,
+// so the rows of two of them are no run. Full before and after the join, there is none.
 func joins(ref *ir.Value, row, count, stride int) bool {
 	full := func(rows int) bool { return rows&(rows-1) == 0 || rows*ref.Type.DType.Bytes()%32 == 0 }
 	s := ref.Type.Shape
@@ -348,7 +394,9 @@ func joins(ref *ir.Value, row, count, stride int) bool {
 	return slices.Equal(joined, s) || full(s[len(s)-2]) && full(joined[len(s)-2])
 }
 
-// flatShape is a shape with as many of its inner leading dimensions taken into the rows as count rows by a stride cross.
+// flatShape is a shape with as many of its inner leading dimensions taken into the rows as count
+// rows by a stride cross. A view of fewer leading dimensions is a
+// cast, and accesses by different casts are taken to overlap; so no more are taken than needed.
 func flatShape(shape []int, row, count, stride int) []int {
 	s := slices.Clone(shape)
 	n := len(s) - 2
@@ -358,7 +406,8 @@ func flatShape(shape []int, row, count, stride int) []int {
 	return s
 }
 
-// flat views a reference with its leading dimensions in the rows as count rows by a stride cross them.
+// flat views a reference with its leading dimensions in the rows as count rows by a stride cross
+// them.
 func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
 	s := flatShape(ref.Type.Shape, row, count, stride)
 	if slices.Equal(s, ref.Type.Shape) {
@@ -367,7 +416,7 @@ func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
 	return t.once(fmt.Sprintf("flat %p %v", ref, s), func() *ir.Value { return t.b().RefCast(ref, ref.Type.DType, s...) })
 }
 
-// words views a bf16 reference as u32 words of two rows.
+// words views a bf16 reference as u32 words of two rows: word r has row 2r in its low half.
 func (t *tiler) words(src *source) *source {
 	ref := src.ref
 	s := slices.Clone(ref.Type.Shape)
@@ -376,7 +425,8 @@ func (t *tiler) words(src *source) *source {
 	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, half: src.half, pure: src.pure}
 }
 
-// turn transposes a tile. Halves of words are turned as words, once for both.
+// turn transposes a tile. Halves of words are turned as words, once for both: a transpose of u32
+// costs what one of f32 does, and carries two bf16 rows.
 func (t *tiler) turn(x *ir.Value) *ir.Value {
 	if w, which, ok := tiles.HalfOf(x); ok {
 		return t.half(t.turn(w), which)
@@ -384,13 +434,17 @@ func (t *tiler) turn(x *ir.Value) *ir.Value {
 	return t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
 }
 
-// pack is the words of two f32 tiles. What is done to both alike is done to the words.
+// pack is the words of two f32 tiles, x in the low halves. What is done to both alike is done to
+// the words: a transpose or a select of the halves of one word is one of the word itself, and
+// halves that were only taken apart are put together by taking the word. So values that arrive as
+// words leave as words, and no unpacking is emitted between.
 func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 	if v, i, ok := tiles.HalfOf(x); ok && i == 0 {
 		if w, j, ok := tiles.HalfOf(y); ok && j == 1 && v == w {
 			return w
 		}
 	}
+	// Ops that act on all bits of an element alike commute with packing.
 	if a, b := x.Def, y.Def; a != nil && b != nil && a.Op == b.Op {
 		switch a.Op {
 		case ir.OpTranspose:
@@ -408,7 +462,8 @@ func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 	return t.emit(ir.OpPack, ir.Attrs{}, x, y)
 }
 
-// half takes the low (0) or high (1) bf16 of each word as f32.
+// half takes the low (0) or high (1) bf16 of each word as f32. A bf16 is the high half of the f32
+// of the same value, so a shift or a mask of the word is all that the conversion costs.
 func (t *tiler) half(w *ir.Value, which int) *ir.Value {
 	var x *ir.Value
 	if which == 0 {

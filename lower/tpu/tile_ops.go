@@ -9,7 +9,8 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// emit appends a pure op on tiles, once for the same operands and attributes.
+// emit appends a pure op on tiles, once for the same operands and attributes. Heads share much: a
+// mask, an iota, the tile of a key head that four value heads multiply by.
 func (t *tiler) emit(op ir.Op, a ir.Attrs, args ...*ir.Value) *ir.Value {
 	return t.once(passes.Identity(op, a, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
 }
@@ -19,10 +20,15 @@ func (t *tiler) emitT(op ir.Op, ty ir.Type, a ir.Attrs, args ...*ir.Value) *ir.V
 	return t.once(passes.Identity(op, a, args, ty), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
 }
 
+// splat is a tile of one number.
 func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {
 	return t.emitT(ir.OpConst, ty, ir.Attrs{Value: v})
 }
 
+// convert changes the element type. A bf16 value that was widened, and is narrowed again, is taken
+// from before the widening: halves of words are widened on every load, and most go to a matrix unit
+// as bf16. That is exact only where the f32 value had no more bits than bf16, which t.exact
+// records.
 func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
 	if x.Type.DType == d {
 		return x
@@ -33,6 +39,7 @@ func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
 	return t.emitT(ir.OpConvert, ir.T(d, x.Type.Shape...), ir.Attrs{}, x)
 }
 
+// tileShape is the shape of one tile of a value; scalars have none.
 func tileShape(shape []int) []int {
 	if len(shape) == 0 {
 		return nil
@@ -41,7 +48,8 @@ func tileShape(shape []int) []int {
 	return []int{r, l}
 }
 
-// tileRules lowers one instruction each. Ops without a rule can not stand in a grid that becomes a kernel.
+// tileRules lowers one instruction each. Ops without a rule can not stand in a grid that becomes a
+// kernel.
 var tileRules = map[ir.Op]func(*tiler, *ir.Instr) error{}
 
 func init() {
@@ -67,6 +75,8 @@ func init() {
 	tileRules[ir.OpProgramID] = (*tiler).programID
 }
 
+// instr lowers one instruction by its rule. Operands from outside the grid are refused: a kernel
+// sees main memory through its windows alone.
 func (t *tiler) instr(in *ir.Instr) error {
 	for i, a := range in.Args {
 		if t.sc.find(a) == nil {
@@ -87,9 +97,11 @@ func (t *tiler) bind(in *ir.Instr, elems []*ir.Value) error {
 	return nil
 }
 
+// arg is the view of an operand.
 func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
 
-// ofHead gives what follows the task of the i-th of n tiles. A tile that several heads share belongs to the first of them.
+// ofHead gives what follows the task of the i-th of n tiles. A tile that several heads share
+// belongs to the first of them. The schedule orders groups of heads by it (ir.Sched.Lock).
 func (t *tiler) ofHead(in *ir.Instr, i, n int) {
 	of := ir.Instr{Task: in.Task, Pos: in.Pos}
 	if n > 1 && of.Task.Head < 0 {
@@ -98,6 +110,7 @@ func (t *tiler) ofHead(in *ir.Instr, i, n int) {
 	t.b().Of(&of)
 }
 
+// elementwise applies an op to each tile. An operand with one tile is the same for all heads.
 func (t *tiler) elementwise(in *ir.Instr) error {
 	r := in.Result().Type
 	if t.aligned(in) {
@@ -124,6 +137,7 @@ func (t *tiler) elementwise(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
+// elementOp emits an elementwise op on one tile.
 func (t *tiler) elementOp(in *ir.Instr, ty ir.Type, xs []*ir.Value) *ir.Value {
 	if in.Op == ir.OpConvert {
 		return t.convert(xs[0], ty.DType)
@@ -134,8 +148,13 @@ func (t *tiler) elementOp(in *ir.Instr, ty ir.Type, xs []*ir.Value) *ir.Value {
 	return t.emit(in.Op, in.Attrs, xs...)
 }
 
-// aligned computes an elementwise op on the source tiles as they lie, where all operands lie alike or are constants, so that a
-// pending transpose or reshape stays pending.
+// aligned computes an elementwise op on the source tiles as they lie, where all operands lie alike
+// or are constants, so that a pending transpose or reshape stays pending. It reports whether it
+// did.
+//
+// Example: the mask and the scale of a transposed product are applied to the product as the matrix
+// unit left it. If the consumer is a dot, which takes either operand turned, no tile is transposed
+// at all. A value that is in its plain form is not worth it, and a constant has no form.
 func (t *tiler) aligned(in *ir.Instr) bool {
 	var like *tiled
 	for i := range in.Args {
@@ -144,10 +163,13 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 			continue
 		}
 		switch {
+		// In memory, or plain already: tiles cost no more than the op on the source would.
 		case v.src.elems == nil || v.mat != nil || len(v.dims) < 2:
 			return false
 		case like == nil:
 			like = v
+		// Two views are alike where element for element they lie in the same place of equal
+		// sources.
 		case v.tile != like.tile || v.row != like.row || len(v.src.elems) != len(like.src.elems) ||
 			v.src.rows != like.src.rows || v.src.lanes != like.src.lanes || !slices.EqualFunc(v.dims, like.dims, slices.Equal):
 			return false
@@ -172,13 +194,14 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 		}
 		out.elems[j] = t.elementOp(in, ir.T(r.DType, out.rows, out.lanes), xs)
 	}
+	// The view of the operands becomes that of the result: only the source is new.
 	u := *like
 	u.dtype, u.src, u.mat = r.DType, out, nil
 	t.sc.env[in.Result()] = &u
 	return true
 }
 
-// constTile tells a value all of whose elements are one constant.
+// constTile tells a value all of whose elements are one constant, whatever its view.
 func constTile(v *tiled) (float64, bool) {
 	if len(v.src.elems) == 0 {
 		return 0, false
@@ -195,6 +218,7 @@ func constTile(v *tiled) (float64, bool) {
 	return 0, false
 }
 
+// repeat is one tile for n points: they share it.
 func repeat(x *ir.Value, n int) []*ir.Value {
 	out := make([]*ir.Value, n)
 	for i := range out {
@@ -203,12 +227,14 @@ func repeat(x *ir.Value, n int) []*ir.Value {
 	return out
 }
 
+// constant is one tile, which all points share.
 func (t *tiler) constant(in *ir.Instr) error {
 	r := in.Result().Type
 	lead, _, _ := tiles.RowsLanes(r.Shape)
 	return t.bind(in, repeat(t.splat(ir.T(r.DType, tileShape(r.Shape)...), in.Attrs.Value), product(lead)))
 }
 
+// iota along rows or lanes is one tile; along a leading dimension it is a constant in each tile.
 func (t *tiler) iota(in *ir.Instr) error {
 	r := in.Result().Type
 	lead, rows, lanes := tiles.RowsLanes(r.Shape)
@@ -225,6 +251,8 @@ func (t *tiler) iota(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
+// perTile is for ops that change the rows of a tile and not their number of tiles: words of two
+// bf16 rows have half the rows, and their halves twice as many.
 func (t *tiler) perTile(in *ir.Instr) error {
 	xs, err := t.tiles(t.arg(in, 0))
 	if err != nil {
@@ -238,6 +266,10 @@ func (t *tiler) perTile(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
+// reduce sums, or takes the greatest, in three ways, from cheap to dear: leading dimensions combine
+// whole tiles, element by element; rows are rotations of a register's sublanes; lanes go through
+// the cross-lane unit. What is left of rows or lanes keeps a length of 1 in its tiles, [1, lanes]
+// or [rows, 1], so that nothing moves before a consumer says where it wants the sums.
 func (t *tiler) reduce(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	xs, err := t.tiles(v)
@@ -255,7 +287,10 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	if in.Op == ir.OpReduceMax {
 		combine = ir.OpMax
 	}
+	// A sum in bf16 is made in f32 and rounded once: the interpreter does the same.
 	// Leading dimensions: combine tiles, pairwise so that the chain is short.
+	// groups[k] are the tiles that are summed to tile k of the result, keep the leading sizes that
+	// stay.
 	groups := map[int][]*ir.Value{}
 	var keep []int
 	for i, d := range lead {
@@ -272,12 +307,15 @@ func (t *tiler) reduce(in *ir.Instr) error {
 		}
 		groups[k] = append(groups[k], t.convert(xs[j], wide))
 	}
+	// The result is a view, since a reduced dimension is gone: with rows reduced, the tiles are [1,
+	// lanes], and a value [N, C] has its N along tiles and not along rows.
 	src := &source{rows: rows, lanes: lanes}
 	rowOut := n >= 2 && slices.Contains(in.Attrs.Dims, n-2)
 	laneOut := n >= 1 && slices.Contains(in.Attrs.Dims, n-1)
 	for k := range product(keep) {
 		t.ofHead(in, k, product(keep))
 		g := groups[k]
+		// ((a+b) + (c+d)) + ...: a chain of additions would wait for each.
 		for len(g) > 1 {
 			var next []*ir.Value
 			for i := 0; i+1 < len(g); i += 2 {
@@ -323,10 +361,14 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	return nil
 }
 
+// programID is the number of the point along an axis of the grid.
 func (t *tiler) programID(in *ir.Instr) error {
 	return t.bind(in, []*ir.Value{t.emit(ir.OpProgramID, in.Attrs)})
 }
 
+// dot multiplies tile by tile, one product a head, on the matrix unit. Contracted dimensions may be
+// rows or lanes of either operand: the unit takes its weights turned at no cost, so no transpose is
+// emitted for K K^T. Sums are f32; a result in bf16 is rounded once.
 func (t *tiler) dot(in *ir.Instr) error {
 	d, r := in.Attrs.Dot, in.Result().Type
 	nb := len(d.LB)
@@ -346,12 +388,15 @@ func (t *tiler) dot(in *ir.Instr) error {
 	if err != nil {
 		return err
 	}
+	// Which of rows and lanes are contracted stays with the op: Mosaic has all four cases.
 	dims := &ir.DotDims{LB: []int{}, RB: []int{}, LC: []int{d.LC[0] - nb}, RC: []int{d.RC[0] - nb}}
 	_, rows, lanes := tiles.RowsLanes(r.Shape)
 	out := make([]*ir.Value, len(xs))
 	for i := range xs {
 		t.ofHead(in, i, len(xs))
 		x, y := xs[i], ys[i]
+		// One pass of the matrix unit takes bf16. Products of more passes have been taken apart
+		// before (pass precision), so anything else here is f32.
 		if in.Attrs.Prec == ir.PrecBF16x1 {
 			x, y = t.convert(x, ir.BF16), t.convert(y, ir.BF16)
 		}
@@ -361,6 +406,9 @@ func (t *tiler) dot(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
+// loop lowers a loop of the body: each carried value becomes as many carried tiles as it has, and
+// the body is tiled in a scope of its own. Views of what lies outside may be gathered inside; they
+// are then gathered once an iteration, which is what a body that reads other rows each time needs.
 func (t *tiler) loop(in *ir.Instr) error {
 	var args []*ir.Value
 	for i := range in.Args {

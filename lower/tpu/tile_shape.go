@@ -8,6 +8,9 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
+// take gathers along rows or lanes of each tile, by an index in each element: the cross-lane unit
+// can, where index and operand are of one register. Leaves by substitution take a column of D to
+// all lanes of its block with it.
 func (t *tiler) take(in *ir.Instr) error {
 	ax := in.Attrs.Axis - (in.Result().Type.Rank() - 2)
 	if ax < 0 {
@@ -29,8 +32,13 @@ func (t *tiler) take(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// broadcast takes, for each leading point of the result, the part of the operand that lies along the result's rows and lanes,
-// and stretches that tile.
+// broadcast takes, for each leading point of the result, the part of the operand that lies along
+// the result's rows and lanes, and stretches that tile. Leading points that the operand does not
+// have share a tile, so that a mask is stretched once for all heads.
+//
+// A gate [N, C] that is to lie along rows, [N, C, K], is a row of lanes in its window. It is turned
+// to a column first, all N rows of the window in one transpose, and then cut: a turn of each single
+// row would cost as much as that of the tile.
 func (t *tiler) broadcast(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	n := r.Rank()
@@ -43,6 +51,8 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 		}
 		v = normal(v.dtype, v.shape(), xs)
 	}
+	// The operand with its dimensions in the order leading, rows, lanes of the result; nil where
+	// the result has a dimension that the operand does not. Its tiles are [rows or 1, lanes or 1].
 	u := *v
 	u.dims, u.mat = nil, nil
 	var rowD, laneD []factor
@@ -77,6 +87,8 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	out := make([]*ir.Value, len(all))
 	for j, p := range all {
 		t.ofHead(in, j, len(all))
+		// Which of the operand's tiles stands at this point: dimensions of size 1 are stretched
+		// too.
 		k := 0
 		for i, s := range leadSizes {
 			k *= s
@@ -85,6 +97,7 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 			}
 		}
 		x := xs[k]
+		// Scalars come from tables and program ids, and have no tile before this.
 		if x.Type.Rank() == 0 {
 			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{}}, x)
 		} else if x.Type.Shape[0] != rows || x.Type.Shape[1] != lanes {
@@ -95,7 +108,8 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// keep makes tiles of its operand, so that what takes parts of it takes parts of those, and does not load and widen its rows anew.
+// keep makes tiles of its operand, so that what takes parts of it takes parts of those, and does
+// not load and widen its rows anew.
 func (t *tiler) keep(in *ir.Instr) error {
 	xs, err := t.tiles(t.arg(in, 0))
 	if err != nil {
@@ -104,6 +118,8 @@ func (t *tiler) keep(in *ir.Instr) error {
 	return t.bind(in, xs)
 }
 
+// reshape is a matter of factors, unless a boundary falls into lanes or across a stride. Then tiles
+// are made first, in which rows are whole, and regrouped; lanes are never split.
 func (t *tiler) reshape(in *ir.Instr) error {
 	v, shape := t.arg(in, 0), in.Result().Type.Shape
 	u, ok := v.reshape(shape)
@@ -120,11 +136,14 @@ func (t *tiler) reshape(in *ir.Instr) error {
 	return nil
 }
 
+// transpose is a matter of factors alone.
 func (t *tiler) transpose(in *ir.Instr) error {
 	t.sc.env[in.Result()] = t.arg(in, 0).transpose(in.Attrs.Dims)
 	return nil
 }
 
+// slice is a matter of factors where only tiles and rows are chosen. A part of the lanes is cut
+// from each tile: the first register of two costs nothing, anything else a rotation.
 func (t *tiler) slice(in *ir.Instr) error {
 	v, a := t.arg(in, 0), &in.Attrs
 	if u, ok := v.slice(a.Starts, a.Limits, a.Step); ok {
@@ -166,6 +185,8 @@ func (t *tiler) slice(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
+// concat along a leading dimension lists tiles one after another. Along rows or lanes it joins
+// tiles, which is free where both end at a register's border.
 func (t *tiler) concat(in *ir.Instr) error {
 	r := in.Result().Type
 	parts := make([][]*ir.Value, len(in.Args))
@@ -210,6 +231,8 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 		}
 	}
 	count := r.Shape[n-2]
+	// Only four-byte rows can begin anywhere: a bf16 row is half of a word. So the value is copied
+	// to scratch as f32, once for the loop that reads it row by row.
 	if v.src.ref == nil || v.src.half != nil || v.src.ref.Type.DType.Bytes() != 4 {
 		xs, err := t.tiles(v)
 		if err != nil {
@@ -229,6 +252,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 	}
 	b := t.b()
 	zero := t.splat(ir.T(ir.I32), 0)
+	// The meaning of dynslice: a start beyond the end is moved back so that all rows exist.
 	i := b.Min(b.Max(idx[0], zero), t.splat(ir.T(ir.I32), float64(rf[0].size-count)))
 	if rf[0].stride != 1 {
 		i = b.Mul(i, t.splat(ir.T(ir.I32), float64(rf[0].stride)))

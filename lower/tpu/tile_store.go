@@ -8,16 +8,19 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
-// laneCount is the lanes of a register: rows are read and written by a stride only in references of just so many lanes.
+// laneCount is the lanes of a register: rows are read and written by a stride only in references of
+// just so many lanes.
 const laneCount = target.Lanes
 
-// columns is four-byte scratch in which rows of any number of lanes can be read and written by a stride: one reference for
-// each 128 lanes.
+// columns is four-byte scratch in which rows of any number of lanes can be read and written by a
+// stride: one reference for each 128 lanes. A row of 256 lanes is two registers, and a load by a
+// stride takes one register a row, so the two halves are kept apart, each a reference of its own.
 type columns struct {
 	refs  []*ir.Value
 	lanes int
 }
 
+// newColumns adds the scratch. Two-byte elements are kept as f32, which holds them exactly.
 func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	if d.Bytes() == 2 {
 		d = ir.F32
@@ -29,6 +32,7 @@ func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	return c
 }
 
+// cut is the lanes of the i-th reference.
 func (c *columns) cut(i int) (lo, hi int) { return i * laneCount, min((i+1)*laneCount, c.lanes) }
 
 // store writes [count, lanes] to rows row, row+stride, ...
@@ -61,7 +65,8 @@ func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 	return t.b().Concat(1, parts...), t.b().Err()
 }
 
-// columns copies a reference to where its rows can be read by a stride.
+// columns copies a reference to where its rows can be read by a stride. A window that nobody writes
+// is copied once for the block; one that the body writes is copied at each read.
 func (t *tiler) columns(src *source) *columns {
 	key := fmt.Sprintf("columns %p %d", src.ref, src.lane)
 	for s := t.sc; s != nil; s = s.up {
@@ -82,7 +87,12 @@ func (t *tiler) columns(src *source) *columns {
 	return c
 }
 
-// toScratch writes a value's tiles one after another into four-byte scratch and views the value there.
+// toScratch writes a value's tiles one after another into four-byte scratch and views the value
+// there. What was a stride through tiles is then a stride through rows, so any order of rows is one
+// load.
+//
+//	two tiles of 8 rows, asked for row by row of both:   row 8x1 tile 2x1
+//	the same in scratch:                                 row 8x1 row 2x8
 func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	src := v.src
 	d := src.elems[0].Type.DType
@@ -94,6 +104,7 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	for s := t.sc; s != nil && cols == nil; s = s.up {
 		cols = s.cols[key]
 	}
+	// All views of one source share its copy.
 	if cols == nil {
 		cols = t.newColumns(d, len(src.elems)*src.rows, src.lanes)
 		for i, x := range src.elems {
@@ -101,6 +112,7 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 		}
 		t.sc.cols[key] = cols
 	}
+	// Tile i begins at row i * rows: strides through tiles become strides through rows.
 	u := &tiled{dtype: v.dtype, row: v.row + v.tile*src.rows,
 		src: &source{cols: cols, rows: len(src.elems) * src.rows, lanes: src.lanes, pure: true}}
 	for _, dim := range v.dims {
@@ -116,7 +128,8 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	return u, nil
 }
 
-// upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as they are.
+// upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as
+// they are. A store takes whole rows, so the turn can not be left to a consumer here.
 func (t *tiler) upright(v *tiled) *tiled {
 	rows := []factor{{v.src.rows, byRow, 1}}
 	if v.src.elems == nil || v.row != 0 || v.src.rows == 1 || !slices.Equal(clean(v.dims[len(v.dims)-1]), rows) {
@@ -141,7 +154,9 @@ func (t *tiler) upright(v *tiled) *tiled {
 	return u
 }
 
-// prepareStore brings a value into registers in a form that can be stored to the whole of ref, and returns the stores.
+// prepareStore brings a value into registers in a form that can be stored to the whole of ref, and
+// returns the stores. Between the two all other results are made ready: a store to a carry's window
+// must come after every read of it.
 func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	n := len(v.dims)
 	if n < 2 {
@@ -165,6 +180,8 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 			return nil, fmt.Errorf("shape %v can not be stored by rows", v.shape())
 		}
 	}
+	// Three ways, by what a store can do: whole tiles as they are; rows by a stride, one register
+	// wide and four bytes; all else by words or through columns.
 	puts, _ := storable(u)
 	count := u.src.rows
 	stride := 1
@@ -192,7 +209,11 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 // put says that a whole tile's rows go to rows row, row+stride, ... of the target, from a lane on.
 type put struct{ tile, row, stride, lane int }
 
-// storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are spread otherwise.
+// storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are
+// spread otherwise. Tiles that are the heads of token-major rows have puts by a stride:
+//
+//	[4 tokens, 2 heads, 128] of two tiles [4, 128]:   row 4x1 tile 2x1 | lane 128x1
+//	puts: tile 0 to rows 0 2 4 6, tile 1 to rows 1 3 5 7
 func storable(v *tiled) ([]put, bool) {
 	n := len(v.dims)
 	if v.src.elems == nil || v.row != 0 {
@@ -214,6 +235,8 @@ func storable(v *tiled) ([]put, bool) {
 	rowStride := 1
 	seen := v.src.rows == 1
 	inner := 1
+	// From the innermost factor out. inner is how far apart in rows of the target two steps of a
+	// factor are; a tile's own rows must all be one factor, so that its store is one stride.
 	for i := len(flat) - 1; i >= 0; i-- {
 		f := flat[i]
 		switch f.kind {
@@ -232,6 +255,7 @@ func storable(v *tiled) ([]put, bool) {
 	if !seen {
 		return nil, false
 	}
+	// All combinations of the tile factors, outer first: each is a tile and its first row.
 	puts := []put{{v.tile, 0, rowStride, 0}}
 	for i := len(tiles) - 1; i >= 0; i-- {
 		var next []put
@@ -264,19 +288,25 @@ func sideBySide(v *tiled, heads factor) ([]put, bool) {
 	return all, true
 }
 
-// storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose rows alternate go together
-// as u32 words; anything else passes through scratch.
+// storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose
+// rows alternate go together as u32 words; anything else passes through scratch. Outputs in bf16,
+// tokens before heads, are the first case: head 0 is the low half of each word and head 1 the high
+// one, so two heads are stored at the price of one in f32, and nothing is transposed outside of the
+// kernel.
 func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride int) (func() error, error) {
 	byRowNo := map[int]int{}
 	for _, p := range puts {
 		byRowNo[p.row] = p.tile
 	}
+	// Rows r and r^1 share a word. They can go together where each row of an even number has a
+	// partner tile, whose rows are the odd ones beside it.
 	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
 	for _, p := range puts {
 		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, p.row, count, p.stride) {
 			paired = false
 		}
 	}
+	// A tile that was just rounded to bf16 is taken as f32 from before: packing rounds.
 	wide := func(tile int) *ir.Value {
 		x := u.src.elems[tile]
 		if x.Type.DType.Bytes() == 4 {
@@ -306,6 +336,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 		}, nil
 	}
 	return func() error {
+		// Else rows are put in order in columns, and stored from there in runs.
 		rows := len(puts) * count // of the whole reference, or of the half that is written
 		cols := t.newColumns(ref.Type.DType, rows, u.src.lanes)
 		for _, p := range puts {

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// movers builds a grid that uses every way in which elements move between tiles: token-major bf16 windows, rows and columns of
-// gates, blocks of rows, a transpose through scratch, reductions, a loop, and token-major bf16 results.
+// movers builds a grid that uses every way in which elements move between tiles: token-major bf16
+// windows, rows and columns of gates, blocks of rows, a transpose through scratch, reductions, a
+// loop, and token-major bf16 results.
 func movers(t *testing.T) *ir.Module {
 	const B, T, H, C, D = 2, 64, 4, 32, 32
 	m, b := ir.NewModule("movers")
@@ -106,8 +107,9 @@ func randomArgs(m *ir.Module, seed uint64) map[string]*array.Array {
 	return args
 }
 
-// Several windows of a step that write to one array, some of them nothing, and a carried block that is written at the end: the
-// same as plain ops, and as a kernel that copies its blocks itself and loads nothing that it does not read.
+// Several windows of a step that write to one array, some of them nothing, and a carried block that
+// is written at the end: the same as plain ops, and as a kernel that copies its blocks itself and
+// loads nothing that it does not read.
 func TestSeveralWindowsOfAnArray(t *testing.T) {
 	text := `module t (%t: i32[13], %x: f32[8,8,128]) -> (o, p) {
   %z = const {value=0} : f32[1,8,128]
@@ -154,8 +156,8 @@ func TestSeveralWindowsOfAnArray(t *testing.T) {
 	}
 }
 
-// Blocks that a table numbers, two a step, fetched by the kernel from an operand that both write back to; -1 shows zeros and writes
-// nothing.
+// Blocks that a table numbers, two a step, fetched by the kernel from an operand that both write
+// back to; -1 shows zeros and writes nothing.
 func TestCopies(t *testing.T) {
 	m, err := ir.Parse(`module t (%t: i32[6], %f: i32[6], %x: f32[6,16,128]) -> (o, p) {
   %p, %o = grid %t, %f, %x, %x {name=g, dims=(c:3:seq), tables=2, in=([1,16,128]@(t1[c],0,0), [1,16,128]@(t1[plus(3,c)],0,0)),
@@ -211,8 +213,9 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// An array that several windows write to is an alias of an input whose blocks are read before they are written: those that nothing
-// writes keep what the input has there, whether windows show it or the kernel fetches it.
+// An array that several windows write to is an alias of an input whose blocks are read before they
+// are written: those that nothing writes keep what the input has there, whether windows show it or
+// the kernel fetches it.
 func TestSeveralWindowsOfAnAlias(t *testing.T) {
 	text := func(sched string) string {
 		return `module t (%t: i32[13], %x: f32[6,8,128]) -> (o) {

@@ -8,16 +8,24 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// A tiled value is a batched value held as 2-D tiles. Its logical dimensions are lists of factors, outer first, each a
-// stride through the tiles of the source, through the rows of a tile or through its lanes. Reshapes, transposes and slices
-// only rewrite the factors; rows and lanes move when a consumer needs tiles in another form (see tiler.tiles).
+// tiled is a batched value held as 2-D tiles: a view. Its logical dimensions are lists of factors,
+// outer first, each a stride through the tiles of the source, through the rows of a tile or through
+// its lanes. Element (i, j, k) is found by writing i in the sizes of the first dimension's factors,
+// as digits of a number, and adding each digit times its stride; then j and k. Reshapes, transposes
+// and slices only rewrite the factors; rows and lanes move when a consumer needs tiles in another
+// form (see tiler.tiles).
+//
+//	[2, 4, 128] of four tokens x two heads, token by token in memory:
+//	dims  row 2x1 | row 4x2 | lane 128x1
+//	element (1, 3, k) is lane k of row 1*1 + 3*2 = 7
 type tiled struct {
 	dtype ir.DType
 	dims  [][]factor
 	src   *source
 	tile  int // first tile
 	row   int // first row
-	mat   []*ir.Value
+	// the plain tiles, where the value is known to be in them; a view that was rewritten has none
+	mat []*ir.Value
 }
 
 type factorKind uint8
@@ -34,8 +42,9 @@ type factor struct {
 	stride int
 }
 
-// source is where elements are: tiles in registers, one reference whose leading dimensions are taken together as rows, or
-// scratch in columns of registers.
+// source is where elements are: tiles in registers, one reference whose leading dimensions are
+// taken together as rows, or scratch in columns of registers. Exactly one of elems, ref and cols is
+// set.
 type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
@@ -43,7 +52,9 @@ type source struct {
 	rows, lanes int       // of one tile; for a reference the whole of it
 	lane        int       // of a reference: the first of its lanes
 	half        *ir.Value // where not nil: which half of its reference
-	pure        bool
+	// nothing writes to it before the results are stored, so what was loaded need not be loaded
+	// again
+	pure bool
 }
 
 func (t *tiled) shape() []int {
@@ -70,7 +81,8 @@ func product(s []int) int {
 	return n
 }
 
-// normal wraps tiles that hold a value of the given logical shape in its plain form.
+// normal wraps tiles that hold a value of the given logical shape in its plain form: the leading
+// dimensions walk the tiles in row-major order, and the last two are whole rows and whole lanes.
 func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
 	lead, rows, lanes := tiles.RowsLanes(shape)
 	t := &tiled{dtype: d, src: &source{elems: elems, rows: rows, lanes: lanes}, mat: elems}
@@ -89,7 +101,8 @@ func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
 	return t
 }
 
-// window wraps a reference.
+// window wraps a reference. All dimensions but the last are taken together as rows, since memory
+// has them one below the other: heads and tokens of a block then differ by strides of rows alone.
 func window(ref *ir.Value, pure bool) *tiled {
 	s := ref.Type.Shape
 	n := len(s)
@@ -104,7 +117,9 @@ func window(ref *ir.Value, pure bool) *tiled {
 	return t
 }
 
-// clean drops factors of one element and joins neighbours that continue each other.
+// clean drops factors of one element and joins neighbours that continue each other: "row 4x2, row
+// 2x1" is eight rows in a run, "row 8x1". Questions about a form are asked of the clean list, so
+// that they do not depend on the reshapes that led there.
 func clean(d []factor) []factor {
 	var out []factor
 	for _, f := range d {
@@ -120,7 +135,10 @@ func clean(d []factor) []factor {
 	return out
 }
 
-// reshape regroups the factors into a new shape; it fails where a boundary falls inside a factor that can not be split there.
+// reshape regroups the factors into a new shape. All factors in a row are the digits of an
+// element's number; a reshape puts the boundaries of dimensions elsewhere between these digits, and
+// may split a digit in two. It fails where a boundary falls inside a factor that can not be split
+// there: 6 rows are 2 x 3, but never 4 and something.
 func (t *tiled) reshape(shape []int) (*tiled, bool) {
 	var flat []factor
 	for _, d := range t.dims {
@@ -159,6 +177,8 @@ func (t *tiled) reshape(shape []int) (*tiled, bool) {
 	return &out, true
 }
 
+// transpose reorders the dimensions. It never fails, and never costs anything by itself: what it
+// asks for shows when tiles are gathered.
 func (t *tiled) transpose(perm []int) *tiled {
 	out := *t
 	out.dims, out.mat = make([][]factor, len(perm)), nil
@@ -168,7 +188,9 @@ func (t *tiled) transpose(perm []int) *tiled {
 	return &out
 }
 
-// slice takes part of each dimension; it fails on a part of the lanes or of a dimension of several factors.
+// slice takes part of each dimension, by a first tile or row and longer strides. It fails on a part
+// of the lanes, which no view has an offset for, and on a dimension of several factors, whose part
+// need not be a grid of strides.
 func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
 	out := *t
 	out.dims, out.mat = slices.Clone(t.dims), nil
@@ -197,7 +219,8 @@ func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
 // step is one point of a walk over factors: how far it lies through tiles and rows.
 type step struct{ tile, row int }
 
-// walk lists the points of a dimension list in row-major order. Lane factors of size 1 contribute nothing.
+// walk lists the points of a dimension list in row-major order. Lane factors of size 1 contribute
+// nothing; a longer one has no place here, since lanes are not reached by choosing a tile or a row.
 func walk(dims [][]factor) ([]step, error) {
 	out := []step{{}}
 	for _, d := range dims {

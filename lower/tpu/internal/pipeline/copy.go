@@ -9,7 +9,8 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// copier emits one slot's instructions.
+// copier emits one slot's instructions: a copy of the body, in which values of other phases come
+// from rings and windows are those of the slot's chunk.
 type copier struct {
 	*pipeline
 	slot  slot
@@ -21,7 +22,9 @@ type copier struct {
 	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
-// place emits an instruction and puts its results into their rings.
+// place emits an instruction and puts its results into their rings. What was loaded for a task is
+// forgotten when the task changes: the next one loads again, since by then registers have other
+// use.
 func (k *copier) place(in *ir.Instr) error {
 	if in.Task != k.task {
 		for _, v := range k.loads {
@@ -46,13 +49,15 @@ func (k *copier) place(in *ir.Instr) error {
 	return k.b.Err()
 }
 
-// within is where in a ring the slot's chunk lies.
+// within is where in a ring the slot's chunk lies. Turns count steps, and the slot's chunk was new
+// delay steps ago: it lies where that step put it.
 func (k *copier) within(r *ring) []int {
 	turn := (k.run.turn + k.run.turns - k.slot.delay%r.mod) % r.mod
 	return []int{turn*k.opt.Steps + k.slot.chunk, 0, 0}
 }
 
-// value is what stands for an old value in this slot.
+// value is what stands for an old value in this slot: what was emitted for it, the window or
+// scratch of a parameter, what is made again since it is free or lazy, or a load from its ring.
 func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if v := k.env[old]; v != nil {
 		return v, nil
@@ -68,6 +73,8 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %s value comes from outside the kernel", old.Type)
 	}
+	// Made again. What is lazy is forgotten with its task, so that it is not kept in registers
+	// until the next use.
 	if k.free[i] || k.lazy[i] && k.phase[i] == k.slot.phase {
 		if err := k.emit(k.b, k.body.Instrs[i]); err != nil {
 			return nil, err
@@ -81,6 +88,8 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if r == nil {
 		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
 	}
+	// From another phase: the ring has it, stored earlier in this step's program or in a step
+	// before.
 	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil)
 	if r.words {
 		v = k.b.Halves(v)
@@ -107,6 +116,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	}
 	b.Of(in)
 	switch in.Op {
+	// The number of the chunk, of which a step has several.
 	case ir.OpProgramID:
 		if in.Attrs.Axis != k.seq {
 			break
@@ -119,6 +129,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 		k.shift(&attrs, in.Args[0])
 	case ir.OpStore:
 		k.shift(&attrs, in.Args[1])
+	// A window of several chunks is a cast of more rows.
 	case ir.OpRefCast:
 		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
 		if !slices.Equal(old, now) {
@@ -132,6 +143,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 			types[0] = t
 		}
 	}
+	// Loops and conditions are copied whole, in one place.
 	var body *ir.Block
 	if in.Body != nil {
 		body = &ir.Block{}
@@ -172,7 +184,9 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	return nil
 }
 
-// shift moves the start of a load or store to the slot's chunk of the window behind ref.
+// shift moves the start of a load or store to the slot's chunk of the window behind ref: a window
+// of a step has its chunks one behind another, or from the last to the first where the grid walks
+// down. In a buffer that the kernel fetches to, the step's half comes first.
 func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	r := memory(k.root, ref)
 	p, ok := k.param[r]

@@ -7,8 +7,9 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// fetch is a window of a pipelined kernel that is read from a buffer of two halves. The kernel copies the block of the next step into
-// one while a step reads the other, so that a window costs no control but its copy.
+// fetch is a window of a pipelined kernel that is read from a buffer of two halves. The kernel
+// copies the block of the next step into one while a step reads the other, so that a window costs
+// no control but its copy.
 type fetch struct {
 	window            ir.Window
 	axis              int // along which its blocks are counted
@@ -16,8 +17,9 @@ type fetch struct {
 	from, buffer, sem *ir.Value
 }
 
-// fetches says along which dimension the kernel is to copy the blocks of an input itself: of those that a table numbers where there is one
-// that says how many steps run, else of those that follow the steps of the only program.
+// fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
+// that a table numbers where there is one that says how many steps run, else of those that follow
+// the steps of the only program.
 func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 {
 		return 0, false
@@ -48,10 +50,11 @@ func (l *pipeline) makeBuffers(b *ir.Builder) {
 	}
 }
 
-// fetch begins a step, in blocks of their own before its body: the compiler puts a copy that starts in a straight line where it is
-// waited for, at the end. It waits for the blocks of the step and starts the copies of the next step's. A window of delay d has
-// blocks in the steps from d to live + d - 1, and its first copy has no step before it where d is 0. So the first step waits for what it
-// reads alone; the compiler's windows wait for the first block of all.
+// fetch begins a step, in blocks of their own before its body: the compiler puts a copy that starts
+// in a straight line where it is waited for, at the end. It waits for the blocks of the step and
+// starts the copies of the next step's. A window of delay d has blocks in the steps from d to live
+// + d - 1, and its first copy has no step before it where d is 0. So the first step waits for what
+// it reads alone; the compiler's windows wait for the first block of all.
 //
 //	step 0 of delays 0 and 1:  start 0 of delay 0; wait for it and start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0

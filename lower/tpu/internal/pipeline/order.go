@@ -7,11 +7,28 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// order rearranges the body of a kernel: stage by stage, within a stage by the number of dots before, and within such a level in
-// groups of width heads, a group's instructions together. Dots of all heads then follow one another, which hides their
-// latency, while what lies between two dots keeps the tiles of few heads live. Only the order changes: values are defined
-// before their use and accesses to the same memory keep their sequence. The schedule's waves are one stage, in whose levels a
-// group comes stagger groups later than in the level before.
+// order rearranges the body of a kernel: stage by stage, within a stage by the number of dots
+// before, and within such a level in groups of width heads, a group's instructions together. Dots
+// of all heads then follow one another, which hides their latency, while what lies between two dots
+// keeps the tiles of few heads live. Only the order changes: values are defined before their use
+// and accesses to the same memory keep their sequence.
+//
+// Two dots d1 and d2 with vector work v between, of four heads, width 2:
+//
+//	built     d1.h0 d1.h1 d1.h2 d1.h3  v.h0 v.h1 v.h2 v.h3  d2.h0 d2.h1 d2.h2 d2.h3
+//	level 0   d1.h0 d1.h1 d1.h2 d1.h3
+//	level 1   v.h0 v.h1 d2.h0 d2.h1  v.h2 v.h3 d2.h2 d2.h3
+//
+// Work and its dot are of one level, since both have one dot before; so a group's tiles are made,
+// used and gone before the next group's are made.
+//
+// The schedule's waves are one stage, in whose levels a group comes stagger groups later than in
+// the level before:
+//
+//	stagger 1   level 0 of group 0, then level 0 of group 1 beside level 1 of group 0, ...
+//
+// A key is (stage, level, group, number as built), and instructions are listed by the least key of
+// those whose operands are ready.
 func order(b *ir.Block, sched *ir.Sched) {
 	n, width := len(b.Instrs), max(sched.Lock, 1)
 	ranks := map[string]int{}
@@ -27,6 +44,8 @@ func order(b *ir.Block, sched *ir.Sched) {
 	index := map[*ir.Value]int{}
 	after := make([]int, n)   // dots before the results
 	within := make([]bool, n) // some of them in this stage
+	// Stages rank by their first instruction as built: a builder's order of stages is that of the
+	// algorithm.
 	for i, in := range b.Instrs {
 		s := stage(in)
 		if _, ok := ranks[s]; !ok {
@@ -65,8 +84,10 @@ func order(b *ir.Block, sched *ir.Sched) {
 	b.Instrs = topological(b, func(i, j int) bool { return slices.Compare(keys[i][:], keys[j][:]) < 0 })
 }
 
-// wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so that it does not stay live
-// until then; lane moves, whose latency is that of a dot, one level before.
+// wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so
+// that it does not stay live until then; lane moves, whose latency is that of a dot, one level
+// before. Without it, all conversions and masks of a stage stand at level 0, since no dot comes
+// before them.
 func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, stage func(*ir.Instr) string) {
 	const never = 1 << 30
 	need := make([]int, len(b.Instrs))
@@ -94,8 +115,10 @@ func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, st
 	}
 }
 
-// affinity is the head that each instruction works for, -1 for several: its task's, or that of all its operands, or that
-// of all its users.
+// affinity is the head that each instruction works for, -1 for several: its task's, or that of all
+// its operands, or that of all its users. Tile writes heads into tasks only where an op has several
+// tiles; a cast of one head's tile to words has no head of its own, and would otherwise stand far
+// from it.
 func affinity(b *ir.Block) []int {
 	index := map[*ir.Value]int{}
 	for i, in := range b.Instrs {
@@ -126,6 +149,7 @@ func affinity(b *ir.Block) []int {
 		}
 		heads[i] = h
 	}
+	// What has no operands with a head, as a load, belongs to those that use it.
 	users := make([]int, len(b.Instrs))
 	for i := range users {
 		users[i] = -2
@@ -192,8 +216,10 @@ func (r *ready) Pop() any {
 	return x
 }
 
-// dependences lists, for each instruction of a block, the earlier ones that must stay before it. A store stays after what reads
-// the loads that it overwrites.
+// dependences lists, for each instruction of a block, the earlier ones that must stay before it:
+// what defines its operands, and accesses to memory that overlap its own where one of the two is a
+// store. A store stays after what reads the loads that it overwrites, too: then a load can be made
+// again at each of its uses (findLazy), and still reads what it did.
 func dependences(b *ir.Block) [][]int {
 	def := map[*ir.Value]int{}
 	root := map[*ir.Value]*ir.Value{} // the memory behind a reference
@@ -244,6 +270,7 @@ func dependences(b *ir.Block) [][]int {
 	return deps
 }
 
+// memory is the reference behind a cast of it, or the reference itself.
 func memory(root map[*ir.Value]*ir.Value, ref *ir.Value) *ir.Value {
 	if r := root[ref]; r != nil {
 		return r
@@ -268,7 +295,8 @@ func uses(in *ir.Instr, f func(*ir.Value)) {
 	}
 }
 
-// accesses visits the memory that an instruction touches. Inside bodies any part may be touched.
+// accesses visits the memory that an instruction touches. Inside bodies any part may be touched. A
+// copy is a store to its semaphore as well, so that copies and waits keep their order.
 func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
 	switch in.Op {
 	case ir.OpLoad:
@@ -290,6 +318,7 @@ func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
 // box is the part of a reference that a load or store touches; nil is any part.
 type box struct{ lo, count, step []int }
 
+// newBox is what a load or store of a type touches. A place known at run time may be anywhere.
 func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
 	if dynamic {
 		return nil
@@ -305,6 +334,9 @@ func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
 	return b
 }
 
+// overlaps says whether two boxes have an element in common: along every dimension their ranges
+// meet, and where both go by one stride, they meet at the same remainder. Rows 0, 2, 4 and rows 1,
+// 3, 5 do not.
 func (a *box) overlaps(b *box) bool {
 	if a == nil || b == nil {
 		return true

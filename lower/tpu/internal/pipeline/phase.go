@@ -8,7 +8,14 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
-// analyse finds the phase of each instruction.
+// analyse finds the phase of each instruction, and which are not placed at all but made where they
+// are needed. Five answers, for instruction i:
+//
+//	phase[i]   the phase that it stands in
+//	light[i]   loads from input windows, and cheap work on them: it can wait for whoever needs it
+//	free[i]    needs no memory at all: constants, casts, the number of the step
+//	lazy[i]    made at each use and not placed: a load is cheaper than a place in a ring
+//	first[i]   sets a carry before the first chunk, and is done in the first step alone
 func (l *pipeline) analyse() {
 	ins := l.body.Instrs
 	l.index, l.root, l.param = map[*ir.Value]int{}, map[*ir.Value]*ir.Value{}, map[*ir.Value]int{}
@@ -37,7 +44,11 @@ func (l *pipeline) analyse() {
 	l.deps = dependences(l.body)
 	deps := l.deps
 	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
-	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between phases.
+	// What moves rows through scratch (lower/tpu, toScratch) stores and loads in one chunk's work.
+	// If phases shared the scratch, those of two chunks would meet in it. A store that is held back
+	// to a later phase pulls what feeds it along, so the phases are found anew until nothing moves.
+	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between
+	// phases.
 	floor := make([]int, len(ins))
 	for again := true; again; {
 		l.assign(deps, stages, loaded, floor)
@@ -62,8 +73,10 @@ func (l *pipeline) analyse() {
 	l.findLazy()
 }
 
-// assign finds the phase of each instruction, at least floor: the earliest that it can stand in, then, for what is better late, the
-// first that needs it.
+// assign finds the phase of each instruction, at least floor, in two passes over the body. Forward:
+// the earliest phase that it can stand in, which is the latest of what it needs. Backward: what is
+// better late moves to the first phase that needs it. Early is the rule since early work is what
+// fills the time of the state's chain; late are loads, which would fill rings instead.
 func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Value]bool, floor []int) {
 	n := len(l.body.Instrs)
 	l.phase, l.light = make([]int, n), make([]bool, n)
@@ -88,7 +101,8 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 	}
 }
 
-// earliest finds the first phase that instruction i can stand in, after what it needs, and whether it is light, free or first.
+// earliest finds the first phase that instruction i can stand in, after what it needs, and whether
+// it is light, free or first.
 func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map[*ir.Value]bool, floor int) {
 	in := l.body.Instrs[i]
 	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
@@ -107,16 +121,24 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map
 		l.free[i] = l.free[i] && l.free[d]
 		l.light[i] = l.light[i] && (l.light[d] || l.free[d])
 	}
+	// What takes a unit other than the vector ALU, or has a latency of many cycles, is not cheap.
 	switch in.Op {
 	case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
 		l.light[i] = false
 	}
+	// A load of a window that is also stored to is a read of the state: it belongs to the state's
+	// phase.
 	if carried {
 		l.phase[i] = max(l.phase[i], state)
 	}
+	// The schedule's word on stages is for dots, which are what a phase is balanced by, and for
+	// what follows the state. Vector work of a stage stays where its operands are.
 	if hasDot(in) || l.phase[i] >= state && !carried {
 		l.phase[i] = max(l.phase[i], stages[in.Task.Stage])
 	}
+	// A block of outputs is written out when its step ends. Chunks of a step that come from two
+	// steps would be in two blocks: so a store waits for a phase whose lag is a whole number of
+	// steps.
 	if in.Op == ir.OpStore && l.stores(in.Args[1]) {
 		for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
 			l.phase[i]++
@@ -125,15 +147,18 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map
 	l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
 }
 
-// waits says whether an instruction is better done where it is needed: loads and cheap work on them; masks, which can not pass between
-// phases; rows that are spread over tiles, so that the row alone passes.
+// waits says whether an instruction is better done where it is needed: loads and cheap work on
+// them; masks, which can not pass between phases; rows that are spread over tiles, so that the row
+// alone passes. In each case what it makes is larger than what it is made of, or costs less than a
+// store and a load.
 func (l *pipeline) waits(i int) bool {
 	in := l.body.Instrs[i]
 	mask := len(in.Results) == 1 && in.Result().Type.DType == ir.Bool
 	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i)
 }
 
-// spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does at no cost.
+// spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does
+// at no cost: it reads a row with a stride of zero.
 func spreadsRow(in *ir.Instr) bool {
 	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < target.Sublanes {
 		return false
@@ -142,7 +167,8 @@ func spreadsRow(in *ir.Instr) bool {
 	return len(row) == 1 || len(row) == 2 && row[0] == 1
 }
 
-// widens says whether an instruction takes a half of the words of a tile, which pass in half the space.
+// widens says whether an instruction takes a half of the words of a tile, which pass in half the
+// space.
 func widens(in *ir.Instr) bool {
 	if len(in.Results) != 1 {
 		return false
@@ -154,7 +180,9 @@ func widens(in *ir.Instr) bool {
 	return ok
 }
 
-// grows says whether an instruction makes a tile of one from a window and of spread rows alone, which take less to pass.
+// grows says whether an instruction makes a tile of one from a window and of spread rows alone,
+// which take less to pass. The case is K times its decay: K is in its window anyway, the decay is a
+// row for all tokens, and their product would be a tile of each head in a ring.
 func (l *pipeline) grows(i int) bool {
 	in := l.body.Instrs[i]
 	if in.Op != ir.OpMul && in.Op != ir.OpAdd && in.Op != ir.OpSub {
@@ -170,8 +198,11 @@ func (l *pipeline) grows(i int) bool {
 	return window
 }
 
-// findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and light work for one task only. A
-// load of what is stored to later must be read before that store; order sees to that for what stands before it as built.
+// findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and
+// light work for one task only. A value that is placed once and used far behind occupies registers
+// all the way between, and there are 64; the compiler would spill it to memory and load it again,
+// which is what a load at the use costs in the first place. A load of what is stored to later must
+// be read before that store; order sees to that for what stands before it as built.
 func (l *pipeline) findLazy() {
 	ins := l.body.Instrs
 	l.lazy = make([]bool, len(ins))
@@ -215,7 +246,8 @@ func (l *pipeline) findLazy() {
 	}
 }
 
-// atFirst says whether a condition holds at the first chunk alone.
+// atFirst says whether a condition holds at the first chunk alone: the form in which Tile writes
+// that a carry is set.
 func (l *pipeline) atFirst(cond *ir.Value) bool {
 	in := cond.Def
 	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
@@ -225,7 +257,8 @@ func (l *pipeline) atFirst(cond *ir.Value) bool {
 	return id != nil && zero != nil && id.Op == ir.OpProgramID && id.Attrs.Axis == l.seq && zero.Op == ir.OpConst && zero.Attrs.Value == 0
 }
 
-// still says whether an instruction touches only windows that do not move along the sequential axis.
+// still says whether an instruction touches only windows that do not move along the sequential
+// axis: those are there before the first chunk, in the form in which all phases see them.
 func (l *pipeline) still(in *ir.Instr) bool {
 	ok := true
 	accesses(in, func(ref *ir.Value, _ bool, _ *box) {
@@ -244,16 +277,17 @@ func (l *pipeline) still(in *ir.Instr) bool {
 	return ok
 }
 
-// stores says whether a reference is an output window that moves along the sequential axis: what is stored to it must come from
-// whole steps.
+// stores says whether a reference is an output window that moves along the sequential axis: what is
+// stored to it must come from whole steps.
 func (l *pipeline) stores(ref *ir.Value) bool {
 	p := l.param[memory(l.root, ref)] - l.g.Tables - len(l.g.In)
 	return l.isOut(ref) && l.moves(l.g.Out[p])
 }
 
-// down says whether an index walks all chunks from the last to the first.
+// down says whether an index walks all chunks from the last to the first, as a backward pass does.
 func (l *pipeline) down(x ir.Index) bool { return x.Down && x.Max == l.g.Dims[l.seq].Size-1 }
 
+// moves says whether a window shows another block at another step.
 func (l *pipeline) moves(w ir.Window) bool {
 	return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
 }
@@ -265,6 +299,7 @@ func (l *pipeline) isOut(ref *ir.Value) bool {
 	return ok && i >= first && i < first+len(l.g.Out)
 }
 
+// hasDot says whether an instruction, or its body, multiplies.
 func hasDot(in *ir.Instr) bool {
 	found := in.Op == ir.OpDot
 	if in.Body != nil {

@@ -8,15 +8,16 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Apply orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of successive chunks. What
-// carries state stands in the phase of the state; dots of the stages that the schedule names, and what of them depends on the
-// state, stand in the phase it gives or later; everything else in the earliest phase that it can, except loads and cheap work on them, which wait until they are needed.
-// Values pass from phase to phase through rings in scratch. The first and last steps, in which some phases have no chunk, get
-// bodies of their own.
+// Apply orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of
+// successive chunks. What carries state stands in the phase of the state; dots of the stages that
+// the schedule names, and what of them depends on the state, stand in the phase it gives or later;
+// everything else in the earliest phase that it can, except loads and cheap work on them, which
+// wait until they are needed. Values pass from phase to phase through rings in scratch. The first
+// and last steps, in which some phases have no chunk, get bodies of their own.
 func Apply(m *ir.Module) (*ir.Module, error) { return pipelined(m, own, nil) }
 
-// ApplyBy is Apply by schedules of the caller's, by the names of kernels, so that kernels that are tiled once can have one schedule
-// after another. Kernels without one keep their order.
+// ApplyBy is Apply by schedules of the caller's, by the names of kernels, so that kernels that are
+// tiled once can have one schedule after another. Kernels without one keep their order.
 func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 	for _, in := range m.Body.Instrs {
 		if in.Op != ir.OpKernel {
@@ -32,7 +33,8 @@ func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 // own is the schedule that stands in a kernel.
 func own(g *ir.Grid) *ir.Sched { return g.Sched }
 
-// Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk number Chunk, in a time slot.
+// Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk
+// number Chunk, in a time slot.
 type Place struct {
 	Phase, Time, Chunk int
 	Task               ir.Task // of the instruction as built, for which operands may have been computed anew or loaded
@@ -46,6 +48,8 @@ func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 	return out, places, err
 }
 
+// pipelined copies a module, with the kernels that have a schedule lowered. Order comes first, on
+// the body of one chunk: what the phases then take apart keeps that order within each phase.
 func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
@@ -61,7 +65,7 @@ func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.In
 	})
 }
 
-// pipeline lowers one kernel.
+// pipeline lowers one kernel. Slices are by the number of an instruction in the ordered body.
 type pipeline struct {
 	opt  *ir.Sched
 	g    *ir.Grid
@@ -89,7 +93,9 @@ type pipeline struct {
 	params map[seen]*ir.Value // new parameters
 }
 
-// seen is an old parameter as a phase sees it: a window delayed by some steps.
+// seen is an old parameter as a phase sees it: a window delayed by some steps. A phase that works
+// on the chunk of two steps ago reads the block of two steps ago, so the new kernel has that
+// operand once more, with a window whose index is shifted by two.
 type seen struct {
 	param, delay int
 }
@@ -107,6 +113,8 @@ type slot struct {
 	delay, chunk int // the chunk is number chunk of the step that was delay steps ago
 }
 
+// lower makes the new kernel: phases of instructions, slots of a step, windows, rings, then the
+// bodies. The sequential axis gets as many more steps as the last phase lags behind the first.
 func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
 	l.analyse()
@@ -133,7 +141,11 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
 }
 
-// cutSlots finds the chunk that each phase works on in each time slot of a step.
+// cutSlots finds the chunk that each phase works on in each time slot of a step: chunk t - lag,
+// counted from the step's first. Where that is below zero it is a chunk of an earlier step: delay
+// steps earlier, in which it has a number from 0 to Steps-1 again.
+//
+//	Steps 2, lag 1, slot 0:  chunk -1  ->  delay 1, chunk 1 of that step
 func (l *pipeline) cutSlots() {
 	l.steps = l.g.Dims[l.seq].Size / l.opt.Steps
 	for t := range l.opt.Steps {
@@ -149,7 +161,8 @@ func (l *pipeline) cutSlots() {
 	}
 }
 
-// active are the slots that have a chunk at a step.
+// active are the slots that have a chunk at a step: a slot of delay d begins d steps after the
+// first, and has its last chunk d steps after the last.
 func (l *pipeline) active(step int) []slot {
 	return slices.DeleteFunc(slices.Clone(l.slots), func(s slot) bool { return step < s.delay || step >= l.steps+s.delay })
 }
@@ -183,8 +196,10 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	return b.Err()
 }
 
-// bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where live tells how many chunks must run,
-// phases follow those before them to the end of these: a step behind the last has a body for each number of steps that it is behind.
+// bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where
+// live tells how many chunks must run, phases follow those before them to the end of these: a step
+// behind the last has a body for each number of steps that it is behind. A condition is control,
+// which costs bundles in every step, so a kernel whose steps are all alike has none.
 func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
 	active := l.active(r.lo)
 	if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 && live == nil {
@@ -219,8 +234,10 @@ type run struct {
 	lo, hi, turn, turns int
 }
 
-// runs divides the steps from lo to hi so that each body knows which places of the rings it uses: where a place depends on the
-// number of the step, a compiler can not tell a load of one chunk from a store of another, and keeps their order.
+// runs divides the steps from lo to hi so that each body knows which places of the rings it uses:
+// where a place depends on the number of the step, a compiler can not tell a load of one chunk from
+// a store of another, and keeps their order. Bodies of other turns are copies of the code, so rings
+// are powers of two: the turns of all rings then repeat with those of the largest.
 func (l *pipeline) runs(lo, hi int) []run {
 	turns := 1
 	if len(l.fetched) > 0 {
@@ -256,8 +273,9 @@ func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 	return cond
 }
 
-// makeRings finds the values that pass between phases and gives each a ring that holds it from its phase to the last that
-// reads it.
+// makeRings finds the values that pass between phases and gives each a ring that holds it from its
+// phase to the last that reads it. bf16 tiles are kept as u32 words of
+// two rows, of which a reader takes the half that it wants.
 func (l *pipeline) makeRings(b *ir.Builder) {
 	l.rings = map[*ir.Value]*ring{}
 	reach := map[*ir.Value]int{}
@@ -280,10 +298,14 @@ func (l *pipeline) makeRings(b *ir.Builder) {
 	slices.SortFunc(order, func(x, y *ir.Value) int { return l.index[x] - l.index[y] })
 	for _, v := range order {
 		mod := 1
+		// Places of a value that is read reach chunks later: its own, and those of the chunks
+		// since.
 		for mod*l.opt.Steps < reach[v]+1 {
 			mod *= 2
 		}
 		shape := slices.Clone(v.Type.Shape)
+		// Masks have no form in memory, so phase.go keeps what makes them in the phase that uses
+		// them.
 		if len(shape) != 2 || v.Type.DType == ir.Bool {
 			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Where())
 			return

@@ -16,7 +16,9 @@ type event struct {
 	instr int
 }
 
-// step emits the body of a run of steps, in which some slots are active.
+// step emits the body of a run of steps, in which some slots are active. Each slot has its
+// instructions at times of its own; sorting all of them by time interleaves the phases. Equal times
+// keep the order of slots, so that the program does not depend on how a sort breaks ties.
 func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if r.lo == 0 && r.turn == 0 {
 		if err := l.start(b, c, r.hi); err != nil {
@@ -49,9 +51,17 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	return b.Err()
 }
 
-// timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where the phase does not place it. The
-// phase's instructions follow one another, each taking time by its weight, and those of stages beside the rest likewise; none
-// stands before what it needs.
+// timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where
+// the phase does not place it. The phase's instructions follow one another, each taking time by its
+// weight, and those of stages beside the rest likewise; none stands before what it needs.
+//
+//	weights 2, 1, 1 from 0 to 1:              at .25, .625, .875: the middle of each one's share
+//	the same from .5 (a state_delay of 50):   at .625, .8125, .9375
+//
+// A phase with half as much work is spread over the same time, so that it takes every third place
+// of the straight line and not the first third: what the state's chain waits for is filled evenly.
+// Stages beside the rest (Sched.Beside) have a line of their own: they would otherwise stand in one
+// lump, in their turn, where all units but one idle.
 func (l *pipeline) timeline(phase int) []float64 {
 	from, to := 0.0, 1.0
 	if phase == l.opt.State() {
@@ -95,8 +105,9 @@ func (l *pipeline) timeline(phase int) []float64 {
 	return at
 }
 
-// copies says whether an instruction starts copies or waits for them. Their conditions would end the straight line, so that they
-// stand behind all else.
+// copies says whether an instruction starts copies or waits for them. Their conditions would end
+// the straight line, so that they stand behind all else: the compiler schedules within basic
+// blocks.
 func copies(in *ir.Instr) bool {
 	found := false
 	if in.Body != nil {
@@ -105,7 +116,8 @@ func copies(in *ir.Instr) bool {
 	return found
 }
 
-// start sets the carries at the first of the steps 0 to hi.
+// start sets the carries at the first of the steps 0 to hi. Where the body is that of step 0 alone
+// it needs no condition.
 func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	k := &copier{pipeline: l, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 	for i, in := range l.body.Instrs {
@@ -127,7 +139,12 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	return b.Err()
 }
 
-// weight estimates how many bundles an instruction fills.
+// weight estimates how many bundles an instruction fills, by the registers that it works on: one
+// push a register for a product; one a register on the units for transposes, lanes and
+// transcendental functions, of which there are one or two; a quarter on the vector ALU, which takes
+// four a bundle; a half for stores. It need not be right, only in proportion: it places
+// instructions, and the compiler counts. The estimator's table of units (autotune) is another, and
+// finer; taking it here changes every program by -.2 to +.5 %.
 func weight(in *ir.Instr) float64 {
 	regs := func(t ir.Type) float64 {
 		_, r, l := tiles.RowsLanes(t.Shape)

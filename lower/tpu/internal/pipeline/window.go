@@ -7,8 +7,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// windowing makes the windows and parameters of a pipelined kernel. Phases see a window with the delays of their slots, so that one that
-// moves is there once for each delay.
+// windowing makes the windows and parameters of a pipelined kernel. Phases see a window with the
+// delays of their slots, so that one that moves is there once for each delay. V, which only the
+// state's phase reads, is one window two steps behind; K, which phase 0 multiplies and the state's
+// phase reads again, is two.
 type windowing struct {
 	*pipeline
 	b       *ir.Builder
@@ -52,7 +54,8 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 	return w.kargs, nil
 }
 
-// accessed finds which parameters instructions load and store, with the delays of the slots that they stand in.
+// accessed finds which parameters instructions load and store, with the delays of the slots that
+// they stand in.
 func (l *pipeline) accessed() map[seen]bool {
 	used := map[seen]bool{}
 	for i, in := range l.body.Instrs {
@@ -72,14 +75,15 @@ func (l *pipeline) accessed() map[seen]bool {
 	return used
 }
 
-// share has all slots see one parameter.
+// share has all slots see one parameter: tables, scratch and outputs have no delay.
 func (w *windowing) share(old int, p *ir.Value) {
 	for _, s := range w.slots {
 		w.params[seen{old, s.delay}] = p
 	}
 }
 
-// input makes the windows of an input: one for each delay at which it is used, or one for all where it stays.
+// input makes the windows of an input: one for each delay at which it is used, or one for all where
+// it stays.
 func (w *windowing) input(i int) error {
 	old := w.g.Tables + i
 	window, x := w.g.In[i], w.args[old]
@@ -93,10 +97,13 @@ func (w *windowing) input(i int) error {
 			w.params[at] = shared
 			continue
 		}
+		// Delays ascend, so the first window of one that stays serves all others.
 		nw, err := w.delayed(window, d)
 		if err != nil {
 			return err
 		}
+		// A window that the kernel fetches is a buffer of its own; the operand itself is there
+		// once, whole.
 		if axis, ok := w.fetches(window, x.Type); ok {
 			if w.whole[x] == nil {
 				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
@@ -121,7 +128,8 @@ func (w *windowing) add(i int, x *ir.Value, nw ir.Window, t ir.Type) *ir.Value {
 	return w.b.Param("", t)
 }
 
-// output makes the window of an output. One that moves can have one delay alone.
+// output makes the window of an output. One that moves can have one delay alone: its block is
+// written when the window goes on, and must then have been stored whole.
 func (w *windowing) output(i int) error {
 	old := w.g.Tables + len(w.g.In) + i
 	window := w.g.Out[i]
@@ -148,7 +156,9 @@ func (w *windowing) output(i int) error {
 	return nil
 }
 
-// delayed is a window of all chunks of a step, as it was some steps ago.
+// delayed is a window of all chunks of a step, as it was some steps ago. The index is clamped to
+// the steps that there are: in the first steps a late window shows the first block, which the
+// phase, having no chunk yet, does not read, and the compiler need not fetch anew.
 func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
 	out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
 	if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps: only the order changes
@@ -159,9 +169,13 @@ func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
 		if x.Axis != l.seq {
 			continue
 		}
+		// Entries of a table need not be neighbours, so a step of several chunks has no one window
+		// for them.
 		if x.Shift != 0 || x.Max >= 0 && !l.down(*x) || x.Table >= 0 && l.opt.Steps > 1 {
 			return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
 		}
+		// Steps replace points: index c becomes clamp(c - delay, 0, steps - 1), in blocks of Steps
+		// chunks.
 		x.Shift, x.Max = -delay, l.steps-1
 		if x.Table < 0 {
 			out.Block[d] *= l.opt.Steps

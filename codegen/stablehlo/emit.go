@@ -25,11 +25,17 @@ func (Backend) Supports(op ir.Op) error {
 	if op == ir.BadOp || op >= ir.NumOps {
 		return fmt.Errorf("unknown op %s", op)
 	}
-	if r := rules[op]; r.refuse != "" {
+	switch r := rules[op]; {
+	case r.refuse != "":
 		return fmt.Errorf("%s: %s", op, r.refuse)
+	case r.emit == nil && r.multi == nil:
+		return fmt.Errorf("%s: %s", op, noRow)
 	}
 	return nil
 }
+
+// noRow is what is said of an op that somebody added without saying how it is written.
+const noRow = "has no row in the rules of codegen/stablehlo"
 
 // Emit batches the module's grids and renders it; the target does not matter.
 func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
@@ -150,6 +156,8 @@ func (p *printer) instr(in *ir.Instr) error {
 		err = errors.New(rule.refuse)
 	case rule.multi != nil:
 		results, err = rule.multi(p, in, args)
+	case rule.emit == nil:
+		err = errors.New(noRow)
 	default:
 		results = []string{rule.emit(p, in, args)}
 	}

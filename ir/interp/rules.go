@@ -2,7 +2,8 @@ package interp
 
 import "github.com/gdngen/gdngen/ir"
 
-// rules says how each op runs. Filled in init because the rules of ops with bodies refer back to it.
+// rules says how each op runs, but for functions of a number, whose rows are in wide. Filled in init because the rules of
+// ops with bodies refer back to it.
 var rules [ir.NumOps]rule
 
 func init() {
@@ -11,15 +12,6 @@ func init() {
 		ir.OpIota:       pure(iota),
 		ir.OpNeg:        pure(unary),
 		ir.OpAbs:        pure(unary),
-		ir.OpExp:        pure(unary),
-		ir.OpExp2:       pure(unary),
-		ir.OpLog:        pure(unary),
-		ir.OpLog2:       pure(unary),
-		ir.OpLog1p:      pure(unary),
-		ir.OpSqrt:       pure(unary),
-		ir.OpRsqrt:      pure(unary),
-		ir.OpTanh:       pure(unary),
-		ir.OpLogistic:   pure(unary),
 		ir.OpNot:        pure(unary),
 		ir.OpAdd:        pure(elements),
 		ir.OpSub:        pure(elements),
@@ -65,6 +57,9 @@ func init() {
 		ir.OpRefCast:   (*frame).refCast,
 		ir.OpDMAStart:  (*frame).dmaStart,
 		ir.OpDMAWait:   (*frame).dmaWait,
+	}
+	for op := range wide { // functions of a number: what they are is their row
+		rules[op] = pure(unary)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -48,31 +49,59 @@ func tileShape(shape []int) []int {
 	return []int{r, l}
 }
 
-// tileRules lowers one instruction each. Ops without a rule can not stand in a grid that becomes a
-// kernel.
+// tileRules lowers one instruction each: a row for every op, or a reason in noTiles. Elementwise ops
+// share one.
 var tileRules = map[ir.Op]func(*tiler, *ir.Instr) error{}
 
-func init() {
-	for op := ir.OpNeg; op <= ir.OpPack; op++ {
-		tileRules[op] = (*tiler).elementwise
+func init() { // loop's rule refers back to the table
+	for op := range ir.NumOps {
+		if op.IsElementwise() {
+			tileRules[op] = (*tiler).elementwise
+		}
 	}
-	tileRules[ir.OpConst] = (*tiler).constant
-	tileRules[ir.OpIota] = (*tiler).iota
-	tileRules[ir.OpWords] = (*tiler).perTile
-	tileRules[ir.OpHalves] = (*tiler).perTile
-	tileRules[ir.OpTake] = (*tiler).take
-	tileRules[ir.OpBroadcast] = (*tiler).broadcast
-	tileRules[ir.OpKeep] = (*tiler).keep
-	tileRules[ir.OpReshape] = (*tiler).reshape
-	tileRules[ir.OpTranspose] = (*tiler).transpose
-	tileRules[ir.OpSlice] = (*tiler).slice
-	tileRules[ir.OpConcat] = (*tiler).concat
-	tileRules[ir.OpReduceSum] = (*tiler).reduce
-	tileRules[ir.OpReduceMax] = (*tiler).reduce
-	tileRules[ir.OpDynSlice] = (*tiler).dynSlice
-	tileRules[ir.OpDot] = (*tiler).dot
-	tileRules[ir.OpLoop] = (*tiler).loop
-	tileRules[ir.OpProgramID] = (*tiler).programID
+	for op, rule := range map[ir.Op]func(*tiler, *ir.Instr) error{
+		ir.OpConst:     (*tiler).constant,
+		ir.OpIota:      (*tiler).iota,
+		ir.OpWords:     (*tiler).perTile,
+		ir.OpHalves:    (*tiler).perTile,
+		ir.OpTake:      (*tiler).take,
+		ir.OpBroadcast: (*tiler).broadcast,
+		ir.OpKeep:      (*tiler).keep,
+		ir.OpReshape:   (*tiler).reshape,
+		ir.OpTranspose: (*tiler).transpose,
+		ir.OpSlice:     (*tiler).slice,
+		ir.OpConcat:    (*tiler).concat,
+		ir.OpReduceSum: (*tiler).reduce,
+		ir.OpReduceMax: (*tiler).reduce,
+		ir.OpDynSlice:  (*tiler).dynSlice,
+		ir.OpDot:       (*tiler).dot,
+		ir.OpLoop:      (*tiler).loop,
+		ir.OpProgramID: (*tiler).programID,
+	} {
+		tileRules[op] = rule
+	}
+}
+
+const (
+	inGlue       = "has no form in tiles; do it outside the grid"
+	ofReferences = "acts on references, which are what this pass makes"
+)
+
+// noTiles says why an op can not stand in a grid that becomes a kernel.
+var noTiles = map[ir.Op]string{
+	ir.BadOp:        "is no op",
+	ir.OpPad:        inGlue,
+	ir.OpCumsum:     inGlue,
+	ir.OpGatherRows: inGlue,
+	ir.OpDynUpdate:  inGlue,
+	ir.OpGrid:       "is a grid within a grid: a kernel has one",
+	ir.OpKernel:     "is a kernel within a grid: lower the outer grid instead",
+	ir.OpWhen:       ofReferences,
+	ir.OpLoad:       ofReferences,
+	ir.OpStore:      ofReferences,
+	ir.OpRefCast:    ofReferences,
+	ir.OpDMAStart:   ofReferences,
+	ir.OpDMAWait:    ofReferences,
 }
 
 // instr lowers one instruction by its rule. Operands from outside the grid are refused: a kernel
@@ -85,7 +114,7 @@ func (t *tiler) instr(in *ir.Instr) error {
 	}
 	rule := tileRules[in.Op]
 	if rule == nil {
-		return fmt.Errorf("has no form in tiles; do it outside the grid")
+		return errors.New(noTiles[in.Op])
 	}
 	return rule(t, in)
 }

@@ -122,8 +122,8 @@ func leafed(v Variant) bool {
 	return chunked(v) && (v.Inverse.Solve == SolveMerge || v.Inverse.Solve == SolveLadder || v.Inverse.Solve == SolveBlock)
 }
 
-// Axes is the table of choices, in the order of the text form.
-var Axes = []Axis{
+// Axes is the table of choices, in the order of the text form. Those of schedules stand in schedules.go, each beside its field.
+var Axes = slices.Concat([]Axis{
 	choiceAxis(GroupForm, "algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, always, func(v *Variant) *Algo { return &v.Algo }).always(),
 	intAxis(GroupForm, "chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, always,
 		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always(),
@@ -164,10 +164,7 @@ var Axes = []Axis{
 		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
 	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
 		always, func(v *Variant) *Pack { return &v.Mapping.Pack }),
-	choiceAxis(GroupForward, "fetch", "blocks of tokens, and of the states of packed sequences, are windows, all of which the first step waits for, or copied by the kernel: those of the next step while it does one, and at first those alone that the first step reads", fetchNames, FetchWindows,
-		ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 }), func(v *Variant) *Fetch { return &v.Forward.Fetch }),
-	boolAxis(GroupForward, "main", "arrays that a kernel has from the caller and for it stay in main memory, from where their blocks come beside the work, whatever the compiler would bring to vector memory before", false,
-		when("algo phases_before", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.PhasesBefore > 0 }), func(v *Variant) *bool { return &v.Forward.Main }),
+	fetchAxis, mainAxis,
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis(GroupForm, "tail_decay", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", tailNames, TailDecayK,
 		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *TailDecay { return &v.TailDecay }).also(GroupNumerics).was("rest", "key=k", "value=v"),
@@ -204,17 +201,7 @@ var Axes = []Axis{
 		ofWords.and("mask", func(v Variant) bool { return v.Inverse.Mask == MaskWords }), func(v *Variant) *int { return &v.Inverse.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
 	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is", false,
 		ofWords.and("mask store flow form decay_bf16", refinable), func(v *Variant) *bool { return &v.Inverse.Refine }).also(GroupNumerics),
-	intAxis(GroupForward, "phases_before", "phases of a kernel that run ahead of the state: 1 is all that needs no state, 2 gives the solve a phase of its own", 0, ofChunks,
-		func(v *Variant) *int { return &v.Forward.PhasesBefore }, 0, 1, 2).was("ahead"),
-	intAxis(GroupForward, "steps", "chunks of a kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Forward.Steps }, 1, 2, 4),
-	intAxis(GroupForward, "head_group", "heads of a kernel in lockstep between two matrix products; 0: all, and instructions stay as built", 0, always,
-		func(v *Variant) *int { return &v.Forward.HeadGroup }, 0, 1, 2, 4, 8).was("lock"),
-	intAxis(GroupForward, "state_delay", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
-		ofPhases, func(v *Variant) *int { return &v.Forward.StateDelay }, 0, 3, 6, 10, 20).was("late"),
-	intAxis(GroupForward, "prologue_end", "hundredths of a chunk's time after which the first phase is done", 100,
-		ofPhases, func(v *Variant) *int { return &v.Forward.PrologueEnd }, 60, 70, 80, 90, 100).was("ready"),
-	boolAxis(GroupForward, "interleave", "what meets the state is made beside the rest of its phase instead of after it", false,
-		ofPhases, func(v *Variant) *bool { return &v.Forward.Interleave }).was("beside"),
+}, forwardAxes, []Axis{
 	choiceAxis(GroupTraining, "save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, ofChunks,
 		func(v *Variant) *Save { return &v.Training.Save }),
 	storageAxis(GroupTraining, "saved", "element type of what is kept for the backward pass", ofChunks, func(v *Variant) *ir.DType { return &v.Training.Saved }).also(GroupNumerics),
@@ -225,22 +212,10 @@ var Axes = []Axis{
 	choiceAxis(GroupTraining, "bwd.decay_bf16", "decay_bf16 of a backward kernel", decayBF16Names, DecayBF16None, ofBF16, func(v *Variant) *DecayBF16 { return &v.Training.DecayBF16 }).also(GroupNumerics).was("backlow", "no=none", "yes=all"),
 	choiceAxis(GroupTraining, "decaysums", "sums over lanes for the gradient of the decay, where the other products are in one bf16 pass: as products with ones, or in float32 by the unit that moves lanes", sumNames, SumProducts, ofChunks,
 		func(v *Variant) *Sums { return &v.Training.DecaySums }),
-	intAxis(GroupBackward, "bwd.phases_before", "phases of a backward kernel that run ahead of the state", 0, ofChunks, func(v *Variant) *int { return &v.Backward.PhasesBefore }, 0, 1).was("backahead"),
-	intAxis(GroupBackward, "bwd.phases_after", "phases of a backward kernel behind the state: 1 is what needs the state and makes none of it", 0, ofChunks, func(v *Variant) *int { return &v.Backward.PhasesAfter }, 0, 1).was("behind"),
-	intAxis(GroupBackward, "bwd.steps", "chunks of a backward kernel's grid step", 1, ofChunks, func(v *Variant) *int { return &v.Backward.Steps }, 1, 2, 4).was("backsteps"),
-	intAxis(GroupBackward, "bwd.head_group", "head_group of a backward kernel", 0, ofChunks, func(v *Variant) *int { return &v.Backward.HeadGroup }, 0, 1, 2, 4, 8).was("backlock"),
-	intAxis(GroupBackward, "bwd.state_delay", "state_delay of a backward kernel", 0, ofOverlap, func(v *Variant) *int { return &v.Backward.StateDelay }, 0, 3, 6, 8, 10, 12, 20).was("backlate"),
-	intAxis(GroupBackward, "bwd.head_skew", "groups of bwd.head_group heads behind which a group takes the next products of a backward kernel's phase behind the state; 0: behind all groups", 0,
-		ofChunks.and("bwd.phases_after", func(v Variant) bool { return v.Backward.PhasesAfter > 0 }), func(v *Variant) *int { return &v.Backward.HeadSkew }, 0, 1, 2, 3).was("stagger"),
-}
+}, backwardAxes)
 
 // defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows in float32.
 const defaultSpan = 16
-
-// overlapped says whether phases of a backward kernel overlap.
-func overlapped(v Variant) bool {
-	return chunked(v) && v.Backward.PhasesBefore+v.Backward.PhasesAfter > 0
-}
 
 // storageAxis is a choice between f32 and bf16.
 func storageAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.DType) Axis {

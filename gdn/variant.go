@@ -276,28 +276,6 @@ type Training struct {
 	DecayBF16  DecayBF16 // which products with decay of the backward kernel are in bf16
 }
 
-// ForwardSchedule orders the instructions of a forward kernel, and says how its blocks come.
-type ForwardSchedule struct {
-	PhasesBefore int   // phases ahead of the state
-	Steps        int   // chunks of a kernel's step
-	HeadGroup    int   // heads in lockstep between dots; 0: as built
-	StateDelay   int   // hundredths of a chunk's time that the state waits for the other phases
-	PrologueEnd  int   // hundredths of a chunk's time after which the first phase is done
-	Interleave   bool  // what meets the state is made beside the rest of its phase
-	Fetch        Fetch // how blocks of tokens come to vector memory
-	Main         bool  // arrays of the caller stay in main memory
-}
-
-// BackwardSchedule orders the instructions of a backward kernel.
-type BackwardSchedule struct {
-	PhasesBefore int // phases ahead of the state
-	PhasesAfter  int // phases behind the state
-	Steps        int // chunks of a kernel's step
-	HeadGroup    int // heads in lockstep between dots; 0: as built
-	StateDelay   int // hundredths of a chunk's time that the state waits for the other phases
-	HeadSkew     int // groups of Lock heads behind which a group takes the next products; 0: behind all
-}
-
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch
 // row in one program. It runs well on a CPU; the named variant cpu runs better there.
 func DefaultVariant() Variant {

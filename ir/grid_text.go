@@ -32,21 +32,6 @@ var gridFields = slices.Concat([]field[*Grid]{
 	list("alias", func(g *Grid) *[][2]int { return &g.Alias }, aliasText, (*parser).alias),
 })
 
-// schedFields are those of its schedule.
-var schedFields = []field[*Sched]{
-	always(number("steps", func(s *Sched) *int { return &s.Steps })),
-	always(numbers("lags", func(s *Sched) *[]int { return &s.Lags })),
-	always(number("lock", func(s *Sched) *int { return &s.Lock })),
-	number("late", func(s *Sched) *int { return &s.Late }),
-	numbers("ends", func(s *Sched) *[]int { return &s.Ends }),
-	words("beside", func(s *Sched) *[]string { return &s.Beside }),
-	number("stagger", func(s *Sched) *int { return &s.Stagger }),
-	words("waves", func(s *Sched) *[]string { return &s.Waves }),
-	number("after", func(s *Sched) *int { return &s.After }),
-	flag("fetch", func(s *Sched) *bool { return &s.Fetch }),
-	list("phases", func(s *Sched) *[]StagePhase { return &s.Phases }, StagePhase.text, (*parser).stagePhase),
-}
-
 // String is the grid's part of the text form.
 func (g *Grid) String() string {
 	var out []string
@@ -237,18 +222,6 @@ func (p *parser) gridDim() (GridDim, error) {
 		}
 	}
 	return d, nil
-}
-
-// text is stage:phase.
-func (s StagePhase) text() string { return fmt.Sprintf("%s:%d", s.Stage, s.Phase) }
-
-func (p *parser) stagePhase() (StagePhase, error) {
-	s := StagePhase{Stage: p.word()}
-	if err := p.expect(":"); err != nil {
-		return s, err
-	}
-	err := p.int(&s.Phase)
-	return s, err
 }
 
 // aliasText is array=input.

@@ -3,7 +3,6 @@ package ir
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 func blockTypes(vs []*Value) []Type {
@@ -261,75 +260,6 @@ func (g *Grid) checkLive() error {
 		return fmt.Errorf("live names table %d of %d, counted from 1, and needs a sequential axis", g.Live, g.Tables)
 	}
 	return nil
-}
-
-// Check says what keeps a grid or kernel from having the schedule; nil, which is none, suits all.
-func (s *Sched) Check(g *Grid) error {
-	if err := g.checkLive(); err != nil || s == nil {
-		return err
-	}
-	n := len(g.Dims)
-	switch {
-	case n == 0 || !g.Dims[n-1].Seq:
-		return fmt.Errorf("a schedule needs a sequential axis")
-	case s.Steps < 1 || g.Dims[n-1].Size%s.Steps != 0:
-		return fmt.Errorf("%d chunks do not make whole steps of %d", g.Dims[n-1].Size, s.Steps)
-	case s.Lock < 1:
-		return fmt.Errorf("%d heads in lockstep", s.Lock)
-	case s.Late < 0 || s.Late > 90:
-		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
-	case s.Ends != nil && len(s.Ends) != len(s.Lags):
-		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
-	case g.Live > 0 && s.Steps != 1:
-		return fmt.Errorf("live needs steps of one chunk, not of %d", s.Steps)
-	case s.Stagger < 0 || s.Stagger > 64 || (s.Stagger == 0) != (len(s.Waves) == 0):
-		return fmt.Errorf("groups of heads staggered by %d in %d stages; 1 to 64 in some, or 0 in none", s.Stagger, len(s.Waves))
-	case len(s.Lags) == 0 || s.Lags[0] != 0:
-		return fmt.Errorf("lags %v do not start at 0", s.Lags)
-	case s.After < 0 || s.State() < 0:
-		return fmt.Errorf("%d of %d phases after the state", s.After, len(s.Lags))
-	}
-	for i := 1; i < len(s.Lags); i++ {
-		if s.Lags[i] <= s.Lags[i-1] || s.Lags[i] > 1<<20 {
-			return fmt.Errorf("lags %v do not ascend", s.Lags)
-		}
-	}
-	for _, e := range s.Ends {
-		if e <= s.Late || e > 100 {
-			return fmt.Errorf("a phase ends at %d hundredths of its time slot; %d to 100 are possible", e, s.Late+1)
-		}
-	}
-	for _, b := range s.Beside {
-		if err := known(b); err != nil {
-			return fmt.Errorf("beside its phase: %w", err)
-		}
-	}
-	for _, w := range s.Waves {
-		if err := known(w); err != nil {
-			return fmt.Errorf("in waves: %w", err)
-		}
-	}
-	for _, p := range s.Phases {
-		if err := known(p.Stage); err != nil {
-			return err
-		}
-		if p.Phase < 0 || p.Phase >= len(s.Lags) {
-			return fmt.Errorf("stage %q in phase %d of %d", p.Stage, p.Phase, len(s.Lags))
-		}
-	}
-	return nil
-}
-
-// known refuses a stage that no program has: a schedule that names it would change nothing.
-func known(stage string) error {
-	if _, ok := LookupStage(stage); ok {
-		return nil
-	}
-	var names []string
-	for _, s := range Stages {
-		names = append(names, s.Name)
-	}
-	return fmt.Errorf("%q is no stage (known: %s)", stage, strings.Join(names, " "))
 }
 
 func tGrid(in *Instr) ([]Type, error) {

@@ -301,35 +301,6 @@ func (g *Grid) Arrays() []Type {
 	return ts
 }
 
-// Sched is how the steps of a kernel are ordered and overlap; it changes no result. A chunk, one point of the sequential axis,
-// passes through phases 0, 1, ...; in time slot t phase p works on chunk t - Lags[p], and a step holds Steps time slots.
-type Sched struct {
-	Steps  int          // chunks of a step; divides the points of the sequential axis
-	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
-	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
-	Lock   int          // heads in lockstep between two dots
-	Late   int          // hundredths of a time slot that the phase of the state waits for the others
-	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
-	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
-	After  int          // phases after that of the state, which is otherwise the last
-	// Waves are stages ordered as one in which groups of heads follow one another: a group's next dots come when Stagger groups
-	// have had theirs, and not when all have.
-	Waves   []string
-	Stagger int
-	// Fetch has the kernel copy the blocks of input windows itself, those of the next step while it does one: of windows that are looked
-	// up where the grid's Live says how many steps run, else of those that follow the steps.
-	Fetch bool
-}
-
-// State is the phase of what carries state.
-func (s *Sched) State() int { return len(s.Lags) - 1 - s.After }
-
-// StagePhase assigns a stage to a phase.
-type StagePhase struct {
-	Stage string
-	Phase int
-}
-
 // Attrs are the static parameters of an instruction. Which fields an op uses is in its table row.
 type Attrs struct {
 	Axis    int

@@ -16,6 +16,15 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
+// pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.
+func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, err error) {
+	s = pallas.Spec(s)
+	if chosen, err = suitTarget(s, variant, target); err != nil {
+		return nil, nil, err
+	}
+	return lower.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
+}
+
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
 func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if pack != "" {
@@ -39,14 +48,13 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if pack != "" {
 		return genPackage(a, s, variant, auto, targets, pack)
 	}
-	s = pallas.Spec(s)
-	f, err := suitTarget(s, variant, auto)
+	f, chosen, err := pallasForm(s, variant, auto)
 	if err != nil {
 		return err
 	}
-	a.Say(f)
-	f = lower.NewForm(s, pallas.Fit(s, f.Variant))
+	a.Say(chosen)
 	v := f.Variant
+	s = f.Spec
 	p := pallas.Provenance{}
 	p.Version, _ = app.Version()
 	if targets != "none" {

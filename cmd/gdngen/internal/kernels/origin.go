@@ -12,8 +12,6 @@ import (
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
@@ -105,23 +103,25 @@ func (o *origin) generate(a *app.App, variant string, targets []*codegen.Target)
 	return list, nil
 }
 
-// byJAX lowers the Pallas file of the spec, the same for each target.
+// byJAX lowers the Pallas file of the spec, the same for each target; auto is that of the first.
 func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*codegen.Target) ([]*explain.Module, error) {
 	python := cmp.Or(o.python, os.Getenv(app.PythonEnv))
 	if python == "" {
 		return nil, app.Usage(fmt.Errorf("--backend pallas writes Python, which JAX lowers: name a Python that has JAX by --python or %s, or lower the file of gdngen gen --backend pallas "+
 			"yourself, by jax.jit(f).trace(...).lower(lowering_platforms=(\"tpu\",)).as_text(), and give that", app.PythonEnv))
 	}
-	f, err := app.Suit(pallas.Spec(s), variant, lower.Route{}, nil)
+	file, chosen, err := pallasForm(s, variant, targets[0].Name)
 	if err != nil {
 		return nil, err
 	}
 	a.Note("lowering the Pallas file by %s", python)
-	program, err := measure.ByJAX(a.Ctx, python, f)
+	program, err := measure.ByJAX(a.Ctx, python, file)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Repeat([]*explain.Module{explain.NewModule(program)}, len(targets)), nil
+	m := explain.NewModule(program)
+	m.Auto = chosen.Why()
+	return slices.Repeat([]*explain.Module{m}, len(targets)), nil
 }
 
 // fileModules is the module of a file, or of a folder of stored schedules, the same for each target.

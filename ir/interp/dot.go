@@ -7,8 +7,20 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// dot sums the products of Precision.Products, each a product of bf16 parts summed in index order from 0, one after
-// another. The sums are float64 if the result is F64, else float32; operands wider than the sums are rounded to them.
+// dot sums the products of Precision.Products, each a product of bf16 parts summed in index order
+// from 0, one after another. A matrix unit multiplies bf16 exactly and adds in f32, so a dot of a
+// higher precision is several passes over parts of its operands: with x = x0 + x1, each rounded to
+// bf16,
+//
+//	bf16x1   x0 y0
+//	bf16x3   x0 y1 + x1 y0 + x0 y0
+//	bf16x6   x0 y2 + x2 y0 + x1 y1 before those
+//
+// the smaller first, so that they are not lost one by one beside the largest.
+//
+// The order of sums is fixed here and is the device's own there: comparisons with it allow for
+// that. The sums are float64 if the result is F64, else float32; operands wider than the sums are
+// rounded to them.
 func dot(in *ir.Instr, a []*tensor) (*tensor, error) {
 	t := in.Result().Type
 	p := newProduct(a[0].shape, a[1].shape, in.Attrs.Dot)
@@ -50,6 +62,7 @@ func dot(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// floats32 are the elements in float32, rounded where they are wider.
 func floats32(x *tensor) []float32 {
 	if x.d == nil {
 		return x.f
@@ -61,6 +74,7 @@ func floats32(x *tensor) []float32 {
 	return out
 }
 
+// floats64 are the elements in float64.
 func floats64(x *tensor) []float64 {
 	if x.d != nil {
 		return x.d
@@ -72,8 +86,8 @@ func floats64(x *tensor) []float64 {
 	return out
 }
 
-// parts splits an operand into bf16 parts, the greatest first: each is what remains, rounded. A bf16 operand is its own
-// only part.
+// parts splits an operand into bf16 parts, the greatest first: each is what remains, rounded. A
+// bf16 operand is its own only part.
 func parts(x *tensor, p ir.Precision) [][]float32 {
 	if x.dt == ir.BF16 {
 		return [][]float32{x.f}
@@ -96,13 +110,16 @@ func parts(x *tensor, p ir.Precision) [][]float32 {
 	return out
 }
 
-// product is a dot as batches of [m,k] by [k,n], with the offsets of every row and column in the operands.
+// product is a dot as batches of [m,k] by [k,n], with the offsets of every row and column in the
+// operands.
 type product struct {
 	m, n, k              int
 	xBatch, xRow, xContr []int
 	yBatch, yContr, yCol []int
 }
 
+// newProduct finds the offsets. Any dimensions can be batch, free or contracted; with tables of
+// offsets all of them run the same loops, and a transposed operand costs nothing but other tables.
 func newProduct(x, y []int, d *ir.DotDims) *product {
 	xs, ys := strides(x), strides(y)
 	free := func(rank int, used ...[]int) (out []int) {
@@ -147,6 +164,7 @@ const taskRows = 64
 
 var scratch = sync.Pool{New: func() any { return new([]float32) }}
 
+// buffer takes scratch for panels from a pool: dots of a kernel are small and many.
 func buffer(n int) *[]float32 {
 	b := scratch.Get().(*[]float32)
 	if cap(*b) < n {
@@ -156,7 +174,9 @@ func buffer(n int) *[]float32 {
 	return b
 }
 
-// run writes x times y to out, [batch, m, n].
+// run writes x times y to out, [batch, m, n]. Tasks divide batches and rows, never sums, so that
+// results do not depend on the number of processors. Small products run in place: starting threads
+// costs more.
 func (p *product) run(out, x, y []float32) {
 	if p.m == 0 || p.n == 0 || p.k == 0 || len(p.xBatch) == 0 {
 		return // out is zero already
@@ -171,8 +191,10 @@ func (p *product) run(out, x, y []float32) {
 	})
 }
 
-// rows computes rows lo to hi of one batch. y is packed into panels of columns, x into panels of rows, both with the
-// contracted index outermost in a panel; edges are padded with zeros that are never stored.
+// rows computes rows lo to hi of one batch. y is packed into panels of columns, x into panels of
+// rows, both with the contracted index outermost in a panel; edges are padded with zeros that are
+// never stored. A panel's product keeps all of its sums in registers and adds in index order, as
+// the definition wants: vector instructions run over columns, each of which has a sum of its own.
 func (p *product) rows(out, x, y []float32, lo, hi int) {
 	const panelRows, panelCols = vector.PanelRows, vector.PanelColumns
 	panels := (p.n + panelCols - 1) / panelCols

@@ -20,6 +20,8 @@ var wide = map[ir.Op]func(float64) float64{
 	ir.OpLogistic: func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
 }
 
+// unary computes functions of one operand. Negation and absolute value act on the sign bit, so that
+// they keep NaN and are exact in every type.
 func unary(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x := a[0]
 	out := newTensor(x.dt, x.shape)
@@ -68,6 +70,8 @@ func unary(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// elements computes arithmetic on two operands. Narrow floats are added in float32 and rounded
+// once, as a vector unit without them does, and as one with them does to the same bits.
 func elements(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, y := a[0], a[1]
 	out := newTensor(x.dt, x.shape)
@@ -84,6 +88,8 @@ func elements(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// arith is the float arithmetic. Go's max and min give NaN where either is, which is what the op's
+// row says.
 func arith[T float32 | float64](op ir.Op, out, x, y []T) {
 	x, y = x[:len(out)], y[:len(out)]
 	switch op {
@@ -114,8 +120,8 @@ func arith[T float32 | float64](op ir.Op, out, x, y []T) {
 	}
 }
 
-// integer computes in 64 bits; the caller wraps. Division by zero gives all ones (-1 where signed), and the least number
-// divided by -1 gives itself.
+// integer computes in 64 bits; the caller wraps. Division by zero gives all ones (-1 where signed),
+// and the least number divided by -1 gives itself.
 func integer(op ir.Op, dt ir.DType, out, x, y []int64) {
 	width := int64(8 * dt.Bytes())
 	for i := range out {
@@ -153,6 +159,7 @@ func integer(op ir.Op, dt ir.DType, out, x, y []int64) {
 	}
 }
 
+// shift fills with zeros, on signed numbers too.
 func shift(op ir.Op, dt ir.DType, a, b, width int64) int64 {
 	if b < 0 || b >= width {
 		return 0 // a negative count is a huge one
@@ -175,6 +182,7 @@ func compare(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// relate compares: with NaN all but "not equal" is false.
 func relate[T float32 | float64 | int64](c ir.Cmp, out []int64, x, y []T) {
 	for i := range x {
 		var b bool
@@ -198,6 +206,8 @@ func relate[T float32 | float64 | int64](c ir.Cmp, out []int64, x, y []T) {
 	}
 }
 
+// choose takes each element from one side; a scalar condition takes all of one. It moves bits: a
+// NaN on the side that is not taken is gone, which masks rely on.
 func choose(_ *ir.Instr, a []*tensor) (*tensor, error) {
 	c, x, y := a[0], a[1], a[2]
 	if len(c.shape) == 0 {
@@ -223,6 +233,8 @@ func pick[T any](out []T, c []int64, x, y []T) {
 	}
 }
 
+// convert has a path for each conversion that kernels make; the rest goes through arrays, whose
+// conversions are the same.
 func convert(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, dt := a[0], in.Result().Type.DType
 	out := &tensor{dt: dt, shape: x.shape}
@@ -248,6 +260,7 @@ func convert(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// bitcast keeps the bits.
 func bitcast(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x := a[0]
 	out := newTensor(in.Result().Type.DType, x.shape)
@@ -268,6 +281,7 @@ func bitcast(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// pack rounds two f32 values to bf16 and joins them to words, the first in the low halves.
 func pack(_ *ir.Instr, a []*tensor) (*tensor, error) {
 	out := newTensor(ir.U32, a[0].shape)
 	lo, hi := a[0].f, a[1].f

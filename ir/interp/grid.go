@@ -15,6 +15,7 @@ type launch struct {
 	carry  []*tensor // initial
 }
 
+// newLaunch takes operands apart: tables, inputs, initial carries.
 func newLaunch(g *ir.Grid, args []*tensor) *launch {
 	l := &launch{g: g, in: args[g.Tables : g.Tables+len(g.In)], carry: args[g.Tables+len(g.In):]}
 	for _, t := range args[:g.Tables] {
@@ -33,7 +34,9 @@ func (l *launch) point(p int) []int {
 	return id
 }
 
-// start is the first element of a window at a point, along each dimension.
+// start is the first element of a window at a point, along each dimension. Devices do not check
+// indices: a window outside its array reads or writes other memory. So it is an error here, at the
+// point.
 func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 	at := make([]int, len(w.Index))
 	for d, x := range w.Index {
@@ -46,7 +49,8 @@ func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 	return at, nil
 }
 
-// target is start for an output window; nil where it is one of several of an array and writes nothing.
+// target is start for an output window; nil where it is one of several of an array and writes
+// nothing.
 func (l *launch) target(i int, id []int) ([]int, error) {
 	w := l.g.Out[i]
 	for _, x := range w.Index {
@@ -87,7 +91,9 @@ func blocks(w ir.Window, shape []int) (n int, whole bool) {
 	return n, whole
 }
 
-// groups splits the points into runs along the sequential axis: n runs of size points each.
+// groups splits the points into runs along the sequential axis: n runs of size points each. Groups
+// may run at the same time, and points of a group one after another, since a carry passes between
+// them.
 func (l *launch) groups() (n, size int) {
 	n, size = l.g.Points(), 1
 	if k := len(l.g.Dims); k > 0 && l.g.Dims[k-1].Seq {
@@ -96,8 +102,10 @@ func (l *launch) groups() (n, size int) {
 	return n / size, size
 }
 
-// check verifies before the run that every window lies inside its operand at every point, that the output windows cover
-// each output exactly once, and that no two groups share a carry window.
+// check verifies before the run that every window lies inside its operand at every point, that the
+// output windows cover each output exactly once, and that no two groups share a carry window. What
+// these rules forbid would run here, in one order, and differently on a device: so a builder's
+// mistake shows as an error at a point, and not as a wrong number on one machine.
 func (l *launch) check() error {
 	for i, w := range l.g.In {
 		inside := func(id []int) ([]int, error) { return l.source(i, id) }
@@ -119,8 +127,8 @@ func (l *launch) check() error {
 	return nil
 }
 
-// eachBlock visits the blocks that a window shows, point after point, by number, with the group of the point. Where at gives nil there
-// is none.
+// eachBlock visits the blocks that a window shows, point after point, by number, with the group of
+// the point. Where at gives nil there is none.
 func (l *launch) eachBlock(w ir.Window, shape []int, at func(id []int) ([]int, error), visit func(id []int, block, group int) error) error {
 	_, size := l.groups()
 	for p := range l.g.Points() {
@@ -139,7 +147,8 @@ func (l *launch) eachBlock(w ir.Window, shape []int, at func(id []int) ([]int, e
 	return nil
 }
 
-// checkOutput verifies the i-th output window, and with the last window of an array that its blocks are written.
+// checkOutput verifies the i-th output window, and with the last window of an array that its blocks
+// are written.
 func (l *launch) checkOutput(i int, written []map[int]int) error {
 	w, t, array := l.g.Out[i], l.g.Outs[i], l.g.Array(i)
 	n, whole := blocks(w, t.Shape)
@@ -168,7 +177,8 @@ func (l *launch) checkOutput(i int, written []map[int]int) error {
 	return nil
 }
 
-// checkCarry verifies that the i-th carry hands blocks on within a group alone.
+// checkCarry verifies that the i-th carry hands blocks on within a group alone: states of two heads
+// in one block would depend on which head runs first.
 func (l *launch) checkCarry(i int) error {
 	w, shape := l.g.Carry[i], l.carry[i].shape
 	inside := func(id []int) ([]int, error) { return l.start(w, id, shape) }
@@ -182,6 +192,9 @@ func (l *launch) checkCarry(i int) error {
 	})
 }
 
+// runGrid runs groups at the same time. Each writes its own blocks of the outputs, as check has
+// found, so they need no locks. Of errors the first group's is given, so that a run fails the same
+// each time.
 func (fr *frame) runGrid(s *step) error {
 	g := s.in.Attrs.Grid
 	l := newLaunch(g, fr.tensors(s.args))
@@ -215,7 +228,12 @@ func (fr *frame) runGrid(s *step) error {
 	return nil
 }
 
-// gridGroup runs points lo to hi one after another.
+// gridGroup runs points lo to hi one after another. This is the one rule of carries, from which
+// states of batch rows, of heads and of packed sequences follow: a carried block is read when its
+// window's index changes, and written before it changes.
+//
+//	points of two sequences, by a table   0 0 0 1 1
+//	carried block                         read 0, . , . , write 0 and read 1, . , write 1
 func (fr *frame) gridGroup(s *step, l *launch, outs, finals []*tensor, lo, hi int) error {
 	g := l.g
 	inAt, carryAt := make([][]int, len(g.In)), make([][]int, len(g.Carry))

@@ -37,8 +37,8 @@ func TestGridCarriesState(t *testing.T) {
 	require.InDeltaSlice(t, final, out["final"].Float64s(), 0)
 }
 
-// The carry window follows a table: runs of points share a block, block 1 is never visited and keeps its content, and
-// the window is loaded anew when its index changes.
+// The carry window follows a table: runs of points share a block, block 1 is never visited and
+// keeps its content, and the window is loaded anew when its index changes.
 func TestGridTables(t *testing.T) {
 	text := `module t (%a: i32[4], %b: f32[3], %c: f32[4]) -> (o) {
   %0, %1 = grid %a, %c, %b {name=g, dims=(i:4:seq), tables=1, in=([1]@(clamp(i+1,3))), out=([1]@(i):f32[4]), carry=([1]@(t0[i]))} (%x: f32[1], %s: f32[1]) {
@@ -203,8 +203,8 @@ func TestRefCast(t *testing.T) {
 	require.Equal(t, want.Data, eval(t, text, x).Data)
 }
 
-// Blocks of an aliased output that no point visits keep the input's content; others are undefined. A window of an output
-// that stays where it is keeps what was stored.
+// Blocks of an aliased output that no point visits keep the input's content; others are undefined.
+// A window of an output that stays where it is keeps what was stored.
 func TestKernelAliasAndRevisit(t *testing.T) {
 	text := func(attrs string) string {
 		return `module t (%a: f32[3]) -> (o) {

@@ -1,13 +1,14 @@
 // Package interp runs ir modules. It is the definition of every op. Rules:
 //
-//  1. Floats are rounded to their element type after every op, to nearest even. Ops on types narrower than f32 compute in
-//     f32 and round once; functions such as exp compute in float64 and round once. Integers wrap at their width.
-//  2. Sums run in index order, so results do not depend on the number of processors.
-//  3. A grid follows the comments of ir.Grid to the letter: its parallel points run concurrently, and what would make them
-//     dependent (a carry window shared between them, an output block written twice or never) is an error.
-//  4. A kernel runs its points one after another. Memory that nothing has written reads as NaN in floats and as the
-//     pattern 0x7EADBEEF in integers; so does the target of a copy until the copy is waited for.
-//  5. An error is an *Error that names the instruction, its location and the grid point. No verified module panics.
+// 1. Floats are rounded to their element type after every op, to nearest even. Ops on types
+// narrower than f32 compute in f32 and round once; functions such as exp compute in float64 and
+// round once. Integers wrap at their width. 2. Sums run in index order, so results do not depend on
+// the number of processors. 3. A grid follows the comments of ir.Grid to the letter: its parallel
+// points run concurrently, and what would make them dependent (a carry window shared between them,
+// an output block written twice or never) is an error. 4. A kernel runs its points one after
+// another. Memory that nothing has written reads as NaN in floats and as the pattern 0x7EADBEEF in
+// integers; so does the target of a copy until the copy is waited for. 5. An error is an *Error
+// that names the instruction, its location and the grid point. No verified module panics.
 package interp
 
 import (
@@ -52,7 +53,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Run verifies the module and computes its results from arguments, both by name. The arguments are left as they are.
+// Run verifies the module and computes its results from arguments, both by name. The arguments are
+// left as they are. A module is compiled to code first: values get numbers, so that a step finds
+// its operands in a slice, and each knows which values nothing reads after it. Kernels of thousands
+// of instructions run thousands of times, once a point, and would spend most of their time in maps.
 func Run(m *ir.Module, args map[string]*array.Array, opt Options) (results map[string]*array.Array, err error) {
 	if err := m.Verify(); err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ type code struct {
 	params, yield []int
 }
 
-// step is an instruction: the cells of its operands and results, and those that nothing reads afterwards.
+// step is an instruction: the cells of its operands and results, and those that nothing reads
+// afterwards.
 type step struct {
 	in            *ir.Instr
 	rule          rule
@@ -122,9 +127,11 @@ type step struct {
 	free          []int
 }
 
-// rule executes one op.
+// rule executes one op. It may keep nothing between steps: points of a grid run at the same time.
 type rule func(fr *frame, s *step) error
 
+// compiler numbers the values of a module. One number serves a value wherever it is used, in bodies
+// too, so a body reads what is around it by its own cells.
 type compiler struct {
 	slots  map[*ir.Value]int
 	consts map[string]*tensor
@@ -148,6 +155,9 @@ func (c *compiler) list(vs []*ir.Value) []int {
 	return out
 }
 
+// block compiles a block and the bodies in it. Sizes are checked here, before anything is
+// allocated: the text of a module comes from outside, and one dimension too many is no reason to
+// run out of memory.
 func (c *compiler) block(b *ir.Block) (*code, error) {
 	k := &code{params: c.list(b.Params)}
 	for _, in := range b.Instrs {
@@ -161,6 +171,8 @@ func (c *compiler) block(b *ir.Block) (*code, error) {
 				return nil, fault(in, nil, fmt.Errorf("a value of %s has more than %d elements", r.Type, c.max))
 			}
 		}
+		// Constants are evaluated here. A kernel names the same zeros and masks in each of its
+		// phases.
 		if in.Op == ir.OpConst || in.Op == ir.OpIota {
 			t, err := c.constant(in)
 			if err != nil {
@@ -199,7 +211,10 @@ func (c *compiler) constant(in *ir.Instr) (*tensor, error) {
 	return t, err
 }
 
-// markFree finds the last use of every value that the block defines.
+// markFree finds the last use of every value that the block defines. A chunk's intermediate values
+// of eight heads are megabytes; freed after their last use, they are garbage while the point runs.
+// What a block does not define belongs to the block around it, which may read it again; what it
+// yields is read by whoever runs the block.
 func (k *code) markFree() {
 	last := map[int]int{}
 	for _, p := range k.params {
@@ -225,6 +240,7 @@ func (k *code) markFree() {
 	}
 }
 
+// uses visits the cells that a step reads, those that its body reads included.
 func (s *step) uses(f func(int)) {
 	for _, a := range s.args {
 		f(a)
@@ -246,7 +262,8 @@ type cell struct {
 	ref *ref
 }
 
-// frame is the state of one thread of execution.
+// frame is the state of one thread of execution. Each group of points of a grid has one of its own,
+// a copy of the cells around the grid: tensors are immutable, so that sharing them is safe.
 type frame struct {
 	cells []cell
 	grid  *ir.Grid // innermost, nil outside grids
@@ -255,6 +272,7 @@ type frame struct {
 	dma   *[]transfer
 }
 
+// exec runs a block. An error gets the name of the innermost instruction that it comes from.
 func (fr *frame) exec(k *code) error {
 	for i := range k.steps {
 		s := &k.steps[i]
@@ -300,6 +318,8 @@ func (fr *frame) tensors(slots []int) []*tensor {
 	return out
 }
 
+// loop runs the body Count times. Carried values pass by cells, so that nothing is copied. Until,
+// by which a loop may end early, changes no result, and so is not asked.
 func (fr *frame) loop(s *step) error {
 	carried := make([]cell, len(s.args))
 	for i, a := range s.args {

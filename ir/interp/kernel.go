@@ -7,13 +7,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// memory is what references point to. Its tensor is mutable; fixed says why it may not be stored to.
+// memory is what references point to. Its tensor is mutable; fixed says why it may not be stored
+// to.
 type memory struct {
 	t     *tensor
 	fixed string
 }
 
-// ref is a view of a memory: the same rows (of the last dimension) under another shape or element type.
+// ref is a view of a memory: the same rows (of the last dimension) under another shape or element
+// type.
 type ref struct {
 	mem *memory
 	t   ir.Type
@@ -36,6 +38,9 @@ type kernelRun struct {
 	windows []outWindow // of the outputs
 }
 
+// runKernel runs the points one after another, as one core does, with one memory for all: scratch
+// and buffers keep what the point before left, which is how the rings of a pipelined kernel work.
+// Copies that nobody waited for are an error at the end: the device would reuse their memory.
 func (fr *frame) runKernel(s *step) error {
 	args := fr.tensors(s.args)
 	r := newKernelRun(s.in, args)
@@ -73,8 +78,10 @@ func (fr *frame) runKernel(s *step) error {
 	return nil
 }
 
-// newKernelRun binds what is the same at every point: tables, arrays seen whole, and scratch. Memory that nobody has written is
-// poisoned.
+// newKernelRun binds what is the same at every point: tables, arrays seen whole, and scratch.
+// Memory that nobody has written is poisoned: on a device it holds what an earlier program left,
+// which is often right by chance. An output that is an alias of an input starts as it and shares
+// its memory.
 func newKernelRun(op *ir.Instr, args []*tensor) *kernelRun {
 	g := op.Attrs.Grid
 	r := &kernelRun{launch: newLaunch(g, args), op: op, bound: make([]cell, len(op.Body.Params)), inputAt: make([][]int, len(g.In)),
@@ -133,7 +140,9 @@ func (r *kernelRun) points(args []*tensor) (int, error) {
 	return int(n), nil
 }
 
-// moveOutputs gives each output whose window has moved to another block an empty buffer, and writes the one before back.
+// moveOutputs gives each output whose window has moved to another block an empty buffer, and writes
+// the one before back. The buffer is poisoned, since a device gives no old contents either: a block
+// that a kernel does not write whole shows as NaN.
 func (r *kernelRun) moveOutputs(id []int) error {
 	for i, w := range r.g.Out {
 		if w.Whole(r.g.Outs[i]) {
@@ -160,8 +169,10 @@ func (r *kernelRun) flush(i int) {
 	}
 }
 
-// moveInputs fetches each input block that the point before did not have. A block that an output has overwritten meanwhile is a fault:
-// a device may fetch it earlier.
+// moveInputs fetches each input block that the point before did not have. A block that an output
+// has overwritten meanwhile is a fault: a device fetches the blocks of a point while an earlier one
+// runs, so whether it reads the old or the new block is a matter of time. The test for it compares
+// the block with that of the operand as it was: an alias that wrote the same bits does no harm.
 func (r *kernelRun) moveInputs(id []int) error {
 	for i, w := range r.g.In {
 		if r.seenWhole(i) {
@@ -185,6 +196,7 @@ func (r *kernelRun) moveInputs(id []int) error {
 	return nil
 }
 
+// poisoned is memory that nobody has written.
 func poisoned(d ir.DType, shape []int) *tensor {
 	t := newTensor(d, shape)
 	t.poison()
@@ -210,6 +222,9 @@ type access struct {
 	step      []int
 }
 
+// newAccess is what a load or store of a value of a shape touches. Its place is that of the
+// attributes and, where they are given, of operands; both count, since backends bake the first into
+// the address. A place outside is an error: bounds checks of the device are off.
 func newAccess(r *ref, val []int, in *ir.Instr, idx []*tensor) (*access, error) {
 	n := r.t.Rank()
 	a := &access{r: r, shape: make([]int, n), at: slices.Clone(in.Attrs.Starts), step: make([]int, n)}
@@ -229,7 +244,8 @@ func newAccess(r *ref, val []int, in *ir.Instr, idx []*tensor) (*access, error) 
 	return a, nil
 }
 
-// copy moves the block between the reference and v, whose elements are those of the block in row-major order.
+// copy moves the block between the reference and v, whose elements are those of the block in
+// row-major order.
 func (a *access) copy(v *tensor, store bool) {
 	mem := a.r.mem.t
 	str := strides(a.r.t.Shape)
@@ -264,8 +280,12 @@ func all(n int) []int {
 	return out
 }
 
-// bits reads an element of a view by row and column. Where the widths differ, 32 bit row r is made of 16 bit rows 2r
-// (low half) and 2r+1 (high half).
+// bits reads an element of a view by row and column. A cast changes the width of elements as a
+// TPU's memory has them: two bf16 rows, one over the other, share the words of one u32 row. Where
+// the widths differ, 32 bit row r is made of 16 bit rows 2r (low half) and 2r+1 (high half).
+//
+//	bf16 rows   0: a b c      u32 rows   0: (d<<16 | a) (e<<16 | b) (f<<16 | c)
+//	            1: d e f
 func (r *ref) bits(row, col int) uint64 {
 	mem, n := r.mem.t, r.t.Shape[r.t.Rank()-1]
 	switch own, view := mem.dt.Bytes(), r.t.DType.Bytes(); {
@@ -292,6 +312,7 @@ func (r *ref) setBits(row, col int, b uint64) {
 	}
 }
 
+// load reads a block of a reference.
 func (fr *frame) load(s *step) error {
 	t := s.in.Result().Type
 	a, err := newAccess(fr.cells[s.args[0]].ref, t.Shape, s.in, fr.tensors(s.args[1:]))
@@ -304,6 +325,8 @@ func (fr *frame) load(s *step) error {
 	return nil
 }
 
+// store writes a block of a reference, unless it is a table or an input, which a compiler may keep
+// anywhere.
 func (fr *frame) store(s *step) error {
 	v, r := fr.cells[s.args[0]].t, fr.cells[s.args[1]].ref
 	if r.mem.fixed != "" {
@@ -317,7 +340,10 @@ func (fr *frame) store(s *step) error {
 	return nil
 }
 
-// transfer is a copy between its start and its wait.
+// transfer is a copy between its start and its wait. When in between the bytes move is not known,
+// so nothing may depend on it: the target reads as poison, and what the source held at the start is
+// what arrives. If it is another at the wait, some other thread of the device has raced with the
+// copy.
 type transfer struct {
 	src, dst *access
 	sem      *ref
@@ -348,7 +374,8 @@ func (a *access) overlaps(b *access) bool {
 	return true
 }
 
-// side is what a copy reads (i is 0) or writes (1): all of a reference, or the block that the operands number.
+// side is what a copy reads (i is 0) or writes (1): all of a reference, or the block that the
+// operands number.
 func (fr *frame) side(s *step, i int) (*access, error) {
 	r, block := fr.cells[s.args[i]].ref, s.in.Attrs.Dims
 	n := r.t.Rank()
@@ -371,6 +398,7 @@ func (fr *frame) side(s *step, i int) (*access, error) {
 	return a, nil
 }
 
+// sameBits compares as bits, so that NaN equals itself, and poison is found.
 func sameBits(x, y *tensor) bool {
 	for i := range x.size() {
 		if x.bits(i) != y.bits(i) {
@@ -380,6 +408,7 @@ func sameBits(x, y *tensor) bool {
 	return true
 }
 
+// sides are what a copy reads and writes.
 func (fr *frame) sides(s *step) (src, dst *access, err error) {
 	if src, err = fr.side(s, 0); err == nil {
 		dst, err = fr.side(s, 1)
@@ -387,6 +416,8 @@ func (fr *frame) sides(s *step) (src, dst *access, err error) {
 	return src, dst, err
 }
 
+// dmaStart begins a copy. Source and target must be free of copies that are under way, but for two
+// that read one source, in which there is no order to get wrong.
 func (fr *frame) dmaStart(s *step) error {
 	src, dst, err := fr.sides(s)
 	if err != nil {
@@ -409,6 +440,8 @@ func (fr *frame) dmaStart(s *step) error {
 	return nil
 }
 
+// dmaWait ends the copy of the same operands, which must have been started: a semaphore counts, and
+// a wait for what never started would wait for ever, or take another copy's signal for its own.
 func (fr *frame) dmaWait(s *step) error {
 	src, dst, err := fr.sides(s)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
+// broadcast reads with strides of 0 along the dimensions that the operand lacks, or has one element
+// of.
 func broadcast(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, t := a[0], in.Result().Type
 	out, own := newLike(t), strides(x.shape)
@@ -20,12 +22,15 @@ func broadcast(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// reshape shares the elements: they are in row-major order in any shape.
 func reshape(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return a[0].reshaped(in.Result().Type.Shape), nil
 }
 
+// keep is a word to compilers, not to keep a value across it in parts; here it is nothing.
 func keep(_ *ir.Instr, a []*tensor) (*tensor, error) { return a[0], nil }
 
+// transpose reads with the strides of the operand in the order of the result.
 func transpose(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, t := a[0], in.Result().Type
 	out, own := newLike(t), strides(x.shape)
@@ -91,7 +96,8 @@ func (t *tensor) clone() *tensor {
 	return u
 }
 
-// clamped turns scalar starts into a block that fits.
+// clamped turns scalar starts into a block that fits: a start beyond the end is moved back, as in
+// XLA.
 func clamped(starts []*tensor, whole, part []int) []int {
 	at := make([]int, len(whole))
 	for i, s := range starts {
@@ -126,6 +132,8 @@ func around(shape []int, axis int) (outer, n, inner int) {
 	return outer, shape[axis], inner
 }
 
+// take gathers along one axis, by an index for each element of the result. An index out of range is
+// an error: the units of a TPU wrap it around, others clamp it.
 func take(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, idx := a[0], a[1]
 	out := newLike(in.Result().Type)
@@ -158,6 +166,8 @@ func (t *tensor) set(i int, x *tensor, j int) {
 	}
 }
 
+// gatherRows takes whole rows. A row out of range is zeros: packed sequences have slots without a
+// token.
 func gatherRows(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, idx, axis := a[0], a[1], in.Attrs.Axis
 	out := newLike(in.Result().Type)
@@ -172,7 +182,8 @@ func gatherRows(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
-// reduceSum adds in index order, starting from the first element: floats narrower than f64 in f32, integers wrapping.
+// reduceSum adds in index order, starting from the first element: floats narrower than f64 in f32,
+// integers wrapping. It starts from the element and not from 0, so that a sum of -0 is -0.
 func reduceSum(in *ir.Instr, a []*tensor) (*tensor, error) {
 	out := newLike(in.Result().Type)
 	x, group := rowsFirst(a[0], in.Attrs.Dims)
@@ -222,7 +233,8 @@ func maxRows[T float32 | float64 | int64](out, x []T, group int) {
 	}
 }
 
-// rowsFirst brings the reduced dimensions to the end, so that each result element is a row of group elements.
+// rowsFirst brings the reduced dimensions to the end, so that each result element is a row of group
+// elements, in their order in the operand. Where they are there already nothing moves.
 func rowsFirst(x *tensor, dims []int) (*tensor, int) {
 	reduced := make([]bool, len(x.shape))
 	for _, d := range dims {
@@ -263,6 +275,7 @@ func cumsum(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
+// prefix is the running sum along the middle of three dimensions.
 func prefix[T float32 | float64 | int64](out, x []T, outer, n, inner int) {
 	if len(x) == 0 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eval runs the text of one-result modules on arguments named a, b, c and returns the result named o.
+// eval runs the text of one-result modules on arguments named a, b, c and returns the result named
+// o.
 func eval(t testing.TB, text string, args ...*array.Array) *array.Array {
 	t.Helper()
 	out, err := tryEval(t, text, args...)

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// parallel runs f(0) .. f(n-1), on all processors if it is worth it. A panic in f comes back as a panic of the caller.
+// parallel runs f(0) .. f(n-1), on all processors if it is worth it. A panic in f comes back as a
+// panic of the caller.
 func parallel(n int, worth bool, f func(int)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	if !worth || workers < 2 {

@@ -2,8 +2,8 @@ package interp
 
 import "github.com/gdngen/gdngen/ir"
 
-// rules says how each op runs, but for functions of a number, whose rows are in wide. Filled in init because the rules of
-// ops with bodies refer back to it.
+// rules says how each op runs, but for functions of a number, whose rows are in wide. Filled in
+// init because the rules of ops with bodies refer back to it.
 var rules [ir.NumOps]rule
 
 func init() {

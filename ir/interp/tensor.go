@@ -9,9 +9,9 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// tensor is a dense row-major value. Exactly one of the slices holds the elements: d for F64, f for the other floats
-// (each a float32 that its type can hold), n for integers and bool (each within its type's range). Tensors are immutable
-// once made, so they may share storage.
+// tensor is a dense row-major value. Exactly one of the slices holds the elements: d for F64, f for
+// the other floats (each a float32 that its type can hold), n for integers and bool (each within
+// its type's range). Tensors are immutable once made, so they may share storage.
 type tensor struct {
 	dt    ir.DType
 	shape []int
@@ -20,6 +20,7 @@ type tensor struct {
 	n     []int64
 }
 
+// newTensor is zeros.
 func newTensor(dt ir.DType, shape []int) *tensor {
 	size := 1
 	for _, s := range shape {
@@ -51,6 +52,7 @@ func (t *tensor) reshaped(shape []int) *tensor {
 // scalar is the value of an integer or bool scalar.
 func (t *tensor) scalar() int64 { return t.n[0] }
 
+// fromArray takes the elements of an array, and array gives them back.
 func fromArray(a *array.Array) *tensor {
 	t := &tensor{dt: a.Type, shape: a.Shape}
 	switch {
@@ -86,6 +88,12 @@ func round(dt ir.DType, v []float32) {
 	}
 }
 
+// roundBF16 rounds to the upper 16 bits of a float32, to nearest, ties to even: half of the last
+// place is added, and one more where the last place is odd. A NaN keeps a bit in its upper half, or
+// it would become infinity.
+//
+//	0x3f808000, the tie above 1     + 0x7fff + 0  ->  0x3f80ffff  ->  0x3f80
+//	0x3f818000, the tie above that  + 0x7fff + 1  ->  0x3f820000  ->  0x3f82
 func roundBF16(dst, src []float32) {
 	dst = dst[:len(src)]
 	for i, x := range src {
@@ -138,7 +146,8 @@ func strides(shape []int) []int {
 	return s
 }
 
-// block is a strided copy between two tensors of one element type; every op that moves elements is one or more of these.
+// block is a strided copy between two tensors of one element type; every op that moves elements is
+// one or more of these.
 type block struct {
 	dst, src   *tensor
 	dOff, sOff int
@@ -146,7 +155,9 @@ type block struct {
 	shape      []int
 }
 
-// copy runs the copy. An empty shape of any dimension 0 copies nothing.
+// copy runs the copy. An empty shape of any dimension 0 copies nothing. Dimensions that lie in a
+// run on both sides are one: most moves then are a few calls of copy, and the rest loops with a
+// stride in it.
 func (b block) copy() {
 	// Drop dimensions of 1 and join neighbours that are contiguous on both sides.
 	var buf [24]int
@@ -175,6 +186,8 @@ func (b block) copy() {
 	}
 }
 
+// strided copies by strides of both sides. A stride of 0 in the source repeats an element: a
+// broadcast.
 func strided[T any](dst []T, do int, ds []int, src []T, so int, ss []int, shape []int) {
 	switch len(shape) {
 	case 0:
@@ -255,7 +268,9 @@ func (t *tensor) setBits(i int, b uint64) {
 	}
 }
 
-// poison marks elements that nothing has written: NaN in floats, the pattern 0x7EADBEEF in integers, true in bools.
+// poison marks elements that nothing has written: NaN in floats, the pattern 0x7EADBEEF in
+// integers, true in bools. NaN passes through all that is made of it; an integer of that size, as
+// an index, is outside of everything.
 func (t *tensor) poison() {
 	for i := range t.f {
 		t.f[i] = float32(math.NaN())

@@ -71,7 +71,7 @@ func unary(in *ir.Instr, a []*tensor) (*tensor, error) {
 }
 
 // elements computes arithmetic on two operands. Narrow floats are added in float32 and rounded
-// once, as a vector unit without them does, and as one with them does to the same bits.
+// once.
 func elements(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, y := a[0], a[1]
 	out := newTensor(x.dt, x.shape)

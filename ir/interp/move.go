@@ -133,7 +133,7 @@ func around(shape []int, axis int) (outer, n, inner int) {
 }
 
 // take gathers along one axis, by an index for each element of the result. An index out of range is
-// an error: the units of a TPU wrap it around, others clamp it.
+// an error: backends differ in what they read then.
 func take(in *ir.Instr, a []*tensor) (*tensor, error) {
 	x, idx := a[0], a[1]
 	out := newLike(in.Result().Type)

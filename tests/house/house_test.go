@@ -28,7 +28,7 @@ var rooms = []struct {
 		"an emitter knows no rule"},
 	{[]string{"gdn"}, []string{"ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a spec and a variant know neither how they are built nor what must come out"},
 	{[]string{"gdn/schedule"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a schedule knows no builder: it is for what is built"},
-	{[]string{"gdn/build", "gdn/build/internal/channel", "gdn/build/internal/gate", "gdn/build/internal/inverse", "gdn/build/internal/tile", "gdn/build/internal/visits"}, []string{"gdn", "gdn/schedule", "gdn/build/internal/", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},
+	{[]string{"gdn/build", "gdn/build/internal/channel", "gdn/build/internal/gate", "gdn/build/internal/inverse", "gdn/build/internal/packs", "gdn/build/internal/tile", "gdn/build/internal/visits"}, []string{"gdn", "gdn/schedule", "gdn/build/internal/", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},
 	{[]string{"gdn/truth"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "the truth knows no builder"},
 	{[]string{"gdn/build/internal/tile"}, []string{"gdn", "gdn/build/internal/visits", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "what bodies are written with knows no algorithm"},
 	{[]string{"pjrt/llo", "pjrt/llo/hlo"}, []string{"pjrt/llo/", "target"}, "schedules are read without a rule or an emitter"},

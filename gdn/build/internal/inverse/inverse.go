@@ -42,7 +42,8 @@ func (e *Solver) inv(x, y *ir.Value) *ir.Value {
 	return e.Dot(x, y, false, false, e.V.Numerics.PrecInv)
 }
 
-// forward substitutes row by row over the whole chunk: row i of the inverse is e_i + B_i X.
+// forward substitutes row by row over the whole chunk: row i of the inverse is e_i + B_i X, since X
+// = I + B X. It is the most accurate and the slowest: C products of one row, one after another.
 func (e *Solver) forward(neg *ir.Value) *ir.Value {
 	s := neg.Type.Shape
 	n, c := s[0], s[1]
@@ -60,7 +61,8 @@ func (e *Solver) forward(neg *ir.Value) *ir.Value {
 	return out[0]
 }
 
-// blockForward substitutes block by block: block row i is T_ii (E_i + B_i X), T_ii being the leaf's inverse.
+// blockForward substitutes block by block: block row i is T_ii (E_i + B_i X), T_ii being the leaf's
+// inverse. C / leaf products follow one another, where a merge has log2 of that.
 func (e *Solver) blockForward(neg *ir.Value) *ir.Value {
 	b := e.B
 	n, c, l := neg.Type.Shape[0], e.C, e.V.Inverse.Leaf
@@ -88,6 +90,10 @@ func (e *Solver) ladder(neg *ir.Value) *ir.Value {
 	return x
 }
 
+// rung is one step of the ladder. With X block diagonal, and L the blocks below the first of each
+// pair, (X^-1 - L)^-1 = X + X L X + X L X L X + ..., of which the third term is zero: L takes odd
+// blocks to nothing. It multiplies whole chunks, zeros for the most part, and so needs no moves of
+// blocks.
 func (e *Solver) rung(x, neg *ir.Value, w int) *ir.Value {
 	return e.B.Add(x, e.inv(x, e.inv(e.pairs(neg, w), x)))
 }
@@ -101,8 +107,14 @@ func (e *Solver) pairs(neg *ir.Value, w int) *ir.Value {
 	}))
 }
 
-// merge doubles the inverted blocks: the new block of a pair is X22 (B21 X11), which only multiplies true inverses. The
-// other order of the two products is several times less accurate where beta is near 2.
+// merge doubles the inverted blocks. Of a pair,
+//
+//	[ I - B11    0     ]^-1     [ X11           0   ]
+//	[ -B21     I - B22 ]     =  [ X22 B21 X11   X22 ]
+//
+// so the new block is X22 (B21 X11), which only multiplies true inverses: they are bounded where
+// powers of B, as a series has them, grow with the number of tokens alike. The other order of the
+// two products is several times less accurate where beta is near 2.
 func (e *Solver) merge(neg *ir.Value) *ir.Value {
 	if e.V.Inverse.Merge == gdn.MergeBlocks {
 		return e.mergeBlocks(neg)
@@ -122,7 +134,14 @@ func (e *Solver) merge(neg *ir.Value) *ir.Value {
 	return x
 }
 
-// mergeRows merges at width w on the rows of the odd blocks: all of them, or packed into w rows, their lanes being disjoint.
+// mergeRows merges at width w on the rows of the odd blocks: all of them, or packed into w rows,
+// their lanes being disjoint.
+//
+//	w = C/4, two pairs    rows of X22      0    X22a  0    0       packed   0  X22a  0  X22b
+//	                                       0    0     0    X22b
+//
+// A product costs by the rows of its left side and the tiles of its right side, so C/2 rows in one
+// pass become w, and all pairs of a width are merged for the price of one.
 func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	b, c := e.B, e.C
 	n, pairs := x.Type.Shape[0], c/(2*w)
@@ -156,7 +175,8 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	return b.Reshape(b.Concat(2, even, joined), n, c, c)
 }
 
-// mergeBlocks keeps the inverted blocks as [blocks, N, w, w].
+// mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small products in a batch, which CPUs
+// and GPUs like, and a matrix unit of 128 rows does not.
 func (e *Solver) mergeBlocks(neg *ir.Value) *ir.Value {
 	b, c := e.B, e.C
 	n := neg.Type.Shape[0]
@@ -184,7 +204,8 @@ func (e *Solver) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
 	return e.B.Concat(0, l...)
 }
 
-// neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk.
+// neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk. It is a negative example: with keys
+// alike and beta 1, entries of B^k are binomial coefficients, 4.7e17 at C = 64, and cancel.
 func (e *Solver) neumann(neg *ir.Value) *ir.Value {
 	x := e.B.Add(e.Eye(neg.Type.Shape[0], e.C), neg)
 	for k, power := 2, neg; k < e.C; k *= 2 {
@@ -194,7 +215,8 @@ func (e *Solver) neumann(neg *ir.Value) *ir.Value {
 	return x
 }
 
-// newton is X + X (I - (I - B) X) repeated from I + B over the whole chunk.
+// newton is X + X (I - (I - B) X) repeated from I + B over the whole chunk: the same series in
+// another order, and a negative example as well.
 func (e *Solver) newton(neg *ir.Value) *ir.Value {
 	eye := e.Eye(neg.Type.Shape[0], e.C)
 	x := e.B.Add(eye, neg)

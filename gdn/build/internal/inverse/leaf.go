@@ -9,9 +9,12 @@ import (
 
 // A leaf inverts the diagonal blocks, Leaf x Leaf each, of I - B. It has two representations. In lanes, [N, leaf, C]: row i
 // of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
-
-// A leaf inverts the diagonal blocks, Leaf x Leaf each, of I - B. It has two representations. In lanes, [N, leaf, C]: row i
-// of the block at lanes j leaf .. (j+1) leaf - 1 is row i of block j. In blocks, [C/leaf, N, leaf, leaf].
+//
+//	C = 8, leaf = 4: [ a 0 ]     in lanes     [ a b ], four rows of eight lanes
+//	                 [ 0 b ]
+//
+// In lanes a row of all blocks, and with N heads as rows of all heads, is one tile: substitution then is element-wise
+// on full registers, where a block of eight lanes would fill a sixteenth of one.
 
 // leafLanes inverts the leaves in lanes.
 func (e *Solver) leafLanes(neg *ir.Value) *ir.Value {
@@ -42,8 +45,10 @@ func (e *Solver) leafBlocks(neg *ir.Value) *ir.Value {
 	return e.series(d, eye, e.V.Inverse.LeafNewton, e.inv)
 }
 
-// series is the power series of (I - D)^-1 by doubling, exact for a strictly triangular D of the leaf's size, with Newton
-// steps that take back what rounding of large powers cost.
+// series is the power series of (I - D)^-1 by doubling, (I + D)(I + D^2)(I + D^4)..., exact for a
+// strictly triangular D of the leaf's size, whose power of that size is zero. In a leaf of 8
+// entries of powers are at most 20, even for keys alike; Newton steps take back what their rounding
+// cost.
 func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
 	b := e.B
 	x := b.Add(eye, d)
@@ -58,7 +63,8 @@ func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *
 	return x
 }
 
-// packed brings the diagonal blocks of l of [N, C, C] to lanes: [N, l, C].
+// packed brings the diagonal blocks of l of [N, C, C] to lanes: [N, l, C]. The rows of block i hold
+// it at its own lanes already, so each lane only chooses whose rows it takes.
 func (e *Solver) packed(x *ir.Value, l int) *ir.Value {
 	b, c := e.B, e.C
 	n := x.Type.Shape[0]
@@ -80,7 +86,9 @@ func (e *Solver) spread(x *ir.Value, l int) *ir.Value {
 	}))
 }
 
-// substLanes substitutes in all blocks and entries of D [N, L, C] at once.
+// substLanes substitutes in all blocks and entries of D [N, L, C] at once. Column j of a block,
+// which row j of the inverse is multiplied by, is one lane of it, and is needed in all of its
+// lanes: a gather along lanes.
 func (e *Solver) substLanes(d *ir.Value) *ir.Value {
 	b := e.B
 	rows := e.leafRows(d)
@@ -122,8 +130,13 @@ func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 	return rows
 }
 
-// substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j of D_ij row j. column gives D_ij for the
-// rows i after j, spread over the lanes of each block, where at holds the lane of column j of each block.
+// substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j < i of
+// D_ij row j. It goes by columns: once row j is done, its multiples are added to all rows below, l
+// - j - 1 additions that do not wait for one another. column gives D_ij for the rows i after j,
+// spread over the lanes of each block, where at holds the lane of column j of each block.
+//
+//	leaf of 4:  x0 = e0   x1 = e1 + D10 x0   x2 = e2 + D20 x0 + D21 x1   x3 = e3 + D30 x0 + D31 x1 + D32 x2
+//	            j = 0:    adds D10 x0, D20 x0, D30 x0;   j = 1: D21 x1, D31 x1;   j = 2: D32 x2
 func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.B, e.C
 	lane := e.Iota(n, c, 1)

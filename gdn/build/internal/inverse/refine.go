@@ -10,14 +10,6 @@ import "github.com/gdngen/gdngen/ir"
 // The error of T is that of X by itself: where X is off by 1e-2, T is by 1e-4. B has two bf16 parts here, high and low, which stand side by
 // side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
 
-// With refine=yes the inverse X of I - B, made in one bf16 pass from B rounded to bf16, takes back what rounding cost it by one step of
-// Newton's iteration (Schulz 1933):
-//
-//	R = I - (I - B) X    E = X R    T = X + E
-//
-// The error of T is that of X by itself: where X is off by 1e-2, T is by 1e-4. B has two bf16 parts here, high and low, which stand side by
-// side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
-
 // refined is T of B [N, C, C], whose upper part may hold anything, and X in bf16.
 func (e *Solver) refined(x, neg *ir.Value) *ir.Value {
 	b := e.B.Stage("solve")

@@ -191,13 +191,51 @@ type programKey struct {
 	prepared bool
 }
 
-var built sync.Map // programKey -> *programs: a graph of many layers builds each program once
+// built has the programs that were asked for last: a graph of many layers builds each once. A server that sees many prompt
+// lengths has a graph for each, which holds its own program; those of graphs that are gone are let go here too.
+var built = recent{most: 32}
+
+// recent holds so many programs, the last one used in front.
+type recent struct {
+	sync.Mutex
+	most int
+	list []keyed
+}
+
+type keyed struct {
+	key programKey
+	*programs
+}
+
+// get is the program of a key, nil where it is not held.
+func (r *recent) get(key programKey) *programs {
+	r.Lock()
+	defer r.Unlock()
+	i := slices.IndexFunc(r.list, func(k keyed) bool { return k.key == key })
+	if i < 0 {
+		return nil
+	}
+	k := r.list[i]
+	r.list = slices.Insert(slices.Delete(r.list, i, i+1), 0, k)
+	return k.programs
+}
+
+// put holds a program, in place of the one that was not used for longest.
+func (r *recent) put(key programKey, p *programs) {
+	r.Lock()
+	defer r.Unlock()
+	r.list = slices.DeleteFunc(r.list, func(k keyed) bool { return k.key == key }) // two graphs may have built it at once
+	r.list = slices.Insert(r.list, 0, keyed{key, p})
+	if len(r.list) > r.most {
+		r.list = slices.Delete(r.list, r.most, len(r.list))
+	}
+}
 
 // compose makes the programs, prepared by a function or, where that is nil, as they are.
 func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, error)) (*programs, error) {
 	key := programKey{s, v, prepare != nil}
-	if p, ok := built.Load(key); ok {
-		return p.(*programs), nil
+	if p := built.get(key); p != nil {
+		return p, nil
 	}
 	forward, backward, err := modules(s, v)
 	if err != nil {
@@ -212,7 +250,7 @@ func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, er
 			return nil, err
 		}
 	}
-	built.Store(key, p)
+	built.put(key, p)
 	return p, nil
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// beam tries the seeds, and then changes of the best cells. Each proposal is an iteration of its own: the options are all single
-// moves of each of the best cells, and what several moves that gained apart may gain together; each has an expected gain and a
-// risk, and the best of the shortlist is proposed. A cell that is behind the best must expect to gain that much more.
+// beam tries the seeds, and then changes of the best cells. Each proposal is an iteration of its
+// own: the options are all single moves of each of the best cells, and what several moves that
+// gained apart may gain together; each has an expected gain and a risk, and the best of the
+// shortlist is proposed. A cell that is behind the best must expect to gain that much more.
 type beam struct {
 	space Space
 	width int
@@ -22,13 +23,15 @@ type beam struct {
 
 func (b *beam) Close() error { return nil }
 
-// handicap is how many times what it is behind a cell must expect to gain, perCell how much more for each better one.
+// handicap is how many times what it is behind a cell must expect to gain, perCell how much more
+// for each better one.
 const (
 	handicap = 2
 	perCell  = .03
 )
 
-// tie is how much the order drawn from the seed weighs: below what any two expectations of different grounds differ by.
+// tie is how much the order drawn from the seed weighs: below what any two expectations of
+// different grounds differ by.
 const tie = 1e-3
 
 func (b *beam) choose(_ context.Context, k *knowledge) *Proposal {
@@ -76,8 +79,8 @@ func hot(c *journal.Candidate, target string) string {
 // estimated is how many of the best cells are worth estimates.
 const estimated = 2
 
-// guess is the logarithm of what an estimate says that w saves against v, which is of the i-th best cell; NaN where there are no
-// estimates.
+// guess is the logarithm of what an estimate says that w saves against v, which is of the i-th best
+// cell; NaN where there are no estimates.
 func (b *beam) guess(v, w gdn.Variant, i int) float64 {
 	switch {
 	case b.space.Estimate == nil:
@@ -92,7 +95,8 @@ func (b *beam) guess(v, w gdn.Variant, i int) float64 {
 	return math.Log(had / now)
 }
 
-// singles are the options of one move from the candidate of the i-th best cell. Numbers move by one step of their axis at a time.
+// singles are the options of one move from the candidate of the i-th best cell. Numbers move by one
+// step of their axis at a time.
 func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tried func(gdn.Variant) bool) []option {
 	v, err := gdn.ParseVariant(e.Variant)
 	if err != nil {
@@ -127,8 +131,8 @@ func (b *beam) singles(e *journal.Candidate, i int, r *record, target string, tr
 	return l
 }
 
-// unlocked makes options of a move and of the choices that it makes possible, and of what these make possible in turn, by estimate the
-// best of each. Any of them alone may be worth nothing.
+// unlocked makes options of a move and of the choices that it makes possible, and of what these
+// make possible in turn, by estimate the best of each. Any of them alone may be worth nothing.
 func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gdn.Variant) bool) (l []option) {
 	alone := b.guess(v, o.v, i)
 	if math.IsNaN(alone) || i >= estimated {
@@ -163,8 +167,8 @@ func (b *beam) unlocked(o option, v gdn.Variant, i int, r *record, tried func(gd
 	return l
 }
 
-// bridge is a move of an axis that is not moved yet which makes another possible, and that one, of which both together save most by
-// estimate.
+// bridge is a move of an axis that is not moved yet which makes another possible, and that one, of
+// which both together save most by estimate.
 func (b *beam) bridge(w gdn.Variant, moved []Move, i int) (best option) {
 	most := noticeable
 	for _, a := range gdn.Axes {
@@ -202,7 +206,8 @@ func opened(s Space, v, w gdn.Variant) (l []option) {
 	return l
 }
 
-// steps are the values of an axis that one move from v leads to: those beside it where they are numbers, or all.
+// steps are the values of an axis that one move from v leads to: those beside it where they are
+// numbers, or all.
 func steps(a gdn.Axis, v gdn.Variant) []string {
 	i := slices.Index(a.Values, a.Get(&v))
 	if i < 0 || len(a.Values) < 4 || !a.Number() {
@@ -220,9 +225,10 @@ func steps(a gdn.Axis, v gdn.Variant) []string {
 	return l
 }
 
-// joined are options of several moves from the best candidate: all that gained where they were made alone, or would by an estimate,
-// the best value of each axis; where that was tried, the half of them that gained most, and so on. What had no rank, or gained nothing, is not made
-// again elsewhere.
+// joined are options of several moves from the best candidate: all that gained where they were made
+// alone, or would by an estimate, the best value of each axis; where that was tried, the half of
+// them that gained most, and so on. What had no rank, or gained nothing, is not made again
+// elsewhere.
 func (b *beam) joined(best *journal.Candidate, r *record, target string, tried func(gdn.Variant) bool) []option {
 	v, err := gdn.ParseVariant(best.Variant)
 	if err != nil {
@@ -282,7 +288,8 @@ func (b *beam) joined(best *journal.Candidate, r *record, target string, tried f
 	return l
 }
 
-// together makes moves one after another; where there are estimates, those alone that save something after the ones before.
+// together makes moves one after another; where there are estimates, those alone that save
+// something after the ones before.
 func (b *beam) together(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 	if b.space.Estimate == nil {
 		return apply(v, moves)
@@ -315,8 +322,8 @@ func leftover(s Space, parents []*journal.Candidate, tried func(gdn.Variant) boo
 	return nil
 }
 
-// champions gives the best candidate of each of the best n cells, best first, by the mean over the targets of its score
-// against the best on each.
+// champions gives the best candidate of each of the best n cells, best first, by the mean over the
+// targets of its score against the best on each.
 func champions(judged journal.View, n int) []*journal.Candidate {
 	type scored struct {
 		c    *journal.Candidate

@@ -9,7 +9,8 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Directive narrows a search to one bottleneck: the groups of axes that move it, and the stages of a schedule that show it.
+// Directive narrows a search to one bottleneck: the groups of axes that move it, and the stages of
+// a schedule that show it.
 type Directive struct {
 	Name, Doc string
 	Groups    []gdn.Group
@@ -43,7 +44,8 @@ func (d Directive) Axes() (names []string) {
 //go:embed directives/*.md
 var directiveWords embed.FS
 
-// Words is the directive in Markdown, for whoever changes code: what limits there, what has been tried, what to look at.
+// Words is the directive in Markdown, for whoever changes code: what limits there, what has been
+// tried, what to look at.
 func (d Directive) Words() string {
 	text, err := directiveWords.ReadFile("directives/" + d.Name + ".md")
 	if err != nil {

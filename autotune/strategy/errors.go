@@ -12,19 +12,21 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// errorModel predicts the largest error of a variant over the limit of a class of accuracy: its logarithm is that of what products in so many
-// passes round, and a Gaussian process over the axes, of which those of numerics decide. So one refusal tells of its neighbours in form and
-// schedule, and leaves open what another choice of numerics does.
+// errorModel predicts the largest error of a variant over the limit of a class of accuracy: its
+// logarithm is that of what products in so many passes round, and a Gaussian process over the axes,
+// of which those of numerics decide. So one refusal tells of its neighbours in form and schedule,
+// and leaves open what another choice of numerics does.
 //
-// Example: a variant at 1.6 times the limit leaves its neighbours by a schedule likely beyond it, those by refine or fold perhaps within, and
-// that of three passes throughout surely so.
+// Example: a variant at 1.6 times the limit leaves its neighbours by a schedule likely beyond it,
+// those by refine or fold perhaps within, and that of three passes throughout surely so.
 type errorModel struct {
 	points []point
 	values []float64 // logarithms, beside what passes explain
 	gauss  *gaussian
 }
 
-// rounded is the logarithm of what the products of a variant round, a third for each of their precisions.
+// rounded is the logarithm of what the products of a variant round, a third for each of their
+// precisions.
 func rounded(v gdn.Variant) float64 {
 	of := map[ir.Precision]float64{ir.PrecBF16x1: 1, ir.PrecBF16x3: 1e-2}
 	sum := 0.
@@ -43,7 +45,8 @@ const (
 	errorNoise  = .05 // of what was measured
 )
 
-// errorOf is the logarithm of the largest error of a candidate over its limit, where those of a class were measured.
+// errorOf is the logarithm of the largest error of a candidate over its limit, where those of a
+// class were measured.
 func errorOf(c *journal.Candidate) (e float64, ok bool) {
 	e = math.Inf(-1)
 	for _, x := range c.Errors {
@@ -54,7 +57,8 @@ func errorOf(c *journal.Candidate) (e float64, ok bool) {
 	return e, ok
 }
 
-// missed says whether a candidate has all costs and no rank, since a class of accuracy allows smaller errors.
+// missed says whether a candidate has all costs and no rank, since a class of accuracy allows
+// smaller errors.
 func missed(c *journal.Candidate) bool {
 	e, ok := errorOf(c)
 	return ok && e > 0 && c.Verdict == journal.Numerics && len(c.Costs) > 0
@@ -80,7 +84,8 @@ func (m *errorModel) learn() {
 	m.gauss, _ = newGaussian(&prior{errorLevel * errorLevel, spreads, errorLocal * errorLocal}, m.points, noise, m.values)
 }
 
-// beyond is how likely the error of a fitted variant is beyond the limit; 0 where no errors are known.
+// beyond is how likely the error of a fitted variant is beyond the limit; 0 where no errors are
+// known.
 func (m *errorModel) beyond(p point, v gdn.Variant) float64 {
 	if len(m.points) == 0 || m.gauss == nil {
 		return 0
@@ -89,13 +94,15 @@ func (m *errorModel) beyond(p point, v gdn.Variant) float64 {
 	return distuv.UnitNormal.CDF((rounded(v) + means[0]) / math.Sqrt(variance+errorNoise*errorNoise))
 }
 
-// mostMisses is from how many misses moves are weighed; farMiss is the error over the limit beyond which no single move helps.
+// mostMisses is from how many misses moves are weighed; farMiss is the error over the limit beyond
+// which no single move helps.
 const (
 	mostMisses = 2
 	farMiss    = 8
 )
 
-// missesOf are the cheapest candidates that their errors alone keep from being better than the best, far apart as elites are.
+// missesOf are the cheapest candidates that their errors alone keep from being better than the
+// best, far apart as elites are.
 func missesOf(judged journal.View, best *journal.Candidate) []*journal.Candidate {
 	targets := judged.Header().Targets
 	var all []*journal.Candidate

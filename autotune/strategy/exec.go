@@ -36,7 +36,8 @@ type Question struct {
 
 	// Directive is there in the first line to a process, where the session has one.
 	Directive *Demand `json:"directive,omitempty"`
-	// Escalation is there where the search goes round in circles: the answer should be of a cell that nobody has visited.
+	// Escalation is there where the search goes round in circles: the answer should be of a cell
+	// that nobody has visited.
 	Escalation *Escalation `json:"escalation,omitempty"`
 }
 
@@ -135,7 +136,8 @@ const AnswerLimit = time.Minute
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 16 << 20
 
-// proposer asks a command. The process starts with the first question and is started anew after it died or was late.
+// proposer asks a command. The process starts with the first question and is started anew after it
+// died or was late.
 type proposer struct {
 	space   Space
 	command string

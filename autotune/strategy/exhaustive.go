@@ -33,8 +33,8 @@ func newExhaustive(s Space) *exhaustive {
 	return &exhaustive{space: s, more: more, drawn: map[gdn.Variant]bool{}}
 }
 
-// walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are held, the others that are
-// structural, but for those of numerics.
+// walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are
+// held, the others that are structural, but for those of numerics.
 func (s Space) walked() []string {
 	if len(s.Axes) > 0 || len(s.Focus) == 0 {
 		return s.Axes

@@ -11,7 +11,8 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// point is a variant as a model sees it: the index of its value on each axis, -1 where the axis does not apply.
+// point is a variant as a model sees it: the index of its value on each axis, -1 where the axis
+// does not apply.
 type point []int8
 
 // pointOf gives the point of a fitted variant.
@@ -38,7 +39,8 @@ var ordinal = func() []bool {
 	return l
 }()
 
-// alike is how like two values of an axis are: 1 for equal ones, half as much with each step between numbers, 0 for others.
+// alike is how like two values of an axis are: 1 for equal ones, half as much with each step
+// between numbers, 0 for others.
 func alike(axis int, x, y int8) float64 {
 	switch {
 	case x == y:
@@ -59,6 +61,11 @@ type prior struct {
 // near is in how many axes variants differ whose local parts still have a correlation of 1/e.
 const near = 3
 
+// covariance is how much two variants have in common before anything was seen: the level; the
+// effects of the values that they share, or of neighbours among numbers; and the local part, which
+// fades with the number of axes in which they differ.
+//
+//	heads=8 and heads=4, all else equal:   level + sum of axes - axis of heads / 2 + local e^(-.5/3)
 func (p *prior) covariance(a, b point) float64 {
 	sum, apart := p.level, 0.
 	for i, scale := range p.axes {
@@ -73,9 +80,10 @@ func (p *prior) covariance(a, b point) float64 {
 	return sum + p.local*math.Exp(-apart/near)
 }
 
-// gaussian is a Gaussian process over variants: the sum of a level, of effects of single axes that add up, and of a local part
-// (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapter 2). It predicts several quantities
-// that are seen at the same points with the same noise.
+// gaussian is a Gaussian process over variants: the sum of a level, of effects of single axes that
+// add up, and of a local part (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for
+// Machine Learning, 2006, chapter 2). It predicts several quantities that are seen at the same
+// points with the same noise.
 type gaussian struct {
 	prior   *prior
 	points  []point
@@ -83,8 +91,10 @@ type gaussian struct {
 	weights []*mat.VecDense // by quantity
 }
 
-// newGaussian conditions a prior on what was seen: values[q][i] is quantity q at points[i], with a variance noise[i]. ok is false where
-// that can not be solved.
+// newGaussian conditions a prior on what was seen: values[q][i] is quantity q at points[i], with a
+// variance noise[i]. ok is false where that can not be solved. With K the covariance of what was
+// seen, noise on its diagonal, and L L^T = K, weights are K^-1 values: solved once, so that a
+// prediction is one product.
 func newGaussian(p *prior, points []point, noise []float64, values ...[]float64) (g *gaussian, ok bool) {
 	n := len(points)
 	g = &gaussian{prior: p, points: points}
@@ -114,7 +124,9 @@ func newGaussian(p *prior, points []point, noise []float64, values ...[]float64)
 	return g, true
 }
 
-// at gives the expectation of each quantity at a point, and their common variance.
+// at gives the expectation of each quantity at a point, and their common variance: with k the
+// covariance of x with what was seen, k . weights, and c(x, x) - |L^-1 k|^2, which rounding may
+// take below zero.
 func (g *gaussian) at(x point) (means []float64, variance float64) {
 	variance = g.prior.covariance(x, x)
 	means = make([]float64, len(g.weights))

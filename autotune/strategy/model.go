@@ -12,10 +12,20 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// model tries the seeds, and then what a surrogate expects to be the greatest improvement over the best for the time that compiling it
-// takes. Weighed are, from each of a few good candidates that are far apart (elites): all single moves; a move with the choices that it
-// makes possible; moves that pay together, one after another; and, into the best, what an elite does otherwise in one respect. Where a class of
-// accuracy is asked for, so are moves from candidates that would be best but for their errors (misses).
+// model tries the seeds, and then what a surrogate expects to be the greatest improvement over the
+// best for the time that compiling it takes. Weighed are, from each of a few good candidates that
+// are far apart (elites): all single moves; a move with the choices that it makes possible; moves
+// that pay together, one after another; and, into the best, what an elite does otherwise in one
+// respect. Where a class of accuracy is asked for, so are moves from candidates that would be best
+// but for their errors (misses).
+//
+// The value of an option x, which decides who is compiled next, is
+//
+//	expected improvement (surrogate) * (1 - risk)^caution * P(errors in class) / size^effort
+//
+// Weighing is cheap and compiling is not: a proposal weighs some thousands of variants by
+// estimates, of which one is compiled for half a minute. So the walk may be wide, and its order is
+// what matters.
 type model struct {
 	space Space
 	width int
@@ -32,12 +42,17 @@ const noticeable = 2e-3
 // joinedMost is how many moves are joined at most.
 const joinedMost = 8
 
-// caution is the power of the chance of a rank that an expected improvement is multiplied by: what failed once fails in company.
+// caution is the power of the chance of a rank that an expected improvement is multiplied by: what
+// failed once fails in company.
 const caution = 2
 
-// effort is the power of a program's size that an expected improvement is divided by: compiling takes longer the larger it is.
+// effort is the power of a program's size that an expected improvement is divided by: compiling
+// takes longer the larger it is.
 const effort = .5
 
+// choose learns a surrogate from all that was judged, and weighs from each origin. Only the best is
+// walked deep, in rounds; from the others a round of single moves is enough to see a better
+// neighbour.
 func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
 	parents := elitesOf(k.View, s.width)
 	if len(parents) == 0 {
@@ -85,7 +100,9 @@ type origin struct {
 	miss     bool // it has no rank, for its errors
 }
 
-// origin reads a candidate; ok is false where nothing can be told of it.
+// origin reads a candidate; ok is false where nothing can be told of it. Gains from it are
+// differences of two forecasts, its own and a variant's, not of a forecast and its measured cost:
+// what the surrogate gets wrong about both cancels.
 func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
 	v, err := gdn.ParseVariant(c.Variant)
 	if err != nil {
@@ -101,7 +118,8 @@ type step struct {
 	gain float64
 }
 
-// weigh makes an option of a variant, and gives what it promises; ok is false where it is not for this space, or nothing can be told.
+// weigh makes an option of a variant, and gives what it promises; ok is false where it is not for
+// this space, or nothing can be told.
 func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	if v == o.v || !w.admits(v) || !o.miss && morePasses(o.v, v) {
 		return s, false
@@ -112,6 +130,7 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	}
 	s = step{v, f.against(o.expected)}
 	fitted := v.Fit(w.Spec)
+	// Moves from several origins meet; and what fits to the same variant is the same program.
 	if w.seen[fitted] || w.tried(v) {
 		return s, true
 	}
@@ -125,8 +144,8 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	return s, true
 }
 
-// morePasses says whether some products of w take more passes of the matrix unit than those of v, which saves nothing. A precision that is
-// that of another axis counts as the lowest.
+// morePasses says whether some products of w take more passes of the matrix unit than those of v,
+// which saves nothing. A precision that is that of another axis counts as the lowest.
 func morePasses(v, w gdn.Variant) bool {
 	taken := func(v gdn.Variant, a gdn.Axis) float64 {
 		if n := passes[a.Get(&v)]; n > 0 {
@@ -144,7 +163,8 @@ func precise(a gdn.Axis) bool {
 	return slices.Contains(a.Values, ir.PrecBF16x3.String())
 }
 
-// applied are the moves of axes that apply to v. Where all parts of an axis are set alike, it is moved in their place.
+// applied are the moves of axes that apply to v. Where all parts of an axis are set alike, it is
+// moved in their place.
 func applied(moves []Move, v gdn.Variant) (l []Move) {
 	set := map[Move]int{} // parts that moves of whole axes would set
 	for _, m := range moves {
@@ -172,15 +192,17 @@ func applied(moves []Move, v gdn.Variant) (l []Move) {
 	return l
 }
 
-// rounds is how often moves that pay are joined, a round on those before; promising is the logarithm that a round must promise for
-// another.
+// rounds is how often moves that pay are joined, a round on those before; promising is the
+// logarithm that a round must promise for another.
 const (
 	rounds    = 4
 	promising = .05
 )
 
-// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead, and so on. What lost in one round is not
-// weighed in the next, and what is not legal is repaired in the first alone: estimates take most of a proposal's time.
+// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead,
+// and so on: steepest descent on the surrogate, of which every point that was passed is an option.
+// What lost in one round is not weighed in the next, and what is not legal is repaired in the first
+// alone: estimates take most of a proposal's time.
 func (w *weighing) descend(o origin, deep bool) {
 	at := step{v: o.v}
 	lost := map[single]bool{}
@@ -193,7 +215,8 @@ func (w *weighing) descend(o origin, deep bool) {
 	}
 }
 
-// singles weighs the single moves from where a step led, but for those that have lost, and gives those that pay: of each axis the best.
+// singles weighs the single moves from where a step led, but for those that have lost, and gives
+// those that pay: of each axis the best.
 func (w *weighing) singles(o origin, at step, lost map[single]bool, repair bool) (pays []gdn.Variant) {
 	move := func(x single) single { return single{Move: x.Move, needed: x.needed} } // wherever it leads
 	all := slices.DeleteFunc(w.Space.singles(at.v), func(x single) bool { return lost[move(x)] })
@@ -230,8 +253,10 @@ func (w *weighing) singles(o origin, at step, lost map[single]bool, repair bool)
 	return pays
 }
 
-// unlocked weighs a move from v to x with the choices that it makes possible, and with what these make possible in turn, of each the one
-// that promises most. Any of them alone may be worth nothing. It gives the best of them.
+// unlocked weighs a move from v to x with the choices that it makes possible, and with what these
+// make possible in turn, of each the one that promises most. Any of them alone may be worth
+// nothing. It gives the best of them. Example: solve=merge alone costs what the ladder does; it
+// makes merge=packed possible, and that mask=words, which is where the gain is.
 func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
 	for {
 		next, found := step{}, false
@@ -250,7 +275,9 @@ func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
 	}
 }
 
-// repaired weighs, with a move that is not legal alone, one of another axis that makes it legal, and gives the best.
+// repaired weighs, with a move that is not legal alone, one of another axis that makes it legal,
+// and gives the best. Two choices that exclude each other would otherwise wall off a part of the
+// space: no single move leads from one side to the other.
 func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok bool) {
 	for _, a := range gdn.Axes {
 		if a.Name == axis || a.Sets != nil || !w.walks(a.Name) {
@@ -269,7 +296,8 @@ func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok
 	return best, ok
 }
 
-// join makes, where a step led, what other variants have otherwise there, one after another, leaving out what does not pay.
+// join makes, where a step led, what other variants have otherwise there, one after another,
+// leaving out what does not pay: moves that each gain alone need not gain together.
 func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
 	from := at.v
 	for _, v := range others[:min(len(others), joinedMost)] {
@@ -284,7 +312,9 @@ func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
 	return at
 }
 
-// cross weighs, into the best, what another elite has otherwise as far as it concerns one group of axes, and the joints of what pays.
+// cross weighs, into the best, what another elite has otherwise as far as it concerns one group of
+// axes, and the joints of what pays. A group is what belongs together (inverse, mapping, schedule):
+// half of a schedule is no schedule, so axes are not mixed one by one.
 func (w *weighing) cross(best, other origin) {
 	all := slices.DeleteFunc(changed(best.v, other.v), func(m Move) bool { return !w.walks(m.Axis) })
 	var l []step
@@ -302,12 +332,14 @@ func (w *weighing) cross(best, other origin) {
 	w.join(best, step{v: best.v}, pays)
 }
 
-// elitesOf are the best candidate and the best of those that differ from all better ones among them in some axes.
+// elitesOf are the best candidate and the best of those that differ from all better ones among them
+// in some axes.
 func elitesOf(judged journal.View, n int) []*journal.Candidate {
 	return farApart(champions(judged, math.MaxInt), n)
 }
 
-// farApart are the first n candidates, of those that differ from all before them among these in some axes.
+// farApart are the first n candidates, of those that differ from all before them among these in
+// some axes.
 func farApart(all []*journal.Candidate, n int) (l []*journal.Candidate) {
 	var points []point
 	for _, c := range all {

@@ -19,7 +19,8 @@ func parsed(t *testing.T, text string) gdn.Variant {
 	return v
 }
 
-// A process gives back what it was told, is sure there, less sure the farther away, and learns effects of axes that hold everywhere.
+// A process gives back what it was told, is sure there, less sure the farther away, and learns
+// effects of axes that hold everywhere.
 func TestGaussian(t *testing.T) {
 	s := space(t)
 	at := func(text string) point { return pointOf(parsed(t, text).Fit(s.Spec)) }
@@ -86,7 +87,8 @@ func simulated(t *testing.T, s Space, text string, candidates int, rule func(gdn
 	return best, props
 }
 
-// factored is a rule by which values of axes multiply the cycles of the kernels, and the layout decides on glue.
+// factored is a rule by which values of axes multiply the cycles of the kernels, and the layout
+// decides on glue.
 func factored(factors map[string]float64, glue map[string]float64) func(gdn.Variant) journal.Cost {
 	return func(v gdn.Variant) journal.Cost {
 		kernel, outside := 1e6, 0.
@@ -103,8 +105,8 @@ func factored(factors map[string]float64, glue map[string]float64) func(gdn.Vari
 	}
 }
 
-// Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by estimates that are off in level and blind
-// to an axis: with each, sooner than a beam.
+// Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by
+// estimates that are off in level and blind to an axis: with each, sooner than a beam.
 func TestModelFindsBestWhole(t *testing.T) {
 	factors := map[string]float64{"layout=bt_hd": .7, "layout=bthd": .9, "layout=bhdt": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "transpose_k=key": .85, "phases_before=1": .8, "phases_before=2": .9, "head_group=2": .95}
 	glue := map[string]float64{"layout=bhtd": .2, "layout=bt_hd": .1}
@@ -142,7 +144,8 @@ func without(from map[string]float64, names ...string) map[string]float64 {
 	return m
 }
 
-// What a surrogate promises of a move is near to what it then saves, and a move that failed with others is a risk elsewhere too.
+// What a surrogate promises of a move is near to what it then saves, and a move that failed with
+// others is a risk elsewhere too.
 func TestForecast(t *testing.T) {
 	factors := map[string]float64{"solve=merge": .8, "kq=joined": .9, "heads=2": .9}
 	real := factored(factors, nil)
@@ -178,7 +181,8 @@ func TestForecast(t *testing.T) {
 	require.Less(t, m.improvement(f), before/2, "what is pending promises nothing more")
 }
 
-// A candidate whose cost the model can not tell is less of a warning than one that is wrong: what is near may have a cost.
+// A candidate whose cost the model can not tell is less of a warning than one that is wrong: what
+// is near may have a cost.
 func TestUnknownCost(t *testing.T) {
 	s := space(t, "naive")
 	risk := func(verdict journal.Verdict) float64 {
@@ -195,7 +199,8 @@ func TestUnknownCost(t *testing.T) {
 	require.Greater(t, risk(journal.CostUnknown), faultLevel)
 }
 
-// A choice that is refused alone is weighed with what it needs: aligned blocks of packed sequences, from a variant that lacks most of it.
+// A choice that is refused alone is weighed with what it needs: aligned blocks of packed sequences,
+// from a variant that lacks most of it.
 func TestNeededChoices(t *testing.T) {
 	s := space(t)
 	s.Spec, _ = gdn.Parse("contest-prefill,t=2048,seqs=15")
@@ -217,7 +222,8 @@ func TestNeededChoices(t *testing.T) {
 	}
 }
 
-// Where nothing that was ranked has an estimate, what is pending is expected to cost what its own estimate says.
+// Where nothing that was ranked has an estimate, what is pending is expected to cost what its own
+// estimate says.
 func TestForecastFromNothing(t *testing.T) {
 	s := space(t, "naive")
 	naive := parsed(t, "naive").Fit(s.Spec)
@@ -254,8 +260,9 @@ func TestElites(t *testing.T) {
 	require.Equal(t, []int{1, 4, 5}, ids)
 }
 
-// Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors, and finds the cheapest within the class. A
-// model that is told of refusals alone does not within as many candidates.
+// Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors,
+// and finds the cheapest within the class. A model that is told of refusals alone does not within
+// as many candidates.
 func TestModelMendsErrors(t *testing.T) {
 	cost := factored(map[string]float64{"precstate=bf16x1": .3, "precintra=bf16x1": .3, "precinv=bf16x1": .8, "store=bf16": .9, "solve=merge": .5, "merge=packed": .8, "layout=bthd": .8,
 		"refine=yes": 1.08, "fold=yes": .97, "tail_decay=v": 1.03}, nil)

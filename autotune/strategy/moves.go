@@ -33,7 +33,8 @@ func texts(moves []Move) []string {
 	return l
 }
 
-// apply makes the moves one after another, leaving out what does not apply, and says which were made.
+// apply makes the moves one after another, leaving out what does not apply, and says which were
+// made.
 func apply(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 	var made []Move
 	for pass := 0; pass < 2; pass++ { // a move may make an earlier one applicable
@@ -66,8 +67,8 @@ func concerns(axis string, g gdn.Group) bool {
 	return err == nil && a.Concerns(g)
 }
 
-// loss is the mean over the targets of the logarithm of a candidate's score against another's, targets without a cost counting as
-// 10 x. ok is false where no target has a cost of both.
+// loss is the mean over the targets of the logarithm of a candidate's score against another's,
+// targets without a cost counting as 10 x. ok is false where no target has a cost of both.
 func loss(targets []string, c, against *journal.Candidate) (sum float64, ok bool) {
 	n := 0
 	for _, t := range targets {
@@ -103,15 +104,17 @@ type record struct {
 	first *journal.Candidate
 }
 
-// axisRecord is what is known of an axis. levels are what its values are worth against each other, in logarithms of cycles: the
-// least squares of the trials. Values of different parts were never compared, by whatever way.
+// axisRecord is what is known of an axis. levels are what its values are worth against each other,
+// in logarithms of cycles: the least squares of the trials. Values of different parts were never
+// compared, by whatever way.
 type axisRecord struct {
 	trials []trial
 	levels map[string]float64
 	parts  map[string]int
 }
 
-// halfLife is after how many candidates a trial counts half: what a move is worth changes with what is around it.
+// halfLife is after how many candidates a trial counts half: what a move is worth changes with what
+// is around it.
 const halfLife = 60
 
 func newRecord(judged journal.View) *record {
@@ -128,7 +131,8 @@ func newRecord(judged journal.View) *record {
 	})
 }
 
-// recordOf is the record of moves in a table of choices, where value gives the value of an axis in the text of a variant.
+// recordOf is the record of moves in a table of choices, where value gives the value of an axis in
+// the text of a variant.
 func recordOf(judged journal.View, value func(variant, axis string) (string, bool)) *record {
 	r := &record{axes: map[string]*axisRecord{}, made: map[string]bool{}}
 	targets := judged.Header().Targets
@@ -246,7 +250,8 @@ func (r *record) failed(m Move) bool {
 	return r.tried(m) && !slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value && t.ranked })
 }
 
-// level is what a move is worth by what was tried; ok is false where its two values were never compared.
+// level is what a move is worth by what was tried; ok is false where its two values were never
+// compared.
 func (r *record) level(m Move, from string) (gain float64, ok bool) {
 	a := r.axes[m.Axis]
 	if a == nil {
@@ -257,9 +262,10 @@ func (r *record) level(m Move, from string) (gain float64, ok bool) {
 	return a.levels[m.Value] - a.levels[from], okFrom && okTo && p == q
 }
 
-// expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from what was tried, and, where that tells
-// nothing, from an estimate, the logarithm of what it saves, NaN where there is none; and else from the share of the schedule that the
-// stages of its axis take, or from how idle its units are where the axis fills them.
+// expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from what was
+// tried, and, where that tells nothing, from an estimate, the logarithm of what it saves, NaN where
+// there is none; and else from the share of the schedule that the stages of its axis take, or from
+// how idle its units are where the axis fills them.
 func (r *record) expect(m Move, from string, parent *journal.Candidate, target string, estimate func() float64) (gain, risk float64) {
 	n, failed, drift := r.trials(m)
 	risk = (failed + .3) / (failed + float64(n) + 2)
@@ -281,8 +287,8 @@ func (r *record) expect(m Move, from string, parent *journal.Candidate, target s
 	return guessed*guess + blind*prior, risk
 }
 
-// trials says how often the axis of a move was moved with a rank, how much speaks against a rank, and how far the best has come since the
-// move was made.
+// trials says how often the axis of a move was moved with a rank, how much speaks against a rank,
+// and how far the best has come since the move was made.
 func (r *record) trials(m Move) (n int, failed, drift float64) {
 	a := r.axes[m.Axis]
 	if a == nil {
@@ -308,7 +314,8 @@ func (r *record) trials(m Move) (n int, failed, drift float64) {
 // passes are those of the matrix unit by precision of a product: fewer are no dearer.
 var passes = map[string]float64{"f32": 6, "bf16x6": 6, "bf16x3": 3, "bf16x1": 1}
 
-// sibling is what the same change of value was worth on other axes that have the same values, such as those of precisions.
+// sibling is what the same change of value was worth on other axes that have the same values, such
+// as those of precisions.
 func (r *record) sibling(m Move, from string) (gain float64, ok bool) {
 	own, err := gdn.LookupAxis(m.Axis)
 	if err != nil || len(own.Values) < 3 {

@@ -12,12 +12,12 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// PolicyVersion is that of what all strategies share: the order of seeds, what follows where all are refused, and escalation. A
-// change that lets any of them propose something else raises it.
+// PolicyVersion is that of what all strategies share: the order of seeds, what follows where all
+// are refused, and escalation. A change that lets any of them propose something else raises it.
 const PolicyVersion = 3
 
-// policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the strategy to cells that nobody has
-// visited while the search escalates.
+// policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the
+// strategy to cells that nobody has visited while the search escalates.
 type policy struct {
 	space Space
 	inner inner
@@ -27,7 +27,8 @@ type policy struct {
 
 // inner is a strategy that a policy leads.
 type inner interface {
-	// choose gives a proposal that is neither judged nor pending, nor closed by the policy, or nil where it has none.
+	// choose gives a proposal that is neither judged nor pending, nor closed by the policy, or nil
+	// where it has none.
 	choose(ctx context.Context, k *knowledge) *Proposal
 	Close() error
 }
@@ -121,15 +122,17 @@ func (p *policy) cells(judged journal.View, pending []gdn.Variant) map[string]bo
 	return m
 }
 
-// A search escalates after so many structural iterations whose best gain is less than a share of the cycles, for so many proposals.
+// A search escalates after so many structural iterations whose best gain is less than a share of
+// the cycles, for so many proposals.
 const (
 	stalledAfter = 4
 	stalledGain  = .03
 	escalateFor  = 4
 )
 
-// Escalation says that a search goes round in circles: over the last structural iterations it gained little, and the hot spots are
-// the same. What is proposed next is to be of cells that nobody has visited.
+// Escalation says that a search goes round in circles: over the last structural iterations it
+// gained little, and the hot spots are the same. What is proposed next is to be of cells that
+// nobody has visited.
 type Escalation struct {
 	Since int            `json:"since"` // the last of those iterations
 	Gain  journal.Figure `json:"gain"`  // the best among them, as a share of the cycles
@@ -144,9 +147,10 @@ func (e *Escalation) String() string {
 	return fmt.Sprintf("the best gain of the last %d structural iterations is %.1f %%, and %s", stalledAfter, 100*float64(e.Gain), hot)
 }
 
-// escalation is what candidate id is to be proposed by; nil where the search does not escalate. Candidates that were proposed before
-// the others could be known, since several are judged at a time, and those that escalation led to do not count as iterations: after
-// these, four others decide again. An example with two at a time, candidates 3 to 6 gaining nothing:
+// escalation is what candidate id is to be proposed by; nil where the search does not escalate.
+// Candidates that were proposed before the others could be known, since several are judged at a
+// time, and those that escalation led to do not count as iterations: after these, four others
+// decide again. An example with two at a time, candidates 3 to 6 gaining nothing:
 //
 //	candidate  1     2     3  4  5  6  7      8  9  10  11       12 13 14 15  16 ...
 //	           seed  50 %  -  -  -  -  blind  unvisited cells    count again  blind
@@ -187,13 +191,14 @@ func (p *policy) escalation(judged journal.View, id int) *Escalation {
 	return e
 }
 
-// iterates says whether a candidate is a structural iteration: no tuning, no seed, and no fault of a proposer.
+// iterates says whether a candidate is a structural iteration: no tuning, no seed, and no fault of
+// a proposer.
 func (p *policy) iterates(c *journal.Candidate) bool {
 	return !c.Scalar && c.Gate != journal.GateProposal && !p.seeds[c.Fitted]
 }
 
-// progress tells by candidate what a new champion saved of the cycles of the one before, the most over the targets, and the hot
-// spots of the champions of the first target.
+// progress tells by candidate what a new champion saved of the cycles of the one before, the most
+// over the targets, and the hot spots of the champions of the first target.
 func progress(judged journal.View) (gains map[int]float64, hot map[int][]string) {
 	gains, hot = map[int]float64{}, map[int][]string{}
 	for i, t := range judged.Header().Targets {
@@ -213,9 +218,9 @@ func progress(judged journal.View) (gains map[int]float64, hot map[int][]string)
 	return gains, hot
 }
 
-// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from, has nothing: in turn with a
-// neighbour of a refused seed, the cheapest by estimate first, and with a seed in reserve, since what refused the seed may refuse all
-// that is near.
+// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from,
+// has nothing: in turn with a neighbour of a refused seed, the cheapest by estimate first, and with
+// a seed in reserve, since what refused the seed may refuse all that is near.
 func (p *policy) lead(k *knowledge) *Proposal {
 	all := k.Candidates()
 	if len(all) == 0 || slices.ContainsFunc(all, func(c *journal.Candidate) bool { return c.Verdict.Ranked() }) {
@@ -253,7 +258,8 @@ func (p *policy) neighbour(k *knowledge) *Proposal {
 	return nil
 }
 
-// near are the single changes of a candidate, first the one of each axis that is cheapest by estimate, the cheaper before the dearer.
+// near are the single changes of a candidate, first the one of each axis that is cheapest by
+// estimate, the cheaper before the dearer.
 func (s Space) near(c *journal.Candidate) []option {
 	v, err := gdn.ParseVariant(c.Variant)
 	if err != nil {

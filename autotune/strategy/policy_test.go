@@ -22,8 +22,9 @@ func (j *judged) cellsOf() map[string]bool {
 	return m
 }
 
-// Whatever the strategy: after four structural iterations without a gain of 3 % and with the same hot spots, the next four proposals
-// are of cells that nobody has visited; then four others decide again.
+// Whatever the strategy: after four structural iterations without a gain of 3 % and with the same
+// hot spots, the next four proposals are of cells that nobody has visited; then four others decide
+// again.
 func TestEscalation(t *testing.T) {
 	for _, text := range []string{"model", "beam", "elites", "random", "exhaustive"} {
 		s := space(t, "naive")
@@ -58,7 +59,8 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// Small gains with the same hot spots escalate; a larger one, or moved hot spots, do not, and neither does tuning.
+// Small gains with the same hot spots escalate; a larger one, or moved hot spots, do not, and
+// neither does tuning.
 func TestEscalates(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -96,7 +98,8 @@ func TestEscalates(t *testing.T) {
 	}
 }
 
-// With several candidates at a time those that were proposed before the series was known are left out: four escalate all the same.
+// With several candidates at a time those that were proposed before the series was known are left
+// out: four escalate all the same.
 func TestEscalationLooksAhead(t *testing.T) {
 	s := space(t, "naive")
 	j := newJudged(t, s)
@@ -121,8 +124,8 @@ func (j *judged) refuse(p *Proposal) {
 		Change: texts(p.Moves), Gate: "numerics", Verdict: journal.Numerics, Reason: "dg is off"})
 }
 
-// A refused start leads on to its neighbours and the seeds in reserve, in turn, with one warning; once something has a rank the
-// strategy goes on from there.
+// A refused start leads on to its neighbours and the seeds in reserve, in turn, with one warning;
+// once something has a rank the strategy goes on from there.
 func TestRefusedStart(t *testing.T) {
 	for _, text := range []string{"model", "beam", "elites"} {
 		s := space(t, "naive")
@@ -163,7 +166,8 @@ func TestRefusedStart(t *testing.T) {
 	}
 }
 
-// A proposer is told when the search escalates, of which group each axis is, and whether it is structural.
+// A proposer is told when the search escalates, of which group each axis is, and whether it is
+// structural.
 func TestProposerIsTold(t *testing.T) {
 	s := space(t, "naive")
 	s.Targets = []string{"v6e"}

@@ -13,7 +13,8 @@ import (
 // maxDraws bounds how often a strategy draws before it says that nothing is left.
 const maxDraws = 2000
 
-// random draws every walked axis that applies, evenly, until it has a legal variant that nobody has tried.
+// random draws every walked axis that applies, evenly, until it has a legal variant that nobody has
+// tried.
 type random struct{ space Space }
 
 func (r *random) Close() error { return nil }
@@ -46,8 +47,9 @@ func (s Space) base() gdn.Variant {
 	return gdn.DefaultVariant()
 }
 
-// elites is a population of one champion for each structural cell. It crosses two of them, each axis from either, or changes one
-// or two axes of one. The better a cell's champion, the more often it is a parent.
+// elites is a population of one champion for each structural cell. It crosses two of them, each
+// axis from either, or changes one or two axes of one. The better a cell's champion, the more often
+// it is a parent.
 type elites struct {
 	space Space
 	width int

@@ -1,6 +1,7 @@
-// Package strategy chooses what a search tries next. A strategy keeps no state of its own: its next proposal is a function
-// of its space, the candidates judged so far and those under way, so a resumed run goes on as if it had never stopped. A
-// proposer outside of the program (exec) is asked with the same knowledge; whether it answers alike is its own affair.
+// Package strategy chooses what a search tries next. A strategy keeps no state of its own: its next
+// proposal is a function of its space, the candidates judged so far and those under way, so a
+// resumed run goes on as if it had never stopped. A proposer outside of the program (exec) is asked
+// with the same knowledge; whether it answers alike is its own affair.
 package strategy
 
 import (
@@ -52,7 +53,8 @@ func textOf(v gdn.Variant, s gdn.Spec) Text {
 	return Text{v.String(), f.String(), f.Cell()}
 }
 
-// Fault is what a proposer did instead of proposing. It is recorded as a candidate with this verdict.
+// Fault is what a proposer did instead of proposing. It is recorded as a candidate with this
+// verdict.
 type Fault struct {
 	Verdict journal.Verdict // invalid, timeout or crash
 	Reason  string
@@ -61,8 +63,9 @@ type Fault struct {
 
 // Strategy proposes candidates.
 type Strategy interface {
-	// Next gives a proposal that, fitted to the spec, is neither judged nor pending (an outside proposer may repeat itself). It
-	// gives nil where there is none: for good where nothing is pending, until more is judged otherwise.
+	// Next gives a proposal that, fitted to the spec, is neither judged nor pending (an outside
+	// proposer may repeat itself). It gives nil where there is none: for good where nothing is
+	// pending, until more is judged otherwise.
 	Next(ctx context.Context, judged journal.View, pending []string) *Proposal
 	Close() error
 }
@@ -85,8 +88,9 @@ type Space struct {
 
 	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
 
-	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function: there are no estimates. It is a
-	// function of the variant alone, and may be called from several goroutines.
+	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function:
+	// there are no estimates. It is a function of the variant alone, and may be called from several
+	// goroutines.
 	Estimate func(gdn.Variant) *Estimate
 
 	admitted *answers // of admits: moves from many candidates lead to the same variants
@@ -133,8 +137,8 @@ func (s Space) prepare(l []gdn.Variant) {
 	all.Wait()
 }
 
-// cycles guesses the cycles of a variant on the first target, a larger program counting as a little dearer; 0 where there is no
-// estimate.
+// cycles guesses the cycles of a variant on the first target, a larger program counting as a little
+// dearer; 0 where there is no estimate.
 func (s Space) cycles(v gdn.Variant) float64 {
 	e := s.estimate(v)
 	if e == nil {
@@ -153,7 +157,8 @@ type Seed struct {
 	Doc     string
 }
 
-// row is one kind of strategy. A change that lets it propose something else from the same knowledge raises its version.
+// row is one kind of strategy. A change that lets it propose something else from the same knowledge
+// raises its version.
 type row struct {
 	name, doc string
 	version   int
@@ -185,7 +190,8 @@ func Names() (names, docs []string) {
 	return append(names, execName), append(docs, execDoc)
 }
 
-// Version names a strategy and its version, such as "beam 1"; the proposals of an outside proposer have none.
+// Version names a strategy and its version, such as "beam 1"; the proposals of an outside proposer
+// have none.
 func Version(text string) string {
 	name, _, _ := strings.Cut(text, ":")
 	for _, r := range rows {
@@ -240,7 +246,8 @@ func Parse(text string, s Space) (Strategy, error) {
 	return nil, fmt.Errorf("unknown strategy %q (known: %s)", text, strings.Join(names, " "))
 }
 
-// present checks the axes of s and gives them their present names, since people and journals may have former ones.
+// present checks the axes of s and gives them their present names, since people and journals may
+// have former ones.
 func (s Space) present() (Space, error) {
 	if s.Table != nil {
 		return s, s.checkTable()
@@ -269,7 +276,8 @@ func (s Space) present() (Space, error) {
 	return s, nil
 }
 
-// Reaches says whether a precision is at least another one. An f32 product and bf16x6 count as equal, as their limits are.
+// Reaches says whether a precision is at least another one. An f32 product and bf16x6 count as
+// equal, as their limits are.
 func Reaches(precision, least string) bool {
 	rank := map[string]int{"f32": 3, "bf16x6": 3, "bf16x3": 2, "bf16x1": 1}
 	return rank[precision] >= rank[least]
@@ -294,8 +302,8 @@ func (s Space) walks(axis string) bool {
 	return !held && (len(s.Axes) == 0 || slices.Contains(s.Axes, axis))
 }
 
-// admits says whether v can be built, is inside the space and precise enough, and keeps its numbers as far as is known. The seeds
-// hold such as do not, as negative examples.
+// admits says whether v can be built, is inside the space and precise enough, and keeps its numbers
+// as far as is known. The seeds hold such as do not, as negative examples.
 func (s Space) admits(v gdn.Variant) bool {
 	return s.admitted.of(v, s.fits)
 }
@@ -337,8 +345,8 @@ type single struct {
 	needed bool // with what the choice needs, since it is nothing alone
 }
 
-// singles lists where one step along an axis that is walked leads from v: the move alone, and, where that is refused or fitted to v
-// itself, with what it needs, if only walked axes change.
+// singles lists where one step along an axis that is walked leads from v: the move alone, and,
+// where that is refused or fitted to v itself, with what it needs, if only walked axes change.
 func (s Space) singles(v gdn.Variant) (l []single) {
 	fit := v.Fit(s.Spec)
 	for _, a := range gdn.Axes {

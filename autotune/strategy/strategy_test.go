@@ -94,7 +94,8 @@ func TestBeam(t *testing.T) {
 	require.NotZero(t, scalars)
 }
 
-// Gains that were found apart, from the same parent, are joined at once; where all together are tried, the half that gained most.
+// Gains that were found apart, from the same parent, are joined at once; where all together are
+// tried, the half that gained most.
 func TestBeamJoins(t *testing.T) {
 	s := space(t, "naive")
 	st, err := Parse("beam", s)
@@ -119,7 +120,8 @@ func TestBeamJoins(t *testing.T) {
 	require.Greater(t, p.Gain, float64(p.Shortlist[1].Gain))
 }
 
-// Each strategy is a function of what it is given, and random draws and elites stay inside the space.
+// Each strategy is a function of what it is given, and random draws and elites stay inside the
+// space.
 func TestDrawn(t *testing.T) {
 	for _, text := range []string{"random", "elites:4", "beam", "model"} {
 		s := space(t, "naive")
@@ -143,7 +145,8 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// Each axis is in a directive, each directive names axes and stages that exist, and unknown names are refused.
+// Each axis is in a directive, each directive names axes and stages that exist, and unknown names
+// are refused.
 func TestDirectives(t *testing.T) {
 	stages := map[string]bool{"step": true, "init": true} // of passes; the others are a builder's
 	for _, text := range []string{"tiny", "tiny,direction=train", "contest-prefill,t=300,seqs=3"} {

@@ -11,10 +11,16 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm of the cycles of the kernels, and of
-// those of the glue around them, is what the estimate says of each plus a Gaussian process. So a change of one axis tells what it is worth
-// in cells where nobody tried it, less the more these differ. Another process predicts which candidates get no rank, and where a class of
-// accuracy is asked for, one more how large their errors are (errors.go).
+// surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm
+// of the cycles of the kernels, and of those of the glue around them, is what the estimate says of
+// each plus a Gaussian process. So a change of one axis tells what it is worth in cells where
+// nobody tried it, less the more these differ. Another process predicts which candidates get no
+// rank, and where a class of accuracy is asked for, one more how large their errors are
+// (errors.go).
+//
+// Logarithms, since choices multiply: a solver that saves a fifth does so of any kernel. Kernels
+// and glue apart, since a choice of layout moves work from one to the other, and a model of the sum
+// would learn that layouts cost nothing.
 type surrogate struct {
 	space   Space
 	targets []targetModel
@@ -54,6 +60,8 @@ const (
 // parts are the logarithms of the cycles of kernels and of glue.
 type parts [2]float64
 
+// partsOf takes the logarithms. Glue below a thousandth of the kernels is noise there, not a
+// saving.
 func partsOf(kernel, glue float64) parts {
 	return parts{math.Log(max(kernel, 1)), math.Log(max(glue, leastGlue*kernel, 1))}
 }
@@ -61,7 +69,8 @@ func partsOf(kernel, glue float64) parts {
 // trust is how much of the logarithm of an estimate is believed.
 var trust = parts{kernelTrust, 1}
 
-// learn makes a surrogate from the judged candidates; what is pending counts as if it had been judged as expected.
+// learn makes a surrogate from the judged candidates; what is pending counts as if it had been
+// judged as expected. Otherwise all workers would be given neighbours of the same best guess.
 func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	m := &surrogate{space: s, told: map[gdn.Variant]told{}}
 	targets := judged.Header().Targets
@@ -117,7 +126,9 @@ type seen struct {
 	fit   gdn.Variant
 }
 
-// ofTarget is the part of the surrogate for the i-th target.
+// ofTarget is the part of the surrogate for the i-th target. What is learned is the residual:
+// measured less estimated. Candidates far from the best count less (noise grows with the distance),
+// since how a slow kernel differs from a slower one says little of the fast ones.
 func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending []gdn.Variant) targetModel {
 	t := judged.Header().Targets[i]
 	best := judged.Champion(t)
@@ -169,7 +180,8 @@ func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending 
 	return model
 }
 
-// believing counts what is pending on the i-th target as judged as expected.
+// believing counts what is pending on the i-th target as judged as expected, and the best of these
+// as the one to improve on: its neighbours then have little uncertainty left to be worth a try.
 func (t targetModel) believing(m *surrogate, i int, pending []gdn.Variant, p *prior, at []point, noise []float64, residuals [2][]float64) targetModel {
 	for _, v := range pending {
 		v = v.Fit(m.space.Spec)
@@ -193,6 +205,7 @@ func (t targetModel) believing(m *surrogate, i int, pending []gdn.Variant, p *pr
 	return t
 }
 
+// weightedMean is the mean by the inverse of variances; 0 of nothing.
 func weightedMean(values, variances []float64) float64 {
 	sum, weight := 0., 1e-9
 	for i, v := range values {
@@ -201,7 +214,9 @@ func weightedMean(values, variances []float64) float64 {
 	return sum / weight
 }
 
-// spreads are the variances of the values of axes: wider for those that estimates do not see, and where the schedule is hot.
+// spreads are the variances of the values of axes: wider for those that estimates do not see, as
+// the order of instructions, and where the schedule of the best is hot: a choice of the stage that
+// takes a third of the cycles may save more than one of a stage that takes a hundredth.
 func spreads(best *journal.Cost) []float64 {
 	l := make([]float64, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -285,8 +300,12 @@ func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 	return f, true
 }
 
-// improvement is the logarithm by which a variant is expected to become better than the best, by the mean over the targets: what is worse
-// counts as nothing.
+// improvement is the logarithm by which a variant is expected to become better than the best, by
+// the mean over the targets: what is worse counts as nothing. With z = (best - mean) / spread it is
+//
+//	(best - mean) Phi(z) + spread phi(z)
+//
+// so that a variant about which little is known is worth a try even if it is expected to lose.
 func (m *surrogate) improvement(f forecast) (gain float64) {
 	for i, t := range m.targets {
 		if math.IsNaN(f.mean[i]) {
@@ -302,7 +321,8 @@ func (m *surrogate) improvement(f forecast) (gain float64) {
 	return gain / float64(max(1, len(m.targets)))
 }
 
-// against is the expected logarithm of what a variant saves of another's cycles, by the mean over the targets.
+// against is the expected logarithm of what a variant saves of another's cycles, by the mean over
+// the targets.
 func (f forecast) against(g forecast) (gain float64) {
 	n := 0
 	for i := range f.mean {

@@ -11,12 +11,14 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Table is a table of choices whose variants are texts. Texts are canonical: equal programs have equal ones.
+// Table is a table of choices whose variants are texts. Texts are canonical: equal programs have
+// equal ones.
 type Table interface {
 	// Kind says what the variants are, such as "Triton".
 	Kind() string
 	Axes() []TableAxis
-	// Canon reads a variant; an error says what is wrong with it, or why it can not compute the spec.
+	// Canon reads a variant; an error says what is wrong with it, or why it can not compute the
+	// spec.
 	Canon(text string) (string, error)
 	// With gives a variant with another value of an axis, as Canon does.
 	With(variant, axis, value string) (string, error)
@@ -42,8 +44,8 @@ func (c TableAxis) number() bool {
 	return err == nil
 }
 
-// steps are the values that one move from another leads to: those beside it where they are many numbers, or all. 0 is none: one step away from
-// all, and what is tried from there is the middle.
+// steps are the values that one move from another leads to: those beside it where they are many
+// numbers, or all. 0 is none: one step away from all, and what is tried from there is the middle.
 func (c TableAxis) steps(from string) []string {
 	i := slices.Index(c.Values, from)
 	if i < 0 || len(c.Values) < 4 || !c.number() {
@@ -65,7 +67,8 @@ func (c TableAxis) steps(from string) []string {
 	return l
 }
 
-// walk is a strategy in a Table: as beam, without estimates. It has the escalation of all strategies, and goes on from refused seeds.
+// walk is a strategy in a Table: as beam, without estimates. It has the escalation of all
+// strategies, and goes on from refused seeds.
 type walk struct {
 	space  Space
 	width  int  // cells whose candidates are changed
@@ -193,7 +196,8 @@ func (w *walk) seed(seeds []Seed, known func(string) bool) *Proposal {
 
 func (w *walk) text(text string) Text { return Text{text, text, w.space.Table.Cell(text)} }
 
-// lead goes on where no candidate has a rank: with the changes of those that were refused, the first first, then with seeds in reserve.
+// lead goes on where no candidate has a rank: with the changes of those that were refused, the
+// first first, then with seeds in reserve.
 func (w *walk) lead(judged journal.View, known func(string) bool) *Proposal {
 	for _, s := range w.space.Seeds {
 		if _, ok := judged.Fitted(w.focus(s.Text)); !ok {
@@ -230,7 +234,8 @@ func (w *walk) singles(c *journal.Candidate, known func(string) bool) (l []optio
 	return l
 }
 
-// best is the option with the highest value: single moves of each of the parents, and what gained apart made together.
+// best is the option with the highest value: single moves of each of the parents, and what gained
+// apart made together.
 func (w *walk) best(judged journal.View, parents []*journal.Candidate, next int, known func(string) bool) *Proposal {
 	r := recordOf(judged, w.space.Table.Value)
 	targets := judged.Header().Targets
@@ -270,8 +275,8 @@ func (w *walk) best(judged journal.View, parents []*journal.Candidate, next int,
 	return p
 }
 
-// expect is what a move may save, as a logarithm, and how likely it gets no rank: from what was tried, or else from the share of the cost that
-// the stages take on which the axis bears.
+// expect is what a move may save, as a logarithm, and how likely it gets no rank: from what was
+// tried, or else from the share of the cost that the stages take on which the axis bears.
 func (w *walk) expect(r *record, m Move, from string, cost *journal.Cost) (gain, risk float64) {
 	n, failed, drift := r.trials(m)
 	risk = (failed + .3) / (failed + float64(n) + 2)
@@ -296,7 +301,8 @@ func (w *walk) expect(r *record, m Move, from string, cost *journal.Cost) (gain,
 	return prior / (1 + .5*float64(n) + failed), risk
 }
 
-// joined are options of several moves of the best: all that gained alone, the best value of each axis, then the half that gained most.
+// joined are options of several moves of the best: all that gained alone, the best value of each
+// axis, then the half that gained most.
 func (w *walk) joined(r *record, best *journal.Candidate, known func(string) bool) (l []option) {
 	type gain struct {
 		Move

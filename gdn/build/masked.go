@@ -5,9 +5,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert in it: they are zeros, their beta
-// is zero and their decay 1, so they neither change the state nor wait for it, whatever they were. The output of a token is that of its sequence's row. The work
-// grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are few.
+// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert
+// in it: they are zeros, their beta is zero and their decay 1, so they neither change the state nor
+// wait for it, whatever they were. The output of a token is that of its sequence's row. The work
+// grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are
+// few.
 
 func (p *plan) asRows() bool { return p.v.Mapping.Pack == gdn.PackMasked }
 
@@ -30,7 +32,8 @@ func (p *plan) perSequence(x *ir.Value) *ir.Value {
 	return p.b.Broadcast(p.b.Reshape(x, x.Type.Shape[1:]...), shape, dims...)
 }
 
-// ofSequences takes the output of each token from the row of its sequence: [sequences, T, ...] to [1, T, ...].
+// ofSequences takes the output of each token from the row of its sequence: [sequences, T, ...] to
+// [1, T, ...].
 func (p *plan) ofSequences(x *ir.Value) *ir.Value {
 	b, own := p.b, p.own(p.s.Tokens)
 	y := b.SliceAxis(x, 0, 0, 1)

@@ -7,14 +7,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences as a stream of chunks, for CPUs and GPUs. A chunk begins where its sequence, or the chunk before it, says: its
-// tokens are a slice of the arrays as they lie, so that nothing is gathered, padded or copied. A step of the stream takes a chunk
-// from the states of its own sequence, which stay in the order of the spec, and puts the state after it back. Rows of a slice that
-// are not the chunk's have beta and g zero, so that they leave the state alone, and their outputs are not written.
+// Packed sequences as a stream of chunks, for CPUs and GPUs. A chunk begins where its sequence, or
+// the chunk before it, says: its tokens are a slice of the arrays as they lie, so that nothing is
+// gathered, padded or copied. A step of the stream takes a chunk from the states of its own
+// sequence, which stay in the order of the spec, and puts the state after it back. Rows of a slice
+// that are not the chunk's have beta and g zero, so that they leave the state alone, and their
+// outputs are not written.
 //
-// Sequences do not wait for one another, so with batch=M a step takes chunks of M of them in lockstep: fewer and larger ops. They
-// go in rounds of M of like length, the shortest first. A round ends where few of its sequences have tokens left, and what is left
-// of all rounds follows chunk by chunk, so that one long prompt costs as much as it does alone.
+// Sequences do not wait for one another, so with batch=M a step takes chunks of M of them in
+// lockstep: fewer and larger ops. They go in rounds of M of like length, the shortest first. A
+// round ends where few of its sequences have tokens left, and what is left of all rounds follows
+// chunk by chunk, so that one long prompt costs as much as it does alone.
 
 func (p *plan) streamed() bool { return p.v.Mapping.Pack == gdn.PackStream }
 
@@ -82,8 +85,8 @@ func (p streaming) module() []*ir.Value {
 	return results
 }
 
-// gatesOf are the gates and sums of the chunks of all schedules, which are few enough to be made before the loops: fewer ops
-// in each step.
+// gatesOf are the gates and sums of the chunks of all schedules, which are few enough to be made
+// before the loops: fewer ops in each step.
 func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) gates {
 	b, c, heads := p.b, p.c, p.s.HeadsV
 	var start, lo, hi []*ir.Value
@@ -110,14 +113,16 @@ func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) gates {
 	return w
 }
 
-// loop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all chunks.
+// loop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all
+// chunks.
 func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
 	own := *p.plan
 	p = streaming{&own}
 	p.v.Mapping.Batch = t.Batch
 	s, m, shape := p.s, t.M, states.Type.Shape
 
-	// The states are rows as the products take them, so that what a step reads has its shape at once.
+	// The states are rows as the products take them, so that what a step reads has its shape at
+	// once.
 	first := newChunkwise(newTiles(p.plan, p.b, nil))
 	first.valueFirst = s.State == gdn.StateVK
 	per := s.HeadsV // rows of a sequence
@@ -205,8 +210,8 @@ func (k *streamStep) row(i, per int) *ir.Value {
 	return k.b.Mul(k.seq[i], k.b.Like(k.seq[i], float64(per)))
 }
 
-// through takes the chunks of the step through their states, and puts their outputs into o. What is put into an array is kept
-// before, since that may run on one core.
+// through takes the chunks of the step through their states, and puts their outputs into o. What is
+// put into an array is kept before, since that may run on one core.
 func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
 	b, s, c, m := k.b, p.s, p.c, k.M
 	read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
@@ -239,7 +244,8 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, 
 	return o
 }
 
-// states are the states before the first token, f32 in the order of the spec, and zero where they are to end as zero.
+// states are the states before the first token, f32 in the order of the spec, and zero where they
+// are to end as zero.
 func (p streaming) states() *ir.Value {
 	s, b := p.s, p.b
 	shape := join([]int{s.Sequences()}, s.StateType().Shape[1:])

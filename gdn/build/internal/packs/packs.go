@@ -1,4 +1,5 @@
-// Package packs cuts packed sequences, which follow one another along the tokens, into chunks of tokens of one sequence each.
+// Package packs cuts packed sequences, which follow one another along the tokens, into chunks of
+// tokens of one sequence each.
 package packs
 
 import "github.com/gdngen/gdngen/ir"
@@ -9,8 +10,8 @@ type Chunking struct {
 	Tokens, Chunks, Chunk int
 }
 
-// Slots is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last hold no token and
-// name the last sequence that has tokens.
+// Slots is how packed sequences fall into chunks, each inside one sequence. Chunks beyond the last
+// hold no token and name the last sequence that has tokens.
 type Slots struct {
 	Source *ir.Value // [padded] i32: the token of each slot, or Tokens where there is none
 	Valid  *ir.Value // [padded] bool
@@ -35,8 +36,8 @@ func (p Chunking) Slots(begin, end *ir.Value) *Slots {
 	return &Slots{b.Reshape(source, p.Chunks*c), b.Reshape(valid, p.Chunks*c), k.Table, slots, seq}
 }
 
-// Cuts are how packed sequences are cut, each from its first token on. Chunks beyond the last name the last sequence that
-// has tokens, and begin after its end.
+// Cuts are how packed sequences are cut, each from its first token on. Chunks beyond the last name
+// the last sequence that has tokens, and begin after its end.
 type Cuts struct {
 	Begin, Until, Length *ir.Value // [Seqs] i32: the first token, the first after the last, and how many there are
 	First                *ir.Value // [Seqs] i32: the first chunk

@@ -2,11 +2,11 @@ package packs
 
 import "github.com/gdngen/gdngen/ir"
 
-// Steps is a schedule of packed sequences as a stream of chunks: for each step the chunks that it takes,
-// i32. A chunk is a slice of the tokens as they lie, so nothing is gathered.
+// Steps is a schedule of packed sequences as a stream of chunks: for each step the chunks that it
+// takes, i32. A chunk is a slice of the tokens as they lie, so nothing is gathered.
 //
-// Example: sequences of 5, 2 and 3 tokens in chunks of 4, one chunk a step. Slices stay inside the ten
-// tokens, so the last begins at token 6, of whose four rows the second to fourth are its own.
+// Example: sequences of 5, 2 and 3 tokens in chunks of 4, one chunk a step. Slices stay inside the
+// ten tokens, so the last begins at token 6, of whose four rows the second to fourth are its own.
 //
 //	step   sequence   start   rows lo..hi
 //	0      0          0       0..5, of which the slice has 4
@@ -23,8 +23,9 @@ type Steps struct {
 	Lo, Hi *ir.Value // its rows of the slice; none where there is no chunk
 	First  int       // chunks of the schedules before it, whose gates come first
 
-	// Where steps come in rounds, each with sequences of its own, whose states are read before the first step and put back after
-	// the last: how many rounds, the most steps of one, and [rounds] the first step of each and how many it has.
+	// Where steps come in rounds, each with sequences of its own, whose states are read before the
+	// first step and put back after the last: how many rounds, the most steps of one, and [rounds]
+	// the first step of each and how many it has.
 	Rounds, Longest int
 	Begins, Lasts   *ir.Value
 }
@@ -43,15 +44,16 @@ func (p Chunking) OneByOne(begin, end *ir.Value, m int) *Steps {
 	return x
 }
 
-// slices are the slices of the tokens at .. end-1 of sequences that begin with token at, at most a chunk of each.
+// slices are the slices of the tokens at .. end-1 of sequences that begin with token at, at most a
+// chunk of each.
 func (p Chunking) slices(seq, at, end *ir.Value) *Steps {
 	b := p.Builder
 	start := b.Min(at, b.Like(at, float64(p.Rows()-p.Chunk)))
 	return &Steps{Seq: seq, Start: start, Lo: b.Sub(at, start), Hi: b.Sub(end, start)}
 }
 
-// Rounds takes the sequences in rounds of m of like length, the shortest first, and says how many chunks of
-// each are taken, [Seqs]: a round ends where few of its sequences have tokens left.
+// Rounds takes the sequences in rounds of m of like length, the shortest first, and says how many
+// chunks of each are taken, [Seqs]: a round ends where few of its sequences have tokens left.
 func (p Chunking) Rounds(begin, end *ir.Value, m int) (x *Steps, taken *ir.Value) {
 	b, n := p.Builder, begin.Type.Shape[0]
 	rounds := (n + m - 1) / m

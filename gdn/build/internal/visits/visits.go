@@ -1,8 +1,10 @@
-// Package visits schedules packed sequences by aligned blocks, and says which tokens of a block are whose.
+// Package visits schedules packed sequences by aligned blocks, and says which tokens of a block are
+// whose.
 //
-// A visit is a block of tokens with two of its sequences: the one that is open when the visit begins, and the next one, which is
-// open when it ends. There is a visit for each block, and one more for each sequence that starts in the block of the one before it. A
-// step of a grid takes several visits, one for each of its places.
+// A visit is a block of tokens with two of its sequences: the one that is open when the visit
+// begins, and the next one, which is open when it ends. There is a visit for each block, and one
+// more for each sequence that starts in the block of the one before it. A step of a grid takes
+// several visits, one for each of its places.
 //
 // Example: sequences of 5, 2 and 6 tokens in blocks of 8 take four visits.
 //
@@ -56,9 +58,11 @@ func (s Schedule) Entry(column, place int) ir.Index {
 	return x
 }
 
-// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that there are, then for each of the columns and each
-// place in a step the entries of the steps; and the marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does
-// not ascend. What is of sequences lies along the lanes of squares by visits, whose sums give what is of visits.
+// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that there
+// are, then for each of the columns and each place in a step the entries of the steps; and the
+// marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does not ascend.
+// What is of sequences lies along the lanes of squares by visits, whose sums give what is of
+// visits.
 func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
 	steps := s.Steps()
@@ -156,14 +160,16 @@ func (m *Marks) At(visit, mark, rows, lanes int) *ir.Value {
 	return m.Broadcast(x, []int{rows, lanes}, 0, 1)
 }
 
-// Within says which of the tokens i, an index [rows, lanes], are from one mark of a visit on, and before another.
+// Within says which of the tokens i, an index [rows, lanes], are from one mark of a visit on, and
+// before another.
 func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
 	rows, lanes := i.Type.Shape[0], i.Type.Shape[1]
 	return m.And(m.Compare(ir.GE, i, m.At(visit, from, rows, lanes)), m.Compare(ir.LT, i, m.At(visit, to, rows, lanes)))
 }
 
-// Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one sequence, if the lane is not after the row;
-// rows before the first of the visit are of none. Of a lane after its row it says anything.
+// Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one
+// sequence, if the lane is not after the row; rows before the first of the visit are of none. Of a
+// lane after its row it says anything.
 func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
 	rows, lanes := row.Type.Shape[0], row.Type.Shape[1]
 	from := m.At(visit, From, rows, lanes)

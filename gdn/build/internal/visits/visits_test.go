@@ -11,7 +11,8 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two visits.
+// The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two
+// visits.
 func TestExample(t *testing.T) {
 	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
 	m := &ir.Module{Name: "schedule", Body: &ir.Block{}}

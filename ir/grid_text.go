@@ -24,7 +24,7 @@ var gridFields = slices.Concat([]field[*Grid]{
 	windows("out", func(g *Grid) *[]Window { return &g.Out }, func(g *Grid) *[]Type { return &g.Outs }),
 	numbers("into", func(g *Grid) *[]int { return &g.Into }),
 	windows("carry", func(g *Grid) *[]Window { return &g.Carry }, nil),
-	flag("copies", func(g *Grid) *bool { return &g.Copies }),
+	number("copies", func(g *Grid) *int { return &g.Copies }),
 	flag("main", func(g *Grid) *bool { return &g.Main }),
 	number("live", func(g *Grid) *int { return &g.Live }),
 }, ofSchedule(schedFields), []field[*Grid]{

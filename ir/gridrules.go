@@ -215,7 +215,7 @@ func (g *Grid) checkOutputs(*Instr) error {
 
 // checkInto verifies which windows share an array, and which grids may fetch for themselves.
 func (g *Grid) checkInto(in *Instr) error {
-	if n := len(g.Dims); g.Copies && (in.Op != OpGrid || len(g.Carry) > 0 || n == 0 || !g.Dims[n-1].Seq) {
+	if n := len(g.Dims); g.Copies != 0 && (g.Copies < 0 || in.Op != OpGrid || len(g.Carry) > 0 || n == 0 || !g.Dims[n-1].Seq) {
 		return fmt.Errorf("copies are of a grid without carries whose last axis is sequential")
 	}
 	if g.Into == nil {

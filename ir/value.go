@@ -233,8 +233,9 @@ type Window struct {
 // order of their first windows. There are as many results as arrays, and where a window's table gives a block below zero it
 // writes nothing.
 //
-// With Copies several input windows may show one operand, and where a window's table gives a block below zero it shows zeros. The
-// copies read the operand's memory in the course of the run: with an alias no point may write a block that a later one reads.
+// With Copies, points that blocks are fetched ahead, several input windows may show one operand, and where a window's table gives a
+// block below zero it shows zeros. The copies read the operand's memory in the course of the run: with an alias no point may write a
+// block that a later one reads.
 //
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
 // Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
@@ -256,7 +257,7 @@ type Grid struct {
 	Carry   []Window
 	Outs    []Type // types of the arrays that the Out windows belong to
 	Into    []int  // grid only: the array of each output window; nil: each has its own
-	Copies  bool   // grid only: the kernel fetches the blocks of input windows that a table numbers itself
+	Copies  int    // grid only: where above 0 the kernel fetches the blocks of input windows itself, so many points before their own
 	Main    bool   // arrays from the module's caller and for it stay in main memory, where a compiler might move them before and after
 	Live    int    // table, counted from 1, whose first entry is the number of points of the sequential axis that must run; 0: all
 	Sched   *Sched // how a kernel's steps overlap; nil: as they stand

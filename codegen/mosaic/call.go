@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Backend emits modules whose grids have been lowered to kernels.
@@ -112,14 +113,14 @@ func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
 }
 
 // Outside has the values that are arrays of the module's caller, which lie in main memory before or after it: parameters, results, and
-// what is the same bytes under another shape.
+// what is the same bytes under another shape, or in the order in which they lie.
 func Outside(m *ir.Module) map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
 	for _, p := range m.Body.Params {
 		out[p] = true
 	}
 	for _, in := range m.Body.Instrs {
-		if in.Op == ir.OpReshape && out[in.Args[0]] {
+		if (in.Op == ir.OpReshape || lies(in)) && out[in.Args[0]] {
 			out[in.Result()] = true
 		}
 	}
@@ -129,6 +130,12 @@ func Outside(m *ir.Module) map[*ir.Value]bool {
 		}
 	}
 	return out
+}
+
+// lies says whether an instruction names the dimensions of an array in the order in which a TPU has them: where the last ones fill few lanes, the
+// first lies along the lanes.
+func lies(in *ir.Instr) bool {
+	return in.Op == ir.OpTranspose && slices.Equal(in.Attrs.Dims, []int{1, 2, 0}) && in.Args[0].Type.Shape[2] < target.Lanes
 }
 
 // Pinned lists the operands and results of a kernel that are to stay in main memory: those of its windows that are outside. A result that

@@ -255,7 +255,7 @@ func (x *gridding) begin(name string) {
 	s, v := x.s, x.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Mapping.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
 	steps := x.nc / v.Mapping.Chunks
-	if x.pooled() { // groups of sequences follow one another, so that copies of states can
+	if x.copying() { // groups of sequences follow one another, so that copies of states can
 		dims[0].Size, steps = 1, dims[0].Size
 	}
 	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
@@ -265,7 +265,10 @@ func (x *gridding) begin(name string) {
 	}
 	x.at[axisChunk] = len(dims)
 	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: x.state != nil})
-	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main || x.pooled(), Copies: x.pooled()}
+	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main || x.pooled()}
+	if x.copying() {
+		x.grid.Copies = stepsAhead
+	}
 	switch {
 	case x.down:
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
@@ -285,7 +288,7 @@ func (x *gridding) window(o *operand) ir.Window {
 			i = ir.IndexTable(x.at[axisChunk], 0)
 		case axisBatch, axisChunk:
 			switch {
-			case !x.pooled():
+			case !x.copying():
 				i = ir.IndexAxis(x.at[a])
 			case a == axisBatch:
 				i = ir.IndexAxis(x.at[axisChunk])
@@ -343,6 +346,7 @@ func (x *gridding) arguments() (args []*ir.Value) {
 func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*tiles) []blockOut) (ys, next []*ir.Value) {
 	g, s, state := x.grid, x.s, x.state
 	e := newTiles(x.plan, b, x.in)
+	e.step = x.at[axisChunk]
 	for i, o := range x.used {
 		e.blocks[o] = blocks[i]
 	}
@@ -385,7 +389,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		}
 		ys, g.Out, g.Outs = append(ys, final), append(g.Out, w), append(g.Outs, ir.T(state.dtype, state.shape...))
 	}
-	if x.pooled() {
+	if x.copying() {
 		for i := range g.Out {
 			g.Into = append(g.Into, min(i, array))
 		}

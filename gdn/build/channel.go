@@ -39,7 +39,14 @@ func (e *gated) together(rows *ir.Value) *ir.Value { return e.b.Keep(e.b.Transpo
 
 // ofHead spreads what belongs to channels of heads over tokens, as the log decay lies.
 func (e *gated) ofHead(o *operand) *ir.Value {
-	x := e.b.Reshape(e.blocks[o], e.entries(), e.s.K)
+	x := e.blocks[o]
+	if e.copying() {
+		if x.Type.Shape[0] != e.s.HeadsV || e.s.HeadsV == 1 && x.Type.Shape[1] == 1 {
+			x = gate.Upright(e.b, x, e.s.K)
+		}
+		x = e.Over(e.v.Mapping.Batch, x)
+	}
+	x = e.b.Reshape(x, e.entries(), e.s.K)
 	if e.v.Algo == gdn.AlgoToken {
 		return e.b.Broadcast(x, []int{e.c, e.entries(), e.s.K}, 1, 2)
 	}
@@ -49,6 +56,12 @@ func (e *gated) ofHead(o *operand) *ir.Value {
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].
 func (p *plan) headChannels(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
+	if p.copying() {
+		if x.Type.Rank() == 1 {
+			x = b.Reshape(x, 1, s.HeadsV)
+		}
+		return whole(x)
+	}
 	programs := s.HeadsV / v.Mapping.Heads
 	if x.Type.Rank() == 1 {
 		x = b.Broadcast(x, []int{s.HeadsV, s.K}, 0)

@@ -46,6 +46,9 @@ func (e *gated) loadGates() gates {
 	if e.in.raw && w.beta != nil {
 		w.beta = gate.Beta(b, w.beta, e.s.NegEigval)
 	}
+	if e.copying() {
+		w.g, w.beta = each(e.ofStep, w.g), each(e.ofStep, w.beta)
+	}
 	if e.s.Direction != gdn.Forward && w.beta != nil {
 		w.beta = b.Max(w.beta, b.Like(w.beta, betaFloor))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // glueIn brings the inputs into the order that the grids read.
@@ -82,10 +83,10 @@ func (p *plan) glueIn() *operands {
 	return in
 }
 
-// rawGate is an input in float32; nil where the rule has none.
+// rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none.
 func (p *plan) rawGate(name string) *ir.Value {
-	if p.args[name] == nil {
-		return nil
+	if p.args[name] == nil || p.copying() {
+		return p.args[name]
 	}
 	return p.b.Convert(p.args[name], ir.F32)
 }
@@ -206,6 +207,12 @@ func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 // entries of a program by the tokens of a chunk.
 func (p *plan) gate(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
+	switch {
+	case p.copying() && p.few():
+		return whole(b.Reshape(x, s.Batch, s.HeadsV))
+	case p.copying():
+		return whole(b.Transpose(x, 1, 2, 0))
+	}
 	x = b.Reshape(x, s.Batch/v.Mapping.Batch, v.Mapping.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Mapping.Heads, v.Mapping.Heads)
 	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
 	lead, at := p.headPrograms()
@@ -214,6 +221,14 @@ func (p *plan) gate(x *ir.Value) *operand {
 		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
 		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c}),
 	}
+}
+
+// few says whether there are so few batch rows, of a token each, that a TPU has the heads of their gates along the lanes.
+func (p *plan) few() bool { return p.s.Batch <= target.Sublanes && p.padded() == 1 }
+
+// whole is an operand of which each step has all.
+func whole(x *ir.Value) *operand {
+	return &operand{value: x, axes: make([]axis, x.Type.Rank()), block: x.Type.Shape}
 }
 
 // window is the chunks that a window of tokens holds.
@@ -240,6 +255,9 @@ func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 // headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane.
 func (p *plan) headGate(x *ir.Value) *operand {
 	b, v := p.b, p.v
+	if p.copying() {
+		return whole(b.Reshape(x, 1, p.s.HeadsV))
+	}
 	programs := p.s.HeadsV / v.Mapping.Heads
 	x = b.Broadcast(b.Reshape(x, programs, v.Mapping.Heads), []int{programs, v.Mapping.Chunks * v.Mapping.Batch, v.Mapping.Heads, p.c}, 0, 2)
 	if p.aligned() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/inverse"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
@@ -28,6 +29,7 @@ type tiles struct {
 	*tile.Body
 	b      *ir.Builder
 	in     *operands
+	step   int // the grid's dimension of steps
 	blocks map[*operand]*ir.Value
 	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
 	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
@@ -122,8 +124,30 @@ func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	return e.b.Reshape(x, x.Type.Size()/(r*l), r, l)
 }
 
-// loadGate brings a window of a gate to [N, C].
-func (e *tiles) loadGate(o *operand) *ir.Value { return e.b.Reshape(e.blocks[o], e.entries(), e.c) }
+// loadGate brings a window of a gate to [N, C], or all of it as it lies to [C, Hv, B] f32, or to [B, Hv] where there are few rows.
+func (e *tiles) loadGate(o *operand) *ir.Value {
+	if !e.copying() {
+		return e.b.Reshape(e.blocks[o], e.entries(), e.c)
+	}
+	x := e.b.Convert(e.blocks[o], ir.F32)
+	switch {
+	case x.Type.Rank() == 3:
+		return x
+	case e.few() && o == e.in.g || o == e.in.beta:
+		return x
+	case e.few():
+		return e.b.Broadcast(e.b.Reshape(x, e.s.HeadsV), []int{e.s.Batch, e.s.HeadsV}, 1)
+	}
+	return e.Over(e.c, gate.Upright(e.b, x, e.s.Batch))
+}
+
+// ofStep are the gates [C, N, lanes of a state] of the step out of all as they lie.
+func (e *tiles) ofStep(x *ir.Value) *ir.Value {
+	if e.few() {
+		return gate.OfFew(e.b, x, e.b.ProgramID(e.step), e.v.Mapping.Batch, e.state.Type.Shape[2], e.s.Batch == e.v.Mapping.Batch)
+	}
+	return gate.OfRows(e.b, x, e.b.ProgramID(e.step), e.v.Mapping.Batch, e.state.Type.Shape[2])
+}
 
 // loadMade brings a window of what an earlier grid made to [N, C, D].
 func (e *tiles) loadMade(o *operand) *ir.Value {

@@ -65,7 +65,7 @@ func (l *launch) target(i int, id []int) ([]int, error) {
 func (l *launch) source(i int, id []int) ([]int, error) {
 	w := l.g.In[i]
 	for _, x := range w.Index {
-		if l.g.Copies && x.Table >= 0 && x.At(id, l.tables) < 0 {
+		if l.g.Copies > 0 && x.Table >= 0 && x.At(id, l.tables) < 0 {
 			return nil, nil
 		}
 	}

@@ -145,7 +145,7 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 // shown is the block of an input at a step: zeros for a block below zero, where the grid has such.
 func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 	b, x := l.batcher, w.read(staged, idx)
-	if !b.g.Copies || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
+	if b.g.Copies == 0 || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
 		return x
 	}
 	for _, at := range idx {

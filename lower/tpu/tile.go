@@ -72,7 +72,7 @@ type tiler struct {
 
 	kept    []int // the inputs of the grid that are windows of the kernel, or the first to be fetched from their operand
 	fetched []fetched
-	into    *ir.Value // where not nil, stores go to this half of their reference
+	into    part // stores go to this part of their reference
 
 	heads int                // entries of the first carry, or the most of an input; 0: none
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly

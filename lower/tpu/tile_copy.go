@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
-// copied is an output window that a kernel moves by itself: both halves of the buffer are blocks,
-// of successive points. So several windows of a step can write one array, where tables say, or
-// write nothing, which the compiler's own windows can not.
+// copied is an output window that a kernel moves by itself: the parts of the buffer are blocks, of
+// successive points. So several windows of a step can write one array, where tables say, or write
+// nothing, which the compiler's own windows can not.
 type copied struct {
 	window          ir.Window
 	block           ir.Index // its number
@@ -25,10 +25,13 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	if err != nil {
 		return copied{}, err
 	}
-	c := copied{window: w, block: block, buffer: held, to: to, sem: t.scratch(ir.VMEM, ir.Sem), carried: held != nil}
+	c := copied{window: w, block: block, buffer: held, to: to, carried: held != nil}
+	if t.src.Attrs.Grid.Copies == 0 {
+		c.sem = t.scratch(ir.VMEM, ir.Sem)
+	}
 	if held == nil {
 		shape := slices.Clone(w.Block)
-		shape[0] *= 2
+		shape[0] *= partsOf(t.src.Attrs.Grid)
 		c.buffer = t.scratch(ir.VMEM, to.Type.DType, shape...)
 	}
 	return c, nil
@@ -60,10 +63,15 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 //	point 0:  store to half 0;                  start half 0
 //	point 1:  store to half 1;  await half 0;   start half 1
 //	point 2:  store to half 0;  await half 1;   start half 0;   await half 0, being the last
-func (t *tiler) copyOut(copies []copied, half *ir.Value) {
+func (t *tiler) copyOut(copies []copied, own part) {
 	if len(copies) == 0 {
 		return
 	}
+	if t.src.Attrs.Grid.Copies > 0 {
+		copyBehind(t, copies, own)
+		return
+	}
+	half := own.number
 	b := t.b().Stage("copy")
 	n := len(t.g.Dims) - 1
 	c := b.ProgramID(n)
@@ -115,33 +123,106 @@ func (t *tiler) copyOut(copies []copied, half *ir.Value) {
 	})
 }
 
-// store writes to a reference, or to a half of it.
+// copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch.
+func copyBehind(t *tiler, copies []copied, own part) {
+	b := t.b().Stage("copy")
+	last, parts := len(t.g.Dims)-1, partsOf(t.src.Attrs.Grid)
+	size := t.g.Dims[last].Size
+	c := b.ProgramID(last)
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	var sems []*ir.Value
+	for range parts {
+		sems = append(sems, t.scratch(ir.VMEM, ir.Sem))
+	}
+	of := func(shift int) (blocks []*ir.Value) { // all look-ups first: none can pass a wait
+		for _, x := range copies {
+			blocks = append(blocks, tiles.LookUp(b, x.block, c, shift, t.tables))
+		}
+		return blocks
+	}
+	now, before := of(0), make([][]*ir.Value, parts) // those of the points before, by how many
+	for j := 1; j < parts; j++ {
+		before[j] = of(-j)
+	}
+	before[0] = now
+	move := func(b *ir.Builder, op ir.Op, part int, blocks []*ir.Value) {
+		for i, x := range copies {
+			do := func(b *ir.Builder) {
+				b.Append(op, []*ir.Value{x.buffer, x.to, sems[part], b.Const(ir.T(ir.I32), float64(part)), blocks[i]}, ir.Attrs{Dims: x.window.Block}, nil)
+			}
+			if x.block.Table >= 0 {
+				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), do)
+			} else {
+				do(b)
+			}
+		}
+	}
+	for k := range parts {
+		b.When(b.Compare(ir.EQ, own.number, i32(k)), func(b *ir.Builder) {
+			move(b, ir.OpDMAStart, k, now)
+		})
+	}
+	if parts > 1 { // what the next point writes to is free
+		for k := range parts {
+			b.When(b.And(b.Compare(ir.EQ, own.number, i32(k)), b.Compare(ir.GE, c, i32(parts-1))), func(b *ir.Builder) {
+				move(b, ir.OpDMAWait, (k+1)%parts, before[parts-1])
+			})
+		}
+	}
+	b.When(b.Compare(ir.EQ, c, i32(size-1)), func(b *ir.Builder) {
+		for j := min(parts-1, size) - 1; j >= 0; j-- {
+			move(b, ir.OpDMAWait, (size-1-j)%parts, before[j])
+		}
+		if parts == 1 {
+			move(b, ir.OpDMAWait, 0, now)
+		}
+	})
+}
+
+// store writes to a reference, or to a part of it.
 func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
 	b := t.b()
-	if t.into == nil {
-		b.Store(v, ref, starts, strides)
-		return
-	}
-	b.Store(v, ref, starts, strides, halfOfRef(b, ref, t.into)...)
+	b.Store(v, ref, starts, strides, t.into.within(b, ref)...)
 }
 
 // within is where what is loaded from a source lies in a reference to it, beyond its starts.
 func (s *source) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
-	if s.half == nil {
-		return nil
-	}
-	return halfOfRef(b, ref, s.half)
+	return s.part.within(b, ref)
 }
 
-// halfOfRef is where a half of a reference begins.
-func halfOfRef(b *ir.Builder, ref, half *ir.Value) []*ir.Value {
+// A part is one of several of which a buffer has one for each of the points that it holds the blocks of.
+type part struct {
+	number *ir.Value
+	count  int // up to 1: the buffer is the only part
+}
+
+// of is the parts of a reference.
+func (p part) of() int { return max(p.count, 1) }
+
+// within is where the part begins in a reference, nil where it is the only one.
+func (p part) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
+	if p.count <= 1 {
+		return nil
+	}
 	idx := make([]*ir.Value, ref.Type.Rank())
 	for i := range idx {
 		idx[i] = b.Const(ir.T(ir.I32), 0)
 	}
-	idx[0] = half
-	if n := ref.Type.Shape[0] / 2; n > 1 {
-		idx[0] = b.Mul(half, b.Const(ir.T(ir.I32), float64(n)))
+	idx[0] = p.number
+	if n := ref.Type.Shape[0] / p.count; n > 1 {
+		idx[0] = b.Mul(p.number, b.Const(ir.T(ir.I32), float64(n)))
 	}
 	return idx
+}
+
+// partOf is the part that a point has of a buffer of so many.
+func partOf(b *ir.Builder, point *ir.Value, count int) part {
+	switch {
+	case count == 1:
+		return part{b.Const(ir.T(ir.I32), 0), 1}
+	case count&(count-1) == 0:
+		return part{b.And(point, b.Const(ir.T(ir.I32), float64(count-1))), count}
+	}
+	n := b.Const(ir.T(ir.I32), float64(count))
+	return part{b.Sub(point, b.Mul(b.Div(point, n), n)), count}
 }

@@ -52,7 +52,7 @@ func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	// The kernel's grid has windows and axes as the grid has them; carries become outputs, and
 	// copies and scratch are the kernel's own.
 	g := *src
-	g.Carry, g.Scratch, g.Copies = nil, nil, false
+	g.Carry, g.Scratch, g.Copies = nil, nil, 0
 	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
 	// Windows into shared arrays: the arrays are the outputs, seen whole.
 	if src.Into != nil {
@@ -237,18 +237,17 @@ func (t *tiler) storeResults() error {
 			copies = append(copies, *c)
 		}
 	}
-	// Which half of the buffers this point stores to: points alternate.
-	var half *ir.Value
+	var own part
 	if len(copies) > 0 {
-		half = b.And(b.ProgramID(len(t.g.Dims)-1), b.Const(ir.T(ir.I32), 1))
+		own = partOf(b, b.ProgramID(len(t.g.Dims)-1), partsOf(t.src.Attrs.Grid))
 	}
 	for _, r := range results {
 		if r.put == nil {
 			continue
 		}
 		b.Stage("store")
-		if t.into = nil; r.out {
-			t.into = half
+		if t.into = (part{}); r.out {
+			t.into = own
 			if made := r.from.Def; made != nil { // nobody reads a buffer: what goes there need not wait
 				b.Of(made)
 			}
@@ -257,7 +256,7 @@ func (t *tiler) storeResults() error {
 			return err
 		}
 	}
-	t.copyOut(copies, half)
+	t.copyOut(copies, own)
 	return nil
 }
 

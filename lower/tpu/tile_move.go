@@ -199,7 +199,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v
-		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, half: v.src.half, pure: v.src.pure}
+		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, part: v.src.part, pure: v.src.pure}
 		u.dims = slices.Concat(lead[:at], lead[at+1:], [][]factor{rowD, laneD})
 		var err error
 		if blocks[i], err = t.gather(&u); err != nil {
@@ -350,7 +350,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			return src.cols.load(t, row, count, stride)
 		}
 		narrow := ref.Type.DType.Bytes() == 2
-		if !joins(ref, row, count, stride) || stride > 1 && (src.lanes != laneCount || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
+		if !joins(ref, src.part.of(), row, count, stride) || stride > 1 && (src.lanes != laneCount || narrow && (ref.Type.DType != ir.BF16 || stride%2 != 0 || ref.Type.Shape[ref.Type.Rank()-2]%2 != 0)) {
 			x, err := t.columns(src).load(t, row, count, stride)
 			if err != nil {
 				return nil, err
@@ -364,7 +364,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 			}
 			return t.convert(t.half(w, row%2), ir.BF16), nil
 		}
-		ref = t.flat(ref, row, count, stride)
+		ref = t.flat(ref, src.part.of(), row, count, stride)
 		starts, err := unravel(ref, row, count, stride)
 		if err != nil {
 			return nil, err
@@ -383,33 +383,35 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 	return x, err
 }
 
-// joins says whether count rows by a stride lie inside one leading index of a reference, or else
-// whether its leading dimensions can be taken into the rows. Memory has tiles of up to 32 bytes a
-// lane: 8 rows of f32, 16 of bf16. A leading index whose rows do not fill its tiles leaves a gap,
-// so the rows of two of them are no run. Full before and after the join, there is none.
-func joins(ref *ir.Value, row, count, stride int) bool {
+// joins says whether count rows by a stride lie inside one leading index of a reference of some
+// parts, or else whether the leading dimensions of a part can be taken into the rows. Memory has
+// tiles of up to 32 bytes a lane: 8 rows of f32, 16 of bf16. A leading index whose rows do not fill
+// its tiles leaves a gap, so the rows of two of them are no run. Full before and after the join,
+// there is none.
+func joins(ref *ir.Value, parts, row, count, stride int) bool {
 	full := func(rows int) bool { return rows&(rows-1) == 0 || rows*ref.Type.DType.Bytes()%32 == 0 }
 	s := ref.Type.Shape
-	joined := flatShape(s, row, count, stride)
+	joined := flatShape(s, parts, row, count, stride)
 	return slices.Equal(joined, s) || full(s[len(s)-2]) && full(joined[len(s)-2])
 }
 
-// flatShape is a shape with as many of its inner leading dimensions taken into the rows as count
-// rows by a stride cross. A view of fewer leading dimensions is a
+// flatShape is a shape of some parts, with as many of the inner leading dimensions of a part taken
+// into the rows as count rows by a stride cross. A view of fewer leading dimensions is a
 // cast, and accesses by different casts are taken to overlap; so no more are taken than needed.
-func flatShape(shape []int, row, count, stride int) []int {
+func flatShape(shape []int, parts, row, count, stride int) []int {
 	s := slices.Clone(shape)
+	s[0] /= parts
 	n := len(s) - 2
 	for d := n - 1; d >= 0 && row%s[n]+(count-1)*stride >= s[n]; d-- {
 		s[n], s[d] = s[n]*s[d], 1
 	}
+	s[0] *= parts
 	return s
 }
 
-// flat views a reference with its leading dimensions in the rows as count rows by a stride cross
-// them.
-func (t *tiler) flat(ref *ir.Value, row, count, stride int) *ir.Value {
-	s := flatShape(ref.Type.Shape, row, count, stride)
+// flat views a reference with its leading dimensions in the rows as count rows by a stride cross them.
+func (t *tiler) flat(ref *ir.Value, parts, row, count, stride int) *ir.Value {
+	s := flatShape(ref.Type.Shape, parts, row, count, stride)
 	if slices.Equal(s, ref.Type.Shape) {
 		return ref
 	}
@@ -422,7 +424,7 @@ func (t *tiler) words(src *source) *source {
 	s := slices.Clone(ref.Type.Shape)
 	s[len(s)-2] /= 2
 	w := t.once(fmt.Sprintf("words %p", ref), func() *ir.Value { return t.b().RefCast(ref, ir.U32, s...) })
-	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, half: src.half, pure: src.pure}
+	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, part: src.part, pure: src.pure}
 }
 
 // turn transposes a tile. Halves of words are turned as words, once for both: a transpose of u32

@@ -233,7 +233,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 	count := r.Shape[n-2]
 	// Only four-byte rows can begin anywhere: a bf16 row is half of a word. So the value is copied
 	// to scratch as f32, once for the loop that reads it row by row.
-	if v.src.ref == nil || v.src.half != nil || v.src.ref.Type.DType.Bytes() != 4 {
+	if v.src.ref == nil || v.src.part.count > 1 || v.src.ref.Type.DType.Bytes() != 4 {
 		xs, err := t.tiles(v)
 		if err != nil {
 			return err

@@ -189,12 +189,12 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 		stride = puts[0].stride
 	}
 	narrow := ref.Type.DType.Bytes() == 2 || u.src.lanes != laneCount
-	if stride > 1 && (narrow || slices.ContainsFunc(puts, func(p put) bool { return !joins(ref, p.row, count, p.stride) })) {
+	if stride > 1 && (narrow || slices.ContainsFunc(puts, func(p put) bool { return !joins(ref, t.into.of(), p.row, count, p.stride) })) {
 		return t.storeWords(u, ref, puts, count, stride)
 	}
 	return func() error {
 		for _, p := range puts {
-			ref := t.flat(ref, p.row, count, p.stride)
+			ref := t.flat(ref, t.into.of(), p.row, count, p.stride)
 			starts, err := unravel(ref, p.row, count, p.stride)
 			if err != nil {
 				return err
@@ -302,7 +302,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	// partner tile, whose rows are the odd ones beside it.
 	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
 	for _, p := range puts {
-		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, p.row, count, p.stride) {
+		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, t.into.of(), p.row, count, p.stride) {
 			paired = false
 		}
 	}
@@ -324,7 +324,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 				if p.row%2 != 0 {
 					continue
 				}
-				words := t.flat(words, p.row/2, count, stride/2)
+				words := t.flat(words, t.into.of(), p.row/2, count, stride/2)
 				starts, err := unravel(words, p.row/2, count, stride/2)
 				if err != nil {
 					return err

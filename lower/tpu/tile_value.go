@@ -49,9 +49,9 @@ type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
 	cols        *columns
-	rows, lanes int       // of one tile; for a reference the whole of it
-	lane        int       // of a reference: the first of its lanes
-	half        *ir.Value // where not nil: which half of its reference
+	rows, lanes int  // of one tile; for a reference the whole of it
+	lane        int  // of a reference: the first of its lanes
+	part        part // of its reference
 	// nothing writes to it before the results are stored, so what was loaded need not be loaded
 	// again
 	pure bool

@@ -67,6 +67,8 @@ func TestScalarSemantics(t *testing.T) {
 		{"signed", "%s1_s1 = smov 4294967295 | %p1_p1 = scmp.lt.s32.totalorder %s1_s1, 1", true},
 		{"unsigned", "%s1_s1 = smov 4294967295 | %p1_p1 = scmp.lt.u32.totalorder %s1_s1, 1", false},
 		{"mul", "%s1_s1 = smul.u32 65537, 65537 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 131073", true},
+		{"high word", "%s1_s1 = smulhi.u32 2863311531, 7 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 4", true},
+		{"high word, signed", "%s1_s1 = smulhi.s32 4294967295, 7 | %p1_p1 = scmp.lt.s32.totalorder %s1_s1, 0", true},
 		{"sub", "%s1_s1 = ssub.s32 3, 5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 4294967294", true},
 		{"logic", "%s1_s1 = sand.u32 12, 10 | %s2_s2 = sxor.u32 %s1_s1, 1 | %s3_s3 = sor.u32 %s2_s2, 16 | %p1_p1 = scmp.eq.s32.totalorder %s3_s3, 25", true},
 		{"shifts", "%s1_s1 = sshll.u32 4294967288, 1 | %s2_s2 = sshra.s32 %s1_s1, 2 | %s3_s3 = sshrl.u32 %s2_s2, 28 | %p1_p1 = scmp.eq.s32.totalorder %s3_s3, 15", true},

@@ -14,6 +14,7 @@ var scalarOps = map[string]func(typ string, a []value) value{
 	"sadd":    binary(value.add),
 	"ssub":    binary(value.sub),
 	"smul":    arithmetic(func(x, y int32) int32 { return x * y }),
+	"smulhi":  high,
 	"sand":    arithmetic(func(x, y int32) int32 { return x & y }),
 	"sor":     arithmetic(func(x, y int32) int32 { return x | y }),
 	"sxor":    arithmetic(func(x, y int32) int32 { return x ^ y }),
@@ -65,6 +66,19 @@ func divide(typ string, a []value) value {
 		return number(int32(uint32(x.num) / uint32(y.num)))
 	case kind == "kRem":
 		return number(int32(uint32(x.num) % uint32(y.num)))
+	}
+	return value{}
+}
+
+// high is the upper word of a product.
+func high(typ string, a []value) value {
+	x, y := a[0], a[1]
+	switch {
+	case !x.isNumber() || !y.isNumber():
+	case typ == "u32":
+		return number(int32(uint64(uint32(x.num)) * uint64(uint32(y.num)) >> 32))
+	case typ == "s32":
+		return number(int32(int64(x.num) * int64(y.num) >> 32))
 	}
 	return value{}
 }

@@ -1,0 +1,173 @@
+// Package recurrence takes tokens one by one through the states of several entries, in the order and type of the spec.
+package recurrence
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// A Step has the states of N entries, [N, K, V], or [N, V, K] where the spec has k last.
+type Step struct {
+	*tile.Body
+	Spec  gdn.Spec
+	Group int // value heads that share a key head
+	State *ir.Value
+}
+
+// A Spread gives a number of each entry over its tile; nil for ones.
+type Spread func(rows, lanes int) *ir.Value
+
+// Token takes a token through the states: q and k [Nk, K], v [N, V]; a state is read by k, or by reads [N, K]. The output is [N, 1, V].
+func (e *Step) Token(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
+	switch {
+	case e.V.Unit == gdn.UnitMatrix || e.V.Unit == gdn.UnitSums:
+		return e.joined(q, k, reads, v, decay, beta)
+	case e.Spec.State == gdn.StateVK:
+		return e.vk(q, k, reads, v, decay, beta)
+	}
+	return e.kv(q, k, reads, v, decay, beta)
+}
+
+// perValue repeats what belongs to key heads for each of their value heads.
+func (e *Step) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.Group) }
+
+// each is f of what there is.
+func each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
+	return f(x)
+}
+
+// Written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v. A beta of nil is ones.
+func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
+	if !e.Spec.Rule.Writes() {
+		return v
+	}
+	u := e.B.Sub(v, read())
+	return e.By(u, beta())
+}
+
+// joined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
+// by one product and one update. Q S is then decayed, and gains q of what the update adds. It is for rules that read the state by k.
+func (e *Step) joined(q, k, _, v *ir.Value, decay, beta Spread) *ir.Value {
+	b, s := e.B, e.Spec
+	n := v.Type.Shape[0]
+	turned := s.State == gdn.StateVK
+	r, l := e.State.Type.Shape[1], e.State.Type.Shape[2]
+	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, x.Type.Shape[0], 1, s.K) }
+	rows := b.Concat(1, row(k), row(q))
+	var ks, qs, kq *ir.Value
+	if e.V.Unit == gdn.UnitSums && turned {
+		ks, qs, kq = e.readBySums(&rows)
+	} else {
+		ks, qs, kq = e.readByProduct(rows, turned)
+	}
+	g := decay(1, s.V)
+	u := e.Written(b.Reshape(v, n, 1, s.V), func() *ir.Value { return e.Weighed(g, ks) }, func() *ir.Value { return beta(1, s.V) })
+	down, across := e.perValue(b.SliceAxis(rows, 1, 0, 1)), u // along the rows and the lanes of the state
+	if turned {
+		down, across = u, down
+	}
+	add := b.Mul(b.Broadcast(b.Reshape(down, n, r), []int{n, r, l}, 0, 1), b.Broadcast(b.Reshape(across, n, l), []int{n, r, l}, 0, 2))
+	e.State = b.Add(e.By(e.State, decay(r, l)), add)
+	return b.Add(e.Weighed(g, qs), b.Mul(kq, u))
+}
+
+// readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].
+func (e *Step) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
+	b := e.B
+	rows = e.perValue(rows)
+	both := e.Dot(rows, e.State, false, turned, e.V.Numerics.PrecState)
+	k, q := b.SliceAxis(rows, 1, 0, 1), b.SliceAxis(rows, 1, 1, 2)
+	kq = b.Broadcast(b.Sum(b.Mul(k, q), 2), []int{both.Type.Shape[0], 1, e.Spec.V}, 0, 1)
+	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
+}
+
+// readBySums is readByProduct on states [N, V, K]. It keeps the rows for what reads them later.
+func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
+	b := e.B
+	*rows = b.Keep(*rows)
+	k, q := b.SliceAxis(*rows, 1, 0, 1), b.SliceAxis(*rows, 1, 1, 2)
+	both := b.Keep(tile.AddLanes(b, b.Keep(tile.RunningSums(b, e.State, *rows)))) // [N, V, 2, 1]
+	n, values := both.Type.Shape[0], both.Type.Shape[1]
+	of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(both, 2, i, i+1), n, 1, values) }
+	kq = e.perValue(b.Reshape(tile.AddLanes(b, b.Keep(tile.RunningSums(b, k, q))), k.Type.Shape[0], 1, 1))
+	return of(0), of(1), b.Broadcast(kq, []int{n, 1, values}, 0, 1, 2)
+}
+
+// kv is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the state is read by k, or by reads [N, K]; the output is [N, 1, V].
+func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
+	b, s := e.B, e.Spec
+	n := v.Type.Shape[0]
+	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
+	kc := e.perValue(e.Column(k, s.V))
+	rc := kc
+	if reads != nil {
+		rc = e.Column(reads, s.V)
+	}
+	state := e.By(e.State, decay(s.K, s.V))
+	u := e.Written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, rc), 1)) }, func() *ir.Value { return beta(1, s.V) })
+	e.State = b.Add(state, b.Mul(kc, over(u)))
+	if e.V.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.State, false, false, e.V.Numerics.PrecState)
+	}
+	return row(b.Sum(b.Mul(e.State, e.perValue(e.Column(q, s.V))), 1))
+}
+
+// vk is one token on a state [N, V, K].
+func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
+	b, s := e.B, e.Spec
+	n := v.Type.Shape[0]
+	row := func(x *ir.Value) *ir.Value { return e.perValue(b.Reshape(x, x.Type.Shape[0], 1, s.K)) }
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.V, s.K}, 0, 1, 2) }
+	sum := func(x *ir.Value) *ir.Value { return b.Broadcast(b.Sum(x, 2), []int{n, s.V, s.K}, 0, 1) }
+	kr := row(k)
+	rr := kr
+	if reads != nil {
+		rr = b.Reshape(reads, n, 1, s.K)
+	}
+	state := e.By(e.State, decay(s.V, s.K))
+	if e.V.Unit == gdn.UnitLanes && n < s.K && s.Rule.Writes() {
+		return e.inLanes(row(q), kr, rr, v, state, beta)
+	}
+	u := e.Written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(rr))) }, func() *ir.Value { return each(over, beta(1, s.K)) })
+	e.State = b.Add(state, b.Mul(u, over(kr)))
+	if e.V.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(row(q), e.State, false, true, e.V.Numerics.PrecState)
+	}
+	o := b.Sum(b.Mul(e.State, over(row(q))), 2)
+	return b.Reshape(o, n, 1, s.V)
+}
+
+// inLanes is vk with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
+// that is summed, and o is put into its place, so that no column is broadcast or turned alone.
+func (e *Step) inLanes(q, k, read, v, state *ir.Value, beta Spread) *ir.Value {
+	b, s := e.B, e.Spec
+	n := v.Type.Shape[0]
+	all := []int{n, s.V, s.K}
+	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, all, 0, 1, 2) }
+	place := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, all...), 0), b.Iota(ir.T(ir.I32, all...), 2))
+	columns := b.Transpose(b.Concat(0, v, b.Const(ir.T(ir.F32, s.K-n, s.V), 0)), 1, 0)
+	own := b.Broadcast(columns, all, 1, 2)
+	rest := b.Sub(b.Select(place, own, b.Like(own, 0)), b.Mul(state, over(read)))
+	u := b.Broadcast(b.Sum(rest, 2), all, 0, 1)
+	e.State = b.Add(state, b.Mul(u, over(e.By(k, beta(1, s.K)))))
+	if e.V.Numerics.PrecState != ir.PrecF32 {
+		return e.Dot(q, e.State, false, true, e.V.Numerics.PrecState)
+	}
+	o := b.Broadcast(b.Sum(b.Mul(e.State, over(q)), 2), all, 0, 1)
+	out := b.Const(ir.T(ir.F32, 1, s.V, s.K), 0)
+	for i := range n {
+		at := func(x *ir.Value) *ir.Value { return b.SliceAxis(x, 0, i, i+1) }
+		out = b.Select(at(place), at(o), out)
+	}
+	out = b.Transpose(b.Reshape(out, s.V, s.K), 1, 0)
+	rows := make([]*ir.Value, n)
+	for i := range rows {
+		rows[i] = b.Reshape(b.SliceAxis(out, 0, i, i+1), 1, 1, s.V)
+	}
+	return b.Concat(0, rows...)
+}

@@ -192,6 +192,7 @@ type operands struct {
 	g, beta      *operand // nil where the rule has none
 	aLog, dt     *operand // where gates are fused in the kernel, and only there
 	erase, write *operand // gates of channels of the key and of the value, in place of beta
+	held         *operand // of a pool: the states that sequences leave, below zero none
 
 	t, u, w, p *operand // from an earlier grid
 
@@ -204,7 +205,7 @@ type operands struct {
 
 func (o *operands) Decay() []*operand { return given(o.g, o.aLog, o.dt) }
 
-func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta, o.erase) }
+func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta, o.erase, o.held) }
 
 // values are v, and what weighs it.
 func (o *operands) values() []*operand { return given(o.v, o.write) }
@@ -233,6 +234,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	}
 	for i, o := range x.outs {
 		o.operand.value = rs[i]
+		if o.operand.shape != nil {
+			o.operand.value = p.b.Reshape(rs[i], o.operand.shape...)
+		}
 		r.outputs = append(r.outputs, o.operand)
 	}
 	return r
@@ -304,6 +308,24 @@ func (x *gridding) window(o *operand) ir.Window {
 	return w
 }
 
+// spaced has the sequences of a step of a pool lie a number of steps apart, as the tables of their states name them: those of the first
+// places of all steps come first, then those of the second. So no table is put into another order.
+func (x *gridding) spaced(o *operand) *operand {
+	n := x.v.Mapping.Batch
+	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
+		return o
+	}
+	apart := func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) }
+	y := *o
+	y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
+	if o.value != nil {
+		y.value = x.b.Reshape(o.value, apart(o.value.Type.Shape)...)
+	} else {
+		y.shape = apart(o.shape)
+	}
+	return &y
+}
+
 // ofSequence is the window of the state of a step's j-th sequence, by a table of the pool.
 func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 	w := x.window(o)
@@ -319,10 +341,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 		g.Tables, args = 1, append(args, x.in.slotting.Table)
 	}
 	if x.pooled() {
-		args = append(args, x.pool().Tables(x.b, x.v.Mapping.Batch)...)
+		args = append(args, x.pool().Tables(x.b)...)
 		g.Tables = len(args)
 	}
 	for _, o := range x.used {
+		o = x.spaced(o)
 		g.In = append(g.In, x.window(o))
 		args = append(args, o.value)
 	}
@@ -348,7 +371,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	e := newTiles(x.plan, b, x.in)
 	e.step = x.at[axisChunk]
 	for i, o := range x.used {
-		e.blocks[o] = blocks[i]
+		e.blocks[o] = b.Reshape(blocks[i], o.block...)
 	}
 	asTile := func(y *ir.Value) *ir.Value {
 		r := len(state.block)
@@ -367,9 +390,10 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		x.outs = append(x.outs, e.made(e.Concat(0, e.after[len(e.after)-x.v.Mapping.Chunks:]...)))
 	}
 	for _, o := range x.outs {
-		ys = append(ys, o.block)
-		g.Out = append(g.Out, x.window(o.operand))
-		g.Outs = append(g.Outs, ir.T(o.operand.dtype, o.operand.shape...))
+		to := x.spaced(o.operand)
+		ys = append(ys, b.Reshape(o.block, to.block...))
+		g.Out = append(g.Out, x.window(to))
+		g.Outs = append(g.Outs, ir.T(to.dtype, to.shape...))
 	}
 	if state == nil {
 		return ys, nil

@@ -77,6 +77,9 @@ func (p *plan) glueIn() *operands {
 		erase, write := p.glueApart()
 		in.erase, in.write = wide(erase, 0), wide(write, 0)
 	}
+	if p.pooled() {
+		in.held = whole(b.Reshape(p.args["state_indices"], 1, 1, s.Batch))
+	}
 	if !p.aligned() {
 		in.state = p.stateOperand(p.args["initial_state"])
 	}
@@ -85,7 +88,7 @@ func (p *plan) glueIn() *operands {
 
 // rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none.
 func (p *plan) rawGate(name string) *ir.Value {
-	if p.args[name] == nil || p.copying() {
+	if p.args[name] == nil || p.copying() && p.v.Fuse == gdn.PlaceKernel {
 		return p.args[name]
 	}
 	return p.b.Convert(p.args[name], ir.F32)
@@ -313,7 +316,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	p.b.Stage("glue")
 	o := p.tokensOut(in, r.outputs[0], p.s.HeadsV)
-	if p.s.Pool > 0 {
+	if p.s.Pool > 0 && !p.pooled() {
 		o = p.skip(o, in)
 	}
 	results := []*ir.Value{o}

@@ -143,10 +143,27 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 
 // ofStep are the gates [C, N, lanes of a state] of the step out of all as they lie.
 func (e *tiles) ofStep(x *ir.Value) *ir.Value {
-	if e.few() {
-		return gate.OfFew(e.b, x, e.b.ProgramID(e.step), e.v.Mapping.Batch, e.state.Type.Shape[2], e.s.Batch == e.v.Mapping.Batch)
+	b, n := e.b, e.v.Mapping.Batch
+	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Apart: e.s.Batch / n}
+	if !e.pooled() {
+		r.First, r.Apart = b.Mul(r.First, b.Const(ir.T(ir.I32), float64(n))), 1
 	}
-	return gate.OfRows(e.b, x, e.b.ProgramID(e.step), e.v.Mapping.Batch, e.state.Type.Shape[2])
+	if x.Type.Rank() == 2 {
+		return gate.OfFew(b, x, r, e.state.Type.Shape[2])
+	}
+	return gate.OfRows(b, x, r, e.state.Type.Shape[2])
+}
+
+// kept is the output [N, C, V] of a step, zeros for sequences without a state.
+func (e *tiles) kept(o *ir.Value) *ir.Value {
+	if e.in.held == nil {
+		return o
+	}
+	b, s := e.b, o.Type.Shape
+	id := b.Convert(e.blocks[e.in.held], ir.F32)
+	held := b.Reshape(e.ofStep(b.Select(b.Compare(ir.GE, id, b.Like(id, 0)), b.Like(id, 1), b.Like(id, 0))), e.v.Mapping.Batch, e.state.Type.Shape[2])
+	held = b.Broadcast(b.SliceAxis(held, 1, 0, 1), []int{e.v.Mapping.Batch, e.v.Mapping.Heads, s[1], s[2]}, 0, 3)
+	return b.Select(b.Reshape(b.Compare(ir.GT, held, b.Like(held, 0)), s...), o, b.Like(o, 0))
 }
 
 // loadMade brings a window of what an earlier grid made to [N, C, D].

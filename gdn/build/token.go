@@ -44,7 +44,7 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 		e.state, e.after = s, append(e.after, s)
 	}
 	b.Stage("output")
-	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
+	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
 // tokenNative works on states in the order of the spec. On the matrix unit K S and Q S are one product, before the update. On
@@ -71,7 +71,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 		e.after = append(e.after, e.state)
 	}
 	b.Stage("output")
-	return []blockOut{e.output([]*ir.Value{b.Concat(1, outs...)})}
+	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
 // recurrence takes tokens through the states of the step.

@@ -95,8 +95,8 @@ func TestAuto(t *testing.T) {
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
 		{"contest-prefill", "auto", "tpu-packed", fetched},
 		{"contest-prefill", "auto-f32-like", "tpu-x3", nil},
-		{"decode decode-pool contest-decode", "auto", "decode", nil},
-		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", nil},
+		{"decode decode-pool contest-decode", "auto", "decode", []string{inMain}},
+		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", []string{inMain}},
 	} {
 		for preset := range strings.SplitSeq(job.presets, " ") {
 			s, err := gdn.LookupPreset(preset)

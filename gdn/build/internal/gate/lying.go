@@ -5,13 +5,22 @@ import "github.com/gdngen/gdngen/ir"
 // Gates of heads may stay as a TPU has them in memory: [C, H, B], whose batch rows lie along the lanes. They are small, so that a kernel
 // has all of them at hand; then nothing moves them before it.
 
-// OfRows takes the gates of a step's batch rows, so many from its number times so many on, to [C, rows x H, lanes], each spread over all
-// lanes. Those of other rows pass into none, whatever they are.
-func OfRows(b *ir.Builder, x, step *ir.Value, rows, lanes int) *ir.Value {
-	c, h, all := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2]
+// Rows are the batch rows of a step: Count of them, Apart from one another, from First on.
+type Rows struct {
+	First        *ir.Value
+	Count, Apart int
+}
+
+// OfRows takes the gates of a step's batch rows to [C, rows x H, lanes], each spread over all lanes. Those of other rows pass into none,
+// whatever they are.
+func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
+	c, h, all, rows := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2], r.Count
 	shape := []int{rows, h, all}
-	first := b.Broadcast(b.Mul(step, b.Const(ir.T(ir.I32), float64(rows))), shape)
-	own := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, shape...), 2), b.Add(b.Iota(ir.T(ir.I32, shape...), 0), first))
+	row := b.Iota(ir.T(ir.I32, shape...), 0)
+	if r.Apart > 1 {
+		row = b.Mul(row, b.Like(row, float64(r.Apart)))
+	}
+	own := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, shape...), 2), b.Add(row, b.Broadcast(r.First, shape)))
 	tokens := make([]*ir.Value, c)
 	for i := range tokens {
 		y := b.Broadcast(b.Reshape(b.SliceAxis(x, 0, i, i+1), h, all), shape, 1, 2)
@@ -29,20 +38,20 @@ func Upright(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	return b.Broadcast(b.Sum(b.Select(b.Compare(ir.EQ, b.Iota(t, 0), b.Iota(t, 1)), y, b.Like(y, 0)), 1), []int{h, lanes}, 0)
 }
 
-// OfFew is OfRows of [B, H], as gates of few batch rows lie, each of one token; alone says that a step has all rows.
-func OfFew(b *ir.Builder, x, step *ir.Value, rows, lanes int, alone bool) *ir.Value {
+// OfFew is OfRows of [B, H], as gates of few batch rows lie, each of one token.
+func OfFew(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	all, h := x.Type.Shape[0], x.Type.Shape[1]
 	var out []*ir.Value
-	for j := range rows {
+	for j := range r.Count {
 		var y *ir.Value
-		if alone {
+		if r.Count == all {
 			y = b.SliceAxis(x, 0, j, j+1)
 		} else {
-			at := b.Add(b.Mul(step, b.Const(ir.T(ir.I32), float64(rows))), b.Const(ir.T(ir.I32), float64(j)))
+			at := b.Add(r.First, b.Const(ir.T(ir.I32), float64(j*r.Apart)))
 			own := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, all, h), 0), b.Broadcast(at, []int{all, h}))
 			y = b.Reshape(b.Sum(b.Select(own, x, b.Like(x, 0)), 0), 1, h)
 		}
 		out = append(out, Upright(b, y, lanes))
 	}
-	return b.Reshape(b.Concat(0, out...), 1, rows*h, lanes)
+	return b.Reshape(b.Concat(0, out...), 1, r.Count*h, lanes)
 }

@@ -33,25 +33,17 @@ func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	return b.Select(held, b.GatherRows(x, from, 0), pool)
 }
 
-// Tables of a grid whose steps take a group of sequences each.
+// Tables of a grid.
 const (
 	TableWritten = iota // the state that is left
 	TableFrom           // the state that is read, where it has a name of its own
 )
 
-// Tables number the states of each step's sequences, n of them a step: those of the first of each step, then of the second. A sequence without
-// a state has -1, as has one that starts from zeros in what is read.
-//
-// Example: six sequences with the states 9, 4, -1, 7, 5, 2 in steps of two have 9, -1, 5, 4, 7, 2.
-func (o Of) Tables(b *ir.Builder, n int) []*ir.Value {
+// Tables number the states of the sequences. A sequence without a state has -1, as has one that starts from zeros in what is read.
+func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	lists := []*ir.Value{o.Written}
 	if o.Read != nil {
 		lists = append(lists, b.Select(o.Held(b), o.Read, b.Like(o.Read, -1)))
-	}
-	for i, x := range lists {
-		if all := x.Type.Shape[0]; n > 1 {
-			lists[i] = b.Reshape(b.Transpose(b.Reshape(x, all/n, n), 1, 0), all)
-		}
 	}
 	return lists
 }

@@ -435,7 +435,7 @@ func tDMA(in *Instr) ([]Type, error) {
 		if n := in.Args[3+i].Type; n.DType != I32 || n.Rank() != 0 || n.IsRef() {
 			return nil, fmt.Errorf("block number %s", n)
 		}
-		if _, err := BlockAxis(t, block); err != nil {
+		if _, err := BlockCounts(t, block); err != nil {
 			return nil, err
 		}
 	}
@@ -445,20 +445,30 @@ func tDMA(in *Instr) ([]Type, error) {
 // BlockAxis is the dimension along which blocks of a shape are counted in a reference: the one in which it has several; 0 where it
 // is one block.
 func BlockAxis(t Type, block []int) (int, error) {
-	if len(block) != t.Rank() {
-		return 0, fmt.Errorf("blocks %v of %s", block, t)
-	}
+	counts, err := BlockCounts(t, block)
 	axis, several := 0, 0
-	for d, n := range t.Shape {
-		if block[d] < 1 || n%block[d] != 0 {
-			return 0, fmt.Errorf("blocks %v do not divide %s", block, t)
-		}
-		if n != block[d] {
+	for d, n := range counts {
+		if n > 1 {
 			axis, several = d, several+1
 		}
 	}
 	if several > 1 {
 		return 0, fmt.Errorf("blocks %v of %s: there may be several along one dimension", block, t)
 	}
-	return axis, nil
+	return axis, err
+}
+
+// BlockCounts is how many blocks of a shape a reference has along each dimension. Their numbers run along the last dimension first.
+func BlockCounts(t Type, block []int) ([]int, error) {
+	if len(block) != t.Rank() {
+		return nil, fmt.Errorf("blocks %v of %s", block, t)
+	}
+	var counts []int
+	for d, n := range t.Shape {
+		if block[d] < 1 || n%block[d] != 0 {
+			return nil, fmt.Errorf("blocks %v do not divide %s", block, t)
+		}
+		counts = append(counts, n/block[d])
+	}
+	return counts, nil
 }

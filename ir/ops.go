@@ -177,7 +177,7 @@ func init() {
 		OpRefCast: {Name: "refcast", Unit: UnitNone, Args: 1, Level: Kernel, Explicit: true, Types: tRefCast,
 			Doc: "the same memory seen as another element type; a width change halves or doubles the rows as words and halves do, a reshape may join leading dimensions"},
 		OpDMAStart: {Name: "dma_start", Unit: UnitCopy, Args: any, Min: 3, Level: Kernel, Effect: true, Attrs: []string{"block"}, Types: tDMA,
-			Doc: "dma_start(source, target, semaphore): copy begins; the target is undefined until the wait. With two i32 scalars more, a block of the shape is copied: the one of that number of the source to that of the target, counted along the one dimension that has several"},
+			Doc: "dma_start(source, target, semaphore): copy begins; the target is undefined until the wait. With two i32 scalars more, a block of the shape is copied: the one of that number of the source to that of the target, counted along the last dimension first"},
 		OpDMAWait: {Name: "dma_wait", Unit: UnitCopy, Args: any, Min: 3, Level: Kernel, Effect: true, Attrs: []string{"block"}, Types: tDMA, Doc: "waits for the copy of the same operands"},
 	}
 }

@@ -253,7 +253,6 @@ func TestRejects(t *testing.T) {
 		inKernel("dma_start %s, %y, %m {block=[4,8]}"):                                                                           "copy of vmem:f32[4,8]",
 		inKernel("dma_start %s, %y, %m, %n {block=[1,8]}"):                                                                       "copy with 4 operands",
 		inKernel("dma_start %s, %y, %m, %n, %n {block=[3,8]}"):                                                                   "do not divide vmem:f32[4,8]",
-		inKernel("dma_start %s, %y, %m, %n, %n {block=[1,4]}"):                                                                   "several along one dimension",
 		inKernel("dma_start %s, %y, %m, %n, %f {block=[1,8]}"):                                                                   "block number f32[4,8]",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), into=[1]"):                                               "arrays are numbered",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), copies=1"):                                               "whose last axis is sequential",

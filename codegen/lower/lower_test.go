@@ -213,6 +213,7 @@ func TestCopiedTokens(t *testing.T) {
 		same          bool
 	}{
 		{"t=300", "tpu-long", false},
+		{"t=1024,hk=2", "tpu-long,chunk=128", false}, // blocks in parts
 		{"t=300,init,l2norm,gates=fused", "tpu-long,phases_before=2,chunks=2", false},
 		{"b=2,t=200", "tpu-long,batch=2,chunks=1", false},
 		{"t=90", "tpu-long,phases_before=2,chunks=1", false},
@@ -222,13 +223,21 @@ func TestCopiedTokens(t *testing.T) {
 		{"t=200,seqs=3", "tpu-long", true},
 		{"t=200,direction=train", "tpu-train-long", false},
 	} {
-		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+row.spec)
+		text := "hv=2,k=128,v=128,dtype=bf16," + row.spec
+		if !strings.Contains(text, "hk=") {
+			text += ",hk=1"
+		}
+		s := spec(t, text)
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
 		var results []map[string]*array.Array
 		var programs []string
 		for _, fetch := range []string{"windows", "copies"} {
-			m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0,fetch="+fetch))
+			text := row.variant + ",fetch=" + fetch
+			if !strings.Contains(text, ",chunk=") {
+				text += ",chunk=32,mergepairs=0"
+			}
+			m, err := build.Module(s, variant(t, text))
 			require.NoError(t, err)
 			k, err := lower.Kernels(m)
 			require.NoError(t, err, row)

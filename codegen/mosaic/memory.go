@@ -172,21 +172,37 @@ func (e *emitter) part(in *ir.Instr, i int) (value, error) {
 		return ref, nil
 	}
 	block := in.Attrs.Dims
-	axis, err := ir.BlockAxis(t, block)
+	counts, err := ir.BlockCounts(t, block)
 	if err != nil {
 		return ref, err
 	}
-	at, n := e.arg(in, 3+i), block[axis]
-	if n > 1 {
-		at = e.op("arith.muli", at.t, "", at, e.int(n))
-		if axis >= t.Rank()-2 {
-			at = e.op("tpu.assume_multiple", at.t, fmt.Sprintf("multiple = %d : i32", n), at)
+	number, starts := e.arg(in, 3+i), make([]*value, len(block))
+	below := 1
+	for _, n := range counts {
+		below *= n
+	}
+	one := below == 1 // its number is that along the first dimension
+	for d, n := range block {
+		if below /= counts[d]; counts[d] == 1 && !(one && d == 0) {
+			continue
 		}
+		at := number
+		if below > 1 {
+			at = e.op("arith.divsi", at.t, "", at, e.int(below))
+			number = e.op("arith.subi", at.t, "", number, e.op("arith.muli", at.t, "", at, e.int(below)))
+		}
+		if n > 1 {
+			at = e.op("arith.muli", at.t, "", at, e.int(n))
+			if d >= t.Rank()-2 {
+				at = e.op("tpu.assume_multiple", at.t, fmt.Sprintf("multiple = %d : i32", n), at)
+			}
+		}
+		starts[d] = &at
 	}
 	args := []value{ref}
-	for d := range block {
-		if d == axis {
-			args = append(args, at)
+	for _, at := range starts {
+		if at != nil {
+			args = append(args, *at)
 		} else {
 			args = append(args, e.int(0))
 		}

@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
@@ -35,20 +36,49 @@ func (p *printer) effect(n *node) statement {
 				sides[i] = view(sides[i], "")
 				continue
 			}
-			axis, err := ir.BlockAxis(n.in.Args[i].Type, n.in.Attrs.Dims)
+			counts, err := ir.BlockCounts(n.in.Args[i].Type, n.in.Attrs.Dims)
 			if err != nil {
 				p.fail(n, err)
 			}
-			at, size := o.texts[3+i].s, n.in.Attrs.Dims[axis]
-			if size > 1 {
-				at = fmt.Sprintf("pl.multiple_of((%s) * %d, %d)", at, size, size)
-			}
-			sides[i] = view(sides[i], fmt.Sprintf("%spl.ds(%s, %d)", strings.Repeat(":, ", axis), at, size))
+			sides[i] = view(sides[i], blockSlices(o.texts[3+i].s, n.in.Attrs.Dims, counts))
 		}
 		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], view(o.texts[2].s, ""), method)}
 	}
 	p.fail(n, fmt.Errorf("no statement"))
 	return statement{}
+}
+
+// blockSlices indexes the block of a number; dimensions behind the last with several blocks are left out.
+func blockSlices(at string, block, counts []int) string {
+	first, last := -1, 0
+	for d, n := range counts {
+		if n > 1 {
+			last = d
+			if first < 0 {
+				first = d
+			}
+		}
+	}
+	at = "(" + at + ")"
+	var parts []string
+	for d := last; d >= 0; d-- {
+		n, size := at, block[d]
+		switch {
+		case counts[d] == 1 && last > 0:
+			parts = append(parts, ":")
+			continue
+		case d > first && first >= 0:
+			n, at = fmt.Sprintf("(%s %% %d)", at, counts[d]), fmt.Sprintf("(%s // %d)", at, counts[d])
+		}
+		if size > 1 {
+			n = fmt.Sprintf("pl.multiple_of(%s * %d, %d)", n, size, size)
+		} else {
+			n = strings.TrimSuffix(strings.TrimPrefix(n, "("), ")")
+		}
+		parts = append(parts, fmt.Sprintf("pl.ds(%s, %d)", n, size))
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, ", ")
 }
 
 // target is the reference of a store: constants are not among a node's arguments.

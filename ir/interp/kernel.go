@@ -386,15 +386,18 @@ func (fr *frame) side(s *step, i int) (*access, error) {
 	if len(s.args) == 3 {
 		return a, nil
 	}
-	axis, err := ir.BlockAxis(r.t, block)
+	counts, err := ir.BlockCounts(r.t, block)
 	if err != nil {
 		return nil, err
 	}
 	at := int(fr.cells[s.args[3+i]].t.scalar())
-	if a.shape = block; at < 0 || (at+1)*block[axis] > r.t.Shape[axis] {
-		return nil, fmt.Errorf("block %d along dimension %d is outside %s", at, axis, r.t)
+	left := at
+	for d := n - 1; d >= 0; d-- {
+		a.at[d], left = left%counts[d]*block[d], left/counts[d]
 	}
-	a.at[axis] = at * block[axis]
+	if a.shape = block; at < 0 || left > 0 {
+		return nil, fmt.Errorf("block %d of %v is outside %s", at, block, r.t)
+	}
 	return a, nil
 }
 

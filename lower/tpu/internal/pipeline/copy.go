@@ -102,6 +102,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 // emit copies an instruction, with windows moved to the slot's chunk.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	b.Of(in)
+	k.await(b, in)
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
 		var err error
@@ -186,7 +187,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 
 // shift moves the start of a load or store to the slot's chunk of the window behind ref: a window
 // of a step has its chunks one behind another, or from the last to the first where the grid walks
-// down. In a buffer that the kernel fetches to, the step's half comes first.
+// down. In a buffer that the kernel copies by itself, the step's half comes first.
 func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	r := memory(k.root, ref)
 	p, ok := k.param[r]
@@ -202,7 +203,8 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	default:
 		return
 	}
-	if slices.ContainsFunc(k.fetched, func(f *fetch) bool { return f.seen == seen{p, k.slot.delay} }) {
+	if slices.ContainsFunc(k.fetched, func(f *fetch) bool { return f.seen == seen{p, k.slot.delay} }) ||
+		slices.ContainsFunc(k.delivered, func(x *delivery) bool { return x.param == p && x.axis >= 0 }) {
 		a.Starts[0] += (k.run.turn & 1) * ref.Type.Shape[0]
 		return
 	}

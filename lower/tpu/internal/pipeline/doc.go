@@ -56,6 +56,6 @@
 // late (Sched.Late) or ends early (Sched.Ends) is squeezed into its part of the slot.
 //
 // One file has one subject: phase.go finds the phase of each instruction; window.go gives phases
-// windows of their delays; copy.go writes the instructions of a slot; fetch.go has the copies that
-// a kernel makes by itself.
+// windows of their delays; copy.go writes the instructions of a slot; fetch.go and
+// deliver.go have the copies that a kernel makes by itself, and parts.go those at its two ends.
 package pipeline

@@ -77,7 +77,7 @@ func Example_timeline() {
 	for _, delay := range []int{0, 50} {
 		l := &pipeline{opt: &ir.Sched{Steps: 1, Lags: []int{0}, Late: delay}, body: m.Body, phase: make([]int, n), deps: make([][]int, n),
 			free: make([]bool, n), lazy: make([]bool, n), first: make([]bool, n)}
-		fmt.Println("state_delay", delay, l.timeline(0))
+		fmt.Println("state_delay", delay, l.timeline(0, nil))
 	}
 	// Output:
 	// state_delay 0 [0.25 0.625 0.875]

@@ -15,6 +15,7 @@ type fetch struct {
 	axis              int // along which its blocks are counted
 	seen              seen
 	from, buffer, sem *ir.Value
+	parts             parts // of the first block, where the first step awaits it in parts
 }
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
@@ -26,12 +27,18 @@ func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
 	}
 	looked := l.g.Live > 0
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && (x.Table >= 0) == looked })
-	for d, x := range w.Index {
-		if fixed := x.Table < 0 && (x.Axis < 0 && x.Const == 0 || x.Axis >= 0 && l.g.Dims[x.Axis].Size == 1); d != axis && (!fixed || w.Block[d] != t.Shape[d]) {
+	for d := range w.Index {
+		if d != axis && !l.whole(w, t, d) {
 			return 0, false
 		}
 	}
 	return axis, axis >= 0
+}
+
+// whole says whether a window shows all of an array along a dimension, at each point.
+func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
+	x := w.Index[d]
+	return x.Table < 0 && (x.Axis < 0 && x.Const == 0 || x.Axis >= 0 && l.g.Dims[x.Axis].Size == 1) && w.Block[d] == t.Shape[d]
 }
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
@@ -39,43 +46,112 @@ func (l *pipeline) makeBuffers(b *ir.Builder) {
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
-		for _, x := range []struct {
-			to **ir.Value
-			t  ir.Type
-		}{{&f.buffer, ir.Ref(ir.VMEM, f.from.Type.DType, shape...)}, {&f.sem, ir.Ref(ir.VMEM, ir.Sem)}} {
-			l.ng.Scratch = append(l.ng.Scratch, x.t)
-			*x.to = b.Param("", x.t)
-		}
+		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
+		f.sem = l.scratch(b, ir.Ref(ir.VMEM, ir.Sem))
 		l.params[f.seen] = f.buffer
+		if f.seen.delay == 0 && l.g.Live == 0 {
+			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType)
+		}
 	}
+	l.awaited = l.firstParts()
+}
+
+// firstPart is a part of the first block of a window.
+type firstPart struct {
+	*fetch
+	part int
+}
+
+// firstParts are the parts of all first blocks in the order in which they come: blocks of one part,
+// which are small, then a part of each of the others in turn.
+func (l *pipeline) firstParts() (list []firstPart) {
+	for part, more := 0, true; more; part++ {
+		more = false
+		for _, f := range l.fetched {
+			if part < len(f.parts.sems) {
+				list, more = append(list, firstPart{f, part}), true
+			}
+		}
+	}
+	several := func(p firstPart) int { return min(len(p.parts.sems), 2) }
+	slices.SortStableFunc(list, func(x, y firstPart) int { return several(x) - several(y) })
+	return list
+}
+
+// copyParts starts or awaits the copies of some parts of first blocks.
+func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
+	for _, p := range list {
+		n := len(p.parts.sems)
+		block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)
+		from := b.Add(b.Mul(block, number(b, n)), number(b, p.part))
+		b.Append(op, []*ir.Value{p.from, p.buffer, p.parts.sems[p.part], from, number(b, p.part)}, ir.Attrs{Dims: p.parts.block}, nil)
+	}
+}
+
+// await waits in the first step for the parts that an instruction is the first to read, and for
+// those that come before them: copies end in the order in which they start, and each wait keeps the
+// compiler from moving work across it.
+func (k *copier) await(b *ir.Builder, in *ir.Instr) {
+	if k.run.hi > 0 || k.slot.delay > 0 {
+		return
+	}
+	need := 0
+	accesses(in, func(ref *ir.Value, _ bool, bx *box) {
+		at, ok := k.param[memory(k.root, ref)]
+		for i, p := range k.awaited {
+			if ok && p.seen.param == at && p.parts.touches(p.part, ref, bx) {
+				need = i + 1
+			}
+		}
+	})
+	k.awaitParts(b, need)
+}
+
+// awaitParts waits for the next so many parts.
+func (l *pipeline) awaitParts(b *ir.Builder, n int) {
+	l.copyParts(b, ir.OpDMAWait, l.awaited[:n])
+	l.awaited = l.awaited[n:]
 }
 
 // fetch begins a step, in blocks of their own before its body: the compiler puts a copy that starts
 // in a straight line where it is waited for, at the end. It waits for the blocks of the step and
 // starts the copies of the next step's. A window of delay d has blocks in the steps from d to live
-// + d - 1, and its first copy has no step before it where d is 0. So the first step waits for what
-// it reads alone; the compiler's windows wait for the first block of all.
+// + d - 1, and its first copy has no step before it where d is 0. The first step waits in its body,
+// for each part where it is first read; the compiler's windows wait for the first block of all.
 //
-//	step 0 of delays 0 and 1:  start 0 of delay 0; wait for it and start 0 of delay 1; start 1 of delay 0
+//	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
+//
+// Where an operand says how many steps run, the first step waits here too, for whole blocks.
 func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
-	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-	most := 0
+	most, inParts := 0, len(l.awaited) > 0
 	for _, f := range l.fetched {
 		most = max(most, f.seen.delay)
 	}
 	// What waits for delay d does at the same steps as what starts delay d + 1.
 	for d := most; d >= -1; d-- {
 		if d == 0 {
-			first := b.And(b.Compare(ir.EQ, step, i32(0)), b.Compare(ir.GT, live, i32(0)))
-			b.When(first, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 0, 0) })
+			first := b.And(b.Compare(ir.EQ, step, number(b, 0)), b.Compare(ir.GT, live, number(b, 0)))
+			b.When(first, func(b *ir.Builder) {
+				if inParts {
+					l.copyParts(b, ir.OpDMAStart, l.awaited)
+				} else {
+					l.copyBlocks(b, ir.OpDMAStart, step, 0, 0)
+				}
+			})
 		}
-		holds := b.Compare(ir.LT, step, b.Add(live, i32(d)))
+		holds := b.Compare(ir.LT, step, b.Add(live, number(b, d)))
 		if d > 0 {
-			holds = b.And(holds, b.Compare(ir.GE, step, i32(d)))
+			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
+		}
+		apart := d == 0 && inParts // the first step waits elsewhere
+		if apart && l.steps > 1 {
+			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
 		}
 		b.When(holds, func(b *ir.Builder) {
-			l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
+			if !apart {
+				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
+			}
 			l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
 		})
 	}
@@ -90,8 +166,7 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	for i := range l.g.Tables {
 		tables = append(tables, l.params[seen{i, 0}])
 	}
-	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-	half := b.And(b.Add(step, i32(more)), i32(1))
+	half := b.And(b.Add(step, number(b, more)), number(b, 1))
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {
 			at := tiles.LookUp(b, f.window.Index[f.axis], step, more, tables)

@@ -71,22 +71,24 @@ type pipeline struct {
 	g    *ir.Grid
 	body *ir.Block
 
-	seq     int    // the sequential axis
-	steps   int    // steps in which a phase has chunks
-	slots   []slot // of a step
-	last    int    // greatest delay of a slot: steps that the last phase needs longer than the first
-	index   map[*ir.Value]int
-	root    map[*ir.Value]*ir.Value
-	param   map[*ir.Value]int // number of a parameter
-	deps    [][]int           // earlier instructions that each needs
-	phase   []int
-	light   []bool // loads from windows and cheap work on them
-	free    []bool // computed anew wherever it is needed
-	lazy    []bool // computed where a task needs it, and again for another task
-	first   []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
-	rings   map[*ir.Value]*ring
-	fetched []*fetch
-	places  map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
+	seq       int    // the sequential axis
+	steps     int    // steps in which a phase has chunks
+	slots     []slot // of a step
+	last      int    // greatest delay of a slot: steps that the last phase needs longer than the first
+	index     map[*ir.Value]int
+	root      map[*ir.Value]*ir.Value
+	param     map[*ir.Value]int // number of a parameter
+	deps      [][]int           // earlier instructions that each needs
+	phase     []int
+	light     []bool // loads from windows and cheap work on them
+	free      []bool // computed anew wherever it is needed
+	lazy      []bool // computed where a task needs it, and again for another task
+	first     []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
+	rings     map[*ir.Value]*ring
+	fetched   []*fetch
+	awaited   []firstPart // what the first step has not yet waited for
+	delivered []*delivery
+	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
 	ng     *ir.Grid
 	blk    *ir.Block
@@ -129,6 +131,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	}
 	l.makeRings(kb)
 	l.makeBuffers(kb)
+	l.makeDeliveries(kb)
 	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
 		b.Stage("glue")
 		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
@@ -183,8 +186,11 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		}
 		l.fetch(b, c, chunks)
 	}
+	if len(l.delivered) > 0 {
+		l.deliver(b, c)
+	}
 	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
-		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)); {
+		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)) && !l.alone(hi) && !l.alone(hi+1); {
 			hi++
 		}
 		for _, r := range l.runs(lo, hi) {
@@ -194,6 +200,12 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		}
 	}
 	return b.Err()
+}
+
+// alone says whether a step shares its body with no other: the first, which awaits what it reads,
+// and the last, which delivers what it writes.
+func (l *pipeline) alone(step int) bool {
+	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.delivered) > 0
 }
 
 // bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where
@@ -240,7 +252,7 @@ type run struct {
 // are powers of two: the turns of all rings then repeat with those of the largest.
 func (l *pipeline) runs(lo, hi int) []run {
 	turns := 1
-	if len(l.fetched) > 0 {
+	if len(l.fetched)+len(l.delivered) > 0 {
 		turns = 2 // the halves of the buffers
 	}
 	for _, r := range l.rings {

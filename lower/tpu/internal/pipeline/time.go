@@ -26,17 +26,26 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		}
 	}
 	var events []event
+	var soon []bool
+	end := r.hi == l.steps+l.last-1 && len(l.delivered) > 0
+	if end {
+		soon = l.results()
+	}
 	copies := make([]*copier, len(slots))
 	for k, s := range slots {
 		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
-		for i, at := range l.timeline(s.phase) {
+		for i, at := range l.timeline(s.phase, soon) {
 			if at >= 0 {
 				events = append(events, event{float64(s.time) + at, k, i})
 			}
 		}
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
-	for _, e := range events {
+	var sends delivering
+	if end {
+		sends = l.deliveringBy(events)
+	}
+	for at, e := range events {
 		in, done := l.body.Instrs[e.instr], len(b.Block().Instrs)
 		if err := copies[e.slot].place(in); err != nil {
 			return err
@@ -47,6 +56,15 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 				l.places[x] = Place{Phase: s.phase, Time: s.time, Chunk: s.chunk, Task: in.Task, At: e.at - float64(s.time)}
 			}
 		}
+		if end {
+			l.after(b, sends, at)
+		}
+	}
+	if r.hi == 0 {
+		l.awaitParts(b, len(l.awaited))
+	}
+	if end {
+		l.deliverRest(b, sends)
 	}
 	return b.Err()
 }
@@ -62,7 +80,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 // of the straight line and not the first third: what the state's chain waits for is filled evenly.
 // Stages beside the rest (Sched.Beside) have a line of their own: they would otherwise stand in one
 // lump, in their turn, where all units but one idle.
-func (l *pipeline) timeline(phase int) []float64 {
+func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	from, to := 0.0, 1.0
 	if phase == l.opt.State() {
 		from = float64(l.opt.Late) / 100
@@ -96,6 +114,9 @@ func (l *pipeline) timeline(phase int) []float64 {
 		}
 		w, k := weight(in), line(i)
 		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
+		if soon != nil && soon[i] {
+			at[i] = known[i]
+		}
 		if copies(in) {
 			at[i] = 1
 		}

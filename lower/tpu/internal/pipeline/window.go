@@ -147,6 +147,13 @@ func (w *windowing) output(i int) error {
 	if err != nil {
 		return err
 	}
+	aliased := slices.ContainsFunc(w.g.Alias, func(a [2]int) bool { return a[0] == i })
+	if axis, ok := w.delivers(window, w.g.Outs[i], delay); ok && !aliased {
+		w.ng.Out = append(w.ng.Out, ir.Window{})
+		to := w.b.Param("", ir.Ref(ir.HBM, w.g.Outs[i].DType, w.g.Outs[i].Shape...))
+		w.delivered = append(w.delivered, &delivery{window: nw, axis: axis, param: old, to: to})
+		return nil
+	}
 	w.ng.Out = append(w.ng.Out, nw)
 	t := w.body.Params[old].Type
 	if !window.Whole(w.g.Outs[i]) {

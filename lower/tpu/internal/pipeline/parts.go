@@ -1,0 +1,65 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
+)
+
+// partBytes is what a step may wait for at once in its first reads and its last writes: about a
+// quarter of what the fixed part of a transfer takes on all targets.
+const partBytes = 128 << 10
+
+// parts are the pieces in which the first block of an input comes, or the last block of an output
+// goes: equal, along the first dimension of which the block has more than one. A copy of each has a
+// semaphore of its own, since a wait can not tell one copy from another.
+type parts struct {
+	block []int // the shape of one
+	sems  []*ir.Value
+}
+
+// cutInParts cuts a block of an element type into parts of whole tiles, whose semaphores it makes.
+func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
+	p := parts{block: slices.Clone(block)}
+	at, rows := 0, len(block)-2
+	for at < rows && block[at] == 1 {
+		at++
+	}
+	n := 1
+	for product(block)*d.Bytes()/n > partBytes && p.block[at]%2 == 0 && (at < rows || p.block[at]%(2*target.RegisterRows(d.Bytes())) == 0) {
+		n, p.block[at] = 2*n, p.block[at]/2
+	}
+	for range n {
+		p.sems = append(p.sems, l.scratch(b, ir.Ref(ir.VMEM, ir.Sem)))
+	}
+	return p
+}
+
+// touches says whether a box of the block, as a reference has it, has rows of a part.
+func (p *parts) touches(part int, ref *ir.Value, bx *box) bool {
+	if bx == nil {
+		return true
+	}
+	shape, n := ref.Type.Shape[:ref.Type.Rank()-1], len(p.sems)
+	first, last := 0, 0
+	for d, size := range shape {
+		first, last = first*size+bx.lo[d], last*size+bx.lo[d]+(bx.count[d]-1)*bx.step[d]
+	}
+	rows := product(shape)
+	return first*n/rows <= part && part <= last*n/rows
+}
+
+// scratch adds a parameter of the kernel's own.
+func (l *pipeline) scratch(b *ir.Builder, t ir.Type) *ir.Value {
+	l.ng.Scratch = append(l.ng.Scratch, t)
+	return b.Param("", t)
+}
+
+func product(s []int) int {
+	n := 1
+	for _, x := range s {
+		n *= x
+	}
+	return n
+}

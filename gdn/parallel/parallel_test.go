@@ -131,6 +131,9 @@ func TestSplitHard(t *testing.T) {
 	split(t, "b=2,t=48,hk=2,hv=2,k=8,v=16,l2norm,gates=fused,final=false", "random", 3, interpreted)
 	split(t, "b=1,t=64,hk=1,hv=2,k=8,v=8,init,l2norm,gates=fused,rule=kda,bound=-5", "random", 4, interpreted)
 	split(t, "b=1,t=64,hk=1,hv=2,k=8,v=8,init,rule=kda", "resets", 2, interpreted)
+	for _, n := range []int{2, 4, 8} {
+		split(t, "b=1,t=64,hk=1,hv=1,k=8,v=8,init,rule=kda", "random", n, interpreted)
+	}
 }
 
 // A rule whose gradients are the reference's alone has a map of each part too.

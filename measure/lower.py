@@ -16,7 +16,7 @@ def main():
     inputs = {n: jax.ShapeDtypeStruct(s, types[n]) for n, s in module["SHAPES"].items()}
 
     def forward(x):
-        return module["gated_delta_rule"](**x, interpret=False)
+        return module[module["__all__"][0]](**x, interpret=False)
 
     def gradient(x, weights):
         results, backward = jax.vjp(forward, x)

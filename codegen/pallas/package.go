@@ -44,7 +44,7 @@ type Part struct {
 const shortTokens = 128
 
 // Parts are the files of kernels in a package for a spec, at the sizes that variants are to be chosen for. One for short sequences stands
-// for itself only where its variant is another.
+// for itself only where its variant is another; where a rule has no kernels of its gradient, there is none for training.
 func Parts(s gdn.Spec) []Part {
 	s.Seqs, s.Packed, s.Direction, s.Final, s.Pool, s.InPlace = 0, false, gdn.Forward, true, 0, false
 	s = Spec(s)
@@ -53,7 +53,8 @@ func Parts(s gdn.Spec) []Part {
 	train.Direction = gdn.Train
 	decode.Batch, decode.Tokens = max(s.Batch, 8), 1
 	packed.Batch, packed.Tokens, packed.Seqs = 1, s.Batch*s.Tokens, 8
-	return []Part{{Name: "forward", Spec: s}, {Name: "short", Spec: short}, {Name: "train", Spec: train}, {Name: "decode", Spec: decode}, {Name: "packed", Spec: packed}}
+	parts := []Part{{Name: "forward", Spec: s}, {Name: "short", Spec: short}, {Name: "train", Spec: train}, {Name: "decode", Spec: decode}, {Name: "packed", Spec: packed}}
+	return slices.DeleteFunc(parts, func(p Part) bool { return p.Name == "train" && !twoPasses(s.Rule) })
 }
 
 // Package writes a Python package of a name, which must be an identifier: pyproject.toml, files of kernels, functions over them, the rule
@@ -77,7 +78,10 @@ func Package(name string, parts []Part, p Provenance) ([]File, error) {
 		files = append(files, File{"src/" + name + "/" + part.Name + ".py", f.text(false)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
-	api.data.Short = slices.ContainsFunc(parts, func(part Part) bool { return part.Name == "short" })
+	has := func(name string) bool {
+		return slices.ContainsFunc(parts, func(part Part) bool { return part.Name == name })
+	}
+	api.data.Short, api.data.Train = has("short"), has("train")
 	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
 		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {
 		var b bytes.Buffer
@@ -86,11 +90,11 @@ func Package(name string, parts []Part, p Provenance) ([]File, error) {
 		}
 		files = append(files, File{path, pytext.Format(spaced(b.String()))})
 	}
-	init := fmt.Sprintf("\"\"\"Gated delta rule for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[1]s.api import chunk_gated_delta_rule, decode_pool, decode_step\nfrom %[1]s.recurrent import recurrent\n\n"+
-		"__all__ = [\"chunk_gated_delta_rule\", \"decode_pool\", \"decode_step\", \"parallel\", \"recurrent\"]\n", name)
+	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s.api import %[3]s, decode_pool, decode_step\nfrom %[2]s.recurrent import recurrent\n\n"+
+		"__all__ = [\"%[3]s\", \"decode_pool\", \"decode_step\", \"parallel\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
 	files = append(files,
-		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"))},
-		File{"README.md", readme(name, parts, p)},
+		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"), api.data.Text.Title)},
+		File{"README.md", readme(name, api.data, parts, p)},
 		File{"src/" + name + "/__init__.py", pytext.Format(init)},
 		File{"src/" + name + "/py.typed", "\n"})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -98,9 +102,9 @@ func Package(name string, parts []Part, p Provenance) ([]File, error) {
 }
 
 // readme says what the functions are, and what the kernels cost.
-func readme(name string, parts []Part, p Provenance) string {
+func readme(name string, d fileData, parts []Part, p Provenance) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, packageReadme, name, p.Version)
+	fmt.Fprintf(&b, packageReadme, name, p.Version, d.Text.Title, d.Chunk(), map[bool]string{true: "; gradients by kernels"}[d.Train])
 	for _, part := range parts {
 		fmt.Fprintf(&b, "| `%s` | `%s` | ", part.Name, part.Spec)
 		for i, c := range part.Costs {
@@ -121,7 +125,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "%s"
 version = "0.1.0"
-description = "Gated delta rule for TPUs: Pallas kernels for training and inference"
+description = "%s for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["jax>=0.10.2", "numpy"]
@@ -140,10 +144,10 @@ testpaths = ["tests"]
 pythonpath = ["src"]
 `
 
-const packageReadme = "# %[1]s\n\nThe gated delta rule for TPUs, in Pallas. Written by gdngen %[2]s; generate it anew instead of editing it.\n\n" + `
+const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by gdngen %[2]s; generate it anew instead of editing it.\n\n" + `
 | function | what |
 |---|---|
-| ` + "`chunk_gated_delta_rule`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable; gradients by kernels |
+| ` + "`%[4]s`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable%[5]s |
 | ` + "`decode_step`" + ` | one token of each batch row |
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated |
 | ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |

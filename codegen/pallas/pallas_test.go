@@ -1,12 +1,14 @@
 package pallas_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
@@ -90,6 +92,41 @@ func TestHeadsAreRolled(t *testing.T) {
 	}
 }
 
+// Each rule has a file in its own name and with its own gates, in chunks, token by token and with kernels of the gradient, and each argument
+// is described.
+func TestEveryRule(t *testing.T) {
+	for i, rule := range gdn.RuleNames() {
+		gates := []string{"given", "fused"}[i%2]
+		if rule == "simple-gla" || rule == "linear" {
+			gates = "given"
+		}
+		for _, s := range []string{"tiny,rule=" + rule, "tiny,hk=2,l2norm,seqs=2,packed,state=vk,init,rule=" + rule, "tiny,direction=train,rule=" + rule} {
+			if strings.Contains(s, "train") && !slices.Contains([]string{"gdn", "kda", "gla", "gdn2"}, rule) {
+				continue
+			}
+			if gates == "fused" {
+				s += ",gates=fused"
+			}
+			text := source(t, s, "chunk=16")
+			name := family.Of(spec(t, "tiny,rule="+rule).Rule).Function
+			require.Contains(t, text, "\ndef "+name+"(", s)
+			require.Contains(t, text, "__all__ = [\""+name+"\"]", s)
+			for _, p := range pallas.Spec(spec(t, s)).Differentiable() {
+				require.Regexp(t, "(?m)^      "+p.Name+": [a-z]+32\\[.*\\], [a-z]", text, "%s of %s", p.Name, s)
+			}
+			for i, line := range strings.Split(text, "\n") {
+				require.LessOrEqual(t, len(line), 88, "%s, line %d: %s", s, i+1, line)
+			}
+		}
+		source(t, "b=4,t=1,hk=2,hv=2,k=16,v=16,dtype=f32,rule="+rule, "decode-f32")
+	}
+}
+
+// What a loop varies in a number of an instruction stands in its text: levels of a decay a channel shift by one bit more each.
+func TestLoopsVaryShifts(t *testing.T) {
+	require.Contains(t, source(t, "t=32,hk=1,hv=1,k=8,v=8,dtype=f32,rule=gla", "chunk=32"), "row >> i + 2")
+}
+
 func TestSameEachTime(t *testing.T) {
 	require.Equal(t, source(t, "bench,hk=1,hv=2", "tpu"), source(t, "bench,hk=1,hv=2", "tpu"))
 }
@@ -127,6 +164,8 @@ func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"tiny,dtype=f16":                        "take bf16",
 		"tiny,direction=backward":               "direction=forward",
+		"tiny,rule=deltanet,direction=train":    "direction=forward",
+		"tiny,every=16":                         "leave out every",
 		"b=2,t=8,hk=1,hv=1,k=8,v=8,init,pool=4": "without pool",
 	} {
 		v, err := gdn.ParseVariant("default")

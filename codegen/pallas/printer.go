@@ -36,7 +36,7 @@ type printer struct {
 // filled names an array of one number; it is made where the function begins.
 func (p *printer) filled(t ir.Type, c float64, text string) string {
 	e := filled(t, c, text).s
-	if p.k == nil || strings.Contains(text, " ") {
+	if own := text == scalarText(t.DType, c) || strings.HasPrefix(text, "_"); p.k == nil || !own { // where a loop varies the number, it stands in the loop
 		return e
 	}
 	if name := p.full[e]; name != "" {

@@ -62,7 +62,7 @@ func (o *operands) full(i int) expr {
 }
 
 func filled(t ir.Type, c float64, text string) expr {
-	if c == 0 && !math.Signbit(c) {
+	if c == 0 && text == scalarText(t.DType, 0) {
 		return call("jnp.zeros", shapeText(t.Shape), dtypes[t.DType])
 	}
 	return call("jnp.full", shapeText(t.Shape), text, dtypes[t.DType])
@@ -98,7 +98,7 @@ type rule struct {
 func infix(op string, prec int) func(*operands) (expr, error) {
 	return func(o *operands) (expr, error) {
 		x, y := o.texts[0], o.texts[1]
-		if c, ok := constant(o.in.Args[1]); ok && o.in.Result().Type.Rank() == 0 && (c == 0 && prec == precAdd || c == 1 && op == "*") {
+		if y := o.texts[1].s; o.in.Result().Type.Rank() == 0 && (isNumber(y, "0") && prec == precAdd || isNumber(y, "1") && op == "*") {
 			return x, nil
 		}
 		if _, ok := constant(o.in.Args[0]); ok {
@@ -109,6 +109,9 @@ func infix(op string, prec int) func(*operands) (expr, error) {
 		return expr{x.in(prec) + " " + op + " " + y.in(prec+1), prec}, nil
 	}
 }
+
+// isNumber tells a number as written, of a float too.
+func isNumber(text, digits string) bool { return text == digits || text == digits+".0" }
 
 func prefix(op string) func(*operands) (expr, error) {
 	return func(o *operands) (expr, error) { return expr{op + o.full(0).in(precUnary), precUnary}, nil }
@@ -286,14 +289,21 @@ func writeDiv(o *operands) (expr, error) {
 	if o.dtype().IsFloat() {
 		return infix("/", precMul)(o)
 	}
-	if c, ok := constant(o.in.Args[1]); ok && positive(o.in.Args[0]) && c > 0 && math.Log2(c) == math.Trunc(math.Log2(c)) {
-		return expr{fmt.Sprintf("%s >> %d", o.texts[0].in(precShift), int(math.Log2(c))), precShift}, nil
+	if _, ok := shift(o.in); ok {
+		return expr{o.texts[0].in(precShift) + " >> " + formText(o.ints[0]).in(precAdd), precShift}, nil
 	}
 	return call("lax.div", o.full(0).s, o.full(1).s), nil
 }
 
-// positive tells an index, which no division rounds up.
-func positive(v *ir.Value) bool { return v.Def != nil && v.Def.Op == ir.OpIota }
+// shift is by how many bits an index, which no division rounds up, is shifted where it is divided by a power of two.
+func shift(in *ir.Instr) (bits int, ok bool) {
+	if in.Op != ir.OpDiv || in.Args[0].Type.DType.IsFloat() || in.Args[0].Def == nil || in.Args[0].Def.Op != ir.OpIota {
+		return 0, false
+	}
+	c, ok := constant(in.Args[1])
+	log := math.Log2(c)
+	return int(log), ok && small(c) && c > 0 && log == math.Trunc(log)
+}
 
 func writeShr(o *operands) (expr, error) {
 	if o.dtype() == ir.U32 {

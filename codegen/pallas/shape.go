@@ -139,6 +139,9 @@ func instrSig(in *ir.Instr) string {
 			b.WriteString(a.Type.String())
 		}
 	}
+	if in.Op == ir.OpPad {
+		fmt.Fprintf(&b, " %v", in.Attrs.Value)
+	}
 	if in.Body != nil {
 		fmt.Fprintf(&b, "%p", in)
 	}
@@ -156,9 +159,13 @@ func constant(v *ir.Value) (float64, bool) {
 // small tells the integers that may vary with a loop.
 func small(c float64) bool { return c == math.Trunc(c) && math.Abs(c) < 1<<15 }
 
-// bodyInts are the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands.
+// bodyInts are the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands, or the bits that a power
+// of two shifts by.
 func bodyInts(in *ir.Instr) []form {
 	var out []form
+	if bits, ok := shift(in); ok {
+		return []form{number(bits)}
+	}
 	for _, s := range in.Attrs.Starts {
 		out = append(out, number(s))
 	}

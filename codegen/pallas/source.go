@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -18,7 +19,7 @@ import (
 //go:embed source.py.tmpl
 var sourceText string
 
-var templates = template.Must(template.Must(template.New("source").Parse(sourceText)).ParseFS(packageText, "*.py.tmpl"))
+var templates = template.Must(template.Must(template.New("source").Parse(sourceText+family.Templates)).ParseFS(packageText, "*.py.tmpl"))
 
 // Cost is the static cost of the kernels on a target.
 type Cost struct {
@@ -61,13 +62,16 @@ type file struct {
 }
 
 type fileData struct {
+	Rule                               gdn.Rule
+	Text                               family.Rule
 	Params                             []fileParam
 	ArgHints, Args, PublicHints, Pairs string
-	Short                              bool   // a package has kernels for short sequences
+	Short, Train                       bool   // a package has kernels for short sequences, and of the gradient
 	TokenHints, TokenArgs, TokenPairs  string // of those without a state
 	Result, OutType, StateType, OutDoc string
 	Scale, CheckArgs, DTypes           string
-	Groups, Seqs, Tokens               int
+	Bound, Closed                      string // the lowest log decay, empty for none; a raw gate that decays nothing
+	Seqs, Tokens                       int
 	HeadsK, HeadsV, K, V               int
 	Axes                               []fileAxes
 	extent
@@ -77,38 +81,25 @@ type fileData struct {
 	Limit, GradientLimit, Name, Run  string
 }
 
+// by is a rule in float32 by JAX or in float64 by NumPy.
+type by struct {
+	fileData
+	Np, Sigmoid string
+}
+
+// JAX has the rule in JAX.
+func (d fileData) JAX() by { return by{d, "jnp", "jax.nn.sigmoid"} }
+
+// Chunk is the name of the function over whole sequences in a package.
+func (d fileData) Chunk() string { return "chunk_" + d.Text.Function }
+
+// NumPy has the rule in NumPy.
+func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
+
 type fileParam struct{ Name, Shape, Doc string }
 
 // fileAxes names the axes of an argument or result by letters.
 type fileAxes struct{ Name, Axes string }
-
-// axesOf are the axes of what has a batch axis, or none where sequences are packed without one.
-func axesOf(s gdn.Spec, name string) string {
-	batch := "B"
-	if s.Packed {
-		batch = ""
-	}
-	states := "B"
-	if s.Seqs > 0 {
-		states = "N"
-	}
-	switch name {
-	case "q", "k":
-		return batch + "TQK"
-	case "v", "o":
-		return batch + "THV"
-	case "A_log", "dt_bias":
-		return "H"
-	case "initial_state", "final_state":
-		if s.State == gdn.StateVK {
-			return states + "HVK"
-		}
-		return states + "HKV"
-	case "cu_seqlens":
-		return "E" // one more than sequences
-	}
-	return batch + "TH"
-}
 
 // axesDoc is a shape of axes, with widths and the element type, for a docstring.
 func axesDoc(t ir.Type, axes string) string {
@@ -124,26 +115,12 @@ func axesDoc(t ir.Type, axes string) string {
 	return fmt.Sprintf("%s[%s]", t.DType, strings.Join(l, ", "))
 }
 
-var paramDocs = map[string]string{
-	"q":             "queries",
-	"k":             "keys",
-	"v":             "values",
-	"g":             "log decay, not above 0",
-	"beta":          "how much of the difference is written, from 0 to 1",
-	"A_log":         "g = -exp(A_log) softplus(a + dt_bias)",
-	"a":             "raw decay",
-	"dt_bias":       "bias of the raw decay",
-	"b":             "beta = sigmoid(b)",
-	"initial_state": "states before the first token; None: zeros",
-	"cu_seqlens":    "where the sequences begin, and the last ends",
-}
-
 func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	given := s
 	s = Spec(s)
 	switch {
-	case s.Rule != (gdn.Rule{}):
-		return nil, fmt.Errorf("pallas: a file has the gated delta rule in plain JAX beside its kernels, not rule=%s: take the mosaic backend", s.Rule)
+	case s.Direction == gdn.Train && !twoPasses(s.Rule):
+		return nil, fmt.Errorf("pallas: kernels of a gradient are for rule=gdn and for decays of channels, not for rule=%s: take direction=forward for its gradient in plain JAX", s.Rule)
 	case s.Direction == gdn.Backward:
 		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
 	case s.Pool > 0 || s.InPlace:
@@ -176,6 +153,9 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	return f, nil
 }
 
+// twoPasses says whether the passes of a gradient are programs of their own for a rule, between which a caller computes.
+func twoPasses(r gdn.Rule) bool { return r == (gdn.Rule{}) || r.Channels() }
+
 // Tiles lowers a module to what Emit takes: kernels on tiles, their schedules still apart from their bodies.
 func Tiles(m *ir.Module) (*ir.Module, error) {
 	return pass.Apply(m, pass.Tiles...)
@@ -183,15 +163,17 @@ func Tiles(m *ir.Module) (*ir.Module, error) {
 
 func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	d := &f.data
-	d.Groups, d.Seqs, d.Tokens = s.Groups(), s.Seqs, s.Tokens
+	d.Rule, d.Text = s.Rule, family.Of(s.Rule)
+	if s.Bound != 0 {
+		d.Bound = floatText(s.Bound)
+	}
+	d.Closed = strings.TrimSuffix(strings.Replace(floatText(s.ClosedDecay()), "e+", "e", 1), ".0")
+	d.Seqs, d.Tokens = s.Seqs, s.Tokens
 	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
 	d.StateVK, d.EmptyZero, d.Final = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final
-	d.Scale = strconv.FormatFloat(s.EffectiveScale(), 'g', -1, 64)
-	if !strings.ContainsAny(d.Scale, ".e") {
-		d.Scale += ".0"
-	}
+	d.Scale = floatText(s.EffectiveScale())
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
-	d.OutDoc = axesDoc(s.Outputs()[0].Type, axesOf(s, "o"))
+	d.OutDoc = axesDoc(s.Outputs()[0].Type, family.Axes(s, "o"))
 	d.HeadsK, d.HeadsV, d.K, d.V, d.extent = s.HeadsK, s.HeadsV, s.K, s.V, f.extent
 	d.Result = "jax.Array"
 	if s.Final {
@@ -199,9 +181,9 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	}
 	var names, hints, public, last, pairs, types []string
 	for _, p := range s.Inputs() {
-		axes := axesOf(s, p.Name)
+		axes := family.Axes(s, p.Name)
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes})
-		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + paramDocs[p.Name]})
+		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
 		if p.Type.DType != ir.I64 {
 			types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
@@ -213,11 +195,10 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 		}
 	}
 	for _, p := range s.Results() {
-		d.Axes = append(d.Axes, fileAxes{p.Name, axesOf(s, p.Name)})
+		d.Axes = append(d.Axes, fileAxes{p.Name, family.Axes(s, p.Name)})
 	}
-	if n := len(public); s.Seqs == 0 {
-		d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(public, ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
-	}
+	n := len(s.Differentiable()) - 1 // without the state
+	d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(hints[:n], ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
 	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
 	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
 	class, err := truth.LookupClass("random")
@@ -236,10 +217,19 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	return nil
 }
 
+// floatText is a number with what tells it from an integer.
+func floatText(x float64) string {
+	s := strconv.FormatFloat(x, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return s
+}
+
 // describeAll is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
-	b.WriteString("Gated delta rule for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
+	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
@@ -295,6 +285,6 @@ func (f *file) text(check bool) string {
 	if check {
 		pre = strings.Replace(pre, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
 	}
-	b.WriteString(f.imports(body+pre) + "\n" + pre + "\n\n" + body)
+	b.WriteString(f.imports(body+pre) + "\n__all__ = [\"" + f.data.Text.Function + "\"]\n\n" + pre + "\n\n" + body)
 	return pytext.Format(b.String())
 }

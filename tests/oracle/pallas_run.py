@@ -54,7 +54,8 @@ def main():
     p.add_argument("--vmap", action="store_true")
     a = p.parse_args()
     faulthandler.dump_traceback_later(170)  # where it hangs
-    function = runpy.run_path(a.file, run_name="__main__")["gated_delta_rule"]
+    module = runpy.run_path(a.file, run_name="__main__")
+    function = module[module["__all__"][0]]
     cases = {}
     for name, t in read_tensors(a.inputs).items():
         case, parameter = name.split("/")

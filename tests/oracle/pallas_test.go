@@ -25,8 +25,9 @@ import (
 // solve triangles run side by side, so they do not, and it has more threads than cores.
 var quickJAX = []string{"JAX_PLATFORMS=cpu", "PJRT_NPROC=8", "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_multi_thread_eigen=false --xla_cpu_enable_concurrency_optimized_scheduler=false"}
 
-// inputClasses are what every generated file is run on: realistic inputs, correlated keys, one key throughout, strong resets.
-var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2"}
+// inputClasses are what every generated file is run on: realistic inputs, correlated keys, one key throughout, strong resets; and of a decay a
+// channel channels of 0 and -30 beside each other, channels that are cleared, all at the bound.
+var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2", "mixed", "cleared", "bound"}
 
 // pallasRows are champions of different structure, each on a work that shows something else: few tokens, sequences, widths that
 // fill no registers, raw gates, states turned. With direction=train the gradient is by kernels; plain asks for that in plain JAX.
@@ -52,6 +53,19 @@ var pallasRows = []struct {
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},
 	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies,main=yes"},
+	{name: "kda", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=kda,bound=-5", variant: "chunk=16", plain: true, vmap: true},
+	{name: "kda-train", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,rule=kda,bound=-5,direction=train", variant: "chunk=16"},
+	{name: "kda-packed", spec: "t=50,hk=2,hv=2,k=16,v=24,dtype=f32,gates=fused,negeig,seqs=3,init,state=vk,empty=zero,packed,rule=kda", variant: "chunk=16", plain: true},
+	{name: "kda-tpu", spec: "t=150,hk=1,hv=1,k=128,v=128,dtype=bf16,rule=kda,bound=-5,init", variant: "tpu-long,chunk=32,mergepairs=0"},
+	{name: "kda-decode", spec: "b=4,t=1,hk=2,hv=2,k=128,v=128,dtype=bf16,gates=fused,l2norm,rule=kda,init", variant: "decode"},
+	{name: "gdn2", spec: "t=50,hk=2,hv=2,k=16,v=24,dtype=f32,gates=fused,l2norm,init,rule=gdn2,state=vk", variant: "chunk=16", plain: true},
+	{name: "gdn2-train", spec: "b=2,t=40,hk=1,hv=2,k=16,v=16,dtype=f32,rule=gdn2,init,direction=train", variant: "chunk=16"},
+	{name: "gdn2-packed", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init,packed,rule=gdn2,direction=train", variant: "chunk=16"},
+	{name: "gdn2-decode", spec: "b=8,t=1,hk=1,hv=2,k=16,v=24,dtype=f32,rule=gdn2,init", variant: "decode-f32", plain: true},
+	{name: "gla", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=gla,init,direction=train", variant: "chunk=16"},
+	{name: "simple-gla", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=simple-gla,init", variant: "chunk=16", plain: true},
+	{name: "linear", spec: "t=50,hk=1,hv=2,k=16,v=16,dtype=bf16,seqs=3,rule=linear,init", variant: "chunk=16", plain: true},
+	{name: "deltanet", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,rule=deltanet", variant: "chunk=16", plain: true},
 	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 }
 
@@ -79,7 +93,7 @@ func unknown(s gdn.Spec) gdn.Spec {
 // is its self-check, and is clean by ruff. Rows rotate by commit, since XLA takes some 15 processor seconds for each size.
 func TestPallas(t *testing.T) {
 	py := python(t)
-	for _, row := range rotate.Sample(11, pallasRows, 5) {
+	for _, row := range rotate.Sample(11, pallasRows, 6) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := gdn.Parse(row.spec)

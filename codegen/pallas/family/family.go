@@ -1,0 +1,118 @@
+// Package family has the rules of the family as text: what files and packages say of a rule, and the rule in plain JAX and in NumPy.
+//
+// All rules are one recurrence of what is read and written by. With the log decay g of one channel, or of each channel of the key,
+//
+//	S' = exp(g) S;  S = S' + k (w - S'^T r)^T;  o = scale S^T q
+//
+// where r and w have the gates of the token: beta k and beta v, or (erase k) and (write v); an additive rule has no r, and w is v. So a rule
+// is a row of this package's table, and a few lines of rule.py.tmpl that make r, w and g of its gates.
+package family
+
+import (
+	_ "embed"
+	"strconv"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Templates are those of a rule: operands, token, chunk.
+//
+//go:embed rule.py.tmpl
+var Templates string
+
+// Rule is what is said of a rule.
+type Rule struct {
+	Function string   // its name in a file; of a package chunk_ stands before it
+	Title    string   // at the beginning of a sentence
+	Formula  []string // a token, line by line
+	Chunk    int      // tokens of a chunk in plain JAX: each pair of them has a decay, or one for each channel
+}
+
+const (
+	byHead    = "S' = exp(g_t) S"
+	byChannel = "S' = Diag(exp(g_t)) S"
+	adds      = "S  = S' + k_t u^T"
+	out       = "o_t = scale S^T q_t"
+)
+
+var rules = map[string]Rule{
+	"gdn":        {"gated_delta_rule", "The gated delta rule", []string{byHead, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 64},
+	"deltanet":   {"delta_rule", "The delta rule", []string{"u  = beta_t (v_t - S^T k_t)", "S  = S + k_t u^T", out}, 64},
+	"simple-gla": {"simple_gla", "Simple GLA", []string{byHead, "S  = S' + k_t v_t^T", out}, 64},
+	"linear":     {"linear_attention", "Linear attention", []string{"S  = S + k_t v_t^T", out}, 64},
+	"kda":        {"kda", "Kimi Delta Attention", []string{byChannel, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 16},
+	"gla":        {"gla", "Gated linear attention", []string{byChannel, "S  = S' + k_t v_t^T", out}, 16},
+	"gdn2":       {"gdn2", "Gated delta rule 2", []string{byChannel, "u  = write_t v_t - S'^T (erase_t k_t)", adds, out}, 16},
+}
+
+// Of is what is said of a rule.
+func Of(r gdn.Rule) Rule { return rules[r.String()] }
+
+// axes are those of a gate behind batch and tokens, or of what is no gate: H and Q are value and key heads.
+var axes = map[string]string{"q": "QK", "k": "QK", "v": "HV", "o": "HV", "beta": "H", "erase": "HK", "write": "HV", "w": "HV"}
+
+// Axes names the axes of an argument or result by letters: B, T, Q and H, K and V, N sequences, E one more. Where sequences are packed without
+// an axis of batch rows there is none.
+func Axes(s gdn.Spec, name string) string {
+	tokens, states, decay, own := "BT", "B", "H", axes[name]
+	if s.Packed {
+		tokens = "T"
+	}
+	if s.Seqs > 0 {
+		states = "N"
+	}
+	if s.Rule.Channels() {
+		decay = "HK"
+	}
+	switch name {
+	case "A_log":
+		return "H"
+	case "dt_bias":
+		return decay
+	case "cu_seqlens":
+		return "E"
+	case "initial_state", "final_state":
+		if s.State == gdn.StateVK {
+			return states + "HVK"
+		}
+		return states + "HKV"
+	case "g", "a":
+		own = decay
+	case "b":
+		if own = "H"; s.Rule.Apart() {
+			own = "HK"
+		}
+	}
+	return tokens + own
+}
+
+// Doc says what an argument is.
+func Doc(s gdn.Spec, name string) string {
+	bounded, apart, bound := s.Bound != 0, s.Rule.Apart(), strconv.FormatFloat(s.Bound, 'g', -1, 64)
+	switch {
+	case name == "A_log" && bounded:
+		return "g = " + bound + " sigmoid(exp(A_log) (a + dt_bias))"
+	case name == "g" && bounded:
+		return "log decay, from " + bound + " to 0"
+	case name == "b" && apart:
+		return "erase = sigmoid(b)"
+	}
+	return docs[name]
+}
+
+var docs = map[string]string{
+	"q":             "queries",
+	"k":             "keys",
+	"v":             "values",
+	"g":             "log decay, not above 0",
+	"beta":          "how much of the difference is written, from 0 to 1",
+	"erase":         "how much of a channel is taken back, from 0 to 1",
+	"write":         "how much of a channel is written, from 0 to 1",
+	"A_log":         "g = -exp(A_log) softplus(a + dt_bias)",
+	"a":             "raw decay",
+	"dt_bias":       "bias of the raw decay",
+	"b":             "beta = sigmoid(b)",
+	"w":             "write = sigmoid(w)",
+	"initial_state": "states before the first token; None: zeros",
+	"cu_seqlens":    "where the sequences begin, and the last ends",
+}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -13,7 +14,7 @@ func (o *operands) start(d int, dyn []expr) expr {
 	switch f := o.ints[d]; {
 	case len(dyn) == 0 || dyn[d].s == "0":
 		return formText(f)
-	case f.isConst() && f.c == 0:
+	case f.IsConst() && f.C == 0:
 		return dyn[d]
 	default:
 		return expr{dyn[d].in(precAdd) + " + " + formText(f).in(precMul), precAdd}
@@ -41,7 +42,7 @@ func (o *operands) access(refType ir.Type, block []int, dyn []expr) (string, err
 			}
 		default:
 			lo, hi := o.ints[d], o.ints[d]
-			hi.c += size
+			hi.C += size
 			at[d] = span(lo, hi, n, 1)
 		}
 	}
@@ -102,11 +103,11 @@ func view(ref, at string) string {
 }
 
 // formText is a form as Python.
-func formText(f form) expr {
+func formText(f loops.Form) expr {
 	var s string
 	prec := atom
-	for i, t := range f.t {
-		k, v := t.k, t.v.name
+	for i, t := range f.T {
+		k, v := t.K, t.V.Name
 		if i > 0 || s != "" {
 			op := " + "
 			if k < 0 {
@@ -114,29 +115,32 @@ func formText(f form) expr {
 			}
 			s += op
 			prec = precAdd
-		} else if k < 0 && f.c > 0 {
-			s, k = fmt.Sprintf("%d - ", f.c), -k
+		} else if k < 0 && f.C > 0 {
+			s, k = fmt.Sprintf("%d - ", f.C), -k
 			prec = precAdd
-			f.c = 0
+			f.C = 0
 		}
-		if k == 1 {
+		switch k {
+		case 1:
 			s += v
-		} else {
+		case -1:
+			s, prec = s+"-"+v, min(prec, precUnary)
+		default:
 			s += fmt.Sprintf("%d * %s", k, v)
 			prec = min(prec, precMul)
 		}
 	}
 	switch {
 	case s == "":
-		s = strconv.Itoa(f.c)
-	case f.c > 0:
-		s, prec = fmt.Sprintf("%s + %d", s, f.c), precAdd
-	case f.c < 0:
-		s, prec = fmt.Sprintf("%s - %d", s, -f.c), precAdd
+		s = strconv.Itoa(f.C)
+	case f.C > 0:
+		s, prec = fmt.Sprintf("%s + %d", s, f.C), precAdd
+	case f.C < 0:
+		s, prec = fmt.Sprintf("%s - %d", s, -f.C), precAdd
 	}
 	e := expr{s, prec}
-	if f.div > 1 {
-		e = expr{fmt.Sprintf("%s // %d", e.in(precMul), f.div), precMul}
+	if f.Div > 1 {
+		e = expr{fmt.Sprintf("%s // %d", e.in(precMul), f.Div), precMul}
 	}
 	return e
 }

@@ -5,42 +5,43 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // effect writes a store or a copy.
-func (p *printer) effect(n *node) statement {
-	if n.in.Op == ir.OpStore {
+func (p *printer) effect(n *loops.Node) statement {
+	if n.In.Op == ir.OpStore {
 		p.nameStored(n)
 	}
 	o := p.operands(n)
-	switch n.in.Op {
+	switch n.In.Op {
 	case ir.OpStore:
-		refType, val := n.in.Args[1].Type, n.in.Args[0].Type
+		refType, val := n.In.Args[1].Type, n.In.Args[0].Type
 		// operands of access are those of a load: the reference, then the starts
 		at, err := o.access(refType, val.Shape, o.texts[2:])
 		if err != nil {
 			p.fail(n, err)
 		}
 		value := o.full(0).s
-		target := p.ref(n.target()).s
+		target := p.ref(target(n)).s
 		if base, ok := strings.CutSuffix(target, ".bitcast(jnp.uint32)"); ok && refType.DType == ir.U32 {
 			return p.storeWords(n, base, refType.Rank(), val.Shape[0], value, func(d int) string { return o.start(d, o.texts[2:]).s })
 		}
 		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
 	case ir.OpDMAStart, ir.OpDMAWait:
-		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.in.Op]
+		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.In.Op]
 		sides := []string{o.texts[0].s, o.texts[1].s}
 		for i := range sides {
-			if len(n.in.Args) == 3 {
+			if len(n.In.Args) == 3 {
 				sides[i] = view(sides[i], "")
 				continue
 			}
-			counts, err := ir.BlockCounts(n.in.Args[i].Type, n.in.Attrs.Dims)
+			counts, err := ir.BlockCounts(n.In.Args[i].Type, n.In.Attrs.Dims)
 			if err != nil {
 				p.fail(n, err)
 			}
-			sides[i] = view(sides[i], blockSlices(o.texts[3+i].s, n.in.Attrs.Dims, counts))
+			sides[i] = view(sides[i], blockSlices(o.texts[3+i].s, n.In.Attrs.Dims, counts))
 		}
 		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], view(o.texts[2].s, ""), method)}
 	}
@@ -82,51 +83,51 @@ func blockSlices(at string, block, counts []int) string {
 }
 
 // target is the reference of a store: constants are not among a node's arguments.
-func (n *node) target() ref {
-	if _, ok := constant(n.in.Args[0]); ok {
-		return n.args[0]
+func target(n *loops.Node) loops.Ref {
+	if _, ok := loops.Constant(n.In.Args[0]); ok {
+		return n.Args[0]
 	}
-	return n.args[1]
+	return n.Args[1]
 }
 
 // nameStored names a reference after what is first stored to it.
-func (p *printer) nameStored(n *node) {
-	x := n.target().item
-	if x.param == 0 || p.k.names[x] != "" {
+func (p *printer) nameStored(n *loops.Node) {
+	x := target(n).Item
+	if x.Param == 0 || p.k.names[x] != "" {
 		return
 	}
 	base := "zeros"
-	if _, ok := constant(n.in.Args[0]); !ok {
-		base = p.base(n.args[0].item)
-		if name := p.names[n.args[0].item]; name != "" {
+	if _, ok := loops.Constant(n.In.Args[0]); !ok {
+		base = p.base(n.Args[0].Item)
+		if name := p.names[n.Args[0].Item]; name != "" {
 			base = name
 		}
 	}
 	base = strings.TrimRight(base, "_0123456789")
-	if !strings.HasPrefix(base, n.stage) {
-		base = n.stage + "_" + base
+	if !strings.HasPrefix(base, n.Stage) {
+		base = n.Stage + "_" + base
 	}
 	p.k.nameRef(x, base)
 }
 
 // storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
-func (p *printer) storeWords(n *node, base string, rank, rows int, value string, start func(d int) string) statement {
+func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value string, start func(d int) string) statement {
 	p.need("store_words")
 	p.flags["interpret"] = true
 	var lead []string
 	for d := range rank - 2 {
 		lead = append(lead, start(d))
 	}
-	step := n.in.Attrs.Step(rank - 2)
+	step := n.In.Attrs.Step(rank - 2)
 	return statement{value: fmt.Sprintf("_store_words(%s, %s, %d, %s, interpret)", view(base, strings.Join(lead, ", ")), start(rank-2), step, value)}
 }
 
 // when writes a condition's body as a function under pl.when.
-func (p *printer) when(n *node) statement {
+func (p *printer) when(n *loops.Node) statement {
 	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
 	p.quiet = true
-	s := statement{lines: []string{"@pl.when(" + p.ref(n.args[0]).s + ")", "def _():"}}
-	for _, b := range p.nodes(n.body) {
+	s := statement{lines: []string{"@pl.when(" + p.ref(n.Args[0]).s + ")", "def _():"}}
+	for _, b := range p.nodes(n.Body) {
 		for _, t := range b.text() {
 			s.lines = append(s.lines, "    "+t)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -90,20 +91,20 @@ func (mod *module) program(prog program) error {
 			mod.hints[y] = m.Results[i]
 		}
 	}
-	k := &kernel{of: map[*ir.Value]*item{}}
-	p := mod.printer(nil, newUsage(), map[*item]string{}, nil)
+	of := map[*ir.Value]*loops.Item{}
+	p := mod.printer(nil, loops.NewUsage(), map[*loops.Item]string{}, nil)
 	var params []string
 	for _, v := range m.Params() {
-		x := &item{typ: v.Type}
-		k.of[v] = x
+		x := &loops.Item{Typ: v.Type}
+		of[v] = x
 		p.names[x] = p.fresh(v.Name)
 		params = append(params, p.names[x]+": jax.Array")
 	}
-	nodes := k.nodes(m.Body.Instrs, k.of)
-	p.resolve(nodes, map[*item]bool{})
+	nodes := loops.ToNodes(m.Body.Instrs, of, nil)
+	p.Resolve(nodes, map[*loops.Item]bool{})
 	var results []string
 	for _, y := range m.Body.Yield {
-		if x := k.of[y]; x != nil {
+		if x := of[y]; x != nil {
 			p.keep[x] = true
 		}
 	}
@@ -114,11 +115,11 @@ func (mod *module) program(prog program) error {
 	hints := make([]string, len(m.Body.Yield))
 	for i, y := range m.Body.Yield {
 		hints[i] = "jax.Array"
-		if c, ok := constant(y); ok {
+		if c, ok := loops.Constant(y); ok {
 			results = append(results, filled(y.Type, c, scalarText(y.Type.DType, c)).s)
 			continue
 		}
-		results = append(results, p.name(k.of[y]))
+		results = append(results, p.name(of[y]))
 	}
 	result := hints[0]
 	if len(hints) > 1 {

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // launch writes the pallas_call.
-func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*item) (string, error) {
-	g := k.in.Attrs.Grid
+func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*loops.Item) (string, error) {
+	g := k.In.Attrs.Grid
 	name := m.fresh("_" + k.name)
 	var hints []string
 	for _, a := range args {
@@ -25,7 +26,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		result = "jax.Array"
 	}
 	hints = append(hints, "*", "interpret: bool")
-	pinnedIn, pinnedOut := mosaic.Pinned(k.in, m.outside)
+	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
@@ -33,69 +34,34 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
 	}
 	add("%s", header(name, hints, result))
-	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.in.Args), outsDoc(g.Outs))
+	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.In.Args), outsDoc(g.Outs))
 	f := kernel
-	args = slices.Clone(args)
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"
 		m.helpers["functools"] = true
 	}
-	var dims, sem, outs, ins, outSpecs, sc []string
+	args = slices.Clone(args)
+	dims, sem := []string{}, []string{}
 	for _, d := range g.Dims {
 		n := strconv.Itoa(d.Size)
 		if last := len(args) - 1; d.Bound {
 			n, args = args[last], args[:last]
 		}
-		dims = append(dims, n)
-		if d.Seq {
-			sem = append(sem, `"arbitrary"`)
-		} else {
-			sem = append(sem, `"parallel"`)
-		}
+		dims, sem = append(dims, n), append(sem, map[bool]string{true: `"arbitrary"`, false: `"parallel"`}[d.Seq])
 	}
 	for _, i := range pinnedIn {
 		m.helpers["pin"] = true
 		args[i] = "_pin(" + args[i] + ", interpret)"
 	}
-	for i, t := range g.Outs {
-		if slices.Contains(pinnedOut, i) {
-			m.helpers["pinned"] = true
-			outs = append(outs, "_pinned("+shapeText(t.Shape)+", "+dtypes[t.DType]+", interpret)")
-			continue
-		}
-		outs = append(outs, "jax.ShapeDtypeStruct("+shapeText(t.Shape)+", "+dtypes[t.DType]+")")
-	}
-	for i, w := range g.In {
-		if k.in.Body.Params[g.Tables+i].Type.Space == ir.HBM {
-			ins = append(ins, "pl.BlockSpec(memory_space=pl.ANY)")
-			continue
-		}
-		ins = append(ins, spec(g, w, true))
-	}
-	for i, w := range g.Out {
-		if w.Whole(g.Outs[i]) {
-			outSpecs = append(outSpecs, "pl.BlockSpec(memory_space=pltpu.HBM)")
-			continue
-		}
-		outSpecs = append(outSpecs, spec(g, w, false))
-	}
-	for _, x := range scratch {
-		shape := listShape(x)
-		switch {
-		case x.typ.DType == ir.Sem:
-			sc = append(sc, "pltpu.SemaphoreType.DMA("+shapeText(shape)+")")
-		case x.typ.Space == ir.SMEM:
-			sc = append(sc, "pltpu.SMEM("+shapeText(shape)+", "+dtypes[x.typ.DType]+")")
-		default:
-			sc = append(sc, "pltpu.VMEM("+shapeText(shape)+", "+dtypes[x.typ.DType]+")")
-		}
-	}
+	outs := m.outShapes(g, pinnedOut)
+	ins, outSpecs := k.windows()
+	sc := scratchShapes(scratch)
 	outText, outSpecText := tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
 	if len(outs) == 1 {
 		outText, outSpecText = outs[0], outSpecs[0]
 	}
 	params := "dimension_semantics=" + tuple(sem)
-	if limit := vmemLimit(k.in); limit > 0 {
+	if limit := vmemLimit(k.In); limit > 0 {
 		params += fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit>>20)
 	}
 	gridArgs := []string{"grid=" + tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
@@ -117,6 +83,55 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
+}
+
+// outShapes are the types of a kernel's results.
+func (m *module) outShapes(g *ir.Grid, pinned []int) (outs []string) {
+	for i, t := range g.Outs {
+		if slices.Contains(pinned, i) {
+			m.helpers["pinned"] = true
+			outs = append(outs, "_pinned("+shapeText(t.Shape)+", "+dtypes[t.DType]+", interpret)")
+			continue
+		}
+		outs = append(outs, "jax.ShapeDtypeStruct("+shapeText(t.Shape)+", "+dtypes[t.DType]+")")
+	}
+	return outs
+}
+
+// windows are the BlockSpecs of a kernel's operands and results. What the kernel copies itself has none.
+func (k *kernel) windows() (ins, outs []string) {
+	g := k.In.Attrs.Grid
+	for i, w := range g.In {
+		if k.In.Body.Params[g.Tables+i].Type.Space == ir.HBM {
+			ins = append(ins, "pl.BlockSpec(memory_space=pl.ANY)")
+			continue
+		}
+		ins = append(ins, spec(g, w, true))
+	}
+	for i, w := range g.Out {
+		if w.Whole(g.Outs[i]) {
+			outs = append(outs, "pl.BlockSpec(memory_space=pltpu.HBM)")
+			continue
+		}
+		outs = append(outs, spec(g, w, false))
+	}
+	return ins, outs
+}
+
+// scratchShapes are the types of scratch.
+func scratchShapes(scratch []*loops.Item) (out []string) {
+	for _, x := range scratch {
+		shape := listShape(x)
+		switch {
+		case x.Typ.DType == ir.Sem:
+			out = append(out, "pltpu.SemaphoreType.DMA("+shapeText(shape)+")")
+		case x.Typ.Space == ir.SMEM:
+			out = append(out, "pltpu.SMEM("+shapeText(shape)+", "+dtypes[x.Typ.DType]+")")
+		default:
+			out = append(out, "pltpu.VMEM("+shapeText(shape)+", "+dtypes[x.Typ.DType]+")")
+		}
+	}
+	return out
 }
 
 // spec is the BlockSpec of a window.

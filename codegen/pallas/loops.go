@@ -5,69 +5,49 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
 
 // loop writes a loop: a comprehension where all it does is make one list.
-func (p *printer) loop(n *node) []statement {
-	l := n.loop
-	var out []statement
-	inner := flatDefs(l.body)
-	elements, finals := n.defs[:len(inner)], n.defs[len(inner):]
+func (p *printer) loop(n *loops.Node) []statement {
+	l := n.Loop
+	inner := loops.FlatDefs(l.Body)
+	elements, finals := n.Defs[:len(inner)], n.Defs[len(inner):]
 	for _, g := range elements { // names of lists come before those of elements
 		if p.listed(g) && p.names[g] == "" {
 			p.name(g)
 		}
 	}
-	for _, c := range l.carries {
-		// What begins the carry may go by its name.
-		if len(c.init.at) == 0 && p.uses[c.init.item] == 1 && !c.init.item.isList() && p.names[c.init.item] != "" && !p.keep[c.init.item] && c.init.item.param == 0 {
-			p.names[c.item] = p.names[c.init.item]
-		} else {
-			p.names[c.item] = p.fresh(strings.TrimRight(p.base(c.next), "_0123456789"))
-			out = append(out, statement{name: p.names[c.item], value: p.ref(c.init).s})
-		}
-		if p.replaces(l.body, c) {
-			p.names[c.next] = p.names[c.item]
-		}
-	}
-	l.v.name = p.variable(n)
+	out := p.beginCarries(l)
+	l.V.Name = p.variable(n)
 	p.loops++
-	p.busy[l.v.name] = true
+	p.busy[l.V.Name] = true
 	body, pause := p.round(n)
-	for _, c := range l.carries {
-		if p.names[c.next] != p.names[c.item] {
-			body = append(body, statement{name: p.names[c.item], value: p.ref(ref{item: c.next}).s})
+	for _, c := range l.Carries {
+		if p.names[c.Next] != p.names[c.Item] {
+			body = append(body, statement{name: p.names[c.Item], value: p.ref(loops.Ref{Item: c.Next}).s})
 		}
 	}
-	delete(p.busy, l.v.name)
+	delete(p.busy, l.V.Name)
 	p.loops--
-	count := formText(l.count).s
-	v := l.v.name
-	if !uses(body, v) {
-		v = "_"
+	head := "for " + l.V.Name + " in range(" + formText(l.Count).s + ")"
+	if !uses(body, l.V.Name) {
+		head = "for _ in range(" + formText(l.Count).s + ")"
 	}
-	var lists []*item
+	var lists []*loops.Item
 	for _, g := range elements {
 		if p.listed(g) {
 			lists = append(lists, g)
 		}
 	}
-	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.carries) == 0 && len(pause) == 0 {
-		s := statement{value: "[" + body[0].value + " for " + v + " in range(" + count + ")]"}
-		s.name = p.name(lists[0])
-		if g := lists[0]; p.listed(g.in) && !p.keep[g] {
-			if p.uses[g] == 0 {
-				s.list, s.name = p.name(g.in), ""
-				return append(out, s)
-			}
-			return append(out, s, statement{list: p.name(g.in), value: s.name})
-		}
-		return append(out, s)
+	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
+		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
 	for _, g := range lists {
 		out = append(out, statement{name: p.name(g), value: "[]"})
 	}
-	s := statement{lines: []string{"for " + v + " in range(" + count + "):"}}
+	s := statement{lines: []string{head + ":"}}
 	for _, b := range body {
 		for _, t := range b.text() {
 			s.lines = append(s.lines, "    "+t)
@@ -76,17 +56,51 @@ func (p *printer) loop(n *node) []statement {
 	for _, w := range pause {
 		s.lines = append(s.lines, "    "+w.value)
 	}
-	out = append(out, s)
-	for _, g := range n.defs {
+	return append(append(out, s), p.afterLoop(n, finals)...)
+}
+
+// beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.
+func (p *printer) beginCarries(l *loops.Loop) (out []statement) {
+	for _, c := range l.Carries {
+		if x := c.Init.Item; len(c.Init.At) == 0 && p.Uses[x] == 1 && !x.IsList() && p.names[x] != "" && !p.keep[x] && x.Param == 0 {
+			p.names[c.Item] = p.names[x]
+		} else {
+			p.names[c.Item] = p.fresh(strings.TrimRight(p.base(c.Next), "_0123456789"))
+			out = append(out, statement{name: p.names[c.Item], value: p.ref(c.Init).s})
+		}
+		if p.replaces(l.Body, c) {
+			p.names[c.Next] = p.names[c.Item]
+		}
+	}
+	return out
+}
+
+// comprehension makes a list, which an outer loop may add to its own.
+func (p *printer) comprehension(g *loops.Item, text string) []statement {
+	s := statement{value: "[" + text + "]"}
+	s.name = p.name(g)
+	if p.listed(g.In) && !p.keep[g] {
+		if p.Uses[g] == 0 {
+			s.list, s.name = p.name(g.In), ""
+			return []statement{s}
+		}
+		return []statement{s, {list: p.name(g.In), value: s.name}}
+	}
+	return []statement{s}
+}
+
+// afterLoop names what a loop leaves, and adds it to the lists of an outer loop.
+func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statement) {
+	for _, g := range n.Defs {
 		if slices.Contains(finals, g) && p.names[g] == "" {
-			for _, c := range l.carries {
-				if c.last == g {
-					p.names[g] = p.names[c.item]
+			for _, c := range n.Loop.Carries {
+				if c.Last == g {
+					p.names[g] = p.names[c.Item]
 				}
 			}
 		}
-		if p.listed(g.in) && (p.listed(g) || slices.Contains(finals, g)) {
-			out = append(out, statement{list: p.name(g.in), value: p.name(g)})
+		if p.listed(g.In) && (p.listed(g) || slices.Contains(finals, g)) {
+			out = append(out, statement{list: p.name(g.In), value: p.name(g)})
 		}
 	}
 	return out
@@ -112,39 +126,39 @@ func (p *printer) pause(at float64) []statement {
 }
 
 // round writes the body of a loop's rounds, and how it gives way at the end of each.
-func (p *printer) round(n *node) (body, pause []statement) {
-	l, begin, until, quiet := n.loop, p.clock, p.until, p.quiet
-	count := l.count.c
+func (p *printer) round(n *loops.Node) (body, pause []statement) {
+	l, begin, until, quiet := n.Loop, p.clock, p.until, p.quiet
+	count := l.Count.C
 	defer func() { p.until, p.quiet = until, quiet }()
-	if !p.yields || quiet || !l.count.isConst() {
+	if !p.yields || quiet || !l.Count.IsConst() {
 		p.quiet = true
-		return p.nodes(l.body), nil
+		return p.nodes(l.Body), nil
 	}
-	lasts := min(ticks(n.until), until) - begin
+	lasts := min(ticks(n.Until), until) - begin
 	// Where an inner loop grows shorter, a round lasts as long as its rounds.
-	for _, b := range l.body {
-		if b.loop == nil || b.loop.count.isConst() {
+	for _, b := range l.Body {
+		if b.Loop == nil || b.Loop.Count.IsConst() {
 			continue
 		}
 		sum := 0
 		for i := range count {
-			sum += b.loop.count.c + b.loop.count.t[0].k*i
+			sum += b.Loop.Count.C + b.Loop.Count.T[0].K*i
 		}
 		if each := lasts / sum; each > 0 {
 			p.clock += each * sum
-			pause = []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(b.loop.count).in(precMul+1))}}
+			pause = []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(b.Loop.Count).in(precMul+1))}}
 		}
 		p.quiet = true
-		return p.nodes(l.body), pause
+		return p.nodes(l.Body), pause
 	}
 	// The body is written at the times of the first round.
-	p.clock, p.until = ticks(n.at), ticks(n.at)+lasts/count
+	p.clock, p.until = ticks(n.At), ticks(n.At)+lasts/count
 	if lasts/count < leastPiece {
 		p.quiet = true
 	}
-	body = p.nodes(l.body)
-	pause = p.pause(n.until)
-	p.clock = begin + count*(p.clock-ticks(n.at))
+	body = p.nodes(l.Body)
+	pause = p.pause(n.Until)
+	p.clock = begin + count*(p.clock-ticks(n.At))
 	return body, pause
 }
 
@@ -165,18 +179,18 @@ func uses(body []statement, name string) bool {
 }
 
 // replaces says whether what a round makes may take the name of what it was given: nothing reads the latter afterwards.
-func (p *printer) replaces(body []*node, c *carry) bool {
-	if c.next.isList() && len(c.next.elems) == 0 {
+func (p *printer) replaces(body []*loops.Node, c *loops.Carry) bool {
+	if c.Next.IsList() && len(c.Next.Elems) == 0 {
 		return false
 	}
 	seen := false
 	for _, n := range body {
-		if seen && reads(n, c.item) {
+		if seen && reads(n, c.Item) {
 			return false
 		}
-		if slices.Contains(n.defs, c.next) {
+		if slices.Contains(n.Defs, c.Next) {
 			seen = true
-			if n.loop != nil { // built while the old one is read
+			if n.Loop != nil { // built while the old one is read
 				return false
 			}
 		}
@@ -184,27 +198,27 @@ func (p *printer) replaces(body []*node, c *carry) bool {
 	return true
 }
 
-func reads(n *node, x *item) bool {
-	is := func(r ref) bool { return r.item == x }
-	if slices.ContainsFunc(n.args, is) || slices.ContainsFunc(n.list, is) || slices.ContainsFunc(n.yield, is) {
+func reads(n *loops.Node, x *loops.Item) bool {
+	is := func(r loops.Ref) bool { return r.Item == x }
+	if slices.ContainsFunc(n.Args, is) || slices.ContainsFunc(n.List, is) || slices.ContainsFunc(n.Yield, is) {
 		return true
 	}
-	sub := n.body
-	if n.loop != nil {
-		sub = append(slices.Clone(n.loop.body), sub...)
-		for _, c := range n.loop.carries {
-			if is(c.init) || c.next == x {
+	sub := n.Body
+	if n.Loop != nil {
+		sub = append(slices.Clone(n.Loop.Body), sub...)
+		for _, c := range n.Loop.Carries {
+			if is(c.Init) || c.Next == x {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(sub, func(m *node) bool { return reads(m, x) })
+	return slices.ContainsFunc(sub, func(m *loops.Node) bool { return reads(m, x) })
 }
 
 // variable names a loop's variable: h where it counts heads.
-func (p *printer) variable(n *node) string {
+func (p *printer) variable(n *loops.Node) string {
 	names := []string{"i", "j", "m", "n", "r"}
-	if headed(n.loop.body, n.loop.v) {
+	if headed(n.Loop.Body, n.Loop.V) {
 		names = append([]string{"h"}, names...)
 	}
 	for _, s := range names {
@@ -215,13 +229,13 @@ func (p *printer) variable(n *node) string {
 	return p.fresh("i")
 }
 
-func headed(ns []*node, v *variable) bool {
+func headed(ns []*loops.Node, v *loops.Variable) bool {
 	for _, n := range ns {
-		if n.loop != nil && headed(n.loop.body, v) {
+		if n.Loop != nil && headed(n.Loop.Body, v) {
 			return true
 		}
-		for _, t := range n.head.t {
-			if t.v == v && t.k == 1 && n.head.c == 0 {
+		for _, t := range n.Head.T {
+			if t.V == v && t.K == 1 && n.Head.C == 0 {
 				return true
 			}
 		}
@@ -230,35 +244,35 @@ func headed(ns []*node, v *variable) bool {
 }
 
 // foriLoop writes a loop of the kernel itself.
-func (p *printer) foriLoop(n *node) []statement {
+func (p *printer) foriLoop(n *loops.Node) []statement {
 	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
 	p.quiet = true
 	name := p.fresh("round")
 	var carried []string
-	for _, x := range n.params[1:] {
+	for _, x := range n.Params[1:] {
 		carried = append(carried, p.name(x))
 	}
-	i := p.name(n.params[0])
+	i := p.name(n.Params[0])
 	state := tuple(carried)
 	s := statement{lines: []string{fmt.Sprintf("def %s(%s, carried):", name, i)}}
 	if len(carried) > 0 {
 		s.lines = append(s.lines, "    "+state+" = carried")
 	}
-	for _, b := range p.nodes(n.body) {
+	for _, b := range p.nodes(n.Body) {
 		for _, t := range b.text() {
 			s.lines = append(s.lines, "    "+t)
 		}
 	}
 	var results, init, outs []string
-	for _, y := range n.yield {
+	for _, y := range n.Yield {
 		results = append(results, p.ref(y).s)
 	}
 	o := p.operands(n)
-	for i := range n.in.Args {
+	for i := range n.In.Args {
 		init = append(init, o.full(i).s)
 	}
-	for _, d := range n.defs {
-		if p.uses[d] == 0 && !p.keep[d] {
+	for _, d := range n.Defs {
+		if p.Uses[d] == 0 && !p.keep[d] {
 			outs = append(outs, "_")
 			continue
 		}
@@ -269,6 +283,6 @@ func (p *printer) foriLoop(n *node) []statement {
 	if len(outs) > 0 {
 		left = tuple(outs) + " = "
 	}
-	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.in.Attrs.Count, name, tuple(init))}
+	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.In.Attrs.Count, name, tuple(init))}
 	return []statement{s, run}
 }

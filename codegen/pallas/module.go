@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/lower/tpu"
@@ -22,6 +24,19 @@ type module struct {
 	funcs   []string             // kernels and what calls them, in order
 	single  bool                 // one kernel: its stages need no prefix
 	outside map[*ir.Value]bool   // arrays of the caller
+}
+
+// kernel is one kernel on its way to Python.
+type kernel struct {
+	*plan.Plan
+	name      string
+	names     map[*loops.Item]string // of parameters
+	taken     map[string]bool
+	pipelined bool          // phases of several steps overlap
+	bundle    bool          // references go from function to function as one tuple
+	class     string        // its class
+	classAt   int           // where its text goes among the functions
+	outer     []*loops.Item // of the prologue, read by phases
 }
 
 // constant names the numbers that would be read as noise.
@@ -47,7 +62,7 @@ func (m *module) fresh(base string) string {
 }
 
 // nameRef names a reference of the kernel.
-func (k *kernel) nameRef(x *item, base string) {
+func (k *kernel) nameRef(x *loops.Item, base string) {
 	name := base
 	for i := 2; k.taken[name]; i++ {
 		name = fmt.Sprintf("%s_%d", base, i)
@@ -60,16 +75,14 @@ func (k *kernel) nameRef(x *item, base string) {
 	}
 }
 
-func (m *module) printer(k *kernel, u *usage, names map[*item]string, taken map[string]bool) *printer {
-	p := &printer{usage: u, m: m, k: k, names: names, taken: map[string]bool{}, text: map[*item]expr{}, busy: map[string]bool{},
-		flags: map[string]bool{}, keep: map[*item]bool{}, params: map[*item]bool{}, full: map[string]string{}}
+func (m *module) printer(k *kernel, u *loops.Usage, names map[*loops.Item]string, taken map[string]bool) *printer {
+	p := &printer{Usage: u, m: m, k: k, names: names, taken: map[string]bool{}, text: map[*loops.Item]expr{}, busy: map[string]bool{},
+		flags: map[string]bool{}, keep: map[*loops.Item]bool{}, params: map[*loops.Item]bool{}, full: map[string]string{}}
 	for _, n := range slices.Concat(slices.Collect(maps.Keys(taken)), sizes.Params, []string{"interpret"}) {
 		p.taken[n] = true
 	}
 	return p
 }
-
-func newUsage() *usage { return &usage{map[*item]int{}, map[*item]*node{}, map[*item]bool{}} }
 
 // baseName is the name of a reference without what marks it as one.
 func baseName(name string) string {
@@ -77,161 +90,199 @@ func baseName(name string) string {
 }
 
 // refDoc is the type and shape of a reference.
-func refDoc(x *item) string {
+func refDoc(x *loops.Item) string {
 	shape := listShape(x)
-	return shortType(ir.T(x.typ.DType, shape...))
+	return shortType(ir.T(x.Typ.DType, shape...))
 }
 
-func listShape(x *item) []int {
+func listShape(x *loops.Item) []int {
 	var shape []int
-	for y := x; y.isList(); y = y.elems[0] {
-		shape = append(shape, len(y.elems))
+	for y := x; y.IsList(); y = y.Elems[0] {
+		shape = append(shape, len(y.Elems))
 	}
 	z := x
-	for z.isList() {
-		z = z.elems[0]
+	for z.IsList() {
+		z = z.Elems[0]
 	}
-	return append(shape, z.typ.Shape...)
+	return append(shape, z.Typ.Shape...)
 }
 
 // kernel writes one kernel and its call, and gives the name of the latter.
 func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs []string, err error) {
-	k, err := newKernel(in, m.tasks)
+	k, err := m.newKernel(in, args, results)
 	if err != nil {
 		return "", nil, err
 	}
 	g := in.Attrs.Grid
-	k.name = pythonName(g.Name)
-	k.names, k.taken = map[*item]string{}, map[string]bool{}
-	pipelined := len(k.steps) > 1 || len(k.phases) > 1
-	if k.bundle = pipelined && len(k.params) > 10; k.bundle {
+	if k.Phases == nil && len(k.Steps) > 0 {
+		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
+	}
+	w := &kernelWriter{module: m, k: k, names: map[*loops.Item]string{}}
+	k.RollPhases(m.beside[g.Name])
+	if err := w.before(); err != nil {
+		return "", nil, err
+	}
+	if err := w.writePhases(); err != nil {
+		return "", nil, err
+	}
+	name, scratch := w.function()
+	call, err = m.launch(k, name, w.interpret, args, scratch)
+	for i := range g.Out {
+		outs = append(outs, baseName(k.names[k.Params[g.Tables+len(g.In)+i]]))
+	}
+	return call, outs, err
+}
+
+// newKernel names the references of a kernel: operands and results as their arrays are. Many go through phases as one tuple.
+func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error) {
+	work, err := plan.New(in, m.tasks)
+	if err != nil {
+		return nil, err
+	}
+	g := in.Attrs.Grid
+	k := &kernel{Plan: work, name: pythonName(g.Name), names: map[*loops.Item]string{}, taken: map[string]bool{}}
+	k.pipelined = len(k.Steps) > 1 || len(k.Phases) > 1
+	if k.bundle = k.pipelined && len(k.Params) > 10; k.bundle {
 		k.class = m.fresh("_" + strings.ToUpper(k.name[:1]) + k.name[1:] + "Refs")
 		m.helpers["refs"] = true
 		m.funcs = append(m.funcs, "") // the class comes here
+		k.classAt = len(m.funcs) - 1
 	}
-	class := len(m.funcs) - 1
 	for i := range g.Tables + len(g.In) {
-		k.nameRef(k.params[i], args[i])
+		k.nameRef(k.Params[i], args[i])
 	}
 	for i, r := range results {
 		if r != "" {
-			k.nameRef(k.params[g.Tables+len(g.In)+i], r)
+			k.nameRef(k.Params[g.Tables+len(g.In)+i], r)
 		}
 	}
-	prefix := ""
-	if !m.single {
+	return k, nil
+}
+
+// kernelWriter writes the functions of one kernel.
+type kernelWriter struct {
+	*module
+	k         *kernel
+	names     map[*loops.Item]string
+	p         *printer // of the kernel's function
+	lines     []string // of it
+	interpret bool     // it takes interpret
+}
+
+// before writes what comes before the steps.
+func (w *kernelWriter) before() error {
+	k, u := w.k, loops.NewUsage()
+	u.Resolve(k.Prologue, map[*loops.Item]bool{})
+	for _, s := range k.Steps {
+		if s.Cond.Item != nil {
+			u.Uses[s.Cond.Item] += 2
+		}
+	}
+	w.p = w.printer(k, u, w.names, nil)
+	k.outer = k.Outside()
+	for _, x := range k.outer {
+		w.p.keep[x] = true
+	}
+	for _, s := range w.p.body(k.Prologue) {
+		w.lines = append(w.lines, s.text()...)
+	}
+	return w.p.failed
+}
+
+// phaseText is a phase as it was written, and the name of its function.
+type phaseText struct {
+	*work
+	name string
+}
+
+// writePhases writes the phases, each as a function where they overlap, and the steps that run them.
+func (w *kernelWriter) writePhases() error {
+	k, prefix := w.k, ""
+	if !w.single {
 		prefix = k.name + "_"
 	}
-	names := map[*item]string{}
-	var lines []string
-	interpret := false
-	for _, ph := range k.phases {
-		ph.lines = k.fork(ph.nodes, m.beside[g.Name])
-		for i, l := range ph.lines {
-			if len(l) > 0 {
-				ph.lines[i] = roll(arrange(l, k.inputs))
-			}
-		}
-		ph.nodes = slices.Concat(ph.lines[:]...)
-	}
-
-	u := newUsage()
-	own := map[*item]bool{}
-	u.resolve(k.prologue, own)
-	for _, s := range k.steps {
-		if s.cond.item != nil {
-			u.uses[s.cond.item] += 2
-		}
-	}
-	p := m.printer(k, u, names, nil)
-	k.outer = k.outside()
-	for _, x := range k.outer {
-		p.keep[x] = true
-	}
-	for _, s := range p.body(k.prologue) {
-		lines = append(lines, s.text()...)
-	}
-	if p.failed != nil {
-		return "", nil, p.failed
-	}
-	type done struct {
-		*work
-		name string
-	}
-	var phases []done
-	for i, ph := range k.phases {
-		for j, r := range ph.refs {
-			_ = j
-			k.names[r] = strings.TrimPrefix(k.names[k.params[r.param-1]], "refs.")
+	var phases []phaseText
+	for i, ph := range k.Phases {
+		for _, r := range ph.Refs {
+			k.names[r] = strings.TrimPrefix(k.names[k.Params[r.Param-1]], "refs.")
 			if k.bundle {
 				k.names[r] += "_ref"
 			}
 		}
-		c, err := m.phase(k, ph, names, pipelined, prefix)
+		c, err := w.phase(k, ph, w.names, k.pipelined, prefix)
 		if err != nil {
-			return "", nil, err
+			return err
 		}
-		interpret = interpret || c.interpret
-		d := done{work: c}
-		if pipelined {
+		w.interpret = w.interpret || c.interpret
+		d := phaseText{work: c}
+		if k.pipelined {
 			if !c.generator {
 				c.calls = append(c.calls, "yield 0")
 			}
-			d.name = m.fresh("_" + prefix + phaseName(i, len(k.phases)))
+			d.name = w.fresh("_" + prefix + phaseName(i, len(k.Phases)))
 		}
 		phases = append(phases, d)
 	}
-	if k.phases == nil && len(k.steps) > 0 {
-		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
-	}
-	// kernels without tasks are written with the prologue
-	if len(k.phases) == 1 && !pipelined {
-		lines = append(lines, phases[0].calls...)
-	}
-	if pipelined {
-		l, err := m.steps(k, p, func(i int) (string, *work) { return phases[i].name, phases[i].work })
-		if err != nil {
-			return "", nil, err
+	if !k.pipelined {
+		for _, d := range phases { // kernels without tasks are written with the prologue
+			w.lines = append(w.lines, d.calls...)
 		}
-		lines = append(lines, l...)
-		for _, d := range phases {
-			var hints []string
-			for _, x := range d.params {
-				if !strings.HasPrefix(k.names[x], "refs.") {
-					hints = append(hints, k.names[x]+": Ref")
-				}
-			}
-			if k.bundle {
-				hints = append(hints, "refs: "+k.class)
-			}
-			for _, x := range d.outer {
-				hints = append(hints, names[x]+": jax.Array")
-			}
-			for _, v := range d.vars {
-				hints = append(hints, v.name+": int")
-			}
-			if d.interpret {
-				hints = append(hints, "interpret: bool")
-			}
-			f := []string{header(d.name, hints, "Work[None]"), `    """` + phaseDoc(d.name) + `"""`}
-			for _, l := range d.calls {
-				f = append(f, "    "+l)
-			}
-			m.funcs = append(m.funcs, strings.Join(f, "\n"))
-		}
+		return nil
 	}
-	// The kernel's function.
+	l, err := w.steps(k, w.p, func(i int) (string, *work) { return phases[i].name, phases[i].work })
+	if err != nil {
+		return err
+	}
+	w.lines = append(w.lines, l...)
+	for _, d := range phases {
+		w.funcs = append(w.funcs, w.phaseFunction(d))
+	}
+	return nil
+}
+
+// phaseFunction is the text of a phase's function.
+func (w *kernelWriter) phaseFunction(d phaseText) string {
+	k := w.k
 	var hints []string
-	var scratch, tops []*item
-	for i, x := range k.params {
-		y := x
-		for y.in != nil {
-			y = y.in
+	for _, x := range d.params {
+		if !strings.HasPrefix(k.names[x], "refs.") {
+			hints = append(hints, k.names[x]+": Ref")
 		}
-		if y.param != x.param {
+	}
+	if k.bundle {
+		hints = append(hints, "refs: "+k.class)
+	}
+	for _, x := range d.outer {
+		hints = append(hints, w.names[x]+": jax.Array")
+	}
+	for _, v := range d.vars {
+		hints = append(hints, v.Name+": int")
+	}
+	if d.interpret {
+		hints = append(hints, "interpret: bool")
+	}
+	f := []string{header(d.name, hints, "Work[None]"), `    """` + phaseDoc(d.name) + `"""`}
+	for _, l := range d.calls {
+		f = append(f, "    "+l)
+	}
+	return strings.Join(f, "\n")
+}
+
+// function writes the kernel's own function, and the class of its references. It gives its name and the scratch that it takes.
+func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
+	k := w.k
+	g := k.In.Attrs.Grid
+	var hints []string
+	var tops []*loops.Item
+	for i, x := range k.Params {
+		y := x
+		for y.In != nil {
+			y = y.In
+		}
+		if y.Param != x.Param {
 			continue
 		}
-		if i >= len(k.params)-len(g.Scratch) {
+		if i >= len(k.Params)-len(g.Scratch) {
 			scratch = append(scratch, y)
 		}
 		if k.names[y] == "" {
@@ -239,55 +290,40 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		}
 		hints, tops = append(hints, k.names[y]+": Ref"), append(tops, y)
 	}
-	name := m.fresh("_" + k.name + "_kernel")
+	name = w.fresh("_" + k.name + "_kernel")
 	if k.bundle {
-		c := []string{"class " + k.class + "(NamedTuple):", `    """Windows of the operands and results, then scratch."""`, ""}
-		for i, h := range hints {
-			h = strings.TrimPrefix(h, "refs.")
-			c = append(c, "    "+h+"  # "+refDoc(tops[i]))
-		}
-		m.funcs[class] = strings.Join(c, "\n")
+		w.funcs[k.classAt] = classText(k.class, hints, tops)
 		hints = []string{"*args: Ref"}
-		if interpret {
+		if w.interpret {
 			hints = append(hints, "interpret: bool")
 		}
-	} else if interpret {
+	} else if w.interpret {
 		hints = append(hints, "*", "interpret: bool")
 	}
 	f := []string{header(name, hints, "None"), `    """One point of the grid (` + gridDoc(g) + `)."""`}
 	if k.bundle {
 		f = append(f, "    refs = "+k.class+"(*args)")
 	}
-	for _, l := range lines {
+	for _, l := range w.lines {
 		f = append(f, "    "+l)
 	}
-	m.funcs = append(m.funcs, strings.Join(f, "\n"))
-	call, err = m.launch(k, name, interpret, args, scratch)
-	for i := range g.Out {
-		outs = append(outs, baseName(k.names[k.params[g.Tables+len(g.In)+i]]))
-	}
-	return call, outs, err
+	w.funcs = append(w.funcs, strings.Join(f, "\n"))
+	return name, scratch
 }
 
-// outside lists the values, made before the steps, that phases read.
-func (k *kernel) outside() []*item {
-	var out []*item
-	for _, ph := range k.phases {
-		for _, n := range ph.nodes {
-			visit(n, func(r *ref) {
-				if x := r.item; x.param == 0 && x.maker != nil && slices.Contains(k.prologue, x.maker) && !slices.Contains(out, x) {
-					out = append(out, x)
-				}
-			})
-		}
+// classText is the class of the references that go from function to function as one tuple.
+func classText(class string, hints []string, refs []*loops.Item) string {
+	c := []string{"class " + class + "(NamedTuple):", `    """Windows of the operands and results, then scratch."""`, ""}
+	for i, h := range hints {
+		c = append(c, "    "+strings.TrimPrefix(h, "refs.")+"  # "+refDoc(refs[i]))
 	}
-	return out
+	return strings.Join(c, "\n")
 }
 
-func mentions(ns []*node, x *item) bool {
+func mentions(ns []*loops.Node, x *loops.Item) bool {
 	found := false
 	for _, n := range ns {
-		visit(n, func(r *ref) { found = found || r.item == x })
+		loops.Visit(n, func(r *loops.Ref) { found = found || r.Item == x })
 	}
 	return found
 }
@@ -316,17 +352,17 @@ func phaseDoc(name string) string {
 func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) ([]string, error) {
 	m.helpers["interleave"] = true
 	var lines []string
-	for _, s := range k.steps {
+	for _, s := range k.Steps {
 		indent := ""
-		if s.cond.item != nil {
-			lines = append(lines, "", "@pl.when("+p.ref(s.cond).s+")", "def _():")
+		if s.Cond.Item != nil {
+			lines = append(lines, "", "@pl.when("+p.ref(s.Cond).s+")", "def _():")
 			indent = "    "
 		}
-		u := newUsage()
-		u.resolve(s.start, map[*item]bool{})
+		u := loops.NewUsage()
+		u.Resolve(s.Start, map[*loops.Item]bool{})
 		q := m.printer(k, u, p.names, nil)
 		q.text = p.text
-		for _, st := range q.body(s.start) {
+		for _, st := range q.body(s.Start) {
 			for _, t := range st.text() {
 				lines = append(lines, indent+t)
 			}
@@ -335,13 +371,13 @@ func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) (
 			return nil, q.failed
 		}
 		var calls []string
-		for _, w := range s.slots {
-			name, c := phase(w.phase)
+		for _, w := range s.Slots {
+			name, c := phase(w.Phase)
 			var args []string
-			stands := k.phases[w.phase].refs
+			stands := k.Phases[w.Phase].Refs
 			for _, x := range c.params {
 				if i := slices.Index(stands, x); i >= 0 {
-					x = w.refs[i]
+					x = w.Refs[i]
 				} else if k.bundle {
 					continue
 				}
@@ -354,12 +390,12 @@ func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) (
 				args = append(args, p.names[x])
 			}
 			for _, v := range c.vars {
-				args = append(args, fmt.Sprintf("%s=%d", v.name, w.args[v]))
+				args = append(args, fmt.Sprintf("%s=%d", v.Name, w.Args[v]))
 			}
 			if c.interpret {
 				args = append(args, "interpret=interpret")
 			}
-			calls = append(calls, fmt.Sprintf("(%s, %s(%s))", strconv.FormatFloat(w.at, 'f', 2, 64), name, strings.Join(args, ", ")))
+			calls = append(calls, fmt.Sprintf("(%s, %s(%s))", strconv.FormatFloat(w.At, 'f', 2, 64), name, strings.Join(args, ", ")))
 		}
 		lines = append(lines, indent+"_interleave("+strings.Join(calls, ", ")+")")
 	}

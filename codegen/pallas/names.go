@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -25,8 +26,8 @@ func (p *printer) fresh(base string) string {
 var pythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": true, "pl": true, "pltpu": true, "in": true, "is": true, "if": true,
 	"for": true, "not": true, "and": true, "or": true, "lambda": true, "range": true, "list": true, "sum": true, "from": true, "interpret": true}
 
-func (p *printer) name(x *item) string {
-	if x.param != 0 {
+func (p *printer) name(x *loops.Item) string {
+	if x.Param != 0 {
 		if p.k.names[x] == "" {
 			p.k.nameRef(x, "scratch")
 		}
@@ -40,62 +41,62 @@ func (p *printer) name(x *item) string {
 }
 
 // base is what an item is called, apart from a number: after what it is a form of, or after what made it.
-func (p *printer) base(x *item) string {
-	n := x.maker
+func (p *printer) base(x *loops.Item) string {
+	n := x.Maker
 	if n == nil {
-		if x.typ.IsRef() {
+		if x.Typ.IsRef() {
 			return "ref"
 		}
 		return "x"
 	}
-	if n.loop != nil {
-		for _, c := range n.loop.carries {
-			if c.last == x {
-				return p.base(c.next)
+	if n.Loop != nil {
+		for _, c := range n.Loop.Carries {
+			if c.Last == x {
+				return p.base(c.Next)
 			}
 		}
-		i := slices.Index(n.defs, x)
-		return plural(p.base(flatDefs(n.loop.body)[i]))
+		i := slices.Index(n.Defs, x)
+		return plural(p.base(loops.FlatDefs(n.Loop.Body)[i]))
 	}
-	if n.list != nil {
-		return plural(strings.TrimSuffix(p.base(n.list[0].item), "s"))
+	if n.List != nil {
+		return plural(strings.TrimSuffix(p.base(n.List[0].Item), "s"))
 	}
 	of := func() string {
-		if len(n.args) == 0 {
+		if len(n.Args) == 0 {
 			return "x"
 		}
-		a := n.args[0].item
+		a := n.Args[0].Item
 		name := p.names[a]
-		if a.param != 0 {
+		if a.Param != 0 {
 			name = p.name(a)
 		}
 		if name != "" {
 			name = strings.TrimRight(baseName(name), "_0123456789")
-			if len(n.args[0].at) > 0 {
+			if len(n.Args[0].At) > 0 {
 				name = strings.TrimSuffix(name, "s")
 			}
 			return name
 		}
 		return baseName(p.base(a))
 	}
-	switch n.in.Op {
+	switch n.In.Op {
 	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:
 		return of()
 	case ir.OpTranspose:
 		return strings.TrimSuffix(of(), "_t") + "_t"
 	case ir.OpIota:
-		return [...]string{"row", "column", "index"}[min(n.in.Attrs.Axis, 2)]
+		return [...]string{"row", "column", "index"}[min(n.In.Attrs.Axis, 2)]
 	case ir.OpLog, ir.OpLog2, ir.OpLog1p:
 		return "log_" + of()
 	case ir.OpSelect:
-		if _, ok := constant(n.in.Args[1]); ok {
+		if _, ok := loops.Constant(n.In.Args[1]); ok {
 			return of()
 		}
 	}
-	if name := stageNames[n.stage][n.in.Op]; name != "" {
+	if name := stageNames[n.Stage][n.In.Op]; name != "" {
 		return name
 	}
-	return rules[n.in.Op].name
+	return rules[n.In.Op].name
 }
 
 func plural(s string) string {
@@ -106,50 +107,50 @@ func plural(s string) string {
 }
 
 // ref is the text of a reference to an item.
-func (p *printer) ref(r ref) expr {
-	e, ok := p.text[r.item]
-	if !ok && isCast(r.item) {
-		e, _ = p.write(r.item.maker)
+func (p *printer) ref(r loops.Ref) expr {
+	e, ok := p.text[r.Item]
+	if !ok && loops.IsCast(r.Item) {
+		e, _ = p.write(r.Item.Maker)
 		ok = true
 	}
 	if !ok {
-		e = expr{p.name(r.item), atom}
+		e = expr{p.name(r.Item), atom}
 	}
-	if len(r.at) == 0 {
+	if len(r.At) == 0 {
 		return e
 	}
-	if r.item.typ.IsRef() { // one reference with more dimensions
-		at := make([]string, len(r.at))
-		for i, f := range r.at {
+	if r.Item.Typ.IsRef() { // one reference with more dimensions
+		at := make([]string, len(r.At))
+		for i, f := range r.At {
 			at[i] = formText(f).s
 		}
 		return expr{e.s + "[" + strings.Join(at, ", ") + "]", atom}
 	}
-	for _, f := range r.at {
+	for _, f := range r.At {
 		e = expr{e.in(atom) + "[" + formText(f).s + "]", atom}
 	}
 	return e
 }
 
 // operands gives the texts of a node's operands.
-func (p *printer) operands(n *node) *operands {
-	o := &operands{in: n.in, ints: n.ints, p: p}
-	arg, small_ := 0, len(n.ints)
-	for _, a := range n.in.Args {
-		if c, ok := constant(a); ok && small(c) {
+func (p *printer) operands(n *loops.Node) *operands {
+	o := &operands{in: n.In, ints: n.Ints, p: p}
+	arg, small_ := 0, len(n.Ints)
+	for _, a := range n.In.Args {
+		if c, ok := loops.Constant(a); ok && loops.Small(c) {
 			small_--
 		} else if !ok {
 			arg++
 		}
 	}
 	arg = 0
-	for _, a := range n.in.Args {
-		c, ok := constant(a)
+	for _, a := range n.In.Args {
+		c, ok := loops.Constant(a)
 		switch {
-		case ok && small(c):
-			f := n.ints[small_]
+		case ok && loops.Small(c):
+			f := n.Ints[small_]
 			small_++
-			if f.isConst() {
+			if f.IsConst() {
 				o.texts = append(o.texts, expr{scalarText(a.Type.DType, c), atom})
 				if c < 0 {
 					o.texts[len(o.texts)-1].prec = precUnary
@@ -169,7 +170,7 @@ func (p *printer) operands(n *node) *operands {
 			}
 			o.texts = append(o.texts, e)
 		default:
-			o.texts = append(o.texts, p.ref(n.args[arg]))
+			o.texts = append(o.texts, p.ref(n.Args[arg]))
 			arg++
 		}
 	}
@@ -229,11 +230,11 @@ func (p *printer) listText(l []expr) string {
 func (p *printer) length(name string) int {
 	all := 0
 	for x, n := range p.names {
-		if n == name && x.isList() {
-			if all > 0 && all != len(x.elems) {
+		if n == name && x.IsList() {
+			if all > 0 && all != len(x.Elems) {
 				return 0
 			}
-			all = len(x.elems)
+			all = len(x.Elems)
 		}
 	}
 	return all

@@ -5,130 +5,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/plan"
 )
-
-// lines are the nodes of a phase: what comes first, two lines of work side by side, and what comes after both.
-type lines [4][]*node
-
-const (
-	lineFirst = iota
-	lineMain
-	lineBeside
-	lineAfter
-)
-
-// fork parts the nodes of a phase where its schedule has stages stand beside the rest. First comes what those stages need of the
-// rest, and the loads that both read; last what needs the results of both.
-func (k *kernel) fork(nodes []*node, stages []string) (out lines) {
-	if !slices.ContainsFunc(nodes, func(n *node) bool { return slices.Contains(stages, n.stage) }) {
-		out[lineFirst] = nodes
-		return out
-	}
-	needs := k.needs(nodes)
-	line, light := map[*node]int{}, map[*node]bool{}
-	var first func(n *node)
-	first = func(n *node) {
-		if _, ok := line[n]; !ok {
-			line[n] = lineFirst
-			for _, d := range needs[n] {
-				first(d)
-			}
-		}
-	}
-	beside := func(n *node) bool { return slices.Contains(stages, n.stage) }
-	after := map[string]bool{}
-	for _, n := range nodes {
-		light[n] = lightOps[n.in.Op] && n.in.Body == nil && !slices.ContainsFunc(needs[n], func(d *node) bool { return !light[d] })
-		for _, d := range needs[n] {
-			switch {
-			case beside(n) == beside(d):
-			case beside(n) || light[d]:
-				first(d)
-			default:
-				after[n.stage] = true
-			}
-		}
-	}
-	for _, n := range nodes {
-		_, ok := line[n]
-		switch {
-		case ok:
-			if beside(n) { // not due later than what else reads it
-				n.stage, n.at, n.until = "load", nodes[0].at, nodes[0].at
-			}
-		case beside(n):
-			line[n] = lineBeside
-		case after[n.stage] || slices.ContainsFunc(needs[n], func(d *node) bool { return line[d] == lineAfter }):
-			line[n] = lineAfter
-		default:
-			line[n] = lineMain
-		}
-		out[line[n]] = append(out[line[n]], n)
-	}
-	return out
-}
-
-// lightOps are loads and what is cheap to do with them.
-var lightOps = map[ir.Op]bool{ir.OpLoad: true, ir.OpRefCast: true, ir.OpShl: true, ir.OpShr: true, ir.OpAnd: true, ir.OpBitcast: true,
-	ir.OpConvert: true, ir.OpHalves: true, ir.OpSlice: true, ir.OpReshape: true, ir.OpBroadcast: true}
-
-// needs lists the nodes that each node must come after: those that make its operands, and accesses to the same memory.
-func (k *kernel) needs(nodes []*node) map[*node][]*node {
-	maker := map[*item]*node{}
-	root := map[*item]*item{}
-	type access struct {
-		node  *node
-		store bool
-	}
-	accesses := map[*item][]access{}
-	out := map[*node][]*node{}
-	for _, n := range nodes {
-		touched, stores := []*item{}, n.in.Op == ir.OpStore || n.in.Op == ir.OpDMAStart || n.in.Op == ir.OpDMAWait || n.in.Body != nil
-		visit(n, func(r *ref) {
-			if m := maker[r.item]; m != nil {
-				out[n] = append(out[n], m)
-			}
-			x := r.item
-			if y := root[x]; y != nil {
-				x = y
-			}
-			if x.param != 0 && !k.inputs[x] {
-				touched = append(touched, x)
-			}
-		})
-		for _, d := range n.defs {
-			maker[d] = n
-		}
-		if n.in.Op == ir.OpRefCast {
-			if x := n.args[0].item; root[x] != nil {
-				root[n.defs[0]] = root[x]
-			} else {
-				root[n.defs[0]] = x
-			}
-			continue
-		}
-		for _, x := range touched {
-			for _, a := range accesses[x] {
-				if stores || a.store {
-					out[n] = append(out[n], a.node)
-				}
-			}
-			accesses[x] = append(accesses[x], access{n, stores})
-		}
-	}
-	return out
-}
 
 // work is what a function of a phase needs, and the text that calls it.
 type work struct {
 	call      string // without yield from
 	generator bool
-	reads     []*item // values of earlier functions
-	results   []*item
-	params    []*item // references
-	outer     []*item // values from before the steps
-	vars      []*variable
+	reads     []*loops.Item // values of earlier functions
+	results   []*loops.Item
+	params    []*loops.Item // references
+	outer     []*loops.Item // values from before the steps
+	vars      []*loops.Variable
 	interpret bool
 	calls     []string // of a phase: its statements
 }
@@ -149,19 +38,19 @@ func union[T comparable](a, b []T) []T {
 }
 
 // phase writes the functions of a phase, one for each of its stages, and gives the statements that call them.
-func (m *module) phase(k *kernel, ph *phase, names map[*item]string, yields bool, prefix string) (*work, error) {
-	w := &phaseWriter{module: m, k: k, ph: ph, names: names, yields: yields, prefix: prefix, usage: newUsage(), shared: map[string]bool{}}
-	w.resolve(ph.nodes, map[*item]bool{})
+func (m *module) phase(k *kernel, ph *plan.Phase, names map[*loops.Item]string, yields bool, prefix string) (*work, error) {
+	w := &phaseWriter{module: m, k: k, ph: ph, names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
+	w.Resolve(ph.Nodes, map[*loops.Item]bool{})
 	taken := map[string]bool{}
-	for _, v := range ph.vars {
-		for taken[v.name] {
-			v.name += "_"
+	for _, v := range ph.Vars {
+		for taken[v.Name] {
+			v.Name += "_"
 		}
-		taken[v.name], w.shared[v.name] = true, true
+		taken[v.Name], w.shared[v.Name] = true, true
 	}
-	var segs [len(ph.lines)][]*segment
-	for _, s := range segments(ph.lines) {
-		segs[s.line] = append(segs[s.line], s)
+	var segs [len(ph.Lines)][]*plan.Segment
+	for _, s := range plan.Segments(ph.Lines) {
+		segs[s.Line] = append(segs[s.Line], s)
 	}
 	out := &work{}
 	straight := func(line int) error {
@@ -175,19 +64,19 @@ func (m *module) phase(k *kernel, ph *phase, names map[*item]string, yields bool
 		}
 		return nil
 	}
-	for _, l := range slices.Backward(ph.lines[:]) {
+	for _, l := range slices.Backward(ph.Lines[:]) {
 		if len(l) > 0 {
 			hasten(l)
-			w.clock = ticks(l[0].at)
+			w.clock = ticks(l[0].At)
 		}
 	}
-	if err := straight(lineFirst); err != nil {
+	if err := straight(plan.LineFirst); err != nil {
 		return nil, err
 	}
-	if len(segs[lineBeside]) > 0 {
+	if len(segs[plan.LineBeside]) > 0 {
 		begin, end := w.clock, w.clock
 		var sides, results, parts []string
-		for _, line := range []int{lineMain, lineBeside} {
+		for _, line := range []int{plan.LineMain, plan.LineBeside} {
 			if len(segs[line]) == 0 {
 				continue
 			}
@@ -205,7 +94,7 @@ func (m *module) phase(k *kernel, ph *phase, names map[*item]string, yields bool
 			case 1:
 				results = append(results, names[0])
 			default:
-				whole := pythonName(segs[line][len(segs[line])-1].stage)
+				whole := pythonName(segs[line][len(segs[line])-1].Stage)
 				results = append(results, whole)
 				parts = append(parts, strings.Join(names, ", ")+" = "+whole)
 			}
@@ -216,16 +105,16 @@ func (m *module) phase(k *kernel, ph *phase, names map[*item]string, yields bool
 		out.calls = append(out.calls, parts...)
 		w.clock = end
 	}
-	return out, straight(lineAfter)
+	return out, straight(plan.LineAfter)
 }
 
 // phaseWriter writes the functions of one phase.
 type phaseWriter struct {
 	*module
-	*usage
+	*loops.Usage
 	k      *kernel
-	ph     *phase
-	names  map[*item]string
+	ph     *plan.Phase
+	names  map[*loops.Item]string
 	yields bool
 	prefix string
 	shared map[string]bool // names that pass between functions
@@ -233,63 +122,63 @@ type phaseWriter struct {
 }
 
 // stage writes the function of a stage; must makes it a generator.
-func (w *phaseWriter) stage(s *segment, must bool) (*work, error) {
-	p := w.printer(w.k, w.usage, w.names, w.shared)
+func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
+	p := w.printer(w.k, w.Usage, w.names, w.shared)
 	p.yields, p.clock, p.until = w.yields, w.clock, math.MaxInt32
-	for _, x := range s.results {
+	for _, x := range s.Results {
 		p.keep[x] = true
 	}
-	body := p.body(s.nodes)
+	body := p.body(s.Nodes)
 	if w.clock = p.clock; p.failed != nil {
 		return nil, p.failed
 	}
-	out := &work{reads: s.reads, results: s.results, interpret: p.flags["interpret"], params: sortedParams(p.params)}
+	out := &work{reads: s.Reads, results: s.Results, interpret: p.flags["interpret"], params: sortedParams(p.params)}
 	if must && !uses(body, "yield") {
 		body = append([]statement{{value: "yield 0"}}, body...)
 	}
 	out.generator = uses(body, "yield")
 	for _, x := range w.k.outer {
-		if mentions(s.nodes, x) {
+		if mentions(s.Nodes, x) {
 			out.outer = append(out.outer, x)
 		}
 	}
-	for _, v := range w.ph.vars {
-		if uses(body, v.name) {
+	for _, v := range w.ph.Vars {
+		if uses(body, v.Name) {
 			out.vars = append(out.vars, v)
 		}
 	}
-	for _, x := range s.results {
+	for _, x := range s.Results {
 		w.shared[p.name(x)] = true
 	}
 	var lines []string
 	for _, b := range body {
 		lines = append(lines, b.text()...)
 	}
-	w.function(out, pythonName(s.stage), w.stageDoc(s, p), lines)
+	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines)
 	return out, nil
 }
 
 // hasten makes nodes due no later than what comes after them.
-func hasten(nodes []*node) {
+func hasten(nodes []*loops.Node) {
 	due := math.Inf(1)
 	for _, n := range slices.Backward(nodes) {
-		if n.loop != nil {
-			hasten(n.loop.body)
+		if n.Loop != nil {
+			hasten(n.Loop.Body)
 		}
-		n.at = min(n.at, due)
-		n.until = min(n.until, max(due, n.at))
-		due = n.at
+		n.At = min(n.At, due)
+		n.Until = min(n.Until, max(due, n.At))
+		due = n.At
 	}
 }
 
 // branch writes a line of work beside another: that of one stage, or a function that calls those of its stages.
-func (w *phaseWriter) branch(segs []*segment) (*work, error) {
+func (w *phaseWriter) branch(segs []*plan.Segment) (*work, error) {
 	if len(segs) == 1 {
 		return w.stage(segs[0], true)
 	}
 	out := &work{generator: true}
 	var stages, lines []string
-	own := map[*item]bool{}
+	own := map[*loops.Item]bool{}
 	for i, s := range segs {
 		f, err := w.stage(s, i == 0)
 		if err != nil {
@@ -298,16 +187,16 @@ func (w *phaseWriter) branch(segs []*segment) (*work, error) {
 		out.add(f)
 		for _, x := range f.reads {
 			if !own[x] {
-				out.reads = union(out.reads, []*item{x})
+				out.reads = union(out.reads, []*loops.Item{x})
 			}
 		}
 		for _, x := range f.results {
 			own[x] = true
-			if slices.ContainsFunc(w.ph.lines[lineAfter], func(n *node) bool { return mentions([]*node{n}, x) }) {
+			if slices.ContainsFunc(w.ph.Lines[plan.LineAfter], func(n *loops.Node) bool { return mentions([]*loops.Node{n}, x) }) {
 				out.results = append(out.results, x)
 			}
 		}
-		stages, lines = append(stages, s.stage), append(lines, w.statement(f))
+		stages, lines = append(stages, s.Stage), append(lines, w.statement(f))
 	}
 	last := len(stages) - 1
 	w.function(out, pythonName(stages[0])+"_to_"+pythonName(stages[last]), "The stages "+strings.Join(stages[:last], ", ")+" and "+stages[last]+".", lines)
@@ -336,7 +225,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 		add("refs", w.k.class)
 	}
 	for _, v := range f.vars {
-		add(v.name, "int")
+		add(v.Name, "int")
 	}
 	if f.interpret {
 		add("interpret", "bool")
@@ -353,7 +242,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
-func (w *phaseWriter) resultNames(items []*item) []string {
+func (w *phaseWriter) resultNames(items []*loops.Item) []string {
 	out := make([]string, len(items))
 	for i, x := range items {
 		out[i] = w.names[x]

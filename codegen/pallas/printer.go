@@ -7,26 +7,27 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // printer writes nodes as statements of one function.
 type printer struct {
-	*usage
+	*loops.Usage
 	m     *module
 	k     *kernel // nil outside of kernels
-	names map[*item]string
+	names map[*loops.Item]string
 	taken map[string]bool
-	text  map[*item]expr // of what is written where it is used
-	loops int            // nesting
+	text  map[*loops.Item]expr // of what is written where it is used
+	loops int                  // nesting
 	busy  map[string]bool
 
 	yields  bool // steps of the work are marked, for others to go between
 	flags   map[string]bool
 	failed  error
-	keep    map[*item]bool    // read beyond the nodes
-	params  map[*item]bool    // references that the function reads or writes
-	full    map[string]string // arrays of one number
+	keep    map[*loops.Item]bool // read beyond the nodes
+	params  map[*loops.Item]bool // references that the function reads or writes
+	full    map[string]string    // arrays of one number
 	prelude []statement
 	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
 	until   int  // the clock does not go beyond
@@ -83,9 +84,9 @@ func (p *printer) need(name string) {
 	}
 }
 
-func (p *printer) fail(n *node, err error) {
+func (p *printer) fail(n *loops.Node, err error) {
 	if p.failed == nil {
-		p.failed = codegen.Refuse("pallas", n.in, err)
+		p.failed = codegen.Refuse("pallas", n.In, err)
 	}
 }
 
@@ -120,50 +121,50 @@ var numerals = regexp.MustCompile(`\d+`)
 func width(s string) int { return len(numerals.ReplaceAllString(s, "00")) }
 
 // inline says whether a value made by nodes[i] may be written where it is used.
-func (p *printer) inline(nodes []*node, i int, e expr) bool {
+func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	n := nodes[i]
-	x := n.defs[0]
-	if n.in.Op == ir.OpRefCast {
+	x := n.Defs[0]
+	if n.In.Op == ir.OpRefCast {
 		return true
 	}
-	if p.keep[x] || p.deep[x] || p.listed(x.in) {
+	if p.keep[x] || p.Deep[x] || p.listed(x.In) {
 		return false
 	}
-	if spreads(n.in) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
+	if spreads(n.In) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
 		return true
 	}
-	if p.uses[x] != 1 || width(e.s) > maxInline {
+	if p.Uses[x] != 1 || width(e.s) > maxInline {
 		return false
 	}
-	user := slices.Index(nodes, p.at[x])
+	user := slices.Index(nodes, p.At[x])
 	if user < 0 {
 		return false
 	}
 	for _, m := range nodes[i+1 : user] {
-		if m.loop != nil || m.body != nil || m.list != nil || m.in.Op == ir.OpDot {
+		if m.Loop != nil || m.Body != nil || m.List != nil || m.In.Op == ir.OpDot {
 			return false
 		}
-		if len(m.defs) == 0 && n.in.Op == ir.OpLoad {
+		if len(m.Defs) == 0 && n.In.Op == ir.OpLoad {
 			return false
 		}
 	}
-	if nodes[user].loop != nil || nodes[user].list != nil {
+	if nodes[user].Loop != nil || nodes[user].List != nil {
 		return false
 	}
-	if n.in.Op == ir.OpDot {
-		return user == i+1 && len(nodes[user].in.Args) == 1
+	if n.In.Op == ir.OpDot {
+		return user == i+1 && len(nodes[user].In.Args) == 1
 	}
 	return user-i < 12
 }
 
 // elementwise says whether all users of x are elementwise ops of other operands.
-func (p *printer) elementwise(nodes []*node, x *item) bool {
+func (p *printer) elementwise(nodes []*loops.Node, x *loops.Item) bool {
 	for _, m := range nodes {
-		if m.loop != nil || m.list != nil {
+		if m.Loop != nil || m.List != nil {
 			continue
 		}
-		for i, a := range m.args {
-			if a.item == x && (!m.in.Op.IsElementwise() || len(m.in.Args) < 2 || len(m.args) < 2 && i == 0 || m.in.Op == ir.OpPack) {
+		for i, a := range m.Args {
+			if a.Item == x && (!m.In.Op.IsElementwise() || len(m.In.Args) < 2 || len(m.Args) < 2 && i == 0 || m.In.Op == ir.OpPack) {
 				return false
 			}
 		}
@@ -172,47 +173,47 @@ func (p *printer) elementwise(nodes []*node, x *item) bool {
 }
 
 // spread is the text of a broadcast that its users do by themselves.
-func (p *printer) spread(nodes []*node, i int) (expr, bool) {
+func (p *printer) spread(nodes []*loops.Node, i int) (expr, bool) {
 	n := nodes[i]
-	if !spreads(n.in) || p.keep[n.defs[0]] || p.deep[n.defs[0]] || !p.elementwise(nodes, n.defs[0]) {
+	if !spreads(n.In) || p.keep[n.Defs[0]] || p.Deep[n.Defs[0]] || !p.elementwise(nodes, n.Defs[0]) {
 		return expr{}, false
 	}
-	if x := n.defs[0]; p.listed(x.in) {
+	if x := n.Defs[0]; p.listed(x.In) {
 		return expr{}, false
 	}
-	return p.ref(n.args[0]), true
+	return p.ref(n.Args[0]), true
 }
 
 // nodes writes a list of nodes.
-func (p *printer) nodes(ns []*node) []statement {
+func (p *printer) nodes(ns []*loops.Node) []statement {
 	var out []statement
 	for i, n := range ns {
-		if n.list == nil {
-			out = append(out, p.pause(n.at)...)
+		if n.List == nil {
+			out = append(out, p.pause(n.At)...)
 		}
 		switch {
-		case n.loop != nil:
+		case n.Loop != nil:
 			out = append(out, p.loop(n)...)
-		case n.list != nil:
-			l := make([]expr, len(n.list))
-			for i, r := range n.list {
+		case n.List != nil:
+			l := make([]expr, len(n.List))
+			for i, r := range n.List {
 				l[i] = p.ref(r)
 			}
-			out = append(out, statement{name: p.name(n.defs[0]), value: p.listText(l)})
-		case n.in.Op == ir.OpWhen:
+			out = append(out, statement{name: p.name(n.Defs[0]), value: p.listText(l)})
+		case n.In.Op == ir.OpWhen:
 			out = append(out, p.when(n))
-		case n.in.Op == ir.OpLoop:
+		case n.In.Op == ir.OpLoop:
 			out = append(out, p.foriLoop(n)...)
-		case n.in.Op == ir.OpKernel:
+		case n.In.Op == ir.OpKernel:
 			out = append(out, p.kernelCall(n))
-		case len(n.defs) == 0:
+		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:
-			if x := n.defs[0]; p.uses[x] == 0 && !p.keep[x] && !p.listed(x.in) && n.in.Op.Pure() && n.in.Op != ir.OpLoop {
+			if x := n.Defs[0]; p.Uses[x] == 0 && !p.keep[x] && !p.listed(x.In) && n.In.Op.Pure() && n.In.Op != ir.OpLoop {
 				continue
 			}
 			if e, ok := p.spread(ns, i); ok && width(e.s) < 32 {
-				p.text[n.defs[0]] = e
+				p.text[n.Defs[0]] = e
 				continue
 			}
 			e, err := p.write(n)
@@ -220,7 +221,7 @@ func (p *printer) nodes(ns []*node) []statement {
 				p.fail(n, err)
 				continue
 			}
-			x := n.defs[0]
+			x := n.Defs[0]
 			if p.inline(ns, i, e) {
 				p.text[x] = e
 				continue
@@ -232,7 +233,7 @@ func (p *printer) nodes(ns []*node) []statement {
 }
 
 // origin names a kernel's operand after the parameter that it is a form of.
-func (p *printer) origin(v *ir.Value, x *item) string {
+func (p *printer) origin(v *ir.Value, x *loops.Item) string {
 	for v.Def != nil && v.Def.Op != ir.OpKernel && len(v.Def.Args) > 0 {
 		v = v.Def.Args[0]
 	}
@@ -243,15 +244,15 @@ func (p *printer) origin(v *ir.Value, x *item) string {
 }
 
 // kernelCall writes the kernel of a node and gives its call.
-func (p *printer) kernelCall(n *node) statement {
+func (p *printer) kernelCall(n *loops.Node) statement {
 	var args, names, results []string
-	for i, a := range n.args {
+	for i, a := range n.Args {
 		args = append(args, p.ref(a).s)
-		name := strings.TrimRight(p.origin(n.in.Args[i], a.item), "_0123456789")
-		if v := n.in.Args[i]; i < n.in.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
+		name := strings.TrimRight(p.origin(n.In.Args[i], a.Item), "_0123456789")
+		if v := n.In.Args[i]; i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
 			name = tableName(i)
 		}
-		if n.in.Attrs.Grid.Bounded() && i == len(n.args)-1 {
+		if n.In.Attrs.Grid.Bounded() && i == len(n.Args)-1 {
 			name = "points"
 		}
 		for slices.Contains(names, name) {
@@ -259,10 +260,10 @@ func (p *printer) kernelCall(n *node) statement {
 		}
 		names = append(names, name)
 	}
-	for _, r := range n.in.Results {
+	for _, r := range n.In.Results {
 		results = append(results, p.m.hints[r])
 	}
-	call, results, err := p.m.kernel(n.in, names, results)
+	call, results, err := p.m.kernel(n.In, names, results)
 	if err != nil {
 		if p.failed == nil {
 			p.failed = err
@@ -270,8 +271,8 @@ func (p *printer) kernelCall(n *node) statement {
 		return statement{}
 	}
 	var left []string
-	for i, d := range n.defs {
-		if p.uses[d] == 0 && !p.keep[d] {
+	for i, d := range n.Defs {
+		if p.Uses[d] == 0 && !p.keep[d] {
 			left = append(left, "_")
 			continue
 		}
@@ -281,8 +282,8 @@ func (p *printer) kernelCall(n *node) statement {
 	return statement{value: strings.Join(left, ", ") + " = " + call + "(" + strings.Join(append(args, "interpret=interpret"), ", ") + ")"}
 }
 
-func (p *printer) write(n *node) (expr, error) {
-	r := rules[n.in.Op]
+func (p *printer) write(n *loops.Node) (expr, error) {
+	r := rules[n.In.Op]
 	if r.write == nil {
 		return expr{}, fmt.Errorf("%s", r.refuse)
 	}
@@ -290,22 +291,22 @@ func (p *printer) write(n *node) (expr, error) {
 }
 
 // listed says whether a list is read, by itself or in the list that it is in.
-func (p *printer) listed(g *item) bool { return g != nil && (p.uses[g] > 0 || p.listed(g.in)) }
+func (p *printer) listed(g *loops.Item) bool { return g != nil && (p.Uses[g] > 0 || p.listed(g.In)) }
 
 // define names a value, appends it to the list that its loop leaves, or both.
-func (p *printer) define(x *item, e expr) []statement {
-	g := x.in
+func (p *printer) define(x *loops.Item, e expr) []statement {
+	g := x.In
 	listed := p.listed(g)
 	switch {
-	case listed && p.uses[x] == 0 && !p.keep[x]:
+	case listed && p.Uses[x] == 0 && !p.keep[x]:
 		return []statement{{list: p.name(g), value: e.s}}
 	case listed:
 		return []statement{{name: p.name(x), value: e.s}, {list: p.name(g), value: p.name(x)}}
 	}
-	if p.k == nil && p.names[x] == "" && x.maker != nil && len(x.maker.args) == 1 && p.at[x.maker.args[0].item] == x.maker {
-		switch x.maker.in.Op { // the next form of a value that is read no more
+	if p.k == nil && p.names[x] == "" && x.Maker != nil && len(x.Maker.Args) == 1 && p.At[x.Maker.Args[0].Item] == x.Maker {
+		switch x.Maker.In.Op { // the next form of a value that is read no more
 		case ir.OpConvert, ir.OpReshape, ir.OpTranspose, ir.OpBroadcast, ir.OpSlice, ir.OpPad:
-			if name := p.names[x.maker.args[0].item]; name != "" {
+			if name := p.names[x.Maker.Args[0].Item]; name != "" {
 				p.names[x] = name
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -42,8 +43,8 @@ func call(f string, args ...string) expr { return expr{f + "(" + strings.Join(ar
 // operands gives a rule what it needs of one instruction.
 type operands struct {
 	in    *ir.Instr
-	texts []expr // of all operands; constants as scalars
-	ints  []form // starts, then limits of a slice or pad
+	texts []expr       // of all operands; constants as scalars
+	ints  []loops.Form // starts, then limits of a slice or pad
 	p     *printer
 }
 
@@ -54,7 +55,7 @@ func (o *operands) shape() []int { return o.in.Results[0].Type.Shape }
 // full is operand i as an array, also where it is a constant.
 func (o *operands) full(i int) expr {
 	a := o.in.Args[i]
-	c, ok := constant(a)
+	c, ok := loops.Constant(a)
 	if !ok || a.Type.Rank() == 0 {
 		return o.texts[i]
 	}
@@ -101,8 +102,11 @@ func infix(op string, prec int) func(*operands) (expr, error) {
 		if y := o.texts[1].s; o.in.Result().Type.Rank() == 0 && (isNumber(y, "0") && prec == precAdd || isNumber(y, "1") && op == "*") {
 			return x, nil
 		}
-		if _, ok := constant(o.in.Args[0]); ok {
-			if _, ok := constant(o.in.Args[1]); ok {
+		if rest, ok := strings.CutPrefix(y.s, "-"); ok && op == "+" && y.prec == precUnary && rest[0] >= 'a' { // what a loop varies
+			return expr{x.in(prec) + " - " + rest, prec}, nil
+		}
+		if _, ok := loops.Constant(o.in.Args[0]); ok {
+			if _, ok := loops.Constant(o.in.Args[1]); ok {
 				x = o.full(0)
 			}
 		}
@@ -123,7 +127,7 @@ func function1(f string) func(*operands) (expr, error) {
 		for i, t := range o.texts {
 			args[i] = t.s
 		}
-		if _, ok := constant(o.in.Args[0]); ok {
+		if _, ok := loops.Constant(o.in.Args[0]); ok {
 			args[0] = o.full(0).s
 		}
 		return call(f, args...), nil
@@ -289,20 +293,10 @@ func writeDiv(o *operands) (expr, error) {
 	if o.dtype().IsFloat() {
 		return infix("/", precMul)(o)
 	}
-	if _, ok := shift(o.in); ok {
+	if _, ok := loops.Shift(o.in); ok {
 		return expr{o.texts[0].in(precShift) + " >> " + formText(o.ints[0]).in(precAdd), precShift}, nil
 	}
 	return call("lax.div", o.full(0).s, o.full(1).s), nil
-}
-
-// shift is by how many bits an index, which no division rounds up, is shifted where it is divided by a power of two.
-func shift(in *ir.Instr) (bits int, ok bool) {
-	if in.Op != ir.OpDiv || in.Args[0].Type.DType.IsFloat() || in.Args[0].Def == nil || in.Args[0].Def.Op != ir.OpIota {
-		return 0, false
-	}
-	c, ok := constant(in.Args[1])
-	log := math.Log2(c)
-	return int(log), ok && small(c) && c > 0 && log == math.Trunc(log)
 }
 
 func writeShr(o *operands) (expr, error) {
@@ -317,15 +311,15 @@ var relations = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", i
 var turned = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: ">", ir.LE: ">=", ir.GT: "<", ir.GE: "<="}
 
 func writeCompare(o *operands) (expr, error) {
-	if _, ok := constant(o.in.Args[0]); ok { // the constant stands on the right
+	if _, ok := loops.Constant(o.in.Args[0]); ok { // the constant stands on the right
 		return expr{o.texts[1].in(precOr) + " " + turned[o.in.Attrs.Cmp] + " " + o.texts[0].in(precOr), precCompare}, nil
 	}
 	return expr{o.texts[0].in(precOr) + " " + relations[o.in.Attrs.Cmp] + " " + o.texts[1].in(precOr), precCompare}, nil
 }
 
 func writeSelect(o *operands) (expr, error) {
-	_, x := constant(o.in.Args[1])
-	_, y := constant(o.in.Args[2])
+	_, x := loops.Constant(o.in.Args[1])
+	_, y := loops.Constant(o.in.Args[2])
 	e := call("jnp.where", o.texts[0].s, o.texts[1].s, o.texts[2].s)
 	if d := o.dtype(); x && y && (d == ir.BF16 || d == ir.F16) {
 		e = o.p.cast(e, d)
@@ -394,8 +388,8 @@ func writeTranspose(o *operands) (expr, error) {
 }
 
 // span is elements lo to hi of a dimension of n.
-func span(lo, hi form, n, step int) string {
-	if lo.isConst() && hi.isConst() && lo.c == 0 && hi.c == n && step == 1 {
+func span(lo, hi loops.Form, n, step int) string {
+	if lo.IsConst() && hi.IsConst() && lo.C == 0 && hi.C == n && step == 1 {
 		return ":"
 	}
 	a, b := formText(lo), formText(hi)
@@ -404,11 +398,11 @@ func span(lo, hi form, n, step int) string {
 		colon = " : "
 	}
 	first := a.s
-	if lo.isConst() && lo.c == 0 {
+	if lo.IsConst() && lo.C == 0 {
 		first, colon = "", strings.TrimPrefix(colon, " ")
 	}
 	last := b.s
-	if hi.isConst() && hi.c == n {
+	if hi.IsConst() && hi.C == n {
 		last, colon = "", strings.TrimSuffix(colon, " ")
 	}
 	s := first + colon + last

@@ -6,80 +6,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/ir"
 )
 
-// segment is the part of a phase that belongs to one stage.
-type segment struct {
-	stage   string
-	line    int // of lines
-	nodes   []*node
-	reads   []*item // made by earlier stages
-	results []*item // read by later ones
-}
-
-// isCast tells another view of a reference, which stands wherever it is used.
-func isCast(x *item) bool {
-	return x.maker != nil && x.maker.in != nil && x.maker.in.Op == ir.OpRefCast
-}
-
-// segments cuts the lines of a phase by stage and finds what passes between them.
-func segments(l lines) []*segment {
-	var out []*segment
-	for line, nodes := range l {
-		for i, n := range nodes {
-			if i == 0 || n.stage != nodes[i-1].stage {
-				out = append(out, &segment{stage: n.stage, line: line})
-			}
-			s := out[len(out)-1]
-			s.nodes = append(s.nodes, n)
-		}
-	}
-	made := map[*item]*segment{}
-	for _, s := range out {
-		var read func(ns []*node)
-		ref := func(r ref) {
-			if m := made[r.item]; m != nil && m != s && !isCast(r.item) {
-				if !slices.Contains(s.reads, r.item) {
-					s.reads = append(s.reads, r.item)
-				}
-				if !slices.Contains(m.results, r.item) {
-					m.results = append(m.results, r.item)
-				}
-			}
-		}
-		read = func(ns []*node) {
-			for _, n := range ns {
-				for _, r := range n.args {
-					ref(r)
-				}
-				for _, r := range n.list {
-					ref(r)
-				}
-				for _, r := range n.yield {
-					ref(r)
-				}
-				if n.loop != nil {
-					for _, c := range n.loop.carries {
-						ref(c.init)
-					}
-					read(n.loop.body)
-				}
-				read(n.body)
-			}
-		}
-		read(s.nodes)
-		for _, n := range s.nodes {
-			for _, d := range n.defs {
-				made[d] = s
-			}
-		}
-	}
-	return out
-}
-
 // body writes nodes as the body of a function, or of a part of it.
-func (p *printer) body(nodes []*node) []statement {
+func (p *printer) body(nodes []*loops.Node) []statement {
 	body := p.nodes(nodes)
 	return append(p.prelude, body...)
 }
@@ -89,12 +22,12 @@ func header(name string, hints []string, result string) string {
 }
 
 // hint is the Python type of an item.
-func hint(x *item) string {
+func hint(x *loops.Item) string {
 	switch {
-	case x.param != 0:
+	case x.Param != 0:
 		return "Ref"
-	case x.isList():
-		if x.elems[0] != nil && x.elems[0].isList() {
+	case x.IsList():
+		if x.Elems[0] != nil && x.Elems[0].IsList() {
 			return "list[list[jax.Array]]"
 		}
 		return "list[jax.Array]"
@@ -102,7 +35,7 @@ func hint(x *item) string {
 	return "jax.Array"
 }
 
-func returns(items []*item, generator bool) string {
+func returns(items []*loops.Item, generator bool) string {
 	t := make([]string, len(items))
 	for i, x := range items {
 		t[i] = hint(x)
@@ -120,12 +53,12 @@ func returns(items []*item, generator bool) string {
 	return s
 }
 
-func sortedParams(set map[*item]bool) []*item {
-	var out []*item
+func sortedParams(set map[*loops.Item]bool) []*loops.Item {
+	var out []*loops.Item
 	for x := range set {
 		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b *item) int { return a.param - b.param })
+	slices.SortFunc(out, func(a, b *loops.Item) int { return a.Param - b.Param })
 	return out
 }
 
@@ -159,13 +92,13 @@ var stageDocs = map[string]string{
 	"explicit": "Makes U and W.",
 }
 
-func (m *module) stageDoc(s *segment, p *printer) string {
-	doc := stageDocs[s.stage]
+func (m *module) stageDoc(s *plan.Segment, p *printer) string {
+	doc := stageDocs[s.Stage]
 	if doc == "" {
-		doc = strings.ToUpper(s.stage[:min(1, len(s.stage))]) + s.stage[min(1, len(s.stage)):] + "."
+		doc = strings.ToUpper(s.Stage[:min(1, len(s.Stage))]) + s.Stage[min(1, len(s.Stage)):] + "."
 	}
 	var parts []string
-	for _, x := range s.results {
+	for _, x := range s.Results {
 		parts = append(parts, p.name(x)+" "+shapeDoc(x))
 	}
 	if len(parts) > 0 {
@@ -174,14 +107,14 @@ func (m *module) stageDoc(s *segment, p *printer) string {
 	return doc
 }
 
-func shapeDoc(x *item) string {
+func shapeDoc(x *loops.Item) string {
 	switch {
-	case x.isList() && x.elems[0] == nil:
-		return fmt.Sprintf("%d x %s", len(x.elems), shortType(x.typ))
-	case x.isList():
-		return fmt.Sprintf("%d x %s", len(x.elems), strings.TrimPrefix(shapeDoc(x.elems[0]), "of "))
+	case x.IsList() && x.Elems[0] == nil:
+		return fmt.Sprintf("%d x %s", len(x.Elems), shortType(x.Typ))
+	case x.IsList():
+		return fmt.Sprintf("%d x %s", len(x.Elems), strings.TrimPrefix(shapeDoc(x.Elems[0]), "of "))
 	}
-	return shortType(x.typ)
+	return shortType(x.Typ)
 }
 
 func shortType(t ir.Type) string {

@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,11 +26,11 @@ func TestReversedIndex(t *testing.T) {
 
 // Two places of a file may have lists of one name and several lengths: a part of one is then never written as the whole.
 func TestListOfOneName(t *testing.T) {
-	list := func(n int) *item { return &item{elems: make([]*item, n)} }
+	list := func(n int) *loops.Item { return &loops.Item{Elems: make([]*loops.Item, n)} }
 	l := []expr{{"x[0]", atom}, {"x[1]", atom}, {"x[2]", atom}}
 	for range 20 { // maps are walked in any order
-		require.Equal(t, "x", (&printer{names: map[*item]string{list(3): "x", {}: "x"}}).listText(l))
-		require.Equal(t, "x[:3]", (&printer{names: map[*item]string{list(3): "x", list(2): "x"}}).listText(l))
-		require.Equal(t, "x[:2]", (&printer{names: map[*item]string{list(3): "x", list(2): "x"}}).listText(l[:2]))
+		require.Equal(t, "x", (&printer{names: map[*loops.Item]string{list(3): "x", {}: "x"}}).listText(l))
+		require.Equal(t, "x[:3]", (&printer{names: map[*loops.Item]string{list(3): "x", list(2): "x"}}).listText(l))
+		require.Equal(t, "x[:2]", (&printer{names: map[*loops.Item]string{list(3): "x", list(2): "x"}}).listText(l[:2]))
 	}
 }

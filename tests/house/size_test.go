@@ -22,16 +22,8 @@ const (
 	functionBranch = 40 // cognitive complexity
 )
 
-// larger are what is larger today, by kind and name: a size may fall, and none may be added.
-var larger = map[string]int{
-	"lines of codegen/pallas": 5150, // goes with the tiled level
-
-	"lines of codegen/pallas.arrange": 118, "branches of codegen/pallas.arrange": 79,
-	"lines of codegen/pallas.kernel": 173, "branches of codegen/pallas.kernel": 84,
-	"lines of codegen/pallas.launch": 107, "branches of codegen/pallas.loop": 46,
-	"lines of codegen/pallas.refs": 142, "branches of codegen/pallas.refs": 107,
-	"branches of codegen/pallas.segments": 49, "branches of codegen/pallas/pytext.split": 45, "branches of codegen/pallas.unifyPhase": 49,
-}
+// larger are what is larger, by kind and name: a size may fall, and none may be added. Today nothing is.
+var larger = map[string]int{}
 
 // What is read in one go stays so: packages, types and functions keep to the sizes above, and what does not yet may only shrink.
 func TestSizes(t *testing.T) {

@@ -53,7 +53,7 @@ var pallasRows = []struct {
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},
 	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies,main=yes"},
-	{name: "kda", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=kda,bound=-5", variant: "chunk=16", plain: true, vmap: true},
+	{name: "kda", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=kda,bound=-5", variant: "chunk=16", plain: true},
 	{name: "kda-train", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,rule=kda,bound=-5,direction=train", variant: "chunk=16"},
 	{name: "kda-packed", spec: "t=50,hk=2,hv=2,k=16,v=24,dtype=f32,gates=fused,negeig,seqs=3,init,state=vk,empty=zero,packed,rule=kda", variant: "chunk=16", plain: true},
 	{name: "kda-tpu", spec: "t=150,hk=1,hv=1,k=128,v=128,dtype=bf16,rule=kda,bound=-5,init", variant: "tpu-long,chunk=32,mergepairs=0"},

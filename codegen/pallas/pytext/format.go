@@ -135,49 +135,8 @@ func split(body string, indent int) []string {
 	if comment != "" {
 		return append([]string{pad + "# " + comment}, split(code, indent)...)
 	}
-	// A tuple or an operation without brackets gets some.
-	for _, key := range []string{"return ", "yield ", ""} {
-		rest, ok := strings.CutPrefix(body, key)
-		if !ok {
-			continue
-		}
-		prefix := key
-		if key == "" {
-			left, right, ok := cutAssign(body)
-			if !ok {
-				break
-			}
-			if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
-				// Targets on the left stand in brackets of their own.
-				head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
-				return append(head, split(") = "+right, indent)...)
-			}
-			prefix, rest = left+" = ", right
-		}
-		if strings.HasPrefix(rest, "(") && matching(rest, 0) == len(rest)-1 {
-			break
-		}
-		if parts := elements(rest); len(parts) > 1 {
-			if key == "return " {
-				return append(append([]string{pad + prefix + "("}, perLine(parts, indent+4)...), pad+")")
-			}
-			break
-		}
-		if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
-			out := []string{pad + prefix + "("}
-			return append(append(out, expression(rest, indent+4)...), pad+")")
-		}
-		if calls := chain(rest); len(calls) > 2 && len(operation(rest)) == 1 {
-			out := []string{pad + prefix + "("}
-			if indent+4+len(rest) <= lineWidth {
-				return append(out, pad+"    "+rest, pad+")")
-			}
-			for _, c := range calls {
-				out = append(out, split(c, indent+4)...)
-			}
-			return append(out, pad+")")
-		}
-		break
+	if out := bracketed(body, indent); out != nil {
+		return out
 	}
 	open, end := bracket(body, indent)
 	if strings.HasPrefix(body, "def ") {
@@ -198,6 +157,54 @@ func split(body string, indent int) []string {
 		out = append(out, inside(content, parts, indent+4)...)
 	}
 	return append(out, split(tail, indent)...)
+}
+
+// bracketed puts brackets around what a statement returns, yields or assigns, where that is a tuple, an operation or a chain of calls without
+// any; nil where it has some.
+func bracketed(body string, indent int) []string {
+	pad := strings.Repeat(" ", indent)
+	prefix, rest := "", body
+	for _, key := range []string{"return ", "yield "} {
+		if r, ok := strings.CutPrefix(body, key); ok {
+			prefix, rest = key, r
+		}
+	}
+	if prefix == "" {
+		left, right, ok := cutAssign(body)
+		if !ok {
+			return nil
+		}
+		if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
+			// Targets on the left stand in brackets of their own.
+			head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
+			return append(head, split(") = "+right, indent)...)
+		}
+		prefix, rest = left+" = ", right
+	}
+	if strings.HasPrefix(rest, "(") && matching(rest, 0) == len(rest)-1 {
+		return nil
+	}
+	out := []string{pad + prefix + "("}
+	if parts := elements(rest); len(parts) > 1 {
+		if prefix == "return " {
+			return append(append(out, perLine(parts, indent+4)...), pad+")")
+		}
+		return nil
+	}
+	if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
+		return append(append(out, expression(rest, indent+4)...), pad+")")
+	}
+	calls := chain(rest)
+	if len(calls) <= 2 || len(operation(rest)) > 1 {
+		return nil
+	}
+	if indent+4+len(rest) <= lineWidth {
+		return append(out, pad+"    "+rest, pad+")")
+	}
+	for _, c := range calls {
+		out = append(out, split(c, indent+4)...)
+	}
+	return append(out, pad+")")
 }
 
 // literal tells the brackets of a list, tuple or dictionary from those of a call or an index.

@@ -1,0 +1,155 @@
+package loops
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// arranger brings what a stage does for one head together.
+type arranger struct {
+	nodes  []*Node
+	inputs map[*Item]bool // references that are only read
+	maker  map[*Item]int  // the node that makes an item
+	users  [][]int        // of each node
+}
+
+// Arrange brings what a stage does for one head together. What serves several heads goes before them, and what a level of the
+// order begins with is marked.
+func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
+	a := &arranger{nodes: nodes, inputs: inputs, maker: map[*Item]int{}, users: make([][]int, len(nodes))}
+	for i, n := range nodes {
+		a.operands(n, func(j int) { a.users[j] = append(a.users[j], i) })
+		for _, d := range n.Defs {
+			a.maker[d] = i
+		}
+		if n.In.Op == ir.OpRefCast && inputs[n.Args[0].Item] {
+			inputs[n.Defs[0]] = true
+		}
+	}
+	a.byUsers()
+	a.byOperands()
+	for range 3 {
+		a.share()
+	}
+	a.shareScratch()
+	return a.levels()
+}
+
+// operands calls f with each node that makes an operand of n.
+func (a *arranger) operands(n *Node, f func(int)) {
+	Visit(n, func(r *Ref) {
+		if j, ok := a.maker[r.Item]; ok {
+			f(j)
+		}
+	})
+}
+
+// byUsers gives what carries no head that of all of its users.
+func (a *arranger) byUsers() {
+	for i, n := range slices.Backward(a.nodes) {
+		if n.Head.C >= 0 || len(n.Defs) == 0 || len(a.users[i]) == 0 {
+			continue
+		}
+		h := a.nodes[a.users[i][0]].Head.C
+		for _, u := range a.users[i] {
+			if a.nodes[u].Head.C != h || a.nodes[u].Stage != n.Stage {
+				h = -1
+			}
+		}
+		n.Head.C = h
+	}
+}
+
+// byOperands gives what still carries none that of all of its operands.
+func (a *arranger) byOperands() {
+	for _, n := range a.nodes {
+		if n.Head.C >= 0 {
+			continue
+		}
+		h, any := -1, false
+		a.operands(n, func(j int) {
+			if g := a.nodes[j].Head.C; !any {
+				h, any = g, true
+			} else if g != h {
+				h = -1
+			}
+		})
+		if any {
+			n.Head.C = h
+		}
+	}
+}
+
+// share takes its head from what one head makes for others, of nothing that is a head's own, and from what only such work reads.
+func (a *arranger) share() {
+	for i, n := range a.nodes {
+		if n.Head.C < 0 || len(a.users[i]) == 0 {
+			continue
+		}
+		some, all := false, true
+		for _, u := range a.users[i] {
+			h := a.nodes[u].Head.C
+			some = some || h >= 0 && h != n.Head.C
+			all = all && h < 0
+		}
+		all = all && n.In.Op != ir.OpLoad
+		shared := some || all
+		a.operands(n, func(j int) { shared = shared && a.nodes[j].Head.C < 0 })
+		if shared {
+			n.Head.C = -1
+		}
+	}
+}
+
+// shareScratch takes its head from a row of scratch that serves all heads.
+func (a *arranger) shareScratch() {
+	for i, n := range a.nodes {
+		if n.In.Op != ir.OpLoad || len(a.users[i]) == 0 || !n.Args[0].Item.Scratch {
+			continue
+		}
+		if !slices.ContainsFunc(a.users[i], func(u int) bool { return a.nodes[u].Head.C >= 0 }) {
+			n.Head.C = -1
+		}
+	}
+}
+
+// levels cuts the nodes where the stage changes or heads fall, and orders each part.
+func (a *arranger) levels() []*Node {
+	var out []*Node
+	for lo := 0; lo < len(a.nodes); {
+		hi, top := lo+1, a.nodes[lo].Head.C
+		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage {
+			h := a.nodes[hi].Head.C
+			if h >= 0 && h < top {
+				break
+			}
+			top = max(top, h)
+			hi++
+		}
+		level := a.sharedFirst(a.nodes[lo:hi])
+		level[0].begins = true
+		out = append(out, level...)
+		lo = hi
+	}
+	return out
+}
+
+// sharedFirst puts what serves several heads, and needs none of them, first.
+func (a *arranger) sharedFirst(level []*Node) []*Node {
+	mine := map[*Item]bool{}
+	var first, rest []*Node
+	for _, n := range level {
+		free := n.Head.C < 0 && len(n.Defs) > 0 && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
+		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
+		if free {
+			first = append(first, n)
+			continue
+		}
+		for _, d := range n.Defs {
+			mine[d] = true
+		}
+		rest = append(rest, n)
+	}
+	return append(first, rest...)
+}

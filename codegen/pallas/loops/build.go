@@ -1,0 +1,59 @@
+package loops
+
+import (
+	"maps"
+
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu"
+)
+
+// ToNodes turns instructions into nodes, whose items it adds to of; tasks say when they are due. Constants are left out: they stand where they are used. So does another view of a
+// reference, which is made anew for each user: no list holds it.
+func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu.Place) []*Node {
+	var out []*Node
+	for _, in := range instrs {
+		if in.Op == ir.OpConst || in.Op == ir.OpRefCast {
+			continue
+		}
+		n := &Node{In: in, Stage: in.Task.Stage, Head: Number(in.Task.Head), Ints: bodyInts(in)}
+		if t, ok := tasks[in]; ok {
+			n.Stage, n.At, n.Until = t.Task.Stage, t.At, t.At
+		}
+		var operand func(a *ir.Value) *Item
+		operand = func(a *ir.Value) *Item {
+			if a.Def == nil || a.Def.Op != ir.OpRefCast {
+				return of[a]
+			}
+			c := *n
+			c.In, c.Ints, c.Args = a.Def, bodyInts(a.Def), []Ref{{Item: operand(a.Def.Args[0])}}
+			x := &Item{Typ: a.Type, Maker: &c}
+			c.Defs = []*Item{x}
+			out = append(out, &c)
+			return x
+		}
+		for _, a := range in.Args {
+			if _, ok := Constant(a); !ok {
+				n.Args = append(n.Args, Ref{Item: operand(a)})
+			}
+		}
+		for _, r := range in.Results {
+			x := &Item{Typ: r.Type, Maker: n}
+			of[r] = x
+			n.Defs = append(n.Defs, x)
+		}
+		if in.Body != nil && in.Op != ir.OpKernel {
+			inner := maps.Clone(of)
+			for _, p := range in.Body.Params {
+				x := &Item{Typ: p.Type, Maker: n}
+				inner[p] = x
+				n.Params = append(n.Params, x)
+			}
+			n.Body = Roll(ToNodes(in.Body.Instrs, inner, tasks))
+			for _, y := range in.Body.Yield {
+				n.Yield = append(n.Yield, Ref{Item: inner[y]})
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}

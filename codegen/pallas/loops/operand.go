@@ -1,0 +1,232 @@
+package loops
+
+import "slices"
+
+// operand is one operand of the nodes of a round, and what it is in the rounds.
+type operand struct {
+	m     *match
+	refs  []Ref
+	how   []string        // how the indices depend on variables
+	made  []map[*Item]int // what each round makes, by its place
+	first []*Node         // of round 0
+}
+
+// refs fits an operand to what it is in the rounds: the same, what the round or the one before made, scratch of its own, or else an element
+// of a list.
+func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, first []*Node) (Ref, bool) {
+	o := &operand{m, refs, how, made, first}
+	before, kind := o.kind()
+	if kind == operandHere {
+		if f, ok := o.at(); ok {
+			return Ref{refs[0].Item, f}, true
+		}
+	}
+	_, own := made[0][refs[0].Item]
+	if before >= 0 && !own {
+		if f, ok := o.at(); ok {
+			return o.carried(before, f)
+		}
+		if f, ok := o.carriedElement(before); ok {
+			return f, true
+		}
+	}
+	if _, ok := scratchStack(m, refs); ok {
+		f := Ref{refs[0].Item, slices.Clone(refs[0].At)}
+		for d := range f.At { // the places within must not change
+			for i := range refs {
+				if refs[i].At[d].C != f.At[d].C {
+					return Ref{}, false
+				}
+			}
+		}
+		return f, true
+	}
+	if !r.lists || own || !o.listable() {
+		return Ref{}, false
+	}
+	return r.element(o)
+}
+
+// What an operand is in all rounds.
+const (
+	operandOther = iota
+	operandHere  // the same item, or what the round itself makes at one place
+)
+
+// kind tells what an operand is, and the place of what the round before made; -1 for none.
+func (o *operand) kind() (before, kind int) {
+	same, own, carried := true, true, true
+	q0, inOwn := o.made[0][o.refs[0].Item]
+	before = -1
+	for i, x := range o.refs {
+		same = same && x.Item == o.refs[0].Item
+		q, ok := o.made[i][x.Item]
+		own = own && inOwn && ok && q == q0
+		if i > 0 {
+			q, ok := o.made[i-1][x.Item]
+			if i == 1 {
+				before = q
+			}
+			carried = carried && ok && q == before
+		}
+	}
+	if !carried {
+		before = -1
+	}
+	if same || own {
+		return before, operandHere
+	}
+	return before, operandOther
+}
+
+// at fits the indices.
+func (o *operand) at() ([]Form, bool) {
+	for _, h := range o.how {
+		if h != o.how[0] {
+			return nil, false
+		}
+	}
+	out := slices.Clone(o.refs[0].At)
+	values := make([]int, len(o.refs))
+	for d := range out {
+		for i := range o.refs {
+			if len(o.refs[i].At) != len(out) {
+				return nil, false
+			}
+			values[i] = o.refs[i].At[d].C
+		}
+		f, ok := grow(out[d], values, o.m.v)
+		if !ok {
+			return nil, false
+		}
+		out[d] = f
+	}
+	return out, true
+}
+
+// carried is what the round before made at a place.
+func (o *operand) carried(place int, at []Form) (Ref, bool) {
+	next := madeAt(o.first, o.made[0], place)
+	for _, c := range o.m.carries {
+		if c.Next == next && c.Init.Item == o.refs[0].Item && len(c.Init.At) == 0 {
+			return Ref{c.Item, at}, true
+		}
+	}
+	if len(at) > 0 && !next.IsList() { // an element of a list to begin with
+		return Ref{}, false
+	}
+	c := &Carry{Item: &Item{Typ: next.Typ}, Init: Ref{Item: o.refs[0].Item}, Next: next}
+	o.m.carries = append(o.m.carries, c)
+	return Ref{c.Item, at}, true
+}
+
+// carriedElement is carried, of a value that begins as an element of a list.
+func (o *operand) carriedElement(place int) (Ref, bool) {
+	next := madeAt(o.first, o.made[0], place)
+	if next == nil || next.IsList() || !allEmpty(o.refs[1:]) {
+		return Ref{}, false
+	}
+	for _, c := range o.m.carries {
+		if c.Next == next && sameRef(c.Init, o.refs[0]) {
+			return Ref{Item: c.Item}, true
+		}
+	}
+	c := &Carry{Item: &Item{Typ: next.Typ}, Init: o.refs[0], Next: next}
+	o.m.carries = append(o.m.carries, c)
+	return Ref{Item: c.Item}, true
+}
+
+// listable says whether a list of what the operand is may be written out: of values from before the loop.
+func (o *operand) listable() bool {
+	for _, x := range o.refs {
+		for _, made := range o.made {
+			if _, ok := made[x.Item]; ok {
+				return false
+			}
+		}
+		if x.Item.Typ.IsRef() || slices.ContainsFunc(x.At, func(f Form) bool { return !f.IsConst() }) {
+			return false
+		}
+	}
+	return true
+}
+
+// element is each element of a list for one round, or for some rounds in turn.
+func (r *roller) element(o *operand) (Ref, bool) {
+	refs, k := o.refs, len(o.refs)
+	div := 1
+	for div < k && sameRef(refs[div], refs[0]) {
+		div++
+	}
+	var elems []Ref
+	for i, x := range refs {
+		if !sameRef(x, refs[i/div*div]) {
+			div = 1
+			break
+		}
+	}
+	for i := 0; i < k; i += div {
+		elems = append(elems, refs[i])
+	}
+	if len(elems) > maxList {
+		return Ref{}, false
+	}
+	at := []Form{{T: []Term{{o.m.v, 1}}, Div: div}}
+	for _, n := range append(slices.Clone(r.written), o.m.lists...) {
+		if slices.Index(r.nodes, n) >= r.from { // written only further on
+			continue
+		}
+		if len(n.List) >= len(elems) && slices.EqualFunc(n.List[:len(elems)], elems, sameRef) {
+			return Ref{n.Defs[0], at}, true
+		}
+	}
+	l := &Item{Typ: refs[0].Item.Typ, Elems: make([]*Item, len(elems))}
+	first := o.first[0]
+	n := &Node{Stage: first.Stage, At: first.At, Until: first.At, List: elems, Defs: []*Item{l}}
+	l.Maker = n
+	o.m.lists = append(o.m.lists, n)
+	return Ref{l, at}, true
+}
+
+// maxList is how many elements a list that is written out may have.
+const maxList = 16
+
+func allEmpty(refs []Ref) bool {
+	return !slices.ContainsFunc(refs, func(r Ref) bool { return len(r.At) > 0 })
+}
+
+func madeAt(first []*Node, made map[*Item]int, q int) *Item {
+	for _, n := range first {
+		for _, d := range n.Defs {
+			if made[d] == q {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func sameRef(a, b Ref) bool {
+	return a.Item == b.Item && slices.EqualFunc(a.At, b.At, func(x, y Form) bool { return x.C == y.C && len(x.T) == 0 && len(y.T) == 0 && x.Div == y.Div })
+}
+
+// scratchStack takes distinct scratch of one type, one for each round, as a list.
+func scratchStack(m *match, refs []Ref) ([]*Item, bool) {
+	var stack []*Item
+	for _, x := range refs {
+		if !x.Item.Scratch || len(x.Item.Elems) != len(refs[0].Item.Elems) || x.Item.In != nil || !x.Item.Typ.Equal(refs[0].Item.Typ) || slices.Contains(stack, x.Item) {
+			return nil, false
+		}
+		stack = append(stack, x.Item)
+	}
+	for _, s := range m.stacks {
+		if slices.Equal(s, stack) {
+			return s, true
+		}
+		if slices.ContainsFunc(s, func(x *Item) bool { return slices.Contains(stack, x) }) {
+			return nil, false
+		}
+	}
+	m.stacks = append(m.stacks, stack)
+	return stack, true
+}

@@ -1,0 +1,89 @@
+package loops
+
+// Usage is what is known of the items of a list of nodes.
+type Usage struct {
+	Uses map[*Item]int   // how often an item is read, lists and their elements apart
+	At   map[*Item]*Node // the last node, in the item's own body, that reads it; nil where it is read deeper
+	Deep map[*Item]bool  // read inside an inner loop or body
+}
+
+// NewUsage knows nothing yet.
+func NewUsage() *Usage { return &Usage{map[*Item]int{}, map[*Item]*Node{}, map[*Item]bool{}} }
+
+// Resolve makes each reference name what its reader sees: an item of a loop that the reader is in, or else an element of the
+// list that the loop leaves. It counts the uses. What is read after the nodes comes with them.
+func (u *Usage) Resolve(nodes []*Node, own map[*Item]bool, after ...*Ref) {
+	own = clone(own)
+	here := map[*Item]bool{}
+	var reader *Node
+	read := func(r *Ref, inner map[*Item]bool) {
+		for !inner[r.Item] && (r.Item.final != nil || r.Item.In != nil) {
+			if r.Item.final != nil {
+				r.Item = r.Item.final
+			} else {
+				*r = Ref{r.Item.In, append([]Form{Number(r.Item.at)}, r.At...)}
+			}
+		}
+		u.Uses[r.Item]++
+		if here[r.Item] {
+			u.At[r.Item] = reader
+		} else {
+			u.Deep[r.Item] = true
+		}
+	}
+	for _, n := range nodes {
+		reader = n
+		for i := range n.Args {
+			read(&n.Args[i], own)
+		}
+		for i := range n.List {
+			read(&n.List[i], own)
+		}
+		if n.Loop != nil {
+			inner := clone(own)
+			for _, c := range n.Loop.Carries {
+				read(&c.Init, own)
+				inner[c.Item] = true
+			}
+			u.Resolve(n.Loop.Body, inner)
+			for _, c := range n.Loop.Carries {
+				u.Uses[c.Next]++
+				u.Deep[c.Next] = true
+			}
+		}
+		if n.Body != nil {
+			inner := clone(own)
+			for _, p := range n.Params {
+				inner[p] = true
+			}
+			var after []*Ref
+			for i := range n.Yield {
+				after = append(after, &n.Yield[i])
+			}
+			u.Resolve(n.Body, inner, after...)
+		}
+		for _, d := range n.Defs {
+			own[d], here[d] = true, true
+		}
+	}
+	for _, r := range after {
+		read(r, own)
+		u.Deep[r.Item] = true
+	}
+}
+
+func FlatDefs(nodes []*Node) []*Item {
+	var out []*Item
+	for _, n := range nodes {
+		out = append(out, n.Defs...)
+	}
+	return out
+}
+
+func clone(m map[*Item]bool) map[*Item]bool {
+	out := make(map[*Item]bool, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}

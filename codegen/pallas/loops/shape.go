@@ -1,0 +1,193 @@
+package loops
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Shape is what must be equal in two nodes for them to be rounds of one loop, and where the parts are that may differ.
+type Shape struct {
+	sig  strings.Builder
+	Text string // sig, when complete
+	Ints []*Form
+	Refs []*Ref
+	at   []string // how the indices of refs depend on variables
+	vars map[*Variable]int
+	own  map[*Item]int
+}
+
+func Describe(n *Node) *Shape {
+	s := &Shape{vars: map[*Variable]int{}, own: map[*Item]int{}}
+	s.node(n)
+	s.Text = s.sig.String()
+	return s
+}
+
+func sameShape(a, b *Shape) bool { return a.Text == b.Text }
+
+func (s *Shape) form(f *Form) {
+	s.sig.WriteString(s.terms(f))
+	s.Ints = append(s.Ints, f)
+}
+
+// terms is how a form depends on variables.
+func (s *Shape) terms(f *Form) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "f%d", f.Div)
+	for _, t := range f.T {
+		if i, ok := s.vars[t.V]; ok {
+			fmt.Fprintf(&b, "+%dv%d", t.K, i)
+		} else {
+			fmt.Fprintf(&b, "+%d%p", t.K, t.V)
+		}
+	}
+	return b.String()
+}
+
+func (s *Shape) ref(r *Ref) {
+	i, ok := s.own[r.Item]
+	if !ok {
+		at := ""
+		for i := range r.At {
+			at += s.terms(&r.At[i])
+		}
+		s.Refs, s.at = append(s.Refs, r), append(s.at, at)
+		fmt.Fprintf(&s.sig, "r%s", r.Item.Typ.DType)
+		return
+	}
+	fmt.Fprintf(&s.sig, "o%d[", i)
+	for i := range r.At {
+		s.form(&r.At[i])
+	}
+	s.sig.WriteByte(']')
+}
+
+func (s *Shape) node(n *Node) {
+	switch {
+	case n.Loop != nil:
+		s.sig.WriteString("loop(")
+		s.form(&n.Loop.Count)
+		s.vars[n.Loop.V] = len(s.vars)
+		for _, c := range n.Loop.Carries {
+			s.ref(&c.Init)
+			s.own[c.Item] = len(s.own)
+		}
+		for _, b := range n.Loop.Body {
+			s.node(b)
+		}
+		for _, c := range n.Loop.Carries {
+			fmt.Fprintf(&s.sig, "next o%d;", s.own[c.Next])
+		}
+		s.sig.WriteByte(')')
+		for _, d := range n.Defs {
+			s.own[d] = len(s.own)
+		}
+		return
+	case n.group != nil:
+		s.sig.WriteString("group(")
+		for _, b := range n.group {
+			s.node(b)
+		}
+		s.sig.WriteByte(')')
+		return
+	case n.List != nil:
+		fmt.Fprintf(&s.sig, "list%p(", n) // no two are alike: a loop makes its own lists
+		for i := range n.List {
+			s.ref(&n.List[i])
+		}
+	default:
+		s.sig.WriteString(instrSig(n.In))
+		s.form(&n.Head)
+		for i := range n.Ints {
+			s.form(&n.Ints[i])
+		}
+		for i := range n.Args {
+			s.ref(&n.Args[i])
+		}
+	}
+	s.sig.WriteString(n.Stage + ";")
+	for _, d := range n.Defs {
+		s.own[d] = len(s.own)
+	}
+}
+
+// instrSig is what of an instruction no loop can vary.
+func instrSig(in *ir.Instr) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v %d %d %v %d", in.Op, in.Attrs.Dims, in.Attrs.Axis, in.Attrs.Cmp, in.Attrs.Prec, in.Attrs.Count)
+	if in.Attrs.Dot != nil {
+		fmt.Fprintf(&b, "%v", *in.Attrs.Dot)
+	}
+	for i := range in.Attrs.Starts {
+		fmt.Fprintf(&b, "/%d", in.Attrs.Step(i))
+	}
+	for _, r := range in.Results {
+		b.WriteString(r.Type.String())
+	}
+	for _, a := range in.Args {
+		b.WriteByte(',')
+		if c, ok := Constant(a); ok {
+			if Small(c) {
+				b.WriteString("small " + a.Type.String())
+			} else {
+				fmt.Fprintf(&b, "%v %s", c, a.Type)
+			}
+		} else if !a.Type.IsRef() {
+			b.WriteString(a.Type.String())
+		}
+	}
+	if in.Op == ir.OpPad {
+		fmt.Fprintf(&b, " %v", in.Attrs.Value)
+	}
+	if in.Body != nil {
+		fmt.Fprintf(&b, "%p", in)
+	}
+	return b.String()
+}
+
+// Constant is the number that an operand holds in every element.
+func Constant(v *ir.Value) (float64, bool) {
+	if v.Def != nil && v.Def.Op == ir.OpConst {
+		return v.Def.Attrs.Value, true
+	}
+	return 0, false
+}
+
+// Small tells the integers that may vary with a loop.
+func Small(c float64) bool { return c == math.Trunc(c) && math.Abs(c) < 1<<15 }
+
+// bodyInts are the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands, or the bits that a power
+// of two shifts by.
+func bodyInts(in *ir.Instr) []Form {
+	var out []Form
+	if bits, ok := Shift(in); ok {
+		return []Form{Number(bits)}
+	}
+	for _, s := range in.Attrs.Starts {
+		out = append(out, Number(s))
+	}
+	if in.Op == ir.OpSlice || in.Op == ir.OpPad {
+		for _, s := range in.Attrs.Limits {
+			out = append(out, Number(s))
+		}
+	}
+	for _, a := range in.Args {
+		if c, ok := Constant(a); ok && Small(c) {
+			out = append(out, Number(int(c)))
+		}
+	}
+	return out
+}
+
+// Shift is by how many bits an index, which no division rounds up, is shifted where it is divided by a power of two.
+func Shift(in *ir.Instr) (bits int, ok bool) {
+	if in.Op != ir.OpDiv || in.Args[0].Type.DType.IsFloat() || in.Args[0].Def == nil || in.Args[0].Def.Op != ir.OpIota {
+		return 0, false
+	}
+	c, ok := Constant(in.Args[1])
+	log := math.Log2(c)
+	return int(log), ok && Small(c) && c > 0 && log == math.Trunc(log)
+}

@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+)
+
+import "slices"
+
+// Segment is the part of a phase that belongs to one stage.
+type Segment struct {
+	Stage   string
+	Line    int // of lines
+	Nodes   []*loops.Node
+	Reads   []*loops.Item // made by earlier stages
+	Results []*loops.Item // read by later ones
+}
+
+// Segments cuts the lines of a phase by stage and finds what passes between them.
+func Segments(l lines) []*Segment {
+	var out []*Segment
+	for line, nodes := range l {
+		for i, n := range nodes {
+			if i == 0 || n.Stage != nodes[i-1].Stage {
+				out = append(out, &Segment{Stage: n.Stage, Line: line})
+			}
+			s := out[len(out)-1]
+			s.Nodes = append(s.Nodes, n)
+		}
+	}
+	made := map[*loops.Item]*Segment{}
+	for _, s := range out {
+		for _, n := range s.Nodes {
+			loops.Visit(n, func(r *loops.Ref) { s.read(r.Item, made[r.Item]) })
+		}
+		for _, n := range s.Nodes {
+			for _, d := range n.Defs {
+				made[d] = s
+			}
+		}
+	}
+	return out
+}
+
+// read notes that a segment reads what another has made.
+func (s *Segment) read(x *loops.Item, maker *Segment) {
+	if maker == nil || maker == s || loops.IsCast(x) {
+		return
+	}
+	if !slices.Contains(s.Reads, x) {
+		s.Reads = append(s.Reads, x)
+	}
+	if !slices.Contains(maker.Results, x) {
+		maker.Results = append(maker.Results, x)
+	}
+}
+
+// Outside lists the values, made before the steps, that phases read.
+func (k *Plan) Outside() []*loops.Item {
+	var out []*loops.Item
+	for _, ph := range k.Phases {
+		for _, n := range ph.Nodes {
+			loops.Visit(n, func(r *loops.Ref) {
+				if x := r.Item; x.Param == 0 && x.Maker != nil && slices.Contains(k.Prologue, x.Maker) && !slices.Contains(out, x) {
+					out = append(out, x)
+				}
+			})
+		}
+	}
+	return out
+}

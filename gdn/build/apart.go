@@ -65,7 +65,7 @@ func (e *gradient) apartGradients(c *channelChunk, dk, reads *ir.Value) (*ir.Val
 	write := e.loadApart(e.in.write, false)
 	v := b.Convert(e.loadRows(e.in.v), ir.F32)
 	b.Stage("output")
-	derase, dwrite := b.Mul(reads, c.k), b.Mul(c.dr, v)
+	derase, dwrite := b.Mul(reads, b.Convert(c.k, ir.F32)), b.Mul(c.dr, v)
 	dk, c.dr = b.Add(dk, b.Mul(reads, c.erase)), b.Mul(c.dr, write)
 	dtype := ir.F32
 	if e.in.raw {

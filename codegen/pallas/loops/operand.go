@@ -34,7 +34,7 @@ func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, 
 		f := Ref{refs[0].Item, slices.Clone(refs[0].At)}
 		for d := range f.At { // the places within must not change
 			for i := range refs {
-				if refs[i].At[d].C != f.At[d].C {
+				if len(refs[i].At) != len(f.At) || refs[i].At[d].C != f.At[d].C {
 					return Ref{}, false
 				}
 			}

@@ -69,8 +69,12 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 	return v
 }
 
-// fitted is a variant as it suits every size: what holds for one batch row alone is left out.
+// fitted is a variant as it suits every size: what holds for one batch row alone is left out, and so are the copies of a decode kernel,
+// whose buffers take turns in another order where steps are few.
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
+	if v.Algo == gdn.AlgoToken {
+		v.Forward.Main = false
+	}
 	fit := v.Fit(s)
 	e := extentOf(s, fit)
 	probe := e.spec(s, sizes.Probes[0])

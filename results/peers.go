@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -16,12 +17,13 @@ import (
 //go:embed peers.json
 var measured []byte
 
-// Peer is a published kernel, measured on the work of the first row.
+// Peer is a published kernel, measured on the work of the first row, or of another rule.
 type Peer struct {
 	Name     string             `json:"name"`
 	Version  string             `json:"version,omitempty"` // of the package that holds it
 	Date     string             `json:"date"`
 	Compiler string             `json:"compiler"`
+	Work     string             `json:"work,omitempty"` // what differs from the work of the first row, in the words of a spec: rule=kda,direction=train
 	Note     string             `json:"note,omitempty"`
 	Cycles   map[string]float64 `json:"cycles,omitempty"`  // per token and value head by target: throughput
 	Wall     map[string]float64 `json:"wall,omitempty"`    // the same with waits and transfers
@@ -45,11 +47,14 @@ func readPeers(table []byte) ([]Peer, error) {
 	return t.Peers, nil
 }
 
-// Peers lists the public kernels on the bench work.
+// Peers lists the public kernels: those on the bench work, and those whose Work says what they do instead.
 func Peers() ([]Peer, error) { return readPeers(measured) }
 
-// Arithmetic names the kernel in the table of errors whose arithmetic this one has.
+// Arithmetic names the kernel in the table of errors whose arithmetic this one has; that of other rules is not known.
 func (p *Peer) Arithmetic() (string, bool) {
+	if p.Work != "" {
+		return "", false
+	}
 	for _, kernel := range accuracy.Peers() {
 		if name, ok := strings.CutPrefix(p.Name, kernel); ok && (name == "" || name[0] == ' ' || name[0] == ',') {
 			return kernel, true
@@ -66,31 +71,39 @@ func (p *Peer) Figure(target string) float64 {
 	return p.Cycles[target]
 }
 
-// peers lists what others published, by the targets that any of them has a figure for.
+// peers lists what others published: kernels on the bench work with what is known of their errors, and then those of other work.
 func (r *Table) peers(b *bytes.Buffer) {
-	if len(r.Peers) == 0 {
-		return
+	bench, others := slices.Clone(r.Peers), []Peer(nil)
+	bench = slices.DeleteFunc(bench, func(p Peer) bool {
+		if p.Work != "" {
+			others = append(others, p)
+		}
+		return p.Work != ""
+	})
+	if len(bench) > 0 {
+		b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
+			"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +
+			"Errors of outputs and states, times 1000, are those of docs/accuracy.md, where the arithmetic of a kernel is known.\n\n")
+		peerTable(b, bench, accuracy.Headline, (*Peer).off)
 	}
-	b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
-		"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +
-		"Errors of outputs and states, times 1000, are those of docs/accuracy.md, where the arithmetic of a kernel is known.\n\n| kernel | version | compiler | date |")
+	if len(others) > 0 {
+		b.WriteString("\n## Public kernels of other rules and of training steps\n\nThe same of work that is not bench: the column says where it differs. Of rules with a decay a channel there are 8 heads of q and k too. " +
+			"A training step takes the gradient of the outputs, and gives the outputs and the gradients of all inputs. Unknown is what compiles, but has a schedule that gdngen can not read.\n\n")
+		peerTable(b, others, []string{"work"}, func(p *Peer, _ string) string { return "`" + p.Work + "`" })
+	}
+}
+
+// peerTable lists kernels by the targets that any of them has a figure for, and by columns of the caller's.
+func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Peer, column string) string) {
 	var targets []string
 	for _, t := range codegen.Targets() {
-		for _, p := range r.Peers {
-			if _, ok := p.Cycles[t.Name]; ok {
-				targets = append(targets, t.Name)
-				break
-			}
+		if slices.ContainsFunc(peers, func(p Peer) bool { return p.Cycles[t.Name] > 0 }) {
+			targets = append(targets, t.Name)
 		}
 	}
-	for _, t := range targets {
-		fmt.Fprintf(b, " %s |", t)
-	}
-	for _, column := range accuracy.Headline {
-		fmt.Fprintf(b, " %s |", column)
-	}
-	b.WriteString(" remark |\n|---|---|---|---|" + strings.Repeat("---:|", len(targets)+len(accuracy.Headline)) + "---|\n")
-	for _, p := range r.Peers {
+	fmt.Fprintf(b, "| kernel | version | compiler | date | %s | remark |\n", strings.Join(slices.Concat(targets, columns), " | "))
+	b.WriteString("|---|---|---|---|" + strings.Repeat("---:|", len(targets)+len(columns)) + "---|\n")
+	for _, p := range peers {
 		if len(p.Cycles) == 0 { // refused on all targets: an older figure may stand in another row
 			continue
 		}
@@ -98,8 +111,8 @@ func (r *Table) peers(b *bytes.Buffer) {
 		for _, t := range targets {
 			fmt.Fprintf(b, " %s |", p.cell(t))
 		}
-		for _, column := range accuracy.Headline {
-			fmt.Fprintf(b, " %s |", p.off(column))
+		for _, column := range columns {
+			fmt.Fprintf(b, " %s |", cell(&p, column))
 		}
 		fmt.Fprintf(b, " %s |\n", p.Note)
 	}
@@ -115,17 +128,19 @@ func (p *Peer) off(column string) string {
 	return e.String()
 }
 
-// cell is the figure for a target.
+// cell is the figure for a target, or whether it is the compiler or the cost model that gives none.
 func (p *Peer) cell(target string) string {
-	n, ok := p.Cycles[target]
-	if !ok && p.Refused[target] != "" {
+	n, costed := p.Cycles[target]
+	w, known := p.Wall[target]
+	switch why := p.Refused[target]; {
+	case known:
+		return fmt.Sprintf("%.1f (%.1f)", w, n)
+	case costed:
+		return fmt.Sprintf("(%.1f)", n)
+	case strings.HasPrefix(why, "compiled"):
+		return "unknown"
+	case why != "":
 		return "refused"
 	}
-	if !ok {
-		return "-"
-	}
-	if w, ok := p.Wall[target]; ok {
-		return fmt.Sprintf("%.1f (%.1f)", w, n)
-	}
-	return fmt.Sprintf("(%.1f)", n)
+	return "-"
 }

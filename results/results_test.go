@@ -2,6 +2,7 @@ package results
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,11 +74,19 @@ func TestPeersTable(t *testing.T) {
 	for _, peer := range r.Peers {
 		require.NotEmpty(t, peer.Compiler, peer.Name)
 		require.NotEmpty(t, peer.Date, peer.Name)
+		_, err := gdn.Parse(strings.TrimSuffix("bench,"+peer.Work, ","))
+		require.NoError(t, err, peer.Name)
+		_, known := peer.Arithmetic()
+		require.False(t, known && peer.Work != "", "%s: errors of another rule", peer.Name)
 	}
 	var b bytes.Buffer
 	r.peers(&b)
 	require.Contains(t, b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | random | slow | cos.9 | cos.99 | one key | remark |")
 	require.Contains(t, b.String(), "| 3.3/2.8 | 4.3/4.0 | 12/13 |", "tokamax")
+	bench, others, _ := strings.Cut(b.String(), "| kernel | version | compiler | date | v5e | v6e | tpu7x | work | remark |")
+	require.NotContains(t, bench, "kda")
+	require.Contains(t, others, "| tokamax kimi_delta_attention |")
+	require.Contains(t, others, "| `rule=kda,direction=train` |")
 	_, err = readPeers([]byte(`{"peers": 1}`))
 	require.ErrorContains(t, err, "table of peers")
 }

@@ -3,18 +3,21 @@
     lower.py OUT --target v6e [--only tokamax]
 
 Each peer becomes OUT/NAME.mlir, StableHLO as `gdngen explain` reads it, for the bench work: B 1, T 4096, 4 heads of
-q and k, 8 of v, K = V = 128, bf16 q, k and v. OUT/peers.json lists the peers with their versions, and why one has no module.
+q and k, 8 of v, K = V = 128, bf16 q, k and v. Those of rules with a decay a channel have 8 heads of q and k too, or say otherwise.
+OUT/peers.json lists the peers with their versions, and why one has no module.
 """
 
 import argparse
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import pathlib
+import re
 import sys
 import types
 
@@ -149,6 +152,55 @@ def deltanet():
     return lambda *x: f(*x, output_final_state=True, is_inference=True), rule(HEADS_K)
 
 
+def channels(heads_k, vectors=()):
+    """Shapes of q, k, v, and of raw bf16 gates: a decay a channel, then beta, or a vector of each width for each of its heads."""
+    gates = [(heads_k, DIM), *(vectors or [(heads_k,)])]
+    return rule(heads_k)[:3] + [Shape((1, TOKENS, *g), BF16) for g in gates]
+
+
+def step(call, shapes):
+    """A training step: outputs of call, and the gradients of all inputs by that of its outputs."""
+
+    def train(do, *inputs):
+        o, back = jax.vjp(call, *inputs)
+        return o, *back(do)
+
+    return train, [Shape((1, TOKENS, HEADS, DIM), BF16), *shapes]
+
+
+def deltanet_fused(name, shapes, train=False):
+    """By the form with norms and gates in its kernel; its decay is -exp(g), without a bound."""
+    f = functools.partial(getattr(importlib.import_module("deltanet_tpu"), name), qk_l2norm=True, fuse_prologue=True)
+    if train:
+        return step(f, shapes)
+    return lambda *x: f(*x, output_final_state=True, is_inference=True), shapes
+
+
+def tokamax_kda(train=False):
+    """What tokamax's operator does around its kernels is here: the operator's own file wants packages that have no part in it."""
+    kernels = kernel("tokamax._src.ops.kda", "pallas_mosaic_tpu_kernel")
+    norm = kernel("tokamax._src.ops.kda", "utils").l2norm_fwd
+    scale, bound = DIM**-0.5, -5.0
+
+    def forward(q, k, v, a, beta, a_log, dt_bias):
+        (q, q_rstd), (k, k_rstd) = norm(q), norm(k)
+        return kernels.chunk_kda_fwd_custom(
+            q, k, v, a, beta, a_log=a_log, delta_time_bias=dt_bias, scale=scale, lower_bound=bound, use_gate_in_kernel=True,
+            output_final_state=not train, return_residuals=train, q_rstd=q_rstd, k_rstd=k_rstd,
+        )  # fmt: skip
+
+    def both(do, *inputs):
+        (o, state), kept = forward(*inputs)
+        return o, kernels.chunk_kda_bwd_custom(
+            scale, use_qk_l2norm=True, use_gate_in_kernel=True, lower_bound=bound, disable_recompute=True, context_parallel_metadata=None,
+            chunk_size=64, max_num_segments=None, has_initial_state=False, residuals=kept, grad_outputs=(do, state),
+        )  # fmt: skip
+
+    x = Shape((HEADS, 1, TOKENS, DIM), BF16)
+    shapes = [x, x, x, x, Shape((HEADS, 1, TOKENS), BF16), Shape((HEADS,), F32), Shape((HEADS * DIM,), F32)]
+    return (both, [x, *shapes]) if train else (lambda *inputs: forward(*inputs)[0], shapes)
+
+
 def ejkernel():
     bare("ejkernel.kernels._xla.gated_delta_rule")
     f = kernel("ejkernel.kernels._pallas.tpu.gated_delta_rule", "_pallas_impl_fwd")._chunk_gdr_fwd_pallas_chunk
@@ -178,14 +230,33 @@ def maxtext():
     return call, rule(HEADS_K)
 
 
-# Peers by the name that the table of results gives them: the distribution, its kernel, what it does beside the rule.
+HEADS_FIRST = "raw gates with bound -5, l2norm; beta given, heads before tokens; the package itself takes v6e and later"
+FUSED = "raw gates without a bound, l2norm"
+KEY_GATES = FUSED + "; 4 heads of q, k, decay and erase gate, 8 of v and write gate"
+SHARED = channels(HEADS_K, [(HEADS_K, DIM), (HEADS, DIM)])
+
+# Peers by the name that the table of results gives them: the distribution, its kernel, what it does beside the rule, and its work where
+# that is not bench, in the words of a spec.
 PEERS = {
-    "tokamax causal_conv1d_gated_delta_rule": ("tokamax", tokamax, "also conv, l2norm, gates"),
-    "tpu-inference v2": ("tpu-inference", tpu_inference, "also l2norm, gates"),
-    "deltanet-tpu chunk_gdn": ("deltanet-tpu", deltanet, "for inference"),
-    "ejkernel, Pallas": ("ejkernel", ejkernel, "8 heads of q and k; the package itself takes another path for prompts"),
-    "MaxText, plain JAX": ("maxtext", maxtext, "loops of small ops: underestimated"),
-}
+    "tokamax causal_conv1d_gated_delta_rule": ("tokamax", tokamax, "also conv, l2norm, gates", ""),
+    "tpu-inference v2": ("tpu-inference", tpu_inference, "also l2norm, gates", ""),
+    "deltanet-tpu chunk_gdn": ("deltanet-tpu", deltanet, "for inference", ""),
+    "ejkernel, Pallas": ("ejkernel", ejkernel, "8 heads of q and k; the package itself takes another path for prompts", ""),
+    "MaxText, plain JAX": ("maxtext", maxtext, "loops of small ops: underestimated", ""),
+    "deltanet-tpu chunk_gdn, training": (
+        "deltanet-tpu", lambda: deltanet_fused("chunk_gdn", rule(HEADS_K, BF16), True), FUSED, "direction=train",
+    ),
+    "tokamax kimi_delta_attention": ("tokamax", tokamax_kda, HEADS_FIRST, "rule=kda"),
+    "tokamax kimi_delta_attention, training": ("tokamax", lambda: tokamax_kda(True), HEADS_FIRST, "rule=kda,direction=train"),
+    "deltanet-tpu chunk_kda": ("deltanet-tpu", lambda: deltanet_fused("chunk_kda", channels(HEADS)), FUSED, "rule=kda"),
+    "deltanet-tpu chunk_kda, training": (
+        "deltanet-tpu", lambda: deltanet_fused("chunk_kda", channels(HEADS), True), FUSED, "rule=kda,direction=train",
+    ),
+    "deltanet-tpu chunk_gdn2": ("deltanet-tpu", lambda: deltanet_fused("chunk_gdn2", SHARED), KEY_GATES, "rule=gdn2"),
+    "deltanet-tpu chunk_gdn2, training": (
+        "deltanet-tpu", lambda: deltanet_fused("chunk_gdn2", SHARED, True), KEY_GATES, "rule=gdn2,direction=train",
+    ),
+}  # fmt: skip
 
 
 def lower(make):
@@ -205,13 +276,13 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     pretend(a.target)
     rows = []
-    for name, (package, make, note) in PEERS.items():
+    for name, (package, make, note, work) in PEERS.items():
         if not name.startswith(a.only):
             continue
-        row = {"name": name, "package": package, "version": importlib.metadata.version(package), "note": note}
+        row = {"name": name, "package": package, "version": importlib.metadata.version(package), "note": note, "work": work}
         try:
             text, row["tables"] = lower(make)
-            row["file"] = f"{package}.mlir"
+            row["file"] = re.sub(r"\W+", "-", name) + ".mlir"
             (a.out / row["file"]).write_text(text)
         except Exception as e:  # a peer that does not lower is a row with its reason
             row.update(file="", refused=f"{type(e).__name__}: {e}".splitlines()[0])

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def explain(gdngen, module, tables, target):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     if run.returncode != 0:
-        return None, run.stderr.strip().splitlines()[-1].removeprefix("gdngen: ")
+        why = run.stderr.strip().splitlines()[-1].removeprefix("gdngen: ")
+        return None, re.sub(r" in /[^\s,]+|\b\d{16,}-", "", why)  # the same in each run
     return json.loads(run.stdout)["targets"][0], None
 
 
@@ -85,7 +87,7 @@ def main():
         table["jax"] = lowered["jax"]
         for peer in lowered["peers"]:
             row = rows.setdefault(
-                peer["name"], {k: peer[k] for k in ("name", "version", "note")} | {"cycles": {}, "wall": {}, "refused": {}}
+                peer["name"], {k: peer[k] for k in ("name", "version", "work", "note")} | {"cycles": {}, "wall": {}, "refused": {}}
             )
             cost, why = explain(gdngen, out / peer["file"], peer["tables"], target) if peer["file"] else (None, peer["refused"])
             if cost is None:

@@ -207,7 +207,13 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 		if s.Rule.Apart() { // its size does not depend on what the state holds
 			partner = map[string]string{"dbeta": "dwrite", "db": "dw"}[partner]
 		}
-		own, terms := want[p.Name].Float64s(), rms(want[partner].Float64s())
+		own := want[p.Name].Float64s()
+		var terms float64
+		if s.Rule.Writes() {
+			terms = rms(want[partner].Float64s())
+		} else { // v . dv stands for the gradient of a beta, of values of size 1
+			terms = math.Sqrt(float64(s.V)) * rms(want["dv"].Float64s())
+		}
 		size := rms(own)
 		if p.Name == "dA_log" && s.Rule.Channels() {
 			size = max(size, channelSize(s, want["ddt_bias"].Float64s()))

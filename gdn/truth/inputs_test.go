@@ -196,6 +196,21 @@ func TestRemainder(t *testing.T) {
 			require.Greater(t, judge(size, multiple, 0), 2., "%g times a dg of %g", multiple, size)
 		}
 	}
+	// A rule without beta has terms of v . dv in its place.
+	s.Rule, err = gdn.ParseRule("gla")
+	require.NoError(t, err)
+	of := func(x float64, dims ...int) *array.Array {
+		a := array.New(ir.F64, dims...)
+		return array.FromFloat64s(ir.F64, dims, slices.Repeat([]float64{x}, a.Size()))
+	}
+	want := map[string]*array.Array{"dg": of(7e-4, 64), "dv": of(.25, 64, 16)}
+	off, limit, err := c.Error(s, "f32", dg, map[string]*array.Array{"dg": of(7e-4+4e-6, 64)}, want)
+	require.NoError(t, err)
+	require.Less(t, off/limit, .1)
+	off, limit, err = c.Error(s, "f32", dg, map[string]*array.Array{"dg": of(-7e-4, 64)}, want)
+	require.NoError(t, err)
+	require.Greater(t, off/limit, 2.)
+	s.Rule = gdn.Rule{}
 	require.Less(t, judge(7e-4, 1, 4e-6), .1)    // naive on 80 tokens
 	require.Greater(t, judge(7e-4, 1, 9e-5), 1.) // more than rounding of eight terms
 	require.InDelta(t, 2, judge(.1, 1+2e-5, 0), 1e-6)

@@ -154,7 +154,20 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map
 func (l *pipeline) waits(i int) bool {
 	in := l.body.Instrs[i]
 	mask := len(in.Results) == 1 && in.Result().Type.DType == ir.Bool
-	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i)
+	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i) || repeats(in)
+}
+
+// repeats says whether an instruction has an operand several times, which passes once.
+func repeats(in *ir.Instr) bool {
+	if in.Op != ir.OpConcat {
+		return false
+	}
+	for i, x := range in.Args {
+		if slices.Contains(in.Args[:i], x) {
+			return true
+		}
+	}
+	return false
 }
 
 // spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does

@@ -184,7 +184,7 @@ func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 		var rows, ofChannels []*Champion
 		for i := range Champions {
 			switch r := &Champions[i]; {
-			case r.Host != h || r.Accuracy != a || r.job != s.job():
+			case r.Host != h || r.Accuracy != a || r.job != s.job() || r.where.upTo1 && s.Top() > 1:
 			case r.where.channels:
 				ofChannels = append(ofChannels, r)
 			default:

@@ -192,14 +192,14 @@ var Axes = slices.Concat([]Axis{
 			return slices.Contains([]ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
 		}), func(v *Variant) *Split { return &v.Numerics.Split }).was("parts", "late=use", "kept=def"),
 	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Numerics.Store }),
-	choiceAxis(GroupNumerics, "decay_bf16", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all", decayBF16Names, DecayBF16None, ofBF16,
+	choiceAxis(GroupNumerics, "decay_bf16", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all; where each channel has a decay, rows are queries and what sums to the gradient of the decay, and keys follow with the columns", decayBF16Names, DecayBF16None, ofBF16,
 		func(v *Variant) *DecayBF16 { return &v.Numerics.DecayBF16 }).was("low", "no=none", "yes=all"),
 	intAxis(GroupNumerics, "error_feedback", "blocks of rows of V' of which each takes what rounding to bf16 left of the one before, since correlated keys sum these errors; 0: none", 0, ofBF16,
 		func(v *Variant) *int { return &v.Numerics.ErrorFeedback }, 0, 2, 4, 8).was("feedback"),
 	choiceAxis(GroupInverse, "mask", "masks by select on elements, or by AND on u32 words of two bf16 rows, where the inverse is made of bf16", maskNames, MaskSelect, ofWords, func(v *Variant) *Mask { return &v.Inverse.Mask }).also(GroupLayout),
 	intAxis(GroupInverse, "mergepairs", "widest block whose merges take two heads in one product, the rows of one in the gaps between those of the other", 0,
 		ofWords.and("mask", func(v Variant) bool { return v.Inverse.Mask == MaskWords }), func(v *Variant) *int { return &v.Inverse.MergePairs }, 0, 16, 32, 64).also(GroupMapping),
-	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is", false,
+	boolAxis(GroupInverse, "refine", "one step of Newton's iteration on the inverse T of the chunk, T + T (I - (I + A) T), with A and T in two bf16 parts: where keys are alike, errors of A and T are all there is; in training, keys stay as they are, and what precapply and precgrad are bf16x3 for is in two parts", false,
 		ofWords.and("mask store flow form decay_bf16", refinable), func(v *Variant) *bool { return &v.Inverse.Refine }).also(GroupNumerics),
 }, forwardAxes, []Axis{
 	choiceAxis(GroupTraining, "save", "what a training step keeps for its backward pass: nothing (states are computed again), the state before each chunk, also T, also U", saveNames, SaveState, ofChunks,

@@ -18,6 +18,7 @@ type where struct {
 	tokens      int  // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
 	channels    bool // for rules with a decay a channel alone, which have no other rows of the host, accuracy and job then
 	visits      int  // the most visits of packed sequences to blocks of tokens
+	upTo1       bool // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
@@ -75,6 +76,11 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{channels: true}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+
+	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
+		where{mxu: 128, channels: true, upTo1: true}},
+	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows", "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes",
+		where{channels: true, upTo1: true}},
 
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},

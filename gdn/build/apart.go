@@ -86,14 +86,6 @@ func (p *plan) apartGates(in *operands, outputs []*operand) []*ir.Value {
 	return []*ir.Value{derase, dwrite}
 }
 
-// each is f of what there is.
-func each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
-	if x == nil {
-		return nil
-	}
-	return f(x)
-}
-
 // led has the columns of zeros that stand before those of v.
 func (e *tiles) led(x *ir.Value) *ir.Value {
 	if e.lead == 0 {

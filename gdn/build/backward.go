@@ -131,7 +131,7 @@ func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 	chunks := int64(s.Batch) * int64(c.nc) * int64(s.HeadsV)
 	bytes := func(rows, width int, p ir.Precision) int64 {
 		n := int64(f.Training.Saved.Bytes())
-		if f.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && f.Numerics.Split == gdn.SplitDef {
+		if keepsParts(f, p) {
 			n *= 2
 		}
 		return n * int64(rows) * int64(width)
@@ -232,7 +232,7 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 		return []blockOut{e.made(e.b.Convert(x, ir.F32))}
 	}
 	parts := []*ir.Value{e.b.Convert(x, ir.BF16)}
-	if p == ir.PrecBF16x3 && e.v.Numerics.Split == gdn.SplitDef {
+	if keepsParts(e.v, p) {
 		parts = e.Cut(x)
 	}
 	var outs []blockOut
@@ -247,8 +247,11 @@ func (e *chunkwise) hold(x *ir.Value, p ir.Precision) []blockOut {
 
 // pairedInverse says whether T, kept as two parts, is one matrix: the rest, turned, fills the half above the diagonal, where T is
 // zero. The diagonal is ones, without a rest.
-func pairedInverse(v gdn.Variant) bool {
-	return v.Training.Saved == ir.BF16 && v.Numerics.Split == gdn.SplitDef && v.ApplyPrecision() == ir.PrecBF16x3
+func pairedInverse(v gdn.Variant) bool { return keepsParts(v, v.ApplyPrecision()) }
+
+// keepsParts says whether what products at p take is kept as two parts.
+func keepsParts(v gdn.Variant, p ir.Precision) bool {
+	return v.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && (v.Numerics.Split == gdn.SplitDef || v.Inverse.Refine)
 }
 
 // paired is T as one matrix.

@@ -6,6 +6,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -31,10 +32,15 @@ func (e *gradient) channels() []blockOut {
 
 	b := e.b.Stage("dq")
 	pairs := channel.Pairs{}
-	written := e.Store(e.ByRows(u, c.beta)) // W
+	written, precision := u, e.v.Numerics.PrecState // W
+	if e.exact() {
+		precision = e.v.GradPrecision()
+	} else {
+		written = e.Store(e.ByRows(u, c.beta))
+	}
 	byX, byY := e.DotBoth(c.do, c.low, written, false, e.v.GradPrecision())
 	intoQ, intoK := e.DotBoth(c.do, c.low, state, true, e.v.Numerics.PrecState)
-	pairs.TurnedX = e.Store(byX)
+	pairs.TurnedX = tile.Held(e.Body, byX, e.v.GradPrecision())
 	pairs.X = e.Turned(pairs.TurnedX)
 	risen := c.channels.Along(c.stateQ, intoQ)
 	var dbeta *ir.Value
@@ -42,11 +48,19 @@ func (e *gradient) channels() []blockOut {
 		pairs.TurnedY = e.Store(byY)
 		pairs.Y = e.Turned(pairs.TurnedY)
 		if c.beta != nil {
-			dbeta = b.Div(b.Sum(b.Mul(b.Convert(u, ir.F32), c.dr), 2), c.beta)
+			dr, by := c.dr, c.beta
+			if e.exact() { // W and dR both have a beta that may be as low as its floor
+				u, dr, by = e.Operand(u, ir.PrecBF16x1), b.Scale(dr, 1/betaFloor), b.Scale(by, 1/betaFloor)
+			}
+			dbeta = b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2)
+			if e.exact() {
+				dbeta = b.Div(dbeta, c.weight)
+			}
+			dbeta = b.Div(dbeta, by)
 		}
 		risen = b.Add(risen, c.channels.Along(c.stateK, intoK))
 	}
-	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, e.v.Numerics.PrecState))
+	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, precision))
 	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
 	g := c.channels.Gradients(c.q, c.k, c.reads, pairs, channel.Ends{Risen: risen, Rest: c.channels.Along(c.k, intoRest), Whole: whole})
@@ -75,7 +89,12 @@ type channelChunk struct {
 	p                     *ir.Value // P
 	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
 	dr, low               *ir.Value // dR, and -dR as products take it
+	unit, weight          *ir.Value // exact: 1/|k| [N, C], and that times beta, which K has not; nil for ones
 }
+
+// exact says whether nothing is rounded that keys alike would sum (refine=yes). Keys stay as they are given, without length and beta: with n = 1/|k|
+// those are weights of rows, n beta of dU and W, and n of dR and R. Then P, dU, U, W and X are in two bf16 parts.
+func (e *gradient) exact() bool { return e.v.Inverse.Refine }
 
 // loadChannelChunk loads a chunk and makes what needs neither its values nor a state.
 func (e *gradient) loadChannelChunk() *channelChunk {
@@ -85,13 +104,24 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 		q = gate.ScaleRows(b, e.loadRows(e.in.q), e.s.EffectiveScale())
 	}
 	k := e.loadKey(e.in.k)
+	if e.exact() {
+		k = e.plainKey(e.in.k)
+	}
 	c := &channelChunk{keyQ: q, keyK: k, q: e.perValue(q), k: e.perValue(k), do: e.Store(e.loadRows(e.in.do))}
 	c.gates = e.loadGates()
+	own := c.gates
+	if e.exact() {
+		b.Stage("gates")
+		if e.normalizes() {
+			c.unit = b.Unary(ir.OpRsqrt, gate.Squares(b, c.k))
+		}
+		c.weight, own.beta = e.Weighed(c.unit, c.beta), nil
+	}
 	c.reads = cmp.Or(e.reading(c.gates, c.k), c.k)
 	e.sums(&c.gates)
 	b.Stage("operands")
 	d := c.channels
-	c.stateQ, c.stateK, c.restK = d.Times(c.q, d.Risen), d.Times(c.reads, d.Risen), e.Store(e.ByRows(d.Times(c.k, d.Rest), c.beta))
+	c.stateQ, c.stateK, c.restK = d.Times(c.q, d.Risen), d.OfKeys(c.reads, d.Risen), e.Store(e.ByRows(d.OfKeys(c.k, d.Rest), own.beta))
 
 	b.Stage("products")
 	again := e.s.Rule.Writes() && e.in.kept.t == nil
@@ -100,10 +130,16 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 		rows = c.reads
 	}
 	kk, qk := d.Products(c.q, c.k, rows)
-	_, c.p = e.weights(nil, qk, nil, c.gates)
+	if e.exact() {
+		qk = tile.Held(e.Body, qk, e.v.ApplyPrecision())
+	}
+	_, c.p = e.weights(nil, qk, nil, own)
 	switch {
 	case again:
-		negA, _ := e.weights(b.Neg(kk), nil, nil, c.gates)
+		if c.weight != nil {
+			kk = b.Mul(tile.OnRows(e.Body, kk, c.unit), e.Row(c.weight, e.c))
+		}
+		negA, _ := e.weights(b.Neg(kk), nil, nil, own)
 		c.t = e.solver().Invert(negA)
 		c.tt = e.Turned(c.t)
 	case e.s.Rule.Writes():
@@ -116,10 +152,15 @@ func (e *gradient) loadChannelChunk() *channelChunk {
 func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	b := e.b.Stage("dr")
 	ds := e.Store(e.state)
-	c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.Numerics.PrecState)
+	p := e.v.ApplyPrecision()
+	if !e.exact() {
+		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.do, ds), false, false, e.v.Numerics.PrecState)
+	} else {
+		c.dr = tile.OnRows(e.Body, tile.DotSum(e.Body, [2]*ir.Value{e.Turned(c.p), c.do}, [2]*ir.Value{c.restK, ds}), c.weight)
+	}
 	if c.tt != nil {
-		c.dr = e.Dot(c.tt, e.Store(c.dr), false, false, e.v.ApplyPrecision())
-		c.low = b.Neg(e.Store(c.dr))
+		c.dr = e.Dot(c.tt, tile.Held(e.Body, c.dr, p), false, false, p)
+		c.low = b.Neg(e.Store(tile.OnRows(e.Body, c.dr, c.unit)))
 	}
 
 	b.Stage("state")
@@ -132,21 +173,25 @@ func (e *gradient) channelState(c *channelChunk) *ir.Value {
 	return ds
 }
 
-// channelValues is U, kept or made again from the state before the chunk; in an additive rule it is V.
+// channelValues is U, or W where nothing is rounded, kept or made again from the state before the chunk; in an additive rule U is V.
 func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 	if l := e.in.kept.u; l != nil {
 		return e.loadKept(l)
 	}
 	e.b.Stage("values")
 	v := e.loadRows(e.in.v)
-	if c.tt == nil {
-		return e.Store(v)
+	u := v
+	if c.tt != nil {
+		if c.t == nil {
+			c.t = e.Turned(c.tt)
+		}
+		r := e.b.Sub(e.weighedValues(v), tile.OnRows(e.Body, e.Dot(c.stateK, state, false, false, e.v.Numerics.PrecState), c.unit))
+		u = e.solver().Applied(c.t, e.Store(r), false)
 	}
-	if c.t == nil {
-		c.t = e.Turned(c.tt)
+	if e.exact() {
+		u = tile.OnRows(e.Body, e.b.Convert(u, ir.F32), c.weight)
 	}
-	r := e.b.Sub(e.weighedValues(v), e.Dot(c.stateK, state, false, false, e.v.Numerics.PrecState))
-	return e.Store(e.Dot(c.t, e.Store(r), false, false, e.v.ApplyPrecision()))
+	return tile.Held(e.Body, u, e.v.GradPrecision())
 }
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and
@@ -154,7 +199,12 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 func (e *gradient) channelGradients(c *channelChunk, dq, dk, dg, dbeta *ir.Value) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
 	if e.normalizes() {
-		dq, dk = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), c.keyQ, dq, e.s.EffectiveScale()), gate.ScaleRowsGradient(b, e.loadRows(e.in.k), c.keyK, dk, 1)
+		dq = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), c.keyQ, dq, e.s.EffectiveScale())
+		if e.exact() {
+			dk = gate.LengthGradient(b, e.loadRows(e.in.k), dk)
+		} else {
+			dk = gate.ScaleRowsGradient(b, e.loadRows(e.in.k), c.keyK, dk, 1)
+		}
 	} else {
 		dq = b.Scale(dq, e.s.EffectiveScale())
 		if e.s.L2Norm { // what the norm takes away from them would leave the rounding

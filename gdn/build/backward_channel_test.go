@@ -68,7 +68,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 
 // They meet the limits of their precision on every class of inputs, with a bound and without one.
 func TestChannelGradientsOnClasses(t *testing.T) {
-	for _, text := range []string{"cpu,save=inverse", "tpu-train", "tpu-train,out=separate,transpose_k=value,save=state"} {
+	for _, text := range []string{"cpu,save=inverse", "tpu-train", "tpu-train,out=separate,transpose_k=value,save=state", exactTraining, exactTraining + ",save=state"} {
 		v := gdntest.MustVariant(t, text)
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +93,7 @@ func TestChannelGradientsOnClasses(t *testing.T) {
 // The two programs of a training step give what the one of direction=train gives.
 func TestChannelTraining(t *testing.T) {
 	for _, rule := range []string{"kda,bound=-5", "kda", "gla", "gdn2"} {
-		for _, text := range []string{"default,save=none", "cpu,save=inverse", "tpu-train"} {
+		for _, text := range []string{"default,save=none", "cpu,save=inverse", "tpu-train", exactTraining} {
 			v := gdntest.MustVariant(t, text)
 			s := gdntest.MustParse(t, "t=150,hk=1,hv=2,k=16,v=24,seqs=4,init,gates=fused,l2norm,direction=train,rule="+rule)
 			inputs := drawInputs(t, "random", s, 1)
@@ -119,19 +119,27 @@ func TestChannelTraining(t *testing.T) {
 	}
 }
 
-// The class of three passes is within the limits of flash-linear-attention on every class of inputs, as for the gated delta rule.
+// exactTraining is one pass with a step of Newton's iteration, in two bf16 parts what keys alike would sum.
+const exactTraining = "tpu-train,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows"
+
+// What auto takes for the class of flash-linear-attention is within its limits on every class of inputs, as for the gated delta rule: with gates given
+// and raw, keys of length 1 or normalised by the kernel.
 func TestChannelFieldLimits(t *testing.T) {
-	choices, err := gdn.Choices("auto-f32-like", gdntest.MustParse(t, "train,rule=kda"), gdn.HostTPU, gdn.Machine{Cores: 1, MXUSize: 256})
-	require.NoError(t, err)
-	v := choices[0].Variant
 	for i, c := range truth.Classes {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			s := gdntest.MustParse(t, "t=256,hk=1,hv=2,k=64,v=64,dtype=bf16,direction=train,init,rule=kda")
+			if i%3 == 0 && !c.Beyond {
+				s = gdntest.MustParse(t, "t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,direction=train,rule=kda")
+			}
 			s.NegEigval = c.Beyond
 			if i%2 == 0 || c.AtBound() {
 				s.Bound = -5
 			}
+			choices, err := gdn.Choices("auto-fla", s, gdn.HostTPU, gdn.Machine{Cores: 1, MXUSize: 128 + i%2*128})
+			require.NoError(t, err)
+			v := choices[0].Variant
+			require.Equal(t, !c.Beyond, v.Inverse.Refine)
 			inputs := drawInputs(t, c.Name, s, 1)
 			got, want := interpret(t, s, v, inputs), exact(t, s, inputs)
 			for _, p := range s.Outputs() {

@@ -34,7 +34,7 @@ func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	}
 	dg, dbeta := p.gateTokens(in, r.outputs[3]), p.gateTokens(in, r.outputs[4])
 	if s.Gates == gdn.GatesFused {
-		results = append(results, p.rawGates(dg, dbeta)...)
+		results = append(results, gate.RawGradients(b, p.args, dg, dbeta, s.NegEigval, s.GateDType)...)
 	} else {
 		results = append(results, dg, dbeta)
 	}
@@ -55,24 +55,4 @@ func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.nc/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
 	x = b.Transpose(x, 0, 4, 1, 3, 6, 2, 5)
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
-}
-
-// rawGates are the gradients of A_log, a, dt_bias and b from those of the log decay g = -exp(A_log) softplus(a + dt_bias) and
-// of beta, a sigmoid or twice that.
-func (p *plan) rawGates(dg, dbeta *ir.Value) []*ir.Value {
-	s, b := p.s, p.b
-	last := dg.Type.Rank() - 1
-	lead := make([]int, last)
-	for i := range lead {
-		lead[i] = i
-	}
-	overHeads := func(x *ir.Value) *ir.Value { return b.Broadcast(x, dg.Type.Shape, last) }
-	a, raw := b.Convert(p.args["a"], ir.F32), b.Convert(p.args["b"], ir.F32)
-	aLog, bias := overHeads(p.args["A_log"]), overHeads(p.args["dt_bias"])
-	x := b.Add(a, bias)
-	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
-	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
-	db := gate.RawBetaGradient(b, raw, dbeta, s.NegEigval)
-	dLog := b.Sum(b.Mul(dg, gate.Decay(b, a, aLog, bias, 0)), lead...)
-	return []*ir.Value{dLog, b.Convert(da, s.GateDType), b.Sum(da, lead...), b.Convert(db, s.GateDType)}
 }

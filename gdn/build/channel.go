@@ -6,6 +6,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -16,7 +17,8 @@ func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 // task.
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
-	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked}}
+	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked,
+		Moved: func(x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value { return tile.Mapped(e.Body, x, f) }}}
 	rows := e.loadRows(e.in.g)
 	if e.v.Algo == gdn.AlgoToken {
 		rows = e.together(rows)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -235,7 +236,10 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 		u = e.StoreValues(u, at(f.unit), at(f.length), at(f.writes))
 	}
 	kept := u
-	if f.unit != nil {
+	switch {
+	case e.v.Inverse.Refine && f.channels != nil: // W, as the backward pass takes it
+		kept = tile.Held(e.Body, tile.OnRows(e.Body, e.By(exact, at(f.unit)), at(f.beta)), e.v.GradPrecision())
+	case f.unit != nil:
 		kept = e.Store(exact)
 	}
 	e.before, e.inverted, e.values = append(e.before, state), f.t, append(e.values, kept)
@@ -374,7 +378,7 @@ func (e *chunkwise) rest(w *work) *ir.Value {
 	left := e.remains(w)
 	if w.channels != nil {
 		x := b.Mul(e.Element(e.perValue(w.k), gdn.DecayBF16Operands), e.Element(w.channels.Rest, gdn.DecayBF16Operands))
-		x = e.Store(e.ByRows(x, left))
+		x = e.Store(tile.OnRows(e.Body, x, left))
 		if e.v.TransposeK == gdn.TransposeKey {
 			x = e.Turned(x)
 		}

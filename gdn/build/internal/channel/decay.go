@@ -38,8 +38,9 @@ type Tools struct {
 	Store func(x *ir.Value) *ir.Value                                 // what is kept between stages
 	Split func(x *ir.Value, n int) []*ir.Value                        // x as n bf16 parts
 	Iota  func(rows, lanes, axis int) *ir.Value
-	// Beside joins values along an axis, and what is kept with them.
+	// Beside joins values along an axis, and what is kept with them; Moved is what f makes of a value by taking elements of it, and of its parts.
 	Beside func(axis int, xs ...*ir.Value) *ir.Value
+	Moved  func(x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value
 	// Masked clears x [N, rows, lanes] where keep, of the i32 indices of a tile's rows and lanes, does not hold, and stores it.
 	Masked func(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value
 }
@@ -265,7 +266,11 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 		h := l.halves()
 		var left []*ir.Value
 		for _, x := range wanted {
-			left = append(left, d.Times(h.second(b, x), h.second(b, l.rows)))
+			times := d.OfKeys
+			if x == q {
+				times = d.Times
+			}
+			left = append(left, times(h.second(b, x), h.second(b, l.rows)))
 		}
 		columns := d.columns(l, k, left[0])
 		n := left[0].Type.Shape[1]
@@ -293,20 +298,27 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 // columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest stands there.
 func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {
 	h := l.halves()
-	return h.join(d.Builder, d.Times(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
+	return h.join(d.Builder, d.OfKeys(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
 }
 
-// Times is x times a factor, nil for ones, as products take it.
-func (d *Decay) Times(x, factor *ir.Value) *ir.Value {
+// Times is x times a factor, nil for ones, as products take it; OfKeys is that of keys that meet keys and queries. What is rounded there goes into
+// the inverse, and by way of it to all tokens after: with decay_bf16=rows their factors and products are not.
+func (d *Decay) Times(x, factor *ir.Value) *ir.Value { return d.times(x, factor, gdn.DecayBF16Rows) }
+
+func (d *Decay) OfKeys(k, factor *ir.Value) *ir.Value {
+	return d.times(k, factor, gdn.DecayBF16Operands)
+}
+
+func (d *Decay) times(x, factor *ir.Value, from gdn.DecayBF16) *ir.Value {
 	if factor != nil {
-		x = d.Mul(d.element(x), d.element(factor))
+		x = d.Mul(d.element(x, from), d.element(factor, from))
 	}
 	return d.Store(x)
 }
 
-// element is an operand of a product with decay in the type in which those are formed.
-func (d *Decay) element(x *ir.Value) *ir.Value {
-	if d.Variant.Numerics.DecayBF16 >= gdn.DecayBF16Rows {
+// element is an operand of a product with decay in the type in which those are formed: bf16 from a level on.
+func (d *Decay) element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
+	if d.Variant.Numerics.DecayBF16 >= from {
 		return d.Convert(x, ir.BF16)
 	}
 	return d.Convert(x, ir.F32)

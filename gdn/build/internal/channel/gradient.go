@@ -73,9 +73,14 @@ func (d *Decay) Gradients(q, k, rows *ir.Value, p Pairs, ends Ends) Gradients {
 func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	b, h := d.Builder, l.halves()
 	b.Stage("dq")
-	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.Times(h.second(b, reads), h.second(b, l.rows))
+	rowsQ, rowsK := d.Times(h.second(b, q), h.second(b, l.rows)), d.OfKeys(h.second(b, reads), h.second(b, l.rows))
 	columns := d.columns(l, k, rowsK)
-	x, turned := d.Masked(h.second(b, p.X), l.lower(b, 0)), d.Masked(h.first(b, p.TurnedX), l.upper(b, 0))
+	second := func(x *ir.Value) *ir.Value { return h.second(b, x) }
+	first := func(x *ir.Value) *ir.Value { return h.first(b, x) }
+	if l.wide && d.exact() { // rows less columns of a span cancel, so that both are of X in all its parts; columns of wide levels do not
+		first = func(x *ir.Value) *ir.Value { return h.first(b, d.Convert(x, ir.BF16)) }
+	}
+	x, turned := d.Masked(d.Moved(p.X, second), l.lower(b, 0)), d.Masked(d.Moved(p.TurnedX, first), l.upper(b, 0))
 	m := made{level: l}
 	all := func(own *ir.Value) *ir.Value { // rows of all tokens; first halves have no part in the level
 		if h == 0 {
@@ -132,7 +137,12 @@ func (d *Decay) along(x, dx *ir.Value) *ir.Value {
 	return d.Mul(d.Convert(x, ir.F32), d.Convert(dx, ir.F32))
 }
 
-func (d *Decay) Along(x, dx *ir.Value) *ir.Value { return d.Mul(d.element(x), d.element(dx)) }
+func (d *Decay) Along(x, dx *ir.Value) *ir.Value {
+	return d.Mul(d.element(x, gdn.DecayBF16Rows), d.element(dx, gdn.DecayBF16Rows))
+}
+
+// exact says whether values that one pass rounds too much are held in parts.
+func (d *Decay) exact() bool { return d.Variant.Inverse.Refine }
 
 // lower says which pairs of rows i, those of second halves or all, and lanes j are of a level; of a span those with i at least by after j.
 func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {

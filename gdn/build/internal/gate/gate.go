@@ -96,6 +96,13 @@ func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Va
 	return b.Mul(b.Sub(dy, b.Mul(y, overLanes(b, along, y))), overLanes(b, r, y))
 }
 
+// LengthGradient takes the gradient dx of rows x whose lengths are held to what it is where those are 1/|x| times x: it has no part along x.
+func LengthGradient(b *ir.Builder, x, dx *ir.Value) *ir.Value {
+	x, dx = b.Convert(x, ir.F32), b.Convert(dx, ir.F32)
+	along := b.Div(b.Sum(b.Mul(x, dx), x.Type.Rank()-1), Squares(b, x))
+	return b.Sub(dx, b.Mul(x, overLanes(b, along, x)))
+}
+
 // BetaGradient takes the gradient of what Beta made, at most top, to its raw form.
 func BetaGradient(b *ir.Builder, beta, d *ir.Value, top float64) *ir.Value {
 	return b.Mul(b.Mul(d, beta), b.Sub(b.Like(beta, 1), b.Scale(beta, 1/top)))
@@ -109,4 +116,23 @@ func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value
 		db = b.Scale(db, 2)
 	}
 	return db
+}
+
+// RawGradients are the gradients of A_log, a, dt_bias and b, which args has, from those of the log decay g = -exp(A_log) softplus(a + dt_bias) of heads
+// [..., H] and of beta, a sigmoid or twice that.
+func RawGradients(b *ir.Builder, args map[string]*ir.Value, dg, dbeta *ir.Value, double bool, dtype ir.DType) []*ir.Value {
+	last := dg.Type.Rank() - 1
+	lead := make([]int, last)
+	for i := range lead {
+		lead[i] = i
+	}
+	overHeads := func(x *ir.Value) *ir.Value { return b.Broadcast(x, dg.Type.Shape, last) }
+	a, raw := b.Convert(args["a"], ir.F32), b.Convert(args["b"], ir.F32)
+	aLog, bias := overHeads(args["A_log"]), overHeads(args["dt_bias"])
+	x := b.Add(a, bias)
+	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
+	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))
+	db := RawBetaGradient(b, raw, dbeta, double)
+	dLog := b.Sum(b.Mul(dg, Decay(b, a, aLog, bias, 0)), lead...)
+	return []*ir.Value{dLog, b.Convert(da, dtype), b.Sum(da, lead...), b.Convert(db, dtype)}
 }

@@ -11,6 +11,34 @@ import (
 // that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
 // where nothing does.
 
+// With refine=yes so are the inverse, and what Held says; all else is bf16.
+
+// InParts says whether a value is held in parts.
+func InParts(e *Body, x *ir.Value) bool {
+	return x.Type.DType == ir.F32 && (e.V.Numerics.Split == gdn.SplitDef || e.parts[x] != nil)
+}
+
+// Held is Store for what products at p take: under refine=yes in two parts where they have three passes.
+func Held(e *Body, x *ir.Value, p ir.Precision) *ir.Value {
+	if e.V.Inverse.Refine && p == ir.PrecBF16x3 && x.Type.DType == ir.F32 {
+		e.Cut(x)
+		return x
+	}
+	return e.Store(x)
+}
+
+// Mapped is f of a value, which moves or takes elements, and of its parts where it is held in them.
+func Mapped(e *Body, x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value {
+	y := f(x)
+	if y != x && InParts(e, x) {
+		e.parts[y] = nil
+		for _, part := range e.Cut(x) {
+			e.parts[y] = append(e.parts[y], f(part))
+		}
+	}
+	return y
+}
+
 // Split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
 func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 	if x.Type.DType == ir.BF16 {
@@ -47,6 +75,7 @@ func (e *Body) Joined(parts []*ir.Value) *ir.Value {
 
 // Concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
 func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
+	given := xs
 	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
 		xs = slices.Clone(xs)
 		for i, x := range xs {
@@ -54,12 +83,19 @@ func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
 		}
 	}
 	out := e.B.Concat(axis, xs...)
-	if e.V.Numerics.Split == gdn.SplitUse || out.Type.DType == ir.BF16 {
+	if out.Type.DType == ir.BF16 || !slices.ContainsFunc(given, func(x *ir.Value) bool { return InParts(e, x) }) {
 		return out
 	}
 	parts := make([][]*ir.Value, 2)
-	for _, x := range xs {
-		for i, p := range e.Cut(x) {
+	for i, x := range given {
+		if e.V.Numerics.Split == gdn.SplitDef {
+			x = xs[i]
+		}
+		own := e.Cut(x)
+		if len(own) == 1 { // exact
+			own = append(slices.Clone(own), e.B.Like(own[0], 0))
+		}
+		for i, p := range own {
 			parts[i] = append(parts[i], p)
 		}
 	}
@@ -78,8 +114,14 @@ func (e *Body) Sliced(x *ir.Value, lo, hi int) *ir.Value {
 
 // dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
 func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
-	xs, ys := e.Cut(x), e.Cut(y)
-	n := x.Type.Rank()
+	return e.sideBySide(tx, ty, [2]*ir.Value{x, y})
+}
+
+// DotSum is the sum of products x y of values held in parts, as one product.
+func DotSum(e *Body, pairs ...[2]*ir.Value) *ir.Value { return e.sideBySide(false, false, pairs...) }
+
+func (e *Body) sideBySide(tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
+	n := pairs[0][0].Type.Rank()
 	xk, yk := n-1, n-2
 	if tx {
 		xk = n - 2
@@ -88,9 +130,12 @@ func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 		yk = n - 1
 	}
 	var left, right []*ir.Value
-	for _, q := range ir.PrecBF16x3.Products() {
-		if q[0] < len(xs) && q[1] < len(ys) {
-			left, right = append(left, xs[q[0]]), append(right, ys[q[1]])
+	for _, pair := range pairs {
+		xs, ys := e.Cut(pair[0]), e.Cut(pair[1])
+		for _, q := range ir.PrecBF16x3.Products() {
+			if q[0] < len(xs) && q[1] < len(ys) {
+				left, right = append(left, xs[q[0]]), append(right, ys[q[1]])
+			}
 		}
 	}
 	return e.B.MatMul(e.B.Concat(xk, left...), e.B.Concat(yk, right...), tx, ty, ir.PrecBF16x1)
@@ -101,13 +146,7 @@ func (e *Body) Parts(x *ir.Value) []*ir.Value { return e.parts[x] }
 
 // Turned swaps rows and lanes, of the parts where they are kept.
 func (e *Body) Turned(x *ir.Value) *ir.Value {
-	y := e.B.Transpose(x, 0, 2, 1)
-	if e.V.Numerics.Split == gdn.SplitDef && x.Type.DType == ir.F32 {
-		for _, part := range e.Cut(x) {
-			e.parts[y] = append(e.parts[y], e.B.Transpose(part, 0, 2, 1))
-		}
-	}
-	return y
+	return Mapped(e, x, func(x *ir.Value) *ir.Value { return e.B.Transpose(x, 0, 2, 1) })
 }
 
 // Mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
@@ -125,7 +164,7 @@ func (e *Body) Operand(x *ir.Value, p ir.Precision) *ir.Value {
 	switch {
 	case p != ir.PrecBF16x1:
 		return x
-	case e.V.Numerics.Split == gdn.SplitDef:
+	case InParts(e, x):
 		return e.Cut(x)[0]
 	}
 	return e.B.Convert(x, ir.BF16)

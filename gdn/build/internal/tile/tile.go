@@ -99,7 +99,7 @@ func (e *Body) Eye(n, size int) *ir.Value {
 
 // Dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
 func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
-	if p == ir.PrecBF16x3 && e.V.Numerics.Split == gdn.SplitDef {
+	if p == ir.PrecBF16x3 && (e.V.Numerics.Split == gdn.SplitDef || e.V.Inverse.Refine) {
 		return e.dotParts(x, y, tx, ty)
 	}
 	if p == ir.PrecBF16x1 && e.V.Numerics.Split == gdn.SplitDef {

@@ -36,6 +36,14 @@ func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 	return b.Mul(e.Element(x, gdn.DecayBF16Rows), b.Halves(col))
 }
 
+// OnRows is ByRows but for x in float32, which is rounded once, by what it is stored as.
+func OnRows(e *Body, x, g *ir.Value) *ir.Value {
+	if g == nil || x.Type.DType != ir.F32 {
+		return e.ByRows(x, g)
+	}
+	return e.B.Mul(x, e.Column(g, x.Type.Shape[2]))
+}
+
 // ByLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
 func (e *Body) ByLanes(x, g *ir.Value) *ir.Value {
 	if g == nil {

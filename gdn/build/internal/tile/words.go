@@ -97,7 +97,7 @@ func (e *Body) Words(x *ir.Value) []*ir.Value {
 }
 
 func (e *Body) WordParts(x *ir.Value) []*ir.Value {
-	if e.V.Numerics.Split == gdn.SplitDef {
+	if InParts(e, x) {
 		return e.Cut(x)
 	}
 	return []*ir.Value{e.B.Convert(x, ir.BF16)}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
@@ -206,11 +207,15 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 
 	b.Stage("operands")
 	for _, x := range sides {
-		x.operands(e, w)
+		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
+		x.k, x.q = e.MaskedIn(w.k, own), e.MaskedIn(w.q, own)
 	}
 	m := &meeting{work: w, sides: sides, grown: e.Exp(w.Sum), rest: e.Exp(w.Left)}
 	if e.v.Beta != gdn.BetaLeft {
 		m.rest = b.Mul(m.rest, w.beta)
+	}
+	if m.fades = e.in.raw && !e.s.NegEigval && tile.Fades(e.v); m.fades {
+		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
 	}
 	m.values, m.unit, m.share = b.Transpose(w.v, 0, 2, 1), e.normRow(w.inverse), e.normRow(w.query)
 	if e.s.Init {
@@ -242,6 +247,7 @@ type meeting struct {
 	*work
 	sides       []*side
 	grown, rest *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
+	fades       bool      // rest is at most 1, so that what is left of finite numbers is finite: of raw gates, whose log decay is never above 0
 	values      *ir.Value // V^T
 	unit, share *ir.Value // norms, nil of none
 
@@ -264,9 +270,9 @@ func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
 
 	b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
 	var keys, queries, states []*ir.Value
-	for _, x := range cur {
-		if x.state != nil {
-			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state))
+	for i, x := range cur {
+		if x.state != nil { // one that enters shows in outputs of its first visit; of one that is carried earlier outputs show it
+			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
 		}
 	}
 	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.Numerics.PrecState)
@@ -276,10 +282,13 @@ func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
 	if e.v.Beta == gdn.BetaLeft {
 		r = b.Mul(r, e.Row(at(m.beta), s.V))
 	}
-	exact := e.By(e.solver().Applied(at(m.t), e.Cleaned(r), true), at(m.unit))
-	u := e.Cleaned(exact)
+	exact := e.By(e.solver().Applied(at(m.t), e.Cleaned(r, e.Finite), true), at(m.unit))
+	u := e.Cleaned(exact, e.Vanishing)
 	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.p), false, true, e.v.Numerics.PrecIntra))
-	left := e.Cleaned(e.ByLanes(exact, at(m.rest)))
+	left := e.ByLanes(u, at(m.rest))
+	if !m.fades {
+		left = e.Cleaned(e.ByLanes(exact, at(m.rest)), e.Finite)
+	}
 	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.Numerics.PrecState)
 	added = b.Reshape(added, n, s.V, 2*s.K)
 	for i, x := range cur {
@@ -334,11 +343,6 @@ func (e *gated) sumSides(w *work, sides []*side) {
 	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
 	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
 	w.Parts = []*ir.Value{w.Sum}
-}
-
-func (x *side) operands(e *chunkwise, w *work) {
-	own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
-	x.k, x.q = e.MaskedIn(w.k, own), e.MaskedIn(w.q, own)
 }
 
 // normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.

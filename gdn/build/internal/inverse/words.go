@@ -50,7 +50,7 @@ func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
 	}
 	mask := e.OwnWords(negA, nil)
 	for part, words := range e.Words(negA) {
-		a = append(a, e.wordRows(e.Finite(e.B.And(words, mask), part), e.V.Inverse.Leaf/2))
+		a = append(a, e.wordRows(e.Vanishing(e.B.And(words, mask), part), e.V.Inverse.Leaf/2))
 	}
 	return a, e.wordRows(mask, e.V.Inverse.Leaf/2)
 }
@@ -223,11 +223,13 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	return out
 }
 
-// contained is words of a part of merged blocks of w lanes, finite where those of another head or sequence meet them in a product.
+// contained is words of a part of merged blocks of w lanes, finite where those of another head or sequence meet them in a product. What is
+// merged last meets none: of one pair, all is of two tokens of one sequence.
 func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
 	switch {
+	case e.Visits != nil && w == e.C && !e.V.Inverse.Refine:
 	case e.Visits != nil:
-		return e.Finite(x, part)
+		return e.Vanishing(x, part)
 	case e.shares(w, x.Type.Shape[0]):
 		return e.Finite(x, 0)
 	}

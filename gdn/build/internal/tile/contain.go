@@ -7,16 +7,21 @@ import (
 
 // Containment. What one sequence, batch row or head is given reaches no other. Where the numbers of two are operands of one product,
 // those of one meet zeros of the other; zero times infinity is NaN, and so is zero times NaN. So such operands are made finite first.
-// They become huge, so that the poison shows in the outputs and the state that it belongs to.
+// They become huge, so that the poison shows in the outputs and the state that it belongs to; or zero, which takes fewer instructions,
+// where it shows in them by another way.
 
 // Finite is words of a part of numbers in bf16 with huge numbers in place of what is infinite or NaN: those lose the lowest bit of
-// their exponent, and in a later part the highest, so that the sum of the parts is finite too.
+// their exponent, and in a later part the highest, so that the sum of the parts is finite too. Of visits they become 2^112: what overflows
+// in a product with them could vanish.
 func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	b := e.B
 	const lowest = 0x0080_0080 // bit of the exponents of both halves
 	bit, places := 0x0080_0080, 8
-	if part > 0 {
+	switch {
+	case part > 0:
 		bit, places = 0x4000_4000, 1
+	case e.Visits != nil:
+		bit, places = 0x0800_0800, 4
 	}
 	if e.V.Numerics.DecayBF16 >= gdn.DecayBF16Operands {
 		// 1 - 1 is 0, and inf - inf is NaN, as is NaN - NaN: an exponent of all ones.
@@ -29,16 +34,42 @@ func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	return b.Binary(ir.OpXor, x, b.Binary(ir.OpShr, carry, b.Like(x, float64(places))))
 }
 
+// Vanishing is Finite with next to zero in place of what is infinite or NaN, where there is arithmetic in bf16: the bits of NaN, whichever
+// it is, have an exponent of all ones too.
+func (e *Body) Vanishing(x *ir.Value, part int) *ir.Value {
+	b := e.B
+	if e.V.Numerics.DecayBF16 < gdn.DecayBF16Operands {
+		return e.Finite(x, part)
+	}
+	h := b.Halves(x)
+	return b.Binary(ir.OpXor, x, b.Words(b.Sub(h, h)))
+}
+
 // huge is what is stored in place of larger numbers, and of NaN: bf16 has it, and twice of it.
 const huge = 1e38
 
+// Cleaning is Finite or Vanishing.
+type Cleaning func(words *ir.Value, part int) *ir.Value
+
 // Cleaned stores x, an operand of products that take several sequences at once, and makes it finite.
-func (e *Body) Cleaned(x *ir.Value) *ir.Value {
+func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 	b := e.B
 	if e.V.Numerics.Store == ir.BF16 {
-		return b.Halves(e.Finite(b.Words(e.Store(x)), 0))
+		return b.Halves(by(b.Words(e.Store(x)), 0))
 	}
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
+}
+
+// Fades says whether factors weigh what is stored in bf16 as it is, so that with AtMostOne what is finite stays so.
+func Fades(v gdn.Variant) bool {
+	return v.Numerics.Store == ir.BF16 && v.Numerics.DecayBF16 >= gdn.DecayBF16Operands
+}
+
+// AtMostOne is factors [N, C] of tokens, of which none is above 1 but by rounding, with 1 in place of NaN; and marks, which are NaN there
+// then, for what shows it.
+func AtMostOne(e *Body, x, marks *ir.Value) (factors, marked *ir.Value) {
+	one := e.B.Like(x, 1)
+	return e.B.Select(e.B.Compare(ir.LT, x, one), x, one), e.B.Add(marks, e.B.Sub(x, x))
 }
 
 // OfVisits is [N, R, L] of a tile for each visit, the same for all heads; or of one tile, where chunks are of one sequence.

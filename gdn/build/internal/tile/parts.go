@@ -114,13 +114,13 @@ func (e *Body) Sliced(x *ir.Value, lo, hi int) *ir.Value {
 
 // dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
 func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
-	return e.sideBySide(tx, ty, [2]*ir.Value{x, y})
+	return sideBySide(e, tx, ty, [2]*ir.Value{x, y})
 }
 
 // DotSum is the sum of products x y of values held in parts, as one product.
-func DotSum(e *Body, pairs ...[2]*ir.Value) *ir.Value { return e.sideBySide(false, false, pairs...) }
+func DotSum(e *Body, pairs ...[2]*ir.Value) *ir.Value { return sideBySide(e, false, false, pairs...) }
 
-func (e *Body) sideBySide(tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
+func sideBySide(e *Body, tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
 	n := pairs[0][0].Type.Rank()
 	xk, yk := n-1, n-2
 	if tx {

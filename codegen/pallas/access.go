@@ -62,10 +62,11 @@ func writeLoad(o *operands) (expr, error) {
 }
 
 // element is a block of a reference at an index of which lead dimensions come first that the block has not. Interpret mode takes
-// no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions go before it.
+// no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions and of lists of scratch go before it.
 func element(ref, at string, lead int) string {
 	base, cast, ok := strings.Cut(ref, ".bitcast")
-	if lead == 0 || !ok && (!strings.Contains(at, "stride=") || strings.HasSuffix(ref, "]")) {
+	listed := !ok && strings.HasSuffix(ref, "]") && !strings.Contains(ref, ".at[")
+	if lead == 0 && !listed || !ok && !strings.Contains(at, "stride=") {
 		return index(ref, at)
 	}
 	l := strings.SplitN(at, ", ", lead+1)

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
 	"github.com/gdngen/gdngen/lower/tpu"
@@ -155,6 +156,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 			s.Lock = 1
 		}
 		g.Sched = &s
+		strands.Name(in.Body)
 		beside[g.Name] = s.Beside
 	}
 	m, tasks, err := tpu.Places(m)

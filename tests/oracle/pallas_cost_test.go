@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the
-// largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep; two rows by commit. Since the weights of shared merges are
-// finite words, the file of tpu costs 2.2 % more on v6e (docs/pallas.md): the bound of that row is what it was measured at, to be won back.
+// largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep; two rows by commit.
 func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)
@@ -38,12 +37,11 @@ func TestPallasCost(t *testing.T) {
 	}
 	for _, row := range rotate.Sample(9, []struct {
 		spec, variant, target string
-		within                float64
 	}{
-		{"bench,t=1024", "tpu", "v6e", .0225},
-		{"bench,t=1024", "tpu", "tpu7x", .02},
-		{"bench,t=1024", "tpu-128", "v5e", .02},
-		{"bench,t=1024", "split", "v6e", .02},
+		{"bench,t=1024", "tpu", "v6e"},
+		{"bench,t=1024", "tpu", "tpu7x"},
+		{"bench,t=1024", "tpu-128", "v5e"},
+		{"bench,t=1024", "split", "v6e"},
 	}, 2) {
 		s, err := gdn.Parse(row.spec)
 		require.NoError(t, err)
@@ -61,7 +59,7 @@ func TestPallasCost(t *testing.T) {
 		require.NoError(t, err)
 		ours, theirs := cycles(kernels, target), cycles(jax, target)
 		t.Logf("%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
-		require.LessOrEqual(t, math.Abs(theirs/ours-1), row.within, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
+		require.LessOrEqual(t, math.Abs(theirs/ours-1), .02, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
 	}
 }
 

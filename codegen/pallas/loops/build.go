@@ -17,6 +17,9 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 		}
 		n := &Node{In: in, Stage: in.Task.Stage, Head: Number(in.Task.Head), Ints: bodyInts(in)}
 		if t, ok := tasks[in]; ok {
+			if t.Task.Stage != n.Stage && n.Head.C >= 0 { // made anew for what reads it, whose head it takes
+				n.Head = Number(t.Task.Head)
+			}
 			n.Stage, n.At, n.Until = t.Task.Stage, t.At, t.At
 		}
 		var operand func(a *ir.Value) *Item

@@ -1,0 +1,70 @@
+package strands_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/codegen/pallas/strands"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// row is an instruction: its task, what it reads, and the strand that it is to have.
+type row struct {
+	name, task string
+	reads      []string
+	strand     int
+}
+
+func TestName(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		rows []row
+	}{
+		{"heads that become pairs are one strand, whose number is no tile's", []row{
+			{"a0", "solve.h0", nil, 0}, {"a1", "solve.h1", nil, 0}, {"a2", "solve.h2", nil, 1}, {"a3", "solve.h3", nil, 1},
+			{"c0", "solve.h0", []string{"a0", "a1"}, 0}, {"c1", "solve.h1", []string{"a2", "a3"}, 1},
+			{"d1", "solve.h2", []string{"c1"}, 1},
+		}},
+		{"heads apart keep their numbers", []row{
+			{"a1", "decay.h1", nil, 1}, {"a0", "decay.h0", nil, 0}, {"b1", "decay.h1", []string{"a1"}, 1}, {"b0", "decay.h0", []string{"a0"}, 0},
+		}},
+		{"a load goes with its readers, and what is sliced from a tile with it", []row{
+			{"l0", "leaf", nil, 0}, {"l1", "leaf", nil, 1}, {"a0", "leaf.h0", []string{"l0"}, 0}, {"a1", "leaf.h1", []string{"l1"}, 1}, {"s1", "leaf", []string{"a1"}, 1},
+		}},
+		{"what three heads read ties none", []row{
+			{"m", "leaf", nil, -1}, {"a0", "leaf.h0", []string{"m"}, 0}, {"a1", "leaf.h1", []string{"m"}, 1}, {"a2", "leaf.h2", []string{"m"}, 2},
+		}},
+		{"a tile of the first of three readers ties none", []row{
+			{"m", "leaf.h0", nil, 0}, {"a0", "leaf.h0", []string{"m"}, 0}, {"a1", "leaf.h1", []string{"m"}, 1}, {"a2", "leaf.h2", []string{"m"}, 2},
+		}},
+		{"another stage is another strand", []row{
+			{"a0", "leaf.h0", nil, 0}, {"a1", "leaf.h1", nil, 1}, {"b0", "solve.h0", []string{"a0", "a1"}, 0}, {"b1", "solve.h1", nil, 1},
+		}},
+		{"what has no tile ties two heads for a tile that reads it", []row{
+			{"a2", "state.h2", nil, 0}, {"a3", "state.h3", nil, 0}, {"c", "state", []string{"a2", "a3"}, 0}, {"d", "state.h2", []string{"c"}, 0},
+		}},
+		{"and none where only more of its kind reads it, as sums over all heads do", []row{
+			{"a0", "dg.h0", nil, 0}, {"a1", "dg.h1", nil, 1}, {"c", "dg", []string{"a0", "a1"}, -1}, {"e", "dg", []string{"c"}, -1},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b, made := &ir.Block{}, map[string]*ir.Value{}
+			for _, r := range test.rows {
+				task, err := ir.ParseTask(r.task)
+				require.NoError(t, err)
+				in := &ir.Instr{Op: ir.OpAdd, Task: task}
+				for _, name := range r.reads {
+					in.Args = append(in.Args, made[name])
+				}
+				made[r.name] = &ir.Value{Def: in, Type: ir.T(ir.F32, 8, 128)}
+				in.Results = []*ir.Value{made[r.name]}
+				b.Instrs = append(b.Instrs, in)
+			}
+			strands.Name(b)
+			for i, r := range test.rows {
+				require.Equal(t, r.strand, b.Instrs[i].Task.Head, r.name)
+			}
+		})
+	}
+}

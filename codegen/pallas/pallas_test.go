@@ -183,3 +183,13 @@ func TestStridesStandAlone(t *testing.T) {
 	require.Contains(t, text, "_ref.at[i][pl.ds(0, 32, stride=2)]")
 	require.NotRegexp(t, `\[\w+, pl\.ds\([^)]*stride=`, text)
 }
+
+// The bodies of packed sequences, of which there is one for each number of steps behind the last, share the functions of a phase: they
+// differ in a place, inside conditions too.
+func TestBodiesShareFunctions(t *testing.T) {
+	text := source(t, "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", "tpu-packed,chunk=32,mergepairs=0,fetch=copies")
+	require.Contains(t, text, "def _copy(")
+	require.NotContains(t, text, "def _copy_2(")
+	require.Regexp(t, `_advance\(refs, [^)]*place=0`, text)
+	require.Regexp(t, `_advance\(refs, [^)]*place=1`, text)
+}

@@ -17,10 +17,19 @@ type Shape struct {
 	at   []string // how the indices of refs depend on variables
 	vars map[*Variable]int
 	own  map[*Item]int
+	deep bool // what stands in bodies is described
 }
 
-func Describe(n *Node) *Shape {
-	s := &Shape{vars: map[*Variable]int{}, own: map[*Item]int{}}
+// Describe is the shape of a node that may be a round of a loop. No two bodies are alike.
+func Describe(n *Node) *Shape { return describe(n, false) }
+
+// DescribeAll is the shape of nodes that may be the work of one function, with what stands in their bodies.
+func DescribeAll(nodes []*Node) *Shape {
+	return describe(&Node{Loop: &Loop{V: &Variable{}, Count: Number(1), Body: nodes}}, true)
+}
+
+func describe(n *Node, deep bool) *Shape {
+	s := &Shape{vars: map[*Variable]int{}, own: map[*Item]int{}, deep: deep}
 	s.node(n)
 	s.Text = s.sig.String()
 	return s
@@ -48,7 +57,16 @@ func (s *Shape) terms(f *Form) string {
 }
 
 func (s *Shape) ref(r *Ref) {
-	i, ok := s.own[r.Item]
+	x, path := r.Item, ""
+	i, ok := s.own[x]
+	for s.deep && !ok && (x.final != nil || x.In != nil) { // bodies are rolled: an element of a list, or what a loop leaves
+		if x.final != nil {
+			x = x.final
+		} else {
+			path, x = fmt.Sprintf("%d.%s", x.at, path), x.In
+		}
+		i, ok = s.own[x]
+	}
 	if !ok {
 		at := ""
 		for i := range r.At {
@@ -56,9 +74,12 @@ func (s *Shape) ref(r *Ref) {
 		}
 		s.Refs, s.at = append(s.Refs, r), append(s.at, at)
 		fmt.Fprintf(&s.sig, "r%s", r.Item.Typ.DType)
+		if s.deep && r.Item.IsList() { // scratch that a loop of a body takes in turn: no other reference can stand for it
+			fmt.Fprintf(&s.sig, "%p", r.Item)
+		}
 		return
 	}
-	fmt.Fprintf(&s.sig, "o%d[", i)
+	fmt.Fprintf(&s.sig, "o%d[%s", i, path)
 	for i := range r.At {
 		s.form(&r.At[i])
 	}
@@ -94,7 +115,11 @@ func (s *Shape) node(n *Node) {
 		s.sig.WriteByte(')')
 		return
 	case n.List != nil:
-		fmt.Fprintf(&s.sig, "list%p(", n) // no two are alike: a loop makes its own lists
+		s.sig.WriteString("list")
+		if !s.deep { // no two are alike: a loop makes its own lists
+			fmt.Fprintf(&s.sig, "%p", n)
+		}
+		s.sig.WriteByte('(')
 		for i := range n.List {
 			s.ref(&n.List[i])
 		}
@@ -107,11 +132,35 @@ func (s *Shape) node(n *Node) {
 		for i := range n.Args {
 			s.ref(&n.Args[i])
 		}
+		s.body(n)
 	}
 	s.sig.WriteString(n.Stage + ";")
 	for _, d := range n.Defs {
 		s.own[d] = len(s.own)
 	}
+}
+
+// body describes what stands in the body of an instruction.
+func (s *Shape) body(n *Node) {
+	if n.In.Body == nil {
+		return
+	}
+	if !s.deep {
+		fmt.Fprintf(&s.sig, "%p", n.In)
+		return
+	}
+	for _, p := range n.Params {
+		s.own[p] = len(s.own)
+	}
+	s.sig.WriteString("body(")
+	for _, b := range n.Body {
+		s.node(b)
+	}
+	s.sig.WriteString("yield(")
+	for i := range n.Yield {
+		s.ref(&n.Yield[i])
+	}
+	s.sig.WriteString("))")
 }
 
 // instrSig is what of an instruction no loop can vary.
@@ -141,9 +190,6 @@ func instrSig(in *ir.Instr) string {
 	}
 	if in.Op == ir.OpPad {
 		fmt.Fprintf(&b, " %v", in.Attrs.Value)
-	}
-	if in.Body != nil {
-		fmt.Fprintf(&b, "%p", in)
 	}
 	return b.String()
 }

@@ -51,7 +51,7 @@ func (k *Plan) unifyPhase(slots []*slotWork) *Phase {
 	var shapes []*loops.Shape
 	for _, w := range slots {
 		nodes := loops.ToNodes(w.instrs, maps.Clone(k.of), k.tasks)
-		s := loops.Describe(&loops.Node{Loop: &loops.Loop{V: &loops.Variable{}, Count: loops.Number(1), Body: nodes}})
+		s := loops.DescribeAll(nodes)
 		if len(shapes) > 0 && s.Text != shapes[0].Text {
 			return nil
 		}
@@ -85,7 +85,7 @@ func (k *Plan) unifyIntegers(ph *Phase, slots []*slotWork, shapes []*loops.Shape
 					w.Args[chunk] = w.chunk
 				}
 			}
-			*f = loops.Form{C: values[0] - step*slots[0].chunk, T: []loops.Term{{V: chunk, K: step}}, Div: 1}
+			f.C, f.T = values[0]-step*slots[0].chunk, append(slices.Clone(f.T), loops.Term{V: chunk, K: step})
 			continue
 		}
 		key := fmt.Sprint(values)
@@ -98,7 +98,7 @@ func (k *Plan) unifyIntegers(ph *Phase, slots []*slotWork, shapes []*loops.Shape
 				w.Args[v] = values[i]
 			}
 		}
-		*f = loops.Form{T: []loops.Term{{V: v, K: 1}}, Div: 1}
+		f.C, f.T = 0, append(slices.Clone(f.T), loops.Term{V: v, K: 1})
 	}
 }
 

@@ -110,7 +110,7 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 // a chunk's.
 const (
 	wholeChunk = 10000
-	leastPiece = 12
+	leastPiece = 18
 )
 
 func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }

@@ -194,7 +194,7 @@ func (h *Module) identity(name string) (string, error) {
 		typ := operand // a literal, or the number of a parameter
 		if producer := h.ops[operandName(operand)]; producer != nil {
 			typ = producer.typ
-			if producer.opcode == "constant" && op.opcode != "custom-call" { // whose schedule reads its operands
+			if producer.opcode == "constant" && op.opcode != "custom-call" && op.opcode != "broadcast" { // whose schedules read their operands
 				typ += strings.Join(producer.operands, ",")
 			}
 		}

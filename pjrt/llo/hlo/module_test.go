@@ -39,3 +39,37 @@ func FuzzModule(f *testing.F) {
 		}
 	})
 }
+
+// A broadcast's schedule reads what it fills its result with, so that libtpu compiles those of one type once; within a fusion it is part of the code.
+func TestTwinsOfConstants(t *testing.T) {
+	h, err := Parse(`%ones (p: s32[1,64]) -> s32[1,64] {
+  %p = s32[1,64]{1,0} parameter(0)
+  %c = s32[] constant(1)
+  %b = s32[1,64]{1,0} broadcast(%c), dimensions={}
+  ROOT %add = s32[1,64]{1,0} add(%p, %b)
+}
+
+%zeros (p.1: s32[1,64]) -> s32[1,64] {
+  %p.1 = s32[1,64]{1,0} parameter(0)
+  %c.1 = s32[] constant(0)
+  %b.1 = s32[1,64]{1,0} broadcast(%c.1), dimensions={}
+  ROOT %add.1 = s32[1,64]{1,0} add(%p.1, %b.1)
+}
+
+ENTRY %m () -> s32[1,64] {
+  %one = s32[] constant(1)
+  %zero = s32[] constant(0)
+  %filled = s32[1,64]{1,0} broadcast(%one), dimensions={}
+  %cleared = s32[1,64]{1,0} broadcast(%zero), dimensions={}
+  %fusion = s32[1,64]{1,0} fusion(%filled), kind=kLoop, calls=%ones
+  ROOT %other = s32[1,64]{1,0} fusion(%fusion), kind=kLoop, calls=%zeros
+}
+`)
+	require.NoError(t, err)
+	for name, want := range map[string][]string{"filled": {"cleared"}, "fusion": nil} {
+		twins, err := h.Twins(name)
+		require.NoError(t, err)
+		require.Subset(t, twins, want, name)
+		require.NotContains(t, twins, "other", name)
+	}
+}

@@ -73,13 +73,14 @@ func (p *Peer) Figure(target string) float64 {
 
 // peers lists what others published: kernels on the bench work with what is known of their errors, and then those of other work.
 func (r *Table) peers(b *bytes.Buffer) {
-	bench, others := slices.Clone(r.Peers), []Peer(nil)
-	bench = slices.DeleteFunc(bench, func(p Peer) bool {
-		if p.Work != "" {
+	var bench, others []Peer
+	for _, p := range r.Peers {
+		if p.Work == "" {
+			bench = append(bench, p)
+		} else {
 			others = append(others, p)
 		}
-		return p.Work != ""
-	})
+	}
 	if len(bench) > 0 {
 		b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
 			"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +

@@ -48,15 +48,7 @@ func (e *gradient) channels() []blockOut {
 		pairs.TurnedY = e.Store(byY)
 		pairs.Y = e.Turned(pairs.TurnedY)
 		if c.beta != nil {
-			dr, by := c.dr, c.beta
-			if e.exact() { // W and dR both have a beta that may be as low as its floor
-				u, dr, by = e.Operand(u, ir.PrecBF16x1), b.Scale(dr, 1/betaFloor), b.Scale(by, 1/betaFloor)
-			}
-			dbeta = b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2)
-			if e.exact() {
-				dbeta = b.Div(dbeta, c.weight)
-			}
-			dbeta = b.Div(dbeta, by)
+			dbeta = e.channelBeta(c, u)
 		}
 		risen = b.Add(risen, c.channels.Along(c.stateK, intoK))
 	}
@@ -192,6 +184,18 @@ func (e *gradient) channelValues(c *channelChunk, state *ir.Value) *ir.Value {
 		u = tile.OnRows(e.Body, e.b.Convert(u, ir.F32), c.weight)
 	}
 	return tile.Held(e.Body, u, e.v.GradPrecision())
+}
+
+// channelBeta is dbeta, of U or, where nothing is rounded, of W.
+func (e *gradient) channelBeta(c *channelChunk, u *ir.Value) *ir.Value {
+	b := e.b
+	along := func(u, dr *ir.Value) *ir.Value { return b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2) }
+	if !e.exact() {
+		return b.Div(along(u, c.dr), c.beta)
+	}
+	// W and dR both have a beta that may be as low as its floor: float32 does not hold their product.
+	u, dr, beta := e.Operand(u, ir.PrecBF16x1), b.Scale(c.dr, 1/betaFloor), b.Scale(c.beta, 1/betaFloor)
+	return b.Div(b.Div(along(u, dr), c.weight), beta)
 }
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and

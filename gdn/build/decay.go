@@ -4,7 +4,6 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
-	"github.com/gdngen/gdngen/gdn/build/internal/recurrence"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -48,7 +47,7 @@ func (e *gated) loadGates() gates {
 		w.beta = gate.Beta(b, w.beta, e.s.NegEigval)
 	}
 	if e.copying() {
-		w.g, w.beta = recurrence.Each(e.ofStep, w.g), recurrence.Each(e.ofStep, w.beta)
+		w.g, w.beta = tile.Each(e.ofStep, w.g), tile.Each(e.ofStep, w.beta)
 	}
 	if e.s.Direction != gdn.Forward && w.beta != nil {
 		w.beta = b.Max(w.beta, b.Like(w.beta, betaFloor))

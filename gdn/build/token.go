@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/build/internal/recurrence"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -66,7 +67,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 		at := func(x *ir.Value) *ir.Value {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
-		outs = append(outs, step.Token(at(q), at(k), recurrence.Each(at, reads), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
+		outs = append(outs, step.Token(at(q), at(k), tile.Each(at, reads), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
 		e.state = step.State
 		e.after = append(e.after, e.state)
 	}

@@ -77,7 +77,7 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	columns := d.columns(l, k, rowsK)
 	second := func(x *ir.Value) *ir.Value { return h.second(b, x) }
 	first := func(x *ir.Value) *ir.Value { return h.first(b, x) }
-	if l.wide && d.exact() { // rows less columns of a span cancel, so that both are of X in all its parts; columns of wide levels do not
+	if l.wide && d.Variant.Inverse.Refine { // rows less columns of a span cancel, so that both are of X in all its parts; columns of wide levels do not
 		first = func(x *ir.Value) *ir.Value { return h.first(b, d.Convert(x, ir.BF16)) }
 	}
 	x, turned := d.Masked(d.Moved(p.X, second), l.lower(b, 0)), d.Masked(d.Moved(p.TurnedX, first), l.upper(b, 0))
@@ -140,9 +140,6 @@ func (d *Decay) along(x, dx *ir.Value) *ir.Value {
 func (d *Decay) Along(x, dx *ir.Value) *ir.Value {
 	return d.Mul(d.element(x, gdn.DecayBF16Rows), d.element(dx, gdn.DecayBF16Rows))
 }
-
-// exact says whether values that one pass rounds too much are held in parts.
-func (d *Decay) exact() bool { return d.Variant.Inverse.Refine }
 
 // lower says which pairs of rows i, those of second halves or all, and lanes j are of a level; of a span those with i at least by after j.
 func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {

@@ -53,11 +53,11 @@ func (e *Solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *
 // Applied is T r, or r T^T of turned values [N, V, C]; r is as it is stored.
 func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	b, parts, p := e.B, e.Parts(t), e.V.ApplyPrecision()
-	own := !e.V.Inverse.Refine || p != ir.PrecBF16x1
+	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // T alone is in parts
 	switch {
-	case own && turned:
+	case !held && turned:
 		return e.Dot(r, t, false, true, p)
-	case own:
+	case !held:
 		return e.Dot(t, r, false, false, p)
 	case turned:
 		return b.MatMul(b.Concat(2, r, r), b.Concat(2, parts...), false, true, ir.PrecBF16x1)

@@ -32,14 +32,6 @@ func (e *Step) Token(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 // perValue repeats what belongs to key heads for each of their value heads.
 func (e *Step) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.Group) }
 
-// Each is f of what there is.
-func Each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
-	if x == nil {
-		return nil
-	}
-	return f(x)
-}
-
 // Written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v. A beta of nil is ones.
 func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 	if !e.Spec.Rule.Writes() {
@@ -133,7 +125,7 @@ func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	if e.V.Unit == gdn.UnitLanes && n < s.K && s.Rule.Writes() {
 		return e.inLanes(row(q), kr, rr, v, state, beta)
 	}
-	u := e.Written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(rr))) }, func() *ir.Value { return Each(over, beta(1, s.K)) })
+	u := e.Written(e.Column(v, s.K), func() *ir.Value { return sum(b.Mul(state, over(rr))) }, func() *ir.Value { return tile.Each(over, beta(1, s.K)) })
 	e.State = b.Add(state, b.Mul(u, over(kr)))
 	if e.V.Numerics.PrecState != ir.PrecF32 {
 		return e.Dot(row(q), e.State, false, true, e.V.Numerics.PrecState)

@@ -73,3 +73,11 @@ func IdentityFirst(b *ir.Builder, k int, states ir.Type) *ir.Value {
 	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))
 	return b.Broadcast(eye, states.Shape, 2, 3)
 }
+
+// Each is f of what there is.
+func Each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
+	return f(x)
+}

@@ -82,6 +82,9 @@ func (e *statusError) Error() string { return fmt.Sprintf("code %d: %s", e.code,
 
 // openPlugin loads the library at path. There is no way to unload it.
 func openPlugin(path string) (*plugin, error) {
+	// The loader keeps the reason of a failure for the thread that asked, and purego asks for it in a second call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,9 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	if limit := vmemLimit(k.In); limit > 0 {
 		params += fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit>>20)
 	}
+	if mosaic.Inside(g) {
+		params += ", disable_bounds_checks=True"
+	}
 	gridArgs := []string{"grid=" + tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
 	if len(sc) > 0 {
 		gridArgs = append(gridArgs, "scratch_shapes=["+strings.Join(sc, ", ")+"]")

@@ -149,25 +149,12 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map
 
 // waits says whether an instruction is better done where it is needed: loads and cheap work on
 // them; masks, which can not pass between phases; rows that are spread over tiles, so that the row
-// alone passes. In each case what it makes is larger than what it is made of, or costs less than a
-// store and a load.
+// alone passes; joined operands, whose parts pass and may pass anyway. In each case what it makes
+// is larger than what it is made of, or costs less than a store and a load.
 func (l *pipeline) waits(i int) bool {
 	in := l.body.Instrs[i]
 	mask := len(in.Results) == 1 && in.Result().Type.DType == ir.Bool
-	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i) || repeats(in)
-}
-
-// repeats says whether an instruction has an operand several times, which passes once.
-func repeats(in *ir.Instr) bool {
-	if in.Op != ir.OpConcat {
-		return false
-	}
-	for i, x := range in.Args {
-		if slices.Contains(in.Args[:i], x) {
-			return true
-		}
-	}
-	return false
+	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i) || in.Op == ir.OpConcat
 }
 
 // spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does

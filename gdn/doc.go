@@ -16,8 +16,8 @@
 //  3. With L2 norm, q and k become x rsqrt(sum x^2 + 1e-6) per token and head before anything else; a zero row stays zero.
 //  4. With packed sequences, sequence n owns tokens cu_seqlens[n] .. cu_seqlens[n+1]-1 and has its own state.
 //  5. With a pool, initial_state and final_state are [Pool, Hv, ...], and sequence n starts from and leaves its state at index
-//     state_indices[n]. Indices differ, except -1: such a sequence is skipped, it has no state and its outputs are zeros. What
-//     no sequence names stays as it is.
+//     state_indices[n]. Indices differ, except -1: such a sequence is skipped, it has no state and its outputs are zeros. So
+//     is one with an index that no state has. What no sequence names stays as it is.
 //  6. In place, final_state takes the memory of initial_state.
 //  7. With read_indices, sequence n starts from the state at read_indices[n], or from zeros where that is -1, whatever the slot that it
 //     leaves its state in holds. A sequence reads no slot that another one writes in the same call; several may read one.

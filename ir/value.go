@@ -230,11 +230,11 @@ type Window struct {
 // that differ in the sequential axis alone may write a block again; the last one counts.
 //
 // With Into several output windows of a grid may write to one array, in their order: window i to array Into[i], numbered in the
-// order of their first windows. There are as many results as arrays, and where a window's table gives a block below zero it
-// writes nothing.
+// order of their first windows. There are as many results as arrays, and where a window's table gives a number that is no
+// block's, below zero or beyond the array, it writes nothing.
 //
 // With Copies, points that blocks are fetched ahead, several input windows may show one operand, and where a window's table gives a
-// block below zero it shows zeros. The copies read the operand's memory in the course of the run: with an alias no point may write a
+// number that is no block's it shows zeros. The copies read the operand's memory in the course of the run: with an alias no point may write a
 // block that a later one reads.
 //
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.

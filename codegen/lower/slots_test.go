@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"testing"
@@ -83,6 +84,64 @@ func TestNamedStatesCPU(t *testing.T) {
 			s := spec(t, text)
 			v, run := onCPU(t, s, cpu)
 			freshStarts(t, s, v.Precision().String(), run)
+		})
+	}
+}
+
+// strayNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit.
+func strayNames(t *testing.T, s gdn.Spec, run func(map[string]*array.Array) map[string]*array.Array) {
+	t.Helper()
+	class, err := truth.LookupClass("random")
+	require.NoError(t, err)
+	inputs, err := class.Generate(s, 2)
+	require.NoError(t, err)
+	const stray = 1 // a sequence
+	naming := func(name int64) map[string]*array.Array {
+		for _, list := range []string{"state_indices", "read_indices"} {
+			if a := inputs[list]; a != nil {
+				names := a.Int64s()
+				names[stray] = name
+				inputs[list] = array.FromInt64s(ir.I32, a.Shape, names)
+			}
+		}
+		return run(inputs)
+	}
+	want := naming(-1)
+	for _, name := range []int64{int64(s.Pool / s.Checkpoints()), int64(s.Pool), 1 << 20, math.MaxInt32, math.MinInt32} {
+		got := naming(name)
+		for _, o := range s.Outputs() {
+			if o.Name == "o" && name > 0 && name < int64(s.Pool) && s.Read { // a group too many, which is the name of a state to read
+				continue
+			}
+			require.True(t, bytes.Equal(want[o.Name].Data, got[o.Name].Data), "%s with a state %d of %d", o.Name, name, s.Pool)
+		}
+	}
+}
+
+// pools are specs with names that a caller may have wrong.
+var pools = append([]string{"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace"}, named...)
+
+// A name that no state has reaches no state, by the text that is emitted for each TPU.
+func TestStrayNamesText(t *testing.T) {
+	for _, text := range pools {
+		for _, name := range []string{"v5e", "v6e", "tpu7x"} {
+			t.Run(name+" on "+text, func(t *testing.T) {
+				s := spec(t, text)
+				v, target := forTPU(t, s, gdn.Auto, name)
+				strayNames(t, s, ofText(t, s, v, target))
+			})
+		}
+	}
+}
+
+// So it is on a CPU.
+func TestStrayNamesCPU(t *testing.T) {
+	cpu := pjrttest.CPU(t)
+	for _, text := range pools {
+		t.Run(text, func(t *testing.T) {
+			s := spec(t, text)
+			_, run := onCPU(t, s, cpu)
+			strayNames(t, s, run)
 		})
 	}
 }

@@ -104,6 +104,7 @@ type data struct {
 	Rest                            bool   // T is held in two parts
 	Fused, NegEigval, L2Norm        bool
 	Pool, Init, Final, InPlace, VK  bool
+	States, Groups                  int  // of the pool: what read_indices and state_indices name
 	Read                            bool // states to start from have names of their own
 	EmptyZero, ScanInit, ScanFinal  bool
 	Gates, Params, Public, Shapes   string
@@ -128,7 +129,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 		Chunked: !decodes(s), Fuse: v.Kernels == "one", Chunk: v.Chunk, Part: v.Part * v.Chunk, Leaf: v.Leaf,
 		Warps: v.Warps, PrepareWarps: v.PrepareWarps, Stages: v.Stages, Inverse: v.Inverse, Prec: v.Prec, Solve: v.Solve,
 		Fused: s.Gates == gdn.GatesFused, NegEigval: s.NegEigval, L2Norm: s.L2Norm,
-		Pool: s.Pool > 0, Read: s.Read, Init: s.Init, Final: s.Final, InPlace: s.InPlace, VK: s.State == gdn.StateVK, EmptyZero: s.Empty == gdn.EmptyZero,
+		Pool: s.Pool > 0, States: s.Pool, Groups: s.Pool / s.Checkpoints(), Read: s.Read, Init: s.Init, Final: s.Final, InPlace: s.InPlace, VK: s.State == gdn.StateVK, EmptyZero: s.Empty == gdn.EmptyZero,
 		Gates: "g, beta", LikeF32: "g", Held: "n", Half: "bf16", HalfType: "tl.bfloat16",
 	}
 	if !d.Chunked {

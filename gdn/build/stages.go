@@ -161,7 +161,7 @@ func (e *tiles) kept(o *ir.Value) *ir.Value {
 	}
 	b, s := e.b, o.Type.Shape
 	id := b.Convert(e.blocks[e.in.held], ir.F32)
-	held := b.Reshape(e.ofStep(b.Select(b.Compare(ir.GE, id, b.Like(id, 0)), b.Like(id, 1), b.Like(id, 0))), e.v.Mapping.Batch, e.state.Type.Shape[2])
+	held := b.Reshape(e.ofStep(b.Select(e.pool().Names(b, id), b.Like(id, 1), b.Like(id, 0))), e.v.Mapping.Batch, e.state.Type.Shape[2])
 	held = b.Broadcast(b.SliceAxis(held, 1, 0, 1), []int{e.v.Mapping.Batch, e.v.Mapping.Heads, s[1], s[2]}, 0, 3)
 	return b.Select(b.Reshape(b.Compare(ir.GT, held, b.Like(held, 0)), s...), o, b.Like(o, 0))
 }

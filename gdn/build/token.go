@@ -163,5 +163,5 @@ const stepsAhead = 2
 
 // pool names the states of the sequences.
 func (p *plan) pool() pool.Of {
-	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints()}
+	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints(), States: p.s.Pool}
 }

@@ -53,10 +53,8 @@ func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 // nothing.
 func (l *launch) target(i int, id []int) ([]int, error) {
 	w := l.g.Out[i]
-	for _, x := range w.Index {
-		if l.g.Into != nil && x.Table >= 0 && x.At(id, l.tables) < 0 {
-			return nil, nil
-		}
+	if l.g.Into != nil && l.misses(w, id, l.g.Outs[i].Shape) {
+		return nil, nil
 	}
 	return l.start(w, id, l.g.Outs[i].Shape)
 }
@@ -64,12 +62,20 @@ func (l *launch) target(i int, id []int) ([]int, error) {
 // source is start for an input window; nil where it shows zeros.
 func (l *launch) source(i int, id []int) ([]int, error) {
 	w := l.g.In[i]
-	for _, x := range w.Index {
-		if l.g.Copies > 0 && x.Table >= 0 && x.At(id, l.tables) < 0 {
-			return nil, nil
-		}
+	if l.g.Copies > 0 && l.misses(w, id, l.in[i].shape) {
+		return nil, nil
 	}
 	return l.start(w, id, l.in[i].shape)
+}
+
+// misses says whether a table gives a window a number that no block of the operand has.
+func (l *launch) misses(w ir.Window, id, shape []int) bool {
+	for d, x := range w.Index {
+		if n := x.At(id, l.tables); x.Table >= 0 && (n < 0 || n >= shape[d]/w.Block[d]) {
+			return true
+		}
+	}
+	return false
 }
 
 // blockNumber numbers the blocks of a window row-major.

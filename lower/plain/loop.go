@@ -142,16 +142,21 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 	return next
 }
 
-// shown is the block of an input at a step: zeros for a block below zero, where the grid has such.
+// shown is the block of an input at a step: zeros for a number that is no block's, where the grid has such.
 func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 	b, x := l.batcher, w.read(staged, idx)
 	if b.g.Copies == 0 || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
 		return x
 	}
-	for _, at := range idx {
-		x = b.Select(b.Broadcast(b.Compare(ir.GE, at, b.scalar(0)), x.Type.Shape), x, b.Like(x, 0))
+	for i, at := range idx {
+		x = b.Select(b.Broadcast(b.below(at, w.counts()[i]), x.Type.Shape), x, b.Like(x, 0))
 	}
 	return x
+}
+
+// below says whether a scalar is one of 0 to n - 1.
+func (b *batcher) below(i *ir.Value, n int) *ir.Value {
+	return b.And(b.Compare(ir.GE, i, b.scalar(0)), b.Compare(ir.LT, i, b.scalar(n)))
 }
 
 // carried is the block of a carry at a step: what the step before handed on, or, where the window has moved to another block since, that
@@ -171,14 +176,14 @@ func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Val
 	return block
 }
 
-// written is an output array after what the body yields for a window. A negative block number writes nothing, where windows share the
+// written is an output array after what the body yields for a window. A number that is no block's writes nothing, where windows share the
 // array.
 func (l *gridLoop) written(i int, step, array *ir.Value) *ir.Value {
 	b, w := l.batcher, l.outs[i]
 	idx, x := w.scalars(step), w.fit(b.value(l.in.Body.Yield[i]))
 	if b.g.Into != nil {
-		for _, at := range idx {
-			x = b.Select(b.Broadcast(b.Compare(ir.GE, at, b.scalar(0)), x.Type.Shape), x, w.read(array, idx))
+		for i, at := range idx {
+			x = b.Select(b.Broadcast(b.below(at, w.counts()[i]), x.Type.Shape), x, w.read(array, idx))
 		}
 	}
 	return w.write(array, x, idx)

@@ -56,6 +56,17 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 	return w.Index[axis], nil
 }
 
+// blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
+// name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks.
+func (t *tiler) blockAt(b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
+	i := tiles.LookUp(b, x, c, shift, t.tables)
+	if x.Table < 0 {
+		return i
+	}
+	blocks := array.Size() / ir.T(array.DType, block...).Size()
+	return b.Select(b.Compare(ir.LT, i, b.Const(i.Type, float64(blocks))), i, b.Const(i.Type, -1))
+}
+
 // copyOut ends a point with what it gives to main memory. A copy has the time of the next point,
 // unless a carry is its buffer: that is written again at once, so its copy ends here. The last
 // point that runs waits for its own.
@@ -86,7 +97,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
 			var blocks []*ir.Value
 			for _, x := range lasting {
-				blocks = append(blocks, tiles.LookUp(b, x.block, c, -1, t.tables))
+				blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, -1))
 			}
 			for i, x := range lasting {
 				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
@@ -94,7 +105,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 		})
 	}
 	for _, x := range copies {
-		now := tiles.LookUp(b, x.block, c, 0, t.tables)
+		now := t.blockAt(b, x.block, x.to.Type, x.window.Block, c, 0)
 		b.When(written(now), func(b *ir.Builder) {
 			if !x.carried {
 				move(b, ir.OpDMAStart, x, half, now)
@@ -114,7 +125,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	}
 	var blocks []*ir.Value
 	for _, x := range lasting {
-		blocks = append(blocks, tiles.LookUp(b, x.block, c, 0, t.tables))
+		blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, 0))
 	}
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
 		for i, x := range lasting {
@@ -136,7 +147,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 	}
 	of := func(shift int) (blocks []*ir.Value) { // all look-ups first: none can pass a wait
 		for _, x := range copies {
-			blocks = append(blocks, tiles.LookUp(b, x.block, c, shift, t.tables))
+			blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, shift))
 		}
 		return blocks
 	}

@@ -58,7 +58,8 @@ def decode(q, k, v, A_log, a, dt_bias, b, initial_state, state_indices, o, final
     one = tl.arange(0, 1) + n
     ok = one >= 0
     rk, rv = tl.arange(0, K), tile * BV + tl.arange(0, BV)
-    held = tl.load(state_indices + n)  # -1: the sequence is skipped
+    held = tl.load(state_indices + n)
+    held = tl.where(held < 128, held, -1)  # the sequence is skipped
     at = state_at(tl.maximum(held, 0), h, rk, rv[:, None])
     S = tl.load(initial_state + at, (held >= 0), 0.0).to(tl.float32)
     q_t, k_t = keys(q, one, ok, h).to(tl.float32), keys(k, one, ok, h).to(tl.float32)  # [1, K]

@@ -1,5 +1,6 @@
 // Package pool is where the states of a pool are found and left: a spec with a pool has [P, Hv, ...] states, of which state_indices
-// names those that sequences leave, and read_indices those that they start from, where the spec has it.
+// names those that sequences leave, and read_indices those that they start from, where the spec has it. A name that no state of the pool
+// has is as -1, so that a sequence with a wrong one touches no state of another.
 package pool
 
 import (
@@ -11,6 +12,7 @@ import (
 type Of struct {
 	Written, Read *ir.Value // [N] i32
 	Group         int       // states that a sequence leaves: Written names groups of so many
+	States        int       // of the pool
 }
 
 // From names the state that each sequence starts from. Rows that are gathered by it are zeros where it is -1.
@@ -22,7 +24,12 @@ func (o Of) From() *ir.Value {
 }
 
 // Held says which sequences have a state.
-func (o Of) Held(b *ir.Builder) *ir.Value { return b.Compare(ir.GE, o.Written, b.Like(o.Written, 0)) }
+func (o Of) Held(b *ir.Builder) *ir.Value { return o.Names(b, o.Written) }
+
+// Names says which elements of x, of any type, are names that Written may have.
+func (o Of) Names(b *ir.Builder, x *ir.Value) *ir.Value {
+	return b.And(b.Compare(ir.GE, x, b.Like(x, 0)), b.Compare(ir.LT, x, b.Like(x, float64(o.States/o.Group))))
+}
 
 // Into puts the final states x [N, ...] of the sequences into a pool.
 func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {

@@ -13,6 +13,7 @@ type Champion struct {
 // where says which specs and machines a row is for. Zeros are for all.
 type where struct {
 	mxu         int  // rows and columns of a matrix unit
+	vmem        int  // the most MiB of vector memory of a core
 	least, most int  // states of a program: heads x batch rows, in tiles of a matrix unit
 	steps       int  // the fewest grid steps that it pays from, since the first and last weigh
 	tokens      int  // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
@@ -58,6 +59,8 @@ var Champions = []Champion{
 		where{mxu: 128, channels: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", "decays of channels are work of the first phase; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
 		where{channels: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,main=yes", "as the next; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else",
+		where{mxu: 256, vmem: 64, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128", "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes",

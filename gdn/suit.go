@@ -111,7 +111,7 @@ func (s Spec) headCounts(full int) []int {
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
 	w.channels = false // championsFor has looked at it
-	if w.mxu != 0 && w.mxu != m.MXUSize {
+	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}
 	v, err := ParseVariant(c.Text)

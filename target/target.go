@@ -73,10 +73,11 @@ type Attention struct{ Forward, Backward float64 }
 type Machine struct {
 	Cores   int // that share a grid's parallel points
 	MXUSize int // rows and columns of a matrix unit
+	VMEM    int // bytes of vector memory; 0: not known
 }
 
 // Machine is what gdn chooses sizes by.
-func (t *Target) Machine() Machine { return Machine{Cores: t.Cores, MXUSize: t.MXUSize} }
+func (t *Target) Machine() Machine { return Machine{Cores: t.Cores, MXUSize: t.MXUSize, VMEM: t.VMEM} }
 
 // PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
 // that is narrower than a unit fills a part of it.

@@ -180,22 +180,23 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 
 // championsFor lists the rows for a spec.
 func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
+	kind := s.Rule.kind()
 	for a := wish.For(s); a <= AccuracyF32; a++ {
-		var rows, ofChannels []*Champion
+		var all, own []*Champion // those for all rules, and for those of the spec's kind
 		for i := range Champions {
 			switch r := &Champions[i]; {
 			case r.Host != h || r.Accuracy != a || r.job != s.job() || r.where.upTo1 && s.Top() > 1:
-			case r.where.channels:
-				ofChannels = append(ofChannels, r)
-			default:
-				rows = append(rows, r)
+			case r.where.rules == allRules:
+				all = append(all, r)
+			case r.where.rules == kind:
+				own = append(own, r)
 			}
 		}
-		if s.Rule.Channels() && len(ofChannels) > 0 {
-			return ofChannels
+		if kind != channelRules || len(own) == 0 {
+			own = append(own, all...)
 		}
-		if len(rows) > 0 {
-			return rows
+		if len(own) > 0 {
+			return own
 		}
 	}
 	panic(fmt.Sprintf("no champion for %s on host %d", s, h)) // a test reads the table whole

@@ -12,23 +12,50 @@ type Champion struct {
 
 // where says which specs and machines a row is for. Zeros are for all.
 type where struct {
-	mxu         int  // rows and columns of a matrix unit
-	vmem        int  // the most MiB of vector memory of a core
-	least, most int  // states of a program: heads x batch rows, in tiles of a matrix unit
-	steps       int  // the fewest grid steps that it pays from, since the first and last weigh
-	tokens      int  // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
-	channels    bool // for rules with a decay a channel alone, which have no other rows of the host, accuracy and job then
-	visits      int  // the most visits of packed sequences to blocks of tokens
-	upTo1       bool // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
+	mxu         int      // rows and columns of a matrix unit
+	vmem        int      // the most MiB of vector memory of a core
+	least, most int      // states of a program: heads x batch rows, in tiles of a matrix unit
+	steps       int      // the fewest grid steps that it pays from, since the first and last weigh
+	tokens      int      // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
+	rules       ruleKind // for rules of this kind alone
+	visits      int      // the most visits of packed sequences to blocks of tokens
+	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
+}
+
+// ruleKind tells rules apart as far as other variants are best for them.
+type ruleKind uint8
+
+const (
+	allRules      ruleKind = iota
+	channelRules           // a decay a channel: a host, accuracy and job with rows for them has no others for them
+	additiveRules          // a decay a head or none, and nothing is inverted: their rows come before those for all
+)
+
+func (r Rule) kind() ruleKind {
+	switch {
+	case r.Channels():
+		return channelRules
+	case !r.Writes():
+		return additiveRules
+	}
+	return allRules
 }
 
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
 // The last of them holds always, and the others have its heads and batch rows.
 var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", "as the next; vector units beside matrix units of 128 rows have no bf16",
-		where{mxu: 128, channels: true}},
+		where{mxu: 128, rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,interleave=no,span=32", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step take five times as long to compile",
-		where{channels: true}},
+		where{rules: channelRules}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,out=joined,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
+		where{most: 8, tokens: 256, rules: additiveRules}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "as the next; up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
+		where{least: 8, most: 8, steps: 2, tokens: 1024, rules: additiveRules}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2", "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work",
+		where{most: 8, steps: 2, rules: additiveRules}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=joined", "heads alone fill a program, or the tokens do not fill two steps of four chunks; V' is V, so K has the decay that is left",
+		where{rules: additiveRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v,head_group=2", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
@@ -45,7 +72,7 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; sequences are gathered into chunks", where{channels: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; sequences are gathered into chunks", where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
@@ -56,9 +83,9 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", "as the next, in three phases backwards, whose registers fit the stack; vector units beside matrix units of 128 rows have no bf16",
-		where{mxu: 128, channels: true}},
+		where{mxu: 128, rules: channelRules}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", "decays of channels are work of the first phase; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
-		where{channels: true}},
+		where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,main=yes", "as the next; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else",
 		where{mxu: 256, vmem: 64, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
@@ -69,7 +96,9 @@ var Champions = []Champion{
 		where{mxu: 128, least: 1, most: 8}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{channels: true}},
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{rules: channelRules}},
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,main=yes,head_group=2", "one pass, with nothing rounded into Q; V' is V, so K has the decay that is left",
+		where{most: 8, steps: 2, rules: additiveRules}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,fetch=copies,main=yes,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, most: 8, steps: 2}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; in an order that keeps matrix units of 128 rows full",
@@ -77,20 +106,20 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{channels: true}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{rules: channelRules}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
-		where{mxu: 128, channels: true, upTo1: true}},
+		where{mxu: 128, rules: channelRules, upTo1: true}},
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows", "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes",
-		where{channels: true, upTo1: true}},
+		where{rules: channelRules, upTo1: true}},
 
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
 	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{channels: true}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},

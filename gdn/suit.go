@@ -64,6 +64,9 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 			add(w)
 		}
 	}
+	if len(list) == 0 {
+		list = []Variant{v} // Check says why none is built
+	}
 	return list
 }
 
@@ -110,7 +113,7 @@ func (s Spec) headCounts(full int) []int {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.channels = false // championsFor has looked at it
+	w.rules = allRules // championsFor has looked at it
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}

@@ -219,6 +219,10 @@ func TestChoicesRefused(t *testing.T) {
 	require.ErrorContains(t, err, "bwd.head_skew")
 	_, err = Choices("automatic", s, HostTPU, Machine{MXUSize: 256})
 	require.ErrorContains(t, err, "none of auto auto-fast auto-fla auto-f32-like")
+	for host := HostTPU; host <= HostUnrolled; host++ {
+		_, err = Choices("auto", mustParse(t, "train,rule=simple-gla"), host, Machine{Cores: 1, MXUSize: 256})
+		require.ErrorContains(t, err, "gradients of rule=simple-gla are computed by the reference alone")
+	}
 	_, err = ParseVariant("auto,state_delay=3")
 	require.ErrorContains(t, err, "chosen by spec and target")
 	_, err = ParseAccuracy("flaa")
@@ -244,7 +248,8 @@ func TestChampions(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string]string{"bench,rule=kda": "tpu,", "bench,rule=gdn2": "tpu,", "decode,rule=gdn2": "decode", "bench,rule=kda,seqs=3": "tpu,", "train,rule=kda": "tpu-train,", "train,rule=gla": "tpu-train,", "decode,rule=kda": "decode"} {
+	for text, want := range map[string]string{"bench,rule=kda": "tpu,", "bench,rule=gdn2": "tpu,", "decode,rule=gdn2": "decode", "bench,rule=kda,seqs=3": "tpu,", "train,rule=kda": "tpu-train,", "train,rule=gla": "tpu-train,", "decode,rule=kda": "decode",
+		"bench,rule=simple-gla": "tpu-long,main=yes,out=joined", "bench,rule=linear,t=512": "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "bench,rule=simple-gla,t=200": "tpu-long,out=joined"} {
 		for _, mxu := range []int{128, 256} {
 			for host := HostTPU; host <= HostUnrolled; host++ {
 				list, err := Choices("auto", mustParse(t, text), host, Machine{Cores: 1, MXUSize: mxu})

@@ -93,6 +93,26 @@ func TestBenchWork(t *testing.T) {
 	}
 }
 
+// What a rule leaves out, its kernel does not pay for: without an inverse bench costs at most .72 of the gated delta rule, without a decay at
+// most .93 where matrix units have 256 rows. gated is the wall of that rule per token and value head, as the README states it. One of them by commit.
+func TestRules(t *testing.T) {
+	for _, row := range rotate.Sample(9, []struct {
+		rule, target string
+		share, gated float64
+	}{
+		{"simple-gla", "v5e", .72, 2.64},
+		{"simple-gla", "v6e", .72, 1.84},
+		{"simple-gla", "tpu7x", .72, 1.85},
+		{"deltanet", "v6e", .93, 1.84},
+		{"deltanet", "tpu7x", .93, 1.85},
+	}, 1) {
+		s, err := gdn.Parse("bench,rule=" + row.rule)
+		require.NoError(t, err)
+		wall := float64(report(t, program(t, s, gdn.Auto, row.target), row.target).Wall.Cycles) / tokenHeads
+		require.LessOrEqual(t, wall, row.share*row.gated, "%s on %s", row.rule, row.target)
+	}
+}
+
 // Works beside the bench work keep to cycles per token and value head and to the
 // main memory traffic that docs/results.md tells of: few tokens, heads parted over two cores, narrow heads;
 // two of them by commit.

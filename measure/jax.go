@@ -35,7 +35,7 @@ func ByJAX(ctx context.Context, python string, f *lower.Form) (*Program, error) 
 	}
 	var source string
 	err = guard("writing the Pallas file", func() (err error) {
-		source, err = pallas.Source(f.Spec, f.Variant, pallas.Provenance{})
+		source, err = pallas.Source(f.Spec, f.Variant, lower.Modules, pallas.Provenance{})
 		return err
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ func (row *Row) writePallas(dir, version string, tell func(error)) error {
 		}
 		p.Costs = []pallas.Cost{cost}
 	}
-	text, err := pallas.Source(pallas.Spec(row.form.Spec), row.form.Variant, p)
+	text, err := pallas.Source(pallas.Spec(row.form.Spec), row.form.Variant, lower.Modules, p)
 	if err != nil {
 		tell(fmt.Errorf("no Pallas file for %s on %s: %w", row.Work, row.Target, err))
 		return nil

@@ -124,6 +124,17 @@ func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*cod
 	return r.Emit(m, t)
 }
 
+// Modules builds what a spec computes by a variant, in the order in which it runs: of a training step the two programs of build.Training,
+// else one.
+func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
+	if s.Direction != gdn.Train {
+		m, err := build.Module(s, v)
+		return []*ir.Module{m}, err
+	}
+	forward, backward, err := build.Training(s, v)
+	return []*ir.Module{forward, backward}, err
+}
+
 // On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
 func On(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
 	backend := "stablehlo"

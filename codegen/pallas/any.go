@@ -5,7 +5,6 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -88,22 +87,24 @@ func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
 	return v, extentOf(s, fit)
 }
 
-// programs builds what a file computes, on tiles, and says how many results the forward pass keeps for the gradient.
-func programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err error) {
+// Build makes the modules of a spec by a variant, in the order in which they run: of a training step the forward and the backward pass,
+// else one. A file is for any size, so it is written from several: the spec comes at sizes that the caller has not named.
+type Build func(gdn.Spec, gdn.Variant) ([]*ir.Module, error)
+
+// programs gives what a file computes, on tiles, and says how many results the forward pass keeps for the gradient.
+func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err error) {
+	modules, err := b(s, v)
+	if err != nil {
+		return nil, 0, err
+	}
+	names := []string{"_forward"}
 	if s.Direction == gdn.Train {
-		forward, backward, err := build.Training(s, v)
-		if err != nil {
-			return nil, 0, err
-		}
+		names = []string{"_run_forward", "_run_backward"}
 		s.Direction = gdn.Forward
-		kept = len(forward.Results) - len(s.Outputs())
-		out = []program{{"_run_forward", forward}, {"_run_backward", backward}}
-	} else {
-		m, err := build.Module(s, v)
-		if err != nil {
-			return nil, 0, err
-		}
-		out = []program{{"_forward", m}}
+		kept = len(modules[0].Results) - len(s.Outputs())
+	}
+	for i, m := range modules {
+		out = append(out, program{names[i], m})
 	}
 	for i, p := range out {
 		if out[i].Module, err = Tiles(p.Module); err != nil {
@@ -114,13 +115,13 @@ func programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err error) {
 }
 
 // anySize writes the programs of a spec for every size.
-func anySize(s gdn.Spec, v gdn.Variant) (*file, error) {
+func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	v, e := fitted(s, v)
 	var f *file
 	var texts [][]string
 	var names []string
 	for _, z := range sizes.Probes {
-		progs, kept, err := programs(e.spec(s, z), v)
+		progs, kept, err := b.programs(e.spec(s, z), v)
 		if err != nil {
 			return nil, err
 		}

@@ -58,15 +58,15 @@ func Parts(s gdn.Spec) []Part {
 }
 
 // Package writes a Python package of a name, which must be an identifier: pyproject.toml, files of kernels, functions over them, the rule
-// in plain JAX, and tests that compare the two.
-func Package(name string, parts []Part, p Provenance) ([]File, error) {
+// in plain JAX, and tests that compare the two. Kernels are as build makes them.
+func Package(name string, parts []Part, build Build, p Provenance) ([]File, error) {
 	var files []File
 	var api *file
 	loosest := 0.0
 	parts = slices.DeleteFunc(slices.Clone(parts), func(part Part) bool { return part.Name == "short" && part.Variant == parts[0].Variant })
 	for _, part := range parts {
 		p.Costs = part.Costs
-		f, err := newFile(part.Spec, part.Variant, p)
+		f, err := newFile(part.Spec, part.Variant, build, p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", part.Name, err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/gdn"
@@ -25,7 +26,7 @@ func source(t *testing.T, specText, variant string) string {
 	t.Helper()
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	text, err := pallas.Source(spec(t, specText), v, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000, Wall: 1200}}})
+	text, err := pallas.Source(spec(t, specText), v, lower.Modules, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000, Wall: 1200}}})
 	require.NoError(t, err, "%s by %s", specText, variant)
 	return text
 }
@@ -54,7 +55,7 @@ func TestNamedVariants(t *testing.T) {
 				continue
 			}
 			if v.Fit(spec(t, s)).Mapping.Pack == gdn.PackStream {
-				_, err := pallas.Source(spec(t, s), v, pallas.Provenance{Version: "v0"})
+				_, err := pallas.Source(spec(t, s), v, lower.Modules, pallas.Provenance{Version: "v0"})
 				require.ErrorContains(t, err, "backend stablehlo")
 				continue
 			}
@@ -144,7 +145,7 @@ func TestPackage(t *testing.T) {
 			require.NoError(t, err)
 			parts[i].Costs = []pallas.Cost{{Target: "v6e", Cycles: 1000 * int64(p.Spec.Work())}}
 		}
-		files, err := pallas.Package("gdr", parts, pallas.Provenance{Version: "v0"})
+		files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0"})
 		require.NoError(t, err)
 		for _, f := range files {
 			paths = append(paths, f.Path)
@@ -172,7 +173,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		v, err := gdn.ParseVariant("default")
 		require.NoError(t, err)
-		_, err = pallas.Source(spec(t, text), v, pallas.Provenance{})
+		_, err = pallas.Source(spec(t, text), v, lower.Modules, pallas.Provenance{})
 		require.ErrorContains(t, err, want, text)
 	}
 }

@@ -41,9 +41,9 @@ func Spec(s gdn.Spec) gdn.Spec {
 	return s
 }
 
-// Source writes the Python file of a spec by a variant: kernels, what calls them, a differentiable function and a self-check.
-func Source(s gdn.Spec, v gdn.Variant, p Provenance) (string, error) {
-	f, err := newFile(s, v, p)
+// Source writes the Python file of a spec by a variant, as b builds it: kernels, what calls them, a differentiable function and a self-check.
+func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
+	f, err := newFile(s, v, b, p)
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +115,7 @@ func axesDoc(t ir.Type, axes string) string {
 	return fmt.Sprintf("%s[%s]", t.DType, strings.Join(l, ", "))
 }
 
-func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
+func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error) {
 	given := s
 	s = Spec(s)
 	switch {
@@ -130,7 +130,7 @@ func newFile(s gdn.Spec, v gdn.Variant, p Provenance) (*file, error) {
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
-	f, err := anySize(s, v)
+	f, err := anySize(s, v, build)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ var rooms = []struct {
 	{[]string{"lower/pass"}, []string{"lower/", "ir", "ir/", "internal/vector", "target"}, "a pass knows no rule and no emitter"},
 	{[]string{"codegen", "codegen/mosaic", "codegen/stablehlo"}, []string{"codegen", "codegen/", "lower/", "ir", "ir/", "internal/vector", "target"},
 		"an emitter knows no rule"},
+	{[]string{"codegen/pallas"}, []string{"codegen", "codegen/", "lower/", "gdn", "gdn/truth", "ir", "ir/", "internal/suggest", "internal/vector", "target"},
+		"Python files know specs, and are given programs: no builder"},
 	{[]string{"gdn"}, []string{"ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a spec and a variant know neither how they are built nor what must come out"},
 	{[]string{"gdn/schedule"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "a schedule knows no builder: it is for what is built"},
 	{[]string{"gdn/build", "gdn/build/internal/channel", "gdn/build/internal/gate", "gdn/build/internal/inverse", "gdn/build/internal/packs", "gdn/build/internal/tile", "gdn/build/internal/visits"}, []string{"gdn", "gdn/schedule", "gdn/build/internal/", "ir", "ir/", "internal/suggest", "internal/vector", "target"}, "builders know neither the truth nor emitters"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -206,7 +207,7 @@ func TestPallasPackage(t *testing.T) {
 		parts[i].Variant, err = gdn.ParseVariant(text)
 		require.NoError(t, err)
 	}
-	files, err := pallas.Package("gdr", parts, pallas.Provenance{Version: "test"})
+	files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "gdr")
 	for _, f := range files {
@@ -255,7 +256,7 @@ func absolute(t *testing.T, path string) string {
 // writePallas writes the file of a spec into a folder of its own.
 func writePallas(t *testing.T, s gdn.Spec, v gdn.Variant) string {
 	t.Helper()
-	text, err := pallas.Source(s, v, pallas.Provenance{Version: "test"})
+	text, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "gated_delta_rule.py")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))

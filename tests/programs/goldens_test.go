@@ -69,7 +69,7 @@ func golden(t *testing.T, spec, variant string) *txtar.Archive {
 	require.NoError(t, err)
 	mosaic, err := kernels(k, "v6e")
 	require.NoError(t, err)
-	python, err := pallas.Source(s, v, pallas.Provenance{})
+	python, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{})
 	require.NoError(t, err)
 	a := &txtar.Archive{Comment: []byte(fmt.Sprintf("gdngen gen --spec %s --variant %s, values named after their ops, types of operands left out\n", spec, variant))}
 	for _, file := range []struct{ name, text string }{

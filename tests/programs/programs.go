@@ -36,7 +36,7 @@ func program(preset, variant string) (texts [5]string, errs [5]error) {
 		return all(err)
 	}
 	texts[0], errs[0] = emitted(m, "stablehlo")
-	if texts[1], errs[1] = pallas.Source(s, v, pallas.Provenance{}); errs[1] == nil {
+	if texts[1], errs[1] = pallas.Source(s, v, lower.Modules, pallas.Provenance{}); errs[1] == nil {
 		texts[1] = kernelsOf(texts[1])
 	}
 	k, err := lower.Kernels(m)

@@ -67,7 +67,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 			return err
 		}
 	}
-	text, err := pallas.Source(s, v, p)
+	text, err := pallas.Source(s, v, lower.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}
@@ -100,7 +100,7 @@ func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
 		}
 		parts[i].Costs = p.Costs
 	}
-	files, err := pallas.Package(filepath.Base(pack), parts, p)
+	files, err := pallas.Package(filepath.Base(pack), parts, lower.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}

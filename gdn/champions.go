@@ -26,9 +26,10 @@ type where struct {
 type ruleKind uint8
 
 const (
-	allRules      ruleKind = iota
-	channelRules           // a decay a channel: a host, accuracy and job with rows for them has no others for them
-	additiveRules          // a decay a head or none, and nothing is inverted: their rows come before those for all
+	allRules       ruleKind = iota
+	channelRules            // a decay a channel: a host, accuracy and job with rows for them has no others for them
+	additiveRules           // a decay a head or none, and nothing is inverted: their rows come before those for all
+	undecayedRules          // a delta update without decay: likewise
 )
 
 func (r Rule) kind() ruleKind {
@@ -37,6 +38,8 @@ func (r Rule) kind() ruleKind {
 		return channelRules
 	case !r.Writes():
 		return additiveRules
+	case !r.Decays():
+		return undecayedRules
 	}
 	return allRules
 }
@@ -56,6 +59,8 @@ var Champions = []Champion{
 		where{most: 8, steps: 2, rules: additiveRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=joined", "heads alone fill a program, or the tokens do not fill two steps of four chunks; V' is V, so K has the decay that is left",
 		where{rules: additiveRules}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,beta=right,state_delay=6,head_group=2", "as tpu-128; without a decay beta has no exponent to go into, and from the right it waits for no lanes. It is in V' behind the output, since K with it would be rounded",
+		where{mxu: 128, most: 8, steps: 2, rules: undecayedRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v,head_group=2", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",

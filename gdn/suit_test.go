@@ -249,7 +249,7 @@ func TestChampions(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"bench,rule=kda": "tpu,", "bench,rule=gdn2": "tpu,", "decode,rule=gdn2": "decode", "bench,rule=kda,seqs=3": "tpu,", "train,rule=kda": "tpu-train,", "train,rule=gla": "tpu-train,", "decode,rule=kda": "decode",
-		"bench,rule=simple-gla": "tpu-long,main=yes,out=joined", "bench,rule=linear,t=512": "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "bench,rule=simple-gla,t=200": "tpu-long,out=joined"} {
+		"bench,rule=simple-gla": "tpu-long,main=yes,out=joined", "bench,rule=linear,t=512": "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "bench,rule=simple-gla,t=200": "tpu-long,out=joined", "bench,rule=deltanet": "tpu-"} {
 		for _, mxu := range []int{128, 256} {
 			for host := HostTPU; host <= HostUnrolled; host++ {
 				list, err := Choices("auto", mustParse(t, text), host, Machine{Cores: 1, MXUSize: mxu})

@@ -94,7 +94,7 @@ func TestBenchWork(t *testing.T) {
 }
 
 // What a rule leaves out, its kernel does not pay for: without an inverse bench costs at most .72 of the gated delta rule, without a decay at
-// most .93 where matrix units have 256 rows. gated is the wall of that rule per token and value head, as the README states it. One of them by commit.
+// most .93. gated is the wall of that rule per token and value head, as the README states it. One of them by commit.
 func TestRules(t *testing.T) {
 	for _, row := range rotate.Sample(9, []struct {
 		rule, target string
@@ -103,6 +103,7 @@ func TestRules(t *testing.T) {
 		{"simple-gla", "v5e", .72, 2.64},
 		{"simple-gla", "v6e", .72, 1.84},
 		{"simple-gla", "tpu7x", .72, 1.85},
+		{"deltanet", "v5e", .93, 2.64},
 		{"deltanet", "v6e", .93, 1.84},
 		{"deltanet", "tpu7x", .93, 1.85},
 	}, 1) {

@@ -442,22 +442,6 @@ func tDMA(in *Instr) ([]Type, error) {
 	return nil, nil
 }
 
-// BlockAxis is the dimension along which blocks of a shape are counted in a reference: the one in which it has several; 0 where it
-// is one block.
-func BlockAxis(t Type, block []int) (int, error) {
-	counts, err := BlockCounts(t, block)
-	axis, several := 0, 0
-	for d, n := range counts {
-		if n > 1 {
-			axis, several = d, several+1
-		}
-	}
-	if several > 1 {
-		return 0, fmt.Errorf("blocks %v of %s: there may be several along one dimension", block, t)
-	}
-	return axis, err
-}
-
 // BlockCounts is how many blocks of a shape a reference has along each dimension. Their numbers run along the last dimension first.
 func BlockCounts(t Type, block []int) ([]int, error) {
 	if len(block) != t.Rank() {

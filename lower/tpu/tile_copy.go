@@ -40,12 +40,13 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 // blockOf is the number of the block that a window of a grid shows of an array in main memory. One
 // number is all that a copy has, so blocks must follow one another along one dimension.
 func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
-	axis, err := ir.BlockAxis(array, w.Block)
-	last := len(g.Dims) - 1
-	if err != nil || last < 0 || !g.Dims[last].Seq {
+	counts, err := ir.BlockCounts(array, w.Block)
+	several := func(n int) bool { return n > 1 }
+	axis, last := slices.IndexFunc(counts, several), len(g.Dims)-1
+	if err != nil || last < 0 || !g.Dims[last].Seq || slices.ContainsFunc(counts[axis+1:], several) {
 		return ir.Index{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
 	}
-	if slices.Equal(array.Shape, w.Block) { // one block, wherever its number is
+	if axis < 0 { // one block, wherever its number is
 		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
 	}
 	for d, x := range w.Index {

@@ -6,7 +6,10 @@ import (
 
 // CSE merges instructions without effect or body that have equal ops, operands, attributes and types. A value found in an
 // outer block serves in the bodies of loops and whens; grid and kernel bodies stay closed: they start afresh, so that no
-// value is captured from outside which was not before.
+// value is captured from outside which was not before. A kernel that did would get an operand that its window list does not have.
+//
+// Of equal instructions the first stays, with its task: stage, chunk and head. That is not only tidy. A schedule orders by tasks, so which
+// of two equal instructions stands first decides where the work is done; a builder that wants it elsewhere builds it there first.
 func CSE(m *ir.Module) (*ir.Module, error) {
 	known := map[string][]*ir.Value{}
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {

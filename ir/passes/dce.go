@@ -3,7 +3,7 @@ package passes
 import "github.com/gdngen/gdngen/ir"
 
 // DCE removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
-// stay, and with them what their bodies yield.
+// stay, and with them what their bodies yield: a loop without one of its carries would be another loop.
 func DCE(m *ir.Module) (*ir.Module, error) {
 	live := map[*ir.Value]bool{}
 	keep := map[*ir.Instr]bool{}

@@ -13,6 +13,8 @@ import (
 //
 //   - x + 0 goes only where the zero is negative, x - 0 only where it is positive (-0 + 0 is 0); x * 0 stays, but for integers.
 //   - A result that a constant can not name stays: NaN (its bits would be lost), an i64 beyond 2^53.
+//
+// So builders may write what is general, a scale of 1 or a mask of all ones, and pay nothing for it.
 func Fold(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if v := simplify(r, in, args); v != nil {

@@ -9,7 +9,9 @@ import (
 )
 
 // Identity is equal for pure instructions that compute the same: equal ops, attributes, operands and result types. It is bytes, each list
-// behind its length.
+// behind its length. Tasks and positions are no part of it: where work stands does not change what it gives. Operands count by identity, not by
+// value, which is enough from the top down: what computes them has been merged before. It was a formatted
+// text once, which took a fifth of the time of a search's proposal.
 func Identity(op ir.Op, a ir.Attrs, args []*ir.Value, results ...ir.Type) string {
 	b := append(make([]byte, 0, 64), 0) // no text of a key in words begins so
 	number := func(n int) { b = varint.AppendVarint(b, int64(n)) }

@@ -3,8 +3,13 @@ package passes
 import "github.com/gdngen/gdngen/ir"
 
 // Precision makes the splits of bf16x3 and bf16x6 dots visible: each operand becomes bf16 parts, each product a bf16x1 dot
-// of parts, added in the order of Precision.Products. The interpreter computes the same bits before and after. Splits of
-// an operand that several dots share are merged by cse.
+// of parts, added in the order of Precision.Products, the smallest first: x is about x0 + x1, each the bf16 nearest to what the ones before leave, so
+//
+//	bf16x3:  x y = x0 y1 + x1 y0 + x0 y0                                two parts, off by 2^-16 or so
+//	bf16x6:  x y = x0 y2 + x2 y0 + x1 y1 + x0 y1 + x1 y0 + x0 y0        three parts: all 24 bits of a float32
+//
+// The interpreter computes the same bits before and after. Splits of an operand that several dots share are merged by cse, so a value
+// that three products read is cut once.
 func Precision(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpDot || in.Attrs.Prec.Parts() < 2 {

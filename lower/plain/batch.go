@@ -1,3 +1,18 @@
+// Package plain lowers grids to plain ops, for backends that have no kernels: those of CPUs and GPUs, and frameworks.
+//
+// A grid's body says what happens at one point, on blocks. Here it is said of all points of the parallel axes at once (batch.go, and ops.go for
+// each op): a value that depends on such an axis gets it as a leading dimension, one that does not stays as it is. That is
+// what vmap does in JAX, but for several axes, each with a bit in a set, so that nothing is repeated that all points share. The
+// sequential axis becomes a loop (loop.go), whose state is what points hand on: output arrays and carries. Windows are laid out
+// before the loop so that a step takes one contiguous piece of each (window.go), and the moves that this takes are collapsed
+// afterwards (moves.go).
+//
+//	grid h:2, c:3:seq            x f32[2,12,8], window [1,4,8] at (h, c, 0)
+//
+//	x:      [2,12,8]             as it is
+//	split:  [2,3,4,8]            each dimension as blocks and what is in one
+//	staged: [3,2,4,8]            the loop's index first, then the parallel axes, then the block without its 1s
+//	step c: staged[c] [2,4,8]    one slice; in the body it is [2, 1,4,8]: block [1,4,8] for both points of h
 package plain
 
 import (
@@ -38,7 +53,8 @@ func contains(b *ir.Block, op ir.Op) bool {
 	return found
 }
 
-// axes is a set of parallel axes, bit i standing for axis i.
+// axes is a set of parallel axes, bit i standing for axis i. What does not depend on an axis is made
+// once for all points along it: the masks of a chunk, say, for all batch rows and heads.
 type axes uint64
 
 // batched is a value for all points of its axes at once: these are its leading dimensions, in ascending order.
@@ -76,7 +92,8 @@ func (b *batcher) sizes(on axes, shape ...int) []int {
 	return append(out, shape...)
 }
 
-// align repeats a value over more axes.
+// align repeats a value over more axes: over axes {0, 2}, of sizes 2 and 3, a value [2, 8] on {0} becomes [2, 3, 8] by a broadcast of
+// dimensions 0 to 0 and 1 to 2.
 func (b *batcher) align(x batched, on axes) *ir.Value {
 	if x.on == on {
 		return x.v

@@ -9,6 +9,16 @@ import (
 
 // gridLoop is a grid as a loop over its sequential axis. The loop's state holds the output arrays, then the block of each carry, each
 // followed by the array of its final blocks where the block varies. All are in staged form.
+//
+// A carry follows the one rule of grids: its block is loaded when its window's index changes, and stored before it changes. One whose window does not
+// move with the steps, as the state of a head over its chunks, is just handed on. Where a table moves it, as with packed sequences, whose
+// state changes where the next sequence begins, a step compares its index with the one before: if it changed, the block is that of the
+// initial array, else what the last step made. Each step writes its block to the array of final blocks, whether or not it is the last of its
+// sequence; the last one to write stays. So no step looks ahead.
+//
+//	steps           0    1    2    3        blocks by the table: 0 0 1 1
+//	block           I[0] s0   I[1] s2       I: initial blocks, si: what step i made
+//	writes to final F[0] F[0] F[1] F[1]
 type gridLoop struct {
 	*batcher
 	in                 *ir.Instr
@@ -107,7 +117,8 @@ func (l *gridLoop) start() []*ir.Value {
 	return state
 }
 
-// point emits all points of one step at once: it takes the state and gives the next. Where there is no sequential axis, step is nil.
+// point emits all points of one step at once: it takes the state and gives the next. Where there is no sequential axis, step is nil: then
+// there is no loop at all, and every window is read at a constant place.
 func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*ir.Value {
 	b := l.batcher
 	defer func(old *ir.Builder) { b.Builder, b.step = old, nil }(b.Builder)

@@ -31,7 +31,17 @@ func Moves(m *ir.Module) (*ir.Module, error) {
 	})
 }
 
-// move says how the elements of a value lie in a source: the source's dimensions are cut into parts, and each dimension of
+// move says how the elements of a value lie in a source, as a list of factors, of which reshapes cut and join, and transposes exchange. Example:
+//
+//	source [4, 6]                     parts 4 6      dims [0] [1]
+//	reshape to [2, 2, 6]              parts 2 2 6    dims [0] [1] [2]
+//	transpose by (1, 0, 2)                           dims [1] [0] [2]
+//	reshape to [2, 12]                               dims [1] [0 2]
+//
+// is emitted as a reshape to [2, 2, 6], one transpose, and a reshape to [2, 12]. A dimension that would take a part and an uneven
+// piece of the next, as [6, 4] to [8, 3], can not be said so, and the chain begins anew there.
+//
+// It says how the elements of a value lie in a source: the source's dimensions are cut into parts, and each dimension of
 // the value is the product of some of these, outermost first.
 type move struct {
 	source *ir.Value

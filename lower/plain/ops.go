@@ -172,7 +172,8 @@ func (b *batcher) programID(in *ir.Instr) []batched {
 	}
 }
 
-// dot keeps an axis of one operand alone as a free dimension of it.
+// dot keeps an axis of one operand alone as a free dimension of it. To repeat that operand over the axes of the other, as elementwise ops do, would
+// multiply the work: 16 value heads by the K^T of one key head are one product of 16 times as many columns, not 16 products.
 func (b *batcher) dot(in *ir.Instr) []batched {
 	x, y := b.value(in.Args[0]), b.value(in.Args[1])
 	xs, ys := x.on.list(), y.on.list()
@@ -211,7 +212,8 @@ func (b *batcher) dot(in *ir.Instr) []batched {
 	return []batched{{b.permute(v, perm), x.on | y.on}}
 }
 
-// loop carries each value with all axes it comes to depend on.
+// loop carries each value with all axes it comes to depend on. A sum that begins as a constant depends on none before the loop, but on the
+// axes of what the first step adds after it. A loop's types may not change, so these must be known before the body is written (settle).
 func (b *batcher) loop(in *ir.Instr) []batched {
 	on := make([]axes, len(in.Args))
 	for i, v := range in.Args {
@@ -248,7 +250,8 @@ func (b *batcher) loop(in *ir.Instr) []batched {
 	return out
 }
 
-// settle gives the axes of the carried values of a loop, from those of their initial values.
+// settle gives the axes of the carried values of a loop, from those of their initial values: the least sets that the body leaves as they are. It passes
+// through the body again as long as a set grows, at most once for each axis and carried value.
 func (b *batcher) settle(body *ir.Block, init []axes, known map[*ir.Value]axes) []axes {
 	on := slices.Clone(init)
 	of := func(v *ir.Value) axes {

@@ -9,6 +9,9 @@ import (
 // view is a window of an operand as the batched program sees it. Each dimension d of the operand is cut into a block
 // count and the block. The staged form of the operand has, in order: the block counts of the dimensions whose index is a
 // scalar known only at a step, the parallel axes of the window, and the dimensions of the block that are not 1.
+//
+// The loop's index comes first so that what a step takes is one piece of memory; a slice in the middle of a tensor is a copy by rows on a
+// CPU, in each step. Dimensions of 1 are left out, since compilers make copies to change their order.
 type view struct {
 	b      *batcher
 	what   string
@@ -24,7 +27,7 @@ type kind uint8
 const (
 	fixed   kind = iota // the constant at
 	plain               // the id of the parallel axis at: the first blocks, in order
-	picked              // a function of the parallel axis at: by gathering
+	picked              // a function of the parallel axis at, shifted, clamped, reversed or looked up: by gathering
 	dynamic             // a scalar of the step, or a table's entry
 )
 
@@ -119,7 +122,8 @@ func (v *view) stagedBlock() []int {
 func (v *view) fullBlock() []int { return v.b.sizes(v.on(), v.w.Block...) }
 
 // order gives, for each dimension of the staged form, its position among the cut dimensions (count 0, block 0, count 1,
-// block 1, ...; fixed dimensions have no count).
+// block 1, ...; fixed dimensions have no count). For the window of the package's example, with dimension 0 plain, 1 dynamic and 2 fixed,
+// cut dimensions are [2, 1, 3, 4, 8] at positions 0 to 4, and the order is 2, 0, 1, 3, 4: the steps, the points, and the block.
 func (v *view) order() []int {
 	pos, next := make([][2]int, len(v.cut)), 0
 	for d, c := range v.cut {
@@ -257,7 +261,8 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 	return out
 }
 
-// changed tells whether the block differs from the previous step's, as a bool scalar; nil where it always does.
+// changed tells whether the block differs from the previous step's, as a bool scalar; nil where it always does, as where the index is the step
+// itself. At the first step there is none before, and that step is asked in its place: hence the comparison with 0.
 func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
 	b := v.b
 	for d, c := range v.cut {
@@ -314,7 +319,10 @@ func (v *view) fit(x batched) *ir.Value {
 }
 
 // join is the inverse of split: the operand from its staged form. What no block covers is taken from base, which may be
-// nil where all is covered.
+// nil where all is covered. A picked dimension was a gather, whose inverse would be a scatter, which the IR has not: so it is a
+// gather too, by the points that hold each block, found by comparing all points with all blocks.
+//
+//	blocks of points [2 0] of 3:  held by point [1 -1 0]; block 1 is that of base
 func (v *view) join(x, base *ir.Value) *ir.Value {
 	b := v.b
 	order := v.order()

@@ -1,4 +1,19 @@
 // Package recurrence takes tokens one by one through the states of several entries, in the order and type of the spec.
+//
+// A token with key k, query q, value v, decay a = exp(g) and write strength beta does, on the state S [K, V] of its head,
+//
+//	S' = a S                     the decay
+//	u  = beta (v - S'^T k)       what is written along k: the error of what the state says of k   (an additive rule: u = v)
+//	S  = S' + k u^T              the update, of rank 1
+//	o  = S^T q                   the output; q has its scale already
+//
+// A few tokens do not fill a matrix unit, and a state of 128 x 128 in float32 is 64 KiB that is read and written for them: what counts is
+// how often the state passes through the registers, and which of k, u and q must change from lanes to rows for it. So there are
+// three forms of the same four lines (axis unit):
+//
+//	joined   reads S once, before the update: S'^T k = a S^T k, and o = S^T q = a S0^T q + (k.q) u, S0 being the state before
+//	kv, vk   read S' for u, and the new S for o: two passes, each exact in float32 by products of elements and sums
+//	inLanes  is vk where the columns u and o of all entries share one tile
 package recurrence
 
 import (
@@ -43,6 +58,14 @@ func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 
 // joined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
 // by one product and one update. Q S is then decayed, and gains q of what the update adds. It is for rules that read the state by k.
+//
+// With a scalar decay a, S = a S0 + k u^T gives
+//
+//	K S' = a (k^T S0)                          one row [1, V] of the product [k; q] S0
+//	o    = q^T S = a (q^T S0) + (q.k) u        the other row, and the update's share by one scalar
+//
+// Example: a = .5, k = q = e1 (so q.k = 1), S0 = e1 w^T, v = 3 w, beta = 1. Then K S' = .5 w, u = 2.5 w, and o = .5 w + 2.5 w = 3 w: the
+// state says v of k, as beta = 1 asks.
 func (e *Step) joined(q, k, _, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -77,7 +100,9 @@ func (e *Step) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value)
 	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
 }
 
-// readBySums is readByProduct on states [N, V, K]. It keeps the rows for what reads them later.
+// readBySums is readByProduct on states [N, V, K], where k and q lie along the rows of the state: on a CPU the sum over k is then of
+// neighbours in memory. It keeps the rows for what reads them later: without that (ir.OpKeep, a barrier between fusions) the backend
+// would compute them anew in each of the loops that it makes of their readers.
 func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	b := e.B
 	*rows = b.Keep(*rows)
@@ -90,6 +115,9 @@ func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 }
 
 // kv is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the state is read by k, or by reads [N, K]; the output is [N, 1, V].
+// K lies along rows: the sum over k is one of registers, and v and u are rows as they are; only k and q must become columns. Where
+// precstate is below float32 the output alone is a product of the matrix unit: u is a small difference of v and what is read,
+// which one bf16 pass would lose, while o is rounded to bf16 in the end anyway.
 func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -109,7 +137,8 @@ func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	return row(b.Sum(b.Mul(e.State, e.perValue(e.Column(q, s.V))), 1))
 }
 
-// vk is one token on a state [N, V, K].
+// vk is one token on a state [N, V, K], the transposed of kv: k and q are rows as they are, sums over k go over lanes, and it is v and
+// u that must become columns. Servers keep states so.
 func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -136,6 +165,15 @@ func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 
 // inLanes is vk with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
 // that is summed, and o is put into its place, so that no column is broadcast or turned alone.
+//
+// The sum over lanes of S' k is on the way to every lane anyway, so v rides with it: lane n of entry n gets v - S'_n k_n, the others -S'_n k,
+// and one sum over lanes gives v - S'^T k, in all lanes. Example of two entries, V = 2, K = 4 lanes:
+//
+//	v of the entries    columns (transposed once)     rest of entry 1, before the sum
+//	[1 2]               1 3 . .                       -S'k   3-S'k  -S'k  -S'k      row 0
+//	[3 4]               2 4 . .                       -S'k   4-S'k  -S'k  -S'k      row 1
+//
+// It needs fewer entries than lanes, and one sum and one transpose do the work of N.
 func (e *Step) inLanes(q, k, read, v, state *ir.Value, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]

@@ -8,6 +8,12 @@ import (
 // Between is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
 // logarithm of 0 is -Inf, whose exponential is 0); for j after i it is 0, or anything where masks are on words. It is nil where there is
 // no log decay.
+//
+//	D[i, j] = exp(G_i - G_j)             beta=left, right
+//	D[i, j] = exp(G_i - (G_j - ln beta_j))   beta=exponent: a product less for each of A and P, which both have beta of their column then
+//
+// The upper triangle must be masked before exp, not after it: G_i - G_j is positive there and may overflow, and infinity times a zero of a
+// mask is NaN. On words the mask is an AND of bits, to which infinity is as good as any number, so it comes last, on what is half as wide.
 func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	b, c := e.B, e.C
 	if log == nil {

@@ -7,6 +7,21 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
+// The decay of a chunk. With g_t the log decay of token t and G_t = g_1 + ... + g_t, the rule weighs
+//
+//	exp(G_i - G_j)   what token j wrote, as token i reads it: the matrix D of [C, C], lower triangular (Between)
+//	exp(G_i)         the state before the chunk, as token i reads it          (Sum)
+//	exp(G_C - G_j)   what token j wrote, in the state after the chunk         (Left)
+//
+// All three are exponentials of a difference, never quotients of exponentials: exp(G_j) of a chunk of strong decays is zero in float32, and
+// its inverse infinite, where exp(G_i - G_j) of two neighbours is an ordinary number.
+//
+// What a difference loses is absolute: float32 sums of size 1000 are known to 6e-5, and so are their differences, however small, and
+// exp makes a relative error of the same size of it. Hence the forms of axis decay. clamp sums in float32. split sums a coarse part,
+// a multiple of 1/256, exactly, and the rest, below 1 a chunk, by itself. segment sums g from j + 1 to i for every pair, with
+// nothing to cancel, by a product of its own. base2 counts in powers of 2, since units of a TPU have 2^x: its sums are products
+// of bf16 parts with ones, accumulated in float32 by the matrix unit.
+
 // ResetFloor is that of the log decay.
 const ResetFloor = gdn.ResetFloor
 
@@ -23,6 +38,12 @@ type Sums struct {
 }
 
 // SumsOf sums a log decay by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
+//
+//	Sum  = g U,  U[j, i] = 1 for j <= i      C = 3, g = [-1 -2 -3]:  Sum  = [-1 -3 -6]
+//	Left = g L,  L[j, i] = 1 for j > i                               Left = [-5 -3  0]
+//
+// But for segment, a log decay is taken no lower than ResetFloor. A reset is -1e4 in some models, and one of those in a sum would leave three
+// digits behind the point of all that come after it; exp(-40) is as good as zero beside anything that is kept.
 func (e *Body) SumsOf(g *ir.Value) Sums {
 	b, c := e.B, e.C
 	if e.V.Decay != gdn.DecaySegment {
@@ -53,7 +74,8 @@ func (e *Body) SumsOf(g *ir.Value) Sums {
 }
 
 // base2Sums are the sums of g log2(e), as bf16 parts of g by a triangle of ones: two, or the three that are all of a float32
-// where the label is above bf16x1.
+// where the label is above bf16x1. Left is the last sum less each: it cancels, but no worse than the differences that D is made of,
+// and takes no second product.
 func (e *Body) base2Sums(g *ir.Value) Sums {
 	b, c := e.B, e.C
 	s := Sums{Log: b.Scale(g, math.Log2E)}
@@ -113,6 +135,10 @@ func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 }
 
 // DecayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
+//
+// g_t stands in G_i of every i >= t, so what the loss gains by G_i it gains by each g_t up to i: a sum of suffixes. What is weighed by what is
+// left behind a token (Left) has g_t for the tokens before t: a sum of prefixes without t itself. What the whole chunk weighs, the state
+// that passes through it, has every g_t: the rest.
 func (e *Body) DecayGradient(after, before, rest *ir.Value) *ir.Value {
 	b, c := e.B, e.C
 	times := func(x *ir.Value, cmp ir.Cmp) *ir.Value {

@@ -28,6 +28,12 @@ type Lanes []struct {
 // SumLanes gives a sum [N, C] for each list. In bf16 passes, which kernels have, all entries' columns are put beside one another,
 // so that one transpose turns them into rows. As products, one with columns of ones makes all sums of an entry, each list in lanes
 // of its own.
+//
+// A sum over lanes of [N, C, L] leaves a column of C numbers for each entry, one in each row, and 127 of 128 lanes of a register without use; what comes next
+// needs rows [N, C]. Turning a column costs as much as turning a full tile, so columns of all entries and lists go into the lanes of one:
+//
+//	two lists of three entries:   lanes 0 1 2 are the sums of the first list, lanes 64 65 66 those of the second; rows are tokens
+//	transposed:                   rows 0 1 2 and rows 64 65 66 are what is wanted
 func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
 	b, n, c := e.B, lists[0][0].X.Type.Shape[0], e.C
 	part := target.Lanes / len(lists)

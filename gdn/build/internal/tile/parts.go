@@ -12,6 +12,13 @@ import (
 // where nothing does.
 
 // With refine=yes so are the inverse, and what Held says; all else is bf16.
+//
+// A product of two such pairs, x = x0 + x1 and y = y0 + y1, is x0 y0 + x0 y1 + x1 y0: three passes of a bf16 matrix unit. x1 y1 is 2^-18 of the
+// whole, below what the sum of the others is off by. The passes are one product, whose contracted dimension is three times as long:
+//
+//	[x0 x1 x0] [y1; y0; y0]
+//
+// so that the unit adds them up in its float32 accumulators, the small ones first, and nothing is stored or added between.
 
 // InParts says whether a value is held in parts.
 func InParts(e *Body, x *ir.Value) bool {
@@ -150,6 +157,7 @@ func (e *Body) Turned(x *ir.Value) *ir.Value {
 }
 
 // Mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
+// An OR of words is then the sum, exact and on half the registers that float32 would take. It needs a diagonal of zeros.
 func (e *Body) Mirrored(y *ir.Value) *ir.Value {
 	b := e.B
 	if e.V.Numerics.PrecIntra != ir.PrecBF16x1 || e.V.Numerics.Split != gdn.SplitDef || e.C%2 != 0 {

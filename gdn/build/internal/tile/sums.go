@@ -3,7 +3,11 @@ package tile
 import "github.com/gdngen/gdngen/ir"
 
 // RunningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
-// of which AddLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum.
+// of which AddLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum:
+// float addition is not associative, so a loop that adds K products one after the other must stay one. Here the order of additions
+// is written as eight sums side by side, each of every eighth product:
+//
+//	K = 16:  sum[l] = x[l] y[l] + x[8+l] y[8+l]  for lanes l = 0..7, then AddLanes: 8 -> 4 -> 2 -> 1
 func RunningSums(b *ir.Builder, x, y *ir.Value) *ir.Value {
 	lanes := 8
 	n, width := x.Type.Shape[0], x.Type.Shape[2]
@@ -48,7 +52,8 @@ func Repeated(b *ir.Builder, x *ir.Value, times int) *ir.Value {
 	return b.Reshape(x, s[0]*times, s[1], s[2])
 }
 
-// Summed adds up so many successive entries of x [N, R, L], in float32: what Repeated made of one.
+// Summed adds up so many successive entries of x [N, R, L], in float32: what Repeated made of one. It is the gradient of Repeated: value
+// heads that share a key head add up what each says of its keys and queries.
 func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 	if entries == 1 {
 		return x

@@ -135,7 +135,14 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	})
 }
 
-// copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch.
+// copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch. Its buffer has as many parts as blocks are under
+// way, and a point waits for the oldest copy alone, whose part the next point writes to. Each part has a semaphore of its own, since copies need not end in
+// order. Of three parts:
+//
+//	point 0:  store to part 0;  start part 0
+//	point 1:  store to part 1;  start part 1
+//	point 2:  store to part 2;  start part 2;  await part 0
+//	point 3:  store to part 0;  start part 0;  await part 1;   await parts 2 and 0, being the last
 func copyBehind(t *tiler, copies []copied, own part) {
 	b := t.b().Stage("copy")
 	last, parts := len(t.g.Dims)-1, partsOf(t.src.Attrs.Grid)

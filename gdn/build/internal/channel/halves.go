@@ -3,6 +3,14 @@ package channel
 import "github.com/gdngen/gdngen/ir"
 
 // halves are the rows of each half of the blocks of a level, where they are whole registers; 0 elsewhere: all rows stay together.
+//
+// Pairs of a level are tokens of second halves with tokens of first ones, so of its products rows of first halves, and columns of second
+// ones, would be masked away. Where halves are registers they are left out before, which is half of the rows:
+//
+//	C = 128, a level of blocks of 64:   first [64]  = rows 0-31 and 64-95      columns, times their factors
+//	                                    second [64] = rows 32-63 and 96-127    rows, times theirs
+//
+// Narrower halves are parts of registers, and to take them apart would cost more moves than the products they save.
 type halves int
 
 func (l level) halves() halves {

@@ -1,4 +1,19 @@
 // Package gate has what raw inputs become before the rule: gates, and queries and keys of length 1; and the gradients.
+//
+// A projection gives a, b, q and k; the layer has A_log and dt_bias. With x = a + dt_bias and r = exp(A_log),
+//
+//	g    = -r softplus(x)           or, with a bound below 0,  g = bound sigmoid(r x)
+//	beta = top sigmoid(b)           top is 2 with negative eigenvalues, else 1
+//	k    = k / sqrt(k.k + eps)      and q likewise, times the scale of q
+//
+// Each gradient takes what the rule says of the left side to the names on the right:
+//
+//	da    = -dg r sigmoid(x)        or  dg bound p (1 - p) r, with p = sigmoid(r x)
+//	dlogA = dg g                    or  da x, since r x depends on A_log as on x, by x in place of r
+//	db    = dbeta beta (1 - beta / top)
+//	dk    = (dy - y (y.dy)) / sqrt(k.k + eps)      for y, the row of length 1: what is along y would change its length alone
+//
+// All is in float32, whatever the inputs: g is summed over a chunk, and errors of a bf16 would be summed with it.
 package gate
 
 import (
@@ -6,7 +21,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Decay is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0.
+// Decay is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0. Beyond SoftplusLimit
+// log(1 + e^x) is x in float32. The operand of exp is held to the limit too: what select does not take is computed all the same, and
+// would overflow.
 func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	x := b.Add(a, dt)
 	if bound != 0 {
@@ -71,7 +88,9 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 	return da, b.Mul(da, x)
 }
 
-// ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p.
+// ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p. So no
+// sigmoid is made anew: decays of channels are K times as many as those of heads, and the unit that makes exponentials has many to make
+// already. With g' = base bound p the slope is g' (r / base - g' r / (bound base^2)).
 func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base float64) (da, dLog *ir.Value) {
 	if bound == 0 {
 		return DecayGradient(b, dg, a, aLog, dt, 0)
@@ -89,7 +108,8 @@ func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	return b.Sub(b.Mul(dy, overLanes(b, r, x)), b.Mul(x, overLanes(b, along, x)))
 }
 
-// ScaleRowsGradient takes the gradient dy of the rows y that ScaleRows made of x to that of x.
+// ScaleRowsGradient takes the gradient dy of the rows y that ScaleRows made of x to that of x. Unlike NormRowsGradient it has y at hand, and reads x
+// for its length alone: y (y.dy) / length^2 is x (x.dy) / (x.x + eps).
 func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Value {
 	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
 	along := factor(b, b.Sum(b.Mul(y, dy), y.Type.Rank()-1), 1/(length*length))

@@ -113,6 +113,23 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 // mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
 // products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint. They take one
 // head each, or two where the variant says so.
+//
+// A pair is two neighbouring blocks of the diagonal, say 0 and 1, with inverses X00 and X11, and B10 = -A10 below the first. In the code B10 is
+// B21, and so on, of each pair. Its inverse is
+//
+//	[X00           0  ]
+//	[X11 B10 X00   X11]
+//
+// Four blocks of w lanes are two pairs. B10 of the first is in block row 1 and lanes of block 0, B32 of the second in row 3 and
+// lanes of block 2; one OR packs them into w rows, and one product with X, whose diagonal has X00 and X22, makes both products:
+//
+//	b21     [B10  .  B32  .]               w rows in place of 4 w
+//	right   [B10 X00  .  B32 X22  .]       = b21 X
+//	spread  right, the part of each pair in the rows of its odd block again
+//	z       [X11 B10 X00  .  X33 B32 X22  .] = x22 spread, x22 being [.  X11  .  X33]
+//
+// and ORs put the parts of z into their places of x, which are zero. A matrix unit takes as many steps as there are rows on the left, so
+// packing is what makes narrow merges cheap: from leaves of 16 to a chunk of 128 there are 16 + 32 + 64 rows, twice, in place of 3 x 128.
 func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.B
 	per, pairs := w/e.V.Inverse.Leaf, e.C/(2*w)
@@ -177,6 +194,12 @@ func (e *Solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
 // (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
 // one block of lanes, and its blocks of y stand beside those of the first. A matrix unit takes weights of two heads in the
 // time of one.
+//
+//	rows of x, head 0   [a  .  c  .]     y:  block rows 0 and 2 of head 0 in their places,
+//	turned, head 1      [.  a' .  c']        0 and 2 of head 1 in rows 1 and 3
+//
+// The product of the rows above with y takes blocks of head 0 alone, that of the rows below blocks of head 1, since the others meet zeros. Hence what
+// is not finite in one head must not reach here (contained): zero times infinity is NaN.
 func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	b := e.B
 	n, c := x[0][0].Type.Shape[0], e.C

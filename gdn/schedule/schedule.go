@@ -1,5 +1,10 @@
 // Package schedule says how the steps of kernels overlap, by the axes of a variant that order instructions. It changes no program: what is
 // built and tiled once can have one schedule after another.
+//
+// Chunks of a sequence must pass through the state one after the other, and that is a chain of three products whose latency nothing in the same
+// chunk can hide. What a chunk does without the state can be done for the next one meanwhile, in phases of which lower/tpu/internal/pipeline
+// draws an example. Here is what the axes say of them: phases_before=1 parts what needs no state from the state's chain, 2 gives the inverse a
+// phase between the two; bwd.phases_after=1 is what reads the gradient of the state and hands nothing on.
 package schedule
 
 import (
@@ -50,7 +55,8 @@ func Attach(m *ir.Module, scheds map[string]*ir.Sched) error {
 	return nil
 }
 
-// forward is how the steps of a grid that carries the state overlap as a kernel; nil: they follow one another as built.
+// forward is how the steps of a grid that carries the state overlap as a kernel; nil: they follow one another as built. Stages that it
+// does not name are of phase 0 or of the state's, as they need the state or not: it need only say that the solve has a phase of its own.
 func forward(v gdn.Variant, heads int) *ir.Sched {
 	s := newSched(v.Forward.Steps, v.Forward.HeadGroup, heads, v.Forward.PhasesBefore, 0)
 	if s == nil {
@@ -70,7 +76,9 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	return s
 }
 
-// gradients are the stages of a reverse grid that need dS and make none of it. They stand behind the state.
+// gradients are the stages of a reverse grid that need dS and make none of it. They stand behind the state: the gradient of the state passes
+// from chunk to chunk as the state does forward, from the last to the first, but most of the work reads it and hands nothing on. That may
+// come a step later, beside the next chunk's chain.
 var gradients = []string{"dq", "dk", "dg", "output"}
 
 // reverse is the schedule of a reverse grid.
@@ -100,7 +108,8 @@ func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
 	if lock == 0 {
 		s.Lock = heads
 	}
-	// Results must come from whole steps: the last lag is a multiple of the steps.
+	// Results must come from whole steps: the last lag is a multiple of the steps. For two phases ahead in steps of two chunks lags
+	// are 0, 1, 2; of four chunks 0, 2, 4; for one phase ahead in steps of two they are 0, 2.
 	n := ahead + behind
 	last := (n + steps - 1) / steps * steps
 	for p := range n + 1 {

@@ -11,6 +11,16 @@ import (
 // A window that moves has a buffer of two halves: the block of a step leaves while the next one
 // runs. The last step sends its block in parts, each as soon as it is written, and so what stays
 // until then, such as a final state. The compiler's windows leave whole, behind the last step.
+//
+// For four steps of one block each, halves 0 and 1 of the buffer, and the last block in parts a and b:
+//
+//	step 0   write half 0
+//	step 1   start 0                 write half 1
+//	step 2   await 0, start 1        write half 0
+//	step 3   await 1, start 0        write a of half 1, start a, await half 0, write b, start b
+//	end      await a, b
+//
+// So at the end there is nothing to wait for but what the last instructions made.
 type delivery struct {
 	window     ir.Window
 	axis       int // along which its blocks are counted; -1: it stays

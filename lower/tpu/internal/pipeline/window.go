@@ -11,6 +11,12 @@ import (
 // delays of their slots, so that one that moves is there once for each delay. V, which only the
 // state's phase reads, is one window two steps behind; K, which phase 0 multiplies and the state's
 // phase reads again, is two.
+//
+//	K at delay 0   index c             slot 0: block 0   1: block 1   2: block 2   3: block 3
+//	K at delay 2   max(c - 2, 0)       slot 0: block 0   1: block 0   2: block 0   3: block 1
+//
+// The second window fetches the block a second time. A ring in place of it would be stores and loads of all its rows, which are
+// instructions of the kernel, where a fetch has a unit of its own.
 type windowing struct {
 	*pipeline
 	b       *ir.Builder

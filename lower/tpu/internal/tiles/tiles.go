@@ -16,6 +16,7 @@ func RowsLanes(shape []int) (lead []int, rows, lanes int) {
 	}
 }
 
+// Explicit are the types that a copy of an instruction must name: those of its results, where the op's do not follow from its operands.
 func Explicit(op ir.Op, ts []ir.Type) []ir.Type {
 	if ir.Ops[op].Explicit {
 		return ts
@@ -23,7 +24,14 @@ func Explicit(op ir.Op, ts []ir.Type) []ir.Type {
 	return nil
 }
 
-// HalfOf is the inverse of half.
+// HalfOf is the inverse of half: the words that a float32 tile has one of two bf16 rows of, and which. A word w is two rows of bf16, one below the other;
+// bf16 is the upper half of a float32, so
+//
+//	which = 0   the lower half, an even row:   bitcast(w << 16)
+//	which = 1   the upper half, an odd row:    bitcast(w & 0xffff0000)
+//
+// are both rows as float32, exactly. That a tile was made so is known by its instructions alone, so what joins two halves again, or takes
+// them to bf16, looks for this form and uses the words.
 func HalfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
 	if x.Def == nil || x.Def.Op != ir.OpBitcast || x.Type.DType != ir.F32 || x.Def.Args[0].Def == nil {
 		return nil, 0, false
@@ -47,7 +55,9 @@ func HalfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
 	return nil, 0, false
 }
 
-// LookUp is an index that follows the sequential axis, at a point some points on.
+// LookUp is an index that follows the sequential axis, at a point some points on. It does in a kernel's code what the compiler does for a window:
+// shift, hold between 0 and Max, turn round, add, look up. Points before the first or behind the last are held too, so a fetch for
+// a step that does not come reads a block that is there.
 func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
 	zero := b.Const(ir.T(ir.I32), 0)
 	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)

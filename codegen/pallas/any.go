@@ -103,8 +103,9 @@ func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err
 		s.Direction = gdn.Forward
 		kept = len(modules[0].Results) - len(s.Outputs())
 	}
+	pool := len(modules) == 1 && v.Algo == gdn.AlgoToken && s.Seqs == 0 && s.Tokens == 1 && s.Final
 	for i, m := range modules {
-		out = append(out, program{names[i], m})
+		out = append(out, program{name: names[i], Module: m, pool: pool})
 	}
 	for i, p := range out {
 		if out[i].Module, err = Tiles(p.Module); err != nil {
@@ -135,6 +136,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		}
 		f = &file{code: c, variant: v, extent: e}
 		f.data.Run, f.data.Kernels, f.data.Kept = progs[0].name, len(progs) > 1, kept > 0
+		f.data.Pool = c.helpers["pool"]
 		for _, p := range progs {
 			names = append(names, p.name)
 			f.extent.MinSteps = max(f.extent.MinSteps, overlap(p.Module))

@@ -28,7 +28,7 @@ func (Backend) Supports(op ir.Op) error { return Supports(op) }
 // Emit verifies a module and writes it as a Python module with one function, main, that takes the parameters of the module
 // and returns its results. The target is ignored: the compiler of a Pallas kernel learns it from the device.
 func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
-	c, err := write(program{"main", m})
+	c, err := write(program{name: "main", Module: m})
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,7 @@ func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 type program struct {
 	name string
 	*ir.Module
+	pool bool // it is to take states in a pool too, where its kernel can
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -81,6 +82,9 @@ func (mod *module) program(prog program) error {
 	}
 	mod.tasks, mod.beside, mod.hints = tasks, beside, map[*ir.Value]string{}
 	mod.outside = mosaic.Outside(m)
+	if mod.pool = nil; prog.pool {
+		mod.pool = overPool(m)
+	}
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
 			y = y.Def.Args[0]
@@ -126,6 +130,9 @@ func (mod *module) program(prog program) error {
 	if len(hints) > 1 {
 		result = "tuple[" + strings.Join(hints, ", ") + "]"
 	}
+	if mod.pool != nil {
+		params = append(params, "indices: jax.Array | None = None")
+	}
 	f := []string{header(prog.name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for _, s := range stmts {
 		for _, t := range s.text() {
@@ -166,6 +173,9 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 // imports are those that a text needs.
 func (c *code) imports(text string) string {
 	var b strings.Builder
+	if c.helpers["pool"] {
+		b.WriteString("import dataclasses\n")
+	}
 	if c.helpers["functools"] {
 		b.WriteString("import functools\n")
 	}
@@ -176,10 +186,13 @@ func (c *code) imports(text string) string {
 	if c.helpers["math"] {
 		b.WriteString("import math\n")
 	}
-	if c.helpers["interleave"] {
+	switch {
+	case c.helpers["interleave"]:
 		b.WriteString("from collections.abc import Generator\n")
+	case c.helpers["pool"]:
+		b.WriteString("from collections.abc import Callable\n")
 	}
-	if c.helpers["beside"] {
+	if c.helpers["beside"] || c.helpers["pool"] {
 		typing = append(typing, "Any")
 	}
 	if c.helpers["refs"] {

@@ -73,6 +73,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if api == nil {
 			api = f
 		}
+		api.data.Pool = api.data.Pool || f.data.Pool
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
 		files = append(files, File{"src/" + name + "/" + part.Name + ".py", f.text(false)})

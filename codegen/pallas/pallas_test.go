@@ -163,6 +163,16 @@ func TestPackage(t *testing.T) {
 	require.Contains(t, paths, "src/gdr/short.py")
 }
 
+// A file of one token has a function over a pool, where a step of its kernel has all heads of its rows; others have none.
+func TestPool(t *testing.T) {
+	for text, has := range map[string]bool{"b=8,t=1,hk=2,hv=4,k=16,v=16,init": true, "b=8,t=1,hk=4,hv=4,k=16,v=16,init,state=vk,rule=kda": true, "b=8,t=2,hk=2,hv=4,k=16,v=16,init": false, "b=8,t=1,hk=2,hv=4,k=16,v=16,final=false": false} {
+		text := source(t, text, "decode")
+		require.Equal(t, has, strings.Contains(text, "def gated_delta_rule_pool(") || strings.Contains(text, "def kda_pool("))
+		require.Equal(t, has, strings.Contains(text, "call = functools.partial(_over_pool, indices)"))
+	}
+	require.NotContains(t, source(t, "b=8,t=1,hk=2,hv=4,k=16,v=16,init", "decode,heads=2"), "_over_pool")
+}
+
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		"tiny,dtype=f16":                        "take bf16",

@@ -78,6 +78,7 @@ type fileData struct {
 	Fused, NegEigval, L2Norm, Packed bool
 	StateVK, EmptyZero, Final        bool
 	Kernels, Kept                    bool // the gradient is by kernels; which read what the forward pass keeps
+	Pool                             bool // states may lie in a pool
 	Limit, GradientLimit, Name, Run  string
 }
 
@@ -285,6 +286,10 @@ func (f *file) text(check bool) string {
 	if check {
 		pre = strings.Replace(pre, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
 	}
-	b.WriteString(f.imports(body+pre) + "\n__all__ = [\"" + f.data.Text.Function + "\"]\n\n" + pre + "\n\n" + body)
+	all := `"` + f.data.Text.Function + `"`
+	if f.data.Pool {
+		all += `, "` + f.data.Text.Function + `_pool"`
+	}
+	b.WriteString(f.imports(body+pre) + "\n__all__ = [" + all + "]\n\n" + pre + "\n\n" + body)
 	return pytext.Format(b.String())
 }

@@ -194,6 +194,11 @@ func bracketed(body string, indent int) []string {
 	if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
 		return append(append(out, expression(rest, indent+4)...), pad+")")
 	}
+	if strings.HasSuffix(rest, "].T") && !strings.Contains(rest, "(") && indent+4+len(rest) <= lineWidth {
+		if open, _ := bracket(body, indent); open < len(prefix) { // its own brackets come too late in the line
+			return append(out, pad+"    "+rest, pad+")")
+		}
+	}
 	calls := chain(rest)
 	if len(calls) <= 2 || len(operation(rest)) > 1 {
 		return nil

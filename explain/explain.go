@@ -6,8 +6,11 @@ package explain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -32,6 +35,7 @@ type Explanation struct {
 	Advice   []Advice        `json:"advice,omitempty"` // what could be won, most first
 	Stages   []llo.Location  `json:"stages"`           // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report     `json:"report"`
+	Plain    *Plain          `json:"plain,omitempty"`   // what it takes without the compiler options of the target, where that was asked
 	Against  *Explanation    `json:"against,omitempty"` // of the module that --diff names
 	Diff     *Comparison     `json:"diff,omitempty"`
 	Unread   []string        `json:"-"` // operands that the caller gave values of, and no kernel reads
@@ -96,6 +100,52 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	e.Stages = m.Program.Stages(e.Report)
 	e.Advice = e.advise()
 	return e, nil
+}
+
+// Plain is a module compiled without the options that kernels want on a target.
+type Plain struct {
+	Options map[string]string `json:"options"` // those left out
+	Cycles  int64             `json:"cycles"`  // throughput
+	Wall    int64             `json:"wall,omitempty"`
+	Refused string            `json:"refused,omitempty"` // why there are no cycles
+}
+
+// plain measures the module without the options of the target.
+func (e *Explanation) plain(ctx context.Context, x *measure.Instrument, o measure.Options) error {
+	o.Plain, o.Dump, o.Columns = true, "", 0
+	e.Plain = &Plain{Options: e.target.Flags}
+	c, err := x.Static(ctx, e.module.Program, e.target, o)
+	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) {
+		e.Plain.Refused = refusal.Error()
+		return nil
+	}
+	if err == nil {
+		e.Plain.Cycles, e.Plain.Wall = c.Report.Cycles, max(0, c.Report.Wall.Cycles)
+	}
+	return err
+}
+
+// writeOptions says which options the target has, and what the module takes without them, where that was asked.
+func (e *Explanation) writeOptions(w io.Writer) {
+	var names []string
+	for _, n := range slices.Sorted(maps.Keys(e.target.Flags)) {
+		names = append(names, n+"="+e.target.Flags[n])
+	}
+	fmt.Fprintf(w, "\noptions   %s: give it to the compiler (in JAX, compiler_options of the outermost jit)", strings.Join(names, ","))
+	p := e.Plain
+	switch {
+	case p == nil:
+		fmt.Fprint(w, "; --plain counts without")
+	case p.Refused != "":
+		first, _, _ := strings.Cut(p.Refused, "\n")
+		fmt.Fprintf(w, "; without, refused: %s", first)
+	default:
+		took := p.Cycles
+		if e.Ruler == measure.Wall {
+			took = p.Wall
+		}
+		fmt.Fprintf(w, "; without, %d cycles by %s (%.2f x)", took, e.Ruler, float64(took)/float64(e.Took()))
+	}
 }
 
 // Took is the cycles of the module by the ruler.
@@ -170,6 +220,9 @@ func (e *Explanation) write(w io.Writer, top int) {
 	fmt.Fprintf(w, "\nissue     %d cycles by throughput, whole module", r.Cycles)
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %.2f per token and value head", e.Issued)
+	}
+	if len(e.target.Flags) > 0 {
+		e.writeOptions(w)
 	}
 	if s := e.module.Program.Spec; s != nil && s.Direction == gdn.Train {
 		kept := build.KeptBytes(*s, e.module.Program.Variant)

@@ -18,6 +18,7 @@ type Job struct {
 	Heads    int       // value heads of it
 	Compiler string    // name and version
 	Options  measure.Options
+	Plain    bool         // compile too without the compiler options of a target, where it has some
 	Warn     func(string) // hears what the user should know
 }
 
@@ -60,6 +61,9 @@ func (j *Job) Run(ctx context.Context, x *measure.Instrument) (r *Result, refuse
 // on measures the module of a target, and what it is compared with.
 func (j *Job) on(ctx context.Context, x *measure.Instrument, i int) (*Explanation, error) {
 	e, err := j.one(ctx, x, j.Modules[i], j.Targets[i])
+	if err == nil && j.Plain && len(e.target.Flags) > 0 && !e.module.Program.IsStored() {
+		err = e.plain(ctx, x, j.Options)
+	}
 	if err != nil || j.Others == nil {
 		return e, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,4 +82,41 @@ func TestJob(t *testing.T) {
 	stop()
 	_, _, err = job("v5e,v6e").Run(ctx, x)
 	require.Error(t, err, "an interrupt is no refusal of a target")
+}
+
+// asked notes the options of each compile, and refuses a module without any where it is told to.
+type asked struct {
+	recorded
+	refuses bool
+	flags   *[]map[string]string
+}
+
+func (a asked) Compile(ctx context.Context, q aot.Request) (*aot.Result, error) {
+	*a.flags = append(*a.flags, q.Flags)
+	if a.refuses && len(q.Flags) == 0 {
+		return nil, &aot.RejectError{Code: 3, Msg: "no room\nat all"}
+	}
+	return a.recorded.Compile(ctx, q)
+}
+
+// On a target whose kernels want an option of the compiler, what a module takes without it stands beside what it takes.
+func TestPlain(t *testing.T) {
+	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
+	require.NoError(t, err)
+	v6e, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	wanting := *v6e
+	wanting.Flags = map[string]string{"xla_tpu_x": "true"}
+	for refuses, want := range map[bool]string{false: "options   xla_tpu_x=true: give it to the compiler (in JAX, compiler_options of the outermost jit); without, 4208 cycles by wall (1.00 x)\n", true: "jit); without, refused: "} {
+		var flags []map[string]string
+		x := &measure.Instrument{Compiler: asked{recorded{"dot512_v6e_0.0.51"}, refuses, &flags}, Libtpu: "libtpu test", Scratch: t.TempDir()}
+		j := &Job{Targets: []*codegen.Target{&wanting}, Modules: []*Module{NewModule(p)}, Plain: true, Warn: func(string) {}}
+		r, refused, err := j.Run(t.Context(), x)
+		require.NoError(t, errors.Join(err, refused))
+		require.Equal(t, []map[string]string{wanting.Flags, nil}, flags)
+		var b strings.Builder
+		r.Write(&b, 8)
+		require.Contains(t, b.String(), want)
+		require.Equal(t, refuses, r.Targets[0].Plain.Refused != "")
+	}
 }

@@ -34,6 +34,7 @@ type Options struct {
 	Scalars map[string][]int64 // values of tables, in place of those of the program
 	Columns int                // most columns of the picture of a schedule; 0: no pictures
 	Dump    string             // keep the schedule in a fresh folder below this one
+	Plain   bool               // compile without the options of the target (Target.Flags), as by a jit that is given none
 }
 
 // Compiled is what the compiler made of a program, and what its schedule costs.
@@ -78,6 +79,9 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 		o.Scalars, tables = p.Scalars, p.tables
 	}
 	from := []string{"static", x.Libtpu, llo.Version(), t.CostFacts(), fmt.Sprint(o.Scalars), fmt.Sprint(o.Columns), text}
+	if o.Plain && len(t.Flags) > 0 {
+		from = append(from, "plain")
+	}
 	var k kept
 	if o.Dump == "" && x.Cache.get(&k, from...) {
 		switch {
@@ -120,8 +124,12 @@ func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target
 		return nil, err
 	}
 	defer done()
+	flags := t.Flags
+	if o.Plain {
+		flags = nil
+	}
 	stop := x.waiting(t.Name)
-	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: t.Flags})
+	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: flags})
 	stop()
 	if err != nil {
 		return nil, err

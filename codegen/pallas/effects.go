@@ -24,7 +24,7 @@ func (p *printer) effect(n *loops.Node) statement {
 			p.fail(n, err)
 		}
 		value := o.full(0).s
-		target := p.ref(target(n)).s
+		target := p.ref(storedTo(n)).s
 		if base, ok := strings.CutSuffix(target, ".bitcast(jnp.uint32)"); ok && refType.DType == ir.U32 {
 			return p.storeWords(n, base, refType.Rank(), val.Shape[0], value, func(d int) string { return o.start(d, o.texts[2:]).s })
 		}
@@ -82,8 +82,8 @@ func blockSlices(at string, block, counts []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// target is the reference of a store: constants are not among a node's arguments.
-func target(n *loops.Node) loops.Ref {
+// storedTo is the reference of a store: constants are not among a node's arguments.
+func storedTo(n *loops.Node) loops.Ref {
 	if _, ok := loops.Constant(n.In.Args[0]); ok {
 		return n.Args[0]
 	}
@@ -92,7 +92,7 @@ func target(n *loops.Node) loops.Ref {
 
 // nameStored names a reference after what is first stored to it.
 func (p *printer) nameStored(n *loops.Node) {
-	x := target(n).Item
+	x := storedTo(n).Item
 	if x.Param == 0 || p.k.names[x] != "" {
 		return
 	}

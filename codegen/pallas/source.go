@@ -77,8 +77,9 @@ type fileData struct {
 	extent
 	Fused, NegEigval, L2Norm, Packed bool
 	StateVK, EmptyZero, Final        bool
-	Kernels, Kept                    bool // the gradient is by kernels; which read what the forward pass keeps
-	Pool                             bool // states may lie in a pool
+	Kernels, Kept                    bool   // the gradient is by kernels; which read what the forward pass keeps
+	Pool                             bool   // states may lie in a pool
+	Options, Kinds                   string // of the compiler, and devices that want them, in a package
 	Limit, GradientLimit, Name, Run  string
 }
 

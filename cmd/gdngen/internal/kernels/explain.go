@@ -26,6 +26,7 @@ type explainFlags struct {
 	tokens, heads, top int
 	scalars, trips     []string
 	configs            int
+	plain              bool
 	fresh              bool
 }
 
@@ -71,6 +72,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
 	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
 	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules, or the launches of a script, in a folder for each target below this one")
+	c.Flags().BoolVar(&f.plain, "plain", false, "on v4, v5e and v5p, also say what a module takes without the compiler option that its kernels want there: a compile more, a minute for long kernels")
 	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
 	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
 	app.FreshFlag(c, &f.fresh)
@@ -124,7 +126,7 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 	if f.tokens > 0 && modules[0].Program.Spec != nil {
 		return app.Usage(errors.New("--tokens and --heads are for a file: the spec has its own"))
 	}
-	j := explain.Job{Targets: targets, Modules: modules, Tokens: f.tokens, Heads: f.heads, Options: options, Warn: func(text string) { a.Warn("%s", text) }}
+	j := explain.Job{Targets: targets, Modules: modules, Tokens: f.tokens, Heads: f.heads, Options: options, Plain: f.plain, Warn: func(text string) { a.Warn("%s", text) }}
 	if f.diff != "" {
 		if j.Others, err = f.others(a.App, f.diff, targets); err != nil {
 			return err

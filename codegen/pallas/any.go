@@ -147,6 +147,11 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		return nil, fmt.Errorf("pallas: no file for every size: %w", err)
 	}
 	f.funcs = funcs
+	if s.Seqs == 0 && !f.extent.Fixed && !f.data.Kernels {
+		if f.funcs, f.data.Ragged = ragged(funcs, f.data.Run); f.data.Ragged {
+			f.helpers["ragged"] = true
+		}
+	}
 	return f, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -33,7 +34,7 @@ func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) 
 		return nil, err
 	}
 	pre := c.preamble()
-	return &codegen.Artifact{Text: pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + c.imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")}, nil
+	return &codegen.Artifact{Text: pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")}, nil
 }
 
 // code is what was written of a module.
@@ -170,55 +171,44 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 	return m, tasks, beside, err
 }
 
-// imports are those that a text needs.
-func (c *code) imports(text string) string {
-	var b strings.Builder
-	if c.helpers["pool"] {
-		b.WriteString("import dataclasses\n")
-	}
-	if c.helpers["functools"] {
-		b.WriteString("import functools\n")
-	}
-	typing := []string{}
-	if c.helpers["interleave"] {
-		b.WriteString("import heapq\n")
-	}
-	if c.helpers["math"] {
-		b.WriteString("import math\n")
-	}
-	switch {
-	case c.helpers["interleave"]:
-		b.WriteString("from collections.abc import Generator\n")
-	case c.helpers["pool"]:
-		b.WriteString("from collections.abc import Callable\n")
-	}
-	if c.helpers["beside"] || c.helpers["pool"] {
-		typing = append(typing, "Any")
-	}
-	if c.helpers["refs"] {
-		typing = append(typing, "NamedTuple")
-	}
-	if c.helpers["interleave"] {
-		typing = append(typing, "TypeVar")
-	}
-	if len(typing) > 0 {
-		b.WriteString("from typing import " + strings.Join(typing, ", ") + "\n")
-	}
-	if b.Len() > 0 {
-		b.WriteString("\n")
-	}
-	b.WriteString("import jax\nimport jax.numpy as jnp\n")
-	if npUsed.MatchString(text) {
-		b.WriteString("import numpy as np\n")
-	}
-	if laxUsed.MatchString(text) {
-		b.WriteString("from jax import lax\n")
-	}
-	b.WriteString("from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu\n")
-	return b.String()
+// libraries are what files import, in the order of their lines: modules by the name that stands before a dot, or names out of one.
+var libraries = [][]struct{ name, line string }{
+	{{"dataclasses", ""}, {"functools", ""}, {"heapq", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
+		{"Any", "typing"}, {"NamedTuple", "typing"}, {"TypeVar", "typing"}},
+	{{"jax", "import jax"}, {"jnp", "import jax.numpy as jnp"}, {"np", "import numpy as np"}, {"lax", "from jax import lax"},
+		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}},
 }
 
-var npUsed, laxUsed = regexp.MustCompile(`\bnp\.`), regexp.MustCompile(`(^|[^.\w])lax\.`)
+// imports are those that a text needs.
+func imports(text string) string {
+	text = share.Code(text)
+	var groups []string
+	for _, group := range libraries {
+		var lines []string
+		from := ""
+		for _, l := range group {
+			module := l.line == "" || strings.Contains(l.line, " ")
+			if used := `(^|[^.\w])` + l.name; !regexp.MustCompile(used + map[bool]string{true: `\.`, false: `\b`}[module]).MatchString(text) {
+				continue
+			}
+			switch last := len(lines) - 1; {
+			case l.line == "":
+				lines = append(lines, "import "+l.name)
+			case module:
+				lines = append(lines, l.line)
+			case from == l.line:
+				lines[last] += ", " + l.name
+			default:
+				lines = append(lines, "from "+l.line+" import "+l.name)
+			}
+			from = l.line
+		}
+		if len(lines) > 0 {
+			groups = append(groups, strings.Join(lines, "\n")+"\n")
+		}
+	}
+	return strings.Join(groups, "\n")
+}
 
 // preamble is the constants and helper functions that the kernels use.
 func (c *code) preamble() string {

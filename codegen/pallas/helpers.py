@@ -223,3 +223,42 @@ def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
     def _():
         for i in reversed(range(behind)):
             pl.when(i <= last)(functools.partial(each, last - i, "wait", leaves=True))
+
+#: ragged
+def _ragged_call(
+    kernel: Callable, *, in_specs: list[pl.BlockSpec], **options: Any
+) -> Callable:
+    """A pallas_call whose arrays of tokens may end within a block.
+
+    What a window shows behind the end of its array is undefined, and may be no number:
+    the step that has it sets it to 0. What is written there is dropped.
+    """
+
+    def clear(ref: Ref, rows: int) -> None:
+        """Keeps the first rows of a block; stores to others begin at whole tiles."""
+        block, tile = ref.shape[1], math.gcd(ref.shape[1], 32)
+        begin = rows // tile * tile
+        edge = ref[:, begin : begin + tile].astype(jnp.float32)
+        inside = lax.broadcasted_iota(jnp.int32, edge.shape, 1) < rows - begin
+        ref[:, begin : begin + tile] = jnp.where(inside, edge, 0.0).astype(ref.dtype)
+        if begin + tile < block:
+            rest = (ref.shape[0], block - begin - tile, *ref.shape[2:])
+            ref[:, begin + tile :] = jnp.zeros(rest, ref.dtype)
+
+    def call(*args: jax.Array) -> Any:
+        ends = []  # windows, and which of their blocks has how many rows
+        for i, (x, spec) in enumerate(zip(args, in_specs, strict=True)):
+            if rows := x.shape[1] % spec.block_shape[1]:
+                ends.append((i, x.shape[1] // spec.block_shape[1], rows))
+
+        def run(*refs: Ref) -> None:
+            at = [pl.program_id(i) for i in range(len(options["grid"]))]
+            for i, last, rows in ends:
+                here = in_specs[i].index_map(*at)[1] == last
+                pl.when(here)(functools.partial(clear, refs[i], rows))
+            kernel(*refs)
+
+        body = run if ends else kernel
+        return pl.pallas_call(body, in_specs=in_specs, **options)(*args)
+
+    return call

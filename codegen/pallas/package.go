@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/target"
 )
@@ -63,6 +64,9 @@ func Parts(s gdn.Spec) []Part {
 // in plain JAX, and tests that compare the two. Kernels are as build makes them.
 func Package(name string, parts []Part, build Build, p Provenance) ([]File, error) {
 	var files []File
+	var docs []string
+	var given [][]string // what files give
+	var codes []string
 	var api *file
 	loosest := 0.0
 	parts = slices.DeleteFunc(slices.Clone(parts), func(part Part) bool { return part.Name == "short" && part.Variant == parts[0].Variant })
@@ -78,7 +82,16 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		api.data.Pool = api.data.Pool || f.data.Pool
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
-		files = append(files, File{"src/" + name + "/" + part.Name + ".py", f.text(false)})
+		docs, codes = append(docs, strings.Replace(f.doc, runIt, "", 1)), append(codes, f.source(true))
+		given = append(given, append([]string{"AXES", "DTYPES", "HEADS_K", "HEADS_V", "STEP", "WIDTH_K", "WIDTH_V"}, f.functions()...))
+	}
+	common, left, taken := share.Out(codes, "STEP")
+	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
+	for i, part := range parts {
+		used := append(share.Names(left[i]), given[i]...)
+		from := slices.DeleteFunc(taken[i], func(n string) bool { return !slices.Contains(used, n) })
+		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), importFrom(name+".common", from), exported(given[i]), left[i])
+		files = append(files, File{"src/" + name + "/" + part.Name + ".py", pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	has := func(name string) bool {
@@ -103,6 +116,14 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		File{"src/" + name + "/py.typed", "\n"})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
+}
+
+// importFrom imports names, one a line.
+func importFrom(module string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "from " + module + " import (\n    " + strings.Join(names, ",\n    ") + ",\n)\n"
 }
 
 // compilerOptions are the options that kernels want of the compiler, as items of a dictionary, and the kinds of devices that want them.
@@ -144,7 +165,7 @@ build-backend = "setuptools.build_meta"
 
 [project]
 name = "%s"
-version = "0.1.0"
+version = "` + wheelVersion + `"
 description = "%s for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
 requires-python = ">=3.11"
@@ -155,6 +176,9 @@ test = ["pytest"]
 
 [tool.setuptools.packages.find]
 where = ["src"]
+
+[tool.setuptools.package-data]
+"*" = ["py.typed"]
 
 [tool.ruff]
 line-length = 88
@@ -175,7 +199,8 @@ const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by gdngen %
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
 Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
-kernels, cost a copy. Install with ` + "`pip install .`, test with `pip install .[test]` and `pytest`" + `: kernels are then interpreted.
+kernels, cost a copy. Install with ` + "`pip install .`, or the wheel in `dist`; test with `pip install .[test]` and `pytest`" + `: kernels are
+then interpreted.
 
 Static cycles a token and value head, at the sizes that kernels were chosen for; nothing ran on a TPU:
 

@@ -1,6 +1,9 @@
 package pallas_test
 
 import (
+	"archive/zip"
+	"bytes"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -154,13 +157,34 @@ func TestPackage(t *testing.T) {
 		return paths, files
 	}
 	paths, files := write("default")
-	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/api.py", "src/gdr/decode.py", "src/gdr/forward.py",
+	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/api.py", "src/gdr/common.py", "src/gdr/decode.py", "src/gdr/forward.py",
 		"src/gdr/packed.py", "src/gdr/parallel.py", "src/gdr/py.typed", "src/gdr/recurrent.py", "src/gdr/train.py", "tests/conftest.py", "tests/test_api.py",
 		"tests/test_parallel.py"}, paths)
 	require.Contains(t, files[0].Text, "v6e 1000.00")
 	require.NotContains(t, files[3].Text, "short")
 	paths, _ = write("token")
 	require.Contains(t, paths, "src/gdr/short.py")
+}
+
+// A wheel has the modules of a package, and a record by which pip finds each.
+func TestWheel(t *testing.T) {
+	name, data, err := pallas.Wheel("two_words", []pallas.File{{Path: "README.md", Text: "# It\n"}, {Path: "src/two_words/__init__.py", Text: "x = 1\n"}, {Path: "tests/test_api.py", Text: ""}})
+	require.NoError(t, err)
+	require.Equal(t, "two_words-0.1.0-py3-none-any.whl", name)
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	texts := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		texts[f.Name] = string(text)
+	}
+	require.Len(t, texts, 4)
+	require.Equal(t, "x = 1\n", texts["two_words/__init__.py"])
+	require.Contains(t, texts["two_words-0.1.0.dist-info/METADATA"], "Name: two-words\n")
+	require.Contains(t, texts["two_words-0.1.0.dist-info/RECORD"], "two_words/__init__.py,sha256=nia_NpkRxFwkPGhBR7I_yeHc_PJX0pmhxjIBam_NM_Q,6\n")
 }
 
 // A file of one token has a function over a pool, where a step of its kernel has all heads of its rows; others have none.

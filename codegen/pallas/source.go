@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -47,7 +48,7 @@ func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.text(true), nil
+	return f.text(), nil
 }
 
 // file is a Python file and the facts of its spec.
@@ -56,7 +57,6 @@ type file struct {
 	variant gdn.Variant // as it suits every size
 	extent  extent
 	doc     string
-	rule    string
 	test    string
 	data    fileData
 }
@@ -79,6 +79,8 @@ type fileData struct {
 	StateVK, EmptyZero, Final        bool
 	Kernels, Kept                    bool   // the gradient is by kernels; which read what the forward pass keeps
 	Pool                             bool   // states may lie in a pool
+	Part                             bool   // of a package
+	Ragged                           bool   // q, k, v and o may end within a block of tokens
 	Options, Kinds                   string // of the compiler, and devices that want them, in a package
 	Limit, GradientLimit, Name, Run  string
 }
@@ -101,7 +103,10 @@ func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
 type fileParam struct{ Name, Shape, Doc string }
 
 // fileAxes names the axes of an argument or result by letters.
-type fileAxes struct{ Name, Axes string }
+type fileAxes struct {
+	Name, Axes string
+	Gate       bool // of tokens
+}
 
 // axesDoc is a shape of axes, with widths and the element type, for a docstring.
 func axesDoc(t ir.Type, axes string) string {
@@ -146,7 +151,6 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		return nil, err
 	}
-	f.rule = strings.TrimSpace(spaced(b.String()))
 	b.Reset()
 	if err := templates.ExecuteTemplate(&b, "check", f.data); err != nil {
 		return nil, err
@@ -184,7 +188,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	var names, hints, public, last, pairs, types []string
 	for _, p := range s.Inputs() {
 		axes := family.Axes(s, p.Name)
-		d.Axes = append(d.Axes, fileAxes{p.Name, axes})
+		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
 		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
 		if p.Type.DType != ir.I64 {
@@ -197,7 +201,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 		}
 	}
 	for _, p := range s.Results() {
-		d.Axes = append(d.Axes, fileAxes{p.Name, family.Axes(s, p.Name)})
+		d.Axes = append(d.Axes, fileAxes{Name: p.Name, Axes: family.Axes(s, p.Name)})
 	}
 	n := len(s.Differentiable()) - 1 // without the state
 	d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(hints[:n], ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
@@ -252,9 +256,12 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 		}
 		fmt.Fprintf(&b, "  cost: static cycles (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, "\n    "))
 	}
-	b.WriteString("\nRun this file to check it against float64.\n")
+	b.WriteString(runIt)
 	return b.String()
 }
+
+// runIt is what is said of a file, and not of a part of a package.
+const runIt = "\nRun this file to check it against float64.\n"
 
 // wrapList breaks a comma-separated list into lines of a docstring.
 func wrapList(label, list string) string {
@@ -274,23 +281,33 @@ func wrapList(label, list string) string {
 	return b.String()
 }
 
-// text is the file; with check it can be run.
-func (f *file) text(check bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\"\"\"%s\"\"\"\n\n", f.doc)
-	f.helpers["functools"], f.helpers["refs"], f.helpers["math"] = true, true, true
-	body := f.body() + "\n\n\n" + f.rule + "\n"
-	if check {
-		body += "\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
+// text is the file, which can be run.
+func (f *file) text() string {
+	code := f.source(false) + "\n\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
+	code = strings.Replace(code, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
+	return pytext.Format(fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n\n%s", f.doc, imports(code), exported(f.functions()), code))
+}
+
+// source is what stands below the imports of a file, or of a part of a package.
+func (f *file) source(part bool) string {
+	f.data.Part = part
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
+		panic(err) // newFile has executed it
 	}
-	pre := f.preamble()
-	if check {
-		pre = strings.Replace(pre, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
-	}
-	all := `"` + f.data.Text.Function + `"`
+	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(spaced(b.String())) + "\n"
+}
+
+// functions are those that a file is for.
+func (f *file) functions() []string {
+	all := []string{f.data.Text.Function}
 	if f.data.Pool {
-		all += `, "` + f.data.Text.Function + `_pool"`
+		all = append(all, all[0]+"_pool")
 	}
-	b.WriteString(f.imports(body+pre) + "\n__all__ = [" + all + "]\n\n" + pre + "\n\n" + body)
-	return pytext.Format(b.String())
+	return all
+}
+
+// exported is the list of what a file gives.
+func exported(names []string) string {
+	return "__all__ = [\"" + strings.Join(names, "\", \"") + "\"]"
 }

@@ -34,3 +34,9 @@ func TestListOfOneName(t *testing.T) {
 		require.Equal(t, "x[:2]", (&printer{names: map[*loops.Item]string{list(3): "x", list(2): "x"}}).listText(l[:2]))
 	}
 }
+
+// A file imports what its code uses, and not what its texts speak of.
+func TestImports(t *testing.T) {
+	require.Equal(t, "import math\nfrom collections.abc import Callable\nfrom typing import Any, NamedTuple\n\nimport jax\nfrom jax import lax\n",
+		imports("class A(NamedTuple):\n    \"\"\"np.array of heapq.\"\"\"\n\n\ndef f(x: Callable) -> Any:  # pl.when\n    return lax.exp(math.pi), jax.Ref, \"jnp.exp\", x.np.y\n"))
+}

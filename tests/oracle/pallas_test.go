@@ -217,6 +217,26 @@ func TestPallasPackage(t *testing.T) {
 	}
 	lint(t, py, dir)
 	runJAX(t, dir, absolute(t, py), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	callWhereOthersDo(t, py, files)
+}
+
+// callWhereOthersDo installs the wheel of a package by pip, and runs the example that calls it where MaxText calls its own functions.
+func callWhereOthersDo(t *testing.T, py string, files []pallas.File) {
+	t.Helper()
+	name, wheel, err := pallas.Wheel("gdr", files)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), wheel, 0o644))
+	runJAX(t, dir, absolute(t, py), "-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", ".", name)
+	require.FileExists(t, filepath.Join(dir, "gdr", "py.typed"))
+	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "jax", "maxtext_gdn.py"))
+	require.NoError(t, err)
+	lint(t, py, example)
+	copied := filepath.Join(dir, "maxtext_gdn.py") // Python looks for modules beside a program
+	text, err := os.ReadFile(example)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(copied, text, 0o644))
+	require.Contains(t, runJAX(t, dir, absolute(t, py), copied, "gdr", "--backend", "interpret"), "state: largest error")
 }
 
 // longestJAX is much longer than any program of these tests takes.

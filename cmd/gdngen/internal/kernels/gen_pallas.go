@@ -109,7 +109,11 @@ func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
 			return err
 		}
 	}
-	return nil
+	name, wheel, err := pallas.Wheel(filepath.Base(pack), files)
+	if err != nil {
+		return err
+	}
+	return store.WriteBelow(pack, "dist/"+name, wheel)
 }
 
 // pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.

@@ -1,0 +1,46 @@
+package pallas
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// tokenRows is an array of tokens as the rows of a kernel's operand: q.reshape(rows, 2048 * steps, 128).
+	tokenRows = regexp.MustCompile(`\b([qkvo])\.reshape\(([^,()]+), ([^,()]*\bsteps\b[^,()]*), ([^()]*)\)`)
+	// firstOut is the shape of a kernel's first result.
+	firstOut = regexp.MustCompile(`out_shape=\((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
+)
+
+// ragged has a program whose only kernel reads q, k and v, and writes o, as rows of tokens take those of any number of tokens: the last
+// block of each then ends behind its array. It changes nothing and says so where a program has them otherwise.
+func ragged(funcs []string, run string) ([]string, bool) {
+	out := slices.Clone(funcs)
+	call, shapes := -1, map[string]string{}
+	for i, f := range out {
+		if strings.Contains(f, "pl.pallas_call(") {
+			if call >= 0 {
+				return funcs, false
+			}
+			call = i
+		}
+		if !strings.HasPrefix(f, "def "+run+"(") {
+			continue
+		}
+		out[i] = tokenRows.ReplaceAllStringFunc(f, func(text string) string {
+			m := tokenRows.FindStringSubmatch(text)
+			shapes[m[1]] += "(" + strings.Join(m[2:], ", ") + ")"
+			return m[1] + ".reshape(" + m[2] + ", -1, " + m[4] + ")"
+		})
+	}
+	if call < 0 || len(shapes) != 4 {
+		return funcs, false
+	}
+	m := firstOut.FindStringSubmatchIndex(out[call])
+	if m == nil || out[call][m[4]:m[5]] != shapes["v"] || !strings.Contains(out[call], "    v: jax.Array") && !strings.Contains(out[call], "v: jax.Array, ") {
+		return funcs, false
+	}
+	out[call] = strings.Replace(out[call][:m[4]]+"v.shape"+out[call][m[5]:], "pl.pallas_call(", "_ragged_call(", 1)
+	return out, true
+}

@@ -1,0 +1,24 @@
+package share
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What files have alike is taken out, with what it uses; a file in which it uses something else keeps its own.
+func TestShare(t *testing.T) {
+	file := func(size, rest string) string {
+		return "SIZE = " + size + "\nT = TypeVar(\"T\")\n\n\ndef _twice(x: int) -> int:\n    \"\"\"One of SIZE.\"\"\"\n    return 2 * x\n\n\ndef _all(x: int) -> int:\n    return SIZE * _twice(x).T\n\n\n@functools.partial(\n    jit\n)\ndef " + rest + "() -> int:\n    return _all(1)\n"
+	}
+	common, left, taken := Out([]string{file("4", "a"), file("4", "b"), file("5", "c")})
+	require.Equal(t, "SIZE = 4\nT = TypeVar(\"T\")\n\n\ndef _twice(x: int) -> int:\n    \"\"\"One of SIZE.\"\"\"\n    return 2 * x\n\n\ndef _all(x: int) -> int:\n    return SIZE * _twice(x).T", common)
+	require.Equal(t, "@functools.partial(\n    jit\n)\ndef a() -> int:\n    return _all(1)", left[0])
+	require.Equal(t, []string{"SIZE", "T", "_all", "_twice"}, taken[1])
+	require.Equal(t, "SIZE = 5\n\n\ndef _all(x: int) -> int:\n    return SIZE * _twice(x).T\n\n\n@functools.partial(\n    jit\n)\ndef c() -> int:\n    return _all(1)", left[2])
+	require.Equal(t, []string{"T", "_twice"}, taken[2])
+
+	_, left, _ = Out([]string{file("4", "a"), file("4", "b")}, "SIZE")
+	require.Contains(t, left[0], "SIZE = 4")
+	require.Contains(t, left[0], "def _all(", "it uses what stays")
+}

@@ -1,0 +1,53 @@
+package pallas
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// wheelVersion is that of a package, in its wheel and in pyproject.toml.
+const wheelVersion = "0.1.0"
+
+// Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
+// Package gives for the name.
+func Wheel(name string, files []File) (file string, data []byte, err error) {
+	info := fmt.Sprintf("%s-%s.dist-info/", name, wheelVersion)
+	texts := []File{}
+	description := ""
+	for _, f := range files {
+		if path, ok := strings.CutPrefix(f.Path, "src/"); ok {
+			texts = append(texts, File{path, f.Text})
+		}
+		if f.Path == "README.md" {
+			description = f.Text
+		}
+	}
+	texts = append(texts,
+		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nRequires-Python: >=3.11\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\n"+
+			"Description-Content-Type: text/markdown\n\n%s", strings.ReplaceAll(name, "_", "-"), wheelVersion, description)},
+		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})
+	record := ""
+	for _, f := range texts {
+		sum := sha256.Sum256([]byte(f.Text))
+		record += fmt.Sprintf("%s,sha256=%s,%d\n", f.Path, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.Text))
+	}
+	texts = append(texts, File{info + "RECORD", record + info + "RECORD,,\n"})
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range texts {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: f.Path, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)})
+		if err != nil {
+			return "", nil, err
+		}
+		if _, err := w.Write([]byte(f.Text)); err != nil {
+			return "", nil, err
+		}
+	}
+	err = z.Close()
+	return fmt.Sprintf("%s-%s-py3-none-any.whl", name, wheelVersion), b.Bytes(), err
+}

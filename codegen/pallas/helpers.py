@@ -145,7 +145,7 @@ def _over_pool(
     """A pallas_call whose last operand and result are a pool of states [P, ...].
 
     The pool stays in main memory, and a row's state is read and written where indices
-    say; a row of index below 0 has none, and its o is 0.
+    say; a row of an index that no state has, as -1, has none, and its o is 0.
     """
     hbm, states = pl.BlockSpec(memory_space=pltpu.HBM), in_specs[-1].block_shape
     semaphores = pltpu.SemaphoreType.DMA((_SLOTS,))
@@ -185,6 +185,10 @@ def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
     *inputs, pool, o, after, slots, arrived, left = refs
     step, last, behind = pl.program_id(0), pl.num_programs(0) - 1, _SLOTS - _AHEAD
 
+    def named(index: jax.Array) -> jax.Array:
+        """A copy that is not of a state of the pool would be of anything."""
+        return (index >= 0) & (index < pool.shape[0])
+
     def each(step: jax.Array, method: str, leaves: bool = False) -> None:
         """Starts or awaits the copies of the states of a step."""
         slot = lax.rem(step, _SLOTS)
@@ -194,7 +198,7 @@ def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
             if leaves:
                 source, target, semaphore = state, after.at[index], left.at[slot]
             copy = pltpu.make_async_copy(source, target, semaphore)
-            pl.when(index >= 0)(getattr(copy, method))
+            pl.when(named(index))(getattr(copy, method))
 
     @pl.when(step == 0)
     def _():
@@ -215,7 +219,7 @@ def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
     each(step, "start", leaves=True)
     for row in range(rows):
 
-        @pl.when(table[step * rows + row] < 0)
+        @pl.when(~named(table[step * rows + row]))
         def _(row=row):
             o[row] = jnp.zeros(o.shape[1:], o.dtype)
 
@@ -226,7 +230,11 @@ def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
 
 #: ragged
 def _ragged_call(
-    kernel: Callable, *, in_specs: list[pl.BlockSpec], **options: Any
+    kernel: Callable,
+    *,
+    in_specs: list[pl.BlockSpec],
+    compiler_params: pltpu.CompilerParams,
+    **options: Any,
 ) -> Callable:
     """A pallas_call whose arrays of tokens may end within a block.
 
@@ -258,7 +266,12 @@ def _ragged_call(
                 pl.when(here)(functools.partial(clear, refs[i], rows))
             kernel(*refs)
 
-        body = run if ends else kernel
-        return pl.pallas_call(body, in_specs=in_specs, **options)(*args)
+        body, params = kernel, compiler_params
+        if ends:  # not all blocks lie inside their arrays
+            body = run
+            params = dataclasses.replace(params, disable_bounds_checks=False)
+        return pl.pallas_call(
+            body, in_specs=in_specs, compiler_params=params, **options
+        )(*args)
 
     return call

@@ -58,10 +58,11 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 }
 
 // blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
-// name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks.
+// name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks. A table that says how many
+// steps run is made beside the grid, with the others, and numbers blocks that exist.
 func (t *tiler) blockAt(b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
 	i := tiles.LookUp(b, x, c, shift, t.tables)
-	if x.Table < 0 {
+	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 {
 		return i
 	}
 	blocks := array.Size() / ir.T(array.DType, block...).Size()

@@ -293,15 +293,15 @@ func (e *gradient) reverse() []blockOut {
 	e.sums(&w)
 	b.Stage("gates")
 	scale := e.s.EffectiveScale()
-	grown := e.Exp(w.Sum)
-	left := b.Mul(e.Exp(w.Left), w.beta)
+	grown := e.Exp(w.Sum)                // e^G
+	left := b.Mul(e.Exp(w.Left), w.beta) // beta e^(GC-G)
 
 	b.Stage("products")
-	kq, kk := e.turnedProducts(q, k)
-	f := e.turnedDecay(w)
+	kq, kk := e.turnedProducts(q, k) // (Q K^T)^T, scaled, and K K^T, which is its own transpose
+	f := e.turnedDecay(w)            // E^T
 	b.Stage("decay")
-	pt := e.Store(e.Times(kq, f))
-	kd := e.Store(e.ByRows(e.perValue(k), left))
+	pt := e.Store(e.Times(kq, f))                // P^T
+	kd := e.Store(e.ByRows(e.perValue(k), left)) // Kd
 	state := e.loadKept(e.in.kept.s)
 	tt, u := e.inverseAndValues(k, kk, w, grown, state)
 	do = e.Store(do)
@@ -316,16 +316,16 @@ func (e *gradient) reverse() []blockOut {
 		both := e.Dot(u, e.Concat(1, do, low), false, true, e.v.Numerics.PrecIntra)
 		dp, dn = b.SliceAxis(both, 2, 0, e.c), b.SliceAxis(both, 2, e.c, 2*e.c)
 	} else {
-		dp, dn = e.Dot(u, do, false, true, e.v.GradPrecision()), e.Dot(u, low, false, true, e.v.GradPrecision())
+		dp, dn = e.Dot(u, do, false, true, e.v.GradPrecision()), e.Dot(u, low, false, true, e.v.GradPrecision()) // dP^T, and -dN^T with its diagonal, z
 	}
-	xf := e.Store(e.Times(dp, f))
-	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f)))
-	wt := b.Add(e.Times(xf, kq), e.Times(yf, kk))
+	xf := e.Store(e.Times(dp, f))                         // X^T, without the scale
+	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f))) // Y^T
+	wt := b.Add(e.Times(xf, kq), e.Times(yf, kk))         // W^T
 	if e.v.Training.DecayBy == gdn.DecayByTokens {
 		wt = e.Summand(wt)
 	}
-	z := e.Diagonal(dn)
-	intoQ, intoK := e.stateGradients(dos, n, state)
+	z := e.Diagonal(dn)                             // rows(U . dR)
+	intoQ, intoK := e.stateGradients(dos, n, state) // dO' S^T and n S^T
 	r := e.alongKeys(intoQ, q, intoK, k)
 	xt := e.Store(b.Scale(e.perKey(xf), scale))
 	x := e.Turned(xt)
@@ -421,7 +421,7 @@ type stateStep struct {
 func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
 	b, scale := e.b, e.s.EffectiveScale()
 	b.Stage("operands")
-	dos := e.Store(e.ByRows(do, b.Scale(grown, scale)))
+	dos := e.Store(e.ByRows(do, b.Scale(grown, scale))) // dO'
 
 	b.Stage("dr")
 	ds := e.Store(e.state)
@@ -434,12 +434,12 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	default:
 		du = b.Add(e.Dot(pt, do, false, false, e.v.Numerics.PrecIntra), e.Dot(kd, ds, false, false, e.v.Numerics.PrecState))
 	}
-	dr := e.Dot(tt, e.Store(du), false, false, e.v.ApplyPrecision())
+	dr := e.Dot(tt, e.Store(du), false, false, e.v.ApplyPrecision()) // T^T dU, which is dV
 	low := e.Store(dr)
-	n := e.Store(e.ByRows(low, b.Neg(grown)))
+	n := e.Store(e.ByRows(low, b.Neg(grown))) // -e^G dR: what K S would gain
 
 	b.Stage("state")
-	decayed := b.Mul(e.state, e.Scalar(grown, e.c-1, e.s.K, e.s.V))
+	decayed := b.Mul(e.state, e.Scalar(grown, e.c-1, e.s.K, e.s.V)) // e^GC dS
 	qt, kt := e.perValue(e.Turned(q)), e.perValue(e.Turned(k))
 	var added *ir.Value
 	switch {
@@ -451,7 +451,7 @@ func (e *gradient) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) st
 	default:
 		added = b.Add(e.Dot(qt, dos, false, false, e.v.Numerics.PrecState), e.Dot(kt, n, false, false, e.v.Numerics.PrecState))
 	}
-	e.state = b.Add(decayed, added)
+	e.state = b.Add(decayed, added) // dS of the state before the chunk
 	return stateStep{dos, ds, dr, low, n}
 }
 

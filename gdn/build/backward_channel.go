@@ -38,8 +38,8 @@ func (e *gradient) channels() []blockOut {
 	} else {
 		written = e.Store(e.ByRows(u, c.beta))
 	}
-	byX, byY := e.DotBoth(c.do, c.low, written, false, e.v.GradPrecision())
-	intoQ, intoK := e.DotBoth(c.do, c.low, state, true, e.v.Numerics.PrecState)
+	byX, byY := e.DotBoth(c.do, c.low, written, false, e.v.GradPrecision())     // X^T and Y^T: W dO^T and -W dR^T
+	intoQ, intoK := e.DotBoth(c.do, c.low, state, true, e.v.Numerics.PrecState) // dO S^T and -dR S^T
 	pairs.TurnedX = tile.Held(e.Body, byX, e.v.GradPrecision())
 	pairs.X = e.Turned(pairs.TurnedX)
 	risen := c.channels.Along(c.stateQ, intoQ)
@@ -52,8 +52,8 @@ func (e *gradient) channels() []blockOut {
 		}
 		risen = b.Add(risen, c.channels.Along(c.stateK, intoK))
 	}
-	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, precision))
-	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2)
+	intoRest := b.Mul(c.channels.Rest, e.Dot(written, ds, false, true, precision))         // e^(GC-G) . (W dS^T)
+	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2) // <S, dS> of each channel, before the decay of the chunk
 	whole = b.Mul(c.channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.s.K))
 	g := c.channels.Gradients(c.q, c.k, c.reads, pairs, channel.Ends{Risen: risen, Rest: c.channels.Along(c.k, intoRest), Whole: whole})
 

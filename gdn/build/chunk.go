@@ -134,8 +134,8 @@ func (e *chunkwise) explicit(w *work) {
 	if w.inverse != nil {
 		kw = b.Mul(kw, e.perValue(e.Column(w.inverse, e.s.K)))
 	}
-	w.u = e.Store(e.Dot(w.t, e.Store(ku), false, false, e.v.ApplyPrecision()))
-	w.w = e.Store(e.Dot(w.t, e.Store(kw), false, false, e.v.ApplyPrecision()))
+	w.u = e.Store(e.Dot(w.t, e.Store(ku), false, false, e.v.ApplyPrecision())) // T beta V
+	w.w = e.Store(e.Dot(w.t, e.Store(kw), false, false, e.v.ApplyPrecision())) // T beta e^G K
 }
 
 // fused does everything in one grid, or everything but what an earlier grid made.
@@ -227,8 +227,8 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	}
 	state := e.state
 	up := at(f.grown)
-	kS, qS := e.stateProducts(at(f.k), at(f.q), state)
-	exact := e.written(f, at, kS, up)
+	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // all that waits for the chunk before, with what follows
+	exact := e.written(f, at, kS, up)                  // V', or U where beta is in the columns
 	u := exact
 	if !e.s.Rule.Writes() && f.unit == nil && e.s.DType == ir.BF16 {
 		u = e.Store(u) // V is exact
@@ -257,7 +257,7 @@ func (e *chunkwise) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Val
 	} else if up != nil {
 		state = e.b.Mul(state, e.stateDecay(up, state))
 	}
-	e.state = e.b.Add(state, added)
+	e.state = e.b.Add(state, added) // e^GC S + (e^(GC-G) K)^T V'
 	e.after = append(e.after, e.state)
 	if e.leave != nil {
 		e.leave(c, e.state)
@@ -282,11 +282,11 @@ func (e *chunkwise) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.
 	case e.v.Form == gdn.FormUW:
 		return b.Sub(b.Convert(at(f.u), ir.F32), e.Dot(at(f.w), e.state, false, false, e.v.Numerics.PrecState))
 	}
-	r := b.Sub(at(f.v), e.By(e.grow(kS, up), at(f.unit)))
+	r := b.Sub(at(f.v), e.By(e.grow(kS, up), at(f.unit))) // V - e^G K S
 	if e.v.Beta == gdn.BetaLeft {
 		r = b.Mul(r, e.Column(at(f.beta), e.s.V))
 	}
-	return e.solver().Applied(at(f.t), e.Store(r), false)
+	return e.solver().Applied(at(f.t), e.Store(r), false) // T r
 }
 
 // outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
@@ -305,15 +305,15 @@ func (e *chunkwise) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up 
 	case f.q == nil: // states alone are wanted
 		return nil, nil
 	case e.v.Out == gdn.OutShared && e.v.UpdatePrecision() == e.v.Numerics.PrecState:
-		both := e.Dot(e.Concat(1, at(f.p), at(f.restK)), u, false, false, e.v.Numerics.PrecState)
+		both := e.Dot(e.Concat(1, at(f.p), at(f.restK)), u, false, false, e.v.Numerics.PrecState) // [P; (e^(GC-G) K)^T] V': one pass of V' through the unit as weights
 		own := b.SliceAxis(both, 1, 0, e.c)
 		o = b.Add(read(), own)
 		return o, b.SliceAxis(both, 1, e.c, e.c+e.s.K)
 	case e.v.Out == gdn.OutJoined:
-		left, right := e.Concat(2, at(f.q), at(f.p)), e.Concat(1, e.Store(e.state), u)
+		left, right := e.Concat(2, at(f.q), at(f.p)), e.Concat(1, e.Store(e.state), u) // [e^G Q, P] [S; V']: the unit adds both
 		return e.Dot(left, right, false, false, e.v.Numerics.PrecState), nil
 	}
-	own := e.Dot(at(f.p), u, false, false, e.v.Numerics.PrecIntra)
+	own := e.Dot(at(f.p), u, false, false, e.v.Numerics.PrecIntra) // P V'
 	return b.Add(read(), own), nil
 }
 
@@ -392,7 +392,7 @@ func (e *chunkwise) rest(w *work) *ir.Value {
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *chunkwise) remains(w *work) *ir.Value {
-	left := e.Exp(w.Left)
+	left := e.Exp(w.Left) // e^(GC-G)
 	if e.v.Beta != gdn.BetaLeft {
 		left = e.Weighed(left, w.beta)
 	}

@@ -67,6 +67,7 @@ func TestNamedVariants(t *testing.T) {
 				require.LessOrEqual(t, len(line), 88, "%s by %s, line %d: %s", s, n.Name, i+1, line)
 			}
 			require.Contains(t, text, "def gated_delta_rule(")
+			require.NotContains(t, text, "\n\n\n\n", "black has two blank lines at most")
 			require.Contains(t, text, "v6e wall 1200 (")
 			require.Contains(t, text, ", throughput 1000 (")
 		}

@@ -295,7 +295,7 @@ func (f *file) source(part bool) string {
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		panic(err) // newFile has executed it
 	}
-	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(spaced(b.String())) + "\n"
+	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(spaced(b.String()))
 }
 
 // functions are those that a file is for.

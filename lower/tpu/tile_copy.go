@@ -60,7 +60,7 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 // blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
 // name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks. A table that says how many
 // steps run is made beside the grid, with the others, and numbers blocks that exist.
-func (t *tiler) blockAt(b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
+func blockAt(t *tiler, b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
 	i := tiles.LookUp(b, x, c, shift, t.tables)
 	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 {
 		return i
@@ -99,7 +99,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
 			var blocks []*ir.Value
 			for _, x := range lasting {
-				blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, -1))
+				blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, -1))
 			}
 			for i, x := range lasting {
 				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
@@ -107,7 +107,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 		})
 	}
 	for _, x := range copies {
-		now := t.blockAt(b, x.block, x.to.Type, x.window.Block, c, 0)
+		now := blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0)
 		b.When(written(now), func(b *ir.Builder) {
 			if !x.carried {
 				move(b, ir.OpDMAStart, x, half, now)
@@ -127,7 +127,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	}
 	var blocks []*ir.Value
 	for _, x := range lasting {
-		blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, 0))
+		blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0))
 	}
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
 		for i, x := range lasting {
@@ -156,7 +156,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 	}
 	of := func(shift int) (blocks []*ir.Value) { // all look-ups first: none can pass a wait
 		for _, x := range copies {
-			blocks = append(blocks, t.blockAt(b, x.block, x.to.Type, x.window.Block, c, shift))
+			blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, shift))
 		}
 		return blocks
 	}

@@ -104,9 +104,9 @@ func (t *tiler) fetch() {
 		f := &t.fetched[i]
 		f.makeBuffer(t, own)
 		for j := range first {
-			first[j] = append(first[j], t.blockAt(b, f.block, f.from.Type, f.window.Block, c, j))
+			first[j] = append(first[j], blockAt(t, b, f.block, f.from.Type, f.window.Block, c, j))
 		}
-		next = append(next, t.blockAt(b, f.block, f.from.Type, f.window.Block, c, ahead))
+		next = append(next, blockAt(t, b, f.block, f.from.Type, f.window.Block, c, ahead))
 	}
 	now := first[0]
 	move := func(b *ir.Builder, op ir.Op, part int, blocks []*ir.Value, fixed bool) {

@@ -26,6 +26,8 @@ import (
 // the sequential axis a loop. Windows become reshapes and transposes outside the loop, one block index a leading
 // dimension there, so that a step reads and writes contiguous blocks; Moves then collapses them. Sums of dots may be made in another order.
 func Batch(m *ir.Module) (*ir.Module, error) {
+	// A round takes the innermost grids: their instructions become plain ones, which the next round can batch over the axes of the grid around them. For
+	// grids two deep there are three rounds, the last of which finds none.
 	for {
 		found := false
 		n, err := passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
@@ -33,6 +35,7 @@ func Batch(m *ir.Module) (*ir.Module, error) {
 				return nil, false // a grid within a grid goes first
 			}
 			found = true
+			// A batcher for each grid: what values stand for, and on which axes, means nothing outside.
 			b := &batcher{Builder: r.Builder, g: in.Attrs.Grid, outer: r.Value, env: map[*ir.Value]batched{}}
 			return newGridLoop(b, in, args).results(), true
 		})
@@ -55,9 +58,16 @@ func contains(b *ir.Block, op ir.Op) bool {
 
 // axes is a set of parallel axes, bit i standing for axis i. What does not depend on an axis is made
 // once for all points along it: the masks of a chunk, say, for all batch rows and heads.
+//
+// A value on no axes and one on {h} meet in a body like this (h:2):
+//
+//	%m = compare %i, %j {cmp=ge} : bool[8,8]      on {}, made once     bool[8,8]
+//	%y = select %m, %x, %0 : f32[8,8]             %x on {h}            f32[2,8,8], %m broadcast where it is read
 type axes uint64
 
 // batched is a value for all points of its axes at once: these are its leading dimensions, in ascending order.
+//
+// Their order is fixed so that two values on the same axes have the same leading dimensions, and no op between them needs a transpose.
 type batched struct {
 	v  *ir.Value
 	on axes
@@ -84,6 +94,8 @@ func (s axes) list() []int {
 }
 
 // sizes gives the extents of the axes, followed by a shape.
+//
+// For axes {0, 2} of sizes 2 and 3, and the shape [8, 4] of a value in the body: [2, 3, 8, 4].
 func (b *batcher) sizes(on axes, shape ...int) []int {
 	var out []int
 	for _, a := range on.list() {
@@ -94,6 +106,8 @@ func (b *batcher) sizes(on axes, shape ...int) []int {
 
 // align repeats a value over more axes: over axes {0, 2}, of sizes 2 and 3, a value [2, 8] on {0} becomes [2, 3, 8] by a broadcast of
 // dimensions 0 to 0 and 1 to 2.
+//
+// on must contain the axes of x. What is on more axes can not lose one: the points of that axis have values of their own.
 func (b *batcher) align(x batched, on axes) *ir.Value {
 	if x.on == on {
 		return x.v
@@ -110,6 +124,8 @@ func (b *batcher) align(x batched, on axes) *ir.Value {
 	return b.Broadcast(x.v, b.sizes(on, shape...), dims...)
 }
 
+// value is what stands for a value of the body. One that the body does not make comes from around the grid, where there are no points: it is on no
+// axes, and is used as it is.
 func (b *batcher) value(old *ir.Value) batched {
 	if x, ok := b.env[old]; ok {
 		return x

@@ -31,6 +31,9 @@ type gridLoop struct {
 }
 
 // newGridLoop lays out what steps read.
+//
+// Operands of a grid are its tables, its inputs and its initial carries, in this order. Inputs and carries are brought to staged form here, before
+// the loop, so once and not in each step.
 func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 	g := b.g
 	tables, inputs, initial := args[:g.Tables], args[g.Tables:][:len(g.In)], args[g.Tables+len(g.In):]
@@ -50,6 +53,7 @@ func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 	for i, w := range l.carries {
 		l.fresh = append(l.fresh, w.split(initial[i]))
 	}
+	// An output with an alias begins as that input: blocks that no window writes keep what the input has.
 	for _, a := range g.Alias {
 		l.base[a[0]] = inputs[a[1]]
 	}
@@ -57,6 +61,12 @@ func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 }
 
 // results emits the loop and gives what stands for the grid's results; after an error, nothing does.
+//
+// For two output windows in one array, and carries A, whose block stays, and B, which a table moves, the state is
+//
+//	[array 0, block of A, block of B, final blocks of B]      slot = [1, 2]
+//
+// and the results are array 0, A and B, each joined from staged form: of B the final blocks, not the block of the last step.
 func (l *gridLoop) results() []*ir.Value {
 	b, steps := l.batcher, 1
 	if n := len(b.g.Dims); n > 0 && b.g.Dims[n-1].Seq {
@@ -65,6 +75,7 @@ func (l *gridLoop) results() []*ir.Value {
 	state := l.start()
 	switch {
 	case b.Err() != nil:
+	// An axis of one step has the id 0, which view takes as a constant: no loop, and no slices at an index that only a loop knows.
 	case steps == 1:
 		state = l.point(b.Builder, nil, state)
 	default:
@@ -73,6 +84,7 @@ func (l *gridLoop) results() []*ir.Value {
 	if b.Err() != nil {
 		return make([]*ir.Value, len(l.in.Results))
 	}
+	// The body has left the builder at the task of its last instruction. What follows is of the grid itself.
 	b.Of(l.in)
 	var out []*ir.Value
 	for a, w := range l.arrays {
@@ -93,6 +105,8 @@ func (l *gridLoop) start() []*ir.Value {
 	b := l.batcher
 	var state []*ir.Value
 	for i, w := range l.outs {
+		// Arrays are numbered in the order of their first windows, so array a is entry a of the state. A later window of it has no entry of its
+		// own. It must cut the array as the first does, since there is one staged form of it.
 		a := b.g.Array(i)
 		if a < len(l.arrays) {
 			if !slices.Equal(l.arrays[a].cut, w.cut) {
@@ -104,11 +118,14 @@ func (l *gridLoop) start() []*ir.Value {
 		if l.base[a] != nil {
 			state = append(state, w.split(l.base[a]))
 		} else {
+			// Nobody sees these zeros: windows must cover an output that has no alias.
 			state = append(state, b.Const(ir.T(b.g.Outs[i].DType, w.stagedShape()...), 0))
 		}
 	}
 	for i, w := range l.carries {
 		l.slot = append(l.slot, len(state))
+		// The block before the first step is never read, since the first step counts as a change of block. The final blocks begin as the
+		// initial ones: blocks that no point visits keep what they have.
 		if w.varies() {
 			state = append(state, b.Const(ir.T(l.initial[i].Type.DType, w.stagedBlock()...), 0))
 		}
@@ -119,8 +136,12 @@ func (l *gridLoop) start() []*ir.Value {
 
 // point emits all points of one step at once: it takes the state and gives the next. Where there is no sequential axis, step is nil: then
 // there is no loop at all, and every window is read at a constant place.
+//
+// Block [1,4,8] of two points of h is [2,4,8] in staged form, and [2,1,4,8] in the body, whose ops count on the dimension of 1. Outputs go the same
+// way back.
 func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*ir.Value {
 	b := l.batcher
+	// The batcher writes where its builder does: into the loop's body until this returns.
 	defer func(old *ir.Builder) { b.Builder, b.step = old, nil }(b.Builder)
 	b.Builder, b.step = nb, step
 	b.Of(l.in)
@@ -136,11 +157,13 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 	}
 	b.block(l.in.Body)
 	if b.Err() != nil {
+		// The builder has its error; the loop only wants as many values as it carries.
 		return state
 	}
 	b.Of(l.in)
 	next := slices.Clone(state)
 	for i := range l.outs {
+		// From next and not from state: windows of one array write one after the other, and the later one counts.
 		a := b.g.Array(i)
 		next[a] = l.written(i, step, next[a])
 	}
@@ -154,6 +177,9 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 }
 
 // shown is the block of an input at a step: zeros for a number that is no block's, where the grid has such.
+//
+// A dyn_slice moves a start that is out of range to the nearest block. So a decode whose table has -1 for a sequence without a state would read state
+// 0 of the pool, and for a number beyond it the last one: states of others.
 func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 	b, x := l.batcher, w.read(staged, idx)
 	if b.g.Copies == 0 || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
@@ -166,12 +192,17 @@ func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 }
 
 // below says whether a scalar is one of 0 to n - 1.
+//
+// Both ends are asked: -1 is what tables have for none, and a number beyond the array counts as one.
 func (b *batcher) below(i *ir.Value, n int) *ir.Value {
 	return b.And(b.Compare(ir.GE, i, b.scalar(0)), b.Compare(ir.LT, i, b.scalar(n)))
 }
 
 // carried is the block of a carry at a step: what the step before handed on, or, where the window has moved to another block since, that
 // one as it was before the first step.
+//
+// That is the rule of grids: blocks are loaded from the initial carry, never from the final one. So a window that came back to a block would begin it
+// anew, and no step reads what another one has stored.
 func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Value) *ir.Value {
 	w := l.carries[i]
 	if !w.varies() {
@@ -189,6 +220,9 @@ func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Val
 
 // written is an output array after what the body yields for a window. A number that is no block's writes nothing, where windows share the
 // array.
+//
+// To write nothing is to write what is there: read and write move a start out of range to the same block, which so gets its own content. A
+// condition around the write would be a branch, which no plain op is.
 func (l *gridLoop) written(i int, step, array *ir.Value) *ir.Value {
 	b, w := l.batcher, l.outs[i]
 	idx, x := w.scalars(step), w.fit(b.value(l.in.Body.Yield[i]))

@@ -22,6 +22,12 @@ type view struct {
 }
 
 // How a dimension's block index is known.
+// Blocks [2, 8] of x f32[6, 8], by the index of dimension 0, and what becomes of it:
+//
+//	1                    fixed     a slice, f32[2,8]
+//	h, h:3               plain     a reshape, f32[3,2,8]: block i is that of point i
+//	max(h - 1, 0)        picked    reshaped, and gathered by [0 0 1]
+//	c, c:3:seq           dynamic   reshaped, and in each step a dyn_slice at c
 type kind uint8
 
 const (
@@ -37,6 +43,7 @@ type cut struct {
 	n    int // block count in the staged form, the axis's size for plain and picked
 }
 
+// view sorts the dimensions of a window of an operand of type t by how their index is known. what names the window in errors.
 func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) *view {
 	v := &view{b: b, what: what, w: w, whole: t, tables: tables}
 	var seen axes
@@ -45,8 +52,10 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 		if x.Axis >= 0 {
 			dim := b.g.Dims[x.Axis]
 			last := max(dim.Size-1+x.Shift, 0)
+			// A clamp that no id reaches is none: that of a reversed index, for one, where Max only says from which block to count down.
 			clamped := x.Max >= 0 && x.Max < last
 			switch {
+			// The id is 0, so the index is the constant that ir.Index makes of it, step by step.
 			case dim.Size == 1:
 				c.at = max(x.Shift, 0)
 				if clamped {
@@ -64,13 +73,16 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				c = cut{picked, x.Axis, dim.Size}
 			}
 		}
+		// Which entry is known, but what stands there only when the program runs.
 		if c.kind == fixed && x.Table >= 0 {
 			c = cut{kind: dynamic, at: c.at}
 		}
+		// All blocks of the operand, since any may be asked for.
 		if c.kind == dynamic {
 			c.n = t.Shape[d] / w.Block[d]
 		}
 		if c.kind == plain || c.kind == picked {
+			// Such a window is the diagonal of the blocks. The staged form has one dimension for an axis, and can not say that.
 			if seen>>c.at&1 == 1 {
 				b.Failf("grid %s: %s: two dimensions of the window follow the parallel axis %s; cut one of them into blocks in the body", b.g.Name, what, b.g.Dims[c.at].Name)
 			}
@@ -106,6 +118,7 @@ func (v *view) counts() []int {
 	return n
 }
 
+// stagedShape is the shape of the staged form: for the package's example [3, 2, 4, 8], its steps, points of h, and the block [1, 4, 8] without its 1.
 func (v *view) stagedShape() []int { return append(v.counts(), v.stagedBlock()...) }
 
 // stagedBlock is the shape of a step's blocks in the staged form; fullBlock that in the body.
@@ -154,6 +167,9 @@ func (v *view) order() []int {
 }
 
 // region is the part of the operand that the blocks of the staged form cover, picked dimensions counting whole.
+//
+// For a window on the second half of a joined operand [K; Q] only that half is cut and transposed, and join writes it back into the rest. Of picked
+// dimensions all blocks stay: which of them are asked for, a table may say.
 func (v *view) region() (lo, hi []int) {
 	for d, c := range v.cut {
 		n, at := c.n, 0
@@ -184,6 +200,9 @@ func (v *view) cutShape(whole bool) []int {
 }
 
 // split gives the staged form of an operand.
+//
+// It cuts off what no block covers, cuts each dimension into a count and a block, gathers where points pick their blocks, and brings counts to
+// the front.
 func (v *view) split(x *ir.Value) *ir.Value {
 	b := v.b
 	lo, hi := v.region()
@@ -191,6 +210,7 @@ func (v *view) split(x *ir.Value) *ir.Value {
 		x = b.Slice(x, lo, hi)
 	}
 	x = b.Reshape(x, v.cutShape(true)...)
+	// The position among the cut dimensions: two for a dimension with a count, one for a fixed one.
 	at := 0
 	for d, c := range v.cut {
 		if c.kind == picked {
@@ -223,6 +243,8 @@ func (v *view) vector(d int) *ir.Value {
 }
 
 // clamped applies shift, clamp, direction and the constant to ids.
+//
+// The order is that of ir.Index, whose bound below only matters where a shift is negative. A table comes after it, by who asks.
 func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	b := v.b
 	if x.Shift != 0 {
@@ -253,6 +275,7 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 			i = v.clamped(step, x)
 		}
 		if x.Table >= 0 {
+			// One entry, [1], then a scalar.
 			t := v.b.Append(ir.OpDynSlice, []*ir.Value{v.tables[x.Table], i}, ir.Attrs{}, nil, ir.T(ir.I32, 1))[0]
 			i = v.b.Reshape(t)
 		}
@@ -265,6 +288,7 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 // itself. At the first step there is none before, and that step is asked in its place: hence the comparison with 0.
 func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
 	b := v.b
+	// Without a table, a clamp that holds it, or a shift below zero, which gives 0 to several steps, the index is another in each step.
 	for d, c := range v.cut {
 		if x := v.w.Index[d]; c.kind == dynamic && x.Axis >= 0 && x.Table < 0 && x.Shift >= 0 && (x.Max < 0 || x.Max >= b.g.Dims[x.Axis].Size-1+x.Shift) {
 			return nil
@@ -300,6 +324,8 @@ func (v *view) read(staged *ir.Value, idx []*ir.Value) *ir.Value {
 }
 
 // write puts the blocks of a step into the staged form.
+//
+// Where nothing is known only at a step, the blocks are all there is, and take the place of what was.
 func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
 	if len(idx) == 0 {
 		return x
@@ -310,6 +336,9 @@ func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
 }
 
 // fit brings a yielded value to the window's axes and the staged block.
+//
+// Points along an axis that the window lacks would write one block, and no order says which of them counts. A value on fewer axes is well: all
+// points write the same.
 func (v *view) fit(x batched) *ir.Value {
 	for _, a := range (x.on &^ v.on()).list() {
 		v.b.Failf("grid %s: %s: points along the parallel axis %s write the same block; name the axis in the window or make it sequential", v.b.g.Name, v.what, v.b.g.Dims[a].Name)
@@ -330,6 +359,7 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 	for i, p := range order {
 		back[p] = i
 	}
+	// Counts, points and blocks go back into their places: [3, 2, 1, 4, 8] of the package's example to [2, 1, 3, 4, 8].
 	x = b.permute(b.Reshape(x, append(v.counts(), v.fullBlock()...)...), back)
 	lo, hi := v.region()
 	at := 0
@@ -340,9 +370,11 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 			n := v.whole.Shape[d] / v.w.Block[d]
 			ids := ir.T(ir.I32, c.n, n)
 			hit := b.Compare(ir.EQ, b.Broadcast(v.vector(d), ids.Shape, 0), b.Iota(ids, 1))
+			// Of several points that hold a block the last counts, as if points ran one after the other; -1 is none, and a gather gives zeros for it.
 			from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
 			x = b.GatherRows(x, from, at)
 			held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), v.cutShape(true), at)
+			// Several picked dimensions hold a block together: it is new only where all of them say so.
 			if mask != nil {
 				held = b.And(mask, held)
 			}
@@ -361,6 +393,7 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 		shape = append(shape, hi[d]-lo[d])
 	}
 	x = b.Reshape(x, shape...)
+	// A region that is a part of the operand is put back where region found it.
 	if base == nil || slices.Equal(shape, v.whole.Shape) {
 		return x
 	}

@@ -9,6 +9,9 @@ import (
 // Rewriter copies a module, block by block, letting a callback replace instructions on the way. It embeds a builder that
 // appends to the block being written, at the location of the instruction being copied; bodies get their own builder for
 // the time of their copy.
+//
+// Old and new values are of two modules, and a table leads from one to the other. A pass that looks at an operand's definition has a choice: in.Args
+// are old, args are new, and so show what this pass has already made of them.
 type Rewriter struct {
 	*ir.Builder
 	f      Rewrite
@@ -19,15 +22,27 @@ type Rewriter struct {
 // dropped. To replace it, append what stands for it with r's builder methods and return one new value per old result, and
 // true; a result that nobody reads may be nil. To keep it return false (nothing may have been appended then, unless it is
 // meant to stay): it is copied with Copy, and its body is rewritten in turn.
+//
+// This one swaps the operands of every add, and leaves all else as it is:
+//
+//	func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
+//	if in.Op != ir.OpAdd {
+//	return nil, false
+//	}
+//	return []*ir.Value{r.Add(args[1], args[0])}, true
+//	}
 type Rewrite func(r *Rewriter, in *ir.Instr, args []*ir.Value) (results []*ir.Value, done bool)
 
 // Transform rewrites a whole module. The old one is left as it is and shares nothing with the new one, which is verified.
+//
+// Nothing is changed in place, so a pass can be compared with its input, and a module that two variants share is safe with both.
 func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
 	n, b := ir.NewModule(m.Name)
 	r := &Rewriter{Builder: b, f: f, values: map[*ir.Value]*ir.Value{}}
 	for _, p := range m.Body.Params {
 		r.Set(p, b.Param(p.Name, CloneType(p.Type)))
 	}
+	// Results and parameters keep their names, by which this list goes.
 	n.Reuse = slices.Clone(m.Reuse)
 	yield := r.Splice(m.Body)
 	if err := b.Finish(n, slices.Clone(m.Results), yield); err != nil {
@@ -37,11 +52,16 @@ func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
 }
 
 // Clone copies a module.
+//
+// Lists, attributes and grids are copied with it: whoever gives the copy a schedule leaves the original without one.
 func Clone(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(*Rewriter, *ir.Instr, []*ir.Value) ([]*ir.Value, bool) { return nil, false })
 }
 
 // Inline appends a copy of the instructions of a module to b's block, args standing for its parameters, and gives its results.
+//
+// A module inlined twice is there twice, each time on other operands. Afterwards b has the task of the last instruction copied, so who goes on
+// sets the next one.
 func Inline(b *ir.Builder, m *ir.Module, args []*ir.Value) []*ir.Value {
 	if len(args) != len(m.Body.Params) {
 		b.Failf("inline %s: %d operands for %d parameters", m.Name, len(args), len(m.Body.Params))
@@ -56,6 +76,8 @@ func Inline(b *ir.Builder, m *ir.Module, args []*ir.Value) []*ir.Value {
 }
 
 // Value is the new value that stands for an old one. Asking for a value that has none is a fault of the builder.
+//
+// It is said here, where the pass asks for the value, and not where an operand that is nil breaks something.
 func (r *Rewriter) Value(old *ir.Value) *ir.Value {
 	v := r.values[old]
 	if v == nil && old != nil {
@@ -88,11 +110,14 @@ func (r *Rewriter) Splice(old *ir.Block) []*ir.Value {
 	return r.Values(old.Yield)
 }
 
+// instr rewrites one instruction, by the callback or as a copy.
 func (r *Rewriter) instr(in *ir.Instr) {
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
+		// Not by Value: an operand may have been dropped, as dce does with all that leads to a dropped instruction. Who then uses it has the error.
 		args[i] = r.values[a]
 	}
+	// What the callback appends has the task and the position of the instruction that it stands for.
 	r.Of(in)
 	results, done := r.f(r, in, args)
 	if r.Err() != nil {
@@ -111,6 +136,9 @@ func (r *Rewriter) instr(in *ir.Instr) {
 }
 
 // Copy appends a copy of an old instruction with new operands, its body rewritten, and returns the results.
+//
+// Only ops whose type does not follow from their operands, such as iota and broadcast, keep the old one. For all others it is inferred again, so a pass
+// may give new operands of another shape, and what reads them follows.
 func (r *Rewriter) Copy(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	var body *ir.Block
 	if in.Body != nil {
@@ -133,6 +161,7 @@ func (r *Rewriter) Copy(in *ir.Instr, args []*ir.Value) []*ir.Value {
 func (r *Rewriter) Body(old *ir.Block, types ...ir.Type) *ir.Block {
 	blk := &ir.Block{}
 	outer := r.Builder
+	// The new builder shares the error of the outer one, so a fault in a body ends the whole pass.
 	r.Builder = outer.On(blk)
 	defer func() { r.Builder = outer }()
 	if len(types) != 0 && len(types) != len(old.Params) {
@@ -157,6 +186,8 @@ func CloneType(t ir.Type) ir.Type {
 }
 
 // CloneAttrs copies attributes so that changing the copy leaves the original as it is.
+//
+// Attributes hold slices: a pass that shifted the dimensions of a shared one in place would shift those of the old module, which it must leave.
 func CloneAttrs(a ir.Attrs) ir.Attrs {
 	a.Dims, a.Starts = slices.Clone(a.Dims), slices.Clone(a.Starts)
 	a.Limits, a.Strides = slices.Clone(a.Limits), slices.Clone(a.Strides)
@@ -170,6 +201,8 @@ func CloneAttrs(a ir.Attrs) ir.Attrs {
 }
 
 // CloneGrid copies a grid.
+//
+// A new field that is a slice or a pointer must be copied here, or both grids share it.
 func CloneGrid(g *ir.Grid) *ir.Grid {
 	n := *g
 	windows := func(ws []ir.Window) []ir.Window {

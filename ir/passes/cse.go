@@ -10,6 +10,13 @@ import (
 //
 // Of equal instructions the first stays, with its task: stage, chunk and head. That is not only tidy. A schedule orders by tasks, so which
 // of two equal instructions stands first decides where the work is done; a builder that wants it elsewhere builds it there first.
+//
+//	%3 = neg %1 : f32[8]                     %3 = neg %1 : f32[8]
+//	%4 = loop %2 { %7 = neg %1 ... %7 }      %4 = loop %2 { ... %3 }
+//	%5 = neg %1 : f32[8]                     gone, its readers read %3
+//	%6 = load %r     %9 = load %r            both stay: a store may stand between them
+//
+// One walk is enough. Operands are defined before their readers, so by the time a reader's key is made equal operands are one value.
 func CSE(m *ir.Module) (*ir.Module, error) {
 	known := map[string][]*ir.Value{}
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
@@ -17,6 +24,7 @@ func CSE(m *ir.Module) (*ir.Module, error) {
 			outer := known
 			inner := map[string][]*ir.Value{}
 			if in.Op == ir.OpLoop || in.Op == ir.OpWhen {
+				// A copy: what the body makes is not defined behind it, and must not be found there.
 				for k, v := range outer {
 					inner[k] = v
 				}
@@ -25,9 +33,11 @@ func CSE(m *ir.Module) (*ir.Module, error) {
 			defer func() { known = outer }()
 			return r.Copy(in, args), true
 		}
+		// Loads and stores: equal ones need not give the same.
 		if !in.Op.Pure() {
 			return nil, false
 		}
+		// Constants and iotas have no operands, and differ in type alone.
 		var types []ir.Type
 		for _, v := range in.Results {
 			types = append(types, v.Type)

@@ -4,11 +4,17 @@ import "github.com/gdngen/gdngen/ir"
 
 // DCE removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
 // stay, and with them what their bodies yield: a loop without one of its carries would be another loop.
+//
+//	%2 = neg %1     %3 = exp %2     %4 = abs %1     yield %4
+//
+// Backwards from the yield %4 is live, and by it %1. Nobody has asked for %3 when it is passed, so its operand %2 is not asked for either: one walk
+// finds whole chains.
 func DCE(m *ir.Module) (*ir.Module, error) {
 	live := map[*ir.Value]bool{}
 	keep := map[*ir.Instr]bool{}
 	mark(m.Body, live, keep)
 	return Transform(m, func(_ *Rewriter, in *ir.Instr, _ []*ir.Value) ([]*ir.Value, bool) {
+		// Done without a value for any result is what drops an instruction.
 		return make([]*ir.Value, len(in.Results)), !keep[in]
 	})
 }
@@ -31,6 +37,7 @@ func mark(b *ir.Block, live map[*ir.Value]bool, keep map[*ir.Instr]bool) {
 		for _, a := range in.Args {
 			live[a] = true
 		}
+		// A body may read values from around it. They stand above this instruction, so they are marked before the walk comes to them.
 		if in.Body != nil {
 			mark(in.Body, live, keep)
 		}
@@ -38,6 +45,9 @@ func mark(b *ir.Block, live map[*ir.Value]bool, keep map[*ir.Instr]bool) {
 }
 
 // effects tells whether an instruction touches references of an outer body. Those of a kernel's body are its own.
+//
+// A when that stores, or a loop with one in it, must stay though it has no result that anybody reads. A kernel gives what it stores as its results; if
+// nobody reads these, nobody sees the stores.
 func effects(in *ir.Instr) bool {
 	if in.Op == ir.OpKernel {
 		return false

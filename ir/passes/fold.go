@@ -15,6 +15,13 @@ import (
 //   - A result that a constant can not name stays: NaN (its bits would be lost), an i64 beyond 2^53.
 //
 // So builders may write what is general, a scale of 1 or a mask of all ones, and pay nothing for it.
+//
+//	%2 = const {value=2} : f32[8]
+//	%3 = mul %2, %2 : f32[8]          const {value=4} : f32[8]
+//	%4 = const {value=1} : f32[8]
+//	%5 = mul %1, %4 : f32[8]          gone, its readers read %1
+//
+// What becomes of %2 and %4 is for dce. A constant of this IR is a splat, one number for all elements, so there are no tables to fold.
 func Fold(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if v := simplify(r, in, args); v != nil {
@@ -33,8 +40,11 @@ func constantOf(v *ir.Value) (float64, bool) {
 }
 
 // simplify returns what stands for an instruction, or nil.
+//
+// Operands are new values, so an instruction sees what theirs have become: a chain of splats folds in one walk.
 func simplify(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value {
 	switch {
+	// Operands that are references are places, not values.
 	case len(in.Results) != 1 || in.Body != nil || !in.Op.Pure() || len(args) == 0 || args[0].Type.IsRef():
 		return nil
 	case moves(in, args):
@@ -52,6 +62,8 @@ func simplify(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value {
 }
 
 // moves tells whether an op only moves elements, all of which come from splats of one value.
+//
+// "One value" is by bits: a concat of 0 and -0, which compare equal, is no splat, and a pad of 0 around -0 is none either.
 func moves(in *ir.Instr, args []*ir.Value) bool {
 	c, ok := constantOf(args[0])
 	if !ok {
@@ -76,6 +88,9 @@ func moves(in *ir.Instr, args []*ir.Value) bool {
 }
 
 // evaluate runs an elementwise op on splats, for one element.
+//
+// The interpreter does it, on a module of one instruction, so a folded op can not mean something else than one that runs: rounding to bf16,
+// saturation and shifts by too much are said in one place. Splats have one element that counts, so scalars are enough.
 func evaluate(in *ir.Instr, args []*ir.Value) (float64, bool) {
 	m, b := ir.NewModule("fold")
 	var scalars []*ir.Value
@@ -99,12 +114,17 @@ func evaluate(in *ir.Instr, args []*ir.Value) (float64, bool) {
 		return 0, false
 	}
 	v := res["o"].Float64s()[0]
+	// A constant is written as a float64. Only what comes back from one with all its bits may become a constant: 2^53 + 1 in i64 would not.
 	back := array.FromFloat64s(res["o"].Type, nil, []float64{v})
 	return v, v == v && slices.Equal(back.Data, res["o"].Data)
 }
 
 // identities are the ops that may change nothing. Each returns what stands for the result, or nil.
+//
+// What is not here would change bits. x * 0 is NaN for an infinite x and -0 for a negative one. A convert to bf16 and back rounds. And x - x is NaN for
+// an infinite x, by which kernels find such.
 var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value{
+	// -0 + 0 is 0, so adding 0 changes one number; -0 is neutral for all. Of a difference it is the other way round. Integers have one zero.
 	ir.OpAdd: neutral(func(d ir.DType, c float64) bool { return c == 0 && (!d.IsFloat() || math.Signbit(c)) }, true),
 	ir.OpSub: neutral(func(d ir.DType, c float64) bool { return c == 0 && (!d.IsFloat() || !math.Signbit(c)) }, false),
 	ir.OpMul: absorbing(0, neutral(is(1), true)),
@@ -122,6 +142,7 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 	ir.OpSelect: func(_ *Rewriter, _ *ir.Instr, a []*ir.Value) *ir.Value {
 		c, ok := constantOf(a[0])
 		switch {
+		// The same value on both sides, or a condition that is true everywhere.
 		case a[1] == a[2] || ok && c != 0:
 			return a[1]
 		case ok:
@@ -151,6 +172,7 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 		if v := sameType(r, in, a); v != nil {
 			return v
 		}
+		// Elements keep their order, so what is between does not matter.
 		if d := a[0].Def; d != nil && d.Op == ir.OpReshape {
 			return r.Reshape(d.Args[0], slices.Clone(in.Result().Type.Shape)...)
 		}
@@ -160,11 +182,13 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 		perm, x := slices.Clone(in.Attrs.Dims), a[0]
 		if d := x.Def; d != nil && d.Op == ir.OpTranspose {
 			for i, p := range perm {
+				// Dimension i of the result is p of what is between, which is d.Attrs.Dims[p] of x.
 				perm[i] = d.Attrs.Dims[p]
 			}
 			x = d.Args[0]
 		}
 		switch {
+		// Nothing moves, as behind two transposes that undo each other.
 		case slices.IsSorted(perm):
 			return x
 		case x != a[0]:
@@ -174,6 +198,7 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 	},
 }
 
+// is accepts one number, for any type. By == it takes -0 for 0, which only integers and bits are asked for.
 func is(want float64) func(ir.DType, float64) bool {
 	return func(_ ir.DType, c float64) bool { return c == want }
 }
@@ -192,6 +217,8 @@ func allOnes(d ir.DType, c float64) bool {
 }
 
 // neutral is x op c = x for constants c that test holds of, and c op x = x where the op commutes.
+//
+// A difference, a quotient and a shift do not commute: 0 - x is not x. The constant has the type of the result, so c op x = x holds with no convert.
 func neutral(test func(ir.DType, float64) bool, commutes bool) func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value {
 	return func(_ *Rewriter, in *ir.Instr, a []*ir.Value) *ir.Value {
 		d := in.Result().Type.DType
@@ -206,6 +233,8 @@ func neutral(test func(ir.DType, float64) bool, commutes bool) func(*Rewriter, *
 }
 
 // absorbing is x op c = c on integers and bool, else what next says.
+//
+// It comes before next: 0 * 1 is 0 by either rule. Floats have none, as 0 times infinity is NaN.
 func absorbing(c float64, next func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value) func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value {
 	return func(r *Rewriter, in *ir.Instr, a []*ir.Value) *ir.Value {
 		for _, v := range a {

@@ -10,6 +10,13 @@ import "github.com/gdngen/gdngen/ir"
 //
 // The interpreter computes the same bits before and after. Splits of an operand that several dots share are merged by cse, so a value
 // that three products read is cut once.
+//
+//	%3 = dot %1, %2 {prec=bf16x3} : f32[8,8]
+//
+//	%4 = convert %1 : bf16       x0        %7 = convert %2 : bf16       y0
+//	%5 = %1 - convert %4                   %8 = %2 - convert %7
+//	%6 = convert %5 : bf16       x1        %9 = convert %8 : bf16       y1
+//	%3 = dot %4, %9 + dot %6, %7 + dot %4, %7      each {prec=bf16x1}
 func Precision(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpDot || in.Attrs.Prec.Parts() < 2 {
@@ -18,6 +25,7 @@ func Precision(m *ir.Module) (*ir.Module, error) {
 		x, y := split(r.Builder, args[0], in.Attrs.Prec.Parts()), split(r.Builder, args[1], in.Attrs.Prec.Parts())
 		var sum *ir.Value
 		for _, q := range in.Attrs.Prec.Products() {
+			// An operand in bf16 has one part, so a bf16x3 product with it is two dots, and is exact in that operand.
 			if q[0] >= len(x) || q[1] >= len(y) {
 				continue
 			}
@@ -43,6 +51,7 @@ func split(b *ir.Builder, x *ir.Value, n int) []*ir.Value {
 		hi := b.Convert(rest, ir.BF16)
 		parts = append(parts, hi)
 		if i < n-1 {
+			// Exact in float32, since hi is what is left rounded to its leading bits: parts lose nothing but what the last one leaves.
 			rest = b.Sub(rest, b.Convert(hi, ir.F32))
 		}
 	}

@@ -13,6 +13,12 @@ import (
 // Finite is words of a part of numbers in bf16 with huge numbers in place of what is infinite or NaN: those lose the lowest bit of
 // their exponent, and in a later part the highest, so that the sum of the parts is finite too. Of visits they become 2^112: what overflows
 // in a product with them could vanish.
+//
+// A bf16 is a sign, eight bits of exponent and seven of fraction. An exponent of all ones have infinity and NaN alone:
+//
+//	0x7f80  infinity    xor 0x0080    0x7f00  2^127
+//	0x7fc0  NaN         xor 0x0080    0x7f40  1.5 * 2^127
+//	0x7fc0  NaN         xor 0x4000    0x3fc0  1.5, in a later part
 func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	b := e.B
 	const lowest = 0x0080_0080 // bit of the exponents of both halves
@@ -36,6 +42,8 @@ func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 
 // Vanishing is Finite with next to zero in place of what is infinite or NaN, where there is arithmetic in bf16: the bits of NaN, whichever
 // it is, have an exponent of all ones too.
+//
+// All ones by xor with all ones is an exponent of zeros: at most the largest number below the normal ones.
 func (e *Body) Vanishing(x *ir.Value, part int) *ir.Value {
 	b := e.B
 	if e.V.Numerics.DecayBF16 < gdn.DecayBF16Operands {
@@ -57,6 +65,7 @@ func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 	if e.V.Numerics.Store == ir.BF16 {
 		return b.Halves(by(b.Words(e.Store(x)), 0))
 	}
+	// NaN compares false as infinity does, so one select has both. It takes the sign too: what is poisoned need only show.
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
 }
 
@@ -67,6 +76,8 @@ func Fades(v gdn.Variant) bool {
 
 // AtMostOne is factors [N, C] of tokens, of which none is above 1 but by rounding, with 1 in place of NaN; and marks, which are NaN there
 // then, for what shows it.
+//
+// x - x is 0, and NaN of NaN: so the mark stays where the factor lost it.
 func AtMostOne(e *Body, x, marks *ir.Value) (factors, marked *ir.Value) {
 	one := e.B.Like(x, 1)
 	return e.B.Select(e.B.Compare(ir.LT, x, one), x, one), e.B.Add(marks, e.B.Sub(x, x))

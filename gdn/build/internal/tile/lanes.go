@@ -12,6 +12,9 @@ func SumsByProducts(v gdn.Variant) bool {
 }
 
 // Summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
+//
+// W_ij is added to the sums of token i and taken from those of token j, so before both it must vanish. It does if the two are one number: were only one of
+// them rounded, the difference would stand in the gradients of all tokens before.
 func (e *Body) Summand(x *ir.Value) *ir.Value {
 	if !SumsByProducts(e.V) {
 		return x
@@ -102,6 +105,10 @@ func (e *Body) laneSums(l Lanes) *ir.Value {
 }
 
 // productSums are the sums [N, C, lanes] of lists, each in the lanes of its part.
+//
+//	lists {r, -w} and {y}:   [r | w | y] [  1  0 ]     a number here is 64 lanes of it, and as many rows as the value has lanes
+//	                                     [ -1  0 ]
+//	                                     [  0  1 ]
 func (e *Body) productSums(part int, lists []Lanes) *ir.Value {
 	b := e.B
 	var xs, ones []*ir.Value

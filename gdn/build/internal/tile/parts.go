@@ -47,6 +47,8 @@ func Mapped(e *Body, x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value {
 }
 
 // Split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
+//
+//	x = 1 + 2^-9 + 2^-20:   x0 = 1, x1 = 2^-9, x2 = 2^-20     eight bits each: those of x0 end at 2^-7
 func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 	if x.Type.DType == ir.BF16 {
 		return []*ir.Value{x}
@@ -63,6 +65,8 @@ func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 }
 
 // Cut gives the parts of x for bf16x3, kept from its first use on.
+//
+// So products of one value share its parts, and the parts are what passes from stage to stage.
 func (e *Body) Cut(x *ir.Value) []*ir.Value {
 	if e.parts[x] == nil {
 		e.parts[x] = e.Split(x, 2)
@@ -127,6 +131,8 @@ func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 // DotSum is the sum of products x y of values held in parts, as one product.
 func DotSum(e *Body, pairs ...[2]*ir.Value) *ir.Value { return sideBySide(e, false, false, pairs...) }
 
+// sideBySide is the sum of x y over pairs x [N, R, K] and y [N, K, M], or turned: [N, R, 3 K] by [N, 3 K, M] for each pair in two parts. A value in bf16
+// is one part, and leaves 2 K.
 func sideBySide(e *Body, tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
 	n := pairs[0][0].Type.Rank()
 	xk, yk := n-1, n-2

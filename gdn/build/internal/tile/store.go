@@ -21,6 +21,12 @@ func (e *Body) Store(x *ir.Value) *ir.Value {
 // Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first. A share [N, C, V] says how much
 // of it each element may take; nil for all. Keys of tokens that write nothing must have none: what an earlier token left, behind a strong decay, would
 // be all that they write.
+//
+//	own_i = x_i + left_(i-1)     low_i = own_i in bf16     left_i = own_i - low_i
+//	sum low_i = sum x_i - left_n
+//
+// On keys that are all alike, errors of 3.8e-2 came down to 2.4e-2 with two blocks, 1.6e-2 with four and 1.2e-2 with eight. Each block waits for the one
+// before, and a block is whole registers: a chunk of 32 tokens takes no more than two.
 func (e *Body) StoreValues(x, unit, length, share *ir.Value) *ir.Value {
 	b, n := e.B, e.V.Numerics.ErrorFeedback
 	for n > 1 && e.C%(n*rowsOfWords) != 0 {

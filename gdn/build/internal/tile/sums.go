@@ -34,6 +34,8 @@ func RunningSums(b *ir.Builder, x, y *ir.Value) *ir.Value {
 }
 
 // AddLanes adds up the last dimension by halves.
+//
+//	[a b c d] -> [a+c b+d] -> [a+c+b+d]
 func AddLanes(b *ir.Builder, x *ir.Value) *ir.Value {
 	last := x.Type.Rank() - 1
 	for w := x.Type.Shape[last] / 2; w > 0; w /= 2 {
@@ -43,6 +45,8 @@ func AddLanes(b *ir.Builder, x *ir.Value) *ir.Value {
 }
 
 // Repeated has each entry of x [N, R, L] so many times.
+//
+//	[A B] twice -> [A A B B]     value heads of one key head stand side by side; Summed makes [A1+A2 B1+B2] of [A1 A2 B1 B2]
 func Repeated(b *ir.Builder, x *ir.Value, times int) *ir.Value {
 	if times == 1 {
 		return x
@@ -73,6 +77,8 @@ func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 }
 
 // IdentityFirst is the state [I | 0] of k rows for every sequence and head of a type of states.
+//
+// Tokens take a state S to M S + B. From [I | 0], with values that are zero in the first k lanes, the same kernel makes [M | B].
 func IdentityFirst(b *ir.Builder, k int, states ir.Type) *ir.Value {
 	one := ir.T(ir.I32, k, states.Shape[len(states.Shape)-1])
 	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))

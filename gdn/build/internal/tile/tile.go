@@ -40,6 +40,9 @@ func (e *Body) Over(n int, x *ir.Value) *ir.Value {
 }
 
 // Column spreads [N, C] over lanes to [N, C, lanes].
+//
+//	[a b] over lanes  [a a]     Row: over rows  [a b]
+//	                  [b b]                     [a b]
 func (e *Body) Column(x *ir.Value, lanes int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
@@ -52,6 +55,8 @@ func (e *Body) Row(x *ir.Value, rows int) *ir.Value {
 }
 
 // Scalar spreads lane i of [N, C] over [N, rows, lanes].
+//
+// With i = C - 1 of exp(G) it is what a chunk leaves of the state that it found.
 func (e *Body) Scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
 	n := x.Type.Shape[0]
 	x = e.B.Broadcast(e.B.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
@@ -76,6 +81,8 @@ func (e *Body) Where(rows, lanes int, f func(r, l *ir.Value) *ir.Value) *ir.Valu
 }
 
 // Keep is x where a [R, L] mask holds, else zero, for all entries.
+//
+// It is a select and no product: zero times infinity would be NaN.
 func (e *Body) Keep(x, mask *ir.Value) *ir.Value {
 	return e.B.Select(e.Over(x.Type.Shape[0], mask), x, e.B.Like(x, 0))
 }
@@ -98,6 +105,8 @@ func (e *Body) Eye(n, size int) *ir.Value {
 }
 
 // Dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
+//
+// Where both are in bf16 their products are exact in the float32 that a matrix unit adds them up in, so more passes would add zeros.
 func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	if p == ir.PrecBF16x3 && (e.V.Numerics.Split == gdn.SplitDef || e.V.Inverse.Refine) {
 		return e.dotParts(x, y, tx, ty)
@@ -117,6 +126,8 @@ func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 }
 
 // DotBoth multiplies x and y, which may be nil, by z: z x^T, or x z^T after it. They are one product where the variant joins such.
+//
+// x and y [N, R, K] and z [N, M, K] make [N, M, R] each, or [N, R, M] after; joined [N, M, 2 R] or [N, 2 R, M], cut in two.
 func (e *Body) DotBoth(x, y, z *ir.Value, after bool, p ir.Precision) (byX, byY *ir.Value) {
 	axis := 2
 	times := func(x *ir.Value) *ir.Value { return e.Dot(z, x, false, true, p) }

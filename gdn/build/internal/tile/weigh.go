@@ -31,6 +31,7 @@ func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 		return b.Mul(e.Element(x, gdn.DecayBF16Rows), e.Column(g, s[2]))
 	}
 	// A column of words is spread over half the registers.
+	// [N, C] to [C, N], where tokens are rows and pair to words [C/2, N], and back to [N, C/2], each word of which goes over D lanes.
 	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
 	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
 	return b.Mul(e.Element(x, gdn.DecayBF16Rows), b.Halves(col))

@@ -38,6 +38,9 @@ func (e *Body) AndWords(x, mask *ir.Value) *ir.Value {
 
 // WordsWhere is all ones in the halves of words of a [rows, lanes] tile where keep holds. Row r of words holds rows 2r (low) and
 // 2r + 1 (high).
+//
+//	lane <= row, four rows:   row 0  ffffffff ffff0000 .        .           rows 0 and 1
+//	                          row 1  ffffffff ffffffff ffffffff ffff0000    rows 2 and 3
 func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	b := e.B
 	r, l := e.Iota(rows/2, lanes, 0), e.Iota(rows/2, lanes, 1)

@@ -48,6 +48,7 @@ func (e *Solver) forward(neg *ir.Value) *ir.Value {
 	s := neg.Type.Shape
 	n, c := s[0], s[1]
 	out := e.B.Loop(c, []*ir.Value{e.B.Const(neg.Type, 0), neg}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
+		// With a cache of its own: an iota that is made in the loop's body is not defined outside.
 		in := &Solver{tile.New(b, e.V, e.C)}
 		x, neg := carried[0], carried[1]
 		mine := b.Compare(ir.EQ, in.Iota(c, c, 0), b.Broadcast(i, []int{c, c}))
@@ -63,6 +64,10 @@ func (e *Solver) forward(neg *ir.Value) *ir.Value {
 
 // blockForward substitutes block by block: block row i is T_ii (E_i + B_i X), T_ii being the leaf's
 // inverse. C / leaf products follow one another, where a merge has log2 of that.
+//
+//	C / leaf = 3:   X0 = T00 [I . .]
+//	                X1 = T11 ([. I .] + B10 X0)
+//	                X2 = T22 ([. . I] + [B20 B21] [X0; X1])
 func (e *Solver) blockForward(neg *ir.Value) *ir.Value {
 	b := e.B
 	n, c, l := neg.Type.Shape[0], e.C, e.V.Inverse.Leaf
@@ -94,11 +99,19 @@ func (e *Solver) ladder(neg *ir.Value) *ir.Value {
 // pair, (X^-1 - L)^-1 = X + X L X + X L X L X + ..., of which the third term is zero: L takes odd
 // blocks to nothing. It multiplies whole chunks, zeros for the most part, and so needs no moves of
 // blocks.
+//
+//	X = [X11  .  ]   L = [ .   . ]   X L X = [      .       . ]
+//	    [ .  X22 ]       [B21  . ]           [X22 B21 X11   . ]
 func (e *Solver) rung(x, neg *ir.Value, w int) *ir.Value {
 	return e.B.Add(x, e.inv(x, e.inv(e.pairs(neg, w), x)))
 }
 
 // pairs keeps the blocks of B that lie below the first of two neighbouring blocks of w.
+//
+//	C / w = 4, by blocks:   .  .  .  .
+//	                        L  .  .  .
+//	                        .  .  .  .
+//	                        .  .  L  .
 func (e *Solver) pairs(neg *ir.Value, w int) *ir.Value {
 	return e.Keep(neg, e.Where(e.C, e.C, func(r, l *ir.Value) *ir.Value {
 		r, l = e.Divided(r, w), e.Divided(l, w)
@@ -177,6 +190,8 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 
 // mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small products in a batch, which CPUs
 // and GPUs like, and a matrix unit of 128 rows does not.
+//
+// For C / w = 4, x is [4, N, w, w], cut as [2, 2, N, w, w] in pairs and which of a pair, and the result [2, N, 2 w, 2 w].
 func (e *Solver) mergeBlocks(neg *ir.Value) *ir.Value {
 	b, c := e.B, e.C
 	n := neg.Type.Shape[0]
@@ -206,6 +221,8 @@ func (e *Solver) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
 
 // neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk. It is a negative example: with keys
 // alike and beta 1, entries of B^k are binomial coefficients, 4.7e17 at C = 64, and cancel.
+//
+// The inverse itself has no entry above 1 there: A is all ones below the diagonal, and (I + A)^-1 has 1 on the diagonal, -1 right below it, and zeros.
 func (e *Solver) neumann(neg *ir.Value) *ir.Value {
 	x := e.B.Add(e.Eye(neg.Type.Shape[0], e.C), neg)
 	for k, power := 2, neg; k < e.C; k *= 2 {

@@ -65,6 +65,11 @@ func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *
 
 // packed brings the diagonal blocks of l of [N, C, C] to lanes: [N, l, C]. The rows of block i hold
 // it at its own lanes already, so each lane only chooses whose rows it takes.
+//
+//	l = 2:   [a b . .]
+//	         [c d . .]     packed   [a b e f]
+//	         [* * e f]              [c d g h]
+//	         [* * g h]
 func (e *Solver) packed(x *ir.Value, l int) *ir.Value {
 	b, c := e.B, e.C
 	n := x.Type.Shape[0]
@@ -101,11 +106,13 @@ func (e *Solver) substLanes(d *ir.Value) *ir.Value {
 }
 
 // substWords is substLanes of bf16 rows as words [N, L/2, C]: what is taken along lanes then are two rows at once.
+// A bf16 is the upper half of a float32, so a shift or an AND is all that makes either row of the two a float32.
 func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	b := e.B
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
 		return func(yield func(int, *ir.Value) bool) {
+			// From the first word with a row after j; of that word perhaps only the second.
 			for i := (j + 1) / 2; i < len(rows); i++ {
 				both := b.Take(rows[i], at, 1)
 				if 2*i > j && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
@@ -159,6 +166,7 @@ func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 }
 
 // substBlocks substitutes column by column: after step j, row j is final and its multiples are in the rows below.
+// D is strictly lower, so column j adds to rows after j alone, and the last column to none.
 func (e *Solver) substBlocks(d, x *ir.Value) *ir.Value {
 	b := e.B
 	s := d.Type.Shape

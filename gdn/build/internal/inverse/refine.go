@@ -11,6 +11,8 @@ import "github.com/gdngen/gdngen/ir"
 // side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
 
 // refined is T of B [N, C, C], whose upper part may hold anything, and X in bf16.
+//
+// One step squares the residual: I - (I - B) (X + X R) = R - (I - R) R = R^2.
 func (e *Solver) refined(x, neg *ir.Value) *ir.Value {
 	b := e.B.Stage("solve")
 	high := b.Convert(neg, ir.BF16)
@@ -51,6 +53,8 @@ func (e *Solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *
 }
 
 // Applied is T r, or r T^T of turned values [N, V, C]; r is as it is stored.
+//
+//	[X E] [r; r] = X r + E r,   turned: [r r] [X E]^T
 func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	b, parts, p := e.B, e.Parts(t), e.V.ApplyPrecision()
 	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // T alone is in parts

@@ -19,6 +19,8 @@ func (e *Solver) wordMask(rows, w, i int) *ir.Value {
 }
 
 // andMask clears x [N, rows, C] outside block i of w lanes.
+//
+// In a block row of x it leaves one block: two of them with other lanes can be packed by an OR, and taken apart by this mask again.
 func (e *Solver) andMask(x *ir.Value, w, i int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.And(x, e.Over(s[0], e.wordMask(s[1], w, i)))
@@ -74,6 +76,9 @@ func (e *Solver) orAll(xs []*ir.Value) *ir.Value {
 
 // SolveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
 // (I + A)^-1 in bf16 or its parts.
+//
+// Block rows have a leaf's height, leaf / 2 rows of words. Of each only the block on the diagonal goes to the leaves, all by one substitution; x is their
+// inverses, spread to their lanes again, and grows by merges from block rows of a.
 func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 	a, seen := e.ownRows(negA)
 	b, l := e.B.Stage("leaf"), e.V.Inverse.Leaf
@@ -86,6 +91,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 		own = append(own, []*ir.Value{e.orAll(blocks)})
 	}
 	var inverse *ir.Value
+	// One part is bf16, and needs no float32 before the substitution makes it of each row.
 	if len(own) == 1 {
 		inverse = e.substWords(own[0][0])
 	} else {

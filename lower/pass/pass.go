@@ -25,6 +25,9 @@ type Pass struct {
 }
 
 // Table has all passes.
+//
+// It lies above the packages that have the passes, of which lower/plain and lower/tpu know nothing of each other. So the order is said in one place,
+// and a command can name any of them. "Same bits" is what tests ask of the interpreter before and after a pass.
 var Table = []Pass{
 	{Name: "batch", Run: plain.Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
 	{Name: "tile", Run: tpu.Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
@@ -37,6 +40,9 @@ var Table = []Pass{
 }
 
 // The ways from what a builder makes to the level of a backend.
+//
+// Where a pass stands twice, what stands between has made work for it: of what tile makes, some may be equal and some unread again. StableHLO
+// expands dots of several parts as it prints them, so only Tiles has precision.
 var (
 	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO, whose backend batches by itself
 	Graph   = []string{"batch", "moves", "fold", "cse", "dce"}                  // plain ops and loops, for whoever has no grids
@@ -45,6 +51,7 @@ var (
 )
 
 // how says what a constraint asks of two passes that are both applied.
+// once allows a second time: in "cse dce tile cse dce" the second cse stands behind a dce, but there is one before that, and another dce to come.
 type how int
 
 const (
@@ -75,6 +82,13 @@ var constraints = []struct {
 }
 
 // ordered says which constraint the pass number i breaks.
+//
+//	dce cse             pass dce must come after cse
+//	tile pipeline cse   pass pipeline must come after cse: the second may not follow at all
+//	batch tile          passes batch and tile are not for one module
+//	fold dce            nothing, though cse comes before dce in the table: it is not applied
+//
+// It looks at constraints by the pass that must come later (then), and at what still follows.
 func ordered(names []string, i int) error {
 	before, after := names[:i], names[i+1:]
 	for _, c := range constraints {
@@ -102,6 +116,8 @@ func Find(name string) (Pass, error) {
 }
 
 // Apply runs passes in order, verifying the module before the first and after each.
+//
+// An error names the pass after which the module no longer verifies, so a fault is found where it is made and not by a backend.
 func Apply(m *ir.Module, names ...string) (*ir.Module, error) {
 	if err := m.Verify(); err != nil {
 		return nil, fmt.Errorf("before the first pass: %w", err)

@@ -50,6 +50,8 @@ func Batch(m *ir.Module) (*ir.Module, error) {
 }
 
 // contains tells whether a block holds an op at any depth.
+//
+// It looks into the body of the old module, where a grid is still a grid.
 func contains(b *ir.Block, op ir.Op) bool {
 	found := false
 	b.Walk(func(in *ir.Instr) { found = found || in.Op == op })

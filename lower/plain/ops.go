@@ -134,6 +134,8 @@ func (b *batcher) block(blk *ir.Block) {
 }
 
 // union is the set of axes that any of the values depends on.
+//
+// An op on these axes has a result for every point that any of its operands tells apart, and no more.
 func (b *batcher) union(vs []*ir.Value) axes {
 	var on axes
 	for _, v := range vs {

@@ -105,6 +105,8 @@ func (v *view) on() axes {
 }
 
 // varies tells whether the block is known only at a step.
+//
+// By constants and parallel axes a window shows the same blocks in all steps: a carry of that kind is handed on, without an array of final blocks.
 func (v *view) varies() bool { return len(v.counts()) > 0 }
 
 // counts are the block counts of the dynamic dimensions.

@@ -84,7 +84,7 @@ var constraints = []struct {
 // ordered says which constraint the pass number i breaks.
 //
 //	dce cse             pass dce must come after cse
-//	tile pipeline cse   pass pipeline must come after cse: the second may not follow at all
+//	tile pipeline cse   pass pipeline must come after cse: no cse may follow it
 //	batch tile          passes batch and tile are not for one module
 //	fold dce            nothing, though cse comes before dce in the table: it is not applied
 //

@@ -11,6 +11,13 @@ import (
 
 // copier emits one slot's instructions: a copy of the body, in which values of other phases come
 // from rings and windows are those of the slot's chunk.
+//
+// Of one task, with Steps 1 and a slot of delay 2 (K is a window, a was made in phase 0):
+//
+//	built                     copied for the slot
+//	k = load K[0]             load of the window of K that is two steps behind
+//	u = dot a, k              a is loaded from its ring first, from the place of two steps ago
+//	c = program_id            step - 2
 type copier struct {
 	*pipeline
 	slot  slot
@@ -51,6 +58,11 @@ func (k *copier) place(in *ir.Instr) error {
 
 // within is where in a ring the slot's chunk lies. Turns count steps, and the slot's chunk was new
 // delay steps ago: it lies where that step put it.
+//
+//	ring of 4 steps, step 5 (turn 1), delay 2:   place 3, where step 3 put it
+//
+// A run's turns are a multiple of r.mod, so that adding them keeps the difference from being
+// negative and changes no remainder.
 func (k *copier) within(r *ring) []int {
 	turn := (k.run.turn + k.run.turns - k.slot.delay%r.mod) % r.mod
 	return []int{turn*k.opt.Steps + k.slot.chunk, 0, 0}
@@ -118,6 +130,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	b.Of(in)
 	switch in.Op {
 	// The number of the chunk, of which a step has several.
+	// Step 5 of two chunks each, delay 1, chunk 1 of its step: (5 - 1) * 2 + 1 = 9.
 	case ir.OpProgramID:
 		if in.Attrs.Axis != k.seq {
 			break
@@ -131,6 +144,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	case ir.OpStore:
 		k.shift(&attrs, in.Args[1])
 	// A window of several chunks is a cast of more rows.
+	// [64, 128] bf16 cast to words is [32, 128]; of two chunks, [128, 128], it is [64, 128].
 	case ir.OpRefCast:
 		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
 		if !slices.Equal(old, now) {
@@ -188,6 +202,12 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 // shift moves the start of a load or store to the slot's chunk of the window behind ref: a window
 // of a step has its chunks one behind another, or from the last to the first where the grid walks
 // down. In a buffer that the kernel copies by itself, the step's half comes first.
+//
+//	two chunks of 64 rows a step, block [128, 128]:   chunk 0 from row 0, chunk 1 from row 64
+//	walking down:                                     chunk 0 from row 64, chunk 1 from row 0
+//	a buffer of two halves, one chunk a step:         even steps from row 0, odd ones from row 64
+//
+// Starts count rows as ref has them. Through a cast to words of two rows, chunk 1 is 32 on.
 func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	r := memory(k.root, ref)
 	p, ok := k.param[r]

@@ -32,6 +32,10 @@ type delivery struct {
 
 // delivers says along which dimension the kernel is to copy the blocks of an output itself: of those
 // that follow the steps of the only program, and of what stays (-1).
+//
+// A copy has one number for its block, so all other dimensions must be whole. The delay must be the
+// greatest: deliver counts from step l.last on, in which a window of just that delay has its first
+// block.
 func (l *pipeline) delivers(w ir.Window, t ir.Type, delay int) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.g.Live > 0 {
 		return 0, false
@@ -78,7 +82,9 @@ func (l *pipeline) deliver(b *ir.Builder, step *ir.Value) {
 		}
 		holds := b.Compare(ir.GE, step, number(b, from))
 		half := b.And(b.Sub(step, number(b, x.ago)), number(b, 1))
+		// A semaphore is a parameter and not an element of an array: each half has code of its own.
 		for to := range 2 {
+			// One step alone meets the condition, and its half is known.
 			if from == end && (end-x.ago)%2 != to {
 				continue
 			}
@@ -92,6 +98,7 @@ func (l *pipeline) deliver(b *ir.Builder, step *ir.Value) {
 }
 
 // copyBlock starts or awaits the copy of the block of some steps ago, where the window moves.
+// The window's index has its delay in it already: step 3 starts, of a delay of 1, block 3 - 1 - 1.
 func (x *delivery) copyBlock(b *ir.Builder, op ir.Op, step *ir.Value, ago, half int) {
 	if x.axis >= 0 {
 		at := tiles.LookUp(b, x.window.Index[x.axis], step, -ago, nil)
@@ -115,6 +122,9 @@ type lastPart struct {
 const early = .8
 
 // deliveringBy finds which parts each event of the last step is the last to write.
+//
+// Events 7, 9 and 12 store to rows 0-63, 64-127 and 32-95 of a block of two parts of 64 rows: both
+// parts leave after event 12, which is the last to write to each.
 func (l *pipeline) deliveringBy(events []event) delivering {
 	out := delivering{map[int][]lastPart{}, -1}
 	for _, x := range l.delivered {
@@ -167,6 +177,12 @@ func (l *pipeline) awaitBefore(b *ir.Builder) {
 }
 
 // results are the instructions that make of the results of products what leaves, and nothing else.
+//
+//	dot -> scale -> round -> store to an output     all but the dot
+//	dot -> scale -> round -> another dot            none, whatever else reads them
+//
+// In the last step they stand right behind their products (timeline): their share of the time slot
+// would hold back the copy, which is all that is left to hide.
 func (l *pipeline) results() []bool {
 	only := make([]bool, len(l.body.Instrs))
 	users := make([][]int, len(only))
@@ -189,6 +205,9 @@ func (l *pipeline) results() []bool {
 }
 
 // copyPart starts or awaits the copy of a part of the last block.
+//
+// Copies count in units of what they move, here parts. Of 4 parts a block, six blocks and a delay
+// of 1 the last step is 6: part 2 goes from 0*4 + 2 of the buffer, half 0, to 5*4 + 2 of the array.
 func (l *pipeline) copyPart(b *ir.Builder, op ir.Op, x *delivery, part int) {
 	from, to, n := number(b, part), number(b, part), len(x.parts.sems)
 	if x.axis >= 0 {

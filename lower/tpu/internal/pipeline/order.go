@@ -88,6 +88,15 @@ func order(b *ir.Block, sched *ir.Sched) {
 // that it does not stay live until then; lane moves, whose latency is that of a dot, one level
 // before. Without it, all conversions and masks of a stage stand at level 0, since no dot comes
 // before them.
+//
+// A stage has dots d1, d2 and d3, each of the one before. m is a mask that only d3 takes, and t
+// moves lanes of an input for it:
+//
+//	level      0         1         2
+//	built      d1 m t    d2        d3
+//	waiting    d1        d2 t      d3 m
+//
+// Need of another stage is 0: what leaves a stage is made in it as soon as it can be.
 func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, stage func(*ir.Instr) string) {
 	const never = 1 << 30
 	need := make([]int, len(b.Instrs))
@@ -119,6 +128,11 @@ func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, st
 // its operands, or that of all its users. Tile writes heads into tasks only where an op has several
 // tiles; a cast of one head's tile to words has no head of its own, and would otherwise stand far
 // from it.
+//
+//	k0 = load of head 0's rows   no head of its own, nor operands: 0, since d0 alone uses it
+//	m  = a mask                  used by heads 0 and 1: -1
+//	d0 = dot k0, m @head 0       0
+//	d1 = dot k1, m @head 1       1
 func affinity(b *ir.Block) []int {
 	index := map[*ir.Value]int{}
 	for i, in := range b.Instrs {
@@ -201,6 +215,7 @@ func topological(b *ir.Block, less func(i, j int) bool) []*ir.Instr {
 	return out
 }
 
+// ready is a heap of the instructions that wait for nothing any more.
 type ready struct {
 	items []int
 	less  func(i, j int) bool
@@ -220,6 +235,11 @@ func (r *ready) Pop() any {
 // what defines its operands, and accesses to memory that overlap its own where one of the two is a
 // store. A store stays after what reads the loads that it overwrites, too: then a load can be made
 // again at each of its uses (findLazy), and still reads what it did.
+//
+//	s = load S           u needs s
+//	u = dot s, k
+//	store n to S         needs s by memory, and u since u reads s: were it before u, a load of S
+//	                     that is made again at u would read n
 func dependences(b *ir.Block) [][]int {
 	def := map[*ir.Value]int{}
 	root := map[*ir.Value]*ir.Value{} // the memory behind a reference
@@ -245,6 +265,8 @@ func dependences(b *ir.Block) [][]int {
 		if in.Op == ir.OpRefCast {
 			root[in.Result()] = memory(root, in.Args[0])
 		}
+		// Boxes of different casts count in different units, as rows of bf16 and words of two rows,
+		// so they are taken to overlap (as).
 		accesses(in, func(ref *ir.Value, store bool, bx *box) {
 			r, as := memory(root, ref), ref.Type.String()
 			for _, a := range seen[r] {
@@ -316,6 +338,8 @@ func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
 }
 
 // box is the part of a reference that a load or store touches; nil is any part.
+//
+//	load of [8, 128] from [4, 64, 128] at (1, 16, 0):   lo 1 16 0, count 1 8 128, step 1 1 1
 type box struct{ lo, count, step []int }
 
 // newBox is what a load or store of a type touches. A place known at run time may be anywhere.
@@ -337,6 +361,9 @@ func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
 // overlaps says whether two boxes have an element in common: along every dimension their ranges
 // meet, and where both go by one stride, they meet at the same remainder. Rows 0, 2, 4 and rows 1,
 // 3, 5 do not.
+//
+// Boxes of different strides that interleave are taken to overlap: that costs freedom of order, no
+// bits.
 func (a *box) overlaps(b *box) bool {
 	if a == nil || b == nil {
 		return true

@@ -20,6 +20,9 @@ type parts struct {
 }
 
 // cutInParts cuts a block of an element type into parts of whole tiles, whose semaphores it makes.
+//
+//	[1, 2048, 128] bf16, 512 KiB:   4 parts of [1, 512, 128], 128 KiB each
+//	[1, 24, 4096] bf16, 192 KiB:    1 part; 12 rows would end inside a tile of 16
 func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
 	p := parts{block: slices.Clone(block)}
 	at, rows := 0, len(block)-2
@@ -37,6 +40,9 @@ func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
 }
 
 // touches says whether a box of the block, as a reference has it, has rows of a part.
+//
+// The reference may be a cast, as to words of two rows, so that rows are taken as a share of its
+// own: of 1024 words and 4 parts, words 256 to 319 are of part 256*4/1024 = 1.
 func (p *parts) touches(part int, ref *ir.Value, bx *box) bool {
 	if bx == nil {
 		return true

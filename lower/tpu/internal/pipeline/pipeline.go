@@ -103,6 +103,14 @@ type seen struct {
 }
 
 // ring holds a value of the last few chunks between two phases.
+//
+// Made in phase 0 and read in phase 2, lags 0 and 2, one chunk a step:
+//
+//	step       0    1    2    3    4
+//	stored     [0]  [1]  [2]  [3]  [0]
+//	read                 [0]  [1]  [2]
+//
+// Three places are in use at a time; a fourth makes their number a power of two (runs).
 type ring struct {
 	ref   *ir.Value
 	mod   int  // steps after which a place is used again; a power of two
@@ -166,6 +174,8 @@ func (l *pipeline) cutSlots() {
 
 // active are the slots that have a chunk at a step: a slot of delay d begins d steps after the
 // first, and has its last chunk d steps after the last.
+//
+//	3 steps of chunks, delays 0, 1 and 2:   0    0 1    0 1 2    1 2    2     for steps 0 to 4
 func (l *pipeline) active(step int) []slot {
 	return slices.DeleteFunc(slices.Clone(l.slots), func(s slot) bool { return step < s.delay || step >= l.steps+s.delay })
 }
@@ -212,8 +222,11 @@ func (l *pipeline) alone(step int) bool {
 // live tells how many chunks must run, phases follow those before them to the end of these: a step
 // behind the last has a body for each number of steps that it is behind. A condition is control,
 // which costs bundles in every step, so a kernel whose steps are all alike has none.
+//
+//	live 2, delays 0, 1 and 2:   step 2 (k = 0) has delays 1 and 2, step 3 (k = 1) has delay 2
 func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
 	active := l.active(r.lo)
+	// That is where nothing lags: no first and last steps, no turns of rings or of halves.
 	if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 && live == nil {
 		return l.step(b, c, r, active)
 	}
@@ -250,6 +263,8 @@ type run struct {
 // where a place depends on the number of the step, a compiler can not tell a load of one chunk from
 // a store of another, and keeps their order. Bodies of other turns are copies of the code, so rings
 // are powers of two: the turns of all rings then repeat with those of the largest.
+//
+//	steps 2 to 7, 4 turns:   2 and 6 share a body, 3 and 7 too; 4 and 5 have one each
 func (l *pipeline) runs(lo, hi int) []run {
 	turns := 1
 	if len(l.fetched)+len(l.delivered) > 0 {
@@ -261,6 +276,7 @@ func (l *pipeline) runs(lo, hi int) []run {
 	var out []run
 	for at := lo; at <= hi && at < lo+turns; at++ {
 		r := run{lo: lo, hi: hi, turn: at % turns, turns: turns}
+		// The only step of its turn: holds asks for it by number, in one comparison for three.
 		if at+turns > hi {
 			r.lo, r.hi = at, at
 		}
@@ -270,6 +286,7 @@ func (l *pipeline) runs(lo, hi int) []run {
 }
 
 // holds is the condition that step c belongs to the run.
+// Turns are a power of two: c modulo turns is a mask, and no division by the scalar unit.
 func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
 	if r.lo == r.hi {
@@ -312,6 +329,7 @@ func (l *pipeline) makeRings(b *ir.Builder) {
 		mod := 1
 		// Places of a value that is read reach chunks later: its own, and those of the chunks
 		// since.
+		// Two chunks a step, reach 2: three places are needed, which are two steps of two.
 		for mod*l.opt.Steps < reach[v]+1 {
 			mod *= 2
 		}

@@ -19,6 +19,10 @@ type event struct {
 // step emits the body of a run of steps, in which some slots are active. Each slot has its
 // instructions at times of its own; sorting all of them by time interleaves the phases. Equal times
 // keep the order of slots, so that the program does not depend on how a sort breaks ties.
+//
+//	phase 0 of chunk 2   a .17       b .50       c .83
+//	phase 1 of chunk 1         d .25       e .75
+//	written              a     d     b     e     c
 func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if r.lo == 0 && r.turn == 0 {
 		if err := l.start(b, c, r.hi); err != nil {
@@ -60,6 +64,8 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 			l.after(b, sends, at)
 		}
 	}
+	// Parts that none of the step's instructions reads are awaited too: step 1 starts the copy of
+	// block 2, which goes to the same half.
 	if r.hi == 0 {
 		l.awaitParts(b, len(l.awaited))
 	}
@@ -112,6 +118,8 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		if at[i] < 0 {
 			continue
 		}
+		// Each line has shares of its own total, so an instruction may get a time before that of
+		// what it needs from the other: known holds it back.
 		w, k := weight(in), line(i)
 		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
 		if soon != nil && soon[i] {
@@ -139,6 +147,8 @@ func copies(in *ir.Instr) bool {
 
 // start sets the carries at the first of the steps 0 to hi. Where the body is that of step 0 alone
 // it needs no condition.
+//
+// It stands before all else of the step, since the phase of the state may be in its first slot.
 func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	k := &copier{pipeline: l, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 	for i, in := range l.body.Instrs {
@@ -166,6 +176,9 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 // four a bundle; a half for stores. It need not be right, only in proportion: it places
 // instructions, and the compiler counts. The estimator's table of units (autotune) is another, and
 // finer; taking it here changes every program by -.2 to +.5 %.
+//
+//	[64, 128] f32, 8 registers:   multiply 2, store 4, exp 8, as the left side of a dot 8
+//	[64, 128] bf16, 4 registers:  multiply 1, store 2, exp 4, as the left side of a dot 4
 func weight(in *ir.Instr) float64 {
 	regs := func(t ir.Type) float64 {
 		_, r, l := tiles.RowsLanes(t.Shape)
@@ -185,6 +198,7 @@ func weight(in *ir.Instr) float64 {
 		return w * float64(max(in.Attrs.Count, 1))
 	case ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
 		return regs(in.Result().Type)
+	// Most choose registers and emit nothing.
 	case ir.OpSlice, ir.OpConcat, ir.OpReshape:
 		return 0
 	}

@@ -62,6 +62,10 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 
 // accessed finds which parameters instructions load and store, with the delays of the slots that
 // they stand in.
+//
+// K is loaded in phases 0 and 1, with lags 0 and 1 and one chunk a step: it is used with delays 0
+// and 1. With two chunks a step and lag 1, phase 1 itself sees two delays, 1 in its first slot and
+// 0 in its second.
 func (l *pipeline) accessed() map[seen]bool {
 	used := map[seen]bool{}
 	for i, in := range l.body.Instrs {
@@ -136,6 +140,11 @@ func (w *windowing) add(i int, x *ir.Value, nw ir.Window, t ir.Type) *ir.Value {
 
 // output makes the window of an output. One that moves can have one delay alone: its block is
 // written when the window goes on, and must then have been stored whole.
+//
+//	two chunks a step, lag 1:   step 3 stores chunk 5, of step 2, and chunk 6, its own
+//
+// The block of step 2 would be half written when the window leaves it. So phase.go moves stores to
+// a phase whose lag is a whole number of steps, and what is still left is an error.
 func (w *windowing) output(i int) error {
 	old := w.g.Tables + len(w.g.In) + i
 	window := w.g.Out[i]

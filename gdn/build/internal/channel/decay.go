@@ -71,8 +71,14 @@ func Nat(v gdn.Variant) float64 {
 
 // Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, or of a span, each by itself, so that no
 // difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
+//
+//	C = 64, span = 16     pairs i, j                              factors at i, and at j
+//	span                  both in 0-15, 16-31, 32-47 or 48-63     those of ofSpan
+//	level of 32           16-31 with 0-15, 48-63 with 32-47       upto, and after, of blocks of 16
+//	level of 64           32-63 with 0-31                         upto, and after, of blocks of 32: products of those of 16
 func (d *Decay) Cut() {
 	g, c := d.Log, d.Chunk
+	// No lower than the floor, so that there is a lowest decay of a span, and a number for its boundary.
 	if d.Bound == 0 {
 		g = d.Max(g, d.Like(g, tile.ResetFloor*Nat(d.Variant)))
 	}
@@ -103,6 +109,9 @@ func (d *Decay) Cut() {
 
 // ofSpan makes the level of the narrowest blocks, and the decays from their start up to each token, with its own, and after it up to their end.
 // The boundary is half of the lowest decay that a block can have below its start, so that both factors are as far from 1 at most.
+//
+// With a bound of -5 and a span of 32 sums of log2 go from 0 to -231, and middle is 115. Factors are from 2^-116 to 2^115, where float32
+// and bf16 end at 2^-126 and 2^128. A boundary at an end would ask for 2^231.
 func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 	own := level{block: block}
 	if block == 1 { // pairs of a token with itself
@@ -113,12 +122,15 @@ func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 	if d.Bound != 0 {
 		lowest = -d.Bound
 	}
+	// Keys that do not decay (g = 0) are multiplied by 2^115, and keep their digits. With 115.4 they would be rounded once more: inputs of
+	// class identical then miss their limit of bias, 2.2e-3 of 1.3e-3.
 	middle := math.Round(lowest * Nat(d.Variant) * float64(block) / 2) // a power of two in base 2, which rounds no key
 	sum := d.blockSums(g, block, upTo)
 	own.rows, own.columns = d.exp(d.Add(sum, d.Like(sum, middle))), d.exp(d.Sub(d.Like(sum, -middle), sum))
 	d.levels = append(d.levels, own)
 	// Chunks multiply what they leave of a state, so that is not rounded by the boundary. What is left of a token is taken once.
 	if d.onePass() {
+		// e^(-m - L_j) e^(L_end + m) = e^(L_end - L_j), an exponential less.
 		return d.exp(sum), d.Mul(own.columns, d.fromBlock(own.rows, block, block-1))
 	}
 	return d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
@@ -128,6 +140,9 @@ func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 func (d *Decay) onePass() bool { return d.Variant.Precision() == ir.PrecBF16x1 }
 
 // across are the decays between each token and the middle of its block: of rows in second halves, and of columns in first ones.
+//
+//	a block of 4, middle between 1 and 2, exponents:   token 0: g1   1: 0   2: g2   3: g2+g3
+//	pair (3, 0):   (g2+g3) + g1 = L_3 - L_0
 func (d *Decay) across(g *ir.Value, block int) *ir.Value {
 	return d.exp(d.blockSums(g, block, halfwise(block, upTo, beyond)))
 }
@@ -146,6 +161,7 @@ func (d *Decay) exp(x *ir.Value) *ir.Value {
 }
 
 // sumParts is the number of bf16 parts that sums take.
+// Three parts of 8 bits have all 24 of a float32. Two have 16, enough where factors are rounded to 8.
 func (d *Decay) sumParts() int {
 	if d.onePass() {
 		return 2
@@ -160,6 +176,12 @@ func upTo(b *ir.Builder, i, l *ir.Value) *ir.Value   { return b.Compare(ir.GE, i
 func beyond(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LT, i, l) }
 
 // halfwise takes tokens of the half of i alone, as second says in second halves of blocks and first in first ones.
+//
+//	halfwise(4, upTo, beyond)   l = 0 1 2 3
+//	                    i = 0       . 1 . .
+//	                    i = 1       . . . .
+//	                    i = 2       . . 1 .
+//	                    i = 3       . . 1 1
 func halfwise(block int, second, first pairing) pairing {
 	return func(b *ir.Builder, i, l *ir.Value) *ir.Value {
 		half, one := b.Like(i, float64(block/2)), b.Like(i, 1)
@@ -184,6 +206,11 @@ func (d *Decay) blockSums(g *ir.Value, block int, wanted pairing) *ir.Value {
 }
 
 // sums adds up sums inside blocks.
+//
+// All terms and their parts are one product, whose contracted dimension is as long as all of them: the matrix unit adds them up in
+// float32. With M and N the matrices of ones of two pairings and x = x1 + x2,
+//
+//	M x + N y = [M M N] [x1; x2; y]     [C, 3C] [3C, K]
 func (d *Decay) sums(terms ...summed) *ir.Value {
 	var left, right []*ir.Value
 	dtype, prec := ir.F32, ir.PrecF32
@@ -231,6 +258,7 @@ func (d *Decay) row(x *ir.Value, rows int) *ir.Value {
 }
 
 // fromBlock spreads a row of each block of x [N, C, K] over the block.
+// Rows of block 4, row 3: 3 3 3 3 7 7 7 7.
 func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	s := x.Type.Shape
 	var parts []*ir.Value
@@ -243,6 +271,10 @@ func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
 
 // doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
 // the first times what is left after the second.
+//
+//	           first half                   second half
+//	upto       upto_i                       upto_i  upto_end of the first
+//	after      after_j  upto_end of the second     after_j
 func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value) {
 	b, h := d.Builder, halves(block)
 	first, second := h.first(b, upto), h.second(b, upto)
@@ -274,6 +306,7 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 		}
 		columns := d.columns(l, k, left[0])
 		n := left[0].Type.Shape[1]
+		// Both meet the same columns, which are pushed into the matrix unit once for the two.
 		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
 			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.Numerics.PrecIntra)
 			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
@@ -296,6 +329,8 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 }
 
 // columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest stands there.
+// Any finite numbers would do there, since ofLevel leaves them out and gradients meet them with zeros: rest is made already, and zeros
+// would have to be.
 func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {
 	h := l.halves()
 	return h.join(d.Builder, d.OfKeys(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
@@ -325,6 +360,9 @@ func (d *Decay) element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
 }
 
 // ofLevel puts the pairs of a level over those of the narrower ones: x has the rows of its second halves, or all of them.
+//
+//	C = 64, level of 64:   narrower   a .     x, of rows 32-63   x ?     result   a .
+//	                                  . d                                         x d
 func (d *Decay) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 	if narrower == nil {
 		return x
@@ -340,6 +378,10 @@ func (d *Decay) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 }
 
 // pairs says which pairs of rows i, those of second halves or all, and lanes j are of a wide level.
+//
+// Of halves 0 1 2 3 these are rows of 1 with lanes of 0, and of 3 with 2. Rows of 2 with lanes of 1 are neighbours too, but of two blocks:
+// where all rows are there, the half of the lanes must be even. Where second halves stand alone, 1 and 3 are rows 0 and 1, so r meets
+// lanes of 2r.
 func (l level) pairs(b *ir.Builder, ri, ci *ir.Value) *ir.Value {
 	half := b.Like(ri, float64(l.block/2))
 	ri, ci = b.Div(ri, half), b.Div(ci, half) // halves of blocks

@@ -34,6 +34,9 @@ type Ends struct{ Risen, Rest, Whole *ir.Value }
 
 // made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay. Where nothing cancels, summands
 // are those of a token: rows in second halves and columns in first ones.
+//
+//	block of 4, dg of:   t = 0: none   1: columns_0   2: rows_2 + rows_3   3: rows_3
+//	pair (3, 0) decays by g1, g2 and g3, and is in all three
 type made struct {
 	level
 	q, k, column *ir.Value
@@ -80,6 +83,7 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	if l.wide && d.Variant.Inverse.Refine { // rows less columns of a span cancel, so that both are of X in all its parts; columns of wide levels do not
 		first = func(x *ir.Value) *ir.Value { return h.first(b, d.Convert(x, ir.BF16)) }
 	}
+	// P has pairs of a token with itself (0), A has none (1).
 	x, turned := d.Masked(d.Moved(p.X, second), l.lower(b, 0)), d.Masked(d.Moved(p.TurnedX, first), l.upper(b, 0))
 	m := made{level: l}
 	all := func(own *ir.Value) *ir.Value { // rows of all tokens; first halves have no part in the level
@@ -152,6 +156,7 @@ func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value 
 }
 
 // upper is lower turned: rows j, those of first halves or all, and lanes i.
+// Where first halves stand alone, r is half 2r, whose pairs are lanes of 2r + 1.
 func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
 	return func(row, lane *ir.Value) *ir.Value {
 		switch {
@@ -173,6 +178,11 @@ func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
 }
 
 // alongDecay sums what each log decay decays: of each level over its halves, and over the narrowest blocks, from each token on or up to it.
+//
+//	dg_t = sum_(l >= t) Risen_l + sum_(l < t) Rest_l + Whole + those of the levels
+//
+// since e^(L_l), by which token l meets the state before, has g_t for l >= t, e^(L_C - L_l) has it for l < t, and e^(L_C) always. All of
+// them are terms of one product (sums).
 func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	b, c := d.Builder.Stage("dg"), d.Chunk
 	from := func(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LE, i, l) }
@@ -195,6 +205,7 @@ func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	if d.Bound != 0 {
 		return dg
 	}
+	// At the floor and below, the decay is the floor whatever the log decay is: no gradient.
 	floor := float64(tile.ResetFloor) * Nat(d.Variant)
 	return b.Select(b.Compare(ir.GT, d.Log, b.Like(d.Log, floor*(1-1e-6))), dg, b.Like(dg, 0))
 }

@@ -25,12 +25,19 @@ type Cells struct {
 const keptCells = 4
 
 // cell is a base, what was built of it, and its tiles.
+//
+//	base -> built: grids on tensors, without schedules --> Scheduled(v)                      Form.Build
+//	        tiled: kernels on tiles, likewise          --> PipelineBy(tiled, Schedules(v))   Form.Kernels
+//
+// What is left of an arrow stands for all variants of the base; passes return new modules, so forms may share it at the same time.
 type cell struct {
 	base  build.Base
 	built func() (*build.Program, error)
 	tiled func() (*ir.Module, error)
 }
 
+// Each half is made once, by whoever asks first; others of the same base wait for it. An error is kept as well: a base that can not be
+// tiled is not tried again by the next schedule.
 func newCell(base build.Base) *cell {
 	c := &cell{base: base, built: sync.OnceValues(base.Build)}
 	c.tiled = sync.OnceValues(func() (*ir.Module, error) {
@@ -57,6 +64,7 @@ func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
 		}
 		return p.Scheduled(v)
 	})
+	// Not pass.Kernels of Build's module: that would tile it anew for each schedule. Kernels are the same either way, which a test holds.
 	f.kernels = sync.OnceValues(func() (*ir.Module, error) {
 		of, err := c.of(s, v)
 		if err != nil {
@@ -80,6 +88,8 @@ func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
 }
 
 // of finds the cell of a variant, or makes it.
+// Of kept cells 1 2 3 4, a variant of 2 leaves 1 3 4 2, and then a new base leaves 3 4 2 5. A form keeps the modules that it was asked
+// for; the other one of a cell that has gone is built anew. The lock is held while cells are listed, and not while one is built.
 func (c *Cells) of(s gdn.Spec, v gdn.Variant) (*cell, error) {
 	base, err := build.BaseOf(s, v)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 )
 
 // Description is a backend and its ops.
+// It is what gdngen backends prints. Reasons stand without the names of backend and op, which rows have.
 type Description struct {
 	Name string      `json:"name"`
 	Doc  string      `json:"doc"`
@@ -26,6 +27,8 @@ type OpSupport struct {
 }
 
 // Describe lists each op that the backend of a route renders, and why it refuses the others.
+//
+//	Supports(OP) = "mosaic: OP: REASON"   ->   {Op: OP, Reason: REASON}
 func (r Route) Describe() Description {
 	row := Description{Name: r.Name(), Doc: r.Doc}
 	for op := ir.BadOp + 1; op < ir.NumOps; op++ {

@@ -4,6 +4,14 @@
 //
 //  1. A route is a row of a table: a backend, and how a module gets to it.
 //  2. A module is lowered whole: what Emit gives takes the inputs of the spec, in order, and returns its outputs.
+//
+// The ways of the three backends, of a module whose grids are on tensors:
+//
+//	stablehlo   fold cse dce                           -> Emit batches the grids: axes become batch dimensions and loops
+//	pallas      precision fold cse dce tile cse dce    -> Emit writes kernels on tiles and orders them by their schedules as it writes
+//	mosaic      those, then pipeline                   -> Emit writes kernels as they stand
+//
+// Schedules are read in the last step alone, so one tiling does for all variants that differ in them (Cells).
 package lower
 
 import (
@@ -60,9 +68,12 @@ func tidy(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Tidy...)
 func Kernels(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Kernels...) }
 
 // Steps names the passes that lead to kernels, in order. A pass that runs a second time has a 2 behind its name: cse2.
+//
+//	precision fold cse dce tile cse2 dce2 pipeline
 func Steps() []string { return steps(pass.Kernels) }
 
 // PlainSteps names those that lead to a program for a CPU or GPU.
+// The last is what the backend does by itself, listed so that one can look at what it made.
 func PlainSteps() []string { return steps(append(slices.Clone(pass.Tidy), "batch")) }
 
 func steps(pipeline []string) []string {
@@ -78,6 +89,8 @@ func steps(pipeline []string) []string {
 }
 
 // After gives a module as it is after a step: one of Steps, or else of PlainSteps.
+//
+// fold, cse and dce are names of both lists: as those of a TPU they stand behind precision, which takes products of three passes apart.
 func After(m *ir.Module, step string) (*ir.Module, error) {
 	if i := slices.Index(Steps(), step); i >= 0 {
 		return pass.Apply(m, pass.Kernels[:i+1]...)
@@ -91,6 +104,7 @@ func After(m *ir.Module, step string) (*ir.Module, error) {
 }
 
 // Emit lowers a module and renders it.
+// The module stays as it is, so that one can be emitted by several routes.
 func (r Route) Emit(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
 	if r.TPU && t == nil {
 		return nil, fmt.Errorf("backend %s needs a target", r.Name())
@@ -112,6 +126,7 @@ func (r Route) Lower(m *ir.Module) (*ir.Module, error) {
 }
 
 // Program is a spec computed by a variant, as a backend renders it.
+// It takes the variant as it is named: whether its kernels fit the memory of the target is for Suit to ask, or for Emit to refuse.
 func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*codegen.Artifact, error) {
 	r, err := Lookup(backend)
 	if err != nil {
@@ -126,6 +141,9 @@ func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*cod
 
 // Modules builds what a spec computes by a variant, in the order in which it runs: of a training step the two programs of build.Training,
 // else one.
+//
+//	forward    inputs of the forward spec                   ->  outputs, then what is kept: kept_s, kept_t, kept_u as axis save says
+//	backward   inputs of the training spec, what is kept    ->  gradients
 func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 	if s.Direction != gdn.Train {
 		m, err := build.Module(s, v)
@@ -136,6 +154,7 @@ func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 }
 
 // On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
+// pallas is none of the two: its text is Python, which no engine of ours runs.
 func On(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
 	backend := "stablehlo"
 	if t != nil {

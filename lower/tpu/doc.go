@@ -26,6 +26,15 @@
 // asks for them (tiler.tiles), and gets for each head one load of every second row: the transpose
 // costs nothing. Example_factors draws these views.
 //
+// What a consumer asks for, and what it costs:
+//
+//	heads in another order, or some of them   nothing: another list of tiles
+//	rows by a stride, from memory             a load, of bf16 by words of two rows
+//	rows by a stride, from registers          stores to scratch, then as from memory
+//	heads side by side, in blocks of 128      another first lane of a load
+//	rows and lanes swapped                    a transpose a tile
+//	lanes from several places at once         refused: no move of tiles makes it
+//
 // One file has one subject:
 //
 //	tile.go        the pass, and the state of one grid's lowering

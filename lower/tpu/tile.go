@@ -13,6 +13,14 @@ import (
 // Carries live in their output window, which stays in VMEM as long as its index does: so a state
 // needs no memory beside the block that is written at the end. Ops outside of grids stay as they
 // are.
+//
+// Two heads of a window [2, 8, 128], and what is emitted for each line:
+//
+//	%a = dot %k, %k : f32[2, 8, 8]     load head 0; load head 1; dot of 0; dot of 1
+//	%n = neg %a                        neg of 0; neg of 1
+//	yield %n                           store of 0; store of 1
+//
+// The loads come with the dot, which is the first to ask for tiles.
 func Tile(m *ir.Module) (*ir.Module, error) {
 	out := &ir.Module{Name: m.Name, Results: m.Results, Reuse: m.Reuse, Body: &ir.Block{}}
 	b := ir.NewBuilder(out.Body)
@@ -60,6 +68,9 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 // goes through scratch, and comes back as a view of a reference. The circle ends since each turn
 // leaves fewer kinds of factors: rows and lanes swapped, then rows of several tiles, then plain
 // loads.
+//
+//	dot wants tiles of v -> tiles -> gather -> rowTiles, rows of two tiles in turn
+//	   -> toScratch: v, viewed in scratch -> gather -> rowTiles -> loads by a stride
 type tiler struct {
 	src  *ir.Instr // the grid
 	g    *ir.Grid  // the kernel's grid, growing scratch and windows
@@ -90,10 +101,12 @@ type scope struct {
 	up   *scope
 }
 
+// newScope begins a block inside another; nil is the kernel's own.
 func newScope(b *ir.Builder, up *scope) *scope {
 	return &scope{b: b, env: map[*ir.Value]*tiled{}, memo: map[string]*ir.Value{}, mats: map[*tiled][]*ir.Value{}, cols: map[string]*columns{}, up: up}
 }
 
+// find is the view of a value, known here or in a block around; nil for one from outside the grid.
 func (s *scope) find(v *ir.Value) *tiled {
 	for ; s != nil; s = s.up {
 		if t := s.env[v]; t != nil {
@@ -108,6 +121,9 @@ func (t *tiler) b() *ir.Builder { return t.sc.b }
 // once emits f's value unless the same key was emitted in this block or one around it. It does
 // while tiling what CSE does after it. That is needed early: a window of eight heads is read by
 // eight views, and each would first emit, then compare, every load and conversion.
+//
+// A key has all that the value depends on: the op, its operands by address, attributes, the place
+// of a load. What is loaded is kept only where nobody stores to it (source.pure).
 func (t *tiler) once(key string, f func() *ir.Value) *ir.Value {
 	for s := t.sc; s != nil; s = s.up {
 		if v := s.memo[key]; v != nil {
@@ -120,6 +136,8 @@ func (t *tiler) once(key string, f func() *ir.Value) *ir.Value {
 }
 
 // points lists the index vectors of a shape in row-major order.
+//
+//	points([2 3]) = [0 0] [0 1] [0 2] [1 0] [1 1] [1 2]     points([]) = []: one point, of no index
 func points(shape []int) [][]int {
 	out := [][]int{{}}
 	for _, n := range shape {
@@ -136,6 +154,8 @@ func points(shape []int) [][]int {
 
 // scratch adds a scratch reference. Parameters of scratch follow the windows, and their number is
 // known at the end of the body only, so they are collected here and appended then.
+//
+// The value is made by hand and not by Param for that reason: it is in use before it has a place.
 func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 	ty := ir.Ref(s, d, shape...)
 	t.g.Scratch = append(t.g.Scratch, ty)

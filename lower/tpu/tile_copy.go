@@ -39,6 +39,11 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 
 // blockOf is the number of the block that a window of a grid shows of an array in main memory. One
 // number is all that a copy has, so blocks must follow one another along one dimension.
+//
+//	blocks of [256, 16, 128, 128]
+//	[1, 16, 128, 128]    along dimension 0: 256 blocks, numbered by its index
+//	[1, 8, 128, 128]     refused: along dimensions 0 and 1
+//	[256, 1, 128, 128]   along dimension 1: 16 blocks
 func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 	counts, err := ir.BlockCounts(array, w.Block)
 	several := func(n int) bool { return n > 1 }
@@ -60,6 +65,8 @@ func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
 // blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
 // name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks. A table that says how many
 // steps run is made beside the grid, with the others, and numbers blocks that exist.
+//
+//	a pool of 256, table 3 -1 300:   blocks 3, -1, -1
 func blockAt(t *tiler, b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
 	i := tiles.LookUp(b, x, c, shift, t.tables)
 	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 {
@@ -96,6 +103,8 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
 	if len(lasting) > 0 {
+		// Each wait asks for the number again: a point without a block has started no copy, and a
+		// wait for one that was not started does not end.
 		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
 			var blocks []*ir.Value
 			for _, x := range lasting {
@@ -121,6 +130,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	if len(lasting) == 0 {
 		return
 	}
+	// The last point that must run awaits its own copy: those behind it may not run (Grid.Live).
 	last := i32(t.g.Dims[n].Size - 1)
 	if t.g.Live > 0 {
 		last = b.Sub(b.Load(t.tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
@@ -190,6 +200,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 		}
 	}
 	b.When(b.Compare(ir.EQ, c, i32(size-1)), func(b *ir.Builder) {
+		// The part that the next point would write to is free; the others end here, oldest first.
 		for j := min(parts-1, size) - 1; j >= 0; j-- {
 			move(b, ir.OpDMAWait, (size-1-j)%parts, before[j])
 		}
@@ -199,7 +210,8 @@ func copyBehind(t *tiler, copies []copied, own part) {
 	})
 }
 
-// store writes to a reference, or to a part of it.
+// store writes to a reference, or to a part of it: t.into, which is set for the stores of a result
+// that goes to a buffer, and is no part else.
 func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
 	b := t.b()
 	b.Store(v, ref, starts, strides, t.into.within(b, ref)...)
@@ -220,6 +232,8 @@ type part struct {
 func (p part) of() int { return max(p.count, 1) }
 
 // within is where the part begins in a reference, nil where it is the only one.
+//
+//	a buffer [6, 8, 128] of 3 parts, part 2:   from (4, 0, 0)
 func (p part) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
 	if p.count <= 1 {
 		return nil
@@ -236,6 +250,7 @@ func (p part) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
 }
 
 // partOf is the part that a point has of a buffer of so many.
+// It is the remainder by count: for 2 and 4 a mask, for 3 by way of a quotient.
 func partOf(b *ir.Builder, point *ir.Value, count int) part {
 	switch {
 	case count == 1:

@@ -26,6 +26,13 @@ func (f *fetched) looked() bool { return f.block.Table >= 0 }
 // addFetches makes the windows of a grid with copies: those of one operand share a window of the
 // whole. Decode of several sequences a step has a window of the pool for each of them, and the pool
 // is one operand. What is no block along one dimension by the sequential axis stays a window.
+//
+//	inputs of the grid                         of the kernel
+//	0, 1   blocks of the pool, by a table      0   the pool, whole: two fetches
+//	2      a block of the gates, by the axis   1   the gates, whole: one
+//	3      blocks along two dimensions         2   a window, as it was
+//
+// Kept are 0, 2 and 3, the first of each operand.
 func (t *tiler) addFetches(args []*ir.Value) error {
 	g, src := t.g, t.src.Attrs.Grid
 	in := g.In
@@ -66,6 +73,10 @@ func (t *tiler) addFetches(args []*ir.Value) error {
 }
 
 // partsOf is how many points have blocks in a buffer that the kernel copies from or to.
+//
+//	copies 2, 64 points   3: the point's own and two ahead
+//	copies 2, 2 points    2
+//	copies 0              2: of an output, one is written while the other leaves
 func partsOf(g *ir.Grid) int {
 	if g.Copies == 0 {
 		return 2
@@ -140,6 +151,7 @@ func (t *tiler) fetch() {
 			move(b, ir.OpDMAStart, j, first[j], j == 0)
 		}
 	})
+	// One point alone has no later one.
 	if ahead == 0 {
 		arrive(b, 0, true)
 		return
@@ -152,6 +164,7 @@ func (t *tiler) fetch() {
 				arrive(b, part, false)
 				return
 			}
+			// What all points show arrives once, with the first point, whose part is 0.
 			b.When(b.Compare(ir.EQ, c, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { arrive(b, part, true) })
 			b.When(b.Compare(ir.GT, c, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { arrive(b, part, false) })
 		})
@@ -167,6 +180,7 @@ func (f *fetched) makeBuffer(t *tiler, own part) {
 	shape[0] *= own.of()
 	f.from = t.ins[f.operand]
 	f.buffer = t.scratch(ir.VMEM, f.from.Type.DType, shape...)
+	// The body sees a block; where the point's part begins is added to each load (source.within).
 	v := window(f.buffer, true)
 	v.src.part, v.src.rows = own, v.src.rows/own.of()
 	v.dims[0] = []factor{{f.window.Block[0], byRow, v.dims[0][0].stride}}

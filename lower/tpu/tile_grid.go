@@ -21,6 +21,10 @@ type carry struct {
 // tileGrid makes a kernel of a grid: its windows, its parameters, then the body between what begins
 // and what ends a point. The order of the parameters is that of ir.OpKernel: tables, input windows,
 // output windows, scratch.
+//
+//	operands and results of the grid     tables, in, initial carries         ->  out, final carries
+//	parameters of the kernel             tables, in, initial carries that are read,
+//	                                     out, final carries, scratch
 func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error) {
 	t := newTiler(b, in)
 	if err := t.addFetches(args); err != nil {
@@ -47,6 +51,9 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 // newTiler begins a kernel with the grid's windows but its carries. Arrays that several windows
 // write to stay in main memory, since the compiler's windows write each array once: what goes there
 // passes through buffers that the kernel copies out (tile_copy.go).
+//
+//	grid     out: windows 0 and 1 of array 0, window 2 of array 1
+//	kernel   out: arrays 0 and 1, whole; scratch: three buffers
 func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	src := in.Attrs.Grid
 	// The kernel's grid has windows and axes as the grid has them; carries become outputs, and
@@ -67,6 +74,9 @@ func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 // headsOf is how many entries the first carry has, or where there are no carries the greatest
 // input; 0: no leading dimensions. It is what an instruction's head is counted by: tile i of n
 // belongs to head i * heads / n (ofHead).
+//
+//	carry [8, 128, 128]           8 heads
+//	carry [4, 8, 128, 128]        32: heads of four sequences are heads of their own
 func headsOf(g *ir.Grid) int {
 	windows := g.In
 	if len(g.Carry) > 0 {
@@ -85,6 +95,11 @@ func headsOf(g *ir.Grid) int {
 // from one number needs no input: zeros are stored by the kernel. Blocks of a carry that a table
 // numbers are not all visited, so that its array starts as the operand: the output is an alias of
 // the input, and what is not visited stays.
+//
+//	state starts as            input of the kernel    set by startCarries
+//	zeros                      none                   to the constant
+//	an array, a block each     a window               from the window
+//	a pool, by a table         a window, aliased      from the window
 func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	g, src := t.g, t.src.Attrs.Grid
 	n := src.Tables + len(src.In)
@@ -95,6 +110,8 @@ func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	for i, w := range src.Carry {
 		init := args[n+i]
 		c := carry{window: w, in: -1, out: len(g.Out)}
+		// Zeros of a pool are an input all the same: blocks that no point visits must come out as
+		// zeros.
 		table := slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 })
 		v, isConst := splat(init)
 		if !isConst || table {
@@ -114,6 +131,9 @@ func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 
 // splat is the number that all elements of a value are, if they are known to be one. It looks
 // through ops that only move elements, as the glue reshapes the zeros of a state.
+//
+//	reshape(broadcast(const 0))   0
+//	concat(const 0, const 0)      not known to be one: the carry then has an input
 func splat(v *ir.Value) (float64, bool) {
 	for v.Def != nil {
 		switch v.Def.Op {
@@ -131,6 +151,9 @@ func splat(v *ir.Value) (float64, bool) {
 // addParams makes the kernel's parameters, in its order, and has the body's read them. A window of
 // a whole array stays in main memory (HBM), and is there for copies alone; all others are blocks in
 // VMEM. Scratch follows as it is found to be needed.
+//
+//	window of f32[16, 64, 128]    vmem [1, 64, 128] at each point, moved by the compiler
+//	the whole of it               hbm [16, 64, 128], moved by copies of the body
 func (t *tiler) addParams(kargs []*ir.Value) {
 	b, g := t.b(), t.g
 	for _, a := range kargs[:g.Tables] {
@@ -167,6 +190,8 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 // startCarries sets the window of each carry at the first visit of a block. A kernel has no first
 // iteration of its own: the sequential axis runs through all blocks, so that the condition stands
 // in every step, and the pipeline pass takes it out of the steps in which it can not hold.
+//
+//	if c == 0 { state[0] = initial[0]; state[1] = initial[1] }     a store of each tile
 func (t *tiler) startCarries() {
 	b := t.b()
 	b.Stage("init")
@@ -196,6 +221,10 @@ func (t *tiler) startCarries() {
 // firstVisit is the condition that a carry's window differs from the previous point's; nil where
 // every point is a first visit. It is the first point of the sequential axis, or one whose entry in
 // the table is not that of the point before: there another sequence begins.
+//
+//	point        0    1    2    3    4
+//	table        5    5    2    2    2
+//	first        yes  no   yes  no   no
 func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 	n := len(t.g.Dims)
 	if n == 0 || !t.g.Dims[n-1].Seq {
@@ -204,6 +233,7 @@ func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 	b := t.b()
 	c := b.ProgramID(n - 1)
 	zero := b.Const(ir.T(ir.I32), 0)
+	// The point before the first is held at the first (LookUp): the table alone would not tell it.
 	first := b.Compare(ir.EQ, c, zero)
 	for _, x := range w.Index {
 		if x.Table < 0 || x.Axis != n-1 {
@@ -223,6 +253,9 @@ type result struct {
 
 // storeResults stores what the body yields. All of it is in registers before the first store, for a
 // carry may still be read: the window of the old state is that of the new one.
+//
+//	o = S q;  S' = S + u k^T     if S' were stored first, a load of S that is made for o only when o
+//	                             is stored would read S'
 func (t *tiler) storeResults() error {
 	b := t.b()
 	var results []result
@@ -248,6 +281,7 @@ func (t *tiler) storeResults() error {
 		b.Stage("store")
 		if t.into = (part{}); r.out {
 			t.into = own
+			// So its stores have the task of what makes it, and stand with it.
 			if made := r.from.Def; made != nil { // nobody reads a buffer: what goes there need not wait
 				b.Of(made)
 			}
@@ -263,6 +297,8 @@ func (t *tiler) storeResults() error {
 // prepareResult brings the i-th result, y, into registers. It goes to the output window of a carry,
 // to that of an array, or to a buffer that is copied out. Where a carry is the same value, its
 // window is that buffer: the output of a block that several steps make is stored once.
+//
+// So it is with a state that is carried, and yielded for a block of an array of states as well.
 func (t *tiler) prepareResult(i int, y *ir.Value) (r result, c *copied, err error) {
 	src := t.src.Attrs.Grid
 	v := t.sc.find(y)

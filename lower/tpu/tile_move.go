@@ -10,6 +10,11 @@ import (
 )
 
 // whole says whether a dimension is exactly n lanes of the source, in their order.
+//
+//	lane 128x1               whole of 128
+//	lane 2x64 lane 64x1      too: clean joins them
+//	lane 64x1                not of 128
+//	row 128x1                not: these are rows
 func whole(d []factor, n int) bool {
 	c := clean(d)
 	if n == 1 {
@@ -21,6 +26,10 @@ func whole(d []factor, n int) bool {
 // tiles gives the plain tiles of a value: one [rows, lanes] tile for each point of the leading
 // dimensions, row-major. Moving elements costs instructions, so the result is kept for the block
 // that asked.
+//
+//	[2, 4, 8, 128]    8 tiles [8, 128]
+//	[2, 128]          1 tile [2, 128]
+//	[128]             1 tile [1, 128]
 func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 	if v.mat != nil {
 		return v.mat, nil
@@ -51,6 +60,11 @@ func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 //
 // What fits none of them has lanes that come from several places at once, which no move of tiles
 // makes.
+//
+// K^T of two heads in a window of 4 tokens by 2 heads, [2, 128, 4]:
+//
+//	row 2x1 | lane 128x1 | row 4x2     swapped: gather row 2x1 | row 4x2 | lane 128x1
+//	                                   2 loads of every second row, [4, 128], and 2 turns
 func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	n := len(v.dims)
 	var lead [][]factor
@@ -76,9 +90,12 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		}
 		return t.rowTiles(v, at, clean(rowD))
 	}
+	// Of one lane any dimension of one element would be whole: columns have a form of their own.
 	if whole(rowD, v.src.lanes) && v.src.lanes > 1 {
 		// The last two dimensions are swapped. One column of each row of a tile: transpose the tile
 		// once, then cut.
+		// N rows [N, C] seen as N columns [N, C, 1] are one turn and N cuts. The turn of a row by
+		// itself costs as much as that of eight.
 		if size(laneD) == 1 && v.src.elems != nil && v.src.rows > 1 {
 			at, err := walk(lead)
 			if err != nil {
@@ -107,6 +124,7 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	if v.src.lanes == 1 {
 		// Columns that are to lie along lanes: turn each, then stack them as rows.
 		u := *v
+		// Sums over lanes of N heads, [N, C] of tiles [C, 1]: N turns to [1, C], then one tile.
 		u.dims = append(slices.Clone(lead), rowD, laneD, nil)
 		xs, err := t.tiles(&u)
 		if err != nil {
@@ -169,6 +187,12 @@ func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 // has a block of whole registers. It reports whether the value is of that form. That is the layout
 // [tokens, heads x K] with K a multiple of 128 lanes: a head is reached by a first lane in the
 // load, and costs no more than rows of its own would.
+//
+//	window [64, 512], four heads of 128:
+//	reshape, transpose [4, 64, 128]   lane 4x128 | row 64x1 | lane 128x1
+//	head 2                            row 64x1 | lane 128x1, of a source that begins at lane 256
+//
+// Heads of 64 lanes are parts of registers: half of them would have to be rotated.
 func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	n := size(laneD)
 	if whole(rowD, size(rowD)) && n > 1 { // rows and lanes are swapped
@@ -233,6 +257,12 @@ const sublanes = target.Sublanes
 // From registers only runs of rows are cut. Rows by a stride, rows of several tiles, and single
 // rows of many tiles are each a rotation and a select in registers, for every row; memory reads
 // them by a stride for the price of a load, so such values are stored to scratch first.
+//
+//	rows of two tiles of 4 in turn   row 4x1 tile 2x1   in registers: to scratch first
+//	the same in scratch              row 4x1 row 2x4    four loads of 2 rows, 4 apart
+//
+// It is a last resort. Outputs of several chunks that were joined along tokens after each had been
+// turned went this way, with 1536 loads a step, 24 % of its cycles; joined before, they do not.
 func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {
 	var inner factor
 	outer := rf
@@ -249,6 +279,7 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
 		// A run of rows that begins inside a register is cheaper to read at its place in memory
 		// than to turn.
+		// Rows 4 to 19: each register of the result has rows of two.
 		turned := inner.size >= 2*sublanes && v.row%sublanes != 0 && len(outer) == 0
 		if strided || rowsOuter || single || turned {
 			var err error
@@ -290,6 +321,8 @@ func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 }
 
 // rows reads count rows of a source, from memory or from one tile in registers.
+//
+// A stride is for memory alone: rowTiles has sent such rows of registers to scratch.
 func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) {
 	src := v.src
 	tile, row = tile+v.tile, row+v.row
@@ -305,6 +338,9 @@ func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) 
 
 // unravel turns a row number of a reference into starts for a load or store of count rows by
 // stride.
+//
+//	[4, 64, 128], row 70, 8 rows:   (1, 6, 0)
+//	row 60, 8 rows:                 an error, since rows 64 to 67 are of the next index
 func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
 	s := ref.Type.Shape
 	starts := make([]int, len(s))
@@ -388,6 +424,9 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 // tiles of up to 32 bytes a lane: 8 rows of f32, 16 of bf16. A leading index whose rows do not fill
 // its tiles leaves a gap, so the rows of two of them are no run. Full before and after the join,
 // there is none.
+//
+//	f32 [4, 8, 128], rows 4 to 15:     yes, as [1, 32, 128]
+//	f32 [4, 12, 128], rows 8 to 15:    no: behind row 11 four rows of its tiles are empty
 func joins(ref *ir.Value, parts, row, count, stride int) bool {
 	full := func(rows int) bool { return rows&(rows-1) == 0 || rows*ref.Type.DType.Bytes()%32 == 0 }
 	s := ref.Type.Shape
@@ -398,6 +437,11 @@ func joins(ref *ir.Value, parts, row, count, stride int) bool {
 // flatShape is a shape of some parts, with as many of the inner leading dimensions of a part taken
 // into the rows as count rows by a stride cross. A view of fewer leading dimensions is a
 // cast, and accesses by different casts are taken to overlap; so no more are taken than needed.
+//
+//	[2, 4, 8, 128], rows 4 to 15:   [2, 1, 32, 128]
+//	rows 4 to 7:                    as it is
+//
+// Parts stay in the first dimension: which one it is, is known at run time only.
 func flatShape(shape []int, parts, row, count, stride int) []int {
 	s := slices.Clone(shape)
 	s[0] /= parts
@@ -440,6 +484,10 @@ func (t *tiler) turn(x *ir.Value) *ir.Value {
 // the words: a transpose or a select of the halves of one word is one of the word itself, and
 // halves that were only taken apart are put together by taking the word. So values that arrive as
 // words leave as words, and no unpacking is emitted between.
+//
+//	pack(half(w, 0), half(w, 1))                 w
+//	pack(turn(half(w, 0)), turn(half(w, 1)))     turn(w)
+//	pack(f32(bf16(x)), f32(bf16(y)))             pack(x, y), which rounds by itself
 func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 	if v, i, ok := tiles.HalfOf(x); ok && i == 0 {
 		if w, j, ok := tiles.HalfOf(y); ok && j == 1 && v == w {
@@ -466,6 +514,8 @@ func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 
 // half takes the low (0) or high (1) bf16 of each word as f32. A bf16 is the high half of the f32
 // of the same value, so a shift or a mask of the word is all that the conversion costs.
+//
+//	w = 3f80 4000   half 0: 4000 0000, which is 2   half 1: 3f80 0000, which is 1
 func (t *tiler) half(w *ir.Value, which int) *ir.Value {
 	var x *ir.Value
 	if which == 0 {

@@ -26,10 +26,13 @@ func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {
 	return t.emitT(ir.OpConst, ty, ir.Attrs{Value: v})
 }
 
-// convert changes the element type. A bf16 value that was widened, and is narrowed again, is taken
-// from before the widening: halves of words are widened on every load, and most go to a matrix unit
-// as bf16. That is exact only where the f32 value had no more bits than bf16, which t.exact
-// records.
+// convert changes the element type. An f32 value that was narrowed to bf16, and is widened again,
+// is taken from before: halves of words are f32 as they are loaded, are bf16 by the type of their
+// window, and go to a matrix unit as such or to vector work as f32. That is exact only where the
+// f32 value had no more bits than bf16, which t.exact records.
+//
+//	h = half(w, 0)    f32, of a bf16 row
+//	f32(bf16(h))      h
 func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
 	if x.Type.DType == d {
 		return x
@@ -131,6 +134,8 @@ func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
 
 // ofHead gives what follows the task of the i-th of n tiles. A tile that several heads share
 // belongs to the first of them. The schedule orders groups of heads by it (ir.Sched.Lock).
+//
+//	8 heads, 4 tiles (of key heads that two value heads share):   tiles are of heads 0, 2, 4, 6
 func (t *tiler) ofHead(in *ir.Instr, i, n int) {
 	of := ir.Instr{Task: in.Task, Pos: in.Pos}
 	if n > 1 && of.Task.Head < 0 {
@@ -231,6 +236,8 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 }
 
 // constTile tells a value all of whose elements are one constant, whatever its view.
+//
+// Such a value suits every order of rows and lanes, so it does not keep others from being aligned.
 func constTile(v *tiled) (float64, bool) {
 	if len(v.src.elems) == 0 {
 		return 0, false
@@ -264,6 +271,8 @@ func (t *tiler) constant(in *ir.Instr) error {
 }
 
 // iota along rows or lanes is one tile; along a leading dimension it is a constant in each tile.
+//
+//	[2, 8, 128] along 0:   a tile of zeros, a tile of ones
 func (t *tiler) iota(in *ir.Instr) error {
 	r := in.Result().Type
 	lead, rows, lanes := tiles.RowsLanes(r.Shape)
@@ -282,6 +291,8 @@ func (t *tiler) iota(in *ir.Instr) error {
 
 // perTile is for ops that change the rows of a tile and not their number of tiles: words of two
 // bf16 rows have half the rows, and their halves twice as many.
+//
+//	words of a bf16 tile [64, 128]    u32 [32, 128]
 func (t *tiler) perTile(in *ir.Instr) error {
 	xs, err := t.tiles(t.arg(in, 0))
 	if err != nil {
@@ -299,6 +310,12 @@ func (t *tiler) perTile(in *ir.Instr) error {
 // whole tiles, element by element; rows are rotations of a register's sublanes; lanes go through
 // the cross-lane unit. What is left of rows or lanes keeps a length of 1 in its tiles, [1, lanes]
 // or [rows, 1], so that nothing moves before a consumer says where it wants the sums.
+//
+// Sums of [2, 8, 128], two tiles:
+//
+//	over 0   one addition of tiles          [8, 128]   row 8x1 | lane 128x1
+//	over 1   two sums of sublanes           [2, 128]   tile 2x1 | lane 128x1, of tiles [1, 128]
+//	over 2   two of the cross-lane unit     [2, 8]     tile 2x1 | row 8x1, of tiles [8, 1]
 func (t *tiler) reduce(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	xs, err := t.tiles(v)
@@ -398,6 +415,9 @@ func (t *tiler) programID(in *ir.Instr) error {
 // dot multiplies tile by tile, one product a head, on the matrix unit. Contracted dimensions may be
 // rows or lanes of either operand: the unit takes its weights turned at no cost, so no transpose is
 // emitted for K K^T. Sums are f32; a result in bf16 is rounded once.
+//
+//	K K^T   [2, 64, 128] with itself, lanes with lanes   two dots of tiles to [64, 64]
+//	K^T U   [2, 64, 128] both, rows with rows            two dots of tiles to [128, 128]
 func (t *tiler) dot(in *ir.Instr) error {
 	d, r := in.Attrs.Dot, in.Result().Type
 	nb := len(d.LB)
@@ -438,6 +458,8 @@ func (t *tiler) dot(in *ir.Instr) error {
 // loop lowers a loop of the body: each carried value becomes as many carried tiles as it has, and
 // the body is tiled in a scope of its own. Views of what lies outside may be gathered inside; they
 // are then gathered once an iteration, which is what a body that reads other rows each time needs.
+//
+//	loop on i, x [2, 8, 128]   ->   loop on i, x0 [8, 128], x1 [8, 128]
 func (t *tiler) loop(in *ir.Instr) error {
 	var args []*ir.Value
 	for i := range in.Args {

@@ -11,6 +11,9 @@ import (
 // take gathers along rows or lanes of each tile, by an index in each element: the cross-lane unit
 // can, where index and operand are of one register. Leaves by substitution take a column of D to
 // all lanes of its block with it.
+//
+//	along lanes:   out[r, l] = x[r, index[r, l]]
+//	along rows:    out[r, l] = x[index[r, l], l]
 func (t *tiler) take(in *ir.Instr) error {
 	ax := in.Attrs.Axis - (in.Result().Type.Rank() - 2)
 	if ax < 0 {
@@ -39,6 +42,12 @@ func (t *tiler) take(in *ir.Instr) error {
 // A gate [N, C] that is to lie along rows, [N, C, K], is a row of lanes in its window. It is turned
 // to a column first, all N rows of the window in one transpose, and then cut: a turn of each single
 // row would cost as much as that of the tile.
+//
+// To [8, 64, 128], eight heads:
+//
+//	[64, 128] along 1, 2    one tile for all heads
+//	[8, 128] along 0, 2     tile i is row i [1, 128], stretched down
+//	[8, 64] along 0, 1      tile i is column i [64, 1], stretched along the lanes
 func (t *tiler) broadcast(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	n := r.Rank()
@@ -90,6 +99,7 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 		// Which of the operand's tiles stands at this point: dimensions of size 1 are stretched
 		// too.
 		k := 0
+		// Leading sizes [1, 4] of the operand, [3, 4] of the result: point (2, 1) has tile 1.
 		for i, s := range leadSizes {
 			k *= s
 			if s > 1 {
@@ -110,6 +120,9 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 
 // keep makes tiles of its operand, so that what takes parts of it takes parts of those, and does
 // not load and widen its rows anew.
+//
+// The case is K times the decays of several levels: each level takes halves of the rows of K, and
+// without keep each would read its rows from the window, in bf16 by words.
 func (t *tiler) keep(in *ir.Instr) error {
 	xs, err := t.tiles(t.arg(in, 0))
 	if err != nil {
@@ -120,6 +133,9 @@ func (t *tiler) keep(in *ir.Instr) error {
 
 // reshape is a matter of factors, unless a boundary falls into lanes or across a stride. Then tiles
 // are made first, in which rows are whole, and regrouped; lanes are never split.
+//
+//	rows by a stride, [4, 128] of row 4x2, to [2, 2, 128]   row 2x4 | row 2x2 | lane 128x1
+//	[2, 4, 128] with heads in tiles, to [8, 128]            tile 2x1 row 4x1 | lane 128x1
 func (t *tiler) reshape(in *ir.Instr) error {
 	v, shape := t.arg(in, 0), in.Result().Type.Shape
 	u, ok := v.reshape(shape)
@@ -144,6 +160,10 @@ func (t *tiler) transpose(in *ir.Instr) error {
 
 // slice is a matter of factors where only tiles and rows are chosen. A part of the lanes is cut
 // from each tile: the first register of two costs nothing, anything else a rotation.
+//
+//	rows 2 and 4 of [8, 128]        row 2x2 | lane 128x1 from row 2: a view
+//	lanes 0 to 127 of [8, 256]      the first register of each row of registers
+//	lanes 64 to 191                 rotations and a select
 func (t *tiler) slice(in *ir.Instr) error {
 	v, a := t.arg(in, 0), &in.Attrs
 	if u, ok := v.slice(a.Starts, a.Limits, a.Step); ok {
@@ -187,6 +207,12 @@ func (t *tiler) slice(in *ir.Instr) error {
 
 // concat along a leading dimension lists tiles one after another. Along rows or lanes it joins
 // tiles, which is free where both end at a register's border.
+//
+// x and y [2, 64, 128], of tiles x0 x1 and y0 y1:
+//
+//	along 0   x0 x1 y0 y1                  nothing is emitted
+//	along 1   x0 over y0, x1 over y1       64 rows are whole registers: nothing in the end
+//	along 2   x0 beside y0, x1 beside y1   the same
 func (t *tiler) concat(in *ir.Instr) error {
 	r := in.Result().Type
 	parts := make([][]*ir.Value, len(in.Args))
@@ -221,6 +247,8 @@ func (t *tiler) concat(in *ir.Instr) error {
 }
 
 // dynSlice reads rows from a place known at run time. The other dimensions must be taken whole.
+//
+// The case is a loop over tokens: row i of q, k and v, [N, C, D], one load a head.
 func (t *tiler) dynSlice(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	shape := v.shape()

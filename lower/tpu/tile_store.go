@@ -15,6 +15,8 @@ const laneCount = target.Lanes
 // columns is four-byte scratch in which rows of any number of lanes can be read and written by a
 // stride: one reference for each 128 lanes. A row of 256 lanes is two registers, and a load by a
 // stride takes one register a row, so the two halves are kept apart, each a reference of its own.
+//
+//	rows of 320 lanes   refs[0] lanes 0-127   refs[1] 128-255   refs[2] 256-319, and 64 unused
 type columns struct {
 	refs  []*ir.Value
 	lanes int
@@ -32,7 +34,7 @@ func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	return c
 }
 
-// cut is the lanes of the i-th reference.
+// cut is the lanes of the i-th reference, of which the last may be partly used.
 func (c *columns) cut(i int) (lo, hi int) { return i * laneCount, min((i+1)*laneCount, c.lanes) }
 
 // store writes [count, lanes] to rows row, row+stride, ...
@@ -52,6 +54,7 @@ func (c *columns) store(t *tiler, x *ir.Value, row, stride int) {
 }
 
 // load reads rows row, row+stride, ...
+// A load by a stride takes whole rows of registers: lanes that no store wrote are cut off here.
 func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 	var parts []*ir.Value
 	for i, ref := range c.refs {
@@ -67,6 +70,8 @@ func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 
 // columns copies a reference to where its rows can be read by a stride. A window that nobody writes
 // is copied once for the block; one that the body writes is copied at each read.
+//
+// The key has the first lane: heads side by side in one reference have a copy each.
 func (t *tiler) columns(src *source) *columns {
 	key := fmt.Sprintf("columns %p %d", src.ref, src.lane)
 	for s := t.sc; s != nil; s = s.up {
@@ -130,6 +135,8 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 
 // upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as
 // they are. A store takes whole rows, so the turn can not be left to a consumer here.
+//
+//	tiles [128, 64] seen as [64, 128]   lane 64x1 | row 128x1   ->   turned, row 64x1 | lane 128x1
 func (t *tiler) upright(v *tiled) *tiled {
 	rows := []factor{{v.src.rows, byRow, 1}}
 	if v.src.elems == nil || v.row != 0 || v.src.rows == 1 || !slices.Equal(clean(v.dims[len(v.dims)-1]), rows) {
@@ -157,6 +164,11 @@ func (t *tiler) upright(v *tiled) *tiled {
 // prepareStore brings a value into registers in a form that can be stored to the whole of ref, and
 // returns the stores. Between the two all other results are made ready: a store to a carry's window
 // must come after every read of it.
+//
+//	f32 heads [8, 64, 128] to such a window           8 stores of [64, 128]
+//	f32 heads to [64 tokens, 8 heads, 128]            8 stores by a stride of 8 rows
+//	bf16 heads to [64, 8, 128]                        4 stores of words of two heads, by 4
+//	heads of 64 lanes to [64, 8, 64]                  8 to columns, and from there in runs
 func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	n := len(v.dims)
 	if n < 2 {
@@ -270,6 +282,9 @@ func storable(v *tiled) ([]put, bool) {
 }
 
 // sideBySide lists the puts of a value whose tiles lie side by side along the lanes.
+//
+//	[64 tokens, 4 heads x 128] of four tiles [64, 128]:   row 64x1 | tile 4x1 lane 128x1
+//	puts: tile i to rows 0 1 2 ..., from lane 128 i
 func sideBySide(v *tiled, heads factor) ([]put, bool) {
 	var all []put
 	for i := range heads.size {
@@ -293,6 +308,12 @@ func sideBySide(v *tiled, heads factor) ([]put, bool) {
 // tokens before heads, are the first case: head 0 is the low half of each word and head 1 the high
 // one, so two heads are stored at the price of one in f32, and nothing is transposed outside of the
 // kernel.
+//
+// Four heads, a row of the output for each token t and head h:
+//
+//	rows     t0 h0    t0 h1    t0 h2    t0 h3    t1 h0    t1 h1
+//	words    0                 1                 2
+//	stores   h0 and h1 to words 0 2 4 ..., h2 and h3 to words 1 3 5 ...
 func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride int) (func() error, error) {
 	byRowNo := map[int]int{}
 	for _, p := range puts {
@@ -319,6 +340,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	}
 	if paired {
 		return func() error {
+			// Only the reference is asked for here, so rows need not be its own.
 			words := t.words(&source{ref: ref, rows: 2, lanes: u.src.lanes}).ref
 			for _, p := range puts {
 				if p.row%2 != 0 {

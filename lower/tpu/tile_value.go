@@ -36,6 +36,7 @@ const (
 	byLane
 )
 
+// factor is size steps of stride tiles, rows or lanes: "row 4x2" is {4, byRow, 2}.
 type factor struct {
 	size   int
 	kind   factorKind
@@ -45,6 +46,10 @@ type factor struct {
 // source is where elements are: tiles in registers, one reference whose leading dimensions are
 // taken together as rows, or scratch in columns of registers. Exactly one of elems, ref and cols is
 // set.
+//
+//	elems   two dots of [64, 64]           rows 64, lanes 64: of a tile
+//	ref     a window [4, 8, 128]           rows 32, lanes 128: of all
+//	cols    those two dots, in scratch     rows 128, lanes 64: one tile below the other
 type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
@@ -57,6 +62,7 @@ type source struct {
 	pure bool
 }
 
+// shape is the logical shape: a dimension has as many elements as its factors multiply to.
 func (t *tiled) shape() []int {
 	s := make([]int, len(t.dims))
 	for i, d := range t.dims {
@@ -83,6 +89,8 @@ func product(s []int) int {
 
 // normal wraps tiles that hold a value of the given logical shape in its plain form: the leading
 // dimensions walk the tiles in row-major order, and the last two are whole rows and whole lanes.
+//
+//	[2, 3, 8, 128] of six tiles:   tile 2x3 | tile 3x1 | row 8x1 | lane 128x1
 func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
 	lead, rows, lanes := tiles.RowsLanes(shape)
 	t := &tiled{dtype: d, src: &source{elems: elems, rows: rows, lanes: lanes}, mat: elems}
@@ -103,6 +111,8 @@ func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
 
 // window wraps a reference. All dimensions but the last are taken together as rows, since memory
 // has them one below the other: heads and tokens of a block then differ by strides of rows alone.
+//
+//	[4 tokens, 2 heads, 128]:   row 4x2 | row 2x1 | lane 128x1
 func window(ref *ir.Value, pure bool) *tiled {
 	s := ref.Type.Shape
 	n := len(s)
@@ -139,6 +149,11 @@ func clean(d []factor) []factor {
 // element's number; a reshape puts the boundaries of dimensions elsewhere between these digits, and
 // may split a digit in two. It fails where a boundary falls inside a factor that can not be split
 // there: 6 rows are 2 x 3, but never 4 and something.
+//
+//	row 8x1 | lane 128x1 to [2, 4, 128]        row 2x4 | row 4x1 | lane 128x1
+//	tile 2x1 | row 4x1 | ... to [8, 128]       tile 2x1 row 4x1 | lane 128x1
+//	tile 2x1 | row 6x1 | ... to [4, 3, 128]    tile 2x1 row 2x3 | row 3x1 | lane 128x1
+//	tile 3x1 | row 4x1 | ... to [2, 6, 128]    none: half of three tiles
 func (t *tiled) reshape(shape []int) (*tiled, bool) {
 	var flat []factor
 	for _, d := range t.dims {
@@ -179,6 +194,8 @@ func (t *tiled) reshape(shape []int) (*tiled, bool) {
 
 // transpose reorders the dimensions. It never fails, and never costs anything by itself: what it
 // asks for shows when tiles are gathered.
+//
+//	[4, 2, 128] row 4x2 | row 2x1 | lane 128x1 by 1 0 2:   row 2x1 | row 4x2 | lane 128x1
 func (t *tiled) transpose(perm []int) *tiled {
 	out := *t
 	out.dims, out.mat = make([][]factor, len(perm)), nil
@@ -191,6 +208,9 @@ func (t *tiled) transpose(perm []int) *tiled {
 // slice takes part of each dimension, by a first tile or row and longer strides. It fails on a part
 // of the lanes, which no view has an offset for, and on a dimension of several factors, whose part
 // need not be a grid of strides.
+//
+//	rows 2, 4 and 6 of row 8x1           row 3x2, from row 2
+//	elements 2 to 5 of row 2x8 row 4x1   none: rows 2 3 8 9 are no stride apart
 func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
 	out := *t
 	out.dims, out.mat = slices.Clone(t.dims), nil
@@ -221,6 +241,8 @@ type step struct{ tile, row int }
 
 // walk lists the points of a dimension list in row-major order. Lane factors of size 1 contribute
 // nothing; a longer one has no place here, since lanes are not reached by choosing a tile or a row.
+//
+//	tile 2x1 | row 2x4:   (0, 0) (0, 4) (1, 0) (1, 4)
 func walk(dims [][]factor) ([]step, error) {
 	out := []step{{}}
 	for _, d := range dims {

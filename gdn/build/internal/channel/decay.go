@@ -269,7 +269,7 @@ func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	return d.Concat(1, parts...)
 }
 
-// doubled are the decays of blockDecays for blocks of two: those of the second half times what is left after the first, and those of
+// doubled are the decays for blocks of two: those of the second half times what is left after the first, and those of
 // the first times what is left after the second.
 //
 //	           first half                   second half

@@ -125,7 +125,12 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		if w.tokens > 0 && s.Tokens > w.tokens {
 			return nil, nil
 		}
-		return []Variant{v}, nil
+		list := []Variant{v}
+		for c.Host == HostTPU && v.Mapping.Batch > 1 { // sequences of a step, whose states may need more memory than there is
+			v.Mapping.Batch /= 2
+			list = append(list, v)
+		}
+		return list, nil
 	case c.job == jobPacked:
 		if w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens {
 			return nil, nil

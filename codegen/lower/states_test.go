@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -77,5 +78,21 @@ func TestStatesAreThoseOfShorterCalls(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where the states of a step's sequences need more than the vector memory, auto takes fewer sequences a step.
+func TestDecodeOfManyHeads(t *testing.T) {
+	s := spec(t, "b=64,t=1,hk=16,hv=48,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init")
+	for name, batch := range map[string]int{"v5e": 4, "v6e": 4, "tpu7x": 2} {
+		target, err := codegen.LookupTarget(name)
+		require.NoError(t, err)
+		f, err := lower.Suit(s, gdn.Auto, target)
+		require.NoError(t, err)
+		require.Equal(t, batch, f.Variant.Mapping.Batch, name)
+		m, err := f.Kernels()
+		require.NoError(t, err)
+		_, err = mosaic.Backend{}.Emit(m, target)
+		require.NoError(t, err, name)
 	}
 }

@@ -62,34 +62,45 @@ func freshStarts(t *testing.T, s gdn.Spec, precision string, run func(map[string
 	}
 }
 
-// A sequence starts from the state that is named, or from zeros, whatever lies in the slots that it leaves its own in: by the text
-// that is emitted for each TPU.
-func TestNamedStatesText(t *testing.T) {
-	for _, text := range named {
+// A poolCheck judges a spec with named states by what computes it.
+type poolCheck func(t *testing.T, s gdn.Spec, precision string, run func(map[string]*array.Array) map[string]*array.Array)
+
+// byText runs a check on specs by the text that is emitted for each TPU.
+func byText(t *testing.T, texts []string, check poolCheck) {
+	for _, text := range texts {
 		for _, name := range []string{"v5e", "v6e", "tpu7x"} {
 			t.Run(name+" on "+text, func(t *testing.T) {
 				s := spec(t, text)
 				v, target := forTPU(t, s, gdn.Auto, name)
-				freshStarts(t, s, v.Precision().String(), ofText(t, s, v, target))
+				check(t, s, v.Precision().String(), ofText(t, s, v, target))
 			})
 		}
 	}
 }
 
-// So it is on a CPU.
-func TestNamedStatesCPU(t *testing.T) {
+// byCPU runs it on a CPU.
+func byCPU(t *testing.T, texts []string, check poolCheck) {
 	cpu := pjrttest.CPU(t)
-	for _, text := range append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda") {
+	for _, text := range texts {
 		t.Run(text, func(t *testing.T) {
 			s := spec(t, text)
 			v, run := onCPU(t, s, cpu)
-			freshStarts(t, s, v.Precision().String(), run)
+			check(t, s, v.Precision().String(), run)
 		})
 	}
 }
 
+// A sequence starts from the state that is named, or from zeros, whatever lies in the slots that it leaves its own in: by the text
+// that is emitted for each TPU.
+func TestNamedStatesText(t *testing.T) { byText(t, named, freshStarts) }
+
+// So it is on a CPU.
+func TestNamedStatesCPU(t *testing.T) {
+	byCPU(t, append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda"), freshStarts)
+}
+
 // strayNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit.
-func strayNames(t *testing.T, s gdn.Spec, run func(map[string]*array.Array) map[string]*array.Array) {
+func strayNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.Array) map[string]*array.Array) {
 	t.Helper()
 	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
@@ -122,29 +133,10 @@ func strayNames(t *testing.T, s gdn.Spec, run func(map[string]*array.Array) map[
 var pools = append([]string{"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace"}, named...)
 
 // A name that no state has reaches no state, by the text that is emitted for each TPU.
-func TestStrayNamesText(t *testing.T) {
-	for _, text := range pools {
-		for _, name := range []string{"v5e", "v6e", "tpu7x"} {
-			t.Run(name+" on "+text, func(t *testing.T) {
-				s := spec(t, text)
-				v, target := forTPU(t, s, gdn.Auto, name)
-				strayNames(t, s, ofText(t, s, v, target))
-			})
-		}
-	}
-}
+func TestStrayNamesText(t *testing.T) { byText(t, pools, strayNames) }
 
 // So it is on a CPU.
-func TestStrayNamesCPU(t *testing.T) {
-	cpu := pjrttest.CPU(t)
-	for _, text := range pools {
-		t.Run(text, func(t *testing.T) {
-			s := spec(t, text)
-			_, run := onCPU(t, s, cpu)
-			strayNames(t, s, run)
-		})
-	}
-}
+func TestStrayNamesCPU(t *testing.T) { byCPU(t, pools, strayNames) }
 
 // What leaves no state after each token says so, and what would.
 func TestWindowNeedsRecurrence(t *testing.T) {

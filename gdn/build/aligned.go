@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
@@ -107,7 +107,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
-		e := newChunkwise(newTiles(p.plan, b, in))
+		e := newChunks(newTiles(p.plan, b, in))
 		slots := map[*operand][]*ir.Value{}
 		i := 0
 		for _, o := range used {
@@ -115,7 +115,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			e.blocks[o], slots[o] = blocks[i], blocks[i:i+n]
 			i += n
 		}
-		e.state = b.Reshape(carried[0], heads, s.V, s.K)
+		e.rule.State = b.Reshape(carried[0], heads, s.V, s.K)
 		r := e.aligned(marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
@@ -162,15 +162,15 @@ type visit struct {
 }
 
 // ofOne is e for one visit.
-func (e *chunkwise) ofOne() *chunkwise {
-	p, t, one := *e.plan, *e.tiles, *e
+func (e *gated) ofOne() *gated {
+	p, t := *e.plan, *e.tiles
 	p.v.Mapping.Chunks = 1
-	t.plan, one.tiles = &p, &t
-	return &one
+	t.plan = &p
+	return newGated(&t)
 }
 
 // each loads what the visits of a step have of an operand, side by side.
-func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *operand) *ir.Value) *ir.Value {
+func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
 		one := e.ofOne()
@@ -181,16 +181,15 @@ func (e *chunkwise) each(blocks []*ir.Value, o *operand, load func(*chunkwise, *
 }
 
 // aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
-func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
+func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Visits = &visits.Marks{Builder: e.b}
 	for j := range e.v.Mapping.Chunks {
 		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
-	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
-
-	w := &work{q: e.each(slots[e.in.q], e.in.q, (*chunkwise).productKey), k: e.each(slots[e.in.k], e.in.k, (*chunkwise).productKey)}
-	w.v = b.Convert(e.each(slots[e.in.v], e.in.v, (*chunkwise).loadRows), ir.F32)
+	w := &chunkwise.Work{Q: e.each(slots[e.in.q], e.in.q, (*gated).productKey), K: e.each(slots[e.in.k], e.in.k, (*gated).productKey)}
+	rows := func(e *gated, o *operand) *ir.Value { return e.loadRows(o) }
+	w.V = b.Convert(e.each(slots[e.in.v], e.in.v, rows), ir.F32)
 	b.Stage("gates")
 	for i, o := range []*operand{e.in.g, e.in.beta} {
 		var l []*ir.Value
@@ -199,27 +198,10 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 		}
 		e.blocks[o] = b.Concat(0, l...)
 	}
-	w.gates = e.loadGates()
-	e.sumSides(w, sides)
-	kk, qk := e.products(w.q, w.k)
-	negA, p := e.weights(e.negated(w, kk), qk, e.decay(w.gates), w.gates)
-	w.p, w.t = p, e.solver().Invert(negA)
-
-	b.Stage("operands")
-	for _, x := range sides {
-		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
-		x.k, x.q = e.MaskedIn(w.k, own), e.MaskedIn(w.q, own)
-	}
-	m := &meeting{work: w, sides: sides, grown: e.Exp(w.Sum), rest: e.Exp(w.Left)}
-	if e.v.Beta != gdn.BetaLeft {
-		m.rest = b.Mul(m.rest, w.beta)
-	}
-	if m.fades = e.in.raw && !e.s.NegEigval && tile.Fades(e.v); m.fades {
-		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
-	}
-	m.values, m.unit, m.share = b.Transpose(w.v, 0, 2, 1), e.normRow(w.inverse), e.normRow(w.query)
+	w.Gates = e.loadGates()
+	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // a raw gate gives no log decay above 0
 	if e.s.Init {
-		m.next = func(j int) *ir.Value {
+		m.Next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
 			if e.s.State != gdn.StateVK {
 				x = b.Transpose(x, 0, 2, 1)
@@ -230,125 +212,22 @@ func (e *chunkwise) aligned(marked, gates, state *operand, slots map[*operand][]
 	var steps []visit
 	var prev *ir.Value // the output of the visit before
 	for j := range e.v.Mapping.Chunks {
-		o, closed := e.visit(m, j)
+		o, closed := e.rule.Visit(m, j)
 		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Visits.At(j, visits.First, c, e.s.V)))
 		if prev == nil {
-			prev = e.each([]*ir.Value{held}, e.in.v, (*chunkwise).loadRows)
+			prev = e.each([]*ir.Value{held}, e.in.v, rows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
 		prev = b.Convert(o, e.s.Out)
-		steps = append(steps, visit{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.state})
+		steps = append(steps, visit{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.rule.State})
 	}
 	return steps
 }
 
-// meeting is what the visits of a step take to the states: rows of tokens along the lanes.
-type meeting struct {
-	*work
-	sides       []*side
-	grown, rest *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
-	fades       bool      // rest is at most 1, so that what is left of finite numbers is finite: of raw gates, whose log decay is never above 0
-	values      *ir.Value // V^T
-	unit, share *ir.Value // norms, nil of none
-
-	next func(visit int) *ir.Value // the state of the next sequence; nil for zeros
-}
-
-// visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
-// closed. The state that stays open is e.state then.
-func (e *chunkwise) visit(m *meeting, j int) (o, closed *ir.Value) {
-	b, s, c, n := e.b, e.s, e.c, e.v.Mapping.Heads
-	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
-	b.Stage("enter")
-	cur := []*side{{state: e.state}, {}}
-	for i, x := range m.sides {
-		cur[i].k, cur[i].q, cur[i].Sum = at(x.k), at(x.q), at(x.Sum)
-	}
-	if m.next != nil {
-		cur[1].state = m.next(j)
-	}
-
-	b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
-	var keys, queries, states []*ir.Value
-	for i, x := range cur {
-		if x.state != nil { // one that enters shows in outputs of its first visit; of one that is carried earlier outputs show it
-			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
-		}
-	}
-	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.v.Numerics.PrecState)
-	met = b.Reshape(met, n, s.V, 2*c)
-	decay := at(m.grown)
-	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(m.unit)))
-	if e.v.Beta == gdn.BetaLeft {
-		r = b.Mul(r, e.Row(at(m.beta), s.V))
-	}
-	exact := e.By(e.solver().Applied(at(m.t), e.Cleaned(r, e.Finite), true), at(m.unit))
-	u := e.Cleaned(exact, e.Vanishing)
-	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.p), false, true, e.v.Numerics.PrecIntra))
-	left := e.ByLanes(u, at(m.rest))
-	if !m.fades {
-		left = e.Cleaned(e.ByLanes(exact, at(m.rest)), e.Finite)
-	}
-	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.v.Numerics.PrecState)
-	added = b.Reshape(added, n, s.V, 2*s.K)
-	for i, x := range cur {
-		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
-		if x.state != nil {
-			grown := e.Exp(x.Sum)
-			if i == 1 {
-				kept := e.Visits.At(j, visits.Keep, n, c)
-				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
-			}
-			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
-		}
-	}
-	from := e.Visits.At(j, visits.From, s.V, s.K)
-	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
-	e.state = b.Select(entered, cur[1].after, cur[0].after)
-	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
-}
-
 // asSpec brings a state [N, V, K] into the order and type of the spec.
-func (e *chunkwise) asSpec(x *ir.Value, like *operand) *ir.Value {
+func (e *chunks) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)
 	}
 	return e.b.Reshape(e.b.Convert(x, e.s.StateDType), like.block...)
-}
-
-// side is one of the two sequences of a visit: what is of its rows alone.
-type side struct {
-	first, behind int // the marks of its first row and of the first behind it
-	gates
-	q, k         *ir.Value // of key heads, zero in other rows
-	state, after *ir.Value // nil: zeros
-}
-
-// sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
-func (e *gated) sumSides(w *work, sides []*side) {
-	b, n := e.b, e.v.Mapping.Heads
-	lane := e.Iota(n, e.c, 1)
-	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
-		var l []*ir.Value
-		for visit := range e.Visits.Tiles {
-			l = append(l, holds(visit))
-		}
-		return b.Concat(0, l...)
-	}
-	for _, x := range sides {
-		x.g = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }), w.g, b.Like(w.g, 0))
-		e.sums(&x.gates)
-	}
-	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.c)) })
-	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
-	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
-	w.Parts = []*ir.Value{w.Sum}
-}
-
-// normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
-func (e *chunkwise) normRow(x *ir.Value) *ir.Value {
-	if x == nil {
-		return nil
-	}
-	return e.perValue(e.Row(x, e.s.V))
 }

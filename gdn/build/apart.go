@@ -3,6 +3,7 @@ package build
 import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/gradient"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -36,7 +37,7 @@ func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 }
 
 // writes is the write gate of V' [N, C, V], zero in columns that lead; nil in a rule without one.
-func (e *chunkwise) writes() *ir.Value {
+func (e *chunks) writes() *ir.Value {
 	o := e.in.write
 	if o == nil {
 		return nil
@@ -46,33 +47,20 @@ func (e *chunkwise) writes() *ir.Value {
 	return x
 }
 
-// reading is b K of value heads in float32, of k of key or value heads; nil in a rule that reads by K.
-func (e *gated) reading(w gates, k *ir.Value) *ir.Value {
-	if w.erase == nil {
-		return nil
-	}
-	b := e.b.Stage("operands")
-	if k.Type.Shape[0] < w.erase.Type.Shape[0] {
-		k = e.perValue(k)
-	}
-	return b.Mul(b.Convert(k, ir.F32), w.erase)
-}
-
-// apartGradients takes the gradients dk of K and reads of b K, and those of the values w V that a chunk has, to K, V and the gates: dK of value heads,
-// and outputs of the gates. dR, the gradient of what is written, becomes that of V.
-func (e *gradient) apartGradients(c *channelChunk, dk, reads *ir.Value) (*ir.Value, []blockOut) {
+// apartGradients takes the gradients of what a chunk reads by, b K, and of what it writes, w V, to K, V and the gates, of which it gives outputs.
+func (e *reverse) apartGradients(c *gradient.ChannelChunk, to *gradient.Gradients) []blockOut {
 	b := e.b.Stage("output")
 	write := e.loadApart(e.in.write, false)
 	v := b.Convert(e.loadRows(e.in.v), ir.F32)
 	b.Stage("output")
-	derase, dwrite := b.Mul(reads, b.Convert(c.k, ir.F32)), b.Mul(c.dr, v)
-	dk, c.dr = b.Add(dk, b.Mul(reads, c.erase)), b.Mul(c.dr, write)
+	derase, dwrite := b.Mul(to.Reads, b.Convert(c.K, ir.F32)), b.Mul(to.V, v)
+	to.K, to.V = b.Add(to.K, b.Mul(to.Reads, c.Erase)), b.Mul(to.V, write)
 	dtype := ir.F32
 	if e.in.raw {
-		derase, dwrite = gate.BetaGradient(b, c.erase, derase, e.s.Top()), gate.BetaGradient(b, write, dwrite, 1)
+		derase, dwrite = gate.BetaGradient(b, c.Erase, derase, e.s.Top()), gate.BetaGradient(b, write, dwrite, 1)
 		dtype = e.s.GateDType
 	}
-	return dk, []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
+	return []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
 }
 
 // apartGates brings the gradients of the gates to the order and layout of the spec.

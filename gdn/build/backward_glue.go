@@ -56,3 +56,38 @@ func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	x = b.Transpose(x, 0, 4, 1, 3, 6, 2, 5)
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
 }
+
+// channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec.
+func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
+	s, b := p.s, p.b
+	dg, rest := p.tokensOut(in, outputs[0], s.HeadsV), outputs[1:]
+	var results []*ir.Value
+	switch {
+	case s.Gates == gdn.GatesGiven:
+		results = append(results, dg)
+	case in.aLog != nil:
+		parts := b.Sum(b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K), 0)
+		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
+		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
+	default:
+		last := dg.Type.Rank() - 1
+		over := func(x *ir.Value) *ir.Value {
+			dims := []int{last - 1, last}
+			return b.Broadcast(x, dg.Type.Shape, dims[:x.Type.Rank()]...)
+		}
+		da, dLog := gate.DecayGradient(b, dg, p.rawGate("a"), over(p.args["A_log"]), over(p.args["dt_bias"]), s.Bound)
+		lead := []int{0, 1}[:last-1]
+		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
+	}
+	if s.Rule.Apart() {
+		return append(results, p.apartGates(in, rest)...)
+	}
+	if s.Rule.Writes() {
+		dbeta := p.gateTokens(in, rest[0])
+		if s.Gates == gdn.GatesFused {
+			dbeta = b.Convert(gate.RawBetaGradient(b, p.rawGate("b"), dbeta, s.NegEigval), s.GateDType)
+		}
+		results = append(results, dbeta)
+	}
+	return results
+}

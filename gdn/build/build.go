@@ -142,23 +142,23 @@ func (p *plan) module() []*ir.Value {
 	case p.aligned():
 		return aligning{p}.module(in, all)
 	case p.v.Flow == gdn.FlowFused:
-		return p.glueOut(in, p.grid("fused", in, all, in.state, takes(newChunkwise, (*chunkwise).fused)))
+		return p.glueOut(in, p.grid("fused", in, all, in.state, takes(newChunks, (*chunks).fused)))
 	case p.v.Flow == gdn.FlowSolve:
-		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, takes(newChunkwise, (*chunkwise).inverse))
+		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, takes(newChunks, (*chunks).inverse))
 		in.t = r.outputs[0]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, takes(newChunkwise, (*chunkwise).fused)))
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, takes(newChunks, (*chunks).fused)))
 	case p.v.Form == gdn.FormUW:
-		r := p.grid("intra", in, all, nil, takes(newChunkwise, (*chunkwise).intra))
+		r := p.grid("intra", in, all, nil, takes(newChunks, (*chunks).intra))
 		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
 		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
 		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
 			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.Decay()...)
 		}
-		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunkwise, (*chunkwise).fused)))
+		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunks, (*chunks).fused)))
 	default:
-		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, takes(newChunkwise, (*chunkwise).intra))
+		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, takes(newChunks, (*chunks).intra))
 		in.t, in.p = r.outputs[0], r.outputs[1]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunkwise, (*chunkwise).fused)))
+		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunks, (*chunks).fused)))
 	}
 }
 

@@ -25,7 +25,7 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	err = p.guarded(func() {
 		p.args["initial_state"] = tile.IdentityFirst(b, wide.K, wide.StateType())
 		in := p.glueIn()
-		r := p.grid("summary", in, slices.Concat([]*operand{in.k}, in.values(), in.gates()), in.state, takes(newChunkwise, (*chunkwise).fused))
+		r := p.grid("summary", in, slices.Concat([]*operand{in.k}, in.values(), in.gates()), in.state, takes(newChunks, (*chunks).fused))
 		state := b.Stage("glue").Reshape(r.state, wide.Sequences(), wide.HeadsV, s.K, s.K+s.V)
 		results = []*ir.Value{b.SliceAxis(state, 3, 0, s.K), b.SliceAxis(state, 3, s.K, s.K+s.V)}
 	})
@@ -57,7 +57,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	err := p.guarded(func() {
 		in := p.glueIn()
 		p.gradientsIn(in)
-		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, takes(newGradient, (*gradient).stateGradient))
+		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, takes(newReverse, (*reverse).states))
 		result = p.stateOut(in, r.state)
 	})
 	if err == nil {
@@ -70,28 +70,4 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 		return nil, fmt.Errorf("build the gradient of the state of %s by %s: %w", s, v, err)
 	}
 	return m, nil
-}
-
-// stateGradient takes a chunk backwards, as far as the gradient of the state goes: see the head of backward.go.
-func (e *gradient) stateGradient() []blockOut {
-	if e.channelwise() {
-		e.channelState(e.loadChannelChunk())
-		return nil
-	}
-	b := e.b.Stage("load")
-	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
-	do := e.loadRows(e.in.do)
-	w := e.loadGates()
-	e.sums(&w)
-	b.Stage("gates")
-	grown := e.Exp(w.Sum)
-	left := b.Mul(e.Exp(w.Left), w.beta)
-	b.Stage("products")
-	kq, kk := e.turnedProducts(q, k)
-	f := e.turnedDecay(w)
-	b.Stage("decay")
-	pt, kd := e.Store(e.Times(kq, f)), e.Store(e.ByRows(e.perValue(k), left))
-	tt, _ := e.bothInverses(kk, w)
-	e.stateBackward(q, k, e.Store(do), pt, kd, tt, grown, left)
-	return nil
 }

@@ -1,8 +1,6 @@
 package build
 
 import (
-	"cmp"
-
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/channel"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
@@ -75,32 +73,4 @@ func (p *plan) headChannels(x *ir.Value) *operand {
 		axes:  join(at, []axis{axisNone, axisNone}),
 		block: join(ones(len(lead)), []int{p.entries(), s.K}),
 	}
-}
-
-// channelPairs are -A and P: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for each value head, as
-// weights makes them. Without a q there is no P, and no A unless it is wanted.
-func (e *chunkwise) channelPairs(w *work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
-	b := e.b.Stage("products")
-	k := b.Keep(e.perValue(w.k)) // levels take halves of its rows
-	if q != nil {
-		q = b.Keep(e.perValue(q))
-	}
-	var rows *ir.Value
-	if wanted {
-		rows = cmp.Or(w.reads, k)
-	}
-	kk, qk := w.channels.Products(q, k, rows)
-	if wanted {
-		own := w.gates
-		if !e.normalizes() {
-			kk = b.Neg(kk)
-		} else if kk = e.norms(w, kk); e.v.Beta == gdn.BetaRight {
-			own.beta = nil // the lengths of columns have it
-		}
-		negA, _ = e.weights(kk, nil, nil, own)
-	}
-	if qk != nil {
-		_, p = e.weights(nil, e.scaled(qk), nil, w.gates)
-	}
-	return negA, p
 }

@@ -10,11 +10,11 @@
 // with a log decay g_t, a_t = exp(g_t). In a chunk of C tokens, S the state before it, K, Q, V the
 // rows of its tokens and G_i = g_1 + ... + g_i, all C values v' follow from one triangular system:
 //
-//	D_ij = exp(G_i - G_j) for i >= j, else 0         decay     (decay.go, tile.Between)
-//	A = strict(beta D . K K^T)                       negA = -A (products.go, weights)
+//	D_ij = exp(G_i - G_j) for i >= j, else 0         decay     (tile.Between)
+//	A = strict(beta D . K K^T)                       negA = -A (Rule.Weights)
 //	P = tril(scale D . Q K^T)                        p
 //	T = (I + A)^-1                                   t         (internal/inverse)
-//	V' = T beta (V - e^G K S)                        written   (chunk.go)
+//	V' = T beta (V - e^G K S)                        written   (Chunks.written)
 //	O = scale e^G Q S + P V'                         outputOf
 //	S <- e^(G_C) S + (e^(G_C - G) K)^T V'            update, with restK = e^(G_C - G) K
 //
@@ -28,15 +28,15 @@
 // makes U = T beta V and W = T beta e^G K before the state is there, V' = U - W S; tail_decay=v puts
 // e^(G_C - G) into V'. A rule without decay has D = 1 where i >= j, and an additive rule T = I and V' = V.
 //
-// Only the three products with S, and V' between them, wait for the chunk before. stateFree makes the rest;
-// step does what waits. That cut is what lower/tpu lays over one another (phases).
+// Only the three products with S, and V' between them, wait for the chunk before. Chunks.Pairs and Operands of
+// internal/chunkwise make the rest; Through does what waits. That cut is what lower/tpu lays over one another (phases).
 //
 // # Where what is
 //
-// One subject a file: chunk.go has the chunkwise rule, token.go the token recurrence, aligned.go and
-// stream.go packed sequences, backward.go the gradients, channel.go a decay a channel. They stand on
-// layers that know no algorithm (stages.go): loads and outputs here, and below internal/ what a body
-// is written with (tile), the inverse of a chunk (inverse), raw gates and norms (gate), decays of
-// channels (channel), and the schedules of packed sequences (visits for aligned blocks, packs for
-// chunks). Around the grids is glue (glue.go).
+// One subject a file: chunk.go, token.go and reverse.go have what a step of a grid loads and gives, backward.go the two
+// passes of a training step and kept.go what one keeps for the other, aligned.go and stream.go packed sequences, channel.go
+// and apart.go gates of channels. Loads and outputs of any step are in stages.go. Below internal/ is what needs tiles alone,
+// and no operand or window: the rule, forward (chunkwise), backward (gradient) and by tokens (recurrence), on what a body is
+// written with (tile), the inverse of a chunk (inverse), raw gates and norms (gate), decays of channels (channel), and the
+// schedules of packed sequences (visits for aligned blocks, packs for chunks). Around the grids is glue (glue.go).
 package build

@@ -4,24 +4,24 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
-	"github.com/gdngen/gdngen/gdn/build/internal/inverse"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A grid's body is emitted in layers, each on the one below: what a step is made of, whatever the algorithm, and the algorithms on top.
+// A grid's body is emitted in layers, each on the one below: what a step loads and gives, which knows operands and windows, and under it
+// packages that have tiles alone.
 //
-//	chunkwise  tokenwise  gradient    the algorithms: a chunk at a time, a token at a time, and backwards
-//	            gated                 gates, decay, and products of keys and queries
-//	            tiles                 loads and outputs
-//	            inverse.Solver        T = (I + A)^-1
-//	            tile.Body             stores, dots, shapes and masks
+//	chunks            tokenwise        reverse          a chunk at a time, a token at a time, and backwards
+//	            gated                                   loads of keys, values and gates
+//	            tiles                                   loads and outputs
+//	chunkwise.Chunks  recurrence.Step  gradient.Step    the algorithms
+//	            chunkwise.Rule                          sums, products and decay
+//	            inverse.Solver                          T = (I + A)^-1
+//	            tile.Body                               stores, dots, shapes and masks
 //
 // Values of N entries are ordered chunk in flight, batch row, head.
-
-// solver is what inverts.
-func (e *tiles) solver() *inverse.Solver { return &inverse.Solver{Body: e.Body} }
 
 // tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes.
 type tiles struct {
@@ -39,35 +39,18 @@ func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
 	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}}
 }
 
-// gated has the gates of the chunks in flight, and what they weigh.
+// rule is the rule of the spec, in this body.
+func (e *tiles) rule() *chunkwise.Rule { return &chunkwise.Rule{Body: e.Body, Spec: e.s, Group: e.gb} }
+
+// gated loads what the rule takes of the chunks in flight.
 type gated struct{ *tiles }
 
 func newGated(t *tiles) *gated { return &gated{t} }
-
-// chunkwise takes chunks forward.
-type chunkwise struct {
-	gated
-	ready *gates // where not nil, the gates and sums of the chunks in flight
-
-	valueFirst bool                             // states are [V, K]
-	enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
-	leave      func(chunk int, state *ir.Value) // and what takes the state after it
-
-	before, values []*ir.Value // of the chunks in flight, as they are taken through the state: the state before each, and U
-	inverted       *ir.Value   // T of all of them
-}
-
-func newChunkwise(t *tiles) *chunkwise { return &chunkwise{gated: *newGated(t)} }
 
 // tokenwise takes tokens through the state one after another.
 type tokenwise struct{ gated }
 
 func newTokenwise(t *tiles) *tokenwise { return &tokenwise{*newGated(t)} }
-
-// gradient takes chunks backwards.
-type gradient struct{ gated }
-
-func newGradient(t *tiles) *gradient { return &gradient{*newGated(t)} }
 
 // takes is the body of a grid by an algorithm.
 func takes[E any](make func(*tiles) *E, body func(*E) []blockOut) func(*tiles) []blockOut {

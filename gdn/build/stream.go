@@ -2,6 +2,7 @@ package build
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/ir"
@@ -87,7 +88,7 @@ func (p streaming) module() []*ir.Value {
 
 // gatesOf are the gates and sums of the chunks of all schedules, which are few enough to be made
 // before the loops: fewer ops in each step.
-func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) gates {
+func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) chunkwise.Gates {
 	b, c, heads := p.b, p.c, p.s.HeadsV
 	var start, lo, hi []*ir.Value
 	chunks := 0
@@ -108,14 +109,14 @@ func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) gates {
 		x = b.Select(own, x, b.Like(x, 0))
 		return b.Reshape(b.Transpose(x, 0, 2, 1), chunks*heads, c)
 	}
-	w := gates{g: of(g), beta: of(beta)}
-	newGated(newTiles(p.plan, b, nil)).sums(&w)
+	w := chunkwise.Gates{G: of(g), Beta: of(beta)}
+	newTiles(p.plan, b, nil).rule().Sums(&w)
 	return w
 }
 
 // loop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all
 // chunks.
-func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
+func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w chunkwise.Gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
 	own := *p.plan
 	p = streaming{&own}
 	p.v.Mapping.Batch = t.Batch
@@ -123,10 +124,10 @@ func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w gates, states, o *
 
 	// The states are rows as the products take them, so that what a step reads has its shape at
 	// once.
-	first := newChunkwise(newTiles(p.plan, p.b, nil))
-	first.valueFirst = s.State == gdn.StateVK
+	first := newChunks(newTiles(p.plan, p.b, nil)).rule
+	first.ValueFirst = s.State == gdn.StateVK
 	per := s.HeadsV // rows of a sequence
-	if first.sharesState() {
+	if first.SharesState() {
 		per = s.HeadsK
 	}
 	states = p.b.Reshape(states, shape[0]*per, s.HeadsV/per*shape[2], shape[3])
@@ -212,7 +213,7 @@ func (k *streamStep) row(i, per int) *ir.Value {
 
 // through takes the chunks of the step through their states, and puts their outputs into o. What is
 // put into an array is kept before, since that may run on one core.
-func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
+func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
 	b, s, c, m := k.b, p.s, p.c, k.M
 	read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
 		parts := make([]*ir.Value, m)
@@ -224,7 +225,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, 
 		return b.Concat(0, parts...)
 	}
 	in := &operands{}
-	e := newChunkwise(newTiles(p, b, in))
+	e := newChunks(newTiles(p, b, in))
 	for i, at := range []**operand{&in.q, &in.k, &in.v} {
 		x := read(arrays[i], i > 0)
 		d := x.Type.Shape[2]
@@ -232,9 +233,9 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w gates, o *ir.Value, 
 		e.blocks[*at] = b.Reshape(x, (*at).block...)
 	}
 	at := b.Mul(b.Add(k.chunk(0), b.Const(ir.T(ir.I32), float64(k.First))), b.Const(ir.T(ir.I32), float64(s.HeadsV)))
-	e.ready = w.each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
-	e.valueFirst = s.State == gdn.StateVK
-	e.enter, e.leave = enter, leave
+	e.ready = w.Each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
+	e.rule.ValueFirst = s.State == gdn.StateVK
+	e.rule.Enter, e.rule.Leave = enter, leave
 	made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
 	for i := range m {
 		x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)

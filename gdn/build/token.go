@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/build/internal/recurrence"
@@ -25,7 +26,7 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
 	v := e.loadValues()
 	w := e.loadGates()
-	reads := e.reading(w, k)
+	reads := e.rule().Reading(w, k)
 	b := e.b.Stage("state")
 	q = b.Convert(q, ir.F32)
 	q = b.Scale(q, e.s.EffectiveScale())
@@ -39,7 +40,7 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 			s = b.Mul(s, e.spreadDecay(decay, i, false)(e.s.K, e.s.V))
 		}
 		u := step.Written(at(v), func() *ir.Value { return e.Dot(at(cmp.Or(reads, k)), s, false, false, e.v.Numerics.PrecState) },
-			func() *ir.Value { return e.spreads(w.beta, i)(1, e.s.V) })
+			func() *ir.Value { return e.spreads(w.Beta, i)(1, e.s.V) })
 		s = b.Add(s, e.Dot(at(k), u, true, false, e.v.Numerics.PrecState))
 		outs = append(outs, e.Dot(at(q), s, false, false, e.v.Numerics.PrecState))
 		e.state, e.after = s, append(e.after, s)
@@ -57,7 +58,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 	q, k := flat(e.tokenKey(e.in.q, e.s.L2Norm)), flat(e.tokenKey(e.in.k, true))
 	v := e.loadValues()
 	w := e.loadGates()
-	reads := e.reading(w, k)
+	reads := e.rule().Reading(w, k)
 	decay := e.tokenDecay(w)
 	q = b.Scale(q, e.s.EffectiveScale())
 	b.Stage("state")
@@ -67,7 +68,7 @@ func (e *tokenwise) tokenNative() []blockOut {
 		at := func(x *ir.Value) *ir.Value {
 			return b.Reshape(b.SliceAxis(x, 1, i, i+1), x.Type.Shape[0], x.Type.Shape[2])
 		}
-		outs = append(outs, step.Token(at(q), at(k), tile.Each(at, reads), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.beta, i)))
+		outs = append(outs, step.Token(at(q), at(k), tile.Each(at, reads), at(v), e.spreadDecay(decay, i, e.s.State == gdn.StateVK), e.spreads(w.Beta, i)))
 		e.state = step.State
 		e.after = append(e.after, e.state)
 	}
@@ -124,14 +125,14 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spre
 }
 
 // tokenDecay is exp(g), [N, C], or [C, N, K] of channels, or [C, N, lanes] all alike; nil where the rule has no decay.
-func (e *tokenwise) tokenDecay(w gates) *ir.Value {
-	if w.channels != nil {
-		return e.b.Exp(w.channels.Log)
+func (e *tokenwise) tokenDecay(w chunkwise.Gates) *ir.Value {
+	if w.Channels != nil {
+		return e.b.Exp(w.Channels.Log)
 	}
-	if w.g == nil {
+	if w.G == nil {
 		return nil
 	}
-	return e.b.Exp(w.g)
+	return e.b.Exp(w.G)
 }
 
 // native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.

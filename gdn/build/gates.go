@@ -1,0 +1,39 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/gradient"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+)
+
+// loadGates loads the gates, computing them from their raw form where that is the kernel's task.
+func (e *gated) loadGates() chunkwise.Gates {
+	b := e.b.Stage("gates")
+	var w chunkwise.Gates
+	if e.channelwise() {
+		w.Channels = e.loadChannels()
+	} else if e.in.g != nil {
+		w.G = e.loadGate(e.in.g)
+	}
+	if o := e.in.beta; e.blocks[o] != nil {
+		w.Beta = e.loadGate(o)
+	}
+	if e.in.aLog != nil && !e.channelwise() {
+		w.G = gate.Decay(b, w.G, e.loadGate(e.in.aLog), e.loadGate(e.in.dt), 0)
+	}
+	if o := e.in.erase; e.blocks[o] != nil {
+		w.Erase = e.loadApart(o, e.s.NegEigval)
+	}
+	if e.in.raw && w.Beta != nil {
+		w.Beta = gate.Beta(b, w.Beta, e.s.NegEigval)
+	}
+	if e.copying() {
+		w.G, w.Beta = tile.Each(e.ofStep, w.G), tile.Each(e.ofStep, w.Beta)
+	}
+	if e.s.Direction != gdn.Forward && w.Beta != nil {
+		w.Beta = b.Max(w.Beta, b.Like(w.Beta, gradient.BetaFloor))
+	}
+	return w
+}

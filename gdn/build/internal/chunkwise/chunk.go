@@ -1,0 +1,396 @@
+package chunkwise
+
+import (
+	"cmp"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Chunks takes the chunks in flight through the states of a step.
+type Chunks struct {
+	Rule
+	State *ir.Value   // [batch x heads, K, V] f32, or [batch x heads, V, K]: that of the next chunk; nil where the step has none
+	After []*ir.Value // the states after each chunk in flight
+
+	ValueFirst bool                             // states are [V, K]
+	Enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
+	Leave      func(chunk int, state *ir.Value) // and what takes the state after it
+
+	Before, Values []*ir.Value // of the chunks in flight, as they are taken through the state: the state before each, and U
+	Inverted       *ir.Value   // T of all of them
+}
+
+// Work is what the state step of the chunks in flight needs, each of N entries.
+type Work struct {
+	Q, K *ir.Value // of key heads
+	V    *ir.Value
+	T, P *ir.Value
+	U, W *ir.Value // form uw
+	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
+	reads *ir.Value
+	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
+	stateK, stateQ, restK *ir.Value
+	grown                 *ir.Value // exp(G) [N, C]
+	// Where the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale that the output takes, [N of key heads, C].
+	inverse, length, query *ir.Value
+	Gates
+}
+
+// Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them.
+func (e *Chunks) Operands(w *Work) {
+	if e.State != nil {
+		e.stateOperands(w)
+	}
+	if e.V.Form == gdn.FormUW && w.U == nil && w.V != nil {
+		e.explicit(w)
+	}
+}
+
+// stateOperands makes what meets the state.
+func (e *Chunks) stateOperands(w *Work) {
+	e.B.Stage("operands")
+	w.grown = e.Exp(w.Sum)
+	w.restK = e.rest(w)
+	w.stateK = cmp.Or(w.reads, e.PerValue(w.K))
+	if e.V.Fold {
+		w.stateK = e.folded(w, w.stateK, w.grown)
+	}
+	if w.Q == nil {
+		return
+	}
+	if w.stateQ = e.PerValue(w.Q); e.V.Fold {
+		w.stateQ = e.foldedQuery(w, w.stateQ, w.grown)
+	}
+}
+
+// folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
+// state; foldedQuery is Q, with the scale.
+func (e *Chunks) folded(w *Work, x, grown *ir.Value) *ir.Value {
+	if w.Channels != nil {
+		return w.Channels.Times(x, w.Channels.Risen)
+	}
+	return e.Store(e.ByRows(x, grown))
+}
+
+func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
+	if w.Channels != nil {
+		return w.Channels.Times(x, e.scaled(w.Channels.Risen))
+	}
+	return e.Store(e.ByRows(x, e.scaled(grown)))
+}
+
+// explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
+func (e *Chunks) explicit(w *Work) {
+	b := e.B.Stage("uw")
+	ku, kw := w.V, b.Convert(e.PerValue(w.K), ir.F32)
+	if grown := e.Exp(w.Sum); grown != nil {
+		kw = b.Mul(kw, e.Column(grown, e.Spec.K))
+	}
+	if e.V.Beta == gdn.BetaLeft {
+		ku = b.Mul(ku, e.Column(w.Beta, e.Spec.V))
+		kw = b.Mul(kw, e.Column(w.Beta, e.Spec.K))
+	}
+	if w.inverse != nil {
+		kw = b.Mul(kw, e.PerValue(e.Column(w.inverse, e.Spec.K)))
+	}
+	w.U = e.Store(e.Dot(w.T, e.Store(ku), false, false, e.V.ApplyPrecision())) // T beta V
+	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision())) // T beta e^G K
+}
+
+// Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
+// The gates of a rule that erases and writes apart are loaded by writes, behind what else meets the state; nil of other rules.
+func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
+	b := e.B.Stage("state")
+	f := e.flight(w)
+	f.writes = writes()
+	var outs []*ir.Value
+	for c := range e.V.Mapping.Chunks {
+		b.At(ir.Task{Stage: "state", Chunk: c, Head: -1})
+		if o := e.step(f, func(x *ir.Value) *ir.Value { return e.ofChunk(x, c) }, c); o != nil {
+			outs = append(outs, o)
+		}
+	}
+	b.Stage("output")
+	for i, x := range outs {
+		outs[i] = e.leaving(x, e.ofChunk(f.share, i))
+	}
+	return outs
+}
+
+// flight is what the chunks in flight take to the state.
+type flight struct {
+	*Work
+	grown         *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
+	k, q          *ir.Value // as they meet the state; of key heads where those share it
+	restK         *ir.Value // K with the decay that is left, of the update K^T V'
+	turnedK, left *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
+	shared        bool      // value heads of a key head meet the states in one product
+	unit, length  *ir.Value // norms, nil of none
+	share         *ir.Value
+	writes        *ir.Value // the write gate, of a rule that has one
+}
+
+func (e *Chunks) flight(w *Work) *flight {
+	b := e.B
+	f := &flight{Work: w, grown: e.Exp(w.Sum), k: w.K, q: w.Q, shared: e.SharesState()}
+	if !f.shared {
+		f.restK, f.k = e.rest(w), cmp.Or(w.reads, e.PerValue(f.k))
+		if f.q != nil {
+			f.q = e.PerValue(f.q)
+		}
+	}
+	if e.V.Fold {
+		f.k = e.folded(w, f.k, f.grown)
+		if f.q != nil {
+			f.q = e.foldedQuery(w, f.q, f.grown)
+		}
+	} else if e.V.Out == gdn.OutJoined && f.q != nil { // without decay
+		f.q = e.Store(e.scaled(b.Convert(f.q, ir.F32)))
+	}
+	switch {
+	case e.V.UpdatePrecision() != e.V.Numerics.PrecState:
+		f.turnedK, f.left = e.PerValue(e.Turned(w.K)), e.remains(w)
+	case e.V.TailDecay == gdn.TailDecayV:
+		f.left = e.remains(w)
+	}
+	f.unit, f.length, f.share = e.normColumns(w)
+	return f
+}
+
+// step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
+func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
+	if e.Enter != nil {
+		e.State = e.Enter(c)
+	}
+	state := e.State
+	up := at(f.grown)
+	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // all that waits for the chunk before, with what follows
+	exact := e.written(f, at, kS, up)                  // V', or U where beta is in the columns
+	u := exact
+	if !e.Spec.Rule.Writes() && f.unit == nil && e.Spec.DType == ir.BF16 {
+		u = e.Store(u) // V is exact
+	} else {
+		u = e.StoreValues(u, at(f.unit), at(f.length), at(f.writes))
+	}
+	kept := u
+	switch {
+	case e.V.Inverse.Refine && f.Channels != nil: // W, as the backward pass takes it
+		kept = tile.Held(e.Body, tile.OnRows(e.Body, e.By(exact, at(f.unit)), at(f.Beta)), e.V.GradPrecision())
+	case f.unit != nil:
+		kept = e.Store(exact)
+	}
+	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
+	weighed := u // V' as it meets restK
+	switch {
+	case f.left == nil: // K takes the rest, or there is none
+	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
+		weighed = e.StoreValues(e.B.Mul(exact, e.Column(at(f.left), e.Spec.V)), at(f.unit), at(f.length), at(f.writes))
+	case e.V.TailDecay == gdn.TailDecayV:
+		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.Column(at(f.left), e.Spec.V)))
+	}
+	o, added := e.outputOf(f, at, u, qS, up)
+	if added = e.update(f, at, u, weighed, added); f.Channels != nil {
+		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state))
+	} else if up != nil {
+		state = e.B.Mul(state, e.stateDecay(up, state))
+	}
+	e.State = e.B.Add(state, added) // e^GC S + (e^(GC-G) K)^T V'
+	e.After = append(e.After, e.State)
+	if e.Leave != nil {
+		e.Leave(c, e.State)
+	}
+	return o
+}
+
+// grow is x times the decay from the state, unless K and Q have it.
+func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
+	if e.V.Fold || by == nil {
+		return x
+	}
+	return e.B.Mul(e.Column(by, e.Spec.V), x)
+}
+
+// written is V' of a chunk: what the rule writes for each token.
+func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Value) *ir.Value {
+	b := e.B
+	switch {
+	case !e.Spec.Rule.Writes():
+		return at(f.V)
+	case e.V.Form == gdn.FormUW:
+		return b.Sub(b.Convert(at(f.U), ir.F32), e.Dot(at(f.W), e.State, false, false, e.V.Numerics.PrecState))
+	}
+	r := b.Sub(at(f.V), e.By(e.grow(kS, up), at(f.unit))) // V - e^G K S
+	if e.V.Beta == gdn.BetaLeft {
+		r = b.Mul(r, e.Column(at(f.Beta), e.Spec.V))
+	}
+	return e.Solver().Applied(at(f.T), e.Store(r), false) // T r
+}
+
+// outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
+func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir.Value) (o, added *ir.Value) {
+	b := e.B
+	read := func() *ir.Value {
+		switch {
+		case e.V.Fold:
+			return qS
+		case up == nil:
+			return e.scaled(qS)
+		}
+		return e.grow(qS, e.scaled(up))
+	}
+	switch {
+	case f.q == nil: // states alone are wanted
+		return nil, nil
+	case e.V.Out == gdn.OutShared && e.V.UpdatePrecision() == e.V.Numerics.PrecState:
+		both := e.Dot(e.Concat(1, at(f.P), at(f.restK)), u, false, false, e.V.Numerics.PrecState) // [P; (e^(GC-G) K)^T] V': one pass of V' through the unit as weights
+		own := b.SliceAxis(both, 1, 0, e.C)
+		o = b.Add(read(), own)
+		return o, b.SliceAxis(both, 1, e.C, e.C+e.Spec.K)
+	case e.V.Out == gdn.OutJoined:
+		left, right := e.Concat(2, at(f.q), at(f.P)), e.Concat(1, e.Store(e.State), u) // [e^G Q, P] [S; V']: the unit adds both
+		return e.Dot(left, right, false, false, e.V.Numerics.PrecState), nil
+	}
+	own := e.Dot(at(f.P), u, false, false, e.V.Numerics.PrecIntra) // P V'
+	return b.Add(read(), own), nil
+}
+
+// update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before.
+func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, added *ir.Value) *ir.Value {
+	switch {
+	case f.shared: // the rest of the decay goes to V'
+		rest := e.B.Transpose(e.Store(e.ByRows(u, at(e.remains(f.Work)))), 0, 2, 1)
+		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.V.Numerics.PrecState)
+	case e.ValueFirst:
+		return e.Dot(weighed, at(f.restK), true, false, e.V.Numerics.PrecState)
+	case added != nil:
+		return added
+	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
+		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.V.UpdatePrecision())
+	}
+	return e.Dot(at(f.restK), weighed, e.V.TransposeK == gdn.TransposeValue, false, e.V.Numerics.PrecState)
+}
+
+// ofChunk is what of x belongs to a chunk in flight; nil of nil.
+func (e *Chunks) ofChunk(x *ir.Value, chunk int) *ir.Value {
+	if x == nil || e.V.Mapping.Chunks == 1 {
+		return x
+	}
+	n := x.Type.Shape[0] / e.V.Mapping.Chunks
+	return e.Sliced(x, chunk*n, (chunk+1)*n)
+}
+
+// normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys.
+func (e *Chunks) normColumns(w *Work) (unit, length, query *ir.Value) {
+	if w.inverse == nil {
+		return nil, nil, nil
+	}
+	over := func(x *ir.Value) *ir.Value { return e.PerValue(e.Column(x, e.Spec.V)) }
+	if w.query != nil {
+		query = over(w.query)
+	}
+	return over(w.inverse), over(w.length), query
+}
+
+// leaving is an output with what its products left out: the share of normColumns, or the scale.
+func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
+	switch {
+	case share != nil:
+		return e.B.Mul(x, share)
+	case e.V.Scale == gdn.ScaleOutput:
+		return e.B.Scale(x, e.Spec.EffectiveScale())
+	}
+	return x
+}
+
+// rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
+// that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
+func (e *Chunks) rest(w *Work) *ir.Value {
+	b := e.B
+	if e.V.TailDecay == gdn.TailDecayV {
+		if e.V.TransposeK == gdn.TransposeKey {
+			return e.PerValue(e.Turned(w.K))
+		}
+		return e.PerValue(w.K)
+	}
+	left := e.remains(w)
+	if w.Channels != nil {
+		x := b.Mul(e.Element(e.PerValue(w.K), gdn.DecayBF16Operands), e.Element(w.Channels.Rest, gdn.DecayBF16Operands))
+		x = e.Store(tile.OnRows(e.Body, x, left))
+		if e.V.TransposeK == gdn.TransposeKey {
+			x = e.Turned(x)
+		}
+		return x
+	}
+	if e.V.TransposeK == gdn.TransposeKey {
+		return e.Store(e.ByLanes(e.PerValue(b.Transpose(w.K, 0, 2, 1)), left))
+	}
+	return e.Store(e.ByRows(e.PerValue(w.K), left))
+}
+
+// remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
+func (e *Chunks) remains(w *Work) *ir.Value {
+	left := e.Exp(w.Left) // e^(GC-G)
+	if e.V.Beta != gdn.BetaLeft {
+		left = e.Weighed(left, w.Beta)
+	}
+	return left
+}
+
+// stateDecay spreads what is left of the state before a chunk over its elements.
+func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
+	s := state.Type.Shape
+	rows := s[0] * s[1] / grown.Type.Shape[0]
+	return e.B.Reshape(e.Scalar(grown, e.C-1, rows, s[2]), s...)
+}
+
+// stateChannels spreads what is left of each channel [N, 1, K] over the state.
+func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
+	if e.ValueFirst {
+		return e.B.Broadcast(total, state.Type.Shape, 0, 1, 2)
+	}
+	return e.B.Broadcast(e.B.Transpose(total, 0, 2, 1), state.Type.Shape, 0, 1, 2)
+}
+
+// sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
+// [N of key heads, heads V, K].
+func (e *Chunks) SharesState() bool { return e.ValueFirst && e.V.Share && !e.V.Fold && e.Group > 1 }
+
+// sideBySide joins what belongs to the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
+func (e *Chunks) sideBySide(x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	return e.B.Reshape(x, s[0]/e.Group, e.Group*s[1], s[2])
+}
+
+// meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
+func (e *Chunks) meet(rows, state *ir.Value) *ir.Value {
+	return e.Dot(rows, state, false, e.ValueFirst, e.V.Numerics.PrecState)
+}
+
+func (e *Chunks) apart(x *ir.Value) *ir.Value {
+	if !e.SharesState() {
+		return x
+	}
+	b, s := e.B, x.Type.Shape
+	x = b.Transpose(b.Reshape(x, s[0], s[1], e.Group, e.Spec.V), 0, 2, 1, 3)
+	return b.Reshape(x, s[0]*e.Group, s[1], e.Spec.V)
+}
+
+// stateProducts are K S and Q S, where the form needs them.
+func (e *Chunks) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
+	b := e.B
+	needK, needQ := e.V.Form != gdn.FormUW && e.Spec.Rule.Writes(), e.V.Out != gdn.OutJoined && q != nil
+	switch {
+	case !needK && !needQ:
+		return nil, nil
+	case !needK:
+		return nil, e.apart(e.meet(q, state))
+	case !needQ:
+		return e.apart(e.meet(k, state)), nil
+	case e.V.KQ == gdn.JointJoined:
+		both := e.meet(e.Concat(1, k, q), state)
+		return e.apart(b.SliceAxis(both, 1, 0, e.C)), e.apart(b.SliceAxis(both, 1, e.C, 2*e.C))
+	}
+	return e.apart(e.meet(k, state)), e.apart(e.meet(q, state))
+}

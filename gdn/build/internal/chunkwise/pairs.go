@@ -1,0 +1,200 @@
+package chunkwise
+
+import (
+	"cmp"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Pairs makes T, and P where there are queries, as far as they are wanted, and the norms of keys and queries.
+func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
+	w.reads = e.Reading(w.Gates, w.K)
+	if wantT || wantP {
+		var q, negA, negKK, qk *ir.Value
+		if wantP {
+			q = w.Q
+		}
+		switch {
+		case w.Channels != nil:
+			negA, w.P = e.channelPairs(w, q, wantT)
+		case wantT:
+			var kk *ir.Value
+			kk, qk = e.products(q, w.K)
+			negKK = e.negated(w, kk)
+		default:
+			qk = e.queryProducts(q, w.K)
+		}
+		if w.Channels == nil {
+			negA, w.P = e.Weights(negKK, qk, e.Decay(w.Gates), w.Gates)
+		}
+		if wantT {
+			w.T = e.Solver().Invert(negA)
+		}
+	}
+	e.B.Stage("load")
+	if e.Normalizes() && w.inverse == nil {
+		e.norms(w, nil)
+	}
+}
+
+// channelPairs are -A and P: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for each value head, as
+// weights makes them. Without a q there is no P, and no A unless it is wanted.
+func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
+	b := e.B.Stage("products")
+	k := b.Keep(e.PerValue(w.K)) // levels take halves of its rows
+	if q != nil {
+		q = b.Keep(e.PerValue(q))
+	}
+	var rows *ir.Value
+	if wanted {
+		rows = cmp.Or(w.reads, k)
+	}
+	kk, qk := w.Channels.Products(q, k, rows)
+	if wanted {
+		own := w.Gates
+		if !e.Normalizes() {
+			kk = b.Neg(kk)
+		} else if kk = e.norms(w, kk); e.V.Beta == gdn.BetaRight {
+			own.Beta = nil // the lengths of columns have it
+		}
+		negA, _ = e.Weights(kk, nil, nil, own)
+	}
+	if qk != nil {
+		_, p = e.Weights(nil, e.scaled(qk), nil, w.Gates)
+	}
+	return negA, p
+}
+
+// norms takes the lengths of queries and keys that products take as they are, so that no key is rounded anew. With n = 1/|k| and
+// D the decay,
+//
+//	A_ij = D_ij n_i (K K^T)_ij n_j   V' = T(V - n e^G K S)   X = n V'
+//	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
+//
+// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1, nil where there is none; where there is a
+// decay a channel it is negated, and with beta=right times beta of the column.
+func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
+	b := e.B
+	squared := gate.Squares(b, w.K)
+	w.inverse = b.Unary(ir.OpRsqrt, squared)
+	w.length = b.Mul(squared, w.inverse)
+	if w.Q != nil {
+		w.query = b.Unary(ir.OpRsqrt, gate.Squares(b, w.Q))
+		if e.V.Scale == gdn.ScaleOutput {
+			w.query = b.Scale(w.query, e.Spec.EffectiveScale())
+		}
+	}
+	if kk == nil {
+		return nil
+	}
+	across := w.inverse
+	if w.Channels != nil {
+		across = b.Keep(b.Reshape(e.PerValue(b.Reshape(across, across.Type.Shape[0], 1, e.C)), kk.Type.Shape[0], e.C))
+		if e.V.Beta == gdn.BetaRight && w.Beta != nil {
+			across = b.Mul(across, w.Beta)
+		}
+		across = b.Neg(across)
+	} else { // the squares of the columns stand on the diagonal
+		across = e.Diagonal(kk)
+		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
+	}
+	along := e.Column(w.inverse, e.C)
+	if !e.V.Share {
+		along = e.PerValue(along)
+	}
+	return b.Mul(b.Mul(kk, e.Row(across, e.C)), along)
+}
+
+// products are K K^T, and scale Q K^T where there is a q, for each value head.
+func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
+	b := e.B.Stage("products")
+	if !e.V.Share {
+		k = e.PerValue(k)
+		if q != nil {
+			q = e.PerValue(q)
+		}
+	}
+	switch {
+	case q == nil:
+		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra)
+	case e.V.KQ == gdn.JointJoined:
+		if q.Type.DType != k.Type.DType {
+			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
+		}
+		both := e.Dot(b.Concat(1, k, q), k, false, true, e.V.Numerics.PrecIntra)
+		kk, qk = b.SliceAxis(both, 1, 0, e.C), b.SliceAxis(both, 1, e.C, 2*e.C)
+	default:
+		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra)
+		qk = e.Dot(q, k, false, true, e.V.Numerics.PrecIntra)
+	}
+	if qk != nil {
+		qk = e.scaled(qk)
+		if e.V.Share {
+			qk = e.PerValue(qk)
+		}
+	}
+	return kk, qk
+}
+
+// negated is -K K^T for each value head, of keys at their length.
+func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
+	if e.Normalizes() {
+		kk = e.norms(w, kk)
+	}
+	kk = e.B.Neg(kk)
+	if e.V.Share {
+		return e.PerValue(kk)
+	}
+	return kk
+}
+
+// Weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
+// their column.
+func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
+	b, c := e.B.Stage("decay"), e.C
+	n := e.entries()
+	if d != nil {
+		n = d.Type.Shape[0]
+	}
+	inner, masks := d, d != nil // the decay of later tokens is 0
+	if e.V.Beta == gdn.BetaRight && w.Beta != nil {
+		d = e.Weighed(d, e.Row(w.Beta, c))
+		inner = d
+	} else if e.V.Beta == gdn.BetaLeft && negKK != nil {
+		inner = e.Weighed(d, e.Column(w.Beta, c))
+	}
+	if e.V.Inverse.Mask == gdn.MaskWords {
+		if negKK != nil {
+			negA = e.Times(negKK, inner)
+		}
+		if qk != nil {
+			p = e.Lower(e.Times(qk, d))
+		}
+		return negA, p
+	}
+	if negKK != nil {
+		strict := e.Over(n, b.Compare(ir.GT, e.Iota(c, c, 0), e.Iota(c, c, 1)))
+		negA = b.Convert(e.Times(negKK, inner), ir.F32)
+		negA = b.Select(strict, negA, b.Like(negA, 0))
+	}
+	if qk != nil {
+		p = e.Times(qk, d)
+		if !masks {
+			seen := e.Over(n, b.Compare(ir.GE, e.Iota(c, c, 0), e.Iota(c, c, 1)))
+			p = b.Select(seen, p, b.Like(p, 0))
+		}
+		p = e.Store(p)
+	}
+	return negA, p
+}
+
+// queryProducts is scale Q K^T for each value head.
+func (e *Rule) queryProducts(q, k *ir.Value) *ir.Value {
+	e.B.Stage("products")
+	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra)))
+}
+
+// entries is N, what a step has in lockstep.
+func (e *Rule) entries() int { return e.V.Mapping.Chunks * e.V.Mapping.Batch * e.V.Mapping.Heads }

@@ -1,0 +1,133 @@
+package chunkwise
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Meeting is what the visits of a step take to the states: rows of tokens along the lanes.
+type Meeting struct {
+	Next func(visit int) *ir.Value // loads the state [heads, V, K] of the next sequence; nil for zeros
+
+	*Work
+	sides       []*side
+	grown, rest *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
+	fades       bool      // rest is at most 1, so that what is left of finite numbers is finite
+	values      *ir.Value // V^T
+	unit, share *ir.Value // norms, nil of none
+}
+
+// Meet does what the visits of a step need no state for, of Q, K, V and the gates; falls says that no log decay is above 0.
+func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
+	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
+	e.sumSides(w, sides)
+	e.Pairs(w, true, true)
+
+	b := e.B.Stage("operands")
+	for _, x := range sides {
+		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
+		x.k, x.q = e.MaskedIn(w.K, own), e.MaskedIn(w.Q, own)
+	}
+	m := &Meeting{Work: w, sides: sides, grown: e.Exp(w.Sum), rest: e.Exp(w.Left)}
+	if e.V.Beta != gdn.BetaLeft {
+		m.rest = b.Mul(m.rest, w.Beta)
+	}
+	if m.fades = falls && tile.Fades(e.V); m.fades {
+		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
+	}
+	m.values, m.unit, m.share = b.Transpose(w.V, 0, 2, 1), e.normRow(w.inverse), e.normRow(w.query)
+	return m
+}
+
+// Visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
+// closed. The state that stays open is e.State then.
+func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
+	b, s, c, n := e.B, e.Spec, e.C, e.V.Mapping.Heads
+	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
+	b.Stage("enter")
+	cur := []*side{{state: e.State}, {}}
+	for i, x := range m.sides {
+		cur[i].k, cur[i].q, cur[i].Sum = at(x.k), at(x.q), at(x.Sum)
+	}
+	if m.Next != nil {
+		cur[1].state = m.Next(j)
+	}
+
+	b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
+	var keys, queries, states []*ir.Value
+	for i, x := range cur {
+		if x.state != nil { // one that enters shows in outputs of its first visit; of one that is carried earlier outputs show it
+			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
+		}
+	}
+	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.V.Numerics.PrecState)
+	met = b.Reshape(met, n, s.V, 2*c)
+	decay := at(m.grown)
+	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(m.unit)))
+	if e.V.Beta == gdn.BetaLeft {
+		r = b.Mul(r, e.Row(at(m.Beta), s.V))
+	}
+	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true), at(m.unit))
+	u := e.Cleaned(exact, e.Vanishing)
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.P), false, true, e.V.Numerics.PrecIntra))
+	left := e.ByLanes(u, at(m.rest))
+	if !m.fades {
+		left = e.Cleaned(e.ByLanes(exact, at(m.rest)), e.Finite)
+	}
+	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.V.Numerics.PrecState)
+	added = b.Reshape(added, n, s.V, 2*s.K)
+	for i, x := range cur {
+		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
+		if x.state != nil {
+			grown := e.Exp(x.Sum)
+			if i == 1 {
+				kept := e.Visits.At(j, visits.Keep, n, c)
+				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
+			}
+			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
+		}
+	}
+	from := e.Visits.At(j, visits.From, s.V, s.K)
+	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
+	e.State = b.Select(entered, cur[1].after, cur[0].after)
+	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
+}
+
+// side is one of the two sequences of a visit: what is of its rows alone.
+type side struct {
+	first, behind int // the marks of its first row and of the first behind it
+	Gates
+	q, k         *ir.Value // of key heads, zero in other rows
+	state, after *ir.Value // nil: zeros
+}
+
+// sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
+func (e *Chunks) sumSides(w *Work, sides []*side) {
+	b, n := e.B, e.V.Mapping.Heads
+	lane := e.Iota(n, e.C, 1)
+	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
+		var l []*ir.Value
+		for visit := range e.Visits.Tiles {
+			l = append(l, holds(visit))
+		}
+		return b.Concat(0, l...)
+	}
+	for _, x := range sides {
+		x.G = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }), w.G, b.Like(w.G, 0))
+		e.Sums(&x.Gates)
+	}
+	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.C)) })
+	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
+	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
+	w.Parts = []*ir.Value{w.Sum}
+}
+
+// normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
+func (e *Chunks) normRow(x *ir.Value) *ir.Value {
+	if x == nil {
+		return nil
+	}
+	return e.PerValue(e.Row(x, e.Spec.V))
+}

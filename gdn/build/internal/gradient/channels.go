@@ -1,0 +1,196 @@
+package gradient
+
+import (
+	"cmp"
+
+	"github.com/gdngen/gdngen/gdn/build/internal/channel"
+	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Channels takes a chunk backwards where each channel has a decay. With e^G what is left of the state before the chunk at each token, Kd what
+// is left of K after it, times beta, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
+//
+//	U = T (V - K~ S)    W = beta U    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
+//
+// and its gradients, from dO and the gradient dS of the state after the chunk, are
+//
+//	dU = P^T dO + Kd dS    dR = T^T dU = dV    dS <- Diag(e^GC) dS + Q~^T dO - K~^T dR
+//	X = dO W^T    Y = -dR W^T    dbeta = rows(U . dR) / beta
+//	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
+//
+// where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
+// In a rule that erases and writes apart V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
+//
+// The gradients of Q, with the scale, and of K are of value heads, and without what b K has.
+func (e *Step) Channels(c *ChannelChunk) Gradients {
+	e.prepare(c)
+	state := e.Loads.State()
+	u := e.channelValues(c, state)
+	after := e.State
+	ds := e.channelState(c)
+
+	b := e.B.Stage("dq")
+	pairs := channel.Pairs{}
+	written, precision := u, e.V.Numerics.PrecState // W
+	if e.Exact() {
+		precision = e.V.GradPrecision()
+	} else {
+		written = e.Store(e.ByRows(u, c.Beta))
+	}
+	byX, byY := e.DotBoth(c.Do, c.low, written, false, e.V.GradPrecision())     // X^T and Y^T: W dO^T and -W dR^T
+	intoQ, intoK := e.DotBoth(c.Do, c.low, state, true, e.V.Numerics.PrecState) // dO S^T and -dR S^T
+	pairs.TurnedX = tile.Held(e.Body, byX, e.V.GradPrecision())
+	pairs.X = e.Turned(pairs.TurnedX)
+	risen := c.Channels.Along(c.stateQ, intoQ)
+	var dbeta *ir.Value
+	if c.tt != nil {
+		pairs.TurnedY = e.Store(byY)
+		pairs.Y = e.Turned(pairs.TurnedY)
+		if c.Beta != nil {
+			dbeta = e.channelBeta(c, u)
+		}
+		risen = b.Add(risen, c.Channels.Along(c.stateK, intoK))
+	}
+	intoRest := b.Mul(c.Channels.Rest, e.Dot(written, ds, false, true, precision))         // e^(GC-G) . (W dS^T)
+	whole := b.Sum(b.Mul(b.Convert(state, ir.F32), b.Convert(e.handed(after), ir.F32)), 2) // <S, dS> of each channel, before the decay of the chunk
+	whole = b.Mul(c.Channels.Total, b.Reshape(whole, whole.Type.Shape[0], 1, e.Spec.K))
+	g := c.Channels.Gradients(c.Q, c.K, c.reads, pairs, channel.Ends{Risen: risen, Rest: c.Channels.Along(c.K, intoRest), Whole: whole})
+
+	b.Stage("dq")
+	dq := b.Add(g.Q, b.Mul(c.Channels.Risen, intoQ)) // of Q with the scale
+	b.Stage("dk")
+	dk := b.Add(g.K, intoRest)
+	all := Gradients{Q: dq, K: dk, V: c.dr, Decay: g.Log, Beta: dbeta}
+	switch {
+	case c.Erase != nil:
+		all.Reads = b.Add(g.Rows, b.Mul(c.Channels.Risen, intoK))
+	case c.tt != nil:
+		all.K = b.Add(dk, b.Mul(c.Channels.Risen, intoK))
+	}
+	return all
+}
+
+// ChannelState takes dS over a chunk, and makes no other gradient.
+func (e *Step) ChannelState(c *ChannelChunk) {
+	e.prepare(c)
+	e.channelState(c)
+}
+
+// ChannelChunk is a chunk of a rule with a decay a channel: what is loaded of it, and what the gradients make of that.
+type ChannelChunk struct {
+	Q, K, Do *ir.Value // scale Q and K [N, C, K] of value heads, and dO [N, C, V]
+	chunkwise.Gates
+
+	reads                 *ir.Value // by which the state is read: k, or b k
+	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
+	p                     *ir.Value // P
+	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
+	dr, low               *ir.Value // dR, and -dR as products take it
+	unit, weight          *ir.Value // exact: 1/|k| [N, C], and that times beta, which K has not; nil for ones
+}
+
+// Exact says whether nothing is rounded that keys alike would sum (refine=yes). Keys stay as they are given, without length and beta: with n = 1/|k|
+// those are weights of rows, n beta of dU and W, and n of dR and R. Then P, dU, U, W and X are in two bf16 parts.
+func (e *Step) Exact() bool { return e.V.Inverse.Refine }
+
+// prepare makes what needs neither the values of a chunk nor a state.
+func (e *Step) prepare(c *ChannelChunk) {
+	b := e.B
+	own := c.Gates
+	if e.Exact() {
+		b.Stage("gates")
+		if e.Normalizes() {
+			c.unit = b.Unary(ir.OpRsqrt, gate.Squares(b, c.K))
+		}
+		c.weight, own.Beta = e.Weighed(c.unit, c.Beta), nil
+	}
+	c.reads = cmp.Or(e.Reading(c.Gates, c.K), c.K)
+	e.Sums(&c.Gates)
+	b.Stage("operands")
+	d := c.Channels
+	c.stateQ, c.stateK, c.restK = d.Times(c.Q, d.Risen), d.OfKeys(c.reads, d.Risen), e.Store(e.ByRows(d.OfKeys(c.K, d.Rest), own.Beta))
+
+	b.Stage("products")
+	again := e.Spec.Rule.Writes() && e.Loads.Inverse == nil
+	var rows *ir.Value
+	if again {
+		rows = c.reads
+	}
+	kk, qk := d.Products(c.Q, c.K, rows)
+	if e.Exact() {
+		qk = tile.Held(e.Body, qk, e.V.ApplyPrecision())
+	}
+	_, c.p = e.Weights(nil, qk, nil, own)
+	switch {
+	case again:
+		if c.weight != nil {
+			kk = b.Mul(tile.OnRows(e.Body, kk, c.unit), e.Row(c.weight, e.C))
+		}
+		negA, _ := e.Weights(b.Neg(kk), nil, nil, own)
+		c.t = e.Solver().Invert(negA)
+		c.tt = e.Turned(c.t)
+	case e.Spec.Rule.Writes():
+		c.tt = e.Loads.Inverse()
+	}
+}
+
+// channelState takes dS, which is e.State, over a chunk, and gives it as products take it.
+func (e *Step) channelState(c *ChannelChunk) *ir.Value {
+	b := e.B.Stage("dr")
+	ds := e.Store(e.State)
+	p := e.V.ApplyPrecision()
+	if !e.Exact() {
+		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.Do, ds), false, false, e.V.Numerics.PrecState)
+	} else {
+		c.dr = tile.OnRows(e.Body, tile.DotSum(e.Body, [2]*ir.Value{e.Turned(c.p), c.Do}, [2]*ir.Value{c.restK, ds}), c.weight)
+	}
+	if c.tt != nil {
+		c.dr = e.Dot(c.tt, tile.Held(e.Body, c.dr, p), false, false, p)
+		c.low = b.Neg(e.Store(tile.OnRows(e.Body, c.dr, c.unit)))
+	}
+
+	b.Stage("state")
+	decayed := b.Mul(e.State, b.Broadcast(b.Transpose(c.Channels.Total, 0, 2, 1), e.State.Type.Shape, 0, 1, 2))
+	left, right := c.stateQ, c.Do
+	if c.tt != nil {
+		left, right = e.Concat(1, left, c.stateK), e.Concat(1, right, c.low)
+	}
+	e.State = b.Add(decayed, e.Dot(left, right, true, false, e.V.Numerics.PrecState))
+	return ds
+}
+
+// channelValues is U, or W where nothing is rounded, kept or made again from the state before the chunk; in an additive rule U is V.
+func (e *Step) channelValues(c *ChannelChunk, state *ir.Value) *ir.Value {
+	if e.Loads.Written != nil {
+		return e.Loads.Written()
+	}
+	e.B.Stage("values")
+	v := e.Loads.Values()
+	u := v
+	if c.tt != nil {
+		if c.t == nil {
+			c.t = e.Turned(c.tt)
+		}
+		r := e.B.Sub(e.Loads.Weighed(v), tile.OnRows(e.Body, e.Dot(c.stateK, state, false, false, e.V.Numerics.PrecState), c.unit))
+		u = e.Solver().Applied(c.t, e.Store(r), false)
+	}
+	if e.Exact() {
+		u = tile.OnRows(e.Body, e.B.Convert(u, ir.F32), c.weight)
+	}
+	return tile.Held(e.Body, u, e.V.GradPrecision())
+}
+
+// channelBeta is dbeta, of U or, where nothing is rounded, of W.
+func (e *Step) channelBeta(c *ChannelChunk, u *ir.Value) *ir.Value {
+	b := e.B
+	along := func(u, dr *ir.Value) *ir.Value { return b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2) }
+	if !e.Exact() {
+		return b.Div(along(u, c.dr), c.Beta)
+	}
+	// W and dR both have a beta that may be as low as its floor: float32 does not hold their product.
+	u, dr, beta := e.Operand(u, ir.PrecBF16x1), b.Scale(c.dr, 1/BetaFloor), b.Scale(c.Beta, 1/BetaFloor)
+	return b.Div(b.Div(along(u, dr), c.weight), beta)
+}

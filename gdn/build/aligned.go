@@ -199,7 +199,7 @@ func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir
 		e.blocks[o] = b.Concat(0, l...)
 	}
 	w.Gates = e.loadGates()
-	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // a raw gate gives no log decay above 0
+	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // of raw gates no log decay is above 0, and beta is a sigmoid
 	if e.s.Init {
 		m.Next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)

@@ -9,6 +9,15 @@ import (
 )
 
 // Chunks takes the chunks in flight through the states of a step.
+//
+// Chunks in flight (chunks=n of a variant) are n successive chunks of one grid step. What needs no state is done for all of them in lockstep, as N
+// entries; then they pass through the state one after another:
+//
+//	chunks=2, 2 value heads   entries 0 1 2 3 = (chunk 0, head 0) (chunk 0, head 1) (chunk 1, head 0) (chunk 1, head 1)
+//	step                      State -> chunk 0, entries 0 1 -> After[0] -> chunk 1, entries 2 3 -> After[1]
+//
+// In a stream of packed sequences chunks in flight may be of different sequences. Then a chunk does not go on from the one before it: Enter gives it
+// the state of its own sequence, and Leave puts back what it makes of that.
 type Chunks struct {
 	Rule
 	State *ir.Value   // [batch x heads, K, V] f32, or [batch x heads, V, K]: that of the next chunk; nil where the step has none
@@ -18,16 +27,18 @@ type Chunks struct {
 	Enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
 	Leave      func(chunk int, state *ir.Value) // and what takes the state after it
 
-	Before, Values []*ir.Value // of the chunks in flight, as they are taken through the state: the state before each, and U
-	Inverted       *ir.Value   // T of all of them
+	// Of the chunks in flight, as they are taken through the state, for what a training step keeps: the state before each, and U; and T of all.
+	Before, Values []*ir.Value
+	Inverted       *ir.Value
 }
 
-// Work is what the state step of the chunks in flight needs, each of N entries.
+// Work is what the state step of the chunks in flight needs, each of N entries. A caller fills in Q, K, V and the gates, and of T, P, U and W what
+// another grid made; Pairs and Operands make the rest.
 type Work struct {
-	Q, K *ir.Value // of key heads
-	V    *ir.Value
-	T, P *ir.Value
-	U, W *ir.Value // form uw
+	Q, K *ir.Value // [N of key heads, C, K]; Q is nil where no output is wanted
+	V    *ir.Value // [N, C, V] f32
+	T, P *ir.Value // [N, C, C]
+	U, W *ir.Value // form uw: [N, C, V] and [N, C, K]
 	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
 	reads *ir.Value
 	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
@@ -38,7 +49,8 @@ type Work struct {
 	Gates
 }
 
-// Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them.
+// Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them. A grid that makes T and P for
+// another one has no state.
 func (e *Chunks) Operands(w *Work) {
 	if e.State != nil {
 		e.stateOperands(w)
@@ -48,7 +60,12 @@ func (e *Chunks) Operands(w *Work) {
 	}
 }
 
-// stateOperands makes what meets the state.
+// stateOperands makes what meets the state, in stage operands.
+//
+// Nobody reads these fields: flight makes the same values by the same instructions in stage state. Of two equal instructions the pass cse keeps the
+// first, with its task. So this function says where they belong, among the work that needs no state, and a schedule may lay it beside that; what flight
+// alone makes stays in stage state. By auto on v6e bench takes 60179 cycles by wall, and 65156 without it; variant tpu, whose steps overlap in more
+// phases, is better off without at 2048 tokens, 35767 for 37020.
 func (e *Chunks) stateOperands(w *Work) {
 	e.B.Stage("operands")
 	w.grown = e.Exp(w.Sum)
@@ -67,6 +84,9 @@ func (e *Chunks) stateOperands(w *Work) {
 
 // folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
 // state; foldedQuery is Q, with the scale.
+//
+// e^G (K S) = (e^G K) S: the weight may stand in the rows of K before the state is there (fold=yes), or in those of K S after it, as many numbers
+// where K = V, but on the way that the next chunk waits for. A decay a channel is not the same for all of a row, so it can stand in K alone.
 func (e *Chunks) folded(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, w.Channels.Risen)
@@ -81,7 +101,11 @@ func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
 	return e.Store(e.ByRows(x, e.scaled(grown)))
 }
 
-// explicit makes U = T beta V and W = T beta exp(G) K, beta being in T's columns already where it is on the right.
+// explicit makes U = T beta V and W = T beta exp(G) K without the state, so that V' = U - W S is one product behind it in place of two, K S and T R.
+// It takes two products with T, of V and of K, where form vprime takes one. Beta is in A's columns where it is on the right: then T takes V and
+// exp(G) K as they are.
+//
+// With keys that are normalized here, W has their lengths too: T is that of keys of length 1, and reads the state by such.
 func (e *Chunks) explicit(w *Work) {
 	b := e.B.Stage("uw")
 	ku, kw := w.V, b.Convert(e.PerValue(w.K), ir.F32)
@@ -101,6 +125,9 @@ func (e *Chunks) explicit(w *Work) {
 
 // Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
 // The gates of a rule that erases and writes apart are loaded by writes, behind what else meets the state; nil of other rules.
+//
+// Instructions of a chunk have it in their task, so that a schedule can tell the chunks of a step apart. Outputs are scaled behind all of them: no
+// later chunk waits for that.
 func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	b := e.B.Stage("state")
 	f := e.flight(w)
@@ -119,7 +146,7 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	return outs
 }
 
-// flight is what the chunks in flight take to the state.
+// flight is what the chunks in flight take to the state, each of all of them; step takes its chunk's part by at.
 type flight struct {
 	*Work
 	grown         *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
@@ -132,6 +159,12 @@ type flight struct {
 	writes        *ir.Value // the write gate, of a rule that has one
 }
 
+// flight makes it. K of the update takes the decay that is left, or V' does:
+//
+//	tail_decay=k      (e^(G_C - G) K)^T V'      K is weighed ahead of the state, and rounded again
+//	tail_decay=v      K^T (e^(G_C - G) V')      K is as it was given; V' is weighed and stored a second time, behind T R
+//	precupdate apart  K^T (e^(G_C - G) V')      in three passes K in bf16 is one part, so they are two, and weighed it would be two parts
+//	shared            ((e^(G_C - G) V')^T K)    one K for all value heads of a key head, so nothing of a value head may be in it
 func (e *Chunks) flight(w *Work) *flight {
 	b := e.B
 	f := &flight{Work: w, grown: e.Exp(w.Sum), k: w.K, q: w.Q, shared: e.SharesState()}
@@ -146,7 +179,7 @@ func (e *Chunks) flight(w *Work) *flight {
 		if f.q != nil {
 			f.q = e.foldedQuery(w, f.q, f.grown)
 		}
-	} else if e.V.Out == gdn.OutJoined && f.q != nil { // without decay
+	} else if e.V.Out == gdn.OutJoined && f.q != nil { // a rule without decay: nothing to fold, but [Q, P] [S; V'] has the scale in Q
 		f.q = e.Store(e.scaled(b.Convert(f.q, ir.F32)))
 	}
 	switch {
@@ -160,6 +193,17 @@ func (e *Chunks) flight(w *Work) *flight {
 }
 
 // step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
+//
+//	kS, qS = K S, Q S                       the first products that wait for the state
+//	exact  = T (V - e^G kS)                 V', or U where beta is in the columns, in float32
+//	u      = exact as it is stored          what P and the update read
+//	o      = scale e^G qS + P u
+//	State  = e^(G_C) State + restK^T u
+//
+// Between a state and the next one stand three products, K S, T R and the update, where form uw has two: no schedule makes that way shorter.
+//
+// Where keys are alike, rounding of u shows in outputs and state, since errors of all tokens add up in one direction of the state. StoreValues hands
+// on to later rows what rounding left of earlier ones. V of an additive rule in bf16 is exact as it comes, and has nothing to hand on.
 func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
 	if e.Enter != nil {
 		e.State = e.Enter(c)
@@ -174,11 +218,11 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	} else {
 		u = e.StoreValues(u, at(f.unit), at(f.length), at(f.writes))
 	}
-	kept := u
+	kept := u // U as the backward pass takes it
 	switch {
 	case e.V.Inverse.Refine && f.Channels != nil: // W, as the backward pass takes it
 		kept = tile.Held(e.Body, tile.OnRows(e.Body, e.By(exact, at(f.unit)), at(f.Beta)), e.V.GradPrecision())
-	case f.unit != nil:
+	case f.unit != nil: // u has 1/|k| beside it, for products with keys as they are
 		kept = e.Store(exact)
 	}
 	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
@@ -204,7 +248,7 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	return o
 }
 
-// grow is x times the decay from the state, unless K and Q have it.
+// grow is x [N, C, V] times the decay from the state, by [N, C], unless K and Q have it.
 func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	if e.V.Fold || by == nil {
 		return x
@@ -212,7 +256,8 @@ func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	return e.B.Mul(e.Column(by, e.Spec.V), x)
 }
 
-// written is V' of a chunk: what the rule writes for each token.
+// written is V' of a chunk, [batch x heads, C, V] f32: what the rule writes for each token, or U where beta is in the columns of A. An additive rule
+// writes V. kS is K S, up the decay from the state [N, C] unless K has it.
 func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Value) *ir.Value {
 	b := e.B
 	switch {
@@ -229,6 +274,12 @@ func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Val
 }
 
 // outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
+//
+// The three forms differ in what a matrix unit has as weights, and who adds:
+//
+//	out=separate   Q S + P V'             two products, added in float32 by the vector unit
+//	out=joined     [e^G Q, P] [S; V']     one product of K + C terms: the unit adds; needs the decay in Q, and S as products take it
+//	out=shared     [P; restK] V'          one product of C + K rows, restK turned [K, C]: the output's P V', and below it the update
 func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir.Value) (o, added *ir.Value) {
 	b := e.B
 	read := func() *ir.Value {
@@ -256,7 +307,9 @@ func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir
 	return b.Add(read(), own), nil
 }
 
-// update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before.
+// update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before. It is [N, K, V] as the state is, or
+// [N, V, K] where states have the value first, V'^T K, or [N of key heads, heads V, K] where those of a key head are joined. u is V' as it is
+// stored, weighed that as it meets restK.
 func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, added *ir.Value) *ir.Value {
 	switch {
 	case f.shared: // the rest of the decay goes to V'
@@ -281,7 +334,8 @@ func (e *Chunks) ofChunk(x *ir.Value, chunk int) *ir.Value {
 	return e.Sliced(x, chunk*n, (chunk+1)*n)
 }
 
-// normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys.
+// normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys. They are spread here once for all
+// chunks in flight, ahead of the state.
 func (e *Chunks) normColumns(w *Work) (unit, length, query *ir.Value) {
 	if w.inverse == nil {
 		return nil, nil, nil
@@ -306,6 +360,9 @@ func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
 
 // rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
 // that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
+//
+// transpose_k=key turns K once per key head and weighs its lanes, tokens then, for each value head. Otherwise the product turns the weighed rows of
+// each value head. A decay a channel weighs elements, [N, C, K], before that; beta, of rows, comes after it.
 func (e *Chunks) rest(w *Work) *ir.Value {
 	b := e.B
 	if e.V.TailDecay == gdn.TailDecayV {
@@ -338,7 +395,8 @@ func (e *Chunks) remains(w *Work) *ir.Value {
 	return left
 }
 
-// stateDecay spreads what is left of the state before a chunk over its elements.
+// stateDecay spreads what is left of the state before a chunk, the last lane of grown [N, C], over its elements. Where value heads of a key head are
+// joined, each has its own V rows of a state [heads V, K].
 func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
 	rows := s[0] * s[1] / grown.Type.Shape[0]
@@ -353,7 +411,7 @@ func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
 	return e.B.Broadcast(e.B.Transpose(total, 0, 2, 1), state.Type.Shape, 0, 1, 2)
 }
 
-// sharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
+// SharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
 // [N of key heads, heads V, K].
 func (e *Chunks) SharesState() bool { return e.ValueFirst && e.V.Share && !e.V.Fold && e.Group > 1 }
 
@@ -364,6 +422,9 @@ func (e *Chunks) sideBySide(x *ir.Value) *ir.Value {
 }
 
 // meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
+//
+// With the states of 2 value heads joined, [2 V, K], one product K S^T is [C, 2 V]: the lanes of value head 0, then those of value head 1. One product
+// of twice the width stands for two.
 func (e *Chunks) meet(rows, state *ir.Value) *ir.Value {
 	return e.Dot(rows, state, false, e.ValueFirst, e.V.Numerics.PrecState)
 }
@@ -377,7 +438,8 @@ func (e *Chunks) apart(x *ir.Value) *ir.Value {
 	return b.Reshape(x, s[0]*e.Group, s[1], e.Spec.V)
 }
 
-// stateProducts are K S and Q S, where the form needs them.
+// stateProducts are K S and Q S, where the form needs them: W S of form uw takes the place of K S (written), and out=joined has Q S in the product
+// of the output. An additive rule does not read the state for what it writes.
 func (e *Chunks) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.B
 	needK, needQ := e.V.Form != gdn.FormUW && e.Spec.Rule.Writes(), e.V.Out != gdn.OutJoined && q != nil

@@ -8,7 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Pairs makes T, and P where there are queries, as far as they are wanted, and the norms of keys and queries.
+// Pairs makes T, and P where there are queries, as far as they are wanted, and the norms of keys and queries. What an earlier grid made is not
+// wanted: flow=split has T and P from a grid of its own, flow=solve T alone. An additive rule has no T.
 func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 	w.reads = e.Reading(w.Gates, w.K)
 	if wantT || wantP {
@@ -39,8 +40,12 @@ func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 	}
 }
 
-// channelPairs are -A and P: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for each value head, as
-// weights makes them. Without a q there is no P, and no A unless it is wanted.
+// channelPairs are -A and P of a decay a channel: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for
+// each value head, as Weights makes them. Without a q there is no P, and no A unless it is wanted.
+//
+// The sum over channels of k_ic k_jc e^(L_ic - L_jc) does not come apart into a product of K and a weight of the pair, so the decay is in the products
+// (internal/channel), and Weights is given no D. It is asked twice, since the rows of A and P may have beta of their column by different means: with
+// keys normalized here, A has it in the lengths of its columns (norms), and P as ever.
 func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
 	b := e.B.Stage("products")
 	k := b.Keep(e.PerValue(w.K)) // levels take halves of its rows
@@ -75,6 +80,9 @@ func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Valu
 //
 // From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1, nil where there is none; where there is a
 // decay a channel it is negated, and with beta=right times beta of the column.
+//
+// X = n V' is what is stored, since it meets K as it is, in the output and in the update: |k| undoes n where V' itself is wanted (length).
+// An output has 1/|q| last, with the scale if the output takes that. The state is that of keys of length 1: it has no part in this.
 func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	b := e.B
 	squared := gate.Squares(b, w.K)
@@ -96,7 +104,9 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 			across = b.Mul(across, w.Beta)
 		}
 		across = b.Neg(across)
-	} else { // the squares of the columns stand on the diagonal
+	} else {
+		// The squares of the columns stand on the diagonal of K K^T, and a sum over rows gives them as a row. What was summed over the lanes of K is a
+		// column, which would have to be turned.
 		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
 	}
@@ -107,7 +117,10 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	return b.Mul(b.Mul(kk, e.Row(across, e.C)), along)
 }
 
-// products are K K^T, and scale Q K^T where there is a q, for each value head.
+// products are K K^T and, where there is a q, scale Q K^T [N, C, C], the latter for each value head, the former of key heads with share=yes.
+//
+// With share=no they are made for every value head, though those of a key head have the same. Joined they are one product with the rows of K as
+// weights, [K; Q] K^T [2C, C]: a matrix unit loads K once.
 func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	b := e.B.Stage("products")
 	if !e.V.Share {
@@ -138,7 +151,7 @@ func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	return kk, qk
 }
 
-// negated is -K K^T for each value head, of keys at their length.
+// negated is -K K^T for each value head, of keys at their length. The sign goes to what is of key heads, where there are fewer of it: solvers take -A.
 func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 	if e.Normalizes() {
 		kk = e.norms(w, kk)
@@ -152,13 +165,23 @@ func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 
 // Weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
 // their column.
+//
+//	inner_ij = D_ij, D_ij beta_i or D_ij beta_j      what A takes: beta=left has it in the rows of A alone, not in P
+//	-A = strict(inner . -K K^T)    P = tril(d . scale Q K^T)
+//
+// Either of negKK and qk may be nil, and so may d: that is 1 for all pairs, of a rule without decay, or where products have theirs. Then nothing is
+// zero above the diagonal, so P is masked here; with a d, whose later tokens are 0 already (Between), it need not be. A is masked in any case: its
+// diagonal, |k_i|^2, must go too.
+//
+// With masks on words D is not masked (Between), so in the upper half of what it weighs anything may stand, infinities too. The solver takes -A so
+// (SolveWords). P, which products read as it is, is cleared.
 func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	b, c := e.B.Stage("decay"), e.C
 	n := e.entries()
 	if d != nil {
 		n = d.Type.Shape[0]
 	}
-	inner, masks := d, d != nil // the decay of later tokens is 0
+	inner, masks := d, d != nil // the decay of later tokens is 0, so products with it are
 	if e.V.Beta == gdn.BetaRight && w.Beta != nil {
 		d = e.Weighed(d, e.Row(w.Beta, c))
 		inner = d
@@ -190,11 +213,11 @@ func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	return negA, p
 }
 
-// queryProducts is scale Q K^T for each value head.
+// queryProducts is scale Q K^T for each value head, without K K^T: of an additive rule, and where an earlier grid made T.
 func (e *Rule) queryProducts(q, k *ir.Value) *ir.Value {
 	e.B.Stage("products")
 	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra)))
 }
 
-// entries is N, what a step has in lockstep.
+// entries is N, what a step has in lockstep: chunks in flight x batch rows x value heads, in this order.
 func (e *Rule) entries() int { return e.V.Mapping.Chunks * e.V.Mapping.Batch * e.V.Mapping.Heads }

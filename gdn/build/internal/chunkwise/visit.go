@@ -7,6 +7,27 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
+// A visit is a block of tokens in which two sequences meet: A, which is open when the block begins, and B, the next one (internal/visits, which has an
+// example). Both meet their own state in the same products. The tokens lie along the lanes of all of them:
+//
+//	R = V - [S_A S_B] [K_A K_B]^T D   U = R T^T   O = [S_A S_B] [Q_A Q_B]^T D + U P^T
+//	[S_A S_B] <- [e^A S_A  e^B S_B] + U E [K_A K_B]
+//
+// where V, R, U and O are [V, C], states [V, K]; K_A is K in the rows of A and zero elsewhere; D the decay from its state to each token and E what is
+// left after it, a row [C] each that serves a whole tile; e^A what is left of S_A after its tokens. In a block of four, rows 0 1 of A and 2 3 of B:
+//
+//	[K_A K_B] = [k0  . ]     T and P: [x . . .]     D = [e^a  e^(a+b)  e^c  e^(c+d)] of log decays a b c d
+//	            [k1  . ]              [x x . .]     E = [e^b  1        e^d  1      ]
+//	            [.   k2]              [. . x .]
+//	            [.   k3]              [. . x x]
+//
+// So one product of [heads V, 2 K] by [2 K, 2 C], keys beside queries, has both states for all value heads of a key head, and a token finds the state
+// of its own sequence, since its row is zero in the half of the other. Pairs of two sequences are cleared, and the inverse of two blocks on a diagonal
+// is that of each.
+//
+// A zero times infinity is NaN: one sequence whose numbers are infinite would poison the other. What both meet is made finite before
+// (tile.Body.Finite, Vanishing), so that the poison stays in the outputs and the state that it belongs to.
+
 // Meeting is what the visits of a step take to the states: rows of tokens along the lanes.
 type Meeting struct {
 	Next func(visit int) *ir.Value // loads the state [heads, V, K] of the next sequence; nil for zeros
@@ -19,7 +40,10 @@ type Meeting struct {
 	unit, share *ir.Value // norms, nil of none
 }
 
-// Meet does what the visits of a step need no state for, of Q, K, V and the gates; falls says that no log decay is above 0.
+// Meet does what the visits of a step need no state for, of Q, K, V and the gates; falls says that neither the decay of a token nor beta is above 1.
+//
+// What is left of a token, E, is then at most 1 but for rounding, and what is finite stays finite beside it: U is weighed as it was cleaned for its
+// product with P (fades). Of gates that are given a log decay may be above 0 and E as large as it likes, so there U E is cleaned itself.
 func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
 	e.sumSides(w, sides)
@@ -43,6 +67,10 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 
 // Visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
 // closed. The state that stays open is e.State then.
+//
+// Every visit does the work of two sequences, whatever the tables say of it. Where no sequence starts, B has no rows, and what its half gives is
+// dropped (entered). Where the open one has no rows left, K_A is zero, and S_A passes as it is, e^A being 1. A state that is to end as zeros, of a
+// sequence without tokens (Keep), takes a decay of zero.
 func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	b, s, c, n := e.B, e.Spec, e.C, e.V.Mapping.Heads
 	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
@@ -58,7 +86,9 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	b.At(ir.Task{Stage: "state", Chunk: j, Head: -1})
 	var keys, queries, states []*ir.Value
 	for i, x := range cur {
-		if x.state != nil { // one that enters shows in outputs of its first visit; of one that is carried earlier outputs show it
+		if x.state != nil {
+			// What is infinite in a state must show in outputs of its sequence. Of one that is carried earlier outputs have shown it, so
+			// here it may vanish; one that enters has been seen by nobody yet, and becomes huge.
 			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
 		}
 	}
@@ -89,13 +119,14 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
 		}
 	}
+	// From lies beyond the block where no sequence starts in this visit.
 	from := e.Visits.At(j, visits.From, s.V, s.K)
 	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 	e.State = b.Select(entered, cur[1].after, cur[0].after)
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
-// side is one of the two sequences of a visit: what is of its rows alone.
+// side is one of the two sequences of a visit: what is of its rows alone. Of the gates it has the log decay, zero in other rows, and its sums.
 type side struct {
 	first, behind int // the marks of its first row and of the first behind it
 	Gates
@@ -104,6 +135,11 @@ type side struct {
 }
 
 // sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
+//
+//	rows of A 0 1, of B 2 3, g = [a b c d]:   Sum = [a a+b c c+d]   Left = [b 0 d 0]
+//
+// One sum over the block, less what it is where B begins, would be the same in exact arithmetic. But a NaN of A would be in all of B, and strong
+// decays of A would leave B few digits.
 func (e *Chunks) sumSides(w *Work, sides []*side) {
 	b, n := e.B, e.V.Mapping.Heads
 	lane := e.Iota(n, e.C, 1)

@@ -24,6 +24,17 @@ import (
 // where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
 // In a rule that erases and writes apart V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
 //
+// It is the algebra of one decay a head (see the head of this package) with two differences. The decay stands between the factors of K K^T and Q K^T,
+// so the gradients X and Y of pairs are without it, and channel.Decay takes them to Q, K and the log decays through the factors that it cut the decay
+// into. And what met the state was weighed by elements, so all ends of the decay are [N, C, K] in place of [N, C]:
+//
+//	one decay a head                          a decay a channel
+//	r = rows(dO' S^T . Q + n S^T . K)         Ends.Risen = Q~ . (dO S^T) - K~ . (dR S^T)
+//	y = rows(Ud dS^T . K)                     Ends.Rest  = K . e^(GC-G) . (W dS^T)
+//	e^GC <S, dS>                              Ends.Whole = e^GC . <S, dS> of each channel, a sum over V alone
+//
+// W of this file is beta U, what is written; W of the head of the package, of pairs of tokens, has no name here.
+//
 // The gradients of Q, with the scale, and of K are of value heads, and without what b K has.
 func (e *Step) Channels(c *ChannelChunk) Gradients {
 	e.prepare(c)
@@ -73,7 +84,7 @@ func (e *Step) Channels(c *ChannelChunk) Gradients {
 	return all
 }
 
-// ChannelState takes dS over a chunk, and makes no other gradient.
+// ChannelState takes dS over a chunk, and makes no other gradient: see HeadState.
 func (e *Step) ChannelState(c *ChannelChunk) {
 	e.prepare(c)
 	e.channelState(c)
@@ -94,9 +105,17 @@ type ChannelChunk struct {
 
 // Exact says whether nothing is rounded that keys alike would sum (refine=yes). Keys stay as they are given, without length and beta: with n = 1/|k|
 // those are weights of rows, n beta of dU and W, and n of dR and R. Then P, dU, U, W and X are in two bf16 parts.
+//
+//	P with n K in its columns, times beta U   = P (n beta U)            W is n beta U here
+//	V - (n K~) S                              = V - n (K~ S)
+//	dU = (P with n K)^T dO + (n Kd) dS        = n (P^T dO + Kd dS)      and beta beside n
+//	(n K~)^T dR                               = K~^T (n dR)             low is -n dR
+//
+// Keys alike make errors alike: a key that is rounded once more is off by the same for every token, and the sum over a chunk by all of that.
 func (e *Step) Exact() bool { return e.V.Inverse.Refine }
 
-// prepare makes what needs neither the values of a chunk nor a state.
+// prepare makes what needs neither the values of a chunk nor a state: Q~, K~ and Kd, P, and T^T, which is loaded where it was kept. As in the forward
+// pass P and A come from the levels of channel.Decay; A is made where T is to be, and not otherwise.
 func (e *Step) prepare(c *ChannelChunk) {
 	b := e.B
 	own := c.Gates
@@ -137,7 +156,8 @@ func (e *Step) prepare(c *ChannelChunk) {
 	}
 }
 
-// channelState takes dS, which is e.State, over a chunk, and gives it as products take it.
+// channelState takes dS, which is e.State, over a chunk, and gives it as products take it. dU is one product, [P^T, Kd] [dO; dS], and so is what the state
+// gains, [Q~; K~]^T [dO; -dR], of 2C tokens. Without an inverse dR is dU, and no K~ has read the state.
 func (e *Step) channelState(c *ChannelChunk) *ir.Value {
 	b := e.B.Stage("dr")
 	ds := e.Store(e.State)
@@ -162,7 +182,8 @@ func (e *Step) channelState(c *ChannelChunk) *ir.Value {
 	return ds
 }
 
-// channelValues is U, or W where nothing is rounded, kept or made again from the state before the chunk; in an additive rule U is V.
+// channelValues is U, or W where nothing is rounded, kept or made again from the state before the chunk; in an additive rule U is V, which is loaded
+// and no more.
 func (e *Step) channelValues(c *ChannelChunk, state *ir.Value) *ir.Value {
 	if e.Loads.Written != nil {
 		return e.Loads.Written()
@@ -183,14 +204,15 @@ func (e *Step) channelValues(c *ChannelChunk, state *ir.Value) *ir.Value {
 	return tile.Held(e.Body, u, e.V.GradPrecision())
 }
 
-// channelBeta is dbeta, of U or, where nothing is rounded, of W.
+// channelBeta is dbeta, [N, C]: rows(U . dR) / beta, or where nothing is rounded of W, rows(W . dR) / (n beta) / beta.
 func (e *Step) channelBeta(c *ChannelChunk, u *ir.Value) *ir.Value {
 	b := e.B
 	along := func(u, dr *ir.Value) *ir.Value { return b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2) }
 	if !e.Exact() {
 		return b.Div(along(u, c.dr), c.Beta)
 	}
-	// W and dR both have a beta that may be as low as its floor: float32 does not hold their product.
+	// W and dR both have a beta that may be as low as its floor: float32 does not hold their product, 1e-40. Times 1e20
+	// dR is of ordinary size where beta is lowest, and far from the end of float32 where it is 1.
 	u, dr, beta := e.Operand(u, ir.PrecBF16x1), b.Scale(c.dr, 1/BetaFloor), b.Scale(c.Beta, 1/BetaFloor)
 	return b.Div(b.Div(along(u, dr), c.weight), beta)
 }

@@ -7,31 +7,29 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The backward pass walks the chunks from the last to the first and carries dS, the gradient of the state. With beta in the
-// columns, E_ij = exp(G_i - G_j) beta_j for i >= j, and S the state before the chunk, the forward pass of a chunk is
+// One decay a head. Two forms of dg stand to choice (decaygrad). With sums over rows and columns of W it is as at the head of this package. The columns
+// can be had otherwise: dR = T^T dU is (I + N)^T dR = dU, whose product with U, summed over a row, is
 //
-//	N = strict(K K^T . E)   P = scale tril(Q K^T . E)   T = (I + N)^-1   U = T (V - e^G K S)   V' = beta U
-//	O = scale e^G Q S + P U                             S <- e^GC S + Kd^T U,  Kd = beta e^(GC-G) K
+//	z_j = U_j . dR_j = U_j . dU_j - sum over i of N_ij (dR_i . U_j) = columns_j(dP . P) + y_j + columns_j(dN . N) = columns_j W + y_j
 //
-// and from dO and the gradient dS of the state after the chunk its gradients are
+// and since all rows of W sum to what all its columns do,
 //
-//	dU = P^T dO + Kd dS     dR = T^T dU = dV     dO' = scale e^G dO     n = -e^G dR     dS <- e^GC dS + Q^T dO' + K^T n
-//	X = scale dP . E, dP = dO U^T                Y = dN . E, dN = -strict(dR U^T)       (summed over the value heads of a key head)
-//	dQ = dO' S^T + X K      dK = n S^T + Ud dS^T + X^T Q + (Y + Y^T) K,  Ud = beta e^(GC-G) U
-//	dbeta = rows(U . dR) / beta
-//	dg_t = sum over i >= t of (rows_i W - columns_i W + r_i) + sum over j < t of y_j + e^GC <S, dS>,
-//	W = dP . P + dN . N     r = rows(dO' S^T . Q + n S^T . K)     y = rows(Ud dS^T . K)
+//	dg_t = sum over i >= t of r_i + sum over j < t of (z_j - rows_j W) + e^GC <S, dS>
 //
-// The sums of rows and of columns of W cancel for the most part, so both must be of the same, once rounded, W. Or else: dR = T^T dU
-// is (I + N)^T dR = dU, from which follows columns_j W + y_j = z_j, z = rows(U . dR), and
+// without sums of columns and y, both of which are sums over lanes. That is as accurate as the inverse and dU are: better than the first form on
+// correlated keys where they are, and worse where decay is strong and they are not, since it sums over tokens whose parts in dg cancel.
 //
-//	dg_t = sum over i >= t of r_i + sum over j < t of (z_j - rows_j W) + e^GC <S, dS>,
+// # Turned matrices
 //
-// without sums of columns and y. That is as accurate as the inverse and dU are: better than the first form on correlated keys where they
-// are, and worse where decay is strong and they are not, since it sums over tokens whose parts in dg cancel.
+// Matrices of tokens x tokens are held transposed, token j in the rows and i in the lanes: X^T is dP^T . E^T, and dP^T = U dO^T is as easy to make as dP.
+// Then what is summed over i, columns of W, is summed over lanes, and what is summed over j, rows of W, over the rows of a tile, which is a sum of
+// registers. z is the diagonal of U dR^T, that of the product that makes -dN^T. Only T, Q, K, X and Y are ever turned:
 //
-// z is the diagonal of U dR^T. Matrices of tokens x tokens are held transposed: then only T, Q, K, X and Y are ever turned, and
-// sums of rows of W are sums of registers.
+//	P^T dO, T^T dU     as held                       X K         X, turned once per key head
+//	X^T Q              as held                       (Y + Y^T) K symmetric (tile.Body.Mirrored)
+//
+// With grads=lanes dQ and dK are made turned too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
+// tokens lie along the lanes, where dg wants them.
 
 // HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C, V], and the gates.
 type HeadChunk struct {
@@ -39,7 +37,7 @@ type HeadChunk struct {
 	chunkwise.Gates
 }
 
-// turned are what a chunk has without its state, with matrices of tokens x tokens held transposed.
+// turned are what a chunk has without its state, of value heads, with matrices of tokens x tokens held transposed.
 type turned struct {
 	grown, left *ir.Value // e^G and beta e^(GC-G) [N, C]
 	kq, kk      *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
@@ -63,14 +61,18 @@ func (e *Step) turn(c *HeadChunk) (t turned) {
 	return t
 }
 
-// HeadState takes dS over a chunk, and makes no other gradient.
+// HeadState takes dS over a chunk, and makes no other gradient: of a range of tokens whose outputs alone count, for devices that share a sequence.
+// It reads no value and no state: what S and V add to the outputs has no part in how they depend on S.
 func (e *Step) HeadState(c HeadChunk) {
 	t := e.turn(&c)
 	tt, _ := e.bothInverses(t.kk, c.Gates)
 	e.stateBackward(c.Q, c.K, e.Store(c.Do), t.pt, t.kd, tt, t.grown, t.left)
 }
 
-// Heads takes a chunk backwards. Its gradients of Q and K are of key heads, those of Q and K before they are normalized.
+// Heads takes a chunk backwards. Its gradients of Q and K are of key heads, of Q and K as they are given here, at length 1 where they are normalized.
+//
+// dS goes first, since the chunk before waits for it (stateBackward); what only this chunk's outputs need comes behind it, and a schedule may put it
+// into a phase of its own (bwd.phases_after).
 func (e *Step) Heads(c HeadChunk) Gradients {
 	b, scale := e.B, e.Spec.EffectiveScale()
 	t := e.turn(&c)
@@ -109,6 +111,7 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 		dq = b.Add(e.PerKey(intoQ), e.Dot(x, k, false, false, e.V.GradPrecision()))
 	}
 
+	// What K has from the state after it is y, too, once it is multiplied by K and summed.
 	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, left: left, into: intoK})
 	var along *ir.Value // what is summed to y
 	if e.V.Training.DecayBy == gdn.DecayByTokens {
@@ -117,6 +120,7 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 
 	b.Stage("dg")
 	after, before := e.decaySums(wt, r, z, along)
+	// e^GC <S, dS> is one number for all tokens of the chunk: the log decay of each weighs all that is left of S.
 	whole := b.Sum(b.Sum(b.Convert(e.Times(state, e.handed(ds)), ir.F32), 1), 1)
 	dg := e.DecayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.C-1, e.C), whole.Type.Shape...), whole))
 	dg = e.Alive(c.G, dg)
@@ -139,7 +143,12 @@ type keyParts struct {
 	into    *ir.Value // what K has from the state before
 }
 
-// keyGradient is dK of key heads, and what of it comes from the state after, of value heads.
+// keyGradient is dK of key heads, and what of it comes from the state after, Ud dS^T, of value heads.
+//
+//	dK = n S^T + Ud dS^T + X^T Q + (Y + Y^T) K       the last two are one product where joined: [X^T, Y + Y^T] [Q; K], [C, 2C] [2C, K]
+//
+// What has a decay or a state is of value heads and summed over those of a key head first; products with Q and K are then one for all of them. In
+// lanes all terms are turned: [Q^T K^T] [X; Y + Y^T], where X^T turned is X.
 func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.B.Stage("dk")
 	y := e.Mirrored(e.PerKey(p.yf))
@@ -159,7 +168,11 @@ func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.V.Numerics.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.V.Numerics.PrecIntra))), fromState
 }
 
-// decaySums are what passes a token on its way to those after it, and to those before, [N, C].
+// decaySums are what passes a token on its way to those after it, and to those before, [N, C]: of tokens rows - columns + r and y, by the inverse r and
+// z - rows (see the head of this file). DecayGradient sums the first from each token on, the second up to it.
+//
+// Sums over lanes are dear: all that a form needs are asked for at once, so that they share a product or a transpose (tile.Body.SumLanes). In lanes r and
+// along are summed already (alongKeys).
 func (e *Step) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
 	b := e.B
 	rows := b.Sum(b.Convert(wt, ir.F32), 1)
@@ -176,7 +189,7 @@ func (e *Step) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
 }
 
 // alongKeys multiplies rows of x by those of the keys or queries y, and of x1 by y1 where they are given, for sums over their
-// lanes. Where tokens are in lanes these are sums over rows, [N, C], made here.
+// lanes: r of dO' S^T by Q and n S^T by K, y of Ud dS^T by K. Where tokens are in lanes these are sums over rows, [N, C], made here.
 func (e *Step) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	b := e.B
 	inLanes := e.V.Training.Grads == gdn.GradsInLanes

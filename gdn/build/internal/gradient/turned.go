@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// turnedProducts are scale K Q^T and K K^T, for each value head.
+// turnedProducts are scale K Q^T and K K^T [N, C, C], for each value head: (Q K^T)^T, and a matrix that is its own transpose.
 func (e *Step) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.B, e.C
 	if e.V.KQ == gdn.JointJoined {
@@ -19,13 +19,14 @@ func (e *Step) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	return e.PerValue(b.Scale(kq, e.Spec.EffectiveScale())), e.PerValue(kk)
 }
 
-// turnedDecay is E of the gates: see tile.BetweenTurned.
+// turnedDecay is E^T of the gates: see tile.BetweenTurned. P^T, X^T and Y^T all have it as a factor.
 func (e *Step) turnedDecay(w chunkwise.Gates) *ir.Value {
 	e.B.Stage("decay")
 	return tile.BetweenTurned(e.Body, w.G, w.Beta, w.Sums)
 }
 
-// bothInverses are T^T and T, kept or made again.
+// bothInverses are T^T and T, kept or made again. Gradients take T^T; T is for U, where that is made again too. A decay that is not turned is made for
+// this alone, and only where T is.
 func (e *Step) bothInverses(kk *ir.Value, w chunkwise.Gates) (tt, t *ir.Value) {
 	if e.Loads.Inverse != nil {
 		tt = e.Loads.Inverse()
@@ -40,7 +41,8 @@ func (e *Step) bothInverses(kk *ir.Value, w chunkwise.Gates) (tt, t *ir.Value) {
 	return e.Turned(t), t
 }
 
-// inverseAndValues are T^T and U, kept or made again from the state before the chunk.
+// inverseAndValues are T^T and U, kept or made again from the state before the chunk: U = T (V - e^G K S). K S is
+// made by itself here: Q S, which the forward pass has from the same product, is wanted by nobody.
 func (e *Step) inverseAndValues(k, kk *ir.Value, w chunkwise.Gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.B
 	tt, t := e.bothInverses(kk, w)

@@ -48,22 +48,6 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	state := p.specStates()
 	heads := p.s.HeadsV
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
-	window := func(o *operand, column, place int) ir.Window {
-		w := ir.Window{Block: o.block}
-		for _, a := range o.axes {
-			x := ir.IndexConst(0)
-			switch a {
-			case axisHead:
-				x = ir.IndexAxis(1)
-			case axisStep:
-				x = ir.IndexAxis(2)
-			case axisChunk, axisSeq:
-				x = plan.Entry(column, place)
-			}
-			w.Index = append(w.Index, x)
-		}
-		return w
-	}
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
 	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
 	if p.ordered {
@@ -78,21 +62,13 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	if s.Init {
 		used = append(used, state)
 	}
-	count := func(o *operand) int {
-		for _, a := range o.axes {
-			if a == axisChunk || a == axisSeq {
-				return m
-			}
-		}
-		return 1
-	}
 	for _, o := range used {
-		for j := range count(o) {
+		for j := range p.windows(o) {
 			column := visits.Block
 			if o == state {
 				column = visits.Next
 			}
-			grid.In = append(grid.In, window(o, column, j))
+			grid.In = append(grid.In, p.window(o, column, j))
 			args = append(args, o.value)
 		}
 	}
@@ -111,7 +87,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		slots := map[*operand][]*ir.Value{}
 		i := 0
 		for _, o := range used {
-			n := count(o)
+			n := p.windows(o)
 			e.blocks[o], slots[o] = blocks[i], blocks[i:i+n]
 			i += n
 		}
@@ -120,7 +96,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
 			ys = append(ys, o.block)
-			grid.Out = append(grid.Out, window(o.operand, column, place))
+			grid.Out = append(grid.Out, p.window(o.operand, column, place))
 			grid.Outs = append(grid.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 			grid.Into = append(grid.Into, array)
 		}
@@ -138,6 +114,33 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		results = append(results, rs[1])
 	}
 	return results
+}
+
+// window is where a visit, which has a place in its step, finds an operand. It moves by heads and steps as others do, and by blocks or sequences as a column of
+// the table says.
+func (p aligning) window(o *operand, column, place int) ir.Window {
+	w := ir.Window{Block: o.block}
+	for _, a := range o.axes {
+		x := ir.IndexConst(0)
+		switch a {
+		case axisHead:
+			x = ir.IndexAxis(1)
+		case axisStep:
+			x = ir.IndexAxis(2)
+		case axisChunk, axisSeq:
+			x = p.visits().Entry(column, place)
+		}
+		w.Index = append(w.Index, x)
+	}
+	return w
+}
+
+// windows is how many a step has of an operand: one for each visit of what a table places; of marks, which lie by steps, one.
+func (p aligning) windows(o *operand) int {
+	if slices.Contains(o.axes, axisChunk) || slices.Contains(o.axes, axisSeq) {
+		return p.v.Mapping.Chunks
+	}
+	return 1
 }
 
 // specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them.

@@ -12,17 +12,19 @@ import (
 
 // Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing
 // is gathered. A visit is a block with two of its sequences: the one that is open when it begins has the rows before the next
-// one's, and both meet their own state in the same products. Tokens lie along the lanes of all of them:
+// one's, and both meet their own state in the same products (chunkwise.Chunks.Visit has the algebra). The state of the first is
+// final where a next one starts, which stays open. A block in which more than one sequence starts takes a visit for each: later
+// ones have no rows of the first, and keep what earlier ones gave for the rows before theirs.
 //
-//	R = V - [S_A S_B] [K_A K_B]^T D   U = R T^T   O = [S_A S_B] [Q_A Q_B]^T D + U P^T
-//	[S_A S_B] <- [e^A S_A  e^B S_B] + U E [K_A K_B]
+// Which block, sequences and rows a visit has is not known when the program is made: internal/visits makes tables and marks of
+// cu_seqlens, by which windows are looked up and rows are masked. Three sequences in two blocks, of which b begins in the first
+// and c where the second begins, in steps of two visits:
 //
-// where K_A is K in the rows of A and zero elsewhere, D the decay from its state to each token and E what is left after it: a row
-// of each serves a whole tile. Products with K and Q are one for all value heads of a key head, whose states [V, K] lie one below
-// the other; matrix units take weights turned. V and O are turned as words of two heads. Pairs of tokens of two sequences
-// are cleared, so T and P are one for both, and what both meet is finite (internal/tile). S_A is final where a next one starts, which
-// stays open. A block in which more than one sequence starts takes a visit for each: later ones have no rows of A, and keep what earlier
-// ones gave for the rows before theirs.
+//	visit   block   open  next   output written to   state written to
+//	0       0       -     a      none: not complete  none
+//	1       0       a     b      block 0             a
+//	2       1       b     c      block 1             b
+//	3       idle    c     -      none                c, as the last of the step
 //
 // A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
 // order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
@@ -30,15 +32,20 @@ import (
 // aligning makes the module of packed sequences by aligned blocks.
 type aligning struct{ *plan }
 
-// aligned says whether packed sequences are taken by aligned blocks.
+// aligned says whether packed sequences are taken by aligned blocks. It is a form for kernels: windows by tables, and a grid whose states come and go at any
+// step.
 func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
-// visits is the schedule of the visits.
+// visits is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
 func (p aligning) visits() visits.Schedule {
 	return visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
 }
 
 // module emits the glue and the grid over aligned blocks.
+//
+// Its operands are given once for each visit of a step where a table places them (windows), all by windows on one array: blocks of a step need not be
+// neighbours. Outputs are written where the table says, and nowhere where it says -1, so all visits of a step have windows on the one array of outputs,
+// and on that of states. Steps behind the last visit are idle, and a kernel leaves them out (Live).
 func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
@@ -48,13 +55,14 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	state := p.specStates()
 	heads := p.s.HeadsV
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
+	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (visits.Schedule.Entry).
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
 	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
 	if p.ordered {
 		grid.Live = 1
 	}
 	args := []*ir.Value{table}
-	// One window for both gates: control of a step costs by the window.
+	// One window for both gates, [.., N, 2 C] with g in the first half of the lanes: control of a step costs by the window.
 	gates := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
 	gates.block[3] *= 2
 	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
@@ -84,7 +92,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newChunks(newTiles(p.plan, b, in))
-		slots := map[*operand][]*ir.Value{}
+		slots := map[*operand][]*ir.Value{} // the blocks of an operand, one a visit, or one alone
 		i := 0
 		for _, o := range used {
 			n := p.windows(o)
@@ -100,6 +108,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			grid.Outs = append(grid.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 			grid.Into = append(grid.Into, array)
 		}
+		// In the order of the visits: where two write to one block, the last one counts. The state that stays open is written by the last step alone.
 		for j, step := range r {
 			out(0, step.output, visits.Done, j)
 			out(1, blockOut{step.closed, final}, visits.Closed, j)
@@ -143,7 +152,9 @@ func (p aligning) windows(o *operand) int {
 	return 1
 }
 
-// specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them.
+// specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them: each is read when its sequence begins and
+// written when it ends, so to turn all of them before would be as much again. Without initial states there is a type and no value: only the layout of
+// what is written is asked for.
 func (p aligning) specStates() *operand {
 	s := p.s
 	t := s.StateType()
@@ -157,14 +168,14 @@ func (p aligning) specStates() *operand {
 }
 
 // visit is what a visit gives: the output, and the states of the sequence that was open, as the spec has it, and of the one that
-// is open now.
+// is open now. Whether a state that closes is final, or a block complete, the table knows: what it is not is written nowhere.
 type visit struct {
 	output blockOut
 	closed *ir.Value // a state as the spec has it
 	open   *ir.Value // a state [heads, V, K]
 }
 
-// ofOne is e for one visit.
+// ofOne is e for one visit, as if a step had one: loads and outputs of tokens ask how many chunks a window has.
 func (e *gated) ofOne() *gated {
 	p, t := *e.plan, *e.tiles
 	p.v.Mapping.Chunks = 1
@@ -184,6 +195,9 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 }
 
 // aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
+//
+// Rows before the first of a visit are those of visits before it of the same block, whose output they keep: of the visit before in the step, or where it is
+// the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
 func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Visits = &visits.Marks{Builder: e.b}
@@ -227,7 +241,8 @@ func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir
 	return steps
 }
 
-// asSpec brings a state [N, V, K] into the order and type of the spec.
+// asSpec brings a state [N, V, K] into the order and type of the spec, in the block of an output. A kernel turns the few states that begin or end in a step;
+// in the glue it would be all of them, through main memory.
 func (e *chunks) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)

@@ -11,6 +11,7 @@ import (
 //
 //	S <- S + k (w v - S^T (b k))^T
 //
+// It is gated delta rule 2 of the family (rule=gdn2): what a token erases and what it writes are chosen apart, by channels of the key and of the value.
 // So three keys meet in a chunk: b K reads the state, and is the rows of A; K is the columns of A and P, and what is written along; Q is as ever. With
 // values w V the rest is the delta rule with beta 1, and so are its gradients: those of b K and of w V go to gates, keys and values at the end.
 
@@ -24,10 +25,10 @@ func (e *gated) loadApart(o *operand, double bool) *ir.Value {
 	return x
 }
 
-// loadValues brings V, as it is written, to [N, C, V] f32.
+// loadValues brings V, as it is written, to [N, C, V] f32: w V of a rule with a write gate.
 func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadRows(e.in.v)) }
 
-// weighedValues is V, as it is loaded, times its gate.
+// weighedValues is V, as it is loaded, times its gate, in float32. The product is not stored here: where V is subtracted from, V' is what is rounded.
 func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 	v = e.b.Convert(v, ir.F32)
 	if o := e.in.write; o != nil {
@@ -36,7 +37,8 @@ func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 	return v
 }
 
-// writes is the write gate of V' [N, C, V], zero in columns that lead; nil in a rule without one.
+// writes is the write gate of V' [N, C, V], zero in columns that lead; nil in a rule without one. Error feedback asks for it (tile.Body.StoreValues): what rounding
+// left of a token goes to a later one in as far as that writes.
 func (e *chunks) writes() *ir.Value {
 	o := e.in.write
 	if o == nil {
@@ -63,7 +65,8 @@ func (e *reverse) apartGradients(c *gradient.ChannelChunk, to *gradient.Gradient
 	return []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
 }
 
-// apartGates brings the gradients of the gates to the order and layout of the spec.
+// apartGates brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the glue takes through the sigmoid,
+// or of erase and write where gates are given.
 func (p *plan) apartGates(in *operands, outputs []*operand) []*ir.Value {
 	b, s := p.b, p.s
 	derase, dwrite := p.tokensOut(in, outputs[0], s.HeadsV), p.tokensOut(in, outputs[1], s.HeadsV)
@@ -74,7 +77,8 @@ func (p *plan) apartGates(in *operands, outputs []*operand) []*ir.Value {
 	return []*ir.Value{derase, dwrite}
 }
 
-// led has the columns of zeros that stand before those of v.
+// led has the columns of zeros that stand before those of v, [N, C, lead + V], in a summary (build_summary.go); elsewhere there are none. Write gates have
+// them too, so that nothing is handed on in those columns.
 func (e *tiles) led(x *ir.Value) *ir.Value {
 	if e.lead == 0 {
 		return x

@@ -13,6 +13,14 @@ import (
 // with a kept_x_rest where it is kept as two parts.
 // The backward module takes the inputs of the spec with direction=train, then what is kept, and gives the gradients. The
 // direction of s does not matter.
+//
+// With save=none nothing is kept, and the backward module makes the states once more. Numbers are those of direction=train as one module: the grids are the same.
+//
+//	train, T = 512, by tpu-train      forward    q k v g beta -> o final_state kept_s kept_t kept_u
+//	                                  backward   q k v g beta do dfinal_state kept_s kept_t kept_u -> dq dk dv dg dbeta
+//	by tpu-train-x3                   kept_u_rest beside kept_u; T in two parts is one matrix, and S is read in one pass
+//
+// Each kept is [1, 4, 8, 64, 128] u32 here: batch rows, chunks, value heads, and 128 x 128 numbers in bf16 as words of two rows.
 func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	s.Direction = gdn.Train
 	if s.Rule != (gdn.Rule{}) && !s.Rule.Channels() {
@@ -22,6 +30,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 		return nil, nil, err
 	}
 	v = v.Fit(s)
+	// The plan is that of a training step, whose variant both passes share; parameters are those of the forward pass alone.
 	plain := s
 	plain.Direction = gdn.Forward
 	forward, b := ir.NewModule("gdn_forward")
@@ -49,9 +58,11 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 		inputs = append(inputs, gdn.Param{Name: keep.names()[i], Type: o.value.Type})
 	}
 	p = newPlan(s, v, b, inputs)
+	// Operands of the forward module, seen from the backward one: the same windows, on its parameters.
 	for i, o := range keep.list() {
 		o.value = p.args[keep.names()[i]]
 	}
+	// Nothing was kept: the glue is made once more, since the grid that makes the states has windows of its own, of all chunks in flight.
 	if keep.s == nil {
 		_, keep = p.forward(p.glueIn(), true, false)
 	}
@@ -69,6 +80,10 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 }
 
 // training emits a forward grid that keeps what the backward grid reads, and that grid. Results are those of the spec.
+//
+//	direction=train      save=none    "forward", "recompute", "backward"     outputs, then states once more, then gradients
+//	                     save=state.. "forward", "backward"                  the forward grid keeps as it goes
+//	direction=backward   any          "recompute", "backward"                nobody wants outputs
 func (p *plan) training() []*ir.Value {
 	var results []*ir.Value
 	var keep kept
@@ -85,6 +100,10 @@ func (p *plan) training() []*ir.Value {
 }
 
 // forward emits the forward grid, with or without what is kept and the output.
+//
+// What is kept of all chunks in flight is an output of the step, of which step and head of the grid have their place: S before each chunk, as it was when the
+// chunk came to it; T; and U as the update took it, but for the length of keys, or with refine=yes and a decay a channel W. They are rounded for the products that will read them, each by the precision
+// of its own (hold).
 func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 	name, used := "recompute", append([]*operand{in.k}, in.values()...)
 	if output {
@@ -97,6 +116,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 		if !keep {
 			return outs
 		}
+		// An output of the grid for each part of x. The operands are what the reverse grid reads.
 		hold := func(x *ir.Value, p ir.Precision) (l []*operand) {
 			for _, o := range e.hold(x, p) {
 				outs, l = append(outs, o), append(l, o.operand)
@@ -121,16 +141,19 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 
 // backward emits the reverse grid, which takes one chunk after another, and the glue around it: the gradients in the order of
 // the spec.
+//
+// Its plan is that of the forward pass going down, one chunk at a time; how many make a step of its kernel, its schedule says (bwd.steps). What was kept lies in blocks of as many chunks as the forward grid had in flight, so its windows are
+// cut to one. decay_bf16 is that of the backward kernel (bwd.decay_bf16), which the forward one shares no product with.
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p
 	down.v.Mapping.Chunks, down.v.Numerics.DecayBF16, down.down = 1, p.v.Training.DecayBF16, true
 	in := down.glueIn()
 	down.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
-	if keep.u == nil || p.s.Rule.Apart() { // gradients of gates that write need values
+	if keep.u == nil || p.s.Rule.Apart() { // U is made again of V; gradients of gates that write need values in any case
 		used = append(used, in.values()...)
 	}
-	for _, o := range keep.list() {
+	for _, o := range keep.list() { // one chunk at a time, of blocks that have as many as the forward grid had in flight
 		o.block = slices.Clone(o.block)
 		o.block[slices.Index(o.axes, axisChunk)] = 1
 	}

@@ -6,7 +6,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// gradientsIn brings the gradients of the outputs into the order that the reverse grid reads.
+// gradientsIn brings the gradients of the outputs into the order that the reverse grid reads. Tokens that fill up chunks have a dO of 0, so they add
+// nothing to dS; with keys of 0 and a log decay of 0 it passes through them as it is. An empty sequence whose final state is zero whatever the initial one
+// was gives that no gradient.
 func (p *plan) gradientsIn(in *operands) {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -20,6 +22,9 @@ func (p *plan) gradientsIn(in *operands) {
 
 // gradientsOut brings the gradients of the reverse grid to the order and layout of the spec, through gates and norms that
 // the kernel does not compute.
+//
+// It undoes glueIn from its end: what the glue made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
+// their raw form here in any case, in float32 of all tokens: the sums for A_log and dt_bias run over those.
 func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -49,7 +54,8 @@ func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.
 	return results
 }
 
-// gateTokens is the inverse of gate and tokens: [B, T, Hv], or [T, Hv] without a batch axis.
+// gateTokens is the inverse of gate and tokens: [B, T, Hv], or [T, Hv] without a batch axis, out of [B/batch, chunks/step, Hv/heads, N, C] in which N is
+// chunks of a step, batch rows and heads.
 func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	b, v, s := p.b, p.v, p.s
 	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.nc/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
@@ -57,7 +63,11 @@ func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
 }
 
-// channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec.
+// channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec: dg, or dA_log, da and ddt_bias; then dbeta, or
+// of a rule that erases and writes apart those of its gates; an additive rule has neither.
+//
+// dA_log is a number a head: its gradient sums over channels as well. Raw gates of the glue are taken to their raw form here, where those of a kernel came
+// as a [2, K] for each chunk (reverse.channelGradients), which are summed over batch rows and chunks.
 func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	s, b := p.s, p.b
 	dg, rest := p.tokensOut(in, outputs[0], s.HeadsV), outputs[1:]
@@ -65,11 +75,12 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	switch {
 	case s.Gates == gdn.GatesGiven:
 		results = append(results, dg)
-	case in.aLog != nil:
+	case in.aLog != nil: // a kernel's: dg is da here, and parts are [B chunks, Hv, 2, K]
 		parts := b.Sum(b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K), 0)
 		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
 		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
 	default:
+		// The glue's. A_log is of heads and dt_bias of channels: over spreads either over all tokens, and what it sums runs over the dimensions that it lacks.
 		last := dg.Type.Rank() - 1
 		over := func(x *ir.Value) *ir.Value {
 			dims := []int{last - 1, last}

@@ -38,6 +38,7 @@ func (b Base) Build() (*Program, error) {
 	return &Program{Module: m, base: b, carriers: *p.carriers}, nil
 }
 
+// build makes the module, and gives the plan beside it, which knows the grids that schedules are for.
 func (base Base) build() (*plan, *ir.Module, error) {
 	s := base.spec
 	m, b := ir.NewModule("gdn")
@@ -64,6 +65,9 @@ func (p *plan) emit() (results []*ir.Value, err error) {
 }
 
 // guarded writes a program, and gives the builder's first fault: code that goes on after one reads what was not made.
+//
+// Once it has a fault, the builder's ops give values of the type of their first operand, so that no call has to be asked for an error. Whoever counts on
+// another shape may panic, and that panic says less than the fault before it: it is taken back. A panic without a fault goes on.
 func (p *plan) guarded(write func()) (err error) {
 	defer func() {
 		if fault := p.b.Err(); fault != nil {
@@ -75,21 +79,25 @@ func (p *plan) guarded(write func()) (err error) {
 	return nil
 }
 
-// plan is the fitted shape of the program.
+// plan is the fitted shape of the program: which heads, rows and chunks a program of a grid takes, and what a variant makes of a spec.
+//
+//	bench: 4 key heads, 8 value heads, 4096 tokens, chunk=128, chunks=4       gb 2, kb 4, nc 32: one program of 8 heads, 8 steps of 4 chunks
+//	the same with heads=2                                                    gb 2, kb 1: 4 programs, each a key head with its 2 value heads
+//	16 value heads of 4 key heads, heads=2                                   gb 2, kb 1: two programs share a key head (groupSplit)
 type plan struct {
-	s    gdn.Spec
+	s    gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it
 	v    gdn.Variant // without a schedule
 	b    *ir.Builder
-	c    int  // tokens of a chunk
-	nc   int  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
-	gb   int  // value heads of a program that share a key head
-	kb   int  // key heads of a program
-	lead int  // columns of zeros that stand before those of v: see summary.go
-	down bool // grids walk the chunks from the last to the first
-	args map[string]*ir.Value
+	c    int                  // tokens of a chunk; of the token recurrence those of a grid step
+	nc   int                  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
+	gb   int                  // value heads of a program that share a key head
+	kb   int                  // key heads of a program
+	lead int                  // columns of zeros that stand before those of v: see summary.go
+	down bool                 // grids walk the chunks from the last to the first
+	args map[string]*ir.Value // parameters of the module by their names, and constants for gates that the rule lacks
 
 	ordered  bool                // a schedule is to follow
-	carriers *[]schedule.Carrier // the grids that it is for
+	carriers *[]schedule.Carrier // the grids that it is for, of this plan and of those that are made of it
 }
 
 // newPlan is the plan of a fitted variant.
@@ -97,6 +105,7 @@ func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan
 	return baseOf(s, v).plan(b, inputs)
 }
 
+// plan makes the parameters of a module, and the plan over them.
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	v := base.variant
 	s := v.Packing(base.spec)
@@ -111,13 +120,14 @@ func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	return p
 }
 
-// padded is the number of tokens in whole chunks.
+// padded is the number of tokens in whole chunks. Arrays of tokens are so long between the glue of a module and its grids.
 func (p *plan) padded() int { return p.nc * p.c }
 
-// groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own.
+// groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own, and the window of K and Q
+// stays as it is along that axis.
 func (p *plan) groupSplit() bool { return p.gb < p.s.Groups() }
 
-// valueHeads is the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk].
+// valueHeads is the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk], whose second dimension the axis of groups walks.
 func (p *plan) valueHeads() []int {
 	if p.groupSplit() {
 		return []int{p.s.HeadsK, p.s.Groups()}
@@ -126,11 +136,18 @@ func (p *plan) valueHeads() []int {
 }
 
 // module emits glue, grids and glue.
+//
+//	flow=fused     one grid "fused": all of a chunk, and the state from step to step
+//	flow=solve     "inverse", parallel over chunks, gives T; "scan" reads it, and walks
+//	flow=split     "intra", parallel over chunks, gives T and P, or with form=uw U, W and P; "scan" reads them, and walks
+//	algo=token     "recurrence": a step takes a few tokens, one by one
+//
+// A grid without a state has no order of its chunks; what it makes goes through an array to the next. U and W have beta of beta=left in them, so the scan is not given beta then; with beta in the columns P has it, but the update needs it again.
 func (p *plan) module() []*ir.Value {
 	if p.s.Direction != gdn.Forward {
 		return p.training()
 	}
-	if p.streamed() {
+	if p.streamed() { // loops of plain ops, without a grid
 		return streaming{p}.module()
 	}
 	in := p.glueIn()
@@ -163,6 +180,12 @@ func (p *plan) module() []*ir.Value {
 }
 
 // operand is an input or output of a grid: the whole array, and its window per axis of the plan.
+//
+// Dimension d of a window is block[d] elements, and axes[d] says by what it moves. V of bench with heads before tokens, chunks=4, heads=2:
+//
+//	value  [B, 8, 4096, 128]     axes  [batch, head, chunk, none]     block  [1, 2, 512, 128]
+//
+// Batch row b, program h and step c of the grid have the block b, h, c, 0. An output has shape and dtype, and its value once the grid is made.
 type operand struct {
 	value *ir.Value
 	axes  []axis
@@ -172,7 +195,7 @@ type operand struct {
 	width int // lanes of a head, where heads lie side by side; 0 elsewhere
 }
 
-// axis is what a dimension of an operand is indexed by.
+// axis is what a dimension of an operand is indexed by. Which dimension of a grid that is, window knows.
 type axis uint8
 
 const (
@@ -185,7 +208,8 @@ const (
 	axisStep // the step, where the chunk is looked up
 )
 
-// operands are what the grids read. Fields that a spec or variant does not use are nil.
+// operands are what the grids read. Fields that a spec or variant does not use are nil, and what asks for their blocks finds none: a grid may also be given fewer
+// than there are, so that a body asks which blocks it has, not which operands exist.
 type operands struct {
 	q, k, v      *operand
 	raw          bool     // gates are fused in the kernel: g and beta are the raw a and b
@@ -194,7 +218,7 @@ type operands struct {
 	erase, write *operand // gates of channels of the key and of the value, in place of beta
 	held         *operand // of a pool: the states that sequences leave, below zero none
 
-	t, u, w, p *operand // from an earlier grid
+	t, u, w, p *operand // from an earlier grid: T, U, W and P of internal/chunkwise
 
 	state    *operand
 	slotting *packs.Slots // of packed sequences
@@ -203,8 +227,10 @@ type operands struct {
 	kept       kept     // of the reverse grid: what the forward grid kept
 }
 
+// Decay has what the log decay is made of.
 func (o *operands) Decay() []*operand { return given(o.g, o.aLog, o.dt) }
 
+// gates has all gates but the write gate, which goes with the values, and of a pool which sequences have states.
 func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta, o.erase, o.held) }
 
 // values are v, and what weighs it.
@@ -215,6 +241,7 @@ func given(l ...*operand) []*operand {
 	return slices.DeleteFunc(l, func(o *operand) bool { return o == nil })
 }
 
+// gridResult is what a grid gives: its outputs in the order of the body, with their values, and the states that it ends with.
 type gridResult struct {
 	outputs []*operand
 	state   *ir.Value
@@ -222,6 +249,12 @@ type gridResult struct {
 
 // grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
 // sequential and carry it, as e.state of the body.
+//
+//	dims     b: batch rows / batch   h: key heads / kb   g: groups, where they are split   c: chunks / chunks of a step, in order if there is a state
+//	carry    the state [batch, heads, K, V], a window over b, h and g: loaded where one of them changes, stored before it does
+//
+// Batch rows and heads are thus independent programs, and a program is a walk over c. With packed sequences that are gathered, the carry's window is
+// looked up by the chunk's sequence in a table, and the same rule of loading and storing changes states where a sequence ends.
 func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*tiles) []blockOut) gridResult {
 	x := &gridding{plan: p, in: in, used: used, state: state, once: state != nil && p.once()}
 	x.begin(name)
@@ -229,9 +262,10 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		return x.body(b, blocks, carried, body)
 	})
 	var r gridResult
-	if state != nil {
+	if state != nil { // carried or an array of its own, states are the result after the outputs
 		r.state = rs[len(x.outs)]
 	}
+	// Pooled sequences were seen apart (spaced): their outputs are brought back to one dimension.
 	for i, o := range x.outs {
 		o.operand.value = rs[i]
 		if o.operand.shape != nil {
@@ -242,7 +276,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	return r
 }
 
-// gridding is a grid that is being made.
+// gridding is a grid that is being made: begin gives it dimensions, arguments its inputs, body what a step does and its outputs.
 type gridding struct {
 	*plan
 	in    *operands
@@ -254,7 +288,11 @@ type gridding struct {
 	outs  []blockOut
 }
 
-// begin makes the grid with its dimensions.
+// begin makes the grid with its dimensions, and notes it for a schedule if it carries something: steps that depend on nothing need none.
+//
+//	bench, chunk=128, heads=0, chunks=4        b:1 h:1 c:8 in order
+//	bench, chunk=128, heads=2, chunks=1        b:1 h:4 c:32 in order
+//	decode, 64 sequences, heads=0, batch=4     b:16 h:1 c:1, or where the kernel copies b:1 h:1 c:16 in order, so that one step can fetch for another
 func (x *gridding) begin(name string) {
 	s, v := x.s, x.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Mapping.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
@@ -262,6 +300,7 @@ func (x *gridding) begin(name string) {
 	if x.copying() { // groups of sequences follow one another, so that copies of states can
 		dims[0].Size, steps = 1, dims[0].Size
 	}
+	// A dimension of one point is there all the same, so that windows need not ask.
 	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
 	if x.groupSplit() {
 		x.at[axisGroup] = len(dims)
@@ -274,21 +313,22 @@ func (x *gridding) begin(name string) {
 		x.grid.Copies = stepsAhead
 	}
 	switch {
-	case x.down:
+	case x.down: // one chunk a step, whatever the forward pass has in flight
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
 	case x.state != nil:
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
 	}
 }
 
-// window is where the steps find an operand.
+// window is where the steps find an operand. Going down, step c has the chunks of step nc/chunks - 1 - c. Where the kernel copies (copying), the
+// axis of chunks counts groups of sequences, so what moves by batch rows moves along it, and what moves by chunks does not move: there is one.
 func (x *gridding) window(o *operand) ir.Window {
 	w := ir.Window{Block: o.block}
 	for _, a := range o.axes {
 		i := ir.IndexConst(0)
 		switch a {
 		case axisNone:
-		case axisSeq:
+		case axisSeq: // the sequence of a chunk, by the first table
 			i = ir.IndexTable(x.at[axisChunk], 0)
 		case axisBatch, axisChunk:
 			switch {
@@ -310,6 +350,9 @@ func (x *gridding) window(o *operand) ir.Window {
 
 // spaced has the sequences of a step of a pool lie a number of steps apart, as the tables of their states name them: those of the first
 // places of all steps come first, then those of the second. So no table is put into another order.
+//
+// Eight sequences, batch=2: step 0 has sequences 0 and 4, step 1 has 1 and 5. Entry j B / n + step of the table names the state of place j (ofSequence), and
+// an array [8, ...] is seen as [2, 4, ...] with blocks [2, 1, ...].
 func (x *gridding) spaced(o *operand) *operand {
 	n := x.v.Mapping.Batch
 	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
@@ -335,6 +378,9 @@ func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 }
 
 // arguments are tables, operands and the state, whose windows it gives to the grid.
+//
+// A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
+// it is an input window, and an output of the same step. Else it is carried.
 func (x *gridding) arguments() (args []*ir.Value) {
 	g := x.grid
 	if x.state != nil && x.in.slotting != nil {
@@ -365,7 +411,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	return args
 }
 
-// body writes the body of a step, and gives its windows of outputs to the grid.
+// body writes the body of a step, and gives its windows of outputs to the grid: those of the algorithm, of the states after each chunk where the spec
+// wants such, and of the states that the step leaves where none are carried.
+//
+// In place, or of a pool, the array of final states is an alias of that of initial ones: states that no step names stay as they are, and no other
+// memory is taken. Where the kernel copies, all windows of a pool's states write to that one array.
 func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*tiles) []blockOut) (ys, next []*ir.Value) {
 	g, s, state := x.grid, x.s, x.state
 	e := newTiles(x.plan, b, x.in)
@@ -373,6 +423,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	for i, o := range x.used {
 		e.blocks[o] = b.Reshape(blocks[i], o.block...)
 	}
+	// The state in a body is [batch x heads, K, V] float32, or [.., V, K] where the spec has it so and it stays.
 	asTile := func(y *ir.Value) *ir.Value {
 		r := len(state.block)
 		return b.Convert(b.Reshape(y, x.v.Mapping.Batch*x.v.Mapping.Heads, state.block[r-2], state.block[r-1]), ir.F32)
@@ -402,6 +453,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	if !x.once {
 		return ys, finals
 	}
+	// States come after all other outputs, and after all other inputs: an alias of one array and the other.
 	array := len(x.outs)
 	if s.Init && (s.InPlace || x.pooled()) {
 		g.Alias = [][2]int{{array, len(x.used)}}
@@ -422,7 +474,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 }
 
 // left are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
-// token where they are checkpoints.
+// token where they are checkpoints (window): those of the T tokens of a sequence lie side by side, in the group of T that it names.
 func (x *gridding) left(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
 	states := []*ir.Value{e.state}
 	if x.s.Window {
@@ -449,7 +501,7 @@ func (x *gridding) left(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
 	return finals, &group
 }
 
-// blockOut is an output block with the array that it belongs to.
+// blockOut is an output block of a step, with the array that it belongs to: window, shape and type of an operand without a value yet.
 type blockOut struct {
 	block   *ir.Value
 	operand *operand

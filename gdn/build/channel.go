@@ -8,11 +8,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// channelwise says whether each channel of the key has a decay.
+// channelwise says whether each channel of the key has a decay: then the log decay is [N, C, K] in place of [N, C], lies as v does, and has its sums and
+// exponentials in channel.Decay.
 func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 
 // loadChannels loads the log decays of channels [N, C, K] f32, in the base of sums, computing them from their raw form where that is the kernel's
 // task.
+//
+// The base is e, or 2 where units have 2^x (decay=base2): log decays are then times log2(e), and their sums need no further factor. A bounded decay, bound
+// sigmoid(r x), takes the base into its bound, which is a product less; another is scaled.
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
 	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked,
@@ -22,6 +26,7 @@ func (e *gated) loadChannels() *channel.Decay {
 		rows = e.together(rows)
 	}
 	d.Log = b.Convert(rows, ir.F32)
+	// A raw gate with a bound comes out times the base already.
 	bounded := false
 	if e.in.aLog != nil {
 		d.Log = gate.Decay(b, d.Log, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound*base)
@@ -37,7 +42,8 @@ func (e *gated) loadChannels() *channel.Decay {
 // turned to columns one by one.
 func (e *gated) together(rows *ir.Value) *ir.Value { return e.b.Keep(e.b.Transpose(rows, 1, 0, 2)) }
 
-// ofHead spreads what belongs to channels of heads over tokens, as the log decay lies.
+// ofHead spreads what belongs to channels of heads over tokens, as the log decay lies: A_log and dt_bias, [N, K], over C rows, or for tokens [C, N, K].
+// Where the kernel copies, they come as the spec has them, [Hv, K], or [1, Hv] for all channels, which is turned to [Hv, K] first.
 func (e *gated) ofHead(o *operand) *ir.Value {
 	x := e.blocks[o]
 	if e.copying() {
@@ -53,7 +59,8 @@ func (e *gated) ofHead(o *operand) *ir.Value {
 	return e.Row(x, e.c)
 }
 
-// headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K].
+// headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K], the same for all chunks in flight and batch rows of a step.
+// It is to a decay a channel what headGate is to one a head.
 func (p *plan) headChannels(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
 	if p.copying() {

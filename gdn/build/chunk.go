@@ -6,7 +6,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// chunks takes the chunks in flight forward.
+// chunks takes the chunks in flight forward: it loads what internal/chunkwise takes, and describes outputs. Gates that are ready are those of a stream, made
+// before its loop.
 type chunks struct {
 	gated
 	rule  *chunkwise.Chunks
@@ -18,6 +19,10 @@ func newChunks(t *tiles) *chunks {
 }
 
 // stateFree does the work that needs no state; what an earlier grid made is loaded.
+//
+// Which grid it is shows in its blocks: one that reads T, or U, makes no T; one that reads P makes none; one without V, which makes T alone, or T and P,
+// loads none. So the body of a grid is the same function for all flows. Loads stand in this order, which is that of the kernel: keys first, for products
+// begin with them, then what an earlier grid made, behind all that this one makes.
 func (e *chunks) stateFree() *chunkwise.Work {
 	w := &chunkwise.Work{}
 	if e.blocks[e.in.q] != nil {
@@ -48,10 +53,10 @@ func (e *chunks) stateFree() *chunkwise.Work {
 	return w
 }
 
-// fused does everything in one grid, or everything but what an earlier grid made.
+// fused does everything in one grid, or everything but what an earlier grid made: the body of every grid that carries the state forward.
 func (e *chunks) fused() []blockOut { return e.steps(e.stateFree()) }
 
-// intra makes T and P, or U, W and P.
+// intra makes T and P, or U, W and P, for a scan of another grid.
 func (e *chunks) intra() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
@@ -61,14 +66,14 @@ func (e *chunks) intra() []blockOut {
 	return []blockOut{e.made(w.T), e.made(w.P)}
 }
 
-// inverse makes T alone.
+// inverse makes T alone: of a grid that reads K and the gates, and leaves P to the scan, which makes it of the chunk that it has in hand.
 func (e *chunks) inverse() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
 	return []blockOut{e.made(w.T)}
 }
 
-// steps takes the chunks in flight through the state, in order.
+// steps takes the chunks in flight through the state, in order, and leaves the state after the last, and those after each, with the grid.
 func (e *chunks) steps(w *chunkwise.Work) []blockOut {
 	outs := e.rule.Through(w, e.writes)
 	e.state, e.after = e.rule.State, e.rule.After

@@ -31,6 +31,47 @@
 // Only the three products with S, and V' between them, wait for the chunk before. Chunks.Pairs and Operands of
 // internal/chunkwise make the rest; Through does what waits. That cut is what lower/tpu lays over one another (phases).
 //
+// internal/chunkwise has the derivation, shapes, and two tokens as an example; internal/gradient the way back.
+//
+// # What is made
+//
+//	Module          the program of a spec: forward, gradients (direction=backward), or both in one module (direction=train)
+//	Training        the two passes of a training step as modules of their own, for a caller that computes the loss between them
+//	KeptBytes       what lies in main memory between those
+//	Summary         the affine map that a range of tokens is to a state: one sequence on several devices
+//	StateGradient   the gradient of the state before a range whose outputs alone count, for the same
+//	BaseOf, Build   a program without schedules, which all variants share that differ in those alone
+//
+// All check that the variant suits the spec (gdn.Variant.Check), and fit it: fewer heads in a program than it names, say, where the spec
+// has fewer. What they give is a function of spec and variant: the same two give the same module, to the hash.
+//
+// # A program
+//
+// build.Module gives glue, a grid, and glue. Of 20 tokens, a key head with 2 value heads, K = V = 8, in chunks of 8 and with one
+// value head a program, it is
+//
+//	q, k    [1, 20, 1, 8]   pad, transpose            [1, 1, 24, 8]            (b, h, c)       [1, 1, 8, 8]
+//	v       [1, 20, 2, 8]   pad, transpose, reshape   [1, 1, 2, 24, 8]         (b, h, g, c)    [1, 1, 1, 8, 8]
+//	g, beta [1, 20, 2]      pad, transpose            [1, 3, 1, 2, 1, 8]       (b, c, h, g)    [1, 1, 1, 1, 1, 8]
+//	state   [1, 2, 8, 8]    reshape                   [1, 1, 2, 8, 8]          (b, h, g)       [1, 1, 1, 8, 8], carried
+//
+//	grid "fused", b:1 h:1 g:2 c:3, the steps of c in order
+//	o       [1, 20, 2, 8]   transpose, slice          [1, 1, 2, 24, 8]         (b, h, g, c)    [1, 1, 1, 8, 8]
+//
+// by columns an operand as the spec has it, what the glue does to it, the array, what moves its window, and the window. The body is
+// a function of the windows: it makes tiles of them (stages.go), asks the rule, and describes what comes out as windows of other
+// arrays. Values in it are [N, rows, lanes]; here N is 1, and with chunks=2 and heads=2 it would be 4.
+//
+// With packed sequences that are gathered, the window of the state is looked up: (t0[c], h, g), t0 being a table of the sequence of
+// each chunk. Where that changes, a state is stored and another one loaded; no instruction of a body knows of it.
+//
+// # What orders instructions
+//
+// A body is built in the order of the algorithm. Each instruction has a task (ir.Task), a stage, and by it and by where it stands
+// schedules place it: what is asked of a rule late is loaded late, and what is made twice is kept where it stood first. So the
+// order in which functions of this package call one another is a part of what they make, and a change of it is a change of
+// programs, which tests/programs sees.
+//
 // # Where what is
 //
 // One subject a file: chunk.go, token.go and reverse.go have what a step of a grid loads and gives, backward.go the two

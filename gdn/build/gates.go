@@ -9,6 +9,15 @@ import (
 )
 
 // loadGates loads the gates, computing them from their raw form where that is the kernel's task.
+//
+//	G         [N, C]      g, or -exp(A_log) softplus(a + dt_bias)       nil with a decay a channel, which Channels has, or none
+//	Beta      [N, C]      beta, or sigmoid(b), twice that with negeig   nil of additive rules, and of those with gates apart
+//	Erase     [N, C, K]   erase, or sigmoid(b), twice that with negeig
+//
+// Tokens of a kernel that copies have [C, N, lanes] for [N, C] (tiles.ofStep). The write gate weighs values as they are loaded (loadValues).
+//
+// A gradient divides by beta, and beta=exponent takes its logarithm, so in training it is held above zero by a floor. In the forward pass the exponential
+// of the logarithm of 0 is 0, as it should be.
 func (e *gated) loadGates() chunkwise.Gates {
 	b := e.b.Stage("gates")
 	var w chunkwise.Gates

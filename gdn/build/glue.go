@@ -12,6 +12,15 @@ import (
 )
 
 // glueIn brings the inputs into the order that the grids read.
+//
+// Tokens are filled up to whole chunks with such as leave the state alone: q, k and v are 0, the log decay is 0 and so is beta, so that a token decays
+// nothing and writes nothing, whatever the rule. Of raw gates that is a number whose log decay, or beta, is exactly zero.
+//
+//	gates=given                 g and beta as they are, filled with 0
+//	gates=fused, fuse=glue      made here of all tokens (glueGates), then filled with 0
+//	gates=fused, fuse=kernel    a and b as they are, filled with ClosedDecay and ClosedGate; A_log and dt_bias for each program
+//
+// Norms of q and k are of the same choice, fuse: here, or in the kernel.
 func (p *plan) glueIn() *operands {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -34,6 +43,7 @@ func (p *plan) glueIn() *operands {
 		}
 		return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
+	// A decay a channel is as wide as K: it lies as v does, while beta lies by heads whatever the decay.
 	decay, ofHeads := ofHead, p.headGate
 	if s.Rule.Channels() {
 		decay, ofHeads = wide, p.headChannels
@@ -77,16 +87,17 @@ func (p *plan) glueIn() *operands {
 		erase, write := p.glueApart()
 		in.erase, in.write = wide(erase, 0), wide(write, 0)
 	}
-	if p.pooled() {
+	if p.pooled() { // which sequences have a state at all: their outputs are zeros else
 		in.held = whole(b.Reshape(p.args["state_indices"], 1, 1, s.Batch))
 	}
-	if !p.aligned() {
+	if !p.aligned() { // which describes states for itself (specStates)
 		in.state = p.stateOperand(p.args["initial_state"])
 	}
 	return in
 }
 
-// rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none.
+// rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none. A kernel that copies does
+// (loadGate converts it).
 func (p *plan) rawGate(name string) *ir.Value {
 	if p.args[name] == nil || p.copying() && p.v.Fuse == gdn.PlaceKernel {
 		return p.args[name]
@@ -94,7 +105,8 @@ func (p *plan) rawGate(name string) *ir.Value {
 	return p.b.Convert(p.args[name], ir.F32)
 }
 
-// glueGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none.
+// glueGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none. A_log [Hv] and dt_bias [Hv], or [Hv, K]
+// with a decay a channel, are the same for all tokens; such a rule has one A_log a head still.
 func (p *plan) glueGates() (g, beta *ir.Value) {
 	s, b := p.s, p.b
 	if s.Gates == gdn.GatesGiven {
@@ -126,7 +138,8 @@ func (p *plan) glueApart() (erase, write *ir.Value) {
 	return gate.Beta(p.b, p.rawGate("b"), p.s.NegEigval), gate.Beta(p.b, p.rawGate("w"), false)
 }
 
-// headBlock and headAxes are the window of valueHeads.
+// headBlock and headAxes are the window of valueHeads: the heads of a program, [heads], or where programs share a key head [1, gb], one key head and some of
+// its value heads.
 func (p *plan) headBlock() []int {
 	if p.groupSplit() {
 		return []int{1, p.gb}
@@ -134,6 +147,7 @@ func (p *plan) headBlock() []int {
 	return []int{p.v.Mapping.Heads}
 }
 
+// headAxes says by what headBlock moves.
 func (p *plan) headAxes() []axis {
 	if p.groupSplit() {
 		return []axis{axisHead, axisGroup}
@@ -142,6 +156,12 @@ func (p *plan) headAxes() []axis {
 }
 
 // tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens, and those of other sequences, hold fill.
+//
+//	gather   rows by slots.Source, whose tokens beyond the last read zeros; another fill is selected
+//	masked   each sequence a batch row of all tokens, of which those of others are filled
+//	else     padded at the end
+//
+// Sequences of 3 and 2 tokens, gathered in chunks of 4: [a0 a1 a2 .  b0 b1 . .  . . . .]. There are as many chunks as the lengths may ask for.
 func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	if p.s.Packed {
 		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
@@ -169,13 +189,20 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 }
 
 // rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
-// elements as lanes, or tokens moved to the lanes.
+// elements as lanes, or tokens moved to the lanes. heads, block and at are the head's part of shape, window and axes; w is the tokens of a window.
+//
+//	layout                        array                      window                     what moves
+//	bhtd                          [B, heads, T, D]           [batch, block, w, D]       everything: a transpose
+//	bthd, all heads               [B, T H, D]                [batch, w H, D]            nothing
+//	bthd, some heads              [B, T, H/n, n, D]          [batch, w, 1, n, D]        nothing: n heads of each token
+//	bt_hd                         [B, T, H D]                [batch, w, n D]            nothing: a head is D lanes of a row
+//	bhdt                          [B, heads, D, T]           [batch, block, D, w]       a transpose, or nothing where heads narrower than a register lie so already
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
 	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
-	case v.Layout == gdn.LayoutBTLanes:
+	case v.Layout == gdn.LayoutBTLanes: // width tells loadRows where a head ends
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
 		o.axes = join([]axis{axisBatch, axisChunk}, at)
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, block[0] * d}
@@ -204,10 +231,18 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	return o
 }
 
+// join is a shape, a block or axes made of parts.
 func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 
 // gate describes [B, padded, Hv] to the grids as [B/batch, chunks/step, Hv/heads, N, C]: a window is a tile of the N
 // entries of a program by the tokens of a chunk.
+//
+// Token t of head h and batch row b, in chunk c = t / C with n chunks in a window, is in lane t % C of row
+//
+//	((c % n) batch + b % batch) heads + h % heads     of window   b / batch, c / n, h / heads
+//
+// which is the order of entries. So a sum along a chunk is along lanes, for all entries at once, and a program fetches one dense tile. A decode step that
+// copies has all gates as one array instead (tiles.ofStep).
 func (p *plan) gate(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
 	switch {
@@ -226,15 +261,16 @@ func (p *plan) gate(x *ir.Value) *operand {
 	}
 }
 
-// few says whether there are so few batch rows, of a token each, that a TPU has the heads of their gates along the lanes.
+// few says whether there are so few batch rows, of a token each, that a TPU has the heads of their gates along the lanes: [B, Hv] in place of [Hv, B]. A
+// caller's array lies so, and to turn it would be an op before the kernel.
 func (p *plan) few() bool { return p.s.Batch <= target.Sublanes && p.padded() == 1 }
 
-// whole is an operand of which each step has all.
+// whole is an operand of which each step has all: its window does not move, so a kernel fetches it once.
 func whole(x *ir.Value) *operand {
 	return &operand{value: x, axes: make([]axis, x.Type.Rank()), block: x.Type.Shape}
 }
 
-// window is the chunks that a window of tokens holds.
+// window is the chunks that a window of tokens holds: those of a step, which are neighbours. Visits of aligned blocks are not, and have one each.
 func (p *plan) window() int {
 	if p.aligned() {
 		return 1
@@ -242,10 +278,12 @@ func (p *plan) window() int {
 	return p.v.Mapping.Chunks
 }
 
-// entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads.
+// entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads. Instructions of a body are as many for any N: a kernel does each for all
+// entries before the next, so that the unit that makes it has work while results of one entry are on their way.
 func (p *plan) entries() int { return p.v.Mapping.Chunks * p.v.Mapping.Batch * p.v.Mapping.Heads }
 
-// headPrograms is the number of programs along the axes of the value heads.
+// headPrograms is the number of programs along the axes of the value heads, and those axes: an array of gates has a dimension of programs,
+// where one of values has heads, of which headBlock is a program's part.
 func (p *plan) headPrograms() ([]int, []axis) {
 	if p.groupSplit() {
 		return []int{p.s.HeadsK, p.s.Groups() / p.gb}, []axis{axisHead, axisGroup}
@@ -255,7 +293,8 @@ func (p *plan) headPrograms() ([]int, []axis) {
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane.
+// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane. A_log and dt_bias lie so, since what a
+// kernel makes of them and a raw gate is made of tiles of one shape.
 func (p *plan) headGate(x *ir.Value) *operand {
 	b, v := p.b, p.v
 	if p.copying() {
@@ -275,6 +314,10 @@ func (p *plan) headGate(x *ir.Value) *operand {
 }
 
 // stateOperand describes states, zero where there are none, to the scan: in float32 and [N, Hv, K, V], or as the spec has them.
+//
+// Chunks take states [K, V] in float32, so those of a spec with [V, K] or in bf16 are turned and widened here, once a call. A decode step reads
+// and writes each state once, so to turn it here would be as much again: the token recurrence takes states as they are (native). Of a pool the states of the sequences are gathered, or where
+// the grid looks them up itself (pooled) the whole pool is the operand.
 func (p *plan) stateOperand(x *ir.Value) *operand {
 	s, b := p.s, p.b
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
@@ -312,7 +355,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	return o
 }
 
-// glueOut brings the output of the scan and its final states into the order of the spec.
+// glueOut brings the output of the scan and its final states into the order of the spec, and the states after every so many tokens where it wants such.
 func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	p.b.Stage("glue")
 	o := p.tokensOut(in, r.outputs[0], p.s.HeadsV)
@@ -329,7 +372,8 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	return results
 }
 
-// tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis.
+// tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis. It is asked for gradients of q and k as well, with key
+// heads, and for those of gates of channels, so the width is what the array has.
 func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
 	d := x.Type.Size() / (s.Batch * p.padded() * heads)
@@ -344,7 +388,7 @@ func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	return p.trim(in, x)
 }
 
-// trim brings [B, padded, ...] to the tokens of the spec.
+// trim brings [B, padded, ...] to the tokens of the spec: the inverse of tokens. Of sequences that were gathered each token is read from its slot.
 func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
 	if in.slotting != nil {
@@ -361,7 +405,7 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	return x
 }
 
-// stateOut brings states of the scan to the layout and type of the spec.
+// stateOut brings states of the scan to the layout and type of the spec. Of a pool it puts them among those that no sequence named.
 func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
 	if p.pooled() {
@@ -377,7 +421,7 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	return x
 }
 
-// asSpec brings states [N, Hv, K, V] of the scan to the layout and type of the spec.
+// asSpec brings states [N, Hv, K, V] of the scan to the layout and type of the spec. Those that stayed as the spec has them are in place already.
 func (p *plan) asSpec(x *ir.Value) *ir.Value {
 	if p.s.State == gdn.StateVK && !p.native() {
 		x = p.b.Transpose(x, 0, 1, 3, 2)
@@ -385,14 +429,15 @@ func (p *plan) asSpec(x *ir.Value) *ir.Value {
 	return p.b.Convert(x, p.s.StateDType)
 }
 
-// statesOut takes the states that a spec wants from those after each chunk.
+// statesOut takes the states that a spec wants from those after each chunk: of every=64 and chunk=32 every second one. Chunks end where states are wanted, since
+// every is a multiple of them (gdn.Variant.Fit).
 func (p *plan) statesOut(x *ir.Value) *ir.Value {
 	s := p.s
 	x = p.asSpec(pool.Ends(p.b, x, s.HeadsV, s.Tokens/s.Every, s.Every/p.c))
 	return p.b.Reshape(x, s.Results()[len(s.Results())-1].Type.Shape...)
 }
 
-// clearEmpty sets the states of empty sequences to zero.
+// clearEmpty sets the states of empty sequences to zero, where a spec says so (empty=zero): by itself, a sequence without tokens ends as it began.
 func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 	b := p.b
 	begin, end := p.sequences()
@@ -400,10 +445,11 @@ func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 	return b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
 }
 
-// skip puts zeros into the outputs of sequences without a state.
+// skip puts zeros into the outputs of sequences without a state: of a pool, -1 or a name that no state has. They were computed from zeros, which
+// rows of no state are gathered as, and are not wanted. Where the grid looks states up, the kernel does it (tiles.kept).
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, names := p.b, p.pool()
-	at := 0 // the dimension of o that runs over sequences, or tokens
+	at := 0 // the dimension of o that runs over sequences, or tokens where they are packed
 	if in.slotting != nil {
 		names.Written = b.GatherRows(names.Written, in.slotting.Seqs, 0)
 		at = o.Type.Rank() - 3
@@ -411,7 +457,7 @@ func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	return b.Select(b.Broadcast(names.Held(b), o.Type.Shape, at), o, b.Like(o, 0))
 }
 
-// packs says how packed sequences fall into chunks.
+// packs says how packed sequences fall into chunks: into chunksOf chunks, which is enough for any lengths of as many sequences.
 func (p *plan) packs() packs.Chunking {
 	return packs.Chunking{Builder: p.b, Tokens: p.s.Tokens, Chunks: p.nc, Chunk: p.c}
 }

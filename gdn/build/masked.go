@@ -10,7 +10,14 @@ import (
 // wait for it, whatever they were. The output of a token is that of its sequence's row. The work
 // grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are
 // few.
+//
+//	sequences of 3 and 2 tokens    row 0    k0 k1 k2  0  0       o of tokens 0 1 2 from row 0,
+//	                               row 1     0  0  0 k3 k4       of 3 4 from row 1
+//
+// A select puts the zeros there, and a select takes the outputs: what is NaN or infinite in one
+// sequence is no operand of another.
 
+// asRows says whether packed sequences are batch rows.
 func (p *plan) asRows() bool { return p.v.Mapping.Pack == gdn.PackMasked }
 
 // own says which tokens, of so many with padding, each sequence has: bool [sequences, tokens].

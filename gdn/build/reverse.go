@@ -8,16 +8,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// reverse takes chunks backwards.
+// reverse takes chunks backwards: it loads what internal/gradient takes of a chunk, and describes the gradients as outputs. Those of q, k and v lie as the
+// tensors do, so that an output window of a step is the input window of the same chunk; those of gates of heads lie as beta does, in float32.
 type reverse struct {
 	gated
 	step *gradient.Step
 }
 
+// newReverse gives the step what was kept as functions, which load it where it is first needed. What was not kept has none.
 func newReverse(t *tiles) *reverse {
 	e := &reverse{gated: *newGated(t), step: &gradient.Step{Rule: *t.rule(), State: t.state}}
 	l := &e.step.Loads
 	l.State = func() *ir.Value { return e.loadKept(e.in.kept.s) }
+	// Functions that are nil say that something is made again: the operand is there or not once a grid is made.
 	if e.in.kept.t != nil {
 		l.Inverse = e.loadTurnedInverse
 	}
@@ -30,6 +33,9 @@ func newReverse(t *tiles) *reverse {
 }
 
 // heads takes a chunk backwards where each head has one decay.
+//
+// Where the kernel normalizes q and k, the gradients so far are those of rows of length 1, which are taken to the rows as they lie: q and k are loaded once
+// more for that, which is no other load, since equal instructions become one.
 func (e *reverse) heads() []blockOut {
 	g := e.step.Heads(e.loadHeads())
 	e.state = e.step.State
@@ -43,6 +49,7 @@ func (e *reverse) heads() []blockOut {
 	}
 }
 
+// loadHeads loads a chunk: q and k of key heads, dO as it lies, and the gates.
 func (e *reverse) loadHeads() gradient.HeadChunk {
 	e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
@@ -50,7 +57,8 @@ func (e *reverse) loadHeads() gradient.HeadChunk {
 	return gradient.HeadChunk{Q: q, K: k, Do: do, Gates: e.loadGates()}
 }
 
-// channels takes a chunk backwards where each channel has a decay.
+// channels takes a chunk backwards where each channel has a decay. Nothing is shared between the value heads of a key head before its end, as each has decays
+// of its own in its keys: q and k are repeated for them, and their gradients summed.
 func (e *reverse) channels() []blockOut {
 	c, q, k := e.loadChannelChunk()
 	g := e.step.Channels(c)
@@ -64,6 +72,9 @@ func (e *reverse) channels() []blockOut {
 }
 
 // loadChannelChunk loads a chunk, and gives scale Q and K of key heads beside it.
+//
+// Q has the scale, and in float32: it meets decays as elements, not as an operand of a product. K is as the spec has it, at length 1 where the kernel
+// normalizes, unless its length is to stand beside products (Step.Exact).
 func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) {
 	b := e.b.Stage("load")
 	q = b.Scale(b.Convert(e.plainKey(e.in.q), ir.F32), e.s.EffectiveScale())
@@ -79,7 +90,7 @@ func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) 
 	return c, q, k
 }
 
-// states takes a chunk backwards, as far as the gradient of the state goes.
+// states takes a chunk backwards, as far as the gradient of the state goes: the body of StateGradient, which has no output but that.
 func (e *reverse) states() []blockOut {
 	if e.channelwise() {
 		c, _, _ := e.loadChannelChunk()
@@ -93,6 +104,14 @@ func (e *reverse) states() []blockOut {
 
 // channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and
 // dt_bias a chunk's part.
+//
+//	dq, dk, dv    as q, k and v lie
+//	dg            given, or raw in the glue: as v lies, K wide, in float32
+//	da, and       raw in the kernel: the same, and [2, K] for each chunk, whose rows are sums over its tokens: of what A_log is to sum, and of da for
+//	  sums        dt_bias. channelGates adds up those of all chunks
+//	dbeta         as beta lies, where the rule has one
+//
+// The gradient of A_log and dt_bias is a sum over all tokens of all batch rows. A grid's programs give no such sum, so each gives its chunk's.
 func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Value, g gradient.Gradients) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
 	dq, dk, dg := g.Q, g.K, g.Decay

@@ -13,6 +13,10 @@ import (
 // and its tiles. It is comparable.
 //
 // Of a schedule it knows what a grid must be made for: whole steps take padded chunks, and copies in place of windows take an alias.
+//
+//	tpu, tpu,head_group=4, tpu,state_delay=10     one base: order alone
+//	tpu, tpu,steps=4                              one base where both pad the tokens to as many chunks
+//	tpu, tpu,chunks=2                             two bases: what is in flight is another body
 type Base struct {
 	spec    gdn.Spec
 	variant gdn.Variant // fitted, and without a schedule
@@ -20,7 +24,7 @@ type Base struct {
 	ordered bool // some schedule is to follow
 }
 
-// BaseOf gives the base of a variant, or says why the variant does not suit the spec.
+// BaseOf gives the base of a variant, or says why the variant does not suit the spec. A caller that tries schedules builds each base once: lower.Cells does.
 func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 	if err := v.Check(s); err != nil {
 		return Base{}, err
@@ -28,7 +32,8 @@ func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 	return baseOf(s, v.Fit(s)), nil
 }
 
-// baseOf is BaseOf of a fitted variant.
+// baseOf is BaseOf of a fitted variant: axes of schedules go back to their defaults, so that equal bases are equal values. main and fetch stay, as they are of
+// what a grid is made for: arrays that stay in main memory, and one operand for blocks that are copied.
 func baseOf(s gdn.Spec, v gdn.Variant) Base {
 	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s), v), ordered: schedule.Ordered(v)}
 	for _, a := range gdn.Axes {
@@ -55,7 +60,7 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	return (s.Tokens + step*v.Chunk - 1) / (step * v.Chunk) * step
 }
 
-// Program is a module whose grids have no schedules yet.
+// Program is a module whose grids have no schedules yet. Callers share it, and change nothing of it: Scheduled copies, and lower.Cells keeps what it tiles.
 type Program struct {
 	Module   *ir.Module
 	base     Base
@@ -71,12 +76,13 @@ func (p *Program) Schedules(v gdn.Variant) (map[string]*ir.Sched, error) {
 	return schedule.Of(p.carriers, v), nil
 }
 
-// schedule gives the grids of a module that nobody shares the schedules that the variant wants.
+// schedule gives the grids of a module that nobody shares the schedules that the variant wants. A module that is shared is copied first (Scheduled).
 func (p *plan) schedule(m *ir.Module, v gdn.Variant) error {
 	return schedule.Attach(m, schedule.Of(*p.carriers, v))
 }
 
-// Scheduled is a copy of the module with the schedules of a variant of the same base.
+// Scheduled is a copy of the module with the schedules of a variant of the same base; an error says that the variant is of another one. It is the module that
+// Module makes of the variant.
 func (p *Program) Scheduled(v gdn.Variant) (*ir.Module, error) {
 	scheds, err := p.Schedules(v)
 	if err != nil {

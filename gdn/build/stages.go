@@ -23,7 +23,8 @@ import (
 //
 // Values of N entries are ordered chunk in flight, batch row, head.
 
-// tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes.
+// tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes. Loads of an operand ask for its block, and where
+// the grid was not given the operand there is none.
 type tiles struct {
 	*plan
 	*tile.Body
@@ -35,6 +36,7 @@ type tiles struct {
 	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
 }
 
+// newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
 	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}}
 }
@@ -42,22 +44,29 @@ func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
 // rule is the rule of the spec, in this body.
 func (e *tiles) rule() *chunkwise.Rule { return &chunkwise.Rule{Body: e.Body, Spec: e.s, Group: e.gb} }
 
-// gated loads what the rule takes of the chunks in flight.
+// gated loads what the rule takes of the chunks in flight: keys and queries (keys.go), gates (gates.go, channel.go) and values (apart.go). It is apart from tiles
+// since it knows the rule: what a gate is, and whether a row is to have length 1.
 type gated struct{ *tiles }
 
 func newGated(t *tiles) *gated { return &gated{t} }
 
-// tokenwise takes tokens through the state one after another.
+// tokenwise takes tokens through the state one after another (token.go).
 type tokenwise struct{ gated }
 
 func newTokenwise(t *tiles) *tokenwise { return &tokenwise{*newGated(t)} }
 
-// takes is the body of a grid by an algorithm.
+// takes is the body of a grid by an algorithm: takes(newChunks, (*chunks).fused) makes chunks of the tiles of a step, and has them fused.
 func takes[E any](make func(*tiles) *E, body func(*E) []blockOut) func(*tiles) []blockOut {
 	return func(t *tiles) []blockOut { return body(make(t)) }
 }
 
-// loadRows brings a window of tokens to [N, C, D].
+// loadRows brings a window of tokens to [N, C, D], N being chunks in flight x batch rows x heads of the operand, key heads or value heads.
+//
+//	layout=bhtd            [batch, heads, chunks C, D]      split at chunks, chunks before batch rows
+//	layout=bthd, bt_hd     [batch, chunks C, heads, D]      split at chunks, and heads before tokens
+//	layout=bhdt            [batch, heads, D, chunks C]      each chunk turned: tokens lie along the lanes
+//
+// bthd has its window as [batch, chunks C heads, D] where a program has all heads, bt_hd as [batch, chunks C, heads D]: the same elements in the same order.
 func (e *tiles) loadRows(o *operand) *ir.Value {
 	b, v := e.b, e.v
 	x := e.blocks[o]
@@ -71,7 +80,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 		x = b.Transpose(b.Reshape(x, v.Mapping.Batch*v.Mapping.Chunks, e.c, h, d), 0, 2, 1, 3)
 		return e.chunksFirst(b.Reshape(x, v.Mapping.Batch, v.Mapping.Chunks, h, e.c, d))
 	}
-	if v.Layout == gdn.LayoutBHDT {
+	if v.Layout == gdn.LayoutBHDT { // a slice of tokens is one of lanes, turned by itself
 		d = x.Type.Size() / (v.Mapping.Chunks * e.c * e.blockHeads(o))
 		x = b.Reshape(x, e.blockHeads(o), d, v.Mapping.Chunks*e.c)
 		var chunks []*ir.Value
@@ -84,7 +93,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	return e.chunksFirst(b.Reshape(x, n, v.Mapping.Chunks, e.c, d))
 }
 
-// blockHeads is the batch rows x heads of a window with heads before tokens.
+// blockHeads is the batch rows x heads of a window with heads before tokens: all dimensions but the last two.
 func (e *tiles) blockHeads(o *operand) int {
 	n := 1
 	for _, k := range o.block[:len(o.block)-2] {
@@ -93,7 +102,8 @@ func (e *tiles) blockHeads(o *operand) int {
 	return n
 }
 
-// chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last.
+// chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last: [batch, chunks, heads, C, D] becomes
+// [chunks batch heads, C, D]. Chunks come first so that those of one chunk are neighbours, which is what a state takes at a time.
 func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	if s[0] > 1 && s[1] > 1 {
@@ -107,7 +117,8 @@ func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	return e.b.Reshape(x, x.Type.Size()/(r*l), r, l)
 }
 
-// loadGate brings a window of a gate to [N, C], or all of it as it lies to [C, Hv, B] f32, or to [B, Hv] where there are few rows.
+// loadGate brings a window of a gate to [N, C], or all of it as it lies to [C, Hv, B] f32, or to [B, Hv] where there are few rows. A_log and dt_bias
+// of all heads come as [1, Hv], and are turned to [C, Hv, B], or [B, Hv], as the gates that they meet lie.
 func (e *tiles) loadGate(o *operand) *ir.Value {
 	if !e.copying() {
 		return e.b.Reshape(e.blocks[o], e.entries(), e.c)
@@ -124,7 +135,10 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 	return e.Over(e.c, gate.Upright(e.b, x, e.s.Batch))
 }
 
-// ofStep are the gates [C, N, lanes of a state] of the step out of all as they lie.
+// ofStep are the gates [C, N, lanes of a state] of the step out of all as they lie, [C, Hv, B] or [B, Hv].
+//
+// A gate is a number a token and head, far less than a register for one step. So where the kernel copies, each step has those of all sequences, and picks
+// its rows by masked sums (gate.OfRows), spread over the lanes of a state, which they weigh.
 func (e *tiles) ofStep(x *ir.Value) *ir.Value {
 	b, n := e.b, e.v.Mapping.Batch
 	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Apart: e.s.Batch / n}
@@ -137,7 +151,7 @@ func (e *tiles) ofStep(x *ir.Value) *ir.Value {
 	return gate.OfRows(b, x, r, e.state.Type.Shape[2])
 }
 
-// kept is the output [N, C, V] of a step, zeros for sequences without a state.
+// kept is the output [N, C, V] of a step, zeros for sequences without a state: of a pool, those that name none of its states.
 func (e *tiles) kept(o *ir.Value) *ir.Value {
 	if e.in.held == nil {
 		return o
@@ -156,7 +170,7 @@ func (e *tiles) loadMade(o *operand) *ir.Value {
 	return e.chunksFirst(e.b.Reshape(e.blocks[o], e.v.Mapping.Batch, e.v.Mapping.Chunks, e.v.Mapping.Heads, r, l))
 }
 
-// made describes [N, R, L] as an output of this grid for a later one.
+// made describes [N, R, L] as an output of this grid for a later one, [B, chunks, heads, R, L]; loadMade is its inverse.
 func (e *tiles) made(x *ir.Value) blockOut {
 	v, s := e.v, x.Type.Shape
 	x = e.b.Reshape(x, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, s[1], s[2])
@@ -175,7 +189,7 @@ func (e *tiles) made(x *ir.Value) blockOut {
 // output describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's output of tokens.
 func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
 
-// tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does.
+// tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does: the inverse of loadRows.
 func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
@@ -185,7 +199,8 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 		}
 		return blockOut{b.Reshape(b.Concat(2, chunks...), o.block...), o}
 	}
-	order := []int{1, 0, 3, 2, 4} // of [chunks, batch, heads, C, D]
+	// Of [chunks, batch, heads, C, D]: to [batch, chunks, C, heads, D], or with heads before tokens to [batch, heads, chunks, C, D].
+	order := []int{1, 0, 3, 2, 4}
 	if v.Layout == gdn.LayoutBHTD {
 		order = []int{1, 2, 0, 3, 4}
 	}
@@ -195,11 +210,11 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 	return blockOut{b.Reshape(b.Transpose(x, order...), o.block...), o}
 }
 
-// betaRows describes [N, C] as an output that lies as beta does.
+// betaRows describes [N, C] as an output that lies as beta does, the log decay too: both have a number a token and value head.
 func (e *tiles) betaRows(x *ir.Value) blockOut {
 	like := e.in.beta
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 
-// perValue repeats what belongs to key heads for each value head of the program.
+// perValue repeats what belongs to key heads for each value head of the program: Rule.PerValue, for loads.
 func (e *tiles) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.b, x, e.gb) }

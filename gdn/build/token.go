@@ -14,6 +14,9 @@ import (
 
 // token takes the tokens of a grid step through the recurrence one by one. The state of N entries is [N, K, V], or [N, V, K]
 // where it stays in the order of the spec.
+//
+// A step has up to 16 tokens of a sequence, C here, loaded as the rows of a chunk are, so that one window serves a short prompt and a decode step of one
+// token alike. N is batch rows x heads. internal/recurrence has what a token does to a state.
 func (e *tokenwise) token() []blockOut {
 	if e.v.Unit == gdn.UnitMatrix && e.v.KQ == gdn.JointSeparate {
 		return e.tokenMatrix()
@@ -21,7 +24,8 @@ func (e *tokenwise) token() []blockOut {
 	return e.tokenNative()
 }
 
-// tokenMatrix has the products of the recurrence on the matrix unit.
+// tokenMatrix has the products of the recurrence on the matrix unit: K S as [1, K] by [K, V], the update as [K, 1] by [1, V], and Q S as K S, of states
+// [K, V] in float32.
 func (e *tokenwise) tokenMatrix() []blockOut {
 	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
 	v := e.loadValues()
@@ -49,9 +53,12 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
-// tokenNative works on states in the order of the spec. On the matrix unit K S and Q S are one product, before the update. On
+// tokenNative works on states in the order of the spec: what servers have, a token or a few for each of many sequences. On the matrix unit K S and Q S are one product, before the update. On
 // the vector unit K S is made of products and sums, and Q S too unless its precision is below f32; what runs along the rows of
 // the state is a column, made by one transpose for all entries.
+//
+// A token is [Nk, K] of q and k, [N, V] of v, a row for each entry, sliced from [N, C, D] at i. What is made of all tokens at once, norms, gates and scale,
+// is made before the first: only the state and what reads it go from token to token. The states after each are noted, for a spec that wants them.
 func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
@@ -76,12 +83,13 @@ func (e *tokenwise) tokenNative() []blockOut {
 	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
-// recurrence takes tokens through the states of the step.
+// recurrence takes tokens through the states of the step. tokenMatrix asks it for what a token writes, and does the rest itself.
 func (e *tokenwise) recurrence() *recurrence.Step {
 	return &recurrence.Step{Body: e.Body, Spec: e.s, Group: e.gb, State: e.state}
 }
 
-// tokenKey is loadKey, where each channel has a decay made in one tile for all entries of a token if that is wanted.
+// tokenKey is loadKey, where each channel has a decay made in one tile for all entries of a token if that is wanted: [N, C, K] becomes [C, N, K] for the
+// norm, and comes back. A tile of one row for each entry would be normalized row by row.
 func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
 	if !together || !e.channelwise() {
 		return e.loadKey(o)
@@ -93,7 +101,10 @@ func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
 	return e.b.Transpose(e.b.Convert(x, ir.F32), 1, 0, 2)
 }
 
-// spreads is the number of lane i of [N, C], or of entry i of [C, N, lanes].
+// spreads is the number of lane i of [N, C], or of entry i of [C, N, lanes], over the tiles of a state.
+//
+// The first is how gates lie as windows, a token in a lane. The second is what ofStep gives a kernel that copies: each number is in all lanes already, so
+// that over a state of as many lanes it is spread over the rows alone.
 func (e *tokenwise) spreads(x *ir.Value, i int) recurrence.Spread {
 	if x == nil {
 		return func(rows, lanes int) *ir.Value { return nil }
@@ -110,7 +121,8 @@ func (e *tokenwise) spreads(x *ir.Value, i int) recurrence.Spread {
 	}
 }
 
-// spreadDecay is spreads of the decay, or that of token i of [C, N, K] over a state [N, K, V], or [N, V, K] if turned.
+// spreadDecay is spreads of the decay, or that of token i of [C, N, K] over a state [N, K, V], or [N, V, K] if turned: a column of channels over the
+// lanes, or a row over the rows.
 func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spread {
 	if !e.channelwise() {
 		return e.spreads(x, i)
@@ -124,7 +136,8 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spre
 	}
 }
 
-// tokenDecay is exp(g), [N, C], or [C, N, K] of channels, or [C, N, lanes] all alike; nil where the rule has no decay.
+// tokenDecay is exp(g), [N, C], or [C, N, K] of channels, or [C, N, lanes] all alike; nil where the rule has no decay. It is one exponential of all tokens, in base e:
+// there are no sums that a power of 2 would serve.
 func (e *tokenwise) tokenDecay(w chunkwise.Gates) *ir.Value {
 	if w.Channels != nil {
 		return e.b.Exp(w.Channels.Log)
@@ -135,7 +148,8 @@ func (e *tokenwise) tokenDecay(w chunkwise.Gates) *ir.Value {
 	return e.b.Exp(w.G)
 }
 
-// native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.
+// native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is. The body has it in float32 all the
+// same, from its load to its store.
 func (p *plan) native() bool { return p.v.Native() }
 
 // stateDType is the element type of the states between grids and glue.
@@ -147,22 +161,28 @@ func (p *plan) stateDType() ir.DType {
 }
 
 // once says whether one step of the grid takes a sequence from its initial to its final state, which then are an input and an
-// output of the grid.
+// output of the grid: nothing is carried, and no step waits for another.
 func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && p.s.Seqs == 0 }
 
-// pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone.
+// pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone. Where states are carried, they are gathered
+// before and put back after (stateOperand, stateOut), copies of all that a call names.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
 // copying says whether the kernel copies what its steps take and give itself, some steps before and after: a step's states arrive and leave
 // beside the work of others.
+//
+// A window by table does the same in principle, but of a pool each of a step's sequences is a window of its own, and a name that no state has must neither
+// be read nor written. With main=yes a kernel of a pool's form does it for states in order too: a program has all heads then, so that steps follow one
+// another along one axis.
 func (p *plan) copying() bool {
 	return p.pooled() || p.once() && p.s.Init && p.v.Forward.Main && p.v.Mapping.Heads == p.s.HeadsV
 }
 
-// stepsAhead is how many steps before its own a step's states are fetched.
+// stepsAhead is how many steps before its own a step's states are fetched: while one step computes, those of the next two are on their way, and those of the
+// last are leaving.
 const stepsAhead = 2
 
-// pool names the states of the sequences.
+// pool names the states of the sequences, for what gathers them as for what looks them up. With checkpoints a name is of a group of as many.
 func (p *plan) pool() pool.Of {
 	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints(), States: p.s.Pool}
 }

@@ -195,7 +195,7 @@ func (e *Chunks) flight(w *Work) *flight {
 // step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
 //
 //	kS, qS = K S, Q S                       the first products that wait for the state
-//	exact  = T (V - e^G kS)                 V', or U where beta is in the columns, in float32
+//	exact  = T beta (V - e^G kS)            V', or without beta U where that is in the columns, in float32
 //	u      = exact as it is stored          what P and the update read
 //	o      = scale e^G qS + P u
 //	State  = e^(G_C) State + restK^T u

@@ -42,7 +42,7 @@
 // # Where beta stands
 //
 // With M_ij = D_ij (k_i . k_j), i > j, the system is (I + beta M) V' = beta R, R = V - e^G K S. It is also V' = beta U with (I + M beta) U = R: beta
-// in the columns of M in place of its rows. Then V' is never made: what reads it, P and the K of the update, has beta of its token.
+// in the columns of M in place of its rows. Then V' need not be made: what reads it, P and the K of the update, has beta of its token.
 //
 //	beta=left      A = beta M   V' = T beta R   products of C x C numbers for A alone, and of [C, V] for R
 //	beta=right     A = M beta   U  = T R        D times beta of the column, once for A and P
@@ -50,7 +50,8 @@
 //
 // # What is held in which precision
 //
-// Gates, their sums and exponentials are float32: an error of G is one of all weights of a token. The state is float32 between chunks, since what is
+// Gates, their sums and exponentials are float32, since an error of G is one of all weights of a token; decay_bf16 rounds weights where they meet what they
+// weigh. The state is float32 between chunks, since what is
 // rounded there is rounded again by every chunk, and products round or cut a copy of it. T, P, U and the weighed K and Q are stored for their products
 // (Body.Store): rounded to bf16 by store=bf16, in two bf16 parts by split_at=def. Products add up in float32.
 package chunkwise

@@ -7,14 +7,14 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A visit is a block of tokens in which two sequences meet: A, which is open when the block begins, and B, the next one (internal/visits, which has an
+// A visit is a block of tokens in which two sequences meet: A, which is open when the visit begins, and B, the next one (internal/visits, which has an
 // example). Both meet their own state in the same products. The tokens lie along the lanes of all of them:
 //
 //	R = V - [S_A S_B] [K_A K_B]^T D   U = R T^T   O = [S_A S_B] [Q_A Q_B]^T D + U P^T
 //	[S_A S_B] <- [e^A S_A  e^B S_B] + U E [K_A K_B]
 //
 // where V, R, U and O are [V, C], states [V, K]; K_A is K in the rows of A and zero elsewhere; D the decay from its state to each token and E what is
-// left after it, a row [C] each that serves a whole tile; e^A what is left of S_A after its tokens. In a block of four, rows 0 1 of A and 2 3 of B:
+// left after it, times beta where that is in the columns, a row [C] each that serves a whole tile; e^A what is left of S_A after its tokens. In a block of four, rows 0 1 of A and 2 3 of B:
 //
 //	[K_A K_B] = [k0  . ]     T and P: [x . . .]     D = [e^a  e^(a+b)  e^c  e^(c+d)] of log decays a b c d
 //	            [k1  . ]              [x x . .]     E = [e^b  1        e^d  1      ]

@@ -53,7 +53,18 @@ func (p Chunking) slices(seq, at, end *ir.Value) *Steps {
 }
 
 // Rounds takes the sequences in rounds of m of like length, the shortest first, and says how many
-// chunks of each are taken, [Seqs]: a round ends where few of its sequences have tokens left.
+// chunks of each are taken, [Seqs]: a round ends where more than a quarter of its places would wait
+// for the others.
+//
+// Example: sequences a to e of 9, 2, 5, 13 and 1 tokens in chunks of 4, four in lockstep. In the order
+// of their chunks they are b e c a d, of 1 1 2 3 4. Two rounds have three places too many, which come
+// first; one place of four may wait.
+//
+//	round   places        chunks     steps
+//	0       -  -  -  b    0 0 0 1    0: the second place has none
+//	1       e  c  a  d    1 2 3 4    2, those of c: e waits for one
+//
+// Of b, a and d what is left, 1, 1 and 2 chunks, is taken one by one.
 func (p Chunking) Rounds(begin, end *ir.Value, m int) (x *Steps, taken *ir.Value) {
 	b, n := p.Builder, begin.Type.Shape[0]
 	rounds := (n + m - 1) / m
@@ -75,7 +86,7 @@ func (p Chunking) Rounds(begin, end *ir.Value, m int) (x *Steps, taken *ir.Value
 	hit := b.Compare(ir.EQ, b.Broadcast(place, places.Shape, 1), b.Iota(places, 0))
 	order, most := count(hit, b.Iota(places, 1)), count(hit, b.Broadcast(chunks, places.Shape, 1))
 
-	// A round has steps until all but few of its sequences are done.
+	// A round has the steps of the sequence in place few: those before it are done no later, and wait.
 	steps := b.Reshape(b.SliceAxis(b.Reshape(most, rounds, m), 1, few, few+1), rounds)
 	until := b.Cumsum(steps, 0)
 	x = &Steps{Batch: m, M: m, Steps: p.Chunks/(m-few) + 1, Rounds: rounds, Longest: (p.Tokens + p.Chunk - 1) / p.Chunk, Begins: b.Sub(until, steps), Lasts: steps}

@@ -161,6 +161,9 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 			return nil, err
 		}
 		for _, form := range forms {
+			if h == HostTPU {
+				form = form.visiting(s)
+			}
 			v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
 			if err == nil {
 				err = v.Check(s)
@@ -171,6 +174,9 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 				list = append(list, Choice{v, row})
 			}
 		}
+	}
+	if len(list) == 0 && bad == nil {
+		return nil, fmt.Errorf("variant: no form of %s is known for %s", text, s)
 	}
 	if len(list) == 0 {
 		return nil, bad

@@ -53,7 +53,7 @@ var (
 	sumNames         = []string{SumProducts: "products", SumLanes: "lanes"}
 	gradNames        = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames        = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
-	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked"}
+	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked", PackVisits: "visits"}
 	fetchNames       = []string{"windows", "copies"}
 	unitNames        = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
 	decayBF16Names   = []string{DecayBF16None: "none", DecayBF16Rows: "rows", DecayBF16Operands: "operands", DecayBF16All: "all"}
@@ -162,7 +162,7 @@ var Axes = slices.Concat([]Axis{
 		ofChunks.and("precintra precstate fold transpose_k", func(v Variant) bool {
 			return v.Numerics.PrecIntra == v.Numerics.PrecState && (v.Fold || v.TransposeK == TransposeKey)
 		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
-	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones", packNames, PackGather,
+	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones, or blocks of tokens as they lie, each visited for one of its sequences after another", packNames, PackGather,
 		always, func(v *Variant) *Pack { return &v.Mapping.Pack }),
 	fetchAxis, mainAxis,
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
@@ -237,6 +237,8 @@ func stored(v Variant) bool { return chunked(v) && v.Numerics.Store == ir.BF16 }
 func alignable(v Variant) bool {
 	return fusedTokens(v) && !v.Fold && v.Numerics.ErrorFeedback < 2 && v.Out == OutSeparate && v.TransposeK == TransposeValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
+
+func visitable(v Variant) bool { return chunked(v) && v.Flow == FlowFused }
 
 func streamable(v Variant) bool {
 	return fusedTokens(v) && v.Out == OutSeparate && v.TransposeK == TransposeValue && v.Numerics.Split == SplitUse && v.Forward.PhasesBefore == 0

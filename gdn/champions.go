@@ -19,6 +19,7 @@ type where struct {
 	tokens      int      // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
 	rules       ruleKind // for rules of this kind alone
 	visits      int      // the most visits of packed sequences to blocks of tokens
+	packed      bool     // for gradients of packed sequences alone
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 
@@ -77,7 +78,7 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; sequences are gathered into chunks", where{rules: channelRules}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; blocks of tokens as they lie, visited for one of their sequences after another", where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
@@ -99,6 +100,7 @@ var Champions = []Champion{
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "as tpu-train-128, where four chunks would have too few steps or too much padding",
 		where{mxu: 128, least: 1, most: 8}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", "blocks of tokens as they lie, visited for one of their sequences after another: what a visit joins is of one phase backwards", where{packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{rules: channelRules}},
@@ -111,7 +113,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{rules: channelRules}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{rules: channelRules}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
@@ -122,7 +124,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
-	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; sequences are gathered into chunks", where{}},
+	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",

@@ -41,6 +41,9 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Share = true
 	}
 	packed := s.Seqs > 0 && s.Direction == Forward && v.Mapping.Heads == s.HeadsV
+	if v.Mapping.Pack == PackVisits {
+		packed = s.Seqs > 1 && s.Pool == 0 && visitable(v)
+	}
 	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
 		v.Mapping.Pack = PackGather
 	}
@@ -106,7 +109,7 @@ func (v Variant) chunkOf(s Spec) int {
 // copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of
 // several programs run on from one to the next, where copies would begin anew.
 func (v Variant) copies(s Spec) bool {
-	if v.Mapping.Pack == PackAligned {
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits {
 		return true
 	}
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
@@ -157,6 +160,8 @@ func (v Variant) Check(s Spec) error {
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
 	case c.Mapping.Pack == PackAligned && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=bthd, fold=no, error_feedback=0, out=separate, transpose_k=value and decay=base2 or clamp, or another pack")
+	case c.Mapping.Pack == PackVisits && !visitable(c):
+		return fmt.Errorf("variant: pack=visits needs one kernel that takes chunks: set algo=chunk and flow=fused, or another pack")
 	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Mapping.Pack == PackStream && !streamable(c):

@@ -113,7 +113,7 @@ func (s Spec) headCounts(full int) []int {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules = allRules // championsFor has looked at it
+	w.rules, w.upTo1 = allRules, false // championsFor has looked at them
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}
@@ -136,9 +136,9 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 			return nil, nil
 		}
 		return suitedBefore(c.Text, s, m)
-	case w == (where{}):
+	case w == (where{}), w == (where{packed: true}) && last.Fit(s).Packing(s).Seqs > 0:
 		return v.Suited(s, m), nil
-	case last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
+	case w.packed, last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
 		return nil, nil
 	}
 	return w.forms(v, last, s, m), nil
@@ -160,6 +160,17 @@ func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// visiting is v with visits of sequences to blocks of tokens where v would gather packed sequences into chunks, which takes the compiler's gathers longer
+// than the kernel's work: packed training 19.1 against 7.0 cycles a token and value head on v6e.
+func (v Variant) visiting(s Spec) Variant {
+	w := v
+	w.Mapping.Pack, w.Forward.Fetch = PackVisits, FetchCopies
+	if v.Fit(s).Mapping.Pack == PackGather && w.Fit(s).Mapping.Pack == PackVisits && w.Check(s) == nil {
+		return w.Canon()
+	}
+	return v
 }
 
 // visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not

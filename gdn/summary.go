@@ -58,7 +58,7 @@ func (s Spec) SummaryOutputs() []Param {
 // does not suit.
 func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 	v.Form, v.Flow, v.Out = FormVPrime, FlowFused, OutSeparate
-	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream || v.Mapping.Pack == PackMasked {
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream || v.Mapping.Pack == PackMasked || v.Mapping.Pack == PackVisits {
 		v.Mapping.Pack = PackGather
 	}
 	if v.Algo != AlgoChunk {

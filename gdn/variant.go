@@ -190,6 +190,7 @@ const (
 	PackAligned
 	PackStream
 	PackMasked
+	PackVisits
 )
 
 const (

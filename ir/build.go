@@ -323,7 +323,8 @@ func (b *Builder) LoopUntil(count int, end *Value, init []*Value, body func(b *B
 	return rs[:len(init)]
 }
 
-// Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks.
+// Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks. It may add
+// carries: a window to g.Carry, indexed by axes, and a parameter to its block. These begin as zeros.
 func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried []*Value) (outs, next []*Value)) []*Value {
 	if len(args) != g.Tables+len(g.In)+len(g.Carry) {
 		b.Failf("grid %s: %d operands for %d tables, %d inputs, %d carries", g.Name, len(args), g.Tables, len(g.In), len(g.Carry))
@@ -340,6 +341,15 @@ func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried
 	}
 	outs, next := body(in, tiles, carried)
 	blk.Yield = append(slices.Clone(outs), next...)
+	for i := len(carried); i < len(g.Carry); i++ {
+		t := T(blk.Params[len(g.In)+i].Type.DType, slices.Clone(g.Carry[i].Block)...)
+		for d, x := range g.Carry[i].Index {
+			if x.Axis >= 0 {
+				t.Shape[d] *= g.Dims[x.Axis].Size
+			}
+		}
+		args = append(args, b.Const(t, 0))
+	}
 	rs := b.Append(OpGrid, args, Attrs{Grid: g}, blk)
 	for len(rs) < len(g.Out)+len(g.Carry) {
 		rs = append(rs, rs[0])

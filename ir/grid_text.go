@@ -27,6 +27,7 @@ var gridFields = slices.Concat([]field[*Grid]{
 	number("copies", func(g *Grid) *int { return &g.Copies }),
 	flag("main", func(g *Grid) *bool { return &g.Main }),
 	number("live", func(g *Grid) *int { return &g.Live }),
+	flag("inside", func(g *Grid) *bool { return &g.Inside }),
 }, ofSchedule(schedFields), []field[*Grid]{
 	list("scratch", func(g *Grid) *[]Type { return &g.Scratch }, Type.String, (*parser).typ),
 	list("alias", func(g *Grid) *[][2]int { return &g.Alias }, aliasText, (*parser).alias),

@@ -260,6 +260,7 @@ type Grid struct {
 	Copies  int    // grid only: where above 0 the kernel fetches the blocks of input windows itself, so many points before their own
 	Main    bool   // arrays from the module's caller and for it stay in main memory, where a compiler might move them before and after
 	Live    int    // table, counted from 1, whose first entry is the number of points of the sequential axis that must run; 0: all
+	Inside  bool   // tables were made for it: whatever else the operands are, they name blocks of their arrays alone
 	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
 	Scratch []Type // kernel only
 	Alias   [][2]int

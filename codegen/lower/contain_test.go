@@ -216,6 +216,11 @@ func TestContained(t *testing.T) {
 	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,phases_before=0", "cpu-packed")
 	add("t=150,seqs=4,init,gates=fused,l2norm", "tpu-packed,decay_bf16=rows,refine=yes")
 	add("t=90,seqs=4,init,l2norm", "cpu-packed,chunk=16,batch=2", "bf16,pack=masked")
+	add("t=150,seqs=4,init", "tpu-train,pack=visits,chunk=64", "tpu-x3,pack=visits,chunk=64", "tpu-train,pack=visits,fetch=copies,chunk=64,refine=yes")
+	add("t=150,seqs=4,init,direction=train", "tpu-train,pack=visits,chunk=64", "tpu-train-x3,pack=visits,chunk=64")
+	add("t=150,seqs=4,init,gates=fused,l2norm,rule=kda,bound=-5", "tpu-train,pack=visits,chunk=64", "tpu-x3,pack=visits,chunk=64")
+	add("t=150,seqs=4,init,rule=gdn2,direction=train", "tpu-train,pack=visits,chunk=64")
+	add("t=150,seqs=4,init,rule=simple-gla", "tpu,pack=visits,chunk=64")
 	draw := today(t)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {

@@ -22,11 +22,11 @@ func (e *gated) loadApart(o *operand, double bool) *ir.Value {
 	if e.in.raw {
 		x = gate.Beta(b, x, double)
 	}
-	return x
+	return e.own(x)
 }
 
 // loadValues brings V, as it is written, to [N, C, V] f32: w V of a rule with a write gate.
-func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadRows(e.in.v)) }
+func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadTokens(e.in.v)) }
 
 // weighedValues is V, as it is loaded, times its gate, in float32. The product is not stored here: where V is subtracted from, V' is what is rounded.
 func (e *gated) weighedValues(v *ir.Value) *ir.Value {
@@ -53,7 +53,7 @@ func (e *chunks) writes() *ir.Value {
 func (e *reverse) apartGradients(c *gradient.ChannelChunk, to *gradient.Gradients) []blockOut {
 	b := e.b.Stage("output")
 	write := e.loadApart(e.in.write, false)
-	v := b.Convert(e.loadRows(e.in.v), ir.F32)
+	v := b.Convert(e.loadTokens(e.in.v), ir.F32)
 	b.Stage("output")
 	derase, dwrite := b.Mul(to.Reads, b.Convert(c.K, ir.F32)), b.Mul(to.V, v)
 	to.K, to.V = b.Add(to.K, b.Mul(to.Reads, c.Erase)), b.Mul(to.V, write)

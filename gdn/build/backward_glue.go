@@ -58,7 +58,7 @@ func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.
 // chunks of a step, batch rows and heads.
 func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	b, v, s := p.b, p.v, p.s
-	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.nc/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
+	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.blocks()/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
 	x = b.Transpose(x, 0, 4, 1, 3, 6, 2, 5)
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
 }
@@ -76,7 +76,11 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	case s.Gates == gdn.GatesGiven:
 		results = append(results, dg)
 	case in.aLog != nil: // a kernel's: dg is da here, and parts are [B chunks, Hv, 2, K]
-		parts := b.Sum(b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K), 0)
+		parts := b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K)
+		if p.visiting() { // visits that need not run leave theirs undefined
+			parts = b.Select(b.Broadcast(in.single.ran(b), parts.Type.Shape, 0), parts, b.Like(parts, 0))
+		}
+		parts = b.Sum(parts, 0)
 		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
 		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
 	default:

@@ -97,6 +97,7 @@ type plan struct {
 	args map[string]*ir.Value // parameters of the module by their names, and constants for gates that the rule lacks
 
 	ordered  bool                // a schedule is to follow
+	reversed bool                // and one for the grid that walks down
 	carriers *[]schedule.Carrier // the grids that it is for, of this plan and of those that are made of it
 }
 
@@ -109,7 +110,7 @@ func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	v := base.variant
 	s := v.Packing(base.spec)
-	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, carriers: &[]schedule.Carrier{}}
+	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
 	p.kb = v.Mapping.Heads / p.gb
 	for _, in := range inputs {
 		p.args[in.Name] = b.Param(in.Name, in.Type)
@@ -120,8 +121,16 @@ func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	return p
 }
 
+// blocks is the number of chunks that the tokens lie in. Those of a grid are more where a block is visited for each of its sequences.
+func (p *plan) blocks() int {
+	if p.visiting() {
+		return (p.s.Tokens + p.c - 1) / p.c
+	}
+	return p.nc
+}
+
 // padded is the number of tokens in whole chunks. Arrays of tokens are so long between the glue of a module and its grids.
-func (p *plan) padded() int { return p.nc * p.c }
+func (p *plan) padded() int { return p.blocks() * p.c }
 
 // groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own, and the window of K and Q
 // stays as it is along that axis.
@@ -192,7 +201,8 @@ type operand struct {
 	block []int
 	shape []int
 	dtype ir.DType
-	width int // lanes of a head, where heads lie side by side; 0 elsewhere
+	width int  // lanes of a head, where heads lie side by side; 0 elsewhere
+	zeros bool // a state that is zeros
 }
 
 // axis is what a dimension of an operand is indexed by. Which dimension of a grid that is, window knows.
@@ -204,8 +214,9 @@ const (
 	axisHead
 	axisGroup
 	axisChunk
-	axisSeq  // the sequence of the chunk, by table
-	axisStep // the step, where the chunk is looked up
+	axisSeq   // the sequence of the chunk, by table
+	axisBlock // the block of tokens that the chunk visits, by table
+	axisStep  // the step, where the chunk is looked up
 )
 
 // operands are what the grids read. Fields that a spec or variant does not use are nil, and what asks for their blocks finds none: a grid may also be given fewer
@@ -221,7 +232,8 @@ type operands struct {
 	t, u, w, p *operand // from an earlier grid: T, U, W and P of internal/chunkwise
 
 	state    *operand
-	slotting *packs.Slots // of packed sequences
+	slotting *packs.Slots // of packed sequences that are gathered
+	single   *single      // of such by visits
 
 	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
 	kept       kept     // of the reverse grid: what the forward grid kept
@@ -256,13 +268,16 @@ type gridResult struct {
 // Batch rows and heads are thus independent programs, and a program is a walk over c. With packed sequences that are gathered, the carry's window is
 // looked up by the chunk's sequence in a table, and the same rule of loading and storing changes states where a sequence ends.
 func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*tiles) []blockOut) gridResult {
+	if p.visiting() {
+		used = append(slices.Clone(used), in.single.marks)
+	}
 	x := &gridding{plan: p, in: in, used: used, state: state, once: state != nil && p.once()}
 	x.begin(name)
 	rs := p.b.Grid(x.grid, x.arguments(), func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		return x.body(b, blocks, carried, body)
 	})
 	var r gridResult
-	if state != nil { // carried or an array of its own, states are the result after the outputs
+	if state != nil && len(rs) > len(x.outs) { // carried or an array of its own, states are the result after the outputs
 		r.state = rs[len(x.outs)]
 	}
 	// Pooled sequences were seen apart (spaced): their outputs are brought back to one dimension.
@@ -328,8 +343,10 @@ func (x *gridding) window(o *operand) ir.Window {
 		i := ir.IndexConst(0)
 		switch a {
 		case axisNone:
-		case axisSeq: // the sequence of a chunk, by the first table
-			i = ir.IndexTable(x.at[axisChunk], 0)
+		case axisStep:
+			i = ir.IndexAxis(x.at[axisChunk])
+		case axisSeq, axisBlock: // of a chunk, by the first table
+			i = x.looked(a)
 		case axisBatch, axisChunk:
 			switch {
 			case !x.copying():
@@ -340,7 +357,12 @@ func (x *gridding) window(o *operand) ir.Window {
 		default:
 			i = ir.IndexAxis(x.at[a])
 		}
-		if x.down && (a == axisSeq || a == axisChunk) {
+		switch {
+		case x.visiting(): // tables have the order of the walk
+			if x.down && a == axisChunk {
+				i = x.looked(a)
+			}
+		case x.down && (a == axisSeq || a == axisChunk):
 			i = i.Reversed(x.nc / x.v.Mapping.Chunks)
 		}
 		w.Index = append(w.Index, i)
@@ -380,10 +402,16 @@ func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 // arguments are tables, operands and the state, whose windows it gives to the grid.
 //
 // A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
-// it is an input window, and an output of the same step. Else it is carried.
+// it is an input window, and an output of the same step. By visits it is that too, and a carry beside (visiting.go). Else it is carried.
 func (x *gridding) arguments() (args []*ir.Value) {
 	g := x.grid
-	if x.state != nil && x.in.slotting != nil {
+	switch {
+	case x.visiting():
+		g.Tables, g.Inside, args = 1, true, append(args, x.in.single.table)
+		if x.ordered && x.reversed {
+			g.Live = 1
+		}
+	case x.state != nil && x.in.slotting != nil:
 		g.Tables, args = 1, append(args, x.in.slotting.Table)
 	}
 	if x.pooled() {
@@ -401,10 +429,10 @@ func (x *gridding) arguments() (args []*ir.Value) {
 			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
 			args = append(args, x.state.value)
 		}
-	case x.once && x.s.Init:
+	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:
 		g.In = append(g.In, x.window(x.state))
 		args = append(args, x.state.value)
-	case x.state != nil && !x.once:
+	case x.state != nil && !x.once && !x.visiting():
 		g.Carry = []ir.Window{x.window(x.state)}
 		args = append(args, x.state.value)
 	}
@@ -429,6 +457,12 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		return b.Convert(b.Reshape(y, x.v.Mapping.Batch*x.v.Mapping.Heads, state.block[r-2], state.block[r-1]), ir.F32)
 	}
 	switch {
+	case state != nil && x.visiting():
+		var begins *ir.Value
+		if !state.zeros {
+			begins = asTile(blocks[len(x.used)])
+		}
+		e.state = x.enter(e, begins)
 	case x.once && s.Init:
 		e.state = asTile(b.Concat(0, blocks[len(x.used):]...))
 	case x.once:
@@ -450,7 +484,13 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		return ys, nil
 	}
 	finals, window := x.left(b, e)
-	if !x.once {
+	switch {
+	case x.visiting():
+		if x.leaves() {
+			ys, g.Out, g.Outs = append(ys, finals...), append(g.Out, x.window(window)), append(g.Outs, ir.T(state.dtype, state.shape...))
+		}
+		return ys, x.carries(e)
+	case !x.once:
 		return ys, finals
 	}
 	// States come after all other outputs, and after all other inputs: an alias of one array and the other.

@@ -35,6 +35,7 @@ func (e *gated) loadChannels() *channel.Decay {
 	if base != 1 && !bounded {
 		d.Log = b.Scale(d.Log, base)
 	}
+	d.Log = e.own(d.Log)
 	return d
 }
 

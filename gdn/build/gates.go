@@ -41,6 +41,7 @@ func (e *gated) loadGates() chunkwise.Gates {
 	if e.copying() {
 		w.G, w.Beta = tile.Each(e.ofStep, w.G), tile.Each(e.ofStep, w.Beta)
 	}
+	w.G, w.Beta = e.own(w.G), e.own(w.Beta)
 	if e.s.Direction != gdn.Forward && w.Beta != nil {
 		w.Beta = b.Max(w.Beta, b.Like(w.Beta, gradient.BetaFloor))
 	}

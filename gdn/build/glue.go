@@ -30,6 +30,9 @@ func (p *plan) glueIn() *operands {
 		slots = p.packs().Slots(p.sequences())
 		in.slotting = slots
 	}
+	if p.visiting() {
+		in.single = newSingle(p)
+	}
 	token := func(x *ir.Value, fill float64) *ir.Value { return p.tokens(x, slots, fill) }
 	ofHead := func(x *ir.Value, fill float64) *operand {
 		if x == nil {
@@ -200,18 +203,18 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h, d := x.Type.Shape[2], x.Type.Shape[3]
-	o := &operand{axes: []axis{axisBatch, axisChunk, axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
+	o := &operand{axes: []axis{axisBatch, p.tokenAxis(), axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
 	case v.Layout == gdn.LayoutBTLanes: // width tells loadRows where a head ends
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
-		o.axes = join([]axis{axisBatch, axisChunk}, at)
+		o.axes = join([]axis{axisBatch, p.tokenAxis()}, at)
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, block[0] * d}
 		o.width = d
 		return o
 	case v.Layout == gdn.LayoutBTHD && v.Mapping.Heads < p.s.HeadsV: // a window of the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
-		o.axes = join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone})
+		o.axes = join([]axis{axisBatch, p.tokenAxis()}, at, []axis{axisNone, axisNone})
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, 1, hb, d}
 		return o
 	case v.Layout == gdn.LayoutBTHD:
@@ -220,13 +223,13 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	case v.Layout == gdn.LayoutBHDT:
 		x = b.Transpose(x, 0, 2, 3, 1)
 		o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{d, p.padded()})...)
-		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, axisChunk})
+		o.axes = join([]axis{axisBatch}, at, []axis{axisNone, p.tokenAxis()})
 		o.block = join([]int{v.Mapping.Batch}, block, []int{d, p.window() * p.c})
 		return o
 	}
 	x = b.Transpose(x, 0, 2, 1, 3)
 	o.value = b.Reshape(x, join([]int{p.s.Batch}, heads, []int{p.padded(), d})...)
-	o.axes = join([]axis{axisBatch}, at, []axis{axisChunk, axisNone})
+	o.axes = join([]axis{axisBatch}, at, []axis{p.tokenAxis(), axisNone})
 	o.block = join([]int{v.Mapping.Batch}, block, []int{p.window() * p.c, d})
 	return o
 }
@@ -251,12 +254,12 @@ func (p *plan) gate(x *ir.Value) *operand {
 	case p.copying():
 		return whole(b.Transpose(x, 1, 2, 0))
 	}
-	x = b.Reshape(x, s.Batch/v.Mapping.Batch, v.Mapping.Batch, p.nc/p.window(), p.window(), p.c, s.HeadsV/v.Mapping.Heads, v.Mapping.Heads)
+	x = b.Reshape(x, s.Batch/v.Mapping.Batch, v.Mapping.Batch, p.blocks()/p.window(), p.window(), p.c, s.HeadsV/v.Mapping.Heads, v.Mapping.Heads)
 	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
 	lead, at := p.headPrograms()
 	return &operand{
-		value: b.Reshape(x, join([]int{s.Batch / v.Mapping.Batch, p.nc / p.window()}, lead, []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c})...),
-		axes:  join([]axis{axisBatch, axisChunk}, at, []axis{axisNone, axisNone}),
+		value: b.Reshape(x, join([]int{s.Batch / v.Mapping.Batch, p.blocks() / p.window()}, lead, []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c})...),
+		axes:  join([]axis{axisBatch, p.tokenAxis()}, at, []axis{axisNone, axisNone}),
 		block: join([]int{1, 1}, ones(len(lead)), []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c}),
 	}
 }
@@ -319,7 +322,7 @@ func (p *plan) headGate(x *ir.Value) *operand {
 // and writes each state once, so to turn it here would be as much again: the token recurrence takes states as they are (native). Of a pool the states of the sequences are gathered, or where
 // the grid looks them up itself (pooled) the whole pool is the operand.
 func (p *plan) stateOperand(x *ir.Value) *operand {
-	s, b := p.s, p.b
+	s, b, zeros := p.s, p.b, x == nil
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
 	if p.native() {
 		shape = s.StateType().Shape
@@ -342,7 +345,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	}
 	value := b.Reshape(x, join(shape[:1], p.valueHeads(), shape[2:])...)
 	o := &operand{
-		value: value, dtype: value.Type.DType, shape: value.Type.Shape,
+		value: value, dtype: value.Type.DType, shape: value.Type.Shape, zeros: zeros,
 		axes:  join([]axis{axisBatch}, p.headAxes(), []axis{axisNone, axisNone}),
 		block: join([]int{p.v.Mapping.Batch}, p.headBlock(), shape[2:]),
 	}

@@ -24,7 +24,7 @@ func (e *gated) productKey(o *operand) *ir.Value {
 func (e *gated) loadKey(o *operand) *ir.Value {
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
 		b := e.b.Stage("load")
-		return gate.NormRows(b, e.loadRows(o))
+		return gate.NormRows(b, e.loadTokens(o))
 	}
 	return e.plainKey(o)
 }
@@ -33,7 +33,7 @@ func (e *gated) loadKey(o *operand) *ir.Value {
 // would be twice the registers and be rounded to what it was. Where all products are in float32, so are keys.
 func (e *gated) plainKey(o *operand) *ir.Value {
 	b := e.b.Stage("load")
-	x := e.loadRows(o)
+	x := e.loadTokens(o)
 	low := e.s.DType == ir.BF16 && (e.v.Numerics.PrecIntra != ir.PrecF32 || e.v.Numerics.PrecState != ir.PrecF32)
 	if !low {
 		x = b.Convert(x, ir.F32)

@@ -27,7 +27,7 @@ func newReverse(t *tiles) *reverse {
 	if e.in.kept.u != nil {
 		l.Written = func() *ir.Value { return e.loadKept(e.in.kept.u) }
 	}
-	l.Values = func() *ir.Value { return e.loadRows(e.in.v) }
+	l.Values = func() *ir.Value { return e.loadTokens(e.in.v) }
 	l.Weighed = e.weighedValues
 	return e
 }
@@ -53,7 +53,7 @@ func (e *reverse) heads() []blockOut {
 func (e *reverse) loadHeads() gradient.HeadChunk {
 	e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
-	do := e.loadRows(e.in.do)
+	do := e.loadTokens(e.in.do)
 	return gradient.HeadChunk{Q: q, K: k, Do: do, Gates: e.loadGates()}
 }
 
@@ -79,13 +79,13 @@ func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) 
 	b := e.b.Stage("load")
 	q = b.Scale(b.Convert(e.plainKey(e.in.q), ir.F32), e.s.EffectiveScale())
 	if e.step.Normalizes() {
-		q = gate.ScaleRows(b, e.loadRows(e.in.q), e.s.EffectiveScale())
+		q = gate.ScaleRows(b, e.loadTokens(e.in.q), e.s.EffectiveScale())
 	}
 	k = e.loadKey(e.in.k)
 	if e.step.Exact() {
 		k = e.plainKey(e.in.k)
 	}
-	c = &gradient.ChannelChunk{Q: e.perValue(q), K: e.perValue(k), Do: e.Store(e.loadRows(e.in.do))}
+	c = &gradient.ChannelChunk{Q: e.perValue(q), K: e.perValue(k), Do: e.Store(e.loadTokens(e.in.do))}
 	c.Gates = e.loadGates()
 	return c, q, k
 }
@@ -114,7 +114,7 @@ func (e *reverse) states() []blockOut {
 // The gradient of A_log and dt_bias is a sum over all tokens of all batch rows. A grid's programs give no such sum, so each gives its chunk's.
 func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Value, g gradient.Gradients) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
-	dq, dk, dg := g.Q, g.K, g.Decay
+	dq, dk, dg := g.Q, g.K, e.own(g.Decay)
 	if e.step.Normalizes() {
 		dq = gate.ScaleRowsGradient(b, e.loadRows(e.in.q), keyQ, dq, e.s.EffectiveScale())
 		if e.step.Exact() {
@@ -134,7 +134,7 @@ func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Valu
 	if e.in.aLog == nil {
 		outs = append(outs, e.tokenRows([]*ir.Value{dg}, e.in.g, ir.F32))
 	} else {
-		a := b.Convert(e.loadRows(e.in.g), ir.F32)
+		a := b.Convert(e.loadTokens(e.in.g), ir.F32)
 		da, dLog := gate.ChannelGradient(b, dg, c.Channels.Log, a, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound, channel.Nat(e.v))
 		part := func(x *ir.Value) *ir.Value { return b.Reshape(b.Sum(x, 1), x.Type.Shape[0], 1, e.s.K) }
 		outs = append(outs, e.tokenRows([]*ir.Value{da}, e.in.g, e.s.GateDType), e.made(b.Concat(1, part(dLog), part(da))))

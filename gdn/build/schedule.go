@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -22,6 +23,8 @@ type Base struct {
 	variant gdn.Variant // fitted, and without a schedule
 	chunks  int
 	ordered bool // some schedule is to follow
+	// One is to follow for the grid that walks down. Only visits ask.
+	reversed bool
 }
 
 // BaseOf gives the base of a variant, or says why the variant does not suit the spec. A caller that tries schedules builds each base once: lower.Cells does.
@@ -36,6 +39,9 @@ func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 // what a grid is made for: arrays that stay in main memory, and one operand for blocks that are copied.
 func baseOf(s gdn.Spec, v gdn.Variant) Base {
 	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s), v), ordered: schedule.Ordered(v)}
+	if s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits {
+		b.reversed = s.Direction == gdn.Forward || schedule.Reversed(v)
+	}
 	for _, a := range gdn.Axes {
 		if a.Group.Schedules() && a.Name != "main" && a.Name != "fetch" {
 			_ = a.Set(&b.variant, a.Default) // a default is legal
@@ -50,6 +56,8 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	switch {
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
 		return (s.Tokens + v.Chunk - 1) / v.Chunk
+	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits:
+		return visits.Single{Sequences: s.Seqs, Blocks: (s.Tokens + v.Chunk - 1) / v.Chunk}.Visits()
 	case s.Seqs > 0:
 		return (s.Tokens/v.Chunk + s.Seqs + v.Mapping.Chunks - 1) / v.Mapping.Chunks * v.Mapping.Chunks
 	}

@@ -34,6 +34,7 @@ type tiles struct {
 	blocks map[*operand]*ir.Value
 	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
 	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
+	held   []*ir.Value // what visits of a block have joined
 }
 
 // newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
@@ -92,6 +93,9 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	n := x.Type.Size() / (v.Mapping.Chunks * e.c * d)
 	return e.chunksFirst(b.Reshape(x, n, v.Mapping.Chunks, e.c, d))
 }
+
+// loadTokens is loadRows with zeros in the rows of other sequences.
+func (e *tiles) loadTokens(o *operand) *ir.Value { return e.own(e.loadRows(o)) }
 
 // blockHeads is the batch rows x heads of a window with heads before tokens: all dimensions but the last two.
 func (e *tiles) blockHeads(o *operand) int {
@@ -193,6 +197,9 @@ func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks,
 func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
+	if e.visiting() {
+		chunks = []*ir.Value{e.joined(chunks[0])}
+	}
 	if v.Layout == gdn.LayoutBHDT {
 		for i, x := range chunks {
 			chunks[i] = b.Transpose(b.Convert(x, d), 0, 2, 1)
@@ -213,6 +220,7 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 // betaRows describes [N, C] as an output that lies as beta does, the log decay too: both have a number a token and value head.
 func (e *tiles) betaRows(x *ir.Value) blockOut {
 	like := e.in.beta
+	x = e.joined(e.own(x))
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 

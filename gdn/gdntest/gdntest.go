@@ -74,7 +74,11 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 		if a.Name == "span" {
 			continue
 		}
-		if err := a.Set(&v, a.Values[r.IntN(len(a.Values))]); err != nil {
+		values := a.Values
+		if a.Name == "pack" {
+			values = values[:gdn.PackVisits] // visits are drawn where sequences are packed (as span, without moving the draws of others)
+		}
+		if err := a.Set(&v, values[r.IntN(len(values))]); err != nil {
 			panic(err)
 		}
 	}

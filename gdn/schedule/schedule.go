@@ -42,6 +42,9 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 // Builders ask before there is a grid, and heads only say how many stand in lockstep where the variant does not. So any number will do.
 func Ordered(v gdn.Variant) bool { return forward(v, 1) != nil }
 
+// Reversed is Ordered for those that take them from the last to the first.
+func Reversed(v gdn.Variant) bool { return reverse(v, 1) != nil }
+
 // Attach writes schedules into the grids of a module.
 //
 // It looks at the module's own instructions, where builders put their grids; one without a row in scheds keeps the order in which it was built.

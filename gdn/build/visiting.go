@@ -1,0 +1,154 @@
+package build
+
+import (
+	"cmp"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Packed sequences by visits. A chunk is a visit of a block of tokens as they lie by one of the sequences that share it, so nothing is
+// gathered, for any rule and in both directions. Rows of other sequences are inert in it: they are zeros, whatever they were, with beta 0
+// and decay 1. What a visit makes for its rows joins what the visits before it made for others of the block, which the steps carry.
+//
+// The state of a sequence is found by a table, as where chunks are gathered. What the forward pass keeps lies by visits, and the backward
+// pass walks them from the last to the first.
+
+// visiting says whether packed sequences are taken by visits.
+func (p *plan) visiting() bool { return p.s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackVisits }
+
+// single is the schedule of the visits.
+type single struct {
+	visits.Single
+	table *ir.Value
+	marks *operand
+}
+
+// newSingle makes the schedule of the visits, in the order of the walk.
+func newSingle(p *plan) *single {
+	x := &single{Single: visits.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Down: p.down}}
+	table, marks := x.Make(p.b, p.args["cu_seqlens"])
+	x.table, x.marks = table, &operand{value: marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, visits.Rows, p.c}}
+	return x
+}
+
+// ran says which visits must run: bool [visits].
+func (x *single) ran(b *ir.Builder) *ir.Value {
+	number := b.Iota(ir.T(ir.I32, x.Visits()), 0)
+	return b.Compare(ir.LT, number, b.Broadcast(b.SliceAxis(x.table, 0, 0, 1), number.Type.Shape, 0))
+}
+
+// tokenAxis is the axis along which blocks of tokens follow one another.
+func (p *plan) tokenAxis() axis {
+	if p.visiting() {
+		return axisBlock
+	}
+	return axisChunk
+}
+
+// looked is the index of what a table says of a chunk: its sequence, its block, or its number.
+func (x *gridding) looked(a axis) ir.Index {
+	if !x.visiting() {
+		return ir.IndexTable(x.at[axisChunk], 0)
+	}
+	column := map[axis]int{axisSeq: visits.OneSequence, axisBlock: visits.OneBlock, axisChunk: visits.OneVisit}[a]
+	return x.in.single.Entry(x.at[axisChunk], column)
+}
+
+// mark is the marks of the visit.
+func (e *tiles) mark() *visits.Marks {
+	o := e.in.single.marks
+	return &visits.Marks{Builder: e.b, Tiles: []*ir.Value{e.b.Reshape(e.blocks[o], o.block[1:]...)}}
+}
+
+// own clears the rows of x [N, C, D], or the lanes of x [N, C], that are of other sequences. It masks words, since conditions can not pass
+// between phases.
+func (e *tiles) own(x *ir.Value) *ir.Value {
+	if !e.visiting() || x == nil {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	within := func(token *ir.Value) *ir.Value { return e.mark().Within(0, visits.OneFirst, visits.OneEnd, token) }
+	if x.Type.DType == ir.BF16 {
+		mask := e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })
+		return b.Halves(b.And(b.Words(x), e.Over(s[0], mask)))
+	}
+	rows, lanes, dim := s[0], s[1], 1
+	if len(s) == 3 {
+		rows, lanes, dim = s[1], s[2], 0
+	}
+	t := ir.T(ir.U32, rows, lanes)
+	mask := b.Select(within(e.Iota(rows, lanes, dim)), b.Const(t, 0xffff_ffff), b.Const(t, 0))
+	if len(s) == 3 {
+		mask = e.Over(s[0], mask)
+	}
+	return b.Bitcast(b.And(b.Bitcast(x, ir.U32), mask), ir.F32)
+}
+
+// joined is x, what a visit makes for rows [N, C, D] or lanes [N, C] of tokens, with what visits before it made for others of the block.
+func (e *tiles) joined(x *ir.Value) *ir.Value {
+	if !e.visiting() {
+		return x
+	}
+	b, s := e.b, x.Type.Shape
+	held := e.carried(x.Type)
+	tokens := func() *ir.Value { // of each element
+		if len(s) == 2 {
+			return e.Iota(s[0], s[1], 1)
+		}
+		return e.Iota(s[1], s[2], 0)
+	}
+	token := tokens()
+	kept := e.mark().At(0, visits.OneKept, token.Type.Shape[0], token.Type.Shape[1])
+	relation := ir.LT
+	if e.down {
+		relation = ir.GE
+	}
+	keeps := b.Compare(relation, token, kept)
+	if len(s) > 2 {
+		keeps = e.Over(s[0], keeps)
+	}
+	x = b.Select(keeps, held, x)
+	e.held = append(e.held, x)
+	return x
+}
+
+// carried is what the visit before left of a type, of each program: a carry more.
+func (e *tiles) carried(t ir.Type) *ir.Value {
+	return e.b.Reshape(e.b.Param("", ir.T(t.DType, join(ones(e.step), t.Shape)...)), t.Shape...)
+}
+
+// enter is the state before the visit: what the visit before left, or, where it is the first of its sequence, what the sequence begins with,
+// nil for zeros.
+//
+// It is no carry by the table of sequences, whose first visits would be a branch in the body of each step: 15 % in a training step.
+func (x *gridding) enter(e *tiles, begins *ir.Value) *ir.Value {
+	b := e.b.Stage("enter")
+	n := x.v.Mapping.Batch * x.v.Mapping.Heads
+	r := len(x.state.block)
+	rows, lanes := x.state.block[r-2], x.state.block[r-1]
+	state := e.carried(ir.T(ir.F32, n, rows, lanes))
+	enters := e.mark().At(0, visits.OneEnters, rows, lanes)
+	return b.Select(e.Over(n, b.Compare(ir.GT, enters, b.Like(enters, 0))), cmp.Or(begins, b.Like(state, 0)), state)
+}
+
+// leaves says whether somebody wants the states that sequences leave: final states, or the gradients of initial ones.
+func (x *gridding) leaves() bool { return x.s.Final && !x.down || x.s.Init && x.down }
+
+// carries are the state after the visit and what visits of a block join, which the grid carries by programs.
+func (x *gridding) carries(e *tiles) (next []*ir.Value) {
+	for _, y := range append([]*ir.Value{e.state}, e.held...) {
+		y = e.b.Reshape(y, join(ones(e.step), y.Type.Shape)...)
+		w := ir.Window{Block: y.Type.Shape}
+		for d := range w.Block {
+			at := ir.IndexConst(0)
+			if d < e.step {
+				at = ir.IndexAxis(d)
+			}
+			w.Index = append(w.Index, at)
+		}
+		x.grid.Carry, next = append(x.grid.Carry, w), append(next, y)
+	}
+	return next
+}

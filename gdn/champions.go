@@ -100,6 +100,8 @@ var Champions = []Champion{
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "as tpu-train-128, where four chunks would have too few steps or too much padding",
 		where{mxu: 128, least: 1, most: 8}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", "as the next but one; matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes", where{mxu: 128, packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,main=yes,bwd.phases_before=0,bwd.head_group=4", "as the next; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", "blocks of tokens as they lie, visited for one of their sequences after another: what a visit joins is of one phase backwards", where{packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 

@@ -136,7 +136,7 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 			return nil, nil
 		}
 		return suitedBefore(c.Text, s, m)
-	case w == (where{}), w == (where{packed: true}) && last.Fit(s).Packing(s).Seqs > 0:
+	case w == (where{}), w.packed && last.Fit(s).Packing(s).Seqs > 0:
 		return v.Suited(s, m), nil
 	case w.packed, last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
 		return nil, nil

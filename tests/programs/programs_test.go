@@ -94,7 +94,7 @@ func TestAuto(t *testing.T) {
 		{"train", "auto", "tpu-train", nil},
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
 		{"contest-prefill", "auto", "tpu-packed", fetched},
-		{"contest-prefill", "auto-f32-like", "tpu-x3", nil},
+		{"contest-prefill", "auto-f32-like", "tpu-x3", []string{"pack=visits", "fetch=copies"}}, // sequences were gathered
 		{"decode decode-pool contest-decode", "auto", "decode", []string{inMain}},
 		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", []string{inMain}},
 	} {

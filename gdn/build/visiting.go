@@ -10,15 +10,32 @@ import (
 
 // Packed sequences by visits. A chunk is a visit of a block of tokens as they lie by one of the sequences that share it, so nothing is
 // gathered, for any rule and in both directions. Rows of other sequences are inert in it: they are zeros, whatever they were, with beta 0
-// and decay 1. What a visit makes for its rows joins what the visits before it made for others of the block, which the steps carry.
+// and decay 1. So the chunk is what it would be if its sequence were alone and padded, and no algorithm knows of visits:
 //
-// The state of a sequence is found by a table, as where chunks are gathered. What the forward pass keeps lies by visits, and the backward
-// pass walks them from the last to the first.
+//	inert are    K = 0       no product with K sees the row, and nothing is written along it
+//	             Q = 0       its output is 0
+//	             V, dO = 0   even NaN times 0 would be NaN
+//	             g = 0       the decay of the rows behind it starts as if it were not there
+//	             beta = 0    its row and its column of the inverse are those of the unit matrix
+//
+// What a visit makes for its rows joins what the visits before it made for others of the block, which the steps carry. With blocks of 8, and
+// sequences of 5 and 6 tokens, outputs pass so:
+//
+//	visit  block  rows   makes        carries     writes to the block
+//	0      0      0..5   o0..o4 0 0 0  its own     o0..o4 0 0 0
+//	1      0      5..8   0.. 0 o5..o7  both        o0..o7
+//	2      1      0..3   o8..o10 0..   its own     o8..o10 0 ..
+//
+// Block 0 leaves vector memory once, when visit 2 goes on to another. Backwards, the visits come in reverse, and rows of later sequences are
+// there first.
+//
+// The state of a sequence is found by a table. What the forward pass keeps lies by visits, and the backward pass walks them from the last to
+// the first. Tokens that are of no sequence, behind the last, get zeros, or what zeros make of a state that is not finite.
 
 // visiting says whether packed sequences are taken by visits.
 func (p *plan) visiting() bool { return p.s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackVisits }
 
-// single is the schedule of the visits.
+// single is the schedule of the visits: a table of the steps, which is read before them, and marks of each visit, which its step has as a window.
 type single struct {
 	visits.Single
 	table *ir.Value
@@ -33,7 +50,7 @@ func newSingle(p *plan) *single {
 	return x
 }
 
-// ran says which visits must run: bool [visits].
+// ran says which visits must run: bool [visits]. What others leave in arrays that are kept by visits is undefined.
 func (x *single) ran(b *ir.Builder) *ir.Value {
 	number := b.Iota(ir.T(ir.I32, x.Visits()), 0)
 	return b.Compare(ir.LT, number, b.Broadcast(b.SliceAxis(x.table, 0, 0, 1), number.Type.Shape, 0))
@@ -47,7 +64,8 @@ func (p *plan) tokenAxis() axis {
 	return axisChunk
 }
 
-// looked is the index of what a table says of a chunk: its sequence, its block, or its number.
+// looked is the index of what a table says of a chunk: its sequence, its block, or its number. Of chunks that are gathered a table has the sequence
+// alone, since they lie in their order.
 func (x *gridding) looked(a axis) ir.Index {
 	if !x.visiting() {
 		return ir.IndexTable(x.at[axisChunk], 0)
@@ -62,54 +80,53 @@ func (e *tiles) mark() *visits.Marks {
 	return &visits.Marks{Builder: e.b, Tiles: []*ir.Value{e.b.Reshape(e.blocks[o], o.block[1:]...)}}
 }
 
-// own clears the rows of x [N, C, D], or the lanes of x [N, C], that are of other sequences. It masks words, since conditions can not pass
-// between phases.
+// tokensOf is the token of each element of x [N, C, D] or [N, C]: [C, D], or [N, C].
+func (e *tiles) tokensOf(x *ir.Value) *ir.Value {
+	s := x.Type.Shape
+	if len(s) == 2 {
+		return e.Iota(s[0], s[1], 1)
+	}
+	return e.Iota(s[1], s[2], 0)
+}
+
+// own clears the rows of x [N, C, D], or the lanes of x [N, C], that are of other sequences. The mask is of words, where a condition would do, since
+// conditions can not pass between phases: K and V are wanted in several.
 func (e *tiles) own(x *ir.Value) *ir.Value {
 	if !e.visiting() || x == nil {
 		return x
 	}
 	b, s := e.b, x.Type.Shape
 	within := func(token *ir.Value) *ir.Value { return e.mark().Within(0, visits.OneFirst, visits.OneEnd, token) }
-	if x.Type.DType == ir.BF16 {
+	if x.Type.DType == ir.BF16 { // two rows a word
 		mask := e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })
 		return b.Halves(b.And(b.Words(x), e.Over(s[0], mask)))
 	}
-	rows, lanes, dim := s[0], s[1], 1
-	if len(s) == 3 {
-		rows, lanes, dim = s[1], s[2], 0
-	}
-	t := ir.T(ir.U32, rows, lanes)
-	mask := b.Select(within(e.Iota(rows, lanes, dim)), b.Const(t, 0xffff_ffff), b.Const(t, 0))
+	token := e.tokensOf(x)
+	t := ir.T(ir.U32, token.Type.Shape...)
+	mask := b.Select(within(token), b.Const(t, 0xffff_ffff), b.Const(t, 0))
 	if len(s) == 3 {
 		mask = e.Over(s[0], mask)
 	}
 	return b.Bitcast(b.And(b.Bitcast(x, ir.U32), mask), ir.F32)
 }
 
-// joined is x, what a visit makes for rows [N, C, D] or lanes [N, C] of tokens, with what visits before it made for others of the block.
+// joined is x, what a visit makes for rows [N, C, D] or lanes [N, C] of tokens, with what visits before it made for others of the block. Rows before
+// its own are kept going up, those behind it going down: what else the visit has no rows of comes later, or is of nobody.
 func (e *tiles) joined(x *ir.Value) *ir.Value {
 	if !e.visiting() {
 		return x
 	}
-	b, s := e.b, x.Type.Shape
-	held := e.carried(x.Type)
-	tokens := func() *ir.Value { // of each element
-		if len(s) == 2 {
-			return e.Iota(s[0], s[1], 1)
-		}
-		return e.Iota(s[1], s[2], 0)
-	}
-	token := tokens()
+	b, token := e.b, e.tokensOf(x)
 	kept := e.mark().At(0, visits.OneKept, token.Type.Shape[0], token.Type.Shape[1])
 	relation := ir.LT
 	if e.down {
 		relation = ir.GE
 	}
 	keeps := b.Compare(relation, token, kept)
-	if len(s) > 2 {
+	if s := x.Type.Shape; len(s) == 3 {
 		keeps = e.Over(s[0], keeps)
 	}
-	x = b.Select(keeps, held, x)
+	x = b.Select(keeps, e.carried(x.Type), x)
 	e.held = append(e.held, x)
 	return x
 }
@@ -122,7 +139,8 @@ func (e *tiles) carried(t ir.Type) *ir.Value {
 // enter is the state before the visit: what the visit before left, or, where it is the first of its sequence, what the sequence begins with,
 // nil for zeros.
 //
-// It is no carry by the table of sequences, whose first visits would be a branch in the body of each step: 15 % in a training step.
+// It is no carry by the table of sequences, as where chunks are gathered: then a sequence begins with a branch in the body of each step, and the array of
+// states, whose unvisited blocks must stay, is copied before the kernel. Here each sequence has a visit, so each state is written.
 func (x *gridding) enter(e *tiles, begins *ir.Value) *ir.Value {
 	b := e.b.Stage("enter")
 	n := x.v.Mapping.Batch * x.v.Mapping.Heads

@@ -21,7 +21,7 @@ func TestVisitsAgree(t *testing.T) {
 		s, v := gdntest.RandomSpec(r), gdntest.RandomVariant(r)
 		rule, err := gdn.Parse("tiny,rule=" + rules[i%len(rules)])
 		require.NoError(t, err)
-		s.Rule, s.Bound, s.Pool, s.Direction = rule.Rule, 0, 0, gdn.Direction(r.IntN(3))
+		s.Rule, s.Bound, s.Pool, s.Direction = rule.Rule, 0, 0, gdn.Direction(i/len(rules)%3)
 		s.Batch, s.Seqs, s.Tokens = 1, 2+r.IntN(5), 20+r.IntN(150)
 		s.Window, s.Every, s.NegEigval = false, 0, s.NegEigval && s.Rule.Writes()
 		if len(s.GateParams()) == 0 {
@@ -52,7 +52,7 @@ func TestVisitsAgree(t *testing.T) {
 		}
 	}
 	for _, rule := range rules {
-		require.Greater(t, seen[rule+" forward"], 3, rule)
-		require.True(t, rule == "simple-gla" || seen[rule+" train"] > 1 && seen[rule+" backward"] > 1, rule)
+		require.Greater(t, seen[rule+" forward"], 2, rule)
+		require.True(t, rule == "simple-gla" || seen[rule+" train"] > 0 && seen[rule+" backward"] > 0, rule)
 	}
 }

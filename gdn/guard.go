@@ -42,7 +42,7 @@ func (v Variant) Fit(s Spec) Variant {
 	}
 	packed := s.Seqs > 0 && s.Direction == Forward && v.Mapping.Heads == s.HeadsV
 	if v.Mapping.Pack == PackVisits {
-		packed = s.Seqs > 1 && s.Pool == 0 && visitable(v)
+		packed = (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	}
 	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
 		v.Mapping.Pack = PackGather

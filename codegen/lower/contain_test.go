@@ -221,6 +221,7 @@ func TestContained(t *testing.T) {
 	add("t=150,seqs=4,init,gates=fused,l2norm,rule=kda,bound=-5", "tpu-train,pack=visits,chunk=64", "tpu-x3,pack=visits,chunk=64")
 	add("t=150,seqs=4,init,rule=gdn2,direction=train", "tpu-train,pack=visits,chunk=64")
 	add("t=150,seqs=4,init,rule=simple-gla", "tpu,pack=visits,chunk=64")
+	add("t=150,seqs=4,init,pool=7,rule=kda", "tpu,out=separate,transpose_k=value,pack=visits,chunk=64")
 	draw := today(t)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {

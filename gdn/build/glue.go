@@ -453,8 +453,16 @@ func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, names := p.b, p.pool()
 	at := 0 // the dimension of o that runs over sequences, or tokens where they are packed
-	if in.slotting != nil {
-		names.Written = b.GatherRows(names.Written, in.slotting.Seqs, 0)
+	var of *ir.Value // the sequence of each token
+	switch {
+	case in.slotting != nil:
+		of = in.slotting.Seqs
+	case p.visiting():
+		_, end := p.sequences()
+		of = p.packs().NotAfter(end, p.s.Tokens)
+	}
+	if of != nil {
+		names.Written = b.GatherRows(names.Written, of, 0)
 		at = o.Type.Rank() - 3
 	}
 	return b.Select(b.Broadcast(names.Held(b), o.Type.Shape, at), o, b.Like(o, 0))

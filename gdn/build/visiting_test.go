@@ -23,6 +23,9 @@ func TestVisitsAgree(t *testing.T) {
 		require.NoError(t, err)
 		s.Rule, s.Bound, s.Pool, s.Direction = rule.Rule, 0, 0, gdn.Direction(i/len(rules)%3)
 		s.Batch, s.Seqs, s.Tokens = 1, 2+r.IntN(5), 20+r.IntN(150)
+		if s.Direction == gdn.Forward && s.Init {
+			s.Pool, s.Empty = s.Seqs+2, gdn.EmptyKeep
+		}
 		s.Window, s.Every, s.NegEigval = false, 0, s.NegEigval && s.Rule.Writes()
 		if len(s.GateParams()) == 0 {
 			s.Gates, s.GateDType = gdn.GatesGiven, ir.F32
@@ -37,6 +40,9 @@ func TestVisitsAgree(t *testing.T) {
 			continue
 		}
 		seen[rules[i%len(rules)]+" "+s.Direction.String()]++
+		if s.Pool > 0 {
+			seen["pool"]++
+		}
 		inputs := drawInputs(t, "random", s, uint64(i))
 		want := exact(t, s, inputs)
 		out := run(t, build(t, s, v), inputs)
@@ -51,6 +57,7 @@ func TestVisitsAgree(t *testing.T) {
 			require.LessOrEqual(t, array.Compare(out[o.Name], want[o.Name]).Ratio, most, "%d: %s by %s: %s", i, s, v, o.Name)
 		}
 	}
+	require.Greater(t, seen["pool"], 3)
 	for _, rule := range rules {
 		require.Greater(t, seen[rule+" forward"], 2, rule)
 		require.True(t, rule == "simple-gla" || seen[rule+" train"] > 0 && seen[rule+" backward"] > 0, rule)

@@ -251,6 +251,18 @@ func TestShrink(t *testing.T) {
 	}
 }
 
+// What is best known of a training step passes the exam of the tiny spec, so that a search can reach it.
+func TestTinyTraining(t *testing.T) {
+	s := spec(t, "train")
+	for _, target := range []string{"v5e", "v6e"} {
+		f, err := lower.Suit(s, "auto", mustTarget(t, target))
+		require.NoError(t, err)
+		r, err := (&Lab{}).interpret(t.Context(), workOn(t, s, f.Variant.String()))
+		require.NoError(t, err)
+		require.Nil(t, r, "%s: %s", target, f.Variant)
+	}
+}
+
 // The costs of shapes are weighed in every figure.
 func TestTally(t *testing.T) {
 	l := lab(t, LabOptions{Workers: 1})

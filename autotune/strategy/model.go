@@ -50,6 +50,21 @@ const caution = 2
 // takes longer the larger it is.
 const effort = .5
 
+// idle is what the value of a move counts for that gave the program or the schedule of its parent
+// before: it may do otherwise elsewhere, which is seldom.
+const idle = .1
+
+// idleMoves are the moves that alone gave the program or the schedule of their parent.
+func idleMoves(judged journal.View) map[Move]bool {
+	l := map[Move]bool{}
+	for _, c := range judged.Candidates() {
+		if c.Verdict == journal.Duplicate && c.Of == c.Parent && len(c.Change) == 1 {
+			l[parseMove(c.Change[0])] = true
+		}
+	}
+	return l
+}
+
 // choose learns a surrogate from all that was judged, and weighs from each origin. Only the best is
 // walked deep, in rounds; from the others a round of single moves is enough to see a better
 // neighbour.
@@ -58,7 +73,7 @@ func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
 	if len(parents) == 0 {
 		return nil
 	}
-	w := &weighing{Space: s.space, surrogate: s.space.learn(k.View, k.pending), tried: k.tried, seen: map[gdn.Variant]bool{}}
+	w := &weighing{Space: s.space, surrogate: s.space.learn(k.View, k.pending), tried: k.tried, idle: idleMoves(k.View), seen: map[gdn.Variant]bool{}}
 	var origins []origin
 	for _, e := range parents {
 		if o, ok := w.origin(e); ok {
@@ -88,6 +103,7 @@ type weighing struct {
 	Space
 	surrogate *surrogate
 	tried     func(gdn.Variant) bool
+	idle      map[Move]bool
 	seen      map[gdn.Variant]bool
 	options   []option
 }
@@ -139,6 +155,9 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	x.value = w.surrogate.improvement(f) * math.Pow(1-f.risk, caution) * (1 - f.beyond) * (1 + tie*key(w.Seed, v))
 	if e := w.estimate(v); e != nil {
 		x.value /= math.Pow(e.Size, effort)
+	}
+	if len(x.moves) == 1 && w.idle[x.moves[0]] {
+		x.value *= idle
 	}
 	w.options = append(w.options, x)
 	return s, true

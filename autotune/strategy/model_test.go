@@ -329,3 +329,46 @@ func TestModelMendsErrors(t *testing.T) {
 	require.Positive(t, within[true])
 	require.Negative(t, within[false], "as soon as %d", within[true])
 }
+
+// A candidate that was compiled and then refused for its numbers tells what its choices cost.
+func TestCostOfRefused(t *testing.T) {
+	s := space(t, "naive")
+	gain := func(costs []journal.Cost) float64 {
+		j := newJudged(t, s)
+		j.judge(&Proposal{Variant: parsed(t, "naive")}, 1000)
+		f := parsed(t, "naive,layout=bthd,solve=ladder").Fit(s.Spec)
+		j.add(journal.KindCandidate, journal.Candidate{ID: 2, Variant: f.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Numerics, Costs: costs})
+		m := s.learn(j.state.Now(), nil)
+		from, ok := m.forecast(parsed(t, "naive"))
+		require.True(t, ok)
+		near, ok := m.forecast(parsed(t, "naive,layout=bthd,solve=ladder,kq=joined"))
+		require.True(t, ok)
+		require.Greater(t, near.risk, .3)
+		return near.against(from)
+	}
+	require.InDelta(t, 0, gain(nil), .01)
+	require.Greater(t, gain([]journal.Cost{{Target: "v6e", Score: 500, Cycles: 500}}), .3)
+}
+
+// A move that gave the program of its parent is put off elsewhere too; with others it counts as
+// they do.
+func TestIdleMoves(t *testing.T) {
+	s := space(t, "naive")
+	value := func(of int, text string) float64 {
+		j := newJudged(t, s)
+		j.judge(&Proposal{Variant: parsed(t, "naive")}, 1000)
+		f := parsed(t, "naive,kq=joined").Fit(s.Spec)
+		j.add(journal.KindCandidate, journal.Candidate{ID: 2, Parent: 1, Change: []string{"kq=joined"}, Variant: f.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Duplicate, Of: of})
+		j.judge(&Proposal{Variant: parsed(t, "naive,beta=right"), Parent: 1}, 900)
+		w := &weighing{Space: s, surrogate: s.learn(j.state.Now(), nil), tried: func(gdn.Variant) bool { return false }, idle: idleMoves(j.state.Now()), seen: map[gdn.Variant]bool{}}
+		o, ok := w.origin(j.state.Now().Candidate(3))
+		require.True(t, ok)
+		_, ok = w.weigh(o, parsed(t, text))
+		require.True(t, ok)
+		require.Len(t, w.options, 1)
+		return w.options[0].value
+	}
+	alone, joined := "naive,beta=right,kq=joined", "naive,beta=right,kq=joined,solve=ladder"
+	require.Less(t, value(1, alone), .2*value(9, alone))
+	require.Greater(t, value(1, joined), .5*value(9, joined))
+}

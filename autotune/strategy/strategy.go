@@ -167,7 +167,7 @@ type row struct {
 }
 
 var rows = []row{
-	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 4, 4,
+	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 5, 4,
 		func(s Space, width int) inner { return &model{s, width} }},
 	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 3, 4,
 		func(s Space, width int) inner { return &beam{s, width} }},

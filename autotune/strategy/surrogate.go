@@ -105,6 +105,9 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 			faults = append(faults, unknownFault-faultLevel)
 		} else {
 			faults = append(faults, 1-faultLevel)
+			if c.Verdict == journal.Numerics && len(c.Costs) > 0 { // its numbers are wrong, its costs are not
+				ranked = append(ranked, x)
+			}
 		}
 	}
 	even := make([]float64, len(gdn.Axes))

@@ -131,6 +131,14 @@ func TestGuard(t *testing.T) {
 		require.Equal(t, want[0], v.Unsafe(s) == "", "%s: %s", text, v.Unsafe(s))
 		require.Equal(t, want[1], v.Unsafe(s2) == "", "%s: %s", text, v.Unsafe(s2))
 	}
+	train := s
+	train.Direction = Train
+	for text, safe := range map[string]bool{
+		"tpu-train": true, "tpu-train-x3": true, "tpu-train,decaygrad=inverse": false, "tpu-train,decaygrad=inverse,refine=yes": true, "chunk=32,decaygrad=inverse": true,
+	} {
+		require.Equal(t, safe, parseVariant(t, text).Unsafe(train) == "", text)
+		require.Empty(t, parseVariant(t, text).Unsafe(s), text)
+	}
 	for _, n := range Variants {
 		require.Equal(t, n.Negative, parseVariant(t, n.Text).Unsafe(s) != "", n.Name)
 	}

@@ -452,7 +452,7 @@ func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 // rows of no state are gathered as, and are not wanted. Where the grid looks states up, the kernel does it (tiles.kept).
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, names := p.b, p.pool()
-	at := 0 // the dimension of o that runs over sequences, or tokens where they are packed
+	at := 0          // the dimension of o that runs over sequences, or tokens where they are packed
 	var of *ir.Value // the sequence of each token
 	switch {
 	case in.slotting != nil:

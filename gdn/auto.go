@@ -175,10 +175,10 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 			}
 		}
 	}
-	if len(list) == 0 && bad == nil {
-		return nil, fmt.Errorf("variant: no form of %s is known for %s", text, s)
-	}
 	if len(list) == 0 {
+		if bad == nil {
+			bad = fmt.Errorf("variant: no form of %s is known for %s", text, s)
+		}
 		return nil, bad
 	}
 	return list, nil

@@ -57,10 +57,7 @@ func (s Spec) SummaryOutputs() []Param {
 // SummaryVariant is the form of a variant in which it makes summaries: in chunks, in one kernel that carries the state. An error says that a choice of it
 // does not suit.
 func (v Variant) SummaryVariant(s Spec) (Variant, error) {
-	v.Form, v.Flow, v.Out = FormVPrime, FlowFused, OutSeparate
-	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream || v.Mapping.Pack == PackMasked || v.Mapping.Pack == PackVisits {
-		v.Mapping.Pack = PackGather
-	}
+	v.Form, v.Flow, v.Out, v.Mapping.Pack = FormVPrime, FlowFused, OutSeparate, PackGather
 	if v.Algo != AlgoChunk {
 		return v, fmt.Errorf("variant: a summary needs algo=chunk: the token recurrence has none")
 	}

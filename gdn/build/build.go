@@ -124,7 +124,7 @@ func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 // blocks is the number of chunks that the tokens lie in. Those of a grid are more where a block is visited for each of its sequences.
 func (p *plan) blocks() int {
 	if p.visiting() {
-		return (p.s.Tokens + p.c - 1) / p.c
+		return blocksOf(p.s, p.v)
 	}
 	return p.nc
 }

@@ -55,9 +55,9 @@ func baseOf(s gdn.Spec, v gdn.Variant) Base {
 func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	switch {
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
-		return (s.Tokens + v.Chunk - 1) / v.Chunk
+		return blocksOf(s, v)
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits:
-		return visits.Single{Sequences: s.Seqs, Blocks: (s.Tokens + v.Chunk - 1) / v.Chunk}.Visits()
+		return visits.Single{Sequences: s.Seqs, Blocks: blocksOf(s, v)}.Visits()
 	case s.Seqs > 0:
 		return (s.Tokens/v.Chunk + s.Seqs + v.Mapping.Chunks - 1) / v.Mapping.Chunks * v.Mapping.Chunks
 	}
@@ -67,6 +67,9 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	}
 	return (s.Tokens + step*v.Chunk - 1) / (step * v.Chunk) * step
 }
+
+// blocksOf is how many chunks hold the tokens of a spec as they lie.
+func blocksOf(s gdn.Spec, v gdn.Variant) int { return (s.Tokens + v.Chunk - 1) / v.Chunk }
 
 // Program is a module whose grids have no schedules yet. Callers share it, and change nothing of it: Scheduled copies, and lower.Cells keeps what it tiles.
 type Program struct {

@@ -8,21 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
-	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/ir/array"
-	"github.com/gdngen/gdngen/ir/interp"
 )
 
 // single is what a schedule of visits of one sequence says of each place of the walk: block, sequence, number, first row, end, kept, and whether it
 // enters the sequence.
 func single(t *testing.T, s visits.Single, cu []int64) (live int64, rows [][]int64) {
-	m := &ir.Module{Name: "schedule", Body: &ir.Block{}}
-	b := ir.NewBuilder(m.Body)
-	table, marked := s.Make(b, b.Param("cu_seqlens", ir.T(ir.I32, s.Sequences+1)))
-	require.NoError(t, b.Finish(m, []string{"table", "marked"}, []*ir.Value{table, marked}))
-	out, err := interp.Run(m, map[string]*array.Array{"cu_seqlens": array.FromInt64s(ir.I32, []int{s.Sequences + 1}, cu)}, interp.Options{})
-	require.NoError(t, err)
-	entries, marks := out["table"].Int64s(), out["marked"].Int64s()
+	entries, marks := scheduled(t, cu, s.Make)
 	for place := range s.Visits() {
 		entry := func(column int) int64 { return entries[1+column*s.Visits()+place] }
 		mark := func(mark int) int64 { return marks[(place*visits.Rows+mark)*s.Chunk] }

@@ -11,18 +11,23 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
+// scheduled is the table and the marks that make gives for cu_seqlens.
+func scheduled(t *testing.T, cu []int64, make func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value)) (entries, marks []int64) {
+	t.Helper()
+	m := &ir.Module{Name: "schedule", Body: &ir.Block{}}
+	b := ir.NewBuilder(m.Body)
+	table, marked := make(b, b.Param("cu_seqlens", ir.T(ir.I32, len(cu))))
+	require.NoError(t, b.Finish(m, []string{"table", "marked"}, []*ir.Value{table, marked}))
+	out, err := interp.Run(m, map[string]*array.Array{"cu_seqlens": array.FromInt64s(ir.I32, []int{len(cu)}, cu)}, interp.Options{})
+	require.NoError(t, err)
+	return out["table"].Int64s(), out["marked"].Int64s()
+}
+
 // The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two
 // visits.
 func TestExample(t *testing.T) {
 	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
-	m := &ir.Module{Name: "schedule", Body: &ir.Block{}}
-	b := ir.NewBuilder(m.Body)
-	table, marked := s.Make(b, b.Param("cu_seqlens", ir.T(ir.I32, 4)))
-	require.NoError(t, b.Finish(m, []string{"table", "marked"}, []*ir.Value{table, marked}))
-	out, err := interp.Run(m, map[string]*array.Array{"cu_seqlens": array.FromFloat64s(ir.I32, []int{4}, []float64{0, 5, 7, 13})}, interp.Options{})
-	require.NoError(t, err)
-
-	entries := out["table"].Int64s()
+	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, s.Make)
 	require.EqualValues(t, 2, entries[0], "steps")
 	column := func(c int) (by []int64) { // by visits
 		for visit := range 4 {
@@ -37,7 +42,6 @@ func TestExample(t *testing.T) {
 	last := 1 + visits.Last*s.Places*s.Steps()
 	require.Equal(t, []int64{-1, 2}, entries[last:last+2], "by steps")
 
-	marks := out["marked"].Int64s()
 	for visit, want := range [][]int64{
 		{visits.First: 0, visits.From: 0, visits.To: 5},
 		{visits.First: 5, visits.From: 5, visits.To: 7},

@@ -48,6 +48,7 @@ var Cases = []Case{
 	{"U(0,1), no decay, no gradient of the final state", class("u01nodecay"), 1024, "final=false", 1, nil},
 	{"random keys", class("random"), 1024, "", 1, nil},
 	{"keys that drift, log decay -.001", class("drift"), 1024, "", 1, nil},
+	{"keys at cosine .5, log decay -.001", class("random").WithCosine(.5).WithDecay(-1e-3), 1024, "", 1, nil},
 	{"keys at cosine .9, beta 1, no decay", class("cos.9"), 512, "", 1, nil},
 	{"keys at cosine .99, beta 1, no decay", class("cos.99"), 512, "", 1, nil},
 	{"random keys, beta 2, no decay", class("reflect"), 512, "", 1, nil},

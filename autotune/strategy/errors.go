@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -12,17 +13,25 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// errorModel predicts the largest error of a variant over the limit of a class of accuracy: its
-// logarithm is that of what products in so many passes round, and a Gaussian process over the axes,
-// of which those of numerics decide. So one refusal tells of its neighbours in form and schedule,
-// and leaves open what another choice of numerics does.
+// errorModel predicts how likely the errors of a variant are within a class of accuracy. For each
+// class of inputs it has the logarithm of the error over the limit: that of what products in so many
+// passes round, and a Gaussian process over the axes, of which those of numerics decide. So one
+// refusal tells of its neighbours in form and schedule, and leaves open what another choice of
+// numerics does.
 //
-// Example: a variant at 1.6 times the limit leaves its neighbours by a schedule likely beyond it,
-// those by refine or fold perhaps within, and that of three passes throughout surely so.
+// Classes of inputs apart, since each shows other roundings, and in the largest error of all one
+// class hides what a choice does to the others. Example, shares of the limits:
+//
+//	                        cos.9   faint   u01
+//	no choice               2.5     1.6     1.2
+//	refine=yes              .9      1.6     1.2     1.6 in place of 2.5
+//	error_feedback=4        2.5     1.6     .9      no gain by the largest, and yet all that lacks
+//	refine, tail_decay=v    .9      .8      1.2     once the others are mended
 type errorModel struct {
-	points []point
-	values []float64 // logarithms, beside what passes explain
-	gauss  *gaussian
+	classes []string // that all points have
+	points  []point
+	values  []map[string]float64 // by point and class: logarithms, beside what passes explain
+	gauss   *gaussian            // of the classes, in order
 }
 
 // rounded is the logarithm of what the products of a variant round, a third for each of their
@@ -45,16 +54,29 @@ const (
 	errorNoise  = .05 // of what was measured
 )
 
-// errorOf is the logarithm of the largest error of a candidate over its limit, where those of a
-// class were measured.
-func errorOf(c *journal.Candidate) (e float64, ok bool) {
-	e = math.Inf(-1)
+// errorsOf are the logarithms of the errors of a candidate over their limits, by class of inputs,
+// where those of a class of accuracy were measured.
+func errorsOf(c *journal.Candidate) map[string]float64 {
+	l := map[string]float64{}
 	for _, x := range c.Errors {
 		if x.Engine == journal.EngineAccuracy && x.Limit > 0 {
-			e, ok = max(e, math.Log(max(float64(x.Error/x.Limit), 1e-6))), true
+			e := math.Log(max(float64(x.Error/x.Limit), 1e-6))
+			if had, ok := l[x.Class]; ok {
+				e = max(e, had)
+			}
+			l[x.Class] = e
 		}
 	}
-	return e, ok
+	return l
+}
+
+// errorOf is the largest of them.
+func errorOf(c *journal.Candidate) (e float64, ok bool) {
+	l := errorsOf(c)
+	if len(l) == 0 {
+		return 0, false
+	}
+	return slices.Max(slices.Collect(maps.Values(l))), true
 }
 
 // missed says whether a candidate has all costs and no rank, since a class of accuracy allows
@@ -65,8 +87,16 @@ func missed(c *journal.Candidate) bool {
 }
 
 // add takes what is known of a fitted variant.
-func (m *errorModel) add(p point, v gdn.Variant, e float64) {
-	m.points, m.values = append(m.points, p), append(m.values, e-rounded(v))
+func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
+	of := map[string]float64{}
+	for class, e := range errors {
+		of[class] = e - rounded(v)
+	}
+	if m.points == nil {
+		m.classes = slices.Sorted(maps.Keys(of))
+	}
+	m.classes = slices.DeleteFunc(m.classes, func(class string) bool { _, ok := of[class]; return !ok })
+	m.points, m.values = append(m.points, p), append(m.values, of)
 }
 
 // learn conditions the process on what is known.
@@ -80,18 +110,29 @@ func (m *errorModel) learn() {
 			spreads[i] = d * d
 		}
 	}
+	var values [][]float64
+	for _, class := range m.classes {
+		var l []float64
+		for _, of := range m.values {
+			l = append(l, of[class])
+		}
+		values = append(values, l)
+	}
 	noise := slices.Repeat([]float64{errorNoise * errorNoise}, len(m.points))
-	m.gauss, _ = newGaussian(&prior{errorLevel * errorLevel, spreads, errorLocal * errorLocal}, m.points, noise, m.values)
+	m.gauss, _ = newGaussian(&prior{errorLevel * errorLevel, spreads, errorLocal * errorLocal}, m.points, noise, values...)
 }
 
-// beyond is how likely the error of a fitted variant is beyond the limit; 0 where no errors are
-// known.
-func (m *errorModel) beyond(p point, v gdn.Variant) float64 {
+// beyond is how likely the errors of a fitted variant are beyond their limits, which is that of the
+// class of inputs where it is most likely; 0 where no errors are known.
+func (m *errorModel) beyond(p point, v gdn.Variant) (most float64) {
 	if len(m.points) == 0 || m.gauss == nil {
 		return 0
 	}
 	means, variance := m.gauss.at(p)
-	return distuv.UnitNormal.CDF((rounded(v) + means[0]) / math.Sqrt(variance+errorNoise*errorNoise))
+	for _, mean := range means {
+		most = max(most, distuv.UnitNormal.CDF((rounded(v)+mean)/math.Sqrt(variance+errorNoise*errorNoise)))
+	}
+	return most
 }
 
 // mostMisses is from how many misses moves are weighed; farMiss is the error over the limit beyond

@@ -91,7 +91,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 			}
 		}
 		x := seen{c, pointOf(v), v}
-		if e, ok := errorOf(c); ok {
+		if e := errorsOf(c); len(e) > 0 {
 			m.errors.add(x.point, v, e)
 			if missed(c) { // its costs are known
 				ranked = append(ranked, x)

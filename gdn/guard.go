@@ -47,6 +47,9 @@ func (v Variant) Fit(s Spec) Variant {
 	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
 		v.Mapping.Pack = PackGather
 	}
+	if s.Direction == Forward {
+		v.Numerics.PrecUpdate = v.updateForward()
+	}
 	v = v.fitRule(s)
 	s = v.Packing(s)
 	lanes := v.Mapping.Batch
@@ -113,6 +116,15 @@ func (v Variant) copies(s Spec) bool {
 		return true
 	}
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
+}
+
+// updateForward is what a forward pass may choose for the update of the state: aligned blocks take one bf16 pass of V' in two parts, since
+// K is exact.
+func (v Variant) updateForward() Own {
+	if v.Mapping.Pack == PackAligned && v.Numerics.PrecState == ir.PrecBF16x1 && v.Numerics.PrecUpdate != OwnInherit {
+		return OwnBF16x3
+	}
+	return OwnInherit
 }
 
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
@@ -194,7 +206,7 @@ func (o Own) of(p ir.Precision) ir.Precision {
 func (v Variant) ApplyPrecision() ir.Precision { return v.Numerics.PrecApply.of(v.Numerics.PrecIntra) }
 func (v Variant) GradPrecision() ir.Precision  { return v.Training.PrecGrad.of(v.Numerics.PrecIntra) }
 func (v Variant) UpdatePrecision() ir.Precision {
-	return v.Training.PrecUpdate.of(v.Numerics.PrecState)
+	return v.Numerics.PrecUpdate.of(v.Numerics.PrecState)
 }
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay

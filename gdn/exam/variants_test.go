@@ -60,10 +60,20 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// What auto takes passes too, on each kind of matrix unit: one chunk a step, some, and four.
+// What auto takes passes too, on each kind of matrix unit: one chunk a step, some, and four; and packed sequences.
 func TestHonestAuto(t *testing.T) {
 	var cache Cache
-	for _, spec := range []string{"t=528,hk=4,hv=8,k=128,v=128,dtype=bf16", "t=1060,hk=4,hv=8,k=128,v=128,dtype=bf16", "t=1500,hk=4,hv=8,k=128,v=128,dtype=bf16"} {
+	// With this seed U in one part misses the limit of final states on one key.
+	const seedOfPacked = 3
+	const one, packed = "t=528,hk=1,hv=2,k=128,v=128,dtype=bf16", "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3"
+	for _, row := range [][2]string{
+		{"t=528,hk=4,hv=8,k=128,v=128,dtype=bf16", one}, {"t=1060,hk=4,hv=8,k=128,v=128,dtype=bf16", one}, {"t=1500,hk=4,hv=8,k=128,v=128,dtype=bf16", one},
+		{"t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,seqs=57,init", packed}, {"t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,seqs=57,init", packed + ",gates=fused"},
+	} {
+		spec, seed := row[0], uint64(seedOfHonest)
+		if row[1] != one {
+			seed = seedOfPacked
+		}
 		s, err := gdn.Parse(spec)
 		require.NoError(t, err)
 		for _, name := range []string{"auto-fast", "auto-fla"} {
@@ -76,10 +86,10 @@ func TestHonestAuto(t *testing.T) {
 					continue
 				}
 				seen[v] = true
-				short, err := gdn.Parse("t=528,hk=1,hv=2,k=128,v=128,dtype=bf16")
+				short, err := gdn.Parse(row[1])
 				require.NoError(t, err)
 				t.Run(name+" "+list[0].From.Text+" for "+spec, func(t *testing.T) {
-					requirePassOn(t, &cache, short, v, seedOfHonest, "identical", "cos.99", "faint", "drift", "slow")
+					requirePassOn(t, &cache, short, v, seed, "identical", "cos.99", "faint", "drift", "slow")
 				})
 			}
 		}

@@ -102,11 +102,11 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true), at(m.unit))
 	u := e.Cleaned(exact, e.Vanishing)
 	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.P), false, true, e.V.Numerics.PrecIntra))
-	left := e.ByLanes(u, at(m.rest))
-	if !m.fades {
-		left = e.Cleaned(e.ByLanes(exact, at(m.rest)), e.Finite)
+	left, own := e.left(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
+	if len(left) > 1 {
+		own = e.Concat(1, own, own)
 	}
-	added := e.Dot(e.sideBySide(left), e.Concat(2, cur[0].k, cur[1].k), false, false, e.V.Numerics.PrecState)
+	added := e.Dot(e.sideBySide(e.Concat(2, left...)), own, false, false, e.V.Numerics.PrecState)
 	added = b.Reshape(added, n, s.V, 2*s.K)
 	for i, x := range cur {
 		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
@@ -124,6 +124,27 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 	e.State = b.Select(entered, cur[1].after, cur[0].after)
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
+}
+
+// left is what the tokens of visit j write to the states, U E, of U in float32 and as it is stored, u. With precupdate=bf16x3 it is in two parts,
+// with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which a matrix unit of 256 rows takes in the time of C. Keys are exact.
+//
+// For where keys are alike the rounding of U adds up over the tokens of a chunk, all in one direction of the state: on one key, beta 1, final
+// states were off by 3.0e-2 in one part and are by 1.9e-3 in two. Chunks of one sequence hand on what rounding leaves to the next rows
+// (tile.Body.StoreValues). Here tokens are lanes, and a sum along them costs more than the second part.
+func (e *Chunks) left(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
+	rest := e.ofChunk(m.rest, j)
+	parts := e.V.UpdatePrecision() != e.V.Numerics.PrecState
+	switch {
+	case m.fades && parts:
+		return []*ir.Value{e.ByLanes(u, rest), e.ByLanes(tile.Rounded(e.Body, exact), rest)}
+	case m.fades:
+		return []*ir.Value{e.ByLanes(u, rest)}
+	case parts:
+		x := e.B.Mul(exact, e.Row(rest, e.Spec.V))
+		return []*ir.Value{e.Cleaned(x, e.Finite), tile.Rounded(e.Body, x)}
+	}
+	return []*ir.Value{e.Cleaned(e.ByLanes(exact, rest), e.Finite)}
 }
 
 // side is one of the two sequences of a visit: what is of its rows alone. Of the gates it has the log decay, zero in other rows, and its sums.

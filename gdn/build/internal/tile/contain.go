@@ -69,6 +69,17 @@ func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
 }
 
+// Rounded is what storing x in bf16 takes from it, itself in bf16, and next to zero where x is infinite or NaN.
+//
+// It is made of x as it was stored, before that is cleaned, and waits for no cleaning: x less infinity is infinite too, and vanishes.
+//
+//	x = 1 + 2^-9    stored 1    rounded 2^-9
+func Rounded(e *Body, x *ir.Value) *ir.Value {
+	b := e.B
+	rest := b.Sub(x, b.Convert(b.Convert(x, ir.BF16), ir.F32))
+	return b.Halves(e.Vanishing(b.Words(b.Convert(rest, ir.BF16)), 0))
+}
+
 // Fades says whether factors weigh what is stored in bf16 as it is, so that with AtMostOne what is finite stays so.
 func Fades(v gdn.Variant) bool {
 	return v.Numerics.Store == ir.BF16 && v.Numerics.DecayBF16 >= gdn.DecayBF16Operands

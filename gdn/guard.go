@@ -170,13 +170,13 @@ func (v Variant) Check(s Spec) error {
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
-	case c.Mapping.Pack == PackAligned && !alignable(c):
+	case c.Mapping.Pack == PackAligned && s.Seqs > 0 && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=bthd, fold=no, error_feedback=0, out=separate, transpose_k=value and decay=base2 or clamp, or another pack")
-	case c.Mapping.Pack == PackVisits && !visitable(c):
+	case c.Mapping.Pack == PackVisits && s.Seqs > 0 && !visitable(c):
 		return fmt.Errorf("variant: pack=visits needs one kernel that takes chunks: set algo=chunk and flow=fused, or another pack")
 	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
-	case c.Mapping.Pack == PackStream && !streamable(c):
+	case c.Mapping.Pack == PackStream && s.Seqs > 0 && !streamable(c):
 		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=bthd, out=separate, transpose_k=value, split_at=use and phases_before=0, or another pack")
 	case c.Out == OutShared && c.TransposeK != TransposeKey:
 		return fmt.Errorf("variant: out=shared needs K turned before the product: set transpose_k=key, or another out")

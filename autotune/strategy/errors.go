@@ -17,7 +17,8 @@ import (
 // class of inputs it has the logarithm of the error over the limit: that of what products in so many
 // passes round, and a Gaussian process over the axes, of which those of numerics decide. So one
 // refusal tells of its neighbours in form and schedule, and leaves open what another choice of
-// numerics does.
+// numerics does. Axes that only order or place work change no number: what differs in these alone
+// is one point, and known.
 //
 // Classes of inputs apart, since each shows other roundings, and in the largest error of all one
 // class hides what a choice does to the others. Example, shares of the limits:
@@ -51,8 +52,28 @@ const (
 	errorSpread = 1.  // of a value of an axis of numerics
 	errorOther  = .1  // of one of another axis
 	errorLocal  = .3  // of what a few axes do together
-	errorNoise  = .05 // of what was measured
+	errorNoise  = .02 // of what was measured
 )
+
+// counted says which axes may change numbers: those of form, inverse, numerics and layout.
+var counted = func() []bool {
+	l := make([]bool, len(gdn.Axes))
+	for i, a := range gdn.Axes {
+		l[i] = a.Concerns(gdn.GroupForm, gdn.GroupInverse, gdn.GroupNumerics, gdn.GroupLayout)
+	}
+	return l
+}()
+
+// ofNumbers is a point in the axes that may change numbers; the others are as if they had one value.
+func (p point) ofNumbers() point {
+	q := make(point, len(p))
+	for i, x := range p {
+		if counted[i] {
+			q[i] = x
+		}
+	}
+	return q
+}
 
 // errorsOf are the logarithms of the errors of a candidate over their limits, by class of inputs,
 // where those of a class of accuracy were measured.
@@ -96,7 +117,7 @@ func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
 		m.classes = slices.Sorted(maps.Keys(of))
 	}
 	m.classes = slices.DeleteFunc(m.classes, func(class string) bool { _, ok := of[class]; return !ok })
-	m.points, m.values = append(m.points, p), append(m.values, of)
+	m.points, m.values = append(m.points, p.ofNumbers()), append(m.values, of)
 }
 
 // learn conditions the process on what is known.
@@ -128,7 +149,7 @@ func (m *errorModel) beyond(p point, v gdn.Variant) (most float64) {
 	if len(m.points) == 0 || m.gauss == nil {
 		return 0
 	}
-	means, variance := m.gauss.at(p)
+	means, variance := m.gauss.at(p.ofNumbers())
 	for _, mean := range means {
 		most = max(most, distuv.UnitNormal.CDF((rounded(v)+mean)/math.Sqrt(variance+errorNoise*errorNoise)))
 	}

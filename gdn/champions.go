@@ -20,6 +20,7 @@ type where struct {
 	rules       ruleKind // for rules of this kind alone
 	visits      int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
+	beyond1     bool     // for specs whose beta may be above 1 alone
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 
@@ -129,6 +130,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long,bwd.state_delay=10", "as the next; where beta may be above 1 the product of keys and dS takes three passes, and what waits for it begins later",
+		where{mxu: 256, least: 3, most: 8, steps: 2, beyond1: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},

@@ -170,6 +170,7 @@ func TestChoices(t *testing.T) {
 		{"train", "auto", 256, "tpu-train-long"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
 		{"train", "auto-fla", 256, "tpu-train-x3-long"},
+		{"train,negeig", "auto-fla", 256, "tpu-train-x3-long,bwd.state_delay=10"},
 		{"train,rule=kda,negeig", "auto-fla", 256, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1"},
 		{"train,dtype=f32", "auto", 128, "tpu-train-x3"},
 		{"train,t=600", "auto", 256, "tpu-train"},

@@ -23,11 +23,12 @@ import (
 // Classes of inputs apart, since each shows other roundings, and in the largest error of all one
 // class hides what a choice does to the others. Example, shares of the limits:
 //
-//	                        cos.9   faint   u01
-//	no choice               2.5     1.6     1.2
-//	refine=yes              .9      1.6     1.2     1.6 in place of 2.5
-//	error_feedback=4        2.5     1.6     .9      no gain by the largest, and yet all that lacks
-//	refine, tail_decay=v    .9      .8      1.2     once the others are mended
+//	                 cos.9  faint  u01  largest
+//	none of these    2.5    1.6    1.2  2.5
+//	refine           .9     1.6    1.2  1.6
+//	error_feedback   2.5    1.6    .9   2.5, as if it were good for nothing
+//	tail_decay=v     2.5    .8     1.2  2.5, likewise
+//	all three        .9     .8     .9   .9
 type errorModel struct {
 	classes []string // that all points have
 	points  []point

@@ -260,6 +260,32 @@ func TestElites(t *testing.T) {
 	require.Equal(t, []int{1, 4, 5}, ids)
 }
 
+// Errors are learned by class of inputs: choices that each mend one of two are known to mend both together, though the largest error hides one of
+// them. A neighbour by schedule has the same errors.
+func TestErrorsByClass(t *testing.T) {
+	s := space(t)
+	const base = "chunk=128,leaf=16,merge=packed,prec=bf16x1,store=bf16,mask=words"
+	var m errorModel
+	of := func(text string) gdn.Variant { return parsed(t, base+text).Fit(s.Spec) }
+	for _, x := range []struct {
+		text      string
+		cos9, u01 float64
+	}{{"", 2.5, 1.2}, {",error_feedback=4", 2.5, .8}, {",refine=yes", .8, 1.2}, {",scale=output", 2.5, 1.2}} {
+		v := of(x.text)
+		m.add(pointOf(v), v, map[string]float64{"cos.9": math.Log(x.cos9), "u01": math.Log(x.u01)})
+	}
+	m.learn()
+	beyond := func(text string) float64 { v := of(text); return m.beyond(pointOf(v), v) }
+	require.Greater(t, beyond(",refine=yes"), .99)
+	require.Greater(t, beyond(",refine=yes,head_group=2"), .99)
+	require.Greater(t, beyond(",error_feedback=4,head_group=2"), .99)
+	require.Less(t, beyond(",refine=yes,error_feedback=4"), .35)
+
+	v := of(",fold=yes")
+	m.add(pointOf(v), v, map[string]float64{"cos.9": 0})
+	require.Equal(t, []string{"cos.9"}, m.classes, "a class that one lacks tells nothing of the others")
+}
+
 // Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors,
 // and finds the cheapest within the class. A model that is told of refusals alone does not within
 // as many candidates.

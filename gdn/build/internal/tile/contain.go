@@ -69,9 +69,9 @@ func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
 }
 
-// Rounded is what storing x in bf16 takes from it, itself in bf16, and next to zero where x is infinite or NaN.
+// Rounded is what storing x in bf16 takes from it, itself in bf16, and cleaned as by Vanishing where x is infinite or NaN.
 //
-// It is made of x as it was stored, before that is cleaned, and waits for no cleaning: x less infinity is infinite too, and vanishes.
+// It is made of x as it was stored, before that is cleaned, and waits for no cleaning: x less infinity is infinite too.
 //
 //	x = 1 + 2^-9    stored 1    rounded 2^-9
 func Rounded(e *Body, x *ir.Value) *ir.Value {

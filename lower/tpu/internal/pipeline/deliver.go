@@ -213,7 +213,7 @@ func (l *pipeline) copyPart(b *ir.Builder, op ir.Op, x *delivery, part int) {
 	if x.axis >= 0 {
 		end := l.steps + l.last - 1
 		from = number(b, end%2*n+part)
-		to = b.Add(b.Mul(tiles.LookUp(b, x.window.Index[x.axis], number(b, end), 0, nil), number(b, n)), number(b, part))
+		to = x.parts.number(b, x.to.Type, x.window, x.axis, tiles.LookUp(b, x.window.Index[x.axis], number(b, end), 0, nil), part)
 	}
 	b.Append(op, []*ir.Value{x.buffer, x.to, x.parts.sems[part], from, to}, ir.Attrs{Dims: x.parts.block}, nil)
 }

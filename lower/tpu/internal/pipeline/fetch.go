@@ -83,9 +83,8 @@ func (l *pipeline) firstParts() (list []firstPart) {
 // copyParts starts or awaits the copies of some parts of first blocks.
 func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
 	for _, p := range list {
-		n := len(p.parts.sems)
 		block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)
-		from := b.Add(b.Mul(block, number(b, n)), number(b, p.part))
+		from := p.parts.number(b, p.from.Type, p.window, p.axis, block, p.part)
 		b.Append(op, []*ir.Value{p.from, p.buffer, p.parts.sems[p.part], from, number(b, p.part)}, ir.Attrs{Dims: p.parts.block}, nil)
 	}
 }

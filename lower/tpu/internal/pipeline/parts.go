@@ -16,6 +16,7 @@ const partBytes = 128 << 10
 // semaphore of its own, since a wait can not tell one copy from another.
 type parts struct {
 	block []int // the shape of one
+	along int   // the dimension that is cut
 	sems  []*ir.Value
 }
 
@@ -33,10 +34,23 @@ func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
 	for product(block)*d.Bytes()/n > partBytes && p.block[at]%2 == 0 && (at < rows || p.block[at]%(2*target.RegisterRows(d.Bytes())) == 0) {
 		n, p.block[at] = 2*n, p.block[at]/2
 	}
+	p.along = at
 	for range n {
 		p.sems = append(p.sems, l.scratch(b, ir.Ref(ir.VMEM, ir.Sem)))
 	}
 	return p
+}
+
+// number is that of a part of a block among all parts of an array, whose blocks follow one another along an axis. A copy counts what it moves row by
+// row: by the dimension that is cut, and within it by the axis, where the axis comes behind.
+//
+//	[1, 1024, 8, 128] in two blocks of [1, 512, 8, 128], each in 4 parts of [1, 128, 8, 128]:     part 2 of block 1 is 1*4 + 2
+//	[1, 8, 64, 1024] in two blocks of [1, 8, 64, 512], each in 4 parts of [1, 2, 64, 512]:        part 2 of block 1 is 2*2 + 1
+func (p *parts) number(b *ir.Builder, array ir.Type, window ir.Window, axis int, block *ir.Value, part int) *ir.Value {
+	if p.along < axis {
+		return b.Add(block, number(b, part*(array.Shape[axis]/window.Block[axis])))
+	}
+	return b.Add(b.Mul(block, number(b, len(p.sems))), number(b, part))
 }
 
 // touches says whether a box of the block, as a reference has it, has rows of a part.

@@ -20,7 +20,7 @@ type where struct {
 	rules       ruleKind // for rules of this kind alone
 	visits      int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
-	beyond1     bool     // for specs whose beta may be above 1 alone
+	beyond1     bool     // only for specs whose beta may be above 1
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 

@@ -47,10 +47,10 @@ func (v Variant) Fit(s Spec) Variant {
 	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
 		v.Mapping.Pack = PackGather
 	}
+	v = v.fitRule(s)
 	if s.Direction == Forward {
 		v.Numerics.PrecUpdate = v.updateForward()
 	}
-	v = v.fitRule(s)
 	s = v.Packing(s)
 	lanes := v.Mapping.Batch
 	v.Mapping.Batch = max(1, min(v.Mapping.Batch, s.Batch))
@@ -118,10 +118,10 @@ func (v Variant) copies(s Spec) bool {
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
 }
 
-// updateForward is what a forward pass may choose for the update of the state: aligned blocks take one bf16 pass of V' in two parts, since
-// K is exact.
+// updateForward is what a forward pass may choose for the update of the state: aligned blocks in one bf16 pass take V' in two parts, since
+// keys in bf16 are exact.
 func (v Variant) updateForward() Own {
-	if v.Mapping.Pack == PackAligned && v.Numerics.PrecState == ir.PrecBF16x1 && v.Numerics.PrecUpdate != OwnInherit {
+	if v.Mapping.Pack == PackAligned && v.Numerics.PrecState == ir.PrecBF16x1 && v.UpdatePrecision() != ir.PrecBF16x1 {
 		return OwnBF16x3
 	}
 	return OwnInherit

@@ -117,10 +117,16 @@ func TestUpdatePrecision(t *testing.T) {
 	}{
 		{"bench,seqs=3", "tpu-packed", OwnBF16x3}, {"bench,seqs=3", "tpu-packed,precupdate=bf16x6", OwnBF16x3}, {"bench,seqs=3", "tpu-packed,precupdate=inherit", OwnInherit},
 		{"bench,seqs=3", "tpu-packed,precstate=bf16x3", OwnInherit}, {"bench,seqs=3", "tpu-packed,pack=gather", OwnInherit}, {"bench", "tpu-packed", OwnInherit},
-		{"bench,seqs=3,rule=kda", "tpu-packed", OwnInherit}, {"train", "tpu-train-x3", OwnBF16x3}, {"bench", "tpu-train-x3", OwnInherit},
+		{"bench,seqs=3", "tpu-packed,precupdate=bf16x1", OwnInherit},
+		{"bench,seqs=3,rule=kda", "tpu-packed", OwnInherit}, {"bench,seqs=3,rule=simple-gla", "tpu-packed", OwnInherit}, {"bench,seqs=3,rule=linear", "tpu-packed", OwnInherit}, {"train", "tpu-train-x3", OwnBF16x3}, {"bench", "tpu-train-x3", OwnInherit},
 	} {
-		require.Equal(t, c.want, parseVariant(t, c.text).Fit(mustParse(t, c.spec)).Numerics.PrecUpdate, "%s on %s", c.text, c.spec)
+		s := mustParse(t, c.spec)
+		f := parseVariant(t, c.text).Fit(s)
+		require.Equal(t, c.want, f.Numerics.PrecUpdate, "%s on %s", c.text, c.spec)
+		require.Equal(t, f, f.Fit(s), "%s on %s fits itself", c.text, c.spec)
 	}
+	_, err := ParseVariant("tpu-packed,split_at=def")
+	require.ErrorContains(t, err, "split_at", "the parts are made where they are needed")
 	for _, text := range []string{"tpu-packed,error_feedback=4", "tpu-packed,flow=split", "tpu-packed,pack=visits,flow=split", "cpu-packed,flow=split"} {
 		v := parseVariant(t, text)
 		require.NoError(t, v.Check(mustParse(t, "bench")), text)

@@ -18,10 +18,11 @@ import (
 // passes round, and a Gaussian process over the axes, of which those of numerics decide. So one
 // refusal tells of its neighbours in form and schedule, and leaves open what another choice of
 // numerics does. Axes that only order or place work change no number: what differs in these alone
-// is one point, and known.
+// is one point, and known. (Errors of a class of accuracy are of one sequence, so of how sequences
+// are packed these say nothing.)
 //
-// Classes of inputs apart, since each shows other roundings, and in the largest error of all one
-// class hides what a choice does to the others. Example, shares of the limits:
+// Classes of inputs apart, of each the worse of output and state, since each shows other roundings,
+// and in the largest error of all one class hides what a choice does to the others. Example, shares of the limits:
 //
 //	                 cos.9  faint  u01  largest
 //	none of these    2.5    1.6    1.2  2.5
@@ -30,7 +31,7 @@ import (
 //	tail_decay=v     2.5    .8     1.2  2.5, likewise
 //	all three        .9     .8     .9   .9
 type errorModel struct {
-	classes []string // that all points have
+	classes []string // of the first point, which all others have too
 	points  []point
 	values  []map[string]float64 // by point and class: logarithms, beside what passes explain
 	gauss   *gaussian            // of the classes, in order
@@ -82,7 +83,10 @@ func errorsOf(c *journal.Candidate) map[string]float64 {
 	l := map[string]float64{}
 	for _, x := range c.Errors {
 		if x.Engine == journal.EngineAccuracy && x.Limit > 0 {
-			e := math.Log(max(float64(x.Error/x.Limit), 1e-6))
+			e := math.Log(1e6) // of what is no number
+			if r := float64(x.Error / x.Limit); r < 1e6 {
+				e = math.Log(max(r, 1e-6))
+			}
 			if had, ok := l[x.Class]; ok {
 				e = max(e, had)
 			}
@@ -108,7 +112,7 @@ func missed(c *journal.Candidate) bool {
 	return ok && e > 0 && c.Verdict == journal.Numerics && len(c.Costs) > 0
 }
 
-// add takes what is known of a fitted variant.
+// add takes what is known of a fitted variant, unless it lacks a class that others have.
 func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
 	of := map[string]float64{}
 	for class, e := range errors {
@@ -117,7 +121,9 @@ func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
 	if m.points == nil {
 		m.classes = slices.Sorted(maps.Keys(of))
 	}
-	m.classes = slices.DeleteFunc(m.classes, func(class string) bool { _, ok := of[class]; return !ok })
+	if slices.ContainsFunc(m.classes, func(class string) bool { _, ok := of[class]; return !ok }) {
+		return // an exam that ended early
+	}
 	m.points, m.values = append(m.points, p.ofNumbers()), append(m.values, of)
 }
 

@@ -283,7 +283,13 @@ func TestErrorsByClass(t *testing.T) {
 
 	v := of(",fold=yes")
 	m.add(pointOf(v), v, map[string]float64{"cos.9": 0})
-	require.Equal(t, []string{"cos.9"}, m.classes, "a class that one lacks tells nothing of the others")
+	require.Equal(t, []string{"cos.9", "u01"}, m.classes)
+	require.Len(t, m.points, 4, "an exam that ended early tells nothing of what it did not ask")
+
+	e := errorsOf(&journal.Candidate{Errors: []journal.ClassError{
+		{Class: "a", Engine: journal.EngineAccuracy, Error: journal.Figure(math.NaN()), Limit: 1}, {Class: "b", Engine: journal.EngineAccuracy, Error: journal.Figure(math.Inf(1)), Limit: 1},
+		{Class: "c", Engine: journal.EngineAccuracy, Error: 2, Limit: 1}, {Class: "c", Engine: journal.EngineAccuracy, Error: 1, Limit: 1}, {Class: "d", Error: 1, Limit: 1}}})
+	require.Equal(t, map[string]float64{"a": math.Log(1e6), "b": math.Log(1e6), "c": math.Log(2)}, e)
 }
 
 // Where a class of accuracy refuses what is cheapest, the model learns which choices mend errors,

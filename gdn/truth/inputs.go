@@ -105,7 +105,7 @@ func LookupClass(name string) (Class, error) {
 // Doubles says whether beta is doubled where the spec has negative eigenvalues.
 func (c Class) Doubles() bool { return c.doubles }
 
-// WithKeys is the class with the keys of another, WithCosine with keys at a cosine, WithDecay with one log decay for all tokens, WithBeta with one beta.
+// WithKeys is the class with the keys of another, WithCosine with keys at a cosine from 0 to 1, WithDecay with one log decay for all tokens, WithBeta with one beta.
 // They have the name and the limits of the class.
 func (c Class) WithKeys(of Class) Class {
 	c.keys = of.keys

@@ -69,15 +69,16 @@ func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 	return e.Store(b.Select(b.Compare(ir.LT, b.Unary(ir.OpAbs, x), b.Like(x, huge)), x, b.Like(x, huge)))
 }
 
-// Rounded is what storing x in bf16 takes from it, itself in bf16, and cleaned as by Vanishing where x is infinite or NaN.
+// Rounded is what storing x in bf16 takes from it, itself in bf16: a later part of x, cleaned as such, so that it does not cancel the huge number
+// that may stand for x.
 //
-// It is made of x as it was stored, before that is cleaned, and waits for no cleaning: x less infinity is infinite too.
+// It takes x, and not what Cleaned made of it, so it does not wait for that. Where bf16 overflows x less infinity is infinite, and is cleaned here.
 //
 //	x = 1 + 2^-9    stored 1    rounded 2^-9
 func Rounded(e *Body, x *ir.Value) *ir.Value {
 	b := e.B
 	rest := b.Sub(x, b.Convert(b.Convert(x, ir.BF16), ir.F32))
-	return b.Halves(e.Vanishing(b.Words(b.Convert(rest, ir.BF16)), 0))
+	return b.Halves(e.Vanishing(b.Words(b.Convert(rest, ir.BF16)), 1))
 }
 
 // Fades says whether factors weigh what is stored in bf16 as it is, so that with AtMostOne what is finite stays so.

@@ -17,7 +17,7 @@ Champions by target and shape: of the candidates named below, the one of least c
 
     gdngen results --out docs/results.md
 
-with %s%s. S%s Cycles are those of the whole module, per token and value head: wall, and in brackets
+with %s%s. %s Cycles are those of the whole module, per token and value head: wall, and in brackets
 throughput, which stands alone where a target has no wall.
 
 - *form* is the variant that auto stands for on the target.
@@ -29,7 +29,7 @@ throughput, which stands alone where a target has no wall.
   outputs, of the lowered kernel in the interpreter at up to %d tokens (times key heads); of gradients the root mean square over that of the
   reference, with an initial state. The output is shown that is nearest to its limit. gdngen check --help describes the classes.
 
-`, r.Compiler, r.revision(), r.Note[1:], examTokens)
+`, r.Compiler, r.revision(), strings.ToUpper(r.Note[:1])+r.Note[1:], examTokens)
 	r.overview(b)
 	for i := range r.Rows {
 		r.table(b, i)

@@ -185,15 +185,11 @@ var Axes = slices.Concat([]Axis{
 	choiceAxis(GroupNumerics, "precapply", "precision of the products with the inverse: that of precintra, or its own", ownNames, OwnInherit, ofChunks, func(v *Variant) *Own { return &v.Numerics.PrecApply }).was("precapply", "intra=inherit"),
 	choiceAxis(GroupTraining, "precgrad", "precision of dO U^T and dV U^T, and of the product of the first with K, which make the gradients of gates and q inside a chunk: that of precintra, or its own", ownNames, OwnInherit, ofChunks,
 		func(v *Variant) *Own { return &v.Training.PrecGrad }).also(GroupNumerics).was("precgrad", "intra=inherit"),
-	choiceAxis(GroupNumerics, "precupdate", "precision of the update K^T V' of aligned blocks or a training step, and of dV', the gradient of what it adds: that of precstate, or its own; of aligned blocks bf16x3 beside precstate=bf16x1", ownNames, OwnInherit, ofChunks,
-		func(v *Variant) *Own { return &v.Numerics.PrecUpdate }).also(GroupTraining).was("precupdate", "state=inherit"),
+	choiceAxis(GroupTraining, "precupdate", "precision of the update K^T V' of a training step, and of dV', the gradient of what it adds: that of precstate, or its own", ownNames, OwnInherit, ofChunks,
+		func(v *Variant) *Own { return &v.Training.PrecUpdate }).also(GroupNumerics).was("precupdate", "state=inherit"),
 	choiceAxis(GroupNumerics, "split_at", "operands of bf16x3 products are split at each product, or where they are made, kept as bf16 parts, and multiplied side by side in one product", splitNames, SplitUse,
-		ofChunks.and("precinv precintra precstate precapply precgrad precupdate pack", func(v Variant) bool {
-			update := v.UpdatePrecision()
-			if v.Mapping.Pack == PackAligned { // which make these parts where they need them
-				update = v.Numerics.PrecState
-			}
-			return slices.Contains([]ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.ApplyPrecision(), v.GradPrecision(), update}, ir.PrecBF16x3)
+		ofChunks.and("precinv precintra precstate precapply precgrad precupdate", func(v Variant) bool {
+			return slices.Contains([]ir.Precision{v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.ApplyPrecision(), v.GradPrecision(), v.UpdatePrecision()}, ir.PrecBF16x3)
 		}), func(v *Variant) *Split { return &v.Numerics.Split }).was("parts", "late=use", "kept=def"),
 	storageAxis(GroupNumerics, "store", "element type of T, P and V' between stages", ofChunks, func(v *Variant) *ir.DType { return &v.Numerics.Store }),
 	choiceAxis(GroupNumerics, "decay_bf16", "products with decay in bf16 instead of f32, half the work on targets whose vector unit has bf16: none, those of the rows of K and Q, of the columns of K^T too, or all; where each channel has a decay, rows are queries and what sums to the gradient of the decay, and keys follow with the columns", decayBF16Names, DecayBF16None, ofBF16,

@@ -9,12 +9,12 @@ import (
 // Texts of journals from before axes got the names of the field read as what they are now, and nothing writes them.
 func TestFormerAxes(t *testing.T) {
 	for name, text := range map[string]string{
-		"tpu":                           "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80",
-		"tpu-packed,precupdate=inherit": "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10",
-		"tpu-x3":                        "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2",
-		"tpu-train":                     "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2",
-		"tpu,layout=bhdt":               "tpu,layout=turned",
-		"tpu,precapply=f32":             "tpu,precapply=f32,precgrad=intra,precupdate=state",
+		"tpu":               "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,turn=key,out=shared,prec=bf16x1,scale=output,store=bf16,low=operands,feedback=4,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80",
+		"tpu-packed":        "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,spread=turned,pack=aligned,chunks=4,prec=bf16x1,store=bf16,low=yes,mask=words,mergepairs=64,ahead=1,lock=2,late=10",
+		"tpu-x3":            "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,turn=key,rest=value,prec=bf16x3,parts=kept,mask=words,mergepairs=32,ahead=2,steps=4,lock=2",
+		"tpu-train":         "chunk=128,leaf=16,merge=packed,layout=token,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=shared,turn=key,prec=bf16x1,scale=output,store=bf16,low=operands,mask=words,mergepairs=32,ahead=2,steps=2,lock=2,beside=yes,ready=80,save=all,saved=bf16,backlow=yes,backahead=1,behind=1,backsteps=2,backlock=2,backlate=3,stagger=2",
+		"tpu,layout=bhdt":   "tpu,layout=turned",
+		"tpu,precapply=f32": "tpu,precapply=f32,precgrad=intra,precupdate=state",
 	} {
 		require.Equal(t, parseVariant(t, name), parseVariant(t, text), name)
 	}

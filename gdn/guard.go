@@ -48,9 +48,6 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Mapping.Pack = PackGather
 	}
 	v = v.fitRule(s)
-	if s.Direction == Forward {
-		v.Numerics.PrecUpdate = v.updateForward()
-	}
 	s = v.Packing(s)
 	lanes := v.Mapping.Batch
 	v.Mapping.Batch = max(1, min(v.Mapping.Batch, s.Batch))
@@ -118,15 +115,6 @@ func (v Variant) copies(s Spec) bool {
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
 }
 
-// updateForward is what a forward pass may choose for the update of the state: aligned blocks in one bf16 pass take V' in two parts, since
-// keys in bf16 are exact.
-func (v Variant) updateForward() Own {
-	if v.Mapping.Pack == PackAligned && v.Numerics.PrecState == ir.PrecBF16x1 && v.UpdatePrecision() != ir.PrecBF16x1 {
-		return OwnBF16x3
-	}
-	return OwnInherit
-}
-
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
 // value heads of a key head in a program.
 func (v Variant) fitTraining(s Spec) Variant {
@@ -170,13 +158,13 @@ func (v Variant) Check(s Spec) error {
 	switch c := v.Canon(); {
 	case c.Out == OutJoined && !c.Fold:
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
-	case c.Mapping.Pack == PackAligned && s.Seqs > 0 && !alignable(c):
+	case c.Mapping.Pack == PackAligned && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=bthd, fold=no, error_feedback=0, out=separate, transpose_k=value and decay=base2 or clamp, or another pack")
-	case c.Mapping.Pack == PackVisits && s.Seqs > 0 && !visitable(c):
+	case c.Mapping.Pack == PackVisits && !visitable(c):
 		return fmt.Errorf("variant: pack=visits needs one kernel that takes chunks: set algo=chunk and flow=fused, or another pack")
 	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
-	case c.Mapping.Pack == PackStream && s.Seqs > 0 && !streamable(c):
+	case c.Mapping.Pack == PackStream && !streamable(c):
 		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=bthd, out=separate, transpose_k=value, split_at=use and phases_before=0, or another pack")
 	case c.Out == OutShared && c.TransposeK != TransposeKey:
 		return fmt.Errorf("variant: out=shared needs K turned before the product: set transpose_k=key, or another out")
@@ -206,7 +194,7 @@ func (o Own) of(p ir.Precision) ir.Precision {
 func (v Variant) ApplyPrecision() ir.Precision { return v.Numerics.PrecApply.of(v.Numerics.PrecIntra) }
 func (v Variant) GradPrecision() ir.Precision  { return v.Training.PrecGrad.of(v.Numerics.PrecIntra) }
 func (v Variant) UpdatePrecision() ir.Precision {
-	return v.Numerics.PrecUpdate.of(v.Numerics.PrecState)
+	return v.Training.PrecUpdate.of(v.Numerics.PrecState)
 }
 
 // Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay

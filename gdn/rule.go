@@ -155,7 +155,7 @@ func (v Variant) fitRule(s Spec) Variant {
 // fitChannels takes the choices that a decay a channel has: it stands between the factors of products, so nothing is shared between the value
 // heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
 func (v Variant) fitChannels(s Spec) Variant {
-	v.Share, v.Form, v.Fold, v.TailDecay, v.Numerics.PrecUpdate, v.RowBroadcast = false, FormVPrime, true, TailDecayK, OwnInherit, BroadcastLanes
+	v.Share, v.Form, v.Fold, v.TailDecay, v.Training.PrecUpdate, v.RowBroadcast = false, FormVPrime, true, TailDecayK, OwnInherit, BroadcastLanes
 	if v.Decay != DecayBase2 {
 		v.Decay = DecayClamp
 	}

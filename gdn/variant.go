@@ -259,7 +259,6 @@ type Numerics struct {
 	PrecIntra     ir.Precision
 	PrecState     ir.Precision
 	PrecApply     Own // of the products with the inverse
-	PrecUpdate    Own // of the state's update of aligned blocks or a training step, and of the gradient of what it adds
 	Split         Split
 	Store         ir.DType
 	DecayBF16     DecayBF16
@@ -268,13 +267,14 @@ type Numerics struct {
 
 // Training is what a training step keeps and how its gradients are made.
 type Training struct {
-	PrecGrad  Own       // of the products that make gradients inside a chunk
-	Save      Save      // what the forward pass keeps for the backward pass
-	Saved     ir.DType  // its type
-	DecayBy   DecayBy   // how the gradient of the decay is summed
-	DecaySums Sums      // how it is summed over lanes
-	Grads     Grads     // where tokens of dq and dk are
-	DecayBF16 DecayBF16 // which products with decay of the backward kernel are in bf16
+	PrecGrad   Own       // of the products that make gradients inside a chunk
+	PrecUpdate Own       // of the state's update, and of the gradient of what it adds
+	Save       Save      // what the forward pass keeps for the backward pass
+	Saved      ir.DType  // its type
+	DecayBy    DecayBy   // how the gradient of the decay is summed
+	DecaySums  Sums      // how it is summed over lanes
+	Grads      Grads     // where tokens of dq and dk are
+	DecayBF16  DecayBF16 // which products with decay of the backward kernel are in bf16
 }
 
 // DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch

@@ -108,32 +108,6 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// The update of the state has a precision of its own by aligned blocks and in training, in one bf16 pass; how sequences are packed refuses nothing
-// where there are none.
-func TestUpdatePrecision(t *testing.T) {
-	for _, c := range []struct {
-		spec, text string
-		want       Own
-	}{
-		{"bench,seqs=3", "tpu-packed", OwnBF16x3}, {"bench,seqs=3", "tpu-packed,precupdate=bf16x6", OwnBF16x3}, {"bench,seqs=3", "tpu-packed,precupdate=inherit", OwnInherit},
-		{"bench,seqs=3", "tpu-packed,precstate=bf16x3", OwnInherit}, {"bench,seqs=3", "tpu-packed,pack=gather", OwnInherit}, {"bench", "tpu-packed", OwnInherit},
-		{"bench,seqs=3", "tpu-packed,precupdate=bf16x1", OwnInherit},
-		{"bench,seqs=3,rule=kda", "tpu-packed", OwnInherit}, {"bench,seqs=3,rule=simple-gla", "tpu-packed", OwnInherit}, {"bench,seqs=3,rule=linear", "tpu-packed", OwnInherit}, {"train", "tpu-train-x3", OwnBF16x3}, {"bench", "tpu-train-x3", OwnInherit},
-	} {
-		s := mustParse(t, c.spec)
-		f := parseVariant(t, c.text).Fit(s)
-		require.Equal(t, c.want, f.Numerics.PrecUpdate, "%s on %s", c.text, c.spec)
-		require.Equal(t, f, f.Fit(s), "%s on %s fits itself", c.text, c.spec)
-	}
-	_, err := ParseVariant("tpu-packed,split_at=def")
-	require.ErrorContains(t, err, "split_at", "the parts are made where they are needed")
-	for _, text := range []string{"tpu-packed,error_feedback=4", "tpu-packed,flow=split", "tpu-packed,pack=visits,flow=split", "cpu-packed,flow=split"} {
-		v := parseVariant(t, text)
-		require.NoError(t, v.Check(mustParse(t, "bench")), text)
-		require.ErrorContains(t, v.Check(mustParse(t, "bench,seqs=3")), "pack=", text)
-	}
-}
-
 func TestGuard(t *testing.T) {
 	s, s2 := mustParse(t, "t=256,hk=1,k=8"), mustParse(t, "t=256,hk=1,k=8,negeig")
 	for text, want := range map[string][2]bool{ // safe with beta up to 1, up to 2

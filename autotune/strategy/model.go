@@ -120,7 +120,7 @@ type origin struct {
 // differences of two forecasts, its own and a variant's, not of a forecast and its measured cost:
 // what the surrogate gets wrong about both cancels.
 func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
-	v, err := gdn.ParseVariant(c.Variant)
+	v, err := w.from(c)
 	if err != nil {
 		return o, false
 	}

@@ -261,7 +261,7 @@ func (p *policy) neighbour(k *knowledge) *Proposal {
 // near are the single changes of a candidate, first the one of each axis that is cheapest by
 // estimate, the cheaper before the dearer.
 func (s Space) near(c *journal.Candidate) []option {
-	v, err := gdn.ParseVariant(c.Variant)
+	v, err := s.from(c)
 	if err != nil {
 		return nil
 	}

@@ -302,6 +302,16 @@ func (s Space) walks(axis string) bool {
 	return !held && (len(s.Axes) == 0 || slices.Contains(s.Axes, axis))
 }
 
+// from is the variant of a candidate, as moves lead from it. How sequences are packed says nothing where there are none, and yet excludes choices that
+// do not go with it: a seed for packed sequences would wall them off. So it is left out there.
+func (s Space) from(c *journal.Candidate) (gdn.Variant, error) {
+	v, err := gdn.ParseVariant(c.Variant)
+	if err == nil && s.Spec.Seqs == 0 {
+		v.Mapping.Pack = gdn.PackGather
+	}
+	return v, err
+}
+
 // admits says whether v can be built, is inside the space and precise enough, and keeps its numbers
 // as far as is known. The seeds hold such as do not, as negative examples.
 func (s Space) admits(v gdn.Variant) bool {

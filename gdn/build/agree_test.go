@@ -103,7 +103,7 @@ func drawnProgram(i int) (gdn.Spec, gdn.Variant, string) {
 	v := gdntest.RandomVariant(r)
 	class := "f32"
 	v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-	v.Numerics.PrecApply, v.Training.PrecGrad, v.Numerics.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
+	v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 	words := func(p ir.Precision, store ir.DType) { // what only products in bf16 have
 		class = p.String()
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = p, p, p, store

@@ -32,7 +32,7 @@ func TestChannelGradientsAgree(t *testing.T) {
 				}
 				v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
 				v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-				v.Numerics.PrecApply, v.Training.PrecGrad, v.Numerics.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
+				v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 				if v.Decay == gdn.DecayBase2 {
 					v.Decay = gdn.DecayClamp
 				}

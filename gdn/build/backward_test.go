@@ -24,7 +24,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 		s.Direction = gdn.Direction(1 + r.IntN(2))
 		v.Algo, v.Training.Save, v.Training.Saved = gdn.AlgoChunk, gdn.Save(r.IntN(int(gdn.SaveAll)+1)), ir.F32
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.Numerics.PrecApply, v.Training.PrecGrad, v.Numerics.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
+		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 		limit := 1e-5
 		switch {
 		case i%3 == 0:
@@ -35,7 +35,7 @@ func TestRandomGradientsAgree(t *testing.T) {
 			limit = .1
 		case i%8 == 7: // the inverse, the update of the state and the gradients of q and gates in three products, all else in one
 			v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Training.Saved = ir.PrecBF16x3, ir.PrecBF16x1, ir.PrecBF16x1, ir.BF16
-			v.Numerics.PrecApply, v.Training.PrecGrad, v.Numerics.PrecUpdate, v.Numerics.Split, v.Inverse.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.SplitDef, gdn.Mask(r.IntN(2))
+			v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate, v.Numerics.Split, v.Inverse.Mask = gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.OwnBF16x3, gdn.SplitDef, gdn.Mask(r.IntN(2))
 			v.Inverse.Solve, v.Inverse.Merge, v.Inverse.LeafBy, v.Inverse.Leaf = gdn.SolveMerge, gdn.MergePacked, gdn.LeafSubst, 16
 			limit = .1
 		case i%8 == 1:

@@ -33,7 +33,7 @@ func TestVisitsAgree(t *testing.T) {
 		v.Algo, v.Flow, v.Form, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.PackVisits
 		v.Training.Saved, v.Training.Save = ir.F32, gdn.Save(r.IntN(int(gdn.SaveAll)+1))
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
-		v.Numerics.PrecApply, v.Training.PrecGrad, v.Numerics.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
+		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 		v.Decay, v.Numerics.DecayBF16 = gdn.DecaySplit, 0
 		v = v.Canon()
 		if s.Validate() != nil || v.Check(s) != nil || v.Unsafe(s) != "" || v.Fit(s).Mapping.Pack != gdn.PackVisits {

@@ -126,7 +126,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
-// left is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). With precupdate=bf16x3 it is in two
+// left is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). In one bf16 pass it is in two
 // parts, with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which a matrix unit of 256 rows takes in the time of C. Keys in
 // bf16 are exact.
 //
@@ -136,7 +136,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 // products with it are: on random keys that leaves 2.5e-3, where float32 leaves 2.6e-4.
 func (e *Chunks) left(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
 	rest := e.ofChunk(m.rest, j)
-	parts := e.V.UpdatePrecision() != e.V.Numerics.PrecState
+	parts := e.V.Numerics.PrecState == ir.PrecBF16x1
 	switch {
 	case m.fades && parts:
 		return []*ir.Value{e.ByLanes(u, rest), e.ByLanes(tile.Rounded(e.Body, exact), rest)}

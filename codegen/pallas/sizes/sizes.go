@@ -77,12 +77,15 @@ func Unify(texts [][]string, at []Size, always ...string) ([]string, error) {
 	return thread(out, uses), nil
 }
 
+// bound is one of a slice: sums may stand in brackets.
+const bound = `(?:[^\[\](),:{}"]|\([^\[\](),:{}"]*\))*`
+
 var (
 	token  = regexp.MustCompile(`(?s)""".*?"""|"[^"\n]*"|#[^\n]*|\w+\.\d[\w.]*|\w+|\s+|//|.`)
 	number = regexp.MustCompile(`\b\d+\b`)
 	quiet  = regexp.MustCompile(`^("""|#)`)
 	whole  = regexp.MustCompile(`^\d+$`)
-	slice  = regexp.MustCompile(`[\[,] ?[^\[\](),:{}"]*:[^\[\](),:{}"]*`)
+	slice  = regexp.MustCompile(`[\[,] ?` + bound + `:` + bound)
 )
 
 // unify writes one function, and says which sizes its formulas name.

@@ -22,7 +22,8 @@ import (
 // are packed these say nothing.)
 //
 // Classes of inputs apart, of each the worse of output and state, since each shows other roundings,
-// and in the largest error of all one class hides what a choice does to the others. Example, shares of the limits:
+// and in the largest error of all one class hides what a choice does to the others. Example, shares
+// of the limits:
 //
 //	                 cos.9  faint  u01  largest
 //	none of these    2.5    1.6    1.2  2.5

@@ -31,12 +31,10 @@ var quickJAX = []string{"JAX_PLATFORMS=cpu", "PJRT_NPROC=8", "XLA_FLAGS=--xla_ba
 var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2", "mixed", "cleared", "bound"}
 
 // pallasRows are champions of different structure, each on a work that shows something else: few tokens, sequences, widths that
-// fill no registers, raw gates, states turned. With direction=train the gradient is by kernels; plain asks for that in plain JAX. What fails says of a
-// file, which docs/pallas.md names among the limits, is what its self-check refuses it for: the test fails when it no longer does.
+// fill no registers, raw gates, states turned. With direction=train the gradient is by kernels; plain asks for that in plain JAX.
 var pallasRows = []struct {
 	name, spec, variant string
 	plain, vmap         bool
-	fails               string
 }{
 	{name: "merge-neumann", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32", variant: "merge-neumann,chunk=16", plain: true, vmap: true},
 	{name: "merge-newton", spec: "t=50,hk=2,hv=4,k=16,v=16,dtype=f32,l2norm,init,negeig", variant: "merge-newton,chunk=32"},
@@ -70,8 +68,7 @@ var pallasRows = []struct {
 	{name: "linear", spec: "t=50,hk=1,hv=2,k=16,v=16,dtype=bf16,seqs=3,rule=linear,init", variant: "chunk=16", plain: true},
 	{name: "deltanet", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,rule=deltanet", variant: "chunk=16", plain: true},
 	{name: "visits", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=4,init,empty=zero,packed,rule=kda", variant: "chunk=16,pack=visits"},
-	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=visits,fetch=copies",
-		fails: "o: largest error"},
+	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=visits,fetch=copies"},
 	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 }
 
@@ -112,14 +109,6 @@ func TestPallas(t *testing.T) {
 			forward.Direction = gdn.Forward
 			path := writePallas(t, s, v)
 			lint(t, py, path)
-			if row.fails != "" {
-				cmd := exec.Command(absolute(t, py), path)
-				cmd.Env = append(os.Environ(), quickJAX...)
-				msg, err := cmd.CombinedOutput()
-				require.Error(t, err, "mended: fails can go, and the limit of docs/pallas.md")
-				require.Contains(t, string(msg), row.fails)
-				return
-			}
 
 			if row.plain {
 				s.Direction = gdn.Train

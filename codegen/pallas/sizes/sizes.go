@@ -18,9 +18,9 @@ type Size struct {
 	Steps int // steps along the tokens
 }
 
-// Probes are sizes that tell the formulas apart: no two terms grow alike from the first size to the others, and none of the numbers is a
-// common number of heads, chunks or lanes, with which a pass might merge it.
-var Probes = []Size{{7, 17}, {11, 18}, {13, 19}, {17, 44}}
+// Probes are sizes that tell the formulas apart: no two terms, and no sum of rows and steps, grow alike from the first size to the others,
+// and none of the numbers is a common number of heads, chunks or lanes, with which a pass might merge it.
+var Probes = []Size{{17, 29}, {18, 26}, {22, 39}, {23, 28}}
 
 // Params are the names of the sizes, as parameters of functions.
 var Params = []string{"rows", "steps"}
@@ -30,21 +30,27 @@ type term struct {
 	of   func(Size) int
 }
 
-// terms are what an integer may grow with, the simplest first: sizes, and where in a ring in scratch a step is.
-var terms = append([]term{
+// grown are the sizes that an integer may grow with, the simplest first. Of packed sequences a kernel visits each block, and one more
+// for each sequence: rows + steps.
+var grown = []term{
 	{"rows", func(s Size) int { return s.Rows }},
 	{"steps", func(s Size) int { return s.Steps }},
 	{"rows * steps", func(s Size) int { return s.Rows * s.Steps }},
 	{"(rows + steps)", func(s Size) int { return s.Rows + s.Steps }},
-	{"(steps % 2)", func(s Size) int { return s.Steps % 2 }},
-}, rings(3, 4)...)
+}
 
-func rings(lengths ...int) []term {
-	var out []term
-	for _, n := range lengths {
-		out = append(out, term{fmt.Sprintf("(steps %% %d)", n), func(s Size) int { return s.Steps % n }})
-		for shift := 1; shift < n; shift++ {
-			out = append(out, term{fmt.Sprintf("((steps + %d) %% %d)", shift, n), func(s Size) int { return (s.Steps + shift) % n }})
+// terms are sizes, and where in a ring in scratch a step or a visit is.
+var terms = slices.Concat(grown, rings(grown[1]), rings(grown[3]))
+
+func rings(size term) []term {
+	out := []term{{"(" + size.text + " % 2)", func(s Size) int { return size.of(s) % 2 }}}
+	for _, n := range []int{3, 4} {
+		for shift := range n {
+			at := size.text
+			if shift > 0 {
+				at = fmt.Sprintf("(%s + %d)", unbracketed(size.text), shift)
+			}
+			out = append(out, term{fmt.Sprintf("(%s %% %d)", at, n), func(s Size) int { return (size.of(s) + shift) % n }})
 		}
 	}
 	return out

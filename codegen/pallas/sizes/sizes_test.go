@@ -60,6 +60,32 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// Sums of rows and steps are found as such: none grows from probe to probe as the place in a ring does.
+func TestSums(t *testing.T) {
+	for a := -9; a <= 9; a++ {
+		for b := -9; b <= 9; b++ {
+			var texts []string
+			for _, s := range Probes {
+				texts = append(texts, fmt.Sprint(a*s.Rows+b*s.Steps+1000))
+			}
+			got, err := formula(texts, Probes)
+			require.NoError(t, err)
+			require.NotContains(t, got, "%", "%d rows and %d steps", a, b)
+		}
+	}
+}
+
+// The place in a ring of visits is that of rows and steps together, and of neither alone.
+func TestRingOfVisits(t *testing.T) {
+	var texts []string
+	for _, s := range Probes {
+		texts = append(texts, fmt.Sprint((s.Rows+s.Steps+3)%4))
+	}
+	got, err := formula(texts, Probes)
+	require.NoError(t, err)
+	require.Equal(t, "(rows + steps + 3) % 4", got)
+}
+
 // What differs otherwise than in integers that have a formula is refused.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -80,7 +80,7 @@ func TestDefaultSeeds(t *testing.T) {
 
 // The best known for a spec are tried after what is made for bf16 and before all else with a pipeline.
 func TestSeedsForSpec(t *testing.T) {
-	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,tail_decay=v", "train": "tpu-train-long", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
+	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,tail_decay=v", "train": "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
 		s := spec(t, preset)
 		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
 		at := func(name string) int {

@@ -165,9 +165,9 @@ func TestChoices(t *testing.T) {
 		size       int
 		want       string
 	}{
-		{"train", "auto", 128, "tpu-train-128"},
+		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
 		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
-		{"train", "auto", 256, "tpu-train-long"},
+		{"train", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
 		{"train", "auto-fla", 256, "tpu-train-x3-long"},
 		{"train,negeig", "auto-fla", 256, "tpu-train-x3-long,bwd.state_delay=10"},

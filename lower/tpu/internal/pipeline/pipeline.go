@@ -51,11 +51,12 @@ func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 // pipelined copies a module, with the kernels that have a schedule lowered. Order comes first, on
 // the body of one chunk: what the phases then take apart keeps that order within each phase.
 func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
+	between := passed(m)
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
 			return nil, false
 		}
-		l := &pipeline{places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		l := &pipeline{kernel: in, passed: between, places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
 		order(l.body, l.opt)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
@@ -65,11 +66,35 @@ func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.In
 	})
 }
 
+// passed are the operands and results of kernels that one hands to another, such as what a training step keeps for its backward pass. The compiler may
+// leave them in vector memory, where a window reads them as they lie; a copy of the kernel's own would be loads and stores of all of them, 33 bundles
+// for 64 registers on v6e.
+func passed(m *ir.Module) map[*ir.Value]bool {
+	out := map[*ir.Value]bool{}
+	for _, in := range m.Body.Instrs {
+		if in.Op != ir.OpKernel {
+			continue
+		}
+		for _, a := range in.Args {
+			x := a
+			for x.Def != nil && x.Def.Op == ir.OpReshape {
+				x = x.Def.Args[0]
+			}
+			if x.Def != nil && x.Def.Op == ir.OpKernel {
+				out[a], out[x] = true, true
+			}
+		}
+	}
+	return out
+}
+
 // pipeline lowers one kernel. Slices are by the number of an instruction in the ordered body.
 type pipeline struct {
-	opt  *ir.Sched
-	g    *ir.Grid
-	body *ir.Block
+	kernel *ir.Instr          // as it was
+	passed map[*ir.Value]bool // what kernels hand to each other
+	opt    *ir.Sched
+	g      *ir.Grid
+	body   *ir.Block
 
 	seq       int    // the sequential axis
 	steps     int    // steps in which a phase has chunks

@@ -91,7 +91,7 @@ func TestAuto(t *testing.T) {
 		{"bench", "auto", "tpu", exactKeys},
 		{"bench tiny", "auto-f32-like", "tpu-x3", nil},
 		{"tiny", "auto", "tpu-x3", nil},
-		{"train", "auto", "tpu-train", nil},
+		{"train", "auto", "tpu-train", []string{"row_broadcast=transpose", "head_group=2", "state_delay=6", "prologue_end=90"}},
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
 		{"contest-prefill", "auto", "tpu-packed", fetched},
 		{"contest-prefill", "auto-f32-like", "tpu-x3", []string{"pack=visits", "fetch=copies"}}, // sequences were gathered
@@ -115,8 +115,12 @@ func TestAuto(t *testing.T) {
 						since = append(since, inMain)
 					}
 				}
-				if job.name == "tpu-train" && target.MXUSize == 256 && target.VMEM <= 64<<20 {
-					since = append(slices.Clone(since), inMain)
+				if job.name == "tpu-train" {
+					place := "fetch=copies"
+					if target.MXUSize == 256 && target.VMEM <= 64<<20 {
+						place = inMain
+					}
+					since = append(slices.Clone(since), place)
 				}
 				for _, change := range since {
 					axis, value, _ := strings.Cut(change, "=")

@@ -21,7 +21,7 @@ type Sched struct {
 	Waves   []string
 	Stagger int
 	// Fetch has the kernel copy the blocks of input windows itself, those of the next step while it does one: of windows that are looked
-	// up where the grid's Live says how many steps run, else of those that follow the steps.
+	// up where the grid's Live says how many steps run, else of those that follow the steps. What another kernel of the module gives or takes stays in windows.
 	Fetch bool
 }
 

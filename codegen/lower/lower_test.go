@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -250,6 +251,33 @@ func TestCopiedTokens(t *testing.T) {
 			require.Equal(t, results[0][o.Name].Data, results[1][o.Name].Data, "%s of %v", o.Name, row)
 		}
 	}
+}
+
+// What a forward kernel keeps for the backward one stays in windows where it copies its other blocks itself: the compiler may leave it in vector memory.
+func TestKeptInWindows(t *testing.T) {
+	m, err := build.Module(spec(t, "t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train"), variant(t, "tpu-train-long,chunk=32,mergepairs=0,fetch=copies"))
+	require.NoError(t, err)
+	k, err := lower.Kernels(m)
+	require.NoError(t, err)
+	var kernels []*ir.Instr
+	for _, in := range k.Body.Instrs {
+		if in.Op == ir.OpKernel {
+			kernels = append(kernels, in)
+		}
+	}
+	require.Len(t, kernels, 2)
+	copied, kept := 0, 0
+	for i, w := range kernels[0].Attrs.Grid.Out {
+		switch {
+		case slices.Contains(kernels[1].Args, kernels[0].Results[i]):
+			require.NotEmpty(t, w.Block, "output %d", i)
+			kept++
+		case len(w.Block) == 0:
+			copied++
+		}
+	}
+	require.Equal(t, 3, kept)
+	require.Positive(t, copied)
 }
 
 func TestProgram(t *testing.T) {

@@ -140,6 +140,9 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		for _, p := range progs {
 			names = append(names, p.name)
 			f.extent.MinSteps = max(f.extent.MinSteps, overlap(p.Module))
+			if f.extent.MinSteps >= sizes.LongestRing {
+				return nil, fmt.Errorf("pallas: no file for every size: phases are %d steps apart, and sizes tell places in rings of at most %d", f.extent.MinSteps, sizes.LongestRing)
+			}
 		}
 	}
 	funcs, err := sizes.Unify(texts, sizes.Probes, names...)

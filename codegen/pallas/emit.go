@@ -161,7 +161,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 		s := ir.Sched{Steps: 1, Lags: []int{0}, Lock: math.MaxInt16}
 		if g.Sched != nil {
 			s = *g.Sched
-			s.Stagger, s.Lock = min(s.Stagger*s.Lock, 64), 1 // of single heads as many as the groups had
+			s.Stagger, s.Lock = min(s.Stagger*s.Lock, 64), 1 // heads follow one another as far apart as their groups did; 64 is the most that a schedule takes
 		}
 		g.Sched = &s
 		strands.Name(in.Body)

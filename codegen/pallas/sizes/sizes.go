@@ -42,9 +42,12 @@ var grown = []term{
 // terms are sizes, and where in a ring in scratch a step or a visit is.
 var terms = slices.Concat(grown, rings(grown[1]), rings(grown[3]))
 
+// LongestRing is the longest whose places the probes tell apart: a ring of eight would be taken for one of four.
+const LongestRing = 4
+
 func rings(size term) []term {
 	out := []term{{"(" + size.text + " % 2)", func(s Size) int { return size.of(s) % 2 }}}
-	for _, n := range []int{3, 4} {
+	for n := 3; n <= LongestRing; n++ {
 		for shift := range n {
 			at := size.text
 			if shift > 0 {

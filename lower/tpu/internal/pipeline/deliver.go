@@ -31,7 +31,8 @@ type delivery struct {
 }
 
 // delivers says along which dimension the kernel is to copy the blocks of an output itself: of those
-// that follow the steps of the only program, and of what stays (-1).
+// that follow the steps of the only program, and of what stays (-1). What another kernel takes is no
+// such output (passed).
 //
 // A copy has one number for its block, so all other dimensions must be whole. The delay must be the
 // greatest: deliver counts from step l.last on, in which a window of just that delay has its first

@@ -20,7 +20,7 @@ type fetch struct {
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
 // that a table numbers where there is one that says how many steps run, else of those that follow
-// the steps of the only program.
+// the steps of the only program. What another kernel gives is no such input (passed).
 func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 {
 		return 0, false

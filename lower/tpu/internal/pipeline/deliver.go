@@ -32,18 +32,18 @@ type delivery struct {
 
 // delivers says along which dimension the kernel is to copy the blocks of an output itself: of those
 // that follow the steps of the only program, and of what stays (-1). What another kernel takes is no
-// such output (passed).
+// such output (passed). x is the result as it was.
 //
 // A copy has one number for its block, so all other dimensions must be whole. The delay must be the
 // greatest: deliver counts from step l.last on, in which a window of just that delay has its first
 // block.
-func (l *pipeline) delivers(w ir.Window, t ir.Type, delay int) (axis int, ok bool) {
-	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.g.Live > 0 {
+func (l *pipeline) delivers(w ir.Window, x *ir.Value, delay int) (axis int, ok bool) {
+	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.g.Live > 0 || l.passed[x] {
 		return 0, false
 	}
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
 	for d := range w.Index {
-		if d != axis && !l.whole(w, t, d) {
+		if d != axis && !l.whole(w, x.Type, d) {
 			return 0, false
 		}
 	}

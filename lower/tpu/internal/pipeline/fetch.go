@@ -20,15 +20,15 @@ type fetch struct {
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
 // that a table numbers where there is one that says how many steps run, else of those that follow
-// the steps of the only program. What another kernel gives is no such input (passed).
-func (l *pipeline) fetches(w ir.Window, t ir.Type) (axis int, ok bool) {
-	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 {
+// the steps of the only program. What another kernel gives is no such input (passed). x is the operand as it was.
+func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
+	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.passed[x] {
 		return 0, false
 	}
 	looked := l.g.Live > 0
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && (x.Table >= 0) == looked })
 	for d := range w.Index {
-		if d != axis && !l.whole(w, t, d) {
+		if d != axis && !l.whole(w, x.Type, d) {
 			return 0, false
 		}
 	}

@@ -114,7 +114,7 @@ func (w *windowing) input(i int) error {
 		}
 		// A window that the kernel fetches is a buffer of its own; the operand itself is there
 		// once, whole.
-		if axis, ok := w.fetches(window, x.Type); ok && !w.passed[w.kernel.Args[old]] {
+		if axis, ok := w.fetches(window, w.kernel.Args[old]); ok {
 			if w.whole[x] == nil {
 				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
 			}
@@ -163,7 +163,7 @@ func (w *windowing) output(i int) error {
 		return err
 	}
 	aliased := slices.ContainsFunc(w.g.Alias, func(a [2]int) bool { return a[0] == i })
-	if axis, ok := w.delivers(window, w.g.Outs[i], delay); ok && !aliased && !w.passed[w.kernel.Results[i]] {
+	if axis, ok := w.delivers(window, w.kernel.Results[i], delay); ok && !aliased {
 		w.ng.Out = append(w.ng.Out, ir.Window{})
 		to := w.b.Param("", ir.Ref(ir.HBM, w.g.Outs[i].DType, w.g.Outs[i].Shape...))
 		w.delivered = append(w.delivered, &delivery{window: nw, axis: axis, param: old, to: to})

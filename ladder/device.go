@@ -121,23 +121,32 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 		return nil
 	}
 	whole := make([][2]float64, c.Repeat)
+	if r.Model != nil { // the rule by itself too, for its share of the whole
+		modules = slices.Concat(modules, mfu.RuleAlone(*r.Model, c.Forward))
+	}
 	for _, m := range modules {
 		pairs, err := x.pairs(ctx, c, r, m, base, candidate, f)
 		if err != nil || f.Candidate.Verdict != "" {
 			return err
 		}
+		within := m.Own && r.Model != nil // of another module
 		var each [2][]float64
 		for i, p := range pairs {
 			for k := range p {
-				whole[i][k] += float64(m.Times) * float64(p[k])
-				each[k] = append(each[k], float64(m.Times)*float64(p[k]))
+				took := float64(m.Times) * float64(p[k])
+				each[k] = append(each[k], took)
+				if !within {
+					whole[i][k] += took
+				}
 			}
 		}
 		for k, side := range []*Side{&f.Base, &f.Candidate} {
 			took := int64(ratio.Median(each[k]))
-			side.Stages = append(side.Stages, journal.Stage{Name: m.Name, Cycles: took})
-			if m.Rule {
+			if m.Own {
 				side.Rule += took
+			}
+			if !within {
+				side.Stages = append(side.Stages, journal.Stage{Name: m.Name, Cycles: took})
 			}
 		}
 	}

@@ -78,8 +78,8 @@ func TestMissing(t *testing.T) {
 		s.Kernels = n
 		return s
 	}
-	core := func(s Side, apart, one int64) Side {
-		s.Apart, s.Core = apart, one
+	layers := func(s Side, apart, one int64) Side {
+		s.Apart, s.Whole = apart, one
 		return s
 	}
 	refused := func(v journal.Verdict, reason string) Side {
@@ -114,8 +114,8 @@ func TestMissing(t *testing.T) {
 		"memory path":                 {"layer", Figures{Base: side(700, "dots", 700), Candidate: bound}, Unmoved, Revert, journal.CauseMemory, "main memory is what limits"},
 		"memory path, vector memory":  {"layer", Figures{Base: side(700), Candidate: refused(journal.VMEM, "17 MiB of 16")}, Refused, Revert, journal.CauseMemory, "17 MiB"},
 		"fusion boundary, glue":       {"kernel", Figures{Base: side(1000, "dots", 1000), Candidate: glued}, Lost, Revert, journal.CauseFusion, "300 cycles more outside of kernels"},
-		"fusion boundary, one module": {"layer", Figures{Base: core(side(1000), 700, 600), Candidate: core(side(1100), 500, 700)}, Lost, Revert, journal.CauseFusion,
-			"apart, convolution, rule and norm take 200 cycles less; in one module 100 more"},
+		"fusion boundary, one module": {"layer", Figures{Base: layers(side(1000), 700, 600), Candidate: layers(side(1100), 500, 700)}, Lost, Revert, journal.CauseFusion,
+			"apart, the parts of the layers take 200 cycles less; in one module 100 more"},
 		"nothing new": {"kernel", Figures{Base: side(1000), Candidate: side(1000), Same: true}, Unmoved, Revert, journal.CauseRepeated, "one program"},
 		"too little":  {"model", Figures{Base: side(1000, "dots", 1000), Candidate: side(995, "dots", 995)}, Unmoved, Revert, journal.CauseBottleneck, "0.50 % less, and 1 % is asked"},
 		"a guard lost": {"guard bench,direction=train@v6e", Figures{Base: side(1000, "dots", 1000), Candidate: side(1020, "dots", 1020)}, Lost, Revert, journal.CauseBottleneck,

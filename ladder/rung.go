@@ -71,8 +71,8 @@ func (r Rung) Command(variant string, forward bool) string {
 type Side struct {
 	journal.Cost
 	Rule    int64   `json:"rule,omitempty"`    // part of the score that is the rule alone
-	Apart   int64   `json:"apart,omitempty"`   // convolution, rule and norm of a step as modules of their own
-	Core    int64   `json:"core,omitempty"`    // the same as one module
+	Apart   int64   `json:"apart,omitempty"`   // the layers of the rule of a step, each part as a module of its own
+	Whole   int64   `json:"whole,omitempty"`   // the same, each layer as one module
 	Kernels int     `json:"kernels,omitempty"` // distinct ones that a step compiles
 	MFU     float64 `json:"mfu,omitempty"`
 	Variant string  `json:"variant,omitempty"` // as it was suited to the rung

@@ -200,13 +200,13 @@ func (s *Side) sum(rows []*mfu.Row) {
 			}
 		case r.Kind == "rule" && r.Part == "rule":
 			s.Rule += times * int64(r.Time)
-		case strings.HasSuffix(r.Part, ", apart"):
+		case r.Kind == "rule" && strings.HasSuffix(r.Part, ", apart"):
 			s.Apart += times * int64(r.Time)
 		}
 		if r.InStep {
 			s.Stages = append(s.Stages, journal.Stage{Name: name, Cycles: times * int64(r.Time)})
-			if r.Whole {
-				s.Core += times * int64(r.Time)
+			if r.Kind == "rule" {
+				s.Whole += times * int64(r.Time)
 			}
 		}
 	}

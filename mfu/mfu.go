@@ -56,7 +56,7 @@ type Step struct {
 }
 
 // Note says what the time is.
-const Note = "time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
+const Note = "a step is the sum of its modules: a layer is one each way, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
 
 // NewStep begins the step of a model, and reads the variant of the rule for each target.
 func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, []gdn.Variant, error) {
@@ -101,43 +101,36 @@ func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error
 	return v, v.Check(s)
 }
 
-// Rows costs the parts on a target, and sums them.
+// Rows costs the parts and the pieces on a target, and sums them. A step is the sum of its pieces.
 func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool) ([]*Row, error) {
-	passes := []string{"forward", "backward"}
-	if forward {
-		passes = passes[:1]
-	}
-	var rows []*Row
 	parts := model.Parts(c)
-	for _, p := range parts {
-		for _, pass := range passes {
-			r, err := costPart(ctx, x, c, p, v, t, pass)
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, r)
+	rows, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	var sums, steps []*Row
+	for _, kind := range model.Kinds(parts) {
+		for _, pass := range model.Passes(forward) {
+			apart := sumRows(rows, func(r *Row) bool { return r.Kind == kind && r.Pass == pass })
+			apart.Part, apart.Pass = "layer, apart", pass
+			sums = append(sums, apart)
 		}
 	}
-	core := func(r *Row) bool { return inCore(r.Kind, r.Part) }
-	var sums, whole []*Row
-	for _, pass := range passes {
-		parts := sumRows(rows, func(r *Row) bool { return core(r) && r.Pass == pass })
-		if parts == nil {
-			continue
+	for _, m := range modules(c, forward) {
+		r := &Row{Target: t.Name, Kind: m.kind, Part: m.piece + ", in one module", Pass: m.pass, Times: m.Times, Flops: m.Flops, Whole: true, InStep: true}
+		if m.Build == nil {
+			r = rows[slices.IndexFunc(rows, func(r *Row) bool { return r.Kind == m.kind && r.Part == m.piece && r.Pass == m.pass })]
+			r.InStep = true
+		} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		} else {
+			sums = append(sums, r)
 		}
-		one := &Row{Target: t.Name, Kind: "rule", Part: "convolution to norm, in one module", Pass: pass, Times: parts.Times, Flops: parts.Flops, Whole: true}
-		if err := one.cost(ctx, x, t, func() (*ir.Module, error) { return model.Core(c, v, pass == "backward") }); err != nil {
-			return nil, fmt.Errorf("rule, one module, %s: %w", pass, err)
-		}
-		parts.Part, parts.Pass = "convolution to norm, apart", pass
-		sums, whole = append(sums, parts, one), append(whole, one)
+		steps = append(steps, r)
 	}
 	step := &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
 	for _, kind := range model.Kinds(parts) {
-		layer := sumRows(slices.Concat(whole, rows), func(r *Row) bool {
-			r.InStep = r.Whole || !core(r)
-			return r.Kind == kind && r.InStep
-		})
+		layer := sumRows(steps, func(r *Row) bool { return r.Kind == kind })
 		sums = append(sums, layer)
 		step.add(layer, float64(layer.Times))
 	}
@@ -149,11 +142,19 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	return rows, nil
 }
 
-// Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Sums of parts are none.
+// Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Pieces and sums are none.
 func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, of func(*Row) bool) ([]*Row, error) {
-	var rows []*Row
+	rows, err := partRows(ctx, x, c, v, t, false, of)
+	for _, r := range rows {
+		r.MFU = r.Flops / (r.Time * t.PeakFlops())
+	}
+	return rows, err
+}
+
+// partRows costs the passes of some parts.
+func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool, of func(*Row) bool) (rows []*Row, err error) {
 	for _, p := range model.Parts(c) {
-		for _, pass := range []string{"forward", "backward"} {
+		for _, pass := range p.Passes(forward) {
 			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
 				continue
 			}
@@ -161,7 +162,6 @@ func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Var
 			if err != nil {
 				return nil, err
 			}
-			r.MFU = r.Flops / (r.Time * t.PeakFlops())
 			rows = append(rows, r)
 		}
 	}
@@ -189,44 +189,48 @@ func costPart(ctx context.Context, x *measure.Instrument, c model.Config, p mode
 	return r, nil
 }
 
-// inCore says whether a part lies between the projections of a layer of the rule.
-func inCore(kind, part string) bool {
-	return kind == "rule" && part != "norm" && !strings.HasPrefix(part, "project")
-}
-
-// Module is a piece of a step that runs by itself.
+// Module is a pass of a piece of a step, which runs by itself.
 type Module struct {
 	Name  string
 	Times int     // in a step
 	Flops float64 // model flops, once
-	Rule  bool    // it holds the rule
+	Rule  bool    // it holds the rule, and depends on the variant
+	Own   bool    // it is the rule and nothing else
 	Build func(gdn.Variant) (*ir.Module, error)
+
+	kind, piece, pass string
 }
 
-// Modules lists what a step runs: the parts, those between the projections of a layer of the rule as one. The core of attention is left out.
-func Modules(c model.Config, forward bool) (l []Module) {
-	passes := []string{"forward", "backward"}
-	if forward {
-		passes = passes[:1]
+// Modules lists what a step runs: the passes of its pieces. The core of attention is left out.
+func Modules(c model.Config, forward bool) []Module {
+	return slices.DeleteFunc(modules(c, forward), func(m Module) bool { return m.Build == nil })
+}
+
+// RuleAlone lists the passes of the rule as modules of their own, which a step has within others.
+func RuleAlone(c model.Config, forward bool) (l []Module) {
+	for _, p := range model.Parts(c) {
+		if p.Kind != "rule" || p.Name != "rule" {
+			continue
+		}
+		for _, pass := range p.Passes(forward) {
+			l = append(l, Module{Name: "rule, rule " + pass, Times: p.Layers, Flops: p.Flops, Rule: true, Own: true,
+				Build: func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, pass == "backward") }})
+		}
 	}
-	for _, pass := range passes {
-		back := pass == "backward"
-		core := -1
-		for _, p := range model.Parts(c) {
-			flops := p.Flops
-			if back {
-				flops *= 2
+	return l
+}
+
+func modules(c model.Config, forward bool) (l []Module) {
+	for _, pass := range model.Passes(forward) {
+		for _, p := range model.Pieces(c) {
+			m := Module{Name: p.Kind + ", " + p.Name + " " + pass, Times: p.Layers, Flops: p.Flops, Rule: p.Kind == "rule", kind: p.Kind, piece: p.Name, pass: pass}
+			if pass == "backward" {
+				m.Flops *= 2
 			}
-			switch {
-			case p.Build == nil:
-			case !inCore(p.Kind, p.Name):
-				l = append(l, Module{p.Kind + ", " + p.Name + " " + pass, p.Layers, flops, false, func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, back) }})
-			case core < 0:
-				core = len(l)
-				l = append(l, Module{"rule, convolution to norm " + pass, p.Layers, flops, true, func(v gdn.Variant) (*ir.Module, error) { return model.Core(c, v, back) }})
-			default:
-				l[core].Flops += flops
+			if p.Build != nil {
+				m.Build = func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, pass == "backward") }
 			}
+			l = append(l, m)
 		}
 	}
 	return l

@@ -113,9 +113,9 @@ func TestStep(t *testing.T) {
 	}
 	require.Positive(t, core)
 	require.InEpsilon(t, small.StepFlops(false)-core, flops, 1e-9)
-	require.Equal(t, 2, times["rule, convolution to norm forward"])
-	require.Equal(t, 2, times["rule, convolution to norm backward"])
-	require.Equal(t, 1, times["attention, project in backward"])
+	require.Equal(t, 2, times["rule, layer forward"])
+	require.Equal(t, 2, times["rule, layer backward"])
+	require.Equal(t, 1, times["attention, norm, project in backward"])
 	for i, whole := range r.Steps {
 		for _, p := range r.Pieces {
 			whole -= p.Steps[i]
@@ -126,7 +126,7 @@ func TestStep(t *testing.T) {
 	r.Write(&out, dir)
 	require.Contains(t, out.String(), "model small (3 layers of width 16, 2 x 32 tokens)")
 	require.Contains(t, out.String(), "the core of attention is not among the pieces")
-	require.Regexp(t, `(?m)^rule, convolution to norm backward +2 `, out.String())
+	require.Regexp(t, `(?m)^rule, layer backward +2 `, out.String())
 }
 
 // The static cycles beside a profile are those that trace splits a kernel by.

@@ -50,17 +50,72 @@ func (p *program) rows(v, x *ir.Value) *ir.Value {
 // overLanes sums over the last dimension.
 func (p *program) overLanes(x *ir.Value) *ir.Value { return p.Sum(x, x.Type.Rank()-1) }
 
-// dense is y = x W, and its backward pass dx = dy W^T, dW = x^T dy.
-func (p *program) dense(t, in, out int, backward bool) {
+// dense is a product with each of some weights [in, width], as their names say: x W. Its backward pass is dx = dy W^T, summed over the weights, and
+// dW = x^T dy.
+func (p *program) dense(x *ir.Value, widths []int, names []string, ys ...*ir.Value) (products []*ir.Value) {
 	p.Stage("projection")
-	x, w := p.param("x", t, in), p.param("w", in, out)
+	in := x.Type.Shape[1]
+	var dx *ir.Value
+	for i, width := range widths {
+		w := p.param("w_"+names[i], in, width)
+		if ys == nil {
+			products = append(products, p.MatMul(x, w, false, false, p.product()))
+			continue
+		}
+		dy := p.Convert(p.Reshape(ys[i], x.Type.Shape[0], width), p.narrow)
+		p.giveWide("dw_"+names[i], p.MatMul(x, dy, true, false, p.product()))
+		d := p.Convert(p.MatMul(dy, w, false, true, p.product()), p.narrow)
+		if dx != nil {
+			d = p.Convert(p.Add(p.Convert(dx, p.wide), p.Convert(d, p.wide)), p.narrow)
+		}
+		dx = d
+	}
+	if ys != nil {
+		return []*ir.Value{dx}
+	}
+	return products
+}
+
+// project is y = x W by names of values [t, in] and [t, width].
+func (p *program) project(x, y string, t, in, width int, backward bool) {
+	from := p.param(x, t, in)
 	if !backward {
-		p.give("y", p.MatMul(x, w, false, false, p.product()))
+		p.give(y, p.dense(from, []int{width}, []string{y})[0])
 		return
 	}
-	dy := p.param("dy", t, out)
-	p.give("dx", p.MatMul(dy, w, false, true, p.product()))
-	p.giveWide("dw", p.MatMul(x, dy, true, false, p.product()))
+	p.give("d"+x, p.dense(from, []int{width}, []string{y}, p.param("d"+y, t, width))[0])
+}
+
+// projectIn makes what the convolution takes, the gate z of the norm, and the raw gates a and b.
+func (p *program) projectIn(c Config, backward bool) {
+	t, r := c.Batch*c.Tokens, c.Rule
+	n, names, widths := p.param("n", t, c.Hidden), []string{"mixed", "z", "gates"}, []int{r.qkv(), r.z(), r.gates()}
+	if !backward {
+		y := p.dense(n, widths, names)
+		p.give("mixed", p.Reshape(y[0], c.Batch, c.Tokens, r.qkv()))
+		p.give("z", p.Reshape(y[1], c.Batch, c.Tokens, r.z()))
+		for i, name := range []string{"a", "b"} {
+			p.giveWide(name, p.Reshape(p.SliceAxis(y[2], 1, i*r.HeadsV, (i+1)*r.HeadsV), c.Batch, c.Tokens, r.HeadsV))
+		}
+		return
+	}
+	gate := func(name string) *ir.Value {
+		return p.Reshape(p.Param(name, ir.T(p.wide, c.Batch, c.Tokens, r.HeadsV)), t, r.HeadsV)
+	}
+	dmixed, dz := p.param("dmixed", c.Batch, c.Tokens, r.qkv()), p.param("dz", c.Batch, c.Tokens, r.z())
+	p.give("dn", p.dense(n, widths, names, dmixed, dz, p.Concat(1, gate("da"), gate("db")))[0])
+}
+
+// upAndGate makes both operands of a SwiGLU.
+func (p *program) upAndGate(t, d, width int, backward bool) {
+	n, names, widths := p.param("n", t, d), []string{"gate", "up"}, []int{width, width}
+	if backward {
+		p.give("dn", p.dense(n, widths, names, p.param("dgate", t, width), p.param("dup", t, width))[0])
+		return
+	}
+	for i, y := range p.dense(n, widths, names) {
+		p.give(names[i], y)
+	}
 }
 
 func (p *program) product() ir.Precision {
@@ -70,19 +125,19 @@ func (p *program) product() ir.Precision {
 	return ir.PrecF32
 }
 
-// norm is RMSNorm: y = w x / rms(x).
+// norm is RMSNorm: n = w x / rms(x).
 func (p *program) norm(t, d int, backward bool) {
 	p.Stage("norm")
-	x, w := p.input("x", t, d), p.input("w", d)
+	x, w := p.input("x", t, d), p.input("scale", d)
 	if !backward {
 		_, n := p.unit(x)
-		p.give("y", p.Mul(n, p.lanes(w, n)))
+		p.give("n", p.Mul(n, p.lanes(w, n)))
 		return
 	}
-	dy := p.input("dy", t, d)
+	dn := p.input("dn", t, d)
 	r, n := p.unit(x)
-	p.give("dx", p.unitBack(r, n, p.Mul(dy, p.lanes(w, dy))))
-	p.giveWide("dw", p.Sum(p.Mul(dy, n), 0))
+	p.give("dx", p.unitBack(r, n, p.Mul(dn, p.lanes(w, dn))))
+	p.giveWide("dscale", p.Sum(p.Mul(dn, n), 0))
 }
 
 // unit scales rows to mean square 1; r is by what.
@@ -198,11 +253,11 @@ func (p *program) gatedNorm(c Config, backward bool) {
 			_, n := p.unit(in[0])
 			return []*ir.Value{p.Mul(p.Mul(n, scaled(p, in[2], n)), p.silu(in[1]))}, nil
 		})
-		p.give("y", y[0])
+		p.give("normed", p.Reshape(y[0], c.Batch*c.Tokens, r.z()))
 		return
 	}
 	m.name, m.gives, m.sums = "gated_norm_back", []int{r.z(), r.z()}, []int{1}
-	m.tokens = append(m.tokens, flat(p.param("dy", c.Batch, c.Tokens, r.z())))
+	m.tokens = append(m.tokens, flat(p.param("dnormed", c.Batch*c.Tokens, r.z())))
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		o, z, dy, w := in[0], in[1], in[2], scaled(p, in[3], in[0])
 		scale, n := p.unit(o)
@@ -215,52 +270,15 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	p.giveWide("dweight", p.Reshape(g[2], r.V))
 }
 
-// swiglu is SiLU of the first half of the lanes times the second.
+// swiglu is SiLU of the gate times up. The compiler makes it part of the products around it.
 func (p *program) swiglu(t, d int, backward bool) {
 	p.Stage("SwiGLU")
-	operand := func(name string, width int) tokens {
-		return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, t, width), 1, t, width)}}
-	}
-	m := tokenMap{name: "swiglu", batch: 1, lanes: commonWidth(d, d), tokens: []tokens{operand("h", 2*d)}, gives: []int{d}}
-	halves := func(p *program, h *ir.Value) (gate, up *ir.Value) {
-		n := h.Type.Shape[0] / 2
-		return p.SliceAxis(h, 0, 0, n), p.SliceAxis(h, 0, n, 2*n)
-	}
+	gate, up := p.input("gate", t, d), p.input("up", t, d)
 	if !backward {
-		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-			gate, up := halves(p, in[0])
-			return []*ir.Value{p.Mul(p.silu(gate), up)}, nil
-		})
-		p.give("y", p.Reshape(y[0], t, d))
+		p.give("inner", p.Mul(p.silu(gate), up))
 		return
 	}
-	m.name, m.gives = "swiglu_back", []int{2 * d}
-	m.tokens = append(m.tokens, operand("dy", d))
-	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-		gate, up := halves(p, in[0])
-		dy := in[1]
-		return []*ir.Value{p.Concat(0, p.Mul(p.Mul(dy, up), p.siluBack(gate)), p.Mul(dy, p.silu(gate)))}, nil
-	})
-	p.give("dh", p.Reshape(g[0], t, 2*d))
-}
-
-// loss is the mean over tokens of log sum exp(logits) - logits[label]. The forward pass gives it and each row's log sum exp; the backward pass
-// takes that: dlogits = (softmax - one-hot) / tokens.
-func (p *program) loss(t, vocab int, backward bool) {
-	p.Stage("loss")
-	x := p.input("logits", t, vocab)
-	label := p.Param("labels", ir.T(ir.I32, t))
-	hit := p.Compare(ir.EQ, p.Iota(ir.T(ir.I32, t, vocab), 1), p.rows(label, x))
-	if !backward {
-		most := p.Append(ir.OpReduceMax, []*ir.Value{x}, ir.Attrs{Dims: []int{1}}, nil)[0]
-		sum := p.overLanes(p.Exp(p.Sub(x, p.rows(most, x))))
-		all := p.Add(most, p.Unary(ir.OpLog, sum))
-		right := p.overLanes(p.Select(hit, x, p.Like(x, 0)))
-		p.giveWide("loss", p.Scale(p.Sum(p.Sub(all, right), 0), 1/float64(t)))
-		p.giveWide("logsumexp", all)
-		return
-	}
-	soft := p.Exp(p.Sub(x, p.rows(p.Param("logsumexp", ir.T(p.wide, t)), x)))
-	one := p.Select(hit, p.Like(x, 1), p.Like(x, 0))
-	p.give("dlogits", p.Scale(p.Sub(soft, one), 1/float64(t)))
+	dy := p.input("dinner", t, d)
+	p.give("dgate", p.Mul(p.Mul(dy, up), p.siluBack(gate)))
+	p.give("dup", p.Mul(dy, p.silu(gate)))
 }

@@ -1,0 +1,89 @@
+package model
+
+import (
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
+)
+
+// loss is the mean over tokens of log sum exp(logits) - logits[label], and its gradient (softmax - one-hot) / tokens: nothing comes behind the loss, so
+// the forward pass makes both, and reads the logits once.
+func (p *program) loss(t, vocab int) {
+	p.Stage("loss")
+	x, label := p.param("logits", t, vocab), p.Param("labels", ir.T(ir.I32, t))
+	var each, d *ir.Value
+	if rows := lossRows(t, vocab); rows > 0 && !p.plain {
+		each, d = p.lossGrid(x, label, rows)
+	} else {
+		hit := p.Compare(ir.EQ, p.Iota(ir.T(ir.I32, t, vocab), 1), p.rows(label, x))
+		each, d = p.crossEntropy(p.Convert(x, p.wide), hit, t, p.rows)
+	}
+	p.giveWide("loss", p.Scale(p.Sum(each, 0), 1/float64(t)))
+	p.give("dlogits", d)
+}
+
+// crossEntropy is the loss of each token by its wide logits, and the gradient of the mean of t. hit is where a token's label is, and rows repeats a value
+// for each token over its logits; these lie along the last dimension, and along dimension first too if that is not the tokens'.
+func (p *program) crossEntropy(x, hit *ir.Value, t int, rows func(v, x *ir.Value) *ir.Value) (each, d *ir.Value) {
+	over := func(op ir.Op, x *ir.Value) *ir.Value {
+		for x.Type.Rank() > 1 {
+			dim := x.Type.Rank() - 1
+			if x.Type.Rank() == 3 {
+				dim = 0
+			}
+			x = p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
+		}
+		return x
+	}
+	zero, share := p.Like(x, 0), 1/float64(t)
+	most := over(ir.OpReduceMax, x)
+	e := p.Exp(p.Sub(x, rows(most, x)))
+	sum := over(ir.OpReduceSum, e)
+	right := over(ir.OpReduceSum, p.Select(hit, x, zero))
+	each = p.Sub(p.Add(most, p.Unary(ir.OpLog, sum)), right)
+	scale := p.Div(p.Like(sum, share), sum)
+	return each, p.Sub(p.Mul(e, rows(scale, e)), p.Select(hit, p.Like(x, share), zero))
+}
+
+// lossMemory is what a step of the kernel of the loss may hold in vector memory.
+const lossMemory = 32 << 20
+
+// lossRows are the tokens of a step of the kernel: 32, or a tile of 16 where the vocabulary is so large that logits, gradients, both twice, and the
+// exponentials between them would not fit. Zero where there is no kernel.
+func lossRows(t, vocab int) int {
+	for _, rows := range []int{2 * halo, halo} {
+		if vocab%target.Lanes == 0 && t%rows == 0 && rows*vocab*(4*ir.BF16.Bytes()+ir.F32.Bytes()) <= lossMemory {
+			return rows
+		}
+	}
+	return 0
+}
+
+// lossGrid is the loss of each token and the gradients of its logits by a kernel. Left alone, the compiler reads the logits from main memory for the
+// maximum, again for the sum, and again for the gradient.
+//
+// A register has 128 logits of a token. Where the label's is, is said once for all registers, by the number of its register at the label's lane and -1
+// at the others: so a register finds its hits by comparing that with its own number.
+func (p *program) lossGrid(x, label *ir.Value, rows int) (each, d *ir.Value) {
+	t, vocab := x.Type.Shape[0], x.Type.Shape[1]
+	parts := vocab / target.Lanes
+	part := p.Div(label, p.Like(label, target.Lanes))
+	lane := p.Sub(label, p.Mul(part, p.Like(part, target.Lanes)))
+	at := ir.T(ir.I32, t, target.Lanes)
+	where := p.Select(p.Compare(ir.EQ, p.Iota(at, 1), p.Broadcast(lane, at.Shape, 0)), p.Broadcast(part, at.Shape, 0), p.Const(at, -1))
+	window := func(width int) ir.Window {
+		return ir.Window{Block: []int{rows, width}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexConst(0)}}
+	}
+	g := &ir.Grid{Name: "loss", Dims: []ir.GridDim{{Name: "t", Size: t / rows, Seq: true}},
+		In: []ir.Window{window(vocab), window(target.Lanes)}, Out: []ir.Window{window(1), window(vocab)},
+		Outs: []ir.Type{ir.T(p.wide, t, 1), ir.T(p.narrow, t, vocab)}}
+	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1}
+	rs := p.Grid(g, []*ir.Value{x, where}, func(b *ir.Builder, in, _ []*ir.Value) (ys, _ []*ir.Value) {
+		q := &program{Builder: b, wide: p.wide, narrow: p.narrow}
+		x := q.Convert(q.split(in[0], target.Lanes), q.wide)
+		hit := q.Compare(ir.EQ, q.Iota(ir.T(ir.I32, x.Type.Shape...), 0), q.Broadcast(in[1], x.Type.Shape, 1, 2))
+		each, d := q.crossEntropy(x, hit, t, func(v, x *ir.Value) *ir.Value { return q.Broadcast(v, x.Type.Shape, 1) })
+		d = q.Reshape(q.Transpose(q.Convert(d, q.narrow), 1, 0, 2), rows, parts*target.Lanes)
+		return []*ir.Value{q.Reshape(each, rows, 1), d}, nil
+	})
+	return p.Reshape(rs[0], t), rs[1]
+}

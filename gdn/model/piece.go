@@ -1,0 +1,195 @@
+package model
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Piece is what a training step is compiled in: a layer as one module each way, or its parts on one side of the core of attention, or that core. In a
+// module the compiler makes norms and elementwise work part of the products beside them, and brings weights while others work.
+type Piece struct {
+	Name   string // layer, or its parts
+	Kind   string // of layer
+	Layers int    // times in a model
+	Flops  float64
+	// Build makes the module of a pass. It is nil for the core of attention.
+	Build func(v gdn.Variant, backward bool) (*ir.Module, error)
+}
+
+// Pieces lists what a training step is compiled in, in the order of the forward pass.
+func Pieces(c Config) (list []Piece) {
+	parts := Parts(c)
+	for _, kind := range Kinds(parts) {
+		var layer []Part
+		for _, p := range parts {
+			if p.Kind == kind {
+				layer = append(layer, p)
+			}
+		}
+		for at := 0; at < len(layer); {
+			end := at + 1
+			for layer[at].Build != nil && end < len(layer) && layer[end].Build != nil {
+				end++
+			}
+			list = append(list, piece(layer, at, end))
+			at = end
+		}
+	}
+	return list
+}
+
+// piece is some of the parts of a layer.
+func piece(layer []Part, from, to int) Piece {
+	x := Piece{Kind: layer[0].Kind, Layers: layer[0].Layers}
+	var names []string
+	for _, p := range layer[from:to] {
+		x.Flops += p.Flops
+		names = append(names, p.Name)
+	}
+	if x.Name = strings.Join(names, ", "); to-from == len(layer) {
+		x.Name = "layer"
+	}
+	if layer[from].Build != nil {
+		w := whole{parts: layer[from:to], first: from == 0, last: to == len(layer), residual: x.Kind != "model"}
+		x.Build = w.build
+	}
+	return x
+}
+
+// whole is the parts of a piece.
+type whole struct {
+	parts       []Part
+	first, last bool // of the layer
+	residual    bool // a layer gives its input plus what its last part makes
+}
+
+// build makes the module of a pass. The forward pass gives what comes out, and what the backward pass reads.
+//
+// The kernel of the rule's backward pass takes what comes from outside from main memory: the compiler would copy whole arrays to vector memory before it,
+// and has nothing to hide that behind here. That holds for any variant.
+func (w *whole) build(v gdn.Variant, backward bool) (*ir.Module, error) {
+	if backward {
+		if main, err := v.With("main", "yes"); err == nil {
+			v = main
+		}
+		l, err := w.back(v)
+		if err != nil {
+			return nil, err
+		}
+		return l.finish(nil)
+	}
+	back, err := w.back(v)
+	if err != nil {
+		return nil, err
+	}
+	l := newLinked()
+	for _, p := range w.parts {
+		if err := l.run(p, v, false); err != nil {
+			return nil, err
+		}
+	}
+	if w.last && w.residual {
+		l.add("out", "x")
+	}
+	return l.finish(back.taken)
+}
+
+// back is the backward pass, without its results.
+func (w *whole) back(v gdn.Variant) (*linked, error) {
+	l := newLinked()
+	for _, p := range w.parts {
+		if p.again {
+			if err := l.run(p, v, false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, p := range slices.Backward(w.parts) {
+		if p.Both {
+			continue
+		}
+		if err := l.run(p, v, true); err != nil {
+			return nil, err
+		}
+	}
+	if w.first && w.residual {
+		l.add("dx", "dout")
+	}
+	return l, nil
+}
+
+// linked is a module of parts that take what others give, by name.
+type linked struct {
+	program
+	module *ir.Module
+	values map[string]*ir.Value
+	made   []string // by parts, in order
+	taken  []string // from parts or from outside
+}
+
+func newLinked() *linked {
+	m, b := ir.NewModule("piece")
+	return &linked{program: program{Builder: b, wide: ir.F32, narrow: ir.BF16}, module: m, values: map[string]*ir.Value{}}
+}
+
+// run adds a pass of a part.
+func (l *linked) run(p Part, v gdn.Variant, backward bool) error {
+	part, err := p.Build(v, backward)
+	if err != nil {
+		return err
+	}
+	var args []*ir.Value
+	for _, in := range part.Params() {
+		args = append(args, l.take(in.Name, in.Type))
+	}
+	for i, x := range passes.Inline(l.Builder, part, args) {
+		l.values[part.Results[i]] = x
+		l.made = append(l.made, part.Results[i])
+	}
+	return nil
+}
+
+// take is a value by name, a parameter where no part made it.
+//
+// What has heads crosses the border of a module with the heads of a token side by side, [B, T, H D]. A training step is one module, in which a reshape to
+// [B, T, H, D] forward and its inverse backward cancel; at the border of a module each would be a copy, since H rows of D fill no tile.
+func (l *linked) take(name string, t ir.Type) *ir.Value {
+	l.taken = append(l.taken, name)
+	x := l.values[name]
+	if x == nil {
+		x = l.Reshape(l.Param(name, ir.T(t.DType, besides(t.Shape)...)), t.Shape...)
+		l.values[name] = x
+	}
+	return x
+}
+
+// add adds a value, narrow, to another.
+func (l *linked) add(to, name string) {
+	x := l.values[to]
+	y := l.take(name, x.Type)
+	l.values[to] = l.Convert(l.Add(l.Convert(x, l.wide), l.Convert(y, l.wide)), l.narrow)
+}
+
+// finish ends the module. Its results are what no part took, and what is wanted besides.
+func (l *linked) finish(wanted []string) (*ir.Module, error) {
+	for _, name := range l.made {
+		if slices.Contains(wanted, name) || !slices.Contains(l.taken, name) {
+			x := l.values[name]
+			l.names, l.results = append(l.names, name), append(l.results, l.Reshape(x, besides(x.Type.Shape)...))
+		}
+	}
+	return l.module, l.Finish(l.module, l.names, l.results)
+}
+
+// besides is the shape of [B, T, H, D] with heads side by side, and any other as it is. States are [B, H, K, V] too, but none crosses here: what is kept of
+// them has five dimensions.
+func besides(shape []int) []int {
+	if len(shape) != 4 {
+		return shape
+	}
+	return []int{shape[0], shape[1], shape[2] * shape[3]}
+}

@@ -21,18 +21,15 @@ func (p *program) loss(t, vocab int) {
 	p.give("dlogits", d)
 }
 
-// crossEntropy is the loss of each token by its wide logits, and the gradient of the mean of t. hit is where a token's label is, and rows repeats a value
-// for each token over its logits; these lie along the last dimension, and along dimension first too if that is not the tokens'.
+// crossEntropy is the loss of each token by its wide logits, and the gradient of the mean of t. The logits of a token lie along the last dimension of
+// [tokens, vocab], or along the first and the last of [vocab / lanes, tokens, lanes]. hit is where a token's label is, and rows repeats a value for each
+// token over its logits.
 func (p *program) crossEntropy(x, hit *ir.Value, t int, rows func(v, x *ir.Value) *ir.Value) (each, d *ir.Value) {
 	over := func(op ir.Op, x *ir.Value) *ir.Value {
-		for x.Type.Rank() > 1 {
-			dim := x.Type.Rank() - 1
-			if x.Type.Rank() == 3 {
-				dim = 0
-			}
-			x = p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
+		if x.Type.Rank() == 3 { // registers first, then what is left across lanes
+			x = p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{0}}, nil)[0]
 		}
-		return x
+		return p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{1}}, nil)[0]
 	}
 	zero, share := p.Like(x, 0), 1/float64(t)
 	most := over(ir.OpReduceMax, x)

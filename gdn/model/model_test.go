@@ -84,6 +84,12 @@ func TestBackward(t *testing.T) {
 			}
 			fill(forward)
 			run := func(m *ir.Module) map[string]*array.Array { return eval(t, m, inputs) }
+			kept := run(forward)
+			for _, p := range back.Params() { // what the forward pass keeps
+				if x := kept[p.Name]; x != nil {
+					inputs[p.Name] = x
+				}
+			}
 			fill(back)
 			grads := run(back)
 			delete(grads, "loss") // which the module of the loss gives beside the gradient
@@ -133,10 +139,11 @@ func TestBackward(t *testing.T) {
 func TestOverTokens(t *testing.T) {
 	c := tiny
 	c.Tokens, c.Batch, c.Rule = 2*blockTokens, 2, Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}
+	long := c // where nothing has a halo, steps are longer
+	long.Tokens = 2 * mostTokens
 	for name, write := range map[string]func(*program, bool){
 		"convolution": func(p *program, backward bool) { p.convolution(c, backward) },
-		"gated norm":  func(p *program, backward bool) { p.gatedNorm(c, backward) },
-		"loss":        func(p *program, _ bool) { p.loss(blockTokens, 256) },
+		"gated norm":  func(p *program, backward bool) { p.gatedNorm(long, backward) },
 	} {
 		for _, backward := range []bool{false, true} {
 			made := func(plain bool) *ir.Module {
@@ -153,13 +160,6 @@ func TestOverTokens(t *testing.T) {
 			inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(5, 6))
 			for _, p := range plain.Params() {
 				inputs[p.Name] = random(r, p.Type, 1)
-				if p.Type.DType == ir.I32 {
-					at := make([]int64, p.Type.Size())
-					for i := range at {
-						at[i] = r.Int64N(256)
-					}
-					inputs[p.Name] = array.FromInt64s(ir.I32, p.Type.Shape, at)
-				}
 			}
 			want := eval(t, plain, inputs)
 			for _, m := range []*ir.Module{grid, kernel} {
@@ -172,6 +172,57 @@ func TestOverTokens(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The kernel of the loss gives the loss and its gradient, wherever the label is among the registers of a token, and for logits whose exponentials overflow.
+func TestLossKernel(t *testing.T) {
+	const tokens, vocab = 64, 384
+	require.Equal(t, 32, lossRows(tokens, vocab))
+	m, b := ir.NewModule("part")
+	p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
+	p.loss(tokens, vocab)
+	require.NoError(t, b.Finish(m, p.names, p.results))
+	kernel, err := pass.Apply(m, pass.Kernels...)
+	require.NoError(t, err)
+	require.Contains(t, kernel.String(), "kernel")
+
+	r := rand.New(rand.NewPCG(7, 8))
+	logits := random(r, ir.T(ir.BF16, tokens, vocab), 4)
+	values := logits.Float64s()
+	labels := make([]int64, tokens)
+	for i := range labels {
+		labels[i] = int64(i * 131 % vocab)
+		for j := range vocab {
+			values[i*vocab+j] += float64(i%3) * 1000 // a multiple of what bf16 rounds to up there
+		}
+	}
+	copy(labels, []int64{0, 127, 128, 255, 256, vocab - 1})
+	logits = array.FromFloat64s(ir.BF16, logits.Shape, values)
+	values = logits.Float64s()
+	for _, m := range []*ir.Module{m, kernel} {
+		got := eval(t, m, map[string]*array.Array{"logits": logits, "labels": array.FromInt64s(ir.I32, []int{tokens}, labels)})
+		loss, dlogits := 0.0, got["dlogits"].Float64s()
+		for i := range tokens {
+			row := values[i*vocab : (i+1)*vocab]
+			most, sum := slices.Max(row), 0.0
+			for _, x := range row {
+				sum += math.Exp(x - most)
+			}
+			loss += (most + math.Log(sum) - row[labels[i]]) / tokens
+			for j, x := range row {
+				want := math.Exp(x-most) / sum
+				if int64(j) == labels[i] {
+					want--
+				}
+				require.InDelta(t, want, tokens*dlogits[i*vocab+j], math.Abs(want)/128+1e-6, "token %d, logit %d", i, j)
+			}
+		}
+		require.InEpsilon(t, loss, got["loss"].Float64s()[0], 1e-4)
+	}
+	// What does not fill registers, or fits in no vector memory, has no kernel.
+	require.Equal(t, 16, lossRows(4096, 151936))
+	require.Zero(t, lossRows(4096, 1<<20))
+	require.Zero(t, lossRows(4096, 1000))
 }
 
 // Every part but the core of attention has modules in both directions.

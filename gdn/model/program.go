@@ -1,6 +1,10 @@
 package model
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"math"
+
+	"github.com/gdngen/gdngen/ir"
+)
 
 // eps is added to a mean square before its root.
 const eps = 1e-6
@@ -128,32 +132,33 @@ func (p *program) product() ir.Precision {
 // norm is RMSNorm: n = w x / rms(x).
 func (p *program) norm(t, d int, backward bool) {
 	p.Stage("norm")
-	x, w := p.input("x", t, d), p.input("scale", d)
+	x, w := p.input("x", t, d), p.rooted(p.input("scale", d), d)
 	if !backward {
-		_, n := p.unit(x)
-		p.give("n", p.Mul(n, p.lanes(w, n)))
+		_, u := p.unit(x)
+		p.give("n", p.Mul(u, p.lanes(w, u)))
 		return
 	}
 	dn := p.input("dn", t, d)
-	r, n := p.unit(x)
-	p.give("dx", p.unitBack(r, n, p.Mul(dn, p.lanes(w, dn))))
-	p.giveWide("dscale", p.Sum(p.Mul(dn, n), 0))
+	r, u := p.unit(x)
+	du := p.Mul(dn, p.lanes(w, dn))
+	p.give("dx", p.unitBack(r, u, du, p.Mul(du, u)))
+	p.giveWide("dscale", p.rooted(p.Sum(p.Mul(dn, u), 0), d))
 }
 
-// unit scales rows to mean square 1; r is by what.
-func (p *program) unit(x *ir.Value) (r, n *ir.Value) {
-	d := float64(x.Type.Shape[x.Type.Rank()-1])
-	mean := p.Scale(p.overLanes(p.Mul(x, x)), 1/d)
-	r = p.Unary(ir.OpRsqrt, p.Add(mean, p.Like(mean, eps)))
+// unit scales rows to length 1: u = r x. Of d values RMSNorm makes sqrt(d) u; the root is in what the weight is multiplied by, rather than in each value.
+func (p *program) unit(x *ir.Value) (r, u *ir.Value) {
+	squares := p.overLanes(p.Mul(x, x))
+	r = p.Unary(ir.OpRsqrt, p.Add(squares, p.Like(squares, eps*float64(x.Type.Shape[x.Type.Rank()-1]))))
 	return r, p.Mul(x, p.rows(r, x))
 }
 
-// unitBack is the gradient of x from that of n = unit(x): r (dn - n mean(dn n)).
-func (p *program) unitBack(r, n, dn *ir.Value) *ir.Value {
-	d := float64(n.Type.Shape[n.Type.Rank()-1])
-	mean := p.Scale(p.overLanes(p.Mul(dn, n)), 1/d)
-	return p.Mul(p.Sub(dn, p.Mul(n, p.rows(mean, n))), p.rows(r, n))
+// unitBack is the gradient of x from that of u = unit(x), and from their product: r (du - u sum(du u)).
+func (p *program) unitBack(r, u, du, product *ir.Value) *ir.Value {
+	return p.Mul(p.Sub(du, p.Mul(u, p.rows(p.overLanes(product), u))), p.rows(r, u))
 }
+
+// rooted is x times the root of the width of a norm.
+func (p *program) rooted(x *ir.Value, d int) *ir.Value { return p.Scale(x, math.Sqrt(float64(d))) }
 
 // silu is x s(x), s the logistic function; siluBack its derivative s (1 + x (1 - s)).
 func (p *program) silu(x *ir.Value) *ir.Value { return p.Mul(x, p.Unary(ir.OpLogistic, x)) }
@@ -237,6 +242,8 @@ func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 }
 
 // gatedNorm is RMSNorm over each head of o [B, T, Hv, V] with one weight [V], times SiLU of z [B, T, Hv V].
+//
+// With s the logistic function, SiLU is z s and its derivative s (1 + z - z s), so dy s is in both gradients.
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
@@ -244,14 +251,14 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	o, z := p.param("o", c.Batch, c.Tokens, r.HeadsV, r.V), p.param("z", c.Batch, c.Tokens, r.z())
 	w := p.Reshape(p.param("weight", r.V), 1, r.V)
 	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{flat(o), flat(z)}, weights: []*ir.Value{w}, gives: []int{r.z()}}
-	// scaled repeats the weight [N, 1, V] over tokens.
-	scaled := func(p *program, w, x *ir.Value) *ir.Value {
-		return p.Broadcast(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), x.Type.Shape, 0, 2)
+	// over repeats the weight [N, 1, V] over tokens.
+	over := func(p *program, w, x *ir.Value) *ir.Value {
+		return p.Broadcast(p.rooted(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), r.V), x.Type.Shape, 0, 2)
 	}
 	if !backward {
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-			_, n := p.unit(in[0])
-			return []*ir.Value{p.Mul(p.Mul(n, scaled(p, in[2], n)), p.silu(in[1]))}, nil
+			_, u := p.unit(in[0])
+			return []*ir.Value{p.Mul(p.Mul(u, over(p, in[2], u)), p.silu(in[1]))}, nil
 		})
 		p.give("normed", p.Reshape(y[0], c.Batch*c.Tokens, r.z()))
 		return
@@ -259,15 +266,18 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	m.name, m.gives, m.sums = "gated_norm_back", []int{r.z(), r.z()}, []int{1}
 	m.tokens = append(m.tokens, flat(p.param("dnormed", c.Batch*c.Tokens, r.z())))
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-		o, z, dy, w := in[0], in[1], in[2], scaled(p, in[3], in[0])
-		scale, n := p.unit(o)
-		dz := p.Mul(p.Mul(dy, p.Mul(n, w)), p.siluBack(z))
-		dn := p.Mul(dy, p.silu(z))
-		return []*ir.Value{p.unitBack(scale, n, p.Mul(dn, w)), dz}, []*ir.Value{p.overTokensOf(p.Mul(dn, n))}
+		o, z, dy, w := in[0], in[1], in[2], over(p, in[3], in[0])
+		scale, u := p.unit(o)
+		s := p.Unary(ir.OpLogistic, z)
+		ds := p.Mul(dy, s)
+		dn := p.Mul(ds, z)
+		gate := p.Mul(ds, p.Mul(u, w))
+		dz := p.Mul(gate, p.Sub(p.Add(z, p.Like(z, 1)), p.Mul(z, s)))
+		return []*ir.Value{p.unitBack(scale, u, p.Mul(dn, w), p.Mul(gate, z)), dz}, []*ir.Value{p.overTokensOf(p.Mul(dn, u))}
 	})
 	p.give("do", p.Reshape(g[0], c.Batch, c.Tokens, r.HeadsV, r.V))
 	p.give("dz", g[1])
-	p.giveWide("dweight", p.Reshape(g[2], r.V))
+	p.giveWide("dweight", p.rooted(p.Reshape(g[2], r.V), r.V))
 }
 
 // swiglu is SiLU of the gate times up. The compiler makes it part of the products around it.

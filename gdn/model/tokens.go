@@ -28,8 +28,27 @@ type tokens struct {
 // halo is how many tokens before and after a block are at hand: a whole tile of bf16. Beyond the ends of a sequence they are zero.
 const halo = 16
 
-// blockTokens are the tokens of a step of a kernel.
-const blockTokens = 128
+// blockTokens are the tokens of a step of a kernel at least, and at most where no operand has a halo. Values around a halo are shifted, and what is left of
+// registers is soon used up; without one a longer step loses less to the sums over lanes that it begins with. blockSize bounds the tokens by the values of
+// an operand's block.
+const blockTokens, mostTokens, blockSize = 128, 512, 1 << 19
+
+// stepTokens are those of t tokens that a step has; zero where there is no kernel.
+func (m *tokenMap) stepTokens(t int) int {
+	n, width := mostTokens, 0
+	for _, o := range m.tokens {
+		if o.before || o.after {
+			n = blockTokens
+		}
+		width = max(width, o.pieces[0].Type.Shape[2])
+	}
+	for ; n >= blockTokens; n /= 2 {
+		if t%n == 0 && (n == blockTokens || n*width <= blockSize) {
+			return n
+		}
+	}
+	return 0
+}
 
 // block is some tokens [batch, tokens, width]; zeros where the scalar inside is there and false.
 type block struct{ tokens, inside *ir.Value }
@@ -65,8 +84,8 @@ type tokenBody func(p *program, in []*ir.Value) (out, sums []*ir.Value)
 // reduce over, or shift tokens of, without moving them. Elsewhere it is plain.
 func (p *program) overTokens(m tokenMap, body tokenBody) []*ir.Value {
 	t := m.tokens[0].pieces[0].Type.Shape[1]
-	if !p.plain && m.lanes%target.Lanes == 0 && t%blockTokens == 0 {
-		return p.tokenGrid(m, body, t)
+	if n := m.stepTokens(t); !p.plain && m.lanes%target.Lanes == 0 && n > 0 {
+		return p.tokenGrid(m, body, t, n)
 	}
 	run := tokenRun{&m, body, m.batch, t}
 	blocks := m.blocks(func(x *ir.Value, at int) block {
@@ -191,13 +210,13 @@ func (r tokenRun) results(p *program, values []*ir.Value) (out []*ir.Value) {
 	return out
 }
 
-// tokenGrid is overTokens of t tokens as a grid: one batch row after another, blocks of tokens in order, the sums carried.
-func (p *program) tokenGrid(m tokenMap, body tokenBody, t int) []*ir.Value {
-	steps := t / blockTokens
+// tokenGrid is overTokens of t tokens as a grid: one batch row after another, blocks of n tokens in order, the sums carried.
+func (p *program) tokenGrid(m tokenMap, body tokenBody, t, n int) []*ir.Value {
+	steps := t / n
 	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: true}}}
 	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1} // one part after another: few are in registers
-	args := p.tokenWindows(&m, g, steps)
-	run := tokenRun{&m, body, 1, blockTokens}
+	args := p.tokenWindows(&m, g, steps, n)
+	run := tokenRun{&m, body, 1, n}
 	rs := slices.Clone(p.Grid(g, args, func(b *ir.Builder, in, carried []*ir.Value) (ys, after []*ir.Value) {
 		inner := &program{Builder: b, wide: p.wide, narrow: p.narrow}
 		id := b.ProgramID(1)
@@ -219,7 +238,7 @@ func (p *program) tokenGrid(m tokenMap, body tokenBody, t int) []*ir.Value {
 		}
 		for _, y := range out {
 			width := y.Type.Shape[2]
-			g.Out = append(g.Out, tokenWindow(width))
+			g.Out = append(g.Out, tokenWindow(n, width))
 			g.Outs = append(g.Outs, ir.T(p.narrow, m.batch, t, width))
 		}
 		return out, after
@@ -230,20 +249,20 @@ func (p *program) tokenGrid(m tokenMap, body tokenBody, t int) []*ir.Value {
 	return rs
 }
 
-// tokenWindow is the tokens of a step of a batch row.
-func tokenWindow(width int) ir.Window {
-	return ir.Window{Block: []int{1, blockTokens, width}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0)}}
+// tokenWindow is the n tokens of a step of a batch row.
+func tokenWindow(n, width int) ir.Window {
+	return ir.Window{Block: []int{1, n, width}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0)}}
 }
 
 // tokenWindows adds the windows of blocks, weights and sums, and gives the operands. The tokens before a block are the last tile of the
 // block before it, those after it the first of the next. Each batch row has sums of its own.
-func (p *program) tokenWindows(m *tokenMap, g *ir.Grid, steps int) (args []*ir.Value) {
+func (p *program) tokenWindows(m *tokenMap, g *ir.Grid, steps, n int) (args []*ir.Value) {
 	zero := ir.IndexConst(0)
-	tiles := blockTokens / halo
+	tiles := n / halo
 	m.eachBlock(func(_ int, x *ir.Value, at int) {
 		width := x.Type.Shape[2]
 		if at == 0 {
-			args, g.In = append(args, x), append(g.In, tokenWindow(width))
+			args, g.In = append(args, x), append(g.In, tokenWindow(n, width))
 			return
 		}
 		neighbour, tile := ir.IndexAxis(1), 0

@@ -66,7 +66,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	}
 	f := &Figures{Unit: "ns", Tokens: s.Work()}
 	x.arguments = drawn(s, c.Seed)
-	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
+	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Own: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return f, x.time(ctx, c, r, f, []mfu.Module{one}, func(text string) (gdn.Variant, error) {
 		form, err := lower.Suit(s, text, x.Device.Target())
 		if err != nil {

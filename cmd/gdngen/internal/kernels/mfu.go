@@ -20,8 +20,8 @@ func (a CLI) MfuCmd() *cobra.Command {
 		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
 		Long: `mfu compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
 model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
-are never idle. What stands between the projections of a layer of the rule is compiled as one module too, as a layer would, and counts so in
-the sums. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
+are never idle. Each layer is compiled as one module too, residual included, as a step would compile it, and counts so in the sums; attention as
+the parts before and behind its core. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
 form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the backward pass twice the forward. The core of attention is a public kernel's cost.
 
 ` + strings.ToUpper(mfu.Note[:1]) + mfu.Note[1:] + `. The optimiser, positions and communication are left out.`,

@@ -118,6 +118,9 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		return nil, nil
 	}
 	v, err := ParseVariant(c.Text)
+	if s.L2Norm && c.job == jobTraining && s.Rule.kind() == allRules {
+		v.Backward.HeadSkew = 0 // norms' gradients are work of the phase behind the state, whose groups of heads take turns then
+	}
 	switch {
 	case err != nil:
 		return nil, err

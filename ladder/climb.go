@@ -198,11 +198,10 @@ func (c *Climb) decide() {
 	}
 	for _, r := range c.Rungs {
 		if x := r.Figures.Candidate; r.Kind == Model || r.Kind == Layer && c.Config.Model == nil {
-			free := x.MFU
+			c.Goal = fmt.Sprintf("%.1f %% of %.1f %% is reached", 100*x.MFU, 100*c.Config.Goal)
 			if x.Score > x.Rule {
-				free = x.MFU * float64(x.Score) / float64(x.Score-x.Rule)
+				c.Goal += fmt.Sprintf("; were the rule free of the time that it takes alone, it would be %.1f %%", 100*x.MFU*float64(x.Score)/float64(x.Score-x.Rule))
 			}
-			c.Goal = fmt.Sprintf("%.1f %% of %.1f %% is reached; were the rule free of time, it would be %.1f %%", 100*x.MFU, 100*c.Config.Goal, 100*free)
 		}
 	}
 }

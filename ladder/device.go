@@ -66,7 +66,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	}
 	f := &Figures{Unit: "ns", Tokens: s.Work()}
 	x.arguments = drawn(s, c.Seed)
-	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Own: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
+	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return f, x.time(ctx, c, r, f, []mfu.Module{one}, func(text string) (gdn.Variant, error) {
 		form, err := lower.Suit(s, text, x.Device.Target())
 		if err != nil {
@@ -76,7 +76,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	})
 }
 
-// step times the parts of a step, and adds them up as often as they run.
+// step times the modules of a step, and adds them up as often as they run.
 func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	t := x.Device.Target()
 	if t == nil {
@@ -85,7 +85,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 			return nil, err
 		}
 	}
-	f := &Figures{Unit: "ns", Notes: []string{"parts run one after another; the core of attention is not among them"}}
+	f := &Figures{Unit: "ns", Notes: []string{"modules run one after another; the core of attention is not among them"}}
 	x.arguments = func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }
 	modules := mfu.Modules(*r.Model, c.Forward)
 	err := x.time(ctx, c, r, f, modules, func(text string) (gdn.Variant, error) { return mfu.Variant(*r.Model, carried(c, text, *r.Model, t), t) })
@@ -121,33 +121,21 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 		return nil
 	}
 	whole := make([][2]float64, c.Repeat)
-	if r.Model != nil { // the rule by itself too, for its share of the whole
-		modules = slices.Concat(modules, mfu.RuleAlone(*r.Model, c.Forward))
-	}
 	for _, m := range modules {
 		pairs, err := x.pairs(ctx, c, r, m, base, candidate, f)
 		if err != nil || f.Candidate.Verdict != "" {
 			return err
 		}
-		within := m.Own && r.Model != nil // of another module
 		var each [2][]float64
 		for i, p := range pairs {
 			for k := range p {
 				took := float64(m.Times) * float64(p[k])
 				each[k] = append(each[k], took)
-				if !within {
-					whole[i][k] += took
-				}
+				whole[i][k] += took
 			}
 		}
 		for k, side := range []*Side{&f.Base, &f.Candidate} {
-			took := int64(ratio.Median(each[k]))
-			if m.Own {
-				side.Rule += took
-			}
-			if !within {
-				side.Stages = append(side.Stages, journal.Stage{Name: m.Name, Cycles: took})
-			}
+			side.Stages = append(side.Stages, journal.Stage{Name: m.Name, Cycles: int64(ratio.Median(each[k]))})
 		}
 	}
 	var was, is, ratios []float64
@@ -160,6 +148,24 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 	for _, side := range []*Side{&f.Base, &f.Candidate} {
 		side.Cycles = side.Score
 		slices.SortStableFunc(side.Stages, func(a, b journal.Stage) int { return cmp.Compare(b.Cycles, a.Cycles) })
+		side.Rule = side.Score
+	}
+	if r.Model == nil {
+		return nil
+	}
+	f.Base.Rule, f.Candidate.Rule = 0, 0
+	for _, m := range mfu.RuleAlone(*r.Model, c.Forward) { // modules of a step hold it, and are timed whole
+		pairs, err := x.pairs(ctx, c, r, m, base, candidate, f)
+		if err != nil || f.Candidate.Verdict != "" {
+			return err
+		}
+		for k, side := range []*Side{&f.Base, &f.Candidate} {
+			var took []float64
+			for _, p := range pairs {
+				took = append(took, float64(m.Times)*float64(p[k]))
+			}
+			side.Rule += int64(ratio.Median(took))
+		}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func missing(r Rung, f *Figures, below, least float64) (journal.Cause, string) {
 			had.Apart-now.Apart, f.Unit, lost)
 	}
 	cause, evidence := journal.Compare(r.Target, &now.Cost, &had.Cost)
-	share := float64(had.Rule) / float64(max(had.Score, 1))
+	share := min(1, float64(had.Rule)/float64(max(had.Score, 1))) // by its time alone; within others it may take more
 	bound := below * share
 	switch {
 	case cause == journal.CauseLocal:

@@ -22,7 +22,7 @@ import (
 )
 
 // Static judges without a device: numbers, kernel and guards by the gates of the search, in runs of their own below the folder; layer and
-// model by what their parts cost.
+// model by what their modules cost.
 type Static struct {
 	Dir        string
 	Search     autotune.Config // of the gates: where to find plugins, the lock of the machine, whom to tell
@@ -129,7 +129,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// step costs the parts of a training step with the rule by base and candidate. Parts that are the same cost once.
+// step costs the modules of a training step with the rule by base and candidate. Those that are the same cost once.
 func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	t, err := codegen.LookupTarget(r.Target)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Side) sum(rows []*mfu.Row) {
 			}
 		case r.Kind == "rule" && r.Part == "rule":
 			s.Rule += times * int64(r.Time)
-		case r.Kind == "rule" && strings.HasSuffix(r.Part, ", apart"):
+		case r.Kind == "rule" && r.Part == "apart":
 			s.Apart += times * int64(r.Time)
 		}
 		if r.InStep {

@@ -1,5 +1,5 @@
 // Package mfu says how well a training step with the rule would use the matrix units of a TPU: it costs the parts of a step of a
-// gdn/model and sums them. The model flop utilisation of a part is its model flops over those of matrix units that are never idle in
+// gdn/model, and its pieces, and sums these. The model flop utilisation of a part is its model flops over those of matrix units that are never idle in
 // the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
 package mfu
 
@@ -21,7 +21,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Row is a part of a training step, or a sum of parts, on a target.
+// Row is a part or a piece of a training step, or a sum of such, on a target.
 type Row struct {
 	Target string  `json:"target"`
 	Kind   string  `json:"kind"` // of layer
@@ -36,7 +36,7 @@ type Row struct {
 	Bound  string  `json:"bound,omitempty"`
 	MFU    float64 `json:"mfu"`
 	Share  float64 `json:"share"`   // of the step's time
-	Whole  bool    `json:"whole"`   // a sum of parts, or what is compared with one
+	Whole  bool    `json:"whole"`   // a piece, or a sum
 	InStep bool    `json:"in_step"` // the step is the sum of these rows, each as often as it runs
 
 	Traffic float64 `json:"hbm_cycles"` // that the bytes take at full bandwidth, once
@@ -56,7 +56,7 @@ type Step struct {
 }
 
 // Note says what the time is.
-const Note = "a step is the sum of its modules: a layer is one each way, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
+const Note = "a step is the sum of its layers, each one module each way with its residual, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
 
 // NewStep begins the step of a model, and reads the variant of the rule for each target.
 func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, []gdn.Variant, error) {
@@ -101,45 +101,58 @@ func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error
 	return v, v.Check(s)
 }
 
-// Rows costs the parts and the pieces on a target, and sums them. A step is the sum of its pieces.
+// Rows costs the parts and the pieces on a target, and sums them.
 func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool) ([]*Row, error) {
-	parts := model.Parts(c)
-	rows, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
+	c.VMEM = t.VMEM
+	parts, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	var sums, steps []*Row
-	for _, kind := range model.Kinds(parts) {
-		for _, pass := range model.Passes(forward) {
-			apart := sumRows(rows, func(r *Row) bool { return r.Kind == kind && r.Pass == pass })
-			apart.Part, apart.Pass = "layer, apart", pass
-			sums = append(sums, apart)
-		}
-	}
+	var pieces []*Row
 	for _, m := range modules(c, forward) {
-		r := &Row{Target: t.Name, Kind: m.kind, Part: m.piece + ", in one module", Pass: m.pass, Times: m.Times, Flops: m.Flops, Whole: true, InStep: true}
-		if m.Build == nil {
-			r = rows[slices.IndexFunc(rows, func(r *Row) bool { return r.Kind == m.kind && r.Part == m.piece && r.Pass == m.pass })]
-			r.InStep = true
+		r := &Row{Target: t.Name, Kind: m.kind, Part: m.piece, Pass: m.pass, Times: m.Times, Flops: m.Flops, Whole: true}
+		if m.Build == nil { // the core of attention, which is a part
+			r = parts[slices.IndexFunc(parts, func(r *Row) bool { return r.Kind == m.kind && r.Part == m.piece && r.Pass == m.pass })]
 		} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
-		} else {
-			sums = append(sums, r)
 		}
-		steps = append(steps, r)
+		pieces = append(pieces, r)
 	}
-	step := &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
-	for _, kind := range model.Kinds(parts) {
-		layer := sumRows(steps, func(r *Row) bool { return r.Kind == kind })
-		sums = append(sums, layer)
+	return sumUp(parts, pieces, t), nil
+}
+
+// sumUp gives the rows of parts and pieces with their sums: the parts of a layer by pass, the pieces of a layer, and the step.
+func sumUp(parts, pieces []*Row, t *codegen.Target) []*Row {
+	var kinds []string
+	for _, r := range pieces {
+		if !slices.Contains(kinds, r.Kind) {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	rows, step := slices.Clone(parts), &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
+	var layers []*Row
+	for _, kind := range kinds {
+		for _, pass := range model.Passes(false) {
+			if apart := sumRows(parts, func(r *Row) bool { return r.Kind == kind && r.Pass == pass }); apart != nil {
+				apart.Part, apart.Pass = "apart", pass
+				rows = append(rows, apart)
+			}
+		}
+		layer := sumRows(pieces, func(r *Row) bool { return r.Kind == kind })
+		layers = append(layers, layer)
 		step.add(layer, float64(layer.Times))
 	}
-	rows = append(rows, append(sums, step)...)
+	for _, r := range pieces {
+		if r.InStep = true; r.Whole {
+			rows = append(rows, r)
+		}
+	}
+	rows = append(rows, append(layers, step)...)
 	for _, r := range rows {
 		r.MFU = r.Flops / (r.Time * t.PeakFlops())
 		r.Share = r.Time * float64(r.Times) / step.Time
 	}
-	return rows, nil
+	return rows
 }
 
 // Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Pieces and sums are none.
@@ -152,7 +165,9 @@ func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Var
 }
 
 // partRows costs the passes of some parts.
-func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool, of func(*Row) bool) (rows []*Row, err error) {
+func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool,
+	of func(*Row) bool) (rows []*Row, err error) {
+	c.VMEM = t.VMEM
 	for _, p := range model.Parts(c) {
 		for _, pass := range p.Passes(forward) {
 			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
@@ -195,7 +210,6 @@ type Module struct {
 	Times int     // in a step
 	Flops float64 // model flops, once
 	Rule  bool    // it holds the rule, and depends on the variant
-	Own   bool    // it is the rule and nothing else
 	Build func(gdn.Variant) (*ir.Module, error)
 
 	kind, piece, pass string
@@ -213,8 +227,7 @@ func RuleAlone(c model.Config, forward bool) (l []Module) {
 			continue
 		}
 		for _, pass := range p.Passes(forward) {
-			l = append(l, Module{Name: "rule, rule " + pass, Times: p.Layers, Flops: p.Flops, Rule: true, Own: true,
-				Build: func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, pass == "backward") }})
+			l = append(l, newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build))
 		}
 	}
 	return l
@@ -223,17 +236,23 @@ func RuleAlone(c model.Config, forward bool) (l []Module) {
 func modules(c model.Config, forward bool) (l []Module) {
 	for _, pass := range model.Passes(forward) {
 		for _, p := range model.Pieces(c) {
-			m := Module{Name: p.Kind + ", " + p.Name + " " + pass, Times: p.Layers, Flops: p.Flops, Rule: p.Kind == "rule", kind: p.Kind, piece: p.Name, pass: pass}
-			if pass == "backward" {
-				m.Flops *= 2
-			}
-			if p.Build != nil {
-				m.Build = func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, pass == "backward") }
-			}
-			l = append(l, m)
+			l = append(l, newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build))
 		}
 	}
 	return l
+}
+
+// newModule is a pass of a piece, or of a part, whose flops are those of the forward pass.
+func newModule(kind, name, pass string, times int, flops float64, build func(gdn.Variant, bool) (*ir.Module, error)) Module {
+	back := pass == "backward"
+	m := Module{Name: kind + ", " + name + " " + pass, Times: times, Flops: flops, Rule: kind == "rule", kind: kind, piece: name, pass: pass}
+	if back {
+		m.Flops *= 2
+	}
+	if build != nil {
+		m.Build = func(v gdn.Variant) (*ir.Module, error) { return build(v, back) }
+	}
+	return m
 }
 
 // sumRows sums parts that run equally often, once each; nil without any.
@@ -244,7 +263,7 @@ func sumRows(rows []*Row, of func(*Row) bool) *Row {
 			continue
 		}
 		if sum == nil {
-			sum = &Row{Target: r.Target, Ruler: r.Ruler, Kind: r.Kind, Part: "layer", Times: r.Times}
+			sum = &Row{Target: r.Target, Ruler: r.Ruler, Kind: r.Kind, Part: "all", Times: r.Times}
 		}
 		sum.add(r, 1)
 	}

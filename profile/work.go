@@ -42,7 +42,7 @@ func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := mfu.Module{Name: "kernel", Times: 1, Flops: s.Flops(model.RuleChunk), Rule: true, Own: true,
+	one := mfu.Module{Name: "kernel", Times: 1, Flops: s.Flops(model.RuleChunk), Rule: true,
 		Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return &Work{Spec: s, Variant: v, Tokens: s.Batch * s.Tokens, Modules: []mfu.Module{one}, arguments: func(m *ir.Module) (args []*array.Array, err error) {
 		for _, p := range m.Params() {

@@ -28,6 +28,8 @@ type Config struct {
 	Tokens          int       `json:"tokens"`
 	Rule            Rule      `json:"rule"`
 	Attention       Attention `json:"attention"`
+	// VMEM is the vector memory of a core, in bytes, that kernels may be made for; 0: that of the least target.
+	VMEM int `json:"-"`
 	// Notes say what the configuration of a published model has, and this one leaves out.
 	Notes []string `json:"notes,omitempty"`
 }

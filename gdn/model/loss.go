@@ -7,11 +7,11 @@ import (
 
 // loss is the mean over tokens of log sum exp(logits) - logits[label], and its gradient (softmax - one-hot) / tokens: nothing comes behind the loss, so
 // the forward pass makes both, and reads the logits once.
-func (p *program) loss(t, vocab int) {
+func (p *program) loss(t, vocab, memory int) {
 	p.Stage("loss")
 	x, label := p.param("logits", t, vocab), p.Param("labels", ir.T(ir.I32, t))
 	var each, d *ir.Value
-	if rows := lossRows(t, vocab); rows > 0 && !p.plain {
+	if rows := lossRows(t, vocab, memory); rows > 0 && !p.plain {
 		each, d = p.lossGrid(x, label, rows)
 	} else {
 		hit := p.Compare(ir.EQ, p.Iota(ir.T(ir.I32, t, vocab), 1), p.rows(label, x))
@@ -41,14 +41,20 @@ func (p *program) crossEntropy(x, hit *ir.Value, t int, rows func(v, x *ir.Value
 	return each, p.Sub(p.Mul(e, rows(scale, e)), p.Select(hit, p.Like(x, share), zero))
 }
 
-// lossMemory is what a step of the kernel of the loss may hold in vector memory.
-const lossMemory = 32 << 20
+// leastMemory is the vector memory of the least target, and mostLogits how many logits a step of the kernel of the loss has at most, which its code grows
+// with.
+const leastMemory, mostLogits = 16 << 20, 1 << 22
 
-// lossRows are the tokens of a step of the kernel: 32, or a tile of 16 where the vocabulary is so large that logits, gradients, both twice, and the
-// exponentials between them would not fit. Zero where there is no kernel.
-func lossRows(t, vocab int) int {
+// lossRows are the tokens of a step of the kernel: 32, or a tile of 16 where logits, gradients, both twice, and the exponentials between them would take
+// more than three quarters of the vector memory. Zero where there is no kernel.
+//
+//	vocabulary 50304, 128 MiB   32, for 18.4 MiB
+//	50304, 16 MiB               16, for 9.2 MiB
+//	151936, 16 MiB              0: 27.8 MiB
+func lossRows(t, vocab, memory int) int {
 	for _, rows := range []int{2 * halo, halo} {
-		if vocab%target.Lanes == 0 && t%rows == 0 && rows*vocab*(4*ir.BF16.Bytes()+ir.F32.Bytes()) <= lossMemory {
+		bytes := rows * vocab * (4*ir.BF16.Bytes() + ir.F32.Bytes())
+		if vocab%target.Lanes == 0 && t%rows == 0 && bytes <= memory/4*3 && rows*vocab <= mostLogits {
 			return rows
 		}
 	}

@@ -29,7 +29,7 @@ var rules = map[string]func(p *program, backward bool){
 	"convolution": func(p *program, backward bool) { p.convolution(tiny, backward) },
 	"gated norm":  func(p *program, backward bool) { p.gatedNorm(tiny, backward) },
 	"swiglu":      func(p *program, backward bool) { p.swiglu(4, 5, backward) },
-	"loss":        func(p *program, _ bool) { p.loss(4, 7) },
+	"loss":        func(p *program, _ bool) { p.loss(4, 7, leastMemory) },
 }
 
 func modules(t *testing.T, rule func(*program, bool), backward bool) *ir.Module {
@@ -84,12 +84,6 @@ func TestBackward(t *testing.T) {
 			}
 			fill(forward)
 			run := func(m *ir.Module) map[string]*array.Array { return eval(t, m, inputs) }
-			kept := run(forward)
-			for _, p := range back.Params() { // what the forward pass keeps
-				if x := kept[p.Name]; x != nil {
-					inputs[p.Name] = x
-				}
-			}
 			fill(back)
 			grads := run(back)
 			delete(grads, "loss") // which the module of the loss gives beside the gradient
@@ -177,10 +171,10 @@ func TestOverTokens(t *testing.T) {
 // The kernel of the loss gives the loss and its gradient, wherever the label is among the registers of a token, and for logits whose exponentials overflow.
 func TestLossKernel(t *testing.T) {
 	const tokens, vocab = 64, 384
-	require.Equal(t, 32, lossRows(tokens, vocab))
+	require.Equal(t, 32, lossRows(tokens, vocab, leastMemory))
 	m, b := ir.NewModule("part")
 	p := &program{Builder: b, wide: ir.F32, narrow: ir.BF16}
-	p.loss(tokens, vocab)
+	p.loss(tokens, vocab, leastMemory)
 	require.NoError(t, b.Finish(m, p.names, p.results))
 	kernel, err := pass.Apply(m, pass.Kernels...)
 	require.NoError(t, err)
@@ -220,12 +214,15 @@ func TestLossKernel(t *testing.T) {
 		require.InEpsilon(t, loss, got["loss"].Float64s()[0], 1e-4)
 	}
 	// What does not fill registers, or fits in no vector memory, has no kernel.
-	require.Equal(t, 16, lossRows(4096, 151936))
-	require.Zero(t, lossRows(4096, 1<<20))
-	require.Zero(t, lossRows(4096, 1000))
+	require.Equal(t, 32, lossRows(4096, 50304, 128<<20))
+	require.Equal(t, 16, lossRows(4096, 50304, leastMemory))
+	require.Equal(t, 16, lossRows(4096, 248320, 128<<20))
+	require.Zero(t, lossRows(4096, 151936, leastMemory))
+	require.Zero(t, lossRows(4096, 1<<20, 128<<20))
+	require.Zero(t, lossRows(4096, 1000, 128<<20))
 }
 
-// Every part but the core of attention has modules in both directions.
+// Every part but the core of attention has modules of its passes.
 func TestParts(t *testing.T) {
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
@@ -234,9 +231,9 @@ func TestParts(t *testing.T) {
 	for _, p := range parts {
 		require.Positive(t, p.Layers, p.Name)
 		require.Equal(t, p.Name == "attention", p.Build == nil, p.Name)
-		for _, backward := range []bool{false, true} {
+		for _, pass := range p.Passes(false) {
 			if p.Build != nil {
-				m, err := p.Build(v, backward)
+				m, err := p.Build(v, pass == "backward")
 				require.NoError(t, err, p.Name)
 				require.NoError(t, m.Verify())
 			}
@@ -258,7 +255,7 @@ func TestPieces(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		given := 0
 		for _, piece := range Pieces(c) {
-			if piece.Name == "norm, project in" || piece.Name == "layer" {
+			if piece.Name == "norm, project in" || piece.Name == "layer" || piece.Kind == "model" {
 				clear(inputs) // of another layer
 			}
 			parts := slices.DeleteFunc(Parts(c), func(p Part) bool {
@@ -314,34 +311,71 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Both passes of a piece agree on what passes between them: the backward pass takes it as the forward pass gives it.
+// Both passes of a piece agree on what passes between them: the forward pass gives what comes out and what the backward pass takes, as it takes it, and
+// that gives the gradient of all that comes in.
 func TestKept(t *testing.T) {
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
+	comesOut := map[string][]string{"norm, project in": {"qkv"}, "norm, head, loss": {"loss"}}
 	for _, p := range Pieces(tiny) {
 		if p.Build == nil {
 			continue
 		}
+		name := p.Kind + ", " + p.Name
 		forward, err := p.Build(v, false)
 		require.NoError(t, err)
 		back, err := p.Build(v, true)
 		require.NoError(t, err)
-		outside := map[string]ir.Type{}
+		out := comesOut[p.Name]
+		if out == nil {
+			out = []string{"out"}
+		}
+		taken, outside := map[string]ir.Type{}, map[string]ir.Type{}
+		for _, x := range back.Params() {
+			taken[x.Name] = x.Type
+		}
 		for _, x := range forward.Params() {
 			outside[x.Name] = x.Type
-		}
-		for i, name := range forward.Results {
-			require.NotContains(t, outside, name)
-			outside[name] = forward.Body.Yield[i].Type
-		}
-		for _, x := range back.Params() {
-			if of := outside[x.Name]; of.Shape != nil {
-				require.Equal(t, of, x.Type, "%s, %s: %s", p.Kind, p.Name, x.Name)
-			} else {
-				require.Contains(t, []string{"dout", "dqkv"}, x.Name, "%s, %s", p.Kind, p.Name)
+			residual := x.Name == "x" && p.Name == "project out" // whose gradient is dout, as the first piece takes it
+			if x.Type.DType.IsFloat() && !residual {
+				require.Contains(t, back.Results, "d"+x.Name, name)
 			}
 		}
-		require.NotContains(t, back.Results, "dout")
+		for i, result := range forward.Results {
+			outside[result] = forward.Body.Yield[i].Type
+			if !slices.Contains(out, result) {
+				require.Contains(t, taken, result, name)
+			}
+		}
+		require.Subset(t, forward.Results, out, name)
+		for x, of := range taken {
+			if known, ok := outside[x]; ok {
+				require.Equal(t, known, of, "%s: %s", name, x)
+			} else {
+				require.Contains(t, []string{"dout", "dqkv"}, x, name)
+			}
+		}
+	}
+}
+
+// Two parts that make one name are refused: they would be taken for each other.
+func TestTwice(t *testing.T) {
+	norm := Parts(tiny)[0]
+	x := piece([]Part{norm, norm}, 0, 2)
+	_, err := x.Build(gdn.Variant{}, false)
+	require.ErrorContains(t, err, "norm makes n, which is there already")
+}
+
+// A step has more tokens where no operand has a halo and its blocks stay small.
+func TestStepTokens(t *testing.T) {
+	for _, c := range []struct {
+		t, width int
+		halo     bool
+		want     int
+	}{{4096, 1024, false, 512}, {4096, 4096, false, 128}, {4096, 2048, false, 256}, {384, 128, false, 128}, {4096, 1024, true, 128}, {100, 128, false, 0}} {
+		_, b := ir.NewModule("m")
+		m := tokenMap{tokens: []tokens{{pieces: []*ir.Value{b.Param("x", ir.T(ir.BF16, 1, c.t, c.width))}, before: c.halo}}}
+		require.Equal(t, c.want, m.stepTokens(c.t), "%+v", c)
 	}
 }
 

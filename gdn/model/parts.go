@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -83,7 +84,7 @@ func Parts(c Config) []Part {
 
 		last,
 		project("model", "head", "n", "logits", c.Hidden, c.Vocab),
-		{Name: "loss", Kind: "model", Both: true, Build: module(func(p *program, _ bool) { p.loss(t, c.Vocab) })},
+		{Name: "loss", Kind: "model", Both: true, Build: module(func(p *program, _ bool) { p.loss(t, c.Vocab, cmp.Or(c.VMEM, leastMemory)) })},
 	}
 	var list []Part
 	for _, p := range parts {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // Piece is what a training step is compiled in: a layer as one module each way, or its parts on one side of the core of attention, or that core. In a
 // module the compiler makes norms and elementwise work part of the products beside them, and brings weights while others work.
 type Piece struct {
-	Name   string // layer, or its parts
+	Name   string // layer, or those of its parts
 	Kind   string // of layer
 	Layers int    // times in a model
 	Flops  float64
@@ -50,7 +51,7 @@ func piece(layer []Part, from, to int) Piece {
 		x.Flops += p.Flops
 		names = append(names, p.Name)
 	}
-	if x.Name = strings.Join(names, ", "); to-from == len(layer) {
+	if x.Name = strings.Join(names, ", "); to-from == len(layer) && x.Kind != "model" {
 		x.Name = "layer"
 	}
 	if layer[from].Build != nil {
@@ -95,7 +96,11 @@ func (w *whole) build(v gdn.Variant, backward bool) (*ir.Module, error) {
 	if w.last && w.residual {
 		l.add("out", "x")
 	}
-	return l.finish(back.taken)
+	var wanted []string
+	for _, p := range back.module.Params() {
+		wanted = append(wanted, p.Name)
+	}
+	return l.finish(wanted)
 }
 
 // back is the backward pass, without its results.
@@ -128,7 +133,7 @@ type linked struct {
 	module *ir.Module
 	values map[string]*ir.Value
 	made   []string // by parts, in order
-	taken  []string // from parts or from outside
+	taken  []string // by parts, whoever made it
 }
 
 func newLinked() *linked {
@@ -147,8 +152,12 @@ func (l *linked) run(p Part, v gdn.Variant, backward bool) error {
 		args = append(args, l.take(in.Name, in.Type))
 	}
 	for i, x := range passes.Inline(l.Builder, part, args) {
-		l.values[part.Results[i]] = x
-		l.made = append(l.made, part.Results[i])
+		name := part.Results[i]
+		if l.values[name] != nil {
+			return fmt.Errorf("model: %s, %s makes %s, which is there already", p.Kind, p.Name, name)
+		}
+		l.values[name] = x
+		l.made = append(l.made, name)
 	}
 	return nil
 }

@@ -54,48 +54,47 @@ func (p *program) rows(v, x *ir.Value) *ir.Value {
 // overLanes sums over the last dimension.
 func (p *program) overLanes(x *ir.Value) *ir.Value { return p.Sum(x, x.Type.Rank()-1) }
 
-// dense is a product with each of some weights [in, width], as their names say: x W. Its backward pass is dx = dy W^T, summed over the weights, and
-// dW = x^T dy.
-func (p *program) dense(x *ir.Value, widths []int, names []string, ys ...*ir.Value) (products []*ir.Value) {
+// dense is products of x [t, in] with weights w_name [in, width]: y = x W.
+func (p *program) dense(x *ir.Value, names []string, widths ...int) (ys []*ir.Value) {
 	p.Stage("projection")
-	in := x.Type.Shape[1]
-	var dx *ir.Value
 	for i, width := range widths {
-		w := p.param("w_"+names[i], in, width)
-		if ys == nil {
-			products = append(products, p.MatMul(x, w, false, false, p.product()))
-			continue
-		}
-		dy := p.Convert(p.Reshape(ys[i], x.Type.Shape[0], width), p.narrow)
+		ys = append(ys, p.MatMul(x, p.param("w_"+names[i], x.Type.Shape[1], width), false, false, p.product()))
+	}
+	return ys
+}
+
+// denseBack is its backward pass: dW = x^T dy, and dx the sum of dy W^T. Its terms are narrow, since wide ones would go through memory.
+func (p *program) denseBack(x *ir.Value, names []string, dys ...*ir.Value) (dx *ir.Value) {
+	p.Stage("projection")
+	for i, dy := range dys {
+		t, width := x.Type.Shape[0], dy.Type.Size()/x.Type.Shape[0]
+		dy = p.Convert(p.Reshape(dy, t, width), p.narrow)
 		p.giveWide("dw_"+names[i], p.MatMul(x, dy, true, false, p.product()))
-		d := p.Convert(p.MatMul(dy, w, false, true, p.product()), p.narrow)
+		d := p.Convert(p.MatMul(dy, p.param("w_"+names[i], x.Type.Shape[1], width), false, true, p.product()), p.narrow)
 		if dx != nil {
 			d = p.Convert(p.Add(p.Convert(dx, p.wide), p.Convert(d, p.wide)), p.narrow)
 		}
 		dx = d
 	}
-	if ys != nil {
-		return []*ir.Value{dx}
-	}
-	return products
+	return dx
 }
 
 // project is y = x W by names of values [t, in] and [t, width].
 func (p *program) project(x, y string, t, in, width int, backward bool) {
-	from := p.param(x, t, in)
+	from, names := p.param(x, t, in), []string{y}
 	if !backward {
-		p.give(y, p.dense(from, []int{width}, []string{y})[0])
+		p.give(y, p.dense(from, names, width)[0])
 		return
 	}
-	p.give("d"+x, p.dense(from, []int{width}, []string{y}, p.param("d"+y, t, width))[0])
+	p.give("d"+x, p.denseBack(from, names, p.param("d"+y, t, width)))
 }
 
 // projectIn makes what the convolution takes, the gate z of the norm, and the raw gates a and b.
 func (p *program) projectIn(c Config, backward bool) {
 	t, r := c.Batch*c.Tokens, c.Rule
-	n, names, widths := p.param("n", t, c.Hidden), []string{"mixed", "z", "gates"}, []int{r.qkv(), r.z(), r.gates()}
+	n, names := p.param("n", t, c.Hidden), []string{"mixed", "z", "gates"}
 	if !backward {
-		y := p.dense(n, widths, names)
+		y := p.dense(n, names, r.qkv(), r.z(), r.gates())
 		p.give("mixed", p.Reshape(y[0], c.Batch, c.Tokens, r.qkv()))
 		p.give("z", p.Reshape(y[1], c.Batch, c.Tokens, r.z()))
 		for i, name := range []string{"a", "b"} {
@@ -107,17 +106,17 @@ func (p *program) projectIn(c Config, backward bool) {
 		return p.Reshape(p.Param(name, ir.T(p.wide, c.Batch, c.Tokens, r.HeadsV)), t, r.HeadsV)
 	}
 	dmixed, dz := p.param("dmixed", c.Batch, c.Tokens, r.qkv()), p.param("dz", c.Batch, c.Tokens, r.z())
-	p.give("dn", p.dense(n, widths, names, dmixed, dz, p.Concat(1, gate("da"), gate("db")))[0])
+	p.give("dn", p.denseBack(n, names, dmixed, dz, p.Concat(1, gate("da"), gate("db"))))
 }
 
 // upAndGate makes both operands of a SwiGLU.
 func (p *program) upAndGate(t, d, width int, backward bool) {
-	n, names, widths := p.param("n", t, d), []string{"gate", "up"}, []int{width, width}
+	n, names := p.param("n", t, d), []string{"gate", "up"}
 	if backward {
-		p.give("dn", p.dense(n, widths, names, p.param("dgate", t, width), p.param("dup", t, width))[0])
+		p.give("dn", p.denseBack(n, names, p.param("dgate", t, width), p.param("dup", t, width)))
 		return
 	}
-	for i, y := range p.dense(n, widths, names) {
+	for i, y := range p.dense(n, names, width, width) {
 		p.give(names[i], y)
 	}
 }
@@ -145,7 +144,7 @@ func (p *program) norm(t, d int, backward bool) {
 	p.giveWide("dscale", p.rooted(p.Sum(p.Mul(dn, u), 0), d))
 }
 
-// unit scales rows to length 1: u = r x. Of d values RMSNorm makes sqrt(d) u; the root is in what the weight is multiplied by, rather than in each value.
+// unit scales rows to length 1: u = r x. Of d values RMSNorm makes sqrt(d) u; the root is multiplied into the weight, rather than into each value.
 func (p *program) unit(x *ir.Value) (r, u *ir.Value) {
 	squares := p.overLanes(p.Mul(x, x))
 	r = p.Unary(ir.OpRsqrt, p.Add(squares, p.Like(squares, eps*float64(x.Type.Shape[x.Type.Rank()-1]))))

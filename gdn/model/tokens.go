@@ -28,26 +28,25 @@ type tokens struct {
 // halo is how many tokens before and after a block are at hand: a whole tile of bf16. Beyond the ends of a sequence they are zero.
 const halo = 16
 
-// blockTokens are the tokens of a step of a kernel at least, and at most where no operand has a halo. Values around a halo are shifted, and what is left of
-// registers is soon used up; without one a longer step loses less to the sums over lanes that it begins with. blockSize bounds the tokens by the values of
-// an operand's block.
+// A step of a kernel has blockTokens tokens. Where no operand has a halo it has up to mostTokens, while no block has more than blockSize values: values
+// around a halo are shifted, and soon use up the registers; without one a longer step loses less to the sums over lanes that it begins with.
 const blockTokens, mostTokens, blockSize = 128, 512, 1 << 19
 
 // stepTokens are those of t tokens that a step has; zero where there is no kernel.
 func (m *tokenMap) stepTokens(t int) int {
-	n, width := mostTokens, 0
+	if t%blockTokens != 0 {
+		return 0
+	}
+	n := mostTokens
 	for _, o := range m.tokens {
 		if o.before || o.after {
-			n = blockTokens
+			return blockTokens
 		}
-		width = max(width, o.pieces[0].Type.Shape[2])
-	}
-	for ; n >= blockTokens; n /= 2 {
-		if t%n == 0 && (n == blockTokens || n*width <= blockSize) {
-			return n
+		for n > blockTokens && (t%n != 0 || n*o.pieces[0].Type.Shape[2] > blockSize) {
+			n /= 2
 		}
 	}
-	return 0
+	return n
 }
 
 // block is some tokens [batch, tokens, width]; zeros where the scalar inside is there and false.

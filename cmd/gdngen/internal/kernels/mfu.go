@@ -20,9 +20,9 @@ func (a CLI) MfuCmd() *cobra.Command {
 		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
 		Long: `mfu compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
 model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
-are never idle. Each layer is compiled as one module too, residual included, as a step would compile it, and counts so in the sums; attention as
-the parts before and behind its core. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON. Model flops are those of the mathematics: the rule's by its chunkwise
-form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the backward pass twice the forward. The core of attention is a public kernel's cost.
+are never idle. So it does for what the step is a sum of. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON.
+Model flops are those of the mathematics: the rule's by its chunkwise form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half,
+the backward pass twice the forward. The core of attention is a public kernel's cost.
 
 ` + strings.ToUpper(mfu.Note[:1]) + mfu.Note[1:] + `. The optimiser, positions and communication are left out.`,
 		Example: "  gdngen mfu --target v6e\n  gdngen mfu --model layer --forward --target v5e,v6e,tpu7x -o json",
@@ -55,6 +55,6 @@ form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half, the
 	app.Complete(c, "model", model.Presets())
 	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=bt_hd, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
 	app.TargetFlag(c, &target)
-	c.Flags().BoolVar(&forward, "forward", false, "the forward pass alone")
+	c.Flags().BoolVar(&forward, "forward", false, "the forward pass of a training step alone, with what it keeps for the other and the gradient of the loss")
 	return c
 }

@@ -493,6 +493,11 @@ func (d *decoder) compute(c *code, in instruction, name, suffix string) error {
 			return fmt.Errorf("want %d operands: %s", want, in.args)
 		}
 	}
+	if in.call == "kDivAndRem" { // both enter the queue, the quotient first
+		st.typ = suffix + ".kDiv"
+		c.steps = append(c.steps, st)
+		st.typ = suffix + ".kRem"
+	}
 	c.steps = append(c.steps, st)
 	return nil
 }

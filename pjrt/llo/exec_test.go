@@ -74,6 +74,7 @@ func TestScalarSemantics(t *testing.T) {
 		{"shifts", "%s1_s1 = sshll.u32 4294967288, 1 | %s2_s2 = sshra.s32 %s1_s1, 2 | %s3_s3 = sshrl.u32 %s2_s2, 28 | %p1_p1 = scmp.eq.s32.totalorder %s3_s3, 15", true},
 		{"quotient", "%5 = sdivrem.u32 185, 62 /* kDiv */ | %s1_s1 = spop.drf %5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", true},
 		{"remainder", "%5 = sdivrem.u32 185, 62 /* kRem */ | %s1_s1 = spop.drf %5 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 61", true},
+		{"quotient, then remainder", "%5 = sdivrem.u32 185, 62 /* kDivAndRem */ | %s1_s1 = spop.drf %5 | %s2_s2 = spop.drf %5 | %s3_s3 = sadd.s32 %s1_s1, %s1_s1 | %s4_s4 = sadd.s32 %s3_s3, %s2_s2 | %p1_p1 = scmp.eq.s32.totalorder %s4_s4, 65", true},
 		{"quotients in order", "%5 = sdivrem.u32 9, 3 /* kDiv */ | %6 = sdivrem.u32 9, 2 /* kDiv */ | %s1_s1 = spop.drf %5 | %s2_s2 = spop.drf %6 | %p1_p1 = scmp.lt.s32.totalorder %s1_s1, %s2_s2", true},
 		{"quotient of nothing", "%p2_p2 = scmp.eq.s32.totalorder 0, 1 | %5 = sdivrem.u32 (%p2_p2), 9, 2 /* kDiv */ | %6 = sdivrem.u32 9, 3 /* kDiv */ | %s1_s1 = spop.drf %6 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 3", true},
 		{"carry", "%p1_p1 = sc.u32 4294967295, 1", true},

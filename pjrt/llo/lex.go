@@ -21,7 +21,7 @@ type bundle struct {
 type instruction struct {
 	dst, op, args string
 	loc           string // text within loc(...), empty where the compiler knows none
-	call          string // name of the op that an inlined_call runs; of a division kDiv or kRem
+	call          string // name of the op that an inlined_call runs; of a division kDiv, kRem or kDivAndRem
 	core          bool   // loads the number of the core that runs the program
 }
 

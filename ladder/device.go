@@ -148,12 +148,11 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 	for _, side := range []*Side{&f.Base, &f.Candidate} {
 		side.Cycles = side.Score
 		slices.SortStableFunc(side.Stages, func(a, b journal.Stage) int { return cmp.Compare(b.Cycles, a.Cycles) })
-		side.Rule = side.Score
 	}
 	if r.Model == nil {
+		f.Base.Rule, f.Candidate.Rule = f.Base.Score, f.Candidate.Score
 		return nil
 	}
-	f.Base.Rule, f.Candidate.Rule = 0, 0
 	for _, m := range mfu.RuleAlone(*r.Model, c.Forward) { // modules of a step hold it, and are timed whole
 		pairs, err := x.pairs(ctx, c, r, m, base, candidate, f)
 		if err != nil || f.Candidate.Verdict != "" {

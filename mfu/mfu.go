@@ -1,6 +1,6 @@
 // Package mfu says how well a training step with the rule would use the matrix units of a TPU: it costs the parts of a step of a
-// gdn/model, and its pieces, and sums these. The model flop utilisation of a part is its model flops over those of matrix units that are never idle in
-// the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
+// gdn/model, and its pieces, and sums these. The model flop utilisation of a part is its model flops over those of matrix units that are
+// never idle in the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
 package mfu
 
 import (
@@ -110,12 +110,16 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	}
 	var pieces []*Row
 	for _, m := range modules(c, forward) {
-		r := &Row{Target: t.Name, Kind: m.kind, Part: m.piece, Pass: m.pass, Times: m.Times, Flops: m.Flops, Whole: true}
 		if m.Build == nil { // the core of attention, which is a part
-			r = parts[slices.IndexFunc(parts, func(r *Row) bool { return r.Kind == m.kind && r.Part == m.piece && r.Pass == m.pass })]
-		} else if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Name, err)
+			core := func(r *Row) bool { return r.Kind == m.kind && r.Part == m.name && r.Pass == m.pass }
+			pieces = append(pieces, parts[slices.IndexFunc(parts, core)])
+			continue
 		}
+		r, err := m.cost(ctx, x, c, v, t)
+		if err != nil {
+			return nil, err
+		}
+		r.Whole = true
 		pieces = append(pieces, r)
 	}
 	return sumUp(parts, pieces, t), nil
@@ -173,7 +177,7 @@ func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.
 			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
 				continue
 			}
-			r, err := costPart(ctx, x, c, p, v, t, pass)
+			r, err := newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build).cost(ctx, x, c, v, t)
 			if err != nil {
 				return nil, err
 			}
@@ -181,27 +185,6 @@ func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.
 		}
 	}
 	return rows, nil
-}
-
-// costPart costs a pass of a part.
-func costPart(ctx context.Context, x *measure.Instrument, c model.Config, p model.Part, v gdn.Variant, t *codegen.Target, pass string) (*Row, error) {
-	back := pass == "backward"
-	r := &Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass, Times: p.Layers, Flops: p.Flops}
-	if back {
-		r.Flops *= 2
-	}
-	if p.Build == nil {
-		var err error
-		if r.Time, err = model.AttentionCycles(c, t, back); err != nil {
-			return nil, err
-		}
-		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
-		return r, nil
-	}
-	if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return p.Build(v, back) }); err != nil {
-		return nil, fmt.Errorf("%s, %s, %s: %w", p.Kind, p.Name, pass, err)
-	}
-	return r, nil
 }
 
 // Module is a pass of a piece of a step, which runs by itself.
@@ -212,7 +195,7 @@ type Module struct {
 	Rule  bool    // it holds the rule, and depends on the variant
 	Build func(gdn.Variant) (*ir.Module, error)
 
-	kind, piece, pass string
+	kind, name, pass string
 }
 
 // Modules lists what a step runs: the passes of its pieces. The core of attention is left out.
@@ -245,7 +228,7 @@ func modules(c model.Config, forward bool) (l []Module) {
 // newModule is a pass of a piece, or of a part, whose flops are those of the forward pass.
 func newModule(kind, name, pass string, times int, flops float64, build func(gdn.Variant, bool) (*ir.Module, error)) Module {
 	back := pass == "backward"
-	m := Module{Name: kind + ", " + name + " " + pass, Times: times, Flops: flops, Rule: kind == "rule", kind: kind, piece: name, pass: pass}
+	m := Module{Name: kind + ", " + name + " " + pass, Times: times, Flops: flops, Rule: kind == "rule", kind: kind, name: name, pass: pass}
 	if back {
 		m.Flops *= 2
 	}
@@ -253,6 +236,23 @@ func newModule(kind, name, pass string, times int, flops float64, build func(gdn
 		m.Build = func(v gdn.Variant) (*ir.Module, error) { return build(v, back) }
 	}
 	return m
+}
+
+// cost costs the module by the variant of the rule.
+func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target) (*Row, error) {
+	r := &Row{Target: t.Name, Kind: m.kind, Part: m.name, Pass: m.pass, Times: m.Times, Flops: m.Flops}
+	if m.Build == nil {
+		var err error
+		if r.Time, err = model.AttentionCycles(c, t, m.pass == "backward"); err != nil {
+			return nil, err
+		}
+		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
+		return r, nil
+	}
+	if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
+	}
+	return r, nil
 }
 
 // sumRows sums parts that run equally often, once each; nil without any.

@@ -8,7 +8,8 @@
 //     layer, x, and its gradient is dx: so parts link by themselves to a piece, which is what a step is compiled in, a layer as one module each way.
 //  2. Model flops are those of the mathematics, whatever the program does: two a multiply-add of the matrix products, a causal product counted
 //     by half, and the rule by its chunkwise form at RuleChunk. The backward pass counts twice the forward. Elementwise work counts nothing.
-//  3. Activations are bf16, products and sums over tokens, channels or the vocabulary f32. What the backward pass reads is kept, or made anew by it from its inputs where a part says so.
+//  3. Activations are bf16, products and sums over tokens, channels or the vocabulary f32. What the backward pass reads is kept, or made anew by it
+//     from its inputs where a part says so.
 //
 // Left out: positions, dropout, the optimiser, and communication.
 package model

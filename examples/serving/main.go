@@ -130,7 +130,9 @@ func (c *config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 	}
 	precisions := []string{c.prefill.Precision().String(), c.decode.Precision().String()}
 	if c.ptx != nil {
-		precisions = []string{c.ptx.Precision(layer)}
+		prompts := layer
+		prompts.Seqs, prompts.Tokens = c.slots, c.budget
+		precisions = []string{c.ptx.Precision(prompts), c.ptx.Precision(layer)}
 	}
 	limit, err := outputLimit(layer, precisions...)
 	if err != nil {

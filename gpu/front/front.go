@@ -8,6 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/check"
@@ -27,12 +32,22 @@ type Work struct {
 	Variants    []string
 }
 
+// form is a variant of the work written out: on the small one auto would take another form than the one that is timed.
+func (w Work) form(text string) (string, error) {
+	s, err := gdn.Parse(w.Spec)
+	if err != nil {
+		return "", err
+	}
+	v, err := triton.Parse(text, s)
+	return v.Text(s), err
+}
+
 // Works are what a device decides between.
 var Works = []Work{
 	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
 	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
 	{"contest-prefill,seqs=57", "contest-prefill,t=300,seqs=4,hk=1,hv=2", []string{"auto", "bv=32,stages=2", "preparewarps=4", "kernels=one", "inverse=masked"}},
-	{"contest-prefill,seqs=1", "contest-prefill,t=300,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=8", "part=32", "prec=tf32"}},
+	{"contest-prefill,seqs=1", "contest-prefill,t=1300,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=4", "part=32", "prec=tf32"}},
 }
 
 // Device is an attached GPU, and what reaches it.
@@ -42,6 +57,7 @@ type Device struct {
 	Info    gpu.Info
 	Version string // of the generator
 	Note    func(format string, args ...any)
+	saying  sync.Mutex // variants are examined beside each other
 }
 
 // Attached finds the GPU that is attached; it must be the one that is named, if one is.
@@ -105,78 +121,123 @@ func (d *Device) Examine(ctx context.Context, spec, variant string, classes []st
 	compute := func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 		return d.Run(ctx, launches, s, inputs)
 	}
-	d.Note("%s, %s: numbers against float64", r.Spec, r.Variant)
-	return r, r.Run(ctx, s, compute, list, d.Note)
+	note := func(format string, args ...any) {
+		d.saying.Lock()
+		defer d.saying.Unlock()
+		d.Note("%s, %s: %s", r.Spec, r.Variant, fmt.Sprintf(format, args...))
+	}
+	note("numbers against float64")
+	return r, r.Run(ctx, s, compute, list, note)
 }
 
-// Programs examines the variants of all works on the device, then compiles them at full size, with inputs.
-func (d *Device) Programs(ctx context.Context) (list []gpu.FrontProgram, err error) {
-	random, err := truth.LookupClass("random")
-	if err != nil {
-		return nil, err
-	}
+// Programs examines the variants of all works on the device, then compiles them at full size, with inputs. Several are examined and compiled at
+// once: nothing is timed here.
+func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
+	var list []gpu.FrontProgram
+	var small, forms []string // of the program at that place
 	for _, w := range Works {
 		s, err := gdn.Parse(w.Spec)
 		if err != nil {
 			return nil, err
 		}
-		inputs, err := random.Generate(s, 1)
+		inputs, err := workload(s)
 		if err != nil {
 			return nil, err
 		}
-		if x := inputs["cu_seqlens"]; x != nil { // modelled times have them so
-			inputs["cu_seqlens"] = array.FromInt64s(x.Type, x.Shape, measure.CuSeqlens(s))
-		}
 		for _, text := range w.Variants {
-			r, err := d.Examine(ctx, w.Small, text, selftest.QuickClasses)
+			form, err := w.form(text)
 			if err != nil {
 				return nil, err
 			}
-			if !r.Pass {
-				return nil, &MissError{text, w.Small, r.Missed(), len(r.Rows)}
-			}
-			v, launches, err := d.compile(ctx, s, text)
-			if err != nil {
-				return nil, err
-			}
-			work := triton.WorkOf(s, v)
-			list = append(list, gpu.FrontProgram{
-				Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs, Launches: launches}, Variant: text,
-				Work: work.Of,
-			})
+			list = append(list, gpu.FrontProgram{Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs}, Variant: text})
+			small, forms = append(small, w.Small), append(forms, form)
 		}
 	}
-	return list, nil
+	return list, d.each(ctx, len(list), func(ctx context.Context, i int) error {
+		p := &list[i]
+		r, err := d.Examine(ctx, small[i], forms[i], selftest.QuickClasses)
+		if err != nil {
+			return err
+		}
+		if !r.Pass {
+			return &MissError{p.Variant, small[i], r.Missed(), len(r.Rows)}
+		}
+		v, launches, err := d.compile(ctx, p.Spec, p.Variant)
+		p.Launches, p.Work = launches, triton.WorkOf(p.Spec, v).Of
+		return err
+	})
 }
 
-// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few.
+// workload makes the inputs that a spec is timed with: random ones, and sequences of the lengths that modelled times have.
+func workload(s gdn.Spec) (map[string]*array.Array, error) {
+	random, err := truth.LookupClass("random")
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := random.Generate(s, 1)
+	if err != nil {
+		return nil, err
+	}
+	if x := inputs["cu_seqlens"]; x != nil {
+		inputs["cu_seqlens"] = array.FromInt64s(x.Type, x.Shape, measure.CuSeqlens(s))
+	}
+	return inputs, nil
+}
+
+// each does n tasks, one on each processor at a time; the first error ends all.
+func (d *Device) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.NumCPU())
+	for i := range n {
+		g.Go(func() error { return do(ctx, i) })
+	}
+	return g.Wait()
+}
+
+// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few. The rows are of those that
+// were examined, where one could not be.
 func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case, err error) {
-	done := map[string]bool{}
+	type examined struct {
+		spec, variant string
+		result        *check.Result
+	}
+	var list []examined
+	var classes []string
+	if quick {
+		classes = selftest.QuickClasses
+	}
 	for _, w := range Works {
 		for i, text := range w.Variants {
-			name := w.Small + " " + text
-			if done[name] || quick && i > 0 {
-				continue
-			}
-			done[name] = true
-			var classes []string
-			if quick {
-				classes = selftest.QuickClasses
-			}
-			r, err := d.Examine(ctx, w.Small, text, classes)
+			form, err := w.form(text)
 			if err != nil {
-				return rows, err
+				return nil, err
 			}
-			for _, x := range r.Rows {
-				c := selftest.Case{Variant: r.Variant, Spec: r.Spec, Class: x.Class, Status: selftest.Failed, Output: x.Output, Kind: x.Kind, Error: x.Error, Limit: x.Limit}
-				if x.Pass {
-					c.Status = selftest.Passed
-				}
-				rows = append(rows, c)
+			same := func(x examined) bool { return x.spec == w.Small && x.variant == form }
+			if (!quick || i == 0) && !slices.ContainsFunc(list, same) {
+				list = append(list, examined{spec: w.Small, variant: form})
 			}
 		}
 	}
-	return rows, nil
+	err = d.each(ctx, len(list), func(ctx context.Context, i int) error {
+		r, err := d.Examine(ctx, list[i].spec, list[i].variant, classes)
+		if err == nil {
+			list[i].result = r
+		}
+		return err
+	})
+	for _, x := range list {
+		if x.result == nil {
+			continue
+		}
+		for _, row := range x.result.Rows {
+			c := selftest.Case{Variant: x.result.Variant, Spec: x.result.Spec, Class: row.Class, Status: selftest.Failed, Output: row.Output, Kind: row.Kind, Error: row.Error, Limit: row.Limit}
+			if row.Pass {
+				c.Status = selftest.Passed
+			}
+			rows = append(rows, c)
+		}
+	}
+	return rows, err
 }
 
 // File is where the calibration of a GPU is kept; empty where there is no configuration.

@@ -107,7 +107,7 @@ func TestFallback(t *testing.T) {
 	agree(t, s, in, got)
 }
 
-// For a GPU the graph holds Triton's kernels as PTX, and XLA compiles it; a gradient is plain StableHLO. It has run on no GPU.
+// For a GPU the graph holds Triton's kernels as PTX, and XLA compiles it; a gradient is plain StableHLO.
 func TestGPU(t *testing.T) {
 	h100, err := target.LookupGPU("h100")
 	require.NoError(t, err)

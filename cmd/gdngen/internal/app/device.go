@@ -8,11 +8,13 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/engine"
+	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	gpus "github.com/gdngen/gdngen/target"
 )
 
 // DeviceFlags say which device a command runs on.
@@ -94,11 +96,18 @@ func (a *App) Attach(p *engine.Plan, name, plugin, target string) error {
 		}
 		return nil
 	}
+	wanted, _ := gpus.LookupGPU(target) // a GPU is no generation that the runner knows
+	if wanted != nil {
+		target = ""
+	}
 	r, err := a.NewRunner(&DeviceFlags{plugin, target})
 	if err != nil {
 		return err
 	}
 	a.Runner, p.Target = r, r.Device().Target()
+	if info := r.Device().Info(); wanted != nil && ptx.GPUOf(info.Platform, info.Kind) != wanted {
+		return &gpu.NoDevice{Reason: fmt.Sprintf("the device is %s, which is no %s", info, wanted.Name)}
+	}
 	kernels := "programs of plain ops"
 	if p.Target != nil {
 		kernels = "kernels for " + p.Target.Name

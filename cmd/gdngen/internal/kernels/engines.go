@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/measure"
+	gpus "github.com/gdngen/gdngen/target"
 )
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
@@ -19,6 +20,9 @@ func newPlan(variant, target, level, by string) (engine.Plan, error) {
 	err := app.CheckText(variant)
 	if err != nil {
 		return p, err
+	}
+	if _, err := gpus.LookupGPU(target); by == engine.Device && err == nil {
+		target = "" // what is attached must be that GPU, and its kernels are not lowered here
 	}
 	if target != "" {
 		if p.Target, err = app.OneTarget(target); err != nil {

@@ -102,6 +102,11 @@ def tf32(x):
     return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
 
 
+def truncated(x):
+    """What a matrix unit takes of a float32 for tf32: it drops the last 13 bits."""
+    return (np.ascontiguousarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
 def bf16_bits(x):
     """float32 rounded to bf16, to nearest even, as bits; NaN stays NaN."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
@@ -129,10 +134,11 @@ def emulate_rounding():
         x, y = widened(a), widened(b)
         precision = str(input_precision).split(".")[-1].lower()
         if a.dtype.scalar == tl.float32 and precision != "ieee":
-            x1, y1 = tf32(x), tf32(y)
-            z = np.matmul(x1, y1)
-            if precision == "tf32x3":
-                z = np.matmul(x1, tf32(y - y1)) + np.matmul(tf32(x - x1), y1) + z
+            if precision == "tf32x3":  # the compiler rounds the first parts, and leaves the second ones to the unit
+                x1, y1 = tf32(x), tf32(y)
+                z = np.matmul(x1, truncated(y - y1)) + np.matmul(truncated(x - x1), y1) + np.matmul(x1, y1)
+            else:
+                z = np.matmul(truncated(x), truncated(y))
         else:
             z = np.matmul(x, y)
         return interpreter.TensorHandle(z.astype(np.float32) + d.data, d.dtype.scalar)

@@ -14,7 +14,7 @@ import (
 
 // Exams are of small specs: few heads and sequences, of full width, and of parts at most two.
 func TestTritonForm(t *testing.T) {
-	s, v, err := tritonForm(spec(t, "contest-prefill,seqs=57"), "auto,part=16,warps=8", fullExam)
+	s, v, err := tritonForm(spec(t, "contest-prefill,seqs=57"), "auto,part=16,chunk=64,warps=8", fullExam)
 	require.NoError(t, err)
 	require.Equal(t, 2, v.Part)
 	require.Equal(t, 4, v.Warps, "they change no number")
@@ -29,7 +29,7 @@ func TestExamOfChunks(t *testing.T) {
 	}
 	require.NoError(t, err)
 	s := spec(t, "b=1,t=512,hk=1,hv=1,k=64,v=64,dtype=bf16")
-	for variant, passes := range map[string]bool{"auto": true, "auto,tparts=1": false} {
+	for variant, passes := range map[string]bool{"auto,chunk=64": true, "auto,chunk=64,tparts=1": false} {
 		w := &Work{Spec: s, Shapes: []Shape{{Spec: s, Weight: 1}}, Seed: 1, Record: &journal.Candidate{Variant: variant}}
 		r, err := lab.examineOn(t.Context(), w, chunksExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, []string{"identical"}) })
 		require.NoError(t, err)

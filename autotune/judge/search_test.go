@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/target"
 )
 
 // TestMain makes the test binary a worker, or a driver of its own, where that is asked for.
@@ -169,7 +170,9 @@ func TestGPULab(t *testing.T) {
 	require.NoError(t, err)
 	cost := best.Cost("h100")
 	require.Positive(t, cost.Score)
-	require.InDelta(t, float64(cost.Micros)*1755, float64(cost.Score), 2)
+	h100, err := target.LookupGPU("h100")
+	require.NoError(t, err)
+	require.InDelta(t, float64(cost.Micros)*h100.Clock*1e-6, float64(cost.Score), 2)
 	require.NotEmpty(t, best.Errors)
 	require.Equal(t, "triton", best.Errors[0].Engine)
 

@@ -23,19 +23,17 @@ type formRow struct {
 	columns, length, tokens int
 }
 
-// The forms of a decode step and of a prefill, by modelled times of an h100 with 2.2 us for the start of each kernel.
+// The forms of a decode step and of a prefill, as Default takes them.
 var (
 	decodeForms = []formRow{
 		{"few", "bv=4", 2047, 0, 0}, // programs of 8 columns would be fewer than 256
 		{"many", "bv=8", 0, 0, 0},
 	}
 	prefillForms = []formRow{
-		{"short", "bv=16,stages=1,part=0,kernels=one", 32767, 64, 0}, // one chunk: one kernel starts faster than two
-		{"scan", "bv=32,stages=1,part=0", 32767, 1023, 0},
-		{"parts", "bv=64,stages=1,part=4", 8191, 0, 6143},
-		{"long_parts", "bv=64,stages=1,part=8", 8191, 0, 0},
-		{"scan", "bv=32,stages=1,part=0", 32767, 0, 0},
-		{"wide", "bv=64,stages=1,part=0", 0, 0, 0},
+		{"scan", "bv=32,stages=2,chunk=32,part=0", 8191, 1023, 0},
+		{"parts", "bv=64,stages=2,chunk=64,part=4", 8191, 0, 6143},
+		{"long_parts", "bv=64,stages=2,chunk=64,part=16", 8191, 0, 0},
+		{"wide", "bv=64,stages=1,chunk=32,part=0", 0, 0, 0},
 	}
 )
 
@@ -48,11 +46,14 @@ func Forms(s gdn.Spec, changes string) ([]Form, error) {
 	changes = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(changes), gdn.Auto), ",")
 	var list []Form
 	for _, r := range rows {
-		text := r.text
-		if changes != "" {
-			text += "," + changes
+		v, err := Default(s).changed(r.text)
+		if err == nil {
+			v, err = v.kept(s).changed(changes)
 		}
-		v, err := Parse(text, s)
+		v = v.canon(s)
+		if err == nil {
+			err = v.Check(s)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("form %s: %w", r.name, err)
 		}

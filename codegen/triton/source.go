@@ -117,6 +117,7 @@ type data struct {
 	StartBV, StartTiles             int    // of the states that parts start from
 	MapWarps, StartWarps            int
 	Carry, Columns                  string // precision of the prefix; columns of a state, as the kernel names them
+	Rounds                          bool   // some operands are rounded to tf32, which matrix units would truncate
 	Chunks, Parts                   string // how many there are at most
 }
 
@@ -182,6 +183,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 	if d.Carry = v.Prec; v.Prec == "bf16" {
 		d.Carry = "tf32" // as many bits as what is carried has, and more
 	}
+	d.Rounds = d.Prec == "tf32" || d.Solve == "tf32" && d.Inverse != "substitution" || d.Carry == "tf32" && d.Part > 0
 	d.Chunks, d.Parts = d.count(v.Chunk), d.count(d.Part)
 	d.signature(s)
 	return d
@@ -234,6 +236,14 @@ func (d *data) count(size int) string {
 		return strconv.Itoa((d.Tokens + d.Sequences*(size-1)) / size)
 	}
 	return strconv.Itoa(d.Sequences * ((d.Tokens + size - 1) / size))
+}
+
+// Operands are those of a product in float32, by its precision.
+func (d *data) Operands(a, b string) string {
+	if d.Prec == "tf32" {
+		return "rounded(" + a + "), rounded(" + b + ")"
+	}
+	return a + ".to(tl.float32), " + b + ".to(tl.float32)"
 }
 
 // signature writes the parameters of the kernels and of run, with their shapes.

@@ -130,6 +130,8 @@ func TestRefusals(t *testing.T) {
 		{"tiny", "prec=bf16", "rounds inputs that dtype=f32 promises to keep"},
 		{"bench", "kernels=one,inverse=substitution", "goes with kernels=two"},
 		{"bench", "bv=7", "want 4, 8, 16"},
+		{"bench", "bv=32,stages=1", "reads beyond shared memory"},
+		{"bench", "bv=64,stages=1,mapbv=32,part=4", "reads beyond shared memory"},
 		{"bench", "width=7", `there is no axis "width"`},
 		{"bench", "tpu", `"tpu": want auto, naive, or changes`},
 		{"train", "auto", "kernels of the forward pass alone"},
@@ -145,11 +147,35 @@ func TestRefusals(t *testing.T) {
 
 // Parts are taken where the sequences alone would leave a GPU idle.
 func TestDefaultParts(t *testing.T) {
-	for spec, part := range map[string]int{"contest-prefill,seqs=57": 0, "contest-prefill,seqs=1": 8, "bench": 4, "bench,b=16": 0, "tiny": 0} {
+	for spec, part := range map[string]int{"contest-prefill,seqs=57": 0, "contest-prefill,seqs=1": 16, "bench": 8, "bench,b=16": 0, "tiny": 0} {
 		s, err := gdn.Parse(spec)
 		require.NoError(t, err)
 		require.Equal(t, part, Default(s).Part, spec)
 	}
+}
+
+// What is taken without a wish never strays, whatever its widths; two warps are no group, and stray in no form.
+func TestStrays(t *testing.T) {
+	for _, heads := range []string{"hk=1,hv=1", "hk=4,hv=8", "hk=16,hv=32"} {
+		for _, widths := range []string{"k=16,v=16", "k=32,v=128", "k=128,v=32", "k=128,v=128", "k=256,v=256", "k=100,v=96"} {
+			for _, rest := range []string{"t=70", "t=8192", "t=8192,seqs=57", "t=8192,seqs=8", "t=8192,dtype=f32"} {
+				if !strings.Contains(rest, "dtype") {
+					rest += ",dtype=bf16"
+				}
+				s, err := gdn.Parse("b=1," + heads + "," + widths + "," + rest)
+				require.NoError(t, err)
+				for _, text := range []string{"auto", "naive"} {
+					v, err := Parse(text, s)
+					require.NoError(t, err, "%s: %s", s, text)
+					require.False(t, v.Stages == 1 && v.Warps >= 4 && (v.BV < 64 || v.Part > 0 && v.MapBV < 64), "%s: %s", s, v.Text(s))
+				}
+			}
+		}
+	}
+	s, err := gdn.Parse("bench")
+	require.NoError(t, err)
+	_, err = Parse("part=0,bv=16,warps=2,stages=1", s)
+	require.NoError(t, err)
 }
 
 // A decode step of few sequences has narrower programs.
@@ -172,7 +198,7 @@ func TestWork(t *testing.T) {
 	}
 	require.Equal(t, Works{"decode": {Bytes: 64*(2*8*128*128*4+(2*4+8+8)*128*2+2*8*2) + 2*8*4}}, work("contest-decode", "auto"))
 	packed := work("contest-prefill,seqs=57", "part=0")
-	require.Equal(t, 3, packed["scan"].Trips, "144 tokens a sequence")
+	require.Equal(t, 5, packed["scan"].Trips, "144 tokens a sequence, 32 a chunk")
 	require.Zero(t, packed["prepare"].Trips)
 	states := int64(2 * 57 * 8 * 128 * 128 * 4)
 	require.Greater(t, packed["scan"].Bytes, states+8192*(2*4+2*8)*128*2)
@@ -215,7 +241,7 @@ func TestAtLaunch(t *testing.T) {
 	}
 }
 
-// Every call has a form, and the forms are those that auto would take there, but for one chunk and lengths between.
+// Every call has a form: what auto would take there, but for lengths between.
 func TestForms(t *testing.T) {
 	s, err := gdn.Parse("contest-prefill,seqs=2")
 	require.NoError(t, err)
@@ -224,7 +250,7 @@ func TestForms(t *testing.T) {
 	for _, c := range []struct {
 		tokens, sequences int
 		want              string
-	}{{0, 1, "short"}, {6, 1, "short"}, {65, 1, "scan"}, {300, 3, "scan"}, {2048, 1, "parts"}, {4096, 2, "parts"}, {8192, 1, "long_parts"}, {8192, 8, "scan"}, {65536, 16, "scan"}, {8192, 57, "wide"}, {1 << 20, 57, "wide"}} {
+	}{{0, 1, "scan"}, {6, 1, "scan"}, {65, 1, "scan"}, {300, 3, "scan"}, {2048, 1, "parts"}, {4096, 2, "parts"}, {8192, 1, "long_parts"}, {8192, 8, "wide"}, {65536, 16, "wide"}, {8192, 57, "wide"}, {1 << 20, 57, "wide"}} {
 		f := Pick(forms, s, c.tokens, c.sequences)
 		require.Equal(t, c.want, f.Name, "%d tokens of %d sequences", c.tokens, c.sequences)
 		require.Equal(t, "tf32", f.Variant.Prec)

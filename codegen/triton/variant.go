@@ -135,8 +135,9 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // decodes says whether a spec is one step of the recurrence.
 func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
-// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill chunks of 64, parts where the
-// sequences alone would leave a GPU idle, and wide programs without a pipeline where they are many. float32 inputs keep their precision.
+// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill parts of chunks
+// of 64 where the sequences alone would leave a GPU idle, else chunks of 32, in wide programs without a pipeline where they are many. float32 inputs keep
+// their precision. An h100 has timed the contest's heads (docs/gpu.md); between them modelled times decide.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	if s.DType == ir.F32 {
@@ -149,18 +150,35 @@ func Default(s gdn.Spec) Variant {
 		v.BV, v.Warps = min(32, max(16, power(s.V))), 4
 		// 132 to 148 multiprocessors want some two programs each
 		programs, chunks := s.Sequences()*s.HeadsV*max(1, power(s.V)/v.BV), s.Tokens/max(1, s.Seqs)/v.Chunk
-		if programs < 256 && chunks >= 16 {
-			if v.Prec == "bf16" && power(s.V) >= 64 { // T in two parts leaves no room for a pipeline of two programs
-				v.BV, v.Stages, programs = 64, 1, programs/2
+		half := v.Prec == "bf16"
+		wide := half && power(s.V) >= 64
+		switch {
+		case programs < 256 && chunks >= 16:
+			if v.Part = power(max(4, chunks*programs/256)); wide {
+				v.BV = 64
 			}
-			v.Part = power(max(4, chunks*programs/256))
-		} else if power(s.V) >= 64 && programs >= 1024 {
-			v.BV, v.Stages = 64, 1 // many sequences: wide programs share what they load, and two of an SM take turns at waiting
-		} else if v.Prec == "bf16" && programs > 132 {
-			v.Stages = 1 // as for parts
+		case wide && programs >= 256: // programs share what they load, and two of an SM take turns at waiting
+			v.BV, v.Stages, v.Chunk = 64, 1, 32
+		case half:
+			v.Chunk = 32 // T of 32 rows is cheap to make
 		}
 	}
-	return v.canon(s)
+	return v.kept(s)
+}
+
+// kept is a variant of our own choice in its canonical form, with a pipeline where Triton's code would stray without.
+func (v Variant) kept(s gdn.Spec) Variant {
+	if v = v.canon(s); v.strays(s) {
+		v.Stages = 2
+	}
+	return v
+}
+
+// strays says that Triton's code of a variant would read beyond its shared memory. Since 3.6 the products of a warp group that have fewer than 64
+// columns and stand outside of a pipeline do so on an h100 (triton-lang/triton issues 10486, 10573 and 11366; seen with columns of 16 and 32, with 4
+// and 8 warps, in scan and summarise; 2 warps form no group).
+func (v Variant) strays(s gdn.Spec) bool {
+	return !decodes(s) && v.Stages == 1 && v.Warps >= 4 && (v.BV < 64 || v.Part > 0 && v.MapBV < 64)
 }
 
 // Presets are named variants: starting points beside the default.
@@ -171,33 +189,42 @@ var Presets = []struct{ Name, Doc, Text string }{
 // Parse reads a variant of a spec: auto or a preset first, then changes such as bv=32,prec=tf32.
 func Parse(text string, s gdn.Spec) (Variant, error) {
 	v := Default(s)
-	for i, change := range strings.Split(strings.TrimSpace(text), ",") {
-		axis, value, set := strings.Cut(strings.TrimSpace(change), "=")
-		p := slices.IndexFunc(Presets, func(p struct{ Name, Doc, Text string }) bool { return p.Name == change })
-		switch {
-		case i == 0 && (change == "" || change == "auto"):
-		case i == 0 && p >= 0:
-			for change := range strings.SplitSeq(Presets[p].Text, ",") {
-				axis, value, _ := strings.Cut(change, "=")
-				if axis == "bv" { // the widest tile that there is
-					value = strconv.Itoa(min(256, max(16, power(s.V))))
-				}
-				var err error
-				if v, err = v.With(axis, value); err != nil {
-					return v, err
-				}
-			}
-		case !set:
-			return v, fmt.Errorf("triton variant: %q: want auto, naive, or changes such as bv=32,prec=tf32", change)
-		default:
-			var err error
-			if v, err = v.With(axis, value); err != nil {
-				return v, err
-			}
+	name, changes, _ := strings.Cut(strings.TrimSpace(text), ",")
+	p := slices.IndexFunc(Presets, func(p struct{ Name, Doc, Text string }) bool { return p.Name == strings.TrimSpace(name) })
+	switch {
+	case p >= 0:
+		var err error
+		if v, err = v.changed(strings.Replace(Presets[p].Text, "bv=256", "bv="+strconv.Itoa(min(256, max(16, power(s.V)))), 1)); err != nil { // the widest tile that there is
+			return v, err
 		}
+		v = v.kept(s)
+	case name != "" && name != "auto":
+		changes = text
+	}
+	v, err := v.changed(changes)
+	if err != nil {
+		return v, err
 	}
 	v = v.canon(s)
 	return v, v.Check(s)
+}
+
+// changed follows changes such as bv=32,prec=tf32.
+func (v Variant) changed(text string) (Variant, error) {
+	if text == "" {
+		return v, nil
+	}
+	for change := range strings.SplitSeq(text, ",") {
+		axis, value, set := strings.Cut(strings.TrimSpace(change), "=")
+		if !set {
+			return v, fmt.Errorf("triton variant: %q: want auto, naive, or changes such as bv=32,prec=tf32", strings.TrimSpace(change))
+		}
+		var err error
+		if v, err = v.With(axis, value); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
 }
 
 // canon sets what changes nothing to its default, so that equal programs have equal variants.
@@ -285,6 +312,8 @@ func (v Variant) Check(s gdn.Spec) error {
 		return fault("inverse=substitution goes with kernels=two: each program of a head would repeat it")
 	case v.Inverse != "substitution" && v.Leaf > v.Chunk:
 		return fault("leaf=%d exceeds chunk=%d", v.Leaf, v.Chunk)
+	case v.strays(s):
+		return fault("stages=1 with fewer than 64 columns (bv=%d, mapbv=%d) reads beyond shared memory, by a fault of Triton 3.6: take stages=2, or 64 columns", v.BV, v.MapBV)
 	}
 	return nil
 }

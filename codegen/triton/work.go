@@ -83,8 +83,8 @@ func over(n, by int) int { return (n + by - 1) / by }
 var writes = map[string][]string{
 	"decode":    {"o", "final_state"},
 	"prepare":   {"T_out", "P_out", "G_out", "rate_out"},
-	"summarise": {"maps"},
-	"combine":   {"maps", "final_state"}, // it replaces B in maps, and reads the rest
+	"summarise": {"decays", "maps"},
+	"combine":   {"maps", "final_state"}, // it replaces B in maps, and reads the rest and decays
 	"scan":      {"o", "final_state"},
 }
 

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk,empty=zero,packed
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=4,mapbv=64,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
+  variant: bv=64,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=4,mapbv=64,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
 
 Tokens, sequences and the scale are those of a call, and initial_state may be None.
 """
@@ -56,6 +56,16 @@ def state_at(n, h, rk, rv):
 
 
 @triton.jit
+def rounded(x):
+    """x in float32, to nearest with 10 bits as tf32 has them: matrix units drop the rest of a float32, which would make every product smaller."""
+    y = x.to(tl.float32)
+    if x.dtype == tl.float32:  # else it has no more bits than these
+        bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+        y = tl.where(x == x, bits.to(tl.float32, bitcast=True), x)  # NaN stays NaN
+    return y
+
+
+@triton.jit
 def product(a, b):
     """A matrix product of operands in bf16, summed in float32."""
     return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
@@ -82,9 +92,9 @@ def exact(a, b):
 
 
 @triton.jit
-def carry(M, S):
-    """A state carried over a part by its map: tf32."""
-    return tl.dot(M, S, input_precision="tf32")
+def carry(N, S):
+    """What a part takes from the state, beside its decay: tf32."""
+    return tl.dot(N, rounded(S), input_precision="tf32")
 
 
 @triton.jit
@@ -215,20 +225,22 @@ def prepare(q, k, A_log, a, dt_bias, b, cu_seqlens, sequences, T_out, P_out, G_o
 
 
 @triton.jit(do_not_specialize=["sequences"])
-def summarise(k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, G_in, rate_in, maps):
-    """The affine map of a part, S -> M S + B, without a look at other parts: maps [parts, HV, K, V + K] has B, then M.
+def summarise(k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, G_in, rate_in, decays, maps):
+    """The affine map of a part, S -> d S + N S + B, without a look at other parts: decays [parts, HV] has d, and maps [parts, HV, K, V + K] B, then N.
 
-    The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of M from the identity, without values.
+    The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of N from the identity, without values. d, the
+    decay of all tokens, is what they would be if no token wrote. It is taken out, so that what is not written over passes a part unrounded.
     """
     tile, rest = tl.program_id(0) % MAP_TILES, tl.program_id(0) // MAP_TILES
     p, h = rest // HV, rest % HV
     n, start, end = span(cu_seqlens, sequences, p, PART)
     stop = tl.minimum(start + PART, end)
     rk, column = tl.arange(0, K), tile * MAP_BV + tl.arange(0, MAP_BV)
-    S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
+    one = tl.where(rk[:, None] == column - V, 1.0, 0.0)
+    S, d = one, 1.0
     at = ((spans_before(cu_seqlens, n, C) + (start - tl.load(cu_seqlens + n).to(tl.int32)) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         k_c = keys(k, rows, ok, h)
@@ -239,11 +251,16 @@ def summarise(k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, G_in, rat
         v_c = tl.load(v + (rows * HV + h)[:, None] * V + column, ok[:, None] & (column < V), 0.0).to(tl.float32)
         new = solved(T, T_rest, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
         S = advance(S, new, k_c, G, last)
+        d *= tl.exp(last)
+    if tile == 0:
+        tl.store(decays + h + p * HV, d)
+    S -= d * one
+    S = tl.where(column >= V, rounded(S), S)  # N, once for all states that it meets
     tl.store(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + column, S)
 
 
 @triton.jit
-def combine(initial_state, cu_seqlens, maps, final_state):
+def combine(initial_state, cu_seqlens, decays, maps, final_state):
     """The states that parts start from, by the maps of the parts before; they replace B in maps. The last is the final state."""
     tile, head = tl.program_id(0) % START_TILES, tl.program_id(0) // START_TILES
     n, h = head // HV, head % HV
@@ -257,9 +274,9 @@ def combine(initial_state, cu_seqlens, maps, final_state):
         S = tl.load(initial_state + at_state).to(tl.float32)
     for p in range(first, first + (end - start + PART - 1) // PART):
         row = ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K)
-        B, M = tl.load(maps + row + rv), tl.load(maps + row + V + rk)
+        d, B, N = tl.load(decays + h + p * HV), tl.load(maps + row + rv), tl.load(maps + row + V + rk)
         tl.store(maps + row + rv, S)
-        S = carry(M, S) + B
+        S = d * S + carry(N, S) + B
     S = tl.where(start < end, S, 0.0)
     tl.store(final_state + at_state, S.to(final_state.dtype.element_ty))
 
@@ -275,7 +292,7 @@ def scan(q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, P_in, G_in,
     S = tl.load(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + rv)
     at = ((spans_before(cu_seqlens, n, C) + (start - tl.load(cu_seqlens + n).to(tl.int32)) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
@@ -301,7 +318,7 @@ def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state
     G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, sequences, T, P, G, rate, scale, num_warps=2)
     parts = (tokens + sequences * 255) // 256  # at least as many as there are
-    maps = A_log.new_empty((parts, 8, 128, 256))
-    summarise[(parts * 8 * 4,)](k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, G, rate, maps, num_warps=4)
-    combine[(sequences * 64,)](initial_state, cu_seqlens, maps, final_state, num_warps=4)
+    decays, maps = A_log.new_empty((parts, 8)), A_log.new_empty((parts, 8, 128, 256))
+    summarise[(parts * 8 * 4,)](k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, G, rate, decays, maps, num_warps=4)
+    combine[(sequences * 64,)](initial_state, cu_seqlens, decays, maps, final_state, num_warps=4)
     scan[(parts * 8 * 2,)](q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T, P, G, rate, maps, o, scale, num_warps=4)

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=57,init,state=vk,empty=zero,packed
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
+  variant: bv=64,warps=4,stages=1,chunk=32,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
 """
 
 import triton
@@ -19,7 +19,7 @@ BV = tl.constexpr(64)  # columns of the state that a program holds
 TILES = tl.constexpr(2)  # programs over V
 SEQUENCES, TOKENS = tl.constexpr(57), tl.constexpr(8192)  # packed sequences, and the tokens of all
 SCALE = tl.constexpr(0.08838834764831843)
-C = tl.constexpr(64)  # tokens of a chunk
+C = tl.constexpr(32)  # tokens of a chunk
 
 
 @triton.jit
@@ -118,7 +118,6 @@ def inverse(A):
     """(I + A)^-1 of a strictly lower A [C, C]: leaves by substitution, then merges of neighbours."""
     L = leaves(A)
     L = merge(L, A, 16)
-    L = merge(L, A, 32)
     return tl.reshape(L, (C, C))
 
 
@@ -230,8 +229,8 @@ def scan(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T_in, P_in, G
 
 def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state):
     """Computes o and final_state into the tensors given: q [8192, 4, 128] bf16, k [8192, 4, 128] bf16, v [8192, 8, 128] bf16, A_log [8] f32, a [8192, 8] bf16, dt_bias [8] f32, b [8192, 8] bf16, initial_state [57, 8, 128, 128] f32, cu_seqlens [58] i64, o [8192, 8, 128] bf16, final_state [57, 8, 128, 128] f32."""
-    chunks = 184  # at least as many as there are
-    T, P = q.new_empty((chunks, 8, 2, 64, 64)), q.new_empty((chunks, 8, 64, 64))
-    G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))
+    chunks = 311  # at least as many as there are
+    T, P = q.new_empty((chunks, 8, 2, 32, 32)), q.new_empty((chunks, 8, 32, 32))
+    G, rate = A_log.new_empty((chunks, 8, 32)), A_log.new_empty((chunks, 8, 32))
     prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, rate, num_warps=2)
     scan[(912,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, rate, o, final_state, num_warps=4)

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,init
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=8,mapbv=64,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3,tparts=2
+  variant: bv=64,warps=4,stages=2,chunk=64,kernels=two,preparewarps=2,part=16,mapbv=64,inverse=blocks,leaf=16,prec=tf32,solve=tf32x3,tparts=2
 """
 
 import triton
@@ -20,7 +20,7 @@ TILES = tl.constexpr(2)  # programs over V
 SEQUENCES, TOKENS = tl.constexpr(1), tl.constexpr(8192)  # sequences, and the tokens of each
 SCALE = tl.constexpr(0.08838834764831843)
 C = tl.constexpr(64)  # tokens of a chunk
-PART = tl.constexpr(512)  # tokens of a part, which runs beside the others of its sequence
+PART = tl.constexpr(1024)  # tokens of a part, which runs beside the others of its sequence
 MAP_BV, MAP_TILES = tl.constexpr(64), tl.constexpr(4)  # columns of a part's map that a program holds, and programs over them
 START_BV, START_TILES = tl.constexpr(16), tl.constexpr(8)  # the same of the states that parts start from
 
@@ -50,9 +50,19 @@ def state_at(n, h, rk, rv):
 
 
 @triton.jit
+def rounded(x):
+    """x in float32, to nearest with 10 bits as tf32 has them: matrix units drop the rest of a float32, which would make every product smaller."""
+    y = x.to(tl.float32)
+    if x.dtype == tl.float32:  # else it has no more bits than these
+        bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+        y = tl.where(x == x, bits.to(tl.float32, bitcast=True), x)  # NaN stays NaN
+    return y
+
+
+@triton.jit
 def product(a, b):
     """A matrix product of float32 by tf32, summed in float32."""
-    return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="tf32")
+    return tl.dot(rounded(a), rounded(b), input_precision="tf32")
 
 
 @triton.jit
@@ -68,9 +78,9 @@ def exact(a, b):
 
 
 @triton.jit
-def carry(M, S):
-    """A state carried over a part by its map: tf32."""
-    return tl.dot(M, S, input_precision="tf32")
+def carry(N, S):
+    """What a part takes from the state, beside its decay: tf32."""
+    return tl.dot(N, rounded(S), input_precision="tf32")
 
 
 @triton.jit
@@ -181,20 +191,22 @@ def prepare(q, k, g, beta, T_out, P_out, G_out, rate_out):
 
 
 @triton.jit
-def summarise(k, v, g, beta, T_in, G_in, rate_in, maps):
-    """The affine map of a part, S -> M S + B, without a look at other parts: maps [parts, HV, K, V + K] has B, then M.
+def summarise(k, v, g, beta, T_in, G_in, rate_in, decays, maps):
+    """The affine map of a part, S -> d S + N S + B, without a look at other parts: decays [parts, HV] has d, and maps [parts, HV, K, V + K] B, then N.
 
-    The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of M from the identity, without values.
+    The recurrence of `scan` runs over columns: those of B start from zero, with the values; those of N from the identity, without values. d, the
+    decay of all tokens, is what they would be if no token wrote. It is taken out, so that what is not written over passes a part unrounded.
     """
     tile, rest = tl.program_id(0) % MAP_TILES, tl.program_id(0) // MAP_TILES
     p, h = rest // HV, rest % HV
     n, start, end = span(p, PART)
     stop = tl.minimum(start + PART, end)
     rk, column = tl.arange(0, K), tile * MAP_BV + tl.arange(0, MAP_BV)
-    S = tl.where(rk[:, None] == column - V, 1.0, 0.0)
+    one = tl.where(rk[:, None] == column - V, 1.0, 0.0)
+    S, d = one, 1.0
     at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         k_c = keys(k, rows, ok, h)
@@ -204,11 +216,16 @@ def summarise(k, v, g, beta, T_in, G_in, rate_in, maps):
         v_c = tl.load(v + (rows * HV + h)[:, None] * V + column, ok[:, None] & (column < V), 0.0).to(tl.float32)
         new = solved(T, rate[:, None] * (v_c - tl.exp(G)[:, None] * product(k_c, S)))
         S = advance(S, new, k_c, G, last)
+        d *= tl.exp(last)
+    if tile == 0:
+        tl.store(decays + h + p * HV, d)
+    S -= d * one
+    S = tl.where(column >= V, rounded(S), S)  # N, once for all states that it meets
     tl.store(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + column, S)
 
 
 @triton.jit
-def combine(initial_state, maps, final_state):
+def combine(initial_state, decays, maps, final_state):
     """The states that parts start from, by the maps of the parts before; they replace B in maps. The last is the final state."""
     tile, head = tl.program_id(0) % START_TILES, tl.program_id(0) // START_TILES
     n, h = head // HV, head % HV
@@ -219,9 +236,9 @@ def combine(initial_state, maps, final_state):
     S = tl.load(initial_state + at_state).to(tl.float32)
     for p in range(first, first + (end - start + PART - 1) // PART):
         row = ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K)
-        B, M = tl.load(maps + row + rv), tl.load(maps + row + V + rk)
+        d, B, N = tl.load(decays + h + p * HV), tl.load(maps + row + rv), tl.load(maps + row + V + rk)
         tl.store(maps + row + rv, S)
-        S = carry(M, S) + B
+        S = d * S + carry(N, S) + B
     tl.store(final_state + at_state, S.to(final_state.dtype.element_ty))
 
 
@@ -236,7 +253,7 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, maps, o):
     S = tl.load(maps + ((h + p * HV).to(tl.int64) * K + rk[:, None]) * (V + K) + rv)
     at = ((spans_before(n, C) + (start - n * TOKENS) // C) * HV + h).to(tl.int64)
     square = tl.arange(0, C)[:, None] * C + tl.arange(0, C)
-    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=1):
+    for c in tl.range(0, tl.maximum(stop - start + C - 1, 0) // C, num_stages=2):
         rows = start + c * C + tl.arange(0, C)
         ok = rows < stop
         q_c, k_c = keys(q, rows, ok, h), keys(k, rows, ok, h)
@@ -259,8 +276,8 @@ def run(q, k, v, g, beta, initial_state, o, final_state):
     T, P = g.new_empty((chunks, 8, 64, 64)), g.new_empty((chunks, 8, 64, 64))
     G, rate = g.new_empty((chunks, 8, 64)), g.new_empty((chunks, 8, 64))
     prepare[(chunks * 8,)](q, k, g, beta, T, P, G, rate, num_warps=2)
-    parts = 16
-    maps = g.new_empty((parts, 8, 128, 256))
-    summarise[(parts * 8 * 4,)](k, v, g, beta, T, G, rate, maps, num_warps=4)
-    combine[(64,)](initial_state, maps, final_state, num_warps=4)
+    parts = 8
+    decays, maps = g.new_empty((parts, 8)), g.new_empty((parts, 8, 128, 256))
+    summarise[(parts * 8 * 4,)](k, v, g, beta, T, G, rate, decays, maps, num_warps=4)
+    combine[(64,)](initial_state, decays, maps, final_state, num_warps=4)
     scan[(parts * 8 * 2,)](q, k, v, g, beta, T, P, G, rate, maps, o, num_warps=4)

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=2,t=256,hk=1,hv=1,k=64,v=64,dtype=f16
-  variant: bv=64,warps=4,stages=1,chunk=64,kernels=two,preparewarps=2,part=0,inverse=substitution,prec=bf16,tparts=2
+  variant: bv=64,warps=4,stages=1,chunk=32,kernels=two,preparewarps=2,part=0,inverse=substitution,prec=bf16,tparts=2
 """
 
 import triton
@@ -19,7 +19,7 @@ BV = tl.constexpr(64)  # columns of the state that a program holds
 TILES = tl.constexpr(1)  # programs over V
 SEQUENCES, TOKENS = tl.constexpr(2), tl.constexpr(256)  # sequences, and the tokens of each
 SCALE = tl.constexpr(0.125)
-C = tl.constexpr(64)  # tokens of a chunk
+C = tl.constexpr(32)  # tokens of a chunk
 
 
 @triton.jit
@@ -180,8 +180,8 @@ def scan(q, k, v, g, beta, T_in, P_in, G_in, rate_in, o, final_state):
 
 def run(q, k, v, g, beta, o, final_state):
     """Computes o and final_state into the tensors given: q [2, 256, 1, 64] f16, k [2, 256, 1, 64] f16, v [2, 256, 1, 64] f16, g [2, 256, 1] f32, beta [2, 256, 1] f32, o [2, 256, 1, 64] f16, final_state [2, 1, 64, 64] f32."""
-    chunks = 8
-    T, P = q.new_empty((chunks, 1, 2, 64, 64)), q.new_empty((chunks, 1, 64, 64))
-    G, rate = g.new_empty((chunks, 1, 64)), g.new_empty((chunks, 1, 64))
+    chunks = 16
+    T, P = q.new_empty((chunks, 1, 2, 32, 32)), q.new_empty((chunks, 1, 32, 32))
+    G, rate = g.new_empty((chunks, 1, 32)), g.new_empty((chunks, 1, 32))
     prepare[(chunks * 1,)](q, k, g, beta, T, P, G, rate, num_warps=2)
     scan[(2,)](q, k, v, g, beta, T, P, G, rate, o, final_state, num_warps=4)

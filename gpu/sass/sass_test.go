@@ -8,10 +8,17 @@ import (
 	"github.com/gdngen/gdngen/target"
 )
 
+// h100 has the round numbers of public microbenchmarks, by which the figures of these tests were made, in place of those that a device told since.
 func h100(t *testing.T) *target.GPU {
 	g, err := target.LookupGPU("h100")
 	require.NoError(t, err)
-	return g
+	own := *g
+	own.Copy, own.Clock = 3e12, 1.755e9
+	own.Timing = &target.GPUTiming{
+		DRAM: 620, Shared: 30, Fragment: 33, Store: 20, GlobalStore: 30, Shuffle: 24, Special: 22, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
+		Matmul: 33, MatmulUse: .62, Barrier: 18, Release: 12, Launch: 2.2,
+	}
+	return &own
 }
 
 // listing writes instructions with control codes as nvdisasm does.

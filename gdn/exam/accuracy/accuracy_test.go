@@ -3,6 +3,7 @@ package accuracy
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -126,7 +127,7 @@ func TestDocs(t *testing.T) {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	text := string(data)
-	for name, block := range map[string]string{"short": Markdown(false), "long": Markdown(true), "classes": Legend()} {
+	for name, block := range map[string]string{"short": Markdown(false), "long": Markdown(true), "classes": Legend(), "claims": Claimed()} {
 		before, after, ok := strings.Cut(text, "<!-- "+name+" -->\n")
 		require.True(t, ok, name)
 		_, after, ok = strings.Cut(after, "<!-- end -->")
@@ -140,18 +141,27 @@ func TestDocs(t *testing.T) {
 	require.Equal(t, text, string(data), "docs/accuracy.md: go test ./gdn/exam/accuracy -run Docs -update=docs")
 }
 
-// What the classes claim holds by the table. What short runs of small beta on alike keys have beyond the rest is said in docs/accuracy.md.
+// What the classes claim holds by the table, and is the next twentieth above its worst.
 func TestClaims(t *testing.T) {
-	for _, c := range Columns {
-		for _, name := range gdn.AccuracyNames() {
-			class, err := gdn.ParseAccuracy(name)
-			require.NoError(t, err)
-			e, ok := Of("gdngen, "+name, c.Name)
+	for a := gdn.AccuracyFast; a <= gdn.AccuracyF32; a++ {
+		for _, c := range Columns {
+			e, ok := Of("gdngen, "+a.String(), c.Name)
 			require.True(t, ok)
-			limit, err := c.Limit(class)
+			limit, err := c.Limit(a)
 			require.NoError(t, err)
-			require.LessOrEqual(t, e.Worst(limit), 1., "%s on %s", name, c.Name)
-			require.Greater(t, Error{10, 10, 10}.Worst(limit), 1., "%s on %s", name, c.Name)
+			require.LessOrEqual(t, e.Worst(limit), 1., "%s on %s", a, c.Name)
+			require.Greater(t, Error{10, 10, 10}.Worst(limit), 1., "%s on %s", a, c.Name)
+		}
+		common, own := apart(a)
+		require.Len(t, own, len(claims[a].beyond))
+		parts := map[float64][]Column{claims[a].most: common}
+		for _, c := range own {
+			require.Greater(t, claims[a].beyond[c.Name], claims[a].most)
+			parts[claims[a].beyond[c.Name]] = append(parts[claims[a].beyond[c.Name]], c)
+		}
+		for most, columns := range parts {
+			c, times := worst(a, columns)
+			require.InDelta(t, math.Ceil(20*times)/20, most, 1e-9, "%s errs %.3f on %s", a, times, c.Name)
 		}
 	}
 	_, err := Columns[0].Limit(gdn.AccuracyAny)

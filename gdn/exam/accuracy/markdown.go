@@ -3,6 +3,8 @@ package accuracy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
 )
 
 // Markdown is the table of the short columns, or of the long ones: a row for each kernel, errors times 1000.
@@ -48,6 +50,28 @@ func Legend() string {
 		} else if _, decay, ok := strings.Cut(c.Doc, ", "); ok {
 			fmt.Fprintf(&b, "- %s: %s, %s\n", strings.TrimSuffix(c.Name, ", long")+" of long runs", strings.Split(c.Doc, ",")[0], decay)
 		}
+	}
+	return b.String()
+}
+
+// Claimed is what each class of accuracy claims, with the worst of the table.
+func Claimed() string {
+	var b strings.Builder
+	b.WriteString("| class | unit | at most | but |\n|---|---|---|---|\n")
+	for a := gdn.AccuracyFast; a <= gdn.AccuracyF32; a++ {
+		unit := claims[a].than
+		if unit == "" {
+			unit = "a thousandth of the reference"
+		}
+		common, own := apart(a)
+		c, times := worst(a, common)
+		fmt.Fprintf(&b, "| `%s` | %s | %g (%.2f on %s) |", a, unit, claims[a].most, times, c.Name)
+		var cells []string
+		for _, c := range own {
+			_, times := worst(a, []Column{c})
+			cells = append(cells, fmt.Sprintf("%g (%.2f) on %s", claims[a].beyond[c.Name], times, c.Name))
+		}
+		fmt.Fprintf(&b, " %s |\n", strings.Join(cells, "; "))
 	}
 	return b.String()
 }

@@ -217,11 +217,14 @@ func (v Variant) Precision() ir.Precision {
 	return low
 }
 
-// Unsafe says why v loses its numbers, above all on correlated keys, or is empty. It assumes |k| <= 1, and beta <= 1 or, where the
-// spec has negative eigenvalues, beta <= 2. Powers of A grow with the size of the block although its inverse does not, so
-// a power series is safe on small leaves alone.
+// Unsafe says why v loses its numbers, above all on correlated keys or where a sequence beside it has NaN, or is empty. It assumes |k| <= 1,
+// and beta <= 1 or, where the spec has negative eigenvalues, beta <= 2. Powers of A grow with the size of the block although its inverse
+// does not, so a power series is safe on small leaves alone.
 func (v Variant) Unsafe(s Spec) string {
 	v = v.Fit(s)
+	if v.Mapping.Pack == PackAligned && s.Seqs > 1 && v.Inverse.Mask == MaskSelect {
+		return "pack=aligned has two sequences in all products of a block, and mask=select multiplies what is of the other by zero: NaN or overflow of one is in both; mask=words clears it, and pack=visits, gather and masked keep sequences apart"
+	}
 	switch {
 	case v.Algo == AlgoToken:
 	case v.Inverse.Solve == SolveNeumann, v.Inverse.Solve == SolveNewton:

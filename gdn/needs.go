@@ -7,9 +7,9 @@ import (
 )
 
 // needs says which values of other axes a choice can not do without, as axis=value, where several will do separated by bars: a
-// variant without them is refused, or fitted to one without the choice. One change at a time seldom leads to such a choice.
+// variant without them is refused, unsafe, or fitted to one without the choice. One change at a time seldom leads to such a choice.
 var needs = map[string]string{
-	"pack=aligned": "algo=chunk flow=fused form=vprime layout=bthd heads=0 fold=no error_feedback=0 out=separate transpose_k=value decay=base2|clamp",
+	"pack=aligned": "algo=chunk flow=fused form=vprime layout=bthd heads=0 fold=no error_feedback=0 out=separate transpose_k=value decay=base2|clamp mask=words",
 	"pack=stream":  "algo=chunk flow=fused form=vprime layout=bthd heads=0 out=separate transpose_k=value split_at=use phases_before=0",
 	"pack=masked":  "heads=0",
 	"pack=visits":  "algo=chunk flow=fused",

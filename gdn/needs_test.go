@@ -41,6 +41,9 @@ func TestTowards(t *testing.T) {
 			require.Equal(t, value, a.Get(&f), "%s from %s is %s", choice, v, w)
 			if v.Mapping.Pack == PackGather && v.Out == OutSeparate && v.Check(s) == nil { // which other choices may need something else
 				require.NoError(t, w.Check(s), "%s from %s", choice, v)
+				if choice == "pack=aligned" {
+					require.Empty(t, w.Unsafe(s), "%s from %s", choice, v)
+				}
 			}
 			if again, err := w.Towards(axis, value); err == nil {
 				require.Equal(t, w, again)

@@ -139,6 +139,16 @@ func TestGuard(t *testing.T) {
 		require.Equal(t, safe, parseVariant(t, text).Unsafe(train) == "", text)
 		require.Empty(t, parseVariant(t, text).Unsafe(s), text)
 	}
+	packed, one := mustParse(t, "t=256,hk=1,k=8,seqs=3"), mustParse(t, "t=256,hk=1,k=8,seqs=1")
+	for text, safe := range map[string]bool{
+		"tpu-packed": true, "tpu-packed,mask=select": false, "tpu-packed,prec=bf16x3": false, "tpu-packed,mask=select,pack=gather": true, "tpu,pack=visits,mask=select": true,
+	} {
+		v := parseVariant(t, text)
+		require.NoError(t, v.Check(packed), text)
+		require.Equal(t, safe, v.Unsafe(packed) == "", text)
+		require.Empty(t, v.Unsafe(one), text)
+		require.Empty(t, v.Unsafe(s), text)
+	}
 	for _, n := range Variants {
 		require.Equal(t, n.Negative, parseVariant(t, n.Text).Unsafe(s) != "", n.Name)
 	}

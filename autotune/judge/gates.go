@@ -245,8 +245,49 @@ func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	return l.final(w)
 }
 
+// contained refuses kernels by which one packed sequence changes another: no class of inputs shows it, since all of them are finite.
+func (l *Lab) contained(w *Work) (*Refusal, error) {
+	forms, r := w.forms(tiny)
+	if r != nil {
+		return r, nil
+	}
+	for _, f := range forms {
+		if f.spec.Seqs < 2 {
+			continue
+		}
+		m, err := lower.Kernels(f.m)
+		if err != nil {
+			return Refuse(journal.EmitError, "%s: %v", f.spec, err), nil
+		}
+		classes, err := lookup(f.spec, tinyClasses[:1])
+		if err != nil {
+			return nil, err
+		}
+		x, err := l.sheets.Draw(f.spec, exam.Deal(f.spec, classes)[0], w.Seed)
+		if err != nil {
+			return nil, err
+		}
+		spread, err := x.Spread(func(in map[string]*array.Array) (map[string]*array.Array, error) {
+			return interp.Run(m, in, interp.Options{})
+		})
+		var fault *interp.Error
+		switch {
+		case errors.As(err, &fault):
+			return Refuse(journal.Invalid, "%s: %v", f.spec, err), nil
+		case err != nil:
+			return nil, err
+		case spread != "":
+			return Refuse(journal.Numerics, "%s (T=%d, seed %d): one request of a server would destroy others", spread, f.spec.Tokens, w.Seed), nil
+		}
+	}
+	return nil, nil
+}
+
 // final is the exam of what would be kept, after that of the kernels with the first seed.
 func (l *Lab) final(w *Work) (*Refusal, error) {
+	if r, err := l.contained(w); r != nil || err != nil {
+		return r, err
+	}
 	if r, err := l.kernelsOn(w, finalSeeds); r != nil || err != nil {
 		return r, err
 	}

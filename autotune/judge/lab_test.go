@@ -89,6 +89,23 @@ func TestNumericsByInterpreter(t *testing.T) {
 	}
 }
 
+// What would be kept, but lets one packed sequence change another, is refused before the rest of the final exam.
+func TestContainedGate(t *testing.T) {
+	l := &Lab{}
+	s := spec(t, "t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,seqs=57,init,state=vk,empty=zero,packed")
+	w := workOn(t, s, "tpu-packed,mask=select")
+	r, err := l.final(w)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	require.Equal(t, journal.Numerics, r.Verdict)
+	require.Contains(t, r.Reason, "NaN in sequence")
+	for spec, variant := range map[gdn.Spec]string{s: "tpu-packed", spec(t, "bench,b=2"): "tpu-long"} {
+		r, err := l.contained(workOn(t, spec, variant))
+		require.NoError(t, err)
+		require.Nil(t, r)
+	}
+}
+
 // Only what would be kept or held is examined further, what would be kept at length and on the CPU; without a CPU that is noted.
 func TestOnCPU(t *testing.T) {
 	s := spec(t, "b=1,t=128,hk=1,hv=2,k=32,v=32,dtype=f32")

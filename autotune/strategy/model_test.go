@@ -199,23 +199,26 @@ func TestUnknownCost(t *testing.T) {
 	require.Greater(t, risk(journal.CostUnknown), faultLevel)
 }
 
-// A choice that is refused alone is weighed with what it needs: aligned blocks of packed sequences,
-// from a variant that lacks most of it.
+// A choice that is refused or unsafe alone is weighed with what it needs: aligned blocks of packed sequences, from a variant that lacks most
+// of it, and from one that lacks the masks that keep sequences apart.
 func TestNeededChoices(t *testing.T) {
 	s := space(t)
 	s.Spec, _ = gdn.Parse("contest-prefill,t=2048,seqs=15")
 	from := parsed(t, "heads=0,layout=bt_hd,decay=base2,transpose_k=key,out=shared")
-	var aligned []single
-	for _, x := range s.singles(from) {
-		if x.String() == "pack=aligned" {
-			aligned = append(aligned, x)
+	for _, v := range []gdn.Variant{from, parsed(t, "tpu-packed,pack=gather,mask=select")} {
+		var aligned []single
+		for _, x := range s.singles(v) {
+			if x.String() == "pack=aligned" {
+				aligned = append(aligned, x)
+			}
 		}
+		require.Len(t, aligned, 2)
+		require.False(t, s.admits(aligned[0].v))
+		require.True(t, aligned[1].needed)
+		require.True(t, s.admits(aligned[1].v))
+		require.Equal(t, gdn.PackAligned, aligned[1].v.Fit(s.Spec).Mapping.Pack)
 	}
-	require.Len(t, aligned, 2)
-	require.False(t, s.admits(aligned[0].v))
-	require.True(t, aligned[1].needed)
-	require.True(t, s.admits(aligned[1].v))
-	require.Equal(t, gdn.PackAligned, aligned[1].v.Fit(s.Spec).Mapping.Pack)
+	require.NoError(t, parsed(t, "tpu-packed,mask=select").Check(s.Spec), "it is unsafe alone")
 	s.Axes = []string{"pack", "layout"}
 	for _, x := range s.singles(from) {
 		require.False(t, x.needed, "what it needs is not walked: %s", x.v)

@@ -356,7 +356,7 @@ type single struct {
 }
 
 // singles lists where one step along an axis that is walked leads from v: the move alone, and,
-// where that is refused or fitted to v itself, with what it needs, if only walked axes change.
+// where that is refused, unsafe or fitted to v itself, with what it needs, if only walked axes change.
 func (s Space) singles(v gdn.Variant) (l []single) {
 	fit := v.Fit(s.Spec)
 	for _, a := range gdn.Axes {
@@ -371,7 +371,7 @@ func (s Space) singles(v gdn.Variant) (l []single) {
 			m := Move{a.Name, value}
 			if err == nil {
 				l = append(l, single{m, alone, false})
-				if alone.Check(s.Spec) == nil && alone.Fit(s.Spec) != fit {
+				if alone.Check(s.Spec) == nil && alone.Fit(s.Spec) != fit && alone.Unsafe(s.Spec) == "" {
 					continue
 				}
 			}

@@ -163,7 +163,7 @@ func TestRandomVariantsOfRules(t *testing.T) {
 		t.Run(rule.String(), func(t *testing.T) {
 			t.Parallel()
 			runs := 0
-			for i := range 250 {
+			for i := range 260 {
 				s, v, class := drawnProgram(i)
 				s.Rule = rule
 				if !rule.Writes() {

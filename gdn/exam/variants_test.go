@@ -32,7 +32,8 @@ var examined = []string{
 }
 
 // sampled are the variants of each test run, each with the place of its spec in examined.
-var sampled = map[string]int{"bf16": 0, "tpu-long,tail_decay=v": 0, "tpu": 1, "tpu-packed": 2, "bf16,beta=left": 2, "decode": 3}
+var sampled = map[string]int{"bf16": 0, "tpu-long,tail_decay=v": 0, "tpu": 1, "tpu-packed": 2, "bf16,beta=left": 2, "decode": 3,
+	unnamed[2]: 0, unnamed[3]: 1, unnamed[4]: 2, unnamed[5]: 3}
 
 // seedOfHonest is the seed of the sheets of honest variants.
 const seedOfHonest = 79

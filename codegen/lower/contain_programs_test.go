@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,31 @@ var served = []string{
 	"t=300,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=9,init",
 	"b=5,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=7,state=vk",
 }
+
+// written are specs of what else kernels are written for: raw gates and norms, a decay a channel, and training.
+var written = []string{
+	"b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init",
+	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=3,init,state=vk,empty=zero,packed",
+	"b=5,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,pool=7,state=vk",
+	"b=2,t=150,hk=2,hv=2,k=64,v=64,dtype=bf16,init,rule=kda,bound=-5",
+	"t=150,hk=2,hv=2,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=3,init,rule=kda,bound=-5",
+	"b=5,t=1,hk=2,hv=2,k=64,v=64,dtype=bf16,init,pool=7,state=vk,rule=kda",
+	"b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=train",
+	"b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,direction=train",
+	"t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=3,init,direction=train",
+	"b=2,t=150,hk=2,hv=2,k=64,v=64,dtype=bf16,init,rule=kda,bound=-5,direction=train",
+}
+
+// long are works of several steps of chunks, for which auto takes other forms (blocks that the kernel copies, four chunks in lockstep), and the
+// small works to which those are fitted, by chunks of longChunk tokens.
+var long = [][2]string{
+	{"bench,b=2,init", "b=2,t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,init"},
+	{"contest-prefill,seqs=57,l2norm", "t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=5,init,state=vk,empty=zero,packed"},
+	{"train,b=2,init", "b=2,t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=train"},
+	{"train,seqs=8,init", "t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=5,init,direction=train"},
+}
+
+const longChunk = 32
 
 // inOrder makes a program that takes and gives arrays in the order of a spec one by names.
 func inOrder(t *testing.T, s gdn.Spec, run func(...*array.Array) ([]*array.Array, error)) func(map[string]*array.Array) map[string]*array.Array {
@@ -72,37 +98,50 @@ func onCPU(t *testing.T, s gdn.Spec, cpu *pjrt.Engine) (gdn.Variant, func(map[st
 	return f.Variant, inOrder(t, s, p.Run)
 }
 
-// The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself: two
-// classes and targets drawn by the day, or all with -all.
+// The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself: four
+// works, classes and targets drawn by the day, or all with -all.
 func TestContainedText(t *testing.T) {
-	type row struct{ spec, class, target string }
+	type row struct{ work, spec, class, target string }
 	var rows []row
-	for _, spec := range served {
+	works := slices.Clone(long)
+	for _, spec := range slices.Concat(served, written) {
+		works = append(works, [2]string{spec, spec})
+	}
+	for _, w := range works {
 		for _, class := range gdn.AccuracyNames() {
 			for _, target := range []string{"v5e", "v6e", "tpu7x"} {
-				rows = append(rows, row{spec, class, target})
+				rows = append(rows, row{w[0], w[1], class, target})
 			}
 		}
 	}
 	draw := today(t)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {
-		rows = rows[:2]
+		rows = rows[:4]
 	}
 	for _, r := range rows {
 		t.Run(r.class+" for "+r.target+" on "+r.spec, func(t *testing.T) {
 			s := spec(t, r.spec)
-			v, target := forTPU(t, s, gdn.Auto+"-"+r.class, r.target)
+			v, target := forTPU(t, spec(t, r.work), gdn.Auto+"-"+r.class, r.target)
+			if r.work != r.spec {
+				v.Chunk = longChunk
+			}
+			t.Log(v.Short())
 			contained(t, s, draw, ofText(t, s, v, target))
 		})
 	}
 }
 
-// So do the programs that auto takes for a CPU, run there.
+// So do the programs that auto takes for a CPU, run there: what is served, and two of the others by the day.
 func TestContainedCPU(t *testing.T) {
 	cpu := pjrttest.CPU(t)
 	draw := today(t)
-	for _, text := range served {
+	more := slices.Clone(written)
+	draw.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
+	if !*allPoisons {
+		more = more[:2]
+	}
+	for _, text := range slices.Concat(served, more) {
 		t.Run(text, func(t *testing.T) {
 			s := spec(t, text)
 			_, run := onCPU(t, s, cpu)

@@ -38,12 +38,21 @@ func (p poison) String() string { return fmt.Sprintf("%s=%g", p.input, p.value) 
 // place is the row and the head, of heads, that an element belongs to.
 type place struct{ row, head, heads int }
 
+// ofAll is the row of what sums over all of them: the gradient of a parameter. A slot of a pool that is nobody's has row -1.
+const ofAll = -2
+
 // owner says where the elements of a tensor of the spec belong.
 func owner(s gdn.Spec, inputs map[string]*array.Array, p gdn.Param) func(i int) place {
 	name := strings.TrimPrefix(p.Name, "d")
 	heads, inner, at := s.HeadsV, 1, 2
 	if name == "q" || name == "k" {
 		heads = s.HeadsK
+	}
+	if name == "A_log" || name == "dt_bias" {
+		for _, n := range p.Type.Shape[1:] {
+			inner *= n
+		}
+		return func(i int) place { return place{ofAll, i / inner % heads, heads} }
 	}
 	state := name == "initial_state" || name == "final_state"
 	if state || s.Packed {
@@ -122,6 +131,9 @@ func requireContained(t *testing.T, s gdn.Spec, inputs, want, got map[string]*ar
 		values := got[o.Name].Float64s()
 		for i, x := range values {
 			at := of(i)
+			if at.row == ofAll {
+				at.row = v.row
+			}
 			groups := at.heads
 			if p.input == "q" || p.input == "k" {
 				groups = s.HeadsK

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/internal/rotate"
 )
 
 var update = flag.Bool("update", false, "measure all rows anew and write them into docs/serving.md")
@@ -25,7 +26,7 @@ func cell(t *testing.T, rule, class string, p Type) string {
 	return fmt.Sprintf("%.1e", e)
 }
 
-// The table of docs/serving.md is what is measured: a run of it in each test, by turns of the day, and all with -update.
+// The table of docs/serving.md is what is measured: a run of it in each test, which rotates by commit, and all with -update.
 func TestTable(t *testing.T) {
 	data, err := os.ReadFile(docs)
 	require.NoError(t, err)
@@ -37,8 +38,8 @@ func TestTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(docs, []byte(before+"<!-- pools -->\n"+table(t)+"<!-- end of pools -->"+after), 0o644))
 		return
 	}
-	day := int(time.Now().Unix() / 86400)
-	rule, class, p := rules[day%len(rules)], Classes[day%len(Classes)], day%len(Types)
+	r := rotate.Rand(26)
+	rule, class, p := rules[r.IntN(len(rules))], Classes[r.IntN(len(Classes))], r.IntN(len(Types))
 	for line := range strings.Lines(block) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if cells[0] == "| "+rule && cells[1] == "`"+class+"`" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
@@ -31,11 +33,12 @@ type cost struct {
 	preset, variant string // of one row with that hash
 	figures         string // throughput, wall (? where not known), bytes of main memory (the same), bytes of vector memory; or the refusal
 	compiler, facts string // that it follows from
+	model           string // version of the cost model that made it, shortened; a dash where nobody kept it
 	date, commit    string
 }
 
 const costHead = `# Static costs of the programs of programs.tsv. Made by "go run ./tests/programs -costs 30m", which goes on where it ended.
-# target, hash of the program, preset, variant, cycles as throughput, as wall, bytes of main memory, bytes of vector memory (or why there is no cost), compiler, facts of the target, date, commit
+# target, hash of the program, preset, variant, cycles as throughput, as wall, bytes of main memory, bytes of vector memory (or why there is no cost), compiler, facts of the target, version of the cost model, date, commit
 `
 
 func parseCosts(data []byte) ([]*cost, error) {
@@ -46,10 +49,10 @@ func parseCosts(data []byte) ([]*cost, error) {
 			continue
 		}
 		f := strings.Split(line, "\t")
-		if len(f) != 12 {
-			return nil, fmt.Errorf("%q has not 12 fields", line)
+		if len(f) != 13 {
+			return nil, fmt.Errorf("%q has not 13 fields", line)
 		}
-		list = append(list, &cost{f[0], f[1], f[2], f[3], strings.Join(f[4:8], "\t"), f[8], f[9], f[10], f[11]})
+		list = append(list, &cost{f[0], f[1], f[2], f[3], strings.Join(f[4:8], "\t"), f[8], f[9], f[10], f[11], f[12]})
 	}
 	return list, nil
 }
@@ -59,12 +62,33 @@ func costsText(list []*cost) []byte {
 		return strings.Compare(x.preset+"\t"+x.variant+"\t"+x.target, y.preset+"\t"+y.variant+"\t"+y.target)
 	})
 	var b bytes.Buffer
-	b.WriteString(costHead)
+	b.WriteString(costHead + runOf(list))
 	for _, c := range list {
-		fmt.Fprintln(&b, strings.Join([]string{c.target, c.hash, c.preset, c.variant, c.figures, c.compiler, c.facts, c.date, c.commit}, "\t"))
+		fmt.Fprintln(&b, strings.Join([]string{c.target, c.hash, c.preset, c.variant, c.figures, c.compiler, c.facts, c.model, c.date, c.commit}, "\t"))
 	}
 	return b.Bytes()
 }
+
+// runOf says what a table of costs is the run of: a whole run takes hours, in parts, so that it is as old as its oldest row. Versions of
+// the cost model follow, with the rows that each made.
+func runOf(list []*cost) string {
+	if len(list) == 0 {
+		return ""
+	}
+	oldest := slices.MinFunc(list, func(x, y *cost) int { return cmp.Or(cmp.Compare(x.date, y.date), cmp.Compare(x.commit, y.commit)) })
+	rows := map[string]int{}
+	for _, c := range list {
+		rows[c.model]++
+	}
+	text := fmt.Sprintf("# whole since\t%s\t%s\n", oldest.commit, oldest.date)
+	for _, model := range slices.Sorted(maps.Keys(rows)) {
+		text += fmt.Sprintf("# cost model\t%s\t%d rows\n", model, rows[model])
+	}
+	return text
+}
+
+// modelNow is the version of the cost model, shortened.
+func modelNow() string { return llo.Version()[:8] }
 
 // key tells programs apart, whatever they are called.
 func (c *cost) key() string { return c.target + " " + c.hash }
@@ -309,7 +333,7 @@ func (c *cost) size() int {
 
 // measure fills in the figures. A refusal is one; what says nothing of the program is an error.
 func (c *cost) measure(ctx context.Context, x *measure.Instrument) error {
-	c.compiler, c.facts, c.date = x.Libtpu, factsOf(c.target), time.Now().UTC().Format(time.DateOnly)
+	c.compiler, c.facts, c.model, c.date = x.Libtpu, factsOf(c.target), modelNow(), time.Now().UTC().Format(time.DateOnly)
 	p, target, err := c.program()
 	var made *measure.Compiled
 	if err == nil {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // Costs are those of the file: of the presets that compile in seconds, rows that the change under test recorded, and one that rotates by
-// commit, or some where the code that makes and measures programs has changed.
+// commit, or some where the code that makes and measures programs has changed; and of the presets of many tokens one that rotates too.
 func TestCosts(t *testing.T) {
 	tab := readTable(t)
 	data, err := os.ReadFile("costs.tsv")
@@ -38,7 +38,7 @@ func TestCosts(t *testing.T) {
 	}
 	list = tab.current(list) // of programs that have changed since there is nothing to compare with
 	t.Logf("%d programs have a cost, %d wait for theirs", len(list), len(tab.missing(list, "")))
-	chosen := sampleCosts(t, list)
+	chosen := append(sampleCosts(t, list), sampleBig(t, list)...)
 	compiler := pjrttest.TPU(t)
 	p, err := plugins.TPU(t.Context(), plugins.Options{})
 	require.NoError(t, err)
@@ -94,6 +94,28 @@ func sampleCosts(t *testing.T, list []*cost) []*cost {
 	return append(first, rotate.Sample(4, quick, n)...)
 }
 
+// bigText is the longest program of many tokens that a test compiles, in bytes: some twenty processor seconds. The longest are 14 MB and
+// take minutes; the champions among those have a test of their own (tests/cost).
+const bigText = 1 << 21
+
+// sampleBig draws a row of the presets of many tokens, whose text is not too long.
+func sampleBig(t *testing.T, list []*cost) []*cost {
+	var big []*cost
+	for _, c := range list {
+		if (c.preset == "bench" || c.preset == "train" || c.preset == "contest-prefill") && c.facts == factsOf(c.target) {
+			big = append(big, c)
+		}
+	}
+	for _, i := range rotate.Rand(27).Perm(len(big)) {
+		if n := big[i].size(); 0 < n && n <= bigText {
+			t.Logf("%s by %s on %s", big[i].preset, big[i].variant, big[i].target)
+			return big[i : i+1]
+		}
+	}
+	t.Log("the facts of all targets have changed: go run ./tests/programs -costs 30m -only bench")
+	return nil
+}
+
 // What has no cost yet is listed once, and a program that has changed waits for a new one.
 func TestMissing(t *testing.T) {
 	tab := readTable(t)
@@ -109,7 +131,9 @@ func TestMissing(t *testing.T) {
 	stale := *all[0]
 	stale.hash = "0123456789ab"
 	require.Len(t, tab.current([]*cost{all[1], &stale}), 1)
-	back, err := parseCosts(costsText([]*cost{{"v6e", "ab", "tiny", "token", "1\t2\t?\t3", "libtpu 1", "f", "2026-01-01", "c"}, {"v6e", "ac", "tiny", "token", "crash: x\t-\t-\t-", "libtpu 1", "f", "2026-01-01", "c"}}))
+	text := costsText([]*cost{{"v6e", "ab", "tiny", "token", "1\t2\t?\t3", "libtpu 1", "f", "m", "2026-01-01", "c"}, {"v6e", "ac", "tiny", "token", "crash: x\t-\t-\t-", "libtpu 1", "f", "-", "2026-01-02", "b"}})
+	require.Contains(t, string(text), "\n# whole since\tc\t2026-01-01\n# cost model\t-\t1 rows\n# cost model\tm\t1 rows\n", "it is as old as its oldest row")
+	back, err := parseCosts(text)
 	require.NoError(t, err)
 	require.Equal(t, []string{"1\t2\t?\t3", "crash: x\t-\t-\t-"}, []string{back[0].figures, back[1].figures})
 }

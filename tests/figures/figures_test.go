@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // Every passage stands in its document once, and what it states is what is measured: of short programs, those of passages that the
-// change under test writes, and one that rotates by commit; or of all figures where the whole is asked for.
+// change under test writes, and a cost and an error that rotate by commit; or of all figures where the whole is asked for.
 func TestFigures(t *testing.T) {
 	list, err := readPassages("figures.tsv")
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestFigures(t *testing.T) {
 		*passage
 		source string
 	}
-	var samples, touched []sample
+	var costs, offs, touched []sample
 	for _, p := range list {
 		_, err = p.stated(documentOf(t, p))
 		require.NoError(t, err, p)
@@ -42,23 +42,26 @@ func TestFigures(t *testing.T) {
 		for _, text := range p.sources {
 			s, err := parseSource(text)
 			require.NoError(t, err)
-			switch quick := s.term.quick() && (s.over == nil || s.over.quick()); {
+			switch quick := s.quick(); {
 			case quick && written:
 				touched = append(touched, sample{p, text})
+			case (quick || rotate.All()) && s.terms[0].off != nil:
+				offs = append(offs, sample{p, text})
 			case quick || rotate.All():
-				samples = append(samples, sample{p, text})
+				costs = append(costs, sample{p, text})
 			case written:
 				t.Logf("changed and not computed: {%s} of %s", text, p.file)
 			}
 		}
 	}
-	require.NotEmpty(t, slices.Concat(samples, touched))
+	require.NotEmpty(t, slices.Concat(costs, touched))
+	require.NotEmpty(t, slices.Concat(offs, touched))
 	touched, left := rotate.Bounded(5, touched, 2)
 	for _, s := range left {
 		t.Logf("changed and not computed: {%s} of %s", s.source, s.file)
 	}
 	m := meterOf(t)
-	for _, s := range append(touched, rotate.Sample(3, samples, 1)...) {
+	for _, s := range slices.Concat(touched, rotate.Sample(3, costs, 1), rotate.Sample(28, offs, 1)) {
 		c, err := s.compare(t.Context(), documentOf(t, s.passage), s.source, m)
 		require.NoError(t, err, s.source)
 		require.Less(t, c.left, len(s.sources), s.source)
@@ -132,6 +135,24 @@ func (rejecting) Compile(context.Context, aot.Request) (*aot.Result, error) {
 	return nil, &aot.RejectError{Code: 13, Msg: "failed to legalize operation 'math.log2'\nat location: x"}
 }
 
+// Sums, public kernels and errors are figures too: one over another holds a ratio.
+func TestSums(t *testing.T) {
+	m := &meter{}
+	x, err := m.value(t.Context(), "peer token MaxText-PR-4348-chunk-128 v6e + peer token MaxText-PR-4348-chunk-128 v6e / peer token MaxText-PR-4376 v6e")
+	require.NoError(t, err)
+	require.InDelta(t, 2*13.7/15.3, x, 1e-9)
+	_, err = m.value(t.Context(), "peer wall-token MaxText-PR-4376 v6e")
+	require.ErrorContains(t, err, "has no wall-token on v6e")
+	both, err := m.value(t.Context(), "error tiny default v6e random rms")
+	require.NoError(t, err)
+	o, err := m.value(t.Context(), "error tiny default v6e random rms o")
+	require.NoError(t, err)
+	state, err := m.value(t.Context(), "error tiny default v6e random rms final_state")
+	require.NoError(t, err)
+	require.Positive(t, state)
+	require.Equal(t, max(o, state), both)
+}
+
 // A passage is found whatever its figures are, and they are written with the digits that they had.
 func TestPassage(t *testing.T) {
 	const whole, ratio = "kept train auto v6e", "kept train auto v6e / kept train auto v6e"
@@ -161,6 +182,9 @@ func TestPassage(t *testing.T) {
 		"a.md\t{token bench auto v99}":           `unknown target "v99"`,
 		"a.md\t{mfu time 130m v6e rule norm up}": "is no pass",
 		"a.md\t{mfu time 130m v6e all}":          "want mfu FIELD MODEL TARGET KIND PART PASS",
+		"a.md\t{error bench auto v6e random l2}": "want error SPEC VARIANT TARGET CLASS KIND",
+		"a.md\t{error bench auto v6e beta2 rms}": "beta2",
+		"a.md\t{peer token nobody v6e}":          `no public kernel "nobody" has figures (known: tokamax-`,
 	} {
 		_, err := parsePassage(text)
 		require.ErrorContains(t, err, want)

@@ -14,18 +14,21 @@ import (
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/mfu"
+	"github.com/gdngen/gdngen/results"
 )
 
-// source says where a figure comes from: one term, or one over another.
-type source struct{ term, over *term }
+// source says where a figure comes from: a term or a sum of some, or one such over another.
+type source struct{ terms, over []*term }
 
-// term is a quantity of a program on a target, or of a part of a model.
+// term is a quantity of a program on a target, of a part of a model, of a public kernel, or an error.
 type term struct {
 	quantity string
 	spec     gdn.Spec
 	variant  string
 	target   *codegen.Target
-	part     *part // of mfu
+	part     *part         // of mfu
+	peer     *results.Peer // the public kernel
+	off      *off          // the error
 }
 
 // part is one of a training step, or several that run equally often.
@@ -83,11 +86,20 @@ func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name stri
 	return 0, fmt.Errorf("the program has no bound %q", name)
 }
 
-// fields of parts of a training step: cycles by the ruler, cycles by throughput, and the utilisation.
-var fields = map[string]func(sum *mfu.Row, t *codegen.Target) float64{
-	"time":    func(sum *mfu.Row, _ *codegen.Target) float64 { return sum.Time },
-	"cycles":  func(sum *mfu.Row, _ *codegen.Target) float64 { return float64(sum.Cycles) },
-	"percent": func(sum *mfu.Row, t *codegen.Target) float64 { return 100 * sum.Flops / (sum.Time * t.PeakFlops()) },
+// fields of parts of a training step: cycles by the ruler, the same and cycles by throughput per token and value head, cycles by
+// throughput, and the utilisation.
+var fields = map[string]func(sum *mfu.Row, c model.Config, t *codegen.Target) float64{
+	"time": func(sum *mfu.Row, _ model.Config, _ *codegen.Target) float64 { return sum.Time },
+	"wall-token": func(sum *mfu.Row, c model.Config, _ *codegen.Target) float64 {
+		return sum.Time / float64(c.Spec().Work())
+	},
+	"token": func(sum *mfu.Row, c model.Config, _ *codegen.Target) float64 {
+		return float64(sum.Cycles) / float64(c.Spec().Work())
+	},
+	"cycles": func(sum *mfu.Row, _ model.Config, _ *codegen.Target) float64 { return float64(sum.Cycles) },
+	"percent": func(sum *mfu.Row, _ model.Config, t *codegen.Target) float64 {
+		return 100 * sum.Flops / (sum.Time * t.PeakFlops())
+	},
 }
 
 // parseSource reads what stands in the braces.
@@ -95,8 +107,8 @@ func parseSource(text string) (*source, error) {
 	first, second, over := strings.Cut(text, " / ")
 	s := &source{}
 	var err error
-	if s.term, err = parseTerm(first); err == nil && over {
-		s.over, err = parseTerm(second)
+	if s.terms, err = parseSum(first); err == nil && over {
+		s.over, err = parseSum(second)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("{%s}: %w", text, err)
@@ -104,11 +116,22 @@ func parseSource(text string) (*source, error) {
 	return s, nil
 }
 
+func parseSum(text string) (list []*term, err error) {
+	for one := range strings.SplitSeq(text, " + ") {
+		t, err := parseTerm(one)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
 func parseTerm(text string) (*term, error) {
 	words := strings.Fields(text)
 	if len(words) > 0 && words[0] == "mfu" {
 		if len(words) != 7 || fields[words[1]] == nil {
-			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles or percent as the field")
+			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles, wall-token, token or percent as the field")
 		}
 		target, err := codegen.LookupTarget(words[3])
 		p := &part{model: words[2], kind: words[4], names: strings.Split(words[5], "+"), pass: words[6]}
@@ -116,6 +139,12 @@ func parseTerm(text string) (*term, error) {
 			return nil, fmt.Errorf("%q is no pass; there are forward, backward and both", p.pass)
 		}
 		return &term{quantity: words[1], target: target, part: p}, err
+	}
+	if len(words) > 0 && words[0] == "peer" {
+		return parsePeer(words[1:])
+	}
+	if len(words) > 0 && words[0] == "error" {
+		return parseOff(words[1:])
 	}
 	if len(words) != 4 || quantities[words[0]] == nil && words[0] != "kept" {
 		return nil, errors.New("want QUANTITY SPEC VARIANT TARGET")
@@ -141,17 +170,38 @@ func (m *meter) value(ctx context.Context, text string) (float64, error) {
 }
 
 func (s *source) value(ctx context.Context, m *meter) (float64, error) {
-	x, err := s.term.value(ctx, m)
+	x, err := sum(ctx, m, s.terms)
 	if err != nil || s.over == nil {
 		return x, err
 	}
-	y, err := s.over.value(ctx, m)
+	y, err := sum(ctx, m, s.over)
 	return x / y, err
 }
 
+func sum(ctx context.Context, m *meter, terms []*term) (x float64, err error) {
+	for _, t := range terms {
+		y, err := t.value(ctx, m)
+		if err != nil {
+			return 0, err
+		}
+		x += y
+	}
+	return x, nil
+}
+
+// quick says whether a test may compute the figure.
+func (s *source) quick() bool {
+	return !slices.ContainsFunc(slices.Concat(s.terms, s.over), func(t *term) bool { return !t.quick() })
+}
+
 func (t *term) value(ctx context.Context, m *meter) (float64, error) {
-	if t.part != nil {
+	switch {
+	case t.part != nil:
 		return t.ofModel(ctx, m)
+	case t.peer != nil:
+		return t.ofPeer()
+	case t.off != nil:
+		return t.off.value(ctx, m)
 	}
 	route, err := lower.Lookup("mosaic")
 	if err != nil {
@@ -197,7 +247,7 @@ func (t *term) ofModel(ctx context.Context, m *meter) (float64, error) {
 	if sum.Time == 0 {
 		return 0, fmt.Errorf("the step of %s has no part %s %s", t.part.model, t.part.kind, strings.Join(t.part.names, "+"))
 	}
-	return fields[t.quantity](&sum, t.target), nil
+	return fields[t.quantity](&sum, config, t.target), nil
 }
 
 // has says whether a row is one of the parts. Rows that sum both passes are asked for by both.
@@ -207,7 +257,12 @@ func (p *part) has(r *mfu.Row) bool {
 
 // quick says whether a test may compile what the term measures: short programs, and of a training step the norms.
 func (t *term) quick() bool {
-	if t.part == nil {
+	switch {
+	case t.peer != nil:
+		return true
+	case t.off != nil:
+		return t.off.quick()
+	case t.part == nil:
 		return t.spec.Tokens <= sampleTokens
 	}
 	return slices.Equal(t.part.names, []string{"norm"})

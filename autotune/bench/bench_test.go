@@ -27,6 +27,7 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
+	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
@@ -438,6 +439,32 @@ func TestSweepLimitAndRetry(t *testing.T) {
 	require.Equal(t, 5, Summary(items, store)[2].Passed, "the last trace holds")
 	require.NoError(t, Sweep(context.Background(), c, store))
 	require.Len(t, traces(t, dir), 10)
+}
+
+// What times nothing shares the machine with others that compute; what times waits for them.
+func TestJudgedAloneSharesTheMachine(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "machine")
+	_, free, err := machine.New(folder, nil).Compute(t.Context())
+	require.NoError(t, err)
+	defer free()
+	judged := quick
+	judged.Iterations = 0
+	for _, p := range []Protocol{judged, quick} {
+		store, err := OpenStore(t.TempDir(), p)
+		require.NoError(t, err)
+		defer store.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		if p.Timed() {
+			ctx, cancel = context.WithTimeout(ctx, 10*time.Second)
+		}
+		err = Sweep(ctx, Config{Plugin: pjrttest.CPUPlugin(t), Items: sweepItems(t)[:1], Protocol: p, Machine: machine.New(folder, nil)}, store)
+		cancel()
+		if p.Timed() {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		} else {
+			require.NoError(t, err)
+		}
+	}
 }
 
 func TestStore(t *testing.T) {

@@ -168,3 +168,28 @@ func TestClaims(t *testing.T) {
 	_, err := Columns[0].Limit(gdn.AccuracyAny)
 	require.ErrorContains(t, err, "claims no errors")
 }
+
+// Ratios of cycles that docs/measured.md states are at equal accuracy: where they stand for a class of ours, it errs no more than the public
+// kernel in any of the headline's classes, and where they do not, as much more as the page says.
+func TestRatiosAtEqualAccuracy(t *testing.T) {
+	for _, row := range []struct {
+		ours, peer string
+		most       float64
+		columns    []string
+	}{
+		{"gdngen, fast", "tokamax", 1.05, Headline},
+		{"gdngen, fast", "MaxText PR 4348", 1, Headline},
+		{"gdngen, fla", "MaxText PR 4348, A kept in f32 by XLA", 1, Headline},
+		{"gdngen, f32-like", "tpu-inference v2", 1, Headline},
+		{"gdngen, fast", "tpu-inference v2", 1.75, []string{"random"}},
+		{"gdngen, fast", "tpu-inference v2", 1.3, []string{"slow"}},
+	} {
+		for _, column := range row.columns {
+			ours, ok := Of(row.ours, column)
+			require.True(t, ok)
+			peer, ok := Of(row.peer, column)
+			require.True(t, ok)
+			require.LessOrEqual(t, ours.Worst(peer), row.most, "%s beside %s on %s", row.ours, row.peer, column)
+		}
+	}
+}

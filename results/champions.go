@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/measure"
 )
 
@@ -29,7 +29,7 @@ type Champion struct {
 	Issued   float64       `json:"throughput_per_token_head,omitempty"`
 	HBMRatio float64       `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
 	Cost     *measure.Cost `json:"cost,omitempty"`
-	Errors   []ClassError  `json:"errors,omitempty"`
+	Errors   []check.Row   `json:"errors,omitempty"`   // as gdngen check lists them
 	Rejected []string      `json:"rejected,omitempty"` // candidates that will not do, with the reason
 }
 
@@ -42,13 +42,6 @@ func figure(format string, ruler measure.Ruler, cycles, throughput float64) stri
 		return fmt.Sprintf("("+format+")", cycles)
 	}
 	return fmt.Sprintf(format+" ("+format+")", cycles, throughput)
-}
-
-// ClassError is the largest error of a class of inputs, over the outputs.
-type ClassError struct {
-	Class string  `json:"class"`
-	Error float64 `json:"error"`
-	Limit float64 `json:"limit"`
 }
 
 // Result is a row with its champions.
@@ -212,16 +205,12 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.took, y.took), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
 	})
 	for _, e := range list {
-		errs, err := interrupt.Await(ctx, func() ([]ClassError, error) { return e.errors(w.Instrument.Cache, w.classes, row.Field) })
+		errs, err := e.errors(ctx, w.Instrument.Cache, row.Field)
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(errs, func(c ClassError) bool { return !(c.Error <= c.Limit) }); i >= 0 {
-			off := fmt.Sprintf("off by %.2e", errs[i].Error)
-			if errs[i].Error == maxError {
-				off = "no number"
-			}
-			best.Rejected = append(best.Rejected, fmt.Sprintf("%s: %s on %s, %.2g is allowed", e.Name, off, errs[i].Class, errs[i].Limit))
+		if why := refused(errs); why != "" {
+			best.Rejected = append(best.Rejected, e.Name+": "+why)
 			continue
 		}
 		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Candidate.Variant, e.Form.Variant.String(), e.cost, errs

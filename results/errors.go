@@ -1,39 +1,46 @@
 package results
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"math"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/measure"
 )
 
-// judgement changes when numbers are computed or judged otherwise than before, so that what is kept of errors no longer holds.
-const judgement = "3"
+// judgement changes when numbers are computed or judged otherwise than before, so that what is kept of errors no longer holds. The table
+// of limits has a name of its own (exam.Version).
+const judgement = "4"
 
-// examTokens is the most tokens that numbers are judged on: several chunks and a part of one. It bounds tokens x key heads too,
-// so that one token is not judged by one q·k, of which nothing may be left.
+// examTokens is the most tokens that numbers are judged on: several chunks and a part of one.
 const examTokens = 576
 
-// exam is the spec that numbers are judged on: few tokens, of many one key head and its value heads, and gradients with an initial state.
+// examSeeds are those of check.
+const (
+	firstSeed = 1
+	examSeeds = 3
+)
+
+// exam is the spec that numbers are judged on: all heads, since each has a class of inputs of its own; few tokens; two batch rows, since
+// one hides a fault of the others; and gradients with an initial state.
 func (t *trial) exam() gdn.Spec {
 	s := t.Form.Spec
 	s.Tokens = min(s.Tokens, examTokens)
-	heads, groups := min(s.HeadsK, max(1, examTokens/s.Tokens)), s.Groups()
-	s.HeadsK, s.HeadsV = heads, heads*groups
-	s.Batch = min(s.Batch, max(1, t.Form.Variant.Fit(s).Mapping.Batch))
+	s.Batch = min(s.Batch, max(2, t.Form.Variant.Fit(s).Mapping.Batch))
 	s.Init = s.Init || s.Direction != gdn.Forward
 	return s
 }
 
-// errors are those of the lowered kernel, as the interpreter computes it, against float64: in each class of inputs that of the
-// output that is nearest to its limit. Those of gradients may be held to the limits of the field.
-func (t *trial) errors(cache *measure.Cache, classes []string, field bool) ([]ClassError, error) {
+// errors are those that gdngen check finds of the lowered kernel, as the interpreter computes it: on every class of inputs that the spec
+// can have, of each output and kind the worst of all heads and seeds. Gradients may be held to the limits of the field.
+func (t *trial) errors(ctx context.Context, cache *measure.Cache, field bool) ([]check.Row, error) {
 	s := t.exam()
 	if err := t.Form.Variant.Check(s); err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
@@ -42,84 +49,56 @@ func (t *trial) errors(cache *measure.Cache, classes []string, field bool) ([]Cl
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}
-	precision := t.Form.Variant.Precision().String()
-	var list []ClassError
-	text := m.String()
-	for _, name := range classes {
-		class, err := truth.LookupClass(name)
-		if err != nil {
-			return nil, err
+	r := check.Result{Precision: t.Form.Variant.Precision().String(), Seeds: check.Seeds(firstSeed, examSeeds)}
+	rows, err := measure.Kept(cache, func() ([]check.Row, error) {
+		compute := func(_ gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+			return interp.Run(m, inputs, interp.Options{})
 		}
-		if class.Supports(s) != nil {
-			continue
-		}
-		limits := fmt.Sprint(precision, field)
-		for _, p := range s.Outputs() {
-			own, err := class.Limit(s, precision, p.Type.DType)
-			gradient, err2 := class.GradientLimit(s, precision, p)
-			if err := errors.Join(err, err2); err != nil {
-				return nil, err
-			}
-			limits += fmt.Sprint(" ", own, gradient, truth.FieldLimit(p))
-		}
-		rows, err := measure.Kept(cache, func() ([]outputError, error) { return onClass(m, s, class, precision, field) }, "checks", judgement, s.String(), name, text, limits)
-		if err != nil {
-			return nil, err
-		}
-		worst := ClassError{Class: name, Limit: 1}
-		for _, row := range rows {
-			e := ClassError{name, float64(row.Error), float64(row.Limit)}
-			if !(e.Error < maxError) {
-				e.Error = maxError
-			}
-			if e.Error/e.Limit >= worst.Error/worst.Limit {
-				worst = e
-			}
-		}
-		list = append(list, worst)
+		err := r.Run(ctx, s, compute, exam.Supported(s), func(string, ...any) {})
+		return r.Rows, err
+	}, "checks", judgement, exam.Version(), s.String(), r.Precision, m.String())
+	if err == nil && field {
+		check.HoldToField(s, rows)
 	}
-	return list, nil
+	return rows, err
 }
 
-// maxError stands for all errors that are larger, and for what is not a number.
-const maxError = 1e30
-
-// outputError is the error of an output on a class of inputs, as the cache keeps it.
-type outputError struct {
-	Class  string         `json:"class"`
-	Output string         `json:"output"`
-	Error  journal.Figure `json:"error"`
-	Limit  journal.Figure `json:"limit"`
-	Pass   bool           `json:"pass"`
+// refused says why numbers will not do, by the error that is farthest beyond its limit; empty where all are within.
+func refused(rows []check.Row) string {
+	var worst *check.Row
+	for i := range rows {
+		row := &rows[i]
+		if !row.Pass && (worst == nil || !(row.Error/row.Limit <= worst.Error/worst.Limit)) {
+			worst = row
+		}
+	}
+	if worst == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is off by %.2e (%s) on %s, %.2g is allowed", worst.Output, float64(worst.Error), worst.Kind, worst.Class, float64(worst.Limit))
 }
 
-// seed is that of the inputs.
-const seed = 1
+// rmsOf is the root mean square error on a class over that of the reference, of the output that is nearest to its limit: of a training
+// step of a gradient, which alone is judged so. There is none where the spec can not have the class.
+func rmsOf(rows []check.Row, class string) (off float64, ok bool) {
+	use := -1.0
+	for _, row := range rows {
+		if x := float64(row.Error / row.Limit); row.Class == class && row.Kind == exam.RMS && !(x <= use) {
+			use, off, ok = x, float64(row.Error), true
+		}
+	}
+	return off, ok
+}
 
-// onClass is the largest error of each output of a lowered kernel on one class.
-func onClass(m *ir.Module, s gdn.Spec, c truth.Class, precision string, field bool) ([]outputError, error) {
-	inputs, err := c.Generate(s, seed)
-	if err != nil {
-		return nil, err
-	}
-	want, err := truth.Reference(s, inputs)
-	if err != nil {
-		return nil, err
-	}
-	got, err := interp.Run(m, inputs, interp.Options{})
-	if err != nil {
-		return nil, err
-	}
-	var rows []outputError
-	for _, p := range s.Outputs() {
-		off, limit, err := c.Error(s, precision, p, got, want)
-		if err != nil {
-			return nil, err
+// worstRMS is the largest rmsOf of some classes; infinite where one is no number.
+func worstRMS(rows []check.Row, classes []string) (worst journal.Figure) {
+	for _, class := range classes {
+		switch off, _ := rmsOf(rows, class); {
+		case math.IsNaN(off):
+			return journal.Figure(math.Inf(1))
+		default:
+			worst = max(worst, journal.Figure(off))
 		}
-		if gradient := p.Name != "o" && p.Name != "final_state"; field && gradient {
-			limit = min(limit, truth.FieldLimit(p))
-		}
-		rows = append(rows, outputError{c.Name, p.Name, journal.Figure(off), journal.Figure(limit), off <= limit})
 	}
-	return rows, nil
+	return worst
 }

@@ -5,13 +5,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/measure"
 )
 
@@ -44,13 +46,13 @@ type Front struct {
 // Point is a candidate: its errors, and on each target its cycles and whether no other has both fewer cycles and a smaller
 // worst error.
 type Point struct {
-	Name      string       `json:"name"`
-	Text      string       `json:"text"`
-	Precision string       `json:"precision"`
-	PerToken  []float64    `json:"cycles_per_token_head"` // by wall, where the target has it; 0: refused
-	Best      []bool       `json:"on_front"`
-	Worst     float64      `json:"worst_error"`
-	Errors    []ClassError `json:"errors"`
+	Name      string         `json:"name"`
+	Text      string         `json:"text"`
+	Precision string         `json:"precision"`
+	PerToken  []float64      `json:"cycles_per_token_head"` // by wall, where the target has it; 0: refused
+	Best      []bool         `json:"on_front"`
+	Worst     journal.Figure `json:"worst_error"` // the largest rms of the classes shown
+	Errors    []check.Row    `json:"errors"`
 }
 
 // front costs the candidates of a front on each target.
@@ -79,14 +81,12 @@ func (w *work) front(ctx context.Context, f *FrontPlan, targets []*codegen.Targe
 			took, _ := cost.By(measure.Wall, t.Name)
 			p.PerToken = append(p.PerToken, float64(took)/float64(f.spec.Work()))
 			if p.Errors == nil {
-				if p.Errors, err = interrupt.Await(ctx, func() ([]ClassError, error) { return try.errors(w.Instrument.Cache, w.classes, false) }); err != nil {
+				if p.Errors, err = try.errors(ctx, w.Instrument.Cache, false); err != nil {
 					return nil, err
 				}
 			}
 		}
-		for _, e := range p.Errors {
-			p.Worst = max(p.Worst, e.Error)
-		}
+		p.Worst = worstRMS(p.Errors, w.classes)
 		out.Points = append(out.Points, p)
 		w.Note("[front %d/%d] %s (%.0f s)", i+1, len(f.Candidates), c.Name, time.Since(start).Seconds())
 	}
@@ -107,8 +107,10 @@ func (f *Front) mark() {
 	}
 }
 
+const frontTitle = "## Cycles against error"
+
 func (f *Front) markdown(b *bytes.Buffer, classes []string) {
-	fmt.Fprintf(b, "## Cycles against error\n\n`%s`. Cycles by wall, of targets without one by throughput. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", f.Spec)
+	fmt.Fprintf(b, "%s\n\n`%s`. Cycles by wall, of targets without one by throughput. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", frontTitle, f.Spec)
 	for _, t := range f.Targets {
 		fmt.Fprintf(b, " %s |", t)
 	}
@@ -117,32 +119,35 @@ func (f *Front) markdown(b *bytes.Buffer, classes []string) {
 		fmt.Fprintf(b, " %s |", c)
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---:|", len(f.Targets)+1+len(classes)) + "\n")
-	for _, p := range f.Points {
-		fmt.Fprintf(b, "| `%s` | %s |", p.Text, p.Precision)
-		for k, n := range p.PerToken {
-			cell := "-"
-			switch {
-			case p.Best[k]:
-				cell = fmt.Sprintf("**%.2f**", n)
-			case n > 0:
-				cell = fmt.Sprintf("%.2f", n)
-			}
-			fmt.Fprintf(b, " %s |", cell)
-		}
-		fmt.Fprintf(b, " %s |%s\n", errorText(p.Worst), errorCells(p.Errors, classes))
+	for i := range f.Points {
+		b.WriteString(f.Points[i].markdown(classes) + "\n")
 	}
 	b.WriteString("\n")
 }
 
+// markdown is the line of a candidate.
+func (p *Point) markdown(classes []string) string {
+	line := fmt.Sprintf("| `%s` | %s |", p.Text, p.Precision)
+	for k, n := range p.PerToken {
+		cell := "-"
+		switch {
+		case p.Best[k]:
+			cell = fmt.Sprintf("**%.2f**", n)
+		case n > 0:
+			cell = fmt.Sprintf("%.2f", n)
+		}
+		line += fmt.Sprintf(" %s |", cell)
+	}
+	return line + fmt.Sprintf(" %s |%s", errorText(float64(p.Worst)), errorCells(p.Errors, classes))
+}
+
 // errorCells is a cell for each class, empty where the spec can not have it.
-func errorCells(errors []ClassError, classes []string) string {
+func errorCells(rows []check.Row, classes []string) string {
 	var b strings.Builder
 	for _, name := range classes {
 		cell := ""
-		for _, e := range errors {
-			if e.Class == name {
-				cell = errorText(e.Error)
-			}
+		if off, ok := rmsOf(rows, name); ok {
+			cell = errorText(off)
 		}
 		fmt.Fprintf(&b, " %s |", cell)
 	}
@@ -150,7 +155,7 @@ func errorCells(errors []ClassError, classes []string) string {
 }
 
 func errorText(e float64) string {
-	if e >= maxError {
+	if math.IsNaN(e) || math.IsInf(e, 0) {
 		return "none"
 	}
 	return fmt.Sprintf("%.1e", e)

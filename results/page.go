@@ -25,11 +25,8 @@ throughput, which stands alone where a target has no wall.
 - *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once (what a training
   step keeps for its backward pass comes on top); ? where the compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
-- The last columns are errors against float64 by class of inputs: the largest error over the largest magnitude of the reference, over the
-  outputs, of the lowered kernel in the interpreter at up to %d tokens (times key heads); of gradients the root mean square over that of the
-  reference, with an initial state. The output is shown that is nearest to its limit. gdngen check --help describes the classes.
-
-`, r.Compiler, r.revision(), strings.ToUpper(r.Note[:1])+r.Note[1:], examTokens)
+%s
+`, r.Compiler, r.revision(), strings.ToUpper(r.Note[:1])+r.Note[1:], errorsNote())
 	r.overview(b)
 	for i := range r.Rows {
 		r.table(b, i)
@@ -53,6 +50,15 @@ throughput, which stands alone where a target has no wall.
 		fmt.Fprintf(b, "| %s | `%s` |\n", c.Name, text)
 	}
 	r.peers(b)
+}
+
+// errorsNote says what the last columns are.
+func errorsNote() string {
+	return fmt.Sprintf(`- The last columns are errors against float64 by class of inputs, as `+"`gdngen check`"+` judges them: of the lowered kernel in the interpreter at up to %d
+  tokens, with all heads and %d seeds, the root mean square of the error over that of the reference, of the output that is nearest to its
+  limit; of a training step, with an initial state, of the gradient. A champion is within the limits of rms, of the largest error and of
+  bias on every class that its work can have, those without a column too. `+"`gdngen results --errors docs/results.md`"+` makes them anew.
+`, examTokens, examSeeds)
 }
 
 // revision says which kernels the table is of, where the build knows it.

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,16 +13,17 @@ import (
 )
 
 func (a CLI) ResultsCmd() *cobra.Command {
-	var target, table, file string
+	var target, table, file, again string
 	var rows []string
 	var fresh bool
 	c := &cobra.Command{
 		Use:   "results",
 		Short: "Make the table of the cheapest variants, by target and shape",
 		Long: `results compiles candidates for each target and piece of work of a table, and names the champion: the one of least static cycles whose
-numbers are within the limits of every class of inputs, as the interpreter computes them from the lowered kernel at fewer tokens. The
+numbers are within the limits of every class of inputs, as gdngen check finds them of the lowered kernel at fewer tokens. The
 same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
-the hash of the program, so that a run that was interrupted goes on where it was.`,
+the hash of the program, so that a run that was interrupted goes on where it was. With --errors the cycles of a page stay, and its errors
+are made anew by the forms that it names, into --out, or into the page.`,
 		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json\n  gdngen results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
@@ -60,6 +62,9 @@ the hash of the program, so that a run that was interrupted goes on where it was
 			}
 			maker := results.Maker{Instrument: x, Compiler: a.TPU.Release(), Note: a.Note}
 			_, maker.Revision = app.Version()
+			if again != "" {
+				return errorsAgain(a, &maker, plan, again, file)
+			}
 			r, err := maker.Make(a.Ctx, plan, targets, write)
 			if err != nil || file != "" && file != "-" {
 				return err
@@ -77,8 +82,28 @@ the hash of the program, so that a run that was interrupted goes on where it was
 	c.Flags().StringArrayVar(&rows, "only", nil, "only rows with this text in their title or spec, once for each; the front and the peers are left out")
 	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")
 	a.FileByOutput(c, &file)
+	c.Flags().StringVar(&again, "errors", "", "make only the errors of this page anew, and leave its cycles: minutes, where all takes hours")
+	c.MarkFlagsMutuallyExclusive("errors", "only")
+	c.MarkFlagsMutuallyExclusive("errors", "target")
 	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")
 	return c
+}
+
+// errorsAgain makes the errors of a page anew and writes it.
+func errorsAgain(a CLI, l *results.Maker, plan *results.Plan, page, file string) error {
+	old, err := a.ReadInput(page)
+	if err != nil {
+		return err
+	}
+	text, err := l.Errors(a.Ctx, plan, string(old))
+	if err != nil {
+		return err
+	}
+	if file = cmp.Or(file, page); file == "-" {
+		_, err = a.Stdout.Write([]byte(text))
+		return err
+	}
+	return store.WriteFile(file, []byte(text))
 }
 
 // readPlan reads a table of rows and candidates, or gives the one built in.

@@ -105,7 +105,7 @@ func TestAgain(t *testing.T) {
 	require.EqualError(t, err, "One on v6e: a is no champion any more: o is off by 2.00e+00 (rms) on random, 1 is allowed")
 	text, err = list[1].again(lines[7], rowsOf(math.NaN(), 1), p.Classes)
 	require.NoError(t, err)
-	require.Equal(t, "- v6e without b: o is off by NaN (rms) on random, 1 is allowed", text)
+	require.Equal(t, "- v6e without b: o is no number (rms) on random, 1 is allowed", text)
 	_, err = list[1].again(lines[7], rowsOf(.5, 1), p.Classes)
 	require.EqualError(t, err, "One on v6e: b is within the limits now")
 	p.Classes = []string{"random"}

@@ -75,7 +75,11 @@ func refused(rows []check.Row) string {
 	if worst == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s is off by %.2e (%s) on %s, %.2g is allowed", worst.Output, float64(worst.Error), worst.Kind, worst.Class, float64(worst.Limit))
+	off := fmt.Sprintf("off by %.2e", float64(worst.Error))
+	if math.IsNaN(float64(worst.Error)) {
+		off = "no number"
+	}
+	return fmt.Sprintf("%s is %s (%s) on %s, %.2g is allowed", worst.Output, off, worst.Kind, worst.Class, float64(worst.Limit))
 }
 
 // rmsOf is the root mean square error on a class over that of the reference, of the output that is nearest to its limit: of a training

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,10 @@ are made anew by the forms that it names, into --out, or into the page.`,
 		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json\n  gdngen results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
+			if again != "" && (len(rows) > 0 || c.Flags().Changed("target")) {
+				return app.Usage(errors.New("--errors is about the rows and targets of its page: leave out --only and --target"))
+			}
 			targets, err := app.ParseTargets(target)
 			if err != nil {
 				return err
@@ -83,8 +87,6 @@ are made anew by the forms that it names, into --out, or into the page.`,
 	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")
 	a.FileByOutput(c, &file)
 	c.Flags().StringVar(&again, "errors", "", "make only the errors of this page anew, and leave its cycles: minutes, where all takes hours")
-	c.MarkFlagsMutuallyExclusive("errors", "only")
-	c.MarkFlagsMutuallyExclusive("errors", "target")
 	c.Flags().BoolVar(&fresh, "fresh", false, "take nothing from the cache")
 	return c
 }

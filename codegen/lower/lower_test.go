@@ -90,6 +90,56 @@ func TestDecodeKernels(t *testing.T) {
 	}
 }
 
+// A kernel of one point copies its states in pieces: work on the first begins before the last has come, what is made leaves while others come, and no
+// bit of its results changes, in place either.
+func TestPieces(t *testing.T) {
+	class, err := truth.LookupClass("reset.cos.9")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		spec   string
+		pieces int
+	}{
+		{"b=1,hv=4,dtype=bf16", 2},
+		{"b=1,hv=8,dtype=bf16,state=vk,gates=fused,inplace", 4},
+		{"b=2,hv=4,dtype=bf16,inplace", 4},
+		{"b=1,hv=4,dtype=f32", 2},
+		{"b=1,hv=4,dtype=bf16,rule=kda,inplace", 2},
+		{"b=1,hv=2,dtype=bf16", 0},        // one piece would be all
+		{"b=1,hv=4,dtype=bf16,pool=3", 0}, // a state is looked up
+		{"b=1,hv=4,dtype=bf16,inplace,l2norm", 2},
+	} {
+		s := spec(t, "t=1,hk=2,k=128,v=128,init,"+row.spec)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		m, err := build.Module(s, variant(t, "decode,main=yes"))
+		require.NoError(t, err, s)
+		kernels, err := lower.Kernels(m)
+		require.NoError(t, err, s)
+		tiles, err := pass.Apply(m, pass.Tiles...)
+		require.NoError(t, err, s)
+		want, err := interp.Run(tiles, inputs, interp.Options{})
+		require.NoError(t, err, s)
+		got, err := interp.Run(kernels, inputs, interp.Options{})
+		require.NoError(t, err, s)
+		require.Equal(t, want, got, s)
+
+		came, left, at, pieces := 0, 0, 0, 0 // where the last piece has come, and where the first one leaves
+		kernels.Body.Walk(func(in *ir.Instr) {
+			if at++; len(in.Attrs.Dims) != 4 || !slices.Equal(in.Args[0].Type.Shape, in.Args[1].Type.Shape) {
+				return
+			}
+			switch leaves := in.Args[1].Type.Space == ir.HBM; {
+			case in.Op == ir.OpDMAWait && !leaves:
+				pieces, came = pieces+1, at
+			case in.Op == ir.OpDMAStart && leaves && left == 0:
+				left = at
+			}
+		})
+		require.Equal(t, row.pieces, pieces, s)
+		require.True(t, pieces < 4 || left < came, s)
+	}
+}
+
 // How the steps of a kernel are ordered and overlap changes no bit of its results.
 func TestSchedulesKeepResults(t *testing.T) {
 	for _, row := range []struct {

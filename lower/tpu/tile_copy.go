@@ -188,7 +188,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 		}
 	}
 	for k := range parts {
-		b.When(b.Compare(ir.EQ, own.number, i32(k)), func(b *ir.Builder) {
+		when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, own.number, i32(k)) }, func(b *ir.Builder) {
 			move(b, ir.OpDMAStart, k, now)
 		})
 	}
@@ -199,7 +199,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 			})
 		}
 	}
-	b.When(b.Compare(ir.EQ, c, i32(size-1)), func(b *ir.Builder) {
+	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(size-1)) }, func(b *ir.Builder) {
 		// The part that the next point would write to is free; the others end here, oldest first.
 		for j := min(parts-1, size) - 1; j >= 0; j-- {
 			move(b, ir.OpDMAWait, (size-1-j)%parts, before[j])
@@ -208,6 +208,15 @@ func copyBehind(t *tiler, copies []copied, own part) {
 			move(b, ir.OpDMAWait, 0, now)
 		}
 	})
+}
+
+// when runs do under a condition on the number of the point, which the only point of a sequential axis always meets.
+func when(b *ir.Builder, g *ir.Grid, condition func() *ir.Value, do func(b *ir.Builder)) {
+	if g.Dims[len(g.Dims)-1].Size == 1 {
+		do(b)
+		return
+	}
+	b.When(condition(), do)
 }
 
 // store writes to a reference, or to a part of it: t.into, which is set for the stores of a result

@@ -146,7 +146,7 @@ func (t *tiler) fetch() {
 			}
 		}
 	}
-	b.When(b.Compare(ir.EQ, c, i32(0)), func(b *ir.Builder) {
+	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(0)) }, func(b *ir.Builder) {
 		for j := range first {
 			move(b, ir.OpDMAStart, j, first[j], j == 0)
 		}

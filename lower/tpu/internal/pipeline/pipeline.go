@@ -174,6 +174,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	if err := l.bodies(kb); err != nil {
 		return nil, err
 	}
+	pieces(kb, l.ng, l.blk)
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
 }
 

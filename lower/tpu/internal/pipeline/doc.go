@@ -57,5 +57,6 @@
 //
 // One file has one subject: phase.go finds the phase of each instruction; window.go gives phases
 // windows of their delays; copy.go writes the instructions of a slot; fetch.go and
-// deliver.go have the copies that a kernel makes by itself, and parts.go those at its two ends.
+// deliver.go have the copies that a kernel makes by itself, and parts.go those at its two ends;
+// pieces.go cuts those of a kernel that has one point alone.
 package pipeline

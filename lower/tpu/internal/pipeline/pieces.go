@@ -24,8 +24,9 @@ type lump struct {
 // beside whose work its copies could run, as decode of one sequence. All pieces are asked for at the begin. A piece is awaited where its heads begin, and
 // leaves when it is made, while others still come.
 //
-// The compiler orders instructions between two waits and not across them. So what a wait lets begin stands with what the pieces before it have come to:
-// a time slot has the next step of each piece under way, and a step ends with what the vector unit waits for. Three pieces of three steps:
+// The compiler orders instructions between two waits and not across them. So a time slot has the next step of each piece under way: what a wait lets
+// begin stands with what the pieces before have come to. What comes late (slow) has a step of its own, so that it is asked for at the begin of a slot and
+// taken in the next. Three pieces, of which step 0 is loads and products by decay, step 1 makes the new state, and step 2 the outputs:
 //
 //	await 0   0.0
 //	await 1   1.0  0.1               start copy of 0
@@ -33,13 +34,13 @@ type lump struct {
 //	               2.1  1.2          start copy of 2
 //	                    2.2          await copies of 0, 1 and 2
 //
-// What comes may lie where what leaves goes, in place: a piece leaves after it has come.
+// What comes may lie where what leaves goes, in place: nothing leaves before the same piece has come.
 func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 	if slices.ContainsFunc(g.Dims, func(d ir.GridDim) bool { return d.Size > 1 }) {
 		return
 	}
-	p := &piecer{b: b, body: body, of: map[*ir.Value]*lump{}, ends: map[*ir.Instr]*lump{}, at: map[*ir.Instr]place{}, by: map[*ir.Value]*ir.Instr{}}
-	if !p.find() || !p.place() {
+	p := &piecer{b: b, body: body, lumpOf: map[*ir.Value]*lump{}, ends: map[*ir.Instr]*lump{}}
+	if !p.find() {
 		return
 	}
 	for _, l := range p.lumps {
@@ -49,13 +50,12 @@ func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 			l.sems = append(l.sems, b.Param("", sem))
 		}
 	}
+	p.arrange()
 	p.write()
 }
 
-// place is where an instruction stands: with which piece, and in which of its steps. What needs no piece has piece -1.
-type place struct{ piece, step int }
-
-func (x place) slot() int { return x.piece + x.step }
+// spot is where an instruction stands: with which piece, and in which time slot. What needs no piece has piece -1 and stands before all slots.
+type spot struct{ piece, slot int }
 
 // piecer writes the body of a kernel anew.
 type piecer struct {
@@ -63,10 +63,9 @@ type piecer struct {
 	body   *ir.Block
 	lumps  []*lump
 	pieces int // of each lump
-	of     map[*ir.Value]*lump
+	lumpOf map[*ir.Value]*lump
 	ends   map[*ir.Instr]*lump // by the start and the wait of the whole
-	at     map[*ir.Instr]place
-	by     map[*ir.Value]*ir.Instr
+	spots  []spot              // by the number of an instruction
 }
 
 // find lists the arrays that are copied whole, and touched by loads or stores of known places alone; those that have as many pieces as the first.
@@ -82,7 +81,8 @@ func (p *piecer) find() (comes bool) {
 		}
 	}
 	for _, in := range p.body.Instrs {
-		if in.Op != ir.OpDMAStart || !slices.Equal(in.Args[0].Type.Shape, in.Args[1].Type.Shape) {
+		if in.Op != ir.OpDMAStart || !slices.Equal(in.Args[0].Type.Shape, in.Args[1].Type.Shape) ||
+			len(in.Attrs.Dims) > 0 && !slices.Equal(in.Attrs.Dims, in.Args[0].Type.Shape) {
 			continue
 		}
 		l := &lump{start: in, ref: in.Args[1]}
@@ -94,7 +94,7 @@ func (p *piecer) find() (comes bool) {
 		}
 		p.pieces, comes = l.pieces, comes || !l.out
 		p.lumps = append(p.lumps, l)
-		p.of[l.ref], p.ends[l.start], p.ends[l.wait] = l, l, l
+		p.lumpOf[l.ref], p.ends[l.start], p.ends[l.wait] = l, l, l
 	}
 	return comes
 }
@@ -150,65 +150,57 @@ func (l *lump) piece(in *ir.Instr) int {
 // slow are the ops whose results come late.
 var slow = []ir.Op{ir.OpDot, ir.OpReduceSum, ir.OpReduceMax, ir.OpTranspose}
 
-// place finds where instructions stand. It is false where the order of what they do to memory would not be kept: where something is loaded that is
-// stored, a piece is made of a later one, or another array comes late.
-func (p *piecer) place() bool {
-	stored, loaded, begun := map[*ir.Value]bool{}, map[*ir.Value]bool{}, false
-	for _, in := range p.body.Instrs {
-		if copies := in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait; copies && begun && p.ends[in] == nil && in.Args[1].Type.Space != ir.HBM {
-			return false // it comes when work has begun, and may be waited for there
-		}
-		x := place{piece: -1}
-		for _, a := range in.Args {
-			from := p.by[a]
-			if from == nil {
-				continue
+// arrange finds where instructions stand: no earlier than what they depend on, by a value or by memory.
+func (p *piecer) arrange() {
+	deps := dependences(p.body)
+	for i, in := range p.body.Instrs {
+		x := spot{-1, -1}
+		for _, j := range deps[i] {
+			from := p.body.Instrs[j]
+			if p.ends[from] != nil {
+				continue // its pieces have waits of their own
 			}
-			y := p.at[from]
+			y := p.spots[j]
 			if y.piece >= 0 && slices.Contains(slow, from.Op) {
-				y.step++
+				y.slot++
 			}
-			if y.piece > x.piece || y.piece == x.piece && y.step > x.step {
-				x = place{y.piece, max(y.step, y.slot()-y.piece)}
-			}
-			x.step = max(x.step, y.slot()-x.piece)
+			x = spot{max(x.piece, y.piece), max(x.slot, y.slot)}
 		}
-		if x.piece >= 0 && slices.Contains(slow, in.Op) {
-			x.step++
+		switch l := p.touched(in); {
+		case l != nil:
+			x.piece = max(x.piece, l.piece(in))
+			x.slot = max(x.slot, x.piece)
+		case x.piece >= 0 && slices.Contains(slow, in.Op):
+			x.slot++
+		case (in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait) && in.Args[1].Type.Space == ir.HBM:
+			x = spot{p.pieces - 1, max(x.slot, p.pieces-1)} // another array leaves when all have come, wherever it goes
 		}
-		switch in.Op {
-		case ir.OpLoad:
-			loaded[in.Args[0]] = true
-			if l := p.of[in.Args[0]]; l != nil {
-				x = place{piece: l.piece(in)}
-			}
-		case ir.OpStore:
-			stored[in.Args[1]] = true
-			if l := p.of[in.Args[1]]; l != nil && x.piece > l.piece(in) {
-				return false
-			}
-		}
-		p.at[in], begun = x, begun || x.piece >= 0
-		for _, r := range in.Results {
-			p.by[r] = in
-		}
+		p.spots = append(p.spots, x)
 	}
-	for ref := range stored {
-		if loaded[ref] {
-			return false
-		}
-	}
-	return true
 }
 
-// write lists the body by slots, between what needs no piece and the copies and waits that end the kernel.
+// touched is the lump that a load or store touches, nil where it is none.
+func (p *piecer) touched(in *ir.Instr) *lump {
+	switch in.Op {
+	case ir.OpLoad:
+		return p.lumpOf[in.Args[0]]
+	case ir.OpStore:
+		return p.lumpOf[in.Args[1]]
+	}
+	return nil
+}
+
+// write lists what needs no piece, with the starts of all that comes, then the slots, then the waits for all that leaves.
 func (p *piecer) write() {
-	old, leaves := p.body.Instrs, p.leaves()
+	old, leaves, last := p.body.Instrs, p.leaves(), p.pieces-1
 	p.body.Instrs = nil
-	end := p.begin(old)
-	last := 0
-	for _, in := range old {
-		last = max(last, p.at[in].slot())
+	for i, in := range old {
+		last = max(last, p.spots[i].slot)
+		if l := p.ends[in]; l != nil && in == l.start && !l.out {
+			p.all(ir.OpDMAStart, l)
+		} else if l == nil && p.spots[i].slot < 0 {
+			p.keep(in)
+		}
 	}
 	for slot := range last + 1 {
 		for _, l := range p.lumps {
@@ -216,8 +208,8 @@ func (p *piecer) write() {
 				p.move(ir.OpDMAWait, l, slot)
 			}
 		}
-		for _, in := range old {
-			if x := p.at[in]; x.piece >= 0 && x.slot() == slot && p.ends[in] == nil {
+		for i, in := range old {
+			if p.spots[i].slot == slot && p.ends[in] == nil {
 				p.keep(in)
 			}
 		}
@@ -229,11 +221,9 @@ func (p *piecer) write() {
 			}
 		}
 	}
-	for _, in := range end {
-		if l := p.ends[in]; l != nil {
+	for _, l := range p.lumps {
+		if l.out {
 			p.all(ir.OpDMAWait, l)
-		} else {
-			p.keep(in)
 		}
 	}
 }
@@ -241,36 +231,20 @@ func (p *piecer) write() {
 // leaves are the slots after which the pieces of each output are made, none before the same piece has come.
 func (p *piecer) leaves() map[*lump][]int {
 	after := map[*lump][]int{}
-	for _, in := range p.body.Instrs {
-		if in.Op != ir.OpStore || p.of[in.Args[1]] == nil {
-			continue
+	for _, l := range p.lumps {
+		for i := range l.pieces {
+			if l.out {
+				after[l] = append(after[l], i)
+			}
 		}
-		l := p.of[in.Args[1]]
-		if after[l] == nil {
-			after[l] = make([]int, l.pieces)
+	}
+	for i, in := range p.body.Instrs {
+		if l := p.touched(in); l != nil && l.out {
+			n := l.piece(in)
+			after[l][n] = max(after[l][n], p.spots[i].slot)
 		}
-		i := l.piece(in)
-		after[l][i] = max(after[l][i], p.at[in].slot(), i)
 	}
 	return after
-}
-
-// begin lists what needs no piece, with the starts of all pieces that come, and gives the copies and waits that stand behind the work.
-func (p *piecer) begin(old []*ir.Instr) (end []*ir.Instr) {
-	begun := false
-	for _, in := range old {
-		copies := in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait
-		begun = begun || p.at[in].piece >= 0
-		switch l := p.ends[in]; {
-		case l != nil && in == l.start && !l.out:
-			p.all(ir.OpDMAStart, l)
-		case l != nil && in == l.wait && l.out, l == nil && copies && begun:
-			end = append(end, in)
-		case l == nil && p.at[in].piece < 0:
-			p.keep(in)
-		}
-	}
-	return end
 }
 
 func (p *piecer) keep(in *ir.Instr) { p.body.Instrs = append(p.body.Instrs, in) }
@@ -284,7 +258,8 @@ func (p *piecer) all(op ir.Op, l *lump) {
 
 // move starts or awaits the copy of a piece.
 func (p *piecer) move(op ir.Op, l *lump, piece int) {
-	if p.b.Stage("fetch"); l.out {
+	p.b.Stage("fetch")
+	if l.out {
 		p.b.Stage("copy")
 	}
 	n := p.b.Const(ir.T(ir.I32), float64(piece))

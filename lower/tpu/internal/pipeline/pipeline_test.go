@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,5 +35,92 @@ func TestRuns(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Pieces keep what depends on what: values of several pieces whichever operand comes first, memory that is stored and then loaded through a cast, and
+// each load behind the wait for its piece. What an output stores leaves after the same piece has come, and is awaited.
+func TestPieces(t *testing.T) {
+	body := &ir.Block{}
+	b := ir.NewBuilder(body)
+	whole := ir.T(ir.F32, 1, 8, 128, 128)
+	ref := func(space ir.Space, x ir.Type) *ir.Value { return b.Param("", ir.Ref(space, x.DType, x.Shape...)) }
+	from, to := ref(ir.HBM, whole), ref(ir.HBM, whole)
+	in, out, other := ref(ir.VMEM, whole), ref(ir.VMEM, whole), ref(ir.VMEM, ir.T(ir.F32, 128, 128))
+	sem, back := ref(ir.VMEM, ir.T(ir.Sem)), ref(ir.VMEM, ir.T(ir.Sem))
+	b.Append(ir.OpDMAStart, []*ir.Value{from, in, sem}, ir.Attrs{}, nil)
+	b.Append(ir.OpDMAWait, []*ir.Value{from, in, sem}, ir.Attrs{}, nil)
+	tile := []int{128, 128}
+	var heads []*ir.Value
+	for h := range 8 {
+		heads = append(heads, b.Load(in, tile, []int{0, h, 0, 0}, nil))
+	}
+	late := heads[0] // three sums later than its load
+	for range 3 {
+		late = b.Add(heads[0], b.Broadcast(b.Reshape(b.Sum(late, 1), 128, 1), tile, 0, 1))
+	}
+	b.Store(late, b.RefCast(other, ir.F32, 128, 128), []int{0, 0}, nil)
+	read := b.Load(b.RefCast(other, ir.F32, 128, 128), tile, []int{0, 0}, nil)
+	for h := range 8 {
+		y := b.Add(late, heads[h])
+		if h%2 > 0 {
+			y = b.Add(heads[h], late)
+		}
+		if h == 6 {
+			y = b.Add(y, read)
+		}
+		b.Store(y, out, []int{0, h, 0, 0}, nil)
+	}
+	b.Append(ir.OpDMAStart, []*ir.Value{out, to, back}, ir.Attrs{}, nil)
+	b.Append(ir.OpDMAWait, []*ir.Value{out, to, back}, ir.Attrs{}, nil)
+	require.NoError(t, b.Err())
+	before := slices.Clone(body.Instrs)
+	pieces(b, &ir.Grid{Dims: []ir.GridDim{{Size: 1}}}, body)
+	require.NoError(t, b.Err())
+
+	at := map[*ir.Instr]int{}
+	for i, x := range body.Instrs {
+		at[x] = i
+	}
+	deps := dependences(&ir.Block{Instrs: before})
+	for i, x := range before {
+		if x.Op == ir.OpDMAStart || x.Op == ir.OpDMAWait {
+			require.NotContains(t, at, x, "the whole is not copied")
+			continue
+		}
+		require.Contains(t, at, x)
+		for _, j := range deps[i] {
+			if y := before[j]; y.Op != ir.OpDMAStart && y.Op != ir.OpDMAWait {
+				require.Less(t, at[y], at[x], "%s before %s", y.Op, x.Op)
+			}
+		}
+	}
+	came, left, done := map[int]int{}, map[int]int{}, map[int]int{}
+	for i, x := range body.Instrs {
+		if x.Op != ir.OpDMAStart && x.Op != ir.OpDMAWait {
+			continue
+		}
+		piece := int(x.Args[3].Def.Attrs.Value)
+		switch {
+		case x.Op == ir.OpDMAWait && x.Args[1] == in:
+			came[piece] = i
+		case x.Op == ir.OpDMAStart && x.Args[1] == to:
+			left[piece] = i
+		case x.Op == ir.OpDMAWait && x.Args[1] == to:
+			done[piece] = i
+		}
+	}
+	require.Equal(t, []int{4, 4, 4}, []int{len(came), len(left), len(done)})
+	for _, x := range before {
+		switch {
+		case x.Op == ir.OpLoad && x.Args[0] == in:
+			require.Less(t, came[x.Attrs.Starts[1]/2], at[x])
+		case x.Op == ir.OpStore && x.Args[1] == out:
+			require.Less(t, at[x], left[x.Attrs.Starts[1]/2])
+		}
+	}
+	for i := range 4 {
+		require.Less(t, came[i], left[i])
+		require.Less(t, left[i], done[i])
 	}
 }

@@ -134,7 +134,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	return at
 }
 
-// copies says whether an instruction starts copies or waits for them. Their conditions would end
+// copies says whether an instruction starts copies or waits for them under a condition. It would end
 // the straight line, so that they stand behind all else: the compiler schedules within basic
 // blocks.
 func copies(in *ir.Instr) bool {

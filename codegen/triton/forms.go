@@ -23,7 +23,7 @@ type formRow struct {
 	columns, length, tokens int
 }
 
-// The forms of a decode step and of a prefill, as Default takes them.
+// The forms of a decode step and of a prefill, as Default has them for bf16 on the contest's heads.
 var (
 	decodeForms = []formRow{
 		{"few", "bv=4", 2047, 0, 0}, // programs of 8 columns would be fewer than 256

@@ -167,7 +167,7 @@ func TestStrays(t *testing.T) {
 				for _, text := range []string{"auto", "naive"} {
 					v, err := Parse(text, s)
 					require.NoError(t, err, "%s: %s", s, text)
-					require.False(t, v.Stages == 1 && v.Warps >= 4 && (v.BV < 64 || v.Part > 0 && v.MapBV < 64), "%s: %s", s, v.Text(s))
+					require.False(t, v.strays(s), "%s: %s", s, v.Text(s))
 				}
 			}
 		}
@@ -176,6 +176,11 @@ func TestStrays(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Parse("part=0,bv=16,warps=2,stages=1", s)
 	require.NoError(t, err)
+	for text, strays := range map[string]bool{"part=0,bv=32": true, "part=0,bv=64": false, "part=4,bv=64,mapbv=64": false, "part=4,bv=64,mapbv=32": true, "part=0,bv=16,warps=8": true, "part=0,bv=16,warps=2": false} {
+		v, err := Default(s).changed(text + ",stages=1")
+		require.NoError(t, err)
+		require.Equal(t, strays, v.strays(s), text)
+	}
 }
 
 // A decode step of few sequences has narrower programs.

@@ -137,7 +137,7 @@ func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
 // Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill parts of chunks
 // of 64 where the sequences alone would leave a GPU idle, else chunks of 32, in wide programs without a pipeline where they are many. float32 inputs keep
-// their precision. An h100 has timed the contest's heads (docs/gpu.md); between them modelled times decide.
+// their precision, and chunks of 64. An h100 has timed the contest's heads (docs/gpu.md); between them modelled times decide.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	if s.DType == ir.F32 {
@@ -148,7 +148,7 @@ func Default(s gdn.Spec) Variant {
 	}
 	if !decodes(s) {
 		v.BV, v.Warps = min(32, max(16, power(s.V))), 4
-		// 132 to 148 multiprocessors want some two programs each
+		// 132 to 148 multiprocessors want a program each, or two narrow ones
 		programs, chunks := s.Sequences()*s.HeadsV*max(1, power(s.V)/v.BV), s.Tokens/max(1, s.Seqs)/v.Chunk
 		half := v.Prec == "bf16"
 		wide := half && power(s.V) >= 64
@@ -176,7 +176,8 @@ func (v Variant) kept(s gdn.Spec) Variant {
 
 // strays says that Triton's code of a variant would read beyond its shared memory. Since 3.6 the products of a warp group that have fewer than 64
 // columns and stand outside of a pipeline do so on an h100 (triton-lang/triton issues 10486, 10573 and 11366; seen with columns of 16 and 32, with 4
-// and 8 warps, in scan and summarise; 2 warps form no group).
+// and 8 warps, in scan and summarise; 2 warps form no group). The other kernels ran: the loads of combine, whose products have 16 columns, are in a
+// pipeline, and those of prepare have 64 columns or are of fewer rows than a group takes.
 func (v Variant) strays(s gdn.Spec) bool {
 	return !decodes(s) && v.Stages == 1 && v.Warps >= 4 && (v.BV < 64 || v.Part > 0 && v.MapBV < 64)
 }
@@ -189,14 +190,16 @@ var Presets = []struct{ Name, Doc, Text string }{
 // Parse reads a variant of a spec: auto or a preset first, then changes such as bv=32,prec=tf32.
 func Parse(text string, s gdn.Spec) (Variant, error) {
 	v := Default(s)
-	name, changes, _ := strings.Cut(strings.TrimSpace(text), ",")
-	p := slices.IndexFunc(Presets, func(p struct{ Name, Doc, Text string }) bool { return p.Name == strings.TrimSpace(name) })
+	name, changes, _ := strings.Cut(text, ",")
+	name = strings.TrimSpace(name)
+	p := slices.IndexFunc(Presets, func(p struct{ Name, Doc, Text string }) bool { return p.Name == name })
 	switch {
 	case p >= 0:
 		var err error
-		if v, err = v.changed(strings.Replace(Presets[p].Text, "bv=256", "bv="+strconv.Itoa(min(256, max(16, power(s.V)))), 1)); err != nil { // the widest tile that there is
+		if v, err = v.changed(Presets[p].Text); err != nil {
 			return v, err
 		}
+		v.BV = min(v.BV, max(16, power(s.V))) // the widest tile that there is
 		v = v.kept(s)
 	case name != "" && name != "auto":
 		changes = text
@@ -211,7 +214,7 @@ func Parse(text string, s gdn.Spec) (Variant, error) {
 
 // changed follows changes such as bv=32,prec=tf32.
 func (v Variant) changed(text string) (Variant, error) {
-	if text == "" {
+	if strings.TrimSpace(text) == "" {
 		return v, nil
 	}
 	for change := range strings.SplitSeq(text, ",") {
@@ -313,7 +316,11 @@ func (v Variant) Check(s gdn.Spec) error {
 	case v.Inverse != "substitution" && v.Leaf > v.Chunk:
 		return fault("leaf=%d exceeds chunk=%d", v.Leaf, v.Chunk)
 	case v.strays(s):
-		return fault("stages=1 with fewer than 64 columns (bv=%d, mapbv=%d) reads beyond shared memory, by a fault of Triton 3.6: take stages=2, or 64 columns", v.BV, v.MapBV)
+		mend := "take stages=2"
+		if power(s.V) >= 64 {
+			mend += ", or 64 columns"
+		}
+		return fault("stages=1 with fewer than 64 columns (bv=%d, mapbv=%d) reads beyond shared memory, by a fault of Triton 3.6: %s", v.BV, v.MapBV, mend)
 	}
 	return nil
 }

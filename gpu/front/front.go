@@ -32,22 +32,27 @@ type Work struct {
 	Variants    []string
 }
 
-// form is a variant of the work written out: on the small one auto would take another form than the one that is timed.
-func (w Work) form(text string) (string, error) {
+// small is the small work with a variant of the work written out: by itself it would take another form than the one that is timed. Parts have two
+// chunks there, so that there are several.
+func (w Work) small(text string) (exam, error) {
 	s, err := gdn.Parse(w.Spec)
 	if err != nil {
-		return "", err
+		return exam{}, err
 	}
 	v, err := triton.Parse(text, s)
-	return v.Text(s), err
+	v.Part = min(v.Part, 2)
+	return exam{w.Small, v.Text(s)}, err
 }
+
+// exam is a spec, and a variant whose numbers are compared there.
+type exam struct{ spec, variant string }
 
 // Works are what a device decides between.
 var Works = []Work{
 	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
 	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
 	{"contest-prefill,seqs=57", "contest-prefill,t=300,seqs=4,hk=1,hv=2", []string{"auto", "bv=32,stages=2", "preparewarps=4", "kernels=one", "inverse=masked"}},
-	{"contest-prefill,seqs=1", "contest-prefill,t=1300,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=4", "part=32", "prec=tf32"}},
+	{"contest-prefill,seqs=1", "contest-prefill,t=700,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=4", "part=32", "prec=tf32"}},
 }
 
 // Device is an attached GPU, and what reaches it.
@@ -133,8 +138,21 @@ func (d *Device) Examine(ctx context.Context, spec, variant string, classes []st
 // Programs examines the variants of all works on the device, then compiles them at full size, with inputs. Several are examined and compiled at
 // once: nothing is timed here.
 func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
+	exams, err := examsOf(func(int) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	err = d.each(ctx, len(exams), func(ctx context.Context, i int) error {
+		r, err := d.Examine(ctx, exams[i].spec, exams[i].variant, selftest.QuickClasses)
+		if err == nil && !r.Pass {
+			err = &MissError{exams[i].variant, exams[i].spec, r.Missed(), len(r.Rows)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	var list []gpu.FrontProgram
-	var small, forms []string // of the program at that place
 	for _, w := range Works {
 		s, err := gdn.Parse(w.Spec)
 		if err != nil {
@@ -145,27 +163,31 @@ func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
 			return nil, err
 		}
 		for _, text := range w.Variants {
-			form, err := w.form(text)
-			if err != nil {
-				return nil, err
-			}
 			list = append(list, gpu.FrontProgram{Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs}, Variant: text})
-			small, forms = append(small, w.Small), append(forms, form)
 		}
 	}
 	return list, d.each(ctx, len(list), func(ctx context.Context, i int) error {
 		p := &list[i]
-		r, err := d.Examine(ctx, small[i], forms[i], selftest.QuickClasses)
-		if err != nil {
-			return err
-		}
-		if !r.Pass {
-			return &MissError{p.Variant, small[i], r.Missed(), len(r.Rows)}
-		}
 		v, launches, err := d.compile(ctx, p.Spec, p.Variant)
 		p.Launches, p.Work = launches, triton.WorkOf(p.Spec, v).Of
 		return err
 	})
+}
+
+// examsOf lists the exams of all works, each once, of the variants whose number in their work is chosen.
+func examsOf(chosen func(variant int) bool) (list []exam, err error) {
+	for _, w := range Works {
+		for i, text := range w.Variants {
+			x, err := w.small(text)
+			if err != nil {
+				return nil, err
+			}
+			if chosen(i) && !slices.Contains(list, x) {
+				list = append(list, x)
+			}
+		}
+	}
+	return list, nil
 }
 
 // workload makes the inputs that a spec is timed with: random ones, and sequences of the lengths that modelled times have.
@@ -194,50 +216,35 @@ func (d *Device) each(ctx context.Context, n int, do func(ctx context.Context, i
 	return g.Wait()
 }
 
-// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few. The rows are of those that
-// were examined, where one could not be.
+// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few. Where one can not be examined, the
+// rows are those of the others, and the error says why.
 func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case, err error) {
-	type examined struct {
-		spec, variant string
-		result        *check.Result
-	}
-	var list []examined
 	var classes []string
 	if quick {
 		classes = selftest.QuickClasses
 	}
-	for _, w := range Works {
-		for i, text := range w.Variants {
-			form, err := w.form(text)
-			if err != nil {
-				return nil, err
-			}
-			same := func(x examined) bool { return x.spec == w.Small && x.variant == form }
-			if (!quick || i == 0) && !slices.ContainsFunc(list, same) {
-				list = append(list, examined{spec: w.Small, variant: form})
-			}
-		}
+	exams, err := examsOf(func(variant int) bool { return !quick || variant == 0 })
+	if err != nil {
+		return nil, err
 	}
-	err = d.each(ctx, len(list), func(ctx context.Context, i int) error {
-		r, err := d.Examine(ctx, list[i].spec, list[i].variant, classes)
-		if err == nil {
-			list[i].result = r
-		}
-		return err
+	results, faults := make([]*check.Result, len(exams)), make([]error, len(exams))
+	err = d.each(ctx, len(exams), func(ctx context.Context, i int) error {
+		results[i], faults[i] = d.Examine(ctx, exams[i].spec, exams[i].variant, classes)
+		return ctx.Err()
 	})
-	for _, x := range list {
-		if x.result == nil {
+	for i, r := range results {
+		if faults[i] != nil {
 			continue
 		}
-		for _, row := range x.result.Rows {
-			c := selftest.Case{Variant: x.result.Variant, Spec: x.result.Spec, Class: row.Class, Status: selftest.Failed, Output: row.Output, Kind: row.Kind, Error: row.Error, Limit: row.Limit}
+		for _, row := range r.Rows {
+			c := selftest.Case{Variant: r.Variant, Spec: r.Spec, Class: row.Class, Status: selftest.Failed, Output: row.Output, Kind: row.Kind, Error: row.Error, Limit: row.Limit}
 			if row.Pass {
 				c.Status = selftest.Passed
 			}
 			rows = append(rows, c)
 		}
 	}
-	return rows, err
+	return rows, errors.Join(append(faults, err)...)
 }
 
 // File is where the calibration of a GPU is kept; empty where there is no configuration.

@@ -48,7 +48,7 @@ The status is 4 if a target rejects a module, and 9 if it compiles but its cost 
 With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code. A file,
 or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. A Python
 script is run with no GPU by --python, and the Triton kernels that it launches are modelled alike, whoever wrote them; a folder of launches that --dump
-kept is modelled without Python. Nothing has confirmed times of GPUs (docs/gpu.md).
+kept is modelled without Python. On an H100 prefills took 1.2 to 1.5 times as long as modelled (docs/gpu.md).
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html

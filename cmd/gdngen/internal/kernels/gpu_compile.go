@@ -118,7 +118,7 @@ type plainCost struct {
 }
 
 // plainNote says what the figures of a program of StableHLO are worth.
-const plainNote = "launches and traffic are counted in what XLA would run; a modelled time counts no arithmetic, and no device has confirmed one (see docs/gpu.md)"
+const plainNote = "launches and traffic are counted in what XLA would run; a modelled time counts no arithmetic, and has not been compared with a device (see docs/gpu.md)"
 
 // compilePlain compiles a program for each GPU. refused is the first refusal.
 func (a CLI) compilePlain(f *origin, cmd *cobra.Command, args []string, targets string, fresh bool, o measure.Options) (r *plainCost, refused, err error) {

@@ -136,3 +136,16 @@ func TestRMSOf(t *testing.T) {
 	require.EqualValues(t, .05, worstRMS(rows, []string{"random", "cos.9"}))
 	require.True(t, math.IsInf(float64(worstRMS(rowsOf(math.NaN(), 1), []string{"random"})), 1))
 }
+
+// What is no number is worse than any number, before it or behind it.
+func TestNoNumberIsWorst(t *testing.T) {
+	none := check.Row{Class: "random", Output: "o", Kind: "rms", Error: journal.Figure(math.NaN()), Limit: 1}
+	finite := check.Row{Class: "random", Output: "final_state", Kind: "rms", Error: 5, Limit: .1}
+	for _, rows := range [][]check.Row{{none, finite}, {finite, none}} {
+		off, ok := rmsOf(rows, "random")
+		require.True(t, ok)
+		require.True(t, math.IsNaN(off), "%g", off)
+		require.True(t, math.IsInf(float64(worstRMS(rows, []string{"random"})), 1))
+		require.Equal(t, "o is no number (rms) on random, 1 is allowed", refused(rows))
+	}
+}

@@ -63,12 +63,20 @@ func (t *trial) errors(ctx context.Context, cache *measure.Cache, field bool) ([
 	return rows, err
 }
 
+// share is the part of its limit that an error takes. What is no number takes all there is, which compares where NaN does not.
+func share(row check.Row) float64 {
+	if x := float64(row.Error / row.Limit); !math.IsNaN(x) {
+		return x
+	}
+	return math.Inf(1)
+}
+
 // refused says why numbers will not do, by the error that is farthest beyond its limit; empty where all are within.
 func refused(rows []check.Row) string {
 	var worst *check.Row
 	for i := range rows {
 		row := &rows[i]
-		if !row.Pass && (worst == nil || !(row.Error/row.Limit <= worst.Error/worst.Limit)) {
+		if !row.Pass && (worst == nil || share(*row) > share(*worst)) {
 			worst = row
 		}
 	}
@@ -87,7 +95,7 @@ func refused(rows []check.Row) string {
 func rmsOf(rows []check.Row, class string) (off float64, ok bool) {
 	use := -1.0
 	for _, row := range rows {
-		if x := float64(row.Error / row.Limit); row.Class == class && row.Kind == exam.RMS && !(x <= use) {
+		if x := share(row); row.Class == class && row.Kind == exam.RMS && x > use {
 			use, off, ok = x, float64(row.Error), true
 		}
 	}

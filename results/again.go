@@ -177,7 +177,8 @@ func noteAgain(page string) (string, error) {
 	return head + note + "\n" + tail, nil
 }
 
-// frontAgain makes the errors of the front anew, and with them what is in bold.
+// frontAgain makes the errors of the front anew, and with them what is in bold. Cycles are the page's, of two decimals, where front has exact
+// ones: of points that are alike in them the one with the smaller error is in bold, also where the other takes a little less.
 func (l *Maker) frontAgain(ctx context.Context, p *Plan, lines []string) error {
 	begin := slices.Index(lines, frontTitle)
 	if begin < 0 {

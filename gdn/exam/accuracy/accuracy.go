@@ -23,8 +23,6 @@ type Column struct {
 	Tokens int
 	Class  truth.Class
 	Doc    string
-
-	packed int // sequences in the tokens; 0: one, that is not packed
 }
 
 // Long says whether a column is a long run, in which the first and the last outputs are told apart.
@@ -35,24 +33,24 @@ const window = 1024
 
 // Columns lists the classes of inputs, the short ones first: those in which kernels in low precision differ.
 var Columns = []Column{
-	{"random", 512, class("random"), "random keys", 0},
-	{"slow", 512, class("random").WithDecay(-1e-3), "random keys, log decay -.001", 0},
-	{"u01", 512, class("u01nodecay"), "q, k, v from U(0,1), no decay", 0},
-	{"drift", 512, class("drift"), "keys that drift, neighbours at cosine .95, log decay -.001", 0},
-	{"cos.9", 512, class("cos.9"), "keys at cosine .9, beta 1, no decay", 0},
-	{"cos.99", 512, class("cos.99"), "keys at cosine .99, beta 1, no decay", 0},
-	{"one key", 512, class("identical"), "one key, beta 1, no decay", 0},
-	{"one key, beta 1-2", 512, class("beta2"), "one key, beta from U(1,2), log decay from U(-.02,0)", 0},
-	{"faint", 512, class("faint"), "keys at cosine .99, beta .02, no decay", 0},
-	{"slow, long", 4096, class("random").WithDecay(-1e-3), "as slow", 0},
-	{"slower, long", 16384, class("random").WithDecay(-1e-4), "as slow, log decay -.0001", 0},
-	{"drift, long", 4096, class("drift").WithDecay(-1e-4), "as drift, log decay -.0001", 0},
-	{"u01, long", 32768, class("u01nodecay"), "as u01", 0},
-	{"cos.9, long", 16384, class("random").WithKeys(class("cos.9")).WithDecay(-1e-4), "keys at cosine .9, beta as random, log decay -.0001", 0},
-	{"cos.99, long", 32768, class("cos.99"), "as cos.99", 0},
-	{"faint, long", 16384, class("faint"), "as faint", 0},
-	{"reflect, long", 8192, class("reflect"), "random keys, beta 2, no decay", 0},
-	{"cos.9, beta 2, long", 8192, class("cos.9").WithBeta(2), "keys at cosine .9, beta 2, no decay", 0},
+	{"random", 512, class("random"), "random keys"},
+	{"slow", 512, class("random").WithDecay(-1e-3), "random keys, log decay -.001"},
+	{"u01", 512, class("u01nodecay"), "q, k, v from U(0,1), no decay"},
+	{"drift", 512, class("drift"), "keys that drift, neighbours at cosine .95, log decay -.001"},
+	{"cos.9", 512, class("cos.9"), "keys at cosine .9, beta 1, no decay"},
+	{"cos.99", 512, class("cos.99"), "keys at cosine .99, beta 1, no decay"},
+	{"one key", 512, class("identical"), "one key, beta 1, no decay"},
+	{"one key, beta 1-2", 512, class("beta2"), "one key, beta from U(1,2), log decay from U(-.02,0)"},
+	{"faint", 512, class("faint"), "keys at cosine .99, beta .02, no decay"},
+	{"slow, long", 4096, class("random").WithDecay(-1e-3), "as slow"},
+	{"slower, long", 16384, class("random").WithDecay(-1e-4), "as slow, log decay -.0001"},
+	{"drift, long", 4096, class("drift").WithDecay(-1e-4), "as drift, log decay -.0001"},
+	{"u01, long", 32768, class("u01nodecay"), "as u01"},
+	{"cos.9, long", 16384, class("random").WithKeys(class("cos.9")).WithDecay(-1e-4), "keys at cosine .9, beta as random, log decay -.0001"},
+	{"cos.99, long", 32768, class("cos.99"), "as cos.99"},
+	{"faint, long", 16384, class("faint"), "as faint"},
+	{"reflect, long", 8192, class("reflect"), "random keys, beta 2, no decay"},
+	{"cos.9, beta 2, long", 8192, class("cos.9").WithBeta(2), "keys at cosine .9, beta 2, no decay"},
 }
 
 // Headline names the columns that stand beside every cost.
@@ -77,7 +75,6 @@ func (c Column) Spec() gdn.Spec {
 	if err != nil {
 		panic(err)
 	}
-	s.Seqs = c.packed
 	s.NegEigval = c.Class.Supports(s) != nil
 	return s
 }

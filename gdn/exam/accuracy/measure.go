@@ -21,7 +21,11 @@ func (c Column) seeds() []uint64 {
 
 // Measure gives the errors of what computes a spec on a column.
 func (c Column) Measure(run func(gdn.Spec, map[string]*array.Array) (map[string]*array.Array, error)) (Error, error) {
-	s := c.Spec()
+	return c.measure(c.Spec(), run)
+}
+
+// measure is Measure of a spec of the caller's own.
+func (c Column) measure(s gdn.Spec, run func(gdn.Spec, map[string]*array.Array) (map[string]*array.Array, error)) (Error, error) {
 	var first, last, state share
 	for _, seed := range c.seeds() {
 		in, err := c.Class.Generate(s, seed)

@@ -17,8 +17,9 @@ import (
 
 // packedErrors are those of what computes two sequences in the tokens of a column, over its seeds.
 func packedErrors(t *testing.T, c Column, run func(s gdn.Spec, in map[string]*array.Array) map[string]*array.Array) Error {
-	c.packed = 2
-	e, err := c.Measure(func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) { return run(s, in), nil })
+	s := c.Spec()
+	s.Seqs = 2
+	e, err := c.measure(s, func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) { return run(s, in), nil })
 	require.NoError(t, err)
 	return e
 }

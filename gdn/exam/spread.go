@@ -11,15 +11,20 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// norm is what poisoned keys are multiplied by: enough for chunks of a few keys of norm 1 to overflow.
-const norm = 11
+// longer is what poisoned keys are multiplied by: enough for chunks of a few keys of norm 1 to overflow.
+const longer = 11
+
+// The ways in which Spread poisons inputs.
+const (
+	withNaN      = "NaN"
+	withLongKeys = "long keys"
+)
 
 // Spread says what the longest of the packed sequences of a sheet changes of the others where it is poisoned: NaN in some elements of each of
 // its inputs, or keys eleven times as long. It is empty where every other output is equal to the bit. Gradients of parameters, which are sums
 // over all sequences, and states within them are left out, and so are specs whose states lie in a pool.
 func (x *Sheet) Spread(program Program) (string, error) {
-	s := x.Spec
-	if s.Seqs < 2 || s.Pool > 0 {
+	if x.Spec.Seqs < 2 || x.Spec.Pool > 0 {
 		return "", nil
 	}
 	want, err := program(x.Inputs)
@@ -27,55 +32,71 @@ func (x *Sheet) Spread(program Program) (string, error) {
 		return "", err
 	}
 	victim := x.longest()
-	for _, kind := range []string{"NaN", "long keys"} {
-		inputs := map[string]*array.Array{}
-		for _, p := range s.Inputs() {
-			in := x.Inputs[p.Name]
-			inputs[p.Name] = in
-			of := x.sequence(p)
-			if of == nil || kind != "NaN" && (p.Name != "k" || s.L2Norm) {
-				continue
-			}
-			values := in.Float64s()
-			n := 0
-			for i := range values {
-				if of(i) != victim {
-					continue
-				}
-				switch n++; {
-				case kind != "NaN":
-					values[i] *= norm
-				case n%61 == 7 || n == 1:
-					values[i] = math.NaN()
-				}
-			}
-			inputs[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values)
-		}
-		got, err := program(inputs)
+	for _, kind := range []string{withNaN, withLongKeys} {
+		got, err := program(x.poisoned(kind, victim))
 		if err != nil {
 			return "", err
 		}
-		for _, p := range s.Outputs() {
-			of := x.sequence(p)
-			if of == nil {
-				continue
-			}
-			width := p.Type.DType.Bytes()
-			for i := range len(want[p.Name].Data) / width {
-				if a, b := want[p.Name].Data[i*width:][:width], got[p.Name].Data[i*width:][:width]; of(i) != victim && !bytes.Equal(a, b) {
-					return fmt.Sprintf("%s in sequence %d changes %s of sequence %d from %v to %v", kind, victim, p.Name, of(i),
-						want[p.Name].Float64s()[i], got[p.Name].Float64s()[i]), nil
-				}
-			}
+		if what := x.differs(want, got, victim); what != "" {
+			return fmt.Sprintf("%s in sequence %d changes %s", kind, victim, what), nil
 		}
 	}
 	return "", nil
 }
 
+// poisoned are the inputs, those of one sequence poisoned.
+func (x *Sheet) poisoned(kind string, victim int) map[string]*array.Array {
+	inputs := map[string]*array.Array{}
+	for _, p := range x.Spec.Inputs() {
+		in := x.Inputs[p.Name]
+		inputs[p.Name] = in
+		of := x.sequence(p)
+		if of == nil || kind == withLongKeys && (p.Name != "k" || x.Spec.L2Norm) {
+			continue
+		}
+		values := in.Float64s()
+		n := 0
+		for i := range values {
+			if of(i) != victim {
+				continue
+			}
+			switch n++; {
+			case kind == withLongKeys:
+				values[i] *= longer
+			case n%61 == 7 || n == 1:
+				values[i] = math.NaN()
+			}
+		}
+		inputs[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, values)
+	}
+	return inputs
+}
+
+// differs says where outputs of other sequences than one first differ in a bit; empty where they do not.
+func (x *Sheet) differs(want, got map[string]*array.Array, victim int) string {
+	for _, p := range x.Spec.Outputs() {
+		of := x.sequence(p)
+		if of == nil {
+			continue
+		}
+		width := p.Type.DType.Bytes()
+		for i := range len(want[p.Name].Data) / width {
+			if a, b := want[p.Name].Data[i*width:][:width], got[p.Name].Data[i*width:][:width]; of(i) != victim && !bytes.Equal(a, b) {
+				return fmt.Sprintf("%s of sequence %d from %v to %v", p.Name, of(i), want[p.Name].Float64s()[i], got[p.Name].Float64s()[i])
+			}
+		}
+	}
+	return ""
+}
+
 // sequence says which packed sequence an element of a tensor belongs to; it is nil for one that belongs to all.
 func (x *Sheet) sequence(p gdn.Param) func(i int) int {
-	switch strings.TrimPrefix(p.Name, "d") {
-	case "A_log", "t_bias", "dt_bias", "cu_seqlens", "states": // dt_bias has lost its d
+	name := p.Name
+	if name != "dt_bias" { // whose d is no gradient's
+		name = strings.TrimPrefix(name, "d")
+	}
+	switch name {
+	case "A_log", "dt_bias", "cu_seqlens", "states":
 		return nil
 	case "initial_state", "final_state":
 		each := p.Type.Size() / x.Spec.Seqs

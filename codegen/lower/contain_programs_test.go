@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -99,7 +100,7 @@ func onCPU(t *testing.T, s gdn.Spec, cpu *pjrt.Engine) (gdn.Variant, func(map[st
 }
 
 // The emitted text of what auto takes for a TPU keeps the poison of one row, sequence, slot or head to itself: four
-// works, classes and targets drawn by the day, or all with -all.
+// works, classes and targets drawn by the commit, or all with -all.
 func TestContainedText(t *testing.T) {
 	type row struct{ work, spec, class, target string }
 	var rows []row
@@ -114,7 +115,7 @@ func TestContainedText(t *testing.T) {
 			}
 		}
 	}
-	draw := today(t)
+	draw := rotate.Rand(34)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {
 		rows = rows[:4]
@@ -132,10 +133,10 @@ func TestContainedText(t *testing.T) {
 	}
 }
 
-// So do the programs that auto takes for a CPU, run there: what is served, and two of the others by the day.
+// So do the programs that auto takes for a CPU, run there: what is served, and two of the others, which rotate by commit.
 func TestContainedCPU(t *testing.T) {
 	cpu := pjrttest.CPU(t)
-	draw := today(t)
+	draw := rotate.Rand(35)
 	more := slices.Clone(written)
 	draw.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
 	if !*allPoisons {

@@ -3,13 +3,11 @@ package lower_test
 import (
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -187,17 +186,8 @@ func contained(t *testing.T, s gdn.Spec, draw *rand.Rand, run func(map[string]*a
 	}
 }
 
-// today draws what tests of large tables take: another part each day.
-func today(t *testing.T) *rand.Rand {
-	day := time.Now().UTC().Format(time.DateOnly)
-	t.Log("drawn by the day:", day)
-	h := fnv.New64a()
-	h.Write([]byte(day))
-	return rand.New(rand.NewPCG(h.Sum64(), 1))
-}
-
 // What one batch row, packed sequence, pool slot or head is given changes no bit of another's outputs or state, by every named
-// variant. Kernels are lowered first.
+// variant. Kernels are lowered first. Without -all ten rows are taken, which rotate by commit.
 func TestContained(t *testing.T) {
 	const small = "hk=2,hv=4,k=32,v=32,dtype=bf16,"
 	var rows [][2]string
@@ -235,7 +225,7 @@ func TestContained(t *testing.T) {
 	add("t=150,seqs=4,init,rule=gdn2,direction=train", "tpu-train,pack=visits,chunk=64")
 	add("t=150,seqs=4,init,rule=simple-gla", "tpu,pack=visits,chunk=64")
 	add("t=150,seqs=4,init,pool=7,rule=kda", "tpu,out=separate,transpose_k=value,pack=visits,chunk=64")
-	draw := today(t)
+	draw := rotate.Rand(32)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	if !*allPoisons {
 		rows = rows[:10]
@@ -268,7 +258,7 @@ func TestPackedWidths(t *testing.T) {
 	require.NoError(t, err)
 	shapes := []string{"hk=2,hv=4,k=128,v=32", "hk=1,hv=2,k=128,v=64", "hk=2,hv=2,k=128,v=96", "hk=1,hv=2,k=128,v=100",
 		"hk=1,hv=2,k=128,v=256", "hk=3,hv=3,k=128,v=128", "hk=1,hv=5,k=64,v=64", "hk=1,hv=3,k=32,v=32"}
-	draw := today(t)
+	draw := rotate.Rand(33)
 	draw.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	for _, shape := range shapes[:3] {
 		s, v := spec(t, "t=150,seqs=3,init,dtype=bf16,"+shape), variant(t, "tpu-packed,chunks=2")

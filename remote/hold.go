@@ -236,7 +236,9 @@ func (h *Hold) attempt(ctx context.Context, zone string) (*Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Ready, fmt.Errorf("not ready within %v", h.Ready))
 	defer cancel()
 	create, _, _ := h.Commands(zone)
-	if _, err := run(ctx, create); err != nil {
+	if _, err := run(ctx, create); ctx.Err() != nil { // the command was killed, which says nothing
+		return nil, context.Cause(ctx)
+	} else if err != nil {
 		return nil, err
 	}
 	machine, _, err := Parse(l.Place())

@@ -84,6 +84,9 @@ func TestHoldFails(t *testing.T) {
 	h.Attempts, h.Ready = 1, 200*time.Millisecond
 	_, err = h.Acquire(t.Context())
 	require.ErrorContains(t, err, "not ready within 200ms")
+	h.Ready = time.Nanosecond // over while the machine is asked for
+	_, err = h.Acquire(t.Context())
+	require.ErrorContains(t, err, "not ready within 1ns")
 }
 
 // Another command gives a machine back; the holder sees it.

@@ -165,6 +165,10 @@ func TestDerive(t *testing.T) {
 			require.LessOrEqual(t, l.RMS, limit.RMS*margin.RMS, "%v rms of %s", r, name)
 			require.LessOrEqual(t, l.Max, limit.Max*margin.Max, "%v max of %s", r, name)
 			require.LessOrEqual(t, l.Bias, limit.Bias*margin.Bias, "%v bias of %s", r, name)
+			// One draw can be lucky, as where resets leave little that is rounded: sixteen are not.
+			for seed := turn; l.RMS < limit.RMS/4 && seed < turn+16; seed++ {
+				l.RMS = max(l.RMS, r.largest(t, 2000+seed)[name].RMS)
+			}
 			require.GreaterOrEqual(t, l.RMS, limit.RMS/4, "%v: the table is not of this arithmetic", r)
 		}
 	}

@@ -54,9 +54,6 @@ func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 	p.write()
 }
 
-// spot is where an instruction stands: with which piece, and in which time slot. What needs no piece has piece -1 and stands before all slots.
-type spot struct{ piece, slot int }
-
 // piecer writes the body of a kernel anew.
 type piecer struct {
 	b      *ir.Builder
@@ -65,7 +62,7 @@ type piecer struct {
 	pieces int // of each lump
 	lumpOf map[*ir.Value]*lump
 	ends   map[*ir.Instr]*lump // by the start and the wait of the whole
-	spots  []spot              // by the number of an instruction
+	slots  []int               // of instructions, by their number; -1 before all slots, for what needs no piece
 }
 
 // find lists the arrays that are copied whole, and touched by loads or stores of known places alone; those that have as many pieces as the first.
@@ -154,28 +151,26 @@ var slow = []ir.Op{ir.OpDot, ir.OpReduceSum, ir.OpReduceMax, ir.OpTranspose}
 func (p *piecer) arrange() {
 	deps := dependences(p.body)
 	for i, in := range p.body.Instrs {
-		x := spot{-1, -1}
+		slot := -1
 		for _, j := range deps[i] {
 			from := p.body.Instrs[j]
-			if p.ends[from] != nil {
-				continue // its pieces have waits of their own
+			switch late := slices.Contains(slow, from.Op); {
+			case p.ends[from] != nil: // its pieces have waits of their own
+			case late && p.slots[j] >= 0:
+				slot = max(slot, p.slots[j]+1)
+			default:
+				slot = max(slot, p.slots[j])
 			}
-			y := p.spots[j]
-			if y.piece >= 0 && slices.Contains(slow, from.Op) {
-				y.slot++
-			}
-			x = spot{max(x.piece, y.piece), max(x.slot, y.slot)}
 		}
 		switch l := p.touched(in); {
 		case l != nil:
-			x.piece = max(x.piece, l.piece(in))
-			x.slot = max(x.slot, x.piece)
-		case x.piece >= 0 && slices.Contains(slow, in.Op):
-			x.slot++
+			slot = max(slot, l.piece(in))
+		case slot >= 0 && slices.Contains(slow, in.Op):
+			slot++
 		case (in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait) && in.Args[1].Type.Space == ir.HBM:
-			x = spot{p.pieces - 1, max(x.slot, p.pieces-1)} // another array leaves when all have come, wherever it goes
+			slot = max(slot, p.pieces-1) // another array leaves when all have come, wherever it goes
 		}
-		p.spots = append(p.spots, x)
+		p.slots = append(p.slots, slot)
 	}
 }
 
@@ -195,10 +190,10 @@ func (p *piecer) write() {
 	old, leaves, last := p.body.Instrs, p.leaves(), p.pieces-1
 	p.body.Instrs = nil
 	for i, in := range old {
-		last = max(last, p.spots[i].slot)
+		last = max(last, p.slots[i])
 		if l := p.ends[in]; l != nil && in == l.start && !l.out {
 			p.all(ir.OpDMAStart, l)
-		} else if l == nil && p.spots[i].slot < 0 {
+		} else if l == nil && p.slots[i] < 0 {
 			p.keep(in)
 		}
 	}
@@ -209,7 +204,7 @@ func (p *piecer) write() {
 			}
 		}
 		for i, in := range old {
-			if p.spots[i].slot == slot && p.ends[in] == nil {
+			if p.slots[i] == slot && p.ends[in] == nil {
 				p.keep(in)
 			}
 		}
@@ -241,7 +236,7 @@ func (p *piecer) leaves() map[*lump][]int {
 	for i, in := range p.body.Instrs {
 		if l := p.touched(in); l != nil && l.out {
 			n := l.piece(in)
-			after[l][n] = max(after[l][n], p.spots[i].slot)
+			after[l][n] = max(after[l][n], p.slots[i])
 		}
 	}
 	return after

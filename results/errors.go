@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 	"github.com/gdngen/gdngen/measure"
@@ -45,22 +46,36 @@ func (t *trial) errors(ctx context.Context, cache *measure.Cache, field bool) ([
 	if err := t.Form.Variant.Check(s); err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}
-	m, err := lower.NewForm(s, t.Form.Variant).Kernels()
-	if err != nil {
+	form := lower.NewForm(s, t.Form.Variant)
+	if _, err := form.Kernels(); err != nil {
 		return nil, fmt.Errorf("%s at %d tokens: %w", t.Name, s.Tokens, err)
 	}
-	r := check.Result{Precision: t.Form.Variant.Precision().String(), Seeds: check.Seeds(firstSeed, examSeeds)}
-	rows, err := measure.Kept(cache, func() ([]check.Row, error) {
-		compute := func(_ gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-			return interp.Run(m, inputs, interp.Options{})
-		}
-		err := r.Run(ctx, s, compute, exam.Supported(s), func(string, ...any) {})
-		return r.Rows, err
-	}, "checks", judgement, exam.Version(), s.String(), r.Precision, m.String())
+	rows, err := OfKernels(ctx, cache, form, exam.Supported(s))
 	if err == nil && field {
 		check.HoldToField(s, rows)
 	}
 	return rows, err
+}
+
+// OfKernels are the errors that gdngen check finds of a form's lowered kernels, as the interpreter computes them: on each class of inputs, of
+// each output and kind the worst of all heads and seeds. They are kept in the cache.
+func OfKernels(ctx context.Context, cache *measure.Cache, form *lower.Form, classes []truth.Class) ([]check.Row, error) {
+	m, err := form.Kernels()
+	if err != nil {
+		return nil, err
+	}
+	r := check.Result{Precision: form.Variant.Precision().String(), Seeds: check.Seeds(firstSeed, examSeeds)}
+	key := []string{"checks", judgement, exam.Version(), form.Spec.String(), r.Precision, m.String()}
+	for _, c := range classes {
+		key = append(key, c.Name)
+	}
+	return measure.Kept(cache, func() ([]check.Row, error) {
+		compute := func(_ gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+			return interp.Run(m, inputs, interp.Options{})
+		}
+		err := r.Run(ctx, form.Spec, compute, classes, func(string, ...any) {})
+		return r.Rows, err
+	}, key...)
 }
 
 // share is the part of its limit that an error takes. What is no number takes all there is, which compares where NaN does not.

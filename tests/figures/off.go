@@ -10,7 +10,6 @@ import (
 	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/measure"
@@ -68,26 +67,15 @@ func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p := engine.Plan{Text: x.variant, Target: x.target, Level: engine.Kernel, Suit: func(s gdn.Spec, text string, route lower.Route, t *codegen.Target) (*lower.Form, error) {
-		return measure.Suit(s, text, route, t)
-	}}
-	form, err := p.Form(x.spec)
+	route, err := lower.Lookup("mosaic")
 	if err != nil {
 		return 0, err
 	}
-	kernels, err := form.Kernels()
+	form, err := measure.Suit(x.spec, x.variant, route, x.target)
 	if err != nil {
 		return 0, err
 	}
-	compute, _, err := (&engine.Env{Context: ctx}).Find("interp", p)
-	if err != nil {
-		return 0, err
-	}
-	rows, err := measure.Kept(m.Cache, func() ([]check.Row, error) {
-		r := check.Result{Precision: form.Variant.Precision().String(), Seeds: check.Seeds(1, 3)}
-		err := r.Run(ctx, x.spec, compute, classes, func(string, ...any) {})
-		return r.Rows, err
-	}, "figure", exam.Version(), x.spec.String(), x.class, kernels.String())
+	rows, err := results.OfKernels(ctx, m.Cache, form, classes)
 	if err != nil {
 		return 0, err
 	}

@@ -61,7 +61,7 @@ func (v Variant) Fit(s Spec) Variant {
 		if v.Mapping.Batch > 1 {
 			v.Mapping.Chunks = 1
 		}
-	} else if v.Mapping.Pack == PackAligned {
+	} else if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits && v.Mapping.Heads == s.HeadsV { // outputs of several visits are copied by one program
 		v.Forward.Steps = 1
 	} else if v.Algo == AlgoToken || s.Seqs > 0 {
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1

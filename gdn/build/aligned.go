@@ -176,18 +176,18 @@ type visit struct {
 }
 
 // ofOne is e for one visit, as if a step had one: loads and outputs of tokens ask how many chunks a window has.
-func (e *gated) ofOne() *gated {
-	p, t := *e.plan, *e.tiles
+func (e *tiles) ofOne() *tiles {
+	p, t := *e.plan, *e
 	p.v.Mapping.Chunks = 1
-	t.plan = &p
-	return newGated(&t)
+	t.plan, t.slots, t.held = &p, nil, nil
+	return &t
 }
 
 // each loads what the visits of a step have of an operand, side by side.
 func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
-		one := e.ofOne()
+		one := newGated(e.ofOne())
 		one.blocks = map[*operand]*ir.Value{o: x}
 		l = append(l, load(one, o))
 	}

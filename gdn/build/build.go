@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -203,6 +204,10 @@ type operand struct {
 	dtype ir.DType
 	width int  // lanes of a head, where heads lie side by side; 0 elsewhere
 	zeros bool // a state that is zeros
+
+	// Of steps that have several visits: the visit of a window, and whether it is an output, which is there when a table says so.
+	place  int
+	leaves bool
 }
 
 // axis is what a dimension of an operand is indexed by. Which dimension of a grid that is, window knows.
@@ -277,11 +282,11 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		return x.body(b, blocks, carried, body)
 	})
 	var r gridResult
-	if state != nil && len(rs) > len(x.outs) { // carried or an array of its own, states are the result after the outputs
-		r.state = rs[len(x.outs)]
+	if n := len(firsts(x.outs)); state != nil && len(rs) > n { // carried or an array of its own, states are the result after the outputs
+		r.state = rs[n]
 	}
 	// Pooled sequences were seen apart (spaced): their outputs are brought back to one dimension.
-	for i, o := range x.outs {
+	for i, o := range firsts(x.outs) {
 		o.operand.value = rs[i]
 		if o.operand.shape != nil {
 			o.operand.value = p.b.Reshape(rs[i], o.operand.shape...)
@@ -346,7 +351,7 @@ func (x *gridding) window(o *operand) ir.Window {
 		case axisStep:
 			i = ir.IndexAxis(x.at[axisChunk])
 		case axisSeq, axisBlock: // of a chunk, by the first table
-			i = x.looked(a)
+			i = x.looked(a, o.place, o.leaves)
 		case axisBatch, axisChunk:
 			switch {
 			case !x.copying():
@@ -360,7 +365,7 @@ func (x *gridding) window(o *operand) ir.Window {
 		switch {
 		case x.visiting(): // tables have the order of the walk
 			if x.down && a == axisChunk {
-				i = x.looked(a)
+				i = x.looked(a, 0, false)
 			}
 		case x.down && (a == axisSeq || a == axisChunk):
 			i = i.Reversed(x.nc / x.v.Mapping.Chunks)
@@ -420,16 +425,23 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	}
 	for _, o := range x.used {
 		o = x.spaced(o)
-		g.In = append(g.In, x.window(o))
-		args = append(args, o.value)
+		for _, y := range x.perVisit(o, false) {
+			g.In = append(g.In, x.window(y))
+			args = append(args, o.value)
+		}
 	}
 	switch {
+	case x.visiting() && x.state != nil && !x.state.zeros:
+		for _, y := range x.perVisit(x.state, false) {
+			g.In = append(g.In, x.window(y))
+			args = append(args, x.state.value)
+		}
 	case x.pooled():
 		for j := range x.v.Mapping.Batch {
 			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
 			args = append(args, x.state.value)
 		}
-	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:
+	case x.once && x.s.Init:
 		g.In = append(g.In, x.window(x.state))
 		args = append(args, x.state.value)
 	case x.state != nil && !x.once && !x.visiting():
@@ -448,8 +460,14 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	g, s, state := x.grid, x.s, x.state
 	e := newTiles(x.plan, b, x.in)
 	e.step = x.at[axisChunk]
-	for i, o := range x.used {
+	i := 0
+	for _, o := range x.used {
+		n := len(x.perVisit(o, false))
 		e.blocks[o] = b.Reshape(blocks[i], o.block...)
+		if n > 1 {
+			e.slots[o] = blocks[i : i+n]
+		}
+		i += n
 	}
 	// The state in a body is [batch x heads, K, V] float32, or [.., V, K] where the spec has it so and it stays.
 	asTile := func(y *ir.Value) *ir.Value {
@@ -458,11 +476,14 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	}
 	switch {
 	case state != nil && x.visiting():
-		var begins *ir.Value
-		if !state.zeros {
-			begins = asTile(blocks[len(x.used)])
+		begins := make([]*ir.Value, placesOf(x.plan))
+		for j := range blocks[i:] {
+			begins[j] = blocks[i+j]
 		}
-		e.state = x.enter(e, begins)
+		e.enters = func(visit int, left *ir.Value) *ir.Value {
+			return x.enter(e, visit, tile.Each(asTile, begins[visit]), left)
+		}
+		e.state = e.enters(0, nil)
 	case x.once && s.Init:
 		e.state = asTile(b.Concat(0, blocks[len(x.used):]...))
 	case x.once:
@@ -480,6 +501,9 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		g.Out = append(g.Out, x.window(to))
 		g.Outs = append(g.Outs, ir.T(to.dtype, to.shape...))
 	}
+	if placesOf(x.plan) > 1 {
+		g.Into = arraysOf(x.outs)
+	}
 	if state == nil {
 		return ys, nil
 	}
@@ -487,7 +511,12 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	switch {
 	case x.visiting():
 		if x.leaves() {
-			ys, g.Out, g.Outs = append(ys, finals...), append(g.Out, x.window(window)), append(g.Outs, ir.T(state.dtype, state.shape...))
+			for j, y := range x.perVisit(window, true) {
+				ys, g.Out, g.Outs = append(ys, finals[j]), append(g.Out, x.window(y)), append(g.Outs, ir.T(state.dtype, state.shape...))
+				if g.Into != nil {
+					g.Into = append(g.Into, len(firsts(x.outs)))
+				}
+			}
 		}
 		return ys, x.carries(e)
 	case !x.once:
@@ -516,6 +545,13 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 // left are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
 // token where they are checkpoints (window): those of the T tokens of a sequence lie side by side, in the group of T that it names.
 func (x *gridding) left(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
+	if n := placesOf(x.plan); n > 1 { // those after each visit
+		var finals []*ir.Value
+		for _, y := range e.after[:n] {
+			finals = append(finals, b.Reshape(b.Convert(y, x.state.dtype), x.state.block...))
+		}
+		return finals, x.state
+	}
 	states := []*ir.Value{e.state}
 	if x.s.Window {
 		states = e.after[:x.s.Tokens]

@@ -15,7 +15,22 @@ type chunks struct {
 }
 
 func newChunks(t *tiles) *chunks {
-	return &chunks{gated: *newGated(t), rule: &chunkwise.Chunks{Rule: *t.rule(), State: t.state}}
+	e := &chunks{gated: *newGated(t), rule: &chunkwise.Chunks{Rule: *t.rule(), State: t.state}}
+	if t.enters != nil {
+		e.rule.Enter = e.enter
+	}
+	return e
+}
+
+// enter is the state before a chunk in flight, where such are visits of sequences: what the one before left, or what its sequence begins with. That before the
+// first is there when the step begins.
+func (e *chunks) enter(chunk int) *ir.Value {
+	if chunk == 0 {
+		return e.rule.State
+	}
+	state := e.enters(chunk, e.rule.State)
+	e.b.At(ir.Task{Stage: "state", Chunk: chunk, Head: -1})
+	return state
 }
 
 // stateFree does the work that needs no state; what an earlier grid made is loaded.
@@ -80,5 +95,5 @@ func (e *chunks) steps(w *chunkwise.Work) []blockOut {
 	if outs == nil {
 		return nil
 	}
-	return []blockOut{e.output(outs)}
+	return e.outputs(outs)
 }

@@ -273,9 +273,9 @@ func whole(x *ir.Value) *operand {
 	return &operand{value: x, axes: make([]axis, x.Type.Rank()), block: x.Type.Shape}
 }
 
-// window is the chunks that a window of tokens holds: those of a step, which are neighbours. Visits of aligned blocks are not, and have one each.
+// window is the chunks that a window of tokens holds: those of a step, which are neighbours. Blocks of visits are not, and have one each.
 func (p *plan) window() int {
-	if p.aligned() {
+	if p.aligned() || p.visiting() {
 		return 1
 	}
 	return p.v.Mapping.Chunks

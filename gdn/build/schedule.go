@@ -57,7 +57,7 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
 		return blocksOf(s, v)
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits:
-		return visits.Single{Sequences: s.Seqs, Blocks: blocksOf(s, v)}.Visits()
+		return visits.Bound(s.Seqs, blocksOf(s, v), v.Mapping.Chunks)
 	case s.Seqs > 0:
 		return (s.Tokens/v.Chunk + s.Seqs + v.Mapping.Chunks - 1) / v.Mapping.Chunks * v.Mapping.Chunks
 	}

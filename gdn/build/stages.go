@@ -34,12 +34,19 @@ type tiles struct {
 	blocks map[*operand]*ir.Value
 	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
 	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
-	held   []*ir.Value // what visits of a block have joined
+
+	// Of packed sequences by visits: the blocks of an operand where a step has several visits, the state before a later one of them, and what
+	// visits of a block have joined. visit and before are of tiles of one visit (ofOne): which it is, and what the one before it joined.
+	slots  map[*operand][]*ir.Value
+	enters func(visit int, state *ir.Value) *ir.Value
+	held   []*ir.Value
+	visit  int
+	before *ir.Value
 }
 
 // newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
-	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}}
+	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}, slots: map[*operand][]*ir.Value{}}
 }
 
 // rule is the rule of the spec, in this body.
@@ -69,6 +76,9 @@ func takes[E any](make func(*tiles) *E, body func(*E) []blockOut) func(*tiles) [
 //
 // bthd has its window as [batch, chunks C heads, D] where a program has all heads, bt_hd as [batch, chunks C, heads D]: the same elements in the same order.
 func (e *tiles) loadRows(o *operand) *ir.Value {
+	if l := e.slots[o]; l != nil {
+		return newGated(e).each(l, o, func(one *gated, o *operand) *ir.Value { return one.loadRows(o) })
+	}
 	b, v := e.b, e.v
 	x := e.blocks[o]
 	d := x.Type.Shape[x.Type.Rank()-1]
@@ -124,6 +134,9 @@ func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 // loadGate brings a window of a gate to [N, C], or all of it as it lies to [C, Hv, B] f32, or to [B, Hv] where there are few rows. A_log and dt_bias
 // of all heads come as [1, Hv], and are turned to [C, Hv, B], or [B, Hv], as the gates that they meet lie.
 func (e *tiles) loadGate(o *operand) *ir.Value {
+	if l := e.slots[o]; l != nil {
+		return newGated(e).each(l, o, func(one *gated, o *operand) *ir.Value { return one.loadGate(o) })
+	}
 	if !e.copying() {
 		return e.b.Reshape(e.blocks[o], e.entries(), e.c)
 	}
@@ -190,7 +203,15 @@ func (e *tiles) made(x *ir.Value) blockOut {
 	return blockOut{e.b.Reshape(x, o.block...), o}
 }
 
-// output describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's output of tokens.
+// outputs describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's outputs of tokens: one of all, or of visits one each.
+func (e *tiles) outputs(chunks []*ir.Value) []blockOut {
+	if placesOf(e.plan) == 1 {
+		return []blockOut{e.output(chunks)}
+	}
+	return e.ofVisits(chunks)
+}
+
+// output describes the outputs [batch x heads, C, V] of the chunks in flight as one output of tokens.
 func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
 
 // tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does: the inverse of loadRows.

@@ -2,6 +2,7 @@ package build
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
@@ -44,15 +45,15 @@ type single struct {
 
 // newSingle makes the schedule of the visits, in the order of the walk.
 func newSingle(p *plan) *single {
-	x := &single{Single: visits.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Down: p.down}}
+	x := &single{Single: visits.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Visits: p.nc, Places: placesOf(p), Down: p.down}}
 	table, marks := x.Make(p.b, p.args["cu_seqlens"])
-	x.table, x.marks = table, &operand{value: marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{1, visits.Rows, p.c}}
+	x.table, x.marks = table, &operand{value: marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{x.Places, visits.Rows, p.c}}
 	return x
 }
 
 // ran says which visits must run: bool [visits]. What others leave in arrays that are kept by visits is undefined.
 func (x *single) ran(b *ir.Builder) *ir.Value {
-	number := b.Iota(ir.T(ir.I32, x.Visits()), 0)
+	number := b.Iota(ir.T(ir.I32, x.Visits), 0)
 	return b.Compare(ir.LT, number, b.Broadcast(b.SliceAxis(x.table, 0, 0, 1), number.Type.Shape, 0))
 }
 
@@ -64,25 +65,78 @@ func (p *plan) tokenAxis() axis {
 	return axisChunk
 }
 
+// placesOf is how many visits a step has. What needs no state is done for all of them in lockstep, as for chunks in flight; then they go through the
+// state one after another. Where there are several, each has windows of its own on what a table places (perVisit), and outputs and states are
+// written when the table says that they are complete: what shares a block, or a sequence, may be in one step.
+func placesOf(p *plan) int {
+	if p.visiting() {
+		return p.v.Mapping.Chunks
+	}
+	return 1
+}
+
+// perVisit is an operand as each visit of a step sees it; one where it is the same for all, or lies by visits, as what is kept does.
+func (x *gridding) perVisit(o *operand, leaves bool) []*operand {
+	n := placesOf(x.plan)
+	if n == 1 || !slices.ContainsFunc(o.axes, func(a axis) bool { return a == axisSeq || a == axisBlock }) {
+		return []*operand{o}
+	}
+	l := make([]*operand, n)
+	for j := range l {
+		y := *o
+		y.place, y.leaves = j, leaves
+		l[j] = &y
+	}
+	return l
+}
+
+// firsts are the outputs of a step with one of each array: outputs of later visits write to the arrays of the first, as arraysOf says.
+func firsts(outs []blockOut) []blockOut {
+	return slices.DeleteFunc(slices.Clone(outs), func(o blockOut) bool { return o.operand.place > 0 })
+}
+
+func arraysOf(outs []blockOut) (arrays []int) {
+	n := -1
+	for _, o := range outs {
+		if o.operand.place == 0 {
+			n++
+		}
+		arrays = append(arrays, n)
+	}
+	return arrays
+}
+
 // looked is the index of what a table says of a chunk: its sequence, its block, or its number. Of chunks that are gathered a table has the sequence
 // alone, since they lie in their order.
-func (x *gridding) looked(a axis) ir.Index {
+func (x *gridding) looked(a axis, place int, leaves bool) ir.Index {
 	if !x.visiting() {
 		return ir.IndexTable(x.at[axisChunk], 0)
 	}
-	column := map[axis]int{axisSeq: visits.OneSequence, axisBlock: visits.OneBlock, axisChunk: visits.OneVisit}[a]
-	return x.in.single.Entry(x.at[axisChunk], column)
+	columns := map[axis]int{axisSeq: visits.OneSequence, axisBlock: visits.OneBlock, axisChunk: visits.OneVisit}
+	if leaves {
+		columns = map[axis]int{axisSeq: visits.OneClosed, axisBlock: visits.OneDone}
+	}
+	return x.in.single.Entry(x.at[axisChunk], columns[a], place)
 }
 
-// mark is the marks of the visit.
+// mark is the marks of the visits of a step.
 func (e *tiles) mark() *visits.Marks {
 	o := e.in.single.marks
-	return &visits.Marks{Builder: e.b, Tiles: []*ir.Value{e.b.Reshape(e.blocks[o], o.block[1:]...)}}
+	m := &visits.Marks{Builder: e.b}
+	n := o.block[0]
+	if n == 1 {
+		m.Tiles = []*ir.Value{e.b.Reshape(e.blocks[o], o.block[1:]...)}
+		return m
+	}
+	all := e.b.Reshape(e.blocks[o], n*visits.Rows, e.c)
+	for j := range n {
+		m.Tiles = append(m.Tiles, e.b.SliceAxis(all, 0, j*visits.Rows, (j+1)*visits.Rows))
+	}
+	return m
 }
 
-// tokensOf is the token of each element of x [N, C, D] or [N, C]: [C, D], or [N, C].
-func (e *tiles) tokensOf(x *ir.Value) *ir.Value {
-	s := x.Type.Shape
+// tokensOf is the token of each element of a shape [N, C, D] or [N, C]: [C, D], or [N, C].
+func (e *tiles) tokensOf(s []int) *ir.Value {
 	if len(s) == 2 {
 		return e.Iota(s[0], s[1], 1)
 	}
@@ -95,19 +149,46 @@ func (e *tiles) own(x *ir.Value) *ir.Value {
 	if !e.visiting() || x == nil {
 		return x
 	}
-	b, s := e.b, x.Type.Shape
-	within := func(token *ir.Value) *ir.Value { return e.mark().Within(0, visits.OneFirst, visits.OneEnd, token) }
-	if x.Type.DType == ir.BF16 { // two rows a word
-		mask := e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })
-		return b.Halves(b.And(b.Words(x), e.Over(s[0], mask)))
+	b, s := e.b, slices.Clone(x.Type.Shape)
+	n := placesOf(e.plan)
+	s[0] /= n
+	var masks []*ir.Value // of each visit, over its entries
+	for j := range n {
+		within := func(token *ir.Value) *ir.Value { return e.mark().Within(j, visits.OneFirst, visits.OneEnd, token) }
+		if x.Type.DType == ir.BF16 { // two rows a word
+			masks = append(masks, e.Over(s[0], e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })))
+			continue
+		}
+		token := e.tokensOf(s)
+		t := ir.T(ir.U32, token.Type.Shape...)
+		mask := b.Select(within(token), b.Const(t, 0xffff_ffff), b.Const(t, 0))
+		if len(s) == 3 {
+			mask = e.Over(s[0], mask)
+		}
+		masks = append(masks, mask)
 	}
-	token := e.tokensOf(x)
-	t := ir.T(ir.U32, token.Type.Shape...)
-	mask := b.Select(within(token), b.Const(t, 0xffff_ffff), b.Const(t, 0))
-	if len(s) == 3 {
-		mask = e.Over(s[0], mask)
+	mask := masks[0]
+	if n > 1 {
+		mask = b.Concat(0, masks...)
+	}
+	if x.Type.DType == ir.BF16 {
+		return b.Halves(b.And(b.Words(x), mask))
 	}
 	return b.Bitcast(b.And(b.Bitcast(x, ir.U32), mask), ir.F32)
+}
+
+// ofVisits describes outputs [heads, C, V] of the visits of a step, each with a window of its own.
+func (e *tiles) ofVisits(chunks []*ir.Value) (outs []blockOut) {
+	var before *ir.Value
+	for j, x := range chunks {
+		one := e.ofOne()
+		one.visit, one.before = j, before
+		out := one.output([]*ir.Value{x})
+		out.operand.place, out.operand.leaves, before = j, true, one.held[0]
+		outs = append(outs, out)
+	}
+	e.held = append(e.held, before)
+	return outs
 }
 
 // joined is x, what a visit makes for rows [N, C, D] or lanes [N, C] of tokens, with what visits before it made for others of the block. Rows before
@@ -116,8 +197,8 @@ func (e *tiles) joined(x *ir.Value) *ir.Value {
 	if !e.visiting() {
 		return x
 	}
-	b, token := e.b, e.tokensOf(x)
-	kept := e.mark().At(0, visits.OneKept, token.Type.Shape[0], token.Type.Shape[1])
+	b, token := e.b, e.tokensOf(x.Type.Shape)
+	kept := e.mark().At(e.visit, visits.OneKept, token.Type.Shape[0], token.Type.Shape[1])
 	relation := ir.LT
 	if e.down {
 		relation = ir.GE
@@ -126,7 +207,11 @@ func (e *tiles) joined(x *ir.Value) *ir.Value {
 	if s := x.Type.Shape; len(s) == 3 {
 		keeps = e.Over(s[0], keeps)
 	}
-	x = b.Select(keeps, e.carried(x.Type), x)
+	before := e.before
+	if before == nil {
+		before = e.carried(x.Type)
+	}
+	x = b.Select(keeps, before, x)
 	e.held = append(e.held, x)
 	return x
 }
@@ -136,18 +221,24 @@ func (e *tiles) carried(t ir.Type) *ir.Value {
 	return e.b.Reshape(e.b.Param("", ir.T(t.DType, join(ones(e.step), t.Shape)...)), t.Shape...)
 }
 
-// enter is the state before the visit: what the visit before left, or, where it is the first of its sequence, what the sequence begins with,
-// nil for zeros.
+// enter is the state before a visit: what the visit before left, nil of a step before, or, where it is the first of its sequence, what the
+// sequence begins with, nil for zeros.
 //
 // It is no carry by the table of sequences, as where chunks are gathered: then a sequence begins with a branch in the body of each step, and the array of
 // states, whose unvisited blocks must stay, is copied before the kernel. Here each sequence has a visit, so each state is written.
-func (x *gridding) enter(e *tiles, begins *ir.Value) *ir.Value {
+func (x *gridding) enter(e *tiles, visit int, begins, left *ir.Value) *ir.Value {
 	b := e.b.Stage("enter")
+	if visit > 0 {
+		b = e.b.At(ir.Task{Stage: "enter", Chunk: visit, Head: -1})
+	}
 	n := x.v.Mapping.Batch * x.v.Mapping.Heads
 	r := len(x.state.block)
 	rows, lanes := x.state.block[r-2], x.state.block[r-1]
-	state := e.carried(ir.T(ir.F32, n, rows, lanes))
-	enters := e.mark().At(0, visits.OneEnters, rows, lanes)
+	state := left
+	if state == nil {
+		state = e.carried(ir.T(ir.F32, n, rows, lanes))
+	}
+	enters := e.mark().At(visit, visits.OneEnters, rows, lanes)
 	return b.Select(e.Over(n, b.Compare(ir.GT, enters, b.Like(enters, 0))), cmp.Or(begins, b.Like(state, 0)), state)
 }
 

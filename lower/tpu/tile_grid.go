@@ -61,14 +61,27 @@ func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	g := *src
 	g.Carry, g.Scratch, g.Copies = nil, nil, 0
 	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
-	// Windows into shared arrays: the arrays are the outputs, seen whole.
+	// Windows into shared arrays: the arrays are the outputs, seen whole but for those that one window shows block by block.
 	if src.Into != nil {
 		g.Outs = src.Arrays()
 		g.Out = make([]ir.Window, len(g.Outs))
+		for i, array := range src.Into {
+			if alone(src, i) {
+				g.Out[array] = src.Out[i]
+			}
+		}
 	}
 	t := &tiler{src: in, g: &g, body: &ir.Block{}, exact: map[*ir.Value]bool{}, heads: headsOf(src)}
 	t.sc = newScope(b.On(t.body), nil)
 	return t
+}
+
+// alone says whether an output window of a grid is the only one of its array, and shows each block in its turn, so that the compiler can have it:
+// not where a table says which block it is, or none. Kernels that copy what their steps take copy all that they give.
+func alone(g *ir.Grid, window int) bool {
+	table := slices.ContainsFunc(g.Out[window].Index, func(x ir.Index) bool { return x.Table >= 0 })
+	others := slices.DeleteFunc(slices.Clone(g.Into), func(a int) bool { return a != g.Into[window] })
+	return g.Copies == 0 && !table && len(others) == 1
 }
 
 // headsOf is how many entries the first carry has, or where there are no carries the greatest
@@ -312,6 +325,8 @@ func (t *tiler) prepareResult(i int, y *ir.Value) (r result, c *copied, err erro
 		to = t.outs[t.carries[k].out]
 	case src.Into == nil:
 		to = t.outs[i]
+	case alone(src, i):
+		to = t.outs[src.Into[i]]
 	default:
 		var held *ir.Value // the window of a carry with the same result
 		if k := slices.Index(t.src.Body.Yield[len(src.Out):], y); k >= 0 {

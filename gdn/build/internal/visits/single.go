@@ -17,14 +17,18 @@ import "github.com/gdngen/gdngen/ir"
 type Single struct {
 	Sequences, Blocks int
 	Chunk             int  // tokens of a block
+	Visits            int  // as many as Bound says, or more
+	Places            int  // visits of a step, which follow one another
 	Down              bool // from the last visit to the first
 }
 
-// Columns of the table of Single, by places of the walk.
+// Columns of the table of Single, by places of the walk. -1 stands for none.
 const (
 	OneSequence = iota // the sequence of a visit
 	OneBlock           // its block
 	OneVisit           // its number, from the first sequence on, whichever way the walk goes
+	OneDone            // its block, where the visits behind it are of others; of steps of several visits
+	OneClosed          // its sequence, where it is the last of that; of such steps too
 	oneColumns
 )
 
@@ -37,91 +41,149 @@ const (
 	oneMarks
 )
 
-// Visits bounds their number: there is one more than blocks for each sequence that starts inside one.
-func (s Single) Visits() int { return s.Blocks + s.Sequences - 1 }
+// Bound is how many visits there may be, in whole steps: one more than blocks for each sequence that starts inside one.
+func Bound(sequences, blocks, places int) int {
+	return (blocks + sequences - 1 + places - 1) / places * places
+}
 
-// Entry is the index of an entry of the table along a sequential axis.
-func (s Single) Entry(axis, column int) ir.Index {
+// Entry is the index of an entry of the table along a sequential axis, of a visit that has a place in its step.
+func (s Single) Entry(axis, column, place int) ir.Index {
 	x := ir.IndexTable(axis, 0)
-	x.Const = 1 + column*s.Visits()
+	x.Const = 1 + column*s.Visits + place*s.Visits/s.Places
 	return x
 }
 
-// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the visits that must run, then for each of the columns the
-// entries of all; and the marks [visits, Rows, Chunk] i32. Visits behind the last have no rows. They name the sequence of the one before,
-// and the blocks that no sequence reaches, one after another, so that all are written; where there are none left they stay at a block.
-//
-// What a visit needs of sequences it finds along the lanes of a square, and what it needs of the visit before it follows from sequences too.
-// So no number is taken alone, and no vector is shifted: on a TPU each would go through main memory, and be waited for.
+// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that must run, then for each of the columns and each place
+// in a step the entries of all; and the marks [visits, Rows, Chunk] i32. Visits behind the last have no rows. They name the sequence of the one
+// before, and the blocks that no sequence reaches, one after another, so that all are written; where there are none left they stay at a block.
 func (s Single) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
-	n, nb, c, visits := s.Sequences, s.Blocks, s.Chunk, s.Visits()
-	vec := func(n int) ir.Type { return ir.T(ir.I32, n) }
-	like := func(x *ir.Value, v int) *ir.Value { return b.Like(x, float64(v)) }
-	plus := func(x *ir.Value, v int) *ir.Value { return b.Add(x, like(x, v)) }
-	clip := func(x *ir.Value, lo, hi int) *ir.Value { return b.Max(b.Min(x, like(x, hi)), like(x, lo)) }
-	over := func(key *ir.Value, cmp ir.Cmp, rows, x *ir.Value) *ir.Value { // sums of x, of sequences, over those whose key is in a relation to a row's
-		square := []int{rows.Type.Shape[0], n}
-		hit := b.Compare(cmp, b.Broadcast(key, square, 1), b.Broadcast(rows, square, 0))
-		return b.Sum(b.Select(hit, b.Broadcast(x, square, 1), b.Const(ir.T(ir.I32, square...), 0)), 1)
+	w := s.walk(b, cu)
+	visits, m := s.Visits, s.Places
+	live := b.Bitcast(w.plus(w.live(), m-1), ir.U32)
+	live = w.clip(b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32), 1, visits/m)
+	place := b.Iota(ir.T(ir.I32, visits), 0)
+	x := w.at(place)
+	tall := ir.T(ir.I32, visits, Rows, s.Chunk)
+	which, marks := b.Iota(tall, 1), b.Const(tall, 0)
+	for i, x := range x.marks {
+		marks = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(x, tall.Shape, 0), marks)
 	}
+	columns := x.columns[:OneDone]
+	if m > 1 {
+		x = w.at(places(b, visits, m))
+		columns = x.columns[:]
+	}
+	return b.Concat(0, append([]*ir.Value{live}, columns...)...), marks
+}
 
-	// Sequences: blocks of their first and last tokens, and how many visits end with each.
+// places are the visits in the order of the table, those of the first place of all steps first: of 6 visits by 2, 0 2 4 1 3 5.
+func places(b *ir.Builder, visits, m int) *ir.Value {
+	entry := b.Iota(ir.T(ir.I32, visits), 0)
+	visit := b.Scale(entry, float64(m))
+	for place := 1; place < m; place++ {
+		behind := b.Compare(ir.GE, entry, b.Like(entry, float64(place*visits/m)))
+		visit = b.Sub(visit, b.Select(behind, b.Like(entry, float64(visits-1)), b.Like(entry, 0)))
+	}
+	return visit
+}
+
+// A walk says what visits have, by their places. What they need of sequences is found along the lanes of a square, and what a visit needs of those
+// before and behind it follows from sequences too. So no number is taken alone, and no vector is shifted: on a TPU each would go through main
+// memory, and be waited for.
+type walk struct {
+	Single
+	*ir.Builder
+	begin, end, first, last, count, until *ir.Value // of sequences: their tokens, the blocks of those, how many visits, and how many end with each
+}
+
+func (s Single) walk(b *ir.Builder, cu *ir.Value) *walk {
+	w := &walk{Single: s, Builder: b}
+	n := s.Sequences
 	cu = b.Convert(cu, ir.I32)
-	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
-	used := b.Compare(ir.GT, end, begin)
-	first := clip(b.Div(begin, like(begin, c)), 0, nb-1)
-	last := clip(b.Div(plus(end, -1), like(end, c)), 0, nb-1)
-	last = b.Select(used, b.Max(last, first), first)
-	count := plus(b.Sub(last, first), 1)
-	seq := b.Iota(vec(n), 0)
-	until := over(seq, ir.LE, seq, count)
-	its := func(of, x *ir.Value) *ir.Value { return over(seq, ir.EQ, of, x) } // 0 where there is no such sequence
-	final := b.Const(vec(1), float64(n-1))
-	live := b.Add(its(final, until), clip(b.Sub(like(final, nb-1), its(final, last)), 0, nb))
-	live = clip(live, 1, visits)
+	w.begin, w.end = b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
+	used := b.Compare(ir.GT, w.end, w.begin)
+	w.first = w.clip(b.Div(w.begin, w.like(w.begin, s.Chunk)), 0, s.Blocks-1)
+	last := w.clip(b.Div(w.plus(w.end, -1), w.like(w.end, s.Chunk)), 0, s.Blocks-1)
+	w.last = b.Select(used, b.Max(last, w.first), w.first)
+	w.count = w.plus(b.Sub(w.last, w.first), 1)
+	seq := b.Iota(w.first.Type, 0)
+	w.until = w.over(seq, ir.LE, seq, w.count)
+	return w
+}
 
-	// Visits, by places of the walk. One behind the last is of the sequence that the walk ends with.
-	place := b.Iota(vec(visits), 0)
-	total, reached := its(like(place, n-1), until), its(like(place, n-1), last) // all visits, and the last block that a sequence is in
-	spare := b.Sub(place, total)                                                // of an idle visit: how many such are before it
-	idle := b.Compare(ir.GE, spare, like(spare, 0))
+func (w *walk) like(x *ir.Value, v int) *ir.Value { return w.Like(x, float64(v)) }
+func (w *walk) plus(x *ir.Value, v int) *ir.Value { return w.Add(x, w.like(x, v)) }
+func (w *walk) clip(x *ir.Value, lo, hi int) *ir.Value {
+	return w.Max(w.Min(x, w.like(x, hi)), w.like(x, lo))
+}
+func (w *walk) one(x *ir.Value) *ir.Value {
+	t := ir.T(ir.I32, x.Type.Shape...)
+	return w.Select(x, w.Const(t, 1), w.Const(t, 0))
+}
+
+// over sums x, of sequences, over those whose key is in a relation to a row's; its is x of one sequence for each row, 0 where there is no such.
+func (w *walk) over(key *ir.Value, cmp ir.Cmp, rows, x *ir.Value) *ir.Value {
+	square := []int{rows.Type.Shape[0], w.Sequences}
+	hit := w.Compare(cmp, w.Broadcast(key, square, 1), w.Broadcast(rows, square, 0))
+	return w.Sum(w.Select(hit, w.Broadcast(x, square, 1), w.Const(ir.T(ir.I32, square...), 0)), 1)
+}
+
+func (w *walk) its(of, x *ir.Value) *ir.Value { return w.over(w.Iota(x.Type, 0), ir.EQ, of, x) }
+
+// live is how many visits must run, [1]: those of sequences, and of the blocks that none reaches.
+func (w *walk) live() *ir.Value {
+	end := w.Const(ir.T(ir.I32, 1), float64(w.Sequences-1))
+	return w.Add(w.its(end, w.until), w.clip(w.Sub(w.like(end, w.Blocks-1), w.its(end, w.last)), 0, w.Blocks))
+}
+
+// visited is what the visits at some places of the walk have.
+type visited struct {
+	columns [oneColumns]*ir.Value
+	marks   [oneMarks]*ir.Value
+}
+
+func (w *walk) at(place *ir.Value) (x visited) {
+	n, nb, c, zero := w.Sequences, w.Blocks, w.Chunk, w.like(place, 0)
+	total, reached := w.its(w.like(place, n-1), w.until), w.its(w.like(place, n-1), w.last) // all visits, and the last block that a sequence is in
+	spare := w.Sub(place, total)                                                            // of an idle visit: how many such are before it
+	idle := w.Compare(ir.GE, spare, zero)
 	visit, ends, home := place, n-1, reached // the number, and the sequence and the block that the walk ends with
-	if s.Down {
-		visit, ends, home = b.Select(idle, place, plus(b.Sub(total, place), -1)), 0, its(like(place, 0), first)
+	if w.Down {
+		visit, ends, home = w.Select(idle, place, w.plus(w.Sub(total, place), -1)), 0, w.its(zero, w.first)
 	}
-	of := over(until, ir.LE, visit, b.Const(vec(n), 1))
-	of = b.Select(idle, like(of, ends), of)
-	of = clip(of, 0, n-1)
-	local := b.Sub(visit, its(of, b.Sub(until, count)))
-	behind := plus(b.Add(spare, reached), 1) // of an idle visit: the next block
-	block := b.Select(b.Compare(ir.LT, reached, like(reached, nb-1)), behind, home)
-	block = clip(b.Select(idle, block, b.Add(its(of, first), local)), 0, nb-1)
+	of := w.over(w.until, ir.LE, visit, w.like(w.until, 1))
+	of = w.Select(idle, w.like(of, ends), of)
+	of = w.clip(of, 0, n-1)
+	local := w.Sub(visit, w.its(of, w.Sub(w.until, w.count)))
+	behind := w.plus(w.Add(spare, reached), 1) // of an idle visit: the next block
+	block := w.Select(w.Compare(ir.LT, reached, w.like(reached, nb-1)), behind, home)
+	block = w.clip(w.Select(idle, block, w.Add(w.its(of, w.first), local)), 0, nb-1)
 
-	// The visit before: of another sequence where a visit is the first of its own, which may have ended in the same block. Blocks count from 1
-	// there, so that where there is none it is in no block.
-	edge, beside := like(local, 0), its(plus(of, -1), plus(last, 1))
-	if s.Down {
-		edge, beside = plus(its(of, count), -1), its(plus(of, 1), plus(first, 1))
+	// The visits before and behind, of other sequences where a visit is the first or last of its own: they may be in the same block. Blocks count
+	// from 1 there, so that where there is no sequence it is in no block.
+	begins, ending := zero, w.plus(w.its(of, w.count), -1)
+	before, after := w.its(w.plus(of, -1), w.plus(w.last, 1)), w.its(w.plus(of, 1), w.plus(w.first, 1))
+	if w.Down {
+		begins, ending, before, after = ending, begins, after, before
 	}
-	one := func(x *ir.Value) *ir.Value { return b.Select(x, like(place, 1), like(place, 0)) }
-	enters := b.Select(idle, like(place, 0), one(b.Compare(ir.EQ, local, edge)))
-	shares := b.Mul(enters, one(b.Compare(ir.EQ, beside, plus(block, 1))))
-	again := b.Select(idle, one(b.Compare(ir.GE, behind, like(behind, nb))), shares)
+	here := w.plus(block, 1)
+	enters := w.Select(idle, zero, w.one(w.Compare(ir.EQ, local, begins)))
+	leaves := w.Select(idle, zero, w.one(w.Compare(ir.EQ, local, ending)))
+	again := w.Mul(enters, w.one(w.Compare(ir.EQ, before, here)))
+	again = w.Select(idle, w.one(w.Compare(ir.GE, behind, w.like(behind, nb))), again) // the visit before is in the block too
 
 	// Rows. Of a visit that is not the first of its block the others' are kept.
-	base := b.Scale(block, float64(c))
-	from, to := clip(b.Sub(its(of, begin), base), 0, c), clip(b.Sub(its(of, end), base), 0, c)
-	none := b.Or(idle, b.Compare(ir.GE, from, to))
-	from, to = b.Select(none, like(from, c), from), b.Select(none, like(to, 0), to)
-	kept := b.Mul(again, from)
-	if s.Down {
-		kept = b.Select(b.Compare(ir.GT, again, like(again, 0)), to, like(to, c))
+	base := w.Scale(block, float64(c))
+	from, to := w.clip(w.Sub(w.its(of, w.begin), base), 0, c), w.clip(w.Sub(w.its(of, w.end), base), 0, c)
+	none := w.Or(idle, w.Compare(ir.GE, from, to))
+	from, to = w.Select(none, w.like(from, c), from), w.Select(none, w.like(to, 0), to)
+	kept := w.Mul(again, from)
+	if w.Down {
+		kept = w.Select(w.Compare(ir.GT, again, zero), to, w.like(to, c))
 	}
-	tall := ir.T(ir.I32, visits, Rows, c)
-	which, marks := b.Iota(tall, 1), b.Const(tall, 0)
-	for i, x := range [oneMarks]*ir.Value{OneFirst: from, OneEnd: to, OneKept: kept, OneEnters: enters} {
-		marks = b.Select(b.Compare(ir.EQ, which, like(which, i)), b.Broadcast(x, tall.Shape, 0), marks)
-	}
-	columns := [oneColumns]*ir.Value{OneSequence: of, OneBlock: block, OneVisit: clip(visit, 0, visits-1)}
-	return b.Concat(0, append([]*ir.Value{live}, columns[:]...)...), marks
+	more := w.Select(idle, again, w.Mul(leaves, w.one(w.Compare(ir.EQ, after, here)))) // visits behind it are in the block too, or this one gives nothing
+	x.columns = [oneColumns]*ir.Value{OneSequence: of, OneBlock: block, OneVisit: w.clip(visit, 0, w.Visits-1),
+		OneDone: w.Sub(w.Mul(here, w.Sub(w.like(more, 1), more)), w.like(here, 1)), OneClosed: w.plus(w.Mul(leaves, w.plus(of, 1)), -1)}
+	x.marks = [oneMarks]*ir.Value{OneFirst: from, OneEnd: to, OneKept: kept, OneEnters: enters}
+	return x
 }

@@ -140,6 +140,9 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		}
 		return suitedBefore(c.Text, s, m)
 	case w == (where{}), w.packed && last.Fit(s).Packing(s).Seqs > 0:
+		if w.most > 0 && (s.HeadsV > w.most || v.visits(s) < w.steps*v.Mapping.Chunks) { // a program has all heads where its steps have several visits
+			return nil, nil
+		}
 		return v.Suited(s, m), nil
 	case w.packed, last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
 		return nil, nil

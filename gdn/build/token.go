@@ -54,8 +54,8 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 }
 
 // tokenNative works on states in the order of the spec: what servers have, a token or a few for each of many sequences. On the matrix unit K S and Q S are one product, before the update. On
-// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32; what runs along the rows of
-// the state is a column, made by one transpose for all entries.
+// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32 and k is last; what runs along the rows of
+// the state is a column.
 //
 // A token is [Nk, K] of q and k, [N, V] of v, a row for each entry, sliced from [N, C, D] at i. What is made of all tokens at once, norms, gates and scale,
 // is made before the first: only the state and what reads it go from token to token. The states after each are noted, for a spec that wants them.
@@ -67,9 +67,9 @@ func (e *tokenwise) tokenNative() []blockOut {
 	w := e.loadGates()
 	reads := e.rule().Reading(w, k)
 	decay := e.tokenDecay(w)
-	q = b.Scale(q, e.s.EffectiveScale())
-	b.Stage("state")
 	step := e.recurrence()
+	q = step.Query(q)
+	b.Stage("state")
 	var outs []*ir.Value
 	for i := range e.c {
 		at := func(x *ir.Value) *ir.Value {
@@ -132,7 +132,7 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spre
 		if turned {
 			return e.Row(own, rows)
 		}
-		return e.Column(own, lanes)
+		return tile.TurnedColumn(e.B, own, lanes)
 	}
 }
 

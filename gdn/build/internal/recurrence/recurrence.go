@@ -33,16 +33,29 @@ type Step struct {
 // A Spread gives a number of each entry over its tile; nil for ones.
 type Spread func(rows, lanes int) *ir.Value
 
-// Token takes a token through the states: q and k [Nk, K], v [N, V]; a state is read by k, or by reads [N, K]. The output is [N, 1, V].
+// Token takes a token through the states: q (of Query) and k [Nk, K], v [N, V]; a state is read by k, or by reads [N, K]. The output is [N, 1, V].
 func (e *Step) Token(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	switch {
-	case e.V.Unit == gdn.UnitMatrix || e.V.Unit == gdn.UnitSums:
+	case e.before():
 		return e.joined(q, k, reads, v, decay, beta)
 	case e.Spec.State == gdn.StateVK:
 		return e.vk(q, k, reads, v, decay, beta)
 	}
 	return e.kv(q, k, reads, v, decay, beta)
 }
+
+// Query is q as Token takes it: scaled, but for kv, which scales the outputs, so that q is turned as it came.
+func (e *Step) Query(q *ir.Value) *ir.Value {
+	if e.before() || e.Spec.State == gdn.StateVK {
+		return e.scaled(q)
+	}
+	return q
+}
+
+// before says whether outputs come from the state before the update.
+func (e *Step) before() bool { return e.V.Unit == gdn.UnitMatrix || e.V.Unit == gdn.UnitSums }
+
+func (e *Step) scaled(x *ir.Value) *ir.Value { return e.B.Scale(x, e.Spec.EffectiveScale()) }
 
 // perValue repeats what belongs to key heads for each of their value heads.
 func (e *Step) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.Group) }
@@ -115,26 +128,27 @@ func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 }
 
 // kv is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the state is read by k, or by reads [N, K]; the output is [N, 1, V].
-// K lies along rows: the sum over k is one of registers, and v and u are rows as they are; only k and q must become columns. Where
-// precstate is below float32 the output alone is a product of the matrix unit: u is a small difference of v and what is read,
-// which one bf16 pass would lose, while o is rounded to bf16 in the end anyway.
+// K lies along rows: sums over k are of registers, and v and u are rows as they are; only k and q must become columns. The output is a sum in float32 as
+// well where q came in bf16: a product of the matrix unit would spare half of these instructions, but its result comes late, and nothing of a kernel of
+// few states hides that. Where the kernel made q float32, twice the registers to turn, the product takes less if precstate allows it.
 func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
 	row := func(x *ir.Value) *ir.Value { return b.Reshape(x, n, 1, s.V) }
 	over := func(x *ir.Value) *ir.Value { return b.Broadcast(x, []int{n, s.K, s.V}, 0, 1, 2) }
-	kc := e.perValue(e.Column(k, s.V))
+	kc := e.perValue(tile.TurnedColumn(b, k, s.V))
 	rc := kc
 	if reads != nil {
-		rc = e.Column(reads, s.V)
+		rc = tile.TurnedColumn(b, reads, s.V)
 	}
+	read := func(state, by *ir.Value) *ir.Value { return row(tile.SumRows(b, b.Mul(state, by))) }
 	state := e.By(e.State, decay(s.K, s.V))
-	u := e.Written(row(v), func() *ir.Value { return row(b.Sum(b.Mul(state, rc), 1)) }, func() *ir.Value { return beta(1, s.V) })
+	u := e.Written(row(v), func() *ir.Value { return read(state, rc) }, func() *ir.Value { return beta(1, s.V) })
 	e.State = b.Add(state, b.Mul(kc, over(u)))
-	if e.V.Numerics.PrecState != ir.PrecF32 {
-		return e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.State, false, false, e.V.Numerics.PrecState)
+	if normed := s.L2Norm && e.V.Fuse == gdn.PlaceKernel; normed && e.V.Numerics.PrecState != ir.PrecF32 {
+		return e.scaled(e.Dot(e.perValue(b.Reshape(q, q.Type.Shape[0], 1, s.K)), e.State, false, false, e.V.Numerics.PrecState))
 	}
-	return row(b.Sum(b.Mul(e.State, e.perValue(e.Column(q, s.V))), 1))
+	return e.scaled(read(e.State, e.perValue(tile.TurnedColumn(b, q, s.V))))
 }
 
 // vk is one token on a state [N, V, K], the transposed of kv: k and q are rows as they are, sums over k go over lanes, and it is v and

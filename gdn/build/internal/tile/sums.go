@@ -44,6 +44,23 @@ func AddLanes(b *ir.Builder, x *ir.Value) *ir.Value {
 	return x
 }
 
+// SumRows adds up the rows of x [N, R, L] to [N, L], by two registers of 8 rows side by side: a TPU's compiler adds up a tile register by register, each
+// when the one before is done.
+//
+//	R = 64:  sum[r] = x[r] + x[16+r] + x[32+r] + x[48+r]  for rows r = 0..15, then the sum of these
+func SumRows(b *ir.Builder, x *ir.Value) *ir.Value {
+	const beside = 16
+	rows := x.Type.Shape[1]
+	if rows%beside != 0 {
+		return b.Sum(x, 1)
+	}
+	sum := b.SliceAxis(x, 1, 0, beside)
+	for at := beside; at < rows; at += beside {
+		sum = b.Add(sum, b.SliceAxis(x, 1, at, at+beside))
+	}
+	return b.Sum(sum, 1)
+}
+
 // Repeated has each entry of x [N, R, L] so many times.
 //
 //	[A B] twice -> [A A B B]     value heads of one key head stand side by side; Summed makes [A1+A2 B1+B2] of [A1 A2 B1 B2]

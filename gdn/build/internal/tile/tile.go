@@ -3,6 +3,8 @@
 package tile
 
 import (
+	"slices"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/ir"
@@ -46,6 +48,42 @@ func (e *Body) Over(n int, x *ir.Value) *ir.Value {
 func (e *Body) Column(x *ir.Value, lanes int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
+}
+
+// TurnedColumn is Column by a transpose of rows that are all alike, without a move of each register along its lanes. What was bf16 is turned as bf16, in
+// half the registers.
+func TurnedColumn(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
+	turn := func(x *ir.Value) *ir.Value {
+		s := x.Type.Shape
+		return b.Transpose(b.Broadcast(x, []int{s[0], lanes, s[1]}, 0, 2), 0, 2, 1)
+	}
+	if n := narrow(b, x); n != nil {
+		return b.Convert(turn(n), x.Type.DType)
+	}
+	return turn(x)
+}
+
+// narrow is x in bf16 where it was that before it was converted, else nil. A row out of several is float32: of bf16 a register has two in a word.
+func narrow(b *ir.Builder, x *ir.Value) *ir.Value {
+	in := x.Def
+	if in == nil {
+		return nil
+	}
+	switch in.Op {
+	case ir.OpConvert:
+		if in.Args[0].Type.DType == ir.BF16 {
+			return in.Args[0]
+		}
+	case ir.OpReshape:
+		if n := narrow(b, in.Args[0]); n != nil {
+			return b.Reshape(n, x.Type.Shape...)
+		}
+	case ir.OpSlice:
+		if slices.Equal(in.Args[0].Type.Shape, x.Type.Shape) {
+			return narrow(b, in.Args[0])
+		}
+	}
+	return nil
 }
 
 // Row spreads [N, C] over rows to [N, rows, C].

@@ -26,30 +26,25 @@ type lump struct {
 //
 // The compiler orders instructions between two waits and not across them. So a time slot has the next step of each piece under way: what a wait lets
 // begin stands with what the pieces before have come to. What comes late (slow) has a step of its own, so that it is asked for at the begin of a slot and
-// taken in the next. Three pieces, of which step 0 is loads and products by decay, step 1 makes the new state, and step 2 the outputs:
+// taken in the next. Three pieces with sums over lanes, of which step 0 is loads and products by decay, and step 1 makes the new state:
 //
 //	await 0   0.0
 //	await 1   1.0  0.1               start copy of 0
-//	await 2   2.0  1.1  0.2          start copy of 1
-//	               2.1  1.2          start copy of 2
-//	                    2.2          await copies of 0, 1 and 2
+//	await 2   2.0  1.1               start copy of 1
+//	               2.1               start copy of 2, and of the outputs; await all
+//
+// What no piece waits for, as outputs, comes some slots later (shift), so that the states leave first.
 //
 // What comes may lie where what leaves goes, in place: nothing leaves before the same piece has come.
 func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 	if slices.ContainsFunc(g.Dims, func(d ir.GridDim) bool { return d.Size > 1 }) {
 		return
 	}
-	p := &piecer{b: b, body: body, lumpOf: map[*ir.Value]*lump{}, ends: map[*ir.Instr]*lump{}}
+	p := &piecer{b: b, body: body, lumpOf: map[*ir.Value]*lump{}, ends: map[*ir.Instr]*lump{}, stored: map[*ir.Value]*stored{}}
 	if !p.find() {
 		return
 	}
-	for _, l := range p.lumps {
-		for range l.pieces {
-			sem := ir.Ref(ir.VMEM, ir.Sem)
-			g.Scratch = append(g.Scratch, sem)
-			l.sems = append(l.sems, b.Param("", sem))
-		}
-	}
+	p.semaphores(g)
 	p.arrange()
 	p.write()
 }
@@ -61,8 +56,43 @@ type piecer struct {
 	lumps  []*lump
 	pieces int // of each lump
 	lumpOf map[*ir.Value]*lump
-	ends   map[*ir.Instr]*lump // by the start and the wait of the whole
-	slots  []int               // of instructions, by their number; -1 before all slots, for what needs no piece
+	ends   map[*ir.Instr]*lump   // by the start and the wait of the whole
+	slots  []int                 // of instructions, by their number; -1 before all slots, for what needs no piece
+	stored map[*ir.Value]*stored // what lies in a buffer that leaves
+}
+
+// semaphores gives each piece that comes one of its own. What leaves waits on that of the small arrays, of which none is on its way then, and the first
+// piece has what would have been for that: each is tested when a kernel ends.
+func (p *piecer) semaphores(g *ir.Grid) {
+	var came, left *ir.Value
+	for _, in := range p.body.Instrs {
+		switch {
+		case in.Op == ir.OpDMAStart && away(in):
+			left = in.Args[2]
+		case in.Op == ir.OpDMAStart && p.ends[in] == nil:
+			came = in.Args[2]
+		}
+	}
+	if came != nil && left != nil {
+		for _, in := range p.body.Instrs {
+			if away(in) {
+				in.Args[2] = came
+			}
+		}
+	}
+	for _, l := range p.lumps {
+		for range l.pieces {
+			sem := l.start.Args[2]
+			if !l.out && came != nil && left != nil {
+				sem, left = left, nil
+			} else if !l.out {
+				t := ir.Ref(ir.VMEM, ir.Sem)
+				g.Scratch = append(g.Scratch, t)
+				sem = p.b.Param("", t)
+			}
+			l.sems = append(l.sems, sem)
+		}
+	}
 }
 
 // find lists the arrays that are copied whole, and touched by loads or stores of known places alone; those that have as many pieces as the first.
@@ -144,8 +174,14 @@ func (l *lump) piece(in *ir.Instr) int {
 	return n
 }
 
-// slow are the ops whose results come late.
-var slow = []ir.Op{ir.OpDot, ir.OpReduceSum, ir.OpReduceMax, ir.OpTranspose}
+// slow says whether the result of an instruction comes late. A sum over rows is one of registers.
+func slow(in *ir.Instr) bool {
+	switch in.Op {
+	case ir.OpReduceSum, ir.OpReduceMax:
+		return slices.Contains(in.Attrs.Dims, in.Args[0].Type.Rank()-1)
+	}
+	return in.Op == ir.OpDot || in.Op == ir.OpTranspose
+}
 
 // arrange finds where instructions stand: no earlier than what they depend on, by a value or by memory.
 func (p *piecer) arrange() {
@@ -154,7 +190,7 @@ func (p *piecer) arrange() {
 		slot := -1
 		for _, j := range deps[i] {
 			from := p.body.Instrs[j]
-			switch late := slices.Contains(slow, from.Op); {
+			switch late := slow(from); {
 			case p.ends[from] != nil: // its pieces have waits of their own
 			case late && p.slots[j] >= 0:
 				slot = max(slot, p.slots[j]+1)
@@ -165,13 +201,48 @@ func (p *piecer) arrange() {
 		switch l := p.touched(in); {
 		case l != nil:
 			slot = max(slot, l.piece(in))
-		case slot >= 0 && slices.Contains(slow, in.Op):
+		case slot >= 0 && slow(in):
 			slot++
-		case (in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait) && in.Args[1].Type.Space == ir.HBM:
+		case away(in):
 			slot = max(slot, p.pieces-1) // another array leaves when all have come, wherever it goes
 		}
 		p.slots = append(p.slots, slot)
 	}
+	p.shift(deps)
+}
+
+// shift moves what no piece that leaves waits for behind what one does, and what needs no piece to where it is needed. Transposes, whose results take many
+// registers, are made for some pieces at a time, in the slot before the first of them; sums over lanes take few, and stay where all begins.
+//
+//	pieces of 128 KiB           columns for 2 and 3 are made in slot 1, outputs of 0 in slot 3
+//	pieces of 256 KiB or more   columns for 2 are made in slot 1, outputs of 0 in slot 1
+func (p *piecer) shift(deps [][]int) {
+	n, piece := len(deps), ir.T(p.lumps[0].ref.Type.DType, p.lumps[0].block...).Bytes()
+	ahead, behind := max(1, 2*pieceBytes/piece), max(1, 3*pieceBytes/piece)
+	const never = 1 << 30
+	urgent, need := make([]bool, n), slices.Repeat([]int{never}, n)
+	for i := n - 1; i >= 0; i-- {
+		in := p.body.Instrs[i]
+		urgent[i] = urgent[i] || p.touched(in) != nil
+		switch at := p.slots[i]; {
+		case in.Op == ir.OpDMAStart, in.Op == ir.OpDMAWait:
+		case at >= 0 && !urgent[i]:
+			p.slots[i] = max(at, min(at+behind, p.pieces-1))
+		case at < 0 && 0 < need[i] && need[i] < never && (in.Op == ir.OpTranspose || !slow(in)):
+			if at = need[i]; in.Op == ir.OpTranspose && urgent[i] {
+				at -= at%ahead + 1
+			}
+			p.slots[i] = at
+		}
+		for _, j := range deps[i] {
+			urgent[j], need[j] = urgent[j] || urgent[i], min(need[j], p.slots[i])
+		}
+	}
+}
+
+// away says whether an instruction starts or awaits a copy to main memory.
+func away(in *ir.Instr) bool {
+	return (in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait) && in.Args[1].Type.Space == ir.HBM
 }
 
 // touched is the lump that a load or store touches, nil where it is none.
@@ -185,7 +256,7 @@ func (p *piecer) touched(in *ir.Instr) *lump {
 	return nil
 }
 
-// write lists what needs no piece, with the starts of all that comes, then the slots, then the waits for all that leaves.
+// write lists what needs no piece, with the starts of all that comes, then the slots, then the waits for all that leaves, in the order in which it does.
 func (p *piecer) write() {
 	old, leaves, last := p.body.Instrs, p.leaves(), p.pieces-1
 	p.body.Instrs = nil
@@ -204,7 +275,8 @@ func (p *piecer) write() {
 			}
 		}
 		for i, in := range old {
-			if p.slots[i] == slot && p.ends[in] == nil {
+			if p.slots[i] == slot && p.ends[in] == nil && !away(in) {
+				p.again(in, slot)
 				p.keep(in)
 			}
 		}
@@ -216,11 +288,45 @@ func (p *piecer) write() {
 			}
 		}
 	}
+	others := func(op ir.Op) {
+		for _, in := range old {
+			if in.Op == op && away(in) && p.ends[in] == nil {
+				p.keep(in)
+			}
+		}
+	}
+	others(ir.OpDMAStart)
 	for _, l := range p.lumps {
 		if l.out {
 			p.all(ir.OpDMAWait, l)
 		}
 	}
+	others(ir.OpDMAWait)
+}
+
+// again has an instruction load what an earlier slot has stored: it lies where it leaves from, and needs no register until then.
+func (p *piecer) again(in *ir.Instr, slot int) {
+	for i, a := range in.Args {
+		s := p.stored[a]
+		if s == nil || s.slot == slot {
+			continue
+		}
+		if s.loadedIn != slot {
+			s.loaded, s.loadedIn = p.b.Of(in).Load(s.store.Args[1], a.Type.Shape, s.store.Attrs.Starts, s.store.Attrs.Strides), slot
+		}
+		in.Args[i] = s.loaded
+	}
+	if l := p.touched(in); l != nil && l.out {
+		p.stored[in.Args[0]] = &stored{store: in, slot: slot}
+	}
+}
+
+// stored is a value that lies in a buffer of what leaves.
+type stored struct {
+	store    *ir.Instr
+	slot     int
+	loaded   *ir.Value // in slot loadedIn
+	loadedIn int
 }
 
 // leaves are the slots after which the pieces of each output are made, none before the same piece has come.

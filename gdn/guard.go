@@ -13,8 +13,7 @@ const (
 )
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
-// lockstep counts to the largest legal value not above them. Packed sequences take one chunk a grid step, unless they are a
-// stream. Choices that the spec, which must be valid, leaves without effect go to their default. A build fits its variant, so
+// lockstep counts to the largest legal value not above them. Packed sequences that are gathered take one chunk a grid step. Choices that the spec, which must be valid, leaves without effect go to their default. A build fits its variant, so
 // variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
@@ -54,16 +53,17 @@ func (v Variant) Fit(s Spec) Variant {
 	for s.Batch%v.Mapping.Batch != 0 {
 		v.Mapping.Batch--
 	}
-	if v.Mapping.Pack == PackStream {
+	switch {
+	case v.Mapping.Pack == PackStream:
 		v.Fuse, v.Forward.Steps = PlaceGlue, 1
 		for v.Mapping.Batch = max(1, lanes); v.Mapping.Batch > s.Seqs; v.Mapping.Batch /= 2 {
 		}
 		if v.Mapping.Batch > 1 {
 			v.Mapping.Chunks = 1
 		}
-	} else if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits && v.Mapping.Heads == s.HeadsV { // outputs of several visits are copied by one program
+	case v.Mapping.Pack == PackAligned, v.Mapping.Pack == PackVisits && v.Mapping.Heads == s.HeadsV: // one program copies what several visits give
 		v.Forward.Steps = 1
-	} else if v.Algo == AlgoToken || s.Seqs > 0 {
+	case v.Algo == AlgoToken || s.Seqs > 0:
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1
 	}
 	tokens := s.Tokens

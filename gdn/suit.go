@@ -120,6 +120,9 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	v, err := ParseVariant(c.Text)
 	if s.L2Norm && c.job == jobTraining && s.Rule.kind() == allRules {
 		v.Backward.HeadSkew = 0 // norms' gradients are work of the phase behind the state, whose groups of heads take turns then
+		if w.packed {
+			v.Backward.PhasesBefore = 0 // with norms what passes between phases fills the registers
+		}
 	}
 	switch {
 	case err != nil:

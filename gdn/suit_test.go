@@ -176,7 +176,7 @@ func TestChoices(t *testing.T) {
 		{"train,gates=fused,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,bwd.head_skew=0"},
 		{"train,t=600", "auto", 256, "tpu-train"},
 		{"train,t=600,l2norm", "auto", 256, "tpu-train,bwd.head_skew=0"},
-		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4,bwd.head_skew=0"},
+		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4,bwd.head_skew=0"},
 		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
 		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
 		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,tail_decay=v"},

@@ -138,6 +138,8 @@ var Champions = []Champion{
 		where{mxu: 256, least: 3, most: 8, steps: 2, beyond1: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four visits of sequences to blocks in lockstep in the forward kernel",
+		where{mxu: 256, packed: true, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},
 
 	{HostCPU, AccuracyF32, jobPrefill, "cpu", "a loop over short chunks: the fastest known on a CPU", where{}},

@@ -188,6 +188,7 @@ func TestChoices(t *testing.T) {
 		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,fetch=copies,main=yes"},
 		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
 		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=visits,fetch=copies"},
 		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=visits,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},

@@ -24,7 +24,7 @@ const fewTokens = 4
 func extentOf(s gdn.Spec, v gdn.Variant) extent {
 	e := extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1, Fixed: s.Seqs == 0 && v.Algo == gdn.AlgoToken && s.Tokens <= fewTokens}
 	switch {
-	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
+	case s.Seqs > 0 && (v.Mapping.Pack == gdn.PackAligned || v.Mapping.Pack == gdn.PackVisits && v.Mapping.Chunks > 1):
 		e.Unit, e.Visits = v.Chunk, v.Mapping.Chunks
 	case s.Seqs > 0:
 		e.Unit = v.Chunk

@@ -43,6 +43,9 @@ func TestVisitsAgree(t *testing.T) {
 		if s.Pool > 0 {
 			seen["pool"]++
 		}
+		if v.Fit(s).Mapping.Chunks > 1 {
+			seen["lockstep"]++
+		}
 		inputs := drawInputs(t, "random", s, uint64(i))
 		want := exact(t, s, inputs)
 		out := run(t, build(t, s, v), inputs)
@@ -58,6 +61,7 @@ func TestVisitsAgree(t *testing.T) {
 		}
 	}
 	require.Greater(t, seen["pool"], 3)
+	require.Greater(t, seen["lockstep"], 9)
 	for _, rule := range rules {
 		require.Greater(t, seen[rule+" forward"], 2, rule)
 		require.True(t, rule == "simple-gla" || seen[rule+" train"] > 0 && seen[rule+" backward"] > 0, rule)

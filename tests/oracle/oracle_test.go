@@ -155,6 +155,7 @@ func TestGradientsAgainstReference(t *testing.T) {
 		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64,chunks=2", "cos.9"},
 		{"packed", "v6e", "t=20,hk=1,k=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=backward", "chunk=8,solve=ladder,leaf=1,fuse=kernel,save=inverse", "reset.cos.9"},
 		{"visits", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train,chunk=64,pack=visits,fetch=copies", "random"},
+		{"visits-lockstep", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train-long,chunk=64,chunks=2,pack=visits,fetch=copies", "random"},
 		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=bthd,kq=joined,save=none", "slow"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	beside := map[string][]string{}
+	beside, waves := map[string][]string{}, map[string]bool{}
 	for _, in := range m.Body.Instrs {
 		g := in.Attrs.Grid
 		if in.Op != ir.OpKernel || len(g.Dims) == 0 || g.Points() == 0 {
@@ -161,15 +161,34 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 		s := ir.Sched{Steps: 1, Lags: []int{0}, Lock: math.MaxInt16}
 		if g.Sched != nil {
 			s = *g.Sched
-			s.Stagger, s.Lock = min(s.Stagger*s.Lock, 64), 1 // heads follow one another as far apart as their groups did; 64 is the most that a schedule takes
+			s.Lock, s.Stagger = 1, min(s.Stagger*lockstep, lockstep)
 		}
 		g.Sched = &s
-		strands.Name(in.Body)
+		strands.Name(in.Body, s.Waves...)
+		for _, w := range s.Waves {
+			waves[w] = true
+		}
 		beside[g.Name] = s.Beside
 	}
 	m, tasks, err := tpu.Places(m)
+	for in, t := range tasks {
+		if waves[in.Task.Stage] {
+			in.Task.Stage = joined
+		}
+		if waves[t.Task.Stage] {
+			t.Task.Stage = joined
+			tasks[in] = t
+		}
+	}
 	return m, tasks, beside, err
 }
+
+// joined is the stage that the waves of a schedule are in a file. A group of heads is in several of them at a time, and stages are
+// functions of their own, which would be taken one after another.
+const joined = "gradients"
+
+// lockstep is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
+const lockstep = 64
 
 // libraries are what files import, in the order of their lines: modules by the name that stands before a dot, or names out of one.
 var libraries = [][]struct{ name, line string }{

@@ -23,7 +23,8 @@ func (p *printer) loop(n *loops.Node) []statement {
 	l.V.Name = p.variable(n)
 	p.loops++
 	p.busy[l.V.Name] = true
-	body, pause := p.round(n)
+	before, body, pause := p.rounds(n)
+	out = append(before, out...)
 	for _, c := range l.Carries {
 		if p.names[c.Next] != p.names[c.Item] {
 			body = append(body, statement{name: p.names[c.Item], value: p.ref(loops.Ref{Item: c.Next}).s})
@@ -117,49 +118,72 @@ func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
 
 // pause gives way until at, where that is worth it.
 func (p *printer) pause(at float64) []statement {
-	wait := min(ticks(at), p.until) - p.clock
-	if !p.yields || p.quiet || wait < leastPiece {
+	if !p.yields || p.quiet {
 		return nil
 	}
-	p.clock += wait
-	return []statement{{value: fmt.Sprintf("yield %d", wait)}}
+	return p.wait(min(ticks(at), p.until) - p.clock)
 }
 
-// round writes the body of a loop's rounds, and how it gives way at the end of each.
-func (p *printer) round(n *loops.Node) (body, pause []statement) {
-	l, begin, until, quiet := n.Loop, p.clock, p.until, p.quiet
-	count := l.Count.C
+// wait gives way for some time, where that is worth it.
+func (p *printer) wait(time int) []statement {
+	if time < leastPiece {
+		return nil
+	}
+	p.clock += time
+	return []statement{yielding(time)}
+}
+
+func yielding(time int) statement { return statement{value: fmt.Sprintf("yield %d", time)} }
+
+// rounds writes the body of a loop's rounds, and how it gives way before the first of them and at the end of each.
+func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
+	l, until, quiet := n.Loop, p.until, p.quiet
 	defer func() { p.until, p.quiet = until, quiet }()
 	if !p.yields || quiet || !l.Count.IsConst() {
-		p.quiet = true
-		return p.nodes(l.Body), nil
+		before, p.quiet = p.pause(n.At), true
+		return before, p.nodes(l.Body), nil
 	}
-	lasts := min(ticks(n.Until), until) - begin
-	// Where an inner loop grows shorter, a round lasts as long as its rounds.
 	for _, b := range l.Body {
-		if b.Loop == nil || b.Loop.Count.IsConst() {
-			continue
+		if b.Loop != nil && !b.Loop.Count.IsConst() {
+			before = p.pause(n.At)
+			pause = p.shrinking(n, b.Loop.Count)
+			p.quiet = true
+			return before, p.nodes(l.Body), pause
 		}
-		sum := 0
-		for i := range count {
-			sum += b.Loop.Count.C + b.Loop.Count.T[0].K*i
-		}
-		if each := lasts / sum; each > 0 {
-			p.clock += each * sum
-			pause = []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(b.Loop.Count).in(precMul+1))}}
-		}
-		p.quiet = true
-		return p.nodes(l.Body), pause
 	}
 	// The body is written at the times of the first round.
-	p.clock, p.until = ticks(n.At), ticks(n.At)+lasts/count
-	if lasts/count < leastPiece {
-		p.quiet = true
-	}
+	count, clock, period := l.Count.C, p.clock, ticks(l.Period)
+	first := max(clock, min(ticks(n.At), until))
+	p.clock, p.until, p.quiet = first, min(until, first+period), period < leastPiece
 	body = p.nodes(l.Body)
-	pause = p.pause(n.Until)
-	p.clock = begin + count*(p.clock-ticks(n.At))
-	return body, pause
+	lasts := p.clock - first
+	wait := period - lasts // from the last of a round to the next round
+	p.clock, p.quiet = clock, quiet
+	if period < leastPiece || wait < leastPiece {
+		before = p.pause(n.At)
+		p.clock += count * lasts
+		return before, body, nil
+	}
+	defer func() { p.clock += count * period }()
+	rest := []statement{yielding(wait)}
+	if first-clock >= wait-leastPiece { // the first waits as long as the others
+		return p.wait(first - clock - wait), append(rest, body...), nil
+	}
+	return p.pause(n.At), body, rest
+}
+
+// shrinking is how a loop gives way whose inner loop grows shorter: a round lasts as long as its rounds.
+func (p *printer) shrinking(n *loops.Node, inner loops.Form) []statement {
+	sum := 0
+	for i := range n.Loop.Count.C {
+		sum += inner.C + inner.T[0].K*i
+	}
+	each := (min(ticks(n.Until), p.until) - p.clock) / sum
+	if each <= 0 {
+		return nil
+	}
+	p.clock += each * sum
+	return []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(inner).in(precMul+1))}}
 }
 
 // uses says whether a name stands in the text.

@@ -188,7 +188,7 @@ func (p *printer) spread(nodes []*loops.Node, i int) (expr, bool) {
 func (p *printer) nodes(ns []*loops.Node) []statement {
 	var out []statement
 	for i, n := range ns {
-		if n.List == nil {
+		if n.List == nil && n.Loop == nil { // loops give way by themselves
 			out = append(out, p.pause(n.At)...)
 		}
 		switch {

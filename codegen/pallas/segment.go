@@ -90,6 +90,7 @@ var stageDocs = map[string]string{
 	"store":    "Stores what the chunk made.",
 	"token":    "Steps through the tokens.",
 	"explicit": "Makes U and W.",
+	joined:     "Makes the gradients of queries, keys and gates.",
 }
 
 func (m *module) stageDoc(s *plan.Segment, p *printer) string {

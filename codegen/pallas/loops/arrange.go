@@ -135,12 +135,17 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
-// sharedFirst puts what serves several heads, and needs none of them, first.
+// sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them, and is not
+// made before it is due.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
 	mine := map[*Item]bool{}
+	last := len(level) - 1 // of a head's own
+	for last >= 0 && level[last].Head.C < 0 {
+		last--
+	}
 	var first, rest []*Node
-	for _, n := range level {
-		free := n.Head.C < 0 && len(n.Defs) > 0 && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
+	for i, n := range level {
+		free := i < last && n.Head.C < 0 && len(n.Defs) > 0 && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
 		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
 			first = append(first, n)

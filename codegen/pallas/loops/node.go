@@ -79,6 +79,7 @@ type Node struct {
 type Loop struct {
 	V       *Variable
 	Count   Form
+	Period  float64 // from when a round is due to when the next one is
 	Body    []*Node
 	Carries []*Carry
 }

@@ -302,6 +302,9 @@ func (r *roller) replace(s, p int, m *match) {
 	l := &Loop{V: m.v, Count: Number(m.rounds), Body: body, Carries: m.carries}
 	n := &Node{Stage: first[0].Stage, Loop: l}
 	n.At, n.Until = due(r.nodes[s : s+p*m.rounds])
+	begin, _ := due(first)
+	end, _ := due(r.nodes[s+(m.rounds-1)*p : s+m.rounds*p])
+	l.Period = (end - begin) / float64(m.rounds-1)
 	x, y := 0, 0
 	for _, shape := range m.shapes[0] {
 		for _, f := range shape.Ints {

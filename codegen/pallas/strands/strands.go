@@ -18,15 +18,15 @@ import (
 )
 
 // Name writes the strand of each instruction of a kernel's body into its task, in place of the tile. A strand of one tile has its
-// number; others are numbered by stage, in the order in which they begin.
-func Name(b *ir.Block) {
+// number; others are numbered by stage, in the order in which they begin. The stages that are named here are one.
+func Name(b *ir.Block, one ...string) {
 	n := len(b.Instrs)
-	w := &work{instrs: b.Instrs, reads: make([][]int, n), users: make([][]int, n), parent: make([]int, n), joined: make([]bool, n)}
+	w := &work{instrs: b.Instrs, one: one, reads: make([][]int, n), users: make([][]int, n), parent: make([]int, n), joined: make([]bool, n)}
 	def := map[*ir.Value]int{}
 	for i, in := range b.Instrs {
 		w.parent[i] = i
 		for _, a := range in.Args {
-			if j, ok := def[a]; ok && b.Instrs[j].Task.Stage == in.Task.Stage {
+			if j, ok := def[a]; ok && w.stage(b.Instrs[j]) == w.stage(in) {
 				w.reads[i], w.users[j] = append(w.reads[i], j), append(w.users[j], i)
 			}
 		}
@@ -42,9 +42,10 @@ func Name(b *ir.Block) {
 // work is a body, and who reads what within a stage.
 type work struct {
 	instrs       []*ir.Instr
-	reads, users [][]int // of each instruction
-	parent       []int   // of union and find
-	joined       []bool  // belongs to a strand
+	one          []string // stages that are one
+	reads, users [][]int  // of each instruction
+	parent       []int    // of union and find
+	joined       []bool   // belongs to a strand
 }
 
 // few is how many tiles a value serves that ties what reads it, and how many strands are tied by what has no tile.
@@ -92,6 +93,14 @@ func (w *work) tiles(of []int) int {
 	return len(seen)
 }
 
+// stage is that of an instruction.
+func (w *work) stage(in *ir.Instr) string {
+	if slices.Contains(w.one, in.Task.Stage) {
+		return w.one[0]
+	}
+	return in.Task.Stage
+}
+
 func (w *work) find(i int) int {
 	for w.parent[i] != i {
 		w.parent[i] = w.parent[w.parent[i]]
@@ -122,8 +131,8 @@ func (w *work) number() {
 		n, ok := number[s]
 		if !ok {
 			if n = first[s]; mixed[s] {
-				n = begun[in.Task.Stage]
-				begun[in.Task.Stage]++
+				n = begun[w.stage(in)]
+				begun[w.stage(in)]++
 			}
 			number[s] = n
 		}

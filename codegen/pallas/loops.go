@@ -152,24 +152,37 @@ func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 		}
 	}
 	// The body is written at the times of the first round.
-	count, clock, period := l.Count.C, p.clock, ticks(l.Period)
+	count, clock, period := l.Count.C, p.clock, int(l.Period*wholeChunk)
 	first := max(clock, min(ticks(n.At), until))
 	p.clock, p.until, p.quiet = first, min(until, first+period), period < leastPiece
 	body = p.nodes(l.Body)
 	lasts := p.clock - first
 	wait := period - lasts // from the last of a round to the next round
-	p.clock, p.quiet = clock, quiet
-	if period < leastPiece || wait < leastPiece {
-		before = p.pause(n.At)
-		p.clock += count * lasts
-		return before, body, nil
+	p.clock, p.until, p.quiet = clock, until, quiet
+	if wait >= leastPiece && first-clock >= wait { // the first round waits as long as the others
+		before = p.wait(first - clock - wait)
+		p.clock += count * period
+		return before, append([]statement{yielding(wait)}, body...), nil
 	}
-	defer func() { p.clock += count * period }()
-	rest := []statement{yielding(wait)}
-	if first-clock >= wait-leastPiece { // the first waits as long as the others
-		return p.wait(first - clock - wait), append(rest, body...), nil
+	before = p.pause(n.At)
+	// Else rounds wait at their end, the last one too, and are shorter where what follows would be late.
+	if wait = min(period, (p.room(n)-p.clock)/count) - lasts; wait >= leastPiece {
+		lasts += wait
+		pause = []statement{yielding(wait)}
 	}
-	return p.pause(n.At), body, rest
+	p.clock += count * lasts
+	return before, body, pause
+}
+
+// room is when a loop must be done: when what follows it is due, or else the round of the loop around it.
+func (p *printer) room(n *loops.Node) int {
+	switch {
+	case !math.IsInf(n.Next, 1):
+		return min(ticks(n.Next), p.until)
+	case p.until < math.MaxInt32:
+		return p.until
+	}
+	return ticks(n.Until)
 }
 
 // shrinking is how a loop gives way whose inner loop grows shorter: a round lasts as long as its rounds.

@@ -158,7 +158,7 @@ func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
 	return out, nil
 }
 
-// hasten makes nodes due no later than what comes after them.
+// hasten makes nodes due no later than what comes after them, and notes when that is.
 func hasten(nodes []*loops.Node) {
 	due := math.Inf(1)
 	for _, n := range slices.Backward(nodes) {
@@ -166,7 +166,7 @@ func hasten(nodes []*loops.Node) {
 			hasten(n.Loop.Body)
 		}
 		n.At = min(n.At, due)
-		n.Until = min(n.Until, max(due, n.At))
+		n.Next, n.Until = due, min(n.Until, max(due, n.At))
 		due = n.At
 	}
 }

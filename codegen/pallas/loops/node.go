@@ -61,7 +61,8 @@ type Node struct {
 	Stage  string
 	At     float64 // when its first instruction is due, and its last one, in the time slot of a phase
 	Until  float64
-	begins bool // a level of the order begins here
+	Next   float64 // when what follows in the same nodes is due
+	begins bool    // a level of the order begins here
 	Head   Form
 	Ints   []Form // integers of the attributes, and of constant operands
 	Args   []Ref  // operands that are not constants

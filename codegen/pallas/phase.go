@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -105,7 +106,13 @@ func (m *module) phase(k *kernel, ph *plan.Phase, names map[*loops.Item]string, 
 		out.calls = append(out.calls, parts...)
 		w.clock = end
 	}
-	return out, straight(plan.LineAfter)
+	if err := straight(plan.LineAfter); err != nil {
+		return nil, err
+	}
+	if w.clock > wholeChunk {
+		return nil, fmt.Errorf("pallas: kernel %s: a phase takes %d of %d parts of a slot, and the next would overtake it", k.name, w.clock, wholeChunk)
+	}
+	return out, nil
 }
 
 // phaseWriter writes the functions of one phase.

@@ -23,3 +23,20 @@ func TestPallasForm(t *testing.T) {
 		require.True(t, file.Spec.Init)
 	}
 }
+
+// The state of a gradient is later in a file than in Mosaic where that costs less, unless the text says otherwise.
+func TestFileLater(t *testing.T) {
+	for _, test := range []struct {
+		spec, variant, target string
+		delay                 int
+	}{
+		{"train", "auto", "v6e", 3}, {"train", "auto", "tpu7x", 6}, {"train", "auto", "v5e", 6},
+		{"train", "auto,bwd.state_delay=10", "tpu7x", 10}, {"train", "tpu-train", "tpu7x", 3}, {"train,l2norm", "auto", "tpu7x", 3},
+	} {
+		s, err := gdn.Parse(test.spec)
+		require.NoError(t, err)
+		file, _, err := pallasForm(s, test.variant, test.target)
+		require.NoError(t, err)
+		require.Equal(t, test.delay, file.Variant.Backward.StateDelay, test)
+	}
+}

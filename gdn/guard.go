@@ -13,8 +13,9 @@ const (
 )
 
 // Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
-// lockstep counts to the largest legal value not above them. Packed sequences that are gathered take one chunk a grid step. Choices that the spec, which must be valid, leaves without effect go to their default. A build fits its variant, so
-// variants that fit alike build alike.
+// lockstep counts to the largest legal value not above them. Packed sequences that are gathered take one chunk a grid step, and so do
+// visits where heads are spread over programs. Choices that the spec, which must be valid, leaves without effect go to their default. A
+// build fits its variant, so variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
 	v = v.Canon()
 	v.Chunk = v.chunkOf(s)
@@ -67,7 +68,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1
 	}
 	tokens := s.Tokens
-	if v.Mapping.Pack == PackAligned { // a block has a row for each sequence that starts in it
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits { // a block has a visit for each sequence that starts in it
 		tokens += (s.Seqs - 1) * v.Chunk
 	}
 	for v.Mapping.Chunks > 1 && (v.Mapping.Chunks-1)*v.Chunk >= tokens {

@@ -143,10 +143,12 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		}
 		return suitedBefore(c.Text, s, m)
 	case w == (where{}), w.packed && last.Fit(s).Packing(s).Seqs > 0:
-		if w.most > 0 && (s.HeadsV > w.most || v.visits(s) < w.steps*v.Mapping.Chunks) { // a program has all heads where its steps have several visits
+		list := v.Suited(s, m)
+		fit := list[0].visiting(s).Fit(s)
+		if w.most > 0 && (fit.Mapping.Chunks < v.Mapping.Chunks || fit.states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks) {
 			return nil, nil
 		}
-		return v.Suited(s, m), nil
+		return list, nil
 	case w.packed, last.Fit(s).Packing(s).Seqs > 0: // gradients of packed sequences
 		return nil, nil
 	}
@@ -171,15 +173,27 @@ func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
 	return list, nil
 }
 
+// mostVisited bounds the visits x heads of a step. More fill the vector memory, and take long to compile.
+const mostVisited = 32
+
 // visiting is v with visits of sequences to blocks of tokens where v would gather packed sequences into chunks, which takes the compiler's gathers longer
-// than the kernel's work: packed training 19.1 against 7.0 cycles a token and value head on v6e.
+// than the kernel's work: packed training 19.1 against 6.2 cycles a token and value head on v6e.
 func (v Variant) visiting(s Spec) Variant {
 	w := v
 	w.Mapping.Pack, w.Forward.Fetch = PackVisits, FetchCopies
+	for w.Mapping.Chunks > 1 && w.Mapping.Chunks*w.Fit(s).Mapping.Heads > mostVisited {
+		w.Mapping.Chunks /= 2
+	}
 	if v.Fit(s).Mapping.Pack == PackGather && w.Fit(s).Mapping.Pack == PackVisits && w.Check(s) == nil {
 		return w.Canon()
 	}
 	return v
+}
+
+// states are the heads x batch rows of a program of a fitted variant, in tiles of a matrix unit.
+func (v Variant) states(s Spec, m Machine) int {
+	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
+	return v.Mapping.Heads * v.Mapping.Batch * tiles(s.K) * tiles(s.V)
 }
 
 // visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
@@ -195,9 +209,7 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	} else {
 		full = last.Suited(s, m)[0]
 	}
-	fit := full.Fit(s)
-	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
-	if states := fit.Mapping.Heads * fit.Mapping.Batch * tiles(s.K) * tiles(s.V); states < w.least || w.most > 0 && states > w.most {
+	if states := full.Fit(s).states(s, m); states < w.least || w.most > 0 && states > w.most {
 		return nil
 	}
 	if v.Mapping.Chunks == 1 {

@@ -189,6 +189,8 @@ func TestChoices(t *testing.T) {
 		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
 		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=visits,fetch=copies"},
+		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
+		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,chunks=2,fetch=copies,main=yes"},
 		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=visits,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
@@ -286,6 +288,15 @@ func TestShort(t *testing.T) {
 			for _, v := range forms(t, "auto-fla", mustParse(t, p.Name), m) {
 				require.Equal(t, v, parseVariant(t, v.Short()))
 			}
+		}
+	}
+}
+
+// A step has several visits of packed sequences where one program has all heads.
+func TestFitVisits(t *testing.T) {
+	for text, want := range map[string]int{"tpu-train-long,chunk=64,chunks=2,pack=visits": 2, "tpu-train-long,chunk=64,pack=visits": 4, "tpu-train-long,chunk=64,pack=visits,heads=2": 1, "tpu-train-long,chunk=64": 1} {
+		for _, spec := range []string{"train,t=150,hk=2,hv=4,seqs=5", "bench,t=150,hk=2,hv=4,seqs=4,init,rule=simple-gla"} {
+			require.Equal(t, want, parseVariant(t, text).Fit(mustParse(t, spec)).Mapping.Chunks, "%s by %s", spec, text)
 		}
 	}
 }

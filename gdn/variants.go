@@ -24,7 +24,7 @@ var Variants = []NamedVariant{
 	{Name: "token", Doc: "the token recurrence", Text: "algo=token,chunk=16"},
 	{Name: "token-inner", Doc: "the token recurrence on tensors as they are", Text: "algo=token,chunk=8,layout=bthd"},
 	{Name: "token-vector", Doc: "the token recurrence by products and sums, on states as they are", Text: "algo=token,chunk=8,layout=bthd,unit=vector"},
-	{Name: "decode", Doc: "a few tokens a sequence on a TPU: states as they are, K S in f32 on the vector unit, Q S in bf16 on the matrix unit",
+	{Name: "decode", Doc: "a few tokens a sequence on a TPU: states as they are, K S in f32 on the vector unit, and Q S too where k is first and the kernel norms no q, else in bf16 on the matrix unit",
 		Text: "algo=token,chunk=8,batch=4,layout=bthd,fuse=kernel,unit=lanes,precstate=bf16x1,head_group=1"},
 	{Name: "decode-f32", Doc: "as decode, all of it in f32 on the vector unit", Text: "algo=token,chunk=8,batch=4,layout=bthd,fuse=kernel,unit=lanes"},
 	{Name: "cpu-decode", Doc: "a few tokens a sequence on a CPU, in float32: each state is read by one pass for K S and Q S and one update",

@@ -54,10 +54,10 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 }
 
 // tokenNative works on states in the order of the spec: what servers have, a token or a few for each of many sequences. On the matrix unit K S and Q S are one product, before the update. On
-// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32 and k is last; what runs along the rows of
-// the state is a column.
+// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32 and k is last or the kernel norms q; what runs along
+// the rows of the state is a column.
 //
-// A token is [Nk, K] of q and k, [N, V] of v, a row for each entry, sliced from [N, C, D] at i. What is made of all tokens at once, norms, gates and scale,
+// A token is [Nk, K] of q and k, [N, V] of v, a row for each entry, sliced from [N, C, D] at i. What is made of all tokens at once, norms and gates,
 // is made before the first: only the state and what reads it go from token to token. The states after each are noted, for a spec that wants them.
 func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")

@@ -431,19 +431,16 @@ func (x *gridding) arguments() (args []*ir.Value) {
 		}
 	}
 	switch {
-	case x.visiting() && x.state != nil && !x.state.zeros:
-		for _, y := range x.perVisit(x.state, false) {
-			g.In = append(g.In, x.window(y))
-			args = append(args, x.state.value)
-		}
 	case x.pooled():
 		for j := range x.v.Mapping.Batch {
 			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
 			args = append(args, x.state.value)
 		}
-	case x.once && x.s.Init:
-		g.In = append(g.In, x.window(x.state))
-		args = append(args, x.state.value)
+	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:
+		for _, y := range x.perVisit(x.state, false) {
+			g.In = append(g.In, x.window(y))
+			args = append(args, x.state.value)
+		}
 	case x.state != nil && !x.once && !x.visiting():
 		g.Carry = []ir.Window{x.window(x.state)}
 		args = append(args, x.state.value)

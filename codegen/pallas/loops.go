@@ -154,7 +154,8 @@ func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 	// The body is written at the times of the first round.
 	count, clock, period := l.Count.C, p.clock, int(l.Period*wholeChunk)
 	first := max(clock, min(ticks(n.At), until))
-	p.clock, p.until, p.quiet = first, min(until, first+period), period < leastPiece
+	each := min(period, (wholeChunk-first)/count) // the schedule's last round may be shorter than others, the file's is not
+	p.clock, p.until, p.quiet = first, min(until, first+each), period < leastPiece
 	body = p.nodes(l.Body)
 	lasts := p.clock - first
 	wait := period - lasts // from the last of a round to the next round

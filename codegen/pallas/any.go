@@ -10,19 +10,15 @@ import (
 
 // extent says how a file counts batch rows and tokens: by groups of rows that a program takes in lockstep, and by steps.
 type extent struct {
-	Rows     int  // rows of a group; of packed sequences 1
-	Unit     int  // tokens of a step, or with Visits of a visit
-	Visits   int  // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
-	MinSteps int  // phases of successive steps overlap, so that there must be as many
-	Fixed    bool // the tokens are those of the spec, which are few
+	Rows     int // rows of a group; of packed sequences 1
+	Unit     int // tokens of a step, or with Visits of a visit
+	Visits   int // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
+	MinSteps int // phases of successive steps overlap, so that there must be as many
 }
-
-// fewTokens is how many the token recurrence takes without steps.
-const fewTokens = 4
 
 // extentOf gives that of a fitted variant.
 func extentOf(s gdn.Spec, v gdn.Variant) extent {
-	e := extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1, Fixed: s.Seqs == 0 && v.Algo == gdn.AlgoToken && s.Tokens <= fewTokens}
+	e := extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1}
 	switch {
 	case s.Seqs > 0 && (v.Mapping.Pack == gdn.PackAligned || v.Mapping.Pack == gdn.PackVisits && v.Mapping.Chunks > 1):
 		e.Unit, e.Visits = v.Chunk, v.Mapping.Chunks
@@ -43,9 +39,7 @@ func (e extent) spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 	if e.Visits > 0 {
 		tokens = e.Unit * (e.Visits*z.Steps - z.Rows)
 	}
-	if !e.Fixed {
-		s.Tokens = tokens
-	}
+	s.Tokens = tokens
 	if s.Seqs > 0 {
 		s.Seqs = z.Rows
 	} else {
@@ -55,10 +49,7 @@ func (e extent) spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 }
 
 // tokens says how many tokens the kernels take.
-func (e extent) tokens(s gdn.Spec) string {
-	if e.Fixed {
-		return fmt.Sprintf("%d tokens", s.Tokens)
-	}
+func (e extent) tokens() string {
 	return fmt.Sprintf("tokens by %d", e.Unit)
 }
 
@@ -68,13 +59,12 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 	return v
 }
 
-// fitted is a variant as it suits every size: what holds for one batch row alone is left out, and so are the copies of a decode kernel,
-// whose buffers take turns in another order where steps are few.
+// fitted is a variant as it suits every size: what holds for one batch row alone is left out.
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
-	if v.Algo == gdn.AlgoToken {
-		v.Forward.Main = false
-	}
 	fit := v.Fit(s)
+	if decodes(s, v) {
+		return fit, extent{}
+	}
 	e := extentOf(s, fit)
 	probe := e.spec(s, sizes.Probes[0])
 	if fit.Check(probe) == nil { // not where a chunk is as short as the tokens
@@ -103,9 +93,8 @@ func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err
 		s.Direction = gdn.Forward
 		kept = len(modules[0].Results) - len(s.Outputs())
 	}
-	pool := len(modules) == 1 && v.Algo == gdn.AlgoToken && s.Seqs == 0 && s.Tokens == 1 && s.Final
 	for i, m := range modules {
-		out = append(out, program{name: names[i], Module: m, pool: pool})
+		out = append(out, program{name: names[i], Module: m})
 	}
 	for i, p := range out {
 		if out[i].Module, err = Tiles(p.Module); err != nil {
@@ -118,6 +107,9 @@ func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err
 // anySize writes the programs of a spec for every size.
 func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	v, e := fitted(s, v)
+	if decodes(s, v) {
+		return decodeFile(s, v), nil
+	}
 	var f *file
 	var texts [][]string
 	var names []string
@@ -136,7 +128,6 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		}
 		f = &file{code: c, variant: v, extent: e}
 		f.data.Run, f.data.Kernels, f.data.Kept = progs[0].name, len(progs) > 1, kept > 0
-		f.data.Pool = c.helpers["pool"]
 		for _, p := range progs {
 			names = append(names, p.name)
 			f.extent.MinSteps = max(f.extent.MinSteps, overlap(p.Module))
@@ -150,7 +141,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		return nil, fmt.Errorf("pallas: no file for every size: %w", err)
 	}
 	f.funcs = funcs
-	if s.Seqs == 0 && !f.extent.Fixed && !f.data.Kernels {
+	if s.Seqs == 0 && !f.data.Kernels {
 		if f.funcs, f.data.Ragged = ragged(funcs, f.data.Run); f.data.Ragged {
 			f.helpers["ragged"] = true
 		}

@@ -49,7 +49,6 @@ func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 type program struct {
 	name string
 	*ir.Module
-	pool bool // it is to take states in a pool too, where its kernel can
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -83,9 +82,6 @@ func (mod *module) program(prog program) error {
 	}
 	mod.tasks, mod.beside, mod.hints = tasks, beside, map[*ir.Value]string{}
 	mod.outside = mosaic.Outside(m)
-	if mod.pool = nil; prog.pool {
-		mod.pool = overPool(m)
-	}
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
 			y = y.Def.Args[0]
@@ -130,9 +126,6 @@ func (mod *module) program(prog program) error {
 	result := hints[0]
 	if len(hints) > 1 {
 		result = "tuple[" + strings.Join(hints, ", ") + "]"
-	}
-	if mod.pool != nil {
-		params = append(params, "indices: jax.Array | None = None")
 	}
 	f := []string{header(prog.name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for _, s := range stmts {

@@ -4,9 +4,6 @@ _ALL = np.uint32(0xFFFFFFFF)
 #: HIGH constant
 _HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word
 
-#: pool constant
-_SLOTS, _AHEAD = 4, 2  # steps whose states are in VMEM, and how long before their own
-
 #: interleave constant
 T = TypeVar("T")
 Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
@@ -129,104 +126,6 @@ def _beside(*lines: Work[Any]) -> Work[list[Any]]:
         except StopIteration as stop:
             results[i] = stop.value
     return results
-
-#: pool
-def _over_pool(
-    indices: jax.Array,
-    kernel: Callable,
-    *,
-    grid: tuple[int, ...],
-    in_specs: list[pl.BlockSpec],
-    out_specs: list[pl.BlockSpec],
-    out_shape: tuple[jax.ShapeDtypeStruct, ...],
-    compiler_params: pltpu.CompilerParams,
-    **options: Any,
-) -> Callable:
-    """A pallas_call whose last operand and result are a pool of states [P, ...].
-
-    The pool stays in main memory, and a row's state is read and written where indices
-    say; a row of an index that no state has, as -1, has none, and its o is 0.
-    """
-    hbm, states = pl.BlockSpec(memory_space=pltpu.HBM), in_specs[-1].block_shape
-    semaphores = pltpu.SemaphoreType.DMA((_SLOTS,))
-
-    def looked(spec: pl.BlockSpec) -> pl.BlockSpec:
-        """A window of a grid that has a table."""
-        return pl.BlockSpec(spec.block_shape, lambda *at: spec.index_map(*at[:-1]))
-
-    def call(*args: jax.Array) -> tuple[jax.Array, jax.Array]:
-        pool = args[-1]
-        return pl.pallas_call(
-            functools.partial(_pool_kernel, kernel, rows=states[0]),
-            grid_spec=pltpu.PrefetchScalarGridSpec(
-                num_scalar_prefetch=1,
-                grid=grid,
-                in_specs=[*map(looked, in_specs[:-1]), hbm],
-                out_specs=[looked(out_specs[0]), hbm],
-                scratch_shapes=[
-                    pltpu.VMEM((_SLOTS, *states), pool.dtype),
-                    semaphores,
-                    semaphores,
-                ],
-            ),
-            out_shape=(out_shape[0], jax.ShapeDtypeStruct(pool.shape, pool.dtype)),
-            input_output_aliases={len(args): 1},
-            compiler_params=dataclasses.replace(
-                compiler_params, dimension_semantics=len(grid) * ("arbitrary",)
-            ),
-            **options,
-        )(indices, *args)
-
-    return call
-
-#: pool_kernel
-def _pool_kernel(kernel: Callable, table: Ref, *refs: Ref, rows: int) -> None:
-    """One step: states are copied to VMEM steps before, and leave in steps after."""
-    *inputs, pool, o, after, slots, arrived, left = refs
-    step, last, behind = pl.program_id(0), pl.num_programs(0) - 1, _SLOTS - _AHEAD
-
-    def named(index: jax.Array) -> jax.Array:
-        """A copy that is not of a state of the pool would be of anything."""
-        return (index >= 0) & (index < pool.shape[0])
-
-    def each(step: jax.Array, method: str, leaves: bool = False) -> None:
-        """Starts or awaits the copies of the states of a step."""
-        slot = lax.rem(step, _SLOTS)
-        for row in range(rows):
-            index, state = table[step * rows + row], slots.at[slot, row]
-            source, target, semaphore = pool.at[index], state, arrived.at[slot]
-            if leaves:
-                source, target, semaphore = state, after.at[index], left.at[slot]
-            copy = pltpu.make_async_copy(source, target, semaphore)
-            pl.when(named(index))(getattr(copy, method))
-
-    @pl.when(step == 0)
-    def _():
-        for i in range(_AHEAD):
-            pl.when(i <= last)(functools.partial(each, i, "start"))
-
-    @pl.when(step >= behind)
-    def _():
-        each(step - behind, "wait", leaves=True)
-
-    @pl.when(step + _AHEAD <= last)
-    def _():
-        each(step + _AHEAD, "start")
-
-    each(step, "wait")
-    states = slots.at[lax.rem(step, _SLOTS)]
-    kernel(*inputs, states, o, states)
-    each(step, "start", leaves=True)
-    for row in range(rows):
-
-        @pl.when(~named(table[step * rows + row]))
-        def _(row=row):
-            o[row] = jnp.zeros(o.shape[1:], o.dtype)
-
-    @pl.when(step == last)
-    def _():
-        for i in reversed(range(behind)):
-            pl.when(i <= last)(functools.partial(each, last - i, "wait", leaves=True))
 
 #: ragged
 def _ragged_call(

@@ -25,11 +25,6 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	if len(results) == 1 {
 		result = "jax.Array"
 	}
-	run, pool := "pl.pallas_call", k.In == m.pool
-	if pool {
-		m.helpers["pool"], m.helpers["pool_kernel"], m.helpers["functools"] = true, true, true
-		run, hints = "call", append(hints, "indices: jax.Array | None")
-	}
 	hints = append(hints, "*", "interpret: bool")
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	var b []string
@@ -88,12 +83,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		all = append(all, "input_output_aliases={"+strings.Join(al, ", ")+"}")
 	}
 	all = append(all, "compiler_params=pltpu.CompilerParams("+params+")", fmt.Sprintf("name=%q", k.name), "interpret=interpret")
-	if pool {
-		add("    call = pl.pallas_call")
-		add("    if indices is not None:  # initial_state is a pool")
-		add("        call = functools.partial(_over_pool, indices)")
-	}
-	add("    return %s(%s)(%s)", run, strings.Join(all, ", "), strings.Join(args, ", "))
+	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
 }

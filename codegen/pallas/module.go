@@ -24,7 +24,6 @@ type module struct {
 	funcs   []string             // kernels and what calls them, in order
 	single  bool                 // one kernel: its stages need no prefix
 	outside map[*ir.Value]bool   // arrays of the caller
-	pool    *ir.Instr            // the kernel that can take its states where they lie in a pool
 }
 
 // kernel is one kernel on its way to Python.

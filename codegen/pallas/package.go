@@ -83,7 +83,11 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
 		docs, codes = append(docs, strings.Replace(f.doc, runIt, "", 1)), append(codes, f.source(true))
-		given = append(given, append([]string{"AXES", "DTYPES", "HEADS_K", "HEADS_V", "STEP", "WIDTH_K", "WIDTH_V"}, f.functions()...))
+		names := []string{"AXES", "DTYPES"}
+		if !f.data.Decode {
+			names = append(names, "HEADS_K", "HEADS_V", "STEP", "WIDTH_K", "WIDTH_V")
+		}
+		given = append(given, append(names, f.functions()...))
 	}
 	common, left, taken := share.Out(codes, "STEP")
 	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
@@ -208,7 +212,7 @@ Static cycles a token and value head, at the sizes that kernels were chosen for;
 |---|---|---|
 `
 
-//go:embed api.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
+//go:embed api.py.tmpl decode.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
 var packageText embed.FS
 
 // spaced puts two blank lines before what stands at the top level after a template left more or fewer.

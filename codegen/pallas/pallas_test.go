@@ -187,14 +187,24 @@ func TestWheel(t *testing.T) {
 	require.Contains(t, texts["two_words-0.1.0.dist-info/RECORD"], "two_words/__init__.py,sha256=nia_NpkRxFwkPGhBR7I_yeHc_PJX0pmhxjIBam_NM_Q,6\n")
 }
 
-// A file of one token has a function over a pool, where a step of its kernel has all heads of its rows; others have none.
-func TestPool(t *testing.T) {
-	for text, has := range map[string]bool{"b=8,t=1,hk=2,hv=4,k=16,v=16,init": true, "b=8,t=1,hk=4,hv=4,k=16,v=16,init,state=vk,rule=kda": true, "b=8,t=2,hk=2,hv=4,k=16,v=16,init": false, "b=8,t=1,hk=2,hv=4,k=16,v=16,final=false": false} {
-		text := source(t, text, "decode")
-		require.Equal(t, has, strings.Contains(text, "def gated_delta_rule_pool(") || strings.Contains(text, "def kda_pool("))
-		require.Equal(t, has, strings.Contains(text, "call = functools.partial(_over_pool, indices)"))
+// A file of few tokens has a function over a pool where it gives states, and one kernel whatever the size and the variant.
+func TestDecode(t *testing.T) {
+	kernel := func(text string) string {
+		from, to := strings.Index(text, "class _States("), strings.Index(text, "AXES = {")
+		require.Positive(t, from)
+		return text[from:to]
 	}
-	require.NotContains(t, source(t, "b=8,t=1,hk=2,hv=4,k=16,v=16,init", "decode,heads=2"), "_over_pool")
+	want := kernel(source(t, "b=8,t=1,hk=2,hv=4,k=16,v=16,init", "decode"))
+	for _, work := range []string{"b=1,t=1,hk=4,hv=4,k=128,v=128,init", "b=70,t=3,hk=2,hv=4,k=16,v=16"} {
+		for _, variant := range []string{"decode", "decode,heads=2,main=yes"} {
+			text := source(t, work, variant)
+			require.Equal(t, want, strings.ReplaceAll(kernel(text), "0.08838834764831843", "0.25"), "%s by %s", work, variant)
+			require.Contains(t, text, "def gated_delta_rule_pool(")
+		}
+	}
+	require.Contains(t, source(t, "b=8,t=1,hk=4,hv=4,k=16,v=16,init,state=vk,rule=kda", "decode"), "def kda_pool(")
+	require.NotContains(t, source(t, "b=8,t=1,hk=2,hv=4,k=16,v=16,final=false", "decode"), "_pool(")
+	require.NotContains(t, source(t, "b=8,t=8,hk=2,hv=4,k=16,v=16", "decode"), "class _States(", "tokens one by one, by steps")
 }
 
 func TestRefusals(t *testing.T) {

@@ -279,9 +279,6 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 		p.names[d] = p.fresh(results[i])
 		left = append(left, p.names[d])
 	}
-	if n.In == p.m.pool {
-		args = append(args, "indices")
-	}
 	return statement{value: strings.Join(left, ", ") + " = " + call + "(" + strings.Join(append(args, "interpret=interpret"), ", ") + ")"}
 }
 

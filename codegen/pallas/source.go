@@ -78,6 +78,8 @@ type fileData struct {
 	Fused, NegEigval, L2Norm, Packed bool
 	StateVK, EmptyZero, Final        bool
 	Kernels, Kept                    bool   // the gradient is by kernels; which read what the forward pass keeps
+	Decode, Exact                    bool   // it is for few tokens of each sequence; its outputs are exact sums
+	Numbers                          bool   // some gates are a number a head
 	Pool                             bool   // states may lie in a pool
 	Part                             bool   // of a package
 	Ragged                           bool   // q, k, v and o may end within a block of tokens
@@ -146,6 +148,11 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if err := f.describe(s, v); err != nil {
 		return nil, err
 	}
+	if f.data.Decode {
+		if err := f.writeDecode(); err != nil {
+			return nil, err
+		}
+	}
 	f.doc = f.describeAll(given, s, p)
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
@@ -188,6 +195,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	var names, hints, public, last, pairs, types []string
 	for _, p := range s.Inputs() {
 		axes := family.Axes(s, p.Name)
+		d.Numbers = d.Numbers || axes == "BTH"
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
 		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
@@ -239,7 +247,11 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
-	fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens(s))
+	if f.data.Decode {
+		b.WriteString("  sizes: any, of few tokens\n")
+	} else {
+		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens())
+	}
 	if len(p.Costs) == 0 {
 		b.WriteString("  cost: not counted (no libtpu)\n")
 	} else {

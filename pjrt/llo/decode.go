@@ -47,7 +47,7 @@ type branch struct {
 
 // A guard is the predicate of an instruction: it runs where register reg is true (false, if negated).
 type guard struct {
-	reg    int // noRegister: always
+	reg    int // noRegister: always; negated, never
 	negate bool
 }
 

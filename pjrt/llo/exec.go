@@ -213,7 +213,7 @@ func (m *machine) errorf(c *code, format string, args ...any) error {
 // holds evaluates a guard; ok is false where its predicate is unknown.
 func (m *machine) holds(g guard) (runs, ok bool) {
 	if g.reg == noRegister {
-		return true, true
+		return !g.negate, true
 	}
 	p := m.regs[g.reg]
 	if !p.isNumber() {

@@ -90,6 +90,8 @@ func TestScalarSemantics(t *testing.T) {
 		{"reads before writes", "%s1_s1 = smov 1 ;; %s2_s2 = smov 2 | %s1_s1 = smov %s2_s2 ;; %s2_s2 = smov %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 1", true},
 		{"guard holds", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %s1_s1 = smov 1 | %s1_s1 = smov (%p2_p2), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", true},
 		{"guard fails", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %s1_s1 = smov 1 | %s1_s1 = smov (!%p2_p2), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", false},
+		{"guard that is never", "%s1_s1 = smov 1 | %s1_s1 = smov (0), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 1", true},
+		{"guard that is always", "%s1_s1 = smov 1 | %s1_s1 = smov (!0), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 2", true},
 		{"guard with other value", "%p2_p2 = scmp.eq.s32.totalorder 0, 0 | %s3_s3 = smov 5 | %s1_s1 = smov (!%p2_p2, %s3_s3), 2 | %p1_p1 = scmp.eq.s32.totalorder %s1_s1, 5", true},
 		{"alias", "%s1_s1 = smov 5 ;; %s2_s1 = int_to_ptr.vmem [resolvable:$true] %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s1, 5", true},
 		{"move of an address", "%s1_s1 = smov 5 | %s2_s2 = int_to_ptr.hbm [resolvable:$false] %s1_s1 | %p1_p1 = scmp.eq.s32.totalorder %s2_s2, 5", true},

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// guard takes `(%p)`, `(!%p)` or `(!%p, %old)` and the comma after it out of args, wherever it stands.
+// guard takes `(%p)`, `(!%p)` or `(!%p, %old)` and the comma after it out of args, wherever it stands. The compiler leaves a wait under the
+// number 0 where it has found that its condition never holds.
 func (d *decoder) guard(args string) (g guard, old *operand, rest string, err error) {
 	open := strings.Index(args, "(")
 	if open < 0 {
@@ -19,7 +20,9 @@ func (d *decoder) guard(args string) (g guard, old *operand, rest string, err er
 	p, other, hasOld := strings.Cut(inner, ",")
 	p = strings.TrimSpace(p)
 	g.negate = strings.HasPrefix(p, "!")
-	if g.reg = register(strings.TrimPrefix(p, "!")); g.reg < firstPredicate {
+	if n, err := strconv.Atoi(strings.TrimPrefix(p, "!")); err == nil {
+		g = guard{reg: noRegister, negate: g.negate == (n != 0)}
+	} else if g.reg = register(strings.TrimPrefix(p, "!")); g.reg < firstPredicate {
 		return g, nil, "", fmt.Errorf("predicate %q is not a predicate register", inner)
 	}
 	if hasOld {

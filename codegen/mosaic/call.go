@@ -133,9 +133,41 @@ func Outside(m *ir.Module) map[*ir.Value]bool {
 }
 
 // lies says whether an instruction names the dimensions of an array in the order in which a TPU has them: where the last ones fill few lanes, the
-// first lies along the lanes.
+// first lies along the lanes; and where heads are as many as a tile has rows, [B, T, H] in 32 bits is blocks of 128 tokens, which lie along the
+// lanes, of H rows.
 func lies(in *ir.Instr) bool {
-	return in.Op == ir.OpTranspose && slices.Equal(in.Attrs.Dims, []int{1, 2, 0}) && in.Args[0].Type.Shape[2] < target.Lanes
+	if in.Op != ir.OpTranspose {
+		return false
+	}
+	shape := in.Args[0].Type.Shape
+	if slices.Equal(in.Attrs.Dims, []int{1, 2, 0}) && shape[2] < target.Lanes {
+		return true
+	}
+	array := in.Args[0]
+	for array.Def != nil && array.Def.Op == ir.OpReshape {
+		array = array.Def.Args[0]
+	}
+	if t := array.Type; t.Rank() != 3 || t.DType.Bytes() != 4 || t.Shape[1]%target.Lanes != 0 || t.Shape[2] != target.Sublanes {
+		return false
+	}
+	var dims, order []int // those longer than 1
+	place := map[int]int{}
+	for i, n := range shape {
+		if n > 1 {
+			place[i] = len(dims)
+			dims = append(dims, n)
+		}
+	}
+	for _, i := range in.Attrs.Dims {
+		if shape[i] > 1 {
+			order = append(order, place[i])
+		}
+	}
+	n := len(dims)
+	if n < 2 || dims[n-2] != target.Lanes || dims[n-1] != target.Sublanes {
+		return false
+	}
+	return slices.IsSorted(order[:n-2]) && order[n-2] == n-1 && order[n-1] == n-2
 }
 
 // Pinned lists the operands and results of a kernel that are to stay in main memory: those of its windows that are outside. A result that

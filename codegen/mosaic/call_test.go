@@ -61,3 +61,26 @@ func TestPinned(t *testing.T) {
 		require.Equal(t, c.ins != nil, strings.Contains(plain, "memory_space_colors"))
 	}
 }
+
+// Gates of eight heads are arrays of the caller as blocks of 128 tokens by heads, since that is how they lie; of other numbers of heads, types or
+// blocks they are copies.
+func TestOutsideGates(t *testing.T) {
+	for _, c := range []struct {
+		array, blocks, dims, turned string
+		outside                     bool
+	}{
+		{"f32[1,512,8]", "[1,1,2,2,128,1,8]", "[0,2,5,3,1,6,4]", "[1,2,1,2,1,8,128]", true},
+		{"f32[2,128,8]", "[2,128,8]", "[0,2,1]", "[2,8,128]", true},
+		{"f32[1,128,8]", "[1,128,8]", "[0,2,1]", "[1,8,128]", true},
+		{"f32[2,256,8]", "[2,2,128,8]", "[1,0,3,2]", "[2,2,8,128]", false}, // rows of the batch behind blocks
+		{"f32[1,512,8]", "[8,64,8]", "[0,2,1]", "[8,8,64]", false},
+		{"f32[1,512,16]", "[4,128,16]", "[0,2,1]", "[4,16,128]", false},
+		{"f32[1,512,16]", "[4,128,2,8]", "[0,2,3,1]", "[4,2,8,128]", false},
+		{"bf16[1,512,8]", "[4,128,8]", "[0,2,1]", "[4,8,128]", false},
+		{"f32[1,100,8]", "[1,100,8]", "[0,2,1]", "[1,8,100]", false},
+	} {
+		d, _, _ := strings.Cut(c.array, "[")
+		m := parse(t, "module m (%x: "+c.array+") -> (y) {\n  %0 = reshape %x : "+d+c.blocks+"\n  %1 = transpose %0 {dims="+c.dims+"} : "+d+c.turned+"\n  %2 = add %1, %1 : "+d+c.turned+"\n  yield %2\n}\n")
+		require.Equal(t, c.outside, mosaic.Outside(m)[m.Body.Instrs[1].Result()], "%+v", c)
+	}
+}

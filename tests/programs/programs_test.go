@@ -113,6 +113,8 @@ func TestAuto(t *testing.T) {
 					since = append(slices.Clone(since), "fetch=copies")
 					if target.MXUSize == 256 {
 						since = append(since, inMain)
+					} else {
+						since = append(since, "state_delay=6")
 					}
 				}
 				if job.name == "tpu-train" {
@@ -137,7 +139,7 @@ func TestAuto(t *testing.T) {
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
+	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
 		f, err := lower.Suit(s, gdn.Auto, tg)

@@ -103,7 +103,7 @@ func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
 
 // byGrown weighs the rows of x by exp(G), times a scale. Where weights come from transposes, that of G is there already: Between has it.
 func (e *Chunks) byGrown(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value) *ir.Value {
-	if grown == nil || !e.TurnsWeights() {
+	if grown == nil || !tile.TurnsWeights(e.V) {
 		return e.Store(e.ByRows(x, scaled(grown)))
 	}
 	column := scaled(e.Exp(tile.TurnedColumn(e.B, w.Sum, x.Type.Shape[2])))
@@ -239,9 +239,9 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	switch {
 	case f.left == nil: // K takes the rest, or there is none
 	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-		weighed = e.StoreValues(e.B.Mul(exact, e.Weight(at(f.left), e.Spec.V)), at(f.unit), at(f.length), at(f.writes))
+		weighed = e.StoreValues(e.B.Mul(exact, tile.Weight(e.Body, at(f.left), e.Spec.V)), at(f.unit), at(f.length), at(f.writes))
 	case e.V.TailDecay == gdn.TailDecayV:
-		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.Weight(at(f.left), e.Spec.V)))
+		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), tile.Weight(e.Body, at(f.left), e.Spec.V)))
 	}
 	o, added := e.outputOf(f, at, u, qS, up)
 	if added = e.update(f, at, u, weighed, added); f.Channels != nil {
@@ -262,7 +262,7 @@ func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	if e.V.Fold || by == nil {
 		return x
 	}
-	return e.B.Mul(e.Weight(by, e.Spec.V), x)
+	return e.B.Mul(tile.Weight(e.Body, by, e.Spec.V), x)
 }
 
 // written is V' of a chunk, [batch x heads, C, V] f32: what the rule writes for each token, or U where beta is in the columns of A. An additive rule

@@ -22,16 +22,16 @@ func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
 }
 
 // TurnsWeights says whether what weighs the rows of a tile is spread over lanes by transposes, as sums of decay are (row_broadcast=transpose): where
-// products with decays of columns are in float32, as on vector units beside matrix units of 128 rows. There the compiler takes a register that is
-// moved along its lanes as ready 40 cycles early, and bench waited 2500 cycles of 86400 for those of the state. A transpose takes no less of the lane
-// unit, and of matrix units of 256 rows, which are done sooner, each step waits for that: T 1024 on v6e took 4 % more.
-func (e *Body) TurnsWeights() bool {
-	return e.V.RowBroadcast == gdn.BroadcastTranspose && e.V.Numerics.DecayBF16 == gdn.DecayBF16Rows
+// products with decays of columns are in float32, as on vector units beside matrix units of 128 rows. There the compiler pops a register that is moved
+// along its lanes 40 cycles before it is ready, by the model of the schedule, and bench waited 2500 cycles of 86400 for those of the state. A transpose
+// takes no less of the lane unit, for which steps beside matrix units of 256 rows wait: T 1024 on v6e took 4 % more.
+func TurnsWeights(v gdn.Variant) bool {
+	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows
 }
 
 // Weight is Column of what weighs rows.
-func (e *Body) Weight(x *ir.Value, lanes int) *ir.Value {
-	if e.TurnsWeights() {
+func Weight(e *Body, x *ir.Value, lanes int) *ir.Value {
+	if TurnsWeights(e.V) {
 		return TurnedColumn(e.B, x, lanes)
 	}
 	return e.Column(x, lanes)

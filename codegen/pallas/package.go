@@ -51,6 +51,7 @@ const shortTokens = 128
 func Parts(s gdn.Spec) []Part {
 	s.Seqs, s.Packed, s.Direction, s.Final, s.Pool, s.InPlace = 0, false, gdn.Forward, true, 0, false
 	s = Spec(s)
+	s.Tokens = max(s.Tokens, 2*mostTokens) // of whole sequences
 	short, train, decode, packed := s, s, s, s
 	short.Tokens = min(shortTokens, s.Tokens)
 	train.Direction = gdn.Train

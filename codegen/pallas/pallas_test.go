@@ -198,7 +198,7 @@ func TestDecode(t *testing.T) {
 	for _, work := range []string{"b=1,t=1,hk=4,hv=4,k=128,v=128,init", "b=70,t=3,hk=2,hv=4,k=16,v=16"} {
 		for _, variant := range []string{"decode", "decode,heads=2,main=yes"} {
 			text := source(t, work, variant)
-			require.Equal(t, want, strings.ReplaceAll(kernel(text), "0.08838834764831843", "0.25"), "%s by %s", work, variant)
+			require.Equal(t, want, kernel(text), "%s by %s", work, variant)
 			require.Contains(t, text, "def gated_delta_rule_pool(")
 		}
 	}

@@ -110,15 +110,15 @@ type fileAxes struct {
 	Gate       bool // of tokens
 }
 
-// axesDoc is a shape of axes, with widths and the element type, for a docstring.
-func axesDoc(t ir.Type, axes string) string {
+// axesDoc is a shape of axes, with the element type and, where they are given, widths, for a docstring.
+func axesDoc(t ir.Type, axes string, widths bool) string {
 	l := strings.Split(axes, "")
 	for i, a := range l {
-		switch a {
-		case "K", "V":
-			l[i] = strconv.Itoa(t.Shape[i])
-		case "E":
+		switch {
+		case a == "E":
 			l[i] = "N+1"
+		case widths && (a == "K" || a == "V"):
+			l[i] = strconv.Itoa(t.Shape[i])
 		}
 	}
 	return fmt.Sprintf("%s[%s]", t.DType, strings.Join(l, ", "))
@@ -184,9 +184,11 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	d.Seqs, d.Tokens = s.Seqs, s.Tokens
 	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
 	d.StateVK, d.EmptyZero, d.Final = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final
-	d.Scale = floatText(s.EffectiveScale())
+	if d.Scale = floatText(s.EffectiveScale()); d.Decode && s.EffectiveScale() == s.DefaultScale() {
+		d.Scale = "q.shape[-1] ** -0.5" // of whatever width
+	}
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
-	d.OutDoc = axesDoc(s.Outputs()[0].Type, family.Axes(s, "o"))
+	d.OutDoc = axesDoc(s.Outputs()[0].Type, family.Axes(s, "o"), !d.Decode)
 	d.HeadsK, d.HeadsV, d.K, d.V, d.extent = s.HeadsK, s.HeadsV, s.K, s.V, f.extent
 	d.Result = "jax.Array"
 	if s.Final {
@@ -197,7 +199,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 		axes := family.Axes(s, p.Name)
 		d.Numbers = d.Numbers || axes == "BTH"
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
-		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes) + ", " + family.Doc(s, p.Name)})
+		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes, !d.Decode) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
 		if p.Type.DType != ir.I64 {
 			types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
@@ -248,7 +250,7 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
 	if f.data.Decode {
-		b.WriteString("  sizes: any, of few tokens\n")
+		b.WriteString("  sizes: any; at most 16 tokens\n")
 	} else {
 		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens())
 	}

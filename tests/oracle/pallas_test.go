@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
 )
@@ -195,6 +196,43 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 	}
 	require.Equal(t, 2, done)
 }
+
+// The kernel for few tokens lowers for a TPU at sizes of every kind: few rows and many, heads as many as lanes, several tokens, a pool. What Mosaic
+// refuses, interpreting does not show.
+func TestDecodeLowers(t *testing.T) {
+	py := python(t)
+	for name, spec := range map[string]string{"kv": "decode,b=2", "vk": "contest-decode,b=2,l2norm", "vk-exact": "b=2,t=1,hk=1,hv=1,k=64,v=64,dtype=f32,init,state=vk,rule=gdn2"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := gdn.Parse(spec)
+			require.NoError(t, err)
+			v, err := gdn.ParseVariant(map[bool]string{true: "decode-f32", false: "decode"}[s.DType == ir.F32])
+			require.NoError(t, err)
+			text, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{Version: "test"})
+			require.NoError(t, err)
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "kernels.py"), []byte(text), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "lower.py"), []byte(lowerDecode), 0o644))
+			runJAX(t, dir, absolute(t, py), "lower.py")
+		})
+	}
+}
+
+const lowerDecode = `
+import jax
+import jax.numpy as jnp
+import kernels
+
+name = next(n for n in kernels.__all__ if not n.endswith("_pool"))
+for sizes in ((1, 1, 4, 8, 128, 128), (5, 2, 2, 6, 64, 128), (40, 1, 16, 64, 64, 64), (1030, 1, 1, 2, 128, 128), (3, 16, 1, 1, 256, 256)):
+    shape = dict(zip("BTQHKV", sizes, strict=True))
+    x = {n: jax.ShapeDtypeStruct([shape[a] for a in kernels.AXES[n]], d) for n, d in kernels.DTYPES.items()}
+    rule = jax.jit(lambda **x: getattr(kernels, name)(**x, interpret=False))
+    rule.trace(**x).lower(lowering_platforms=("tpu",))
+    pool, indices = x.pop("initial_state"), jax.ShapeDtypeStruct((sizes[0],), jnp.int32)
+    rule = jax.jit(lambda pool, i, x: getattr(kernels, name + "_pool")(**x, pool=pool, indices=i, interpret=False), donate_argnums=0)
+    rule.trace(pool, indices, x).lower(lowering_platforms=("tpu",))
+`
 
 // A package is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by states and by a
 // pool, refusals; and eight devices against one, with a sequence in two, four and eight parts.

@@ -51,22 +51,24 @@ type Schedule struct {
 // Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
 func (s Schedule) Steps() int { return (s.Blocks + s.Sequences + s.Places - 1) / s.Places }
 
+// visits bounds the visits.
+func (s Schedule) visits() int { return s.Steps() * s.Places }
+
 // Entry is the index of an entry of the table: column, place in the step, sequential axis.
 func (s Schedule) Entry(column, place int) ir.Index {
 	x := ir.IndexTable(2, 0)
-	x.Const = 1 + (column*s.Places+place)*s.Steps()
+	x.Const = s.visits() + (column*s.Places+place)*s.Steps()
 	return x
 }
 
 // Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that there
-// are, then for each of the columns and each place in a step the entries of the steps; and the
+// are, as often as there may be visits, then for each of the columns and each place in a step the entries of the steps; and the
 // marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does not ascend.
 // What is of sequences lies along the lanes of squares by visits, whose sums give what is of
 // visits.
 func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
-	steps := s.Steps()
-	visits := steps * m
+	steps, visits := s.Steps(), s.visits()
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
 	one := func(c *ir.Value) *ir.Value {
 		t := i32(c.Type.Shape...)
@@ -111,13 +113,14 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
 	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
 	done := b.Select(b.Or(idle, stays), none, block)
-	extra := b.Sum(b.Reshape(later, 1, n), 1) // no slice: the compiler would take it through main memory
+	// How many steps there are is a sum for each visit, as the others are, though all are the same: a number alone would leave vector memory to be computed
+	// with, and come back, each by way of main memory. The condition, which always holds, keeps the compiler from finding that out.
+	extra := over(plus(each, visits), ir.LE, enter, later)
 	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
 	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
 	live = b.Min(live, b.Like(live, float64(steps)))
-	step := b.Iota(i32(steps), 0)
-	last := b.Compare(ir.EQ, step, b.Broadcast(plus(live, -1), step.Type.Shape, 0))
-	last = b.Select(last, b.Like(step, float64(n-1)), b.Like(step, -1))
+	entry := b.Iota(i32(visits), 0) // of its steps this column has one place
+	last := b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), b.Like(entry, float64(n-1)), none)
 	columns := []*ir.Value{Block: block, Next: next, Done: done, Closed: closed, Last: last}
 
 	// Marks, by visits. One that enters no sequence has its rows behind the last.
@@ -134,13 +137,24 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	if s.Drop {
 		keep = one(b.Compare(ir.GT, to, from))
 	}
-	tall := i32(visits, Rows, c)
-	which := b.Iota(tall, 1)
-	all := b.Const(tall, 0)
-	for i, x := range [marks]*ir.Value{First: first, From: from, To: to, Keep: keep} {
-		all = b.Select(b.Compare(ir.EQ, which, b.Like(which, float64(i))), b.Broadcast(x, tall.Shape, 0), all)
+	return b.Concat(0, append([]*ir.Value{live}, columns...)...), spread(b, c, [marks]*ir.Value{First: first, From: from, To: to, Keep: keep})
+}
+
+// spread makes tiles [visits, Rows, c] of marks [visits], each throughout its row. What is spread is one word a visit, of which each row takes its bits: a
+// number of a vector comes to a tile by the unit that moves lanes, and four times as many of them would take four times as long.
+func spread(b *ir.Builder, c int, of [marks]*ir.Value) *ir.Value {
+	bits := 1
+	for 1<<bits < c+2 { // the largest mark is c + 1
+		bits++
 	}
-	return b.Concat(0, append([]*ir.Value{live}, columns...)...), all
+	tall := ir.T(ir.I32, of[0].Type.Shape[0], Rows, c)
+	row := b.Iota(tall, 1)
+	word := of[0]
+	for i, x := range of[1:] {
+		word = b.Add(word, b.Scale(x, float64(int(1)<<(bits*(i+1)))))
+	}
+	by := b.And(b.Scale(row, float64(bits)), b.Like(row, 31))
+	return b.And(b.Binary(ir.OpShr, b.Broadcast(word, tall.Shape, 0), by), b.Like(row, float64(int(1)<<bits-1)))
 }
 
 // Marks are the marks of the visits of a step, a tile [Rows, Chunk] for each.

@@ -31,7 +31,7 @@ func TestExample(t *testing.T) {
 	require.EqualValues(t, 2, entries[0], "steps")
 	column := func(c int) (by []int64) { // by visits
 		for visit := range 4 {
-			by = append(by, entries[1+(c*s.Places+visit%2)*s.Steps()+visit/2])
+			by = append(by, entries[s.Entry(c, visit%2).Const+visit/2])
 		}
 		return by
 	}
@@ -39,7 +39,7 @@ func TestExample(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2, 2}, column(visits.Next))
 	require.Equal(t, []int64{-1, -1, 0, 1}, column(visits.Done))
 	require.Equal(t, []int64{-1, 0, 1, -1}, column(visits.Closed))
-	last := 1 + visits.Last*s.Places*s.Steps()
+	last := s.Entry(visits.Last, 0).Const
 	require.Equal(t, []int64{-1, 2}, entries[last:last+2], "by steps")
 
 	for visit, want := range [][]int64{

@@ -51,12 +51,12 @@ func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 // pipelined copies a module, with the kernels that have a schedule lowered. Order comes first, on
 // the body of one chunk: what the phases then take apart keeps that order within each phase.
 func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
-	between := passed(m)
+	between, wanted := passed(m), read(m)
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
 			return nil, false
 		}
-		l := &pipeline{kernel: in, passed: between, places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
+		l := &pipeline{kernel: in, passed: between, read: wanted, places: places, opt: schedOf(in.Attrs.Grid), g: in.Attrs.Grid, body: &ir.Block{Params: in.Body.Params, Instrs: slices.Clone(in.Body.Instrs)}}
 		order(l.body, l.opt)
 		rs, err := l.lower(r.Builder, args)
 		if err != nil {
@@ -88,10 +88,24 @@ func passed(m *ir.Module) map[*ir.Value]bool {
 	return out
 }
 
+// read are the values of a module that anything reads outside of bodies, its caller too.
+func read(m *ir.Module) map[*ir.Value]bool {
+	out := map[*ir.Value]bool{}
+	for _, in := range m.Body.Instrs {
+		uses(in, func(v *ir.Value) { out[v] = true })
+	}
+	for _, y := range m.Body.Yield {
+		out[y] = true
+	}
+	return out
+}
+
 // pipeline lowers one kernel. Slices are by the number of an instruction in the ordered body.
 type pipeline struct {
 	kernel *ir.Instr          // as it was
 	passed map[*ir.Value]bool // what kernels hand to each other
+	read   map[*ir.Value]bool // what anything reads
+	kept   []int              // outputs of the new kernel, by their number in the old one
 	opt    *ir.Sched
 	g      *ir.Grid
 	body   *ir.Block
@@ -175,7 +189,11 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		return nil, err
 	}
 	pieces(kb, l.ng, l.blk)
-	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), nil
+	rs, all := b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: l.ng}, l.blk), make([]*ir.Value, len(l.g.Outs))
+	for i, r := range rs {
+		all[l.kept[i]] = r
+	}
+	return all, nil
 }
 
 // cutSlots finds the chunk that each phase works on in each time slot of a step: chunk t - lag,

@@ -42,10 +42,15 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 			return nil, err
 		}
 	}
+	l.ng.Outs = nil
 	for i := range g.Out {
+		if w.within(i) {
+			continue
+		}
 		if err := w.output(i); err != nil {
 			return nil, err
 		}
+		w.kept, l.ng.Outs = append(w.kept, i), append(l.ng.Outs, g.Outs[i])
 	}
 	for _, a := range g.Alias {
 		j, ok := w.inputOf[a[1]]
@@ -57,7 +62,29 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 	for i, t := range g.Scratch {
 		w.share(g.Tables+len(g.In)+len(g.Out)+i, b.Param("", t))
 	}
+	for i := range g.Out {
+		if w.within(i) {
+			w.share(g.Tables+len(g.In)+i, l.scratch(b, l.body.Params[g.Tables+len(g.In)+i].Type))
+		}
+	}
 	return w.kargs, nil
+}
+
+// within says whether an output is the kernel's own: of a carry that nobody reads when all is done, as the state of packed sequences, of which each leaves
+// where it ends. It lies in scratch, and is not written to main memory at the end, where nothing would hide that. Where all else follows the steps of a
+// schedule alone nothing else hides it either, but there it is the state that most callers ask for.
+func (w *windowing) within(i int) bool {
+	r := w.kernel.Results[i]
+	return w.g.Live > 0 && !w.read[r] && !w.moves(w.g.Out[i]) && i >= w.arrays()
+}
+
+// arrays is how many outputs come before the carries, among them all with an alias.
+func (w *windowing) arrays() int {
+	n := 0
+	for _, a := range w.g.Alias {
+		n = max(n, a[0]+1)
+	}
+	return n
 }
 
 // accessed finds which parameters instructions load and store, with the delays of the slots that

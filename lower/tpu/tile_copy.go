@@ -96,36 +96,20 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	n := len(t.g.Dims) - 1
 	c := b.ProgramID(n)
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-	written := func(i *ir.Value) *ir.Value { return b.Compare(ir.GE, i, i32(0)) }
 	move := func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value) {
 		b.Append(op, []*ir.Value{x.buffer, x.to, x.sem, half, block}, ir.Attrs{Dims: x.window.Block}, nil)
 	}
 	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
-	if len(lasting) > 0 {
-		// Each wait asks for the number again: a point without a block has started no copy, and a
-		// wait for one that was not started does not end.
-		b.When(b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder) { // all look-ups first: none can pass a wait
-			var blocks []*ir.Value
-			for _, x := range lasting {
-				blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, -1))
-			}
-			for i, x := range lasting {
-				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
-			}
-		})
-	}
-	for _, x := range copies {
-		now := blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0)
-		b.When(written(now), func(b *ir.Builder) {
-			if !x.carried {
-				move(b, ir.OpDMAStart, x, half, now)
-				return
-			}
-			zero := b.Const(ir.T(ir.I32), 0)
-			move(b, ir.OpDMAStart, x, zero, now)
-			move(b, ir.OpDMAWait, x, zero, now)
-		})
+	if t.g.Live > 0 && len(lasting) == len(copies) {
+		copyEach(b, copies, func(x copied, shift int) *ir.Value {
+			return blockAt(t, b, x.block, x.to.Type, x.window.Block, c, shift)
+		},
+			b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder, op ir.Op, x copied, ago int, block *ir.Value) {
+				move(b, op, x, []*ir.Value{half, other}[ago], block)
+			})
+	} else {
+		t.copyAll(b, copies, lasting, c, half, other, move)
 	}
 	if len(lasting) == 0 {
 		return
@@ -144,6 +128,51 @@ func (t *tiler) copyOut(copies []copied, own part) {
 			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
 		}
 	})
+}
+
+// copyAll awaits all that points before have given, then starts what this one gives.
+func (t *tiler) copyAll(b *ir.Builder, copies, lasting []copied, c, half, other *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value)) {
+	zero := b.Const(ir.T(ir.I32), 0)
+	if len(lasting) > 0 {
+		// Each wait asks for the number again: a point without a block has started no copy, and a
+		// wait for one that was not started does not end.
+		b.When(b.Compare(ir.GT, c, zero), func(b *ir.Builder) { // all look-ups first: none can pass a wait
+			var blocks []*ir.Value
+			for _, x := range lasting {
+				blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, -1))
+			}
+			for i, x := range lasting {
+				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
+			}
+		})
+	}
+	for _, x := range copies {
+		now := blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0)
+		b.When(b.Compare(ir.GE, now, zero), func(b *ir.Builder) {
+			if !x.carried {
+				move(b, ir.OpDMAStart, x, half, now)
+				return
+			}
+			move(b, ir.OpDMAStart, x, zero, now)
+			move(b, ir.OpDMAWait, x, zero, now)
+		})
+	}
+}
+
+// copyEach awaits of each window what the point before has given, and starts what this one gives. So the last point may send what it gives as soon as that is
+// made (pipeline).
+func copyEach(b *ir.Builder, copies []copied, at func(x copied, shift int) *ir.Value, later *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, ago int, block *ir.Value)) {
+	var blocks [2][]*ir.Value // by how many points ago; all look-ups first: none can pass a wait
+	for _, x := range copies {
+		for ago := range blocks {
+			blocks[ago] = append(blocks[ago], at(x, -ago))
+		}
+	}
+	zero := b.Const(ir.T(ir.I32), 0)
+	for i, x := range copies {
+		b.When(b.And(later, b.Compare(ir.GE, blocks[1][i], zero)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, 1, blocks[1][i]) })
+		b.When(b.Compare(ir.GE, blocks[0][i], zero), func(b *ir.Builder) { move(b, ir.OpDMAStart, x, 0, blocks[0][i]) })
+	}
 }
 
 // copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch. Its buffer has as many parts as blocks are under

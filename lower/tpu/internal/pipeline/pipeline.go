@@ -127,6 +127,7 @@ type pipeline struct {
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
 	delivered []*delivery
+	ending    bool                // while the last step is written, where a table says which that is
 	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
 	ng     *ir.Grid
@@ -293,7 +294,9 @@ func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
 		b.Stage("step")
 		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
 		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
+		l.ending = k == l.last-1
 		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
+		l.ending = false
 	}
 	return err
 }

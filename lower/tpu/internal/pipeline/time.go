@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -127,11 +128,61 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		}
 		if copies(in) {
 			at[i] = 1
+			if l.ending {
+				at[i] = l.leaves(i, at)
+			}
 		}
 		known[i] = at[i]
 		done[k] += w
 	}
 	return at
+}
+
+// leaves is when a copy under a condition stands in the last step, where at has the times of what stands before it: one that starts, right behind what it
+// takes; the wait for what the same window has given in the step before, right behind that. The compiler puts off what nothing waits for, up to the next wait,
+// which makes it start the copy. All other copies end the step.
+//
+// A wait can not tell the copy of the step before from the one that was started since. But the same semaphore is awaited once more at the end.
+func (l *pipeline) leaves(i int, at []float64) float64 {
+	sem := func(in *ir.Instr) (op ir.Op, sem *ir.Value) {
+		if in.Body == nil {
+			return op, nil
+		}
+		for _, x := range in.Body.Instrs {
+			if x.Op == ir.OpDMAStart || x.Op == ir.OpDMAWait {
+				if sem != nil {
+					return op, nil // several
+				}
+				op, sem = x.Op, x.Args[2]
+			}
+		}
+		return op, sem
+	}
+	op, own := sem(l.body.Instrs[i])
+	if own == nil {
+		return 1
+	}
+	start := i
+	if op == ir.OpDMAWait {
+		for start++; start < len(at); start++ {
+			if o, s := sem(l.body.Instrs[start]); s == own && o == ir.OpDMAStart {
+				break
+			}
+		}
+		if start == len(at) {
+			return 1
+		}
+	}
+	when := 0.0
+	for _, d := range l.deps[start] {
+		if d < i && !copies(l.body.Instrs[d]) {
+			when = max(when, at[d])
+		}
+	}
+	if op == ir.OpDMAWait {
+		when = math.Nextafter(when, 2)
+	}
+	return min(when, 1)
 }
 
 // copies says whether an instruction starts copies or waits for them under a condition. It would end

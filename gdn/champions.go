@@ -86,6 +86,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough", where{mxu: 128, most: 8, steps: 8}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 

@@ -138,7 +138,8 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		}
 		return list, nil
 	case c.job == jobPacked:
-		if w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens {
+		if w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens ||
+			w.most > 0 && v.Fit(s).states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks {
 			return nil, nil
 		}
 		return suitedBefore(c.Text, s, m)

@@ -116,7 +116,7 @@ func TestSuitedPacked(t *testing.T) {
 		heads string
 		mxu   int
 		want  []int // chunks
-	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{2, 1, 2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1, 4, 2, 1}}} {
+	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{4, 2, 1, 2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1, 4, 2, 1}}} {
 		s := mustParse(t, "contest-prefill,seqs=9,"+c.heads)
 		list := forms(t, "auto", s, Machine{Cores: 1, MXUSize: c.mxu})
 		var got []int
@@ -144,7 +144,7 @@ func TestSuitedShort(t *testing.T) {
 		{"t=128,seqs=5", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
 		{"t=461,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
 		{"t=1024,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,fetch=copies,main=yes"},
-		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,fetch=copies,main=yes"},
+		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=4,decay_bf16=operands,mergepairs=32", "tpu-packed,fetch=copies,main=yes"},
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
@@ -198,7 +198,7 @@ func TestChoices(t *testing.T) {
 		{"decode-pool,t=4", "auto-fast", 128, "decode,main=yes"},
 		{"decode", "auto-fla", 128, "decode-f32,main=yes"},
 		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
-		{"contest-prefill", "auto", 128, "tpu-packed-128,fetch=copies,main=yes"},
+		{"contest-prefill", "auto", 128, "tpu-packed,fetch=copies,main=yes,chunks=4,decay_bf16=operands,mergepairs=32"},
 	} {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)

@@ -109,7 +109,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 				move(b, op, x, []*ir.Value{half, other}[ago], block)
 			})
 	} else {
-		t.copyAll(b, copies, lasting, c, half, other, move)
+		copyAll(t, b, copies, lasting, c, half, other, move)
 	}
 	if len(lasting) == 0 {
 		return
@@ -131,7 +131,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 }
 
 // copyAll awaits all that points before have given, then starts what this one gives.
-func (t *tiler) copyAll(b *ir.Builder, copies, lasting []copied, c, half, other *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value)) {
+func copyAll(t *tiler, b *ir.Builder, copies, lasting []copied, c, half, other *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value)) {
 	zero := b.Const(ir.T(ir.I32), 0)
 	if len(lasting) > 0 {
 		// Each wait asks for the number again: a point without a block has started no copy, and a

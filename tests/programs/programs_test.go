@@ -124,6 +124,9 @@ func TestAuto(t *testing.T) {
 					}
 					since = append(slices.Clone(since), place)
 				}
+				if job.name == "tpu-packed" && target.MXUSize == 128 {
+					since = append(slices.Clone(since), "chunks=4", "mergepairs=32", "state_delay=10")
+				}
 				for _, change := range since {
 					axis, value, _ := strings.Cut(change, "=")
 					v, err = v.With(axis, value)

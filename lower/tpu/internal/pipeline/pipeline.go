@@ -294,7 +294,7 @@ func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
 		b.Stage("step")
 		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
 		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
-		l.ending = k == l.last-1
+		l.ending = k == l.last-1 && l.places == nil // a file has one function for the copies of all steps
 		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
 		l.ending = false
 	}

@@ -279,7 +279,13 @@ func perLine(parts []string, indent int) []string {
 	for _, p := range parts {
 		l := expression(p, indent)
 		if len(l) == 1 && len(l[0]) == lineWidth { // no room for the comma
-			if open, end := bracket(p, indent); open >= 0 {
+			switch open, end := bracket(p, indent); {
+			case open >= 0 && p[open] == '(' && literal(p, open): // around an operand: a comma in them would make a tuple
+				l = nil
+				for _, t := range operation(p) {
+					l = append(l, strings.Repeat(" ", indent)+t)
+				}
+			case open >= 0:
 				l = append([]string{strings.Repeat(" ", indent) + p[:open+1]}, perLine(elements(p[open+1:end]), indent+4)...)
 				l = append(l, strings.Repeat(" ", indent)+p[end:])
 			}

@@ -74,6 +74,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four in lockstep save; what weighs rows is moved along lanes, which two chunks do not wait for",
 		where{mxu: 128, least: 8, most: 8, steps: 2, tokens: 1024}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full; the kernel copies their blocks beside the work",
+		where{mxu: 128, least: 5, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full; the kernel copies their blocks beside the work",
 		where{mxu: 128, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "as tpu-128, where four chunks would have too few steps or too much padding",
 		where{mxu: 128, least: 3, most: 8, steps: 2}},

@@ -65,8 +65,8 @@ func TestSuited(t *testing.T) {
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
 		{"bench,b=3", wide, "tpu-long,main=yes"},
 		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8,main=yes"},
-		{"bench", pair, "tpu-128,state_delay=6,heads=4"},
-		{"bench,t=1024", pair, "tpu-128,state_delay=6,heads=4"},
+		{"bench", pair, "tpu-128,heads=4"},
+		{"bench,t=1024", pair, "tpu-128,heads=4"},
 		{"bench,t=512", pair, "tpu-128,chunks=2,decay_bf16=operands,head_group=2,heads=4"},
 		{"bench,t=200", pair, "tpu-long,phases_before=0,heads=4"},
 		{"bench,b=2,t=1024", pair, "tpu-128,chunks=2,decay_bf16=operands,head_group=2"},

@@ -24,9 +24,10 @@ func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
 // TurnsWeights says whether what weighs the rows of a tile is spread over lanes by transposes, as sums of decay are (row_broadcast=transpose): where
 // products with decays of columns are in float32, as on vector units beside matrix units of 128 rows. There the compiler pops a register that is moved
 // along its lanes 40 cycles before it is ready, by the model of the schedule, and bench waited 2500 cycles of 86400 for those of the state. A transpose
-// takes no less of the lane unit, for which steps beside matrix units of 256 rows wait: T 1024 on v6e took 4 % more.
+// takes no less of the lane unit, for which steps beside matrix units of 256 rows wait: T 1024 on v6e took 4 % more; so did four heads a core on v5p, by
+// throughput.
 func TurnsWeights(v gdn.Variant) bool {
-	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows
+	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows && v.Mapping.Heads > 4
 }
 
 // Weight is Column of what weighs rows.

@@ -8,8 +8,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// mostTokens is how many tokens of a sequence the kernel of decode.py.tmpl is chosen for.
-const mostTokens = 4
+// mostTokens is how many tokens of a sequence the kernel of decode.py.tmpl is chosen for; writtenTokens how many it takes, whose work is written out.
+const mostTokens, writtenTokens = 4, 16
+
+// Longest is writtenTokens, for the kernel's text.
+func (d fileData) Longest() int { return writtenTokens }
 
 // decodes says whether a file has few tokens of each sequence and goes token by token. Then the work is so little that what counts is how
 // states come and leave, and the kernel is a text that does so for all sizes, every variant alike: decode.py.tmpl.

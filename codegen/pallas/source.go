@@ -250,7 +250,7 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
 	if f.data.Decode {
-		b.WriteString("  sizes: any; at most 16 tokens\n")
+		fmt.Fprintf(&b, "  sizes: any; at most %d tokens\n", writtenTokens)
 	} else {
 		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens())
 	}

@@ -25,7 +25,7 @@ var rules = map[string]func(p *program, backward bool){
 	"project":     func(p *program, backward bool) { p.project("x", "y", 4, 6, 5, backward) },
 	"project in":  func(p *program, backward bool) { p.projectIn(tiny, backward) },
 	"up and gate": func(p *program, backward bool) { p.upAndGate(4, 6, 5, backward) },
-	"norm":        func(p *program, backward bool) { p.norm(4, 6, backward) },
+	"norm":        func(p *program, backward bool) { p.norm(4, 6, backward, "") },
 	"convolution": func(p *program, backward bool) { p.convolution(tiny, backward) },
 	"gated norm":  func(p *program, backward bool) { p.gatedNorm(tiny, backward) },
 	"swiglu":      func(p *program, backward bool) { p.swiglu(4, 5, backward) },
@@ -138,6 +138,7 @@ func TestOverTokens(t *testing.T) {
 	for name, write := range map[string]func(*program, bool){
 		"convolution": func(p *program, backward bool) { p.convolution(c, backward) },
 		"gated norm":  func(p *program, backward bool) { p.gatedNorm(long, backward) },
+		"norm":        func(p *program, backward bool) { p.norm(2*mostTokens, 256, backward, "dout") },
 	} {
 		for _, backward := range []bool{false, true} {
 			made := func(plain bool) *ir.Module {
@@ -302,6 +303,11 @@ func TestPieces(t *testing.T) {
 						want = array.FromFloat64s(want.Type, want.Shape, sum)
 						inputs[name] = want
 					}
+					if name == "dx" { // the layer's is rounded once, parts' before the residual is added too
+						require.InDeltaSlice(t, want.Float64s(), x.Float64s(), 1./64, "%s, %s", piece.Kind, piece.Name)
+						given++
+						continue
+					}
 					require.Equal(t, as(want, besides(want.Shape)), x, "%s, %s, %v: %s", piece.Kind, piece.Name, backward, name)
 					given++
 				}
@@ -372,7 +378,7 @@ func TestStepTokens(t *testing.T) {
 		t, width int
 		halo     bool
 		want     int
-	}{{4096, 1024, false, 512}, {4096, 4096, false, 128}, {4096, 2048, false, 256}, {384, 128, false, 128}, {4096, 1024, true, 128}, {100, 128, false, 0}} {
+	}{{4096, 1024, false, 512}, {4096, 4096, false, 128}, {4096, 2048, false, 256}, {384, 128, false, 128}, {4096, 1024, true, 256}, {100, 128, false, 0}} {
 		_, b := ir.NewModule("m")
 		m := tokenMap{tokens: []tokens{{pieces: []*ir.Value{b.Param("x", ir.T(ir.BF16, 1, c.t, c.width))}, before: c.halo}}}
 		require.Equal(t, c.want, m.stepTokens(c.t), "%+v", c)

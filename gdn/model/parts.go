@@ -27,6 +27,8 @@ type Part struct {
 	Both bool
 	// again says that the backward pass of a whole layer makes the results anew: main memory would take longer to keep them.
 	again bool
+	// summed is Build of the first part of a layer with a residual, whose gradient is added to that of x.
+	summed func(v gdn.Variant, backward bool) (*ir.Module, error)
 }
 
 // Passes lists the passes of a step: both, or the forward pass alone.
@@ -54,7 +56,8 @@ func Parts(c Config) []Part {
 	}
 	norm := func(kind string) Part {
 		return Part{Name: "norm", Kind: kind, Weights: int64(c.Hidden), again: true,
-			Build: module(func(p *program, backward bool) { p.norm(t, c.Hidden, backward) })}
+			Build:  module(func(p *program, backward bool) { p.norm(t, c.Hidden, backward, "") }),
+			summed: module(func(p *program, backward bool) { p.norm(t, c.Hidden, backward, "dout") })}
 	}
 	width := a.Heads * a.Dim
 	queries := width

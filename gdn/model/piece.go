@@ -113,16 +113,16 @@ func (w *whole) back(v gdn.Variant) (*linked, error) {
 			}
 		}
 	}
-	for _, p := range slices.Backward(w.parts) {
+	for i, p := range slices.Backward(w.parts) {
 		if p.Both {
 			continue
+		}
+		if i == 0 && w.first && w.residual {
+			p.Build = p.summed
 		}
 		if err := l.run(p, v, true); err != nil {
 			return nil, err
 		}
-	}
-	if w.first && w.residual {
-		l.add("dx", "dout")
 	}
 	return l, nil
 }

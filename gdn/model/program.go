@@ -14,6 +14,7 @@ type program struct {
 	*ir.Builder
 	wide, narrow ir.DType
 	plain        bool // no grids
+	kernel       bool // the body of a grid
 	names        []string
 	results      []*ir.Value
 }
@@ -38,11 +39,7 @@ func (p *program) giveWide(name string, x *ir.Value) {
 	p.names, p.results = append(p.names, name), append(p.results, x)
 }
 
-// lanes repeats a vector over the last dimension of x's shape, rows one over the others.
-func (p *program) lanes(v, x *ir.Value) *ir.Value {
-	return p.Broadcast(v, x.Type.Shape, x.Type.Rank()-1)
-}
-
+// rows repeats a vector over the last dimension of x's shape.
 func (p *program) rows(v, x *ir.Value) *ir.Value {
 	dims := make([]int, x.Type.Rank()-1)
 	for i := range dims {
@@ -128,32 +125,81 @@ func (p *program) product() ir.Precision {
 	return ir.PrecF32
 }
 
-// norm is RMSNorm: n = w x / rms(x).
-func (p *program) norm(t, d int, backward bool) {
+// norm is RMSNorm: n = w x / rms(x). It reads x once, where XLA would read it for the squares, and again beside a product. The gradient of x may have
+// another added, that of a residual by name.
+func (p *program) norm(t, d int, backward bool, residual string) {
 	p.Stage("norm")
-	x, w := p.input("x", t, d), p.rooted(p.input("scale", d), d)
+	flat := func(name string) tokens { return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, t, d), 1, t, d)}} }
+	m := tokenMap{name: "norm", batch: 1, lanes: d, tokens: []tokens{flat("x")}, weights: []*ir.Value{p.Reshape(p.param("scale", d), 1, d)}, gives: []int{d}}
+	// scaled is a value times the weight [1, 1, d].
+	scaled := func(p *program, x, w *ir.Value) *ir.Value {
+		return p.Mul(x, p.Broadcast(p.Reshape(w, 1, d), x.Type.Shape, 0, 2))
+	}
 	if !backward {
-		_, u := p.unit(x)
-		p.give("n", p.Mul(u, p.lanes(w, u)))
+		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+			_, u := p.unit(in[0], float64(d))
+			return []*ir.Value{scaled(p, u, in[1])}, nil
+		})
+		p.give("n", p.Reshape(y[0], t, d))
 		return
 	}
-	dn := p.input("dn", t, d)
-	r, u := p.unit(x)
-	du := p.Mul(dn, p.lanes(w, dn))
-	p.give("dx", p.unitBack(r, u, du, p.Mul(du, u)))
-	p.giveWide("dscale", p.rooted(p.Sum(p.Mul(dn, u), 0), d))
+	m.name, m.sums, m.tokens = "norm_back", []int{1}, append(m.tokens, flat("dn"))
+	if residual != "" {
+		m.tokens = append(m.tokens, flat(residual))
+	}
+	y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+		x, dn := in[0], in[1]
+		r, u := p.unit(x, float64(d))
+		du := scaled(p, dn, in[len(in)-1])
+		dx := p.unitBack(r, u, du, p.Mul(du, u), float64(d))
+		if residual != "" {
+			dx = p.Add(dx, in[2])
+		}
+		return []*ir.Value{dx}, []*ir.Value{p.overTokensOf(p.Mul(dn, u))}
+	})
+	p.give("dx", p.Reshape(y[0], t, d))
+	p.giveWide("dscale", p.Reshape(y[1], d))
 }
 
-// unit scales rows to length 1: u = r x. Of d values RMSNorm makes sqrt(d) u; the root is multiplied into the weight, rather than into each value.
-func (p *program) unit(x *ir.Value) (r, u *ir.Value) {
+// unit scales rows so that their squares have this sum: u = r x. For RMSNorm of width d it is d. Where a row is one register, a factor of a row is an
+// instruction for each, so there it is 1, and the root of d is multiplied into the weight.
+func (p *program) unit(x *ir.Value, sum float64) (r, u *ir.Value) {
 	squares := p.overLanes(p.Mul(x, x))
-	r = p.Unary(ir.OpRsqrt, p.Add(squares, p.Like(squares, eps*float64(x.Type.Shape[x.Type.Rank()-1]))))
+	squares = p.Add(squares, p.Like(squares, eps*float64(x.Type.Shape[x.Type.Rank()-1])))
+	r = p.Unary(ir.OpRsqrt, p.by(squares, 1/sum))
 	return r, p.Mul(x, p.rows(r, x))
 }
 
-// unitBack is the gradient of x from that of u = unit(x), and from their product: r (du - u sum(du u)).
-func (p *program) unitBack(r, u, du, product *ir.Value) *ir.Value {
-	return p.Mul(p.Sub(du, p.Mul(u, p.rows(p.overLanes(product), u))), p.rows(r, u))
+// unitBack is the gradient of x from that of u = unit(x, sum), and from their product: r (du - u total / sum), total the sum of du u over a row.
+func (p *program) unitBack(r, u, du, product *ir.Value, sum float64) *ir.Value {
+	total := p.by(p.overLanes(product), 1/sum)
+	return p.Mul(p.Sub(du, p.Mul(u, p.rows(total, u))), p.rows(r, u))
+}
+
+// by is x times a number, x itself for 1.
+func (p *program) by(x *ir.Value, factor float64) *ir.Value {
+	if factor == 1 {
+		return x
+	}
+	return p.Scale(x, factor)
+}
+
+// inStrips makes values of t tokens [N, t, lanes] some at a time in a kernel, one after another: values of all tokens of a step would not stay in
+// registers. Sums over lanes are no work for strips, whose next would wait for them.
+func (p *program) inStrips(t int, of func(from, to int) *ir.Value) *ir.Value {
+	if !p.kernel {
+		return of(0, t)
+	}
+	var list []*ir.Value
+	for from := 0; from < t; {
+		to := from + strip
+		if t-to < strip {
+			to = t
+		}
+		list = append(list, of(from, to))
+		from = to
+	}
+	return p.Concat(1, list...)
 }
 
 // rooted is x times the root of the width of a norm.
@@ -166,6 +212,12 @@ func (p *program) siluBack(x *ir.Value) *ir.Value {
 	s := p.Unary(ir.OpLogistic, x)
 	one := p.Like(x, 1)
 	return p.Mul(s, p.Add(one, p.Mul(x, p.Sub(one, s))))
+}
+
+// twiceSiluBack is twice the derivative of SiLU at 2h: (1 + t) (1 + h (1 - t)), t the hyperbolic tangent of h. SiLU there is h + h t.
+func (p *program) twiceSiluBack(h *ir.Value) *ir.Value {
+	t, one := p.Unary(ir.OpTanh, h), p.Like(h, 1)
+	return p.Mul(p.Add(one, t), p.Add(one, p.Mul(h, p.Sub(one, t))))
 }
 
 // convolution is the causal depthwise convolution of mixed [B, T, qkv] with taps [W, qkv], the last tap on the token itself, then SiLU, split into
@@ -186,8 +238,12 @@ func (p *program) convolution(c Config, backward bool) {
 			m.gives = append(m.gives, part.h*part.d)
 		}
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-			x, w := in[0], in[1]
-			return []*ir.Value{p.silu(p.taps(p.shifted(x, r.Conv, halo-n, 1, x.Type.Shape[1]-halo), w))}, nil
+			x, half := in[0], p.Scale(in[1], .5)
+			y := p.inStrips(x.Type.Shape[1]-halo, func(from, to int) *ir.Value {
+				h := p.taps(p.shifted(x, r.Conv, halo-n+from, 1, to-from), half)
+				return p.Add(h, p.Mul(h, p.Unary(ir.OpTanh, h)))
+			})
+			return []*ir.Value{y}, nil
 		})
 		for i, part := range parts {
 			p.give(part.name, p.Reshape(y[i], c.Batch, c.Tokens, part.h, part.d))
@@ -203,14 +259,26 @@ func (p *program) convolution(c Config, backward bool) {
 	m.tokens = append(m.tokens, tokens{pieces: dy, after: true})
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		x, dy, w := in[0], in[1], in[2]
-		t := dy.Type.Shape[1] - halo
-		xs := p.shifted(x, r.Conv, halo-n, 1, t+after)
-		ds := p.Mul(p.SliceAxis(dy, 1, 0, t+after), p.siluBack(p.taps(xs, w)))
-		now := p.SliceAxis(ds, 1, 0, t)
-		for _, x := range xs {
-			sums = append(sums, p.overTokensOf(p.Mul(now, p.SliceAxis(x, 1, 0, t))))
+		t, half := dy.Type.Shape[1]-halo, p.Scale(w, .5)
+		ds := p.inStrips(t+after, func(from, to int) *ir.Value {
+			h := p.taps(p.shifted(x, r.Conv, halo-n+from, 1, to-from), half)
+			return p.Mul(p.SliceAxis(dy, 1, from, to), p.twiceSiluBack(h))
+		})
+		totals := make([]*ir.Value, r.Conv)
+		dx := p.inStrips(t, func(from, to int) *ir.Value {
+			now := p.SliceAxis(ds, 1, from, to)
+			for j, x := range p.shifted(x, r.Conv, halo-n+from, 1, to-from) {
+				if x = p.Mul(now, x); totals[j] != nil {
+					x = p.Add(totals[j], x)
+				}
+				totals[j] = x
+			}
+			return p.taps(p.shifted(ds, r.Conv, n+from, -1, to-from), half)
+		})
+		for _, x := range totals {
+			sums = append(sums, p.overTokensOf(x))
 		}
-		return []*ir.Value{p.taps(p.shifted(ds, r.Conv, n, -1, t), w)}, []*ir.Value{p.Concat(1, sums...)}
+		return []*ir.Value{dx}, []*ir.Value{p.Scale(p.Concat(1, sums...), .5)}
 	})
 	p.give("dmixed", g[0])
 	p.giveWide("dtaps", g[1])
@@ -256,27 +324,28 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	}
 	if !backward {
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-			_, u := p.unit(in[0])
+			_, u := p.unit(in[0], 1)
 			return []*ir.Value{p.Mul(p.Mul(u, over(p, in[2], u)), p.silu(in[1]))}, nil
 		})
 		p.give("normed", p.Reshape(y[0], c.Batch*c.Tokens, r.z()))
 		return
 	}
-	m.name, m.gives, m.sums = "gated_norm_back", []int{r.z(), r.z()}, []int{1}
+	m.name, m.main, m.gives, m.sums = "gated_norm_back", true, []int{r.z(), r.z()}, []int{1}
 	m.tokens = append(m.tokens, flat(p.param("dnormed", c.Batch*c.Tokens, r.z())))
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		o, z, dy, w := in[0], in[1], in[2], over(p, in[3], in[0])
-		scale, u := p.unit(o)
+		scale, u := p.unit(o, 1)
 		s := p.Unary(ir.OpLogistic, z)
 		ds := p.Mul(dy, s)
 		dn := p.Mul(ds, z)
 		gate := p.Mul(ds, p.Mul(u, w))
-		dz := p.Mul(gate, p.Sub(p.Add(z, p.Like(z, 1)), p.Mul(z, s)))
-		return []*ir.Value{p.unitBack(scale, u, p.Mul(dn, w), p.Mul(gate, z)), dz}, []*ir.Value{p.overTokensOf(p.Mul(dn, u))}
+		product := p.Mul(gate, z)
+		dz := p.Add(gate, p.Mul(product, p.Sub(p.Like(s, 1), s)))
+		return []*ir.Value{p.unitBack(scale, u, p.Mul(dn, w), product, 1), dz}, []*ir.Value{p.rooted(p.overTokensOf(p.Mul(dn, u)), r.V)}
 	})
 	p.give("do", p.Reshape(g[0], c.Batch, c.Tokens, r.HeadsV, r.V))
 	p.give("dz", g[1])
-	p.giveWide("dweight", p.rooted(p.Reshape(g[2], r.V), r.V))
+	p.giveWide("dweight", p.Reshape(g[2], r.V))
 }
 
 // swiglu is SiLU of the gate times up. The compiler makes it part of the products around it.

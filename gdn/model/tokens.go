@@ -16,6 +16,7 @@ type tokenMap struct {
 	tokens  []tokens    // [B, T, parts x lanes]
 	weights []*ir.Value // [rows, parts x lanes], or [rows, lanes] where all parts share them
 	gives   []int       // widths of the results [B, T, width], narrow; those of one value of the body follow one another
+	main    bool        // a kernel reads what is there before the module from main memory: nothing before it would hide a copy
 	sums    []int       // rows of the sums over all tokens, wide; of the width of the weights
 }
 
@@ -28,23 +29,30 @@ type tokens struct {
 // halo is how many tokens before and after a block are at hand: a whole tile of bf16. Beyond the ends of a sequence they are zero.
 const halo = 16
 
-// A step of a kernel has blockTokens tokens. Where no operand has a halo it has up to mostTokens, while no block has more than blockSize values: values
-// around a halo are shifted, and soon use up the registers; without one a longer step loses less to the sums over lanes that it begins with.
+// A step of a kernel has up to mostTokens tokens, while no block has more than blockSize values: a longer step loses less to the sums over lanes that it
+// begins with. With tokens before a block it has half as many, and with those after it too blockTokens, since there values are shifted, and most of a step
+// is in registers or close to them.
 const blockTokens, mostTokens, blockSize = 128, 512, 1 << 19
+
+// strip is how many tokens of a step are worked on at a time where nothing is summed over lanes.
+const strip = 32
 
 // stepTokens are those of t tokens that a step has; zero where there is no kernel.
 func (m *tokenMap) stepTokens(t int) int {
 	if t%blockTokens != 0 {
 		return 0
 	}
-	n := mostTokens
+	n, width := mostTokens, 0
 	for _, o := range m.tokens {
-		if o.before || o.after {
-			return blockTokens
+		switch width = max(width, o.pieces[0].Type.Shape[2]); {
+		case o.after:
+			n = blockTokens
+		case o.before:
+			n = min(n, mostTokens/2)
 		}
-		for n > blockTokens && (t%n != 0 || n*o.pieces[0].Type.Shape[2] > blockSize) {
-			n /= 2
-		}
+	}
+	for n > blockTokens && (t%n != 0 || n*width > blockSize) {
+		n /= 2
 	}
 	return n
 }
@@ -212,12 +220,12 @@ func (r tokenRun) results(p *program, values []*ir.Value) (out []*ir.Value) {
 // tokenGrid is overTokens of t tokens as a grid: one batch row after another, blocks of n tokens in order, the sums carried.
 func (p *program) tokenGrid(m tokenMap, body tokenBody, t, n int) []*ir.Value {
 	steps := t / n
-	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: true}}}
+	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: true}}, Main: m.main}
 	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1} // one part after another: few are in registers
 	args := p.tokenWindows(&m, g, steps, n)
 	run := tokenRun{&m, body, 1, n}
 	rs := slices.Clone(p.Grid(g, args, func(b *ir.Builder, in, carried []*ir.Value) (ys, after []*ir.Value) {
-		inner := &program{Builder: b, wide: p.wide, narrow: p.narrow}
+		inner := &program{Builder: b, wide: p.wide, narrow: p.narrow, kernel: true}
 		id := b.ProgramID(1)
 		at := 0
 		blocks := m.blocks(func(_ *ir.Value, where int) block {
@@ -243,7 +251,11 @@ func (p *program) tokenGrid(m tokenMap, body tokenBody, t, n int) []*ir.Value {
 		return out, after
 	}))
 	for i := len(m.gives); i < len(rs); i++ {
-		rs[i] = p.Sum(rs[i], 0)
+		if m.batch == 1 {
+			rs[i] = p.Reshape(rs[i], rs[i].Type.Shape[1:]...)
+		} else {
+			rs[i] = p.Sum(rs[i], 0)
+		}
 	}
 	return rs
 }

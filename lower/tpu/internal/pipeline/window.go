@@ -71,11 +71,10 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 }
 
 // within says whether an output is the kernel's own: of a carry that nobody reads when all is done, as the state of packed sequences, of which each leaves
-// where it ends. It lies in scratch, and is not written to main memory at the end, where nothing would hide that. Where all else follows the steps of a
-// schedule alone nothing else hides it either, but there it is the state that most callers ask for.
+// where it ends, or of a layer in training. It lies in scratch, and is not written to main memory at the end, where nothing would hide that.
 func (w *windowing) within(i int) bool {
 	r := w.kernel.Results[i]
-	return w.g.Live > 0 && !w.read[r] && !w.moves(w.g.Out[i]) && i >= w.arrays()
+	return !w.read[r] && !w.moves(w.g.Out[i]) && i >= w.arrays()
 }
 
 // arrays is how many outputs come before the carries, among them all with an alias.

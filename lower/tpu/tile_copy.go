@@ -101,16 +101,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	}
 	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
-	if t.g.Live > 0 && len(lasting) == len(copies) {
-		copyEach(b, copies, func(x copied, shift int) *ir.Value {
-			return blockAt(t, b, x.block, x.to.Type, x.window.Block, c, shift)
-		},
-			b.Compare(ir.GT, c, i32(0)), func(b *ir.Builder, op ir.Op, x copied, ago int, block *ir.Value) {
-				move(b, op, x, []*ir.Value{half, other}[ago], block)
-			})
-	} else {
-		copyAll(t, b, copies, lasting, c, half, other, move)
-	}
+	copyAll(t, b, copies, lasting, c, half, other, move)
 	if len(lasting) == 0 {
 		return
 	}
@@ -156,22 +147,6 @@ func copyAll(t *tiler, b *ir.Builder, copies, lasting []copied, c, half, other *
 			move(b, ir.OpDMAStart, x, zero, now)
 			move(b, ir.OpDMAWait, x, zero, now)
 		})
-	}
-}
-
-// copyEach awaits of each window what the point before has given, and starts what this one gives. So the last point may send what it gives as soon as that is
-// made (pipeline).
-func copyEach(b *ir.Builder, copies []copied, at func(x copied, shift int) *ir.Value, later *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, ago int, block *ir.Value)) {
-	var blocks [2][]*ir.Value // by how many points ago; all look-ups first: none can pass a wait
-	for _, x := range copies {
-		for ago := range blocks {
-			blocks[ago] = append(blocks[ago], at(x, -ago))
-		}
-	}
-	zero := b.Const(ir.T(ir.I32), 0)
-	for i, x := range copies {
-		b.When(b.And(later, b.Compare(ir.GE, blocks[1][i], zero)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, 1, blocks[1][i]) })
-		b.When(b.Compare(ir.GE, blocks[0][i], zero), func(b *ir.Builder) { move(b, ir.OpDMAStart, x, 0, blocks[0][i]) })
 	}
 }
 

@@ -127,7 +127,9 @@ type pipeline struct {
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
 	delivered []*delivery
+	going     bool                // while steps are written that a table says are before the last
 	ending    bool                // while the last step is written, where a table says which that is
+	apart     map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
 	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
 	ng     *ir.Grid
@@ -288,13 +290,15 @@ func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
 		return err
 	}
 	if r.lo < l.steps {
+		l.going = l.places == nil // a file has one function for the copies of all steps
 		when(b.And(holds, b.Compare(ir.LT, c, live)), active)
+		l.going = false
 	}
 	for k := 0; k < l.last && r.hi > 0; k++ {
 		b.Stage("step")
 		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
 		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
-		l.ending = k == l.last-1 && l.places == nil // a file has one function for the copies of all steps
+		l.ending = k == l.last-1 && l.places == nil
 		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
 		l.ending = false
 	}

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"math"
 	"slices"
 	"sort"
 
@@ -15,6 +14,7 @@ type event struct {
 	at    float64
 	slot  int
 	instr int
+	wait  int // of an instruction that awaits several copies, the number of the one that is awaited here, from 1; 0: all
 }
 
 // step emits the body of a run of steps, in which some slots are active. Each slot has its
@@ -30,6 +30,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 			return err
 		}
 	}
+	l.apart = map[int][]float64{}
 	var events []event
 	var soon []bool
 	end := r.hi == l.steps+l.last-1 && len(l.delivered) > 0
@@ -40,8 +41,14 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	for k, s := range slots {
 		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 		for i, at := range l.timeline(s.phase, soon) {
-			if at >= 0 {
-				events = append(events, event{float64(s.time) + at, k, i})
+			switch {
+			case at < 0 || l.never(s, l.body.Instrs[i]):
+			case len(l.apart[i]) > 0:
+				for j, at := range l.apart[i] {
+					events = append(events, event{float64(s.time) + at, k, i, j + 1})
+				}
+			default:
+				events = append(events, event{at: float64(s.time) + at, slot: k, instr: i})
 			}
 		}
 	}
@@ -52,6 +59,9 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	}
 	for at, e := range events {
 		in, done := l.body.Instrs[e.instr], len(b.Block().Instrs)
+		if e.wait > 0 {
+			in = awaitOne(in, e.wait-1)
+		}
 		if err := copies[e.slot].place(in); err != nil {
 			return err
 		}
@@ -111,6 +121,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 			total[line(i)] += weight(in)
 		}
 	}
+	sent := l.sent()            // in the last step
 	known := make([]float64, n) // when everything before an instruction, placed or not, is
 	for i, in := range l.body.Instrs {
 		for _, d := range l.deps[i] {
@@ -126,63 +137,19 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		if soon != nil && soon[i] {
 			at[i] = known[i]
 		}
+		if in.Op == ir.OpStore && sent[memory(l.root, in.Args[1])] {
+			at[i] = known[i]
+		}
 		if copies(in) {
 			at[i] = 1
-			if l.ending {
-				at[i] = l.leaves(i, at)
-			}
 		}
 		known[i] = at[i]
 		done[k] += w
 	}
+	if l.ending {
+		l.leave(at)
+	}
 	return at
-}
-
-// leaves is when a copy under a condition stands in the last step, where at has the times of what stands before it: one that starts, right behind what it
-// takes; the wait for what the same window has given in the step before, right behind that. The compiler puts off what nothing waits for, up to the next wait,
-// which makes it start the copy. All other copies end the step.
-//
-// A wait can not tell the copy of the step before from the one that was started since. But the same semaphore is awaited once more at the end.
-func (l *pipeline) leaves(i int, at []float64) float64 {
-	sem := func(in *ir.Instr) (op ir.Op, sem *ir.Value) {
-		if in.Body == nil {
-			return op, nil
-		}
-		for _, x := range in.Body.Instrs {
-			if x.Op == ir.OpDMAStart || x.Op == ir.OpDMAWait {
-				if sem != nil {
-					return op, nil // several
-				}
-				op, sem = x.Op, x.Args[2]
-			}
-		}
-		return op, sem
-	}
-	op, own := sem(l.body.Instrs[i])
-	if own == nil {
-		return 1
-	}
-	start := i
-	if op == ir.OpDMAWait {
-		for start++; start < len(at); start++ {
-			if o, s := sem(l.body.Instrs[start]); s == own && o == ir.OpDMAStart {
-				break
-			}
-		}
-		if start == len(at) {
-			return 1
-		}
-	}
-	when := 0.0
-	for _, d := range l.deps[start] {
-		if d < i && !copies(l.body.Instrs[d]) {
-			when = max(when, at[d])
-		}
-	}
-	if op == ir.OpDMAWait {
-		when = math.Nextafter(when, 2)
-	}
-	return min(when, 1)
 }
 
 // copies says whether an instruction starts copies or waits for them under a condition. It would end

@@ -69,6 +69,30 @@ def _halves(words: jax.Array) -> jax.Array:
     """The bf16 rows of u32 words: [n, m] to [2n, m]."""
     return pltpu.bitcast(words, jnp.bfloat16)
 
+#: half
+def _half(words: jax.Array, half: int) -> jax.Array:
+    """The lower or the upper bf16 of words, as float32."""
+    bits = words & _HIGH if half else words << np.uint32(16)
+    return lax.bitcast_convert_type(bits, jnp.float32)
+
+#: rows
+def _rows(ref: Ref, start: int, n: int, stride: int) -> jax.Array:
+    """The bf16 rows start, start + stride, ... of a reference, as float32."""
+    words = ref.bitcast(jnp.uint32)[pl.ds(start // 2, n, stride=stride // 2)]
+    return _half(words, start % 2)
+
+#: take
+def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
+    """In each row the lanes that are named."""
+    return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
+
+#: finite
+def _finite(words: jax.Array, bits: int | None = None) -> jax.Array:
+    """Words whose bf16 are numbers: x - x has bits where x is infinite or none."""
+    x = _halves(words)
+    wrong = _words(x - x)
+    return words ^ (wrong if bits is None else wrong & np.uint32(bits))
+
 #: pack
 def _pack(low: jax.Array, high: jax.Array, interpret: bool) -> jax.Array:
     """u32 words of two float32 rounded to bf16."""

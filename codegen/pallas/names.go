@@ -79,6 +79,9 @@ func (p *printer) base(x *loops.Item) string {
 		}
 		return baseName(p.base(a))
 	}
+	if n.Call == "finite" {
+		return "finite"
+	}
 	switch n.In.Op {
 	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:
 		return of()

@@ -79,6 +79,12 @@ func (p *printer) need(name string) {
 	switch {
 	case strings.HasPrefix(name, "dot"):
 		p.m.helpers["dot_general"] = true
+	case name == "rows":
+		p.need("half")
+	case name == "half":
+		p.m.helpers["HIGH"] = true
+	case name == "finite":
+		p.m.helpers["halves"], p.m.helpers["words"] = true, true
 	case name == "store_words":
 		p.m.helpers["halves"] = true
 	}
@@ -283,11 +289,38 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 }
 
 func (p *printer) write(n *loops.Node) (expr, error) {
+	if n.Call != "" {
+		return p.idiom(n), nil
+	}
 	r := rules[n.In.Op]
 	if r.write == nil {
 		return expr{}, fmt.Errorf("%s", r.refuse)
 	}
 	return r.write(p.operands(n))
+}
+
+// idiom calls the helper of a node.
+func (p *printer) idiom(n *loops.Node) expr {
+	p.need(n.Call)
+	var args []string
+	for _, a := range n.Args {
+		args = append(args, p.ref(a).s)
+	}
+	ints := n.Ints
+	if n.Call == "rows" { // of leading dimensions first
+		var lead []string
+		for ; len(ints) > 3; ints = ints[1:] {
+			lead = append(lead, formText(ints[0]).s)
+		}
+		args[0] = view(args[0], strings.Join(lead, ", "))
+	}
+	for _, f := range ints {
+		args = append(args, formText(f).s)
+	}
+	if n.Note != "" {
+		args = append(args, n.Note)
+	}
+	return call("_"+n.Call, args...)
 }
 
 // listed says whether a list is read, by itself or in the list that it is in.

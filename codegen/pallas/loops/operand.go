@@ -171,7 +171,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 	if len(elems) > maxList {
 		return Ref{}, false
 	}
-	at := []Form{{T: []Term{{o.m.v, 1}}, Div: div}}
+	at := []Form{{T: []Term{{V: o.m.v, K: 1}}, Div: div}}
 	for _, n := range append(slices.Clone(r.written), o.m.lists...) {
 		if slices.Index(r.nodes, n) >= r.from { // written only further on
 			continue

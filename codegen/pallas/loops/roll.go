@@ -180,7 +180,9 @@ func (r *roller) longest(s, p, k int) *match {
 		if m == nil {
 			break
 		}
-		best = m
+		if m.whole() {
+			best = m
+		}
 	}
 	if best == nil || best.rounds < r.least || best.rounds == 2 && p < 2 && size(r.nodes[s:s+p]) < 4 {
 		return nil
@@ -255,6 +257,17 @@ func (r *roller) match(s, p, k int) *match {
 	return m
 }
 
+// whole says whether no block of rounds is cut off.
+func (m *match) whole() bool {
+	forms := slices.Clone(m.ints)
+	for _, r := range m.refs {
+		forms = append(forms, r.At...)
+	}
+	return !slices.ContainsFunc(forms, func(f Form) bool {
+		return slices.ContainsFunc(f.T, func(t Term) bool { return t.V == m.v && t.Div > 0 && m.rounds%t.Div != 0 })
+	})
+}
+
 // grow fits an integer to its values in the rounds.
 func grow(f Form, values []int, v *Variable) (Form, bool) {
 	step := values[1] - values[0]
@@ -266,10 +279,13 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	case affine && step == 0:
 		return f, true
 	case affine && f.Div == 1:
-		f.T = append(slices.Clone(f.T), Term{v, step})
+		f.T = append(slices.Clone(f.T), Term{V: v, K: step})
 		return f, true
-	case f.Div != 1 || len(f.T) > 0:
+	case f.Div != 1:
 		return f, false
+	}
+	if len(f.T) > 0 || step != 0 {
+		return blocks(f, values, v)
 	}
 	// The same value for some rounds, then the next: (c + v) / div.
 	div := 0
@@ -281,10 +297,32 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	}
 	for i, x := range values {
 		if x != values[0]+i/div {
+			return blocks(f, values, v)
+		}
+	}
+	return Form{C: values[0] * div, T: []Term{{V: v, K: 1}}, Div: div}, true
+}
+
+// blocks fits an integer that grows by one step within blocks of rounds, and by another from block to block.
+func blocks(f Form, values []int, v *Variable) (Form, bool) {
+	step, n := values[1]-values[0], 1
+	for n < len(values) && values[n] == values[n-1]+step {
+		n++
+	}
+	if n < 2 || n == len(values) {
+		return f, false
+	}
+	block := values[n] - values[0]
+	for i, x := range values {
+		if x != values[0]+block*(i/n)+step*(i%n) {
 			return f, false
 		}
 	}
-	return Form{C: values[0] * div, T: []Term{{v, 1}}, Div: div}, true
+	f.T = append(slices.Clone(f.T), Term{V: v, K: block, Div: n})
+	if step != 0 {
+		f.T = append(f.T, Term{V: v, K: step, Mod: n})
+	}
+	return f, true
 }
 
 // replace puts a loop in the place of its rounds.
@@ -336,7 +374,7 @@ func (r *roller) replace(s, p int, m *match) {
 		for _, shape := range m.shapes[0] {
 			for _, f := range shape.Refs {
 				if f.Item == stack[0] {
-					*f = Ref{g, append([]Form{{T: []Term{{m.v, 1}}, Div: 1}}, f.At...)}
+					*f = Ref{g, append([]Form{{T: []Term{{V: m.v, K: 1}}, Div: 1}}, f.At...)}
 				}
 			}
 		}

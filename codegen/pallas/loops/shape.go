@@ -52,6 +52,7 @@ func (s *Shape) terms(f *Form) string {
 		} else {
 			fmt.Fprintf(&b, "+%d%p", t.K, t.V)
 		}
+		fmt.Fprintf(&b, "/%d%%%d", t.Div, t.Mod)
 	}
 	return b.String()
 }
@@ -124,7 +125,7 @@ func (s *Shape) node(n *Node) {
 			s.ref(&n.List[i])
 		}
 	default:
-		s.sig.WriteString(instrSig(n.In))
+		s.sig.WriteString(n.Call + n.Note + instrSig(n.In))
 		s.form(&n.Head)
 		for i := range n.Ints {
 			s.form(&n.Ints[i])

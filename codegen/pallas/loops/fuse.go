@@ -1,0 +1,170 @@
+package loops
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// fuser makes single nodes of idioms.
+type fuser struct {
+	nodes []*Node
+	maker map[*Item]*Node
+	place map[*Node]int
+	uses  map[*Item]int
+	gone  map[*Node]bool
+}
+
+// Fuse makes one node, with a Call, of instructions that together are an idiom with a name: fewer nodes to read, and loops that differ in
+// an integer where instructions differ. What is fused stands where its last instruction stood.
+func Fuse(nodes []*Node) []*Node {
+	f := &fuser{nodes: nodes, maker: map[*Item]*Node{}, place: map[*Node]int{}, uses: map[*Item]int{}, gone: map[*Node]bool{}}
+	f.unwrap()
+	for i, n := range nodes {
+		f.place[n] = i
+		if !f.gone[n] {
+			Visit(n, func(r *Ref) { f.uses[r.Item]++ })
+		}
+		for _, d := range n.Defs {
+			f.maker[d] = n
+		}
+	}
+	for _, n := range nodes {
+		f.gone[n] = f.gone[n] || n.In.Op == ir.OpHalves && f.uses[n.Defs[0]] == 0 // unwrapped
+		_ = f.half(n) || f.finite(n) || f.feedback(n)
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return f.gone[n] })
+}
+
+// unwrap has what reads the words of the halves of words read those words.
+func (f *fuser) unwrap() {
+	halves, same := map[*Item]*Item{}, map[*Item]*Item{}
+	for _, n := range f.nodes {
+		Visit(n, func(r *Ref) {
+			if x := same[r.Item]; x != nil {
+				r.Item = x
+			}
+		})
+		switch {
+		case n.In.Op == ir.OpHalves && len(n.Args) == 1:
+			halves[n.Defs[0]] = n.Args[0].Item
+		case n.In.Op == ir.OpWords && len(n.Args) == 1 && halves[n.Args[0].Item] != nil:
+			same[n.Defs[0]], f.gone[n] = halves[n.Args[0].Item], true
+		}
+	}
+}
+
+// by is what makes an operand, where it is an instruction of an op in the same stage and nothing else reads it more than so often.
+func (f *fuser) by(n *Node, arg int, op ir.Op, uses int) *Node {
+	if arg >= len(n.Args) {
+		return nil
+	}
+	m := f.maker[n.Args[arg].Item]
+	if m == nil || m.In.Op != op || m.Call != "" || m.Stage != n.Stage || len(m.Defs) != 1 || f.uses[m.Defs[0]] != uses {
+		return nil
+	}
+	return m
+}
+
+// fuse makes a node of several: a call of args and integers.
+func (f *fuser) fuse(n *Node, call, note string, op ir.Op, args []Ref, ints []Form, parts ...*Node) bool {
+	n.Call, n.Note, n.Args, n.Ints = call, note, args, ints
+	n.In = &ir.Instr{Op: op, Results: n.In.Results, Task: n.In.Task}
+	for _, p := range parts {
+		f.gone[p] = true
+		n.begins = n.begins || p.begins
+	}
+	return true
+}
+
+const high = 0xffff0000 // of a word, the upper bf16
+
+// half finds one bf16 of words as float32: all of rows of a reference, or of a value.
+func (f *fuser) half(n *Node) bool {
+	if n.In.Op != ir.OpBitcast || n.In.Result().Type.DType != ir.F32 {
+		return false
+	}
+	half := 0
+	bits := f.by(n, 0, ir.OpShl, 1)
+	if bits == nil {
+		bits, half = f.by(n, 0, ir.OpAnd, 1), 1
+	}
+	if bits == nil || len(bits.Args) != 1 || bits.In.Args[0].Type.DType != ir.U32 {
+		return false
+	}
+	if c, ok := Constant(bits.In.Args[1]); !ok || c != [...]float64{16, high}[half] {
+		return false
+	}
+	load := f.by(bits, 0, ir.OpLoad, 1)
+	if load == nil || !f.strided(load) || f.written(load, n) {
+		return f.fuse(n, "half", "", ir.OpBitcast, bits.Args, []Form{Number(half)}, bits)
+	}
+	cast := load.Args[0].Item.Maker
+	row := len(load.Ints) - 2
+	ints := append(slices.Clone(load.Ints[:row]), load.Ints[row].times(2, half), Number(load.In.Result().Type.Shape[0]), Number(2*load.In.Attrs.Step(row)))
+	return f.fuse(n, "rows", "", ir.OpLoad, cast.Args, ints, bits, load, cast)
+}
+
+// strided says whether a load takes whole rows with a stride from pairs of bf16 rows.
+func (f *fuser) strided(load *Node) bool {
+	x := load.Args[0].Item
+	if !IsCast(x) || len(load.In.Args) != 1 || f.uses[x] != 1 || x.Maker.In.Args[0].Type.DType != ir.BF16 {
+		return false
+	}
+	ref, block := load.In.Args[0].Type, load.In.Result().Type
+	row, col := ref.Rank()-2, ref.Rank()-1
+	return block.Rank() == 2 && block.Shape[1] == ref.Shape[col] && load.Ints[row].Div == 1 && load.In.Attrs.Step(row) > 1
+}
+
+// written says whether a store or a copy stands between two nodes.
+func (f *fuser) written(from, to *Node) bool {
+	return slices.ContainsFunc(f.nodes[f.place[from]:f.place[to]], func(n *Node) bool { return len(n.Defs) == 0 || n.In.Body != nil })
+}
+
+// times is k f + c.
+func (f Form) times(k, c int) Form {
+	f.C, f.T = k*f.C+c, slices.Clone(f.T)
+	for i := range f.T {
+		f.T[i].K *= k
+	}
+	return f
+}
+
+// finite finds x ^ (words(y - y) & bits), y being the halves of x: bits of what is no number or infinite are turned.
+func (f *fuser) finite(n *Node) bool {
+	if n.In.Op != ir.OpXor || len(n.Args) != 2 {
+		return false
+	}
+	bits, note, last := f.by(n, 1, ir.OpAnd, 1), "", n
+	if bits != nil {
+		c, ok := Constant(bits.In.Args[1])
+		if !ok {
+			return false
+		}
+		last, note = bits, fmt.Sprintf("0x%X", uint32(c))
+	}
+	arg := len(last.Args) - 1
+	words := f.by(last, arg, ir.OpWords, 1)
+	if words == nil {
+		return false
+	}
+	rest := f.by(words, 0, ir.OpSub, 1)
+	if rest == nil || len(rest.Args) != 2 || rest.Args[0].Item != rest.Args[1].Item {
+		return false
+	}
+	halves := f.by(rest, 0, ir.OpHalves, 2)
+	if halves == nil || halves.Args[0].Item != n.Args[0].Item {
+		return false
+	}
+	parts := []*Node{words, rest, halves}
+	if bits != nil {
+		parts = append(parts, bits)
+	}
+	return f.fuse(n, "finite", note, ir.OpXor, n.Args[:1], nil, parts...)
+}
+
+// feedback finds float32 rounded to bf16 by groups of rows, where each group takes what the one before has lost.
+func (f *fuser) feedback(n *Node) bool {
+	return false
+}

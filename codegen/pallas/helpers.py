@@ -1,3 +1,6 @@
+#: Tiles constant
+Tiles = list[jax.Array]
+
 #: ALL constant
 _ALL = np.uint32(0xFFFFFFFF)
 
@@ -68,6 +71,15 @@ def _words(x: jax.Array) -> jax.Array:
 def _halves(words: jax.Array) -> jax.Array:
     """The bf16 rows of u32 words: [n, m] to [2n, m]."""
     return pltpu.bitcast(words, jnp.bfloat16)
+
+#: stacked
+def _stacked(rows: list[jax.Array]) -> jax.Array:
+    return jnp.concatenate(rows, axis=0)
+
+#: woven
+def _woven(*lists: list[Any]) -> list[Any]:
+    """The first of each list, then the second of each, ..."""
+    return [x for xs in zip(*lists, strict=True) for x in xs]
 
 #: half
 def _half(words: jax.Array, half: int) -> jax.Array:

@@ -45,9 +45,11 @@ func (p *printer) loop(n *loops.Node) []statement {
 	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
+	var names []string
 	for _, g := range lists {
-		out = append(out, statement{name: p.name(g), value: "[]"})
+		names = append(names, p.name(g))
 	}
+	out = append(out, emptyLists(names, lineWidth-4*p.loops)...)
 	s := statement{lines: []string{head + ":"}}
 	for _, b := range body {
 		for _, t := range b.text() {
@@ -58,6 +60,23 @@ func (p *printer) loop(n *loops.Node) []statement {
 		s.lines = append(s.lines, "    "+w.value)
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
+}
+
+// lineWidth is what of a line is left to a function's statements, with some room.
+const lineWidth = 80
+
+// emptyLists sets names to lists of nothing, as many in a line as fit it.
+func emptyLists(names []string, width int) (out []statement) {
+	for len(names) > 0 {
+		n, long := 1, len(names[0])
+		for n < len(names) && long+len(names[n])+4*n+10 <= width {
+			long += len(names[n])
+			n++
+		}
+		out = append(out, statement{name: strings.Join(names[:n], ", "), value: "[]" + strings.Repeat(", []", n-1)})
+		names = names[n:]
+	}
+	return out
 }
 
 // beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.

@@ -3,6 +3,7 @@ package pallas
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
@@ -180,8 +181,12 @@ func (p *printer) operands(n *loops.Node) *operands {
 	return o
 }
 
-// listText is a list of expressions: elements of a list in their order are a slice of it, equal ones are repeated.
+// listText is a list of expressions: elements of a list at equal distances are a slice of it, those of several lists in turn are woven, and
+// equal ones are repeated.
 func (p *printer) listText(l []expr) string {
+	if s := p.woven(l); s != "" {
+		return s
+	}
 	var parts, plain []string // what is added; elements of the list that comes next
 	flush := func() {
 		if len(plain) > 0 {
@@ -194,27 +199,14 @@ func (p *printer) listText(l []expr) string {
 		for i+same < len(l) && l[i+same] == l[i] {
 			same++
 		}
-		run := 1
-		name, lo, _ := consecutive(l[i : i+1])
-		for i+run < len(l) {
-			if _, _, ok := consecutive(l[i : i+run+1]); !ok {
-				break
-			}
-			run++
-		}
+		name, lo, step, run := progression(l[i:])
 		switch {
 		case same > 2:
 			flush()
 			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i].s, same))
 			i += same
-		case run > 2 || run == 2 && len(l) == 2:
-			hi := lo + run
-			part := strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1)
-			if n := p.length(name); lo == 0 && n == hi {
-				part = name
-			} else if n == hi {
-				part = fmt.Sprintf("%s[%d:]", name, lo)
-			}
+		case run > 2 || run == 2 && len(l) == 2 && step == 1:
+			part := p.slice(name, lo, step, run)
 			if run == len(l) {
 				return part
 			}
@@ -227,6 +219,49 @@ func (p *printer) listText(l []expr) string {
 	}
 	flush()
 	return strings.Join(parts, " + ")
+}
+
+// woven writes elements of several lists in turn; empty where they are none.
+func (p *printer) woven(l []expr) string {
+	for n := 2; n <= len(l)/2; n++ {
+		var lists []string
+		for j := range n {
+			var own []expr
+			for i := j; i < len(l); i += n {
+				own = append(own, l[i])
+			}
+			name, lo, step, run := progression(own)
+			if len(l)%n != 0 || run != len(own) || len(l) < 6 {
+				break
+			}
+			lists = append(lists, p.slice(name, lo, step, run))
+		}
+		if len(lists) == n && n < len(l) && !slices.Contains(lists[1:], lists[0]) {
+			if _, _, _, run := progression(l); run == len(l) {
+				return ""
+			}
+			p.need("woven")
+			return "_woven(" + strings.Join(lists, ", ") + ")"
+		}
+	}
+	return ""
+}
+
+// slice is the text of elements of a list at equal distances.
+func (p *printer) slice(name string, lo, step, n int) string {
+	first, last, by := "", strconv.Itoa(lo+step*(n-1)+1), ""
+	if lo > 0 {
+		first = strconv.Itoa(lo)
+	}
+	if length := p.length(name); length > 0 && lo+step*n >= length {
+		if last = ""; first == "" && step == 1 {
+			return name
+		}
+	}
+	if step > 1 {
+		by = ":" + strconv.Itoa(step)
+	}
+	return name + "[" + first + ":" + last + by + "]"
 }
 
 // length is the length of the list of a name; 0 if there is none, or if lists of several lengths have the name, each in its place.
@@ -243,24 +278,28 @@ func (p *printer) length(name string) int {
 	return all
 }
 
-func consecutive(l []expr) (name string, lo int, ok bool) {
+// progression tells how many of the first expressions are elements of one list at equal distances.
+func progression(l []expr) (name string, lo, step, n int) {
 	for i, e := range l {
 		at := strings.LastIndexByte(e.s, '[')
 		var k int
 		if at < 0 || e.prec != atom {
-			return "", 0, false
+			break
 		}
-		if n, err := fmt.Sscanf(e.s[at:], "[%d]", &k); n != 1 || err != nil || fmt.Sprintf("[%d]", k) != e.s[at:] {
-			return "", 0, false
+		if m, err := fmt.Sscanf(e.s[at:], "[%d]", &k); m != 1 || err != nil || fmt.Sprintf("[%d]", k) != e.s[at:] {
+			break
 		}
-		if i == 0 {
+		switch {
+		case i == 0:
 			name, lo = e.s[:at], k
+		case e.s[:at] != name || i > 1 && k != lo+i*step || k <= lo:
+			return name, lo, step, i
+		case i == 1:
+			step = k - lo
 		}
-		if e.s[:at] != name || k != lo+i {
-			return "", 0, false
-		}
+		n = i + 1
 	}
-	return name, lo, true
+	return name, lo, step, n
 }
 
 // tuple is a Python tuple.

@@ -28,9 +28,9 @@ func hint(x *loops.Item) string {
 		return "Ref"
 	case x.IsList():
 		if x.Elems[0] != nil && x.Elems[0].IsList() {
-			return "list[list[jax.Array]]"
+			return "list[Tiles]"
 		}
-		return "list[jax.Array]"
+		return "Tiles"
 	}
 	return "jax.Array"
 }

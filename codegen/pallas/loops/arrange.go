@@ -143,9 +143,15 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	for last >= 0 && level[last].Head.C < 0 {
 		last--
 	}
+	serves := map[*Item]bool{} // what a head reads, itself or by others
+	for _, n := range slices.Backward(level) {
+		if n.Head.C >= 0 || slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) {
+			Visit(n, func(r *Ref) { serves[r.Item] = true })
+		}
+	}
 	var first, rest []*Node
 	for i, n := range level {
-		free := i < last && n.Head.C < 0 && len(n.Defs) > 0 && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
+		free := i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
 		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
 			first = append(first, n)

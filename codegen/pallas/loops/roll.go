@@ -42,7 +42,7 @@ func Roll(nodes []*Node) []*Node {
 		g.Defs = FlatDefs(g.group)
 		groups = append(groups, g)
 	}
-	return flatten(rollFlat(groups, true))
+	return flatten(rollFlat(flatten(rollFlat(groups, true)), true))
 }
 
 // due is when the first of some nodes is due, and the last.
@@ -236,6 +236,9 @@ func (r *roller) match(s, p, k int) *match {
 				values[i] = m.shapes[i][j].Ints[x].C
 			}
 			f, ok := grow(*a.Ints[x], values, m.v)
+			if !ok && a.head[a.Ints[x]] { // several
+				f, ok = Number(-1), true
+			}
 			if !ok {
 				return nil
 			}
@@ -278,13 +281,10 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	switch {
 	case affine && step == 0:
 		return f, true
-	case affine && f.Div == 1:
+	case affine:
 		f.T = append(slices.Clone(f.T), Term{V: v, K: step})
 		return f, true
-	case f.Div != 1:
-		return f, false
-	}
-	if len(f.T) > 0 || step != 0 {
+	case len(f.T) > 0 || step != 0:
 		return blocks(f, values, v)
 	}
 	// The same value for some rounds, then the next: (c + v) / div.

@@ -98,6 +98,20 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
     """In each row the lanes that are named."""
     return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
 
+#: feedback
+def _feedback(x: jax.Array, groups: int) -> jax.Array:
+    """Rounds to bf16 by groups of rows: each takes what the one before has lost."""
+    n = x.shape[0] // groups
+    rounded = _bf16(x)
+    lost = (x - _f32(rounded))[:n]
+    parts = [rounded[:n]]
+    for i in range(1, groups):
+        y = x[n * i : n * (i + 1)] + lost
+        parts.append(_bf16(y))
+        if i + 1 < groups:
+            lost = y - _f32(parts[i])
+    return jnp.concatenate(parts, axis=0)
+
 #: finite
 def _finite(words: jax.Array, bits: int | None = None) -> jax.Array:
     """Words whose bf16 are numbers: x - x has bits where x is infinite or none."""

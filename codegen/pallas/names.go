@@ -80,8 +80,11 @@ func (p *printer) base(x *loops.Item) string {
 		}
 		return baseName(p.base(a))
 	}
-	if n.Call == "finite" {
-		return "finite"
+	switch n.Call {
+	case "finite":
+		return n.Call
+	case "feedback":
+		return "rounded"
 	}
 	switch n.In.Op {
 	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:

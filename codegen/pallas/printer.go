@@ -81,6 +81,8 @@ func (p *printer) need(name string) {
 		p.m.helpers["dot_general"] = true
 	case name == "rows":
 		p.need("half")
+	case name == "feedback":
+		p.m.helpers["bf16"], p.m.helpers["f32"] = true, true
 	case name == "half":
 		p.m.helpers["HIGH"] = true
 	case name == "finite":

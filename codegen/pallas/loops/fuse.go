@@ -166,5 +166,65 @@ func (f *fuser) finite(n *Node) bool {
 
 // feedback finds float32 rounded to bf16 by groups of rows, where each group takes what the one before has lost.
 func (f *fuser) feedback(n *Node) bool {
-	return false
+	k := len(n.Args)
+	if n.In.Op != ir.OpConcat || n.In.Attrs.Axis != 0 || k < 2 || n.In.Result().Type.DType != ir.BF16 {
+		return false
+	}
+	first := f.by(n, 0, ir.OpSlice, 1)
+	if first == nil {
+		return false
+	}
+	rounded := f.by(first, 0, ir.OpConvert, 2)
+	if rounded == nil {
+		return false
+	}
+	x, rows := rounded.Args[0], first.In.Result().Type.Shape[0]
+	parts := []*Node{first, rounded}
+	lost := func(sum *Node, of Ref, rounded *Node) bool { // what sum adds is the rest of something that was rounded
+		add, arg := sum, 1
+		if of.Item == x.Item { // of whose rows the first
+			if add, arg = f.by(sum, 1, ir.OpSlice, 1), 0; add == nil || !add.from(0, rows) {
+				return false
+			}
+			parts = append(parts, add)
+		}
+		rest := f.by(add, arg, ir.OpSub, 1)
+		if rest == nil || rest.Args[0].Item != of.Item {
+			return false
+		}
+		back := f.by(rest, 1, ir.OpConvert, 1)
+		parts = append(parts, rest, back)
+		return back != nil && back.Args[0].Item == rounded.Defs[0]
+	}
+	of := x
+	for i := 1; i < k; i++ {
+		uses := 2
+		if i == k-1 {
+			uses = 1
+		}
+		next := f.by(n, i, ir.OpConvert, uses)
+		if next == nil {
+			return false
+		}
+		sum := f.by(next, 0, ir.OpAdd, uses)
+		if sum == nil || !lost(sum, of, rounded) {
+			return false
+		}
+		rest := f.by(sum, 0, ir.OpSlice, 1)
+		if rest == nil || rest.Args[0].Item != x.Item || !rest.from(i*rows, rows) {
+			return false
+		}
+		parts, rounded, of = append(parts, next, sum, rest), next, sum.result()
+	}
+	if rows*k != n.In.Result().Type.Shape[0] || !first.from(0, rows) {
+		return false
+	}
+	return f.fuse(n, "feedback", "", ir.OpConcat, []Ref{x}, []Form{Number(k)}, parts...)
 }
+
+// from says whether a slice takes n rows from the first on.
+func (n *Node) from(first, rows int) bool {
+	return n.Ints[0].IsConst() && n.Ints[0].C == first && n.In.Result().Type.Shape[0] == rows && n.In.Attrs.Step(0) == 1
+}
+
+func (n *Node) result() Ref { return Ref{Item: n.Defs[0]} }

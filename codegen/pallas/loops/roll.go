@@ -267,7 +267,7 @@ func (m *match) whole() bool {
 		forms = append(forms, r.At...)
 	}
 	return !slices.ContainsFunc(forms, func(f Form) bool {
-		return slices.ContainsFunc(f.T, func(t Term) bool { return t.V == m.v && t.Div > 0 && m.rounds%t.Div != 0 })
+		return slices.ContainsFunc(f.T, func(t Term) bool { return t.V == m.v && t.Div+t.Mod > 0 && m.rounds%(t.Div+t.Mod) != 0 })
 	})
 }
 
@@ -318,7 +318,10 @@ func blocks(f Form, values []int, v *Variable) (Form, bool) {
 			return f, false
 		}
 	}
-	f.T = append(slices.Clone(f.T), Term{V: v, K: block, Div: n})
+	f.T = slices.Clone(f.T)
+	if block != 0 {
+		f.T = append(f.T, Term{V: v, K: block, Div: n})
+	}
 	if step != 0 {
 		f.T = append(f.T, Term{V: v, K: step, Mod: n})
 	}

@@ -149,8 +149,16 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 			Visit(n, func(r *Ref) { serves[r.Item] = true })
 		}
 	}
-	var first, rest []*Node
+	var early, first, rest []*Node
+	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
+		of := len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		Visit(n, func(r *Ref) { of = of && index[r.Item] })
+		if of {
+			index[n.Defs[0]] = true
+			early = append(early, n)
+			continue
+		}
 		free := i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
 		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
@@ -162,5 +170,5 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 		}
 		rest = append(rest, n)
 	}
-	return append(first, rest...)
+	return slices.Concat(early, first, rest)
 }

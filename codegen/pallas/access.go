@@ -116,6 +116,9 @@ func termText(t loops.Term) string {
 
 // formText is a form as Python.
 func formText(f loops.Form) expr {
+	if len(f.T) == 1 && f.T[0].K == 1 && f.T[0].Div+f.T[0].Mod > 0 && f.C == 0 && f.Div <= 1 {
+		return expr{strings.Trim(termText(f.T[0]), "()"), precMul}
+	}
 	var s string
 	prec := atom
 	for i, t := range f.T {

@@ -98,6 +98,10 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
     """In each row the lanes that are named."""
     return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
 
+#: union
+def _union(parts: Tiles) -> jax.Array:
+    return functools.reduce(jnp.bitwise_or, parts)
+
 #: feedback
 def _feedback(x: jax.Array, groups: int) -> jax.Array:
     """Rounds to bf16 by groups of rows: each takes what the one before has lost."""

@@ -81,6 +81,8 @@ func (p *printer) need(name string) {
 		p.m.helpers["dot_general"] = true
 	case name == "rows":
 		p.need("half")
+	case name == "union":
+		p.m.helpers["Tiles"] = true
 	case name == "feedback":
 		p.m.helpers["bf16"], p.m.helpers["f32"] = true, true
 	case name == "half":
@@ -304,6 +306,13 @@ func (p *printer) write(n *loops.Node) (expr, error) {
 // idiom calls the helper of a node.
 func (p *printer) idiom(n *loops.Node) expr {
 	p.need(n.Call)
+	if n.Call == "union" {
+		var parts []expr
+		for _, a := range n.Args {
+			parts = append(parts, p.ref(a))
+		}
+		return call("_union", p.listText(parts))
+	}
 	var args []string
 	for _, a := range n.Args {
 		args = append(args, p.ref(a).s)

@@ -32,7 +32,7 @@ func Fuse(nodes []*Node) []*Node {
 	}
 	for _, n := range nodes {
 		f.gone[n] = f.gone[n] || n.In.Op == ir.OpHalves && f.uses[n.Defs[0]] == 0 // unwrapped
-		_ = f.half(n) || f.finite(n) || f.feedback(n)
+		_ = f.half(n) || f.finite(n) || f.union(n) || f.feedback(n)
 	}
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return f.gone[n] })
 }
@@ -162,6 +162,28 @@ func (f *fuser) finite(n *Node) bool {
 		parts = append(parts, bits)
 	}
 	return f.fuse(n, "finite", note, ir.OpXor, n.Args[:1], nil, parts...)
+}
+
+// union finds the bits of four values or more together.
+func (f *fuser) union(n *Node) bool {
+	if n.In.Op != ir.OpOr || len(n.Args) != 2 || n.In.Result().Type.Rank() == 0 {
+		return false
+	}
+	for _, user := range f.nodes[f.place[n]+1:] { // only the last of a chain
+		if user.In.Op == ir.OpOr && len(user.Args) == 2 && user.Args[0].Item == n.Defs[0] && f.by(user, 0, ir.OpOr, 1) != nil {
+			return false
+		}
+	}
+	args, parts := []Ref{n.Args[1]}, []*Node{}
+	last := n
+	for m := f.by(last, 0, ir.OpOr, 1); m != nil && len(m.Args) == 2; m = f.by(last, 0, ir.OpOr, 1) {
+		args, parts, last = append(args, m.Args[1]), append(parts, m), m
+	}
+	if args = append(args, last.Args[0]); len(args) < 4 {
+		return false
+	}
+	slices.Reverse(args)
+	return f.fuse(n, "union", "", ir.OpOr, args, nil, parts...)
 }
 
 // feedback finds float32 rounded to bf16 by groups of rows, where each group takes what the one before has lost.

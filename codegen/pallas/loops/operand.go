@@ -99,7 +99,7 @@ func (o *operand) at() ([]Form, bool) {
 			}
 			values[i] = o.refs[i].At[d].C
 		}
-		f, ok := grow(out[d], values, o.m.v)
+		f, ok := o.m.grow(out[d], values)
 		if !ok {
 			return nil, false
 		}
@@ -140,8 +140,8 @@ func (o *operand) carriedElement(place int) (Ref, bool) {
 	return Ref{Item: c.Item}, true
 }
 
-// listable says whether a list of what the operand is may be written out: of values from before the loop. Indices behind the first that
-// varies within a round stay with the operand.
+// listable says whether a list of what the operand is may be written out: of values from before the loop. Indices behind those that
+// differ between rounds stay with the operand.
 func (o *operand) listable() bool {
 	within := func(f Form) bool { return !f.IsConst() }
 	p := len(o.refs[0].At)
@@ -152,6 +152,9 @@ func (o *operand) listable() bool {
 		if len(x.At) != len(o.refs[0].At) {
 			p = min(p, len(x.At))
 		}
+	}
+	for p > 0 && !slices.ContainsFunc(o.refs, func(x Ref) bool { return len(x.At) != len(o.refs[0].At) || !sameForm(x.At[p-1], o.refs[0].At[p-1]) }) {
+		p--
 	}
 	o.rest = o.refs[0].At[p:]
 	for i, x := range o.refs {
@@ -206,7 +209,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 }
 
 // maxList is how many elements a list that is written out may have.
-const maxList = 16
+const maxList = 32
 
 func allEmpty(refs []Ref) bool {
 	return !slices.ContainsFunc(refs, func(r Ref) bool { return len(r.At) > 0 })

@@ -19,8 +19,9 @@ type roller struct {
 	shapes  []*Shape
 	lists   bool // lists may be written out
 	written []*Node
-	from    int // where the match that is tried begins
-	least   int // rounds of a loop
+	from    int  // where the match that is tried begins
+	least   int  // rounds of a loop
+	blocks  bool // integers may grow by one step within blocks of rounds and by another between them
 }
 
 // Roll gives the shortest list of nodes that it finds for a straight line. What a stage does for one head is rolled by itself
@@ -89,7 +90,7 @@ func trim(parts [][]*Node) [][]*Node {
 }
 
 func rollFlat(nodes []*Node, lists bool) []*Node {
-	r := &roller{nodes: slices.Clone(nodes)}
+	r := &roller{nodes: slices.Clone(nodes), blocks: lists}
 	for _, n := range nodes {
 		r.shapes = append(r.shapes, Describe(n))
 	}
@@ -205,6 +206,7 @@ type match struct {
 	ints    []Form // of round 0, with the loop's variable
 	refs    []Ref
 	v       *Variable
+	blocks  bool
 	carries []*Carry
 	stacks  [][]*Item // scratch that becomes a list
 	lists   []*Node
@@ -215,7 +217,7 @@ func (r *roller) match(s, p, k int) *match {
 	if r.parted(s, p) {
 		return nil
 	}
-	m := &match{rounds: k, v: &Variable{}}
+	m := &match{rounds: k, v: &Variable{}, blocks: r.blocks}
 	r.from = s
 	made := make([]map[*Item]int, k) // what each round makes
 	for i := range k {
@@ -235,7 +237,7 @@ func (r *roller) match(s, p, k int) *match {
 			for i := range k {
 				values[i] = m.shapes[i][j].Ints[x].C
 			}
-			f, ok := grow(*a.Ints[x], values, m.v)
+			f, ok := m.grow(*a.Ints[x], values)
 			if !ok && a.head[a.Ints[x]] { // several
 				f, ok = Number(-1), true
 			}
@@ -272,7 +274,8 @@ func (m *match) whole() bool {
 }
 
 // grow fits an integer to its values in the rounds.
-func grow(f Form, values []int, v *Variable) (Form, bool) {
+func (m *match) grow(f Form, values []int) (Form, bool) {
+	v := m.v
 	step := values[1] - values[0]
 	affine := true
 	for i, x := range values {
@@ -285,7 +288,7 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 		f.T = append(slices.Clone(f.T), Term{V: v, K: step})
 		return f, true
 	case len(f.T) > 0 || step != 0:
-		return blocks(f, values, v)
+		return m.inBlocks(f, values)
 	}
 	// The same value for some rounds, then the next: (c + v) / div.
 	div := 0
@@ -297,14 +300,18 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	}
 	for i, x := range values {
 		if x != values[0]+i/div {
-			return blocks(f, values, v)
+			return m.inBlocks(f, values)
 		}
 	}
 	return Form{C: values[0] * div, T: []Term{{V: v, K: 1}}, Div: div}, true
 }
 
-// blocks fits an integer that grows by one step within blocks of rounds, and by another from block to block.
-func blocks(f Form, values []int, v *Variable) (Form, bool) {
+// inBlocks fits an integer that grows by one step within blocks of rounds, and by another from block to block.
+func (m *match) inBlocks(f Form, values []int) (Form, bool) {
+	if !m.blocks {
+		return f, false
+	}
+	v := m.v
 	step, n := values[1]-values[0], 1
 	for n < len(values) && values[n] == values[n-1]+step {
 		n++

@@ -73,8 +73,12 @@ def _halves(words: jax.Array) -> jax.Array:
     return pltpu.bitcast(words, jnp.bfloat16)
 
 #: stacked
-def _stacked(rows: list[jax.Array]) -> jax.Array:
+def _stacked(rows: Tiles) -> jax.Array:
     return jnp.concatenate(rows, axis=0)
+
+#: joined
+def _joined(columns: Tiles) -> jax.Array:
+    return jnp.concatenate(columns, axis=1)
 
 #: woven
 def _woven(*lists: list[Any]) -> list[Any]:
@@ -102,6 +106,27 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
 def _union(parts: Tiles) -> jax.Array:
     return functools.reduce(jnp.bitwise_or, parts)
 
+#: block
+def _block(i: jax.Array, n: int) -> pl.Slice:
+    """Elements of block i of n."""
+    return pl.ds(pl.multiple_of(i * n, n), n)
+
+#: start
+def _start(
+    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
+) -> None:
+    """Starts a copy, where a condition holds."""
+    copy = pltpu.make_async_copy(source, target, semaphore)
+    pl.when(when)(copy.start)
+
+#: wait
+def _wait(
+    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
+) -> None:
+    """Waits for a copy, where a condition holds."""
+    copy = pltpu.make_async_copy(source, target, semaphore)
+    pl.when(when)(copy.wait)
+
 #: feedback
 def _feedback(x: jax.Array, groups: int) -> jax.Array:
     """Rounds to bf16 by groups of rows: each takes what the one before has lost."""
@@ -117,11 +142,13 @@ def _feedback(x: jax.Array, groups: int) -> jax.Array:
     return jnp.concatenate(parts, axis=0)
 
 #: finite
-def _finite(words: jax.Array, bits: int | None = None) -> jax.Array:
-    """Words whose bf16 are numbers: x - x has bits where x is infinite or none."""
-    x = _halves(words)
-    wrong = _words(x - x)
-    return words ^ (wrong if bits is None else wrong & np.uint32(bits))
+def _finite(x: jax.Array, bits: int | None = None) -> jax.Array:
+    """bf16, or words of them, all numbers: x - x has bits where x is infinite or none."""
+    if x.dtype == jnp.bfloat16:
+        return _halves(_finite(_words(x), bits))
+    halves = _halves(x)
+    wrong = _words(halves - halves)
+    return x ^ (wrong if bits is None else wrong & np.uint32(bits))
 
 #: pack
 def _pack(low: jax.Array, high: jax.Array, interpret: bool) -> jax.Array:

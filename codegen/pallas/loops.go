@@ -57,7 +57,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 		}
 	}
 	for _, w := range pause {
-		s.lines = append(s.lines, "    "+w.value)
+		s.lines = append(s.lines, "    "+w.text()[0])
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
 }
@@ -152,7 +152,7 @@ func (p *printer) wait(time int) []statement {
 	return []statement{yielding(time)}
 }
 
-func yielding(time int) statement { return statement{value: fmt.Sprintf("yield %d", time)} }
+func yielding(time int) statement { return statement{wait: time} }
 
 // rounds writes the body of a loop's rounds, and how it gives way before the first of them and at the end of each.
 func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {

@@ -60,10 +60,13 @@ func (p *printer) filled(t ir.Type, c float64, text string) string {
 type statement struct {
 	name, list, value string
 	lines             []string
+	wait              int // for which the phase gives way
 }
 
 func (s statement) text() []string {
 	switch {
+	case s.wait > 0:
+		return []string{fmt.Sprintf("yield %d", s.wait)}
 	case s.lines != nil:
 		return s.lines
 	case s.list != "":
@@ -81,7 +84,7 @@ func (p *printer) need(name string) {
 		p.m.helpers["dot_general"] = true
 	case name == "rows":
 		p.need("half")
-	case name == "union":
+	case name == "union" || name == "stacked" || name == "joined":
 		p.m.helpers["Tiles"] = true
 	case name == "feedback":
 		p.m.helpers["bf16"], p.m.helpers["f32"] = true, true
@@ -238,6 +241,19 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			}
 			out = append(out, p.define(x, e)...)
 		}
+	}
+	return waitOnce(out)
+}
+
+// waitOnce makes one of waits that follow one another.
+func waitOnce(l []statement) []statement {
+	var out []statement
+	for _, s := range l {
+		if last := len(out) - 1; s.wait > 0 && last >= 0 && out[last].wait > 0 {
+			out[last].wait += s.wait
+			continue
+		}
+		out = append(out, s)
 	}
 	return out
 }

@@ -438,9 +438,9 @@ func writeConcat(o *operands) (expr, error) {
 	for i := range l {
 		l[i] = o.full(i)
 	}
-	if o.p.k != nil && o.in.Attrs.Axis == 0 {
-		o.p.need("stacked")
-		return call("_stacked", o.p.listText(l)), nil
+	if name := [...]string{"stacked", "joined"}[min(o.in.Attrs.Axis, 1)]; o.p.k != nil && o.in.Result().Type.Rank() == 2 {
+		o.p.need(name)
+		return call("_"+name, o.p.listText(l)), nil
 	}
 	return call("jnp.concatenate", o.p.listText(l), fmt.Sprintf("axis=%d", o.in.Attrs.Axis)), nil
 }

@@ -133,6 +133,14 @@ func (f Form) times(k, c int) Form {
 
 // finite finds x ^ (words(y - y) & bits), y being the halves of x: bits of what is no number or infinite are turned.
 func (f *fuser) finite(n *Node) bool {
+	if n.In.Op == ir.OpHalves { // of finite words of a value
+		m := f.maker[n.Args[0].Item]
+		if m == nil || m.Call != "finite" || f.uses[m.Defs[0]] != 1 || m.Stage != n.Stage {
+			return false
+		}
+		words := f.by(m, 0, ir.OpWords, 2) // by the node itself, and by what it was made of
+		return words != nil && f.fuse(n, "finite", m.Note, ir.OpXor, words.Args, nil, m, words)
+	}
 	if n.In.Op != ir.OpXor || len(n.Args) != 2 {
 		return false
 	}

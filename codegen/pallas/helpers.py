@@ -102,6 +102,23 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
     """In each row the lanes that are named."""
     return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
 
+#: eliminate
+def _eliminate(
+    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int
+) -> None:
+    """Puts row j of the inverses of unit triangles into the rows below it.
+
+    Words of blocks are pairs of rows of the triangles, whose columns begin at the
+    lanes that first names; lane is the column of each element in its own block.
+    """
+    lanes = first + j if j else first
+    for m in range((j + 1) // 2, len(blocks)):
+        factor = _take(blocks[m], lanes)
+        for r in range(max(2 * m, j + 1), 2 * m + 2):
+            if j == 0:
+                x.append(jnp.where(lane == r, 1.0, 0.0))
+            x[r] += _half(factor, r % 2) * x[j]
+
 #: union
 def _union(parts: Tiles) -> jax.Array:
     return functools.reduce(jnp.bitwise_or, parts)

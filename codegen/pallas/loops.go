@@ -274,10 +274,15 @@ func reads(n *loops.Node, x *loops.Item) bool {
 
 // variable names a loop's variable: h where it counts heads.
 func (p *printer) variable(n *loops.Node) string {
-	names := []string{"i", "j", "m", "n", "r"}
 	if headed(n.Loop.Body, n.Loop.V) {
-		names = append([]string{"h"}, names...)
+		return p.loopName("h")
 	}
+	return p.loopName()
+}
+
+// loopName is a name for a loop's variable, of some that go before others.
+func (p *printer) loopName(first ...string) string {
+	names := append(first, "i", "j", "m", "n", "r")
 	for _, s := range names {
 		if !p.busy[s] && !p.taken[s] {
 			return s

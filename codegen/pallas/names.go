@@ -85,6 +85,8 @@ func (p *printer) base(x *loops.Item) string {
 		return n.Call
 	case "feedback":
 		return "rounded"
+	case "eliminate":
+		return "x"
 	}
 	switch n.In.Op {
 	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:

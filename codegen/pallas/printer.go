@@ -84,6 +84,10 @@ func (p *printer) need(name string) {
 		p.m.helpers["dot_general"] = true
 	case name == "rows":
 		p.need("half")
+	case name == "eliminate":
+		p.need("half")
+		p.need("take")
+		p.m.helpers["Tiles"] = true
 	case name == "union" || name == "stacked" || name == "joined":
 		p.m.helpers["Tiles"] = true
 	case name == "feedback":
@@ -219,6 +223,8 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.foriLoop(n)...)
 		case n.In.Op == ir.OpKernel:
 			out = append(out, p.kernelCall(n))
+		case n.Call == "eliminate":
+			out = append(out, p.eliminate(n)...)
 		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:
@@ -244,6 +250,34 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 	}
 	return waitOnce(out)
 }
+
+// eliminate writes a substitution in unit triangles, a column after the other.
+func (p *printer) eliminate(n *loops.Node) []statement {
+	p.need("eliminate")
+	var words []expr
+	for _, a := range n.Args[3:] {
+		words = append(words, p.ref(a))
+	}
+	x, blocks, rows := p.name(n.Defs[0]), p.listText(words), n.Ints[0].C
+	out := []statement{{name: x, value: "[" + p.ref(n.Args[2]).s + "]"}}
+	if !identifier.MatchString(blocks) {
+		name := p.fresh("blocks")
+		out = append(out, statement{name: name, value: blocks})
+		blocks = name
+	}
+	v := p.loopName()
+	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1),
+		"    " + call("_eliminate", x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v).s}}
+	if pairs := rows * rows / 4; p.yields && !p.quiet { // of columns and words
+		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
+			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))
+			p.clock += each * pairs
+		}
+	}
+	return append(out, s)
+}
+
+var identifier = regexp.MustCompile(`^\w+$`)
 
 // waitOnce makes one of waits that follow one another.
 func waitOnce(l []statement) []statement {

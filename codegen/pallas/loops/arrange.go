@@ -135,6 +135,9 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
+// atOnce is how late, in parts of a slot, what is made of numbers of rows and columns may be due to come first.
+const atOnce = .005
+
 // sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them, and is not
 // made before it is due.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
@@ -152,7 +155,7 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	var early, first, rest []*Node
 	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
-		of := len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		of := n.At <= level[0].At+atOnce && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
 		Visit(n, func(r *Ref) { of = of && index[r.Item] })
 		if of {
 			index[n.Defs[0]] = true

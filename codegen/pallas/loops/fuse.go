@@ -14,6 +14,8 @@ type fuser struct {
 	place map[*Node]int
 	uses  map[*Item]int
 	gone  map[*Node]bool
+
+	insert, behind *Node // a node that is put behind another
 }
 
 // Fuse makes one node, with a Call, of instructions that together are an idiom with a name: fewer nodes to read, and loops that differ in
@@ -31,10 +33,39 @@ func Fuse(nodes []*Node) []*Node {
 		}
 	}
 	for _, n := range nodes {
-		f.gone[n] = f.gone[n] || n.In.Op == ir.OpHalves && f.uses[n.Defs[0]] == 0 // unwrapped
 		_ = f.half(n) || f.finite(n) || f.union(n) || f.feedback(n)
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return f.gone[n] })
+	f.substitution()
+	return f.left()
+}
+
+// left are the nodes that are left, without what nothing reads.
+func (f *fuser) left() []*Node {
+	var out []*Node
+	clear(f.uses)
+	keep := func(n *Node) {
+		used := !n.In.Op.Pure() || n.In.Body != nil || len(n.Defs) == 0
+		for _, d := range n.Defs {
+			used = used || f.uses[d] > 0
+		}
+		if !f.gone[n] && used {
+			Visit(n, func(r *Ref) {
+				f.uses[r.Item]++
+				if r.Item.In != nil {
+					f.uses[r.Item.In]++
+				}
+			})
+			out = append(out, n)
+		}
+	}
+	for _, n := range slices.Backward(f.nodes) {
+		if n == f.behind {
+			keep(f.insert)
+		}
+		keep(n)
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // unwrap has what reads the words of the halves of words read those words.

@@ -35,6 +35,14 @@ type Item struct {
 	final   *Item // what the loop leaves, where this is the value of its last round
 }
 
+// List makes a list of references.
+func List(refs []*Item) {
+	l := &Item{Typ: refs[0].Typ, Param: refs[0].Param, Scratch: true}
+	for _, x := range refs {
+		l.Add(x)
+	}
+}
+
 // Add makes an item the last of a list.
 func (x *Item) Add(e *Item) {
 	e.In, e.at = x, len(x.Elems)

@@ -37,15 +37,17 @@ func (k *Plan) pool() {
 	for _, n := range k.Prologue {
 		loops.Visit(n, func(r *loops.Ref) { apart[r.Item] = true })
 	}
-	alike := map[string]*loops.Item{}
+	alike := map[string][]*loops.Item{}
 	for _, x := range k.Params {
 		if !x.Scratch || x.In != nil || apart[x] || use[x] == nil {
 			continue
 		}
 		key := x.Typ.String() + strings.Join(slices.Sorted(maps.Keys(use[x])), ";")
-		if alike[key] == nil {
-			alike[key] = &loops.Item{Typ: x.Typ, Param: x.Param, Scratch: true}
+		alike[key] = append(alike[key], x)
+	}
+	for _, l := range alike {
+		if len(l) > 1 {
+			loops.List(l)
 		}
-		alike[key].Add(x)
 	}
 }

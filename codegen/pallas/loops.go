@@ -24,6 +24,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 	p.loops++
 	p.busy[l.V.Name] = true
 	before, body, pause := p.rounds(n)
+	body = waitOnce(body)
 	out = append(before, out...)
 	for _, c := range l.Carries {
 		if p.names[c.Next] != p.names[c.Item] {

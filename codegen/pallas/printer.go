@@ -168,6 +168,9 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if nodes[user].Loop != nil || nodes[user].List != nil {
 		return false
 	}
+	if n.In.Op == ir.OpTake && user > i+1 { // what takes long is not made later
+		return false
+	}
 	if n.In.Op == ir.OpDot {
 		return user == i+1 && len(nodes[user].In.Args) == 1
 	}

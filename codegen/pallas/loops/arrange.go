@@ -33,6 +33,7 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 		a.share()
 	}
 	a.shareScratch()
+	a.late()
 	return a.levels()
 }
 
@@ -100,6 +101,35 @@ func (a *arranger) share() {
 			n.Head.C = -1
 		}
 	}
+}
+
+// late makes a transpose for two heads where the first of them reads it, and a part of its work.
+func (a *arranger) late() {
+	wait := map[*Node][]*Node{} // what stands before a node
+	moved := map[*Node]bool{}
+	for i, n := range a.nodes {
+		heads := map[int]bool{}
+		for _, u := range a.users[i] {
+			heads[a.nodes[u].Head.C] = true
+		}
+		if n.In.Op != ir.OpTranspose || len(heads) != 2 || heads[-1] || heads[n.Head.C] && a.nodes[a.users[i][0]].Head.C == n.Head.C {
+			continue
+		}
+		user := a.nodes[a.users[i][0]]
+		n.Head, moved[n] = user.Head, true
+		for j := a.users[i][0]; j > i && a.nodes[j-1].Head.C == user.Head.C && a.nodes[j-1].Stage == user.Stage; j-- {
+			user = a.nodes[j-1]
+		}
+		wait[user] = append(wait[user], n)
+	}
+	var out []*Node
+	for _, n := range a.nodes {
+		out = append(out, wait[n]...)
+		if !moved[n] {
+			out = append(out, n)
+		}
+	}
+	a.nodes = out
 }
 
 // shareScratch takes its head from a row of scratch that serves all heads.

@@ -70,7 +70,7 @@ const lineWidth = 80
 func emptyLists(names []string, width int) (out []statement) {
 	for len(names) > 0 {
 		n, long := 1, len(names[0])
-		for n < len(names) && long+len(names[n])+4*n+10 <= width {
+		for n < len(names) && long+len(names[n])+6*(n+1) <= width {
 			long += len(names[n])
 			n++
 		}

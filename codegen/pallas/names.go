@@ -3,9 +3,9 @@ package pallas
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -186,87 +186,13 @@ func (p *printer) operands(n *loops.Node) *operands {
 	return o
 }
 
-// listText is a list of expressions: elements of a list at equal distances are a slice of it, those of several lists in turn are woven, and
-// equal ones are repeated.
+// listText is a list of expressions.
 func (p *printer) listText(l []expr) string {
-	if s := p.woven(l); s != "" {
-		return s
+	texts := make([]string, len(l))
+	for i, e := range l {
+		texts[i] = e.s
 	}
-	var parts, plain []string // what is added; elements of the list that comes next
-	flush := func() {
-		if len(plain) > 0 {
-			parts = append(parts, "["+strings.Join(plain, ", ")+"]")
-			plain = nil
-		}
-	}
-	for i := 0; i < len(l); {
-		same := 1
-		for i+same < len(l) && l[i+same] == l[i] {
-			same++
-		}
-		name, lo, step, run := progression(l[i:])
-		switch {
-		case same > 2:
-			flush()
-			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i].s, same))
-			i += same
-		case run > 2 || run == 2 && len(l) == 2 && step == 1:
-			part := p.slice(name, lo, step, run)
-			if run == len(l) {
-				return part
-			}
-			plain = append(plain, "*"+part)
-			i += run
-		default:
-			plain = append(plain, l[i].s)
-			i++
-		}
-	}
-	flush()
-	return strings.Join(parts, " + ")
-}
-
-// woven writes elements of several lists in turn; empty where they are none.
-func (p *printer) woven(l []expr) string {
-	for n := 2; n <= len(l)/2; n++ {
-		var lists []string
-		for j := range n {
-			var own []expr
-			for i := j; i < len(l); i += n {
-				own = append(own, l[i])
-			}
-			name, lo, step, run := progression(own)
-			if len(l)%n != 0 || run != len(own) || len(l) < 6 {
-				break
-			}
-			lists = append(lists, p.slice(name, lo, step, run))
-		}
-		if len(lists) == n && n < len(l) && !slices.Contains(lists[1:], lists[0]) {
-			if _, _, _, run := progression(l); run == len(l) {
-				return ""
-			}
-			p.need("woven")
-			return "_woven(" + strings.Join(lists, ", ") + ")"
-		}
-	}
-	return ""
-}
-
-// slice is the text of elements of a list at equal distances.
-func (p *printer) slice(name string, lo, step, n int) string {
-	first, last, by := "", strconv.Itoa(lo+step*(n-1)+1), ""
-	if lo > 0 {
-		first = strconv.Itoa(lo)
-	}
-	if length := p.length(name); length > 0 && lo+step*n >= length {
-		if last = ""; first == "" && step == 1 {
-			return name
-		}
-	}
-	if step > 1 {
-		by = ":" + strconv.Itoa(step)
-	}
-	return name + "[" + first + ":" + last + by + "]"
+	return lists.Text(texts, p.length, func() { p.need("woven") })
 }
 
 // length is the length of the list of a name; 0 if there is none, or if lists of several lengths have the name, each in its place.
@@ -281,30 +207,6 @@ func (p *printer) length(name string) int {
 		}
 	}
 	return all
-}
-
-// progression tells how many of the first expressions are elements of one list at equal distances.
-func progression(l []expr) (name string, lo, step, n int) {
-	for i, e := range l {
-		at := strings.LastIndexByte(e.s, '[')
-		var k int
-		if at < 0 || e.prec != atom {
-			break
-		}
-		if m, err := fmt.Sscanf(e.s[at:], "[%d]", &k); m != 1 || err != nil || fmt.Sprintf("[%d]", k) != e.s[at:] {
-			break
-		}
-		switch {
-		case i == 0:
-			name, lo = e.s[:at], k
-		case e.s[:at] != name || i > 1 && k != lo+i*step || k <= lo:
-			return name, lo, step, i
-		case i == 1:
-			step = k - lo
-		}
-		n = i + 1
-	}
-	return name, lo, step, n
 }
 
 // tuple is a Python tuple.

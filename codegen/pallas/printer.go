@@ -77,27 +77,17 @@ func (s statement) text() []string {
 	return []string{s.value}
 }
 
+// needs are the helpers that a helper uses.
+var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
+	"eliminate": {"half", "take", "Tiles"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
+
 func (p *printer) need(name string) {
 	p.m.helpers[name] = true
-	switch {
-	case strings.HasPrefix(name, "dot"):
+	for _, other := range needs[name] {
+		p.need(other)
+	}
+	if strings.HasPrefix(name, "dot_") || name == "dot" {
 		p.m.helpers["dot_general"] = true
-	case name == "rows":
-		p.need("half")
-	case name == "eliminate":
-		p.need("half")
-		p.need("take")
-		p.m.helpers["Tiles"] = true
-	case name == "union" || name == "stacked" || name == "joined":
-		p.m.helpers["Tiles"] = true
-	case name == "feedback":
-		p.m.helpers["bf16"], p.m.helpers["f32"] = true, true
-	case name == "half":
-		p.m.helpers["HIGH"] = true
-	case name == "finite":
-		p.m.helpers["halves"], p.m.helpers["words"] = true, true
-	case name == "store_words":
-		p.m.helpers["halves"] = true
 	}
 }
 

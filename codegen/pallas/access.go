@@ -103,12 +103,26 @@ func view(ref, at string) string {
 	return ref + ".at[" + at + "]"
 }
 
+// termText is a term without its factor.
+func termText(t loops.Term) string {
+	switch {
+	case t.Div != 0:
+		return fmt.Sprintf("(%s // %d)", t.V.Name, t.Div)
+	case t.Mod != 0:
+		return fmt.Sprintf("(%s %% %d)", t.V.Name, t.Mod)
+	}
+	return t.V.Name
+}
+
 // formText is a form as Python.
 func formText(f loops.Form) expr {
+	if len(f.T) == 1 && f.T[0].K == 1 && f.T[0].Div+f.T[0].Mod > 0 && f.C == 0 && f.Div <= 1 {
+		return expr{strings.Trim(termText(f.T[0]), "()"), precMul}
+	}
 	var s string
 	prec := atom
 	for i, t := range f.T {
-		k, v := t.K, t.V.Name
+		k, v := t.K, termText(t)
 		if i > 0 || s != "" {
 			op := " + "
 			if k < 0 {

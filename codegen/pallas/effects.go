@@ -31,6 +31,7 @@ func (p *printer) effect(n *loops.Node) statement {
 		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
 	case ir.OpDMAStart, ir.OpDMAWait:
 		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.In.Op]
+		p.need(method)
 		sides := []string{o.texts[0].s, o.texts[1].s}
 		for i := range sides {
 			if len(n.In.Args) == 3 {
@@ -41,16 +42,20 @@ func (p *printer) effect(n *loops.Node) statement {
 			if err != nil {
 				p.fail(n, err)
 			}
-			sides[i] = view(sides[i], blockSlices(o.texts[3+i].s, n.In.Attrs.Dims, counts))
+			sides[i] = view(sides[i], p.blockSlices(o.texts[3+i].s, n.In.Attrs.Dims, counts))
 		}
-		return statement{value: fmt.Sprintf("pltpu.make_async_copy(%s, %s, %s).%s()", sides[0], sides[1], view(o.texts[2].s, ""), method)}
+		args := append(sides, view(o.texts[2].s, ""))
+		if n.Call != "" {
+			args = append(args, p.ref(n.Args[len(n.Args)-1]).s)
+		}
+		return statement{value: call("_"+method, args...).s}
 	}
 	p.fail(n, fmt.Errorf("no statement"))
 	return statement{}
 }
 
 // blockSlices indexes the block of a number; dimensions behind the last with several blocks are left out.
-func blockSlices(at string, block, counts []int) string {
+func (p *printer) blockSlices(at string, block, counts []int) string {
 	first, last := -1, 0
 	for d, n := range counts {
 		if n > 1 {
@@ -71,10 +76,11 @@ func blockSlices(at string, block, counts []int) string {
 		case d > first && first >= 0:
 			n, at = fmt.Sprintf("(%s %% %d)", at, counts[d]), fmt.Sprintf("(%s // %d)", at, counts[d])
 		}
+		n = strings.TrimSuffix(strings.TrimPrefix(n, "("), ")")
 		if size > 1 {
-			n = fmt.Sprintf("pl.multiple_of(%s * %d, %d)", n, size, size)
-		} else {
-			n = strings.TrimSuffix(strings.TrimPrefix(n, "("), ")")
+			p.need("block")
+			parts = append(parts, fmt.Sprintf("_block(%s, %d)", n, size))
+			continue
 		}
 		parts = append(parts, fmt.Sprintf("pl.ds(%s, %d)", n, size))
 	}

@@ -1,3 +1,6 @@
+#: Tiles constant
+Tiles = list[jax.Array]
+
 #: ALL constant
 _ALL = np.uint32(0xFFFFFFFF)
 
@@ -68,6 +71,101 @@ def _words(x: jax.Array) -> jax.Array:
 def _halves(words: jax.Array) -> jax.Array:
     """The bf16 rows of u32 words: [n, m] to [2n, m]."""
     return pltpu.bitcast(words, jnp.bfloat16)
+
+#: stacked
+def _stacked(rows: Tiles) -> jax.Array:
+    return jnp.concatenate(rows, axis=0)
+
+#: joined
+def _joined(columns: Tiles) -> jax.Array:
+    return jnp.concatenate(columns, axis=1)
+
+#: woven
+def _woven(*lists: list[Any]) -> list[Any]:
+    """The first of each list, then the second of each, ..."""
+    return [x for xs in zip(*lists, strict=True) for x in xs]
+
+#: half
+def _half(words: jax.Array, half: int) -> jax.Array:
+    """The lower or the upper bf16 of words, as float32."""
+    bits = words & _HIGH if half else words << np.uint32(16)
+    return lax.bitcast_convert_type(bits, jnp.float32)
+
+#: rows
+def _rows(ref: Ref, start: int, n: int, stride: int) -> jax.Array:
+    """The bf16 rows start, start + stride, ... of a reference, as float32."""
+    words = ref.bitcast(jnp.uint32)[pl.ds(start // 2, n, stride=stride // 2)]
+    return _half(words, start % 2)
+
+#: take
+def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
+    """In each row the lanes that are named."""
+    return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
+
+#: eliminate
+def _eliminate(
+    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int
+) -> None:
+    """Puts row j of the inverses of unit triangles into the rows below it.
+
+    Words of blocks are pairs of rows of the triangles, whose columns begin at the
+    lanes that first names; lane is the column of each element in its own block.
+    """
+    lanes = first + j if j else first
+    for m in range((j + 1) // 2, len(blocks)):
+        factor = _take(blocks[m], lanes)
+        for r in range(max(2 * m, j + 1), 2 * m + 2):
+            if j == 0:
+                x.append(jnp.where(lane == r, 1.0, 0.0))
+            x[r] += _half(factor, r % 2) * x[j]
+
+#: union
+def _union(parts: Tiles) -> jax.Array:
+    return functools.reduce(jnp.bitwise_or, parts)
+
+#: block
+def _block(i: jax.Array, n: int) -> pl.Slice:
+    """Elements of block i of n."""
+    return pl.ds(pl.multiple_of(i * n, n), n)
+
+#: start
+def _start(
+    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
+) -> None:
+    """Starts a copy, where a condition holds."""
+    copy = pltpu.make_async_copy(source, target, semaphore)
+    pl.when(when)(copy.start)
+
+#: wait
+def _wait(
+    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
+) -> None:
+    """Waits for a copy, where a condition holds."""
+    copy = pltpu.make_async_copy(source, target, semaphore)
+    pl.when(when)(copy.wait)
+
+#: feedback
+def _feedback(x: jax.Array, groups: int) -> jax.Array:
+    """Rounds to bf16 by groups of rows: each takes what the one before has lost."""
+    n = x.shape[0] // groups
+    rounded = _bf16(x)
+    lost = (x - _f32(rounded))[:n]
+    parts = [rounded[:n]]
+    for i in range(1, groups):
+        y = x[n * i : n * (i + 1)] + lost
+        parts.append(_bf16(y))
+        if i + 1 < groups:
+            lost = y - _f32(parts[i])
+    return jnp.concatenate(parts, axis=0)
+
+#: finite
+def _finite(x: jax.Array, bits: int | None = None) -> jax.Array:
+    """bf16, or words of them, all numbers: x - x has bits where x is infinite or none."""
+    if x.dtype == jnp.bfloat16:
+        return _halves(_finite(_words(x), bits))
+    halves = _halves(x)
+    wrong = _words(halves - halves)
+    return x ^ (wrong if bits is None else wrong & np.uint32(bits))
 
 #: pack
 def _pack(low: jax.Array, high: jax.Array, interpret: bool) -> jax.Array:

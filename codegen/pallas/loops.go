@@ -24,6 +24,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 	p.loops++
 	p.busy[l.V.Name] = true
 	before, body, pause := p.rounds(n)
+	body = waitOnce(body)
 	out = append(before, out...)
 	for _, c := range l.Carries {
 		if p.names[c.Next] != p.names[c.Item] {
@@ -45,9 +46,11 @@ func (p *printer) loop(n *loops.Node) []statement {
 	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
+	var names []string
 	for _, g := range lists {
-		out = append(out, statement{name: p.name(g), value: "[]"})
+		names = append(names, p.name(g))
 	}
+	out = append(out, emptyLists(names, lineWidth-4*p.loops)...)
 	s := statement{lines: []string{head + ":"}}
 	for _, b := range body {
 		for _, t := range b.text() {
@@ -55,9 +58,26 @@ func (p *printer) loop(n *loops.Node) []statement {
 		}
 	}
 	for _, w := range pause {
-		s.lines = append(s.lines, "    "+w.value)
+		s.lines = append(s.lines, "    "+w.text()[0])
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
+}
+
+// lineWidth is what of a line is left to a function's statements, with some room.
+const lineWidth = 80
+
+// emptyLists sets names to lists of nothing, as many in a line as fit it.
+func emptyLists(names []string, width int) (out []statement) {
+	for len(names) > 0 {
+		n, long := 1, len(names[0])
+		for n < len(names) && long+len(names[n])+6*(n+1) <= width {
+			long += len(names[n])
+			n++
+		}
+		out = append(out, statement{name: strings.Join(names[:n], ", "), value: "[]" + strings.Repeat(", []", n-1)})
+		names = names[n:]
+	}
+	return out
 }
 
 // beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.
@@ -133,7 +153,7 @@ func (p *printer) wait(time int) []statement {
 	return []statement{yielding(time)}
 }
 
-func yielding(time int) statement { return statement{value: fmt.Sprintf("yield %d", time)} }
+func yielding(time int) statement { return statement{wait: time} }
 
 // rounds writes the body of a loop's rounds, and how it gives way before the first of them and at the end of each.
 func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
@@ -255,10 +275,15 @@ func reads(n *loops.Node, x *loops.Item) bool {
 
 // variable names a loop's variable: h where it counts heads.
 func (p *printer) variable(n *loops.Node) string {
-	names := []string{"i", "j", "m", "n", "r"}
 	if headed(n.Loop.Body, n.Loop.V) {
-		names = append([]string{"h"}, names...)
+		return p.loopName("h")
 	}
+	return p.loopName()
+}
+
+// loopName is a name for a loop's variable, of some that go before others.
+func (p *printer) loopName(first ...string) string {
+	names := append(first, "i", "j", "m", "n", "r")
 	for _, s := range names {
 		if !p.busy[s] && !p.taken[s] {
 			return s

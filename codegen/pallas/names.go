@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -78,6 +79,14 @@ func (p *printer) base(x *loops.Item) string {
 			return name
 		}
 		return baseName(p.base(a))
+	}
+	switch n.Call {
+	case "finite":
+		return n.Call
+	case "feedback":
+		return "rounded"
+	case "eliminate":
+		return "x"
 	}
 	switch n.In.Op {
 	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:
@@ -177,53 +186,13 @@ func (p *printer) operands(n *loops.Node) *operands {
 	return o
 }
 
-// listText is a list of expressions: elements of a list in their order are a slice of it, equal ones are repeated.
+// listText is a list of expressions.
 func (p *printer) listText(l []expr) string {
-	var parts, plain []string // what is added; elements of the list that comes next
-	flush := func() {
-		if len(plain) > 0 {
-			parts = append(parts, "["+strings.Join(plain, ", ")+"]")
-			plain = nil
-		}
+	texts := make([]string, len(l))
+	for i, e := range l {
+		texts[i] = e.s
 	}
-	for i := 0; i < len(l); {
-		same := 1
-		for i+same < len(l) && l[i+same] == l[i] {
-			same++
-		}
-		run := 1
-		name, lo, _ := consecutive(l[i : i+1])
-		for i+run < len(l) {
-			if _, _, ok := consecutive(l[i : i+run+1]); !ok {
-				break
-			}
-			run++
-		}
-		switch {
-		case same > 2:
-			flush()
-			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i].s, same))
-			i += same
-		case run > 2 || run == 2 && len(l) == 2:
-			hi := lo + run
-			part := strings.Replace(fmt.Sprintf("%s[%d:%d]", name, lo, hi), "[0:", "[:", 1)
-			if n := p.length(name); lo == 0 && n == hi {
-				part = name
-			} else if n == hi {
-				part = fmt.Sprintf("%s[%d:]", name, lo)
-			}
-			if run == len(l) {
-				return part
-			}
-			plain = append(plain, "*"+part)
-			i += run
-		default:
-			plain = append(plain, l[i].s)
-			i++
-		}
-	}
-	flush()
-	return strings.Join(parts, " + ")
+	return lists.Text(texts, p.length, func() { p.need("woven") })
 }
 
 // length is the length of the list of a name; 0 if there is none, or if lists of several lengths have the name, each in its place.
@@ -238,26 +207,6 @@ func (p *printer) length(name string) int {
 		}
 	}
 	return all
-}
-
-func consecutive(l []expr) (name string, lo int, ok bool) {
-	for i, e := range l {
-		at := strings.LastIndexByte(e.s, '[')
-		var k int
-		if at < 0 || e.prec != atom {
-			return "", 0, false
-		}
-		if n, err := fmt.Sscanf(e.s[at:], "[%d]", &k); n != 1 || err != nil || fmt.Sprintf("[%d]", k) != e.s[at:] {
-			return "", 0, false
-		}
-		if i == 0 {
-			name, lo = e.s[:at], k
-		}
-		if e.s[:at] != name || k != lo+i {
-			return "", 0, false
-		}
-	}
-	return name, lo, true
 }
 
 // tuple is a Python tuple.

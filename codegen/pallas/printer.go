@@ -60,10 +60,13 @@ func (p *printer) filled(t ir.Type, c float64, text string) string {
 type statement struct {
 	name, list, value string
 	lines             []string
+	wait              int // for which the phase gives way
 }
 
 func (s statement) text() []string {
 	switch {
+	case s.wait > 0:
+		return []string{fmt.Sprintf("yield %d", s.wait)}
 	case s.lines != nil:
 		return s.lines
 	case s.list != "":
@@ -74,13 +77,17 @@ func (s statement) text() []string {
 	return []string{s.value}
 }
 
+// needs are the helpers that a helper uses.
+var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
+	"eliminate": {"half", "take", "Tiles"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
+
 func (p *printer) need(name string) {
 	p.m.helpers[name] = true
-	switch {
-	case strings.HasPrefix(name, "dot"):
+	for _, other := range needs[name] {
+		p.need(other)
+	}
+	if strings.HasPrefix(name, "dot_") || name == "dot" {
 		p.m.helpers["dot_general"] = true
-	case name == "store_words":
-		p.m.helpers["halves"] = true
 	}
 }
 
@@ -151,6 +158,9 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if nodes[user].Loop != nil || nodes[user].List != nil {
 		return false
 	}
+	if n.In.Op == ir.OpTake && user > i+1 { // what takes long is not made later
+		return false
+	}
 	if n.In.Op == ir.OpDot {
 		return user == i+1 && len(nodes[user].In.Args) == 1
 	}
@@ -206,6 +216,8 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.foriLoop(n)...)
 		case n.In.Op == ir.OpKernel:
 			out = append(out, p.kernelCall(n))
+		case n.Call == "eliminate":
+			out = append(out, p.eliminate(n)...)
 		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:
@@ -228,6 +240,47 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			}
 			out = append(out, p.define(x, e)...)
 		}
+	}
+	return waitOnce(out)
+}
+
+// eliminate writes a substitution in unit triangles, a column after the other.
+func (p *printer) eliminate(n *loops.Node) []statement {
+	p.need("eliminate")
+	var words []expr
+	for _, a := range n.Args[3:] {
+		words = append(words, p.ref(a))
+	}
+	x, blocks, rows := p.name(n.Defs[0]), p.listText(words), n.Ints[0].C
+	out := []statement{{name: x, value: "[" + p.ref(n.Args[2]).s + "]"}}
+	if !identifier.MatchString(blocks) {
+		name := p.fresh("blocks")
+		out = append(out, statement{name: name, value: blocks})
+		blocks = name
+	}
+	v := p.loopName()
+	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1),
+		"    " + call("_eliminate", x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v).s}}
+	if pairs := rows * rows / 4; p.yields && !p.quiet { // of columns and words
+		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
+			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))
+			p.clock += each * pairs
+		}
+	}
+	return append(out, s)
+}
+
+var identifier = regexp.MustCompile(`^\w+$`)
+
+// waitOnce makes one of waits that follow one another.
+func waitOnce(l []statement) []statement {
+	var out []statement
+	for _, s := range l {
+		if last := len(out) - 1; s.wait > 0 && last >= 0 && out[last].wait > 0 {
+			out[last].wait += s.wait
+			continue
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -283,11 +336,45 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 }
 
 func (p *printer) write(n *loops.Node) (expr, error) {
+	if n.Call != "" {
+		return p.idiom(n), nil
+	}
 	r := rules[n.In.Op]
 	if r.write == nil {
 		return expr{}, fmt.Errorf("%s", r.refuse)
 	}
 	return r.write(p.operands(n))
+}
+
+// idiom calls the helper of a node.
+func (p *printer) idiom(n *loops.Node) expr {
+	p.need(n.Call)
+	if n.Call == "union" {
+		var parts []expr
+		for _, a := range n.Args {
+			parts = append(parts, p.ref(a))
+		}
+		return call("_union", p.listText(parts))
+	}
+	var args []string
+	for _, a := range n.Args {
+		args = append(args, p.ref(a).s)
+	}
+	ints := n.Ints
+	if n.Call == "rows" { // of leading dimensions first
+		var lead []string
+		for ; len(ints) > 3; ints = ints[1:] {
+			lead = append(lead, formText(ints[0]).s)
+		}
+		args[0] = view(args[0], strings.Join(lead, ", "))
+	}
+	for _, f := range ints {
+		args = append(args, formText(f).s)
+	}
+	if n.Note != "" {
+		args = append(args, n.Note)
+	}
+	return call("_"+n.Call, args...)
 }
 
 // listed says whether a list is read, by itself or in the list that it is in.

@@ -197,6 +197,9 @@ func init() {
 			return call("jnp.cumsum", o.full(0).s, fmt.Sprintf("axis=%d", o.in.Attrs.Axis)), nil
 		}, name: "total"},
 		ir.OpTake: {write: func(o *operands) (expr, error) {
+			if o.in.Attrs.Axis == 1 {
+				return helper("take", 2)(o)
+			}
 			return call("jnp.take_along_axis", o.full(0).s, o.full(1).s, fmt.Sprintf("axis=%d", o.in.Attrs.Axis), `mode="promise_in_bounds"`), nil
 		}, name: "picked"},
 		ir.OpGatherRows: {write: func(o *operands) (expr, error) {
@@ -434,6 +437,10 @@ func writeConcat(o *operands) (expr, error) {
 	l := make([]expr, len(o.texts))
 	for i := range l {
 		l[i] = o.full(i)
+	}
+	if name := [...]string{"stacked", "joined"}[min(o.in.Attrs.Axis, 1)]; o.p.k != nil && o.in.Result().Type.Rank() == 2 {
+		o.p.need(name)
+		return call("_"+name, o.p.listText(l)), nil
 	}
 	return call("jnp.concatenate", o.p.listText(l), fmt.Sprintf("axis=%d", o.in.Attrs.Axis)), nil
 }

@@ -28,9 +28,9 @@ func hint(x *loops.Item) string {
 		return "Ref"
 	case x.IsList():
 		if x.Elems[0] != nil && x.Elems[0].IsList() {
-			return "list[list[jax.Array]]"
+			return "list[Tiles]"
 		}
-		return "list[jax.Array]"
+		return "Tiles"
 	}
 	return "jax.Array"
 }
@@ -102,8 +102,8 @@ func (m *module) stageDoc(s *plan.Segment, p *printer) string {
 	for _, x := range s.Results {
 		parts = append(parts, p.name(x)+" "+shapeDoc(x))
 	}
-	if len(parts) > 0 {
-		doc = strings.TrimSuffix(doc, ".") + ": " + strings.Join(parts, ", ") + "."
+	if shapes := strings.TrimSuffix(doc, ".") + ": " + strings.Join(parts, ", ") + "."; len(parts) > 0 && width(shapes) <= lineWidth {
+		return shapes
 	}
 	return doc
 }

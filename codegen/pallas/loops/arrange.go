@@ -33,6 +33,7 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 		a.share()
 	}
 	a.shareScratch()
+	a.late()
 	return a.levels()
 }
 
@@ -102,6 +103,35 @@ func (a *arranger) share() {
 	}
 }
 
+// late makes a transpose for two heads where the first of them reads it, and a part of its work.
+func (a *arranger) late() {
+	wait := map[*Node][]*Node{} // what stands before a node
+	moved := map[*Node]bool{}
+	for i, n := range a.nodes {
+		heads := map[int]bool{}
+		for _, u := range a.users[i] {
+			heads[a.nodes[u].Head.C] = true
+		}
+		if n.In.Op != ir.OpTranspose || len(heads) != 2 || heads[-1] || heads[n.Head.C] && a.nodes[a.users[i][0]].Head.C == n.Head.C {
+			continue
+		}
+		user := a.nodes[a.users[i][0]]
+		n.Head, moved[n] = user.Head, true
+		for j := a.users[i][0]; j > i && a.nodes[j-1].Head.C == user.Head.C && a.nodes[j-1].Stage == user.Stage; j-- {
+			user = a.nodes[j-1]
+		}
+		wait[user] = append(wait[user], n)
+	}
+	var out []*Node
+	for _, n := range a.nodes {
+		out = append(out, wait[n]...)
+		if !moved[n] {
+			out = append(out, n)
+		}
+	}
+	a.nodes = out
+}
+
 // shareScratch takes its head from a row of scratch that serves all heads.
 func (a *arranger) shareScratch() {
 	for i, n := range a.nodes {
@@ -135,6 +165,9 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
+// atOnce is how late, in parts of a slot, what is made of numbers of rows and columns may be due to come first.
+const atOnce = .005
+
 // sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them, and is not
 // made before it is due.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
@@ -143,9 +176,23 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	for last >= 0 && level[last].Head.C < 0 {
 		last--
 	}
-	var first, rest []*Node
+	serves := map[*Item]bool{} // what a head reads, itself or by others
+	for _, n := range slices.Backward(level) {
+		if n.Head.C >= 0 || slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) {
+			Visit(n, func(r *Ref) { serves[r.Item] = true })
+		}
+	}
+	var early, first, rest []*Node
+	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
-		free := i < last && n.Head.C < 0 && len(n.Defs) > 0 && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
+		of := n.At <= level[0].At+atOnce && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		Visit(n, func(r *Ref) { of = of && index[r.Item] })
+		if of {
+			index[n.Defs[0]] = true
+			early = append(early, n)
+			continue
+		}
+		free := i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
 		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
 			first = append(first, n)
@@ -156,5 +203,5 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 		}
 		rest = append(rest, n)
 	}
-	return append(first, rest...)
+	return slices.Concat(early, first, rest)
 }

@@ -2,6 +2,7 @@ package loops
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/lower/tpu"
@@ -55,8 +56,19 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 			for _, y := range in.Body.Yield {
 				n.Yield = append(n.Yield, Ref{Item: inner[y]})
 			}
+			n.guard()
 		}
 		out = append(out, n)
 	}
 	return out
+}
+
+// guard makes one node of a condition around a copy: the condition is its last operand.
+func (n *Node) guard() {
+	if n.In.Op != ir.OpWhen || len(n.Body) != 1 || n.Body[0].Loop != nil || n.Body[0].List != nil {
+		return
+	}
+	if b := n.Body[0]; b.Call == "" && (b.In.Op == ir.OpDMAStart || b.In.Op == ir.OpDMAWait) {
+		n.Call, n.In, n.Ints, n.Args, n.Body = "guarded", b.In, b.Ints, append(slices.Clone(b.Args), n.Args...), nil
+	}
 }

@@ -12,9 +12,11 @@ type Form struct {
 	Div int
 }
 
+// Term is K V, or K times the quotient or the rest of V by a number, where that is not 0.
 type Term struct {
-	V *Variable
-	K int
+	V        *Variable
+	K        int
+	Div, Mod int
 }
 
 func Number(c int) Form { return Form{C: c, Div: 1} }
@@ -31,6 +33,20 @@ type Item struct {
 	Param   int   // number of the kernel's parameter, from 1; of a list of scratch that of the first
 	Maker   *Node
 	final   *Item // what the loop leaves, where this is the value of its last round
+}
+
+// List makes a list of references.
+func List(refs []*Item) {
+	l := &Item{Typ: refs[0].Typ, Param: refs[0].Param, Scratch: true}
+	for _, x := range refs {
+		l.Add(x)
+	}
+}
+
+// Add makes an item the last of a list.
+func (x *Item) Add(e *Item) {
+	e.In, e.at = x, len(x.Elems)
+	x.Elems = append(x.Elems, e)
 }
 
 func (x *Item) IsList() bool { return x.Elems != nil }
@@ -69,6 +85,8 @@ type Node struct {
 	Defs   []*Item
 	Loop   *Loop
 	List   []Ref
+	Call   string  // of an idiom: the helper that makes it of Args and Ints
+	Note   string  // its last argument, as written; empty for none
 	group  []*Node // what a stage does for one head, as one
 
 	Body   []*Node // of a loop or condition of the kernel itself

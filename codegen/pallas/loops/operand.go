@@ -1,6 +1,9 @@
 package loops
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // operand is one operand of the nodes of a round, and what it is in the rounds.
 type operand struct {
@@ -9,12 +12,13 @@ type operand struct {
 	how   []string        // how the indices depend on variables
 	made  []map[*Item]int // what each round makes, by its place
 	first []*Node         // of round 0
+	rest  []Form          // indices of an element of a list
 }
 
 // refs fits an operand to what it is in the rounds: the same, what the round or the one before made, scratch of its own, or else an element
 // of a list.
 func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, first []*Node) (Ref, bool) {
-	o := &operand{m, refs, how, made, first}
+	o := &operand{m: m, refs: refs, how: how, made: made, first: first}
 	before, kind := o.kind()
 	if kind == operandHere {
 		if f, ok := o.at(); ok {
@@ -95,7 +99,7 @@ func (o *operand) at() ([]Form, bool) {
 			}
 			values[i] = o.refs[i].At[d].C
 		}
-		f, ok := grow(out[d], values, o.m.v)
+		f, ok := o.m.grow(out[d], values)
 		if !ok {
 			return nil, false
 		}
@@ -136,17 +140,33 @@ func (o *operand) carriedElement(place int) (Ref, bool) {
 	return Ref{Item: c.Item}, true
 }
 
-// listable says whether a list of what the operand is may be written out: of values from before the loop.
+// listable says whether a list of what the operand is may be written out: of values from before the loop. Indices behind those that
+// differ between rounds stay with the operand.
 func (o *operand) listable() bool {
+	within := func(f Form) bool { return !f.IsConst() }
+	p := len(o.refs[0].At)
 	for _, x := range o.refs {
+		if i := slices.IndexFunc(x.At, within); i >= 0 {
+			p = min(p, i)
+		}
+		if len(x.At) != len(o.refs[0].At) {
+			p = min(p, len(x.At))
+		}
+	}
+	for p > 0 && !slices.ContainsFunc(o.refs, func(x Ref) bool { return len(x.At) != len(o.refs[0].At) || !sameForm(x.At[p-1], o.refs[0].At[p-1]) }) {
+		p--
+	}
+	o.rest = o.refs[0].At[p:]
+	for i, x := range o.refs {
 		for _, made := range o.made {
 			if _, ok := made[x.Item]; ok {
 				return false
 			}
 		}
-		if x.Item.Typ.IsRef() || slices.ContainsFunc(x.At, func(f Form) bool { return !f.IsConst() }) {
+		if x.Item.Typ.IsRef() || strings.TrimRight(o.how[i], "-") != strings.TrimRight(o.how[0], "-") || !slices.EqualFunc(x.At[p:], o.rest, sameForm) {
 			return false
 		}
+		o.refs[i].At = x.At[:p:p]
 	}
 	return true
 }
@@ -171,7 +191,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 	if len(elems) > maxList {
 		return Ref{}, false
 	}
-	at := []Form{{T: []Term{{o.m.v, 1}}, Div: div}}
+	at := append([]Form{{T: []Term{{V: o.m.v, K: 1}}, Div: div}}, o.rest...)
 	for _, n := range append(slices.Clone(r.written), o.m.lists...) {
 		if slices.Index(r.nodes, n) >= r.from { // written only further on
 			continue
@@ -189,7 +209,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 }
 
 // maxList is how many elements a list that is written out may have.
-const maxList = 16
+const maxList = 32
 
 func allEmpty(refs []Ref) bool {
 	return !slices.ContainsFunc(refs, func(r Ref) bool { return len(r.At) > 0 })
@@ -208,6 +228,14 @@ func madeAt(first []*Node, made map[*Item]int, q int) *Item {
 
 func sameRef(a, b Ref) bool {
 	return a.Item == b.Item && slices.EqualFunc(a.At, b.At, func(x, y Form) bool { return x.C == y.C && len(x.T) == 0 && len(y.T) == 0 && x.Div == y.Div })
+}
+
+// sameForm says whether two forms are alike but for the names of their variables.
+func sameForm(x, y Form) bool {
+	return x.C == y.C && x.Div == y.Div && slices.EqualFunc(x.T, y.T, func(a, b Term) bool {
+		a.V = b.V
+		return a == b
+	})
 }
 
 // scratchStack takes distinct scratch of one type, one for each round, as a list.

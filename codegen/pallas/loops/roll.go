@@ -19,8 +19,9 @@ type roller struct {
 	shapes  []*Shape
 	lists   bool // lists may be written out
 	written []*Node
-	from    int // where the match that is tried begins
-	least   int // rounds of a loop
+	from    int  // where the match that is tried begins
+	least   int  // rounds of a loop
+	blocks  bool // integers may grow by one step within blocks of rounds and by another between them
 }
 
 // Roll gives the shortest list of nodes that it finds for a straight line. What a stage does for one head is rolled by itself
@@ -42,7 +43,7 @@ func Roll(nodes []*Node) []*Node {
 		g.Defs = FlatDefs(g.group)
 		groups = append(groups, g)
 	}
-	return flatten(rollFlat(groups, true))
+	return flatten(rollFlat(flatten(rollFlat(groups, true)), true))
 }
 
 // due is when the first of some nodes is due, and the last.
@@ -89,7 +90,7 @@ func trim(parts [][]*Node) [][]*Node {
 }
 
 func rollFlat(nodes []*Node, lists bool) []*Node {
-	r := &roller{nodes: slices.Clone(nodes)}
+	r := &roller{nodes: slices.Clone(nodes), blocks: lists}
 	for _, n := range nodes {
 		r.shapes = append(r.shapes, Describe(n))
 	}
@@ -180,7 +181,9 @@ func (r *roller) longest(s, p, k int) *match {
 		if m == nil {
 			break
 		}
-		best = m
+		if m.whole() {
+			best = m
+		}
 	}
 	if best == nil || best.rounds < r.least || best.rounds == 2 && p < 2 && size(r.nodes[s:s+p]) < 4 {
 		return nil
@@ -203,6 +206,7 @@ type match struct {
 	ints    []Form // of round 0, with the loop's variable
 	refs    []Ref
 	v       *Variable
+	blocks  bool
 	carries []*Carry
 	stacks  [][]*Item // scratch that becomes a list
 	lists   []*Node
@@ -213,7 +217,7 @@ func (r *roller) match(s, p, k int) *match {
 	if r.parted(s, p) {
 		return nil
 	}
-	m := &match{rounds: k, v: &Variable{}}
+	m := &match{rounds: k, v: &Variable{}, blocks: r.blocks}
 	r.from = s
 	made := make([]map[*Item]int, k) // what each round makes
 	for i := range k {
@@ -233,7 +237,10 @@ func (r *roller) match(s, p, k int) *match {
 			for i := range k {
 				values[i] = m.shapes[i][j].Ints[x].C
 			}
-			f, ok := grow(*a.Ints[x], values, m.v)
+			f, ok := m.grow(*a.Ints[x], values)
+			if !ok && a.head[a.Ints[x]] { // several
+				f, ok = Number(-1), true
+			}
 			if !ok {
 				return nil
 			}
@@ -255,8 +262,20 @@ func (r *roller) match(s, p, k int) *match {
 	return m
 }
 
+// whole says whether no block of rounds is cut off.
+func (m *match) whole() bool {
+	forms := slices.Clone(m.ints)
+	for _, r := range m.refs {
+		forms = append(forms, r.At...)
+	}
+	return !slices.ContainsFunc(forms, func(f Form) bool {
+		return slices.ContainsFunc(f.T, func(t Term) bool { return t.V == m.v && t.Div+t.Mod > 0 && m.rounds%(t.Div+t.Mod) != 0 })
+	})
+}
+
 // grow fits an integer to its values in the rounds.
-func grow(f Form, values []int, v *Variable) (Form, bool) {
+func (m *match) grow(f Form, values []int) (Form, bool) {
+	v := m.v
 	step := values[1] - values[0]
 	affine := true
 	for i, x := range values {
@@ -265,11 +284,11 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	switch {
 	case affine && step == 0:
 		return f, true
-	case affine && f.Div == 1:
-		f.T = append(slices.Clone(f.T), Term{v, step})
+	case affine:
+		f.T = append(slices.Clone(f.T), Term{V: v, K: step})
 		return f, true
-	case f.Div != 1 || len(f.T) > 0:
-		return f, false
+	case len(f.T) > 0 || step != 0:
+		return m.inBlocks(f, values)
 	}
 	// The same value for some rounds, then the next: (c + v) / div.
 	div := 0
@@ -281,10 +300,39 @@ func grow(f Form, values []int, v *Variable) (Form, bool) {
 	}
 	for i, x := range values {
 		if x != values[0]+i/div {
+			return m.inBlocks(f, values)
+		}
+	}
+	return Form{C: values[0] * div, T: []Term{{V: v, K: 1}}, Div: div}, true
+}
+
+// inBlocks fits an integer that grows by one step within blocks of rounds, and by another from block to block.
+func (m *match) inBlocks(f Form, values []int) (Form, bool) {
+	if !m.blocks {
+		return f, false
+	}
+	v := m.v
+	step, n := values[1]-values[0], 1
+	for n < len(values) && values[n] == values[n-1]+step {
+		n++
+	}
+	if n < 2 || n == len(values) {
+		return f, false
+	}
+	block := values[n] - values[0]
+	for i, x := range values {
+		if x != values[0]+block*(i/n)+step*(i%n) {
 			return f, false
 		}
 	}
-	return Form{C: values[0] * div, T: []Term{{v, 1}}, Div: div}, true
+	f.T = slices.Clone(f.T)
+	if block != 0 {
+		f.T = append(f.T, Term{V: v, K: block, Div: n})
+	}
+	if step != 0 {
+		f.T = append(f.T, Term{V: v, K: step, Mod: n})
+	}
+	return f, true
 }
 
 // replace puts a loop in the place of its rounds.
@@ -336,7 +384,7 @@ func (r *roller) replace(s, p int, m *match) {
 		for _, shape := range m.shapes[0] {
 			for _, f := range shape.Refs {
 				if f.Item == stack[0] {
-					*f = Ref{g, append([]Form{{T: []Term{{m.v, 1}}, Div: 1}}, f.At...)}
+					*f = Ref{g, append([]Form{{T: []Term{{V: m.v, K: 1}}, Div: 1}}, f.At...)}
 				}
 			}
 		}

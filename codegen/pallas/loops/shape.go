@@ -17,7 +17,8 @@ type Shape struct {
 	at   []string // how the indices of refs depend on variables
 	vars map[*Variable]int
 	own  map[*Item]int
-	deep bool // what stands in bodies is described
+	head map[*Form]bool // of Ints, those that say for which head a node is
+	deep bool           // what stands in bodies is described
 }
 
 // Describe is the shape of a node that may be a round of a loop. No two bodies are alike.
@@ -29,7 +30,7 @@ func DescribeAll(nodes []*Node) *Shape {
 }
 
 func describe(n *Node, deep bool) *Shape {
-	s := &Shape{vars: map[*Variable]int{}, own: map[*Item]int{}, deep: deep}
+	s := &Shape{vars: map[*Variable]int{}, own: map[*Item]int{}, head: map[*Form]bool{}, deep: deep}
 	s.node(n)
 	s.Text = s.sig.String()
 	return s
@@ -52,6 +53,7 @@ func (s *Shape) terms(f *Form) string {
 		} else {
 			fmt.Fprintf(&b, "+%d%p", t.K, t.V)
 		}
+		fmt.Fprintf(&b, "/%d%%%d", t.Div, t.Mod)
 	}
 	return b.String()
 }
@@ -124,7 +126,8 @@ func (s *Shape) node(n *Node) {
 			s.ref(&n.List[i])
 		}
 	default:
-		s.sig.WriteString(instrSig(n.In))
+		s.sig.WriteString(n.Call + n.Note + instrSig(n.In))
+		s.head[&n.Head] = true
 		s.form(&n.Head)
 		for i := range n.Ints {
 			s.form(&n.Ints[i])

@@ -109,6 +109,22 @@ func (w *work) find(i int) int {
 	return i
 }
 
+// shared tells what serves several strands and none by itself: it belongs to no tile, though it was made as a part of one.
+func (w *work) shared() []bool {
+	out := make([]bool, len(w.instrs))
+	for i, users := range slices.Backward(w.users) {
+		strands, own := map[int]bool{}, false
+		all := len(users) > 0
+		for _, u := range users {
+			strands[w.find(u)] = true
+			own = own || !out[u] && w.find(u) == w.find(i)
+			all = all && out[u]
+		}
+		out[i] = all || !own && len(strands) > few
+	}
+	return out
+}
+
 // number writes the numbers of strands into tasks.
 func (w *work) number() {
 	mixed, first := map[int]bool{}, map[int]int{} // strands of several tiles; the first of each
@@ -121,10 +137,14 @@ func (w *work) number() {
 			mixed[s] = mixed[s] || ok && h != in.Task.Head
 		}
 	}
+	shared := w.shared()
 	begun := map[string]int{} // mixed strands of a stage
 	number := map[int]int{}
 	for i, in := range w.instrs {
-		if !w.joined[i] {
+		if shared[i] {
+			in.Task.Head = -1
+		}
+		if !w.joined[i] || shared[i] {
 			continue
 		}
 		s := w.find(i)

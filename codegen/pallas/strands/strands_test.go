@@ -35,8 +35,8 @@ func TestName(t *testing.T) {
 		{"what three heads read ties none", []row{
 			{"m", "leaf", nil, -1}, {"a0", "leaf.h0", []string{"m"}, 0}, {"a1", "leaf.h1", []string{"m"}, 1}, {"a2", "leaf.h2", []string{"m"}, 2},
 		}},
-		{"a tile of the first of three readers ties none", []row{
-			{"m", "leaf.h0", nil, 0}, {"a0", "leaf.h0", []string{"m"}, 0}, {"a1", "leaf.h1", []string{"m"}, 1}, {"a2", "leaf.h2", []string{"m"}, 2},
+		{"what a tile makes for three heads is no tile's", []row{
+			{"m", "leaf.h0", nil, -1}, {"a0", "leaf.h0", []string{"m"}, 0}, {"a1", "leaf.h1", []string{"m"}, 1}, {"a2", "leaf.h2", []string{"m"}, 2},
 		}},
 		{"another stage is another strand", []row{
 			{"a0", "leaf.h0", nil, 0}, {"a1", "leaf.h1", nil, 1}, {"b0", "solve.h0", []string{"a0", "a1"}, 0}, {"b1", "solve.h1", nil, 1},

@@ -1,0 +1,291 @@
+package loops
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// fuser makes single nodes of idioms.
+type fuser struct {
+	nodes []*Node
+	maker map[*Item]*Node
+	place map[*Node]int
+	uses  map[*Item]int
+	gone  map[*Node]bool
+
+	insert, behind *Node // a node that is put behind another
+}
+
+// Fuse makes one node, with a Call, of instructions that together are an idiom with a name: fewer nodes to read, and loops that differ in
+// an integer where instructions differ. What is fused stands where its last instruction stood.
+func Fuse(nodes []*Node) []*Node {
+	f := &fuser{nodes: nodes, maker: map[*Item]*Node{}, place: map[*Node]int{}, uses: map[*Item]int{}, gone: map[*Node]bool{}}
+	f.unwrap()
+	for i, n := range nodes {
+		f.place[n] = i
+		if !f.gone[n] {
+			Visit(n, func(r *Ref) { f.uses[r.Item]++ })
+		}
+		for _, d := range n.Defs {
+			f.maker[d] = n
+		}
+	}
+	for _, n := range nodes {
+		_ = f.half(n) || f.finite(n) || f.union(n) || f.feedback(n)
+	}
+	f.substitution()
+	return f.left()
+}
+
+// left are the nodes that are left, without what nothing reads.
+func (f *fuser) left() []*Node {
+	var out []*Node
+	clear(f.uses)
+	keep := func(n *Node) {
+		used := !n.In.Op.Pure() || n.In.Body != nil || len(n.Defs) == 0
+		for _, d := range n.Defs {
+			used = used || f.uses[d] > 0
+		}
+		if !f.gone[n] && used {
+			Visit(n, func(r *Ref) {
+				f.uses[r.Item]++
+				if r.Item.In != nil {
+					f.uses[r.Item.In]++
+				}
+			})
+			out = append(out, n)
+		}
+	}
+	for _, n := range slices.Backward(f.nodes) {
+		if n == f.behind {
+			keep(f.insert)
+		}
+		keep(n)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// unwrap has what reads the words of the halves of words read those words.
+func (f *fuser) unwrap() {
+	halves, same := map[*Item]*Item{}, map[*Item]*Item{}
+	for _, n := range f.nodes {
+		Visit(n, func(r *Ref) {
+			if x := same[r.Item]; x != nil {
+				r.Item = x
+			}
+		})
+		switch {
+		case n.In.Op == ir.OpHalves && len(n.Args) == 1:
+			halves[n.Defs[0]] = n.Args[0].Item
+		case n.In.Op == ir.OpWords && len(n.Args) == 1 && halves[n.Args[0].Item] != nil:
+			same[n.Defs[0]], f.gone[n] = halves[n.Args[0].Item], true
+		}
+	}
+}
+
+// by is what makes an operand, where it is an instruction of an op in the same stage and nothing else reads it more than so often.
+func (f *fuser) by(n *Node, arg int, op ir.Op, uses int) *Node {
+	if arg >= len(n.Args) {
+		return nil
+	}
+	m := f.maker[n.Args[arg].Item]
+	if m == nil || m.In.Op != op || m.Call != "" || m.Stage != n.Stage || len(m.Defs) != 1 || f.uses[m.Defs[0]] != uses {
+		return nil
+	}
+	return m
+}
+
+// fuse makes a node of several: a call of args and integers.
+func (f *fuser) fuse(n *Node, call, note string, op ir.Op, args []Ref, ints []Form, parts ...*Node) bool {
+	n.Call, n.Note, n.Args, n.Ints = call, note, args, ints
+	n.In = &ir.Instr{Op: op, Results: n.In.Results, Task: n.In.Task}
+	for _, p := range parts {
+		f.gone[p] = true
+		n.begins = n.begins || p.begins
+	}
+	return true
+}
+
+const high = 0xffff0000 // of a word, the upper bf16
+
+// half finds one bf16 of words as float32: all of rows of a reference, or of a value.
+func (f *fuser) half(n *Node) bool {
+	if n.In.Op != ir.OpBitcast || n.In.Result().Type.DType != ir.F32 {
+		return false
+	}
+	half := 0
+	bits := f.by(n, 0, ir.OpShl, 1)
+	if bits == nil {
+		bits, half = f.by(n, 0, ir.OpAnd, 1), 1
+	}
+	if bits == nil || len(bits.Args) != 1 || bits.In.Args[0].Type.DType != ir.U32 {
+		return false
+	}
+	if c, ok := Constant(bits.In.Args[1]); !ok || c != [...]float64{16, high}[half] {
+		return false
+	}
+	load := f.by(bits, 0, ir.OpLoad, 1)
+	if load == nil || !f.strided(load) || f.written(load, n) {
+		return f.fuse(n, "half", "", ir.OpBitcast, bits.Args, []Form{Number(half)}, bits)
+	}
+	cast := load.Args[0].Item.Maker
+	row := len(load.Ints) - 2
+	ints := append(slices.Clone(load.Ints[:row]), load.Ints[row].times(2, half), Number(load.In.Result().Type.Shape[0]), Number(2*load.In.Attrs.Step(row)))
+	return f.fuse(n, "rows", "", ir.OpLoad, cast.Args, ints, bits, load, cast)
+}
+
+// strided says whether a load takes whole rows with a stride from pairs of bf16 rows.
+func (f *fuser) strided(load *Node) bool {
+	x := load.Args[0].Item
+	if !IsCast(x) || len(load.In.Args) != 1 || f.uses[x] != 1 || x.Maker.In.Args[0].Type.DType != ir.BF16 {
+		return false
+	}
+	ref, block := load.In.Args[0].Type, load.In.Result().Type
+	row, col := ref.Rank()-2, ref.Rank()-1
+	return block.Rank() == 2 && block.Shape[1] == ref.Shape[col] && load.Ints[row].Div == 1 && load.In.Attrs.Step(row) > 1
+}
+
+// written says whether a store or a copy stands between two nodes.
+func (f *fuser) written(from, to *Node) bool {
+	return slices.ContainsFunc(f.nodes[f.place[from]:f.place[to]], func(n *Node) bool { return len(n.Defs) == 0 || n.In.Body != nil })
+}
+
+// times is k f + c.
+func (f Form) times(k, c int) Form {
+	f.C, f.T = k*f.C+c, slices.Clone(f.T)
+	for i := range f.T {
+		f.T[i].K *= k
+	}
+	return f
+}
+
+// finite finds x ^ (words(y - y) & bits), y being the halves of x: bits of what is no number or infinite are turned.
+func (f *fuser) finite(n *Node) bool {
+	if n.In.Op == ir.OpHalves { // of finite words of a value
+		m := f.maker[n.Args[0].Item]
+		if m == nil || m.Call != "finite" || f.uses[m.Defs[0]] != 1 || m.Stage != n.Stage {
+			return false
+		}
+		words := f.by(m, 0, ir.OpWords, 2) // by the node itself, and by what it was made of
+		return words != nil && f.fuse(n, "finite", m.Note, ir.OpXor, words.Args, nil, m, words)
+	}
+	if n.In.Op != ir.OpXor || len(n.Args) != 2 {
+		return false
+	}
+	bits, note, last := f.by(n, 1, ir.OpAnd, 1), "", n
+	if bits != nil {
+		c, ok := Constant(bits.In.Args[1])
+		if !ok {
+			return false
+		}
+		last, note = bits, fmt.Sprintf("0x%X", uint32(c))
+	}
+	arg := len(last.Args) - 1
+	words := f.by(last, arg, ir.OpWords, 1)
+	if words == nil {
+		return false
+	}
+	rest := f.by(words, 0, ir.OpSub, 1)
+	if rest == nil || len(rest.Args) != 2 || rest.Args[0].Item != rest.Args[1].Item {
+		return false
+	}
+	halves := f.by(rest, 0, ir.OpHalves, 2)
+	if halves == nil || halves.Args[0].Item != n.Args[0].Item {
+		return false
+	}
+	parts := []*Node{words, rest, halves}
+	if bits != nil {
+		parts = append(parts, bits)
+	}
+	return f.fuse(n, "finite", note, ir.OpXor, n.Args[:1], nil, parts...)
+}
+
+// union finds the bits of four values or more together.
+func (f *fuser) union(n *Node) bool {
+	if n.In.Op != ir.OpOr || len(n.Args) != 2 || n.In.Result().Type.Rank() == 0 {
+		return false
+	}
+	for _, user := range f.nodes[f.place[n]+1:] { // only the last of a chain
+		if user.In.Op == ir.OpOr && len(user.Args) == 2 && user.Args[0].Item == n.Defs[0] && f.by(user, 0, ir.OpOr, 1) != nil {
+			return false
+		}
+	}
+	args, parts := []Ref{n.Args[1]}, []*Node{}
+	last := n
+	for m := f.by(last, 0, ir.OpOr, 1); m != nil && len(m.Args) == 2; m = f.by(last, 0, ir.OpOr, 1) {
+		args, parts, last = append(args, m.Args[1]), append(parts, m), m
+	}
+	if args = append(args, last.Args[0]); len(args) < 4 {
+		return false
+	}
+	slices.Reverse(args)
+	return f.fuse(n, "union", "", ir.OpOr, args, nil, parts...)
+}
+
+// feedback finds float32 rounded to bf16 by groups of rows, where each group takes what the one before has lost.
+func (f *fuser) feedback(n *Node) bool {
+	k := len(n.Args)
+	if n.In.Op != ir.OpConcat || n.In.Attrs.Axis != 0 || k < 2 || n.In.Result().Type.DType != ir.BF16 {
+		return false
+	}
+	first := f.by(n, 0, ir.OpSlice, 1)
+	if first == nil {
+		return false
+	}
+	rounded := f.by(first, 0, ir.OpConvert, 2)
+	if rounded == nil {
+		return false
+	}
+	x, rows := rounded.Args[0], first.In.Result().Type.Shape[0]
+	parts := []*Node{first, rounded}
+	lost := func(sum *Node, of Ref, rounded *Node) bool { // what sum adds is the rest of something that was rounded
+		add, arg := sum, 1
+		if of.Item == x.Item { // of whose rows the first
+			if add, arg = f.by(sum, 1, ir.OpSlice, 1), 0; add == nil || !add.from(0, rows) {
+				return false
+			}
+			parts = append(parts, add)
+		}
+		rest := f.by(add, arg, ir.OpSub, 1)
+		if rest == nil || rest.Args[0].Item != of.Item {
+			return false
+		}
+		back := f.by(rest, 1, ir.OpConvert, 1)
+		parts = append(parts, rest, back)
+		return back != nil && back.Args[0].Item == rounded.Defs[0]
+	}
+	of := x
+	for i := 1; i < k; i++ {
+		uses := 2
+		if i == k-1 {
+			uses = 1
+		}
+		next := f.by(n, i, ir.OpConvert, uses)
+		if next == nil {
+			return false
+		}
+		sum := f.by(next, 0, ir.OpAdd, uses)
+		if sum == nil || !lost(sum, of, rounded) {
+			return false
+		}
+		rest := f.by(sum, 0, ir.OpSlice, 1)
+		if rest == nil || rest.Args[0].Item != x.Item || !rest.from(i*rows, rows) {
+			return false
+		}
+		parts, rounded, of = append(parts, next, sum, rest), next, sum.result()
+	}
+	if rows*k != n.In.Result().Type.Shape[0] || !first.from(0, rows) {
+		return false
+	}
+	return f.fuse(n, "feedback", "", ir.OpConcat, []Ref{x}, []Form{Number(k)}, parts...)
+}
+
+// from says whether a slice takes n rows from the first on.
+func (n *Node) from(first, rows int) bool {
+	return n.Ints[0].IsConst() && n.Ints[0].C == first && n.In.Result().Type.Shape[0] == rows && n.In.Attrs.Step(0) == 1
+}
+
+func (n *Node) result() Ref { return Ref{Item: n.Defs[0]} }

@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+)
+
+// pool makes lists of scratch that serves alike: of one type, read and written by the same stages in the same ways. So heads and chunks
+// are numbers in one array, which loops may count.
+func (k *Plan) pool() {
+	use, apart := map[*loops.Item]map[string]bool{}, map[*loops.Item]bool{}
+	for i, ph := range k.Phases {
+		for _, n := range ph.Nodes {
+			at := fmt.Sprintf("%d %s %s %d", i, n.Stage, n.In.Op, len(n.Args))
+			loops.Visit(n, func(r *loops.Ref) {
+				if use[r.Item] == nil {
+					use[r.Item] = map[string]bool{}
+				}
+				use[r.Item][at] = true
+			})
+		}
+	}
+	for _, s := range k.Steps {
+		for _, n := range s.Start {
+			loops.Visit(n, func(r *loops.Ref) { apart[r.Item] = true })
+		}
+		for _, w := range s.Slots {
+			for _, x := range w.Refs {
+				apart[x] = true
+			}
+		}
+	}
+	for _, n := range k.Prologue {
+		loops.Visit(n, func(r *loops.Ref) { apart[r.Item] = true })
+	}
+	alike := map[string][]*loops.Item{}
+	for _, x := range k.Params {
+		if !x.Scratch || x.In != nil || apart[x] || use[x] == nil {
+			continue
+		}
+		key := x.Typ.String() + strings.Join(slices.Sorted(maps.Keys(use[x])), ";")
+		alike[key] = append(alike[key], x)
+	}
+	for _, l := range alike {
+		if len(l) > 1 {
+			loops.List(l)
+		}
+	}
+}

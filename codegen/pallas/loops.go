@@ -131,7 +131,7 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 // a chunk's.
 const (
 	wholeChunk = 10000
-	leastPiece = 18
+	leastPiece = 22
 )
 
 func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }

@@ -272,7 +272,7 @@ func sum(parts ...part) string {
 			fmt.Fprint(&b, n)
 		case n != 1:
 			fmt.Fprintf(&b, "%d * %s", n, p.term)
-		case len(parts) == 1:
+		case len(parts) == 1, i == 0 && p.n > 0 && !strings.Contains(p.term, "%"):
 			b.WriteString(unbracketed(p.term))
 		default:
 			b.WriteString(p.term)

@@ -304,7 +304,7 @@ func bracketed(e string, before, after []string) string {
 	}
 	reversed := slices.Clone(before[max(0, len(before)-3):])
 	slices.Reverse(reversed)
-	if !strings.Contains(e, " ") || edge(reversed, "([,:=") && edge(after, ")],:") {
+	if !strings.Contains(e, " ") || edge(reversed, "([,:=") && edge(after, ")],:+-") {
 		return e
 	}
 	return "(" + e + ")"

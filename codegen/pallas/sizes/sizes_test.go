@@ -35,7 +35,7 @@ func TestUnify(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"class Refs(NamedTuple):\n    q: Ref  # bf16[256 * steps, 8]",
-		"def _step(refs: Refs, place: int, steps: int) -> None:\n    \"\"\"One of steps + 1.\"\"\"\n    f(refs.q[(steps - 1) - place], x_2[3], 1.5)",
+		"def _step(refs: Refs, place: int, steps: int) -> None:\n    \"\"\"One of steps + 1.\"\"\"\n    f(refs.q[steps - 1 - place], x_2[3], 1.5)",
 		"def _idle(refs: Refs) -> None:\n    pass",
 		"def _cut(x: jax.Array, rows: int, steps: int) -> jax.Array:\n    return x[: rows - 1, 2 * rows :, 1 : rows + 2, : rows + steps - 2]",
 		"def _kernel(*args: Ref, steps: int) -> None:\n    _step(refs, place=(steps + 2) % 4, steps=steps)\n    _idle(refs)",

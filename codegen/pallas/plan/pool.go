@@ -45,8 +45,8 @@ func (k *Plan) pool() {
 		key := x.Typ.String() + strings.Join(slices.Sorted(maps.Keys(use[x])), ";")
 		alike[key] = append(alike[key], x)
 	}
-	for _, l := range alike {
-		if len(l) > 1 {
+	for _, key := range slices.Sorted(maps.Keys(alike)) {
+		if l := alike[key]; len(l) > 1 {
 			loops.List(l)
 		}
 	}

@@ -238,10 +238,11 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 		add("interpret", "bool")
 	}
 	name := w.fresh("_" + w.prefix + base)
-	if result := returns(f.results, f.generator); strings.Contains(result+strings.Join(hints, ""), "Tiles") {
+	result := returns(f.results, f.generator)
+	if strings.Contains(result+strings.Join(hints, ""), "Tiles") {
 		w.helpers["Tiles"] = true
 	}
-	text := []string{header(name, hints, returns(f.results, f.generator)), `    """` + doc + `"""`}
+	text := []string{header(name, hints, result), `    """` + doc + `"""`}
 	for _, l := range lines {
 		text = append(text, "    "+l)
 	}

@@ -244,14 +244,18 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 	return waitOnce(out)
 }
 
+// refs writes operands.
+func (p *printer) refs(args []loops.Ref) (out []expr) {
+	for _, a := range args {
+		out = append(out, p.ref(a))
+	}
+	return out
+}
+
 // eliminate writes a substitution in unit triangles, a column after the other.
 func (p *printer) eliminate(n *loops.Node) []statement {
 	p.need("eliminate")
-	var words []expr
-	for _, a := range n.Args[3:] {
-		words = append(words, p.ref(a))
-	}
-	x, blocks, rows := p.name(n.Defs[0]), p.listText(words), n.Ints[0].C
+	x, blocks, rows := p.name(n.Defs[0]), p.listText(p.refs(n.Args[3:])), n.Ints[0].C
 	out := []statement{{name: x, value: "[" + p.ref(n.Args[2]).s + "]"}}
 	if !identifier.MatchString(blocks) {
 		name := p.fresh("blocks")
@@ -350,15 +354,11 @@ func (p *printer) write(n *loops.Node) (expr, error) {
 func (p *printer) idiom(n *loops.Node) expr {
 	p.need(n.Call)
 	if n.Call == "union" {
-		var parts []expr
-		for _, a := range n.Args {
-			parts = append(parts, p.ref(a))
-		}
-		return call("_union", p.listText(parts))
+		return call("_union", p.listText(p.refs(n.Args)))
 	}
 	var args []string
-	for _, a := range n.Args {
-		args = append(args, p.ref(a).s)
+	for _, a := range p.refs(n.Args) {
+		args = append(args, a.s)
 	}
 	ints := n.Ints
 	if n.Call == "rows" { // of leading dimensions first

@@ -131,14 +131,10 @@ func (p *program) norm(t, d int, backward bool, residual string) {
 	p.Stage("norm")
 	flat := func(name string) tokens { return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, t, d), 1, t, d)}} }
 	m := tokenMap{name: "norm", batch: 1, lanes: d, tokens: []tokens{flat("x")}, weights: []*ir.Value{p.Reshape(p.param("scale", d), 1, d)}, gives: []int{d}}
-	// scaled is a value times the weight [1, 1, d].
-	scaled := func(p *program, x, w *ir.Value) *ir.Value {
-		return p.Mul(x, p.Broadcast(p.Reshape(w, 1, d), x.Type.Shape, 0, 2))
-	}
 	if !backward {
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 			_, u := p.unit(in[0], float64(d))
-			return []*ir.Value{scaled(p, u, in[1])}, nil
+			return []*ir.Value{p.weighed(u, in[1])}, nil
 		})
 		p.give("n", p.Reshape(y[0], t, d))
 		return
@@ -150,7 +146,7 @@ func (p *program) norm(t, d int, backward bool, residual string) {
 	y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		x, dn := in[0], in[1]
 		r, u := p.unit(x, float64(d))
-		du := scaled(p, dn, in[len(in)-1])
+		du := p.weighed(dn, in[len(in)-1])
 		dx := p.unitBack(r, u, du, p.Mul(du, u), float64(d))
 		if residual != "" {
 			dx = p.Add(dx, in[2])
@@ -284,6 +280,11 @@ func (p *program) convolution(c Config, backward bool) {
 	p.giveWide("dtaps", g[1])
 }
 
+// weighed is x [N, tokens, lanes] times a weight [N, 1, lanes].
+func (p *program) weighed(x, w *ir.Value) *ir.Value {
+	return p.Mul(x, p.Broadcast(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), x.Type.Shape, 0, 2))
+}
+
 // shifted gives t tokens of x [N, tokens, lanes] from token at on, then those from at + step on, and so forth.
 func (p *program) shifted(x *ir.Value, count, at, step, t int) []*ir.Value {
 	var list []*ir.Value
@@ -297,8 +298,7 @@ func (p *program) shifted(x *ir.Value, count, at, step, t int) []*ir.Value {
 func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	var y *ir.Value
 	for j, x := range xs {
-		row := p.Reshape(p.SliceAxis(w, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
-		term := p.Mul(x, p.Broadcast(row, x.Type.Shape, 0, 2))
+		term := p.weighed(x, p.SliceAxis(w, 1, j, j+1))
 		if y == nil {
 			y = term
 		} else {

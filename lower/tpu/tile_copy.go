@@ -101,41 +101,22 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	}
 	lasting := slices.DeleteFunc(slices.Clone(copies), func(x copied) bool { return x.carried })
 	other := b.Sub(i32(1), half)
-	copyAll(t, b, copies, lasting, c, half, other, move)
-	if len(lasting) == 0 {
-		return
+	blocks := func(b *ir.Builder, shift int) (list []*ir.Value) {
+		for _, x := range lasting {
+			list = append(list, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, shift))
+		}
+		return list
 	}
-	// The last point that must run awaits its own copy: those behind it may not run (Grid.Live).
-	last := i32(t.g.Dims[n].Size - 1)
-	if t.g.Live > 0 {
-		last = b.Sub(b.Load(t.tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
-	}
-	var blocks []*ir.Value
-	for _, x := range lasting {
-		blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0))
-	}
-	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) {
+	await := func(b *ir.Builder, half *ir.Value, blocks []*ir.Value) {
 		for i, x := range lasting {
 			b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, half, blocks[i]) })
 		}
-	})
-}
-
-// copyAll awaits all that points before have given, then starts what this one gives.
-func copyAll(t *tiler, b *ir.Builder, copies, lasting []copied, c, half, other *ir.Value, move func(b *ir.Builder, op ir.Op, x copied, half, block *ir.Value)) {
-	zero := b.Const(ir.T(ir.I32), 0)
+	}
+	zero := i32(0)
 	if len(lasting) > 0 {
 		// Each wait asks for the number again: a point without a block has started no copy, and a
-		// wait for one that was not started does not end.
-		b.When(b.Compare(ir.GT, c, zero), func(b *ir.Builder) { // all look-ups first: none can pass a wait
-			var blocks []*ir.Value
-			for _, x := range lasting {
-				blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, -1))
-			}
-			for i, x := range lasting {
-				b.When(b.Compare(ir.GE, blocks[i], b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { move(b, ir.OpDMAWait, x, other, blocks[i]) })
-			}
-		})
+		// wait for one that was not started does not end. All look-ups come first: none can pass a wait.
+		b.When(b.Compare(ir.GT, c, zero), func(b *ir.Builder) { await(b, other, blocks(b, -1)) })
 	}
 	for _, x := range copies {
 		now := blockAt(t, b, x.block, x.to.Type, x.window.Block, c, 0)
@@ -148,6 +129,16 @@ func copyAll(t *tiler, b *ir.Builder, copies, lasting []copied, c, half, other *
 			move(b, ir.OpDMAWait, x, zero, now)
 		})
 	}
+	if len(lasting) == 0 {
+		return
+	}
+	// The last point that must run awaits its own copy: those behind it may not run (Grid.Live).
+	last := i32(t.g.Dims[n].Size - 1)
+	if t.g.Live > 0 {
+		last = b.Sub(b.Load(t.tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
+	}
+	given := blocks(b, 0)
+	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) { await(b, half, given) })
 }
 
 // copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch. Its buffer has as many parts as blocks are under

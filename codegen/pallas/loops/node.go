@@ -36,11 +36,12 @@ type Item struct {
 }
 
 // List makes a list of references.
-func List(refs []*Item) {
+func List(refs []*Item) *Item {
 	l := &Item{Typ: refs[0].Typ, Param: refs[0].Param, Scratch: true}
 	for _, x := range refs {
 		l.Add(x)
 	}
+	return l
 }
 
 // Add makes an item the last of a list.

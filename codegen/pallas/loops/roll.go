@@ -370,17 +370,12 @@ func (r *roller) replace(s, p int, m *match) {
 	for q := range rounds[0] {
 		g := &Item{Typ: rounds[0][q].Typ, Maker: n}
 		for i := range m.rounds {
-			e := rounds[i][q]
-			e.In, e.at = g, i
-			g.Elems = append(g.Elems, e)
+			g.Add(rounds[i][q])
 		}
 		lists = append(lists, g)
 	}
 	for _, stack := range m.stacks {
-		g := &Item{Typ: stack[0].Typ, Param: stack[0].Param, Elems: stack, Scratch: true}
-		for i, e := range stack {
-			e.In, e.at = g, i
-		}
+		g := List(stack)
 		for _, shape := range m.shapes[0] {
 			for _, f := range shape.Refs {
 				if f.Item == stack[0] {

@@ -134,10 +134,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		// what it needs from the other: known holds it back.
 		w, k := weight(in), line(i)
 		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
-		if soon != nil && soon[i] {
-			at[i] = known[i]
-		}
-		if in.Op == ir.OpStore && sent[memory(l.root, in.Args[1])] {
+		if soon != nil && soon[i] || in.Op == ir.OpStore && sent[memory(l.root, in.Args[1])] {
 			at[i] = known[i]
 		}
 		if copies(in) {

@@ -67,11 +67,8 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	gates.block[3] *= 2
 	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
 	used = append(used, gates, marks)
-	var scales *operand
-	if in.aLog != nil {
-		scales = p.scales()
-		used = slices.DeleteFunc(used, func(o *operand) bool { return o == in.aLog || o == in.dt })
-		used = append(used, scales)
+	if o := in.scales; o != nil { // behind gates and marks
+		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
 	}
 	if s.Init {
 		used = append(used, state)
@@ -106,13 +103,6 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			i += n
 		}
 		e.rule.State = b.Reshape(carried[0], heads, s.V, s.K)
-		if scales != nil {
-			of := b.Stage("gates").Reshape(e.blocks[scales], 2*v.Mapping.Heads, p.c)
-			for i, o := range []*operand{in.aLog, in.dt} {
-				x := b.SliceAxis(of, 0, i*v.Mapping.Heads, (i+1)*v.Mapping.Heads)
-				e.blocks[o] = b.Concat(0, slices.Repeat([]*ir.Value{x}, m)...)
-			}
-		}
 		r := e.aligned(marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
@@ -155,16 +145,6 @@ func (p aligning) window(o *operand, column, place int) ir.Window {
 		w.Index = append(w.Index, x)
 	}
 	return w
-}
-
-// scales are A_log and dt_bias of the heads of a program, [programs, 2 heads, C], in every lane. They are one array since each that is made before the
-// kernel costs the latency of main memory; as they are given, along the lanes, a step would wait for them to be turned.
-func (p aligning) scales() *operand {
-	b, heads := p.b, p.v.Mapping.Heads
-	of := func(name string) *ir.Value { return b.Reshape(p.args[name], p.s.HeadsV/heads, heads) }
-	x := b.Concat(1, of("A_log"), of("dt_bias"))
-	x = b.Broadcast(x, append(x.Type.Shape, p.c), 0, 1)
-	return &operand{value: x, axes: []axis{axisHead, axisNone, axisNone}, block: []int{1, 2 * heads, p.c}}
 }
 
 // windows is how many a step has of an operand: one for each visit of what a table places; of marks, which lie by steps, one.

@@ -231,6 +231,7 @@ type operands struct {
 	raw          bool     // gates are fused in the kernel: g and beta are the raw a and b
 	g, beta      *operand // nil where the rule has none
 	aLog, dt     *operand // where gates are fused in the kernel, and only there
+	scales       *operand // both as one array, of which a body cuts them (cutScales)
 	erase, write *operand // gates of channels of the key and of the value, in place of beta
 	held         *operand // of a pool: the states that sequences leave, below zero none
 
@@ -245,10 +246,20 @@ type operands struct {
 }
 
 // Decay has what the log decay is made of.
-func (o *operands) Decay() []*operand { return given(o.g, o.aLog, o.dt) }
+func (o *operands) Decay() []*operand { return append(given(o.g), o.head()...) }
 
 // gates has all gates but the write gate, which goes with the values, and of a pool which sequences have states.
-func (o *operands) gates() []*operand { return given(o.g, o.aLog, o.dt, o.beta, o.erase, o.held) }
+func (o *operands) gates() []*operand {
+	return slices.Concat(given(o.g), o.head(), given(o.beta, o.erase, o.held))
+}
+
+// head has what belongs to a head, whatever the token.
+func (o *operands) head() []*operand {
+	if o.scales != nil {
+		return []*operand{o.scales}
+	}
+	return given(o.aLog, o.dt)
+}
 
 // values are v, and what weighs it.
 func (o *operands) values() []*operand { return given(o.v, o.write) }

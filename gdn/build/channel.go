@@ -61,7 +61,7 @@ func (e *gated) ofHead(o *operand) *ir.Value {
 }
 
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K], the same for all chunks in flight and batch rows of a step.
-// It is to a decay a channel what headGate is to one a head.
+// headScales is that of a decay a head.
 func (p *plan) headChannels(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
 	if p.copying() {

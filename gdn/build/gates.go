@@ -1,11 +1,14 @@
 package build
 
 import (
+	"slices"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/gradient"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/ir"
 )
 
 // loadGates loads the gates, computing them from their raw form where that is the kernel's task.
@@ -30,6 +33,7 @@ func (e *gated) loadGates() chunkwise.Gates {
 		w.Beta = e.loadGate(o)
 	}
 	if e.in.aLog != nil && !e.channelwise() {
+		e.cutScales()
 		w.G = gate.Decay(b, w.G, e.loadGate(e.in.aLog), e.loadGate(e.in.dt), 0)
 	}
 	if o := e.in.erase; e.blocks[o] != nil {
@@ -46,4 +50,17 @@ func (e *gated) loadGates() chunkwise.Gates {
 		w.Beta = b.Max(w.Beta, b.Like(w.Beta, gradient.BetaFloor))
 	}
 	return w
+}
+
+// cutScales gives A_log and dt_bias their blocks, the same for all that a step has in lockstep, where they came as one (headScales).
+func (e *gated) cutScales() {
+	o, n := e.in.scales, e.v.Mapping.Heads
+	if o == nil {
+		return
+	}
+	all := e.b.Reshape(e.blocks[o], 2*n, e.c)
+	for i, half := range []*operand{e.in.aLog, e.in.dt} {
+		x := e.b.SliceAxis(all, 0, i*n, (i+1)*n)
+		e.blocks[half] = e.b.Concat(0, slices.Repeat([]*ir.Value{x}, e.entries()/n)...)
+	}
 }

@@ -47,7 +47,7 @@ func (p *plan) glueIn() *operands {
 		return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
 	// A decay a channel is as wide as K: it lies as v does, while beta lies by heads whatever the decay.
-	decay, ofHeads := ofHead, p.headGate
+	decay, ofHeads := ofHead, func(x *ir.Value) *operand { return whole(b.Reshape(x, 1, s.HeadsV)) }
 	if s.Rule.Channels() {
 		decay, ofHeads = wide, p.headChannels
 	}
@@ -82,7 +82,11 @@ func (p *plan) glueIn() *operands {
 			in.g, in.beta = decay(a, s.ClosedDecay()), ofHead(raw, gdn.ClosedGate)
 		}
 		if a != nil {
-			in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
+			if s.Rule.Channels() || p.copying() {
+				in.aLog, in.dt = ofHeads(p.args["A_log"]), ofHeads(p.args["dt_bias"])
+			} else {
+				in.aLog, in.dt, in.scales = &operand{}, &operand{}, p.headScales()
+			}
 		}
 	default:
 		g, beta := p.glueGates()
@@ -296,23 +300,19 @@ func (p *plan) headPrograms() ([]int, []axis) {
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// headGate describes a vector over the value heads to the grids as [Hv/heads, N, C]: as a gate, the same in every lane. A_log and dt_bias lie so, since what a
-// kernel makes of them and a raw gate is made of tiles of one shape.
-func (p *plan) headGate(x *ir.Value) *operand {
-	b, v := p.b, p.v
-	if p.copying() {
-		return whole(b.Reshape(x, 1, p.s.HeadsV))
-	}
-	programs := p.s.HeadsV / v.Mapping.Heads
-	x = b.Broadcast(b.Reshape(x, programs, v.Mapping.Heads), []int{programs, v.Mapping.Chunks * v.Mapping.Batch, v.Mapping.Heads, p.c}, 0, 2)
-	if p.aligned() {
-		x = b.Keep(x) // a compiler would join heads and chunks along the lanes, before it broadcasts
-	}
+// headScales describes A_log and dt_bias to the grids as one array, [Hv/heads, 2 heads, C], the same in every lane: what a kernel makes of them and a raw gate
+// is made of tiles of one shape. They are one array since each that is made before the kernel costs the latency of main memory; as they are given, along the
+// lanes, a step would wait for them to be turned.
+func (p *plan) headScales() *operand {
+	b, heads := p.b, p.v.Mapping.Heads
+	of := func(name string) *ir.Value { return b.Reshape(p.args[name], p.s.HeadsV/heads, heads) }
+	x := b.Concat(1, of("A_log"), of("dt_bias"))
+	x = b.Broadcast(x, append(x.Type.Shape, p.c), 0, 1)
 	lead, at := p.headPrograms()
 	return &operand{
-		value: b.Reshape(x, join(lead, []int{p.entries(), p.c})...),
+		value: b.Reshape(x, join(lead, []int{2 * heads, p.c})...),
 		axes:  join(at, []axis{axisNone, axisNone}),
-		block: join(ones(len(lead)), []int{p.entries(), p.c}),
+		block: join(ones(len(lead)), []int{2 * heads, p.c}),
 	}
 }
 

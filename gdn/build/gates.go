@@ -52,13 +52,14 @@ func (e *gated) loadGates() chunkwise.Gates {
 	return w
 }
 
-// cutScales gives A_log and dt_bias their blocks, the same for all that a step has in lockstep, where they came as one (headScales).
+// cutScales gives A_log and dt_bias their blocks, the same for all that a step has in lockstep, where they came as one (headScales). A second call does
+// nothing.
 func (e *gated) cutScales() {
 	o, n := e.in.scales, e.v.Mapping.Heads
-	if o == nil {
+	if o == nil || e.blocks[e.in.aLog] != nil {
 		return
 	}
-	all := e.b.Reshape(e.blocks[o], 2*n, e.c)
+	all := e.b.Stage("gates").Reshape(e.blocks[o], 2*n, e.c)
 	for i, half := range []*operand{e.in.aLog, e.in.dt} {
 		x := e.b.SliceAxis(all, 0, i*n, (i+1)*n)
 		e.blocks[half] = e.b.Concat(0, slices.Repeat([]*ir.Value{x}, e.entries()/n)...)

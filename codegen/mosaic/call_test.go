@@ -1,6 +1,7 @@
 package mosaic_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,6 +60,36 @@ func TestPinned(t *testing.T) {
 		plain := strings.ReplaceAll(a.Text, `\22`, `"`)
 		require.Contains(t, plain, c.config)
 		require.Equal(t, c.ins != nil, strings.Contains(plain, "memory_space_colors"))
+	}
+}
+
+// Kernels that hand an array to each other, and keep the caller's in main memory, ask for a quarter more than they need, or 6 MiB; others for
+// a quarter and 16 MiB.
+func TestRoomForArrays(t *testing.T) {
+	for grid, want := range map[string]int{"": 25<<20/4*5 + 16<<20, ", main=1": 25 << 20 / 4 * 5} {
+		m := parse(t, strings.ReplaceAll(`module m (%x: f32[64,256]) -> (y) {
+  %0 = kernel %x {name=a, dims=(i:1), in=([64,256]@(0,0)), out=([64,256]@(0,0):f32[64,256])GRID, scratch=(vmem:f32[50944,128])} (%a: vmem:f32[64,256], %o: vmem:f32[64,256], %s: vmem:f32[50944,128]) {
+    %v = load %a {starts=[0,0]} : f32[64,256]
+    store %v, %o {starts=[0,0]}
+    yield
+  } : f32[64,256]
+  %1 = reshape %0 : f32[2,32,256]
+  %2 = reshape %1 : f32[64,256]
+  %3 = kernel %2 {name=b, dims=(i:1), in=([64,256]@(0,0)), out=([64,256]@(0,0):f32[64,256])GRID, scratch=(vmem:f32[50944,128])} (%b: vmem:f32[64,256], %p: vmem:f32[64,256], %t: vmem:f32[50944,128]) {
+    %w = load %b {starts=[0,0]} : f32[64,256]
+    store %w, %p {starts=[0,0]}
+    yield
+  } : f32[64,256]
+  yield %3
+}
+`, "GRID", grid))
+		target, err := codegen.LookupTarget("tpu7x")
+		require.NoError(t, err)
+		a, err := mosaic.Backend{}.Emit(m, target)
+		require.NoError(t, err)
+		n := mosaic.VMEMBytes(kernelOf(m))
+		require.Equal(t, 25<<20, n)
+		require.Equal(t, 2, strings.Count(a.Text, fmt.Sprintf(`\22size\22: %d}`, want)), grid)
 	}
 }
 

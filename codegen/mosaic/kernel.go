@@ -18,7 +18,7 @@ func Body(kernel *ir.Instr, target *codegen.Target) (string, error) {
 	if err := checkWindows(kernel); err != nil {
 		return "", err
 	}
-	if _, err := vmemLimit(kernel, target); err != nil {
+	if _, err := vmemLimit(kernel, target, false); err != nil {
 		return "", err
 	}
 	e := &emitter{grid: g, target: target, depth: 2, values: map[*ir.Value]value{}, consts: map[string]value{}, facts: facts{}}

@@ -99,6 +99,7 @@ type Spec struct {
 	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
 	Every      int  // a state after every so many tokens is an output too; 0: none
 	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
+	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule; 0: none
 }
 
 // NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
@@ -138,7 +139,7 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
+// Inputs lists the inputs in their fixed order: q, k, v, then conv_q, conv_k and conv_v where the spec has a convolution, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
 // then initial_state, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
 // dfinal_state.
 func (s Spec) Inputs() []Param {
@@ -174,11 +175,23 @@ func (s Spec) Differentiable() []Param {
 		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
 		{"v", s.tokenType(s.DType, s.HeadsV, s.V)},
 	}
-	p = append(p, s.GateParams()...)
+	p = append(append(p, s.convParams()...), s.GateParams()...)
 	if s.Init {
 		p = append(p, Param{"initial_state", s.StateType()})
 	}
 	return p
+}
+
+// convParams are the taps of q, k and v, [heads, W, width], the last of the token itself.
+func (s Spec) convParams() []Param {
+	if s.Conv == 0 {
+		return nil
+	}
+	return []Param{
+		{"conv_q", ir.T(s.DType, s.HeadsK, s.Conv, s.K)},
+		{"conv_k", ir.T(s.DType, s.HeadsK, s.Conv, s.K)},
+		{"conv_v", ir.T(s.DType, s.HeadsV, s.Conv, s.V)},
+	}
 }
 
 // Outputs lists the outputs in their fixed order: o, then final_state and states where the spec has them; then, or instead, the gradients

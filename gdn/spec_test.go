@@ -19,6 +19,7 @@ func TestSpecText(t *testing.T) {
 		{"bench,dtype=f32,out=f32", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=f32"},
 		{"t=8,hk=2,k=16,empty=zero,seqs=3,init,scale=1e-6,state=vk,gates=fused,gatedtype=bf16,negeig=true,statedtype=bf16,packed",
 			"b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,gates=fused,gatedtype=bf16,negeig,seqs=3,init,scale=1e-06,state=vk,statedtype=bf16,empty=zero,packed"},
+		{"t=8,hk=2,k=16,conv=4,l2norm", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,l2norm,conv=4"},
 		{"t=8,hk=2,k=16,final=false,scale=0,gates=given", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,final=false"},
 	} {
 		s, err := Parse(c.text)
@@ -99,6 +100,13 @@ func TestSpecErrors(t *testing.T) {
 		"t=64,hk=2,k=16,every=128":                     "from 16 to t=64",
 		"t=64,hk=2,k=16,every=16,seqs=2":               "leave out seqs",
 		"t=64,hk=2,k=16,every=16,direction=train":      "leave out every",
+		"t=8,hk=2,k=16,conv=4":                         "add l2norm",
+		"t=8,hk=2,k=16,l2norm,conv=1":                  "2 to 8, 0 for none",
+		"t=8,hk=2,k=16,l2norm,conv=9":                  "out of range",
+		"t=8,hk=2,k=16,l2norm,conv=4,direction=train":  "no gradient of the taps",
+		"t=8,hk=2,k=16,l2norm,conv=4,init":             "zeros before their first token",
+		"t=8,hk=2,k=16,l2norm,conv=4,seqs=2":           "zeros before their first token",
+		"t=1,hk=2,k=16,l2norm,conv=4":                  "one token has none before it",
 		"t=8,hk=2,k=16,read":                           "need a pool",
 		"t=4,hk=2,k=16,init,pool=8,window":             "must be named (read)",
 		"t=17,hk=2,k=16,init,pool=34,read,window":      "2 to 16 tokens, here t=17",

@@ -168,6 +168,10 @@ var fields = []field{
 			}
 			return s.Rule.check()
 		}},
+	{key: "conv", name: "conv", values: fmt.Sprintf("0 or 2 to %d", maxConv), doc: "taps of a short causal convolution of each channel of q, k and v, with SiLU, before norms and rule; conv_q, conv_k and conv_v are inputs; 0: none",
+		get:   func(s *Spec) string { return strconv.Itoa(s.Conv) },
+		set:   func(s *Spec, v string) error { return setInt(&s.Conv, v, 0, maxConv) },
+		check: func(s *Spec) error { return s.checkConv() }},
 	{key: "bound", name: "bound", values: fmt.Sprintf("%d to 0", lowestBound), doc: "with a decay a channel: no log decay is lower (Kimi's safe gate: -5); gates=fused are sigmoids times it; 0: no bound",
 		get: func(s *Spec) string { return strconv.FormatFloat(s.Bound, 'g', -1, 64) },
 		set: func(s *Spec, v string) error {
@@ -242,6 +246,28 @@ func setInt(p *int, v string, low, high int) error {
 
 // minEvery is the least distance of states that are an output, in tokens: chunks are powers of two, and end there.
 const minEvery = 16
+
+// maxConv is the most taps of a convolution: as many rows as a register has, so that those before a chunk are one.
+const maxConv = 8
+
+// checkConv refuses what a convolution is not built for.
+func (s *Spec) checkConv() error {
+	switch {
+	case s.Conv == 0:
+		return nil
+	case s.Conv < 2 || s.Conv > maxConv:
+		return fmt.Errorf("%d is no number of taps: 2 to %d, 0 for none", s.Conv, maxConv)
+	case !s.L2Norm:
+		return fmt.Errorf("what a convolution gives has any length, and keys must have length 1: add l2norm")
+	case s.Direction != Forward:
+		return fmt.Errorf("%s has no gradient of the taps: convolve before, and leave out conv", s.Direction)
+	case s.Init || s.Seqs > 0:
+		return fmt.Errorf("sequences begin with zeros before their first token, which init and seqs do not say: convolve before, and leave out conv")
+	case s.Tokens == 1:
+		return fmt.Errorf("one token has none before it: convolve before, and leave out conv")
+	}
+	return nil
+}
 
 // lowestBound is the lowest bound of a log decay that a spec may state: what one token leaves of the state is then 5e-9, below float32.
 const lowestBound = -19

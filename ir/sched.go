@@ -15,6 +15,7 @@ type Sched struct {
 	Late   int          // hundredths of a time slot that the phase of the state waits for the others
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
 	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
+	With   []string     // stages that are of the phase of the state whole, though they need no state
 	After  int          // phases after that of the state, which is otherwise the last
 	// Waves are stages ordered as one in which groups of heads follow one another: a group's next dots come when Stagger groups
 	// have had theirs, and not when all have.
@@ -42,6 +43,7 @@ var schedFields = []field[*Sched]{
 	number("late", func(s *Sched) *int { return &s.Late }),
 	numbers("ends", func(s *Sched) *[]int { return &s.Ends }),
 	words("beside", func(s *Sched) *[]string { return &s.Beside }),
+	words("with", func(s *Sched) *[]string { return &s.With }),
 	number("stagger", func(s *Sched) *int { return &s.Stagger }),
 	words("waves", func(s *Sched) *[]string { return &s.Waves }),
 	number("after", func(s *Sched) *int { return &s.After }),
@@ -100,6 +102,11 @@ func (s *Sched) Check(g *Grid) error {
 	for _, b := range s.Beside {
 		if err := known(b); err != nil {
 			return fmt.Errorf("beside its phase: %w", err)
+		}
+	}
+	for _, w := range s.With {
+		if err := known(w); err != nil {
+			return fmt.Errorf("with the state: %w", err)
 		}
 	}
 	for _, w := range s.Waves {

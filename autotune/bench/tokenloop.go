@@ -16,6 +16,9 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	if s.Rule != (gdn.Rule{}) {
 		return nil, fmt.Errorf("token loop of %s: it is written for the gated delta rule: leave out rule=%s", s, s.Rule)
 	}
+	if s.Conv > 0 {
+		return nil, fmt.Errorf("token loop of %s: it takes q, k and v behind the convolution: leave out conv", s)
+	}
 	if s.Pool > 0 {
 		return nil, fmt.Errorf("token loop of %s: a pool of states has none", s)
 	}

@@ -55,7 +55,7 @@ func DefinitionOf(s gdn.Spec) (*flashinfer.Definition, error) {
 	}{
 		{s.K == s.V, "keys as wide as values"}, {s.Gates == gdn.GatesFused, "gates=fused"}, {s.DType == ir.BF16 && s.Out == ir.BF16 && s.GateDType == ir.BF16, "dtype=bf16,gatedtype=bf16"},
 		{s.StateDType == ir.F32 && s.Final, "final states in f32"}, {s.Packed == (s.Seqs > 0) && (s.Packed || s.Tokens == 1), "t=1, or packed sequences (seqs)"},
-		{s.Pool == 0 && !s.L2Norm && !s.NegEigval && s.Rule == (gdn.Rule{}) && s.Direction == gdn.Forward, "the forward pass without a pool, l2norm or neg_eigval"},
+		{s.Pool == 0 && !s.L2Norm && !s.NegEigval && s.Rule == (gdn.Rule{}) && s.Direction == gdn.Forward && s.Conv == 0, "the forward pass without a pool, l2norm, neg_eigval or conv"},
 	} {
 		if !c.held {
 			return nil, fmt.Errorf("%s is no workload of %s: packages are for the contest's definitions, which have %s; see contest-decode and contest-prefill", s, flashinfer.Family, c.want)

@@ -213,6 +213,7 @@ func TestRefusals(t *testing.T) {
 		"tiny,direction=backward":               "direction=forward",
 		"tiny,rule=deltanet,direction=train":    "direction=forward",
 		"tiny,every=16":                         "leave out every",
+		"tiny,l2norm,conv=4":                    "leave out conv",
 		"b=2,t=8,hk=1,hv=1,k=8,v=8,init,pool=4": "without pool",
 	} {
 		v, err := gdn.ParseVariant("default")

@@ -126,6 +126,9 @@ func axesDoc(t ir.Type, axes string, widths bool) string {
 
 func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error) {
 	given := s
+	if s.Conv > 0 {
+		return nil, fmt.Errorf("pallas: conv: files take q, k and v behind the convolution: take the mosaic backend, or leave out conv")
+	}
 	s = Spec(s)
 	switch {
 	case s.Direction == gdn.Train && !twoPasses(s.Rule):

@@ -137,6 +137,7 @@ func TestRefusals(t *testing.T) {
 		{"train", "auto", "kernels of the forward pass alone"},
 		{"bench,rule=deltanet", "auto", "kernels of the gated delta rule alone"},
 		{"bench,k=320", "auto", "at most 256"},
+		{"bench,l2norm,conv=4", "auto", "behind the convolution"},
 	} {
 		s, err := gdn.Parse(c[0])
 		require.NoError(t, err)

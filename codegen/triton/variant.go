@@ -292,6 +292,8 @@ func Supports(s gdn.Spec) error {
 		return fmt.Errorf("triton: direction=%s: kernels of the forward pass alone are written", s.Direction)
 	case s.Window || s.Every > 0:
 		return fmt.Errorf("triton: window, every: kernels leave the state after the last token alone; leave them out")
+	case s.Conv > 0:
+		return fmt.Errorf("triton: conv: kernels take q, k and v behind the convolution; leave it out")
 	case max(s.K, s.V) > 256:
 		return fmt.Errorf("triton: k=%d, v=%d: heads of at most 256 are written, as a state must fit the registers of a program", s.K, s.V)
 	}

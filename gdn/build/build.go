@@ -162,7 +162,7 @@ func (p *plan) module() []*ir.Value {
 	}
 	in := p.glueIn()
 	gates := in.gates()
-	all := append(append([]*operand{in.q, in.k}, in.values()...), gates...)
+	all := append(append(append([]*operand{in.q, in.k}, in.values()...), gates...), in.taps()...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
 		return p.glueOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
@@ -202,8 +202,9 @@ type operand struct {
 	block []int
 	shape []int
 	dtype ir.DType
-	width int  // lanes of a head, where heads lie side by side; 0 elsewhere
-	zeros bool // a state that is zeros
+	conv  *convolution // of q, k and v where the kernel convolves them
+	width int          // lanes of a head, where heads lie side by side; 0 elsewhere
+	zeros bool         // a state that is zeros
 
 	// Of steps that have several visits: the visit of a window, and whether it is an output, which is there when a table says so.
 	place  int
@@ -263,6 +264,16 @@ func (o *operands) head() []*operand {
 
 // values are v, and what weighs it.
 func (o *operands) values() []*operand { return given(o.v, o.write) }
+
+// taps are those of q, k and v where the kernel convolves them.
+func (o *operands) taps() (list []*operand) {
+	for _, x := range given(o.q, o.k, o.v) {
+		if x.conv != nil {
+			list = append(list, x.conv.operand)
+		}
+	}
+	return list
+}
 
 // given are those of the operands that spec and variant have.
 func given(l ...*operand) []*operand {
@@ -347,7 +358,11 @@ func (x *gridding) begin(name string) {
 	case x.down: // one chunk a step, whatever the forward pass has in flight
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
 	case x.state != nil:
-		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
+		c := schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
+		if x.convolving() {
+			c.With = stageValues
+		}
+		*x.carriers = append(*x.carriers, c)
 	}
 }
 
@@ -526,9 +541,9 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 				}
 			}
 		}
-		return ys, x.carries(e)
+		return ys, x.carries(e, append([]*ir.Value{e.state}, e.held...))
 	case !x.once:
-		return ys, finals
+		return ys, append(finals, x.carries(e, e.held)...)
 	}
 	// States come after all other outputs, and after all other inputs: an alias of one array and the other.
 	array := len(x.outs)

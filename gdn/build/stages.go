@@ -104,8 +104,14 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	return e.chunksFirst(b.Reshape(x, n, v.Mapping.Chunks, e.c, d))
 }
 
-// loadTokens is loadRows with zeros in the rows of other sequences.
-func (e *tiles) loadTokens(o *operand) *ir.Value { return e.own(e.loadRows(o)) }
+// loadTokens is loadRows behind the convolution of the spec, with zeros in the rows of other sequences.
+func (e *tiles) loadTokens(o *operand) *ir.Value {
+	x := e.loadRows(o)
+	if o.conv != nil {
+		x = e.convolved(x, o.conv)
+	}
+	return e.own(x)
+}
 
 // blockHeads is the batch rows x heads of a window with heads before tokens: all dimensions but the last two.
 func (e *tiles) blockHeads(o *operand) int {

@@ -245,9 +245,9 @@ func (x *gridding) enter(e *tiles, visit int, begins, left *ir.Value) *ir.Value 
 // leaves says whether somebody wants the states that sequences leave: final states, or the gradients of initial ones.
 func (x *gridding) leaves() bool { return x.s.Final && !x.down || x.s.Init && x.down }
 
-// carries are the state after the visit and what visits of a block join, which the grid carries by programs.
-func (x *gridding) carries(e *tiles) (next []*ir.Value) {
-	for _, y := range append([]*ir.Value{e.state}, e.held...) {
+// carries has the grid carry values by programs.
+func (x *gridding) carries(e *tiles, values []*ir.Value) (next []*ir.Value) {
+	for _, y := range values {
 		y = e.b.Reshape(y, join(ones(e.step), y.Type.Shape)...)
 		w := ir.Window{Block: y.Type.Shape}
 		for d := range w.Block {

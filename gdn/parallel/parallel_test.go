@@ -241,6 +241,7 @@ func TestRefused(t *testing.T) {
 		"b=1,t=33,hk=1,k=8":                          "33 tokens are not 2 parts",
 		"b=1,t=32,hk=1,k=8,seqs=2":                   "leave out seqs",
 		"b=1,t=32,hk=1,k=8,init,state=vk":            "leave out state",
+		"b=1,t=32,hk=1,k=8,l2norm,conv=4":            "leave out conv",
 		"b=1,t=32,hk=1,k=8,rule=simple-gla":          "computed by the reference alone",
 		"b=4,t=32,hk=1,k=8,init,pool=8,packed=false": "leave out seqs, pool",
 	} {

@@ -64,6 +64,8 @@ func partOf(s gdn.Spec, n int) (gdn.Spec, error) {
 		return s, fmt.Errorf("parallel: %d tokens are not %d parts of equal length: pad them (a padded token has beta 0 and log decay 0)", s.Tokens, n)
 	case s.Seqs > 0 || s.Pool > 0 || s.InPlace || s.Every > 0:
 		return s, fmt.Errorf("parallel: %s: one sequence a batch row is split: leave out seqs, pool, inplace and every", s)
+	case s.Conv > 0:
+		return s, fmt.Errorf("parallel: %s: a part needs the last tokens of the one before it (Halo): convolve before, and leave out conv", s)
 	case s.Init && (s.State != gdn.StateKV || s.StateDType != ir.F32):
 		return s, fmt.Errorf("parallel: %s: states pass between parts as [N, Hv, K, V] in float32: leave out state and statedtype", s)
 	}

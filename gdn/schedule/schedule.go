@@ -20,6 +20,7 @@ type Carrier struct {
 	Grid    string // its name
 	Heads   int    // in lockstep, those of all batch rows and chunks of a step
 	Reverse bool   // it takes the chunks from the last to the first
+	With    string // a stage that stands in the phase of the state, though it needs none
 }
 
 // Of gives the schedules of grids by their names; those that keep their order have none.
@@ -31,6 +32,9 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 			s = reverse(v, c.Heads)
 		}
 		if s != nil {
+			if c.With != "" {
+				s.With = []string{c.With}
+			}
 			scheds[c.Grid] = s
 		}
 	}

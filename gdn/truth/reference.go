@@ -190,6 +190,7 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	values := func(name string) []float64 { return inputs[name].Float64s() }
 	r := &recurrence{s: s, q: values("q"), k: values("k"), v: values("v")}
 	r.g, r.beta = gateValues(s, inputs)
+	r.convolve(inputs)
 	if s.L2Norm {
 		normaliseRows(r.q, s.K)
 		normaliseRows(r.k, s.K)

@@ -72,6 +72,14 @@ func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Valu
 	return negA, p
 }
 
+// squares sums the squares of each row, if whoever loaded the rows has not.
+func (e *Rule) squares(x *ir.Value) *ir.Value {
+	if s := e.Squared[x]; s != nil {
+		return s
+	}
+	return gate.Squares(e.B, x)
+}
+
 // norms takes the lengths of queries and keys that products take as they are, so that no key is rounded anew. With n = 1/|k| and
 // D the decay,
 //
@@ -85,11 +93,11 @@ func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Valu
 // An output has 1/|q| last, with the scale if the output takes that. The state is that of keys of length 1: it has no part in this.
 func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	b := e.B
-	squared := gate.Squares(b, w.K)
+	squared := e.squares(w.K)
 	w.inverse = b.Unary(ir.OpRsqrt, squared)
 	w.length = b.Mul(squared, w.inverse)
 	if w.Q != nil {
-		w.query = b.Unary(ir.OpRsqrt, gate.Squares(b, w.Q))
+		w.query = b.Unary(ir.OpRsqrt, e.squares(w.Q))
 		if e.V.Scale == gdn.ScaleOutput {
 			w.query = b.Scale(w.query, e.Spec.EffectiveScale())
 		}

@@ -17,13 +17,15 @@ type Body struct {
 	C      int           // tokens of a chunk
 	Visits *visits.Marks // where blocks have tokens of several sequences
 
+	Squared map[*ir.Value]*ir.Value // sums of squares of rows that whoever loaded them knows
+
 	iotas map[[3]int]*ir.Value
 	parts map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
 }
 
 // New begins a body by a variant, in chunks of c tokens.
 func New(b *ir.Builder, v gdn.Variant, c int) *Body {
-	return &Body{B: b, V: v, C: c, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
+	return &Body{B: b, V: v, C: c, Squared: map[*ir.Value]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
 }
 
 // Iota is the i32 index along an axis of a [rows, lanes] tile.

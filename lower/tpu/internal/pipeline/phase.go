@@ -40,6 +40,9 @@ func (l *pipeline) analyse() {
 			}
 		})
 	}
+	for ref := range loaded {
+		loaded[ref] = !l.isOut(ref) || l.recurs(ref)
+	}
 	firstOut := l.g.Tables + len(l.g.In)
 	l.deps = dependences(l.body)
 	deps := l.deps
@@ -71,6 +74,39 @@ func (l *pipeline) analyse() {
 		})
 	}
 	l.findLazy()
+}
+
+// recurs says whether what is stored to a carry is made of what is loaded from it. A carry that does not recur holds nothing up: rows of a
+// chunk that the next one needs pass in phase 0.
+//
+// Values are followed through memory by references: what lies in scratch beside such a value is taken to be made of it.
+func (l *pipeline) recurs(carry *ir.Value) bool {
+	made, held := map[*ir.Value]bool{}, map[*ir.Value]bool{carry: true} // values, and references that hold such
+	for again := true; again; {
+		again = false
+		for _, in := range l.body.Instrs {
+			of := false
+			uses(in, func(v *ir.Value) { of = of || made[v] })
+			accesses(in, func(ref *ir.Value, store bool, _ *box) { of = of || !store && held[memory(l.root, ref)] })
+			if !of {
+				continue
+			}
+			for _, r := range in.Results {
+				again, made[r] = again || !made[r], true
+			}
+			recurs := false
+			accesses(in, func(ref *ir.Value, store bool, _ *box) {
+				if ref = memory(l.root, ref); store {
+					recurs = recurs || ref == carry
+					again, held[ref] = again || !held[ref], true
+				}
+			})
+			if recurs {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // assign finds the phase of each instruction, at least floor, in two passes over the body. Forward:
@@ -142,7 +178,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map
 	}
 	// A load of a window that is also stored to is a read of the state: it belongs to the state's
 	// phase.
-	if carried {
+	if carried || slices.Contains(l.opt.With, in.Task.Stage) {
 		l.phase[i] = max(l.phase[i], state)
 	}
 	// The schedule's word on stages is for dots, which are what a phase is balanced by, and for

@@ -220,8 +220,8 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	if s.L2Norm {
 		v.Forward.PrologueEnd = 100 // norms are work of the first phase
 	}
-	if s.Conv > 0 { // the convolution of values is work of the state's phase, which so begins earlier: 98325 cycles for 98603 on tpu7x, 98925 for 99067 on v6e
-		v.Forward.StateDelay = 3
+	if s.Conv > 0 { // the convolution of values is work of the state's phase, which so has more of the slot: bench on v6e 96516 cycles by wall for 99067
+		v.Forward.StateDelay, v.Forward.PrologueEnd = 3, 90
 	}
 	step := v.Mapping.Chunks * v.Chunk
 	padding := (step - s.Tokens%step) % step

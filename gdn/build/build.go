@@ -359,7 +359,7 @@ func (x *gridding) begin(name string) {
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
 	case x.state != nil:
 		c := schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
-		if x.convolving() {
+		if convolving(x.plan) {
 			c.With = stageValues
 		}
 		*x.carriers = append(*x.carriers, c)

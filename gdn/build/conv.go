@@ -26,7 +26,7 @@ type convolution struct {
 }
 
 // convolving says whether the kernel convolves what it loads.
-func (p *plan) convolving() bool {
+func convolving(p *plan) bool {
 	return p.s.Conv > 0 && p.v.Fuse == gdn.PlaceKernel && p.v.Algo == gdn.AlgoChunk && p.v.Flow == gdn.FlowFused
 }
 
@@ -40,8 +40,8 @@ const (
 // strip is how many rows a kernel convolves at a time: values of all rows of a chunk would not stay in registers.
 const strip = 32
 
-// taps describes the taps of q, k or v to the grids: those of the heads of a program, [heads, W, D].
-func (p *plan) taps(name, stage string, block []int, at []axis) *convolution {
+// tapsOf describes the taps of q, k or v to the grids: those of the heads of a program, [heads, W, D].
+func tapsOf(p *plan, name, stage string, block []int, at []axis) *convolution {
 	w := p.args[name]
 	t := w.Type.Shape
 	heads := t[:1]
@@ -55,7 +55,13 @@ func (p *plan) taps(name, stage string, block []int, at []axis) *convolution {
 	}}
 }
 
-// convolved are rows [N, C, D] of the chunks in flight behind the convolution, in the type of the inputs.
+// onePass says whether products of a variant take keys as bf16 at once. Then a convolution gives keys as bf16, as a layer would hand them over, and
+// squares of their rows as they were before: a number a row, of which rounding is no part worth the work.
+func onePass(v gdn.Variant) bool {
+	return v.Numerics.PrecState == ir.PrecBF16x1 && v.Numerics.PrecIntra == ir.PrecBF16x1
+}
+
+// convolved are rows [N, C, D] of the chunks in flight behind the convolution: in float32, or keys of one pass in the type of the inputs.
 func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
 	b := e.b.Stage(o.stage)
 	t, n, d := x.Type, e.v.Mapping.Chunks, x.Type.Shape[2]
@@ -83,14 +89,11 @@ func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
 		}))
 	}
 	y := b.Concat(1, strips...)
-	// Where products take one pass of bf16, rounding values that are subtracted from in float32, and squares that give one number a row, would cost work
-	// and show nowhere.
-	fast := e.v.Numerics.PrecState == ir.PrecBF16x1 && e.v.Numerics.PrecIntra == ir.PrecBF16x1
-	if fast && o.stage == stageValues {
+	if o.stage == stageValues || !onePass(e.v) {
 		return y
 	}
 	narrow := b.Convert(y, t.DType)
-	if fast && e.rule().Normalizes() {
+	if e.rule().Normalizes() {
 		e.Squared[narrow] = gate.Squares(b, y)
 	}
 	return narrow
@@ -105,8 +108,8 @@ func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
 }
 
-// glueConvolution convolves x [B, T, H, D], or [T, H, D], over all tokens.
-func (p *plan) glueConvolution(x *ir.Value, name string) *ir.Value {
+// glueConvolution convolves x [B, T, H, D], or [T, H, D], over all tokens, in float32, or of one pass in the type of x.
+func glueConvolution(p *plan, x *ir.Value, name string) *ir.Value {
 	b, w := p.b, p.args[name]
 	t, taps := x.Type, w.Type.Shape[1]
 	half := b.Scale(b.Convert(w, ir.F32), .5)
@@ -114,8 +117,12 @@ func (p *plan) glueConvolution(x *ir.Value, name string) *ir.Value {
 	lo, hi := make([]int, t.Rank()), make([]int, t.Rank())
 	lo[at] = taps - 1
 	rows := b.Pad(b.Convert(x, ir.F32), 0, lo, hi)
-	return b.Convert(siluOfTaps(b, taps, func(j int) *ir.Value {
+	y := siluOfTaps(b, taps, func(j int) *ir.Value {
 		own := b.Reshape(b.SliceAxis(half, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
 		return b.Mul(b.SliceAxis(rows, at, j, j+t.Shape[at]), b.Broadcast(own, t.Shape, at+1, at+2))
-	}), t.DType)
+	})
+	if onePass(p.v) {
+		y = b.Convert(y, t.DType)
+	}
+	return y
 }

@@ -55,8 +55,8 @@ func (p *plan) glueIn() *operands {
 		return p.rows(token(x, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
 	}
 	q, k, v := p.args["q"], p.args["k"], p.args["v"]
-	if s.Conv > 0 && !p.convolving() {
-		q, k, v = p.glueConvolution(q, "conv_q"), p.glueConvolution(k, "conv_k"), p.glueConvolution(v, "conv_v")
+	if s.Conv > 0 && !convolving(p) {
+		q, k, v = glueConvolution(p, q, "conv_q"), glueConvolution(p, k, "conv_k"), glueConvolution(p, v, "conv_v")
 	}
 	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
 		if q != nil {
@@ -71,10 +71,10 @@ func (p *plan) glueIn() *operands {
 	if v != nil {
 		in.v = p.rows(token(v, 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
-	if p.convolving() {
-		in.q.conv = p.taps("conv_q", stageKeys, []int{p.kb}, []axis{axisHead})
-		in.k.conv = p.taps("conv_k", stageKeys, []int{p.kb}, []axis{axisHead})
-		in.v.conv = p.taps("conv_v", stageValues, p.headBlock(), p.headAxes())
+	if convolving(p) {
+		in.q.conv = tapsOf(p, "conv_q", stageKeys, []int{p.kb}, []axis{axisHead})
+		in.k.conv = tapsOf(p, "conv_k", stageKeys, []int{p.kb}, []axis{axisHead})
+		in.v.conv = tapsOf(p, "conv_v", stageValues, p.headBlock(), p.headAxes())
 	}
 	switch {
 	case s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel:

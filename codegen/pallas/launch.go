@@ -15,18 +15,20 @@ import (
 func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*loops.Item) (string, error) {
 	g := k.In.Attrs.Grid
 	name := m.fresh("_" + k.name)
-	var hints []string
-	for _, a := range args {
-		hints = append(hints, a+": jax.Array")
-	}
 	results := make([]ir.Type, len(g.Outs))
 	copy(results, g.Outs)
 	result := "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", len(results)), ", ") + "]"
 	if len(results) == 1 {
 		result = "jax.Array"
 	}
-	hints = append(hints, "*", "interpret: bool")
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
+	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
+	hints := []string{strings.Join(args, ": jax.Array, ") + ": jax.Array, *"}
+	doc := strings.Join(args, ", ")
+	if together {
+		hints[0] = "*args: jax.Array"
+	}
+	hints = append(hints, "interpret: bool")
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
@@ -34,7 +36,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
 	}
 	add("%s", header(name, hints, result))
-	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.In.Args), outsDoc(g.Outs))
+	add(`    """Runs the kernel on %s."""`, doc)
 	f := kernel
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"
@@ -53,8 +55,15 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		m.helpers["pin"] = true
 		args[i] = "_pin(" + args[i] + ", interpret)"
 	}
+	switch {
+	case together && len(pinnedIn) > 0:
+		args = []string{"*(_pin(x, interpret) for x in args)"}
+	case together:
+		args = []string{"*args"}
+	}
 	outs := m.outShapes(g, pinnedOut)
 	ins, outSpecs := k.windows()
+	b = append(b, nameSpecs(ins, outSpecs)...)
 	sc := scratchShapes(scratch)
 	outText, outSpecText := tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
 	if len(outs) == 1 {
@@ -86,6 +95,24 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
+}
+
+// nameSpecs names the windows that several operands or results have, and gives the statements that do.
+func nameSpecs(all ...[]string) (statements []string) {
+	of := map[string]string{}
+	for i, specs := range all {
+		for j, s := range specs {
+			same := func(t string) bool { return t == s }
+			if of[s] == "" && (slices.ContainsFunc(specs[j+1:], same) || slices.ContainsFunc(slices.Concat(all[i+1:]...), same)) {
+				of[s] = fmt.Sprintf("block_%d", len(of)+1)
+				statements = append(statements, "    "+of[s]+" = "+s)
+			}
+			if of[s] != "" {
+				specs[j] = of[s]
+			}
+		}
+	}
+	return statements
 }
 
 // outShapes are the types of a kernel's results.
@@ -244,20 +271,4 @@ func vmemLimit(kernel *ir.Instr) int {
 		return 0
 	}
 	return max(min(n+n/4+room, most), n) &^ (1<<20 - 1)
-}
-
-func typesDoc(vs []*ir.Value) string {
-	var s []string
-	for _, v := range vs {
-		s = append(s, shortType(v.Type))
-	}
-	return strings.Join(s, ", ")
-}
-
-func outsDoc(ts []ir.Type) string {
-	var s []string
-	for _, t := range ts {
-		s = append(s, shortType(t))
-	}
-	return strings.Join(s, ", ")
 }

@@ -183,7 +183,7 @@ func (w *kernelWriter) before() error {
 	for _, x := range k.outer {
 		w.p.keep[x] = true
 	}
-	for _, s := range w.p.body(k.Prologue) {
+	for _, s := range alike(w.p.body(k.Prologue)) {
 		w.lines = append(w.lines, s.text()...)
 	}
 	return w.p.failed

@@ -205,6 +205,10 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		case n.Loop != nil:
 			out = append(out, p.loop(n)...)
 		case n.List != nil:
+			if g, ok := all(n.List); ok && !p.keep[n.Defs[0]] {
+				p.text[n.Defs[0]] = p.ref(g)
+				continue
+			}
 			l := make([]expr, len(n.List))
 			for i, r := range n.List {
 				l[i] = p.ref(r)
@@ -242,6 +246,17 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		}
 	}
 	return waitOnce(out)
+}
+
+// all is the list that a list written out is the whole of.
+func all(l []loops.Ref) (loops.Ref, bool) {
+	g := l[0].Item
+	for i, r := range l {
+		if r.Item != g || len(r.At) != 1 || !r.At[0].IsConst() || r.At[0].C != i || g.Typ.IsRef() {
+			return loops.Ref{}, false
+		}
+	}
+	return loops.Ref{Item: g}, len(g.Elems) == len(l)
 }
 
 // refs writes operands.

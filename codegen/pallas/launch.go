@@ -77,7 +77,10 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		params += ", disable_bounds_checks=True"
 	}
 	gridArgs := []string{"grid=" + tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
-	if len(sc) > 0 {
+	switch {
+	case k.bundle && len(sc) > 0:
+		gridArgs = append(gridArgs, "scratch_shapes=list("+k.class+"._field_defaults.values())")
+	case len(sc) > 0:
 		gridArgs = append(gridArgs, "scratch_shapes=["+strings.Join(sc, ", ")+"]")
 	}
 	if g.Tables > 0 {

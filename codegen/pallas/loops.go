@@ -46,6 +46,9 @@ func (p *printer) loop(n *loops.Node) []statement {
 	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
+	if apart := p.apart(n, lists, body, head); apart != nil && len(pause) == 0 {
+		return append(out, apart...)
+	}
 	var names []string
 	for _, g := range lists {
 		names = append(names, p.name(g))
@@ -61,6 +64,21 @@ func (p *printer) loop(n *loops.Node) []statement {
 		s.lines = append(s.lines, "    "+w.text()[0])
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
+}
+
+// apart makes a list after the other where a short loop makes several, of nothing that it makes, and each has room in a line; nil elsewhere.
+func (p *printer) apart(n *loops.Node, lists []*loops.Item, body []statement, head string) (out []statement) {
+	if len(lists) != len(body) || len(lists) > 4 || len(n.Loop.Carries) > 0 {
+		return nil
+	}
+	for i, g := range lists {
+		made := p.comprehension(g, body[i].value+" "+head)
+		if body[i].list != p.name(g) || len(made) > 1 || width(made[0].text()[0]) > lineWidth+2-4*p.loops {
+			return nil
+		}
+		out = append(out, made...)
+	}
+	return out
 }
 
 // lineWidth is what of a line is left to a function's statements, with some room.

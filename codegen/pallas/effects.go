@@ -3,7 +3,6 @@ package pallas
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -141,51 +140,4 @@ func (p *printer) when(n *loops.Node) statement {
 		}
 	}
 	return s
-}
-
-// fewLines are those of a condition's body that are written as often as it stands.
-const fewLines = 8
-
-var (
-	waits    = regexp.MustCompile(`\b_(start|wait)\(`)
-	nextStep = regexp.MustCompile(`\bstep \+ 1\b`)
-)
-
-// alike makes one function of what stands under several conditions alike, but that copies begin in one place and are waited for in another,
-// for this step or for the next.
-func alike(body []statement) []statement {
-	count := map[string]int{}
-	text := func(s statement) string {
-		if len(s.lines) < fewLines || !strings.HasPrefix(s.lines[0], "@pl.when(") || s.lines[1] != "def _():" {
-			return ""
-		}
-		return waits.ReplaceAllString(nextStep.ReplaceAllString(strings.Join(s.lines[2:], "\n"), "step"), "act(")
-	}
-	for _, s := range body {
-		count[text(s)]++
-	}
-	var out []statement
-	names := map[string]string{}
-	for _, s := range body {
-		t := text(s)
-		if t == "" || count[t] < 2 {
-			out = append(out, s)
-			continue
-		}
-		if names[t] == "" {
-			names[t] = "copies" + strings.Repeat("_", len(names))
-			out = append(out, statement{lines: append([]string{"def " + names[t] + "(act: Callable, step: jax.Array) -> None:"}, strings.Split(t, "\n")...)})
-		}
-		args := []string{names[t], "_start", "step"}
-		whole := strings.Join(s.lines[2:], "\n")
-		if strings.Contains(whole, "_wait(") {
-			args[1] = "_wait"
-		}
-		if nextStep.MatchString(whole) {
-			args[2] = "step + 1"
-		}
-		condition := strings.TrimPrefix(s.lines[0], "@")
-		out = append(out, statement{value: condition + "(functools.partial(" + strings.Join(args, ", ") + "))"})
-	}
-	return out
 }

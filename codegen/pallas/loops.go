@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
 
@@ -334,7 +335,7 @@ func (p *printer) foriLoop(n *loops.Node) []statement {
 		carried = append(carried, p.name(x))
 	}
 	i := p.name(n.Params[0])
-	state := tuple(carried)
+	state := lists.Tuple(carried)
 	s := statement{lines: []string{fmt.Sprintf("def %s(%s, carried):", name, i)}}
 	if len(carried) > 0 {
 		s.lines = append(s.lines, "    "+state+" = carried")
@@ -359,11 +360,11 @@ func (p *printer) foriLoop(n *loops.Node) []statement {
 		}
 		outs = append(outs, p.name(d))
 	}
-	s.lines = append(s.lines, "    return "+tuple(results))
+	s.lines = append(s.lines, "    return "+lists.Tuple(results))
 	left := ""
 	if len(outs) > 0 {
-		left = tuple(outs) + " = "
+		left = lists.Tuple(outs) + " = "
 	}
-	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.In.Attrs.Count, name, tuple(init))}
+	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.In.Attrs.Count, name, lists.Tuple(init))}
 	return []statement{s, run}
 }

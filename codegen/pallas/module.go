@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/conditions"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
@@ -183,9 +184,11 @@ func (w *kernelWriter) before() error {
 	for _, x := range k.outer {
 		w.p.keep[x] = true
 	}
-	for _, s := range alike(w.p.body(k.Prologue)) {
-		w.lines = append(w.lines, s.text()...)
+	var statements [][]string
+	for _, s := range w.p.body(k.Prologue) {
+		statements = append(statements, s.text())
 	}
+	w.lines = append(w.lines, slices.Concat(conditions.Share(statements)...)...)
 	return w.p.failed
 }
 

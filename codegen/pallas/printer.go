@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -322,7 +323,7 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 		args = append(args, p.ref(a).s)
 		name := strings.TrimRight(p.origin(n.In.Args[i], a.Item), "_0123456789")
 		if v := n.In.Args[i]; i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
-			name = tableName(i)
+			name = windows.Table(i)
 		}
 		if n.In.Attrs.Grid.Bounded() && i == len(n.Args)-1 {
 			name = "points"

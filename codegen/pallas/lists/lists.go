@@ -168,3 +168,11 @@ func progression(l []string) (name string, lo, step, n int) {
 	}
 	return name, lo, step, n
 }
+
+// Tuple is a Python tuple.
+func Tuple(s []string) string {
+	if len(s) == 1 {
+		return "(" + s[0] + ",)"
+	}
+	return "(" + strings.Join(s, ", ") + ")"
+}

@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -130,8 +131,8 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *loops.Node) statement {
-	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
-	p.quiet = true
+	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken = quiet, taken }(p.quiet, p.taken)
+	p.quiet, p.taken = true, maps.Clone(p.taken) // names within are local
 	s := statement{lines: []string{"@pl.when(" + p.ref(n.Args[0]).s + ")", "def _():"}}
 	for _, b := range p.nodes(n.Body) {
 		for _, t := range b.text() {

@@ -73,8 +73,8 @@ def _halves(words: jax.Array) -> jax.Array:
     return pltpu.bitcast(words, jnp.bfloat16)
 
 #: stacked
-def _stacked(rows: Tiles) -> jax.Array:
-    return jnp.concatenate(rows, axis=0)
+def _stacked(*rows: Tiles) -> jax.Array:
+    return jnp.concatenate([x for row in rows for x in row], axis=0)
 
 #: joined
 def _joined(columns: Tiles) -> jax.Array:

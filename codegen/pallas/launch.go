@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -15,18 +17,20 @@ import (
 func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*loops.Item) (string, error) {
 	g := k.In.Attrs.Grid
 	name := m.fresh("_" + k.name)
-	var hints []string
-	for _, a := range args {
-		hints = append(hints, a+": jax.Array")
-	}
 	results := make([]ir.Type, len(g.Outs))
 	copy(results, g.Outs)
 	result := "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", len(results)), ", ") + "]"
 	if len(results) == 1 {
 		result = "jax.Array"
 	}
-	hints = append(hints, "*", "interpret: bool")
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
+	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
+	hints := []string{strings.Join(args, ": jax.Array, ") + ": jax.Array, *"}
+	doc := strings.Join(args, ", ")
+	if together {
+		hints[0] = "*args: jax.Array"
+	}
+	hints = append(hints, "interpret: bool")
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
@@ -34,7 +38,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
 	}
 	add("%s", header(name, hints, result))
-	add(`    """Runs the kernel: %s -> %s."""`, typesDoc(k.In.Args), outsDoc(g.Outs))
+	add(`    """Runs the kernel on %s."""`, doc)
 	f := kernel
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"
@@ -53,22 +57,32 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		m.helpers["pin"] = true
 		args[i] = "_pin(" + args[i] + ", interpret)"
 	}
+	switch {
+	case together && len(pinnedIn) > 0:
+		args = []string{"*(_pin(x, interpret) for x in args)"}
+	case together:
+		args = []string{"*args"}
+	}
 	outs := m.outShapes(g, pinnedOut)
 	ins, outSpecs := k.windows()
+	b = append(b, windows.Name(ins, outSpecs)...)
 	sc := scratchShapes(scratch)
-	outText, outSpecText := tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
+	outText, outSpecText := lists.Tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
 	if len(outs) == 1 {
 		outText, outSpecText = outs[0], outSpecs[0]
 	}
-	params := "dimension_semantics=" + tuple(sem)
+	params := "dimension_semantics=" + lists.Tuple(sem)
 	if limit := vmemLimit(k.In); limit > 0 {
 		params += fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit>>20)
 	}
 	if mosaic.Inside(g) {
 		params += ", disable_bounds_checks=True"
 	}
-	gridArgs := []string{"grid=" + tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
-	if len(sc) > 0 {
+	gridArgs := []string{"grid=" + lists.Tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
+	switch {
+	case k.bundle && len(sc) > 0:
+		gridArgs = append(gridArgs, "scratch_shapes=list("+k.class+"._field_defaults.values())")
+	case len(sc) > 0:
 		gridArgs = append(gridArgs, "scratch_shapes=["+strings.Join(sc, ", ")+"]")
 	}
 	if g.Tables > 0 {
@@ -109,14 +123,14 @@ func (k *kernel) windows() (ins, outs []string) {
 			ins = append(ins, "pl.BlockSpec(memory_space=pl.ANY)")
 			continue
 		}
-		ins = append(ins, spec(g, w, true))
+		ins = append(ins, windows.Spec(g, w, true, shapeText(w.Block)))
 	}
 	for i, w := range g.Out {
 		if w.Whole(g.Outs[i]) {
 			outs = append(outs, "pl.BlockSpec(memory_space=pltpu.HBM)")
 			continue
 		}
-		outs = append(outs, spec(g, w, false))
+		outs = append(outs, windows.Spec(g, w, false, shapeText(w.Block)))
 	}
 	return ins, outs
 }
@@ -137,103 +151,12 @@ func scratchShapes(scratch []*loops.Item) (out []string) {
 	return out
 }
 
-// spec is the BlockSpec of a window.
-func spec(g *ir.Grid, w ir.Window, input bool) string {
-	var params, at []string
-	used := map[int]bool{}
-	for _, x := range w.Index {
-		if x.Axis >= 0 {
-			used[x.Axis] = true
-		}
-	}
-	for i, d := range g.Dims {
-		n := d.Name
-		if !used[i] {
-			n = "_" + n
-		}
-		params = append(params, n)
-	}
-	tables := false
-	for _, x := range w.Index {
-		tables = tables || x.Table >= 0
-	}
-	for i := range g.Tables {
-		n := tableName(i)
-		if !tables {
-			n = "_" + n
-		}
-		params = append(params, n)
-	}
-	for _, x := range w.Index {
-		s := strconv.Itoa(x.Const)
-		if x.Axis >= 0 {
-			s = g.Dims[x.Axis].Name
-			lo, hi := x.Shift, g.Dims[x.Axis].Size-1+x.Shift
-			if x.Shift > 0 {
-				s = fmt.Sprintf("%s + %d", s, x.Shift)
-			} else if x.Shift < 0 {
-				s = fmt.Sprintf("%s - %d", s, -x.Shift)
-			}
-			switch clampHi := x.Max >= 0 && hi > x.Max; {
-			case lo < 0 && clampHi:
-				s = fmt.Sprintf("jnp.clip(%s, 0, %d)", s, x.Max)
-			case lo < 0:
-				s = fmt.Sprintf("jnp.maximum(%s, 0)", s)
-			case clampHi:
-				s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
-			}
-			if x.Down {
-				if x.Shift != 0 && !strings.HasPrefix(s, "jnp.") {
-					s = "(" + s + ")"
-				}
-				s = fmt.Sprintf("%d - %s", x.Max, s)
-			}
-			if x.Const != 0 {
-				s = fmt.Sprintf("%d + %s", x.Const, s)
-			}
-		}
-		if x.Table >= 0 {
-			s = tableName(x.Table) + "[" + s + "]"
-		}
-		at = append(at, s)
-	}
-	mode := ""
-	if input {
-		mode = buffers(g, w)
-	}
-	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shapeText(w.Block), strings.Join(params, ", "), tuple(at), mode)
-}
-
-// buffers gives a window that is read once one buffer.
-func buffers(g *ir.Grid, w ir.Window) string {
-	blocks := 1
-	for _, x := range w.Index {
-		if x.Axis >= 0 && g.Dims[x.Axis].Seq {
-			return ""
-		}
-		if x.Axis >= 0 {
-			blocks *= g.Dims[x.Axis].Size
-		}
-	}
-	if blocks == 1 {
-		return ", pipeline_mode=pl.Buffered(1)"
-	}
-	return fmt.Sprintf(", pipeline_mode=pl.Buffered(min(%d, 2))", blocks)
-}
-
 func gridDoc(g *ir.Grid) string {
 	var s []string
 	for _, d := range g.Dims {
 		s = append(s, fmt.Sprintf("%s: %d", d.Name, d.Size))
 	}
 	return strings.Join(s, ", ")
-}
-
-func tableName(i int) string {
-	if i == 0 {
-		return "table"
-	}
-	return fmt.Sprintf("table_%d", i+1)
 }
 
 // vmemLimit is what the kernel asks for, 0 for the compiler's default: its windows and scratch, and room for spills.
@@ -244,20 +167,4 @@ func vmemLimit(kernel *ir.Instr) int {
 		return 0
 	}
 	return max(min(n+n/4+room, most), n) &^ (1<<20 - 1)
-}
-
-func typesDoc(vs []*ir.Value) string {
-	var s []string
-	for _, v := range vs {
-		s = append(s, shortType(v.Type))
-	}
-	return strings.Join(s, ", ")
-}
-
-func outsDoc(ts []ir.Type) string {
-	var s []string
-	for _, t := range ts {
-		s = append(s, shortType(t))
-	}
-	return strings.Join(s, ", ")
 }

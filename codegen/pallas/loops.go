@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
 
@@ -46,6 +47,9 @@ func (p *printer) loop(n *loops.Node) []statement {
 	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
+	if apart := p.apart(n, lists, body, head); apart != nil && len(pause) == 0 {
+		return append(out, apart...)
+	}
 	var names []string
 	for _, g := range lists {
 		names = append(names, p.name(g))
@@ -61,6 +65,21 @@ func (p *printer) loop(n *loops.Node) []statement {
 		s.lines = append(s.lines, "    "+w.text()[0])
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
+}
+
+// apart makes a list after the other where a short loop makes several, of nothing that it makes, and each has room in a line; nil elsewhere.
+func (p *printer) apart(n *loops.Node, lists []*loops.Item, body []statement, head string) (out []statement) {
+	if len(lists) != len(body) || len(lists) > 4 || len(n.Loop.Carries) > 0 {
+		return nil
+	}
+	for i, g := range lists {
+		made := p.comprehension(g, body[i].value+" "+head)
+		if body[i].list != p.name(g) || len(made) > 1 || width(made[0].text()[0]) > lineWidth+2-4*p.loops {
+			return nil
+		}
+		out = append(out, made...)
+	}
+	return out
 }
 
 // lineWidth is what of a line is left to a function's statements, with some room.
@@ -316,7 +335,7 @@ func (p *printer) foriLoop(n *loops.Node) []statement {
 		carried = append(carried, p.name(x))
 	}
 	i := p.name(n.Params[0])
-	state := tuple(carried)
+	state := lists.Tuple(carried)
 	s := statement{lines: []string{fmt.Sprintf("def %s(%s, carried):", name, i)}}
 	if len(carried) > 0 {
 		s.lines = append(s.lines, "    "+state+" = carried")
@@ -341,11 +360,11 @@ func (p *printer) foriLoop(n *loops.Node) []statement {
 		}
 		outs = append(outs, p.name(d))
 	}
-	s.lines = append(s.lines, "    return "+tuple(results))
+	s.lines = append(s.lines, "    return "+lists.Tuple(results))
 	left := ""
 	if len(outs) > 0 {
-		left = tuple(outs) + " = "
+		left = lists.Tuple(outs) + " = "
 	}
-	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.In.Attrs.Count, name, tuple(init))}
+	run := statement{value: fmt.Sprintf("%slax.fori_loop(0, %d, %s, %s)", left, n.In.Attrs.Count, name, lists.Tuple(init))}
 	return []statement{s, run}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/conditions"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
@@ -183,9 +184,11 @@ func (w *kernelWriter) before() error {
 	for _, x := range k.outer {
 		w.p.keep[x] = true
 	}
+	var statements [][]string
 	for _, s := range w.p.body(k.Prologue) {
-		w.lines = append(w.lines, s.text()...)
+		statements = append(statements, s.text())
 	}
+	w.lines = append(w.lines, slices.Concat(conditions.Share(statements)...)...)
 	return w.p.failed
 }
 
@@ -292,7 +295,7 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 	}
 	name = w.fresh("_" + k.name + "_kernel")
 	if k.bundle {
-		w.funcs[k.classAt] = classText(k.class, hints, tops)
+		w.funcs[k.classAt] = classText(k.class, hints, tops, len(scratch))
 		hints = []string{"*args: Ref"}
 		if w.interpret {
 			hints = append(hints, "interpret: bool")
@@ -311,11 +314,18 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 	return name, scratch
 }
 
-// classText is the class of the references that go from function to function as one tuple.
-func classText(class string, hints []string, refs []*loops.Item) string {
-	c := []string{"class " + class + "(NamedTuple):", `    """Windows of the operands and results, then scratch."""`, ""}
+// classText is the class of the references that go from function to function as one tuple. The types of scratch, which are the last, are
+// what their fields have until there is any.
+func classText(class string, hints []string, refs []*loops.Item, scratch int) string {
+	types := scratchShapes(refs[len(refs)-scratch:])
+	c := []string{"class " + class + "(NamedTuple):", `    """Windows of the operands and results, then scratch and its types."""`, ""}
 	for i, h := range hints {
-		c = append(c, "    "+strings.TrimPrefix(h, "refs.")+"  # "+refDoc(refs[i]))
+		h = "    " + strings.TrimPrefix(h, "refs.")
+		if j := i - len(refs) + scratch; j >= 0 {
+			c = append(c, h+" = "+types[j])
+			continue
+		}
+		c = append(c, h+"  # "+refDoc(refs[i]))
 	}
 	return strings.Join(c, "\n")
 }

@@ -208,11 +208,3 @@ func (p *printer) length(name string) int {
 	}
 	return all
 }
-
-// tuple is a Python tuple.
-func tuple(s []string) string {
-	if len(s) == 1 {
-		return "(" + s[0] + ",)"
-	}
-	return "(" + strings.Join(s, ", ") + ")"
-}

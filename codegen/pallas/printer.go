@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -205,6 +206,10 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		case n.Loop != nil:
 			out = append(out, p.loop(n)...)
 		case n.List != nil:
+			if g, ok := all(n.List); ok && !p.keep[n.Defs[0]] {
+				p.text[n.Defs[0]] = p.ref(g)
+				continue
+			}
 			l := make([]expr, len(n.List))
 			for i, r := range n.List {
 				l[i] = p.ref(r)
@@ -242,6 +247,17 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		}
 	}
 	return waitOnce(out)
+}
+
+// all is the list that a list written out is the whole of.
+func all(l []loops.Ref) (loops.Ref, bool) {
+	g := l[0].Item
+	for i, r := range l {
+		if r.Item != g || len(r.At) != 1 || !r.At[0].IsConst() || r.At[0].C != i || g.Typ.IsRef() {
+			return loops.Ref{}, false
+		}
+	}
+	return loops.Ref{Item: g}, len(g.Elems) == len(l)
 }
 
 // refs writes operands.
@@ -307,7 +323,7 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 		args = append(args, p.ref(a).s)
 		name := strings.TrimRight(p.origin(n.In.Args[i], a.Item), "_0123456789")
 		if v := n.In.Args[i]; i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
-			name = tableName(i)
+			name = windows.Table(i)
 		}
 		if n.In.Attrs.Grid.Bounded() && i == len(n.Args)-1 {
 			name = "points"

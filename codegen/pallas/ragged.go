@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 var (
 	// tokenRows is an array of tokens as the rows of a kernel's operand: q.reshape(rows, 2048 * steps, 128).
 	tokenRows = regexp.MustCompile(`\b([qkvo])\.reshape\(([^,()]+), ([^,()]*\bsteps\b[^,()]*), ([^()]*)\)`)
+	// operandsOf are the names of what a kernel that takes them as args runs on.
+	operandsOf = regexp.MustCompile(`\(\*args: (?s:.*?)"""Runs the kernel on (.*?)\."""`)
 	// firstOut is the shape of a kernel's first result.
 	firstOut = regexp.MustCompile(`out_shape=\((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )
@@ -38,9 +41,14 @@ func ragged(funcs []string, run string) ([]string, bool) {
 		return funcs, false
 	}
 	m := firstOut.FindStringSubmatchIndex(out[call])
-	if m == nil || out[call][m[4]:m[5]] != shapes["v"] || !strings.Contains(out[call], "    v: jax.Array") && !strings.Contains(out[call], "v: jax.Array, ") {
+	names := operandsOf.FindStringSubmatch(out[call])
+	if m == nil || out[call][m[4]:m[5]] != shapes["v"] || names == nil {
 		return funcs, false
 	}
-	out[call] = strings.Replace(out[call][:m[4]]+"v.shape"+out[call][m[5]:], "pl.pallas_call(", "_ragged_call(", 1)
+	v := slices.Index(strings.Split(names[1], ", "), "v")
+	if v < 0 {
+		return funcs, false
+	}
+	out[call] = strings.Replace(out[call][:m[4]]+fmt.Sprintf("args[%d].shape", v)+out[call][m[5]:], "pl.pallas_call(", "_ragged_call(", 1)
 	return out, true
 }

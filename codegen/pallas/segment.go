@@ -44,6 +44,8 @@ func returns(items []*loops.Item, generator bool) string {
 	switch {
 	case len(t) == 1:
 		s = t[0]
+	case len(t) > 6:
+		s = "tuple[Any, ...]"
 	case len(t) > 1:
 		s = "tuple[" + strings.Join(t, ", ") + "]"
 	}

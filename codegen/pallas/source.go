@@ -187,7 +187,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	d.Seqs, d.Tokens = s.Seqs, s.Tokens
 	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
 	d.StateVK, d.EmptyZero, d.Final = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final
-	if d.Scale = floatText(s.EffectiveScale()); d.Decode && s.EffectiveScale() == s.DefaultScale() {
+	if d.Scale = floatText(s.EffectiveScale()); s.EffectiveScale() == s.DefaultScale() {
 		d.Scale = "q.shape[-1] ** -0.5" // of whatever width
 	}
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]

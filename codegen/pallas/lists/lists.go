@@ -22,9 +22,6 @@ type writer struct {
 // equal ones are repeated. Length says how long the list of a name is, 0 where that is not known; weave is called where lists are woven.
 func Text(l []string, length func(name string) int, weave func()) string {
 	w := writer{length, weave}
-	if s := w.woven(l); s != "" {
-		return s
-	}
 	var parts, plain []string // what is added; elements of the list that comes next
 	flush := func() {
 		if len(plain) > 0 {
@@ -37,14 +34,16 @@ func Text(l []string, length func(name string) int, weave func()) string {
 		for i+same < len(l) && l[i+same] == l[i] {
 			same++
 		}
-		name, lo, step, run := progression(l[i:])
+		part, run := w.woven(l[i:])
+		if name, lo, step, n := progression(l[i:]); n > 2 || n == 2 && len(l) == 2 && step == 1 {
+			part, run = w.slice(name, lo, step, n), n
+		}
 		switch {
 		case same > 2:
 			flush()
 			parts = append(parts, fmt.Sprintf("[%s] * %d", l[i], same))
 			i += same
-		case run > 2 || run == 2 && len(l) == 2 && step == 1:
-			part := w.slice(name, lo, step, run)
+		case run > 0:
 			if run == len(l) {
 				return part
 			}
@@ -59,30 +58,74 @@ func Text(l []string, length func(name string) int, weave func()) string {
 	return strings.Join(parts, " + ")
 }
 
-// woven writes elements of several lists in turn; empty where they are none.
-func (w writer) woven(l []string) string {
-	for n := 2; n <= len(l)/2; n++ {
-		var lists []string
-		for j := range n {
+// woven writes elements of several lists in turn, as many as there are, and says how many; none where they are too few. Two of each are
+// enough where they are all that their lists have.
+func (w writer) woven(l []string) (text string, n int) {
+	for of := 2; of <= len(l)/2; of++ {
+		rounds := len(l) / of
+		var names []string
+		var lows, steps []int
+		for j := range of {
 			var own []string
-			for i := j; i < len(l); i += n {
+			for i := j; i < len(l); i += of {
 				own = append(own, l[i])
 			}
 			name, lo, step, run := progression(own)
-			if len(l)%n != 0 || run != len(own) || len(l) < 6 {
+			rounds = min(rounds, run)
+			names, lows, steps = append(names, name), append(lows, lo), append(steps, step)
+		}
+		distinct := map[string]bool{}
+		var parts []string
+		whole := true
+		for j, name := range names {
+			if rounds < 2 {
 				break
 			}
-			lists = append(lists, w.slice(name, lo, step, run))
+			part := w.slice(name, lows[j], steps[j], rounds)
+			parts, distinct[name] = append(parts, part), true
+			whole = whole && part == name
 		}
-		if len(lists) == n && n < len(l) && !slices.Contains(lists[1:], lists[0]) {
-			if _, _, _, run := progression(l); run == len(l) {
-				return ""
-			}
+		if len(parts) == of && len(distinct) == of && (rounds > 2 || whole) {
 			w.weave()
-			return "_woven(" + strings.Join(lists, ", ") + ")"
+			return "_woven(" + strings.Join(parts, ", ") + ")", of * rounds
 		}
 	}
-	return ""
+	return "", 0
+}
+
+// Rows cuts a list that is longer than a line into lists of about as many elements.
+func Rows(text string, width func(string) int, most int) []string {
+	if width(text) <= most || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
+		return []string{text}
+	}
+	elements, depth, last := []string{}, 0, 1
+	for i, c := range text {
+		switch c {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			if depth--; depth == 0 && i < len(text)-1 {
+				return []string{text} // a sum of lists
+			}
+		case ',':
+			if depth == 1 {
+				elements, last = append(elements, text[last:i]), i+2
+			}
+		}
+	}
+	elements = append(elements, text[last:len(text)-1])
+	for rows := 2; rows <= len(elements)/2; rows++ {
+		var out []string
+		fits := true
+		for part := range slices.Chunk(elements, (len(elements)+rows-1)/rows) {
+			row := "[" + strings.Join(part, ", ") + "]"
+			out, fits = append(out, row), fits && width(row) <= most
+		}
+		if fits {
+			return out
+		}
+	}
+	return []string{text}
 }
 
 // slice is the text of elements of a list at equal distances.
@@ -124,4 +167,12 @@ func progression(l []string) (name string, lo, step, n int) {
 		n = i + 1
 	}
 	return name, lo, step, n
+}
+
+// Tuple is a Python tuple.
+func Tuple(s []string) string {
+	if len(s) == 1 {
+		return "(" + s[0] + ",)"
+	}
+	return "(" + strings.Join(s, ", ") + ")"
 }

@@ -96,7 +96,7 @@ func docstring(body string, indent int) []string {
 	first, rest, ok := strings.Cut(text, ": ")
 	if !ok || indent+len(first)+4 > lineWidth {
 		first, rest = text, ""
-		if i := strings.LastIndex(text[:lineWidth-indent-4], " "); i > 0 {
+		if i := strings.LastIndex(text[:min(len(text), lineWidth-indent-4)], " "); i > 0 {
 			first, rest = text[:i], text[i+1:]
 		}
 		return append(append([]string{pad + `"""` + first}, wrap(rest, indent)...), pad+`"""`)

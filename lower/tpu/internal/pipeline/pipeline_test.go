@@ -124,3 +124,25 @@ func TestPieces(t *testing.T) {
 		require.Less(t, left[i], done[i])
 	}
 }
+
+// A carry recurs where what it holds comes back to it, by way of other memory too. One that each chunk sets anew does not.
+func TestRecurs(t *testing.T) {
+	body := &ir.Block{}
+	b := ir.NewBuilder(body)
+	tile := []int{8, 128}
+	ref := func() *ir.Value { return b.Param("", ir.Ref(ir.VMEM, ir.F32, tile...)) }
+	window, state, roundabout, rows, scratch, out := ref(), ref(), ref(), ref(), ref(), ref()
+	load := func(r *ir.Value) *ir.Value { return b.Load(r, tile, []int{0, 0}, nil) }
+	store := func(x, r *ir.Value) { b.Store(x, r, []int{0, 0}, nil) }
+	x := load(window)
+	store(b.Add(load(rows), x), out)
+	store(x, rows)
+	store(b.Add(load(state), x), state)
+	store(load(roundabout), scratch)
+	store(load(scratch), roundabout)
+	require.NoError(t, b.Err())
+	l := &pipeline{body: body, root: map[*ir.Value]*ir.Value{}}
+	require.True(t, l.recurs(state))
+	require.True(t, l.recurs(roundabout))
+	require.False(t, l.recurs(rows))
+}

@@ -99,7 +99,7 @@ type Spec struct {
 	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
 	Every      int  // a state after every so many tokens is an output too; 0: none
 	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
-	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule; 0: none
+	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
 }
 
 // NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.

@@ -55,13 +55,13 @@ func tapsOf(p *plan, name, stage string, block []int, at []axis) *convolution {
 	}}
 }
 
-// onePass says whether products of a variant take keys as bf16 at once. Then a convolution gives keys as bf16, as a layer would hand them over, and
-// squares of their rows as they were before: a number a row, of which rounding is no part worth the work.
+// onePass says whether products of a variant take one pass of bf16. Then values, which are subtracted from in float32, are not rounded before, and squares of
+// rows are of what they were before they were rounded: both would be work that shows nowhere.
 func onePass(v gdn.Variant) bool {
 	return v.Numerics.PrecState == ir.PrecBF16x1 && v.Numerics.PrecIntra == ir.PrecBF16x1
 }
 
-// convolved are rows [N, C, D] of the chunks in flight behind the convolution: in float32, or keys of one pass in the type of the inputs.
+// convolved are rows [N, C, D] of the chunks in flight behind the convolution, in the type of the inputs, or values of one pass in float32.
 func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
 	b := e.b.Stage(o.stage)
 	t, n, d := x.Type, e.v.Mapping.Chunks, x.Type.Shape[2]
@@ -89,11 +89,11 @@ func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
 		}))
 	}
 	y := b.Concat(1, strips...)
-	if o.stage == stageValues || !onePass(e.v) {
+	if onePass(e.v) && o.stage == stageValues {
 		return y
 	}
 	narrow := b.Convert(y, t.DType)
-	if e.rule().Normalizes() {
+	if onePass(e.v) && e.rule().Normalizes() {
 		e.Squared[narrow] = gate.Squares(b, y)
 	}
 	return narrow
@@ -108,7 +108,7 @@ func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
 }
 
-// glueConvolution convolves x [B, T, H, D], or [T, H, D], over all tokens, in float32, or of one pass in the type of x.
+// glueConvolution convolves x [B, T, H, D], or [T, H, D], over all tokens.
 func glueConvolution(p *plan, x *ir.Value, name string) *ir.Value {
 	b, w := p.b, p.args[name]
 	t, taps := x.Type, w.Type.Shape[1]
@@ -117,12 +117,8 @@ func glueConvolution(p *plan, x *ir.Value, name string) *ir.Value {
 	lo, hi := make([]int, t.Rank()), make([]int, t.Rank())
 	lo[at] = taps - 1
 	rows := b.Pad(b.Convert(x, ir.F32), 0, lo, hi)
-	y := siluOfTaps(b, taps, func(j int) *ir.Value {
+	return b.Convert(siluOfTaps(b, taps, func(j int) *ir.Value {
 		own := b.Reshape(b.SliceAxis(half, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
 		return b.Mul(b.SliceAxis(rows, at, j, j+t.Shape[at]), b.Broadcast(own, t.Shape, at+1, at+2))
-	})
-	if onePass(p.v) {
-		y = b.Convert(y, t.DType)
-	}
-	return y
+	}), t.DType)
 }

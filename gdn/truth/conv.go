@@ -7,7 +7,7 @@ import (
 )
 
 // convolve takes q, k and v through the convolution of the spec and SiLU: x[t] becomes silu(sum over j of w[j] x[t - (W-1) + j]), each channel by
-// taps of its own, with zeros before the first token.
+// taps of its own, with zeros before the first token. What the rule takes is of the type of the inputs, as a layer hands it over.
 func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	s := r.s
 	if s.Conv == 0 {
@@ -29,6 +29,7 @@ func (r *recurrence) convolve(inputs map[string]*array.Array) {
 				x.values[row*n+c] = sum / (1 + math.Exp(-sum))
 			}
 		}
+		copy(x.values, array.FromFloat64s(s.DType, []int{len(x.values)}, x.values).Float64s())
 	}
 }
 

@@ -92,14 +92,11 @@ func (d draw) keys() []float64 {
 	return d.stretch(r, d.c.keys.draw(r, d.s.HeadsK, d.s.K, d.tokens()))
 }
 
-// stretch gives unit rows random lengths where the kernel normalises them again; before a convolution all the same, so that keys that are alike stay so.
+// stretch gives unit rows random lengths where the kernel normalises them again.
 func (d draw) stretch(r *rand.Rand, x []float64) []float64 {
 	if d.s.L2Norm {
 		for row := range slices.Chunk(x, d.s.K) {
 			length := .5 + 4*r.Float64()
-			if d.s.Conv > 0 {
-				length = 4
-			}
 			for i := range row {
 				row[i] *= length
 			}

@@ -280,7 +280,7 @@ func perLine(parts []string, indent int) []string {
 		l := expression(p, indent)
 		if len(l) == 1 && len(l[0]) == lineWidth { // no room for the comma
 			switch open, end := bracket(p, indent); {
-			case open >= 0 && p[open] == '(' && literal(p, open): // around an operand: a comma in them would make a tuple
+			case open >= 0 && p[open] == '(' && literal(p, open) && len(elements(p[open+1:end])) == 1: // around an operand: a comma in them would make a tuple
 				l = nil
 				for _, t := range operation(p) {
 					l = append(l, strings.Repeat(" ", indent)+t)

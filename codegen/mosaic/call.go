@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 	"github.com/gdngen/gdngen/target"
 )
 
@@ -28,14 +29,15 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 	}
 	a := &codegen.Artifact{}
 	var err error
-	outside, handed := Outside(m), handed(m)
+	outside, handed := Outside(m), passes.Handed(m)
 	a.Text, err = stablehlo.Emitter{Kernel: func(in *ir.Instr, operands []string) (string, error) {
 		body, err := Body(in, target)
 		if err != nil {
 			return "", err
 		}
 		a.Kernels = append(a.Kernels, codegen.Kernel{Name: Name(in), Text: body})
-		return call(in, target, body, operands, outside, handed[in])
+		hands := slices.ContainsFunc(slices.Concat(in.Args, in.Results), func(x *ir.Value) bool { return handed[x] })
+		return call(in, target, body, operands, outside, hands)
 	}}.Emit(m)
 	if err != nil {
 		return nil, err
@@ -44,10 +46,10 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 }
 
 // call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.
-// operands are the names of the kernel's operands, outside the values that the module's caller has, and handed says whether
+// operands are the names of the kernel's operands, outside the values that the module's caller has, and hands says whether
 // it hands arrays to another kernel or takes them.
-func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string, outside map[*ir.Value]bool, handed bool) (string, error) {
-	limit, err := vmemLimit(kernel, target, handed && kernel.Attrs.Grid.Main)
+func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string, outside map[*ir.Value]bool, hands bool) (string, error) {
+	limit, err := vmemLimit(kernel, target, hands && kernel.Attrs.Grid.Main)
 	if err != nil {
 		return "", err
 	}
@@ -111,25 +113,6 @@ func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
 		text += `, "output_memory_space_colors": [` + strings.Join(out, ", ") + "]"
 	}
 	return text
-}
-
-// handed are the kernels that hand arrays to each other, such as what a training step keeps for its backward pass.
-func handed(m *ir.Module) map[*ir.Instr]bool {
-	out := map[*ir.Instr]bool{}
-	for _, in := range m.Body.Instrs {
-		if in.Op != ir.OpKernel {
-			continue
-		}
-		for _, x := range in.Args {
-			for x.Def != nil && x.Def.Op == ir.OpReshape {
-				x = x.Def.Args[0]
-			}
-			if x.Def != nil && x.Def.Op == ir.OpKernel {
-				out[in], out[x.Def] = true, true
-			}
-		}
-	}
-	return out
 }
 
 // Outside has the values that are arrays of the module's caller, which lie in main memory before or after it: parameters, results, and

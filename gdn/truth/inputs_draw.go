@@ -33,9 +33,7 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 	} else {
 		values["g"], values["beta"] = d.gates()
 	}
-	if s.Conv > 0 {
-		d.taps(values)
-	}
+	d.taps(values)
 	if s.Rule.Apart() {
 		values["erase"], values["write"] = d.erases(), d.writes()
 		d.apartRaw(values)

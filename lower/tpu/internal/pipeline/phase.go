@@ -26,7 +26,6 @@ func (l *pipeline) analyse() {
 	for _, s := range l.opt.Phases {
 		stages[s.Stage] = s.Phase
 	}
-	loaded := map[*ir.Value]bool{}
 	for i, in := range ins {
 		for _, r := range in.Results {
 			l.index[r] = i
@@ -34,16 +33,12 @@ func (l *pipeline) analyse() {
 		if in.Op == ir.OpRefCast {
 			l.root[in.Result()] = memory(l.root, in.Args[0])
 		}
-		accesses(in, func(ref *ir.Value, store bool, _ *box) {
-			if !store {
-				loaded[memory(l.root, ref)] = true
-			}
-		})
-	}
-	for ref := range loaded {
-		loaded[ref] = !l.isOut(ref) || l.recurs(ref)
 	}
 	firstOut := l.g.Tables + len(l.g.In)
+	recurring := map[*ir.Value]bool{}
+	for _, out := range l.body.Params[firstOut:][:len(l.g.Out)] {
+		recurring[out] = l.recurs(out)
+	}
 	l.deps = dependences(l.body)
 	deps := l.deps
 	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
@@ -54,7 +49,7 @@ func (l *pipeline) analyse() {
 	// phases.
 	floor := make([]int, len(ins))
 	for again := true; again; {
-		l.assign(deps, stages, loaded, floor)
+		l.assign(deps, stages, recurring, floor)
 		again = false
 		owner := map[*ir.Value]int{}
 		scratch := func(visit func(i int, ref *ir.Value)) {
@@ -123,11 +118,11 @@ func (l *pipeline) recurs(carry *ir.Value) bool {
 //	s = load S          1          1           S is stored to as well: it carries state
 //	u = dot a, s        1          1
 //	w = add u, v        1          1
-func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Value]bool, floor []int) {
+func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir.Value]bool, floor []int) {
 	n := len(l.body.Instrs)
 	l.phase, l.light = make([]int, n), make([]bool, n)
 	for i := range n {
-		l.earliest(i, deps[i], stages, loaded, floor[i])
+		l.earliest(i, deps[i], stages, recurring, floor[i])
 	}
 	first := make([]int, n) // phase that first needs an instruction
 	lastPhase := len(l.opt.Lags) - 1
@@ -151,13 +146,13 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, loaded map[*ir.Va
 
 // earliest finds the first phase that instruction i can stand in, after what it needs, and whether
 // it is light, free or first.
-func (l *pipeline) earliest(i int, deps []int, stages map[string]int, loaded map[*ir.Value]bool, floor int) {
+func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring map[*ir.Value]bool, floor int) {
 	in := l.body.Instrs[i]
 	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
 	carried, window, scratch := false, true, false
 	accesses(in, func(ref *ir.Value, store bool, _ *box) {
 		ref = memory(l.root, ref)
-		carried = carried || l.isOut(ref) && loaded[ref]
+		carried = carried || recurring[ref]
 		window = window && !store && l.param[ref] < firstOut
 		scratch = scratch || l.param[ref] >= firstOut
 	})

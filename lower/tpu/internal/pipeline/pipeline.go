@@ -51,7 +51,7 @@ func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 // pipelined copies a module, with the kernels that have a schedule lowered. Order comes first, on
 // the body of one chunk: what the phases then take apart keeps that order within each phase.
 func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
-	between, wanted := passed(m), read(m)
+	between, wanted := passes.Handed(m), read(m)
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpKernel || schedOf(in.Attrs.Grid) == nil {
 			return nil, false
@@ -64,28 +64,6 @@ func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.In
 		}
 		return rs, true
 	})
-}
-
-// passed are the operands and results of kernels that one hands to another, such as what a training step keeps for its backward pass. The compiler may
-// leave them in vector memory, where a window reads them as they lie; a copy of the kernel's own would be loads and stores of all of them, 33 bundles
-// for 64 registers on v6e.
-func passed(m *ir.Module) map[*ir.Value]bool {
-	out := map[*ir.Value]bool{}
-	for _, in := range m.Body.Instrs {
-		if in.Op != ir.OpKernel {
-			continue
-		}
-		for _, a := range in.Args {
-			x := a
-			for x.Def != nil && x.Def.Op == ir.OpReshape {
-				x = x.Def.Args[0]
-			}
-			if x.Def != nil && x.Def.Op == ir.OpKernel {
-				out[a], out[x] = true, true
-			}
-		}
-	}
-	return out
 }
 
 // read are the values of a module that anything reads outside of bodies, its caller too.
@@ -102,8 +80,10 @@ func read(m *ir.Module) map[*ir.Value]bool {
 
 // pipeline lowers one kernel. Slices are by the number of an instruction in the ordered body.
 type pipeline struct {
-	kernel *ir.Instr          // as it was
-	passed map[*ir.Value]bool // what kernels hand to each other
+	kernel *ir.Instr // as it was
+	// What kernels hand to each other. The compiler may leave it in vector memory, where a window reads it as it lies; a copy of the
+	// kernel's own would be loads and stores of all of it, 33 bundles for 64 registers on v6e.
+	passed map[*ir.Value]bool
 	read   map[*ir.Value]bool // what anything reads
 	kept   []int              // outputs of the new kernel, by their number in the old one
 	opt    *ir.Sched

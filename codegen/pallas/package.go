@@ -90,7 +90,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		}
 		given = append(given, append(names, f.functions()...))
 	}
-	common, left, taken := share.Out(codes, "STEP")
+	common, left, taken := share.Out(share.Stages(codes), "STEP")
 	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
 	for i, part := range parts {
 		used := append(share.Names(left[i]), given[i]...)

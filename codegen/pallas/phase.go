@@ -249,7 +249,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 	if len(f.results) > 0 {
 		text = append(text, "    return "+strings.Join(w.resultNames(f.results), ", "))
 	}
-	w.funcs = append(w.funcs, strings.Join(text, "\n"))
+	w.funcs = append(w.funcs, ownNames(strings.Join(text, "\n")))
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 

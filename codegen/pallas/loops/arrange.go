@@ -34,6 +34,7 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 	}
 	a.shareScratch()
 	a.late()
+	a.chunks()
 	return a.levels()
 }
 

@@ -117,31 +117,57 @@ func pace(nodes, of []*Node, chunks int) {
 
 // apart says whether no node of a stage reads what another stores, and no two store to the same place.
 func apart(nodes []*Node) bool {
-	stored, loaded := map[*Item]bool{}, map[*Item]bool{}
-	places := map[string]bool{}
+	stores, loaded := map[*Item][]*Node{}, map[*Item]bool{}
 	for _, n := range nodes {
 		switch {
 		case n.In.Body != nil || n.Call == "eliminate" || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
 			return false
-		case len(n.Defs) == 0:
-			to := n.Args[len(n.Args)-1].Item
-			if len(n.Args) > 1 {
-				to = n.Args[1].Item
-			}
-			at := fmt.Sprintf("%p", under(to))
-			for _, f := range n.Ints {
-				at += fmt.Sprint(" ", f.C, f.T)
-			}
-			if places[at] {
+		case n.In.Op == ir.OpStore:
+			x := under(target(n)[0].Item)
+			if slices.ContainsFunc(stores[x], func(m *Node) bool { return overlap(n, m) }) {
 				return false
 			}
-			places[at], stored[under(to)] = true, true
+			stores[x] = append(stores[x], n)
 		case n.In.Op == ir.OpLoad:
 			loaded[under(n.Args[0].Item)] = true
 		}
 	}
-	for x := range stored {
+	for x := range stores {
 		if loaded[x] {
+			return false
+		}
+	}
+	return true
+}
+
+// target is the reference of a store, and where a run-time index says that it begins: constants are not among a node's arguments.
+func target(n *Node) []Ref {
+	if _, ok := Constant(n.In.Args[0]); ok {
+		return n.Args
+	}
+	return n.Args[1:]
+}
+
+// overlap says whether two stores to a reference may write the same element.
+func overlap(a, b *Node) bool {
+	ref, other := a.In.Args[1].Type, b.In.Args[1].Type
+	same := func(x, y Ref) bool { return x.Item == y.Item }
+	if ref.String() != other.String() || !slices.EqualFunc(target(a)[1:], target(b)[1:], same) {
+		return true
+	}
+	for d := range ref.Rank() {
+		extent := func(n *Node) int {
+			block := n.In.Args[0].Type.Shape
+			if lead := ref.Rank() - len(block); d >= lead {
+				return (block[d-lead]-1)*n.In.Attrs.Step(d) + 1
+			}
+			return 1
+		}
+		x, y, step := a.Ints[d], b.Ints[d], a.In.Attrs.Step(d)
+		if fmt.Sprint(x.T, x.Div) != fmt.Sprint(y.T, y.Div) {
+			return true
+		}
+		if x.C >= y.C+extent(b) || y.C >= x.C+extent(a) || step == b.In.Attrs.Step(d) && (x.C-y.C)%step != 0 {
 			return false
 		}
 	}

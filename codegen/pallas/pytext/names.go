@@ -1,4 +1,4 @@
-package pallas
+package pytext
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ var (
 	numbered = regexp.MustCompile(`_\d+$`)
 )
 
-// ownNames numbers the names of a function anew, its parameters and what it sets: what other functions call theirs is no concern of its own.
-func ownNames(text string) string {
+// OwnNames numbers the names of a function anew, its parameters and what it sets: what other functions call theirs is no concern of its own.
+func OwnNames(text string) string {
 	header, _, _ := strings.Cut(text, "\n")
 	_, header, _ = strings.Cut(header, "(")
 	made := map[string]bool{}

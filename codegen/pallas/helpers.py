@@ -204,7 +204,8 @@ def _interleave(*tasks: tuple[float, Work[None]]) -> None:
     heapq.heapify(queue)
     while queue:
         time, i = heapq.heappop(queue)
-        wait = next(tasks[i][1], None)
+        while (wait := next(tasks[i][1], None)) == 0:
+            pass
         if wait is not None:
             heapq.heappush(queue, (time + wait / 10_000, i))
 

@@ -102,7 +102,7 @@ func emptyLists(names []string, width int) (out []statement) {
 // beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.
 func (p *printer) beginCarries(l *loops.Loop) (out []statement) {
 	for _, c := range l.Carries {
-		if x := c.Init.Item; len(c.Init.At) == 0 && p.Uses[x] == 1 && !x.IsList() && p.names[x] != "" && !p.keep[x] && x.Param == 0 {
+		if x := c.Init.Item; len(c.Init.At) == 0 && p.Uses[x] == 1 && p.names[x] != "" && !p.keep[x] && x.Param == 0 {
 			p.names[c.Item] = p.names[x]
 		} else {
 			p.names[c.Item] = p.fresh(strings.TrimRight(p.base(c.Next), "_0123456789"))

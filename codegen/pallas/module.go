@@ -143,7 +143,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 	g := in.Attrs.Grid
 	k := &kernel{Plan: work, name: pythonName(g.Name), names: map[*loops.Item]string{}, taken: map[string]bool{}}
 	k.pipelined = len(k.Steps) > 1 || len(k.Phases) > 1
-	if k.bundle = k.pipelined && len(k.Params) > 10; k.bundle {
+	if k.bundle = len(k.Params) >= 10; k.bundle {
 		k.class = m.fresh("_" + strings.ToUpper(k.name[:1]) + k.name[1:] + "Refs")
 		m.helpers["refs"] = true
 		m.funcs = append(m.funcs, "") // the class comes here

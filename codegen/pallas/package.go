@@ -84,13 +84,13 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
 		docs, codes = append(docs, strings.Replace(f.doc, runIt, "", 1)), append(codes, f.source(true))
-		names := []string{"AXES", "DTYPES"}
+		names := f.functions()
 		if !f.data.Decode {
-			names = append(names, "HEADS_K", "HEADS_V", "STEP", "WIDTH_K", "WIDTH_V")
+			names = append([]string{"STEP"}, names...)
 		}
-		given = append(given, append(names, f.functions()...))
+		given = append(given, names)
 	}
-	common, left, taken := share.Out(codes, "STEP")
+	common, left, taken := share.Out(share.Stages(codes), "STEP")
 	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
 	for i, part := range parts {
 		used := append(share.Names(left[i]), given[i]...)

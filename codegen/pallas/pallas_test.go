@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 // Interpret mode takes no number beside rows with a stride, so the place in a list of scratch stands apart from them.
 func TestStridesStandAlone(t *testing.T) {
 	text := source(t, "b=1,t=70,hk=2,hv=4,k=32,v=32,dtype=f32,init,direction=train", "chunk=32,layout=bthd,kq=joined")
-	require.Contains(t, text, "_ref.at[0][pl.ds(i, 32, stride=2)]")
+	require.Contains(t, text, ".at[0][pl.ds(i, 32, stride=2)]")
 	require.NotRegexp(t, `\[\w+, pl\.ds\([^)]*stride=`, text)
 }
 

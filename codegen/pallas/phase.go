@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // work is what a function of a phase needs, and the text that calls it.
@@ -249,7 +250,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 	if len(f.results) > 0 {
 		text = append(text, "    return "+strings.Join(w.resultNames(f.results), ", "))
 	}
-	w.funcs = append(w.funcs, strings.Join(text, "\n"))
+	w.funcs = append(w.funcs, pytext.OwnNames(strings.Join(text, "\n")))
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 

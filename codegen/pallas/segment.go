@@ -26,6 +26,8 @@ func hint(x *loops.Item) string {
 	switch {
 	case x.Param != 0:
 		return "Ref"
+	case x.Handed() != x:
+		return hint(x.Handed())
 	case x.IsList():
 		if x.Elems[0] != nil && x.Elems[0].IsList() {
 			return "list[Tiles]"

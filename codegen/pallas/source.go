@@ -99,6 +99,9 @@ func (d fileData) JAX() by { return by{d, "jnp", "jax.nn.sigmoid"} }
 // Chunk is the name of the function over whole sequences in a package.
 func (d fileData) Chunk() string { return "chunk_" + d.Text.Function }
 
+// Alike says whether files of a package have the same functions around their kernels: those over sequences of equal length.
+func (d fileData) Alike() bool { return d.Part && !d.Decode && d.Seqs == 0 }
+
 // NumPy has the rule in NumPy.
 func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
 

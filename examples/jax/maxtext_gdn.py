@@ -109,8 +109,9 @@ def main():
     package = importlib.import_module(a.package)
     chunk, step = replaced(package, a.backend)
     forward = importlib.import_module(a.package + ".forward")
-    heads, width_k, width_v = forward.HEADS_V, forward.WIDTH_K, forward.WIDTH_V
-    dtype = forward.DTYPES["v"]
+    common = importlib.import_module(a.package + ".common")
+    heads, width_k, width_v = common.HEADS_V, common.WIDTH_K, common.WIDTH_V
+    dtype = common.DTYPES["v"]
 
     random = np.random.default_rng(0)
     batch, tokens = 2, 3 * forward.STEP // 2 + 5

@@ -34,6 +34,7 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 	}
 	a.shareScratch()
 	a.late()
+	a.chunks()
 	return a.levels()
 }
 
@@ -103,7 +104,8 @@ func (a *arranger) share() {
 	}
 }
 
-// late makes a transpose for two heads where the first of them reads it, and a part of its work.
+// late makes a transpose for two heads where the first of them reads it, and a part of its work; so are the halves of words that another
+// stage reads, which cost nothing.
 func (a *arranger) late() {
 	wait := map[*Node][]*Node{} // what stands before a node
 	moved := map[*Node]bool{}
@@ -111,6 +113,12 @@ func (a *arranger) late() {
 		heads := map[int]bool{}
 		for _, u := range a.users[i] {
 			heads[a.nodes[u].Head.C] = true
+		}
+		if n.In.Op == ir.OpHalves && n.Call == "" && len(a.users[i]) == 1 && a.nodes[a.users[i][0]].Stage != n.Stage && a.nodes[a.users[i][0]].In.Body == nil {
+			user := a.nodes[a.users[i][0]]
+			n.Stage, n.Head, n.At, n.Until, moved[n] = user.Stage, user.Head, user.At, user.At, true
+			wait[user] = append(wait[user], n)
+			continue
 		}
 		if n.In.Op != ir.OpTranspose || len(heads) != 2 || heads[-1] || heads[n.Head.C] && a.nodes[a.users[i][0]].Head.C == n.Head.C {
 			continue

@@ -35,6 +35,18 @@ type Item struct {
 	final   *Item // what the loop leaves, where this is the value of its last round
 }
 
+// Handed is what a loop's rounds hand on, where the item is what they leave of it, or else the item.
+func (x *Item) Handed() *Item {
+	if x.Maker != nil && x.Maker.Loop != nil {
+		for _, c := range x.Maker.Loop.Carries {
+			if c.Last == x {
+				return c.Next
+			}
+		}
+	}
+	return x
+}
+
 // List makes a list of references.
 func List(refs []*Item) *Item {
 	l := &Item{Typ: refs[0].Typ, Param: refs[0].Param, Scratch: true}

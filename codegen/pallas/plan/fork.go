@@ -121,12 +121,20 @@ func (k *Plan) needs(nodes []*loops.Node) map[*loops.Node][]*loops.Node {
 
 // RollPhases finds the loops of phases, whose stages beside the rest are lines of work of their own.
 func (k *Plan) RollPhases(beside []string) {
-	k.pool()
 	for _, ph := range k.Phases {
 		ph.Lines = k.fork(loops.Fuse(ph.Nodes), beside)
 		for i, l := range ph.Lines {
 			if len(l) > 0 {
-				ph.Lines[i] = loops.Roll(loops.Arrange(l, k.inputs))
+				ph.Lines[i] = loops.Arrange(l, k.inputs)
+			}
+		}
+		ph.Nodes = slices.Concat(ph.Lines[:]...)
+	}
+	k.pool()
+	for _, ph := range k.Phases {
+		for i, l := range ph.Lines {
+			if len(l) > 0 {
+				ph.Lines[i] = loops.Roll(l)
 			}
 		}
 		ph.Nodes = slices.Concat(ph.Lines[:]...)

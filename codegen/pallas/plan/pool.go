@@ -10,15 +10,15 @@ import (
 )
 
 // pool makes lists of scratch that serves alike: of one type, read and written by the same stages in the same ways. So heads and chunks
-// are numbers in one array, which loops may count.
+// are numbers in one array, which loops may count, in the order in which they are used.
 func (k *Plan) pool() {
-	use, apart := map[*loops.Item]map[string]bool{}, map[*loops.Item]bool{}
+	use, apart, order := map[*loops.Item]map[string]bool{}, map[*loops.Item]bool{}, map[*loops.Item]int{}
 	for i, ph := range k.Phases {
 		for _, n := range ph.Nodes {
 			at := fmt.Sprintf("%d %s %s %d", i, n.Stage, n.In.Op, len(n.Args))
 			loops.Visit(n, func(r *loops.Ref) {
 				if use[r.Item] == nil {
-					use[r.Item] = map[string]bool{}
+					use[r.Item], order[r.Item] = map[string]bool{}, len(order)
 				}
 				use[r.Item][at] = true
 			})
@@ -47,6 +47,7 @@ func (k *Plan) pool() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(alike)) {
 		if l := alike[key]; len(l) > 1 {
+			slices.SortStableFunc(l, func(a, b *loops.Item) int { return order[a] - order[b] })
 			loops.List(l)
 		}
 	}

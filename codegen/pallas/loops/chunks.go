@@ -1,0 +1,261 @@
+package loops
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// chunks has a stage take the chunks of a step one after another, each in the order of the second, where the schedule has the end of one
+// stand within the next: they are rounds of a loop then. What the first chunk begins with stands before it. Stages of which that would
+// change what a memory holds, or whose chunks differ, stay as they are.
+func (a *arranger) chunks() {
+	var out []*Node
+	for lo := 0; lo < len(a.nodes); {
+		hi := lo + 1
+		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage {
+			hi++
+		}
+		if l := byChunk(a.nodes[lo:hi]); l != nil {
+			out = append(out, l...)
+		} else {
+			out = append(out, a.nodes[lo:hi]...)
+		}
+		lo = hi
+	}
+	a.nodes = out
+}
+
+// byChunk is the order of a stage by chunks; nil where there is none.
+func byChunk(nodes []*Node) []*Node {
+	if !apart(nodes) {
+		return nil
+	}
+	maker, of, last := map[*Item]*Node{}, map[*Node]int{}, 0
+	for _, n := range nodes {
+		of[n] = n.In.Task.Chunk
+		last = max(last, of[n])
+		for _, d := range n.Defs {
+			maker[d] = n
+		}
+	}
+	if last < 2 {
+		return nil
+	}
+	for _, n := range slices.Backward(nodes) { // what belongs to none comes with the first that reads it
+		Visit(n, func(r *Ref) {
+			if m := maker[r.Item]; m != nil && m.In.Task.Chunk < 0 && (of[m] < 0 || of[n] < of[m]) {
+				of[m] = of[n]
+			}
+		})
+	}
+	parts := make([][]*Node, last+1)
+	var front []*Node
+	for _, n := range nodes {
+		if of[n] < 0 {
+			return nil
+		}
+		parts[of[n]] = append(parts[of[n]], n)
+	}
+	var rest []*Node
+	for c, part := range parts {
+		begin, ordered := like(part, parts[1], maker)
+		if c > 0 && len(begin) > 0 || ordered == nil {
+			return nil
+		}
+		front, rest = append(front, begin...), append(rest, ordered...)
+	}
+	out := append(once(front, nodes), rest...)
+	if chained(parts[0], parts[1]) {
+		pace(rest, parts[1], last+1)
+	}
+	done := map[*Node]bool{}
+	for _, n := range out {
+		ok := true
+		Visit(n, func(r *Ref) { ok = ok && (maker[r.Item] == nil || done[maker[r.Item]]) })
+		if !ok {
+			return nil
+		}
+		done[n] = true
+	}
+	return out
+}
+
+// chained says whether a head of a chunk reads what the chunk before made.
+func chained(before, chunk []*Node) (yes bool) {
+	made := map[*Item]bool{}
+	for _, n := range before {
+		for _, d := range n.Defs {
+			made[d] = n.Head.C >= 0
+		}
+	}
+	for _, n := range chunk {
+		Visit(n, func(r *Ref) { yes = yes || n.Head.C >= 0 && made[r.Item] })
+	}
+	return yes
+}
+
+// pace has chunks begin at equal distances, as rounds of a loop do, and gives each the times of one of them.
+func pace(nodes, of []*Node, chunks int) {
+	begin, end := due(nodes)
+	period := (end - begin) / float64(chunks)
+	times := make([]float64, len(of))
+	for i, n := range of {
+		times[i] = n.At - of[0].At
+		if i > 0 {
+			times[i] = max(times[i], times[i-1])
+		}
+	}
+	scale := period / max(times[len(times)-1], period)
+	for i, n := range nodes {
+		n.At = begin + period*float64(i/len(of)) + scale*times[i%len(of)]
+		n.Until = n.At
+	}
+}
+
+// apart says whether no node of a stage reads what another stores, and no two store to the same place.
+func apart(nodes []*Node) bool {
+	stores, loaded := map[*Item][]*Node{}, map[*Item]bool{}
+	for _, n := range nodes {
+		switch {
+		case n.In.Body != nil || n.Call == "eliminate" || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
+			return false
+		case n.In.Op == ir.OpStore:
+			x := under(target(n)[0].Item)
+			if slices.ContainsFunc(stores[x], func(m *Node) bool { return overlap(n, m) }) {
+				return false
+			}
+			stores[x] = append(stores[x], n)
+		case n.In.Op == ir.OpLoad:
+			loaded[under(n.Args[0].Item)] = true
+		}
+	}
+	for x := range stores {
+		if loaded[x] {
+			return false
+		}
+	}
+	return true
+}
+
+// target is the reference of a store, and where a run-time index says that it begins: constants are not among a node's arguments.
+func target(n *Node) []Ref {
+	if _, ok := Constant(n.In.Args[0]); ok {
+		return n.Args
+	}
+	return n.Args[1:]
+}
+
+// overlap says whether two stores to a reference may write the same element.
+func overlap(a, b *Node) bool {
+	ref, other := a.In.Args[1].Type, b.In.Args[1].Type
+	same := func(x, y Ref) bool { return x.Item == y.Item }
+	if ref.String() != other.String() || !slices.EqualFunc(target(a)[1:], target(b)[1:], same) {
+		return true
+	}
+	for d := range ref.Rank() {
+		extent := func(n *Node) int {
+			block := n.In.Args[0].Type.Shape
+			if lead := ref.Rank() - len(block); d >= lead {
+				return (block[d-lead]-1)*n.In.Attrs.Step(d) + 1
+			}
+			return 1
+		}
+		x, y, step := a.Ints[d], b.Ints[d], a.In.Attrs.Step(d)
+		if fmt.Sprint(x.T, x.Div) != fmt.Sprint(y.T, y.Div) {
+			return true
+		}
+		if x.C >= y.C+extent(b) || y.C >= x.C+extent(a) || step == b.In.Attrs.Step(d) && (x.C-y.C)%step != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// under is the reference that another view shows.
+func under(x *Item) *Item {
+	for IsCast(x) {
+		x = x.Maker.Args[0].Item
+	}
+	return x
+}
+
+// like brings a chunk into the order of another: what of it comes first, as the other has none, and the rest; nil where they differ.
+func like(part, other []*Node, maker map[*Item]*Node) (front, ordered []*Node) {
+	inside, read := map[*Node]bool{}, map[*Node]bool{}
+	for _, n := range other {
+		inside[n] = true
+		Visit(n, func(r *Ref) { read[maker[r.Item]] = true })
+	}
+	twin, used := map[*Node]*Node{}, map[*Node]bool{} // of the other's nodes
+	var same func(n, m *Node) bool
+	same = func(n, m *Node) bool {
+		if twin[n] != nil || m == nil || used[m] {
+			return twin[n] != nil && twin[n] == m
+		}
+		if m.Head.C != n.Head.C || len(m.Args) != len(n.Args) || m.Call+m.Note+instrSig(m.In) != n.Call+n.Note+instrSig(n.In) {
+			return false
+		}
+		twin[n], used[m] = m, true
+		for i := range n.Args {
+			if x := maker[n.Args[i].Item]; inside[x] && !same(x, maker[m.Args[i].Item]) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, n := range other { // from what none of them reads
+		if read[n] {
+			continue
+		}
+		found := slices.ContainsFunc(part, func(m *Node) bool {
+			if used[m] {
+				return false
+			}
+			t, u := maps.Clone(twin), maps.Clone(used)
+			if same(n, m) {
+				return true
+			}
+			twin, used = t, u
+			return false
+		})
+		if !found {
+			return nil, nil
+		}
+	}
+	for _, n := range other {
+		ordered = append(ordered, twin[n])
+	}
+	for _, n := range part {
+		if !used[n] {
+			front = append(front, n)
+		}
+	}
+	return front, ordered
+}
+
+// once leaves out loads of what is loaded before.
+func once(front, users []*Node) (out []*Node) {
+	first, same := map[string]*Item{}, map[*Item]*Item{}
+	for _, n := range front {
+		if n.In.Op == ir.OpLoad && len(n.Args) == 1 {
+			at := fmt.Sprintf("%p %s %v", n.Args[0].Item, n.Call, n.Ints)
+			if x := first[at]; x != nil {
+				same[n.Defs[0]] = x
+				continue
+			}
+			first[at] = n.Defs[0]
+		}
+		out = append(out, n)
+	}
+	for _, n := range users {
+		Visit(n, func(r *Ref) {
+			if x := same[r.Item]; x != nil {
+				r.Item = x
+			}
+		})
+	}
+	return out
+}

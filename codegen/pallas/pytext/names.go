@@ -1,0 +1,50 @@
+package pytext
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var (
+	words    = regexp.MustCompile(`\.?\b[A-Za-z_]\w*`)
+	assigned = regexp.MustCompile(`(?m)^\s*(\w+(?:, \w+)*) = `)
+	numbered = regexp.MustCompile(`_\d+$`)
+)
+
+// OwnNames numbers the names of a function anew, its parameters and what it sets: what other functions call theirs is no concern of its own.
+func OwnNames(text string) string {
+	header, _, _ := strings.Cut(text, "\n")
+	_, header, _ = strings.Cut(header, "(")
+	made := map[string]bool{}
+	for _, n := range words.FindAllString(header, -1) {
+		made[n] = true
+	}
+	for _, m := range assigned.FindAllStringSubmatch(text, -1) {
+		for _, n := range strings.Split(m[1], ", ") {
+			made[n] = true
+		}
+	}
+	uses := words.FindAllString(text, -1)
+	taken, own := map[string]bool{}, map[string]string{}
+	for _, n := range uses {
+		taken[n] = taken[n] || !made[n] || !numbered.MatchString(n)
+	}
+	for _, n := range uses {
+		if !made[n] || !numbered.MatchString(n) || own[n] != "" {
+			continue
+		}
+		base := numbered.ReplaceAllString(n, "")
+		name := base
+		for i := 2; taken[name]; i++ {
+			name = fmt.Sprintf("%s_%d", base, i)
+		}
+		taken[name], own[n] = true, name
+	}
+	return words.ReplaceAllStringFunc(text, func(n string) string {
+		if m := own[n]; m != "" {
+			return m
+		}
+		return n
+	})
+}

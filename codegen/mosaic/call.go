@@ -136,7 +136,7 @@ func Outside(m *ir.Module) map[*ir.Value]bool {
 }
 
 // lies says whether an instruction names the dimensions of an array in the order in which a TPU has them: where the last ones fill few lanes, the
-// first lies along the lanes; and where heads are as many as a tile has rows, [B, T, H] in 32 bits is blocks of 128 tokens, which lie along the
+// first lies along the lanes; and where heads are as many as a tile has rows, [B, T, H] or [T, H] in 32 or 16 bits is blocks of 128 tokens, which lie along the
 // lanes, of H rows.
 func lies(in *ir.Instr) bool {
 	if in.Op != ir.OpTranspose {
@@ -150,7 +150,7 @@ func lies(in *ir.Instr) bool {
 	for array.Def != nil && array.Def.Op == ir.OpReshape {
 		array = array.Def.Args[0]
 	}
-	if t := array.Type; t.Rank() != 3 || t.DType.Bytes() != 4 || t.Shape[1]%target.Lanes != 0 || t.Shape[2] != target.Sublanes {
+	if n := array.Type.Rank(); n < 2 || n > 3 || array.Type.DType.Bytes() == 1 || array.Type.Shape[n-2]%target.Lanes != 0 || array.Type.Shape[n-1] != target.Sublanes {
 		return false
 	}
 	var dims, order []int // those longer than 1

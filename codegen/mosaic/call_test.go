@@ -93,7 +93,7 @@ func TestRoomForArrays(t *testing.T) {
 	}
 }
 
-// Gates of eight heads are arrays of the caller as blocks of 128 tokens by heads, since that is how they lie; of other numbers of heads, types or
+// Gates of eight heads are arrays of the caller as blocks of 128 tokens by heads, since that is how they lie, in bf16 too; of other numbers of heads or
 // blocks they are copies.
 func TestOutsideGates(t *testing.T) {
 	for _, c := range []struct {
@@ -107,7 +107,8 @@ func TestOutsideGates(t *testing.T) {
 		{"f32[1,512,8]", "[8,64,8]", "[0,2,1]", "[8,8,64]", false},
 		{"f32[1,512,16]", "[4,128,16]", "[0,2,1]", "[4,16,128]", false},
 		{"f32[1,512,16]", "[4,128,2,8]", "[0,2,3,1]", "[4,2,8,128]", false},
-		{"bf16[1,512,8]", "[4,128,8]", "[0,2,1]", "[4,8,128]", false},
+		{"bf16[1,512,8]", "[4,128,8]", "[0,2,1]", "[4,8,128]", true}, // tiles of eight rows in bf16 too,
+		{"bf16[512,8]", "[4,128,8]", "[0,2,1]", "[4,8,128]", true},   // packed sequences
 		{"f32[1,100,8]", "[1,100,8]", "[0,2,1]", "[1,8,100]", false},
 	} {
 		d, _, _ := strings.Cut(c.array, "[")

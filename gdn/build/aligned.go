@@ -8,6 +8,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/target"
 )
 
 // Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing
@@ -62,11 +63,15 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		grid.Live = 1
 	}
 	args := []*ir.Value{table}
-	// One window for both gates, [.., N, 2 C] with g in the first half of the lanes: control of a step costs by the window.
-	gates := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
-	gates.block[3] *= 2
 	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
-	used = append(used, gates, marks)
+	gates := []*operand{in.g, in.beta}
+	if !fetchesGates(p.plan) {
+		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: control of a step costs by the window.
+		both := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
+		both.block[3] *= 2
+		gates = []*operand{both}
+	}
+	used = append(append(used, gates...), marks)
 	if o := in.scales; o != nil { // behind gates and marks
 		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
 	}
@@ -148,6 +153,15 @@ func (p aligning) window(o *operand, column, place int) ir.Window {
 	return w
 }
 
+// fetchesGates says whether the kernel copies raw gates from the caller's arrays. In bf16, of eight heads, a block of 128 tokens is one tile as it lies, a
+// copy of 2 KiB. Else the compiler puts both into one array in float32, in vector memory, which takes 900 cycles on v6e before the kernel, and from there
+// a copy is a loop of loads and stores.
+func fetchesGates(p *plan) bool {
+	f, s := p.v.Forward, p.s
+	return p.aligned() && p.ordered && f.Fetch == gdn.FetchCopies && f.Main && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
+		s.GateDType == ir.BF16 && s.HeadsV == target.Sublanes && p.v.Mapping.Heads == s.HeadsV && p.c == target.Lanes && s.Tokens%p.c == 0
+}
+
 // windows is how many a step has of an operand: one for each visit of what a table places; of marks, which lie by steps, one.
 func (p aligning) windows(o *operand) int {
 	if slices.Contains(o.axes, axisChunk) || slices.Contains(o.axes, axisSeq) {
@@ -202,7 +216,7 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 //
 // Rows before the first of a visit are those of visits before it of the same block, whose output they keep: of the visit before in the step, or where it is
 // the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
-func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
+func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Visits = &visits.Marks{Builder: e.b}
 	for j := range e.v.Mapping.Chunks {
@@ -214,8 +228,14 @@ func (e *chunks) aligned(marked, gates, state *operand, slots map[*operand][]*ir
 	b.Stage("gates")
 	for i, o := range []*operand{e.in.g, e.in.beta} {
 		var l []*ir.Value
-		for _, x := range slots[gates] {
-			l = append(l, b.SliceAxis(b.Reshape(x, 2*n, c), 0, i*n, (i+1)*n))
+		if len(gates) > 1 {
+			for _, x := range slots[o] {
+				l = append(l, b.Convert(b.Reshape(x, n, c), ir.F32))
+			}
+		} else {
+			for _, x := range slots[gates[0]] {
+				l = append(l, b.SliceAxis(b.Reshape(x, 2*n, c), 0, i*n, (i+1)*n))
+			}
 		}
 		e.blocks[o] = b.Concat(0, l...)
 	}

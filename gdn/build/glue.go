@@ -114,7 +114,7 @@ func (p *plan) glueIn() *operands {
 // rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none. A kernel that copies does
 // (loadGate converts it).
 func (p *plan) rawGate(name string) *ir.Value {
-	if p.args[name] == nil || p.copying() && p.v.Fuse == gdn.PlaceKernel {
+	if p.args[name] == nil || p.copying() && p.v.Fuse == gdn.PlaceKernel || fetchesGates(p) {
 		return p.args[name]
 	}
 	return p.b.Convert(p.args[name], ir.F32)

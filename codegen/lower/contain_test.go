@@ -230,7 +230,10 @@ func TestContained(t *testing.T) {
 	if !*allPoisons {
 		rows = rows[:10]
 	}
-	for _, row := range append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,phases_before=0,chunk=64"}) {
+	rows = append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,phases_before=0,chunk=64"},
+		// gates in bf16 that the kernel copies from the caller's arrays
+		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,fetch=copies,main=yes"})
+	for _, row := range rows {
 		t.Run(row[0]+" by "+row[1], func(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
 			m, err := build.Module(s, v)

@@ -139,7 +139,7 @@ var Axes = slices.Concat([]Axis{
 	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
 	choiceAxis(GroupForm, "flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, ofChunks,
 		func(v *Variant) *Flow { return &v.Flow }).always(),
-	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16),
+	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16, 24),
 	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
 	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4),
 	choiceAxis(GroupLayout, "layout", "order of the axes of q, k, v and o in the grid, b batch, t tokens, h heads, d width: heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or with tokens along the lanes, as TPUs keep heads narrower than a register; bthd and bt_hd need all value heads of a key head in a program",

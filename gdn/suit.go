@@ -92,7 +92,8 @@ func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
 }
 
 // headCounts lists how many value heads a program may take, the most first: at most full unless a key head has more, and so
-// that windows of tokens hold whole words of two bf16 rows of keys.
+// that windows of tokens hold whole words of two bf16 rows of keys. Where none does, as of 48 value heads of 16 key heads,
+// it is the least whose rows of keys and values are whole tiles: 24.
 func (s Spec) headCounts(full int) []int {
 	var list []int
 	legal := lookupAxis("heads").Values
@@ -105,7 +106,14 @@ func (s Spec) headCounts(full int) []int {
 		}
 	}
 	if len(list) == 0 {
-		list = []int{s.HeadsV}
+		least := s.HeadsV
+		for n := full + 1; n < s.HeadsV; n++ {
+			if slices.Contains(legal, strconv.Itoa(n)) && s.lockstep(n) && n%target.Sublanes == 0 && n/s.Groups()%target.Sublanes == 0 {
+				least = n
+				break
+			}
+		}
+		list = []int{least}
 	}
 	return list
 }

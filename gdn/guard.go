@@ -40,7 +40,7 @@ func (v Variant) Fit(s Spec) Variant {
 	if min(v.Mapping.Heads, s.Groups()) == 1 {
 		v.Share = true
 	}
-	packed := s.Seqs > 0 && s.Direction == Forward && v.Mapping.Heads == s.HeadsV
+	packed := s.Seqs > 0 && s.Direction == Forward && (v.Mapping.Heads == s.HeadsV || v.Mapping.Pack == PackAligned && v.Mapping.Heads%s.Groups() == 0)
 	if v.Mapping.Pack == PackVisits {
 		packed = (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	}

@@ -54,7 +54,6 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	table, marked := plan.Make(b, p.args["cu_seqlens"])
 	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, visits.Rows, p.c}}
 	state := p.specStates()
-	heads := p.s.HeadsV
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
 	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (visits.Schedule.Entry).
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
@@ -93,11 +92,11 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
-	open := ir.Window{Block: []int{1, heads, s.V, s.K}, Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, 4)}
+	open, opens := p.carry([]int{1, v.Mapping.Heads, s.V, s.K}, []axis{axisNone, axisHead, axisNone, axisNone})
 	// Not the output's own block, whose copy to main memory would have to end with the step.
-	held := ir.Window{Block: in.v.block[1:], Index: slices.Repeat([]ir.Index{ir.IndexConst(0)}, len(in.v.block)-1)}
+	held, holds := p.carry(in.v.block[1:], in.v.axes[1:])
 	grid.Carry = []ir.Window{open, held}
-	args = append(args, b.Const(ir.T(ir.F32, open.Block...), 0), b.Const(ir.T(s.Out, held.Block...), 0))
+	args = append(args, b.Const(ir.T(ir.F32, opens...), 0), b.Const(ir.T(s.Out, holds...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newChunks(newTiles(p.plan, b, in))
 		slots := map[*operand][]*ir.Value{} // the blocks of an operand, one a visit, or one alone
@@ -107,7 +106,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			e.blocks[o], slots[o] = blocks[i], blocks[i:i+n]
 			i += n
 		}
-		e.rule.State = b.Reshape(carried[0], heads, s.V, s.K)
+		e.rule.State = b.Reshape(carried[0], open.Block[1:]...)
 		e.cutScales() // ahead of all else: where loadGates asks for them tpu7x takes .2 % longer
 		r := e.aligned(marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
@@ -153,6 +152,19 @@ func (p aligning) window(o *operand, column, place int) ir.Window {
 	return w
 }
 
+// carry is what the programs of the heads carry, a block each, and the shape of all of it.
+func (p aligning) carry(block []int, axes []axis) (w ir.Window, shape []int) {
+	w, shape = ir.Window{Block: block}, slices.Clone(block)
+	for d, a := range axes {
+		x := ir.IndexConst(0)
+		if a == axisHead {
+			x, shape[d] = ir.IndexAxis(1), block[d]*p.s.HeadsV/p.v.Mapping.Heads
+		}
+		w.Index = append(w.Index, x)
+	}
+	return w, shape
+}
+
 // fetchesGates says whether the kernel copies raw gates from the caller's arrays. In bf16, of eight heads, a block of 128 tokens is one tile as it lies, a
 // copy of 2 KiB. Else the compiler puts both into one array in float32, in vector memory, which takes 900 cycles on v6e before the kernel, and from there
 // a copy is a loop of loads and stores.
@@ -176,7 +188,7 @@ func (p aligning) windows(o *operand) int {
 func (p aligning) specStates() *operand {
 	s := p.s
 	t := s.StateType()
-	o := &operand{axes: []axis{axisSeq, axisNone, axisNone, axisNone}, block: append([]int{1}, t.Shape[1:]...), dtype: t.DType, shape: t.Shape}
+	o := &operand{axes: []axis{axisSeq, axisHead, axisNone, axisNone}, block: append([]int{1, p.v.Mapping.Heads}, t.Shape[2:]...), dtype: t.DType, shape: t.Shape}
 	if s.Init {
 		o.value = p.args["initial_state"]
 	} else {

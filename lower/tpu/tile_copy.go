@@ -1,7 +1,6 @@
 package tpu
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
@@ -13,7 +12,7 @@ import (
 // nothing, which the compiler's own windows can not.
 type copied struct {
 	window          ir.Window
-	block           ir.Index // its number
+	block           tiles.Numbering
 	buffer, to, sem *ir.Value
 	carried         bool // the buffer is one block, a carry: a copy ends with its point
 }
@@ -21,7 +20,7 @@ type copied struct {
 // copied makes the buffer of a window of one of the blocks of an array that stays in main memory,
 // unless a carry holds it.
 func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
-	block, err := blockOf(t.g, w, to.Type)
+	block, err := tiles.BlockOf(t.g, w, to.Type)
 	if err != nil {
 		return copied{}, err
 	}
@@ -37,38 +36,13 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	return c, nil
 }
 
-// blockOf is the number of the block that a window of a grid shows of an array in main memory. One
-// number is all that a copy has, so blocks must follow one another along one dimension.
-//
-//	blocks of [256, 16, 128, 128]
-//	[1, 16, 128, 128]    along dimension 0: 256 blocks, numbered by its index
-//	[1, 8, 128, 128]     refused: along dimensions 0 and 1
-//	[256, 1, 128, 128]   along dimension 1: 16 blocks
-func blockOf(g *ir.Grid, w ir.Window, array ir.Type) (ir.Index, error) {
-	counts, err := ir.BlockCounts(array, w.Block)
-	several := func(n int) bool { return n > 1 }
-	axis, last := slices.IndexFunc(counts, several), len(g.Dims)-1
-	if err != nil || last < 0 || !g.Dims[last].Seq || slices.ContainsFunc(counts[axis+1:], several) {
-		return ir.Index{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
-	}
-	if axis < 0 { // one block, wherever its number is
-		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
-	}
-	for d, x := range w.Index {
-		if d != axis && (x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
-			return ir.Index{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
-		}
-	}
-	return w.Index[axis], nil
-}
-
 // blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
 // name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks. A table that says how many
 // steps run is made beside the grid, with the others, and numbers blocks that exist.
 //
 //	a pool of 256, table 3 -1 300:   blocks 3, -1, -1
-func blockAt(t *tiler, b *ir.Builder, x ir.Index, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
-	i := tiles.LookUp(b, x, c, shift, t.tables)
+func blockAt(t *tiler, b *ir.Builder, x tiles.Numbering, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
+	i := x.At(b, c, shift, t.tables)
 	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 {
 		return i
 	}

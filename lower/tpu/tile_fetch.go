@@ -14,10 +14,10 @@ import (
 // that no sequence has as well, and has all windows wait for the first and the last of all.
 type fetched struct {
 	window       ir.Window
-	block        ir.Index // its number
-	input        int      // of the grid
-	operand      int      // of the kernel: seen whole
-	fixed        bool     // all points show the same block
+	block        tiles.Numbering
+	input        int  // of the grid
+	operand      int  // of the kernel: seen whole
+	fixed        bool // all points show the same block
 	from, buffer *ir.Value
 }
 
@@ -45,11 +45,11 @@ func (t *tiler) addFetches(args []*ir.Value) error {
 		if fetches {
 			var err error
 			f.fixed = !slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis >= 0 && g.Dims[x.Axis].Size > 1 }) && slices.Equal(w.Block, x.Type.Shape)
-			if f.block, err = blockOf(g, w, x.Type); err != nil && !f.fixed {
+			if f.block, err = tiles.BlockOf(g, w, x.Type); err != nil && !f.fixed {
 				fetches = false
 			}
 			if f.fixed {
-				f.block = ir.IndexConst(0)
+				f.block = tiles.Numbering{Index: ir.IndexConst(0)}
 			}
 		}
 		at, seen := whole[x]

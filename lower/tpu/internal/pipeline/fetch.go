@@ -13,22 +13,23 @@ import (
 type fetch struct {
 	window            ir.Window
 	axis              int // along which its blocks are counted
+	block             tiles.Numbering
 	seen              seen
 	from, buffer, sem *ir.Value
 	parts             parts // of the first block, where the first step awaits it in parts
 }
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
-// that a table numbers where there is one that says how many steps run, else of those that follow
-// the steps of the only program. What another kernel gives is no such input (passed). x is the operand as it was.
+// that a table numbers, and programs, where there is one that says how many steps run, else of those that
+// follow the steps of the only program. What another kernel gives is no such input (passed). x is the operand as it was.
 func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.passed[x] {
 		return 0, false
 	}
 	looked := l.g.Live > 0
 	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && (x.Table >= 0) == looked })
-	for d := range w.Index {
-		if d != axis && !l.whole(w, x.Type, d) {
+	for d, i := range w.Index {
+		if programs := looked && i.Axis >= 0 && i.Axis != l.seq && i.Table < 0; d != axis && !programs && !l.whole(w, x.Type, d) {
 			return 0, false
 		}
 	}
@@ -182,7 +183,7 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	half := b.And(b.Add(step, number(b, more)), number(b, 1))
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {
-			at := tiles.LookUp(b, f.window.Index[f.axis], step, more, tables)
+			at := f.block.At(b, step, more, tables)
 			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}
 	}

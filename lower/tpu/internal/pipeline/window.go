@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
 // windowing makes the windows and parameters of a pipelined kernel. Phases see a window with the
@@ -144,7 +145,11 @@ func (w *windowing) input(i int) error {
 			if w.whole[x] == nil {
 				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
 			}
-			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, seen: at, from: w.whole[x]})
+			counts, err := ir.BlockCounts(x.Type, nw.Block)
+			if err != nil {
+				return err
+			}
+			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, block: tiles.Along(w.g, nw, counts, axis), seen: at, from: w.whole[x]})
 			continue
 		}
 		t := w.body.Params[old].Type

@@ -1,0 +1,77 @@
+package tiles
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Numbering is the number of the block that a window of a grid shows of an array: its index along one dimension, and what the program adds.
+type Numbering struct {
+	ir.Index
+	blocks   int // of the next index, how many blocks on
+	programs []axisBlocks
+}
+
+// axisBlocks is how many blocks lie between those of programs that follow one another along an axis of the grid.
+type axisBlocks struct{ axis, blocks int }
+
+// BlockOf is the number of the block that a window of a grid shows of an array in main memory. One number is all that a copy has: blocks must follow one
+// another along one dimension, by the sequential axis. Of a grid that says how many steps run (Grid.Live) others may move by programs.
+//
+//	blocks of [256, 16, 128, 128]
+//	[1, 16, 128, 128]    along dimension 0: 256 blocks, numbered by its index
+//	[1, 8, 128, 128]     along dimensions 0 and 1: 512 blocks, by twice the first index and the program
+//	[256, 1, 128, 128]   along dimension 1: 16 blocks
+func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
+	counts, err := ir.BlockCounts(array, w.Block)
+	several := func(n int) bool { return n > 1 }
+	axis, last := slices.IndexFunc(counts, several), len(g.Dims)-1
+	if err != nil || last < 0 || !g.Dims[last].Seq || g.Live == 0 && slices.ContainsFunc(counts[axis+1:], several) {
+		return Numbering{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
+	}
+	if axis < 0 || counts[axis] > 1 && w.Index[axis].Axis != last && g.Live > 0 { // one block, or one a program, wherever its number is
+		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
+	}
+	for d, x := range w.Index {
+		programs := g.Live > 0 && x.Axis != last && x.Table < 0
+		if d != axis && !programs && (x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
+			return Numbering{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
+		}
+	}
+	return Along(g, w, counts, axis), nil
+}
+
+// Along is the number of a block by its index along one dimension, where others move by programs; counts are how many blocks each dimension has.
+func Along(g *ir.Grid, w ir.Window, counts []int, axis int) Numbering {
+	n := Numbering{Index: w.Index[axis]}
+	for d, below := len(counts)-1, 1; d >= 0; d-- {
+		if x := w.Index[d]; d == axis {
+			n.blocks = below
+		} else if x.Axis >= 0 && g.Dims[x.Axis].Size > 1 {
+			n.programs = append(n.programs, axisBlocks{x.Axis, below})
+		}
+		below *= counts[d]
+	}
+	return n
+}
+
+// At is the number at a point, some points on. One below zero stays so: what programs add is less than the blocks of an index.
+//
+//	two programs of [256, 16, 128, 128], block [1, 8, 128, 128]:   3, of program 1: 7;   -1: -1
+func (n Numbering) At(b *ir.Builder, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
+	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	i := LookUp(b, n.Index, c, shift, tables)
+	if n.blocks > 1 {
+		i = b.Mul(i, i32(n.blocks))
+	}
+	for _, p := range n.programs {
+		id := b.ProgramID(p.axis)
+		if p.blocks > 1 {
+			id = b.Mul(id, i32(p.blocks))
+		}
+		i = b.Add(i, id)
+	}
+	return i
+}

@@ -111,14 +111,21 @@ func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	b := e.B
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
+		wanted := func(i int) bool { return i > j }
+		if e.TurnsPairs() {
+			wanted = func(i int) bool { return i < j }
+		}
 		return func(yield func(int, *ir.Value) bool) {
-			// From the first word with a row after j; of that word perhaps only the second.
-			for i := (j + 1) / 2; i < len(rows); i++ {
+			// Of the words of which a row is wanted, perhaps only one.
+			for i := range rows {
+				if !wanted(2*i) && !wanted(2*i+1) {
+					continue
+				}
 				both := b.Take(rows[i], at, 1)
-				if 2*i > j && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
+				if wanted(2*i) && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
 					return
 				}
-				if 2*i+1 > j && !yield(2*i+1, b.Bitcast(b.And(both, b.Like(both, 0xffff0000)), ir.F32)) {
+				if wanted(2*i+1) && !yield(2*i+1, b.Bitcast(b.And(both, b.Like(both, 0xffff0000)), ir.F32)) {
 					return
 				}
 			}
@@ -155,6 +162,9 @@ func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
 	}
 	for j := range x {
+		if e.TurnsPairs() { // rows are done from the last one on
+			j = l - 1 - j
+		}
 		for i, d := range column(j, e.Plus(first, j)) {
 			x[i] = b.Add(x[i], b.Mul(d, x[j]))
 		}

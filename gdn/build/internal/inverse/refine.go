@@ -60,7 +60,7 @@ func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // T alone is in parts
 	switch {
 	case !held && turned:
-		return e.Dot(r, t, false, true, p)
+		return e.Dot(r, t, false, !e.TurnsPairs(), p)
 	case !held:
 		return e.Dot(t, r, false, false, p)
 	case turned:

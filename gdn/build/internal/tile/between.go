@@ -38,6 +38,9 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 		}
 	} else {
 		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
+			if e.TurnsPairs() {
+				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c))
+			}
 			own := e.Column(upto, c)
 			// A row over a tile is a load, and turning the tile takes no more of the lane unit than to spread each sum over the lanes of its row: a step
 			// went from 6223 to 6152 cycles.

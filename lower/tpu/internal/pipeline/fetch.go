@@ -180,9 +180,14 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 		tables = append(tables, l.params[seen{i, 0}])
 	}
 	half := b.And(b.Add(step, number(b, more)), number(b, 1))
+	found := map[ir.Index]*ir.Value{} // windows that follow the same entries of a table share what they look up
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {
-			at := tiles.LookUp(b, f.window.Index[f.axis], step, more, tables)
+			x := f.window.Index[f.axis]
+			if found[x] == nil {
+				found[x] = tiles.LookUp(b, x, step, more, tables)
+			}
+			at := found[x]
 			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}
 	}

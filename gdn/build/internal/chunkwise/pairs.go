@@ -5,6 +5,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -144,7 +145,7 @@ func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
-		if e.TurnsPairs() { // K Q^T
+		if tile.TurnsPairs(e.Body) { // K Q^T
 			both := e.Dot(k, b.Concat(1, k, q), false, true, e.V.Numerics.PrecIntra)
 			kk, qk = b.SliceAxis(both, 2, 0, e.C), b.SliceAxis(both, 2, e.C, 2*e.C)
 			break

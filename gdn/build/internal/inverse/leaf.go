@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -112,7 +113,7 @@ func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
 		wanted := func(i int) bool { return i > j }
-		if e.TurnsPairs() {
+		if tile.TurnsPairs(e.Body) {
 			wanted = func(i int) bool { return i < j }
 		}
 		return func(yield func(int, *ir.Value) bool) {
@@ -162,7 +163,7 @@ func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
 	}
 	for j := range x {
-		if e.TurnsPairs() { // rows are done from the last one on
+		if tile.TurnsPairs(e.Body) { // rows are done from the last one on
 			j = l - 1 - j
 		}
 		for i, d := range column(j, e.Plus(first, j)) {

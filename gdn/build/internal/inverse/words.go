@@ -3,6 +3,7 @@ package inverse
 import (
 	"slices"
 
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -143,7 +144,7 @@ func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	if e.shares(w, x[0][0].Type.Shape[0]) {
 		times = e.pairProduct
 	}
-	if e.TurnsPairs() {
+	if tile.TurnsPairs(e.Body) {
 		e.mergeTurned(x, a, w, times)
 		return
 	}

@@ -38,7 +38,7 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 		}
 	} else {
 		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
-			if e.TurnsPairs() {
+			if TurnsPairs(e) {
 				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c))
 			}
 			own := e.Column(upto, c)

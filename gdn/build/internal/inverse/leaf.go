@@ -152,6 +152,8 @@ func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 //
 //	leaf of 4:  x0 = e0   x1 = e1 + D10 x0   x2 = e2 + D20 x0 + D21 x1   x3 = e3 + D30 x0 + D31 x1 + D32 x2
 //	            j = 0:    adds D10 x0, D20 x0, D30 x0;   j = 1: D21 x1, D31 x1;   j = 2: D32 x2
+//
+// Where pairs are turned (tile.TurnsPairs) D is strictly upper: rows are done from the last one up.
 func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.B, e.C
 	lane := e.Iota(n, c, 1)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -143,6 +144,11 @@ func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	case e.V.KQ == gdn.JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
+		}
+		if tile.TurnsPairs(e.Body) { // K Q^T
+			both := e.Dot(k, b.Concat(1, k, q), false, true, e.V.Numerics.PrecIntra)
+			kk, qk = b.SliceAxis(both, 2, 0, e.C), b.SliceAxis(both, 2, e.C, 2*e.C)
+			break
 		}
 		both := e.Dot(b.Concat(1, k, q), k, false, true, e.V.Numerics.PrecIntra)
 		kk, qk = b.SliceAxis(both, 1, 0, e.C), b.SliceAxis(both, 1, e.C, 2*e.C)

@@ -101,7 +101,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	}
 	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true), at(m.unit))
 	u := e.Cleaned(exact, e.Vanishing)
-	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.P), false, true, e.V.Numerics.PrecIntra))
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra))
 	left, own := e.left(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
 	if len(left) > 1 {
 		own = e.Concat(1, own, own)

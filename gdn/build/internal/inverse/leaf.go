@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -111,14 +112,21 @@ func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	b := e.B
 	rows := e.leafRows(d)
 	return e.substitute(rows[0].Type.Shape[0], 2*len(rows), func(j int, at *ir.Value) iter.Seq2[int, *ir.Value] {
+		wanted := func(i int) bool { return i > j }
+		if tile.TurnsPairs(e.Body) {
+			wanted = func(i int) bool { return i < j }
+		}
 		return func(yield func(int, *ir.Value) bool) {
-			// From the first word with a row after j; of that word perhaps only the second.
-			for i := (j + 1) / 2; i < len(rows); i++ {
+			// Of the words of which a row is wanted, perhaps only one.
+			for i := range rows {
+				if !wanted(2*i) && !wanted(2*i+1) {
+					continue
+				}
 				both := b.Take(rows[i], at, 1)
-				if 2*i > j && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
+				if wanted(2*i) && !yield(2*i, b.Bitcast(b.Binary(ir.OpShl, both, b.Like(both, 16)), ir.F32)) {
 					return
 				}
-				if 2*i+1 > j && !yield(2*i+1, b.Bitcast(b.And(both, b.Like(both, 0xffff0000)), ir.F32)) {
+				if wanted(2*i+1) && !yield(2*i+1, b.Bitcast(b.And(both, b.Like(both, 0xffff0000)), ir.F32)) {
 					return
 				}
 			}
@@ -144,6 +152,8 @@ func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 //
 //	leaf of 4:  x0 = e0   x1 = e1 + D10 x0   x2 = e2 + D20 x0 + D21 x1   x3 = e3 + D30 x0 + D31 x1 + D32 x2
 //	            j = 0:    adds D10 x0, D20 x0, D30 x0;   j = 1: D21 x1, D31 x1;   j = 2: D32 x2
+//
+// Where pairs are turned (tile.TurnsPairs) D is strictly upper: rows are done from the last one up.
 func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.B, e.C
 	lane := e.Iota(n, c, 1)
@@ -155,6 +165,9 @@ func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
 	}
 	for j := range x {
+		if tile.TurnsPairs(e.Body) { // rows are done from the last one on
+			j = l - 1 - j
+		}
 		for i, d := range column(j, e.Plus(first, j)) {
 			x[i] = b.Add(x[i], b.Mul(d, x[j]))
 		}

@@ -1,6 +1,9 @@
 package inverse
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/ir"
+)
 
 // With refine=yes the inverse X of I - B, made in one bf16 pass from B rounded to bf16, takes back what rounding cost it by one step of
 // Newton's iteration (Schulz 1933):
@@ -60,7 +63,7 @@ func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // T alone is in parts
 	switch {
 	case !held && turned:
-		return e.Dot(r, t, false, true, p)
+		return e.Dot(r, t, false, !tile.TurnsPairs(e.Body), p)
 	case !held:
 		return e.Dot(t, r, false, false, p)
 	case turned:

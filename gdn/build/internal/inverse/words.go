@@ -3,6 +3,7 @@ package inverse
 import (
 	"slices"
 
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -139,6 +140,14 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.B
 	per, pairs := w/e.V.Inverse.Leaf, e.C/(2*w)
+	times := e.wordProduct
+	if e.shares(w, x[0][0].Type.Shape[0]) {
+		times = e.pairProduct
+	}
+	if tile.TurnsPairs(e.Body) {
+		e.mergeTurned(x, a, w, times)
+		return
+	}
 	odd := func(p, m int) int { return (2*p+1)*per + m }
 	b21, x22 := make([][]*ir.Value, len(a)), make([][]*ir.Value, len(a))
 	for k := range a {
@@ -156,10 +165,6 @@ func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 			return rows
 		}
 		return e.andMask(rows, w, 2*p)
-	}
-	times := e.wordProduct
-	if e.shares(w, x[0][0].Type.Shape[0]) {
-		times = e.pairProduct
 	}
 	right := times(b21, x, w, 0) // B21 X11
 	for k := range right {
@@ -186,6 +191,52 @@ func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 			for m := range per {
 				i := odd(p, m)
 				x[k][i] = b.Or(x[k][i], part(z[k][m], p))
+			}
+		}
+	}
+}
+
+// mergeTurned is mergeWords of what is turned (TurnsPairs), with the same products from the other side:
+//
+//	[X00  X00 B01 X11]      b12     [.  B01  .   .  ]   in its own rows, of C
+//	[0    X11        ]              [.   .   .   .  ]
+//	                                [.   .   .   B23]
+//	                        x11     [X00      .  X22      .]            w rows in place of 4 w
+//	                        right   [.  X00 B01  .  X22 B23]            = x11 b12
+//	                        z       [.  X00 B01 X11  .  X22 B23 X33]    = right X
+func (e *Solver) mergeTurned(x, a [][]*ir.Value, w int, times func(x, y [][]*ir.Value, w, side int) [][]*ir.Value) {
+	b := e.B
+	per, pairs := w/e.V.Inverse.Leaf, e.C/(2*w)
+	even := func(p, m int) int { return 2*p*per + m }
+	zero := b.Like(x[0][0], 0)
+	x11, b12 := make([][]*ir.Value, len(a)), make([][]*ir.Value, len(a))
+	for k := range a {
+		b12[k] = slices.Repeat([]*ir.Value{zero}, len(a[k]))
+		for m := range per {
+			var left []*ir.Value
+			for p := range pairs {
+				left = append(left, x[k][even(p, m)])
+				b12[k][even(p, m)] = e.andMask(a[k][even(p, m)], w, 2*p+1)
+			}
+			x11[k] = append(x11[k], e.orAll(left))
+		}
+	}
+	right := times(x11, b12, w, 0)
+	for k := range right {
+		for m := range right[k] {
+			right[k][m] = e.contained(right[k][m], k, w)
+		}
+	}
+	z := times(right, x, w, 1)
+	for k := range x {
+		for m := range z[k] {
+			z[k][m] = e.contained(z[k][m], k, 2*w)
+			for p := range pairs {
+				i, rows := even(p, m), z[k][m]
+				if pairs > 1 {
+					rows = e.andMask(rows, w, 2*p+1)
+				}
+				x[k][i] = b.Or(x[k][i], rows)
 			}
 		}
 	}

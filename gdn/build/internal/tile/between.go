@@ -14,6 +14,7 @@ import (
 //
 // The upper triangle must be masked before exp, not after it: G_i - G_j is positive there and may overflow, and infinity times a zero of a
 // mask is NaN. On words the mask is an AND of bits, to which infinity is as good as any number, so it comes last, on what is half as wide.
+// Where pairs are turned (TurnsPairs) it is at [N, j, i].
 func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	b, c := e.B, e.C
 	if log == nil {
@@ -38,6 +39,9 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 		}
 	} else {
 		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
+			if TurnsPairs(e) {
+				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c))
+			}
 			own := e.Column(upto, c)
 			// A row over a tile is a load, and turning the tile takes no more of the lane unit than to spread each sum over the lanes of its row: a step
 			// went from 6223 to 6152 cycles.

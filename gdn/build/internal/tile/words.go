@@ -55,17 +55,34 @@ func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Va
 // Lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
 func (e *Body) Lower(x *ir.Value) *ir.Value {
 	upto := func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.LE, lane, row) }
+	if TurnsPairs(e) {
+		upto = func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.GE, lane, row) }
+	}
 	if e.Visits == nil || e.V.Inverse.Mask != gdn.MaskWords {
 		return e.Masked(x, upto)
 	}
 	return e.AndWords(x, e.OwnWords(x, upto))
 }
 
+// TurnsPairs says whether what is of pairs of tokens, D, A, T and P, is turned: rows are the earlier tokens, lanes the later ones. Visits take T^T and P^T as
+// weights, and to turn weights as a matrix unit of 256 rows loads them takes it twice as long. All of it is symmetric but for masks and the order of merges,
+// so nothing is turned for it.
+func TurnsPairs(e *Body) bool {
+	v := e.V
+	return e.Visits != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Fetch == gdn.FetchCopies && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
+		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine
+}
+
 // OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
 // keep holds.
 func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	return e.OfVisits(x.Type.Shape[0], func(visit int) *ir.Value {
-		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value { return e.Visits.Together(visit, row, lane) })
+		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value {
+			if TurnsPairs(e) {
+				row, lane = lane, row
+			}
+			return e.Visits.Together(visit, row, lane)
+		})
 		if keep != nil {
 			own = e.B.And(own, e.WordsWhere(e.C, e.C, keep))
 		}

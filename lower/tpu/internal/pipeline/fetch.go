@@ -181,9 +181,13 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 		tables = append(tables, l.params[seen{i, 0}])
 	}
 	half := b.And(b.Add(step, number(b, more)), number(b, 1))
+	found := map[tiles.Numbering]*ir.Value{} // windows that follow the same entries of a table share what they look up
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {
-			at := f.block.At(b, step, more, tables)
+			if found[f.block] == nil {
+				found[f.block] = f.block.At(b, step, more, tables)
+			}
+			at := found[f.block]
 			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
 		}
 	}

@@ -10,15 +10,13 @@ import (
 // Numbering is the number of the block that a window of a grid shows of an array: its index along one dimension, and what the program adds.
 type Numbering struct {
 	ir.Index
-	blocks   int // of the next index, how many blocks on
-	programs []axisBlocks
+	blocks  int // between those of an index and the next
+	axis    int // of the programs
+	between int // blocks between those of a program and the next; 0: all programs have the same
 }
 
-// axisBlocks is how many blocks lie between those of programs that follow one another along an axis of the grid.
-type axisBlocks struct{ axis, blocks int }
-
 // BlockOf is the number of the block that a window of a grid shows of an array in main memory. One number is all that a copy has: blocks must follow one
-// another along one dimension, by the sequential axis. Of a grid that says how many steps run (Grid.Live) others may move by programs.
+// another along one dimension, by the sequential axis. Of a grid that says how many steps run (Grid.Live) one other may move by programs.
 //
 //	blocks of [256, 16, 128, 128]
 //	[1, 16, 128, 128]    along dimension 0: 256 blocks, numbered by its index
@@ -34,23 +32,28 @@ func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
 	if axis < 0 || counts[axis] > 1 && w.Index[axis].Axis != last && g.Live > 0 { // one block, or one a program, wherever its number is
 		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
 	}
+	programs := 0
 	for d, x := range w.Index {
-		programs := g.Live > 0 && x.Axis != last && x.Table < 0
-		if d != axis && !programs && (x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0) || d == axis && x.Axis != last {
+		moves := x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0
+		if d != axis && moves && g.Live > 0 && x.Axis != last && x.Table < 0 && programs == 0 {
+			programs++
+			continue
+		}
+		if d != axis && moves || d == axis && x.Axis != last {
 			return Numbering{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
 		}
 	}
 	return Along(g, w, counts, axis), nil
 }
 
-// Along is the number of a block by its index along one dimension, where others move by programs; counts are how many blocks each dimension has.
+// Along is the number of a block by its index along one dimension, where another moves by programs; counts are how many blocks each dimension has.
 func Along(g *ir.Grid, w ir.Window, counts []int, axis int) Numbering {
 	n := Numbering{Index: w.Index[axis]}
 	for d, below := len(counts)-1, 1; d >= 0; d-- {
 		if x := w.Index[d]; d == axis {
 			n.blocks = below
 		} else if x.Axis >= 0 && g.Dims[x.Axis].Size > 1 {
-			n.programs = append(n.programs, axisBlocks{x.Axis, below})
+			n.axis, n.between = x.Axis, below
 		}
 		below *= counts[d]
 	}
@@ -66,10 +69,10 @@ func (n Numbering) At(b *ir.Builder, c *ir.Value, shift int, tables []*ir.Value)
 	if n.blocks > 1 {
 		i = b.Mul(i, i32(n.blocks))
 	}
-	for _, p := range n.programs {
-		id := b.ProgramID(p.axis)
-		if p.blocks > 1 {
-			id = b.Mul(id, i32(p.blocks))
+	if n.between > 0 {
+		id := b.ProgramID(n.axis)
+		if n.between > 1 {
+			id = b.Mul(id, i32(n.between))
 		}
 		i = b.Add(i, id)
 	}

@@ -73,6 +73,8 @@ func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Valu
 	if x.Table < 0 {
 		return i
 	}
-	i = b.Min(i, b.Const(ir.T(ir.I32), float64(tables[x.Table].Type.Shape[0]-1)))
+	if last := tables[x.Table].Type.Shape[0] - 1; x.Max < 0 || x.Max+x.Const > last {
+		i = b.Min(i, b.Const(ir.T(ir.I32), float64(last)))
+	}
 	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
 }

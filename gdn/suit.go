@@ -146,11 +146,12 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		}
 		return list, nil
 	case c.job == jobPacked:
-		if w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens ||
-			w.most > 0 && v.Fit(s).states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks {
-			return nil, nil
+		list, err := suitedBefore(c.Text, s, m)
+		if err != nil || w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens ||
+			w.most > 0 && list[0].Fit(s).states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks {
+			return nil, err
 		}
-		return suitedBefore(c.Text, s, m)
+		return list, nil
 	case w == (where{}), w.packed && last.Fit(s).Packing(s).Seqs > 0:
 		list := v.Suited(s, m)
 		fit := list[0].visiting(s).Fit(s)

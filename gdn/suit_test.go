@@ -1,6 +1,7 @@
 package gdn
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -111,23 +112,32 @@ func TestSuited(t *testing.T) {
 	}
 }
 
-// Visits of packed sequences share a program up to twice as many heads as fill it; fewer where memory does not hold them. On matrix
-// units of 128 first with another schedule.
+// Visits of packed sequences share a program up to twice as many heads as fill it, then half of them; fewer where memory does not hold them. On
+// matrix units of 128 first with another schedule.
 func TestSuitedPacked(t *testing.T) {
 	for _, c := range []struct {
 		heads string
 		mxu   int
-		want  []int // chunks
-	}{{"hk=4,hv=8", 256, []int{4, 2, 1}}, {"hk=4,hv=8", 128, []int{4, 2, 1, 2, 1}}, {"hk=8,hv=16", 256, []int{2, 1}}, {"hk=1,hv=2", 128, []int{4, 2, 1, 4, 2, 1}}} {
+		want  string // heads x chunks
+	}{
+		{"hk=4,hv=8", 256, "8x4 8x2 8x1 4x4 4x2 4x1"},
+		{"hk=4,hv=8", 128, "8x4 4x4 8x2 8x1 4x4 4x2 4x1 8x2 8x1 4x4 4x2 4x1"},
+		{"hk=8,hv=16", 256, "16x2 16x1 8x4 8x2 8x1 4x4 4x2 4x1"},
+		{"hk=1,hv=2", 128, "2x4 2x2 2x1 2x4 2x2 2x1"},
+		{"hk=16,hv=32", 256, "16x2 16x1 8x4 8x2 8x1 4x4 4x2 4x1"},
+		{"hk=16,hv=32", 128, "8x4 4x4 8x2 8x1 4x4 4x2 4x1 8x2 8x1 4x4 4x2 4x1"},
+		{"hk=16,hv=48", 256, "24x1"},
+	} {
 		s := mustParse(t, "contest-prefill,seqs=9,"+c.heads)
 		list := forms(t, "auto", s, Machine{Cores: 1, MXUSize: c.mxu})
-		var got []int
+		var got []string
 		for _, v := range list {
-			if n := v.Fit(s).Mapping.Chunks; v.Chunk == 128 && v.Fit(s).Mapping.Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
+			m := v.Fit(s).Mapping
+			if n := fmt.Sprintf("%dx%d", m.Heads, m.Chunks); v.Chunk == 128 && m.Pack == PackAligned && (len(got) == 0 || got[len(got)-1] != n) {
 				got = append(got, n)
 			}
 		}
-		require.Equal(t, c.want, got, "%+v", c)
+		require.Equal(t, c.want, strings.Join(got, " "), "%+v", c)
 	}
 }
 

@@ -32,7 +32,6 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 	for range 3 {
 		a.share()
 	}
-	a.shareScratch()
 	a.late()
 	a.chunks()
 	return a.levels()
@@ -138,18 +137,6 @@ func (a *arranger) late() {
 		}
 	}
 	a.nodes = out
-}
-
-// shareScratch takes its head from a row of scratch that serves all heads.
-func (a *arranger) shareScratch() {
-	for i, n := range a.nodes {
-		if n.In.Op != ir.OpLoad || len(a.users[i]) == 0 || !n.Args[0].Item.Scratch {
-			continue
-		}
-		if !slices.ContainsFunc(a.users[i], func(u int) bool { return a.nodes[u].Head.C >= 0 }) {
-			n.Head.C = -1
-		}
-	}
 }
 
 // levels cuts the nodes where the stage changes or heads fall, and orders each part.

@@ -3,10 +3,14 @@ package share
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // fewLines are those of a function that each file keeps.
@@ -22,31 +26,41 @@ const Runs = `def _run(work: Work[T]) -> T:
             return end.value`
 
 var (
-	number    = regexp.MustCompile(`[\w.]+`)
+	number    = regexp.MustCompile(`, 0x\w+|[\w.]+`)
+	token     = regexp.MustCompile(`"[^"]*"|\.?[A-Za-z_]\w*|[\d.]+\w*|.`)
+	visited   = regexp.MustCompile(`^( *)(\w+) = \[\[(.*) & (\w+)\[i\] for j in range\(\x00\)\] for i in range\(\x00\)\]$`)
 	defined   = regexp.MustCompile(`^def (_\w+)\((.*)\) -> (.*):$`)
 	prefixes  = regexp.MustCompile(`^_(forward|backward)_|_\d+$`)
+	calling   = regexp.MustCompile(`(yield from )?\b(_\w+)\(([^()]*)\)`)
+	headed    = regexp.MustCompile(`^def \w+\((.*)\) ->`)
 	shapes    = regexp.MustCompile(`: [^:]*\[[^:]*\]\."""$`)
 	waiting   = regexp.MustCompile(`^ *yield `)
 	nothing   = regexp.MustCompile(`^ *\w+(, \w+)* = \[\](, \[\])*$`)
 	appending = regexp.MustCompile(`^( *)(\w+)\.append\((.*)\)$`)
-	naming    = regexp.MustCompile(`^( *)(\w+) = (.*)$`)
+	naming    = regexp.MustCompile(`^( *)(\w+(?:, \w+)*) = (.*)$`)
 	storing   = regexp.MustCompile(`^ *refs\.\w+\[.*\] = \w+$`)
 )
 
-// place stands for an integer.
-const place = "\x00"
+// place stands for an integer, and option for a last argument that some calls have not.
+const place, option = "\x00", "\x01"
 
-// line is a line of several functions, with a place for each integer; ints are those of each function, nil where it has no such line.
+// line is a line of several functions; values are those of each at its places and options, nil where it has no such line.
 type line struct {
-	text    string
-	ints    [][]int
-	guarded bool // where there are references alone
+	text   string
+	values [][]string
+	guard  string // the parameter without which it is left out
 }
 
 func (l line) indent() int   { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
 func (l line) waits() bool   { return waiting.MatchString(l.text) }
 func (l line) stores() bool  { return storing.MatchString(l.text) }
 func (l line) returns() bool { return strings.HasPrefix(l.text, "    return ") }
+
+// is is the line with another text, of which it has all values.
+func (l line) is(text string) line {
+	l.text = text
+	return l
+}
 
 // spare says whether a function may have a line for the sake of another: it makes or fills a list that nobody needs to read.
 func (l line) spare() bool {
@@ -57,81 +71,150 @@ func (l line) spare() bool {
 // stage is a function of one or several kernels.
 type stage struct {
 	members []member
-	params  []string
+	params  []param
 	result  string
 	doc     string
 	lines   []line
+	own     map[string]bool // names that it sets
 }
 
-// member is a function of a file.
+type param struct{ name, hint string }
+
+// member is a function of a file, and the names of its parameters in the stage.
 type member struct {
 	file, at int
 	name     string
-	refs     bool // it takes references
+	params   []string
 }
 
 // newStage reads a function; nil where it is none of a stage.
 func newStage(file, at int, text string) *stage {
 	l := strings.Split(text, "\n")
 	m := defined.FindStringSubmatch(l[0])
-	if m == nil || len(l) < fewLines || !strings.HasPrefix(l[1], `    """`) || strings.Contains(m[2], "*") {
+	if m == nil || len(l) < fewLines || !strings.HasPrefix(l[1], `    """`) || strings.ContainsAny(m[2], "*=") {
 		return nil
 	}
-	s := &stage{result: m[3], doc: shapes.ReplaceAllString(l[1], `."""`)}
+	s := &stage{result: m[3], doc: shapes.ReplaceAllString(l[1], `."""`), own: map[string]bool{}}
+	one := member{file: file, at: at, name: m[1]}
 	for _, p := range strings.Split(m[2], ", ") {
-		if strings.HasPrefix(p, "refs: ") {
-			p = "refs: Any"
+		name, hint, _ := strings.Cut(p, ": ")
+		if s.own[name] = true; name == "refs" {
+			hint = "Any"
 		}
-		s.params = append(s.params, p)
+		s.params, one.params = append(s.params, param{name, hint}), append(one.params, name)
 	}
-	s.members = []member{{file, at, m[1], slices.Contains(s.params, "refs: Any")}}
+	s.members = []member{one}
 	for _, t := range l[2:] {
 		if !strings.HasPrefix(t, "    ") {
 			return nil
 		}
-		n := line{ints: [][]int{{}}}
+		for _, n := range sets(t) {
+			s.own[n] = true
+		}
+		n := line{values: [][]string{{}}}
 		n.text = number.ReplaceAllStringFunc(t, func(w string) string {
-			if i, err := strconv.Atoi(w); err == nil {
-				n.ints[0] = append(n.ints[0], i)
-				return place
+			if strings.HasPrefix(w, ",") {
+				n.values[0] = append(n.values[0], w[2:])
+				return option
 			}
-			return w
+			if _, err := strconv.Atoi(w); err != nil {
+				return w
+			}
+			n.values[0] = append(n.values[0], w)
+			return place
 		})
+		if last := len(s.lines) - 1; last >= 0 && nothing.MatchString(t) && nothing.MatchString(s.lines[last].text) && s.lines[last].indent() == n.indent() {
+			s.lines[last].text = empty(n.indent(), slices.Concat(sets(s.lines[last].text), sets(t)))
+			continue
+		}
 		s.lines = append(s.lines, n)
 	}
 	return s
 }
 
-// merge makes one function of two that differ in integers, in waits and in lists that one of them keeps; nil where they differ in more.
+// sets are the names that a line sets.
+func sets(text string) []string {
+	if m := naming.FindStringSubmatch(text); m != nil {
+		return strings.Split(m[2], ", ")
+	}
+	return nil
+}
+
+func empty(indent int, names []string) string {
+	return strings.Repeat(" ", indent) + strings.Join(names, ", ") + " = []" + strings.Repeat(", []", len(names)-1)
+}
+
+// merging makes one function of two.
+type merging struct {
+	a, b, out *stage
+	of, back  map[string]string // what b's names are in a, and a's in b
+	visits    [2]string         // names of a and b: masks of each block, in b by visit
+	pending   map[string]int    // lists that b has set to nothing, and the line that does
+}
+
+// merge makes one function of two that differ in integers, in names, in waits, in lists that one of them keeps, and in whether masks are by
+// visit; nil where they differ in more.
 func merge(a, b *stage) *stage {
-	out := &stage{members: slices.Concat(a.members, b.members), doc: a.doc, result: a.result}
-	if out.params = a.params; len(b.params) > len(a.params) {
-		out.params = b.params
+	m := &merging{a: a, b: b, out: &stage{doc: a.doc, params: slices.Clone(a.params), own: maps.Clone(a.own)}, of: map[string]string{}, back: map[string]string{}, pending: map[string]int{}}
+	if m.out.result = union(a.result, b.result); m.out.result == "" || !m.merge(a.lines, b.lines) {
+		return nil
 	}
-	for _, s := range []*stage{a, b} {
-		if !slices.Equal(s.params, out.params) && !slices.Equal(s.params, slices.DeleteFunc(slices.Clone(out.params), func(p string) bool { return p == "refs: Any" || p == "place: int" })) {
+	for _, name := range slices.Sorted(maps.Keys(m.pending)) {
+		if l := &m.out.lines[m.pending[name]]; m.of[name] == "" {
+			l.text = empty(l.indent(), append(sets(l.text), m.name(name)))
+		}
+	}
+	for _, p := range b.params {
+		i := slices.IndexFunc(a.params, func(q param) bool { return q.name == m.of[p.name] })
+		switch {
+		case i >= 0 && a.params[i].hint == p.hint:
+		case i < 0 && m.of[p.name] == "" && (p.name == "refs" || p.name == "place"):
+			m.out.params = append(m.out.params, p)
+			m.of[p.name] = p.name
+		case i < 0 && m.visits[0] != "":
+			m.out.params = append(m.out.params, param{m.name(p.name), p.hint})
+		default:
 			return nil
 		}
-		if strings.HasPrefix(s.result, "Work[") {
-			out.result = s.result
-		}
 	}
-	if plain(a.result) == "None" || plain(b.result) != "None" {
-		kind := plain(b.result)
-		if out.result = kind; strings.HasPrefix(a.result, "Work[") || strings.HasPrefix(b.result, "Work[") {
-			out.result = "Work[" + kind + "]"
-		}
-		if plain(a.result) != "None" && plain(a.result) != kind {
+	for _, p := range a.params {
+		if m.back[p.name] == "" && p.name != "refs" && p.name != "place" {
 			return nil
 		}
 	}
-	add := func(l line, a, b [][]int) {
-		l.ints = slices.Concat(a, b)
-		out.lines = append(out.lines, l)
+	m.out.members = slices.Clone(a.members)
+	for _, o := range b.members {
+		o.params = slices.Clone(o.params)
+		for i, p := range o.params {
+			o.params[i] = m.of[p]
+		}
+		m.out.members = append(m.out.members, o)
 	}
-	none := func(s *stage) [][]int { return make([][]int, len(s.members)) }
-	refs := func(s *stage) bool { return slices.ContainsFunc(s.members, func(m member) bool { return m.refs }) }
-	x, y := a.lines, b.lines
+	return m.out
+}
+
+// union is what a function gives that stands for two; empty for none.
+func union(a, b string) string {
+	kind := plain(a)
+	if kind == "None" {
+		kind = plain(b)
+	} else if plain(b) != "None" && plain(b) != kind {
+		return ""
+	}
+	if strings.HasPrefix(a+b, "Work[") || strings.HasPrefix(b, "Work[") {
+		return "Work[" + kind + "]"
+	}
+	return kind
+}
+
+func (m *merging) merge(x, y []line) bool {
+	none := func(s *stage) [][]string { return make([][]string, len(s.members)) }
+	add := func(l line, a, b [][]string) {
+		l.values = slices.Concat(a, b)
+		m.out.lines = append(m.out.lines, l)
+	}
+	one := func(l line) { add(l, l.values, none(m.b)) }
+	other := func(r line) { add(r.is(m.renamed(r.text)), none(m.a), r.values) }
 	for len(x)+len(y) > 0 {
 		var l, r line
 		if len(x) > 0 {
@@ -140,66 +223,198 @@ func merge(a, b *stage) *stage {
 		if len(y) > 0 {
 			r = y[0]
 		}
-		switch {
-		case l.text == r.text:
-			l.guarded = l.guarded || r.guarded
-			add(l, l.ints, r.ints)
+		if both, ok := m.unify(l, r); ok {
+			m.out.lines = append(m.out.lines, both)
 			x, y = x[1:], y[1:]
+			continue
+		}
+		switch {
+		case m.byVisit(r):
+			y = y[1:]
 		case nothing.MatchString(l.text) && nothing.MatchString(r.text):
-			add(lists(l, r), none(a), none(b))
+			for _, n := range sets(r.text) {
+				m.pending[n] = len(m.out.lines)
+			}
+			add(l, none(m.a), none(m.b))
 			x, y = x[1:], y[1:]
 		case l.spare() && (!l.returns() || len(y) == 0) && (!r.waits() || l.indent() >= r.indent()):
-			add(l, l.ints, none(b))
+			one(l)
 			x = x[1:]
 		case r.spare() && (!r.returns() || len(x) == 0):
-			add(r, none(a), r.ints)
+			other(r)
 			y = y[1:]
-		case l.stores() && !refs(b):
-			l.guarded = true
-			add(l, l.ints, none(b))
+		case l.stores() && !m.b.takes("refs"):
+			l.guard = "refs"
+			one(l)
 			x = x[1:]
-		case r.stores() && !refs(a):
-			r.guarded = true
-			add(r, none(a), r.ints)
+		case r.stores() && !m.a.takes("refs"):
+			r.guard = "refs"
+			other(r)
 			y = y[1:]
-		case kept(l, r) != "":
-			add(l, l.ints, r.ints)
-			x, y = x[1:], slices.Concat([]line{{text: kept(l, r), ints: none(b)}}, y[1:])
-		case kept(r, l) != "":
-			add(r, l.ints, r.ints)
-			x, y = slices.Concat([]line{{text: kept(r, l), ints: none(a)}}, x[1:]), y[1:]
 		default:
-			return nil
+			both, left, right := m.kept(l, r)
+			if both.text == "" {
+				return false
+			}
+			m.out.lines = append(m.out.lines, both)
+			x, y = slices.Concat(left, x[1:]), slices.Concat(right, y[1:])
 		}
 	}
-	return out
+	return true
+}
+
+// name is a name of b in the function that is made.
+func (m *merging) name(n string) string {
+	if m.of[n] == "" {
+		name := n
+		for i := 2; m.out.own[name]; i++ {
+			name = fmt.Sprintf("%s_%d", n, i)
+		}
+		m.of[n], m.back[name], m.out.own[name] = name, n, true
+	}
+	return m.of[n]
+}
+
+func (m *merging) renamed(text string) string {
+	return token.ReplaceAllStringFunc(text, func(t string) string {
+		if m.b.own[t] {
+			return m.name(t)
+		}
+		return t
+	})
+}
+
+// unify makes one line of two that differ in names and integers; masks by visit have one index more.
+func (m *merging) unify(l, r line) (line, bool) {
+	x, y := token.FindAllString(l.text, -1), token.FindAllString(r.text, -1)
+	of, back := maps.Clone(m.of), maps.Clone(m.back)
+	out := line{values: make([][]string, len(m.a.members)+len(m.b.members)), guard: cmp.Or(l.guard, r.guard)}
+	i, j, k, n := 0, 0, 0, 0
+	until := -1 // where an index by visit begins
+	values := func(from, to [][]string, k *int, has bool, missing string) {
+		for i, v := range from {
+			if v != nil && has {
+				missing = v[*k]
+			}
+			if v != nil {
+				to[i] = append(to[i], missing)
+			}
+		}
+		if has {
+			*k++
+		}
+	}
+	put := func(t string, left, right bool, missing string) {
+		out.text += t
+		if t == place || t == option {
+			values(l.values, out.values[:len(l.values)], &k, left, missing)
+			values(r.values, out.values[len(l.values):], &n, right, missing)
+		}
+		if left {
+			i++
+		}
+		if right {
+			j++
+		}
+	}
+	if len(l.values) != len(m.a.members) || len(r.values) != len(m.b.members) {
+		return out, false
+	}
+	for i < len(x) || j < len(y) {
+		var s, t string
+		if i < len(x) {
+			s = x[i]
+		}
+		if j < len(y) {
+			t = y[j]
+		}
+		switch {
+		case j == until:
+			for until = -1; j < len(y)-1 && y[j] != "]"; {
+				missing := ""
+				if y[j] == place {
+					missing = r.values[0][n]
+				}
+				put(y[j], false, true, missing)
+			}
+			put("]", false, true, "")
+		case s == option && t == ")":
+			put(s, true, false, "None")
+		case t == option && s == ")":
+			put(t, false, true, "None")
+		case m.a.own[s] && m.b.own[t] && of[t] == "" && back[s] == "":
+			of[t], back[s] = s, t
+			put(s, true, true, "")
+		case m.a.own[s] && m.b.own[t] && of[t] == s, s == t && s != "" && !m.a.own[s] && !m.b.own[t]:
+			put(s, true, true, "")
+		case m.visits[0] != "" && s == m.visits[0] && t == m.visits[1]:
+			put(m.of[t], true, true, "")
+			until = j
+			for depth := 0; until < len(y) && (depth > 0 || until == j); until++ {
+				depth += map[string]int{"[": 1, "]": -1}[y[until]]
+			}
+		default:
+			return out, false
+		}
+	}
+	m.of, m.back = of, back
+	return out, true
+}
+
+// byVisit takes a line of b that makes masks by visit of those of each block. Where there are no visits, they are the same for each.
+func (m *merging) byVisit(r line) bool {
+	v := visited.FindStringSubmatch(r.text)
+	if v == nil || m.visits[0] != "" {
+		return false
+	}
+	of := cmp.Or(m.of[v[4]], v[4]) // of the same name, where nothing has read it
+	if m.of[v[4]] == "" && !slices.ContainsFunc(m.a.params, func(p param) bool { return p.name == of && m.back[of] == "" }) {
+		return false
+	}
+	m.of[v[4]], m.back[of] = of, v[4]
+	given := ""
+	for _, p := range m.b.params {
+		if strings.Contains(v[3], p.name+"[") && p.name != v[4] {
+			given = m.name(p.name)
+		}
+	}
+	m.visits = [2]string{of, v[2]}
+	name := m.name(v[2])
+	visits := r.values[0][strings.Count(r.text[:strings.Index(r.text, " for j in range(")], place)]
+	none := make([][]string, len(m.a.members))
+	m.out.lines = append(m.out.lines, line{text: v[1] + name + " = [[mask] * " + visits + " for mask in " + of + "]", values: slices.Concat(none, make([][]string, len(m.b.members)))})
+	r.guard, r.text = given, m.renamed(r.text)
+	r.values = slices.Concat(none, r.values)
+	m.out.lines = append(m.out.lines, r)
+	return given != ""
+}
+
+// kept takes a value that one function names where the other makes it in a list: the list takes the name.
+func (m *merging) kept(l, r line) (both line, left, right []line) {
+	n, v := naming.FindStringSubmatch(l.text), appending.FindStringSubmatch(r.text)
+	if n != nil && v != nil && n[1] == v[1] {
+		if both, ok := m.unify(l.is(n[3]), r.is(v[3])); ok {
+			name := "kept_" + n[2]
+			m.b.own[name], m.of[name], m.back[n[2]] = true, n[2], name
+			return both.is(n[1] + n[2] + " = " + both.text), nil, []line{{text: v[1] + v[2] + ".append(" + name + ")", values: make([][]string, len(m.b.members))}}
+		}
+	}
+	n, v = naming.FindStringSubmatch(r.text), appending.FindStringSubmatch(l.text)
+	if n != nil && v != nil && n[1] == v[1] {
+		if both, ok := m.unify(l.is(v[3]), r.is(n[3])); ok {
+			name := m.name(n[2])
+			m.a.own[name] = true
+			return both.is(n[1] + name + " = " + both.text), []line{{text: v[1] + v[2] + ".append(" + name + ")", values: make([][]string, len(m.a.members))}}, nil
+		}
+	}
+	return line{}, nil, nil
 }
 
 func plain(result string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(result, "Work["), map[bool]string{true: "]"}[strings.HasPrefix(result, "Work[")])
-}
-
-// lists makes the lists of nothing that either line makes.
-func lists(a, b line) line {
-	names := func(l line) []string {
-		return strings.Split(strings.TrimSpace(l.text[:strings.Index(l.text, " = ")]), ", ")
+	if r, ok := strings.CutPrefix(result, "Work["); ok {
+		return strings.TrimSuffix(r, "]")
 	}
-	all := names(a)
-	for _, n := range names(b) {
-		if !slices.Contains(all, n) {
-			all = append(all, n)
-		}
-	}
-	return line{text: strings.Repeat(" ", a.indent()) + strings.Join(all, ", ") + " = []" + strings.Repeat(", []", len(all)-1)}
-}
-
-// kept is how a list takes a value that one function names, where the other makes it in the list.
-func kept(named, listed line) string {
-	n, l := naming.FindStringSubmatch(named.text), appending.FindStringSubmatch(listed.text)
-	if n == nil || l == nil || n[1] != l[1] || n[3] != l[3] {
-		return ""
-	}
-	return l[1] + l[2] + ".append(" + n[2] + ")"
+	return result
 }
 
 // text is the function, and what each member's calls add.
@@ -209,21 +424,36 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 	if !ok {
 		return "", nil, false
 	}
-	params := slices.Clone(s.params)
-	if slices.ContainsFunc(s.members, func(m member) bool { return !m.refs }) && slices.Contains(params, "refs: Any") {
-		for i, p := range params {
-			params[i] = strings.Replace(strings.Replace(p, "refs: Any", "refs: Any = None", 1), "place: int", "place: int = 0", 1)
+	var params []string
+	for _, p := range s.params {
+		switch all := s.takes(p.name); {
+		case all && len(params) > 0 && strings.Contains(params[len(params)-1], " = "), !all && p.name == "place":
+			params = append(params, p.name+": "+p.hint+" = 0")
+		case all:
+			params = append(params, p.name+": "+p.hint)
+		case p.name == "refs":
+			params = append(params, "refs: Any = None")
+		default:
+			params = append(params, p.name+": "+p.hint+" | None = None")
 		}
 	}
 	waits := make([][]string, len(s.members))
+	var bits []string
 	var lines []string
 	for i, l := range s.lines {
-		k := 0
-		line := replaceNumbers(l.text, func(before, after string) string {
+		line := replaceNumbers(l.text, func(k int, kind, before, after string) string {
+			if kind == option {
+				v := s.texts(l, k)
+				if c := slices.Compact(slices.DeleteFunc(slices.Clone(v), func(t string) bool { return t == "" })); len(c) == 1 {
+					return strings.TrimSuffix(", "+c[0], ", None")
+				}
+				ok = ok && (bits == nil || slices.Equal(bits, v))
+				bits = v
+				return ", bits"
+			}
 			v := s.values(l, k, l.waits() && k == 0)
-			k++
 			switch f, same, _ := factor(v, base); {
-			case l.waits() && k == 1 && !constant(v):
+			case l.waits() && k == 0 && !constant(v):
 				for i := range waits {
 					waits[i] = append(waits[i], strconv.Itoa(v[i]))
 				}
@@ -238,9 +468,9 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 				return fmt.Sprintf("(%d * count)", f)
 			}
 		})
-		if l.guarded {
-			if i == 0 || !s.lines[i-1].guarded {
-				lines = append(lines, strings.Repeat(" ", l.indent())+"if refs is not None:")
+		if l.guard != "" {
+			if i == 0 || s.lines[i-1].guard != l.guard {
+				lines = append(lines, strings.Repeat(" ", l.indent())+"if "+l.guard+" is not None:")
 			}
 			line = "    " + line
 		}
@@ -253,11 +483,17 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 			args[i] += fmt.Sprintf(", count=%d", base[i])
 		}
 	}
+	if bits != nil {
+		own = append(own, "bits: int | None")
+		for i, b := range bits {
+			args[i] += ", bits=" + cmp.Or(b, "None")
+		}
+	}
 	if len(waits[0]) > 0 {
 		own = append(own, "waits: tuple[int, ...]")
 		for i, w := range waits {
 			if slices.ContainsFunc(w, func(t string) bool { return t != "0" }) {
-				args[i] += ", waits=(" + strings.Join(w, ", ") + ",)"
+				args[i] += ", waits=" + lists.Tuple(w)
 			} else {
 				args[i] += fmt.Sprintf(", waits=(0,) * %d", len(w))
 			}
@@ -266,15 +502,65 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 	if len(own) > 0 {
 		params = append(append(params, "*"), own...)
 	}
-	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, true
+	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, ok
 }
 
-// replaceNumbers replaces each integer of a text by what f makes of what stands before and behind it.
-func replaceNumbers(text string, f func(before, after string) string) string {
-	parts := strings.Split(text, place)
-	out := parts[0]
-	for i, p := range parts[1:] {
-		out += f(parts[i], p) + p
+// once has a round of a loop that several functions share wait once, where they wait longest.
+func (s *stage) once() {
+	for i := 0; i < len(s.lines); i++ {
+		l := s.lines[i]
+		simple := strings.Repeat(" ", l.indent()) + "yield " + place
+		if l.text != simple || l.indent() <= 4 {
+			continue
+		}
+		for j := i + 1; j < len(s.lines) && s.lines[j].indent() >= l.indent(); j++ {
+			if s.lines[j].text != simple {
+				continue
+			}
+			a, b := s.values(l, 0, true), s.values(s.lines[j], 0, true)
+			both := line{text: simple}
+			longer := 0
+			for m := range a {
+				both.values = append(both.values, []string{strconv.Itoa(a[m] + b[m])})
+				longer += b[m] - a[m]
+			}
+			if longer > 0 {
+				s.lines[j] = both
+				s.lines = slices.Delete(s.lines, i, i+1)
+			} else {
+				s.lines[i] = both
+				s.lines = slices.Delete(s.lines, j, j+1)
+			}
+			i--
+			break
+		}
+	}
+}
+
+// takes says whether all functions have a parameter.
+func (s *stage) takes(name string) bool {
+	return !slices.ContainsFunc(s.members, func(m member) bool { return !slices.Contains(m.params, name) })
+}
+
+var places = regexp.MustCompile(place + "|" + option)
+
+// replaceNumbers replaces each integer and option of a text by what f makes of its number and of what stands before and behind it.
+func replaceNumbers(text string, f func(k int, kind, before, after string) string) string {
+	out, last := "", 0
+	for k, at := range places.FindAllStringIndex(text, -1) {
+		out += text[last:at[0]] + f(k, text[at[0]:at[1]], text[last:at[0]], text[at[1]:])
+		last = at[1]
+	}
+	return out + text[last:]
+}
+
+// texts are what functions have at a place; nothing for those that have no such line.
+func (s *stage) texts(l line, k int) []string {
+	out := make([]string, len(s.members))
+	for i, v := range l.values {
+		if v != nil {
+			out[i] = v[k]
+		}
 	}
 	return out
 }
@@ -282,10 +568,10 @@ func replaceNumbers(text string, f func(before, after string) string) string {
 // values are those of an integer in each function: -1 where it has none, or waits for nothing.
 func (s *stage) values(l line, k int, wait bool) []int {
 	out := make([]int, len(s.members))
-	for i, v := range l.ints {
-		if out[i] = -1; v != nil {
-			out[i] = v[k]
-		} else if wait {
+	for i, t := range s.texts(l, k) {
+		if v, err := strconv.Atoi(t); err == nil {
+			out[i] = v
+		} else if out[i] = -1; wait {
 			out[i] = 0
 		}
 	}
@@ -321,8 +607,8 @@ func factor(v, base []int) (f int, same, ok bool) {
 func (s *stage) base() (base []int, ok bool) {
 	var all [][]int
 	for _, l := range s.lines {
-		for k := range strings.Count(l.text, place) {
-			if v := s.values(l, k, false); !(l.waits() && k == 0) && !constant(v) {
+		for k, kind := range places.FindAllString(l.text, -1) {
+			if v := s.values(l, k, false); kind == place && !(l.waits() && k == 0) && !constant(v) {
 				all = append(all, v)
 			}
 		}
@@ -366,6 +652,7 @@ func Stages(files []string) []string {
 				left = append(left, s)
 			}
 			if len(one.members) > 1 {
+				one.once()
 				rewrite(all, one)
 			}
 			rest = left
@@ -389,6 +676,36 @@ func called(text, name string) bool {
 	return len(regexp.MustCompile(`\b`+name+`\b`).FindAllString(text, -1)) == strings.Count(text, name+"(")
 }
 
+// types are those of a generator's work, as a file has them.
+func types(all [][]piece) (out []piece) {
+	for _, f := range all {
+		for _, p := range f {
+			if len(out) < 2 && len(p.names) > 0 && (p.names[0] == "T" || p.names[0] == "Work") {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// call is the arguments of a member's call, in the order of the stage's parameters; those behind one that it has not go by their names.
+func (s *stage) call(m member, header string, given []string) string {
+	var out []string
+	missing := false
+	for i, p := range s.params {
+		switch j := slices.Index(m.params, p.name); {
+		case j < 0:
+			missing = true
+		case missing:
+			name, _, _ := strings.Cut(strings.Split(header, ", ")[i], ":")
+			out = append(out, name+"="+given[j])
+		default:
+			out = append(out, given[j])
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
 // rewrite puts one function in the place of several, and has their callers call it.
 func rewrite(all [][]piece, s *stage) {
 	name := slices.MinFunc(s.members, func(a, b member) int { return cmp.Compare(len(a.name), len(b.name)) }).name
@@ -400,36 +717,46 @@ func rewrite(all [][]piece, s *stage) {
 		}
 	}
 	text, args, _ := s.text(name)
-	seen := map[int]bool{}
+	if !slices.ContainsFunc(s.members, func(m member) bool { return all[m.file][m.at].text != text }) {
+		return
+	}
+	text = pytext.OwnNames(text)
+	names := headed.FindStringSubmatch(text)[1]
+	calls := map[int]map[string]int{} // of each file, its members by name
 	for i, m := range s.members {
 		f := all[m.file]
-		old := f[m.at].text
-		if f[m.at] = (piece{[]string{name}, text}); seen[m.file] {
+		if f[m.at] = (piece{[]string{name}, text}); calls[m.file] != nil {
 			f[m.at] = piece{}
+		} else {
+			calls[m.file] = map[string]int{}
 		}
-		seen[m.file] = true
-		call := regexp.MustCompile(`(yield from )?\b` + m.name + `\(([^()]*)\)`)
-		for j := range f {
-			if j == m.at {
+		calls[m.file][m.name] = i
+	}
+	for file, members := range calls {
+		f := all[file]
+		run := false
+		for j, p := range f {
+			if p.text == text {
 				continue
 			}
-			how := ""
-			if strings.HasPrefix(s.result, "Work[") {
-				if how = "yield from "; !strings.Contains(old, "yield") && !strings.Contains(f[j].text, "yield") {
-					how = "_run("
+			plain := strings.HasPrefix(s.result, "Work[") && !strings.Contains(p.text, "yield")
+			f[j].text = calling.ReplaceAllStringFunc(p.text, func(t string) string {
+				c := calling.FindStringSubmatch(t)
+				i, ok := members[c[2]]
+				switch {
+				case !ok:
+					return t
+				case plain:
+					run = true
+					return "_run(" + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + "))"
+				case strings.HasPrefix(s.result, "Work["):
+					c[1] = "yield from "
 				}
-			}
-			f[j].text = call.ReplaceAllStringFunc(f[j].text, func(t string) string {
-				c := call.FindStringSubmatch(t)
-				t = how + name + "(" + c[2] + args[i] + ")"
-				if how == "_run(" {
-					t += ")"
-				}
-				return t
+				return c[1] + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + ")"
 			})
 		}
-		if !slices.ContainsFunc(f, func(p piece) bool { return slices.Contains(p.names, "_run") }) && slices.ContainsFunc(f, func(p piece) bool { return strings.Contains(p.text, "_run(") }) {
-			all[m.file] = append([]piece{{[]string{"_run"}, Runs}}, f...)
+		if run && !slices.ContainsFunc(f, func(p piece) bool { return slices.Contains(p.names, "_run") }) {
+			all[file] = slices.Concat(types(all), []piece{{[]string{"_run"}, Runs}}, f)
 		}
 	}
 }

@@ -29,6 +29,6 @@ func TestStages(t *testing.T) {
         if refs is not None:
             refs.y[2 * h, place] = y
     return ys`
-	require.Equal(t, text+"\n\n\ndef _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(x, refs, place, count=4, waits=(20, 30,))", got[0])
+	require.Equal(t, text+"\n\n\ndef _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(x, refs, place, count=4, waits=(20, 30))", got[0])
 	require.Equal(t, Runs+"\n\n\n"+text+"\n\n\ndef _kernel(refs: _BRefs) -> None:\n    ys_2 = _run(_solve(x, count=2, waits=(0,) * 2))", got[1])
 }

@@ -144,7 +144,7 @@ func (a *arranger) levels() []*Node {
 	var out []*Node
 	for lo := 0; lo < len(a.nodes); {
 		hi, top := lo+1, a.nodes[lo].Head.C
-		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage {
+		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage && !a.nodes[hi].begins {
 			h := a.nodes[hi].Head.C
 			if h >= 0 && h < top {
 				break

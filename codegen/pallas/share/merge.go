@@ -144,81 +144,102 @@ func (m *merging) renamed(text string) string {
 	})
 }
 
+// unifying goes through two lines at a time.
+type unifying struct {
+	l, r, out  line
+	x, y       []string // tokens
+	i, j       int      // how many of them are taken
+	k, n       int      // and how many places and options
+	visitsFrom int      // where in y an index by visit begins; -1 for none
+}
+
+// put adds a token, of either line or of both. A function that has no value there has the missing one.
+func (u *unifying) put(t string, left, right bool, missing string) {
+	u.out.text += t
+	if t == place || t == option {
+		values(u.l.values, u.out.values[:len(u.l.values)], &u.k, left, missing)
+		values(u.r.values, u.out.values[len(u.l.values):], &u.n, right, missing)
+	}
+	if left {
+		u.i++
+	}
+	if right {
+		u.j++
+	}
+}
+
+// values hands on the values at place k, where there is one, or else the missing one.
+func values(from, to [][]string, k *int, has bool, missing string) {
+	for i, v := range from {
+		if v != nil && has {
+			missing = v[*k]
+		}
+		if v != nil {
+			to[i] = append(to[i], missing)
+		}
+	}
+	if has {
+		*k++
+	}
+}
+
+// tokens are the next ones, empty where there are none.
+func (u *unifying) tokens() (s, t string) {
+	if u.i < len(u.x) {
+		s = u.x[u.i]
+	}
+	if u.j < len(u.y) {
+		t = u.y[u.j]
+	}
+	return s, t
+}
+
+// byVisit takes the index by visit, which the other line has not.
+func (u *unifying) byVisit() {
+	for u.visitsFrom = -1; u.j < len(u.y)-1 && u.y[u.j] != "]"; {
+		missing := ""
+		if u.y[u.j] == place {
+			missing = u.r.values[0][u.n]
+		}
+		u.put(u.y[u.j], false, true, missing)
+	}
+	u.put("]", false, true, "")
+}
+
 // unify makes one line of two that differ in names and integers; masks by visit have one index more.
 func (m *merging) unify(l, r line) (line, bool) {
-	x, y := token.FindAllString(l.text, -1), token.FindAllString(r.text, -1)
+	u := &unifying{l: l, r: r, x: token.FindAllString(l.text, -1), y: token.FindAllString(r.text, -1), visitsFrom: -1}
 	of, back := maps.Clone(m.of), maps.Clone(m.back)
-	out := line{values: make([][]string, len(m.a.members)+len(m.b.members)), guard: cmp.Or(l.guard, r.guard)}
-	i, j, k, n := 0, 0, 0, 0
-	until := -1 // where an index by visit begins
-	values := func(from, to [][]string, k *int, has bool, missing string) {
-		for i, v := range from {
-			if v != nil && has {
-				missing = v[*k]
-			}
-			if v != nil {
-				to[i] = append(to[i], missing)
-			}
-		}
-		if has {
-			*k++
-		}
-	}
-	put := func(t string, left, right bool, missing string) {
-		out.text += t
-		if t == place || t == option {
-			values(l.values, out.values[:len(l.values)], &k, left, missing)
-			values(r.values, out.values[len(l.values):], &n, right, missing)
-		}
-		if left {
-			i++
-		}
-		if right {
-			j++
-		}
-	}
+	u.out = line{values: make([][]string, len(m.a.members)+len(m.b.members)), guard: cmp.Or(l.guard, r.guard)}
 	if len(l.values) != len(m.a.members) || len(r.values) != len(m.b.members) {
-		return out, false
+		return u.out, false
 	}
-	for i < len(x) || j < len(y) {
-		var s, t string
-		if i < len(x) {
-			s = x[i]
-		}
-		if j < len(y) {
-			t = y[j]
-		}
-		switch {
-		case j == until:
-			for until = -1; j < len(y)-1 && y[j] != "]"; {
-				missing := ""
-				if y[j] == place {
-					missing = r.values[0][n]
-				}
-				put(y[j], false, true, missing)
-			}
-			put("]", false, true, "")
+	for u.i < len(u.x) || u.j < len(u.y) {
+		s, t := u.tokens()
+		switch own := m.a.own[s] && m.b.own[t]; {
+		case u.j == u.visitsFrom:
+			u.byVisit()
 		case s == option && t == ")":
-			put(s, true, false, "None")
+			u.put(s, true, false, "None")
 		case t == option && s == ")":
-			put(t, false, true, "None")
-		case m.a.own[s] && m.b.own[t] && of[t] == "" && back[s] == "":
+			u.put(t, false, true, "None")
+		case own && of[t] == "" && back[s] == "":
 			of[t], back[s] = s, t
-			put(s, true, true, "")
-		case m.a.own[s] && m.b.own[t] && of[t] == s, s == t && s != "" && !m.a.own[s] && !m.b.own[t]:
-			put(s, true, true, "")
+			u.put(s, true, true, "")
+		case own && of[t] == s, s == t && s != "" && !m.a.own[s] && !m.b.own[t]:
+			u.put(s, true, true, "")
 		case m.visits[0] != "" && s == m.visits[0] && t == m.visits[1]:
-			put(m.of[t], true, true, "")
-			until = j
-			for depth := 0; until < len(y) && (depth > 0 || until == j); until++ {
-				depth += map[string]int{"[": 1, "]": -1}[y[until]]
+			u.put(m.of[t], true, true, "")
+			u.visitsFrom = u.j
+			for depth := 0; u.visitsFrom < len(u.y) && (depth > 0 || u.visitsFrom == u.j); u.visitsFrom++ {
+				depth += map[string]int{"[": 1, "]": -1}[u.y[u.visitsFrom]]
 			}
 		default:
-			return out, false
+			return u.out, false
 		}
 	}
 	m.of, m.back = of, back
-	return out, true
+	return u.out, true
 }
 
 // byVisit takes a line of b that makes masks by visit of those of each block. Where there are no visits, they are the same for each.

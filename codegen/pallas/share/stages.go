@@ -143,13 +143,8 @@ func empty(indent int, names []string) string {
 	return strings.Repeat(" ", indent) + strings.Join(names, ", ") + " = []" + strings.Repeat(", []", len(names)-1)
 }
 
-// text is the function, and what each member's calls add.
-func (s *stage) text(name string) (text string, args []string, ok bool) {
-	args = make([]string, len(s.members))
-	base, ok := s.base()
-	if !ok {
-		return "", nil, false
-	}
+// header is the parameters, those of all functions before others.
+func (s *stage) header() []string {
 	var params []string
 	for _, p := range s.params {
 		switch all := s.takes(p.name); {
@@ -163,6 +158,17 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 			params = append(params, p.name+": "+p.hint+" | None = None")
 		}
 	}
+	return params
+}
+
+// text is the function, and what each member's calls add.
+func (s *stage) text(name string) (text string, args []string, ok bool) {
+	args = make([]string, len(s.members))
+	base, ok := s.base()
+	if !ok {
+		return "", nil, false
+	}
+	params := s.header()
 	waits := make([][]string, len(s.members))
 	var bits []string
 	var lines []string
@@ -202,7 +208,15 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 		}
 		lines = append(lines, line)
 	}
-	own := []string{}
+	own := arguments(args, base, bits, waits)
+	if len(own) > 0 {
+		params = append(append(params, "*"), own...)
+	}
+	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, ok
+}
+
+// arguments are the parameters by keyword; it adds to what calls give.
+func arguments(args []string, base []int, bits []string, waits [][]string) (own []string) {
 	if base != nil {
 		own = append(own, "count: int")
 		for i := range args {
@@ -225,10 +239,7 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 			}
 		}
 	}
-	if len(own) > 0 {
-		params = append(append(params, "*"), own...)
-	}
-	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, ok
+	return own
 }
 
 // once has a round of a loop that several functions share wait once, where they wait longest.

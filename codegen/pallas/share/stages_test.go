@@ -31,6 +31,10 @@ func TestStages(t *testing.T) {
     return ys`
 	require.Equal(t, text+"\n\n\ndef _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(x, refs, place, count=4, waits=(20, 30))", got[0])
 	require.Equal(t, Runs+"\n\n\n"+text+"\n\n\ndef _kernel(refs: _BRefs) -> None:\n    ys_2 = _run(_solve(x, count=2, waits=(0,) * 2))", got[1])
+
+	types := "T = TypeVar(\"T\")\nWork = Generator[int, None, T]"
+	got = Stages([]string{types + "\n\n\n" + a, b})
+	require.True(t, strings.HasPrefix(got[1], types+"\n\n\n"+Runs), "what runs work names its types")
 }
 
 // Stages may call what they make differently, take masks by visit, and give bits or none; rounds wait once.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
@@ -100,7 +101,7 @@ func (mod *module) program(prog program) error {
 		x := &loops.Item{Typ: v.Type}
 		of[v] = x
 		p.names[x] = p.fresh(v.Name)
-		params = append(params, p.names[x]+": jax.Array")
+		params = append(params, p.names[x])
 	}
 	nodes := loops.ToNodes(m.Body.Instrs, of, nil)
 	p.Resolve(nodes, map[*loops.Item]bool{})
@@ -127,7 +128,14 @@ func (mod *module) program(prog program) error {
 	if len(hints) > 1 {
 		result = "tuple[" + strings.Join(hints, ", ") + "]"
 	}
-	f := []string{header(prog.name, append(params, "*", "interpret: bool"), result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	for i, v := range m.Params() {
+		if x := of[v]; p.Uses[x] == 0 && !p.keep[x] {
+			params[i] = "_"
+		}
+	}
+	names := lists.Tuple(params)
+	f = append(f, "    "+names[1:len(names)-1]+" = args")
 	for _, s := range stmts {
 		for _, t := range s.text() {
 			f = append(f, "    "+t)

@@ -25,20 +25,18 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
-	hints := []string{strings.Join(args, ": jax.Array, ") + ": jax.Array, *"}
-	doc := strings.Join(args, ", ")
-	if together {
-		hints[0] = "*args: jax.Array"
-	}
-	hints = append(hints, "interpret: bool")
+	names := lists.Tuple(args)
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
 		m.helpers["functools"] = true
 		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
 	}
-	add("%s", header(name, hints, result))
-	add(`    """Runs the kernel on %s."""`, doc)
+	add("%s", header(name, []string{"*args: jax.Array", "interpret: bool"}, result))
+	add(`    """Runs the kernel on %s."""`, strings.Join(args, ", "))
+	if !together {
+		add("    %s = args", names[1:len(names)-1])
+	}
 	f := kernel
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"

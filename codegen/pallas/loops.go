@@ -150,7 +150,7 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 // a chunk's.
 const (
 	wholeChunk = 10000
-	leastPiece = 22
+	leastPiece = 24
 )
 
 func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }

@@ -2,6 +2,7 @@ package pallas
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -195,16 +196,28 @@ func (p *printer) listText(l []expr) string {
 	return lists.Text(texts, p.length, func() { p.need("woven") })
 }
 
-// length is the length of the list of a name; 0 if there is none, or if lists of several lengths have the name, each in its place.
+// length is the length of the list of a name, or of an element of it; 0 if there is none, or if lists of several lengths have the name, each
+// in its place.
 func (p *printer) length(name string) int {
-	all := 0
+	base, inner, all := name, 0, 0
+	for m := indexed.FindStringSubmatch(base); m != nil; m = indexed.FindStringSubmatch(base) {
+		base, inner = m[1], inner+1
+	}
 	for x, n := range p.names {
-		if n == name && x.IsList() {
-			if all > 0 && all != len(x.Elems) {
+		if n != base || !x.IsList() {
+			continue
+		}
+		for range inner {
+			if x = x.Elems[0]; x == nil || !x.IsList() {
 				return 0
 			}
-			all = len(x.Elems)
 		}
+		if all > 0 && all != len(x.Elems) {
+			return 0
+		}
+		all = len(x.Elems)
 	}
 	return all
 }
+
+var indexed = regexp.MustCompile(`^(.+)\[\d+\]$`)

@@ -123,7 +123,8 @@ var stageNames = map[string]map[ir.Op]string{
 // maxInline is the length up to which a value is written where it is used.
 const maxInline = 64
 
-var numerals = regexp.MustCompile(`\d+`)
+// suffix is the number of a name that several have.
+var numerals, suffix = regexp.MustCompile(`\d+`), regexp.MustCompile(`_\d+\b`)
 
 // width is the length of a text in which all numbers are as long: what is inlined must not depend on sizes.
 func width(s string) int { return len(numerals.ReplaceAllString(s, "00")) }

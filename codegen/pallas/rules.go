@@ -443,7 +443,7 @@ func writeConcat(o *operands) (expr, error) {
 		o.p.need(name)
 		rows := []string{o.p.listText(l)}
 		if name == "stacked" {
-			rows = lists.Rows(rows[0], width, lineWidth-16)
+			rows = lists.Rows(rows[0], func(s string) int { return width(suffix.ReplaceAllString(s, "")) }, lineWidth-24)
 		}
 		return call("_"+name, rows...), nil
 	}

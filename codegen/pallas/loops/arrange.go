@@ -32,7 +32,6 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 	for range 3 {
 		a.share()
 	}
-	a.shareScratch()
 	a.late()
 	a.chunks()
 	return a.levels()
@@ -140,24 +139,12 @@ func (a *arranger) late() {
 	a.nodes = out
 }
 
-// shareScratch takes its head from a row of scratch that serves all heads.
-func (a *arranger) shareScratch() {
-	for i, n := range a.nodes {
-		if n.In.Op != ir.OpLoad || len(a.users[i]) == 0 || !n.Args[0].Item.Scratch {
-			continue
-		}
-		if !slices.ContainsFunc(a.users[i], func(u int) bool { return a.nodes[u].Head.C >= 0 }) {
-			n.Head.C = -1
-		}
-	}
-}
-
 // levels cuts the nodes where the stage changes or heads fall, and orders each part.
 func (a *arranger) levels() []*Node {
 	var out []*Node
 	for lo := 0; lo < len(a.nodes); {
 		hi, top := lo+1, a.nodes[lo].Head.C
-		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage {
+		for hi < len(a.nodes) && a.nodes[hi].Stage == a.nodes[lo].Stage && !a.nodes[hi].begins {
 			h := a.nodes[hi].Head.C
 			if h >= 0 && h < top {
 				break

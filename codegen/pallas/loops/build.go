@@ -52,7 +52,7 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 				inner[p] = x
 				n.Params = append(n.Params, x)
 			}
-			n.Body = merge(Roll(ToNodes(in.Body.Instrs, inner, tasks)))
+			n.Body = Roll(ToNodes(in.Body.Instrs, inner, tasks))
 			for _, y := range in.Body.Yield {
 				n.Yield = append(n.Yield, Ref{Item: inner[y]})
 			}

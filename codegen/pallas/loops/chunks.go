@@ -67,6 +67,7 @@ func byChunk(nodes []*Node) []*Node {
 		}
 		front, rest = append(front, begin...), append(rest, ordered...)
 	}
+	rest[0].begins = true
 	out := append(once(front, nodes), rest...)
 	if chained(parts[0], parts[1]) {
 		pace(rest, parts[1], last+1)

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // fewLines are those of a function that each file keeps.
@@ -22,31 +25,41 @@ const Runs = `def _run(work: Work[T]) -> T:
             return end.value`
 
 var (
-	number    = regexp.MustCompile(`[\w.]+`)
+	number    = regexp.MustCompile(`, 0x\w+|[\w.]+`)
+	token     = regexp.MustCompile(`"[^"]*"|\.?[A-Za-z_]\w*|[\d.]+\w*|.`)
+	visited   = regexp.MustCompile(`^( *)(\w+) = \[\[(.*) & (\w+)\[i\] for j in range\(\x00\)\] for i in range\(\x00\)\]$`)
 	defined   = regexp.MustCompile(`^def (_\w+)\((.*)\) -> (.*):$`)
 	prefixes  = regexp.MustCompile(`^_(forward|backward)_|_\d+$`)
+	calling   = regexp.MustCompile(`(yield from )?\b(_\w+)\(([^()]*)\)`)
+	headed    = regexp.MustCompile(`^def \w+\((.*)\) ->`)
 	shapes    = regexp.MustCompile(`: [^:]*\[[^:]*\]\."""$`)
 	waiting   = regexp.MustCompile(`^ *yield `)
 	nothing   = regexp.MustCompile(`^ *\w+(, \w+)* = \[\](, \[\])*$`)
 	appending = regexp.MustCompile(`^( *)(\w+)\.append\((.*)\)$`)
-	naming    = regexp.MustCompile(`^( *)(\w+) = (.*)$`)
+	naming    = regexp.MustCompile(`^( *)(\w+(?:, \w+)*) = (.*)$`)
 	storing   = regexp.MustCompile(`^ *refs\.\w+\[.*\] = \w+$`)
 )
 
-// place stands for an integer.
-const place = "\x00"
+// place stands for an integer, and option for a last argument that some calls have not.
+const place, option = "\x00", "\x01"
 
-// line is a line of several functions, with a place for each integer; ints are those of each function, nil where it has no such line.
+// line is a line of several functions; values are those of each at its places and options, nil where it has no such line.
 type line struct {
-	text    string
-	ints    [][]int
-	guarded bool // where there are references alone
+	text   string
+	values [][]string
+	guard  string // the parameter without which it is left out
 }
 
 func (l line) indent() int   { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
 func (l line) waits() bool   { return waiting.MatchString(l.text) }
 func (l line) stores() bool  { return storing.MatchString(l.text) }
 func (l line) returns() bool { return strings.HasPrefix(l.text, "    return ") }
+
+// is is the line with another text, of which it has all values.
+func (l line) is(text string) line {
+	l.text = text
+	return l
+}
 
 // spare says whether a function may have a line for the sake of another: it makes or fills a list that nobody needs to read.
 func (l line) spare() bool {
@@ -57,149 +70,95 @@ func (l line) spare() bool {
 // stage is a function of one or several kernels.
 type stage struct {
 	members []member
-	params  []string
+	params  []param
 	result  string
 	doc     string
 	lines   []line
+	own     map[string]bool // names that it sets
 }
 
-// member is a function of a file.
+type param struct{ name, hint string }
+
+// member is a function of a file, and the names of its parameters in the stage.
 type member struct {
 	file, at int
 	name     string
-	refs     bool // it takes references
+	params   []string
 }
 
 // newStage reads a function; nil where it is none of a stage.
 func newStage(file, at int, text string) *stage {
 	l := strings.Split(text, "\n")
 	m := defined.FindStringSubmatch(l[0])
-	if m == nil || len(l) < fewLines || !strings.HasPrefix(l[1], `    """`) || strings.Contains(m[2], "*") {
+	if m == nil || len(l) < fewLines || !strings.HasPrefix(l[1], `    """`) || strings.ContainsAny(m[2], "*=") {
 		return nil
 	}
-	s := &stage{result: m[3], doc: shapes.ReplaceAllString(l[1], `."""`)}
+	s := &stage{result: m[3], doc: shapes.ReplaceAllString(l[1], `."""`), own: map[string]bool{}}
+	one := member{file: file, at: at, name: m[1]}
 	for _, p := range strings.Split(m[2], ", ") {
-		if strings.HasPrefix(p, "refs: ") {
-			p = "refs: Any"
+		name, hint, _ := strings.Cut(p, ": ")
+		if s.own[name] = true; name == "refs" {
+			hint = "Any"
 		}
-		s.params = append(s.params, p)
+		s.params, one.params = append(s.params, param{name, hint}), append(one.params, name)
 	}
-	s.members = []member{{file, at, m[1], slices.Contains(s.params, "refs: Any")}}
+	s.members = []member{one}
 	for _, t := range l[2:] {
 		if !strings.HasPrefix(t, "    ") {
 			return nil
 		}
-		n := line{ints: [][]int{{}}}
+		for _, n := range sets(t) {
+			s.own[n] = true
+		}
+		n := line{values: [][]string{{}}}
 		n.text = number.ReplaceAllStringFunc(t, func(w string) string {
-			if i, err := strconv.Atoi(w); err == nil {
-				n.ints[0] = append(n.ints[0], i)
-				return place
+			if strings.HasPrefix(w, ",") {
+				n.values[0] = append(n.values[0], w[2:])
+				return option
 			}
-			return w
+			if _, err := strconv.Atoi(w); err != nil {
+				return w
+			}
+			n.values[0] = append(n.values[0], w)
+			return place
 		})
+		if last := len(s.lines) - 1; last >= 0 && nothing.MatchString(t) && nothing.MatchString(s.lines[last].text) && s.lines[last].indent() == n.indent() {
+			s.lines[last].text = empty(n.indent(), slices.Concat(sets(s.lines[last].text), sets(t)))
+			continue
+		}
 		s.lines = append(s.lines, n)
 	}
 	return s
 }
 
-// merge makes one function of two that differ in integers, in waits and in lists that one of them keeps; nil where they differ in more.
-func merge(a, b *stage) *stage {
-	out := &stage{members: slices.Concat(a.members, b.members), doc: a.doc, result: a.result}
-	if out.params = a.params; len(b.params) > len(a.params) {
-		out.params = b.params
+// sets are the names that a line sets.
+func sets(text string) []string {
+	if m := naming.FindStringSubmatch(text); m != nil {
+		return strings.Split(m[2], ", ")
 	}
-	for _, s := range []*stage{a, b} {
-		if !slices.Equal(s.params, out.params) && !slices.Equal(s.params, slices.DeleteFunc(slices.Clone(out.params), func(p string) bool { return p == "refs: Any" || p == "place: int" })) {
-			return nil
-		}
-		if strings.HasPrefix(s.result, "Work[") {
-			out.result = s.result
-		}
-	}
-	if plain(a.result) == "None" || plain(b.result) != "None" {
-		kind := plain(b.result)
-		if out.result = kind; strings.HasPrefix(a.result, "Work[") || strings.HasPrefix(b.result, "Work[") {
-			out.result = "Work[" + kind + "]"
-		}
-		if plain(a.result) != "None" && plain(a.result) != kind {
-			return nil
-		}
-	}
-	add := func(l line, a, b [][]int) {
-		l.ints = slices.Concat(a, b)
-		out.lines = append(out.lines, l)
-	}
-	none := func(s *stage) [][]int { return make([][]int, len(s.members)) }
-	refs := func(s *stage) bool { return slices.ContainsFunc(s.members, func(m member) bool { return m.refs }) }
-	x, y := a.lines, b.lines
-	for len(x)+len(y) > 0 {
-		var l, r line
-		if len(x) > 0 {
-			l = x[0]
-		}
-		if len(y) > 0 {
-			r = y[0]
-		}
-		switch {
-		case l.text == r.text:
-			l.guarded = l.guarded || r.guarded
-			add(l, l.ints, r.ints)
-			x, y = x[1:], y[1:]
-		case nothing.MatchString(l.text) && nothing.MatchString(r.text):
-			add(lists(l, r), none(a), none(b))
-			x, y = x[1:], y[1:]
-		case l.spare() && (!l.returns() || len(y) == 0) && (!r.waits() || l.indent() >= r.indent()):
-			add(l, l.ints, none(b))
-			x = x[1:]
-		case r.spare() && (!r.returns() || len(x) == 0):
-			add(r, none(a), r.ints)
-			y = y[1:]
-		case l.stores() && !refs(b):
-			l.guarded = true
-			add(l, l.ints, none(b))
-			x = x[1:]
-		case r.stores() && !refs(a):
-			r.guarded = true
-			add(r, none(a), r.ints)
-			y = y[1:]
-		case kept(l, r) != "":
-			add(l, l.ints, r.ints)
-			x, y = x[1:], slices.Concat([]line{{text: kept(l, r), ints: none(b)}}, y[1:])
-		case kept(r, l) != "":
-			add(r, l.ints, r.ints)
-			x, y = slices.Concat([]line{{text: kept(r, l), ints: none(a)}}, x[1:]), y[1:]
+	return nil
+}
+
+func empty(indent int, names []string) string {
+	return strings.Repeat(" ", indent) + strings.Join(names, ", ") + " = []" + strings.Repeat(", []", len(names)-1)
+}
+
+// header is the parameters, those of all functions before others.
+func (s *stage) header() []string {
+	var params []string
+	for _, p := range s.params {
+		switch all := s.takes(p.name); {
+		case all && len(params) > 0 && strings.Contains(params[len(params)-1], " = "), !all && p.name == "place":
+			params = append(params, p.name+": "+p.hint+" = 0")
+		case all:
+			params = append(params, p.name+": "+p.hint)
+		case p.name == "refs":
+			params = append(params, "refs: Any = None")
 		default:
-			return nil
+			params = append(params, p.name+": "+p.hint+" | None = None")
 		}
 	}
-	return out
-}
-
-func plain(result string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(result, "Work["), map[bool]string{true: "]"}[strings.HasPrefix(result, "Work[")])
-}
-
-// lists makes the lists of nothing that either line makes.
-func lists(a, b line) line {
-	names := func(l line) []string {
-		return strings.Split(strings.TrimSpace(l.text[:strings.Index(l.text, " = ")]), ", ")
-	}
-	all := names(a)
-	for _, n := range names(b) {
-		if !slices.Contains(all, n) {
-			all = append(all, n)
-		}
-	}
-	return line{text: strings.Repeat(" ", a.indent()) + strings.Join(all, ", ") + " = []" + strings.Repeat(", []", len(all)-1)}
-}
-
-// kept is how a list takes a value that one function names, where the other makes it in the list.
-func kept(named, listed line) string {
-	n, l := naming.FindStringSubmatch(named.text), appending.FindStringSubmatch(listed.text)
-	if n == nil || l == nil || n[1] != l[1] || n[3] != l[3] {
-		return ""
-	}
-	return l[1] + l[2] + ".append(" + n[2] + ")"
+	return params
 }
 
 // text is the function, and what each member's calls add.
@@ -209,21 +168,24 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 	if !ok {
 		return "", nil, false
 	}
-	params := slices.Clone(s.params)
-	if slices.ContainsFunc(s.members, func(m member) bool { return !m.refs }) && slices.Contains(params, "refs: Any") {
-		for i, p := range params {
-			params[i] = strings.Replace(strings.Replace(p, "refs: Any", "refs: Any = None", 1), "place: int", "place: int = 0", 1)
-		}
-	}
+	params := s.header()
 	waits := make([][]string, len(s.members))
+	var bits []string
 	var lines []string
 	for i, l := range s.lines {
-		k := 0
-		line := replaceNumbers(l.text, func(before, after string) string {
+		line := replaceNumbers(l.text, func(k int, kind, before, after string) string {
+			if kind == option {
+				v := s.texts(l, k)
+				if c := slices.Compact(slices.DeleteFunc(slices.Clone(v), func(t string) bool { return t == "" })); len(c) == 1 {
+					return strings.TrimSuffix(", "+c[0], ", None")
+				}
+				ok = ok && (bits == nil || slices.Equal(bits, v))
+				bits = v
+				return ", bits"
+			}
 			v := s.values(l, k, l.waits() && k == 0)
-			k++
 			switch f, same, _ := factor(v, base); {
-			case l.waits() && k == 1 && !constant(v):
+			case l.waits() && k == 0 && !constant(v):
 				for i := range waits {
 					waits[i] = append(waits[i], strconv.Itoa(v[i]))
 				}
@@ -238,43 +200,104 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 				return fmt.Sprintf("(%d * count)", f)
 			}
 		})
-		if l.guarded {
-			if i == 0 || !s.lines[i-1].guarded {
-				lines = append(lines, strings.Repeat(" ", l.indent())+"if refs is not None:")
+		if l.guard != "" {
+			if i == 0 || s.lines[i-1].guard != l.guard {
+				lines = append(lines, strings.Repeat(" ", l.indent())+"if "+l.guard+" is not None:")
 			}
 			line = "    " + line
 		}
 		lines = append(lines, line)
 	}
-	own := []string{}
+	own := arguments(args, base, bits, waits)
+	if len(own) > 0 {
+		params = append(append(params, "*"), own...)
+	}
+	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, ok
+}
+
+// arguments are the parameters by keyword; it adds to what calls give.
+func arguments(args []string, base []int, bits []string, waits [][]string) (own []string) {
 	if base != nil {
 		own = append(own, "count: int")
 		for i := range args {
 			args[i] += fmt.Sprintf(", count=%d", base[i])
 		}
 	}
+	if bits != nil {
+		own = append(own, "bits: int | None")
+		for i, b := range bits {
+			args[i] += ", bits=" + cmp.Or(b, "None")
+		}
+	}
 	if len(waits[0]) > 0 {
 		own = append(own, "waits: tuple[int, ...]")
 		for i, w := range waits {
 			if slices.ContainsFunc(w, func(t string) bool { return t != "0" }) {
-				args[i] += ", waits=(" + strings.Join(w, ", ") + ",)"
+				args[i] += ", waits=" + lists.Tuple(w)
 			} else {
 				args[i] += fmt.Sprintf(", waits=(0,) * %d", len(w))
 			}
 		}
 	}
-	if len(own) > 0 {
-		params = append(append(params, "*"), own...)
-	}
-	return "def " + name + "(" + strings.Join(params, ", ") + ") -> " + s.result + ":\n" + s.doc + "\n" + strings.Join(lines, "\n"), args, true
+	return own
 }
 
-// replaceNumbers replaces each integer of a text by what f makes of what stands before and behind it.
-func replaceNumbers(text string, f func(before, after string) string) string {
-	parts := strings.Split(text, place)
-	out := parts[0]
-	for i, p := range parts[1:] {
-		out += f(parts[i], p) + p
+// once has a round of a loop that several functions share wait once, where they wait longest.
+func (s *stage) once() {
+	for i := 0; i < len(s.lines); i++ {
+		l := s.lines[i]
+		simple := strings.Repeat(" ", l.indent()) + "yield " + place
+		if l.text != simple || l.indent() <= 4 {
+			continue
+		}
+		for j := i + 1; j < len(s.lines) && s.lines[j].indent() >= l.indent(); j++ {
+			if s.lines[j].text != simple {
+				continue
+			}
+			a, b := s.values(l, 0, true), s.values(s.lines[j], 0, true)
+			both := line{text: simple}
+			longer := 0
+			for m := range a {
+				both.values = append(both.values, []string{strconv.Itoa(a[m] + b[m])})
+				longer += b[m] - a[m]
+			}
+			if longer > 0 {
+				s.lines[j] = both
+				s.lines = slices.Delete(s.lines, i, i+1)
+			} else {
+				s.lines[i] = both
+				s.lines = slices.Delete(s.lines, j, j+1)
+			}
+			i--
+			break
+		}
+	}
+}
+
+// takes says whether all functions have a parameter.
+func (s *stage) takes(name string) bool {
+	return !slices.ContainsFunc(s.members, func(m member) bool { return !slices.Contains(m.params, name) })
+}
+
+var places = regexp.MustCompile(place + "|" + option)
+
+// replaceNumbers replaces each integer and option of a text by what f makes of its number and of what stands before and behind it.
+func replaceNumbers(text string, f func(k int, kind, before, after string) string) string {
+	out, last := "", 0
+	for k, at := range places.FindAllStringIndex(text, -1) {
+		out += text[last:at[0]] + f(k, text[at[0]:at[1]], text[last:at[0]], text[at[1]:])
+		last = at[1]
+	}
+	return out + text[last:]
+}
+
+// texts are what functions have at a place; nothing for those that have no such line.
+func (s *stage) texts(l line, k int) []string {
+	out := make([]string, len(s.members))
+	for i, v := range l.values {
+		if v != nil {
+			out[i] = v[k]
+		}
 	}
 	return out
 }
@@ -282,10 +305,10 @@ func replaceNumbers(text string, f func(before, after string) string) string {
 // values are those of an integer in each function: -1 where it has none, or waits for nothing.
 func (s *stage) values(l line, k int, wait bool) []int {
 	out := make([]int, len(s.members))
-	for i, v := range l.ints {
-		if out[i] = -1; v != nil {
-			out[i] = v[k]
-		} else if wait {
+	for i, t := range s.texts(l, k) {
+		if v, err := strconv.Atoi(t); err == nil {
+			out[i] = v
+		} else if out[i] = -1; wait {
 			out[i] = 0
 		}
 	}
@@ -321,8 +344,8 @@ func factor(v, base []int) (f int, same, ok bool) {
 func (s *stage) base() (base []int, ok bool) {
 	var all [][]int
 	for _, l := range s.lines {
-		for k := range strings.Count(l.text, place) {
-			if v := s.values(l, k, false); !(l.waits() && k == 0) && !constant(v) {
+		for k, kind := range places.FindAllString(l.text, -1) {
+			if v := s.values(l, k, false); kind == place && !(l.waits() && k == 0) && !constant(v) {
 				all = append(all, v)
 			}
 		}
@@ -366,6 +389,7 @@ func Stages(files []string) []string {
 				left = append(left, s)
 			}
 			if len(one.members) > 1 {
+				one.once()
 				rewrite(all, one)
 			}
 			rest = left
@@ -389,6 +413,36 @@ func called(text, name string) bool {
 	return len(regexp.MustCompile(`\b`+name+`\b`).FindAllString(text, -1)) == strings.Count(text, name+"(")
 }
 
+// types are those of a generator's work, as a file has them.
+func types(all [][]piece) (out []piece) {
+	for _, f := range all {
+		for _, p := range f {
+			if len(out) < 2 && len(p.names) > 0 && (p.names[0] == "T" || p.names[0] == "Work") {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// call is the arguments of a member's call, in the order of the stage's parameters; those behind one that it has not go by their names.
+func (s *stage) call(m member, header string, given []string) string {
+	var out []string
+	missing := false
+	for i, p := range s.params {
+		switch j := slices.Index(m.params, p.name); {
+		case j < 0:
+			missing = true
+		case missing:
+			name, _, _ := strings.Cut(strings.Split(header, ", ")[i], ":")
+			out = append(out, name+"="+given[j])
+		default:
+			out = append(out, given[j])
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
 // rewrite puts one function in the place of several, and has their callers call it.
 func rewrite(all [][]piece, s *stage) {
 	name := slices.MinFunc(s.members, func(a, b member) int { return cmp.Compare(len(a.name), len(b.name)) }).name
@@ -400,36 +454,46 @@ func rewrite(all [][]piece, s *stage) {
 		}
 	}
 	text, args, _ := s.text(name)
-	seen := map[int]bool{}
+	if !slices.ContainsFunc(s.members, func(m member) bool { return all[m.file][m.at].text != text }) {
+		return
+	}
+	text = pytext.OwnNames(text)
+	names := headed.FindStringSubmatch(text)[1]
+	calls := map[int]map[string]int{} // of each file, its members by name
 	for i, m := range s.members {
 		f := all[m.file]
-		old := f[m.at].text
-		if f[m.at] = (piece{[]string{name}, text}); seen[m.file] {
+		if f[m.at] = (piece{[]string{name}, text}); calls[m.file] != nil {
 			f[m.at] = piece{}
+		} else {
+			calls[m.file] = map[string]int{}
 		}
-		seen[m.file] = true
-		call := regexp.MustCompile(`(yield from )?\b` + m.name + `\(([^()]*)\)`)
-		for j := range f {
-			if j == m.at {
+		calls[m.file][m.name] = i
+	}
+	for file, members := range calls {
+		f := all[file]
+		run := false
+		for j, p := range f {
+			if p.text == text {
 				continue
 			}
-			how := ""
-			if strings.HasPrefix(s.result, "Work[") {
-				if how = "yield from "; !strings.Contains(old, "yield") && !strings.Contains(f[j].text, "yield") {
-					how = "_run("
+			plain := strings.HasPrefix(s.result, "Work[") && !strings.Contains(p.text, "yield")
+			f[j].text = calling.ReplaceAllStringFunc(p.text, func(t string) string {
+				c := calling.FindStringSubmatch(t)
+				i, ok := members[c[2]]
+				switch {
+				case !ok:
+					return t
+				case plain:
+					run = true
+					return "_run(" + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + "))"
+				case strings.HasPrefix(s.result, "Work["):
+					c[1] = "yield from "
 				}
-			}
-			f[j].text = call.ReplaceAllStringFunc(f[j].text, func(t string) string {
-				c := call.FindStringSubmatch(t)
-				t = how + name + "(" + c[2] + args[i] + ")"
-				if how == "_run(" {
-					t += ")"
-				}
-				return t
+				return c[1] + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + ")"
 			})
 		}
-		if !slices.ContainsFunc(f, func(p piece) bool { return slices.Contains(p.names, "_run") }) && slices.ContainsFunc(f, func(p piece) bool { return strings.Contains(p.text, "_run(") }) {
-			all[m.file] = append([]piece{{[]string{"_run"}, Runs}}, f...)
+		if run && !slices.ContainsFunc(f, func(p piece) bool { return slices.Contains(p.names, "_run") }) {
+			all[file] = slices.Concat(types(all), []piece{{[]string{"_run"}, Runs}}, f)
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // Name writes the strand of each instruction of a kernel's body into its task, in place of the tile. A strand of one tile has its
-// number; others are numbered by stage, in the order in which they begin. The stages that are named here are one.
+// number, or that of its pair where its stage has pairs; others are numbered by stage, in the order in which they begin. The stages that
+// are named here are one.
 func Name(b *ir.Block, one ...string) {
 	n := len(b.Instrs)
 	w := &work{instrs: b.Instrs, one: one, reads: make([][]int, n), users: make([][]int, n), parent: make([]int, n), joined: make([]bool, n)}
@@ -138,6 +139,10 @@ func (w *work) number() {
 		}
 	}
 	shared := w.shared()
+	pairs := map[string]bool{} // stages with mixed strands
+	for i, in := range w.instrs {
+		pairs[w.stage(in)] = pairs[w.stage(in)] || w.joined[i] && !shared[i] && mixed[w.find(i)]
+	}
 	begun := map[string]int{} // mixed strands of a stage
 	number := map[int]int{}
 	for i, in := range w.instrs {
@@ -153,6 +158,8 @@ func (w *work) number() {
 			if n = first[s]; mixed[s] {
 				n = begun[w.stage(in)]
 				begun[w.stage(in)]++
+			} else if pairs[w.stage(in)] {
+				n /= few
 			}
 			number[s] = n
 		}

@@ -41,6 +41,9 @@ func TestName(t *testing.T) {
 		{"another stage is another strand", []row{
 			{"a0", "leaf.h0", nil, 0}, {"a1", "leaf.h1", nil, 1}, {"b0", "solve.h0", []string{"a0", "a1"}, 0}, {"b1", "solve.h1", nil, 1},
 		}},
+		{"a head by itself goes with its pair", []row{
+			{"a0", "decay.h0", nil, 0}, {"a1", "decay.h1", nil, 0}, {"c0", "decay.h0", []string{"a0", "a1"}, 0}, {"g3", "decay.h3", nil, 1}, {"g0", "decay.h0", nil, 0},
+		}},
 		{"what has no tile ties two heads for a tile that reads it", []row{
 			{"a2", "state.h2", nil, 0}, {"a3", "state.h3", nil, 0}, {"c", "state", []string{"a2", "a3"}, 0}, {"d", "state.h2", []string{"c"}, 0},
 		}},

@@ -232,7 +232,9 @@ func TestContained(t *testing.T) {
 	}
 	rows = append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,phases_before=0,chunk=64"},
 		// gates in bf16 that the kernel copies from the caller's arrays
-		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,fetch=copies,main=yes"})
+		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,fetch=copies,main=yes"},
+		// programs of some of the heads
+		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,heads=4,fetch=copies,main=yes"})
 	for _, row := range rows {
 		t.Run(row[0]+" by "+row[1], func(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
@@ -260,11 +262,12 @@ func TestPackedWidths(t *testing.T) {
 	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	shapes := []string{"hk=2,hv=4,k=128,v=32", "hk=1,hv=2,k=128,v=64", "hk=2,hv=2,k=128,v=96", "hk=1,hv=2,k=128,v=100",
-		"hk=1,hv=2,k=128,v=256", "hk=3,hv=3,k=128,v=128", "hk=1,hv=5,k=64,v=64", "hk=1,hv=3,k=32,v=32"}
+		"hk=1,hv=2,k=128,v=256", "hk=3,hv=3,k=128,v=128", "hk=1,hv=5,k=64,v=64", "hk=1,hv=3,k=32,v=32", "hk=4,hv=8,k=64,v=64", "hk=8,hv=8,k=64,v=128"}
+	heads := map[string]string{"hk=4,hv=8,k=64,v=64": ",heads=4", "hk=8,hv=8,k=64,v=128": ",heads=4,fetch=copies"} // of a program
 	draw := rotate.Rand(33)
 	draw.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
-	for _, shape := range shapes[:3] {
-		s, v := spec(t, "t=150,seqs=3,init,dtype=bf16,"+shape), variant(t, "tpu-packed,chunks=2")
+	for _, shape := range shapes[:4] {
+		s, v := spec(t, "t=150,seqs=3,init,dtype=bf16,"+shape), variant(t, "tpu-packed,chunks=2"+heads[shape])
 		m, err := build.Module(s, v)
 		require.NoError(t, err, shape)
 		_, err = mosaic.Emit(m, target)

@@ -29,7 +29,10 @@ func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
 	if err != nil || last < 0 || !g.Dims[last].Seq || g.Live == 0 && slices.ContainsFunc(counts[axis+1:], several) {
 		return Numbering{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
 	}
-	if axis < 0 || counts[axis] > 1 && w.Index[axis].Axis != last && g.Live > 0 { // one block, or one a program, wherever its number is
+	switch follows := slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == last }); {
+	case g.Live > 0 && follows >= 0:
+		axis = follows
+	case axis < 0: // one block, wherever its number is
 		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
 	}
 	programs := 0

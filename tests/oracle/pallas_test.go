@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/gdn"
@@ -249,6 +250,36 @@ func TestPallasPackage(t *testing.T) {
 		parts[i].Variant, err = gdn.ParseVariant(text)
 		require.NoError(t, err)
 	}
+	files, dir := writePackage(t, parts)
+	lint(t, py, dir)
+	runJAX(t, dir, absolute(t, py), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	callWhereOthersDo(t, py, files)
+}
+
+// The package of the bench work, of the forms that a TPU wants, keeps to the rules, and each of its modules can be imported: stages that its files share
+// are others than those of small forms.
+func TestPallasPackageOfBench(t *testing.T) {
+	py := python(t)
+	s, err := gdn.Parse("bench")
+	require.NoError(t, err)
+	target, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	parts := pallas.Parts(s)
+	for i, p := range parts {
+		form, err := lower.Suit(p.Spec, gdn.Auto, target)
+		require.NoError(t, err)
+		parts[i].Variant = pallas.Fit(p.Spec, form.Variant)
+	}
+	_, dir := writePackage(t, parts)
+	lint(t, py, dir)
+	for _, p := range parts {
+		runJAX(t, filepath.Join(dir, "src"), absolute(t, py), "-c", "import gdr."+p.Name)
+	}
+}
+
+// writePackage writes a package and gives its files and folder.
+func writePackage(t *testing.T, parts []pallas.Part) ([]pallas.File, string) {
+	t.Helper()
 	files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "gdr")
@@ -257,9 +288,7 @@ func TestPallasPackage(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
 	}
-	lint(t, py, dir)
-	runJAX(t, dir, absolute(t, py), "-m", "pytest", "-q", "-p", "no:cacheprovider")
-	callWhereOthersDo(t, py, files)
+	return files, dir
 }
 
 // callWhereOthersDo installs the wheel of a package by pip, and runs the example that calls it where MaxText calls its own functions.

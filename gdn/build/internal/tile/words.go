@@ -66,11 +66,12 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 
 // TurnsPairs says whether what is of pairs of tokens, D, A, T and P, is turned: rows are the earlier tokens, lanes the later ones. Visits take T^T and P^T as
 // weights, and to turn weights as a matrix unit of 256 rows loads them takes it twice as long. All of it is symmetric but for masks and the order of merges,
-// so nothing is turned for it.
+// so nothing is turned for it. Forms with decays of columns in f32 are for units of 128 rows, which take turned weights as fast: they would lose 2 % up
+// to 1024 tokens.
 func TurnsPairs(e *Body) bool {
 	v := e.V
 	return e.Visits != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Fetch == gdn.FetchCopies && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
-		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine
+		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine && v.Numerics.DecayBF16 == gdn.DecayBF16All
 }
 
 // OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,

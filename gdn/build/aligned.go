@@ -17,6 +17,8 @@ import (
 // final where a next one starts, which stays open. A block in which more than one sequence starts takes a visit for each: later
 // ones have no rows of the first, and keep what earlier ones gave for the rows before theirs.
 //
+// Programs take some of the value heads each, all by the same table: their windows, and what they carry, differ in the heads alone.
+//
 // Which block, sequences and rows a visit has is not known when the program is made: internal/visits makes tables and marks of
 // cu_seqlens, by which windows are looked up and rows are masked. Three sequences in two blocks, of which b begins in the first
 // and c where the second begins, in steps of two visits:

@@ -40,11 +40,7 @@ func (v Variant) Fit(s Spec) Variant {
 	if min(v.Mapping.Heads, s.Groups()) == 1 {
 		v.Share = true
 	}
-	packed := s.Seqs > 0 && s.Direction == Forward && (v.Mapping.Heads == s.HeadsV || v.Mapping.Pack == PackAligned && v.Mapping.Heads%s.Groups() == 0)
-	if v.Mapping.Pack == PackVisits {
-		packed = (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
-	}
-	if !packed || v.Mapping.Pack == PackAligned && (s.Pool > 0 || !alignable(v)) || v.Mapping.Pack == PackMasked && !s.maskable() || v.Mapping.Pack == PackStream && !streamable(v) {
+	if !v.packs(s) {
 		v.Mapping.Pack = PackGather
 	}
 	v = v.fitRule(s)
@@ -87,6 +83,23 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Forward.Fetch = FetchWindows
 	}
 	return v.Canon()
+}
+
+// packs says whether packed sequences of s are taken as v packs them: by all value heads of them in a program, unless blocks have visits.
+func (v Variant) packs(s Spec) bool {
+	forward := s.Seqs > 0 && s.Direction == Forward
+	whole := forward && v.Mapping.Heads == s.HeadsV
+	switch v.Mapping.Pack {
+	case PackVisits:
+		return (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
+	case PackAligned:
+		return forward && v.Mapping.Heads%s.Groups() == 0 && s.Pool == 0 && alignable(v)
+	case PackMasked:
+		return whole && s.maskable()
+	case PackStream:
+		return whole && streamable(v)
+	}
+	return whole
 }
 
 // chunkOf is the least power of two that holds the tokens, or the chunk of v where that is less.

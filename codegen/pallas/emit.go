@@ -134,8 +134,7 @@ func (mod *module) program(prog program) error {
 			params[i] = "_"
 		}
 	}
-	names := lists.Tuple(params)
-	f = append(f, "    "+names[1:len(names)-1]+" = args")
+	f = append(f, "    "+lists.Targets(params)+" = args")
 	for _, s := range stmts {
 		for _, t := range s.text() {
 			f = append(f, "    "+t)

@@ -25,7 +25,6 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
-	names := lists.Tuple(args)
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
@@ -35,7 +34,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	add("%s", header(name, []string{"*args: jax.Array", "interpret: bool"}, result))
 	add(`    """Runs the kernel on %s."""`, strings.Join(args, ", "))
 	if !together {
-		add("    %s = args", names[1:len(names)-1])
+		add("    %s = args", lists.Targets(args))
 	}
 	f := kernel
 	if interpret {

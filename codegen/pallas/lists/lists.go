@@ -176,3 +176,9 @@ func Tuple(s []string) string {
 	}
 	return "(" + strings.Join(s, ", ") + ")"
 }
+
+// Targets are the names that a tuple is unpacked to: a tuple without its brackets.
+func Targets(names []string) string {
+	t := Tuple(names)
+	return t[1 : len(t)-1]
+}

@@ -145,11 +145,11 @@ func (w *windowing) input(i int) error {
 			if w.whole[x] == nil {
 				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
 			}
-			counts, err := ir.BlockCounts(x.Type, nw.Block)
+			block, err := tiles.BlockOf(w.g, nw, x.Type)
 			if err != nil {
 				return err
 			}
-			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, block: tiles.Along(w.g, nw, counts, axis), seen: at, from: w.whole[x]})
+			w.fetched = append(w.fetched, &fetch{window: nw, axis: axis, block: block, seen: at, from: w.whole[x]})
 			continue
 		}
 		t := w.body.Params[old].Type

@@ -29,38 +29,27 @@ func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
 	if err != nil || last < 0 || !g.Dims[last].Seq || g.Live == 0 && slices.ContainsFunc(counts[axis+1:], several) {
 		return Numbering{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
 	}
-	switch follows := slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == last }); {
-	case g.Live > 0 && follows >= 0:
-		axis = follows
-	case axis < 0: // one block, wherever its number is
-		axis = max(slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 }), 0)
+	if g.Live > 0 || axis < 0 { // of one block its number is wherever the index is
+		axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == last })
 	}
-	programs := 0
-	for d, x := range w.Index {
-		moves := x.Axis >= 0 && g.Dims[x.Axis].Size > 1 || x.Table >= 0
-		if d != axis && moves && g.Live > 0 && x.Axis != last && x.Table < 0 && programs == 0 {
-			programs++
-			continue
-		}
-		if d != axis && moves || d == axis && x.Axis != last {
-			return Numbering{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
-		}
-	}
-	return Along(g, w, counts, axis), nil
-}
-
-// Along is the number of a block by its index along one dimension, where another moves by programs; counts are how many blocks each dimension has.
-func Along(g *ir.Grid, w ir.Window, counts []int, axis int) Numbering {
-	n := Numbering{Index: w.Index[axis]}
+	n := Numbering{}
 	for d, below := len(counts)-1, 1; d >= 0; d-- {
-		if x := w.Index[d]; d == axis {
-			n.blocks = below
-		} else if x.Axis >= 0 && g.Dims[x.Axis].Size > 1 {
+		x := w.Index[d]
+		moves := x.Axis >= 0 && g.Dims[x.Axis].Size > 1
+		switch {
+		case d == axis && x.Axis == last:
+			n.Index, n.blocks = x, below
+		case g.Live > 0 && moves && x.Axis != last && x.Table < 0 && n.between == 0:
 			n.axis, n.between = x.Axis, below
+		case d == axis || moves || x.Table >= 0 || counts[d] > 1:
+			return Numbering{}, fmt.Errorf("blocks %v of %s are looked up along dimension %d", w.Block, array, d)
 		}
 		below *= counts[d]
 	}
-	return n
+	if n.blocks == 0 {
+		return Numbering{}, fmt.Errorf("blocks %v of %s follow no sequential axis", w.Block, array)
+	}
+	return n, nil
 }
 
 // At is the number at a point, some points on. One below zero stays so: what programs add is less than the blocks of an index.

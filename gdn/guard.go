@@ -93,7 +93,7 @@ func (v Variant) packs(s Spec) bool {
 	case PackVisits:
 		return (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	case PackAligned:
-		return forward && v.Mapping.Heads%s.Groups() == 0 && s.Pool == 0 && alignable(v)
+		return forward && v.Mapping.Heads%s.Groups() == 0 && alignable(v)
 	case PackMasked:
 		return whole && s.maskable()
 	case PackStream:
@@ -236,7 +236,7 @@ func (v Variant) Precision() ir.Precision {
 // does not, so a power series is safe on small leaves alone.
 func (v Variant) Unsafe(s Spec) string {
 	v = v.Fit(s)
-	if v.Mapping.Pack == PackAligned && s.Seqs > 1 && v.Inverse.Mask == MaskSelect {
+	if v.Mapping.Pack == PackAligned && (s.Seqs > 1 || s.Pool > 0) && v.Inverse.Mask == MaskSelect {
 		return "pack=aligned has two sequences in all products of a block, and mask=select multiplies what is of the other by zero: NaN or overflow of one is in both; mask=words clears it, and pack=visits, gather and masked keep sequences apart"
 	}
 	switch {

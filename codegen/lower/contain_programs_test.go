@@ -22,6 +22,7 @@ var served = []string{
 	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=3,init",
 	"t=300,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=9,init",
 	"b=5,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=7,state=vk",
+	"t=300,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=9,init,pool=11,state=vk",
 }
 
 // written are specs of what else kernels are written for: raw gates and norms, a decay a channel, and training.
@@ -43,6 +44,7 @@ var written = []string{
 var long = [][2]string{
 	{"bench,b=2,init", "b=2,t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,init"},
 	{"contest-prefill,seqs=57,l2norm", "t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=5,init,state=vk,empty=zero,packed"},
+	{"contest-prefill,seqs=57,l2norm,pool=64,inplace", "t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=5,init,state=vk,empty=zero,packed,pool=7,inplace"},
 	{"train,b=2,init", "b=2,t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,init,direction=train"},
 	{"train,seqs=8,init", "t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=5,init,direction=train"},
 }

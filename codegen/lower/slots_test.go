@@ -2,6 +2,7 @@ package lower_test
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -21,6 +22,7 @@ var named = []string{
 	"b=7,t=3,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=27,inplace,read,window",
 	"b=4,t=2,hk=2,hv=2,k=64,v=64,dtype=bf16,init,pool=12,state=vk,inplace,read,window,rule=kda",
 	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,inplace,read",
+	"t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=5,init,state=vk,empty=zero,packed,pool=9,inplace,read",
 }
 
 // freshStarts runs a program as it is, and with NaN in all states that no sequence starts from: outputs and the states that
@@ -99,7 +101,8 @@ func TestNamedStatesCPU(t *testing.T) {
 	byCPU(t, append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda"), freshStarts)
 }
 
-// strayNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit.
+// strayNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit. Nor do
+// they change with the tokens of a sequence without a state, be they NaN.
 func strayNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.Array) map[string]*array.Array) {
 	t.Helper()
 	class, err := truth.LookupClass("random")
@@ -118,6 +121,17 @@ func strayNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.A
 		return run(inputs)
 	}
 	want := naming(-1)
+	finite := maps.Clone(inputs)
+	for _, in := range s.Inputs() {
+		if slices.Contains([]string{"q", "k", "v", "g", "beta", "a", "b"}, in.Name) {
+			inputs = poison{in.Name, math.NaN()}.into(s, inputs, victim{stray, -1})
+		}
+	}
+	got := naming(-1)
+	for _, o := range s.Outputs() {
+		require.True(t, bytes.Equal(want[o.Name].Data, got[o.Name].Data), "%s with NaN in a sequence without a state", o.Name)
+	}
+	inputs = finite
 	for _, name := range []int64{int64(s.Pool / s.Checkpoints()), int64(s.Pool), 1 << 20, math.MaxInt32, math.MinInt32} {
 		got := naming(name)
 		for _, o := range s.Outputs() {
@@ -130,7 +144,11 @@ func strayNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.A
 }
 
 // pools are specs with names that a caller may have wrong.
-var pools = append([]string{"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace"}, named...)
+var pools = append([]string{
+	"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace",
+	"t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=5,init,pool=9",
+	"t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,l2norm,seqs=5,init,pool=9,inplace",
+}, named...)
 
 // A name that no state has reaches no state, by the text that is emitted for each TPU.
 func TestStrayNamesText(t *testing.T) { byText(t, pools, strayNames) }

@@ -53,7 +53,11 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
 	plan := p.visits()
-	table, marked := plan.Make(b, p.args["cu_seqlens"])
+	var slots *visits.Slots
+	if s.Pool > 0 {
+		slots = p.pool().Slots(b)
+	}
+	table, marked := plan.Make(b, p.args["cu_seqlens"], slots)
 	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, visits.Rows, p.c}}
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
@@ -89,8 +93,8 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			args = append(args, o.value)
 		}
 	}
-	if s.InPlace && p.ordered && v.Forward.Fetch == gdn.FetchCopies {
-		// A state is fetched before the step that closes its sequence, from one operand for all visits.
+	if s.Pool > 0 || s.InPlace && p.ordered && v.Forward.Fetch == gdn.FetchCopies {
+		// A state is fetched before the step that closes its sequence, from one operand for all visits. States of a pool that no sequence names stay.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
 	// What is carried: the state of the open sequence, and the output of the block.
@@ -232,7 +236,7 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 // the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
 func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
-	e.Visits = &visits.Marks{Builder: e.b}
+	e.Visits = &visits.Marks{Builder: e.b, Pool: e.s.Pool > 0}
 	for j := range e.v.Mapping.Chunks {
 		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
 	}
@@ -258,6 +262,10 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 	if e.s.Init {
 		m.Next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
+			if e.s.Read {
+				fresh := e.Visits.At(j, visits.Fresh, state.block[2], state.block[3])
+				x = b.Select(e.Over(n, b.Compare(ir.GT, fresh, b.Like(fresh, 0))), b.Like(x, 0), x)
+			}
 			if e.s.State != gdn.StateVK {
 				x = b.Transpose(x, 0, 2, 1)
 			}

@@ -45,7 +45,10 @@ type Meeting struct {
 // What is left of a token, E, is then at most 1 but for rounding, and what is finite stays finite beside it: U is weighed as it was cleaned for its
 // product with P (fades). Of gates that are given a log decay may be above 0 and E as large as it likes, so there U E is cleaned itself.
 func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
-	sides := []*side{{first: visits.First, behind: visits.From}, {first: visits.From, behind: visits.To}}
+	var sides []*side
+	for _, x := range e.Visits.Sides() {
+		sides = append(sides, &side{first: x[0], behind: x[1]})
+	}
 	e.sumSides(w, sides)
 	e.Pairs(w, true, true)
 
@@ -61,7 +64,7 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 	if m.fades = falls && tile.Fades(e.V); m.fades {
 		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
 	}
-	m.values, m.unit, m.share = b.Transpose(w.V, 0, 2, 1), e.normRow(w.inverse), e.normRow(w.query)
+	m.values, m.unit, m.share = b.Transpose(w.V, 0, 2, 1), e.normRow(w.inverse), e.normRow(e.ofSomebody(w.query))
 	return m
 }
 
@@ -181,6 +184,23 @@ func (e *Chunks) sumSides(w *Work, sides []*side) {
 	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
 	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
 	w.Parts = []*ir.Value{w.Sum}
+}
+
+// ofSomebody is x [N of key heads, C], which multiplies outputs, or zero where a sequence may be skipped and the token is of none: NaN of queries that
+// nobody has would be NaN in outputs of zero.
+func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
+	if x == nil || !e.Visits.Pool {
+		return x
+	}
+	b, n := e.B, x.Type.Shape[0]/len(e.Visits.Tiles)
+	lane := e.Iota(n, e.C, 1)
+	var lanes []*ir.Value
+	for visit := range e.Visits.Tiles {
+		sides := e.Visits.Sides()
+		own := func(i int) *ir.Value { return e.Visits.Within(visit, sides[i][0], sides[i][1], lane) }
+		lanes = append(lanes, b.Or(own(0), own(1)))
+	}
+	return b.Select(b.Concat(0, lanes...), x, b.Like(x, 0))
 }
 
 // normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.

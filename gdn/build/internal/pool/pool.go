@@ -4,6 +4,7 @@
 package pool
 
 import (
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -53,6 +54,18 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 		lists = append(lists, b.Select(o.Held(b), o.Read, b.Like(o.Read, -1)))
 	}
 	return lists
+}
+
+// Slots are the states that sequences start from and that they leave, for a schedule of their visits: a name that no state has is -1.
+func (o Of) Slots(b *ir.Builder) *visits.Slots {
+	known := func(x *ir.Value, n int) *ir.Value {
+		return b.Select(b.And(b.Compare(ir.GE, x, b.Like(x, 0)), b.Compare(ir.LT, x, b.Like(x, float64(n)))), x, b.Like(x, -1))
+	}
+	to := known(o.Written, o.States/o.Group)
+	if o.Read == nil {
+		return &visits.Slots{From: to, To: to}
+	}
+	return &visits.Slots{From: known(o.Read, o.States), To: to}
 }
 
 // Ends takes n states of each batch row, [B n, Hv, R, L], out of those after each chunk, [B, chunks, heads..., R, L]: one after every so

@@ -19,13 +19,15 @@ package visits
 
 import "github.com/gdngen/gdngen/ir"
 
-// Marks of a visit, rows of a tile in i32, each one number throughout.
+// Marks of a visit, rows of a tile in i32, each one number throughout. Those behind Keep are marks of a pool alone.
 const (
 	First = iota // the first row of the visit: the open sequence has those from here on
 	From         // the first row of the next sequence; beyond the block where there is none
 	To           // the first row behind the next sequence
 	Keep         // 0 where the state of the next one is dropped: it has no tokens, and final states of such are zero
-	marks
+	Open         // as First, or beyond the block where the open sequence is skipped, so that no row is of it
+	Enter        // as From, or beyond the block where the next sequence is skipped
+	Fresh        // 1 where the next one starts from zeros
 )
 
 // Rows of a tile of marks fill a register.
@@ -34,11 +36,15 @@ const Rows = 8
 // Columns of the table. -1 stands for none.
 const (
 	Block  = iota // the block of tokens of a visit
-	Next          // the sequence that is open at its end
+	Next          // the sequence that is open at its end; of a pool, the state that it starts from, or some other where it has none
 	Done          // the block whose output is then complete
-	Closed        // the sequence whose state is then final
+	Closed        // the sequence whose state is then final; of a pool, the state that it leaves
 	Last          // the same of the state that the step leaves open; in one place
 )
+
+// Slots are the states of a pool [sequences] that sequences start from and that they leave: i32, below zero none. A sequence that leaves none
+// is skipped: its rows are of nobody, whose outputs are zeros.
+type Slots struct{ From, To *ir.Value }
 
 // Schedule is what visits follow from, beside cu_seqlens.
 type Schedule struct {
@@ -61,12 +67,12 @@ func (s Schedule) Entry(column, place int) ir.Index {
 	return x
 }
 
-// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that there
+// Make makes the schedule of cu_seqlens [sequences + 1], and of a pool of its slots: the table, in i32 the steps that there
 // are, as often as there may be visits, then for each of the columns and each place in a step the entries of the steps; and the
 // marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does not ascend.
 // What is of sequences lies along the lanes of squares by visits, whose sums give what is of
 // visits.
-func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
+func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked *ir.Value) {
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
 	steps, visits := s.Steps(), s.visits()
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
@@ -84,12 +90,9 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	cu = b.Convert(cu, ir.I32)
 	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
 	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
-	prior := []*ir.Value{b.Const(i32(1), 0)}
-	if n > 1 {
-		prior = append(prior, b.SliceAxis(home, 0, 0, n-1))
-	}
+	prior := before(b, home)
 	seq := b.Iota(home.Type, 0)
-	gap := b.Sub(home, b.Concat(0, prior...))
+	gap := b.Sub(home, prior)
 	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
 	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
 	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
@@ -121,6 +124,16 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	live = b.Min(live, b.Like(live, float64(steps)))
 	entry := b.Iota(i32(visits), 0) // of its steps this column has one place
 	last := b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), b.Like(entry, float64(n-1)), none)
+	// latest is x of the sequence entered last, of each visit: what sequences add to it sums up over those that were entered.
+	latest := func(each *ir.Value, cmp ir.Cmp, x *ir.Value) *ir.Value {
+		return over(each, cmp, enter, b.Sub(x, before(b, x)))
+	}
+	if slots != nil { // counted from 1, so that 0 is what no sequence has
+		to := plus(b.Max(slots.To, b.Like(slots.To, -1)), 1)
+		next = latest(each, ir.LE, b.Max(slots.From, b.Like(slots.From, 0)))
+		closed = b.Select(entered, plus(latest(each, ir.LE, before(b, to)), -1), none)
+		last = b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), plus(latest(plus(each, visits), ir.LE, to), -1), none)
+	}
 	columns := []*ir.Value{Block: block, Next: next, Done: done, Closed: closed, Last: last}
 
 	// Marks, by visits. One that enters no sequence has its rows behind the last.
@@ -137,30 +150,68 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	if s.Drop {
 		keep = one(b.Compare(ir.GT, to, from))
 	}
-	return b.Concat(0, append([]*ir.Value{live}, columns...)...), spread(b, c, [marks]*ir.Value{First: first, From: from, To: to, Keep: keep})
+	marks := []*ir.Value{First: first, From: from, To: to, Keep: keep}
+	if slots != nil {
+		skips := one(b.Compare(ir.LT, slots.To, b.Like(slots.To, 0)))
+		beyond := func(mark, skipped *ir.Value) *ir.Value {
+			return b.Select(b.Compare(ir.GT, skipped, zero), b.Like(mark, behind), mark)
+		}
+		marks = append(marks, beyond(first, latest(each, ir.LT, skips)), beyond(from, entering(skips)), entering(one(b.Compare(ir.LT, slots.From, b.Like(slots.From, 0)))))
+	}
+	return b.Concat(0, append([]*ir.Value{live}, columns...)...), spread(b, c, marks)
 }
 
-// spread makes tiles [visits, Rows, c] of marks [visits], each throughout its row. What is spread is one word a visit, of which each row takes its bits: a
-// number of a vector comes to a tile by the unit that moves lanes, and four times as many of them would take four times as long.
-func spread(b *ir.Builder, c int, of [marks]*ir.Value) *ir.Value {
+// before is x of the sequence before each, 0 of none.
+func before(b *ir.Builder, x *ir.Value) *ir.Value {
+	zero := b.Const(ir.T(ir.I32, 1), 0)
+	if n := x.Type.Shape[0]; n > 1 {
+		return b.Concat(0, zero, b.SliceAxis(x, 0, 0, n-1))
+	}
+	return zero
+}
+
+// spread makes tiles [visits, Rows, c] of marks [visits], each throughout its row. What is spread is a word of marksOfWord a visit, of which each row takes
+// its bits, or two where there are more marks: a number of a vector comes to a tile by the unit that moves lanes, and one word for each mark would take
+// as many times as long.
+func spread(b *ir.Builder, c int, of []*ir.Value) *ir.Value {
 	bits := 1
 	for 1<<bits < c+2 { // the largest mark is c + 1
 		bits++
 	}
 	tall := ir.T(ir.I32, of[0].Type.Shape[0], Rows, c)
 	row := b.Iota(tall, 1)
-	word := of[0]
-	for i, x := range of[1:] {
-		word = b.Add(word, b.Scale(x, float64(int(1)<<(bits*(i+1)))))
+	word := func(of []*ir.Value) *ir.Value {
+		x := of[0]
+		for i, y := range of[1:] {
+			x = b.Add(x, b.Scale(y, float64(int(1)<<(bits*(i+1)))))
+		}
+		return b.Broadcast(x, tall.Shape, 0)
 	}
+	words := word(of[:min(len(of), marksOfWord)])
 	by := b.And(b.Scale(row, float64(bits)), b.Like(row, 31))
-	return b.And(b.Binary(ir.OpShr, b.Broadcast(word, tall.Shape, 0), by), b.Like(row, float64(int(1)<<bits-1)))
+	if len(of) > marksOfWord {
+		words = b.Select(b.Compare(ir.LT, row, b.Like(row, marksOfWord)), words, word(of[marksOfWord:]))
+		by = b.Scale(b.And(row, b.Like(row, marksOfWord-1)), float64(bits))
+	}
+	return b.And(b.Binary(ir.OpShr, words, by), b.Like(row, float64(int(1)<<bits-1)))
 }
+
+// marksOfWord is how many marks a word has; of the last one, which is 0 or 1, a bit is enough.
+const marksOfWord = 4
 
 // Marks are the marks of the visits of a step, a tile [Rows, Chunk] for each.
 type Marks struct {
 	*ir.Builder
 	Tiles []*ir.Value
+	Pool  bool // sequences may be skipped
+}
+
+// Sides are the marks of the first row, and of the first behind it, of the open sequence and of the next one.
+func (m *Marks) Sides() [2][2]int {
+	if m.Pool {
+		return [2][2]int{{Open, From}, {Enter, To}}
+	}
+	return [2][2]int{{First, From}, {From, To}}
 }
 
 // At is a mark of a visit throughout a [rows, lanes] tile.
@@ -182,11 +233,15 @@ func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
 }
 
 // Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one
-// sequence, if the lane is not after the row; rows before the first of the visit are of none. Of a
+// sequence, if the lane is not after the row; rows before the first of the visit are of none, nor are those of a sequence that is skipped. Of a
 // lane after its row it says anything.
 func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
 	rows, lanes := row.Type.Shape[0], row.Type.Shape[1]
 	from := m.At(visit, From, rows, lanes)
 	open := m.Compare(ir.GT, from, row) // not in the words of Within: a condition is no tile that could pass between phases
-	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, First, rows, lanes), from))
+	sides := m.Sides()
+	if enter := sides[1][0]; enter != From {
+		from = m.At(visit, enter, rows, lanes)
+	}
+	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, sides[0][0], rows, lanes), from))
 }

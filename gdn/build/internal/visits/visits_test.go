@@ -27,7 +27,7 @@ func scheduled(t *testing.T, cu []int64, make func(b *ir.Builder, cu *ir.Value) 
 // visits.
 func TestExample(t *testing.T) {
 	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
-	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, s.Make)
+	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, nil) })
 	require.EqualValues(t, 2, entries[0], "steps")
 	column := func(c int) (by []int64) { // by visits
 		for visit := range 4 {
@@ -47,6 +47,42 @@ func TestExample(t *testing.T) {
 		{visits.First: 5, visits.From: 5, visits.To: 7},
 		{visits.First: 7, visits.From: 7, visits.To: 8},
 		{visits.First: 0, visits.From: 9, visits.To: 9},
+	} {
+		for mark, n := range want {
+			require.Equal(t, n, marks[(visit*visits.Rows+mark)*s.Chunk], "mark %d of visit %d", mark, visit)
+		}
+	}
+}
+
+// The same sequences in a pool: the second is skipped, the third starts from zeros.
+func TestPool(t *testing.T) {
+	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
+	slots := func(b *ir.Builder) *visits.Slots {
+		list := func(of ...float64) *ir.Value {
+			var l []*ir.Value
+			for _, x := range of {
+				l = append(l, b.Const(ir.T(ir.I32, 1), x))
+			}
+			return b.Concat(0, l...)
+		}
+		return &visits.Slots{From: list(4, 9, -1), To: list(7, -1, 5)}
+	}
+	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, slots(b)) })
+	column := func(c int) (by []int64) {
+		for visit := range 4 {
+			by = append(by, entries[s.Entry(c, visit%2).Const+visit/2])
+		}
+		return by
+	}
+	require.Equal(t, []int64{4, 9, 0, 0}, column(visits.Next))
+	require.Equal(t, []int64{-1, 7, -1, -1}, column(visits.Closed))
+	last := s.Entry(visits.Last, 0).Const
+	require.Equal(t, []int64{-1, 5}, entries[last:last+2], "by steps")
+	for visit, want := range [][]int64{
+		{visits.First: 0, visits.From: 0, visits.To: 5, visits.Keep: 1, visits.Open: 0, visits.Enter: 0, visits.Fresh: 0},
+		{visits.First: 5, visits.From: 5, visits.To: 7, visits.Keep: 1, visits.Open: 5, visits.Enter: 9, visits.Fresh: 0},
+		{visits.First: 7, visits.From: 7, visits.To: 8, visits.Keep: 1, visits.Open: 9, visits.Enter: 7, visits.Fresh: 1},
+		{visits.First: 0, visits.From: 9, visits.To: 9, visits.Keep: 1, visits.Open: 0, visits.Enter: 9, visits.Fresh: 0},
 	} {
 		for mark, n := range want {
 			require.Equal(t, n, marks[(visit*visits.Rows+mark)*s.Chunk], "mark %d of visit %d", mark, visit)

@@ -85,7 +85,8 @@ func (v Variant) Fit(s Spec) Variant {
 	return v.Canon()
 }
 
-// packs says whether packed sequences of s are taken as v packs them: by all value heads of them in a program, unless blocks have visits.
+// packs says whether packed sequences of s are taken as v packs them: by all value heads of them in a program, unless blocks have visits. Aligned blocks want a
+// pool that has a state for each sequence (build/internal/pool, Slots).
 func (v Variant) packs(s Spec) bool {
 	forward := s.Seqs > 0 && s.Direction == Forward
 	whole := forward && v.Mapping.Heads == s.HeadsV
@@ -93,7 +94,7 @@ func (v Variant) packs(s Spec) bool {
 	case PackVisits:
 		return (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	case PackAligned:
-		return forward && v.Mapping.Heads%s.Groups() == 0 && alignable(v)
+		return forward && v.Mapping.Heads%s.Groups() == 0 && (s.Pool == 0 || s.Pool >= s.Seqs) && alignable(v)
 	case PackMasked:
 		return whole && s.maskable()
 	case PackStream:

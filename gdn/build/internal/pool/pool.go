@@ -56,16 +56,28 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	return lists
 }
 
-// Slots are the states that sequences start from and that they leave, for a schedule of their visits: a name that no state has is -1.
+// Slots are the states that sequences start from and that they leave, for a schedule of their visits, which reads a state for each sequence. In place of one
+// that has no name, a fresh sequence reads what it leaves its own in, and a skipped one what no sequence names: then nothing is written while it is read.
+// There is such a state if the pool has no fewer states than there are sequences.
+//
+//	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 6 5   To 7 -1 5
 func (o Of) Slots(b *ir.Builder) *visits.Slots {
-	known := func(x *ir.Value, n int) *ir.Value {
-		return b.Select(b.And(b.Compare(ir.GE, x, b.Like(x, 0)), b.Compare(ir.LT, x, b.Like(x, float64(n)))), x, b.Like(x, -1))
+	none := b.Like(o.Written, -1)
+	x := &visits.Slots{To: b.Select(o.Held(b), o.Written, none)}
+	x.From = x.To
+	if o.Read != nil {
+		x.Fresh = b.Or(b.Compare(ir.LT, o.Read, b.Like(o.Read, 0)), b.Compare(ir.GE, o.Read, b.Like(o.Read, float64(o.States))))
+		x.From = b.Select(x.Fresh, x.To, o.Read)
 	}
-	to := known(o.Written, o.States/o.Group)
-	if o.Read == nil {
-		return &visits.Slots{From: to, To: to}
+	ids := ir.T(ir.I32, x.To.Type.Shape[0], o.States)
+	most := func(x *ir.Value, dim int) *ir.Value {
+		return b.Append(ir.OpReduceMax, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
 	}
-	return &visits.Slots{From: known(o.Read, o.States), To: to}
+	slot := b.Iota(ids, 1)
+	named := most(b.Select(b.Compare(ir.EQ, b.Broadcast(x.To, ids.Shape, 0), slot), slot, b.Like(slot, -1)), 0)
+	free := most(b.Select(b.Compare(ir.LT, b.Broadcast(named, ids.Shape, 1), b.Like(slot, 0)), slot, b.Like(slot, -1)), 1)
+	x.From = b.Select(o.Held(b), x.From, free)
+	return x
 }
 
 // Ends takes n states of each batch row, [B n, Hv, R, L], out of those after each chunk, [B, chunks, heads..., R, L]: one after every so

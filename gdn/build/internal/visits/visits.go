@@ -36,15 +36,18 @@ const Rows = 8
 // Columns of the table. -1 stands for none.
 const (
 	Block  = iota // the block of tokens of a visit
-	Next          // the sequence that is open at its end; of a pool, the state that it starts from, or some other where it has none
+	Next          // the sequence that is open at its end; of a pool, the state that it starts from
 	Done          // the block whose output is then complete
 	Closed        // the sequence whose state is then final; of a pool, the state that it leaves
 	Last          // the same of the state that the step leaves open; in one place
 )
 
-// Slots are the states of a pool [sequences] that sequences start from and that they leave: i32, below zero none. A sequence that leaves none
-// is skipped: its rows are of nobody, whose outputs are zeros.
-type Slots struct{ From, To *ir.Value }
+// Slots are the states of a pool [sequences] i32 that sequences start from and that they leave, -1 for none. A sequence that leaves none
+// is skipped: its rows are of nobody, whose outputs are zeros. Whatever a sequence starts from, a state is read, which nobody may write meanwhile.
+type Slots struct {
+	From, To *ir.Value
+	Fresh    *ir.Value // bool: sequences that start from zeros; nil for none
+}
 
 // Schedule is what visits follow from, beside cu_seqlens.
 type Schedule struct {
@@ -129,8 +132,8 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked
 		return over(each, cmp, enter, b.Sub(x, before(b, x)))
 	}
 	if slots != nil { // counted from 1, so that 0 is what no sequence has
-		to := plus(b.Max(slots.To, b.Like(slots.To, -1)), 1)
-		next = latest(each, ir.LE, b.Max(slots.From, b.Like(slots.From, 0)))
+		to := plus(slots.To, 1)
+		next = latest(each, ir.LE, slots.From)
 		closed = b.Select(entered, plus(latest(each, ir.LE, before(b, to)), -1), none)
 		last = b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), plus(latest(plus(each, visits), ir.LE, to), -1), none)
 	}
@@ -156,7 +159,10 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked
 		beyond := func(mark, skipped *ir.Value) *ir.Value {
 			return b.Select(b.Compare(ir.GT, skipped, zero), b.Like(mark, behind), mark)
 		}
-		marks = append(marks, beyond(first, latest(each, ir.LT, skips)), beyond(from, entering(skips)), entering(one(b.Compare(ir.LT, slots.From, b.Like(slots.From, 0)))))
+		marks = append(marks, beyond(first, latest(each, ir.LT, skips)), beyond(from, entering(skips)))
+		if slots.Fresh != nil {
+			marks = append(marks, entering(one(slots.Fresh)))
+		}
 	}
 	return b.Concat(0, append([]*ir.Value{live}, columns...)...), spread(b, c, marks)
 }

@@ -65,7 +65,8 @@ func TestPool(t *testing.T) {
 			}
 			return b.Concat(0, l...)
 		}
-		return &visits.Slots{From: list(4, 9, -1), To: list(7, -1, 5)}
+		fresh := list(0, 0, 1)
+		return &visits.Slots{From: list(4, 9, 5), To: list(7, -1, 5), Fresh: b.Compare(ir.GT, fresh, b.Like(fresh, 0))}
 	}
 	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, slots(b)) })
 	column := func(c int) (by []int64) {
@@ -74,7 +75,7 @@ func TestPool(t *testing.T) {
 		}
 		return by
 	}
-	require.Equal(t, []int64{4, 9, 0, 0}, column(visits.Next))
+	require.Equal(t, []int64{4, 9, 5, 5}, column(visits.Next))
 	require.Equal(t, []int64{-1, 7, -1, -1}, column(visits.Closed))
 	last := s.Entry(visits.Last, 0).Const
 	require.Equal(t, []int64{-1, 5}, entries[last:last+2], "by steps")

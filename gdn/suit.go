@@ -147,7 +147,8 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		return list, nil
 	case c.job == jobPacked:
 		list, err := suitedBefore(c.Text, s, m)
-		if err != nil || w.visits > 0 && last.Fit(s).visits(s) > w.visits || w.tokens > 0 && s.Tokens > w.tokens ||
+		// Forms of few visits have a window for the state of each, and XLA copies a pool of which there are several windows.
+		if err != nil || w.visits > 0 && (s.Pool > 0 || last.Fit(s).visits(s) > w.visits) || w.tokens > 0 && s.Tokens > w.tokens ||
 			w.most > 0 && list[0].Fit(s).states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks {
 			return nil, err
 		}

@@ -137,7 +137,7 @@ func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
 // Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill parts of chunks
 // of 64 where the sequences alone would leave a GPU idle, else chunks of 32, in wide programs without a pipeline where they are many. float32 inputs keep
-// their precision, and chunks of 64. An h100 has timed the contest's heads (docs/gpu.md); between them modelled times decide.
+// their precision, and chunks of 64. An h100 and an h200 have timed the contest's heads (docs/gpu.md); between them modelled times decide.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	if s.DType == ir.F32 {
@@ -158,7 +158,7 @@ func Default(s gdn.Spec) Variant {
 				v.BV = 64
 			}
 		case wide && programs >= 256: // programs share what they load, and two of an SM take turns at waiting
-			v.BV, v.Stages, v.Chunk = 64, 1, 32
+			v.BV, v.Stages, v.Chunk, v.PrepareWarps = 64, 1, 32, 1
 		case half:
 			v.Chunk = 32 // T of 32 rows is cheap to make
 		}

@@ -7,7 +7,7 @@ For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K
 Written by gdngen vX; generate it anew instead of editing it.
 
   spec: b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=57,init,state=vk,empty=zero,packed
-  variant: bv=64,warps=4,stages=1,chunk=32,kernels=two,preparewarps=2,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
+  variant: bv=64,warps=4,stages=1,chunk=32,kernels=two,preparewarps=1,part=0,inverse=blocks,leaf=16,prec=bf16,solve=tf32x3,tparts=2
 """
 
 import triton
@@ -232,5 +232,5 @@ def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state
     chunks = 311  # at least as many as there are
     T, P = q.new_empty((chunks, 8, 2, 32, 32)), q.new_empty((chunks, 8, 32, 32))
     G, rate = A_log.new_empty((chunks, 8, 32)), A_log.new_empty((chunks, 8, 32))
-    prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, rate, num_warps=2)
+    prepare[(chunks * 8,)](q, k, A_log, a, dt_bias, b, cu_seqlens, T, P, G, rate, num_warps=1)
     scan[(912,)](q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, T, P, G, rate, o, final_state, num_warps=4)

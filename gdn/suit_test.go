@@ -211,6 +211,8 @@ func TestChoices(t *testing.T) {
 		{"decode", "auto-fla", 128, "decode-f32,main=yes"},
 		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
 		{"contest-prefill", "auto", 128, "tpu-packed,fetch=copies,main=yes,chunks=4,decay_bf16=operands,mergepairs=32"},
+		{"contest-prefill,pool=128", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
+		{"contest-prefill,t=1024,seqs=1,pool=4", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
 	} {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)

@@ -128,7 +128,8 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{rules: channelRules}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "as the next, by windows: few visits have no steps whose work hides what the kernel copies", where{visits: 8}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
 		where{mxu: 128, rules: channelRules, upTo1: true}},

@@ -52,6 +52,7 @@ func (l *pipeline) delivers(w ir.Window, x *ir.Value, delay int) (axis int, ok b
 
 // makeDeliveries adds the buffers of the windows that the kernel delivers.
 func (l *pipeline) makeDeliveries(b *ir.Builder) {
+	var all *ir.Value
 	for _, x := range l.delivered {
 		shape := slices.Clone(x.window.Block)
 		if x.axis >= 0 {
@@ -61,7 +62,7 @@ func (l *pipeline) makeDeliveries(b *ir.Builder) {
 			}
 		}
 		x.buffer = l.scratch(b, ir.Ref(ir.VMEM, x.to.Type.DType, shape...))
-		x.parts = l.cutInParts(b, x.window.Block, x.to.Type.DType)
+		x.parts = l.cutInParts(b, x.window.Block, x.to.Type.DType, &all)
 		for _, s := range l.slots {
 			l.params[seen{x.param, s.delay}] = x.buffer
 		}

@@ -46,7 +46,8 @@
 //
 // The first and the last steps have phases without a chunk: they are bodies of their own, under
 // conditions on the step. So five slots of three chunks are five bodies, and those of a thousand
-// chunks are five as well: all steps in the middle share one, or one a turn.
+// chunks are five as well: all steps in the middle share one, or one a turn. Kernels of few steps that
+// copy their blocks have a body for each step, in which blocks have constant numbers (unroll.go).
 //
 // # Order in a step
 //

@@ -44,14 +44,15 @@ func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
+	var all *ir.Value
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
 		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
-		f.sem = l.scratch(b, ir.Ref(ir.VMEM, ir.Sem))
+		f.sem = l.semaphore(b, &all)
 		l.params[f.seen] = f.buffer
 		if f.seen.delay == 0 && l.g.Live == 0 {
-			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType)
+			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType, nil)
 		}
 	}
 	l.awaited = l.firstParts()

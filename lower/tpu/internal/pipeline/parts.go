@@ -24,7 +24,7 @@ type parts struct {
 //
 //	[1, 2048, 128] bf16, 512 KiB:   4 parts of [1, 512, 128], 128 KiB each
 //	[1, 24, 4096] bf16, 192 KiB:    1 part; 12 rows would end inside a tile of 16
-func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
+func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType, shared **ir.Value) parts {
 	p := parts{block: slices.Clone(block)}
 	at, rows := 0, len(block)-2
 	for at < rows && block[at] == 1 {
@@ -36,7 +36,7 @@ func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType) parts {
 	}
 	p.along = at
 	for range n {
-		p.sems = append(p.sems, l.scratch(b, ir.Ref(ir.VMEM, ir.Sem)))
+		p.sems = append(p.sems, l.semaphore(b, shared))
 	}
 	return p
 }

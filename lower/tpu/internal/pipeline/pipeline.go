@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -110,6 +111,7 @@ type pipeline struct {
 	going     bool                // while steps are written that a table says are before the last
 	ending    bool                // while the last step is written, where a table says which that is
 	apart     map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
+	unrolled  bool                // each step has a body of its own
 	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
 	ng     *ir.Grid
@@ -159,6 +161,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.unrolled = l.few()
 	l.makeRings(kb)
 	l.makeBuffers(kb)
 	l.makeDeliveries(kb)
@@ -211,6 +214,9 @@ func (l *pipeline) active(step int) []slot {
 func (l *pipeline) bodies(b *ir.Builder) error {
 	b.Stage("step")
 	c := b.ProgramID(l.seq)
+	if l.unrolled {
+		return errors.Join(l.unroll(b, c, l.turns()), b.Err())
+	}
 	var live *ir.Value // the chunks that must run
 	if l.g.Live > 0 {
 		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
@@ -297,13 +303,7 @@ type run struct {
 //
 //	steps 2 to 7, 4 turns:   2 and 6 share a body, 3 and 7 too; 4 and 5 have one each
 func (l *pipeline) runs(lo, hi int) []run {
-	turns := 1
-	if len(l.fetched)+len(l.delivered) > 0 {
-		turns = 2 // the halves of the buffers
-	}
-	for _, r := range l.rings {
-		turns = max(turns, r.mod)
-	}
+	turns := l.turns()
 	var out []run
 	for at := lo; at <= hi && at < lo+turns; at++ {
 		r := run{lo: lo, hi: hi, turn: at % turns, turns: turns}
@@ -314,6 +314,18 @@ func (l *pipeline) runs(lo, hi int) []run {
 		out = append(out, r)
 	}
 	return out
+}
+
+// turns are how many steps pass until the places of all rings repeat.
+func (l *pipeline) turns() int {
+	turns := 1
+	if len(l.fetched)+len(l.delivered) > 0 {
+		turns = 2 // the halves of the buffers
+	}
+	for _, r := range l.rings {
+		turns = max(turns, r.mod)
+	}
+	return turns
 }
 
 // holds is the condition that step c belongs to the run.

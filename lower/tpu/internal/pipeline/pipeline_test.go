@@ -146,3 +146,21 @@ func TestRecurs(t *testing.T) {
 	require.True(t, l.recurs(roundabout))
 	require.False(t, l.recurs(rows))
 }
+
+// Kernels of few steps have a body for each: where they copy blocks both ways, from the first step on, and no table says how many steps run.
+func TestFew(t *testing.T) {
+	of := func(steps int, change func(l *pipeline)) bool {
+		l := &pipeline{g: &ir.Grid{}, steps: steps, last: 1, fetched: []*fetch{{seen: seen{0, 1}}, {seen: seen{1, 0}}}, delivered: []*delivery{{}}}
+		change(l)
+		return l.few()
+	}
+	as := func(*pipeline) {}
+	require.False(t, of(1, as))
+	require.True(t, of(2, as))
+	require.True(t, of(fewSteps-1, as))
+	require.False(t, of(fewSteps, as))
+	require.False(t, of(2, func(l *pipeline) { l.g.Live = 1 }))
+	require.False(t, of(2, func(l *pipeline) { l.places = map[*ir.Instr]Place{} }))
+	require.False(t, of(2, func(l *pipeline) { l.fetched = l.fetched[:1] }))
+	require.False(t, of(2, func(l *pipeline) { l.delivered = nil }))
+}

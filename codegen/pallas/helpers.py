@@ -104,19 +104,20 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
 
 #: eliminate
 def _eliminate(
-    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int
+    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int, up: bool = False
 ) -> None:
-    """Puts row j of the inverses of unit triangles into the rows below it.
+    """Puts row j of the inverses of unit triangles into the rows below it, or above.
 
     Words of blocks are pairs of rows of the triangles, whose columns begin at the
     lanes that first names; lane is the column of each element in its own block.
     """
     lanes = first + j if j else first
-    for m in range((j + 1) // 2, len(blocks)):
+    rows = range(j) if up else range(j + 1, len(x))
+    for m in range(rows.start // 2, (rows.stop + 1) // 2):
         factor = _take(blocks[m], lanes)
-        for r in range(max(2 * m, j + 1), 2 * m + 2):
-            if j == 0:
-                x.append(jnp.where(lane == r, 1.0, 0.0))
+        for r in range(max(2 * m, rows.start), min(2 * m + 2, rows.stop)):
+            if len(rows) == len(x) - 1:
+                x[r] = jnp.where(lane == r, 1.0, 0.0)
             x[r] += _half(factor, r % 2) * x[j]
 
 #: union

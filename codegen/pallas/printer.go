@@ -273,15 +273,18 @@ func (p *printer) refs(args []loops.Ref) (out []expr) {
 func (p *printer) eliminate(n *loops.Node) []statement {
 	p.need("eliminate")
 	x, blocks, rows := p.name(n.Defs[0]), p.listText(p.refs(n.Args[3:])), n.Ints[0].C
-	out := []statement{{name: x, value: "[" + p.ref(n.Args[2]).s + "]"}}
+	out := []statement{{name: x, value: fmt.Sprintf("[%s] * %d", p.ref(n.Args[2]).s, rows)}}
 	if !identifier.MatchString(blocks) {
 		name := p.fresh("blocks")
 		out = append(out, statement{name: name, value: blocks})
 		blocks = name
 	}
 	v := p.loopName()
-	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1),
-		"    " + call("_eliminate", x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v).s}}
+	args := []string{x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v}
+	if n.Note != "" {
+		args = append(args[:4], fmt.Sprintf("%d - %s", rows-1, v), n.Note+"=True")
+	}
+	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1), "    " + call("_eliminate", args...).s}}
 	if pairs := rows * rows / 4; p.yields && !p.quiet { // of columns and words
 		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
 			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -80,7 +81,7 @@ func (s statement) text() []string {
 
 // needs are the helpers that a helper uses.
 var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
-	"eliminate": {"half", "take", "Tiles"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
+	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "Work", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
 
 func (p *printer) need(name string) {
 	p.m.helpers[name] = true
@@ -224,6 +225,8 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.kernelCall(n))
 		case n.Call == "eliminate":
 			out = append(out, p.eliminate(n)...)
+		case n.Call == "merge":
+			out = append(out, p.merge(n)...)
 		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:
@@ -292,6 +295,44 @@ func (p *printer) eliminate(n *loops.Node) []statement {
 		}
 	}
 	return append(out, s)
+}
+
+// merge writes the merges of inverses of blocks, of two heads after the other at each level.
+func (p *printer) merge(n *loops.Node) []statement {
+	p.need("merge")
+	heads, rounds := n.Ints[0].C, n.Ints[1].C
+	nested := func(args []loops.Ref) string {
+		var rows []expr
+		for row := range slices.Chunk(args, len(args)/heads) {
+			rows = append(rows, expr{p.listText(p.refs(row)), atom})
+		}
+		return p.listText(rows)
+	}
+	half := len(n.Args) / 2
+	x, rows := nested(n.Args[:half]), n.Args[0].Item
+	var out []statement
+	if identifier.MatchString(x) && p.Uses[rows] == half { // nothing else reads what is changed
+		p.names[n.Defs[0]] = x
+	} else {
+		out = append(out, statement{name: p.name(n.Defs[0]), value: "[list(rows) for rows in " + x + "]"})
+		x = p.name(n.Defs[0])
+	}
+	wait := 0
+	if p.yields && !p.quiet {
+		wait = max(0, (min(ticks(n.Until), p.until)-p.clock)/rounds)
+	}
+	p.clock += wait * rounds
+	args := []string{x, nested(n.Args[half:]), strconv.Itoa(wait)}
+	if n.Note != "" {
+		args = append(args, n.Note)
+	}
+	if n.Ints[2].C > 0 {
+		args = append(args, "up=True")
+	}
+	if !p.yields || p.quiet {
+		return append(out, statement{lines: []string{"for _ in " + call("_merge", args...).s + ":", "    pass"}})
+	}
+	return append(out, statement{value: "yield from " + call("_merge", args...).s})
 }
 
 var identifier = regexp.MustCompile(`^\w+$`)

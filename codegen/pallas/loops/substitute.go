@@ -99,7 +99,10 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	for _, y := range x {
 		list.Add(y)
 	}
-	f.insert, f.behind = n, f.nodes[at]
+	f.nodes = slices.Insert(slices.Clone(f.nodes), at+1, n)
+	for i, n := range f.nodes {
+		f.place[n] = i
+	}
 }
 
 // rows finds sums of products with picked halves of words, by their lengths.

@@ -143,7 +143,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if spreads(n.In) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
 		return true
 	}
-	if p.Uses[x] != 1 || width(e.s) > maxInline {
+	if p.Uses[x] != 1 || width(e.s) > maxInline || n.In.Op == ir.OpConcat && n.Args[0].Item.Maker != nil && n.Args[0].Item.Maker.Call == "merge" { // which another file may keep
 		return false
 	}
 	user := slices.Index(nodes, p.At[x])

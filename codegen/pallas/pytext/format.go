@@ -175,9 +175,8 @@ func bracketed(body string, indent int) []string {
 			return nil
 		}
 		if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
-			// Targets on the left stand in brackets of their own.
-			head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
-			return append(head, split(") = "+right, indent)...)
+			// Targets on the left would stand in brackets of their own, one a line.
+			return append(split("results = "+right, indent), split(left+" = results", indent)...)
 		}
 		prefix, rest = left+" = ", right
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
@@ -79,19 +80,7 @@ func (s statement) text() []string {
 	return []string{s.value}
 }
 
-// needs are the helpers that a helper uses.
-var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
-	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "Work", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
-
-func (p *printer) need(name string) {
-	p.m.helpers[name] = true
-	for _, other := range needs[name] {
-		p.need(other)
-	}
-	if strings.HasPrefix(name, "dot_") || name == "dot" {
-		p.m.helpers["dot_general"] = true
-	}
-}
+func (p *printer) need(name string) { helpers.Need(p.m.helpers, name) }
 
 func (p *printer) fail(n *loops.Node, err error) {
 	if p.failed == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
@@ -230,18 +231,4 @@ func imports(text string) string {
 }
 
 // preamble is the constants and helper functions that the kernels use.
-func (c *code) preamble() string {
-	var b strings.Builder
-	b.WriteString("Ref = jax.Ref\n")
-	for _, h := range helpers {
-		if c.helpers[h.name] && h.constant {
-			b.WriteString(h.text + "\n")
-		}
-	}
-	for _, h := range helpers {
-		if c.helpers[h.name] && !h.constant {
-			b.WriteString("\n\n" + strings.TrimSpace(h.text) + "\n")
-		}
-	}
-	return b.String()
-}
+func (c *code) preamble() string { return "Ref = jax.Ref\n" + helpers.Text(c.helpers) }

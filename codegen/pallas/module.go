@@ -360,7 +360,7 @@ func phaseDoc(name string) string {
 
 // steps writes the bodies of a pipelined kernel's steps.
 func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) ([]string, error) {
-	m.helpers["interleave"] = true
+	m.helpers["interleave"], m.helpers["Work"] = true, true
 	var lines []string
 	for _, s := range k.Steps {
 		indent := ""

@@ -86,7 +86,7 @@ func (p *printer) base(x *loops.Item) string {
 		return n.Call
 	case "feedback":
 		return "rounded"
-	case "eliminate":
+	case "eliminate", "merge":
 		return "x"
 	}
 	switch n.In.Op {
@@ -220,4 +220,4 @@ func (p *printer) length(name string) int {
 	return all
 }
 
-var indexed = regexp.MustCompile(`^(.+)\[\d+\]$`)
+var indexed = regexp.MustCompile(`^(.+)\[[^\[\]]*\]$`)

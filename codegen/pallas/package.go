@@ -71,6 +71,9 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	var api *file
 	loosest := 0.0
 	parts = slices.DeleteFunc(slices.Clone(parts), func(part Part) bool { return part.Name == "short" && part.Variant == parts[0].Variant })
+	has := func(name string) bool {
+		return slices.ContainsFunc(parts, func(part Part) bool { return part.Name == name })
+	}
 	for _, part := range parts {
 		p.Costs = part.Costs
 		f, err := newFile(part.Spec, part.Variant, build, p)
@@ -83,7 +86,11 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		api.data.Pool = api.data.Pool || f.data.Pool
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
-		docs, codes = append(docs, strings.Replace(f.doc, runIt, "", 1)), append(codes, f.source(true))
+		doc := strings.Replace(f.doc, runIt, "", 1)
+		if f.data.Ungraded = has("train") && (part.Name == "forward" || part.Name == "short"); f.data.Ungraded {
+			doc = strings.Replace(doc, gradients[false], "", 1)
+		}
+		docs, codes = append(docs, doc), append(codes, f.source(true))
 		names := f.functions()
 		if !f.data.Decode {
 			names = append([]string{"STEP"}, names...)
@@ -99,9 +106,6 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		files = append(files, File{"src/" + name + "/" + part.Name + ".py", pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
-	has := func(name string) bool {
-		return slices.ContainsFunc(parts, func(part Part) bool { return part.Name == name })
-	}
 	api.data.Short, api.data.Train = has("short"), has("train")
 	api.data.Options, api.data.Kinds = compilerOptions()
 	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",

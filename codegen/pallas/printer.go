@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
@@ -78,19 +80,7 @@ func (s statement) text() []string {
 	return []string{s.value}
 }
 
-// needs are the helpers that a helper uses.
-var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
-	"eliminate": {"half", "take", "Tiles"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
-
-func (p *printer) need(name string) {
-	p.m.helpers[name] = true
-	for _, other := range needs[name] {
-		p.need(other)
-	}
-	if strings.HasPrefix(name, "dot_") || name == "dot" {
-		p.m.helpers["dot_general"] = true
-	}
-}
+func (p *printer) need(name string) { helpers.Need(p.m.helpers, name) }
 
 func (p *printer) fail(n *loops.Node, err error) {
 	if p.failed == nil {
@@ -142,7 +132,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if spreads(n.In) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
 		return true
 	}
-	if p.Uses[x] != 1 || width(e.s) > maxInline {
+	if p.Uses[x] != 1 || width(e.s) > maxInline || n.In.Op == ir.OpConcat && n.Args[0].Item.Maker != nil && n.Args[0].Item.Maker.Call == "merge" { // which another file may keep
 		return false
 	}
 	user := slices.Index(nodes, p.At[x])
@@ -224,6 +214,8 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.kernelCall(n))
 		case n.Call == "eliminate":
 			out = append(out, p.eliminate(n)...)
+		case n.Call == "merge":
+			out = append(out, p.merge(n)...)
 		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:
@@ -273,15 +265,18 @@ func (p *printer) refs(args []loops.Ref) (out []expr) {
 func (p *printer) eliminate(n *loops.Node) []statement {
 	p.need("eliminate")
 	x, blocks, rows := p.name(n.Defs[0]), p.listText(p.refs(n.Args[3:])), n.Ints[0].C
-	out := []statement{{name: x, value: "[" + p.ref(n.Args[2]).s + "]"}}
+	out := []statement{{name: x, value: fmt.Sprintf("[%s] * %d", p.ref(n.Args[2]).s, rows)}}
 	if !identifier.MatchString(blocks) {
 		name := p.fresh("blocks")
 		out = append(out, statement{name: name, value: blocks})
 		blocks = name
 	}
 	v := p.loopName()
-	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1),
-		"    " + call("_eliminate", x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v).s}}
+	args := []string{x, blocks, p.ref(n.Args[0]).s, p.ref(n.Args[1]).s, v}
+	if n.Note != "" {
+		args = append(args[:4], fmt.Sprintf("%d - %s", rows-1, v), n.Note+"=True")
+	}
+	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1), "    " + call("_eliminate", args...).s}}
 	if pairs := rows * rows / 4; p.yields && !p.quiet { // of columns and words
 		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
 			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))
@@ -289,6 +284,44 @@ func (p *printer) eliminate(n *loops.Node) []statement {
 		}
 	}
 	return append(out, s)
+}
+
+// merge writes the merges of inverses of blocks, of two heads after the other at each level.
+func (p *printer) merge(n *loops.Node) []statement {
+	p.need("merge")
+	heads, rounds := n.Ints[0].C, n.Ints[1].C
+	nested := func(args []loops.Ref) string {
+		var rows []expr
+		for row := range slices.Chunk(args, len(args)/heads) {
+			rows = append(rows, expr{p.listText(p.refs(row)), atom})
+		}
+		return p.listText(rows)
+	}
+	half := len(n.Args) / 2
+	x, rows := nested(n.Args[:half]), n.Args[0].Item
+	var out []statement
+	if identifier.MatchString(x) && p.Uses[rows] == half { // nothing else reads what is changed
+		p.names[n.Defs[0]] = x
+	} else {
+		out = append(out, statement{name: p.name(n.Defs[0]), value: "[list(rows) for rows in " + x + "]"})
+		x = p.name(n.Defs[0])
+	}
+	wait := 0
+	if p.yields && !p.quiet {
+		wait = max(0, (min(ticks(n.Until), p.until)-p.clock)/rounds)
+	}
+	p.clock += wait * rounds
+	args := []string{x, nested(n.Args[half:]), strconv.Itoa(wait)}
+	if n.Note != "" {
+		args = append(args, n.Note)
+	}
+	if n.Ints[2].C > 0 {
+		args = append(args, "up=True")
+	}
+	if !p.yields || p.quiet {
+		return append(out, statement{lines: []string{"for _ in " + call("_merge", args...).s + ":", "    pass"}})
+	}
+	return append(out, statement{value: "yield from " + call("_merge", args...).s})
 }
 
 var identifier = regexp.MustCompile(`^\w+$`)

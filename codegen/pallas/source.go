@@ -82,6 +82,7 @@ type fileData struct {
 	Numbers                          bool   // some gates are a number a head
 	Pool                             bool   // states may lie in a pool
 	Part                             bool   // of a package
+	Ungraded                         bool   // it has no gradient: another file of the package has
 	Ragged                           bool   // q, k, v and o may end within a block of tokens
 	Options, Kinds                   string // of the compiler, and devices that want them, in a package
 	Limit, GradientLimit, Name, Run  string
@@ -248,10 +249,13 @@ func floatText(x float64) string {
 	return s
 }
 
+// gradients says how a file's gradient is computed, by whether it is for training.
+var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}
+
 // describeAll is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
-	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}[given.Direction == gdn.Train] + ".\n\n")
+	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + gradients[given.Direction == gdn.Train] + ".\n\n")
 	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))

@@ -121,7 +121,7 @@ func apart(nodes []*Node) bool {
 	stores, loaded := map[*Item][]*Node{}, map[*Item]bool{}
 	for _, n := range nodes {
 		switch {
-		case n.In.Body != nil || n.Call == "eliminate" || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
+		case n.In.Body != nil || n.Call == "eliminate" || n.Call == "merge" || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
 			return false
 		case n.In.Op == ir.OpStore:
 			x := under(target(n)[0].Item)

@@ -14,8 +14,6 @@ type fuser struct {
 	place map[*Node]int
 	uses  map[*Item]int
 	gone  map[*Node]bool
-
-	insert, behind *Node // a node that is put behind another
 }
 
 // Fuse makes one node, with a Call, of instructions that together are an idiom with a name: fewer nodes to read, and loops that differ in
@@ -36,6 +34,7 @@ func Fuse(nodes []*Node) []*Node {
 		_ = f.half(n) || f.finite(n) || f.union(n) || f.feedback(n)
 	}
 	f.substitution()
+	f.merge()
 	return f.left()
 }
 
@@ -50,18 +49,14 @@ func (f *fuser) left() []*Node {
 		}
 		if !f.gone[n] && used {
 			Visit(n, func(r *Ref) {
-				f.uses[r.Item]++
-				if r.Item.In != nil {
-					f.uses[r.Item.In]++
+				for x := r.Item; x != nil; x = x.In {
+					f.uses[x]++
 				}
 			})
 			out = append(out, n)
 		}
 	}
 	for _, n := range slices.Backward(f.nodes) {
-		if n == f.behind {
-			keep(f.insert)
-		}
 		keep(n)
 	}
 	slices.Reverse(out)

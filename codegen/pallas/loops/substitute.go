@@ -19,43 +19,49 @@ type term struct {
 }
 
 // substitution finds rows of which each takes the ones before it, and makes one node of them: a call of the words of the blocks, the first
-// lane of each block, the lane within it and the first row. What it gives is a list.
+// lane of each block, the lane within it and the first row. What it gives is a list. Triangles are lower ones, whose rows are done from the first
+// on, or upper ones from the last on.
 func (f *fuser) substitution() {
 	rows := f.rows()
 	if len(rows) < 4 || len(rows)%2 == 0 {
 		return
 	}
 	first := rows[0].terms[0]
+	lanes, number := first.take.Args[1], func(i int) int { return i } // of a row by the order in which rows are done
 	lane := f.oneHot(rows[0].base, 1)
-	args, x := []Ref{first.take.Args[1], lane, first.mul.Args[1]}, []*Item{first.mul.Args[1].Item}
+	up := lane.Item == nil
+	if up {
+		number = func(i int) int { return len(rows) - i }
+		lane = f.oneHot(rows[0].base, number(1))
+		if m := f.maker[lanes.Item]; m != nil && len(m.Args) > 0 {
+			lanes = m.Args[0]
+		}
+	}
+	x := []*Item{first.mul.Args[1].Item}
+	words := make([]Ref, (len(rows)+1)/2)
 	var parts []*Node
 	for i, r := range rows {
-		if len(r.terms) != i+1 || f.oneHot(r.base, i+1).Item != lane.Item || lane.Item == nil {
+		n := number(i + 1)
+		if len(r.terms) != i+1 || f.oneHot(r.base, n).Item != lane.Item || lane.Item == nil {
 			return
 		}
+		pair := &words[n/2]
+		if pair.Item == nil {
+			*pair = r.terms[0].take.Args[0]
+		}
 		for j, t := range r.terms {
-			pair := rows[i] // whose words these are
-			if i > 0 && i%2 == 0 {
-				pair = rows[i-1]
-			}
-			words := t.take.Args[0].Item
-			if t.mul.Args[1].Item != x[j] || !f.column(t.take.Args[1], args[0], j) || t.half.Ints[0].C != (i+1)%2 || words != pair.terms[0].take.Args[0].Item {
+			if t.mul.Args[1].Item != x[j] || !f.column(t.take.Args[1], lanes, number(j)) || t.half.Ints[0].C != n%2 || t.take.Args[0].Item != pair.Item {
 				return
 			}
 			parts = append(parts, t.add, t.mul, t.half, t.take)
 		}
 		x = append(x, r.last.Defs[0])
 	}
-	for i, r := range rows {
-		if i == 0 || i%2 == 1 {
-			args = append(args, r.terms[0].take.Args[0])
-		}
-	}
-	f.gather(args, x, parts)
+	f.gather(append([]Ref{lanes, lane, {Item: x[0]}}, words...), x, up, parts)
 }
 
 // gather puts a node with a list of x in the place of the parts that make them: behind its operands, before what reads it.
-func (f *fuser) gather(args []Ref, x []*Item, parts []*Node) {
+func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	at := 0
 	for _, a := range args {
 		if m := f.maker[a.Item]; m != nil {
@@ -85,11 +91,18 @@ func (f *fuser) gather(args []Ref, x []*Item, parts []*Node) {
 		}
 	}
 	list.Maker = n
-	list.Add(&Item{Typ: list.Typ}) // the first row stays what it is
-	for _, y := range x[1:] {
+	x[0] = &Item{Typ: list.Typ} // the first row stays what it is
+	if up {
+		n.Note = "up"
+		slices.Reverse(x)
+	}
+	for _, y := range x {
 		list.Add(y)
 	}
-	f.insert, f.behind = n, f.nodes[at]
+	f.nodes = slices.Insert(slices.Clone(f.nodes), at+1, n)
+	for i, n := range f.nodes {
+		f.place[n] = i
+	}
 }
 
 // rows finds sums of products with picked halves of words, by their lengths.

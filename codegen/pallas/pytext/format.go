@@ -175,7 +175,10 @@ func bracketed(body string, indent int) []string {
 			return nil
 		}
 		if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
-			// Targets on the left stand in brackets of their own.
+			// Targets on the left would stand in brackets of their own, one a line: what they name has a name instead, where they fit a line.
+			if unpack := left + " = results"; strings.HasSuffix(right, ")") && indent+len(unpack) <= lineWidth {
+				return append(split("results = "+right, indent), pad+unpack)
+			}
 			head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
 			return append(head, split(") = "+right, indent)...)
 		}

@@ -12,12 +12,10 @@ import (
 type merging struct {
 	a, b, out *stage
 	of, back  map[string]string // what b's names are in a, and a's in b
-	visits    [2]string         // names of a and b: masks of each block, in b by visit
 	pending   map[string]int    // lists that b has set to nothing, and the line that does
 }
 
-// merge makes one function of two that differ in integers, in names, in waits, in lists that one of them keeps, and in whether masks are by
-// visit; nil where they differ in more.
+// merge makes one function of two that differ in integers, in names, in waits and in lists that one of them keeps; nil where they differ in more.
 func merge(a, b *stage) *stage {
 	m := &merging{a: a, b: b, out: &stage{doc: a.doc, params: slices.Clone(a.params), own: maps.Clone(a.own)}, of: map[string]string{}, back: map[string]string{}, pending: map[string]int{}}
 	if m.out.result = union(a.result, b.result); m.out.result == "" || !m.merge(a.lines, b.lines) {
@@ -35,8 +33,6 @@ func merge(a, b *stage) *stage {
 		case i < 0 && m.of[p.name] == "" && (p.name == "refs" || p.name == "place"):
 			m.out.params = append(m.out.params, p)
 			m.of[p.name] = p.name
-		case i < 0 && m.visits[0] != "":
-			m.out.params = append(m.out.params, param{m.name(p.name), p.hint})
 		default:
 			return nil
 		}
@@ -93,8 +89,6 @@ func (m *merging) merge(x, y []line) bool {
 			continue
 		}
 		switch {
-		case m.byVisit(r):
-			y = y[1:]
 		case nothing.MatchString(l.text) && nothing.MatchString(r.text):
 			for _, n := range sets(r.text) {
 				m.pending[n] = len(m.out.lines)
@@ -146,11 +140,10 @@ func (m *merging) renamed(text string) string {
 
 // unifying goes through two lines at a time.
 type unifying struct {
-	l, r, out  line
-	x, y       []string // tokens
-	i, j       int      // how many of them are taken
-	k, n       int      // and how many places and options
-	visitsFrom int      // where in y an index by visit begins; -1 for none
+	l, r, out line
+	x, y      []string // tokens
+	i, j      int      // how many of them are taken
+	k, n      int      // and how many places and options
 }
 
 // put adds a token, of either line or of both. A function that has no value there has the missing one.
@@ -194,21 +187,9 @@ func (u *unifying) tokens() (s, t string) {
 	return s, t
 }
 
-// byVisit takes the index by visit, which the other line has not.
-func (u *unifying) byVisit() {
-	for u.visitsFrom = -1; u.j < len(u.y)-1 && u.y[u.j] != "]"; {
-		missing := ""
-		if u.y[u.j] == place {
-			missing = u.r.values[0][u.n]
-		}
-		u.put(u.y[u.j], false, true, missing)
-	}
-	u.put("]", false, true, "")
-}
-
-// unify makes one line of two that differ in names and integers; masks by visit have one index more.
+// unify makes one line of two that differ in names and integers.
 func (m *merging) unify(l, r line) (line, bool) {
-	u := &unifying{l: l, r: r, x: token.FindAllString(l.text, -1), y: token.FindAllString(r.text, -1), visitsFrom: -1}
+	u := &unifying{l: l, r: r, x: token.FindAllString(l.text, -1), y: token.FindAllString(r.text, -1)}
 	of, back := maps.Clone(m.of), maps.Clone(m.back)
 	u.out = line{values: make([][]string, len(m.a.members)+len(m.b.members)), guard: cmp.Or(l.guard, r.guard)}
 	if len(l.values) != len(m.a.members) || len(r.values) != len(m.b.members) {
@@ -217,8 +198,6 @@ func (m *merging) unify(l, r line) (line, bool) {
 	for u.i < len(u.x) || u.j < len(u.y) {
 		s, t := u.tokens()
 		switch own := m.a.own[s] && m.b.own[t]; {
-		case u.j == u.visitsFrom:
-			u.byVisit()
 		case s == option && t == ")":
 			u.put(s, true, false, "None")
 		case t == option && s == ")":
@@ -228,46 +207,12 @@ func (m *merging) unify(l, r line) (line, bool) {
 			u.put(s, true, true, "")
 		case own && of[t] == s, s == t && s != "" && !m.a.own[s] && !m.b.own[t]:
 			u.put(s, true, true, "")
-		case m.visits[0] != "" && s == m.visits[0] && t == m.visits[1]:
-			u.put(m.of[t], true, true, "")
-			u.visitsFrom = u.j
-			for depth := 0; u.visitsFrom < len(u.y) && (depth > 0 || u.visitsFrom == u.j); u.visitsFrom++ {
-				depth += map[string]int{"[": 1, "]": -1}[u.y[u.visitsFrom]]
-			}
 		default:
 			return u.out, false
 		}
 	}
 	m.of, m.back = of, back
 	return u.out, true
-}
-
-// byVisit takes a line of b that makes masks by visit of those of each block. Where there are no visits, they are the same for each.
-func (m *merging) byVisit(r line) bool {
-	v := visited.FindStringSubmatch(r.text)
-	if v == nil || m.visits[0] != "" {
-		return false
-	}
-	of := cmp.Or(m.of[v[4]], v[4]) // of the same name, where nothing has read it
-	if m.of[v[4]] == "" && !slices.ContainsFunc(m.a.params, func(p param) bool { return p.name == of && m.back[of] == "" }) {
-		return false
-	}
-	m.of[v[4]], m.back[of] = of, v[4]
-	given := ""
-	for _, p := range m.b.params {
-		if strings.Contains(v[3], p.name+"[") && p.name != v[4] {
-			given = m.name(p.name)
-		}
-	}
-	m.visits = [2]string{of, v[2]}
-	name := m.name(v[2])
-	visits := r.values[0][strings.Count(r.text[:strings.Index(r.text, " for j in range(")], place)]
-	none := make([][]string, len(m.a.members))
-	m.out.lines = append(m.out.lines, line{text: v[1] + name + " = [[mask] * " + visits + " for mask in " + of + "]", values: slices.Concat(none, make([][]string, len(m.b.members)))})
-	r.guard, r.text = given, m.renamed(r.text)
-	r.values = slices.Concat(none, r.values)
-	m.out.lines = append(m.out.lines, r)
-	return given != ""
 }
 
 // kept takes a value that one function names where the other makes it in a list: the list takes the name.

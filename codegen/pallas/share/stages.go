@@ -27,7 +27,6 @@ const Runs = `def _run(work: Work[T]) -> T:
 var (
 	number    = regexp.MustCompile(`, 0x\w+|[\w.]+`)
 	token     = regexp.MustCompile(`"[^"]*"|\.?[A-Za-z_]\w*|[\d.]+\w*|.`)
-	visited   = regexp.MustCompile(`^( *)(\w+) = \[\[(.*) & (\w+)\[i\] for j in range\(\x00\)\] for i in range\(\x00\)\]$`)
 	defined   = regexp.MustCompile(`^def (_\w+)\((.*)\) -> (.*):$`)
 	prefixes  = regexp.MustCompile(`^_(forward|backward)_|_\d+$`)
 	calling   = regexp.MustCompile(`(yield from )?\b(_\w+)\(([^()]*)\)`)

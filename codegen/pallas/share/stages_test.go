@@ -37,25 +37,22 @@ func TestStages(t *testing.T) {
 	require.True(t, strings.HasPrefix(got[1], types+"\n\n\n"+Runs), "what runs work names its types")
 }
 
-// Stages may call what they make differently, take masks by visit, and give bits or none; rounds wait once.
-func TestStagesByVisit(t *testing.T) {
+// Stages may call what they make differently, and give bits or none; rounds wait once.
+func TestStagesOfOtherNames(t *testing.T) {
 	head := "    \"\"\"Does it.\"\"\"\n    yield 20\n"
 	a := "def _solve(masks: Tiles, x: Tiles, refs: _ARefs) -> Work[None]:\n" + head + "    ys = []\n    for h in range(4):\n        ys.append(x[h] & masks[h + 1])\n        yield 30\n        refs.y[h] = _finite(ys[h], 0x80)\n        yield 22\n\n\n" +
 		"def _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(masks, x, refs)"
-	b := "def _solve(parts: Tiles, x: Tiles, masks: Tiles, refs: _BRefs) -> Work[None]:\n" + head + "    zs_2 = [[parts[j][i] & masks[i] for j in range(2)] for i in range(8)]\n    zs = []\n    for h in range(4):\n        zs.append(x[h] & zs_2[h + 1][h // 2])\n        refs.y[h] = _finite(zs[h])\n        yield 25\n\n\n" +
-		"def _prepare(refs: _BRefs) -> Work[None]:\n    yield from _solve(p, x, masks, refs)"
+	b := "def _solve(x: Tiles, parts: Tiles, refs: _BRefs) -> Work[None]:\n" + head + "    zs = []\n    for h in range(4):\n        zs.append(x[h] & parts[h + 1])\n        refs.y[h] = _finite(zs[h])\n        yield 25\n\n\n" +
+		"def _prepare(refs: _BRefs) -> Work[None]:\n    yield from _solve(x, p, refs)"
 	got := Stages([]string{a, b})
-	text := `def _solve(masks: Tiles, x: Tiles, refs: Any, parts: Tiles | None = None, *, bits: int | None, waits: tuple[int, ...]) -> Work[None]:
+	text := `def _solve(masks: Tiles, x: Tiles, refs: Any, *, bits: int | None, waits: tuple[int, ...]) -> Work[None]:
     """Does it."""
     yield 20
-    zs = [[mask] * 2 for mask in masks]
-    if parts is not None:
-        zs = [[parts[j][i] & masks[i] for j in range(2)] for i in range(8)]
     ys = []
     for h in range(4):
-        ys.append(x[h] & zs[h + 1][h // 2])
+        ys.append(x[h] & masks[h + 1])
         refs.y[h] = _finite(ys[h], bits)
         yield waits[0]`
 	require.Equal(t, text+"\n\n\ndef _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(masks, x, refs, bits=0x80, waits=(52,))", got[0])
-	require.Equal(t, text+"\n\n\ndef _prepare(refs: _BRefs) -> Work[None]:\n    yield from _solve(masks, x, refs, p, bits=None, waits=(25,))", got[1])
+	require.Equal(t, text+"\n\n\ndef _prepare(refs: _BRefs) -> Work[None]:\n    yield from _solve(p, x, refs, bits=None, waits=(25,))", got[1])
 }

@@ -7,7 +7,7 @@ _ALL = np.uint32(0xFFFFFFFF)
 #: HIGH constant
 _HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word
 
-#: interleave constant
+#: Work constant
 T = TypeVar("T")
 Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
 
@@ -104,20 +104,96 @@ def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
 
 #: eliminate
 def _eliminate(
-    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int
+    x: Tiles, blocks: Tiles, first: jax.Array, lane: jax.Array, j: int, up: bool = False
 ) -> None:
-    """Puts row j of the inverses of unit triangles into the rows below it.
+    """Puts row j of the inverses of unit triangles into the rows below it, or above.
 
     Words of blocks are pairs of rows of the triangles, whose columns begin at the
     lanes that first names; lane is the column of each element in its own block.
     """
     lanes = first + j if j else first
-    for m in range((j + 1) // 2, len(blocks)):
+    rows = range(j) if up else range(j + 1, len(x))
+    for m in range(rows.start // 2, (rows.stop + 1) // 2):
         factor = _take(blocks[m], lanes)
-        for r in range(max(2 * m, j + 1), 2 * m + 2):
-            if j == 0:
-                x.append(jnp.where(lane == r, 1.0, 0.0))
+        for r in range(max(2 * m, rows.start), min(2 * m + 2, rows.stop)):
+            if len(rows) == len(x) - 1:
+                x[r] = jnp.where(lane == r, 1.0, 0.0)
             x[r] += _half(factor, r % 2) * x[j]
+
+#: merge
+def _merge(
+    x: list[Tiles], a: list[Tiles], wait: int, bits: int | None = None, up: bool = False
+) -> Work[None]:
+    """Merges the inverses x of blocks on the diagonal of unit triangles, in place.
+
+    Neighbours [B0, 0; -A, B1] have the inverse [X0, 0; X1 A X0, X1] of twice as many
+    rows; up, [B0, -A; 0, B1] has [X0, X0 A X1; 0, X1]. x and a are words of the rows of
+    blocks of each head.
+    """
+    n = 1
+    while n < len(x[0]):
+        yield from _merge_level(x, a, n, wait, bits, up)
+        n *= 2
+
+
+def _merge_level(
+    x: list[Tiles], a: list[Tiles], n: int, wait: int, bits: int | None, up: bool
+) -> Work[None]:
+    """Merges neighbouring blocks of n rows of x.
+
+    A product takes few rows from the left, so that blocks with lanes of their own are
+    packed into n. It is of two heads, the second turned by a block: what one of them
+    has is zero where the other is.
+    """
+    column = lax.broadcasted_iota(jnp.int32, x[0][0].shape, 1)
+    blocks, width = len(x[0]), column.shape[1]
+    size = n * width // blocks
+    filled = jnp.full(column.shape, width, jnp.int32)
+    turned = [column + turn for turn in (width - size, size)]
+    turned = [lanes - lax.div(lanes, filled) * width for lanes in turned]
+    own = column >> (size.bit_length() - 1)
+    masks = [jnp.where(own == i, _ALL, np.uint32(0)) for i in range(up, blocks // n, 2)]
+    grow = [i for i in range(blocks) if i // n % 2 != up]
+
+    def packed(t: Any) -> Tiles:
+        return [_union([t[i] for i in grow if i % n == m]) for m in range(n)]
+
+    def masked(t: Tiles) -> dict[int, jax.Array]:
+        return {i: t[i % len(t)] & masks[i // (2 * n)] for i in grow}
+
+    def spread(t: Tiles) -> dict[int, jax.Array]:
+        return masked(t) if 2 * n < blocks else {i: t[i % n] for i in grow}
+
+    def product(left: list[Tiles], right: list[Any], side: int) -> jax.Array:
+        rows = _stacked(left[0], [_take(t, turned[side]) for t in left[1]])
+        first = [i // n % 2 == side for i in range(blocks)]  # of the first head
+        both = [right[0][i] if f else right[1][i ^ n] for i, f in enumerate(first)]
+        return _dot(_halves(rows), _halves(_stacked(both)))
+
+    def parts(product: jax.Array, contained: bool) -> list[Tiles]:
+        words = _words(_bf16(product))
+        t = [words[i : i + len(column)] for i in range(0, len(words), len(column))]
+        t = [_finite(y, bits) for y in t] if contained else t
+        return [t[:n], t[n:]]
+
+    pairs = [slice(h, h + 2) for h in range(0, len(x), 2)]
+    products = []
+    for h in pairs:
+        between = [masked(t) for t in a[h]]
+        left, right = (x[h], between) if up else (between, x[h])
+        products.append(product([packed(t) for t in left], right, 0))
+        yield wait
+    for i, h in enumerate(pairs):
+        half = parts(products[i], True)
+        left, right = half, x[h]
+        if not up:
+            left, right = [packed(t) for t in x[h]], [spread(t) for t in half]
+        products[i] = product(left, right, 1)
+        yield wait
+    for i, h in enumerate(pairs):
+        for t, z in zip(x[h], parts(products[i], 2 * n < blocks), strict=True):
+            for j, y in spread(z).items():
+                t[j] |= y
 
 #: union
 def _union(parts: Tiles) -> jax.Array:

@@ -1,0 +1,42 @@
+// Package helpers has the constants and functions that kernels in Python use.
+package helpers
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed helpers.py
+var texts string
+
+// needs are the helpers that a helper uses.
+var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
+	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "Work", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
+
+// Need adds a helper, and those that it uses, to others.
+func Need(all map[string]bool, name string) {
+	all[name] = true
+	for _, other := range needs[name] {
+		Need(all, other)
+	}
+	if strings.HasPrefix(name, "dot_") || name == "dot" {
+		all["dot_general"] = true
+	}
+}
+
+// Text is the helpers of some names, as they stand in helpers.py behind lines that name them, constants first.
+func Text(names map[string]bool) string {
+	constants, functions := "", ""
+	for _, part := range strings.Split(texts, "#: ")[1:] {
+		head, text, _ := strings.Cut(part, "\n")
+		name, kind, _ := strings.Cut(head, " ")
+		switch {
+		case !names[name]:
+		case kind == "constant":
+			constants += strings.TrimSpace(text) + "\n"
+		default:
+			functions += "\n\n" + strings.TrimSpace(text) + "\n"
+		}
+	}
+	return constants + functions
+}

@@ -93,7 +93,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			args = append(args, o.value)
 		}
 	}
-	if s.Pool > 0 || s.InPlace && p.fetches() {
+	if s.Pool > 0 || s.InPlace && fetches(p.plan) {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits. States of a pool that no sequence names stay.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
@@ -176,12 +176,12 @@ func (p aligning) carry(block []int, axes []axis) (w ir.Window, shape []int) {
 // a copy is a loop of loads and stores.
 func fetchesGates(p *plan) bool {
 	f, s := p.v.Forward, p.s
-	return p.aligned() && p.fetches() && f.Main && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
+	return p.aligned() && fetches(p) && f.Main && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
 		s.GateDType == ir.BF16 && s.HeadsV == target.Sublanes && p.v.Mapping.Heads == s.HeadsV && p.c == target.Lanes && s.Tokens%p.c == 0
 }
 
 // fetches says whether the kernel copies its blocks, where there is a kernel.
-func (p *plan) fetches() bool { return p.ordered && p.v.Forward.Fetch == gdn.FetchCopies }
+func fetches(p *plan) bool { return p.ordered && p.v.Forward.Fetch == gdn.FetchCopies }
 
 // windows is how many a step has of an operand: one for each visit of what a table places; of marks, which lie by steps, one.
 func (p aligning) windows(o *operand) int {

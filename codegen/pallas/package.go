@@ -102,7 +102,11 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	for i, part := range parts {
 		used := append(share.Names(left[i]), given[i]...)
 		from := slices.DeleteFunc(taken[i], func(n string) bool { return !slices.Contains(used, n) })
-		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), importFrom(name+".common", from), exported(given[i]), left[i])
+		own := importFrom(name+".common", from)
+		if slices.Contains(share.Names(left[i]), "recurrent") { // for few tokens the gradient is that of the rule itself
+			own += "from " + name + ".recurrent import recurrent\n"
+		}
+		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
 		files = append(files, File{"src/" + name + "/" + part.Name + ".py", pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
@@ -116,8 +120,8 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		}
 		files = append(files, File{path, pytext.Format(spaced(b.String()))})
 	}
-	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s.api import %[3]s, compiler_options, decode_pool, decode_step\nfrom %[2]s.recurrent import recurrent\n\n"+
-		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
+	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\nfrom %[2]s.recurrent import recurrent\n\n"+
+		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
 	files = append(files,
 		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"), api.data.Text.Title)},
 		File{"README.md", readme(name, api.data, parts, p)},
@@ -203,6 +207,7 @@ const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by gdngen %
 | ` + "`%[4]s`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable%[5]s |
 | ` + "`decode_step`" + ` | one token of each batch row |
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated |
+| ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
 | ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
 | ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take up to 2.3 times as long without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |

@@ -30,9 +30,9 @@ var (
 		{"many", "bv=8", 0, 0, 0},
 	}
 	prefillForms = []formRow{
-		{"scan", "bv=32,stages=2,chunk=32,part=0", 8191, 1023, 0},
-		{"parts", "bv=64,stages=2,chunk=64,part=4", 8191, 0, 6143},
-		{"long_parts", "bv=64,stages=2,chunk=64,part=16", 8191, 0, 0},
+		{"scan", "bv=32,stages=2,chunk=32,preparewarps=2,part=0", 8191, 1023, 0},
+		{"parts", "bv=64,stages=2,chunk=64,preparewarps=2,part=4", 8191, 0, 6143},
+		{"long_parts", "bv=64,stages=2,chunk=64,preparewarps=2,part=16", 8191, 0, 0},
 		{"wide", "bv=64,stages=1,chunk=32,preparewarps=1,part=0", 0, 0, 0},
 	}
 )

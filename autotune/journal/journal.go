@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +55,11 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
 	lock := flock.New(filepath.Join(dir, lockName))
-	locked, err := lock.TryLock()
-	if err != nil {
+	// A driver that was killed while it started a worker holds its lock some milliseconds more, by a child that is not yet the worker.
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	locked, err := lock.TryLockContext(ctx, 20*time.Millisecond)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil, fmt.Errorf("journal: locking %s: %w", dir, err)
 	}
 	if !locked {

@@ -94,7 +94,7 @@ func (v Variant) packs(s Spec) bool {
 	case PackVisits:
 		return (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	case PackAligned:
-		return forward && v.Mapping.Heads%s.Groups() == 0 && (s.Pool == 0 || s.Pool >= s.Seqs) && alignable(v)
+		return forward && v.Mapping.Heads%s.Groups() == 0 && s.States() >= s.Seqs && alignable(v)
 	case PackMasked:
 		return whole && s.maskable()
 	case PackStream:

@@ -65,7 +65,7 @@ type fileData struct {
 	Rule                               gdn.Rule
 	Text                               family.Rule
 	Params                             []fileParam
-	ArgHints, Args, PublicHints, Pairs string
+	ArgHints, Args, PublicHints        string
 	Short, Train                       bool   // a package has kernels for short sequences, and of the gradient
 	TokenHints, TokenArgs, TokenPairs  string // of those without a state
 	Result, OutType, StateType, OutDoc string
@@ -222,7 +222,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	}
 	n := len(s.Differentiable()) - 1 // without the state
 	d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(hints[:n], ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
-	d.Args, d.ArgHints, d.PublicHints, d.Pairs = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", "), strings.Join(pairs, ", ")
+	d.Args, d.ArgHints, d.PublicHints = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", ")
 	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
 	class, err := truth.LookupClass("random")
 	if err != nil {

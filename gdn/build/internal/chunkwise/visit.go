@@ -194,9 +194,9 @@ func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
 	}
 	b, n := e.B, x.Type.Shape[0]/len(e.Visits.Tiles)
 	lane := e.Iota(n, e.C, 1)
+	sides := e.Visits.Sides()
 	var lanes []*ir.Value
 	for visit := range e.Visits.Tiles {
-		sides := e.Visits.Sides()
 		own := func(i int) *ir.Value { return e.Visits.Within(visit, sides[i][0], sides[i][1], lane) }
 		lanes = append(lanes, b.Or(own(0), own(1)))
 	}

@@ -32,11 +32,16 @@ func (o Of) Names(b *ir.Builder, x *ir.Value) *ir.Value {
 	return b.And(b.Compare(ir.GE, x, b.Like(x, 0)), b.Compare(ir.LT, x, b.Like(x, float64(o.States/o.Group))))
 }
 
+// most is the largest of x along a dimension.
+func most(b *ir.Builder, x *ir.Value, dim int) *ir.Value {
+	return b.Append(ir.OpReduceMax, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
+}
+
 // Into puts the final states x [N, ...] of the sequences into a pool.
 func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	ids := ir.T(ir.I32, x.Type.Shape[0], pool.Type.Shape[0])
 	hit := b.Compare(ir.EQ, b.Broadcast(o.Written, ids.Shape, 0), b.Iota(ids, 1))
-	from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	from := most(b, b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1)), 0)
 	held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), pool.Type.Shape, 0)
 	return b.Select(held, b.GatherRows(x, from, 0), pool)
 }
@@ -62,21 +67,18 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 //
 //	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 6 5   To 7 -1 5
 func (o Of) Slots(b *ir.Builder) *visits.Slots {
-	none := b.Like(o.Written, -1)
-	x := &visits.Slots{To: b.Select(o.Held(b), o.Written, none)}
+	held := o.Held(b)
+	x := &visits.Slots{To: b.Select(held, o.Written, b.Like(o.Written, -1))}
 	x.From = x.To
 	if o.Read != nil {
 		x.Fresh = b.Or(b.Compare(ir.LT, o.Read, b.Like(o.Read, 0)), b.Compare(ir.GE, o.Read, b.Like(o.Read, float64(o.States))))
 		x.From = b.Select(x.Fresh, x.To, o.Read)
 	}
 	ids := ir.T(ir.I32, x.To.Type.Shape[0], o.States)
-	most := func(x *ir.Value, dim int) *ir.Value {
-		return b.Append(ir.OpReduceMax, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
-	}
 	slot := b.Iota(ids, 1)
-	named := most(b.Select(b.Compare(ir.EQ, b.Broadcast(x.To, ids.Shape, 0), slot), slot, b.Like(slot, -1)), 0)
-	free := most(b.Select(b.Compare(ir.LT, b.Broadcast(named, ids.Shape, 1), b.Like(slot, 0)), slot, b.Like(slot, -1)), 1)
-	x.From = b.Select(o.Held(b), x.From, free)
+	named := most(b, b.Select(b.Compare(ir.EQ, b.Broadcast(x.To, ids.Shape, 0), slot), slot, b.Like(slot, -1)), 0)
+	free := most(b, b.Select(b.Compare(ir.LT, b.Broadcast(named, ids.Shape, 1), b.Like(slot, 0)), slot, b.Like(slot, -1)), 1)
+	x.From = b.Select(held, x.From, free)
 	return x
 }
 

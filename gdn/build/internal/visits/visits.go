@@ -246,8 +246,5 @@ func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
 	from := m.At(visit, From, rows, lanes)
 	open := m.Compare(ir.GT, from, row) // not in the words of Within: a condition is no tile that could pass between phases
 	sides := m.Sides()
-	if enter := sides[1][0]; enter != From {
-		from = m.At(visit, enter, rows, lanes)
-	}
-	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, sides[0][0], rows, lanes), from))
+	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, sides[0][0], rows, lanes), m.At(visit, sides[1][0], rows, lanes)))
 }

@@ -23,18 +23,21 @@ func scheduled(t *testing.T, cu []int64, make func(b *ir.Builder, cu *ir.Value) 
 	return out["table"].Int64s(), out["marked"].Int64s()
 }
 
+// byVisits is a column of the table, of four visits in steps of two.
+func byVisits(s visits.Schedule, entries []int64, column int) (by []int64) {
+	for visit := range 4 {
+		by = append(by, entries[s.Entry(column, visit%2).Const+visit/2])
+	}
+	return by
+}
+
 // The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two
 // visits.
 func TestExample(t *testing.T) {
 	s := visits.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
 	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, nil) })
 	require.EqualValues(t, 2, entries[0], "steps")
-	column := func(c int) (by []int64) { // by visits
-		for visit := range 4 {
-			by = append(by, entries[s.Entry(c, visit%2).Const+visit/2])
-		}
-		return by
-	}
+	column := func(c int) []int64 { return byVisits(s, entries, c) }
 	require.Equal(t, []int64{0, 0, 0, 1}, column(visits.Block))
 	require.Equal(t, []int64{0, 1, 2, 2}, column(visits.Next))
 	require.Equal(t, []int64{-1, -1, 0, 1}, column(visits.Done))
@@ -69,12 +72,7 @@ func TestPool(t *testing.T) {
 		return &visits.Slots{From: list(4, 9, 5), To: list(7, -1, 5), Fresh: b.Compare(ir.GT, fresh, b.Like(fresh, 0))}
 	}
 	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, slots(b)) })
-	column := func(c int) (by []int64) {
-		for visit := range 4 {
-			by = append(by, entries[s.Entry(c, visit%2).Const+visit/2])
-		}
-		return by
-	}
+	column := func(c int) []int64 { return byVisits(s, entries, c) }
 	require.Equal(t, []int64{4, 9, 5, 5}, column(visits.Next))
 	require.Equal(t, []int64{-1, 7, -1, -1}, column(visits.Closed))
 	last := s.Entry(visits.Last, 0).Const

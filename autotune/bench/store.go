@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -61,7 +62,7 @@ func OpenStore(dir string, p Protocol) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{Dir: dir, Author: Author, lock: flock.New(filepath.Join(dir, lockName)), done: map[key]*flashinfer.Trace{}}
-	locked, err := s.lock.TryLock()
+	locked, err := journal.Take(s.lock)
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	}

@@ -48,6 +48,18 @@ func Driven(dir string) bool {
 	return !free || lock.Unlock() != nil
 }
 
+// Take takes the lock of a folder, unless another process keeps it for a second: one that was killed while it started a worker holds its lock some
+// milliseconds more, by a child that is not yet the worker.
+func Take(lock *flock.Flock) (bool, error) {
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	taken, err := lock.TryLockContext(ctx, 20*time.Millisecond)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return taken, err
+}
+
 // Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
 // tell of an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {
@@ -55,11 +67,8 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
 	lock := flock.New(filepath.Join(dir, lockName))
-	// A driver that was killed while it started a worker holds its lock some milliseconds more, by a child that is not yet the worker.
-	ctx, stop := context.WithTimeout(context.Background(), time.Second)
-	defer stop()
-	locked, err := lock.TryLockContext(ctx, 20*time.Millisecond)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	locked, err := Take(lock)
+	if err != nil {
 		return nil, nil, fmt.Errorf("journal: locking %s: %w", dir, err)
 	}
 	if !locked {

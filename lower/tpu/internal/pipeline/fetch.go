@@ -44,18 +44,28 @@ func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
-	var all *ir.Value
+	all := map[int]*ir.Value{} // semaphores by delay, of which each awaits the blocks of a step
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
 		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
-		f.sem = l.semaphore(b, &all)
+		sem := all[f.seen.delay]
+		f.sem = l.semaphore(b, &sem)
+		all[f.seen.delay] = sem
 		l.params[f.seen] = f.buffer
-		if f.seen.delay == 0 && l.g.Live == 0 {
+		switch {
+		case f.seen.delay > 0:
+		case l.g.Live == 0:
 			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType, nil)
+		case l.places == nil: // a file has one function for the copies of all steps
+			f.parts = parts{block: f.window.Block, sems: make([]*ir.Value, 1)}
 		}
 	}
-	l.awaited = l.firstParts()
+	if l.g.Live > 0 {
+		l.awaited = l.firstBlocks(b)
+	} else {
+		l.awaited = l.firstParts()
+	}
 }
 
 // firstPart is a part of the first block of a window.
@@ -82,12 +92,69 @@ func (l *pipeline) firstParts() (list []firstPart) {
 	return list
 }
 
+func (p firstPart) sem() *ir.Value { return p.parts.sems[p.part] }
+
+// firstBlocks are the first blocks where a table numbers them: whole, in the order in which their operands are first read. Those of the operand that is read
+// last are awaited by themselves (lastAwaited), all others at once.
+//
+//	gates, q and k of four visits, one semaphore;   v of four visits, another
+func (l *pipeline) firstBlocks(b *ir.Builder) (list []firstPart) {
+	for _, f := range l.fetched {
+		if len(f.parts.sems) > 0 {
+			list = append(list, firstPart{f, 0})
+		}
+	}
+	read := l.firstReads()
+	slices.SortStableFunc(list, func(x, y firstPart) int { return read[x.from] - read[y.from] })
+	var early, late *ir.Value
+	for i, p := range list {
+		shared := &early
+		if i >= lastOperand(list) {
+			shared = &late
+		}
+		p.parts.sems[0] = l.semaphore(b, shared)
+	}
+	return list
+}
+
+// lastOperand is where the blocks of the last operand begin.
+func lastOperand(list []firstPart) int {
+	return slices.IndexFunc(list, func(p firstPart) bool { return p.from == list[len(list)-1].from })
+}
+
+// lastAwaited is how much of the first step has passed when it awaits the last operand, of blocks that a table numbers. Where the operand is first read a wait
+// drains the matrix unit, which costs 540 cycles of v6e; up to .12 it comes before what it would cover, and costs as much; from .2 to .5 it costs 150.
+const lastAwaited = .25
+
+// firstReads are the first instructions that read the blocks of each operand.
+func (l *pipeline) firstReads() map[*ir.Value]int {
+	first := map[*ir.Value]int{}
+	for i, in := range l.body.Instrs {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+			for _, f := range l.fetched {
+				if at, ok := l.param[memory(l.root, ref)]; ok && f.seen.param == at {
+					if _, known := first[f.from]; !known {
+						first[f.from] = i
+					}
+				}
+			}
+		})
+	}
+	return first
+}
+
 // copyParts starts or awaits the copies of some parts of first blocks.
 func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
+	at := l.numbers(b, number(b, 0), 0)
 	for _, p := range list {
-		block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)
-		from := p.parts.number(b, p.from.Type, p.window, p.axis, block, p.part)
-		b.Append(op, []*ir.Value{p.from, p.buffer, p.parts.sems[p.part], from, number(b, p.part)}, ir.Attrs{Dims: p.parts.block}, nil)
+		var from *ir.Value
+		if l.g.Live > 0 {
+			from = at(p.fetch)
+		} else {
+			block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)
+			from = p.parts.number(b, p.from.Type, p.window, p.axis, block, p.part)
+		}
+		b.Append(op, []*ir.Value{p.from, p.buffer, p.sem(), from, number(b, p.part)}, ir.Attrs{Dims: p.parts.block}, nil)
 	}
 }
 
@@ -110,6 +177,9 @@ func (k *copier) await(b *ir.Builder, in *ir.Instr) {
 			}
 		}
 	})
+	for need > 0 && need < len(k.awaited) && k.awaited[need].sem() == k.awaited[need-1].sem() {
+		need++ // a wait can not tell which of several copies has come
+	}
 	k.awaitParts(b, need)
 }
 
@@ -128,9 +198,10 @@ func (l *pipeline) awaitParts(b *ir.Builder, n int) {
 //	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
 //
-// Where an operand says how many steps run, the first step waits here too, for whole blocks.
+// Where an operand says how many steps run, the first step is not among them (fetchFirst).
 func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	most, inParts := 0, len(l.awaited) > 0
+	without := inParts && l.g.Live > 0 // the first step
 	for _, f := range l.fetched {
 		most = max(most, f.seen.delay)
 	}
@@ -144,7 +215,7 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	// both are of one semaphore, and a wait can not tell them apart.
 	// What waits for delay d does at the same steps as what starts delay d + 1.
 	for d := most; d >= -1; d-- {
-		if d == 0 {
+		if d == 0 && !without {
 			first := b.And(b.Compare(ir.EQ, step, number(b, 0)), b.Compare(ir.GT, live, number(b, 0)))
 			b.When(first, func(b *ir.Builder) {
 				if inParts {
@@ -155,10 +226,13 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 			})
 		}
 		holds := b.Compare(ir.LT, step, b.Add(live, number(b, d)))
-		if d > 0 {
+		switch {
+		case d > 0:
 			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
+		case without:
+			holds = b.And(holds, b.Compare(ir.GT, step, number(b, 0)))
 		}
-		apart := d == 0 && inParts // the first step waits elsewhere
+		apart := d == 0 && inParts && !without // the first step waits elsewhere
 		if apart && l.steps > 1 {
 			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
 		}
@@ -171,25 +245,50 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	}
 }
 
+// fetchFirst begins the first step where an operand says how many run. It starts the copies of its blocks, which the body awaits, and of those of the next
+// step: under the condition of the body, so that no other step passes by them, and each group before a condition that always holds, as in unroll. Within a
+// block the compiler starts those of one semaphore in their order, and of several in turn.
+func (l *pipeline) fetchFirst(b *ir.Builder, step, live *ir.Value, body func(*ir.Builder)) {
+	b.Stage("fetch")
+	late := lastOperand(l.awaited)
+	l.copyParts(b, ir.OpDMAStart, l.awaited[:late])
+	b.When(b.Compare(ir.GE, live, number(b, 1)), func(b *ir.Builder) {
+		l.copyParts(b, ir.OpDMAStart, l.awaited[late:])
+		b.When(b.Compare(ir.LE, step, number(b, 0)), func(b *ir.Builder) {
+			l.copyBlocks(b, ir.OpDMAStart, step, 1, 1)
+			b.When(b.Compare(ir.GT, live, number(b, 1)), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, 0) })
+			b.Stage("step")
+			body(b)
+		})
+	})
+}
+
 // copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
 // Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1.
 func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
 	if !slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == delay }) {
 		return
 	}
+	half := b.And(b.Add(step, number(b, more)), number(b, 1))
+	at := l.numbers(b, step, more)
+	for _, f := range l.fetched {
+		if f.seen.delay == delay {
+			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
+		}
+	}
+}
+
+// numbers gives the numbers of blocks at a step, some steps on. Windows that follow the same entries of a table share what they look up.
+func (l *pipeline) numbers(b *ir.Builder, step *ir.Value, more int) func(*fetch) *ir.Value {
 	var tables []*ir.Value
 	for i := range l.g.Tables {
 		tables = append(tables, l.params[seen{i, 0}])
 	}
-	half := b.And(b.Add(step, number(b, more)), number(b, 1))
-	found := map[tiles.Numbering]*ir.Value{} // windows that follow the same entries of a table share what they look up
-	for _, f := range l.fetched {
-		if f.seen.delay == delay {
-			if found[f.block] == nil {
-				found[f.block] = f.block.At(b, step, more, tables)
-			}
-			at := found[f.block]
-			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at, half}, ir.Attrs{Dims: f.window.Block}, nil)
+	found := map[tiles.Numbering]*ir.Value{}
+	return func(f *fetch) *ir.Value {
+		if found[f.block] == nil {
+			found[f.block] = f.block.At(b, step, more, tables)
 		}
+		return found[f.block]
 	}
 }

@@ -232,14 +232,23 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	if len(l.delivered) > 0 {
 		l.deliver(b, c)
 	}
+	var all []run
 	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
 		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)) && !l.alone(hi) && !l.alone(hi+1); {
 			hi++
 		}
-		for _, r := range l.runs(lo, hi) {
-			if err := l.bodyOf(b, r, c, live); err != nil {
-				return err
-			}
+		all = append(all, l.runs(lo, hi)...)
+	}
+	if live != nil {
+		return errors.Join(l.bodiesUntil(b, all, c, live), b.Err())
+	}
+	for _, r := range all {
+		// Where nothing lags there are no first and last steps, and no turns of rings or of halves.
+		if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 {
+			return l.step(b, c, r, l.active(r.lo))
+		}
+		if err := l.bodyOf(b, c, r, l.active(r.lo)); err != nil {
+			return err
 		}
 	}
 	return b.Err()
@@ -251,43 +260,44 @@ func (l *pipeline) alone(step int) bool {
 	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.delivered) > 0
 }
 
-// bodyOf emits what the steps of a run do, under the condition that step c is one of them. Where
-// live tells how many chunks must run, phases follow those before them to the end of these: a step
-// behind the last has a body for each number of steps that it is behind. A condition is control,
-// which costs bundles in every step, so a kernel whose steps are all alike has none.
-//
-//	live 2, delays 0, 1 and 2:   step 2 (k = 0) has delays 1 and 2, step 3 (k = 1) has delay 2
-func (l *pipeline) bodyOf(b *ir.Builder, r run, c, live *ir.Value) error {
-	active := l.active(r.lo)
-	// That is where nothing lags: no first and last steps, no turns of rings or of halves.
-	if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 && live == nil {
-		return l.step(b, c, r, active)
-	}
-	var err error
-	when := func(holds *ir.Value, slots []slot) {
-		if err == nil && len(slots) > 0 {
-			b.When(holds, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
-		}
-	}
+// bodyOf emits what the steps of a run do, under the condition that step c is one of them. A condition is control, which costs bundles in every step, so a
+// kernel whose steps are all alike has none.
+func (l *pipeline) bodyOf(b *ir.Builder, c *ir.Value, r run, slots []slot) (err error) {
 	b.Stage("step")
-	holds := r.holds(b, c)
-	if live == nil {
-		when(holds, active)
-		return err
-	}
-	if r.lo < l.steps {
-		l.going = l.places == nil // a file has one function for the copies of all steps
-		when(b.And(holds, b.Compare(ir.LT, c, live)), active)
-		l.going = false
-	}
-	for k := 0; k < l.last && r.hi > 0; k++ {
+	b.When(r.holds(b, c), func(b *ir.Builder) { err = l.step(b, c, r, slots) })
+	return err
+}
+
+// bodiesUntil emits the bodies of a kernel where live tells how many chunks must run. Phases follow those before them to the end of these: a step behind the
+// last has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once.
+//
+//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (k = 0) has delays 1 and 2, step 3 (k = 1) has delay 2
+func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
+	until := func(holds *ir.Value, delay int) {
+		b.When(holds, func(b *ir.Builder) {
+			for _, r := range all {
+				slots := slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < delay })
+				switch {
+				case err != nil || len(slots) == 0 || delay == 0 && r.lo >= l.steps || delay > 0 && r.hi == 0:
+				case r.hi == 0 && len(l.awaited) > 0:
+					b.When(r.holds(b, c), func(b *ir.Builder) {
+						l.fetchFirst(b, c, live, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
+					})
+				default:
+					err = l.bodyOf(b, c, r, slots)
+				}
+			}
+		})
 		b.Stage("step")
-		at := b.Add(live, b.Const(ir.T(ir.I32), float64(k)))
-		behind := slices.DeleteFunc(slices.Clone(active), func(s slot) bool { return s.delay <= k })
-		l.ending = k == l.last-1 && l.places == nil
-		when(b.And(holds, b.Compare(ir.EQ, c, at)), behind)
-		l.ending = false
 	}
+	l.going = l.places == nil // a file has one function for the copies of all steps
+	until(b.Compare(ir.LT, c, live), 0)
+	l.going = false
+	for k := range l.last {
+		l.ending = k == l.last-1 && l.places == nil
+		until(b.Compare(ir.EQ, c, b.Add(live, number(b, k))), k+1)
+	}
+	l.ending = false
 	return err
 }
 

@@ -58,6 +58,9 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		sends = l.deliveringBy(events)
 	}
 	for at, e := range events {
+		if r.hi == 0 && l.g.Live > 0 && e.at > lastAwaited {
+			l.awaitParts(b, len(l.awaited))
+		}
 		in, done := l.body.Instrs[e.instr], len(b.Block().Instrs)
 		if e.wait > 0 {
 			in = awaitOne(in, e.wait-1)

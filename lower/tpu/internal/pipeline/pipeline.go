@@ -269,35 +269,50 @@ func (l *pipeline) bodyOf(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 }
 
 // bodiesUntil emits the bodies of a kernel where live tells how many chunks must run. Phases follow those before them to the end of these: a step behind the
-// last has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once.
+// last has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once; in a file
+// each has its whole condition.
 //
-//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (k = 0) has delays 1 and 2, step 3 (k = 1) has delay 2
+//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
 func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
-	until := func(holds *ir.Value, delay int) {
+	holds := func(b *ir.Builder, behind int) *ir.Value {
+		if behind == 0 {
+			return b.Compare(ir.LT, c, live)
+		}
+		return b.Compare(ir.EQ, c, b.Add(live, number(b, behind-1)))
+	}
+	body := func(b *ir.Builder, r run, behind int, holds *ir.Value) {
+		slots := slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < behind })
+		if err != nil || len(slots) == 0 || behind == 0 && r.lo >= l.steps || behind > 0 && r.hi == 0 {
+			return
+		}
+		l.going, l.ending = l.places == nil && behind == 0, l.places == nil && behind > 0 && behind == l.last // a file has one function for the copies of all steps
 		b.When(holds, func(b *ir.Builder) {
+			step := func(b *ir.Builder) { err = l.step(b, c, r, slots) }
+			if r.hi == 0 && len(l.awaited) > 0 {
+				l.fetchFirst(b, c, live, step)
+			} else {
+				step(b)
+			}
+		})
+		l.going, l.ending = false, false
+		b.Stage("step")
+	}
+	if l.places != nil {
+		for _, r := range all {
+			for behind := range l.last + 1 {
+				body(b, r, behind, b.And(r.holds(b, c), holds(b, behind)))
+			}
+		}
+		return err
+	}
+	for behind := range l.last + 1 {
+		b.When(holds(b, behind), func(b *ir.Builder) {
 			for _, r := range all {
-				slots := slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < delay })
-				switch {
-				case err != nil || len(slots) == 0 || delay == 0 && r.lo >= l.steps || delay > 0 && r.hi == 0:
-				case r.hi == 0 && len(l.awaited) > 0:
-					b.When(r.holds(b, c), func(b *ir.Builder) {
-						l.fetchFirst(b, c, live, func(b *ir.Builder) { err = l.step(b, c, r, slots) })
-					})
-				default:
-					err = l.bodyOf(b, c, r, slots)
-				}
+				body(b, r, behind, r.holds(b, c))
 			}
 		})
 		b.Stage("step")
 	}
-	l.going = l.places == nil // a file has one function for the copies of all steps
-	until(b.Compare(ir.LT, c, live), 0)
-	l.going = false
-	for k := range l.last {
-		l.ending = k == l.last-1 && l.places == nil
-		until(b.Compare(ir.EQ, c, b.Add(live, number(b, k))), k+1)
-	}
-	l.ending = false
 	return err
 }
 

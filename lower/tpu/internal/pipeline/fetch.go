@@ -198,10 +198,9 @@ func (l *pipeline) awaitParts(b *ir.Builder, n int) {
 //	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
 //
-// Where an operand says how many steps run, the first step is not among them (fetchFirst).
+// Where an operand says how many steps run, each body begins by itself (fetchIn).
 func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	most, inParts := 0, len(l.awaited) > 0
-	without := inParts && l.g.Live > 0 // the first step
 	for _, f := range l.fetched {
 		most = max(most, f.seen.delay)
 	}
@@ -215,61 +214,86 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	// both are of one semaphore, and a wait can not tell them apart.
 	// What waits for delay d does at the same steps as what starts delay d + 1.
 	for d := most; d >= -1; d-- {
-		if d == 0 && !without {
+		if d == 0 {
 			first := b.And(b.Compare(ir.EQ, step, number(b, 0)), b.Compare(ir.GT, live, number(b, 0)))
 			b.When(first, func(b *ir.Builder) {
 				if inParts {
 					l.copyParts(b, ir.OpDMAStart, l.awaited)
 				} else {
-					l.copyBlocks(b, ir.OpDMAStart, step, 0, 0)
+					l.copyBlocks(b, ir.OpDMAStart, step, nil, 0, 0)
 				}
 			})
 		}
 		holds := b.Compare(ir.LT, step, b.Add(live, number(b, d)))
-		switch {
-		case d > 0:
+		if d > 0 {
 			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
-		case without:
-			holds = b.And(holds, b.Compare(ir.GT, step, number(b, 0)))
 		}
-		apart := d == 0 && inParts && !without // the first step waits elsewhere
+		apart := d == 0 && inParts // the first step waits elsewhere
 		if apart && l.steps > 1 {
-			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
+			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, nil, 0, d) })
 		}
 		b.When(holds, func(b *ir.Builder) {
 			if !apart {
-				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
+				l.copyBlocks(b, ir.OpDMAWait, step, nil, 0, d)
 			}
-			l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
+			l.copyBlocks(b, ir.OpDMAStart, step, nil, 1, d+1)
 		})
 	}
 }
 
-// fetchFirst begins the first step where an operand says how many run. It starts the copies of its blocks, which the body awaits, and of those of the next
-// step: under the condition of the body, so that no other step passes by them, and each group before a condition that always holds, as in unroll. Within a
-// block the compiler starts those of one semaphore in their order, and of several in turn.
-func (l *pipeline) fetchFirst(b *ir.Builder, step, live *ir.Value, body func(*ir.Builder)) {
+// fetchIn begins the steps of a run where an operand says how many run, with their body: numbers of halves are constants there. It does what fetch does at
+// those steps, which are behind the last chunk by some. The first step starts the copies of its own blocks too, which its body awaits.
+//
+// Each group of copies stands before a condition that always holds, as in unroll: within a block the compiler starts those of one semaphore in their order,
+// and of several in turn.
+func (l *pipeline) fetchIn(b *ir.Builder, step, live *ir.Value, r run, behind int, body func(*ir.Builder)) {
 	b.Stage("fetch")
-	late := lastOperand(l.awaited)
-	l.copyParts(b, ir.OpDMAStart, l.awaited[:late])
-	b.When(b.Compare(ir.GE, live, number(b, 1)), func(b *ir.Builder) {
-		l.copyParts(b, ir.OpDMAStart, l.awaited[late:])
-		b.When(b.Compare(ir.LE, step, number(b, 0)), func(b *ir.Builder) {
-			l.copyBlocks(b, ir.OpDMAStart, step, 1, 1)
-			b.When(b.Compare(ir.GT, live, number(b, 1)), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, 0) })
-			b.Stage("step")
-			body(b)
+	if r.hi == 0 && len(l.awaited) > 0 {
+		late := lastOperand(l.awaited)
+		l.copyParts(b, ir.OpDMAStart, l.awaited[:late])
+		b.When(b.Compare(ir.GE, live, number(b, 1)), func(b *ir.Builder) {
+			l.copyParts(b, ir.OpDMAStart, l.awaited[late:])
+			b.When(b.Compare(ir.LE, step, number(b, 0)), func(b *ir.Builder) {
+				l.fetchNext(b, step, live, r, behind)
+				b.Stage("step")
+				body(b)
+			})
 		})
+		return
+	}
+	l.fetchNext(b, step, live, r, behind)
+	b.When(b.Compare(ir.LE, step, number(b, l.steps+l.last)), func(b *ir.Builder) {
+		b.Stage("step")
+		body(b)
 	})
 }
 
+// fetchNext awaits the blocks of a step, but those of the first, and starts the copies of the next one's.
+func (l *pipeline) fetchNext(b *ir.Builder, step, live *ir.Value, r run, behind int) {
+	for d := l.last; d >= behind; d-- {
+		if r.lo < d {
+			continue
+		}
+		if r.hi > 0 {
+			l.copyBlocks(b, ir.OpDMAWait, step, number(b, r.turn&1), 0, d)
+		}
+		l.copyBlocks(b, ir.OpDMAStart, step, number(b, (r.turn+1)&1), 1, d+1)
+	}
+	if behind == 0 {
+		more := b.Compare(ir.LT, step, b.Sub(live, number(b, 1)))
+		b.When(more, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, number(b, (r.turn+1)&1), 1, 0) })
+	}
+}
+
 // copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
-// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1.
-func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
+// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1. half is nil where the parity is not known.
+func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step, half *ir.Value, more, delay int) {
 	if !slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == delay }) {
 		return
 	}
-	half := b.And(b.Add(step, number(b, more)), number(b, 1))
+	if half == nil {
+		half = b.And(b.Add(step, number(b, more)), number(b, 1))
+	}
 	at := l.numbers(b, step, more)
 	for _, f := range l.fetched {
 		if f.seen.delay == delay {

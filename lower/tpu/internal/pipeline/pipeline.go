@@ -221,7 +221,7 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	if l.g.Live > 0 {
 		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
 	}
-	if len(l.fetched) > 0 {
+	if len(l.fetched) > 0 && (live == nil || l.places != nil) {
 		b.Stage("fetch")
 		chunks := live
 		if chunks == nil {
@@ -288,8 +288,8 @@ func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err
 		l.going, l.ending = l.places == nil && behind == 0, l.places == nil && behind > 0 && behind == l.last // a file has one function for the copies of all steps
 		b.When(holds, func(b *ir.Builder) {
 			step := func(b *ir.Builder) { err = l.step(b, c, r, slots) }
-			if r.hi == 0 && len(l.awaited) > 0 {
-				l.fetchFirst(b, c, live, step)
+			if len(l.fetched) > 0 && l.places == nil {
+				l.fetchIn(b, c, live, r, behind, step)
 			} else {
 				step(b)
 			}

@@ -114,10 +114,12 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	var texts [][]string
 	var names []string
 	for _, z := range sizes.Probes {
-		progs, kept, err := b.programs(e.spec(s, z), v)
+		at := e.spec(s, z)
+		progs, kept, err := b.programs(at, v)
 		if err != nil {
 			return nil, err
 		}
+		progs[0].visits = e.visitsOf(at, v)
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err

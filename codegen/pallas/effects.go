@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,6 @@ func (p *printer) effect(n *loops.Node) statement {
 		return statement{value: element(target, at, refType.Rank()-val.Rank()) + " = " + value}
 	case ir.OpDMAStart, ir.OpDMAWait:
 		method := map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[n.In.Op]
-		p.need(method)
 		sides := []string{o.texts[0].s, o.texts[1].s}
 		for i := range sides {
 			if len(n.In.Args) == 3 {
@@ -49,6 +49,10 @@ func (p *printer) effect(n *loops.Node) statement {
 		if n.Call != "" {
 			args = append(args, p.ref(n.Args[len(n.Args)-1]).s)
 		}
+		if p.acts {
+			return statement{value: call("act", args...).s}
+		}
+		p.need(method)
 		return statement{value: call("_"+method, args...).s}
 	}
 	p.fail(n, fmt.Errorf("no statement"))
@@ -140,4 +144,48 @@ func (p *printer) when(n *loops.Node) statement {
 		}
 	}
 	return s
+}
+
+// copies writes the function of places that begin copies or wait for them.
+func (p *printer) copies(n *loops.Node) statement {
+	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken, p.acts = quiet, taken, false }(p.quiet, p.taken)
+	name := p.name(n.Defs[0])
+	p.quiet, p.taken, p.acts = true, maps.Clone(p.taken), true
+	outer := map[string]bool{}
+	for _, b := range n.Body {
+		loops.Visit(b, func(r *loops.Ref) { outer[p.names[r.Item]] = true })
+	}
+	hints := []string{"act: Callable"}
+	for _, x := range n.Params {
+		base := "x"
+		if m := x.Maker; m != nil {
+			base = cmp.Or(p.names[m.Defs[0]], p.base(m.Defs[0]))
+		}
+		if p.names[x] = base; outer[base] {
+			p.names[x] = p.fresh(base)
+		}
+		hints = append(hints, p.name(x)+": jax.Array")
+	}
+	s := statement{lines: []string{header(name, hints, "None")}}
+	for _, b := range p.nodes(n.Body) {
+		for _, t := range b.text() {
+			s.lines = append(s.lines, "    "+t)
+		}
+	}
+	return s
+}
+
+// copy calls such a function, where a condition holds if there is one.
+func (p *printer) copy(n *loops.Node) statement {
+	p.need(n.Note)
+	args := p.refs(n.Args)
+	list := []string{args[0].s, "_" + n.Note}
+	last := len(args) - len(n.Params)
+	for _, a := range args[1:last] {
+		list = append(list, a.s)
+	}
+	if last == len(args) {
+		return statement{value: call(list[0], list[1:]...).s}
+	}
+	return statement{value: call("pl.when", args[last].s).s + "(" + call("functools.partial", list...).s + ")"}
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen/pallas/conditions"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
@@ -184,11 +183,9 @@ func (w *kernelWriter) before() error {
 	for _, x := range k.outer {
 		w.p.keep[x] = true
 	}
-	var statements [][]string
 	for _, s := range w.p.body(k.Prologue) {
-		statements = append(statements, s.text())
+		w.lines = append(w.lines, s.text()...)
 	}
-	w.lines = append(w.lines, slices.Concat(conditions.Share(statements)...)...)
 	return w.p.failed
 }
 

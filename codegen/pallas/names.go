@@ -51,6 +51,9 @@ func (p *printer) base(x *loops.Item) string {
 		}
 		return "x"
 	}
+	if n.Call == "visits" {
+		return [...]string{"table", "marks"}[slices.Index(n.Defs, x)]
+	}
 	if n.Loop != nil {
 		for _, c := range n.Loop.Carries {
 			if c.Last == x {
@@ -82,7 +85,7 @@ func (p *printer) base(x *loops.Item) string {
 		return baseName(p.base(a))
 	}
 	switch n.Call {
-	case "finite":
+	case "finite", "copies":
 		return n.Call
 	case "feedback":
 		return "rounded"

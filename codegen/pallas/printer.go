@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
@@ -35,6 +36,7 @@ type printer struct {
 	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
 	until   int  // the clock does not go beyond
 	quiet   bool // where no yield may stand
+	acts    bool // copies begin or are waited for as a function says
 }
 
 // filled names an array of one number; it is made where the function begins.
@@ -140,7 +142,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 		return false
 	}
 	for _, m := range nodes[i+1 : user] {
-		if m.Loop != nil || m.Body != nil || m.List != nil || m.In.Op == ir.OpDot {
+		if m.Loop != nil || m.Body != nil && m.Call != "copies" || m.List != nil || m.In.Op == ir.OpDot {
 			return false
 		}
 		if len(m.Defs) == 0 && n.In.Op == ir.OpLoad {
@@ -206,6 +208,10 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 				l[i] = p.ref(r)
 			}
 			out = append(out, statement{name: p.name(n.Defs[0]), value: p.listText(l)})
+		case n.Call == "copies":
+			out = append(out, p.copies(n))
+		case n.Call == "copy":
+			out = append(out, p.copy(n))
 		case n.In.Op == ir.OpWhen:
 			out = append(out, p.when(n))
 		case n.In.Op == ir.OpLoop:
@@ -216,6 +222,8 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.eliminate(n)...)
 		case n.Call == "merge":
 			out = append(out, p.merge(n)...)
+		case n.Call == "visits":
+			out = append(out, statement{name: lists.Targets([]string{p.name(n.Defs[0]), p.name(n.Defs[1])}), value: p.idiom(n).s})
 		case len(n.Defs) == 0:
 			out = append(out, p.effect(n))
 		default:

@@ -103,7 +103,7 @@ func infix(op string, prec int) func(*operands) (expr, error) {
 		if y := o.texts[1].s; o.in.Result().Type.Rank() == 0 && (isNumber(y, "0") && prec == precAdd || isNumber(y, "1") && op == "*") {
 			return x, nil
 		}
-		if rest, ok := strings.CutPrefix(y.s, "-"); ok && op == "+" && y.prec == precUnary && rest[0] >= 'a' { // what a loop varies
+		if rest, ok := strings.CutPrefix(y.s, "-"); ok && op == "+" && (y.prec == precUnary && rest[0] >= 'a' || isInteger(rest)) { // what a loop varies, or a number
 			return expr{x.in(prec) + " - " + rest, prec}, nil
 		}
 		if _, ok := loops.Constant(o.in.Args[0]); ok {
@@ -113,6 +113,11 @@ func infix(op string, prec int) func(*operands) (expr, error) {
 		}
 		return expr{x.in(prec) + " " + op + " " + y.in(prec+1), prec}, nil
 	}
+}
+
+func isInteger(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
 }
 
 // isNumber tells a number as written, of a float too.

@@ -349,3 +349,63 @@ def _ragged_call(
         )(*args)
 
     return call
+
+#: visits
+def _visits(
+    cu_seqlens: jax.Array, blocks: int, chunk: int, places: int, drop: bool = False
+) -> tuple[jax.Array, jax.Array]:
+    """Schedules packed sequences: the table and the marks of visits.
+
+    A visit is a block of tokens with the sequence that is open when it begins and the
+    next one: one for each block, and one more for each sequence that starts in the
+    block of the one before it. A step of the grid has a visit for each of its places.
+    The table is how many steps there are, as often as there may be visits, and by place
+    and step, -1 for none, the block, the sequence that is open at the end, the block
+    that is complete then, the sequence that is final then, and, in one place, the one
+    that the last step leaves open. Marks are the rows from which on a visit has the
+    open sequence and the next one, the row behind that, and whether its state is kept.
+    """
+    begin, end = cu_seqlens[:-1], cu_seqlens[1:]
+    sequences = begin.shape[0]
+    steps = -(-(blocks + sequences) // places)
+    entry = jnp.arange(places * steps)
+    sequence = jnp.arange(sequences)
+
+    def over(sequences: jax.Array, x: jax.Array | int) -> jax.Array:
+        return jnp.sum(jnp.where(sequences, x, 0), axis=1)
+
+    home = jnp.minimum(begin // chunk, blocks - 1)  # where a sequence starts
+    gap = home - jnp.pad(home[:-1], (1, 0))
+    between = jnp.maximum(gap, jnp.minimum(sequence, 1))  # visits from one to the next
+    later = between - gap  # 1 where a sequence starts in the block of the one before
+    enter = over(sequence <= sequence[:, None], between)  # the visit of its first row
+
+    turns = sum(jnp.where(entry >= i * steps, 1, 0) for i in range(1, places))
+    visit = places * entry - (places * steps - 1) * turns  # by place, then by step
+    row = visit[:, None]
+    block = visit - over(enter <= row, later)
+    inside = jnp.clip(block, 0, blocks - 1)
+    opened = jnp.maximum(over(enter <= row, 1) - 1, 0)
+    closed = jnp.where(over(enter == row, 1) > 0, opened - 1, -1)
+    stays = (block > blocks - 1) | (over(enter == row + 1, later) > 0)
+    live = blocks + over(enter <= row + places * steps, later)
+    live = jnp.minimum((live + places - 1) // places, steps)
+    last = jnp.where(entry == live - 1, sequences - 1, -1)
+    done = jnp.where(stays, -1, inside)
+    table = jnp.concatenate([live, inside, opened, done, closed, last])
+
+    row = entry[:, None]
+    now = enter == row
+    start = begin - home * chunk
+    stop = jnp.minimum(end - home * chunk, chunk)
+    idle = entry - over(enter <= row, later) >= blocks
+    first = jnp.where(idle, chunk, over(now, later * start))
+    after, until = (chunk + 1 - over(now, chunk + 1 - x) for x in (start, stop))
+    keep = jnp.where(until > after, 1, 0) if drop else 1
+    bits = (chunk + 1).bit_length()
+    word = first + (after << bits) + (until << 2 * bits) + (keep << 3 * bits)
+    shape = (places * steps, 8, chunk)
+    shift = lax.broadcasted_iota(jnp.int32, shape, 1) * bits & 31
+    words = jnp.broadcast_to(word[:, None, None], shape)
+    marks = lax.shift_right_logical(words, shift) & (1 << bits) - 1
+    return table.astype(jnp.int32), marks.astype(jnp.int32)

@@ -43,7 +43,7 @@ func (f *fuser) left() []*Node {
 	var out []*Node
 	clear(f.uses)
 	keep := func(n *Node) {
-		used := !n.In.Op.Pure() || n.In.Body != nil || len(n.Defs) == 0
+		used := !computes(n.In) || len(n.Defs) == 0
 		for _, d := range n.Defs {
 			used = used || f.uses[d] > 0
 		}

@@ -122,7 +122,7 @@ func (k *Plan) needs(nodes []*loops.Node) map[*loops.Node][]*loops.Node {
 // RollPhases finds the loops of phases, whose stages beside the rest are lines of work of their own.
 func (k *Plan) RollPhases(beside []string) {
 	for _, ph := range k.Phases {
-		ph.Lines = k.fork(loops.Fuse(ph.Nodes), beside)
+		ph.Lines = k.fork(loops.Fuse(loops.Copies(ph.Nodes)), beside)
 		for i, l := range ph.Lines {
 			if len(l) > 0 {
 				ph.Lines[i] = loops.Arrange(l, k.inputs)

@@ -73,7 +73,7 @@ func New(in *ir.Instr, tasks map[*ir.Instr]tpu.Place) (*Plan, error) {
 		}
 		prologue = append(prologue, x)
 	}
-	k.Prologue = loops.ToNodes(prologue, k.of, tasks)
+	k.Prologue = loops.Copies(loops.ToNodes(prologue, k.of, tasks))
 	for i, c := range conds {
 		k.Steps[i].Cond = loops.Ref{Item: k.of[c]}
 	}

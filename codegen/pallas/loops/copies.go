@@ -1,0 +1,296 @@
+package loops
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// moves are copies that one place of a kernel begins, or that it waits for, and nothing else.
+type moves struct {
+	at     []int // nodes: a condition around all of them, or each
+	body   []*Node
+	op     ir.Op
+	copies [][]*ir.Value // operands of each, with its own condition
+	args   []Ref         // what takes the place of parameters
+	made   []*Node       // of them
+	cond   []Ref
+}
+
+// fewCopies are those that are written as often as they stand.
+const fewCopies = 4
+
+// Copies makes one function of places that begin copies, or wait for them, where they are the same but for numbers: a step or the next one, one half of a
+// buffer or the other. A node has what they have in common (Call copies), and in each place a node calls it (Call copy).
+func Copies(nodes []*Node) []*Node {
+	c := &copier{item: map[*ir.Value]*Item{}, value: map[*Item]*ir.Value{}}
+	for _, n := range nodes {
+		for i, v := range n.results() {
+			c.item[v], c.value[n.Defs[i]] = n.Defs[i], v
+		}
+		for i, j := 0, 0; n.Call == "" && i < len(n.In.Args); i++ { // of what was made before
+			if _, ok := Constant(n.In.Args[i]); !ok && j < len(n.Args) {
+				c.item[n.In.Args[i]] = n.Args[j].Item
+				j++
+			}
+		}
+	}
+	for all := c.moves(nodes); len(all) > 1; all = all[1:] {
+		same := slices.DeleteFunc(slices.Clone(all), func(m *moves) bool { return len(m.copies) != len(all[0].copies) })
+		if len(all[0].copies) >= fewCopies && len(same) > 1 && c.unify(same) {
+			return c.replace(nodes, same)
+		}
+	}
+	return nodes
+}
+
+// copier finds what places have in common.
+type copier struct {
+	item  map[*ir.Value]*Item
+	value map[*Item]*ir.Value
+	of    int           // the place whose text all have
+	holes [][]*ir.Value // values that differ, of each place
+	same  map[*ir.Value]bool
+	done  map[string]bool
+}
+
+// moves are the places in some nodes.
+func (c *copier) moves(nodes []*Node) (out []*moves) {
+	var open *moves // which the next copy may belong to
+	for i, n := range nodes {
+		switch {
+		case n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
+			if open == nil || open.op != n.In.Op {
+				open = &moves{op: n.In.Op}
+				out = append(out, open)
+			}
+			operands := slices.Clone(n.In.Args)
+			if n.Call == "guarded" {
+				operands = append(operands, c.value[n.Args[len(n.Args)-1].Item])
+			}
+			open.at, open.copies = append(open.at, i), append(open.copies, operands)
+		case n.In.Op == ir.OpWhen:
+			if open = conditional(n.In); open != nil {
+				open.at, open.body, open.cond = []int{i}, n.Body, n.Args
+				out = append(out, open)
+			}
+			open = nil
+		case len(n.Defs) == 0:
+			open = nil
+		}
+	}
+	return out
+}
+
+// conditional are the copies under a condition; nil where something else is.
+func conditional(when *ir.Instr) *moves {
+	m := &moves{}
+	for _, in := range when.Body.Instrs {
+		var cond []*ir.Value
+		if in.Op == ir.OpWhen && len(in.Body.Instrs) == 1 {
+			cond, in = in.Args, in.Body.Instrs[0]
+		}
+		move := in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait
+		if move && (m.op == in.Op || len(m.copies) == 0) {
+			m.op, m.copies = in.Op, append(m.copies, slices.Concat(in.Args, cond))
+		} else if move || len(cond) > 0 || !computes(in) {
+			return nil
+		}
+	}
+	return m
+}
+
+// unify finds the numbers in which places differ, and says whether they differ in nothing else.
+func (c *copier) unify(all []*moves) bool {
+	c.holes, c.same, c.done = nil, map[*ir.Value]bool{}, map[string]bool{}
+	if c.of = slices.IndexFunc(all, func(m *moves) bool { return m.body != nil }); c.of < 0 {
+		return false
+	}
+	for i := range all[0].copies {
+		for j := range all[0].copies[i] {
+			var values []*ir.Value
+			for _, m := range all {
+				if len(m.copies[i]) != len(all[0].copies[i]) {
+					return false
+				}
+				values = append(values, m.copies[i][j])
+			}
+			if !c.alike(values) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// alike says whether values of several places are the same but for numbers, which it notes.
+func (c *copier) alike(given []*ir.Value) bool {
+	values := slices.Clone(given)
+	for i, v := range values {
+		for v != nil && v.Def != nil && neutral(v.Def) {
+			v = v.Def.Args[0]
+		}
+		values[i] = v
+	}
+	first := values[0]
+	if !slices.ContainsFunc(values, func(v *ir.Value) bool { return v != first }) {
+		c.same[first] = true
+		return first != nil
+	}
+	key := ""
+	for _, v := range values {
+		if v == nil || v.Type.String() != first.Type.String() {
+			return false
+		}
+		key += fmt.Sprintf("%p ", v)
+	}
+	if c.done[key] {
+		return true
+	}
+	c.done[key] = true
+	if x, ok := Constant(first); ok {
+		return !slices.ContainsFunc(values, func(v *ir.Value) bool { y, ok := Constant(v); return !ok || x != y })
+	}
+	of := first.Def
+	if !slices.ContainsFunc(values, func(v *ir.Value) bool { return of == nil || v.Def == nil || !equal(v.Def, of) }) {
+		for i := range of.Args {
+			var args []*ir.Value
+			for _, v := range values {
+				args = append(args, v.Def.Args[i])
+			}
+			if !c.alike(args) {
+				return false
+			}
+		}
+		return true
+	}
+	for i, v := range given {
+		if i == c.of {
+			given[i] = values[i]
+		} else if neutral(v.Def) {
+			given[i] = v.Def.Args[0]
+		}
+	}
+	for _, h := range c.holes {
+		if h[c.of] == given[c.of] { // one number
+			return slices.EqualFunc(h, given, identical)
+		}
+	}
+	c.holes = append(c.holes, given)
+	return first.Type.Rank() == 0 && !first.Type.IsRef()
+}
+
+// neutral says whether an instruction adds 0 or multiplies by 1.
+func neutral(in *ir.Instr) bool {
+	if in.Op != ir.OpAdd && in.Op != ir.OpMul {
+		return false
+	}
+	c, ok := Constant(in.Args[1])
+	return ok && (in.Op == ir.OpAdd && c == 0 || in.Op == ir.OpMul && c == 1)
+}
+
+// identical says whether two values are computed alike.
+func identical(a, b *ir.Value) bool {
+	return a == b || a.Def != nil && b.Def != nil && equal(a.Def, b.Def) && slices.EqualFunc(a.Def.Args, b.Def.Args, identical)
+}
+
+// equal says whether two instructions differ in operands alone.
+func equal(a, b *ir.Instr) bool {
+	return computes(a) && len(a.Args) == len(b.Args) && instrSig(a) == instrSig(b) && fmt.Sprint(bodyInts(a)) == fmt.Sprint(bodyInts(b))
+}
+
+// computes says whether an instruction may stand elsewhere: it has no effect, or looks something up in a table, to which nobody writes.
+func computes(in *ir.Instr) bool {
+	return in.Body == nil && (in.Op.Pure() || in.Op == ir.OpLoad && len(in.Args) > 0 && in.Args[0].Type.Space == ir.SMEM)
+}
+
+// replace puts calls in the places, and before the first what they call.
+func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
+	of := all[c.of]
+	at := nodes[of.at[0]]
+	def := &Node{Call: "copies", Stage: at.Stage, Head: Number(-1), At: nodes[all[0].at[0]].At, In: at.In, Defs: []*Item{{}}}
+	def.Until, def.Defs[0].Maker = def.At, def
+	param := map[*Item]*Item{} // of what a number is in that place
+	for _, values := range c.holes {
+		for i, v := range values {
+			if all[i].args = append(all[i].args, Ref{Item: c.make(v, all[i])}); all[i].args[len(def.Params)].Item == nil {
+				return nodes
+			}
+		}
+		x := &Item{Typ: values[1].Type, Maker: all[1].args[len(def.Params)].Item.Maker} // for its name
+		def.Params = append(def.Params, x)
+		for _, n := range slices.Concat(nodes, of.body) {
+			if j := slices.Index(n.results(), values[c.of]); j >= 0 && !c.same[values[c.of]] {
+				param[n.Defs[j]] = x
+			}
+		}
+	}
+	if len(param) != len(c.holes) {
+		return nodes
+	}
+	for _, b := range of.body {
+		if len(b.Defs) == 1 && param[b.Defs[0]] != nil {
+			continue
+		}
+		Visit(b, func(r *Ref) {
+			if x := param[r.Item]; x != nil {
+				r.Item = x
+			}
+		})
+		def.Body = append(def.Body, b)
+	}
+	put := map[int][]*Node{} // what stands in the place of nodes
+	for i, m := range all {
+		for _, j := range m.at {
+			put[j] = []*Node{}
+		}
+		call := &Node{Call: "copy", Note: map[ir.Op]string{ir.OpDMAStart: "start", ir.OpDMAWait: "wait"}[m.op], Params: make([]*Item, len(m.cond)), In: def.In}
+		call.Args = slices.Concat([]Ref{{Item: def.Defs[0]}}, m.args, m.cond)
+		here := append(m.made, call)
+		for _, n := range here {
+			n.Stage, n.Head, n.At, n.Until = def.Stage, def.Head, nodes[m.at[0]].At, nodes[m.at[0]].Until
+		}
+		if i == 0 {
+			here = append([]*Node{def}, here...)
+		}
+		put[m.at[0]] = here
+	}
+	var out []*Node
+	for i, n := range nodes {
+		if here, ok := put[i]; ok {
+			out = append(out, here...)
+		} else {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// results are the values that a node makes.
+func (n *Node) results() []*ir.Value {
+	if n.In == nil || n.Call != "" {
+		return nil
+	}
+	return n.In.Results
+}
+
+// make is a value where a place stands: one that is there, or that is made of such; nil where there is none.
+func (c *copier) make(v *ir.Value, m *moves) *Item {
+	if x := c.item[v]; x != nil {
+		return x
+	}
+	n := &Node{In: v.Def, Ints: bodyInts(v.Def)}
+	for _, a := range v.Def.Args {
+		if _, ok := Constant(a); ok {
+			continue
+		}
+		if c.item[a] == nil {
+			return nil
+		}
+		n.Args = append(n.Args, Ref{Item: c.item[a]})
+	}
+	n.Defs = []*Item{{Typ: v.Type, Maker: n}}
+	m.made = append(m.made, n)
+	return n.Defs[0]
+}

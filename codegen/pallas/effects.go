@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -146,9 +147,13 @@ func (p *printer) when(n *loops.Node) statement {
 	return s
 }
 
-// copies writes the function of places that begin copies or wait for them.
-func (p *printer) copies(n *loops.Node) statement {
+// copies writes the function of places that begin copies or wait for them: one of its own where a kernel has it, for what its steps fetch.
+func (p *printer) copies(n *loops.Node) []statement {
 	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken, p.acts = quiet, taken, false }(p.quiet, p.taken)
+	alone := p.k.bundle && !p.yields
+	if alone {
+		p.names[n.Defs[0]] = p.m.fresh("_copies")
+	}
 	name := p.name(n.Defs[0])
 	p.quiet, p.taken, p.acts = true, maps.Clone(p.taken), true
 	outer := map[string]bool{}
@@ -166,13 +171,18 @@ func (p *printer) copies(n *loops.Node) statement {
 		}
 		hints = append(hints, p.name(x)+": jax.Array")
 	}
-	s := statement{lines: []string{header(name, hints, "None")}}
+	var lines []string
 	for _, b := range p.nodes(n.Body) {
 		for _, t := range b.text() {
-			s.lines = append(s.lines, "    "+t)
+			lines = append(lines, "    "+t)
 		}
 	}
-	return s
+	if alone {
+		lines = slices.Concat([]string{header(name, append(hints, "refs: "+p.k.class), "None"), `    """Begins the copies of a step, or waits for them."""`}, lines)
+		p.m.funcs = append(p.m.funcs, pytext.OwnNames(strings.Join(lines, "\n")))
+		return nil
+	}
+	return []statement{{lines: append([]string{header(name, hints, "None")}, lines...)}}
 }
 
 // copy calls such a function, where a condition holds if there is one.
@@ -183,6 +193,9 @@ func (p *printer) copy(n *loops.Node) statement {
 	last := len(args) - len(n.Params)
 	for _, a := range args[1:last] {
 		list = append(list, a.s)
+	}
+	if strings.HasPrefix(list[0], "_") {
+		list = append(list, "refs")
 	}
 	if last == len(args) {
 		return statement{value: call(list[0], list[1:]...).s}

@@ -173,12 +173,14 @@ type kernelWriter struct {
 func (w *kernelWriter) before() error {
 	k, u := w.k, loops.NewUsage()
 	u.Resolve(k.Prologue, map[*loops.Item]bool{})
+	w.p = w.printer(k, u, w.names, nil)
+	w.p.once = map[*loops.Item]bool{}
 	for _, s := range k.Steps {
 		if s.Cond.Item != nil {
-			u.Uses[s.Cond.Item] += 2
+			u.Uses[s.Cond.Item]++
+			w.p.once[s.Cond.Item] = true
 		}
 	}
-	w.p = w.printer(k, u, w.names, nil)
 	k.outer = k.Outside()
 	for _, x := range k.outer {
 		w.p.keep[x] = true

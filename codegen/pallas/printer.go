@@ -30,6 +30,7 @@ type printer struct {
 	flags   map[string]bool
 	failed  error
 	keep    map[*loops.Item]bool // read beyond the nodes
+	once    map[*loops.Item]bool // read once, behind the nodes
 	params  map[*loops.Item]bool // references that the function reads or writes
 	full    map[string]string    // arrays of one number
 	prelude []statement
@@ -209,7 +210,7 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			}
 			out = append(out, statement{name: p.name(n.Defs[0]), value: p.listText(l)})
 		case n.Call == "copies":
-			out = append(out, p.copies(n))
+			out = append(out, p.copies(n)...)
 		case n.Call == "copy":
 			out = append(out, p.copy(n))
 		case n.In.Op == ir.OpWhen:
@@ -240,7 +241,7 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 				continue
 			}
 			x := n.Defs[0]
-			if p.inline(ns, i, e) {
+			if p.inline(ns, i, e) || p.once[x] && p.Uses[x] == 1 && width(e.s) <= maxInline {
 				p.text[x] = e
 				continue
 			}

@@ -178,7 +178,7 @@ func (w *kernelWriter) before() error {
 	for _, s := range k.Steps {
 		if s.Cond.Item != nil {
 			u.Uses[s.Cond.Item]++
-			w.p.once[s.Cond.Item] = true
+			w.p.once[s.Cond.Item] = s.Cond.Item.Maker.In.Op == ir.OpCompare // others are made before the steps, in the time of the first
 		}
 	}
 	k.outer = k.Outside()

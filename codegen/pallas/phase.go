@@ -2,11 +2,13 @@ package pallas
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/parts"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
@@ -77,7 +79,7 @@ func (m *module) phase(k *kernel, ph *plan.Phase, names map[*loops.Item]string, 
 	}
 	if len(segs[plan.LineBeside]) > 0 {
 		begin, end := w.clock, w.clock
-		var sides, results, parts []string
+		var sides, results, rest []string
 		for _, line := range []int{plan.LineMain, plan.LineBeside} {
 			if len(segs[line]) == 0 {
 				continue
@@ -98,13 +100,13 @@ func (m *module) phase(k *kernel, ph *plan.Phase, names map[*loops.Item]string, 
 			default:
 				whole := pythonName(segs[line][len(segs[line])-1].Stage)
 				results = append(results, whole)
-				parts = append(parts, strings.Join(names, ", ")+" = "+whole)
+				rest = append(rest, strings.Join(names, ", ")+" = "+whole)
 			}
 		}
 		m.helpers["beside"] = true
 		out.generator = true
 		out.calls = append(out.calls, strings.Join(results, ", ")+" = yield from _beside("+strings.Join(sides, ", ")+")")
-		out.calls = append(out.calls, parts...)
+		out.calls = append(out.calls, rest...)
 		w.clock = end
 	}
 	if err := straight(plan.LineAfter); err != nil {
@@ -162,7 +164,7 @@ func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
 	for _, b := range body {
 		lines = append(lines, b.text()...)
 	}
-	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines)
+	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines, locals(s.Nodes, p.names))
 	return out, nil
 }
 
@@ -207,14 +209,38 @@ func (w *phaseWriter) branch(segs []*plan.Segment) (*work, error) {
 		stages, lines = append(stages, s.Stage), append(lines, w.statement(f))
 	}
 	last := len(stages) - 1
-	w.function(out, pythonName(stages[0])+"_to_"+pythonName(stages[last]), "The stages "+strings.Join(stages[:last], ", ")+" and "+stages[last]+".", lines)
+	w.function(out, pythonName(stages[0])+"_to_"+pythonName(stages[last]), "The stages "+strings.Join(stages[:last], ", ")+" and "+stages[last]+".", lines, nil)
 	return out, nil
 }
 
+// locals are the types of the names that nodes are known by.
+func locals(nodes []*loops.Node, names map[*loops.Item]string) map[string]string {
+	out := map[string]string{}
+	for _, n := range nodes {
+		for _, d := range n.Defs {
+			out[names[d]] = hint(d)
+		}
+		if n.Loop == nil {
+			continue
+		}
+		for _, c := range n.Loop.Carries {
+			out[names[c.Item]] = hint(c.Next)
+		}
+		maps.Copy(out, locals(n.Loop.Body, names))
+	}
+	return out
+}
+
+// longest is how many lines a function has: what it has more are functions of their own, of which it keeps the order.
+const longest = 78
+
 // function writes a function, and sets the text of its call.
-func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
-	var args, hints []string
-	add := func(name, hint string) { args, hints = append(args, name), append(hints, name+": "+hint) }
+func (w *phaseWriter) function(f *work, base, doc string, lines []string, types map[string]string) {
+	var all []parts.Value
+	var args []string
+	add := func(name, hint string) {
+		args, all = append(args, name), append(all, parts.Value{Name: name, Hint: hint})
+	}
 	for _, x := range f.reads {
 		add(w.names[x], hint(x))
 	}
@@ -239,7 +265,40 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 		add("interpret", "bool")
 	}
 	name := w.fresh("_" + w.prefix + base)
-	result := returns(f.results, f.generator)
+	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
+	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, p) })
+	w.text(name, all, returns(f.results, f.generator), doc, long.Lines, long.Returns)
+	f.call = name + "(" + strings.Join(args, ", ") + ")"
+}
+
+// part writes a part of a function, and gives its call.
+func (w *phaseWriter) part(base string, p parts.Part) string {
+	var args, results []string
+	for _, v := range p.Params {
+		args = append(args, v.Name)
+	}
+	var hints []string
+	for _, v := range p.Results {
+		results, hints = append(results, v.Name), append(hints, v.Hint)
+	}
+	name := w.fresh(base)
+	call := name + "(" + strings.Join(args, ", ") + ")"
+	if p.Work {
+		call = "yield from " + call
+	}
+	if len(results) > 0 {
+		call = strings.Join(results, ", ") + " = " + call
+	}
+	w.text(name, p.Params, together(hints, p.Work), "A part of the stage.", p.Lines, results)
+	return call
+}
+
+// text writes the text of a function.
+func (w *phaseWriter) text(name string, params []parts.Value, result, doc string, lines, results []string) {
+	var hints []string
+	for _, v := range params {
+		hints = append(hints, v.Name+": "+v.Hint)
+	}
 	if strings.Contains(result+strings.Join(hints, ""), "Tiles") {
 		w.helpers["Tiles"] = true
 	}
@@ -247,11 +306,10 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 	for _, l := range lines {
 		text = append(text, "    "+l)
 	}
-	if len(f.results) > 0 {
-		text = append(text, "    return "+strings.Join(w.resultNames(f.results), ", "))
+	if len(results) > 0 {
+		text = append(text, "    return "+strings.Join(results, ", "))
 	}
 	w.funcs = append(w.funcs, pytext.OwnNames(strings.Join(text, "\n")))
-	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
 func (w *phaseWriter) resultNames(items []*loops.Item) []string {

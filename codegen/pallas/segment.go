@@ -42,6 +42,11 @@ func returns(items []*loops.Item, generator bool) string {
 	for i, x := range items {
 		t[i] = hint(x)
 	}
+	return together(t, generator)
+}
+
+// together is the type of results of some types.
+func together(t []string, generator bool) string {
 	s := "None"
 	switch {
 	case len(t) == 1:

@@ -378,7 +378,7 @@ def _visits(
     gap = home - jnp.pad(home[:-1], (1, 0))
     between = jnp.maximum(gap, jnp.minimum(sequence, 1))  # visits from one to the next
     later = between - gap  # 1 where a sequence starts in the block of the one before
-    enter = over(sequence <= sequence[:, None], between)  # the visit of its first row
+    enter = jnp.cumsum(between)  # the visit of its first row
 
     turns = sum(jnp.where(entry >= i * steps, 1, 0) for i in range(1, places))
     visit = places * entry - (places * steps - 1) * turns  # by place, then by step

@@ -33,7 +33,7 @@ func Roll(nodes []*Node) []*Node {
 		for hi < len(nodes) && nodes[hi].Stage == nodes[lo].Stage && nodes[hi].Head.C == nodes[lo].Head.C && !nodes[hi].begins {
 			hi++
 		}
-		parts = append(parts, nodes[lo:hi])
+		parts = append(parts, periods(nodes[lo:hi])...)
 		lo = hi
 	}
 	var groups []*Node
@@ -44,6 +44,23 @@ func Roll(nodes []*Node) []*Node {
 		groups = append(groups, g)
 	}
 	return flatten(rollFlat(flatten(rollFlat(groups, true)), true))
+}
+
+// periods cuts work of no head where all of it is the same few nodes in turn, which store what will be the items of a list.
+func periods(part []*Node) [][]*Node {
+	if part[0].Head.C >= 0 || len(part[len(part)-1].Defs) > 0 {
+		return [][]*Node{part}
+	}
+	var sigs []string
+	for _, n := range part {
+		sigs = append(sigs, Describe(n).Text)
+	}
+	for p := 2; p <= len(part)/3; p++ {
+		if len(part)%p == 0 && slices.Equal(sigs[p:], sigs[:len(sigs)-p]) {
+			return slices.Collect(slices.Chunk(part, p))
+		}
+	}
+	return [][]*Node{part}
 }
 
 // due is when the first of some nodes is due, and the last.

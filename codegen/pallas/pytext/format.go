@@ -1,7 +1,11 @@
 // Package pytext lays Python out.
 package pytext
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Lines are laid out as the formatter black does: what is longer than a line is split at its last bracket that leaves the rest
 // before it short enough; what stands in brackets goes on one line if it fits, else one element a line with a comma at the end.
@@ -178,6 +182,8 @@ func bracketed(body string, indent int) []string {
 			// Targets on the left would stand in brackets of their own, one a line: what they name has a name instead, where they fit a line.
 			if unpack := left + " = results"; strings.HasSuffix(right, ")") && indent+len(unpack) <= lineWidth {
 				return append(split("results = "+right, indent), pad+unpack)
+			} else if strings.HasSuffix(right, ")") {
+				return append(split("results = "+right, indent), unpacked(elements(left), pad)...)
 			}
 			head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
 			return append(head, split(") = "+right, indent)...)
@@ -297,6 +303,24 @@ func perLine(parts []string, indent int) []string {
 		out = append(out, l...)
 	}
 	return out
+}
+
+// unpacked names results in as few lines of as many names each as fit them.
+func unpacked(names []string, pad string) []string {
+	for lines := 2; ; lines++ {
+		var out []string
+		at, fits := 0, true
+		for part := range slices.Chunk(names, (len(names)+lines-1)/lines) {
+			span := fmt.Sprintf("%d:%d", at, at+len(part))
+			at += len(part)
+			span = strings.TrimSuffix(strings.TrimPrefix(span, "0"), fmt.Sprint(len(names)))
+			out = append(out, pad+strings.Join(part, ", ")+" = results["+span+"]")
+			fits = fits && len(out[len(out)-1]) <= lineWidth && len(part) > 1
+		}
+		if fits {
+			return out
+		}
+	}
 }
 
 // cutAssign cuts a statement at its assignment.

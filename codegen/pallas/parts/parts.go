@@ -1,0 +1,223 @@
+// Package parts cuts functions of Python that are too long, where few values pass.
+package parts
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+)
+
+// Value is a name and its type.
+type Value struct{ Name, Hint string }
+
+// Function is one that may be cut.
+type Function struct {
+	Params  []Value
+	Locals  map[string]string // types of the names that it sets
+	Lines   []string          // its body
+	Returns []string          // names
+}
+
+// Part is a run of statements as a function of its own.
+type Part struct {
+	Params, Results []Value
+	Lines           []string
+	Work            bool // it gives way
+}
+
+const (
+	fewLines  = 12 // of a part
+	perLine   = 2  // lines of statements that a line around them is worth
+	nameWidth = 36 // of a header and of a call, without values
+	lineWidth = 88
+)
+
+var (
+	numbers  = regexp.MustCompile(`\b\d{2,}\b`)
+	words    = regexp.MustCompile(`\.?\b[A-Za-z_]\w*`)
+	quoted   = regexp.MustCompile(`"[^"]*"`)
+	sets     = regexp.MustCompile(`^ *(\w+(?:, \w+)*) = `)
+	appends  = regexp.MustCompile(`^ *(\w+)\.append\(`)
+	rounds   = regexp.MustCompile(`^ *for (\w+) in `)
+	stations = regexp.MustCompile(`\byield\b`)
+)
+
+// Cut takes runs of statements out of a function until it has no more lines than most, and none of them has. Each is that which spares most lines for the
+// values that pass; call gives the text of its call.
+func (f *Function) Cut(most int, call func(Part) string) {
+	for f.length() > most {
+		r := f.best(most)
+		if r == nil {
+			return
+		}
+		text := strings.Repeat(" ", 4*r.depth) + call(r.part())
+		f.Lines = slices.Concat(f.Lines[:r.from], []string{text}, f.Lines[r.to:])
+	}
+}
+
+// length is that of a function as it is formatted, whatever the numbers in it.
+func (f *Function) length() int { return 2 + formatted(f.Lines) + len(f.Params)/4 }
+
+func formatted(lines []string) int {
+	text := "def f():\n    " + numbers.ReplaceAllString(strings.Join(lines, "\n    "), "000") + "\n"
+	return strings.Count(pytext.Format(text), "\n") - 1
+}
+
+// run is some statements of a body.
+type run struct {
+	f        *Function
+	from, to int // lines
+	depth    int // of their loops
+	ins      []Value
+	outs     []Value
+}
+
+// best is the run that spares most; nil where there is none.
+func (f *Function) best(most int) (best *run) {
+	score := 0
+	for _, list := range f.lists() {
+		for a := range list.at {
+			for b := a; b < len(list.at); b++ {
+				end := list.end
+				if b+1 < len(list.at) {
+					end = list.at[b+1]
+				}
+				r := &run{f: f, from: list.at[a], to: end, depth: list.depth}
+				n := formatted(f.Lines[r.from:r.to])
+				if n > most {
+					break
+				}
+				if n < fewLines || !r.pass() {
+					continue
+				}
+				own, calls := r.around()
+				if s := n - perLine*(own+calls); own+n <= most && (best == nil || s > score) {
+					best, score = r, s
+				}
+			}
+		}
+	}
+	return best
+}
+
+// list is statements that follow one another: where each begins, and where the last ends.
+type list struct {
+	at         []int
+	end, depth int
+}
+
+// lists are the statements of the function, and of each of its outer loops.
+func (f *Function) lists() (out []list) {
+	out = []list{f.list(0, len(f.Lines), 0)}
+	for i, at := range out[0].at {
+		end := len(f.Lines)
+		if i+1 < len(out[0].at) {
+			end = out[0].at[i+1]
+		}
+		if rounds.MatchString(f.Lines[at]) {
+			out = append(out, f.list(at+1, end, 1))
+		}
+	}
+	return out
+}
+
+func (f *Function) list(from, to, depth int) list {
+	l := list{end: to, depth: depth}
+	for i := from; i < to; i++ {
+		t := f.Lines[i]
+		if t != "" && len(t)-len(strings.TrimLeft(t, " ")) == 4*depth && (i == from || !strings.HasPrefix(strings.TrimSpace(f.Lines[i-1]), "@")) {
+			l.at = append(l.at, i)
+		}
+	}
+	return l
+}
+
+// scope is the names that lines set and read, and the lists to which they add.
+type scope struct{ sets, reads, adds []string }
+
+func read(lines []string) (s scope) {
+	for _, l := range lines {
+		if m := sets.FindStringSubmatch(l); m != nil {
+			s.sets = append(s.sets, strings.Split(m[1], ", ")...)
+		}
+		if m := appends.FindStringSubmatch(l); m != nil {
+			s.adds = append(s.adds, m[1])
+		}
+		s.reads = append(s.reads, words.FindAllString(quoted.ReplaceAllString(l, ""), -1)...)
+	}
+	return s
+}
+
+// pass finds the values that pass into a run and out of it, and says whether it can be a function.
+func (r *run) pass() bool {
+	own, before, rest := read(r.f.Lines[r.from:r.to]), read(r.f.Lines[:r.from]), read(r.f.Lines[r.to:])
+	if slices.ContainsFunc(own.adds, func(n string) bool { return !slices.Contains(own.sets, n) }) {
+		return false
+	}
+	later := slices.Concat(rest.reads, r.f.Returns)
+	if r.depth > 0 { // and the next round
+		later = append(later, before.reads...)
+	}
+	given := slices.Clone(r.f.Params)
+	for _, n := range before.sets {
+		given = append(given, Value{n, r.f.Locals[n]})
+	}
+	if r.depth > 0 {
+		for _, l := range slices.Backward(r.f.Lines[:r.from]) {
+			if m := rounds.FindStringSubmatch(l); m != nil && !strings.HasPrefix(l, " ") {
+				given = append(given, Value{m[1], "int"})
+				break
+			}
+		}
+	}
+	r.ins, r.outs = nil, nil
+	for _, v := range given {
+		if slices.Contains(own.reads, v.Name) && !slices.ContainsFunc(r.ins, func(o Value) bool { return o.Name == v.Name }) {
+			r.ins = append(r.ins, v)
+		}
+	}
+	for _, n := range own.sets {
+		if v := (Value{n, r.f.Locals[n]}); slices.Contains(later, n) && !slices.Contains(r.outs, v) {
+			r.outs = append(r.outs, v)
+		}
+	}
+	return !slices.ContainsFunc(slices.Concat(r.ins, r.outs), func(v Value) bool { return v.Hint == "" })
+}
+
+// around is how many lines a part has beside its statements, and how many its call has.
+func (r *run) around() (own, call int) {
+	var params, args, types, results []string
+	for _, v := range r.ins {
+		params, args = append(params, v.Name+": "+v.Hint), append(args, v.Name)
+	}
+	for _, v := range r.outs {
+		types, results = append(types, v.Hint), append(results, v.Name)
+	}
+	rows := func(before int, list []string, behind int) int {
+		n := len(strings.Join(list, ", "))
+		switch {
+		case before+n+behind <= lineWidth:
+			return 1
+		case n+4 <= lineWidth:
+			return 3
+		}
+		return len(list) + 2
+	}
+	names := strings.Join(results, ", ")
+	own = rows(nameWidth, params, len(strings.Join(types, ", "))) + 2
+	if len(results) > 0 && len(names)+11 > lineWidth {
+		own += len(results) + 1
+	}
+	return own, rows(4*r.depth+nameWidth+len(names), args, 0) + len(names)/lineWidth*2
+}
+
+func (r *run) part() Part {
+	p := Part{Params: r.ins, Results: r.outs}
+	for _, l := range r.f.Lines[r.from:r.to] {
+		p.Lines = append(p.Lines, l[4*r.depth:])
+		p.Work = p.Work || stations.MatchString(l)
+	}
+	return p
+}

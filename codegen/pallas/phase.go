@@ -266,13 +266,13 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 	}
 	name := w.fresh("_" + w.prefix + base)
 	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
-	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, p) })
+	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, doc, p) })
 	w.text(name, all, returns(f.results, f.generator), doc, long.Lines, long.Returns)
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
 // part writes a part of a function, and gives its call.
-func (w *phaseWriter) part(base string, p parts.Part) string {
+func (w *phaseWriter) part(base, doc string, p parts.Part) string {
 	var args, results []string
 	for _, v := range p.Params {
 		args = append(args, v.Name)
@@ -281,6 +281,7 @@ func (w *phaseWriter) part(base string, p parts.Part) string {
 	for _, v := range p.Results {
 		results, hints = append(results, v.Name), append(hints, v.Hint)
 	}
+	whole, _, _ := strings.Cut(strings.TrimSuffix(doc, "."), ": ") // without shapes
 	name := w.fresh(base)
 	call := name + "(" + strings.Join(args, ", ") + ")"
 	if p.Work {
@@ -289,7 +290,7 @@ func (w *phaseWriter) part(base string, p parts.Part) string {
 	if len(results) > 0 {
 		call = strings.Join(results, ", ") + " = " + call
 	}
-	w.text(name, p.Params, together(hints, p.Work), "A part of the stage.", p.Lines, results)
+	w.text(name, p.Params, together(hints, p.Work), whole+", in part.", p.Lines, results)
 	return call
 }
 

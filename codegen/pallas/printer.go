@@ -153,7 +153,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if nodes[user].Loop != nil || nodes[user].List != nil {
 		return false
 	}
-	if n.In.Op == ir.OpTake && user > i+1 { // what takes long is not made later
+	if n.In.Op == ir.OpTake && user > i+1 || n.In.Op == ir.OpPack { // what takes long is not made later, and words have a name
 		return false
 	}
 	if n.In.Op == ir.OpDot {

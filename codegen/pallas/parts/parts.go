@@ -18,6 +18,8 @@ type Function struct {
 	Locals  map[string]string // types of the names that it sets
 	Lines   []string          // its body
 	Returns []string          // names
+
+	scopes map[string]scope // of lines
 }
 
 // Part is a run of statements as a function of its own.
@@ -47,6 +49,7 @@ var (
 // Cut takes runs of statements out of a function until it has no more lines than most, and none of them has. Each is that which spares most lines for the
 // values that pass; call gives the text of its call.
 func (f *Function) Cut(most int, call func(Part) string) {
+	f.scopes = map[string]scope{}
 	for f.length() > most {
 		r := f.best(most)
 		if r == nil {
@@ -78,22 +81,16 @@ type run struct {
 func (f *Function) best(most int) (best *run) {
 	score := 0
 	for _, list := range f.lists() {
-		for a := range list.at {
-			for b := a; b < len(list.at); b++ {
-				end := list.end
-				if b+1 < len(list.at) {
-					end = list.at[b+1]
-				}
-				r := &run{f: f, from: list.at[a], to: end, depth: list.depth}
-				n := formatted(f.Lines[r.from:r.to])
-				if n > most {
-					break
-				}
+		for a := range list.lines {
+			n := 0
+			for b := a; b < len(list.lines) && n+list.lines[b] <= most; b++ {
+				n += list.lines[b]
+				r := &run{f: f, from: list.at[a], to: list.at[b+1], depth: list.depth}
 				if n < fewLines || !r.pass() {
 					continue
 				}
 				own, calls := r.around()
-				if s := n - perLine*(own+calls); own+n <= most && (best == nil || s > score) {
+				if s := n - perLine*(own+calls) - len(r.ins) - len(r.outs); own+n <= most && (best == nil || s > score) {
 					best, score = r, s
 				}
 			}
@@ -102,34 +99,34 @@ func (f *Function) best(most int) (best *run) {
 	return best
 }
 
-// list is statements that follow one another: where each begins, and where the last ends.
+// list is statements that follow one another: where each begins, and where the last ends; and how many lines each has.
 type list struct {
-	at         []int
-	end, depth int
+	at, lines []int
+	depth     int
 }
 
 // lists are the statements of the function, and of each of its outer loops.
 func (f *Function) lists() (out []list) {
 	out = []list{f.list(0, len(f.Lines), 0)}
-	for i, at := range out[0].at {
-		end := len(f.Lines)
-		if i+1 < len(out[0].at) {
-			end = out[0].at[i+1]
-		}
+	for i, at := range out[0].at[:len(out[0].lines)] {
 		if rounds.MatchString(f.Lines[at]) {
-			out = append(out, f.list(at+1, end, 1))
+			out = append(out, f.list(at+1, out[0].at[i+1], 1))
 		}
 	}
 	return out
 }
 
 func (f *Function) list(from, to, depth int) list {
-	l := list{end: to, depth: depth}
+	l := list{depth: depth}
 	for i := from; i < to; i++ {
 		t := f.Lines[i]
 		if t != "" && len(t)-len(strings.TrimLeft(t, " ")) == 4*depth && (i == from || !strings.HasPrefix(strings.TrimSpace(f.Lines[i-1]), "@")) {
 			l.at = append(l.at, i)
 		}
+	}
+	l.at = append(l.at, to)
+	for i, at := range l.at[1:] {
+		l.lines = append(l.lines, formatted(f.Lines[l.at[i]:at]))
 	}
 	return l
 }
@@ -137,23 +134,31 @@ func (f *Function) list(from, to, depth int) list {
 // scope is the names that lines set and read, and the lists to which they add.
 type scope struct{ sets, reads, adds []string }
 
-func read(lines []string) (s scope) {
+func (f *Function) read(lines []string) (all scope) {
 	for _, l := range lines {
-		if m := sets.FindStringSubmatch(l); m != nil {
-			s.sets = append(s.sets, strings.Split(m[1], ", ")...)
+		s, ok := f.scopes[l]
+		if !ok {
+			if m := sets.FindStringSubmatch(l); m != nil {
+				s.sets = strings.Split(m[1], ", ")
+			}
+			if m := appends.FindStringSubmatch(l); m != nil {
+				s.adds = m[1:]
+			}
+			s.reads = words.FindAllString(quoted.ReplaceAllString(l, ""), -1)
+			f.scopes[l] = s
 		}
-		if m := appends.FindStringSubmatch(l); m != nil {
-			s.adds = append(s.adds, m[1])
-		}
-		s.reads = append(s.reads, words.FindAllString(quoted.ReplaceAllString(l, ""), -1)...)
+		all.sets, all.reads, all.adds = append(all.sets, s.sets...), append(all.reads, s.reads...), append(all.adds, s.adds...)
 	}
-	return s
+	return all
 }
 
 // pass finds the values that pass into a run and out of it, and says whether it can be a function.
 func (r *run) pass() bool {
-	own, before, rest := read(r.f.Lines[r.from:r.to]), read(r.f.Lines[:r.from]), read(r.f.Lines[r.to:])
-	if slices.ContainsFunc(own.adds, func(n string) bool { return !slices.Contains(own.sets, n) }) {
+	own, before, rest := r.f.read(r.f.Lines[r.from:r.to]), r.f.read(r.f.Lines[:r.from]), r.f.read(r.f.Lines[r.to:])
+	others := func(adds, sets []string) bool { // lists that are begun elsewhere
+		return slices.ContainsFunc(adds, func(n string) bool { return slices.Contains(sets, n) })
+	}
+	if others(own.adds, before.sets) || others(rest.adds, own.sets) {
 		return false
 	}
 	later := slices.Concat(rest.reads, r.f.Returns)

@@ -3,6 +3,7 @@ package pallas
 import (
 	"fmt"
 
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -31,6 +32,14 @@ func extentOf(s gdn.Spec, v gdn.Variant) extent {
 		e.Rows = 1
 	}
 	return e
+}
+
+// visitsOf is how a variant that is fitted visits blocks; nil where it does not.
+func (e extent) visitsOf(s gdn.Spec, v gdn.Variant) *loops.Visits {
+	if e.Visits == 0 || v.Fit(s).Mapping.Pack != gdn.PackAligned {
+		return nil
+	}
+	return &loops.Visits{Blocks: s.Tokens / e.Unit, Chunk: e.Unit, Places: e.Visits, Drop: s.Empty == gdn.EmptyZero}
 }
 
 // spec is s of another size.
@@ -144,7 +153,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	}
 	f.funcs = funcs
 	if s.Seqs == 0 && !f.data.Kernels {
-		if f.funcs, f.data.Ragged = ragged(funcs, f.data.Run); f.data.Ragged {
+		if f.funcs, f.data.Ragged = sizes.Ragged(funcs, f.data.Run); f.data.Ragged {
 			f.helpers["ragged"] = true
 		}
 	}

@@ -51,7 +51,7 @@ func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 type program struct {
 	name string
 	*ir.Module
-	visits *visits // of packed sequences
+	visits *loops.Visits // of packed sequences
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -105,7 +105,7 @@ func (mod *module) program(prog program) error {
 		p.names[x] = p.fresh(v.Name)
 		params = append(params, p.names[x])
 	}
-	nodes := prog.visits.fold(loops.ToNodes(m.Body.Instrs, of, nil))
+	nodes := prog.visits.Fold(loops.ToNodes(m.Body.Instrs, of, nil))
 	p.Resolve(nodes, map[*loops.Item]bool{})
 	var results []string
 	for _, y := range m.Body.Yield {

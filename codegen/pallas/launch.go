@@ -135,7 +135,7 @@ func (k *kernel) windows() (ins, outs []string) {
 // scratchShapes are the types of scratch.
 func scratchShapes(scratch []*loops.Item) (out []string) {
 	for _, x := range scratch {
-		shape := listShape(x)
+		shape := loops.ListShape(x)
 		switch {
 		case x.Typ.DType == ir.Sem:
 			out = append(out, "pltpu.SemaphoreType.DMA("+shapeText(shape)+")")

@@ -89,24 +89,6 @@ func baseName(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, "refs."), "_ref")
 }
 
-// refDoc is the type and shape of a reference.
-func refDoc(x *loops.Item) string {
-	shape := listShape(x)
-	return shortType(ir.T(x.Typ.DType, shape...))
-}
-
-func listShape(x *loops.Item) []int {
-	var shape []int
-	for y := x; y.IsList(); y = y.Elems[0] {
-		shape = append(shape, len(y.Elems))
-	}
-	z := x
-	for z.IsList() {
-		z = z.Elems[0]
-	}
-	return append(shape, z.Typ.Shape...)
-}
-
 // kernel writes one kernel and its call, and gives the name of the latter.
 func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs []string, err error) {
 	k, err := m.newKernel(in, args, results)
@@ -324,7 +306,7 @@ func classText(class string, hints []string, refs []*loops.Item, scratch int) st
 			c = append(c, h+" = "+types[j])
 			continue
 		}
-		c = append(c, h+"  # "+refDoc(refs[i]))
+		c = append(c, h+"  # "+loops.RefDoc(refs[i]))
 	}
 	return strings.Join(c, "\n")
 }

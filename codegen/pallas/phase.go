@@ -2,7 +2,6 @@ package pallas
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -164,7 +163,7 @@ func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
 	for _, b := range body {
 		lines = append(lines, b.text()...)
 	}
-	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines, locals(s.Nodes, p.names))
+	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines, loops.Types(s.Nodes, p.names))
 	return out, nil
 }
 
@@ -213,24 +212,6 @@ func (w *phaseWriter) branch(segs []*plan.Segment) (*work, error) {
 	return out, nil
 }
 
-// locals are the types of the names that nodes are known by.
-func locals(nodes []*loops.Node, names map[*loops.Item]string) map[string]string {
-	out := map[string]string{}
-	for _, n := range nodes {
-		for _, d := range n.Defs {
-			out[names[d]] = hint(d)
-		}
-		if n.Loop == nil {
-			continue
-		}
-		for _, c := range n.Loop.Carries {
-			out[names[c.Item]] = hint(c.Next)
-		}
-		maps.Copy(out, locals(n.Loop.Body, names))
-	}
-	return out
-}
-
 // longest is how many lines a function has: what it has more are functions of their own, of which it keeps the order.
 const longest = 78
 
@@ -242,7 +223,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 		args, all = append(args, name), append(all, parts.Value{Name: name, Hint: hint})
 	}
 	for _, x := range f.reads {
-		add(w.names[x], hint(x))
+		add(w.names[x], loops.Hint(x))
 	}
 	for _, x := range f.outer {
 		add(w.names[x], "jax.Array")
@@ -253,7 +234,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 			bundled = true
 			continue
 		}
-		add(w.k.names[x], hint(x))
+		add(w.k.names[x], loops.Hint(x))
 	}
 	if bundled {
 		add("refs", w.k.class)
@@ -267,7 +248,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 	name := w.fresh("_" + w.prefix + base)
 	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
 	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, doc, p) })
-	w.text(name, all, returns(f.results, f.generator), doc, long.Lines, long.Returns)
+	w.text(name, all, loops.Returns(f.results, f.generator), doc, long.Lines, long.Returns)
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
@@ -290,7 +271,7 @@ func (w *phaseWriter) part(base, doc string, p parts.Part) string {
 	if len(results) > 0 {
 		call = strings.Join(results, ", ") + " = " + call
 	}
-	w.text(name, p.Params, together(hints, p.Work), whole+", in part.", p.Lines, results)
+	w.text(name, p.Params, loops.Together(hints, p.Work), whole+", in part.", p.Lines, results)
 	return call
 }
 

@@ -1,14 +1,11 @@
 package pallas
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
-	"github.com/gdngen/gdngen/ir"
 )
 
 // body writes nodes as the body of a function, or of a part of it.
@@ -19,47 +16,6 @@ func (p *printer) body(nodes []*loops.Node) []statement {
 
 func header(name string, hints []string, result string) string {
 	return "def " + name + "(" + strings.Join(hints, ", ") + ") -> " + result + ":"
-}
-
-// hint is the Python type of an item.
-func hint(x *loops.Item) string {
-	switch {
-	case x.Param != 0:
-		return "Ref"
-	case x.Handed() != x:
-		return hint(x.Handed())
-	case x.IsList():
-		if x.Elems[0] != nil && x.Elems[0].IsList() {
-			return "list[Tiles]"
-		}
-		return "Tiles"
-	}
-	return "jax.Array"
-}
-
-func returns(items []*loops.Item, generator bool) string {
-	t := make([]string, len(items))
-	for i, x := range items {
-		t[i] = hint(x)
-	}
-	return together(t, generator)
-}
-
-// together is the type of results of some types.
-func together(t []string, generator bool) string {
-	s := "None"
-	switch {
-	case len(t) == 1:
-		s = t[0]
-	case len(t) > 6:
-		s = "tuple[Any, ...]"
-	case len(t) > 1:
-		s = "tuple[" + strings.Join(t, ", ") + "]"
-	}
-	if generator {
-		return "Work[" + s + "]"
-	}
-	return s
 }
 
 func sortedParams(set map[*loops.Item]bool) []*loops.Item {
@@ -109,28 +65,10 @@ func (m *module) stageDoc(s *plan.Segment, p *printer) string {
 	}
 	var parts []string
 	for _, x := range s.Results {
-		parts = append(parts, p.name(x)+" "+shapeDoc(x))
+		parts = append(parts, p.name(x)+" "+loops.ShapeDoc(x))
 	}
 	if shapes := strings.TrimSuffix(doc, ".") + ": " + strings.Join(parts, ", ") + "."; len(parts) > 0 && width(shapes) <= lineWidth {
 		return shapes
 	}
 	return doc
-}
-
-func shapeDoc(x *loops.Item) string {
-	switch {
-	case x.IsList() && x.Elems[0] == nil:
-		return fmt.Sprintf("%d x %s", len(x.Elems), shortType(x.Typ))
-	case x.IsList():
-		return fmt.Sprintf("%d x %s", len(x.Elems), strings.TrimPrefix(shapeDoc(x.Elems[0]), "of "))
-	}
-	return shortType(x.Typ)
-}
-
-func shortType(t ir.Type) string {
-	s := make([]string, len(t.Shape))
-	for i, n := range t.Shape {
-		s[i] = strconv.Itoa(n)
-	}
-	return t.DType.String() + "[" + strings.Join(s, ", ") + "]"
 }

@@ -1,4 +1,4 @@
-package pallas
+package sizes
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ var (
 	firstOut = regexp.MustCompile(`out_shape=\((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )
 
-// ragged has a program whose only kernel reads q, k and v, and writes o, as rows of tokens take those of any number of tokens: the last
+// Ragged has a program whose only kernel reads q, k and v, and writes o, as rows of tokens take those of any number of tokens: the last
 // block of each then ends behind its array. It changes nothing and says so where a program has them otherwise.
-func ragged(funcs []string, run string) ([]string, bool) {
+func Ragged(funcs []string, run string) ([]string, bool) {
 	out := slices.Clone(funcs)
 	call, shapes := -1, map[string]string{}
 	for i, f := range out {

@@ -1,0 +1,108 @@
+package loops
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Hint is the Python type of an item.
+func Hint(x *Item) string {
+	switch {
+	case x.Param != 0:
+		return "Ref"
+	case x.Handed() != x:
+		return Hint(x.Handed())
+	case x.IsList():
+		if x.Elems[0] != nil && x.Elems[0].IsList() {
+			return "list[Tiles]"
+		}
+		return "Tiles"
+	}
+	return "jax.Array"
+}
+
+// Returns is the type of what a function gives.
+func Returns(items []*Item, generator bool) string {
+	t := make([]string, len(items))
+	for i, x := range items {
+		t[i] = Hint(x)
+	}
+	return Together(t, generator)
+}
+
+// Together is the type of results of some types.
+func Together(t []string, generator bool) string {
+	s := "None"
+	switch {
+	case len(t) == 1:
+		s = t[0]
+	case len(t) > 6:
+		s = "tuple[Any, ...]"
+	case len(t) > 1:
+		s = "tuple[" + strings.Join(t, ", ") + "]"
+	}
+	if generator {
+		return "Work[" + s + "]"
+	}
+	return s
+}
+
+// Types are the types of the names that nodes are known by.
+func Types(nodes []*Node, names map[*Item]string) map[string]string {
+	out := map[string]string{}
+	for _, n := range nodes {
+		for _, d := range n.Defs {
+			out[names[d]] = Hint(d)
+		}
+		if n.Loop == nil {
+			continue
+		}
+		for _, c := range n.Loop.Carries {
+			out[names[c.Item]] = Hint(c.Next)
+		}
+		maps.Copy(out, Types(n.Loop.Body, names))
+	}
+	return out
+}
+
+// RefDoc is the type and shape of a reference.
+func RefDoc(x *Item) string {
+	shape := ListShape(x)
+	return shortType(ir.T(x.Typ.DType, shape...))
+}
+
+// ListShape is the shape of a reference, a list before its elements.
+func ListShape(x *Item) []int {
+	var shape []int
+	for y := x; y.IsList(); y = y.Elems[0] {
+		shape = append(shape, len(y.Elems))
+	}
+	z := x
+	for z.IsList() {
+		z = z.Elems[0]
+	}
+	return append(shape, z.Typ.Shape...)
+}
+
+// ShapeDoc is the type and shape of a value, or of those of a list.
+func ShapeDoc(x *Item) string {
+	switch {
+	case x.IsList() && x.Elems[0] == nil:
+		return fmt.Sprintf("%d x %s", len(x.Elems), shortType(x.Typ))
+	case x.IsList():
+		return fmt.Sprintf("%d x %s", len(x.Elems), strings.TrimPrefix(ShapeDoc(x.Elems[0]), "of "))
+	}
+	return shortType(x.Typ)
+}
+
+func shortType(t ir.Type) string {
+	s := make([]string, len(t.Shape))
+	for i, n := range t.Shape {
+		s[i] = strconv.Itoa(n)
+	}
+	return t.DType.String() + "[" + strings.Join(s, ", ") + "]"
+}

@@ -1,0 +1,76 @@
+package loops
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Visits are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestVisits).
+type Visits struct {
+	Blocks, Chunk, Places int
+	Drop                  bool // final states of sequences without tokens are zero
+}
+
+// rows and columns of a schedule: marks of a visit, and entries of it in the table.
+const markRows, tableColumns = 8, 6
+
+// Fold makes one node of those that make the schedule: the table of the kernel, and the marks among its operands, of the one parameter that says where
+// sequences begin.
+func (s *Visits) Fold(nodes []*Node) []*Node {
+	at := slices.IndexFunc(nodes, func(n *Node) bool { return n.In.Op == ir.OpKernel && n.In.Attrs.Grid.Tables == 1 })
+	if s == nil || at < 0 {
+		return nodes
+	}
+	table := nodes[at].Args[0].Item
+	many := table.Typ.Shape[0] / tableColumns
+	is := func(a Ref) bool { return a.Item.Typ.String() == ir.T(ir.I32, many, markRows, s.Chunk).String() }
+	m := slices.IndexFunc(nodes[at].Args, is)
+	if m < 0 || many%s.Places != 0 {
+		return nodes
+	}
+	made := &Node{Call: "visits", Defs: []*Item{table, nodes[at].Args[m].Item}}
+	makes, params := map[*Node]bool{}, []*Item(nil)
+	var of func(x *Item)
+	of = func(x *Item) {
+		switch {
+		case x.Maker == nil:
+			if !slices.Contains(params, x) {
+				params = append(params, x)
+			}
+		case x.Maker != nil && !makes[x.Maker]:
+			makes[x.Maker] = true
+			Visit(x.Maker, func(r *Ref) { of(r.Item) })
+		}
+	}
+	of(made.Defs[0])
+	of(made.Defs[1])
+	if len(params) != 1 {
+		return nodes
+	}
+	made.Args = []Ref{{Item: params[0]}}
+	made.In = made.Defs[1].Maker.In
+	for _, n := range []int{s.Blocks, s.Chunk, s.Places} {
+		made.Ints = append(made.Ints, Number(n))
+	}
+	if s.Drop {
+		made.Note = "drop=True"
+	}
+	read := map[*Item]bool{} // by others
+	var out []*Node
+	for _, n := range slices.Backward(nodes) {
+		if makes[n] && !read[n.Defs[0]] || n == table.Maker || n == made.Defs[1].Maker {
+			continue
+		}
+		Visit(n, func(r *Ref) { read[r.Item] = true })
+		out = append(out, n)
+	}
+	slices.Reverse(out)
+	first := slices.IndexFunc(out, func(n *Node) bool {
+		reads := false
+		Visit(n, func(r *Ref) { reads = reads || slices.Contains(made.Defs, r.Item) })
+		return reads
+	})
+	table.Maker, made.Defs[1].Maker = made, made
+	return slices.Insert(out, first, made)
+}

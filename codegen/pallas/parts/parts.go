@@ -19,7 +19,7 @@ type Function struct {
 	Lines   []string          // its body
 	Returns []string          // names
 
-	scopes map[string]scope // of lines
+	at index
 }
 
 // Part is a run of statements as a function of its own.
@@ -30,6 +30,7 @@ type Part struct {
 }
 
 const (
+	mostParts = 4  // which a function may become: what is longer is a straight line, of which parts are no easier to read
 	fewLines  = 12 // of a part
 	perLine   = 2  // lines of statements that a line around them is worth
 	nameWidth = 36 // of a header and of a call, without values
@@ -49,8 +50,8 @@ var (
 // Cut takes runs of statements out of a function until it has no more lines than most, and none of them has. Each is that which spares most lines for the
 // values that pass; call gives the text of its call.
 func (f *Function) Cut(most int, call func(Part) string) {
-	f.scopes = map[string]scope{}
-	for f.length() > most {
+	for n := f.length(); n > most && n <= mostParts*most; n = f.length() {
+		f.index()
 		r := f.best(most)
 		if r == nil {
 			return
@@ -131,64 +132,112 @@ func (f *Function) list(from, to, depth int) list {
 	return l
 }
 
-// scope is the names that lines set and read, and the lists to which they add.
+// scope is the names that a line sets and reads, and the list to which it adds.
 type scope struct{ sets, reads, adds []string }
 
-func (f *Function) read(lines []string) (all scope) {
-	for _, l := range lines {
-		s, ok := f.scopes[l]
-		if !ok {
-			if m := sets.FindStringSubmatch(l); m != nil {
-				s.sets = strings.Split(m[1], ", ")
-			}
-			if m := appends.FindStringSubmatch(l); m != nil {
-				s.adds = m[1:]
-			}
-			s.reads = words.FindAllString(quoted.ReplaceAllString(l, ""), -1)
-			f.scopes[l] = s
-		}
-		all.sets, all.reads, all.adds = append(all.sets, s.sets...), append(all.reads, s.reads...), append(all.adds, s.adds...)
-	}
-	return all
+// index is what the lines of a function do, and where names are first and last set, read and added to.
+type index struct {
+	lines                                  []scope
+	firstSet, firstRead, lastRead, lastAdd map[string]int
 }
 
-// pass finds the values that pass into a run and out of it, and says whether it can be a function.
+func (f *Function) index() {
+	x := index{firstSet: map[string]int{}, firstRead: map[string]int{}, lastRead: map[string]int{}, lastAdd: map[string]int{}}
+	first := func(at map[string]int, names []string, i int) {
+		for _, n := range names {
+			if _, ok := at[n]; !ok {
+				at[n] = i
+			}
+		}
+	}
+	for i, l := range f.Lines {
+		var s scope
+		if m := sets.FindStringSubmatch(l); m != nil {
+			s.sets = strings.Split(m[1], ", ")
+		}
+		if m := appends.FindStringSubmatch(l); m != nil {
+			s.adds = m[1:]
+			x.lastAdd[m[1]] = i
+		}
+		s.reads = words.FindAllString(quoted.ReplaceAllString(l, ""), -1)
+		first(x.firstSet, s.sets, i)
+		first(x.firstRead, s.reads, i)
+		for _, n := range s.reads {
+			x.lastRead[n] = i
+		}
+		x.lines = append(x.lines, s)
+	}
+	for _, n := range f.Returns {
+		x.lastRead[n] = len(f.Lines)
+	}
+	f.at = x
+}
+
+// pass finds the values that pass into a run and out of it, and says whether it can be a function: it begins the lists to which it adds, and no others add
+// to them.
 func (r *run) pass() bool {
-	own, before, rest := r.f.read(r.f.Lines[r.from:r.to]), r.f.read(r.f.Lines[:r.from]), r.f.read(r.f.Lines[r.to:])
-	others := func(adds, sets []string) bool { // lists that are begun elsewhere
-		return slices.ContainsFunc(adds, func(n string) bool { return slices.Contains(sets, n) })
+	x, f := r.f.at, r.f
+	seen := map[Value]bool{}
+	r.ins, r.outs = nil, nil
+	add := func(to *[]Value, v Value) bool {
+		if !seen[v] {
+			*to, seen[v] = append(*to, v), true
+		}
+		return v.Hint != ""
 	}
-	if others(own.adds, before.sets) || others(rest.adds, own.sets) {
-		return false
-	}
-	later := slices.Concat(rest.reads, r.f.Returns)
-	if r.depth > 0 { // and the next round
-		later = append(later, before.reads...)
-	}
-	given := slices.Clone(r.f.Params)
-	for _, n := range before.sets {
-		given = append(given, Value{n, r.f.Locals[n]})
-	}
+	loop := ""
 	if r.depth > 0 {
-		for _, l := range slices.Backward(r.f.Lines[:r.from]) {
+		for _, l := range slices.Backward(f.Lines[:r.from]) {
 			if m := rounds.FindStringSubmatch(l); m != nil && !strings.HasPrefix(l, " ") {
-				given = append(given, Value{m[1], "int"})
+				loop = m[1]
 				break
 			}
 		}
 	}
-	r.ins, r.outs = nil, nil
-	for _, v := range given {
-		if slices.Contains(own.reads, v.Name) && !slices.ContainsFunc(r.ins, func(o Value) bool { return o.Name == v.Name }) {
-			r.ins = append(r.ins, v)
+	for _, l := range x.lines[r.from:r.to] {
+		for _, n := range l.adds {
+			if at, ok := x.firstSet[n]; !ok || at < r.from {
+				return false
+			}
+		}
+		for _, n := range l.reads {
+			i := slices.IndexFunc(f.Params, func(v Value) bool { return v.Name == n })
+			at, set := x.firstSet[n]
+			switch {
+			case i >= 0:
+				add(&r.ins, f.Params[i])
+			case n == loop:
+				add(&r.ins, Value{n, "int"})
+			case set && at < r.from && !add(&r.ins, Value{n, f.Locals[n]}):
+				return false
+			}
 		}
 	}
-	for _, n := range own.sets {
-		if v := (Value{n, r.f.Locals[n]}); slices.Contains(later, n) && !slices.Contains(r.outs, v) {
-			r.outs = append(r.outs, v)
+	slices.SortStableFunc(r.ins, func(a, b Value) int { return r.rank(a) - r.rank(b) })
+	clear(seen)
+	for _, l := range x.lines[r.from:r.to] {
+		for _, n := range l.sets {
+			if at, ok := x.lastAdd[n]; ok && at >= r.to {
+				return false
+			}
+			read, ok := x.firstRead[n]
+			if later := x.lastRead[n] >= r.to || r.depth > 0 && ok && read < r.from; later && !add(&r.outs, Value{n, f.Locals[n]}) { // and the next round
+				return false
+			}
 		}
 	}
-	return !slices.ContainsFunc(slices.Concat(r.ins, r.outs), func(v Value) bool { return v.Hint == "" })
+	return true
+}
+
+// rank is the order of parameters: those of the function, then as they are set, a loop's variable last.
+func (r *run) rank(v Value) int {
+	if i := slices.Index(r.f.Params, v); i >= 0 {
+		return i - len(r.f.Params)
+	}
+	if at, ok := r.f.at.firstSet[v.Name]; ok {
+		return at
+	}
+	return len(r.f.Lines)
 }
 
 // around is how many lines a part has beside its statements, and how many its call has.

@@ -87,11 +87,11 @@ func (f *Function) best(most int) (best *run) {
 			for b := a; b < len(list.lines) && n+list.lines[b] <= most; b++ {
 				n += list.lines[b]
 				r := &run{f: f, from: list.at[a], to: list.at[b+1], depth: list.depth}
-				if n < fewLines || !r.pass() {
+				if n < fewLines || r.to-r.from < 2 || !r.pass() { // a call alone may be many lines
 					continue
 				}
 				own, calls := r.around()
-				if s := n - perLine*(own+calls) - len(r.ins) - len(r.outs); own+n <= most && (best == nil || s > score) {
+				if s := n - perLine*(own+calls) - len(r.ins) - len(r.outs); own+n <= most && calls < n && (best == nil || s > score) {
 					best, score = r, s
 				}
 			}

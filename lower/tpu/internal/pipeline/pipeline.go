@@ -242,30 +242,26 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	if live != nil {
 		return errors.Join(l.bodiesUntil(b, all, c, live), b.Err())
 	}
+	var err error
 	for _, r := range all {
-		// Where nothing lags there are no first and last steps, and no turns of rings or of halves.
+		// A condition is control, which costs bundles in every step. Where nothing lags there are no first and last steps, and no turns of rings or of halves.
 		if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 {
 			return l.step(b, c, r, l.active(r.lo))
 		}
-		if err := l.bodyOf(b, c, r, l.active(r.lo)); err != nil {
-			return err
-		}
+		b.Stage("step")
+		b.When(r.holds(b, c), func(b *ir.Builder) {
+			if err == nil {
+				err = l.step(b, c, r, l.active(r.lo))
+			}
+		})
 	}
-	return b.Err()
+	return errors.Join(err, b.Err())
 }
 
 // alone says whether a step shares its body with no other: the first, which awaits what it reads,
 // and the last, which delivers what it writes.
 func (l *pipeline) alone(step int) bool {
 	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.delivered) > 0
-}
-
-// bodyOf emits what the steps of a run do, under the condition that step c is one of them. A condition is control, which costs bundles in every step, so a
-// kernel whose steps are all alike has none.
-func (l *pipeline) bodyOf(b *ir.Builder, c *ir.Value, r run, slots []slot) (err error) {
-	b.Stage("step")
-	b.When(r.holds(b, c), func(b *ir.Builder) { err = l.step(b, c, r, slots) })
-	return err
 }
 
 // bodiesUntil emits the bodies of a kernel where live tells how many chunks must run. Phases follow those before them to the end of these: a step behind the

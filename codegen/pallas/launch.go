@@ -27,10 +27,8 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
-	if len(pinnedIn)+len(pinnedOut) > 0 { // memory spaces hold inside jit alone
-		m.helpers["functools"] = true
-		add(`@functools.partial(jax.jit, static_argnames="interpret")`)
-	}
+	m.helpers["functools"] = true
+	add(`@functools.partial(jax.jit, static_argnames="interpret")`) // groups of heads share what is traced, and memory spaces hold inside jit alone
 	add("%s", header(name, []string{"*args: jax.Array", "interpret: bool"}, result))
 	add(`    """Runs the kernel on %s."""`, strings.Join(args, ", "))
 	if !together {

@@ -98,21 +98,18 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		given = append(given, names)
 	}
 	common, left, taken := share.Out(share.Stages(codes), "STEP")
-	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
+	files = append(files, File{"src/" + name + "/common.py", pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + ofRule(name, common) + common + "\n")})
 	for i, part := range parts {
 		used := append(share.Names(left[i]), given[i]...)
 		from := slices.DeleteFunc(taken[i], func(n string) bool { return !slices.Contains(used, n) })
-		own := importFrom(name+".common", from)
-		if slices.Contains(share.Names(left[i]), "recurrent") { // for few tokens the gradient is that of the rule itself
-			own += "from " + name + ".recurrent import recurrent\n"
-		}
+		own := ofRule(name, left[i]) + importFrom(name+".common", from)
 		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
 		files = append(files, File{"src/" + name + "/" + part.Name + ".py", pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	api.data.Short, api.data.Train = has("short"), has("train")
 	api.data.Options, api.data.Kinds = compilerOptions()
-	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
+	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/_recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
 		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {
 		var b bytes.Buffer
 		if err := templates.ExecuteTemplate(&b, template, api.data); err != nil {
@@ -120,7 +117,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		}
 		files = append(files, File{path, pytext.Format(spaced(b.String()))})
 	}
-	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\nfrom %[2]s.recurrent import recurrent\n\n"+
+	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s._recurrent import recurrent\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\n\n"+
 		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
 	files = append(files,
 		File{"pyproject.toml", fmt.Sprintf(pyproject, strings.ReplaceAll(name, "_", "-"), api.data.Text.Title)},
@@ -129,6 +126,16 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		File{"src/" + name + "/py.typed", "\n"})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files, nil
+}
+
+// ofRule imports what a text uses of the rule in plain JAX: its gates, or for few tokens, whose gradient is that of the rule itself, all.
+func ofRule(name, text string) string {
+	used := share.Names(text)
+	used = slices.DeleteFunc([]string{"_inputs", "recurrent"}, func(n string) bool { return !slices.Contains(used, n) })
+	if len(used) == 0 {
+		return ""
+	}
+	return "from " + name + "._recurrent import " + strings.Join(used, ", ") + "\n"
 }
 
 // importFrom imports names, one a line.
@@ -199,6 +206,7 @@ line-length = 88
 [tool.pytest.ini_options]
 testpaths = ["tests"]
 pythonpath = ["src"]
+markers = ["slow: interprets kernels, which takes minutes for wide ones"]
 `
 
 const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by gdngen %[2]s; generate it anew instead of editing it.\n\n" + `

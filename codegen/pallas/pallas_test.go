@@ -157,11 +157,11 @@ func TestPackage(t *testing.T) {
 		return paths, files
 	}
 	paths, files := write("default")
-	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/api.py", "src/gdr/common.py", "src/gdr/decode.py", "src/gdr/forward.py",
-		"src/gdr/packed.py", "src/gdr/parallel.py", "src/gdr/py.typed", "src/gdr/recurrent.py", "src/gdr/train.py", "tests/conftest.py", "tests/test_api.py",
+	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/_recurrent.py", "src/gdr/api.py", "src/gdr/common.py", "src/gdr/decode.py", "src/gdr/forward.py",
+		"src/gdr/packed.py", "src/gdr/parallel.py", "src/gdr/py.typed", "src/gdr/train.py", "tests/conftest.py", "tests/test_api.py",
 		"tests/test_parallel.py"}, paths)
 	require.Contains(t, files[0].Text, "v6e 1000.00")
-	require.NotContains(t, files[3].Text, "short")
+	require.NotContains(t, files[4].Text, "short")
 	paths, _ = write("token")
 	require.Contains(t, paths, "src/gdr/short.py")
 }

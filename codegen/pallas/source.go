@@ -108,6 +108,52 @@ func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
 
 type fileParam struct{ Name, Shape, Doc string }
 
+// Steps are the arguments of one token.
+func (d fileData) Steps() (out []fileParam) {
+	for _, p := range d.Params {
+		if p.Name != "initial_state" {
+			out = append(out, fileParam{p.Name, p.Shape, ofStep(p.Doc)})
+		}
+	}
+	return out
+}
+
+// StepDoc is the output of one token.
+func (d fileData) StepDoc() string { return ofStep(d.OutDoc) }
+
+func ofStep(doc string) string { return strings.Replace(doc, "T, ", "", 1) }
+
+// StateDoc are states of batch rows, PoolDoc those of a pool.
+func (d fileData) StateDoc() string {
+	doc, _, _ := strings.Cut(d.Params[len(d.Params)-1].Doc, "],")
+	return doc + "]"
+}
+
+// PoolDoc are states of a pool.
+func (d fileData) PoolDoc() string { return strings.Replace(d.StateDoc(), "[B", "[P", 1) }
+
+// Lowers says whether all kernels have forms that a TPU takes, which those for small widths have not.
+func (d fileData) Lowers() bool { return d.K%128 == 0 && d.V%128 == 0 }
+
+// GateNames are the arguments of a token but q, k and v, as a set of Python.
+func (d fileData) GateNames() string {
+	var names []string
+	for _, a := range d.Axes {
+		if a.Gate && a.Name != "o" {
+			names = append(names, strconv.Quote(a.Name))
+		}
+	}
+	return "{" + strings.Join(names, ", ") + "}"
+}
+
+// TestLimit is the limit of a package's tests, whose kernels may sum in another order than the rule in plain JAX.
+func (d fileData) TestLimit() string {
+	if limit, _ := strconv.ParseFloat(d.Limit, 64); limit < 5e-6 {
+		return "5e-6"
+	}
+	return d.Limit
+}
+
 // fileAxes names the axes of an argument or result by letters.
 type fileAxes struct {
 	Name, Axes string

@@ -62,11 +62,12 @@ def replaced(package, backend=None):
         x = prepared(query, key, value, g, beta, use_qk_norm_in_gdn, compute_dtype)
         state = None if initial_state is None else initial_state.astype(jnp.float32)
         if cp_axis is None:
-            o, final = package.chunk_gated_delta_rule(*x, state, backend=backend)
+            run = package.chunk_gated_delta_rule
+            o, final = run(*x, initial_state=state, backend=backend)
         else:  # inside a shard_map whose axis has parts of each sequence
             axis = cp_axis if isinstance(cp_axis, str) else cp_axis[0]
             run = package.parallel.context_parallel
-            o, final = run(*x, state, axis=axis, backend=backend)
+            o, final = run(*x, initial_state=state, axis=axis, backend=backend)
         given = initial_state is not None
         return o.astype(query.dtype), final.astype(compute_dtype) if given else None
 

@@ -26,6 +26,7 @@ type Rule struct {
 	Title    string   // at the beginning of a sentence
 	Formula  []string // a token, line by line
 	Chunk    int      // tokens of a chunk in plain JAX: each pair of them has a decay, or one for each channel
+	Source   string   // where it comes from; may be empty
 }
 
 const (
@@ -36,13 +37,13 @@ const (
 )
 
 var rules = map[string]Rule{
-	"gdn":        {"gated_delta_rule", "The gated delta rule", []string{byHead, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 64},
-	"deltanet":   {"delta_rule", "The delta rule", []string{"u  = beta_t (v_t - S^T k_t)", "S  = S + k_t u^T", out}, 64},
-	"simple-gla": {"simple_gla", "Simple GLA", []string{byHead, "S  = S' + k_t v_t^T", out}, 64},
-	"linear":     {"linear_attention", "Linear attention", []string{"S  = S + k_t v_t^T", out}, 64},
-	"kda":        {"kda", "Kimi Delta Attention", []string{byChannel, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 16},
-	"gla":        {"gla", "Gated linear attention", []string{byChannel, "S  = S' + k_t v_t^T", out}, 16},
-	"gdn2":       {"gdn2", "Gated delta rule 2", []string{byChannel, "u  = write_t v_t - S'^T (erase_t k_t)", adds, out}, 16},
+	"gdn":        {"gated_delta_rule", "The gated delta rule", []string{byHead, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 64, "Gated DeltaNet, arXiv 2412.06464"},
+	"deltanet":   {"delta_rule", "The delta rule", []string{"u  = beta_t (v_t - S^T k_t)", "S  = S + k_t u^T", out}, 64, "DeltaNet, arXiv 2406.06484"},
+	"simple-gla": {"simple_gla", "Simple GLA", []string{byHead, "S  = S' + k_t v_t^T", out}, 64, ""},
+	"linear":     {"linear_attention", "Linear attention", []string{"S  = S + k_t v_t^T", out}, 64, "linear transformers, arXiv 2006.16236"},
+	"kda":        {"kda", "Kimi Delta Attention", []string{byChannel, "u  = beta_t (v_t - S'^T k_t)", adds, out}, 16, "Kimi Linear, arXiv 2510.26692"},
+	"gla":        {"gla", "Gated linear attention", []string{byChannel, "S  = S' + k_t v_t^T", out}, 16, "GLA, arXiv 2312.06635"},
+	"gdn2":       {"gdn2", "Gated delta rule 2", []string{byChannel, "u  = write_t v_t - S'^T (erase_t k_t)", adds, out}, 16, "GDN-2, arXiv 2605.22791"},
 }
 
 // Of is what is said of a rule.
@@ -105,7 +106,7 @@ var docs = map[string]string{
 	"k":             "keys",
 	"v":             "values",
 	"g":             "log decay, not above 0",
-	"beta":          "how much of the difference is written, from 0 to 1",
+	"beta":          "how much of the difference is written, 0 or above",
 	"erase":         "how much of a channel is taken back, from 0 to 1",
 	"write":         "how much of a channel is written, from 0 to 1",
 	"A_log":         "g = -exp(A_log) softplus(a + dt_bias)",

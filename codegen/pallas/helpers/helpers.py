@@ -12,9 +12,19 @@ T = TypeVar("T")
 Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
 
 #: pin
+@jax.custom_batching.custom_vmap
+def _in_hbm(x: jax.Array) -> jax.Array:
+    return pltpu.with_memory_space_constraint(x, pltpu.HBM)
+
+
+@_in_hbm.def_vmap
+def _in_hbm_mapped(_size: int, mapped: list[bool], x: jax.Array):
+    return _in_hbm(x), mapped[0]  # the constraint has no rule for vmap
+
+
 def _pin(x: jax.Array, interpret: bool) -> jax.Array:
     """An operand that stays in main memory."""
-    return x if interpret else pltpu.with_memory_space_constraint(x, pltpu.HBM)
+    return x if interpret else _in_hbm(x)
 
 #: pinned
 def _pinned(
@@ -236,7 +246,7 @@ def _feedback(x: jax.Array, groups: int) -> jax.Array:
 
 #: finite
 def _finite(x: jax.Array, bits: int | None = None) -> jax.Array:
-    """bf16, or words of them, all numbers: x - x has bits where x is infinite or none."""
+    """bf16, or words of them, all finite: in others x - x has bits, which change."""
     if x.dtype == jnp.bfloat16:
         return _halves(_finite(_words(x), bits))
     halves = _halves(x)

@@ -162,10 +162,29 @@ func compilerOptions() (options, kinds string) {
 	return strings.Join(items, ", "), strings.Join(list, ", ")
 }
 
-// readme says what the functions are, and what the kernels cost.
+// readme says what the functions are, for what they are, and what the kernels cost.
 func readme(name string, d fileData, parts []Part, p Provenance) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, packageReadme, name, p.Version, d.Text.Title, d.Chunk(), map[bool]string{true: "; gradients by kernels"}[d.Train])
+	graded := "; its gradient is in plain JAX"
+	if d.Train {
+		graded = "; its gradient is by kernels, that of packed sequences in plain JAX"
+	}
+	again := ""
+	if p.Command != "" {
+		again = "\n```sh\n" + p.Command + "\n```\n"
+	}
+	domain := ""
+	if d.Rule.Decays() {
+		domain += " A log decay below -40 counts as -40."
+	}
+	if d.Rule.Writes() && !d.Rule.Apart() && !d.Fused {
+		domain += " A beta below 0 gives NaN, since kernels take its logarithm."
+	}
+	fmt.Fprintf(&b, packageReadme, name, p.Version, d.Text.Title, d.Chunk(), graded, address, again, d.example(name), d.types(), d.K, d.V, domain, d.Limit, d.GradientLimit)
+	if !slices.ContainsFunc(parts, func(part Part) bool { return len(part.Costs) > 0 }) {
+		return b.String()
+	}
+	b.WriteString("\n## Cost\nStatic cycles a token and value head, at the sizes that kernels were chosen for, " + p.Libtpu + "; nothing ran on a TPU:\n\n| kernels | sizes | cost |\n|---|---|---|\n")
 	for _, part := range parts {
 		fmt.Fprintf(&b, "| `%s` | `%s` | ", part.Name, part.Spec)
 		for i, c := range part.Costs {
@@ -179,6 +198,53 @@ func readme(name string, d fileData, parts []Part, p Provenance) string {
 	return b.String()
 }
 
+// types are the types of the arguments, each once.
+func (d fileData) types() string {
+	of, order := map[string][]string{}, []string{}
+	for _, p := range d.Params {
+		t := strings.TrimPrefix(p.Type, "jnp.")
+		if of[t] == nil {
+			order = append(order, t)
+		}
+		of[t] = append(of[t], "`"+p.Name+"`")
+	}
+	for i, t := range order {
+		order[i] = t + " (" + strings.Join(of[t], ", ") + ")"
+	}
+	return strings.Join(order, ", ")
+}
+
+// example is a program that calls a package: a prompt, and a token.
+func (d fileData) example(name string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "import functools\n\nimport jax\nimport jax.numpy as jnp\n\nimport %s\n\nnormal = functools.partial(jax.random.normal, jax.random.key(0))\n", name)
+	size := map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}
+	var all, first []string
+	for i, p := range d.Params {
+		if p.Name == "initial_state" {
+			continue
+		}
+		var shape []int
+		for _, a := range d.Axes[i].Axes {
+			shape = append(shape, size[a])
+		}
+		form := "%s"
+		switch p.Name {
+		case "k":
+			form = "%s / " + strconv.Itoa(d.K) + "**0.5"
+		case "g":
+			form = "-jnp.abs(%s) / 4"
+		case "beta", "erase", "write":
+			form = "jax.nn.sigmoid(%s)"
+		}
+		fmt.Fprintf(&b, p.Name+" = "+form+"\n", fmt.Sprintf("normal(%s, %s)", shapeText(shape), p.Type))
+		all, first = append(all, p.Name), append(first, p.Name+map[bool]string{true: "[:, 0]"}[strings.Contains(d.Axes[i].Axes, "T")])
+	}
+	fmt.Fprintf(&b, "o, state = %s.%s(%s)\n", name, d.Chunk(), strings.Join(all, ", "))
+	fmt.Fprintf(&b, "o, state = %s.decode_step(%s, state)\n", name, strings.Join(first, ", "))
+	return b.String()
+}
+
 const pyproject = `[build-system]
 requires = ["setuptools>=77"]
 build-backend = "setuptools.build_meta"
@@ -188,8 +254,13 @@ name = "%s"
 version = "` + wheelVersion + `"
 description = "%s for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
+license = "` + wheelLicense + `"
+authors = [{ name = "gdngen" }]
 requires-python = ">=3.11"
 dependencies = ["jax>=0.10.2", "numpy"]
+
+[project.urls]
+Source = "https://` + address + `"
 
 [project.optional-dependencies]
 test = ["pytest"]
@@ -209,25 +280,32 @@ pythonpath = ["src"]
 markers = ["slow: interprets kernels, which takes minutes for wide ones"]
 `
 
-const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by gdngen %[2]s; generate it anew instead of editing it.\n\n" + `
+const packageReadme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %[2]s, whose licence it\nhas, " + wheelLicense + "; generate it anew instead of editing it.\n%[7]s" + `
 | function | what |
 |---|---|
 | ` + "`%[4]s`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable%[5]s |
-| ` + "`decode_step`" + ` | one token of each batch row |
-| ` + "`decode_pool`" + ` | the same over states in a pool, which is donated |
+| ` + "`decode_step`" + ` | one token of each batch row; its gradient is in plain JAX |
+| ` + "`decode_pool`" + ` | the same over states in a pool, which is donated; no gradient by kernels |
 | ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
 | ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
-| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take up to 2.3 times as long without |
+| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the static cycles without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
+` + "```python\n%[8]s```" + `
+
+## What it takes
 Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
-kernels, cost a copy. Install with ` + "`pip install .`, or the wheel in `dist`; test with `pip install .[test]` and `pytest`" + `: kernels are
-then interpreted.
+kernels, cost a copy. Widths are K = %[10]d and V = %[11]d, and types are
+%[9]s: others are refused.%[12]s
+A NaN, or what is infinite, spoils the chunk of its sequence, tokens before it too. Sequences do not reach each other.
 
-Static cycles a token and value head, at the sizes that kernels were chosen for; nothing ran on a TPU:
+Outputs and states are within %[13]s of the largest value of float64, and gradients within %[14]s, on random inputs with unit keys:
+these are the limits of the tests.
 
-| kernels | sizes | cost |
-|---|---|---|
+## Install and test
+` + "`pip install .`, or the wheel in `dist`; test with `pip install .[test]` and `pytest`" + `: kernels are then interpreted on
+the CPU, for which XLA compiles each. That takes minutes and some 4 GB for kernels of wide heads; ` + "`pytest -m \"not slow\"`" + `
+leaves out most of it.
 `
 
 //go:embed api.py.tmpl decode.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl

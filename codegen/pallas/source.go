@@ -32,6 +32,7 @@ type Cost struct {
 // Provenance says where a file comes from.
 type Provenance struct {
 	Version string // of the generator
+	Command string // that writes a package anew; may be empty
 	Costs   []Cost // empty: not measured
 	Libtpu  string // the compiler that they were counted with
 }
@@ -106,13 +107,13 @@ func (d fileData) Alike() bool { return d.Part && !d.Decode && d.Seqs == 0 }
 // NumPy has the rule in NumPy.
 func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
 
-type fileParam struct{ Name, Shape, Doc string }
+type fileParam struct{ Name, Shape, Type, Doc string }
 
 // Steps are the arguments of one token.
 func (d fileData) Steps() (out []fileParam) {
 	for _, p := range d.Params {
 		if p.Name != "initial_state" {
-			out = append(out, fileParam{p.Name, p.Shape, ofStep(p.Doc)})
+			out = append(out, fileParam{p.Name, p.Shape, p.Type, ofStep(p.Doc)})
 		}
 	}
 	return out
@@ -252,7 +253,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 		axes := family.Axes(s, p.Name)
 		d.Numbers = d.Numbers || axes == "BTH"
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
-		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Doc: axesDoc(p.Type, axes, !d.Decode) + ", " + family.Doc(s, p.Name)})
+		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Type: dtypes[p.Type.DType], Doc: axesDoc(p.Type, axes, !d.Decode) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
 		if p.Type.DType != ir.I64 {
 			types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
@@ -295,6 +296,17 @@ func floatText(x float64) string {
 	return s
 }
 
+// wrapAt breaks a line that is too long for a file behind the first mark.
+func wrapAt(mark, line string) string {
+	if len(line) <= 88 {
+		return line
+	}
+	return strings.Replace(line, mark+" ", mark+"\n", 1)
+}
+
+// address is where the generator is.
+const address = "github.com/gdngen/gdngen"
+
 // gradients says how a file's gradient is computed, by whether it is for training.
 var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}
 
@@ -302,7 +314,7 @@ var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: "
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
 	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + gradients[given.Direction == gdn.Train] + ".\n\n")
-	fmt.Fprintf(&b, "Written by gdngen %s; generate it anew instead of editing it.\n\n", p.Version)
+	b.WriteString(wrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", address, p.Version)) + "\n\n")
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
 	if f.data.Decode {

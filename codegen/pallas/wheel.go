@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -13,12 +14,17 @@ import (
 // wheelVersion is that of a package, in its wheel and in pyproject.toml.
 const wheelVersion = "0.1.0"
 
+// wheelLicense is that of a package: texts of the generator are in it.
+const wheelLicense = "Apache-2.0"
+
+var summary = regexp.MustCompile(`(?m)^description = "(.*)"$`)
+
 // Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
 // Package gives for the name.
 func Wheel(name string, files []File) (file string, data []byte, err error) {
 	info := fmt.Sprintf("%s-%s.dist-info/", name, wheelVersion)
 	texts := []File{}
-	description := ""
+	description, about := "", ""
 	for _, f := range files {
 		if path, ok := strings.CutPrefix(f.Path, "src/"); ok {
 			texts = append(texts, File{path, f.Text})
@@ -26,10 +32,14 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 		if f.Path == "README.md" {
 			description = f.Text
 		}
+		if m := summary.FindStringSubmatch(f.Text); m != nil && f.Path == "pyproject.toml" {
+			about = "Summary: " + m[1] + "\n"
+		}
 	}
 	texts = append(texts,
-		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nRequires-Python: >=3.11\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\n"+
-			"Description-Content-Type: text/markdown\n\n%s", strings.ReplaceAll(name, "_", "-"), wheelVersion, description)},
+		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
+			"Description-Content-Type: text/markdown\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\nProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
+			strings.ReplaceAll(name, "_", "-"), wheelVersion, about, wheelLicense, address, description)},
 		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})
 	record := ""
 	for _, f := range texts {

@@ -138,6 +138,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 			k.nameRef(k.Params[g.Tables+len(g.In)+i], r)
 		}
 	}
+	k.nameCopied()
 	return k, nil
 }
 

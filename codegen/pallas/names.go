@@ -31,7 +31,7 @@ var pythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": t
 func (p *printer) name(x *loops.Item) string {
 	if x.Param != 0 {
 		if p.k.names[x] == "" {
-			p.k.nameRef(x, "scratch")
+			p.k.nameRef(x, p.k.unstored(x))
 		}
 		p.params[x] = true
 		return p.k.names[x]
@@ -76,7 +76,7 @@ func (p *printer) base(x *loops.Item) string {
 			name = p.name(a)
 		}
 		if name != "" {
-			name = strings.TrimRight(baseName(name), "_0123456789")
+			name = strings.TrimSuffix(strings.TrimRight(baseName(name), "_0123456789"), "_in")
 			if len(n.Args[0].At) > 0 {
 				name = strings.TrimSuffix(name, "s")
 			}
@@ -105,6 +105,9 @@ func (p *printer) base(x *loops.Item) string {
 		if _, ok := loops.Constant(n.In.Args[1]); ok {
 			return of()
 		}
+	}
+	if n.In.Op == ir.OpMax && n.Stage == "gates" { // each gate has its floor
+		return of()
 	}
 	if name := stageNames[n.Stage][n.In.Op]; name != "" {
 		return name

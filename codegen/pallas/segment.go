@@ -46,11 +46,14 @@ var stageDocs = map[string]string{
 	"load":     "Loads the rows of the chunk.",
 	"gates":    "Sums the log decay over the chunk.",
 	"products": "Multiplies K K^T and Q K^T.",
-	"decay":    "Weighs the products by the decay between their tokens.",
+	"decay":    "Weighs by the decay between tokens.",
 	"leaf":     "Inverts the diagonal blocks by substitution.",
 	"solve":    "Merges the inverses of blocks to that of the chunk.",
 	"operands": "Makes what meets the state: K and Q with their decay.",
-	"state":    "Reads and updates the state.",
+	"state":    "Takes the state through the chunk.",
+	"keep":     "Keeps states for the gradient.",
+	"copy":     "Copies blocks from main memory, and back.",
+	"dr":       "Makes dR, the gradient of v and of what the state takes off it.",
 	"output":   "Scales the output.",
 	"store":    "Stores what the chunk made.",
 	"token":    "Steps through the tokens.",
@@ -60,6 +63,12 @@ var stageDocs = map[string]string{
 
 func (m *module) stageDoc(s *plan.Segment, p *printer) string {
 	doc := stageDocs[s.Stage]
+	switch does := computed(s.Nodes); {
+	case len(does) == 0 && !slices.Contains([]string{"init", "load", "store", "keep", "copy"}, s.Stage):
+		doc = "Loads, or keeps, what other stages take."
+	case s.Stage == "state" && !does[ir.OpDot]:
+		doc = "Makes the decays of the state."
+	}
 	if doc == "" {
 		doc = strings.ToUpper(s.Stage[:min(1, len(s.Stage))]) + s.Stage[min(1, len(s.Stage)):] + "."
 	}

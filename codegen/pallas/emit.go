@@ -45,7 +45,12 @@ type code struct {
 }
 
 // body is kernels, calls and the functions around them.
-func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
+func (c *code) body() string {
+	return negative.ReplaceAllString(strings.Join(c.funcs, "\n\n\n"), "- $1")
+}
+
+// negative is a negative number that is added.
+var negative = regexp.MustCompile(`\+ -(\d)`)
 
 // program is a module, and the name of the function that runs it.
 type program struct {

@@ -41,15 +41,17 @@ type kernel struct {
 
 // constant names the numbers that would be read as noise.
 func (m *module) constant(d ir.DType, c float64) (string, bool) {
-	if d == ir.U32 && c == 0xffffffff {
-		m.helpers["ALL"] = true
-		return "_ALL", true
+	name := constants[d][c]
+	if name != "" {
+		m.helpers[name] = true
 	}
-	if d == ir.U32 && c == 0xffff0000 {
-		m.helpers["HIGH"] = true
-		return "_HIGH", true
-	}
-	return "", false
+	return "_" + name, name != ""
+}
+
+// constants are the numbers that have names in helpers.py, with a reason each.
+var constants = map[ir.DType]map[float64]string{
+	ir.U32: {0xffffffff: "ALL", 0xffff0000: "HIGH", 0x7f807f80: "EXPONENTS", 0x800080: "ONES", 0x80008000: "SIGNS"},
+	ir.F32: {-40: "FLOOR", 1.4426950408889634: "LOG2E", -57.7077439277569: "HELD", 1e-20: "LEAST"},
 }
 
 func (m *module) fresh(base string) string {
@@ -138,7 +140,10 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 			k.nameRef(k.Params[g.Tables+len(g.In)+i], r)
 		}
 	}
-	k.nameCopied()
+	scratch, names := k.Copied(func(x *loops.Item) string { return baseName(k.names[x]) })
+	for _, x := range scratch {
+		k.nameRef(x, names[x])
+	}
 	return k, nil
 }
 

@@ -166,7 +166,9 @@ func (p *printer) operands(n *loops.Node) *operands {
 		case ok && loops.Small(c):
 			f := n.Ints[small_]
 			small_++
-			if f.IsConst() {
+			if name, ok := p.m.constant(a.Type.DType, c); f.IsConst() && ok {
+				o.texts = append(o.texts, expr{name, atom})
+			} else if f.IsConst() {
 				o.texts = append(o.texts, expr{scalarText(a.Type.DType, c), atom})
 				if c < 0 {
 					o.texts[len(o.texts)-1].prec = precUnary
@@ -227,3 +229,17 @@ func (p *printer) length(name string) int {
 }
 
 var indexed = regexp.MustCompile(`^(.+)\[[^\[\]]*\]$`)
+
+// unstored is the name of scratch that is read before anything is stored: that of its parts, or of what a step before left.
+func (k *kernel) unstored(x *loops.Item) string {
+	var parts []string
+	for _, e := range x.Elems {
+		if name, ok := strings.CutSuffix(baseName(k.names[e]), "_in"); ok && !slices.Contains(parts, name) {
+			parts = append(parts, name)
+		}
+	}
+	if len(parts) > 0 {
+		return strings.Join(parts, "_") + "_in"
+	}
+	return "prior"
+}

@@ -10,6 +10,7 @@ import (
 	"text/template"
 
 	"github.com/gdngen/gdngen/codegen/pallas/family"
+	"github.com/gdngen/gdngen/codegen/pallas/folder"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -304,9 +305,6 @@ func wrapAt(mark, line string) string {
 	return strings.Replace(line, mark+" ", mark+"\n", 1)
 }
 
-// address is where the generator is.
-const address = "github.com/gdngen/gdngen"
-
 // gradients says how a file's gradient is computed, by whether it is for training.
 var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}
 
@@ -314,7 +312,7 @@ var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: "
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
 	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + gradients[given.Direction == gdn.Train] + ".\n\n")
-	b.WriteString(wrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", address, p.Version)) + "\n\n")
+	b.WriteString(wrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", folder.Address, p.Version)) + "\n\n")
 	b.WriteString(wrapList("  spec: ", given.String()))
 	b.WriteString(wrapList("  variant: ", f.variant.String()))
 	if f.data.Decode {

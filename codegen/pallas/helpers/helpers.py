@@ -7,6 +7,27 @@ _ALL = np.uint32(0xFFFFFFFF)
 #: HIGH constant
 _HIGH = np.uint32(0xFFFF0000)  # the upper of two bf16 in a word
 
+#: EXPONENTS constant
+_EXPONENTS = np.uint32(0x7F807F80)  # of the two bf16 of a word
+
+#: ONES constant
+_ONES = np.uint32(0x00800080)  # what makes an exponent of ones, of no number, overflow
+
+#: SIGNS constant
+_SIGNS = np.uint32(0x80008000)  # where it overflows to
+
+#: FLOOR constant
+_FLOOR = -40.0  # of a log decay: exp(-40) is nothing beside what is kept
+
+#: LOG2E constant
+_LOG2E = 1.4426950408889634  # decays are powers of 2
+
+#: HELD constant
+_HELD = -57.7077439277569  # below it a log decay, in powers of 2, is at its floor: no gradient
+
+#: LEAST constant
+_LEAST = 1e-20  # beta: its logarithm is taken
+
 #: Work constant
 T = TypeVar("T")
 Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000

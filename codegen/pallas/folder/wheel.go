@@ -1,4 +1,5 @@
-package pallas
+// Package folder has what a Python package has beside its modules: pyproject.toml, a README, and a wheel of all.
+package folder
 
 import (
 	"archive/zip"
@@ -10,6 +11,14 @@ import (
 	"strings"
 	"time"
 )
+
+// File is a file of a package, its path with slashes.
+type File struct {
+	Path, Text string
+}
+
+// Address is where the generator is.
+const Address = "github.com/gdngen/gdngen"
 
 // wheelVersion is that of a package, in its wheel and in pyproject.toml.
 const wheelVersion = "0.1.0"
@@ -39,7 +48,7 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 	texts = append(texts,
 		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
 			"Description-Content-Type: text/markdown\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\nProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
-			strings.ReplaceAll(name, "_", "-"), wheelVersion, about, wheelLicense, address, description)},
+			strings.ReplaceAll(name, "_", "-"), wheelVersion, about, wheelLicense, Address, description)},
 		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})
 	record := ""
 	for _, f := range texts {

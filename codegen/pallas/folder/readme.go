@@ -1,0 +1,171 @@
+package folder
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Facts are what is said of a package.
+type Facts struct {
+	Name, Title, Function    string // of the package; of the rule; over whole sequences
+	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with
+	Training                 bool   // gradients are by kernels
+	Decays, LogBeta          bool   // the rule has a log decay; kernels take the logarithm of beta
+	Limit, GradientLimit     string
+	Args                     []Arg
+	Sizes                    map[rune]int // of axes, in examples
+	Rows                     []Row
+}
+
+// Arg is an argument, its axes by letters.
+type Arg struct{ Name, Axes, Type string }
+
+// Row is a file of kernels, and what they cost on targets.
+type Row struct {
+	Name, Spec string
+	Costs      []string
+}
+
+// Readme says what the functions are, for what they are, and what the kernels cost.
+func Readme(f Facts) string {
+	var b strings.Builder
+	graded := "; its gradient is in plain JAX"
+	if f.Training {
+		graded = "; its gradient is by kernels, that of packed sequences in plain JAX"
+	}
+	again := ""
+	if f.Command != "" {
+		again = "\n```sh\n" + f.Command + "\n```\n"
+	}
+	domain := ""
+	if f.Decays {
+		domain += " A log decay below -40 counts as -40."
+	}
+	if f.LogBeta {
+		domain += " A beta below 0 gives NaN, since kernels take its logarithm."
+	}
+	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit)
+	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
+		return b.String()
+	}
+	b.WriteString("\n## Cost\nStatic cycles a token and value head, at the sizes that kernels were chosen for, " + f.Libtpu + "; nothing ran on a TPU:\n\n| kernels | sizes | cost |\n|---|---|---|\n")
+	for _, r := range f.Rows {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.Name, r.Spec, strings.Join(r.Costs, ", "))
+	}
+	return b.String()
+}
+
+// types are the types of the arguments, each once.
+func (f Facts) types() string {
+	of, order := map[string][]string{}, []string{}
+	for _, a := range f.Args {
+		if of[a.Type] == nil {
+			order = append(order, a.Type)
+		}
+		of[a.Type] = append(of[a.Type], "`"+a.Name+"`")
+	}
+	for i, t := range order {
+		order[i] = t + " (" + strings.Join(of[t], ", ") + ")"
+	}
+	return strings.Join(order, ", ")
+}
+
+// example is a program that calls a package: a prompt, and a token.
+func (f Facts) example() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "import functools\n\nimport jax\nimport jax.numpy as jnp\n\nimport %s\n\nnormal = functools.partial(jax.random.normal, jax.random.key(0))\n", f.Name)
+	var all, first []string
+	for _, a := range f.Args {
+		if a.Name == "initial_state" {
+			continue
+		}
+		var shape []string
+		for _, axis := range a.Axes {
+			shape = append(shape, strconv.Itoa(f.Sizes[axis]))
+		}
+		form := "%s"
+		switch a.Name {
+		case "k":
+			form = "%s / " + strconv.Itoa(f.Sizes['K']) + "**0.5"
+		case "g":
+			form = "-jnp.abs(%s) / 4"
+		case "beta", "erase", "write":
+			form = "jax.nn.sigmoid(%s)"
+		}
+		fmt.Fprintf(&b, a.Name+" = "+form+"\n", fmt.Sprintf("normal([%s], jnp.%s)", strings.Join(shape, ", "), a.Type))
+		all, first = append(all, a.Name), append(first, a.Name+map[bool]string{true: "[:, 0]"}[strings.Contains(a.Axes, "T")])
+	}
+	fmt.Fprintf(&b, "o, state = %s.%s(%s)\n", f.Name, f.Function, strings.Join(all, ", "))
+	fmt.Fprintf(&b, "o, state = %s.decode_step(%s, state)\n", f.Name, strings.Join(first, ", "))
+	return b.String()
+}
+
+// Project is pyproject.toml.
+func Project(name, title string) string {
+	return fmt.Sprintf(project, strings.ReplaceAll(name, "_", "-"), title)
+}
+
+const project = `[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "%s"
+version = "` + wheelVersion + `"
+description = "%s for TPUs: Pallas kernels for training and inference"
+readme = "README.md"
+license = "` + wheelLicense + `"
+authors = [{ name = "gdngen" }]
+requires-python = ">=3.11"
+dependencies = ["jax>=0.10.2", "numpy"]
+
+[project.urls]
+Source = "https://` + Address + `"
+
+[project.optional-dependencies]
+test = ["pytest"]
+
+[tool.setuptools.packages.find]
+where = ["src"]
+
+[tool.setuptools.package-data]
+"*" = ["py.typed"]
+
+[tool.ruff]
+line-length = 88
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["src"]
+markers = ["slow: interprets kernels, which takes minutes for wide ones"]
+`
+
+const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %[2]s, whose licence it\nhas, " + wheelLicense + "; generate it anew instead of editing it.\n%[7]s" + `
+| function | what |
+|---|---|
+| ` + "`%[4]s`" + ` | whole sequences, of equal length or packed (` + "`cu_seqlens`" + `), differentiable%[5]s |
+| ` + "`decode_step`" + ` | one token of each batch row; its gradient is in plain JAX |
+| ` + "`decode_pool`" + ` | the same over states in a pool, which is donated; no gradient by kernels |
+| ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
+| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
+| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the static cycles without |
+| ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
+
+` + "```python\n%[8]s```" + `
+
+## What it takes
+Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
+kernels, cost a copy. Widths are K = %[10]d and V = %[11]d, and types are
+%[9]s: others are refused.%[12]s
+A NaN, or what is infinite, spoils the chunk of its sequence, tokens before it too. Sequences do not reach each other.
+
+Outputs and states are within %[13]s of the largest value of float64, and gradients within %[14]s, on random inputs with unit keys:
+these are the limits of the tests.
+
+## Install and test
+` + "`pip install .`, or the wheel in `dist`; test with `pip install .[test]` and `pytest`" + `: kernels are then interpreted on
+the CPU, for which XLA compiles each. That takes minutes and some 4 GB for kernels of wide heads; ` + "`pytest -m \"not slow\"`" + `
+leaves out most of it.
+`

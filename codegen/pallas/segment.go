@@ -63,10 +63,10 @@ var stageDocs = map[string]string{
 
 func (m *module) stageDoc(s *plan.Segment, p *printer) string {
 	doc := stageDocs[s.Stage]
-	switch does := s.Computes(); {
-	case len(does) == 0 && !slices.Contains([]string{"init", "load", "store", "keep", "copy"}, s.Stage):
+	switch {
+	case s.Moves() && !slices.Contains([]string{"init", "load", "store", "keep", "copy"}, s.Stage):
 		doc = "Loads, or keeps, what other stages take."
-	case s.Stage == "state" && !does[ir.OpDot]:
+	case s.Stage == "state" && !s.Multiplies():
 		doc = "Makes the decays of the state."
 	}
 	if doc == "" {

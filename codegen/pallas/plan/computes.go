@@ -11,8 +11,11 @@ import (
 // arithmetic are ops that make new numbers, beside which a stage moves some.
 var arithmetic = []ir.Op{ir.OpDot, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpNeg, ir.OpMax, ir.OpExp, ir.OpExp2, ir.OpLog2, ir.OpSelect, ir.OpOr, ir.OpAnd}
 
-// Computes are those of a segment.
-func (s *Segment) Computes() map[ir.Op]bool { return computed(s.Nodes) }
+// Moves says whether a segment makes no new numbers.
+func (s *Segment) Moves() bool { return len(computed(s.Nodes)) == 0 }
+
+// Multiplies says whether it has products of matrices.
+func (s *Segment) Multiplies() bool { return computed(s.Nodes)[ir.OpDot] }
 
 func computed(nodes []*loops.Node) map[ir.Op]bool {
 	all := map[ir.Op]bool{}

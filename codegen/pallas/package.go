@@ -148,6 +148,9 @@ func importFrom(module string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
+	if line := "from " + module + " import " + strings.Join(names, ", "); len(line) <= 88 {
+		return line + "\n"
+	}
 	return "from " + module + " import (\n    " + strings.Join(names, ",\n    ") + ",\n)\n"
 }
 

@@ -120,6 +120,9 @@ func (d fileData) Steps() (out []fileParam) {
 	return out
 }
 
+// StateAxes are the axes of a state.
+func (d fileData) StateAxes() string { return map[bool]string{true: "HVK", false: "HKV"}[d.StateVK] }
+
 // StepDoc is the output of one token.
 func (d fileData) StepDoc() string { return ofStep(d.OutDoc) }
 

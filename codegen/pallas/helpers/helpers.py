@@ -23,7 +23,7 @@ _FLOOR = -40.0  # of a log decay: exp(-40) is nothing beside what is kept
 _LOG2E = 1.4426950408889634  # decays are powers of 2
 
 #: HELD constant
-_HELD = -57.7077439277569  # below it a log decay, in powers of 2, is at its floor: no gradient
+_HELD = -57.7077439277569  # below: a log decay at its floor, in powers of 2
 
 #: LEAST constant
 _LEAST = 1e-20  # beta: its logarithm is taken

@@ -106,8 +106,8 @@ func (p *printer) base(x *loops.Item) string {
 			return of()
 		}
 	}
-	if n.In.Op == ir.OpMax && n.Stage == "gates" { // each gate has its floor
-		return of()
+	if n.In.Op == ir.OpMax && of() == "beta" { // each gate has its floor
+		return "beta"
 	}
 	if name := stageNames[n.Stage][n.In.Op]; name != "" {
 		return name

@@ -44,14 +44,18 @@ func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
-	all := map[int]*ir.Value{} // semaphores by delay, of which each awaits the blocks of a step
+	all := map[int]*ir.Value{} // semaphores of what is awaited at once: blocks of a step where it has a body of its own, else those of a delay
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
 		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
-		sem := all[f.seen.delay]
+		delay := f.seen.delay
+		if l.unrolled {
+			delay = 0
+		}
+		sem := all[delay]
 		f.sem = l.semaphore(b, &sem)
-		all[f.seen.delay] = sem
+		all[delay] = sem
 		l.params[f.seen] = f.buffer
 		switch {
 		case f.seen.delay > 0:
@@ -145,10 +149,13 @@ func (l *pipeline) firstReads() map[*ir.Value]int {
 
 // copyParts starts or awaits the copies of some parts of first blocks.
 func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
-	at := l.numbers(b, number(b, 0), 0)
+	var at func(*fetch) *ir.Value
 	for _, p := range list {
 		var from *ir.Value
 		if l.g.Live > 0 {
+			if at == nil {
+				at = l.numbers(b, number(b, 0), 0)
+			}
 			from = at(p.fetch)
 		} else {
 			block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)

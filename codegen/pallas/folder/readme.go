@@ -44,7 +44,7 @@ func Readme(f Facts) string {
 		domain += " A log decay below -40 counts as -40."
 	}
 	if f.LogBeta {
-		domain += " A beta below 0 gives NaN, since kernels take its logarithm."
+		domain += " Beta is not below 0: forward kernels take its logarithm, and those of training hold it above 0."
 	}
 	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit)
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
@@ -75,7 +75,7 @@ func (f Facts) types() string {
 // example is a program that calls a package: a prompt, and a token.
 func (f Facts) example() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "import functools\n\nimport jax\nimport jax.numpy as jnp\n\nimport %s\n\nnormal = functools.partial(jax.random.normal, jax.random.key(0))\n", f.Name)
+	fmt.Fprintf(&b, "import jax\nimport jax.numpy as jnp\n\nimport %s\n\nkeys = iter(jax.random.split(jax.random.key(0), %d))\n\n\ndef normal(shape, dtype):\n    return jax.random.normal(next(keys), shape, dtype)\n\n\n", f.Name, len(f.Args))
 	var all, first []string
 	for _, a := range f.Args {
 		if a.Name == "initial_state" {
@@ -150,18 +150,20 @@ const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated; no gradient by kernels |
 | ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
 | ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
-| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the static cycles without |
+| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the cycles of the compiler's schedules without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
 ` + "```python\n%[8]s```" + `
 
 ## What it takes
 Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
-kernels, cost a copy. Widths are K = %[10]d and V = %[11]d, and types are
-%[9]s: others are refused.%[12]s
-A NaN, or what is infinite, spoils the chunk of its sequence, tokens before it too. Sequences do not reach each other.
+kernels, cost a copy, and the work on what is added: heads run in groups of the kernels' own. Widths are K = %[10]d and V = %[11]d, and types are
+%[9]s: what holds more is refused.%[12]s
+A NaN or infinity spoils the chunk of its sequence, tokens before it too, and reaches no other sequence. Of packed ones it may
+show as finite values beyond 1e30: test inputs for NaN, not outputs. The scale is %[10]d**-0.5; q and k are taken as they are, and
+keys should have unit length.
 
-Outputs and states are within %[13]s of the largest value of float64, and gradients within %[14]s, on random inputs with unit keys:
+Outputs and states are within %[13]s of the largest value of the rule token by token in float32, and gradients within %[14]s, on random inputs with unit keys:
 these are the limits of the tests.
 
 ## Install and test

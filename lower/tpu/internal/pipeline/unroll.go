@@ -74,8 +74,9 @@ func (l *pipeline) copiesOf(b *ir.Builder, step int) {
 	leave(ir.OpDMAWait, step-2)
 }
 
-// semaphore makes one for a copy, or gives that of the others which are awaited with it, where each step has a body of its own, or a
-// table numbers blocks: of the blocks of a step, and of the parts of the last block. When all of them have been awaited, all have ended, in whatever order. A kernel looks at each when it ends, for four bundles.
+// semaphore makes one for a copy, or gives that of the others which are awaited with it, where each step has a body of its own, or a table numbers blocks: of
+// the blocks of a step, and of the parts of the last block. When all of them have been awaited, all have ended, in whatever order. A kernel looks at each when
+// it ends, for four bundles.
 func (l *pipeline) semaphore(b *ir.Builder, shared **ir.Value) *ir.Value {
 	switch {
 	case shared == nil || !l.unrolled && l.g.Live == 0:

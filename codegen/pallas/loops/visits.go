@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Visits are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestVisits).
+// Visits are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestPallasVisits).
 type Visits struct {
 	Blocks, Chunk, Places int
 	Drop                  bool // final states of sequences without tokens are zero
@@ -38,7 +38,7 @@ func (s *Visits) Fold(nodes []*Node) []*Node {
 			if !slices.Contains(params, x) {
 				params = append(params, x)
 			}
-		case x.Maker != nil && !makes[x.Maker]:
+		case !makes[x.Maker]:
 			makes[x.Maker] = true
 			Visit(x.Maker, func(r *Ref) { of(r.Item) })
 		}

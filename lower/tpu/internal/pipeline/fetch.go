@@ -110,10 +110,11 @@ func (l *pipeline) firstBlocks(b *ir.Builder) (list []firstPart) {
 	}
 	read := l.firstReads()
 	slices.SortStableFunc(list, func(x, y firstPart) int { return read[x.from] - read[y.from] })
+	last := lastOperand(list)
 	var early, late *ir.Value
 	for i, p := range list {
 		shared := &early
-		if i >= lastOperand(list) {
+		if i >= last {
 			shared = &late
 		}
 		p.parts.sems[0] = l.semaphore(b, shared)

@@ -26,6 +26,7 @@ type copier struct {
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
 	task  ir.Task
+	ago   int         // how many chunks before the slot's own the semaphores are of (ahead)
 	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
@@ -75,6 +76,9 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 		return v, nil
 	}
 	if p, ok := k.param[old]; ok {
+		if k.ahead.sends(p) {
+			return k.ahead.sentBy(p, k.run.turn-k.slot.delay-k.ago), nil
+		}
 		v := k.params[seen{p, k.slot.delay}]
 		if v == nil {
 			return nil, fmt.Errorf("parameter %d is not seen with a delay of %d steps", p, k.slot.delay)

@@ -9,15 +9,16 @@ import (
 
 // delivery is an output window of a pipelined kernel that the kernel copies to main memory itself.
 // A window that moves has a buffer of two halves: the block of a step leaves while the next one
-// runs. The last step sends its block in parts, each as soon as it is written, and so what stays
-// until then, such as a final state. The compiler's windows leave whole, behind the last step.
+// runs, from the end of its own (ahead), in a file from the begin of the next (deliver). The last
+// step sends its block in parts, each as soon as it is written, and so what stays until then, such
+// as a final state. The compiler's windows leave whole, behind the last step.
 //
 // For four steps of one block each, halves 0 and 1 of the buffer, and the last block in parts a and b:
 //
-//	step 0   write half 0
-//	step 1   start 0                 write half 1
-//	step 2   await 0, start 1        write half 0
-//	step 3   await 1, start 0        write a of half 1, start a, await half 0, write b, start b
+//	step 0             write half 0, start 0
+//	step 1             write half 1, start 1
+//	step 2   await 0   write half 0, start 0
+//	step 3   await 1   write a of half 1, start a, await half 0, write b, start b
 //	end      await a, b
 //
 // So at the end there is nothing to wait for but what the last instructions made.
@@ -69,7 +70,7 @@ func (l *pipeline) makeDeliveries(b *ir.Builder) {
 	}
 }
 
-// deliver begins a step: the block of the step before leaves; that of two steps before, in whose
+// deliver begins a step of a file: the block of the step before leaves; that of two steps before, in whose
 // place this step writes, has left. Conditions that no step can meet are left out: the compiler
 // would keep their copies under a predicate that is never true.
 func (l *pipeline) deliver(b *ir.Builder, step *ir.Value) {

@@ -47,7 +47,7 @@
 // The first and the last steps have phases without a chunk: they are bodies of their own, under
 // conditions on the step. So five slots of three chunks are five bodies, and those of a thousand
 // chunks are five as well: all steps in the middle share one, or one a turn. Kernels of few steps that
-// copy their blocks have a body for each step, in which blocks have constant numbers (unroll.go).
+// copy their blocks have a body for each step, in which blocks have constant numbers (few).
 //
 // # Order in a step
 //
@@ -58,6 +58,7 @@
 //
 // One file has one subject: phase.go finds the phase of each instruction; window.go gives phases
 // windows of their delays; copy.go writes the instructions of a slot; fetch.go and
-// deliver.go have the copies that a kernel makes by itself, and parts.go those at its two ends;
+// deliver.go have the copies that a kernel makes by itself, ahead.go when they start, leave.go when
+// those of a last step do, and parts.go those at the two ends;
 // pieces.go cuts those of a kernel that has one point alone.
 package pipeline

@@ -11,12 +11,13 @@ import (
 // copies the block of the next step into one while a step reads the other, so that a window costs
 // no control but its copy.
 type fetch struct {
-	window            ir.Window
-	axis              int // along which its blocks are counted
-	block             tiles.Numbering
-	seen              seen
-	from, buffer, sem *ir.Value
-	parts             parts // of the first block, where the first step awaits it in parts
+	window       ir.Window
+	axis         int // along which its blocks are counted
+	block        tiles.Numbering
+	seen         seen
+	from, buffer *ir.Value
+	sem          [2]*ir.Value // of the halves; in a file, of both
+	parts        parts        // of the first block, where the first step awaits it in parts
 }
 
 // fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
@@ -44,18 +45,22 @@ func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
-	all := map[int]*ir.Value{} // semaphores of what is awaited at once: blocks of a step where it has a body of its own, else those of a delay
+	// One semaphore for what is awaited at once: blocks of a step, in a file those of a delay.
+	var halves [2]*ir.Value
+	ofDelay := map[int]*ir.Value{}
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
 		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
-		delay := f.seen.delay
-		if l.unrolled {
-			delay = 0
+		if l.ahead != nil {
+			for half := range halves {
+				f.sem[half] = l.semaphore(b, &halves[half])
+			}
+		} else {
+			sem := ofDelay[f.seen.delay]
+			f.sem[0] = l.semaphore(b, &sem)
+			ofDelay[f.seen.delay] = sem
 		}
-		sem := all[delay]
-		f.sem = l.semaphore(b, &sem)
-		all[delay] = sem
 		l.params[f.seen] = f.buffer
 		switch {
 		case f.seen.delay > 0:
@@ -197,16 +202,15 @@ func (l *pipeline) awaitParts(b *ir.Builder, n int) {
 	l.awaited = l.awaited[n:]
 }
 
-// fetch begins a step, in blocks of their own before its body: the compiler puts a copy that starts
-// in a straight line where it is waited for, at the end. It waits for the blocks of the step and
+// fetch begins a step of a file, in blocks of their own before its body: the compiler puts a copy
+// that starts in a straight line where it is waited for, at the end. Elsewhere a step ends with the
+// copies (ahead). It waits for the blocks of the step and
 // starts the copies of the next step's. A window of delay d has blocks in the steps from d to live
 // + d - 1, and its first copy has no step before it where d is 0. The first step waits in its body,
 // for each part where it is first read; the compiler's windows wait for the first block of all.
 //
 //	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
-//
-// Where an operand says how many steps run, each body begins by itself (fetchIn).
 func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	most, inParts := 0, len(l.awaited) > 0
 	for _, f := range l.fetched {
@@ -228,7 +232,7 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 				if inParts {
 					l.copyParts(b, ir.OpDMAStart, l.awaited)
 				} else {
-					l.copyBlocks(b, ir.OpDMAStart, step, nil, 0, 0)
+					l.copyBlocks(b, ir.OpDMAStart, step, 0, 0)
 				}
 			})
 		}
@@ -238,76 +242,38 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 		}
 		apart := d == 0 && inParts // the first step waits elsewhere
 		if apart && l.steps > 1 {
-			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, nil, 0, d) })
+			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
 		}
 		b.When(holds, func(b *ir.Builder) {
 			if !apart {
-				l.copyBlocks(b, ir.OpDMAWait, step, nil, 0, d)
+				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
 			}
-			l.copyBlocks(b, ir.OpDMAStart, step, nil, 1, d+1)
+			l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
 		})
-	}
-}
-
-// fetchIn begins the steps of a run where an operand says how many run, with their body: numbers of halves are constants there. It does what fetch does at
-// those steps, which are behind the last chunk by some. The first step starts the copies of its own blocks too, which its body awaits.
-//
-// Each group of copies stands before a condition that always holds, as in unroll: within a block the compiler starts those of one semaphore in their order,
-// and of several in turn.
-func (l *pipeline) fetchIn(b *ir.Builder, step, live *ir.Value, r run, behind int, body func(*ir.Builder)) {
-	b.Stage("fetch")
-	if r.hi == 0 && len(l.awaited) > 0 {
-		late := lastOperand(l.awaited)
-		l.copyParts(b, ir.OpDMAStart, l.awaited[:late])
-		b.When(b.Compare(ir.GE, live, number(b, 1)), func(b *ir.Builder) {
-			l.copyParts(b, ir.OpDMAStart, l.awaited[late:])
-			b.When(b.Compare(ir.LE, step, number(b, 0)), func(b *ir.Builder) {
-				l.fetchNext(b, step, live, r, behind)
-				b.Stage("step")
-				body(b)
-			})
-		})
-		return
-	}
-	l.fetchNext(b, step, live, r, behind)
-	b.When(b.Compare(ir.LE, step, number(b, l.steps+l.last)), func(b *ir.Builder) {
-		b.Stage("step")
-		body(b)
-	})
-}
-
-// fetchNext awaits the blocks of a step, but those of the first, and starts the copies of the next one's.
-func (l *pipeline) fetchNext(b *ir.Builder, step, live *ir.Value, r run, behind int) {
-	for d := l.last; d >= behind; d-- {
-		if r.lo < d {
-			continue
-		}
-		if r.hi > 0 {
-			l.copyBlocks(b, ir.OpDMAWait, step, number(b, r.turn&1), 0, d)
-		}
-		l.copyBlocks(b, ir.OpDMAStart, step, number(b, (r.turn+1)&1), 1, d+1)
-	}
-	if behind == 0 {
-		more := b.Compare(ir.LT, step, b.Sub(live, number(b, 1)))
-		b.When(more, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, number(b, (r.turn+1)&1), 1, 0) })
 	}
 }
 
 // copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
-// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1. half is nil where the parity is not known.
-func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step, half *ir.Value, more, delay int) {
-	if !slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == delay }) {
+// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1.
+func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
+	list := l.ofDelay(delay)
+	if len(list) == 0 {
 		return
 	}
-	if half == nil {
-		half = b.And(b.Add(step, number(b, more)), number(b, 1))
+	half, at := b.And(b.Add(step, number(b, more)), number(b, 1)), l.numbers(b, step, more)
+	for _, f := range list {
+		b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[0], at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
 	}
-	at := l.numbers(b, step, more)
-	for _, f := range l.fetched {
-		if f.seen.delay == delay {
-			b.Append(op, []*ir.Value{f.from, f.buffer, f.sem, at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
-		}
-	}
+}
+
+// ofDelay are the windows of a delay.
+func (l *pipeline) ofDelay(delay int) []*fetch {
+	return slices.DeleteFunc(slices.Clone(l.fetched), func(f *fetch) bool { return f.seen.delay != delay })
+}
+
+// copyBlock starts or awaits the copy of a block to a half.
+func (f *fetch) copyBlock(b *ir.Builder, op ir.Op, at *ir.Value, half int) {
+	b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[half], at, number(b, half)}, ir.Attrs{Dims: f.window.Block}, nil)
 }
 
 // numbers gives the numbers of blocks at a step, some steps on. Windows that follow the same entries of a table share what they look up.

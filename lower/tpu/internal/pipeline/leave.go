@@ -11,8 +11,11 @@ import (
 // what makes it.
 func (l *pipeline) sent() map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
+	if !l.ahead.ending() {
+		return out
+	}
 	for _, in := range l.body.Instrs {
-		if x := onlyCopy(in); l.ending && x != nil && x.Op == ir.OpDMAStart && x.Args[1].Type.Space == ir.HBM {
+		if x := onlyCopy(in); x != nil && x.Op == ir.OpDMAStart && x.Args[1].Type.Space == ir.HBM {
 			out[memory(l.root, x.Args[0])] = true
 		}
 	}
@@ -124,7 +127,7 @@ func onlyCopy(in *ir.Instr) *ir.Instr {
 //
 //	4 chunks, a slot of delay 1:   steps 1 to 3 have its chunks 0 to 2, and chunk 3 is that of the step behind
 func (l *pipeline) never(s slot, in *ir.Instr) bool {
-	if !l.going || s.delay == 0 || l.opt.Steps > 1 || in.Op != ir.OpWhen {
+	if !l.ahead.going() || s.delay == 0 || l.opt.Steps > 1 || in.Op != ir.OpWhen {
 		return false
 	}
 	def := func(x *ir.Value, op ir.Op) *ir.Instr {

@@ -108,8 +108,7 @@ type pipeline struct {
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
 	delivered []*delivery
-	going     bool                // while steps are written that a table says are before the last
-	ending    bool                // while the last step is written, where a table says which that is
+	ahead     *ahead              // where the kernel copies, or a table says how many steps run; not in a file, which has one function for the copies of all steps
 	apart     map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
 	unrolled  bool                // each step has a body of its own
 	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
@@ -214,14 +213,11 @@ func (l *pipeline) active(step int) []slot {
 func (l *pipeline) bodies(b *ir.Builder) error {
 	b.Stage("step")
 	c := b.ProgramID(l.seq)
-	if l.unrolled {
-		return errors.Join(l.unroll(b, c, l.turns()), b.Err())
-	}
 	var live *ir.Value // the chunks that must run
 	if l.g.Live > 0 {
 		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
 	}
-	if len(l.fetched) > 0 && (live == nil || l.places != nil) {
+	if len(l.fetched) > 0 && l.ahead == nil {
 		b.Stage("fetch")
 		chunks := live
 		if chunks == nil {
@@ -229,17 +225,20 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		}
 		l.fetch(b, c, chunks)
 	}
-	if len(l.delivered) > 0 {
+	if len(l.delivered) > 0 && l.ahead == nil {
 		l.deliver(b, c)
 	}
 	var all []run
 	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
-		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)) && !l.alone(hi) && !l.alone(hi+1); {
+		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)) && !l.alone(hi) && !l.alone(hi+1) && !l.unrolled; {
 			hi++
 		}
 		all = append(all, l.runs(lo, hi)...)
 	}
-	if live != nil {
+	switch {
+	case l.ahead != nil:
+		return errors.Join(l.ahead.write(b, all, c, live), b.Err())
+	case live != nil:
 		return errors.Join(l.bodiesUntil(b, all, c, live), b.Err())
 	}
 	var err error
@@ -264,52 +263,35 @@ func (l *pipeline) alone(step int) bool {
 	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.delivered) > 0
 }
 
-// bodiesUntil emits the bodies of a kernel where live tells how many chunks must run. Phases follow those before them to the end of these: a step behind the
-// last has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once; in a file
-// each has its whole condition.
-//
-//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
+// bodiesUntil emits the bodies of a file where live tells how many chunks must run: each has its whole condition. Elsewhere ahead writes them.
 func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
-	holds := func(b *ir.Builder, behind int) *ir.Value {
-		if behind == 0 {
-			return b.Compare(ir.LT, c, live)
-		}
-		return b.Compare(ir.EQ, c, b.Add(live, number(b, behind-1)))
-	}
-	body := func(b *ir.Builder, r run, behind int, holds *ir.Value) {
-		slots := slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < behind })
-		if err != nil || len(slots) == 0 || behind == 0 && r.lo >= l.steps || behind > 0 && r.hi == 0 {
-			return
-		}
-		l.going, l.ending = l.places == nil && behind == 0, l.places == nil && behind > 0 && behind == l.last // a file has one function for the copies of all steps
-		b.When(holds, func(b *ir.Builder) {
-			step := func(b *ir.Builder) { err = l.step(b, c, r, slots) }
-			if len(l.fetched) > 0 && l.places == nil {
-				l.fetchIn(b, c, live, r, behind, step)
-			} else {
-				step(b)
+	for _, r := range all {
+		for behind := range l.last + 1 {
+			slots := l.activeBehind(r, behind)
+			if err != nil || len(slots) == 0 {
+				continue
 			}
-		})
-		l.going, l.ending = false, false
-		b.Stage("step")
-	}
-	if l.places != nil {
-		for _, r := range all {
-			for behind := range l.last + 1 {
-				body(b, r, behind, b.And(r.holds(b, c), holds(b, behind)))
-			}
+			b.When(b.And(r.holds(b, c), runsBehind(b, c, live, behind)), func(b *ir.Builder) { err = l.step(b, c, r, slots) })
+			b.Stage("step")
 		}
-		return err
-	}
-	for behind := range l.last + 1 {
-		b.When(holds(b, behind), func(b *ir.Builder) {
-			for _, r := range all {
-				body(b, r, behind, r.holds(b, c))
-			}
-		})
-		b.Stage("step")
 	}
 	return err
+}
+
+// activeBehind are the slots that have a chunk at a step which is behind the last chunk by as many, none where a run has no such step.
+func (l *pipeline) activeBehind(r run, behind int) []slot {
+	if behind == 0 && r.lo >= l.steps || behind > 0 && r.hi == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < behind })
+}
+
+// runsBehind is the condition that a step is behind the last chunk by as many.
+func runsBehind(b *ir.Builder, c, live *ir.Value, behind int) *ir.Value {
+	if behind == 0 {
+		return b.Compare(ir.LT, c, live)
+	}
+	return b.Compare(ir.EQ, c, b.Add(live, number(b, behind-1)))
 }
 
 // run is the steps from lo to hi that share a body: those whose remainder by turns is turn.

@@ -37,12 +37,12 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if end {
 		soon = l.results()
 	}
-	copies := make([]*copier, len(slots))
+	copiers := make([]*copier, len(slots))
 	for k, s := range slots {
-		copies[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+		copiers[k] = &copier{pipeline: l, slot: s, run: r, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 		for i, at := range l.timeline(s.phase, soon) {
 			switch {
-			case at < 0 || l.never(s, l.body.Instrs[i]):
+			case at < 0 || l.never(s, l.body.Instrs[i]) || l.ahead.later(i):
 			case len(l.apart[i]) > 0:
 				for j, at := range l.apart[i] {
 					events = append(events, event{float64(s.time) + at, k, i, j + 1})
@@ -57,7 +57,12 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if end {
 		sends = l.deliveringBy(events)
 	}
+	more := l.ahead != nil // copies that start before what leaves, which may wait
 	for at, e := range events {
+		if more && copies(l.body.Instrs[e.instr]) {
+			l.ahead.end(b, c, r)
+			more = false
+		}
 		if r.hi == 0 && l.g.Live > 0 && e.at > lastAwaited {
 			l.awaitParts(b, len(l.awaited))
 		}
@@ -65,7 +70,8 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		if e.wait > 0 {
 			in = awaitOne(in, e.wait-1)
 		}
-		if err := copies[e.slot].place(in); err != nil {
+		copiers[e.slot].ago = l.ahead.ago(e.instr)
+		if err := copiers[e.slot].place(in); err != nil {
 			return err
 		}
 		if l.places != nil {
@@ -82,6 +88,9 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	// block 2, which goes to the same half.
 	if r.hi == 0 {
 		l.awaitParts(b, len(l.awaited))
+	}
+	if more {
+		l.ahead.end(b, c, r)
 	}
 	if end {
 		l.deliverRest(b, sends)
@@ -146,7 +155,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		known[i] = at[i]
 		done[k] += w
 	}
-	if l.ending {
+	if l.ahead.ending() {
 		l.leave(at)
 	}
 	return at

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
 	"github.com/gdngen/gdngen/lower/tpu/internal/tiles"
 )
 
@@ -60,8 +61,17 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 		}
 		l.ng.Alias = append(l.ng.Alias, [2]int{a[0], j})
 	}
+	if l.places == nil && (g.Live > 0 || len(l.fetched)+len(l.delivered) > 0) {
+		l.ahead = newAhead(l)
+	}
+	l.ng.Scratch = nil
 	for i, t := range g.Scratch {
-		w.share(g.Tables+len(g.In)+len(g.Out)+i, b.Param("", t))
+		if old := g.Tables + len(g.In) + len(g.Out) + i; !l.ahead.sends(old) {
+			w.share(old, l.scratch(b, passes.CloneType(t)))
+		}
+	}
+	if l.ahead != nil {
+		l.ahead.makeSemaphores(b)
 	}
 	for i := range g.Out {
 		if w.within(i) {

@@ -95,19 +95,21 @@ func buffers(g *ir.Grid, w ir.Window) string {
 	return fmt.Sprintf(", pipeline_mode=pl.Buffered(min(%d, 2))", blocks)
 }
 
-// Name names the windows that several operands or results have, and gives the statements that do.
+// Name names the windows of a kernel where several operands or results have one, and gives the statements that do.
 func Name(all ...[]string) (statements []string) {
+	specs := slices.Concat(all...)
+	slices.Sort(specs)
+	if len(slices.Compact(specs)) == len(slices.Concat(all...)) {
+		return nil
+	}
 	of := map[string]string{}
-	for i, specs := range all {
+	for _, specs := range all {
 		for j, s := range specs {
-			same := func(t string) bool { return t == s }
-			if of[s] == "" && (slices.ContainsFunc(specs[j+1:], same) || slices.ContainsFunc(slices.Concat(all[i+1:]...), same)) {
+			if of[s] == "" {
 				of[s] = fmt.Sprintf("block_%d", len(of)+1)
 				statements = append(statements, "    "+of[s]+" = "+s)
 			}
-			if of[s] != "" {
-				specs[j] = of[s]
-			}
+			specs[j] = of[s]
 		}
 	}
 	return statements

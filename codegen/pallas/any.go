@@ -128,7 +128,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		progs[0].visits = e.visitsOf(at, v)
+		progs[0].visits, progs[0].scale = e.visitsOf(at, v), at.EffectiveScale()
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err
@@ -157,6 +157,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 			f.helpers["ragged"] = true
 		}
 	}
+	f.funcs, f.helpers["Sizes"] = sizes.Together(f.funcs), true
 	return f, nil
 }
 

@@ -45,18 +45,14 @@ type code struct {
 }
 
 // body is kernels, calls and the functions around them.
-func (c *code) body() string {
-	return negative.ReplaceAllString(strings.Join(c.funcs, "\n\n\n"), "- $1")
-}
-
-// negative is a negative number that is added.
-var negative = regexp.MustCompile(`\+ -(\d)`)
+func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 
 // program is a module, and the name of the function that runs it.
 type program struct {
 	name string
 	*ir.Module
 	visits *loops.Visits // of packed sequences
+	scale  float64       // of q
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -71,7 +67,7 @@ func write(programs ...program) (*code, error) {
 			}
 		}
 	}
-	mod.single = kernels == 1
+	mod.single, mod.scale = kernels == 1, programs[0].scale
 	for _, p := range programs {
 		if err := mod.program(p); err != nil {
 			return nil, err
@@ -122,20 +118,14 @@ func (mod *module) program(prog program) error {
 	if p.failed != nil {
 		return p.failed
 	}
-	hints := make([]string, len(m.Body.Yield))
-	for i, y := range m.Body.Yield {
-		hints[i] = "jax.Array"
+	for _, y := range m.Body.Yield {
 		if c, ok := loops.Constant(y); ok {
 			results = append(results, filled(y.Type, c, scalarText(y.Type.DType, c)).s)
 			continue
 		}
 		results = append(results, p.name(of[y]))
 	}
-	result := hints[0]
-	if len(hints) > 1 {
-		result = "tuple[" + strings.Join(hints, ", ") + "]"
-	}
-	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, result), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for i, v := range m.Params() {
 		if x := of[v]; p.Uses[x] == 0 && !p.keep[x] {
 			params[i] = "_"
@@ -237,4 +227,6 @@ func imports(text string) string {
 }
 
 // preamble is the constants and helper functions that the kernels use.
-func (c *code) preamble() string { return "Ref = jax.Ref\n" + helpers.Text(c.helpers) }
+func (c *code) preamble() string {
+	return "Ref = jax.Ref\n" + strings.Replace(helpers.Text(c.helpers), "{scale}", floatText(c.scale), 1)
+}

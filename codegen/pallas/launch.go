@@ -19,10 +19,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	name := m.fresh("_" + k.name)
 	results := make([]ir.Type, len(g.Outs))
 	copy(results, g.Outs)
-	result := "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", len(results)), ", ") + "]"
-	if len(results) == 1 {
-		result = "jax.Array"
-	}
+	result := arrays(len(results))
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
 	var b []string
@@ -48,11 +45,16 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		}
 		dims, sem = append(dims, n), append(sem, map[bool]string{true: `"arbitrary"`, false: `"parallel"`}[d.Seq])
 	}
+	var pinned []string
 	for _, i := range pinnedIn {
 		m.helpers["pin"] = true
-		args[i] = "_pin(" + args[i] + ", interpret)"
+		pinned = append(pinned, args[i])
 	}
-	switch {
+	switch all := strings.Join(pinned, ", "); {
+	case !together && len(pinned) > 1:
+		add("    %s = (_pin(x, interpret) for x in (%[1]s))", all)
+	case !together && len(pinned) == 1:
+		add("    %s = _pin(%[1]s, interpret)", all)
 	case together && len(pinnedIn) > 0:
 		args = []string{"*(_pin(x, interpret) for x in args)"}
 	case together:
@@ -95,6 +97,17 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
+}
+
+// arrays is the type of n of them.
+func arrays(n int) string {
+	switch {
+	case n == 1:
+		return "jax.Array"
+	case n > 3:
+		return "tuple[jax.Array, ...]"
+	}
+	return "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", n), ", ") + "]"
 }
 
 // outShapes are the types of a kernel's results.

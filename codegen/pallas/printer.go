@@ -321,9 +321,7 @@ func (p *printer) merge(n *loops.Node) []statement {
 	}
 	p.clock += wait * rounds
 	args := []string{x, nested(n.Args[half:]), strconv.Itoa(wait)}
-	if n.Note != "" {
-		args = append(args, n.Note)
-	}
+	args = append(args, p.m.note(n.Note)...)
 	if n.Ints[2].C > 0 {
 		args = append(args, "up=True")
 	}
@@ -430,9 +428,7 @@ func (p *printer) idiom(n *loops.Node) expr {
 	for _, f := range ints {
 		args = append(args, formText(f).s)
 	}
-	if n.Note != "" {
-		args = append(args, n.Note)
-	}
+	args = append(args, p.m.note(n.Note)...)
 	return call("_"+n.Call, args...)
 }
 

@@ -137,6 +137,14 @@ func (d fileData) StateDoc() string {
 // PoolDoc are states of a pool.
 func (d fileData) PoolDoc() string { return strings.Replace(d.StateDoc(), "[B", "[P", 1) }
 
+// Filled is what tokens are where all blocks of so many but the last are full.
+func (d fileData) Filled(unit string) string {
+	if d.MinSteps > 1 {
+		return fmt.Sprintf("> %d * %s", d.MinSteps-1, unit)
+	}
+	return ">= " + unit
+}
+
 // Lowers says whether all kernels have forms that a TPU takes, which those for small widths have not.
 func (d fileData) Lowers() bool { return d.K%128 == 0 && d.V%128 == 0 }
 
@@ -259,9 +267,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
 		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Type: dtypes[p.Type.DType], Doc: axesDoc(p.Type, axes, !d.Decode) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
-		if p.Type.DType != ir.I64 {
-			types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
-		}
+		types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
 		if p.Name == "initial_state" {
 			last = append(last, "initial_state: jax.Array | None = None")
 		} else {

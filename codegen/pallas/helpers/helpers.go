@@ -3,11 +3,14 @@ package helpers
 
 import (
 	_ "embed"
+	"regexp"
 	"strings"
 )
 
 //go:embed helpers.py
 var texts string
+
+var optional = regexp.MustCompile(`.*  #\? \w+\n`)
 
 // needs are the helpers that a helper uses.
 var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
@@ -24,7 +27,8 @@ func Need(all map[string]bool, name string) {
 	}
 }
 
-// Text is the helpers of some names, as they stand in helpers.py behind lines that name them, constants first.
+// Text is the helpers of some names, as they stand in helpers.py behind lines that name them, constants first. A line that ends in "#?" and a name is
+// there where that is one of them.
 func Text(names map[string]bool) string {
 	constants, functions := "", ""
 	for _, part := range strings.Split(texts, "#: ")[1:] {
@@ -38,5 +42,11 @@ func Text(names map[string]bool) string {
 			functions += "\n\n" + strings.TrimSpace(text) + "\n"
 		}
 	}
-	return constants + functions
+	return optional.ReplaceAllStringFunc(constants+functions, func(line string) string {
+		text, name, _ := strings.Cut(line, "  #? ")
+		if !names[strings.TrimSpace(name)] {
+			return ""
+		}
+		return text + "\n"
+	})
 }

@@ -16,6 +16,18 @@ _ONES = np.uint32(0x00800080)  # what makes an exponent of ones, of no number, o
 #: SIGNS constant
 _SIGNS = np.uint32(0x80008000)  # where it overflows to
 
+#: HUGE constant
+_HUGE = 0x00800080  # a bit of each exponent: without it NaN is about 2**127
+
+#: LARGE constant
+_LARGE = 0x08000800  # a bit of each exponent: without it NaN is about 2**112
+
+#: MIDDLE constant
+_MIDDLE = 0x40004000  # a bit of each exponent: without it NaN is about 1
+
+#: SCALE constant
+_SCALE = {scale}  # of q, or of what is made of it
+
 #: FLOOR constant
 _FLOOR = -40.0  # of a log decay: exp(-40) is nothing beside what is kept
 
@@ -31,6 +43,14 @@ _LEAST = 1e-20  # beta: its logarithm is taken
 #: Work constant
 T = TypeVar("T")
 Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
+
+#: Sizes
+class _Sizes(NamedTuple):
+    """What the kernels are run for."""
+
+    rows: int
+    steps: int
+    interpret: bool
 
 #: pin
 @jax.custom_batching.custom_vmap
@@ -383,7 +403,7 @@ def _ragged_call(
 
 #: visits
 def _visits(
-    cu_seqlens: jax.Array, blocks: int, chunk: int, places: int, drop: bool = False
+    cu_seqlens: jax.Array, blocks: int, chunk: int, places: int
 ) -> tuple[jax.Array, jax.Array]:
     """Schedules packed sequences: the table and the marks of visits.
 
@@ -432,9 +452,10 @@ def _visits(
     idle = entry - over(enter <= row, later) >= blocks
     first = jnp.where(idle, chunk, over(now, later * start))
     after, until = (chunk + 1 - over(now, chunk + 1 - x) for x in (start, stop))
-    keep = jnp.where(until > after, 1, 0) if drop else 1
     bits = (chunk + 1).bit_length()
-    word = first + (after << bits) + (until << 2 * bits) + (keep << 3 * bits)
+    kept = jnp.where(until > after, 1, 0)  #? drop
+    word = first + (after << bits) + (until << 2 * bits) + (kept << 3 * bits)  #? drop
+    word = first + (after << bits) + (until << 2 * bits) + (1 << 3 * bits)  #? keep
     shape = (places * steps, 8, chunk)
     shift = lax.broadcasted_iota(jnp.int32, shape, 1) * bits & 31
     words = jnp.broadcast_to(word[:, None, None], shape)

@@ -176,7 +176,7 @@ func (f *fuser) finite(n *Node) bool {
 		if !ok {
 			return false
 		}
-		last, note = bits, fmt.Sprintf("0x%X", uint32(c))
+		last, note = bits, fmt.Sprintf("0x%08X", uint32(c))
 	}
 	arg := len(last.Args) - 1
 	words := f.by(last, arg, ir.OpWords, 1)

@@ -53,8 +53,9 @@ func (s *Visits) Fold(nodes []*Node) []*Node {
 	for _, n := range []int{s.Blocks, s.Chunk, s.Places} {
 		made.Ints = append(made.Ints, Number(n))
 	}
+	made.Note = "keep"
 	if s.Drop {
-		made.Note = "drop=True"
+		made.Note = "drop"
 	}
 	read := map[*Item]bool{} // by others
 	var out []*Node

@@ -106,3 +106,17 @@ func TestRefusals(t *testing.T) {
 		require.ErrorContains(t, err, "function f", name)
 	}
 }
+
+// Sizes go from function to function as one tuple, unpacked where they are read.
+func TestTogether(t *testing.T) {
+	got := Together([]string{
+		"def _kernel(*args: Ref, interpret: bool) -> None:\n    pass",
+		"@functools.partial(jax.jit, static_argnames=(\"interpret\", \"steps\"))\ndef _call(*args: jax.Array, interpret: bool, steps: int) -> jax.Array:\n    \"\"\"Runs.\"\"\"\n    return run(_kernel, steps, interpret)(*args)",
+		"def _main(*args: jax.Array, interpret: bool, rows: int, steps: int) -> jax.Array:\n    \"\"\"Calls.\"\"\"\n    q, k = args\n    return _call(q.reshape(rows, 2), k, interpret=interpret, steps=steps)",
+	})
+	require.Equal(t, []string{
+		"def _kernel(*args: Ref, interpret: bool) -> None:\n    pass",
+		"@functools.partial(jax.jit, static_argnums=0)\ndef _call(sizes: _Sizes, *args: jax.Array) -> jax.Array:\n    \"\"\"Runs.\"\"\"\n    _, steps, interpret = sizes\n    return run(_kernel, steps, interpret)(*args)",
+		"def _main(sizes: _Sizes, *args: jax.Array) -> jax.Array:\n    \"\"\"Calls.\"\"\"\n    rows, _, _ = sizes\n    q, k = args\n    return _call(sizes, q.reshape(rows, 2), k)",
+	}, got)
+}

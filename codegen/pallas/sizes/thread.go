@@ -38,7 +38,7 @@ func thread(texts []string, uses []map[string]bool) []string {
 		}
 		for i := range out {
 			if i == j {
-				out[i] = static(insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints), values)
+				out[i] = jitted(insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints), values)
 			} else {
 				out[i] = hand(out[i], c, values)
 			}
@@ -47,8 +47,8 @@ func thread(texts []string, uses []map[string]bool) []string {
 	return out
 }
 
-// static has jit take sizes as numbers of Python.
-func static(text string, values []string) string {
+// jitted has jit take sizes as numbers of Python.
+func jitted(text string, values []string) string {
 	names := []string{`"interpret"`}
 	for _, v := range values {
 		name, _, _ := strings.Cut(v, "=")
@@ -100,6 +100,15 @@ func hand(text string, call *regexp.Regexp, values []string) string {
 
 // insert adds to the list in the brackets that open at a place.
 func insert(text string, open int, items []string) string {
+	end, comma := closing(text, open), ", "
+	if end == open+1 {
+		comma = ""
+	}
+	return text[:end] + comma + strings.Join(items, ", ") + text[end:]
+}
+
+// closing is where the brackets close that open at a place.
+func closing(text string, open int) int {
 	depth := 0
 	for i := open; i < len(text); i++ {
 		switch text[i] {
@@ -107,11 +116,7 @@ func insert(text string, open int, items []string) string {
 			depth++
 		case ')', ']', '}':
 			if depth--; depth == 0 {
-				comma := ", "
-				if i == open+1 {
-					comma = ""
-				}
-				return text[:i] + comma + strings.Join(items, ", ") + text[i:]
+				return i
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -41,6 +42,6 @@ func (f *file) writeDecode() error {
 	if err := templates.ExecuteTemplate(&b, "decode", f.data); err != nil {
 		return err
 	}
-	f.funcs = []string{strings.TrimSpace(spaced(b.String()))}
+	f.funcs = []string{strings.TrimSpace(pytext.Spaced(b.String()))}
 	return nil
 }

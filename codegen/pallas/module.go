@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
@@ -42,39 +43,21 @@ type kernel struct {
 
 // constant names the numbers that would be read as noise.
 func (m *module) constant(d ir.DType, c float64) (string, bool) {
-	name := constants[d][c]
-	if d == ir.F32 && c == m.scale && c != 0 && c != 1 {
-		name = "SCALE"
-	}
+	name := helpers.Constant(d, c, m.scale)
 	if name != "" {
 		m.helpers[name] = true
 	}
 	return "_" + name, name != ""
 }
 
-// constants are the numbers that have names in helpers.py, with a reason each.
-var constants = map[ir.DType]map[float64]string{
-	ir.U32: {0xffffffff: "ALL", 0xffff0000: "HIGH", 0x7f807f80: "EXPONENTS", 0x800080: "ONES", 0x80008000: "SIGNS"},
-	ir.F32: {-40: "FLOOR", 1.4426950408889634: "LOG2E", -57.7077439277569: "HELD", 1e-20: "LEAST"},
-}
-
-// note is a last argument, and its helper where it has one: bits that numbers lose, or what visits do with states.
+// note is a last argument as written, with the helper that it needs.
 func (m *module) note(n string) []string {
-	switch name := masks[n]; {
-	case name != "":
+	name, args := helpers.Note(n)
+	if name != "" {
 		m.helpers[name] = true
-		return []string{"_" + name}
-	case n == "keep" || n == "drop":
-		m.helpers[n] = true
-		return nil
-	case n == "":
-		return nil
 	}
-	return []string{n}
+	return args
 }
-
-// masks are the bits of exponents that have names in helpers.py: what is no number becomes finite without.
-var masks = map[string]string{"0x00800080": "HUGE", "0x08000800": "LARGE", "0x40004000": "MIDDLE"}
 
 func (m *module) fresh(base string) string {
 	name := base

@@ -120,7 +120,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if err := templates.ExecuteTemplate(&b, template, api.data); err != nil {
 			return nil, err
 		}
-		files = append(files, File{Path: path, Text: pytext.Format(spaced(b.String()))})
+		files = append(files, File{Path: path, Text: pytext.Format(pytext.Spaced(b.String()))})
 	}
 	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s._recurrent import recurrent\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\n\n"+
 		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
@@ -190,25 +190,3 @@ func (d fileData) facts(parts []Part, p Provenance) folder.Facts {
 
 //go:embed api.py.tmpl decode.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
 var packageText embed.FS
-
-// spaced puts two blank lines before what stands at the top level after a template left more or fewer.
-func spaced(text string) string {
-	var out []string
-	blank := 0
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		if line == "" {
-			blank++
-			continue
-		}
-		if blank > 0 {
-			n := min(blank, 2)
-			if strings.HasPrefix(line, "def ") || strings.HasPrefix(line, "@") || strings.HasPrefix(line, "class ") {
-				n = 2
-			}
-			out = append(out, make([]string, n)...)
-		}
-		blank = 0
-		out = append(out, line)
-	}
-	return strings.Join(out, "\n") + "\n"
-}

@@ -228,7 +228,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if err := templates.ExecuteTemplate(&b, "check", f.data); err != nil {
 		return nil, err
 	}
-	f.test = strings.TrimSpace(spaced(b.String()))
+	f.test = strings.TrimSpace(pytext.Spaced(b.String()))
 	return f, nil
 }
 
@@ -306,14 +306,6 @@ func floatText(x float64) string {
 	return s
 }
 
-// wrapAt breaks a line that is too long for a file behind the first mark.
-func wrapAt(mark, line string) string {
-	if len(line) <= 88 {
-		return line
-	}
-	return strings.Replace(line, mark+" ", mark+"\n", 1)
-}
-
 // gradients says how a file's gradient is computed, by whether it is for training.
 var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}
 
@@ -321,9 +313,9 @@ var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: "
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
 	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + gradients[given.Direction == gdn.Train] + ".\n\n")
-	b.WriteString(wrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", folder.Address, p.Version)) + "\n\n")
-	b.WriteString(wrapList("  spec: ", given.String()))
-	b.WriteString(wrapList("  variant: ", f.variant.String()))
+	b.WriteString(pytext.WrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", folder.Address, p.Version)) + "\n\n")
+	b.WriteString(pytext.WrapList("  spec: ", given.String()))
+	b.WriteString(pytext.WrapList("  variant: ", f.variant.String()))
 	if f.data.Decode {
 		fmt.Fprintf(&b, "  sizes: any; at most %d tokens\n", writtenTokens)
 	} else {
@@ -352,24 +344,6 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 // runIt is what is said of a file, and not of a part of a package.
 const runIt = "\nRun this file to check it against float64.\n"
 
-// wrapList breaks a comma-separated list into lines of a docstring.
-func wrapList(label, list string) string {
-	var b strings.Builder
-	line := label
-	for i, part := range strings.Split(list, ",") {
-		if i > 0 {
-			line += ","
-		}
-		if len(line)+len(part) > 86 {
-			b.WriteString(line + "\n")
-			line = "    "
-		}
-		line += part
-	}
-	b.WriteString(line + "\n")
-	return b.String()
-}
-
 // text is the file, which can be run.
 func (f *file) text() string {
 	code := f.source(false) + "\n\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
@@ -384,7 +358,7 @@ func (f *file) source(part bool) string {
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		panic(err) // newFile has executed it
 	}
-	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(spaced(b.String()))
+	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(pytext.Spaced(b.String()))
 }
 
 // functions are those that a file is for.

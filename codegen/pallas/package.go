@@ -125,6 +125,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s._recurrent import recurrent\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\n\n"+
 		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
 	files = append(files,
+		File{Path: "LICENSE", Text: folder.License},
 		File{Path: "pyproject.toml", Text: folder.Project(name, api.data.Text.Title)},
 		File{Path: "README.md", Text: folder.Readme(api.data.facts(parts, p))},
 		File{Path: "src/" + name + "/__init__.py", Text: pytext.Format(init)},
@@ -172,6 +173,9 @@ func compilerOptions() (options, kinds string) {
 
 // facts are what is said of a package.
 func (d fileData) facts(parts []Part, p Provenance) folder.Facts {
+	if p.Revision != "" {
+		p.Version += ", revision " + p.Revision
+	}
 	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Libtpu: p.Libtpu, Training: d.Train,
 		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}

@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,27 +150,31 @@ func TestPackage(t *testing.T) {
 			require.NoError(t, err)
 			parts[i].Costs = []pallas.Cost{{Target: "v6e", Cycles: 1000 * int64(p.Spec.Work())}}
 		}
-		files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0"})
+		files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0", Revision: "0123abc"})
 		require.NoError(t, err)
 		for _, f := range files {
 			paths = append(paths, f.Path)
 			require.NotEmpty(t, f.Text)
+			require.Equal(t, f.Path == "README.md", strings.Contains(f.Text, "v0, revision 0123abc"), f.Path) // modules are the same whatever the commit
 		}
 		return paths, files
 	}
 	paths, files := write("default")
-	require.Equal(t, []string{"README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/_recurrent.py", "src/gdr/api.py", "src/gdr/common.py", "src/gdr/decode.py", "src/gdr/forward.py",
+	require.Equal(t, []string{"LICENSE", "README.md", "pyproject.toml", "src/gdr/__init__.py", "src/gdr/_recurrent.py", "src/gdr/api.py", "src/gdr/common.py", "src/gdr/decode.py", "src/gdr/forward.py",
 		"src/gdr/packed.py", "src/gdr/parallel.py", "src/gdr/py.typed", "src/gdr/train.py", "tests/conftest.py", "tests/test_api.py",
 		"tests/test_parallel.py"}, paths)
-	require.Contains(t, files[0].Text, "v6e 1000.00")
-	require.NotContains(t, files[4].Text, "short")
+	license, err := os.ReadFile(filepath.Join("..", "..", "LICENSE"))
+	require.NoError(t, err)
+	require.Equal(t, string(license), files[0].Text)
+	require.Contains(t, files[1].Text, "v6e 1000.00")
+	require.NotContains(t, files[5].Text, "short")
 	paths, _ = write("token")
 	require.Contains(t, paths, "src/gdr/short.py")
 }
 
 // A wheel has the modules of a package, and a record by which pip finds each.
 func TestWheel(t *testing.T) {
-	name, data, err := pallas.Wheel("two_words", []pallas.File{{Path: "README.md", Text: "# It\n"}, {Path: "src/two_words/__init__.py", Text: "x = 1\n"}, {Path: "tests/test_api.py", Text: ""}})
+	name, data, err := pallas.Wheel("two_words", []pallas.File{{Path: "LICENSE", Text: "Do.\n"}, {Path: "README.md", Text: "# It\n"}, {Path: "src/two_words/__init__.py", Text: "x = 1\n"}, {Path: "tests/test_api.py", Text: ""}})
 	require.NoError(t, err)
 	require.Equal(t, "two_words-0.1.0-py3-none-any.whl", name)
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
@@ -181,7 +187,8 @@ func TestWheel(t *testing.T) {
 		require.NoError(t, err)
 		texts[f.Name] = string(text)
 	}
-	require.Len(t, texts, 4)
+	require.Len(t, texts, 5)
+	require.Equal(t, "Do.\n", texts["two_words-0.1.0.dist-info/licenses/LICENSE"])
 	require.Equal(t, "x = 1\n", texts["two_words/__init__.py"])
 	require.Contains(t, texts["two_words-0.1.0.dist-info/METADATA"], "Name: two-words\n")
 	require.Contains(t, texts["two_words-0.1.0.dist-info/RECORD"], "two_words/__init__.py,sha256=nia_NpkRxFwkPGhBR7I_yeHc_PJX0pmhxjIBam_NM_Q,6\n")

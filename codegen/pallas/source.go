@@ -32,10 +32,11 @@ type Cost struct {
 
 // Provenance says where a file comes from.
 type Provenance struct {
-	Version string // of the generator
-	Command string // that writes a package anew; may be empty
-	Costs   []Cost // empty: not measured
-	Libtpu  string // the compiler that they were counted with
+	Version  string // of the generator
+	Revision string // of its source, for the README of a package alone; empty where the build does not know it
+	Command  string // that writes a package anew; may be empty
+	Costs    []Cost // empty: not measured
+	Libtpu   string // the compiler that they were counted with
 }
 
 // Spec is what a file for s computes: an initial state is always taken, as zeros by default.

@@ -117,6 +117,7 @@ version = "` + wheelVersion + `"
 description = "%s for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
 license = "` + wheelLicense + `"
+license-files = ["LICENSE"]
 authors = [{ name = "gdngen" }]
 requires-python = ">=3.11"
 dependencies = ["jax>=0.10.2", "numpy"]

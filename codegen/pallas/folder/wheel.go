@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"regexp"
@@ -26,6 +27,11 @@ const wheelVersion = "0.1.0"
 // wheelLicense is that of a package: texts of the generator are in it.
 const wheelLicense = "Apache-2.0"
 
+// License is its text, that of the repository.
+//
+//go:embed LICENSE
+var License string
+
 var summary = regexp.MustCompile(`(?m)^description = "(.*)"$`)
 
 // Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
@@ -38,15 +44,18 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 		if path, ok := strings.CutPrefix(f.Path, "src/"); ok {
 			texts = append(texts, File{path, f.Text})
 		}
-		if f.Path == "README.md" {
+		switch f.Path {
+		case "README.md":
 			description = f.Text
+		case "LICENSE":
+			texts = append(texts, File{info + "licenses/LICENSE", f.Text})
 		}
 		if m := summary.FindStringSubmatch(f.Text); m != nil && f.Path == "pyproject.toml" {
 			about = "Summary: " + m[1] + "\n"
 		}
 	}
 	texts = append(texts,
-		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
+		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nLicense-File: LICENSE\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
 			"Description-Content-Type: text/markdown\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\nProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
 			strings.ReplaceAll(name, "_", "-"), wheelVersion, about, wheelLicense, Address, description)},
 		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})

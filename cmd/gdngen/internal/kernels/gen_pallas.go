@@ -95,7 +95,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 // sequences it is auto.
 func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
 	p := pallas.Provenance{}
-	p.Version, _ = app.Version()
+	p.Version, p.Revision = app.Version()
 	parts := pallas.Parts(s)
 	for i, part := range parts {
 		text := variant

@@ -3,7 +3,7 @@ package pallas
 import (
 	"fmt"
 	"math"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -125,6 +125,11 @@ func (mod *module) program(prog program) error {
 		}
 		results = append(results, p.name(of[y]))
 	}
+	if last := len(stmts) - 1; last >= 0 && len(results) <= 2 {
+		if i := slices.Index(results, stmts[last].name); i >= 0 {
+			results[i], stmts = stmts[last].value, stmts[:last]
+		}
+	}
 	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for i, v := range m.Params() {
 		if x := of[v]; p.Uses[x] == 0 && !p.keep[x] {
@@ -187,44 +192,8 @@ const joined = "gradients"
 // lockstep is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
 const lockstep = 64
 
-// libraries are what files import, in the order of their lines: modules by the name that stands before a dot, or names out of one.
-var libraries = [][]struct{ name, line string }{
-	{{"dataclasses", ""}, {"functools", ""}, {"heapq", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
-		{"Any", "typing"}, {"NamedTuple", "typing"}, {"TypeVar", "typing"}},
-	{{"jax", "import jax"}, {"jnp", "import jax.numpy as jnp"}, {"np", "import numpy as np"}, {"lax", "from jax import lax"},
-		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}},
-}
-
 // imports are those that a text needs.
-func imports(text string) string {
-	text = share.Code(text)
-	var groups []string
-	for _, group := range libraries {
-		var lines []string
-		from := ""
-		for _, l := range group {
-			module := l.line == "" || strings.Contains(l.line, " ")
-			if used := `(^|[^.\w])` + l.name; !regexp.MustCompile(used + map[bool]string{true: `\.`, false: `\b`}[module]).MatchString(text) {
-				continue
-			}
-			switch last := len(lines) - 1; {
-			case l.line == "":
-				lines = append(lines, "import "+l.name)
-			case module:
-				lines = append(lines, l.line)
-			case from == l.line:
-				lines[last] += ", " + l.name
-			default:
-				lines = append(lines, "from "+l.line+" import "+l.name)
-			}
-			from = l.line
-		}
-		if len(lines) > 0 {
-			groups = append(groups, strings.Join(lines, "\n")+"\n")
-		}
-	}
-	return strings.Join(groups, "\n")
-}
+func imports(text string) string { return pytext.Imports(share.Code(text)) }
 
 // preamble is the constants and helper functions that the kernels use.
 func (c *code) preamble() string {

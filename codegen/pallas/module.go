@@ -204,7 +204,7 @@ func (w *kernelWriter) writePhases() error {
 				k.names[r] += "_ref"
 			}
 		}
-		c, err := w.phase(k, ph, w.names, k.pipelined, prefix)
+		c, err := w.phase(k, i, w.names, k.pipelined, prefix)
 		if err != nil {
 			return err
 		}

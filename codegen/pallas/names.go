@@ -106,6 +106,9 @@ func (p *printer) base(x *loops.Item) string {
 			return of()
 		}
 	}
+	if name := step(n, of); name != "" {
+		return name
+	}
 	if n.In.Op == ir.OpMax && of() == "beta" { // each gate has its floor
 		return "beta"
 	}
@@ -113,6 +116,27 @@ func (p *printer) base(x *loops.Item) string {
 		return name
 	}
 	return rules[n.In.Op].name
+}
+
+// step is what a number made of a step of the grid is called, and a condition of one; empty for others.
+func step(n *loops.Node, of func() string) string {
+	if len(n.In.Args) == 0 || len(n.In.Results) != 1 || n.In.Result().Type.Rank() > 0 {
+		return ""
+	}
+	last, known := loops.Constant(n.In.Args[len(n.In.Args)-1])
+	switch {
+	case n.In.Result().Type.DType == ir.Bool:
+		return "due"
+	case !known:
+		return ""
+	case n.In.Op == ir.OpAdd && last == 0, n.In.Op == ir.OpMul && last == 1:
+		return of()
+	case n.In.Op == ir.OpSub && of() == "step":
+		return "earlier"
+	case n.In.Op == ir.OpAnd && last == 1 && slices.Contains([]string{"step", "earlier"}, of()):
+		return "parity"
+	}
+	return ""
 }
 
 func plural(s string) string {

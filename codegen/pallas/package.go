@@ -107,7 +107,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	for i, part := range parts {
 		used := append(share.Names(left[i]), given[i]...)
 		from := slices.DeleteFunc(taken[i], func(n string) bool { return !slices.Contains(used, n) })
-		own := ofRule(name, left[i]) + importFrom(name+".common", from)
+		own := ofRule(name, left[i]) + pytext.ImportFrom(name+".common", from)
 		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
 		files = append(files, File{Path: "src/" + name + "/" + part.Name + ".py", Text: pytext.Format(text)})
 	}
@@ -142,17 +142,6 @@ func ofRule(name, text string) string {
 		return ""
 	}
 	return "from " + name + "._recurrent import " + strings.Join(used, ", ") + "\n"
-}
-
-// importFrom imports names, one a line.
-func importFrom(module string, names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	if line := "from " + module + " import " + strings.Join(names, ", "); len(line) <= 88 {
-		return line + "\n"
-	}
-	return "from " + module + " import (\n    " + strings.Join(names, ",\n    ") + ",\n)\n"
 }
 
 // compilerOptions are the options that kernels want of the compiler, as items of a dictionary, and the kinds of devices that want them.

@@ -41,8 +41,9 @@ func union[T comparable](a, b []T) []T {
 }
 
 // phase writes the functions of a phase, one for each of its stages, and gives the statements that call them.
-func (m *module) phase(k *kernel, ph *plan.Phase, names map[*loops.Item]string, yields bool, prefix string) (*work, error) {
-	w := &phaseWriter{module: m, k: k, ph: ph, names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
+func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bool, prefix string) (*work, error) {
+	ph := k.Phases[i]
+	w := &phaseWriter{module: m, k: k, ph: ph, name: phaseName(i, len(k.Phases)), names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
 	w.Resolve(ph.Nodes, map[*loops.Item]bool{})
 	taken := map[string]bool{}
 	for _, v := range ph.Vars {
@@ -123,6 +124,7 @@ type phaseWriter struct {
 	*loops.Usage
 	k      *kernel
 	ph     *plan.Phase
+	name   string
 	names  map[*loops.Item]string
 	yields bool
 	prefix string
@@ -245,6 +247,9 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 	if f.interpret {
 		add("interpret", "bool")
 	}
+	if w.yields && w.taken["_"+w.prefix+base] { // of another phase
+		base = w.name + "_" + base
+	}
 	name := w.fresh("_" + w.prefix + base)
 	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
 	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, doc, p) })
@@ -263,7 +268,7 @@ func (w *phaseWriter) part(base, doc string, p parts.Part) string {
 		results, hints = append(results, v.Name), append(hints, v.Hint)
 	}
 	whole, _, _ := strings.Cut(strings.TrimSuffix(doc, "."), ": ") // without shapes
-	name := w.fresh(base)
+	name := w.fresh(base + "_" + parts.Subject(results))
 	call := name + "(" + strings.Join(args, ", ") + ")"
 	if p.Work {
 		call = "yield from " + call

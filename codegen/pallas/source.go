@@ -121,6 +121,29 @@ func (d fileData) Steps() (out []fileParam) {
 	return out
 }
 
+// Shapes are the arguments of tokens, those of a shape together; StepShapes those of one token.
+func (d fileData) Shapes() (out []fileParam) {
+	for _, p := range d.Params {
+		shape, _, _ := strings.Cut(p.Doc, "],")
+		switch last := len(out) - 1; {
+		case p.Name == "initial_state" || p.Name == "cu_seqlens":
+		case last >= 0 && out[last].Doc == shape+"]":
+			out[last].Name += ", " + p.Name
+		default:
+			out = append(out, fileParam{Name: p.Name, Doc: shape + "]"})
+		}
+	}
+	return out
+}
+
+// StepShapes are Shapes of one token.
+func (d fileData) StepShapes() (out []fileParam) {
+	for _, p := range d.Shapes() {
+		out = append(out, fileParam{Name: p.Name, Doc: ofStep(p.Doc)})
+	}
+	return out
+}
+
 // StateAxes are the axes of a state.
 func (d fileData) StateAxes() string { return map[bool]string{true: "HVK", false: "HKV"}[d.StateVK] }
 
@@ -215,6 +238,9 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if err := f.describe(s, v); err != nil {
 		return nil, err
 	}
+	if f.data.Ragged {
+		f.fillGates()
+	}
 	if f.data.Decode {
 		if err := f.writeDecode(); err != nil {
 			return nil, err
@@ -231,6 +257,21 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	}
 	f.test = strings.TrimSpace(pytext.Spaced(b.String()))
 	return f, nil
+}
+
+// fillGates has gates fill the blocks of ragged tokens: they are brought into another order.
+func (f *file) fillGates() {
+	pad := " = args\n"
+	for _, a := range f.data.Axes {
+		if a.Gate {
+			pad += fmt.Sprintf("    %s = _padded(AXES, %[1]q, %[1]s, \"T\", %d * steps)\n", a.Name, f.extent.Unit)
+		}
+	}
+	for i, text := range f.funcs {
+		if strings.HasPrefix(text, "def "+f.data.Run+"(") {
+			f.funcs[i] = strings.Replace(text, " = args\n", pad, 1)
+		}
+	}
 }
 
 // twoPasses says whether the passes of a gradient are programs of their own for a rule, between which a caller computes.

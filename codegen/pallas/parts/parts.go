@@ -267,6 +267,22 @@ func (r *run) around() (own, call int) {
 	return own, rows(4*r.depth+nameWidth+len(names), args, 0) + len(names)/lineWidth*2
 }
 
+var numeral = regexp.MustCompile(`_\d+$`)
+
+// Subject is what a part with results of some names is about: what most of them are. One without them stores.
+func Subject(results []string) string {
+	subject, count := "stores", map[string]int{"stores": 0}
+	for _, n := range results {
+		count[numeral.ReplaceAllString(n, "")]++
+	}
+	for _, n := range results {
+		if n = numeral.ReplaceAllString(n, ""); count[n] > count[subject] {
+			subject = n
+		}
+	}
+	return subject
+}
+
 func (r *run) part() Part {
 	p := Part{Params: r.ins, Results: r.outs}
 	for _, l := range r.f.Lines[r.from:r.to] {

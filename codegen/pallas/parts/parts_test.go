@@ -81,3 +81,10 @@ func TestCutKeepsLists(t *testing.T) {
 	})
 	require.Len(t, got, 1)
 }
+
+// A part is named after what most of its results are.
+func TestSubject(t *testing.T) {
+	require.Equal(t, "products", Subject([]string{"decayeds", "products_2", "products_3"}))
+	require.Equal(t, "row", Subject([]string{"row", "column"}))
+	require.Equal(t, "stores", Subject(nil))
+}

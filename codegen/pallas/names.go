@@ -124,16 +124,21 @@ func step(n *loops.Node, of func() string) string {
 		return ""
 	}
 	last, known := loops.Constant(n.In.Args[len(n.In.Args)-1])
+	op, from := n.In.Op, of()
+	steps := from == "step" || from == "here"
 	switch {
 	case n.In.Result().Type.DType == ir.Bool:
 		return "due"
 	case !known:
 		return ""
-	case n.In.Op == ir.OpAdd && last == 0, n.In.Op == ir.OpMul && last == 1:
-		return of()
-	case n.In.Op == ir.OpSub && of() == "step":
+	case (op == ir.OpAdd || op == ir.OpSub) && last == 0, op == ir.OpMul && last == 1: // as it stands
+		if steps {
+			return "here"
+		}
+		return from
+	case op == ir.OpSub && steps:
 		return "earlier"
-	case n.In.Op == ir.OpAnd && last == 1 && slices.Contains([]string{"step", "earlier"}, of()):
+	case op == ir.OpAnd && last == 1 && (steps || from == "earlier"):
 		return "parity"
 	}
 	return ""

@@ -131,7 +131,7 @@ func TestEveryRule(t *testing.T) {
 // What a loop varies in a number of an instruction stands in its text, also where the first round adds 0: levels of a decay a channel shift by
 // one bit more each, and a sequence begins where the table names another than for the chunk before.
 func TestLoopsVaryNumbers(t *testing.T) {
-	require.Contains(t, source(t, "t=160,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init,packed", "chunk=64,leafby=neumann,decay=segment"), "jnp.maximum(total - i, 0)")
+	require.Contains(t, source(t, "t=160,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=3,init,packed", "chunk=64,leafby=neumann,decay=segment"), "jnp.maximum(here - i, 0)")
 	require.Contains(t, source(t, "t=32,hk=1,hv=1,k=8,v=8,dtype=f32,rule=gla", "chunk=32"), "row >> i + 2")
 }
 

@@ -86,9 +86,9 @@ func (a *ahead) makeSemaphores(b *ir.Builder) {
 // chunk has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once.
 //
 //	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
-func (a *ahead) write(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
+func (a *ahead) write(b *ir.Builder, runs []run, c, live *ir.Value) (err error) {
 	write := func(b *ir.Builder, active func(run) []slot) {
-		for _, r := range all {
+		for _, r := range runs {
 			if slots := active(r); err == nil && len(slots) > 0 {
 				b.Stage("step")
 				b.When(a.holds(b, r, c), func(b *ir.Builder) { err = a.writeStep(b, c, r, slots) })
@@ -110,20 +110,26 @@ func (a *ahead) write(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
 
 // holds is the condition that a step belongs to a run, where it is one of those whose bodies are written: only what that leaves open is asked.
 //
-//	steps 1 to 30 of two turns, of 31:   odd ones by c & 1 == 1, even ones by c >= 1 besides
+//	steps 1 to 30 of two turns, the last of all:   odd ones by c & 1 == 1, even ones by c >= 1 besides
 func (a *ahead) holds(b *ir.Builder, r run, c *ir.Value) *ir.Value {
 	end := a.steps - 1 + a.last
 	if a.live != nil {
 		end = a.steps - 1 + a.behind
 	}
-	open := r
-	if r.turn >= r.lo { // of those of its turn none is before
-		open.lo = 0
+	var conditions []*ir.Value
+	if r.turns > 1 {
+		conditions = append(conditions, b.Compare(ir.EQ, b.And(c, number(b, r.turns-1)), number(b, r.turn)))
 	}
-	if r.hi >= end || r.lo == r.hi {
-		return open.holds(b, c)
+	if r.lo > r.turn {
+		conditions = append(conditions, b.Compare(ir.GE, c, number(b, r.lo)))
 	}
-	return r.holds(b, c)
+	if r.hi < end {
+		conditions = append(conditions, b.Compare(ir.LE, c, number(b, r.hi)))
+	}
+	if r.lo == r.hi || len(conditions) == 0 {
+		return r.holds(b, c)
+	}
+	return all(b, conditions)
 }
 
 // writeStep writes a step with its copies.
@@ -269,13 +275,18 @@ func (a *ahead) awaitSent(b *ir.Builder, c *ir.Value, r run, slots []slot) error
 func when(b *ir.Builder, conditions []*ir.Value, do func(*ir.Builder)) {
 	if len(conditions) == 0 {
 		do(b)
-		return
+	} else {
+		b.When(all(b, conditions), do)
 	}
-	all := conditions[0]
-	for _, x := range conditions[1:] {
-		all = b.And(all, x)
+}
+
+// all holds where each of some conditions does.
+func all(b *ir.Builder, conditions []*ir.Value) *ir.Value {
+	x := conditions[0]
+	for _, y := range conditions[1:] {
+		x = b.And(x, y)
 	}
-	b.When(all, do)
+	return x
 }
 
 // fewSteps is how many steps a kernel may have that has a body for each. With five there is one body more than with turns: the first and the last are alone

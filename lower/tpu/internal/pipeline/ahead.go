@@ -162,6 +162,11 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 		})
 		return err
 	}
+	if r.hi == 0 { // no window of delay 0 is fetched
+		a.start(b, c, r, 1)
+		work(b)
+		return err
+	}
 	at := a.numbers(b, c, 0)
 	for _, f := range a.fetched {
 		if slices.ContainsFunc(slots, func(s slot) bool { return s.delay == f.seen.delay }) {
@@ -174,8 +179,8 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 	return err
 }
 
-// start starts the copies of the blocks that a step some steps on reads. Blocks of delay d are read in the steps from d to d and the number of chunks: where all steps
-// of a run are in it, or none, nothing is asked.
+// start starts the copies of the blocks that a step some steps on reads. Blocks of delay d are read in as many steps as there are chunks, from step d on: where all steps
+// of a run start some, or none, nothing is asked.
 //
 // All look-ups come first: those that stand under a condition the compiler makes elsewhere where that does not hold, for two instructions more each.
 func (a *ahead) start(b *ir.Builder, c *ir.Value, r run, more int) {

@@ -168,9 +168,11 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 		return err
 	}
 	at := a.numbers(b, c, 0)
-	for _, f := range a.fetched {
-		if slices.ContainsFunc(slots, func(s slot) bool { return s.delay == f.seen.delay }) {
-			f.copyBlock(b, ir.OpDMAWait, at(f), r.turn&1)
+	for d := a.last; d >= 0; d-- { // in the order in which they start
+		if slices.ContainsFunc(slots, func(s slot) bool { return s.delay == d }) {
+			for _, f := range a.ofDelay(d) {
+				f.copyBlock(b, ir.OpDMAWait, at(f), r.turn&1)
+			}
 		}
 	}
 	a.awaitDelivered(b, c, r)

@@ -121,7 +121,7 @@ func (d fileData) Steps() (out []fileParam) {
 	return out
 }
 
-// Shapes are the arguments of tokens, those of a shape together; StepShapes those of one token.
+// Shapes are the arguments of tokens, those of a shape together.
 func (d fileData) Shapes() (out []fileParam) {
 	for _, p := range d.Params {
 		shape, _, _ := strings.Cut(p.Doc, "],")

@@ -133,42 +133,51 @@ func (a *ahead) holds(b *ir.Builder, r run, c *ir.Value) *ir.Value {
 }
 
 // writeStep writes a step with its copies.
-//
-// The first starts those of its own blocks too, which its work awaits. Groups of them stand before conditions that always hold, which the compiler does not know:
-// within a block it starts copies of one semaphore in their order, and those of several in turn.
 func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err error) {
 	work := func(b *ir.Builder) {
 		b.Stage("step")
 		err = errors.Join(err, a.step(b, c, r, slots))
 	}
 	b.Stage("fetch")
-	if r.hi == 0 && len(a.awaited) > 0 {
-		next := func(b *ir.Builder) {
-			b.When(b.Compare(ir.LE, c, number(b, 0)), func(b *ir.Builder) {
-				a.start(b, c, r, 1)
-				work(b)
-			})
-		}
-		if a.live == nil {
-			a.copyParts(b, ir.OpDMAStart, a.awaited)
-			next(b)
-			return err
-		}
-		late := lastOperand(a.awaited)
-		a.copyParts(b, ir.OpDMAStart, a.awaited[:late])
-		b.When(b.Compare(ir.GE, a.live, number(b, 1)), func(b *ir.Builder) {
-			a.copyParts(b, ir.OpDMAStart, a.awaited[late:])
-			next(b)
-		})
-		return err
-	}
-	if r.hi == 0 { // no window of delay 0 is fetched
+	switch {
+	case r.hi > 0:
+		err = a.await(b, c, r, slots)
+		work(b)
+	case len(a.awaited) > 0:
+		a.first(b, c, r, work)
+	default: // no window of delay 0 is fetched
 		a.start(b, c, r, 1)
 		work(b)
-		return err
 	}
+	return err
+}
+
+// first writes the first step, which starts the copies of its own blocks too; its work awaits them. Groups of copies stand before conditions that always hold,
+// which the compiler does not know: within a block it starts those of one semaphore in their order, and those of several in turn.
+func (a *ahead) first(b *ir.Builder, c *ir.Value, r run, work func(*ir.Builder)) {
+	next := func(b *ir.Builder) {
+		b.When(b.Compare(ir.LE, c, number(b, 0)), func(b *ir.Builder) {
+			a.start(b, c, r, 1)
+			work(b)
+		})
+	}
+	if a.live == nil {
+		a.copyParts(b, ir.OpDMAStart, a.awaited)
+		next(b)
+		return
+	}
+	late := lastOperand(a.awaited)
+	a.copyParts(b, ir.OpDMAStart, a.awaited[:late])
+	b.When(b.Compare(ir.GE, a.live, number(b, 1)), func(b *ir.Builder) {
+		a.copyParts(b, ir.OpDMAStart, a.awaited[late:])
+		next(b)
+	})
+}
+
+// await waits for the blocks of a step, in the order in which their copies start, and for what has to leave the half that it writes to.
+func (a *ahead) await(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	at := a.numbers(b, c, 0)
-	for d := a.last; d >= 0; d-- { // in the order in which they start
+	for d := a.last; d >= 0; d-- {
 		if slices.ContainsFunc(slots, func(s slot) bool { return s.delay == d }) {
 			for _, f := range a.ofDelay(d) {
 				f.copyBlock(b, ir.OpDMAWait, at(f), r.turn&1)
@@ -176,9 +185,7 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 		}
 	}
 	a.awaitDelivered(b, c, r)
-	err = a.awaitSent(b, c, r, slots)
-	work(b)
-	return err
+	return a.awaitSent(b, c, r, slots)
 }
 
 // start starts the copies of the blocks that a step some steps on reads. Blocks of delay d are read in as many steps as there are chunks, from step d on: where all steps
@@ -253,11 +260,9 @@ func (a *ahead) awaitSent(b *ir.Builder, c *ir.Value, r run, slots []slot) error
 	k := &copier{pipeline: a.pipeline, run: r, b: b, step: b.Sub(c, number(b, 1)), env: map[*ir.Value]*ir.Value{}}
 	k.slot = slots[slices.IndexFunc(slots, func(s slot) bool { return s.phase == a.phase[a.before] })]
 	begun, err := k.value(in.Args[0])
-	uses(in, func(v *ir.Value) {
-		if _, outer := a.index[v]; outer && err == nil {
-			_, err = k.value(v)
-		}
-	})
+	if err == nil {
+		err = k.outer(in)
+	}
 	emit := func(waits bool) {
 		for _, x := range in.Body.Instrs {
 			if err == nil && (x.Op == ir.OpWhen) == waits {

@@ -115,6 +115,16 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	return v, nil
 }
 
+// outer has before an instruction what its body reads of other phases.
+func (k *copier) outer(in *ir.Instr) (err error) {
+	uses(in, func(v *ir.Value) {
+		if _, outer := k.index[v]; outer && err == nil {
+			_, err = k.value(v)
+		}
+	})
+	return err
+}
+
 // emit copies an instruction, with windows moved to the slot's chunk.
 func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	b.Of(in)
@@ -170,14 +180,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 		for _, p := range in.Body.Params {
 			k.env[p] = inner.Param("", p.Type)
 		}
-		// What the body reads of other phases is loaded before it.
-		var err error
-		uses(in, func(v *ir.Value) {
-			if _, outer := k.index[v]; outer && err == nil {
-				_, err = k.value(v)
-			}
-		})
-		if err != nil {
+		if err := k.outer(in); err != nil {
 			return err
 		}
 		for _, x := range in.Body.Instrs {

@@ -45,21 +45,22 @@ func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 
 // makeBuffers adds the buffers of the windows that the kernel fetches.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
-	// One semaphore for what is awaited at once: blocks of a step, in a file those of a delay.
-	var halves [2]*ir.Value
-	ofDelay := map[int]*ir.Value{}
+	// One semaphore for what is awaited at once: blocks of a step, by its half; in a file those of a delay.
+	shared := map[int]*ir.Value{}
+	semaphore := func(of int) *ir.Value {
+		x := shared[of]
+		sem := l.semaphore(b, &x)
+		shared[of] = x
+		return sem
+	}
 	for _, f := range l.fetched {
 		shape := slices.Clone(f.window.Block)
 		shape[0] *= 2
 		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
 		if l.ahead != nil {
-			for half := range halves {
-				f.sem[half] = l.semaphore(b, &halves[half])
-			}
+			f.sem = [2]*ir.Value{semaphore(0), semaphore(1)}
 		} else {
-			sem := ofDelay[f.seen.delay]
-			f.sem[0] = l.semaphore(b, &sem)
-			ofDelay[f.seen.delay] = sem
+			f.sem[0] = semaphore(f.seen.delay)
 		}
 		l.params[f.seen] = f.buffer
 		switch {

@@ -130,7 +130,7 @@ func (mod *module) program(prog program) error {
 			results[i], stmts = stmts[last].value, stmts[:last]
 		}
 	}
-	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, lists.Arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
 	for i, v := range m.Params() {
 		if x := of[v]; p.Uses[x] == 0 && !p.keep[x] {
 			params[i] = "_"

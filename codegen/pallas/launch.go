@@ -19,7 +19,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	name := m.fresh("_" + k.name)
 	results := make([]ir.Type, len(g.Outs))
 	copy(results, g.Outs)
-	result := arrays(len(results))
+	result := lists.Arrays(len(results))
 	pinnedIn, pinnedOut := mosaic.Pinned(k.In, m.outside)
 	together := !g.Bounded() && (len(pinnedIn) == 0 || len(pinnedIn) == len(args)) // operands need no names
 	var b []string
@@ -35,6 +35,12 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	if interpret {
 		f = "functools.partial(" + kernel + ", interpret=interpret)"
 		m.helpers["functools"] = true
+	}
+	operands := slices.Clone(args)
+	for i := range operands {
+		if together {
+			operands[i] = fmt.Sprintf("args[%d]", i)
+		}
 	}
 	args = slices.Clone(args)
 	dims, sem := []string{}, []string{}
@@ -61,7 +67,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		args = []string{"*args"}
 	}
 	outs := m.outShapes(g, pinnedOut)
-	ins, outSpecs := k.windows()
+	ins, outSpecs := m.windows(k, operands)
 	b = append(b, windows.Name(ins, outSpecs)...)
 	sc := scratchShapes(scratch)
 	outText, outSpecText := lists.Tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
@@ -99,17 +105,6 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	return name, nil
 }
 
-// arrays is the type of n of them.
-func arrays(n int) string {
-	switch {
-	case n == 1:
-		return "jax.Array"
-	case n > 3:
-		return "tuple[jax.Array, ...]"
-	}
-	return "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", n), ", ") + "]"
-}
-
 // outShapes are the types of a kernel's results.
 func (m *module) outShapes(g *ir.Grid, pinned []int) (outs []string) {
 	for i, t := range g.Outs {
@@ -123,12 +118,17 @@ func (m *module) outShapes(g *ir.Grid, pinned []int) (outs []string) {
 	return outs
 }
 
-// windows are the BlockSpecs of a kernel's operands and results. What the kernel copies itself has none.
-func (k *kernel) windows() (ins, outs []string) {
+// windows are the BlockSpecs of a kernel's operands, by their names, and results. What the kernel copies itself has none.
+func (m *module) windows(k *kernel, operands []string) (ins, outs []string) {
 	g := k.In.Attrs.Grid
 	for i, w := range g.In {
 		if k.In.Body.Params[g.Tables+i].Type.Space == ir.HBM {
 			ins = append(ins, "pl.BlockSpec(memory_space=pl.ANY)")
+			continue
+		}
+		if k.pipelined && windows.Delayed(g, w, k.In.Args[g.Tables+i].Type.Shape) {
+			m.helpers["delayed"] = true
+			ins = append(ins, fmt.Sprintf("_delayed(%s, %d)", operands[i], w.Block[1]))
 			continue
 		}
 		ins = append(ins, windows.Spec(g, w, true, shapeText(w.Block)))

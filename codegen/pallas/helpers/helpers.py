@@ -353,6 +353,15 @@ def _beside(*lines: Work[Any]) -> Work[list[Any]]:
             results[i] = stop.value
     return results
 
+#: delayed
+def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:
+    """Blocks of x [B, rows, lanes], one step late: the first step has a few rows."""
+    few = (x.shape[1] - 1) // 32 * 32  # of the last tile, of which most is not there
+    return pl.BlockSpec(
+        (pl.Element(1), pl.Element(rows, (0, rows)), pl.Element(x.shape[2])),
+        lambda b, _h, c: (b, jnp.where(c > 0, rows * (c - 1), few), 0),
+    )
+
 #: ragged
 def _ragged_call(
     kernel: Callable,
@@ -381,8 +390,10 @@ def _ragged_call(
     def call(*args: jax.Array) -> Any:
         ends = []  # windows, and which of their blocks has how many rows
         for i, (x, spec) in enumerate(zip(args, in_specs, strict=True)):
-            if rows := x.shape[1] % spec.block_shape[1]:
-                ends.append((i, x.shape[1] // spec.block_shape[1], rows))
+            n = spec.block_shape[1]
+            n, unit = (n.block_size, 1) if isinstance(n, pl.Element) else (n, n)
+            if rows := x.shape[1] % n:
+                ends.append((i, (x.shape[1] - rows) // unit, rows))
 
         def run(*refs: Ref) -> None:
             at = [pl.program_id(i) for i in range(len(options["grid"]))]
@@ -391,12 +402,10 @@ def _ragged_call(
                 pl.when(here)(functools.partial(clear, refs[i], rows))
             kernel(*refs)
 
-        body, params = kernel, compiler_params
-        if ends:  # not all blocks lie inside their arrays
-            body = run
-            params = dataclasses.replace(params, disable_bounds_checks=False)
+        inside = compiler_params.disable_bounds_checks and not ends  # all blocks
+        params = dataclasses.replace(compiler_params, disable_bounds_checks=inside)
         return pl.pallas_call(
-            body, in_specs=in_specs, compiler_params=params, **options
+            run, in_specs=in_specs, compiler_params=params, **options
         )(*args)
 
     return call

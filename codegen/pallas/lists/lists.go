@@ -182,3 +182,14 @@ func Targets(names []string) string {
 	t := Tuple(names)
 	return t[1 : len(t)-1]
 }
+
+// Arrays is the type of n arrays.
+func Arrays(n int) string {
+	switch {
+	case n == 1:
+		return "jax.Array"
+	case n > 3:
+		return "tuple[jax.Array, ...]"
+	}
+	return "tuple[" + strings.TrimSuffix(strings.Repeat("jax.Array, ", n), ", ") + "]"
+}

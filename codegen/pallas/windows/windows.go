@@ -13,6 +13,9 @@ import (
 
 // Spec is the BlockSpec of a window, whose block has a shape in Python.
 func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
+	if input {
+		w = early(g, w)
+	}
 	var params, at []string
 	used := map[int]bool{}
 	for _, x := range w.Index {
@@ -41,27 +44,7 @@ func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 	for _, x := range w.Index {
 		s := strconv.Itoa(x.Const)
 		if x.Axis >= 0 {
-			s = g.Dims[x.Axis].Name
-			lo, hi := x.Shift, g.Dims[x.Axis].Size-1+x.Shift
-			if x.Shift > 0 {
-				s = fmt.Sprintf("%s + %d", s, x.Shift)
-			} else if x.Shift < 0 {
-				s = fmt.Sprintf("%s - %d", s, -x.Shift)
-			}
-			switch clampHi := x.Max >= 0 && hi > x.Max; {
-			case lo < 0 && clampHi:
-				s = fmt.Sprintf("jnp.clip(%s, 0, %d)", s, x.Max)
-			case lo < 0:
-				s = fmt.Sprintf("jnp.maximum(%s, 0)", s)
-			case clampHi:
-				s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
-			}
-			if x.Down {
-				if x.Shift != 0 && !strings.HasPrefix(s, "jnp.") {
-					s = "(" + s + ")"
-				}
-				s = fmt.Sprintf("%d - %s", x.Max, s)
-			}
+			s = index(g.Dims[x.Axis], x)
 			if x.Const != 0 {
 				s = fmt.Sprintf("%d + %s", x.Const, s)
 			}
@@ -76,6 +59,58 @@ func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 		mode = buffers(g, w)
 	}
 	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shape, strings.Join(params, ", "), lists.Tuple(at), mode)
+}
+
+// index is the id of an axis, shifted, between 0 and Max, or from Max down.
+func index(d ir.GridDim, x ir.Index) string {
+	s, lo, hi := d.Name, x.Shift, d.Size-1+x.Shift
+	if x.Shift > 0 {
+		s = fmt.Sprintf("%s + %d", s, x.Shift)
+	} else if x.Shift < 0 {
+		s = fmt.Sprintf("%s - %d", s, -x.Shift)
+	}
+	clamped := true
+	switch over := x.Max >= 0 && hi > x.Max; {
+	case lo < 0 && over:
+		s = fmt.Sprintf("jnp.clip(%s, 0, %d)", s, x.Max)
+	case lo < 0:
+		s = fmt.Sprintf("jnp.maximum(%s, 0)", s)
+	case over:
+		s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
+	default:
+		clamped = false
+	}
+	if x.Down && x.Shift != 0 && !clamped {
+		s = "(" + s + ")"
+	}
+	if x.Down {
+		s = fmt.Sprintf("%d - %s", x.Max, s)
+	}
+	return s
+}
+
+// early has a window that rests while steps pass ask for its step, of which nothing depends: min(step, 0). The compiler reads a
+// window whose index has no step in the second turn of its loop, behind the blocks of the step after, and the first step waits.
+func early(g *ir.Grid, w ir.Window) ir.Window {
+	step := slices.IndexFunc(g.Dims, func(d ir.GridDim) bool { return d.Seq && d.Size > 1 })
+	at := slices.IndexFunc(w.Index, func(x ir.Index) bool { return x == ir.IndexConst(0) })
+	if step < 0 || at < 0 || slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == step || x.Table >= 0 }) {
+		return w
+	}
+	w.Index = slices.Clone(w.Index)
+	w.Index[at].Axis, w.Index[at].Max = step, 0
+	return w
+}
+
+// Delayed says whether a window shows an operand [B, rows, lanes] by blocks of rows, one step late. Phases of a pipelined kernel alone
+// have such windows (in others it may be a step's neighbour), so its first step reads none.
+func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
+	if g.Tables > 0 || len(g.Dims) != 3 || !g.Dims[2].Seq || len(shape) != 3 || w.Block[0] != 1 || w.Block[2] != shape[2] {
+		return false
+	}
+	late := ir.IndexAxis(2)
+	late.Shift, late.Max = -1, w.Index[1].Max
+	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late && w.Index[2] == ir.IndexConst(0)
 }
 
 // buffers gives a window that is read once one buffer.

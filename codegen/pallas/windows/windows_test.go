@@ -22,3 +22,13 @@ func TestReversedIndex(t *testing.T) {
 	w := ir.Window{Block: []int{8}, Index: []ir.Index{x.Reversed(8)}}
 	require.Contains(t, Spec(g, w, false, "(8,)"), "7 - (step + 1)")
 }
+
+// An operand that rests while steps pass is one of its step; a result, or an operand of a grid of one step, is not.
+func TestEarly(t *testing.T) {
+	w := ir.Window{Block: []int{1, 8}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexConst(0)}}
+	for steps, want := range map[int]string{1: "lambda b, _c: (b, 0)", 5: "lambda b, c: (b, jnp.minimum(c, 0))"} {
+		g := &ir.Grid{Dims: []ir.GridDim{{Name: "b", Size: 2}, {Name: "c", Size: steps, Seq: true}}}
+		require.Contains(t, Spec(g, w, true, "(1, 8)"), want)
+		require.Contains(t, Spec(g, w, false, "(1, 8)"), "lambda b, _c: (b, 0)")
+	}
+}

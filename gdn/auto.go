@@ -191,7 +191,7 @@ func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 		var all, own []*Champion // those for all rules, and for those of the spec's kind
 		for i := range Champions {
 			switch r := &Champions[i]; {
-			case r.Host != h || r.Accuracy != a || r.job != s.job() || r.where.upTo1 && s.Top() > 1 || r.where.beyond1 && s.Top() <= 1:
+			case r.Host != h || r.Accuracy != a || r.job != s.job() || !r.where.asks(s):
 			case r.where.rules == allRules:
 				all = append(all, r)
 			case r.where.rules == kind:

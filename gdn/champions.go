@@ -21,7 +21,13 @@ type where struct {
 	visits      int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
+	given       bool     // only where g and beta come as they are, and the kernel has not to make them
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
+}
+
+// asks says whether a row is for a spec's gates and the largest beta that they may give.
+func (w where) asks(s Spec) bool {
+	return !(w.given && (s.Gates != GatesGiven || s.Rule.kind() != allRules) || w.beyond1 && s.Top() <= 1 || w.upTo1 && s.Top() > 1)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -92,6 +98,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough", where{mxu: 128, most: 8, steps: 8}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80", "as the next; where no gates are to be made, vector units have room for the decays from token to token in float32", where{mxu: 256, given: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
@@ -100,7 +107,7 @@ var Champions = []Champion{
 		where{mxu: 128, rules: channelRules}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", "decays of channels are work of the first phase; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
 		where{rules: channelRules}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,main=yes,head_group=2,state_delay=6,prologue_end=90", "as the next; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,main=yes,head_group=2,state_delay=6,prologue_end=90", "as the next; of 64 MiB of vector memory the compiler would give a part to whole arrays, for whose copies kernels wait",
 		where{mxu: 256, vmem: 64, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; decays are spread by transposes and its first phase ends early, so that the unit that moves lanes switches less",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},

@@ -121,7 +121,7 @@ func (s Spec) headCounts(full int) []int {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules, w.upTo1, w.beyond1 = allRules, false, false // championsFor has looked at them
+	w.rules, w.given, w.upTo1, w.beyond1 = allRules, false, false, false // championsFor has looked at them
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}

@@ -118,11 +118,10 @@ func TestAuto(t *testing.T) {
 					}
 				}
 				if job.name == "tpu-train" {
-					place := "fetch=copies"
+					since = append(slices.Clone(since), "fetch=copies")
 					if target.MXUSize == 256 && target.VMEM <= 64<<20 {
-						place = inMain
+						since = append(since, inMain)
 					}
-					since = append(slices.Clone(since), place)
 				}
 				if job.name == "tpu-packed" && target.MXUSize == 128 {
 					since = append(slices.Clone(since), "chunks=4", "mergepairs=32", "state_delay=10")

@@ -25,21 +25,34 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 	return lower.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
 }
 
-// fileLater is how late the state of a gradient is in a file, by target, where auto has the delay that is best for Mosaic: the order of
-// a file is another, which has heads in lockstep. By wall, of train: 5.04 for 5.18 on tpu7x, 7.56 for 7.68 on v5e; on v6e 4.96 for 4.89.
-var fileLater = map[string]string{"tpu7x": "bwd.state_delay=6", "v5e": "bwd.state_delay=6"}
+// fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
+// is another, which has heads in lockstep. By wall: train 5.04 for 5.18 on tpu7x, 7.56 for 7.68 on v5e (but 4.96 for 4.89 on v6e);
+// bench,seqs=8 2.89 for 3.11 on v6e.
+var fileOrders = []struct {
+	targets, changes string
+	suits            func(gdn.Spec, gdn.Variant) bool
+}{
+	{"tpu7x v5e", "bwd.state_delay=6", func(s gdn.Spec, v gdn.Variant) bool {
+		return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
+	}},
+	{"v6e tpu7x", "decay_bf16=all,prologue_end=100", func(s gdn.Spec, v gdn.Variant) bool {
+		return s.Direction == gdn.Forward && s.Seqs > 0 && s.Gates == gdn.GatesGiven && v.Numerics.DecayBF16 == gdn.DecayBF16Operands
+	}},
+}
 
-// suitFile is suitTarget for a file.
+// suitFile is suitTarget for a file. What the text names stays.
 func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 	f, err := suitTarget(s, variant, target)
-	if err != nil || f.From == nil || f.Promoted != "" || strings.Contains(variant, "bwd.") {
+	if err != nil || f.From == nil || f.Promoted != "" {
 		return f, err
 	}
-	later := fileLater[target]
-	if later == "" || s.Direction != gdn.Train || s.Seqs > 0 || s.L2Norm || s.Rule.Channels() || f.Variant.Backward.PhasesAfter == 0 {
-		return f, nil
+	for _, o := range fileOrders {
+		axis, _, _ := strings.Cut(o.changes, "=")
+		if strings.Contains(o.targets, target) && !strings.Contains(variant, axis) && o.suits(s, f.Variant) {
+			return suitTarget(s, variant+","+o.changes, target)
+		}
 	}
-	return suitTarget(s, variant+","+later, target)
+	return f, nil
 }
 
 // genPallas writes the Python of a spec: a file, or a package into a new folder.

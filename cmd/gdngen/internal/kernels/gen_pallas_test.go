@@ -24,19 +24,25 @@ func TestPallasForm(t *testing.T) {
 	}
 }
 
-// The state of a gradient is later in a file than in Mosaic where that costs less, unless the text says otherwise.
-func TestFileLater(t *testing.T) {
+// A file has another order than Mosaic where that costs less, unless the text says otherwise.
+func TestFileOrders(t *testing.T) {
 	for _, test := range []struct {
-		spec, variant, target string
-		delay                 int
+		spec, variant, target, axis, want string
 	}{
-		{"train", "auto", "v6e", 3}, {"train", "auto", "tpu7x", 6}, {"train", "auto", "v5e", 6},
-		{"train", "auto,bwd.state_delay=10", "tpu7x", 10}, {"train", "tpu-train", "tpu7x", 3}, {"train,l2norm", "auto", "tpu7x", 3},
+		{"train", "auto", "v6e", "bwd.state_delay", "3"}, {"train", "auto", "tpu7x", "bwd.state_delay", "6"}, {"train", "auto", "v5e", "bwd.state_delay", "6"},
+		{"train", "auto,bwd.state_delay=10", "tpu7x", "bwd.state_delay", "10"}, {"train", "tpu-train", "tpu7x", "bwd.state_delay", "3"},
+		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"},
+		{"bench,seqs=8", "auto", "v6e", "decay_bf16", "all"}, {"bench,seqs=8", "auto", "v5e", "decay_bf16", "operands"},
+		{"bench,seqs=8", "auto,decay_bf16=none", "v6e", "decay_bf16", "none"}, {"bench,seqs=8", "auto", "tpu7x", "prologue_end", "100"},
 	} {
 		s, err := gdn.Parse(test.spec)
 		require.NoError(t, err)
 		file, _, err := pallasForm(s, test.variant, test.target)
 		require.NoError(t, err)
-		require.Equal(t, test.delay, file.Variant.Backward.StateDelay, test)
+		for _, a := range gdn.Axes {
+			if a.Name == test.axis {
+				require.Equal(t, test.want, a.Get(&file.Variant), test)
+			}
+		}
 	}
 }

@@ -32,3 +32,17 @@ func TestEarly(t *testing.T) {
 		require.Contains(t, Spec(g, w, false, "(1, 8)"), "lambda b, _c: (b, 0)")
 	}
 }
+
+// Blocks of rows one step late are such; others, and those of a step's own or its next, are not.
+func TestDelayed(t *testing.T) {
+	g := &ir.Grid{Dims: []ir.GridDim{{Name: "b", Size: 2}, {Name: "h", Size: 1}, {Name: "c", Size: 5, Seq: true}}}
+	for shift, want := range map[int]bool{-1: true, 0: false, 1: false, -2: false} {
+		at := ir.IndexAxis(2)
+		at.Shift, at.Max = shift, 3
+		w := ir.Window{Block: []int{1, 64, 8}, Index: []ir.Index{ir.IndexAxis(0), at, ir.IndexConst(0)}}
+		require.Equal(t, want, Delayed(g, w, []int{2, 256, 8}))
+		require.False(t, Delayed(g, w, []int{2, 256, 16})) // blocks of lanes
+		w.Index[1].Down = true
+		require.False(t, Delayed(g, w, []int{2, 256, 8}))
+	}
+}

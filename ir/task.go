@@ -54,10 +54,13 @@ func ParseTask(s string) (Task, error) {
 }
 
 // Pos is the place in which an instruction was written: a line of the Go code that built it, or of the text that it was read from. It is
-// for whoever looks for a fault, and changes nothing: neither text nor hash have it, and no pass asks for it.
+// for whoever looks for a fault or reads a file of a kernel, and changes nothing: neither text nor hash have it, and no pass asks for it.
 type Pos struct {
 	File string // folder and name; empty for a text
 	Line int    // 0: not known
+
+	called string // what a formula calls the result of its op (Value.Called)
+	op     Op
 }
 
 // String gives build/chunk.go:61, or line 61 of a text; empty where the place is not known.
@@ -83,7 +86,7 @@ func caller() Pos {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, builders) {
 			folder, name := path.Split(f.File)
-			p := Pos{path.Join(path.Base(folder), name), f.Line}
+			p := Pos{File: path.Join(path.Base(folder), name), Line: f.Line}
 			written.Store(pcs, p)
 			return p
 		}

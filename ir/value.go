@@ -23,6 +23,42 @@ type Instr struct {
 // Result is the only result.
 func (in *Instr) Result() *Value { return in.Results[0] }
 
+// Called gives the value the name that it has in a formula, for files that people read, and returns it. What passes make of its instruction has the
+// name where it is of the same op. Parameters have names of their own, and nil has none.
+func (v *Value) Called(name string) *Value {
+	if v != nil && v.Def != nil {
+		v.Def.Pos.called, v.Def.Pos.op = name, v.Def.Op
+	}
+	return v
+}
+
+// Called is the name that a formula has for the result; empty where it has none. A slice of what lies in memory is loaded.
+func (in *Instr) Called() string {
+	if in.Op == in.Pos.op || in.Op == OpLoad && in.Pos.op == OpSlice {
+		return in.Pos.called
+	}
+	return ""
+}
+
+// NameOf is what a formula calls a value, or what it was before it was cast or turned (x_t); empty where it has no name.
+func NameOf(v *Value) string {
+	if v == nil || v.Def == nil {
+		return ""
+	}
+	if name := v.Def.Called(); name != "" {
+		return name
+	}
+	switch v.Def.Op {
+	case OpConvert, OpWords, OpHalves, OpReshape:
+		return NameOf(v.Def.Args[0])
+	case OpTranspose:
+		if name := NameOf(v.Def.Args[0]); name != "" {
+			return name + "_t"
+		}
+	}
+	return ""
+}
+
 // Block is a straight sequence of instructions with parameters and yielded values.
 type Block struct {
 	Params []*Value

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -115,7 +116,7 @@ func (p *printer) nameStored(n *loops.Node) {
 			base = name
 		}
 	}
-	base = strings.TrimRight(base, "_0123456789")
+	base = naming.Plain(strings.TrimRight(base, "_0123456789"))
 	if !strings.HasPrefix(base, n.Stage) {
 		base = n.Stage + "_" + base
 	}

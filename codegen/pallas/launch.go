@@ -68,7 +68,11 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	outs := m.outShapes(g, pinnedOut)
 	ins, outSpecs := m.windows(k, operands)
-	b = append(b, windows.Name(ins, outSpecs)...)
+	var names []string
+	for _, x := range k.Params[g.Tables:][:len(ins)+len(outSpecs)] {
+		names = append(names, baseName(k.names[x]))
+	}
+	b = append(b, windows.Name(names, ins, outSpecs)...)
 	sc := scratchShapes(scratch)
 	outText, outSpecText := lists.Tuple(outs), "["+strings.Join(outSpecs, ", ")+"]"
 	if len(outs) == 1 {

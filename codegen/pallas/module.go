@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/ir"
@@ -83,7 +84,7 @@ func (k *kernel) nameRef(x *loops.Item, base string) {
 }
 
 func (m *module) printer(k *kernel, u *loops.Usage, names map[*loops.Item]string, taken map[string]bool) *printer {
-	p := &printer{Usage: u, m: m, k: k, names: names, taken: map[string]bool{}, text: map[*loops.Item]expr{}, busy: map[string]bool{},
+	p := &printer{Usage: u, m: m, k: k, names: names, taken: map[string]bool{}, text: map[*loops.Item]expr{}, carried: map[*loops.Item]*loops.Item{}, busy: map[string]bool{},
 		flags: map[string]bool{}, keep: map[*loops.Item]bool{}, params: map[*loops.Item]bool{}, full: map[string]string{}}
 	for _, n := range slices.Concat(slices.Collect(maps.Keys(taken)), sizes.Params, []string{"interpret"}) {
 		p.taken[n] = true
@@ -214,7 +215,7 @@ func (w *kernelWriter) writePhases() error {
 			if !c.generator {
 				c.calls = append(c.calls, "yield 0")
 			}
-			d.name = w.fresh("_" + prefix + phaseName(i, len(k.Phases)))
+			d.name = w.fresh("_" + prefix + naming.Phase(i, len(k.Phases)))
 		}
 		phases = append(phases, d)
 	}
@@ -256,7 +257,7 @@ func (w *kernelWriter) phaseFunction(d phaseText) string {
 	if d.interpret {
 		hints = append(hints, "interpret: bool")
 	}
-	f := []string{header(d.name, hints, "Work[None]"), `    """` + phaseDoc(d.name) + `"""`}
+	f := []string{header(d.name, hints, "Work[None]"), `    """` + naming.PhaseDoc(d.name) + `"""`}
 	for _, l := range d.calls {
 		f = append(f, "    "+l)
 	}
@@ -328,26 +329,6 @@ func mentions(ns []*loops.Node, x *loops.Item) bool {
 		loops.Visit(n, func(r *loops.Ref) { found = found || r.Item == x })
 	}
 	return found
-}
-
-func phaseName(i, n int) string {
-	switch {
-	case i == n-1 && n > 1:
-		return "advance"
-	case i == 0:
-		return "prepare"
-	}
-	return []string{"", "invert", "merge", "finish"}[min(i, 3)]
-}
-
-func phaseDoc(name string) string {
-	switch {
-	case strings.HasSuffix(name, "prepare"):
-		return "The work on a chunk that needs no state."
-	case strings.HasSuffix(name, "advance"):
-		return "Takes a chunk through the state."
-	}
-	return "The work on a chunk between the two."
 }
 
 // steps writes the bodies of a pipelined kernel's steps.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
+	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -18,15 +20,12 @@ func (p *printer) fresh(base string) string {
 		base = "x"
 	}
 	name := base
-	for i := 2; p.taken[name] || pythonWords[name]; i++ {
+	for i := 2; p.taken[name] || naming.PythonWords[name]; i++ {
 		name = fmt.Sprintf("%s_%d", base, i)
 	}
 	p.taken[name] = true
 	return name
 }
-
-var pythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": true, "pl": true, "pltpu": true, "in": true, "is": true, "if": true,
-	"for": true, "not": true, "and": true, "or": true, "lambda": true, "range": true, "list": true, "sum": true, "from": true, "interpret": true}
 
 func (p *printer) name(x *loops.Item) string {
 	if x.Param != 0 {
@@ -42,61 +41,74 @@ func (p *printer) name(x *loops.Item) string {
 	return p.names[x]
 }
 
-// base is what an item is called, apart from a number: after what it is a form of, or after what made it.
+// base is what an item is called, apart from a number, and with whose it is where heads go in pairs.
 func (p *printer) base(x *loops.Item) string {
 	n := x.Maker
-	if n == nil {
-		if x.Typ.IsRef() {
-			return "ref"
-		}
-		return "x"
-	}
-	if n.Call == "visits" {
+	switch {
+	case n == nil:
+		return p.begun(x)
+	case n.Call == "visits":
 		return [...]string{"table", "marks"}[slices.Index(n.Defs, x)]
-	}
-	if n.Loop != nil {
+	case n.Loop != nil:
 		for _, c := range n.Loop.Carries {
-			if c.Last == x {
+			if p.carried[c.Item] = c.Init.Item; c.Last == x {
 				return p.base(c.Next)
 			}
 		}
 		i := slices.Index(n.Defs, x)
-		return plural(p.base(loops.FlatDefs(n.Loop.Body)[i]))
+		return naming.Plural(p.base(loops.FlatDefs(n.Loop.Body)[i]), naming.Depth(x))
+	case n.List != nil:
+		return naming.Plural(naming.Singular(p.base(n.List[0].Item)), naming.Depth(x))
 	}
-	if n.List != nil {
-		return plural(strings.TrimSuffix(p.base(n.List[0].Item), "s"))
+	name := p.made(n)
+	if n.Call == "" && strings.HasSuffix(n.In.Called(), strands.Odd) {
+		name = strings.TrimSuffix(name, strands.Odd) + strands.Odd
 	}
-	of := func() string {
-		if len(n.Args) == 0 {
-			return "x"
-		}
-		a := n.Args[0].Item
-		name := p.names[a]
-		if a.Param != 0 {
-			name = p.name(a)
-		}
-		if name != "" {
-			name = strings.TrimSuffix(strings.TrimRight(baseName(name), "_0123456789"), "_in")
-			if len(n.Args[0].At) > 0 {
-				name = strings.TrimSuffix(name, "s")
-			}
-			return name
-		}
-		return baseName(p.base(a))
+	return name
+}
+
+// begun is what an item that nothing made is called: what rounds of a loop hand on goes by what the first is given.
+func (p *printer) begun(x *loops.Item) string {
+	init := p.carried[x]
+	switch {
+	case init != nil && p.names[init] != "":
+		return strings.TrimRight(p.names[init], "_0123456789")
+	case init != nil:
+		return p.base(init)
+	case x.Typ.IsRef():
+		return "ref"
 	}
+	return "x"
+}
+
+// made is a name after a formula, after the value that a node makes another form of, or after its op.
+func (p *printer) made(n *loops.Node) string {
+	of := func() string { return p.operandName(n) }
 	switch n.Call {
-	case "finite", "copies":
+	case "copies":
 		return n.Call
+	case "finite":
+		return naming.Form(of(), "finite")
 	case "feedback":
-		return "rounded"
+		return naming.Form(of(), "bf")
 	case "eliminate", "merge":
 		return "x"
 	}
+	if name := n.In.Called(); name != "" && name != strands.Odd {
+		return name
+	}
 	switch n.In.Op {
-	case ir.OpLoad, ir.OpRefCast, ir.OpConvert, ir.OpBitcast, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpReshape, ir.OpSlice:
+	case ir.OpLoad, ir.OpRefCast, ir.OpBitcast:
 		return of()
+	case ir.OpConvert, ir.OpWords, ir.OpHalves, ir.OpBroadcast, ir.OpSlice, ir.OpReshape:
+		if n.In.Op == ir.OpReshape && p.k != nil || !p.formed(n) {
+			return of()
+		}
+		return naming.Form(of(), naming.Of(n.In))
+	case ir.OpPack:
+		return naming.Plain(of()) + "_words"
 	case ir.OpTranspose:
-		return strings.TrimSuffix(of(), "_t") + "_t"
+		return strings.TrimSuffix(naming.Plain(of()), "_t") + "_t"
 	case ir.OpIota:
 		return [...]string{"row", "column", "index"}[min(n.In.Attrs.Axis, 2)]
 	case ir.OpLog, ir.OpLog2, ir.OpLog1p:
@@ -106,49 +118,48 @@ func (p *printer) base(x *loops.Item) string {
 			return of()
 		}
 	}
-	if name := step(n, of); name != "" {
+	if name := naming.Step(n, of); name != "" {
 		return name
 	}
 	if n.In.Op == ir.OpMax && of() == "beta" { // each gate has its floor
 		return "beta"
 	}
-	if name := stageNames[n.Stage][n.In.Op]; name != "" {
+	if name := naming.Stages[n.Stage][n.In.Op]; name != "" {
 		return name
 	}
 	return rules[n.In.Op].name
 }
 
-// step is what a number made of a step of the grid is called, and a condition of one; empty for others.
-func step(n *loops.Node, of func() string) string {
-	if len(n.In.Args) == 0 || len(n.In.Results) != 1 || n.In.Result().Type.Rank() > 0 {
-		return ""
+// operandName is what a node's first operand is called.
+func (p *printer) operandName(n *loops.Node) string {
+	if len(n.Args) == 0 {
+		return "x"
 	}
-	last, known := loops.Constant(n.In.Args[len(n.In.Args)-1])
-	op, from := n.In.Op, of()
-	steps := from == "step" || from == "here"
-	switch {
-	case n.In.Result().Type.DType == ir.Bool:
-		return "due"
-	case !known:
-		return ""
-	case (op == ir.OpAdd || op == ir.OpSub) && last == 0, op == ir.OpMul && last == 1: // as it stands
-		if steps {
-			return "here"
-		}
-		return from
-	case op == ir.OpSub && steps:
-		return "earlier"
-	case op == ir.OpAnd && last == 1 && (steps || from == "earlier"):
-		return "parity"
+	a := n.Args[0].Item
+	name := p.names[a]
+	if a.Param != 0 {
+		name = p.name(a)
 	}
-	return ""
+	if name == "" {
+		return baseName(p.base(a))
+	}
+	name = strings.TrimSuffix(strings.TrimRight(baseName(name), "_0123456789"), "_in")
+	for range n.Args[0].At {
+		name = naming.Singular(name)
+	}
+	return name
 }
 
-func plural(s string) string {
-	if strings.HasSuffix(s, "s") || strings.HasSuffix(s, "x") {
-		return s
+// formed says whether a node makes another form of a value that has a name, so that a name of its own says which.
+func (p *printer) formed(n *loops.Node) bool {
+	for n != nil && len(n.Args) > 0 && n.Call == "" && naming.Of(n.In) != "" {
+		a := n.Args[0].Item
+		if p.names[a] != "" {
+			return !a.Typ.IsRef()
+		}
+		n = a.Maker
 	}
-	return s + "s"
+	return false
 }
 
 // ref is the text of a reference to an item.
@@ -270,5 +281,17 @@ func (k *kernel) unstored(x *loops.Item) string {
 	if len(parts) > 0 {
 		return strings.Join(parts, "_") + "_in"
 	}
-	return "prior"
+	if x.Param == 0 {
+		return "prior"
+	}
+	name := "prior"
+	k.In.Body.Walk(func(in *ir.Instr) {
+		if in.Op != ir.OpStore || in.Args[1] != k.In.Body.Params[x.Param-1] {
+			return
+		}
+		if left := ir.NameOf(in.Args[0]); left != "" {
+			name = "prior_" + left
+		}
+	})
+	return name
 }

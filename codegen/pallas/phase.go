@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/parts"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
@@ -43,7 +44,7 @@ func union[T comparable](a, b []T) []T {
 // phase writes the functions of a phase, one for each of its stages, and gives the statements that call them.
 func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bool, prefix string) (*work, error) {
 	ph := k.Phases[i]
-	w := &phaseWriter{module: m, k: k, ph: ph, name: phaseName(i, len(k.Phases)), names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
+	w := &phaseWriter{module: m, k: k, ph: ph, name: naming.Phase(i, len(k.Phases)), names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
 	w.Resolve(ph.Nodes, map[*loops.Item]bool{})
 	taken := map[string]bool{}
 	for _, v := range ph.Vars {
@@ -247,12 +248,13 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 	if f.interpret {
 		add("interpret", "bool")
 	}
+	stage := base
 	if w.yields && w.taken["_"+w.prefix+base] { // of another phase
 		base = w.name + "_" + base
 	}
 	name := w.fresh("_" + w.prefix + base)
 	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
-	long.Cut(longest, func(p parts.Part) string { return w.part("_"+w.prefix+base, doc, p) })
+	long.Cut(longest, func(p parts.Part) string { return w.part("_"+stage, doc, p) })
 	w.text(name, all, loops.Returns(f.results, f.generator), doc, long.Lines, long.Returns)
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }

@@ -29,10 +29,11 @@ type printer struct {
 	yields  bool // steps of the work are marked, for others to go between
 	flags   map[string]bool
 	failed  error
-	keep    map[*loops.Item]bool // read beyond the nodes
-	once    map[*loops.Item]bool // read once, behind the nodes
-	params  map[*loops.Item]bool // references that the function reads or writes
-	full    map[string]string    // arrays of one number
+	carried map[*loops.Item]*loops.Item // what rounds hand on, by what the first is given
+	keep    map[*loops.Item]bool        // read beyond the nodes
+	once    map[*loops.Item]bool        // read once, behind the nodes
+	params  map[*loops.Item]bool        // references that the function reads or writes
+	full    map[string]string           // arrays of one number
 	prelude []statement
 	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
 	until   int  // the clock does not go beyond
@@ -99,18 +100,6 @@ func (p *printer) cast(e expr, d ir.DType) expr {
 	}
 	p.need(name)
 	return call("_"+name, e.s)
-}
-
-// stageNames are what the results of ops are called in the stages of the algorithm.
-var stageNames = map[string]map[ir.Op]string{
-	"gates":    {ir.OpMax: "g", ir.OpMul: "g", ir.OpDot: "g_sum", ir.OpAdd: "g_sum", ir.OpSub: "g_rest", ir.OpSelect: "triangle"},
-	"products": {ir.OpDot: "kq", ir.OpNeg: "neg_kk", ir.OpMul: "qk"},
-	"decay":    {ir.OpSub: "log_decay", ir.OpAdd: "log_decay", ir.OpExp: "decay", ir.OpExp2: "decay", ir.OpMul: "weighted", ir.OpSelect: "neg_a", ir.OpAnd: "p"},
-	"leaf":     {ir.OpAdd: "x", ir.OpMul: "term", ir.OpTake: "factor", ir.OpAnd: "block", ir.OpOr: "blocks", ir.OpDot: "x"},
-	"solve":    {ir.OpDot: "product", ir.OpOr: "x", ir.OpAnd: "part", ir.OpAdd: "x"},
-	"operands": {ir.OpExp: "growth", ir.OpExp2: "growth", ir.OpMul: "scaled"},
-	"state":    {ir.OpDot: "product", ir.OpSub: "v_new", ir.OpAdd: "state", ir.OpMul: "decayed"},
-	"output":   {ir.OpMul: "o"},
 }
 
 // maxInline is the length up to which a value is written where it is used.

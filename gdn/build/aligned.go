@@ -258,7 +258,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 				l = append(l, b.SliceAxis(b.Reshape(x, 2*n, c), 0, i*n, (i+1)*n))
 			}
 		}
-		e.blocks[o] = b.Concat(0, l...)
+		e.blocks[o] = b.Concat(0, l...).Called([...]string{"g", "beta"}[i])
 	}
 	w.Gates = e.loadGates()
 	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // of raw gates no log decay is above 0, and beta is a sigmoid
@@ -270,7 +270,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 				x = b.Select(e.Over(n, b.Compare(ir.GT, fresh, b.Like(fresh, 0))), b.Like(x, 0), x)
 			}
 			if e.s.State != gdn.StateVK {
-				x = b.Transpose(x, 0, 2, 1)
+				x = b.Transpose(x, 0, 2, 1).Called("next_state")
 			}
 			return x
 		}

@@ -106,7 +106,7 @@ func docstring(body string, indent int) []string {
 		return append(append([]string{pad + `"""` + first}, wrap(rest, indent)...), pad+`"""`)
 	}
 	out := []string{pad + `"""` + first + ".", ""}
-	return append(append(out, wrap(strings.ToUpper(rest[:1])+rest[1:], indent)...), pad+`"""`)
+	return append(append(out, wrap("Results: "+rest, indent)...), pad+`"""`)
 }
 
 func wrap(text string, indent int) []string {

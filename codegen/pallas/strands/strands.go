@@ -49,6 +49,9 @@ type work struct {
 	joined       []bool   // belongs to a strand
 }
 
+// Odd ends what the second of two heads is called whose work is one strand.
+const Odd = "_odd"
+
 // few is how many tiles a value serves that ties what reads it, and how many strands are tied by what has no tile.
 const few = 2
 
@@ -162,6 +165,9 @@ func (w *work) number() {
 				n /= few
 			}
 			number[s] = n
+		}
+		if in.Task.Head%few == 1 && pairs[w.stage(in)] && len(in.Results) == 1 {
+			in.Result().Called(in.Called() + Odd)
 		}
 		in.Task.Head = n
 	}

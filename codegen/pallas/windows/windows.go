@@ -130,21 +130,25 @@ func buffers(g *ir.Grid, w ir.Window) string {
 	return fmt.Sprintf(", pipeline_mode=pl.Buffered(min(%d, 2))", blocks)
 }
 
-// Name names the windows of a kernel where several operands or results have one, and gives the statements that do.
-func Name(all ...[]string) (statements []string) {
+// Name names the windows of a kernel after the first operand or result that has one, where several have, and gives the statements that do.
+func Name(names []string, all ...[]string) (statements []string) {
 	specs := slices.Concat(all...)
 	slices.Sort(specs)
 	if len(slices.Compact(specs)) == len(slices.Concat(all...)) {
 		return nil
 	}
 	of := map[string]string{}
+	i := 0
 	for _, specs := range all {
 		for j, s := range specs {
 			if of[s] == "" {
-				of[s] = fmt.Sprintf("block_%d", len(of)+1)
+				if of[s] = names[i] + "_at"; strings.Contains(s, "pl.ANY") {
+					of[s] = "anywhere"
+				}
 				statements = append(statements, "    "+of[s]+" = "+s)
 			}
 			specs[j] = of[s]
+			i++
 		}
 	}
 	return statements

@@ -68,7 +68,7 @@ func (e *Chunks) Operands(w *Work) {
 // phases, is better off without at 2048 tokens, 35767 for 37020.
 func (e *Chunks) stateOperands(w *Work) {
 	e.B.Stage("operands")
-	w.grown = e.Exp(w.Sum)
+	w.grown = e.Exp(w.Sum).Called("growth")
 	w.restK = e.rest(w)
 	w.stateK = cmp.Or(w.reads, e.PerValue(w.K))
 	if e.V.Fold {
@@ -91,23 +91,26 @@ func (e *Chunks) folded(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, w.Channels.Risen)
 	}
-	return e.byGrown(w, x, grown, func(x *ir.Value) *ir.Value { return x })
+	return e.byGrown(w, x, grown, func(x *ir.Value) *ir.Value { return x }, "k_grown")
 }
 
 func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, e.scaled(w.Channels.Risen))
 	}
-	return e.byGrown(w, x, grown, e.scaled)
+	return e.byGrown(w, x, grown, e.scaled, "q_grown")
 }
 
 // byGrown weighs the rows of x by exp(G), times a scale. Where weights come from transposes, that of G is there already: Between has it.
-func (e *Chunks) byGrown(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value) *ir.Value {
-	if grown == nil || !tile.TurnsWeights(e.V) {
+func (e *Chunks) byGrown(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value, name string) *ir.Value {
+	switch {
+	case grown == nil:
 		return e.Store(e.ByRows(x, scaled(grown)))
+	case !tile.TurnsWeights(e.V):
+		return e.Store(e.ByRows(x, scaled(grown)).Called(name))
 	}
-	column := scaled(e.Exp(tile.TurnedColumn(e.B, w.Sum, x.Type.Shape[2])))
-	return e.Store(e.B.Mul(e.Element(x, gdn.DecayBF16Rows), e.Element(column, gdn.DecayBF16Rows)))
+	column := scaled(e.Exp(tile.TurnedColumn(e.B, w.Sum, x.Type.Shape[2])).Called("growth"))
+	return e.Store(e.B.Mul(e.Element(x, gdn.DecayBF16Rows), e.Element(column, gdn.DecayBF16Rows)).Called(name))
 }
 
 // explicit makes U = T beta V and W = T beta exp(G) K without the state, so that V' = U - W S is one product behind it in place of two, K S and T R.
@@ -119,17 +122,17 @@ func (e *Chunks) explicit(w *Work) {
 	b := e.B.Stage("uw")
 	ku, kw := w.V, b.Convert(e.PerValue(w.K), ir.F32)
 	if grown := e.Exp(w.Sum); grown != nil {
-		kw = b.Mul(kw, e.Column(grown, e.Spec.K))
+		kw = b.Mul(kw, e.Column(grown, e.Spec.K)).Called("k_w")
 	}
 	if e.V.Beta == gdn.BetaLeft {
-		ku = b.Mul(ku, e.Column(w.Beta, e.Spec.V))
-		kw = b.Mul(kw, e.Column(w.Beta, e.Spec.K))
+		ku = b.Mul(ku, e.Column(w.Beta, e.Spec.V)).Called("k_u")
+		kw = b.Mul(kw, e.Column(w.Beta, e.Spec.K)).Called("k_w")
 	}
 	if w.inverse != nil {
 		kw = b.Mul(kw, e.PerValue(e.Column(w.inverse, e.Spec.K)))
 	}
-	w.U = e.Store(e.Dot(w.T, e.Store(ku), false, false, e.V.ApplyPrecision())) // T beta V
-	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision())) // T beta e^G K
+	w.U = e.Store(e.Dot(w.T, e.Store(ku), false, false, e.V.ApplyPrecision()).Called("u")) // T beta V
+	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision()).Called("w")) // T beta e^G K
 }
 
 // Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
@@ -176,7 +179,7 @@ type flight struct {
 //	shared            ((e^(G_C - G) V')^T K)    one K for all value heads of a key head, so nothing of a value head may be in it
 func (e *Chunks) flight(w *Work) *flight {
 	b := e.B
-	f := &flight{Work: w, grown: e.Exp(w.Sum), k: w.K, q: w.Q, shared: e.SharesState()}
+	f := &flight{Work: w, grown: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
 	if !f.shared {
 		f.restK, f.k = e.rest(w), cmp.Or(w.reads, e.PerValue(f.k))
 		if f.q != nil {
@@ -239,17 +242,17 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	switch {
 	case f.left == nil: // K takes the rest, or there is none
 	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-		weighed = e.StoreValues(e.B.Mul(exact, e.weight(at(f.left))), at(f.unit), at(f.length), at(f.writes))
+		weighed = e.StoreValues(e.B.Mul(exact, e.weight(at(f.left))).Called("u_left"), at(f.unit), at(f.length), at(f.writes))
 	case e.V.TailDecay == gdn.TailDecayV:
-		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.left))))
+		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.left))).Called("u_left"))
 	}
 	o, added := e.outputOf(f, at, u, qS, up)
 	if added = e.update(f, at, u, weighed, added); f.Channels != nil {
-		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state))
+		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
 	} else if up != nil {
-		state = e.B.Mul(state, e.stateDecay(up, state))
+		state = e.B.Mul(state, e.stateDecay(up, state)).Called("decayed")
 	}
-	e.State = e.B.Add(state, added) // e^GC S + (e^(GC-G) K)^T V'
+	e.State = e.B.Add(state, added).Called("state") // e^GC S + (e^(GC-G) K)^T V'
 	e.After = append(e.After, e.State)
 	if e.Leave != nil {
 		e.Leave(c, e.State)
@@ -271,7 +274,7 @@ func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	if e.V.Fold || by == nil {
 		return x
 	}
-	return e.B.Mul(e.weight(by), x)
+	return e.B.Mul(e.weight(by), x).Called(ir.NameOf(x))
 }
 
 // written is V' of a chunk, [batch x heads, C, V] f32: what the rule writes for each token, or U where beta is in the columns of A. An additive rule
@@ -282,13 +285,13 @@ func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Val
 	case !e.Spec.Rule.Writes():
 		return at(f.V)
 	case e.V.Form == gdn.FormUW:
-		return b.Sub(b.Convert(at(f.U), ir.F32), e.Dot(at(f.W), e.State, false, false, e.V.Numerics.PrecState))
+		return b.Sub(b.Convert(at(f.U), ir.F32), e.Dot(at(f.W), e.State, false, false, e.V.Numerics.PrecState).Called("w_state")).Called("u")
 	}
-	r := b.Sub(at(f.V), e.By(e.grow(kS, up), at(f.unit))) // V - e^G K S
+	r := b.Sub(at(f.V), e.By(e.grow(kS, up), at(f.unit))).Called("r") // V - e^G K S
 	if e.V.Beta == gdn.BetaLeft {
-		r = b.Mul(r, e.Column(at(f.Beta), e.Spec.V))
+		r = b.Mul(r, e.Column(at(f.Beta), e.Spec.V)).Called("r")
 	}
-	return e.Solver().Applied(at(f.T), e.Store(r), false) // T r
+	return e.Solver().Applied(at(f.T), e.Store(r), false).Called("u") // T r
 }
 
 // outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
@@ -313,16 +316,16 @@ func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir
 	case f.q == nil: // states alone are wanted
 		return nil, nil
 	case e.V.Out == gdn.OutShared && e.V.UpdatePrecision() == e.V.Numerics.PrecState:
-		both := e.Dot(e.Concat(1, at(f.P), at(f.restK)), u, false, false, e.V.Numerics.PrecState) // [P; (e^(GC-G) K)^T] V': one pass of V' through the unit as weights
-		own := b.SliceAxis(both, 1, 0, e.C)
-		o = b.Add(read(), own)
-		return o, b.SliceAxis(both, 1, e.C, e.C+e.Spec.K)
+		both := e.Dot(e.Concat(1, at(f.P), at(f.restK)).Called("pk"), u, false, false, e.V.Numerics.PrecState).Called("pk_u") // [P; (e^(GC-G) K)^T] V': one pass of V' through the unit as weights
+		own := b.SliceAxis(both, 1, 0, e.C).Called("p_u")
+		o = b.Add(read(), own).Called("o")
+		return o, b.SliceAxis(both, 1, e.C, e.C+e.Spec.K).Called("k_u")
 	case e.V.Out == gdn.OutJoined:
-		left, right := e.Concat(2, at(f.q), at(f.P)), e.Concat(1, e.Store(e.State), u) // [e^G Q, P] [S; V']: the unit adds both
-		return e.Dot(left, right, false, false, e.V.Numerics.PrecState), nil
+		left, right := e.Concat(2, at(f.q), at(f.P)).Called("qp"), e.Concat(1, e.Store(e.State), u).Called("state_u") // [e^G Q, P] [S; V']: the unit adds both
+		return e.Dot(left, right, false, false, e.V.Numerics.PrecState).Called("o"), nil
 	}
-	own := e.Dot(at(f.P), u, false, false, e.V.Numerics.PrecIntra) // P V'
-	return b.Add(read(), own), nil
+	own := e.Dot(at(f.P), u, false, false, e.V.Numerics.PrecIntra).Called("p_u") // P V'
+	return b.Add(read(), own).Called("o"), nil
 }
 
 // update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before. It is [N, K, V] as the state is, or
@@ -332,15 +335,15 @@ func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, add
 	switch {
 	case f.shared: // the rest of the decay goes to V'
 		rest := e.B.Transpose(e.Store(e.ByRows(u, at(e.remains(f.Work)))), 0, 2, 1)
-		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.V.Numerics.PrecState)
+		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.V.Numerics.PrecState).Called("k_u")
 	case e.ValueFirst:
-		return e.Dot(weighed, at(f.restK), true, false, e.V.Numerics.PrecState)
+		return e.Dot(weighed, at(f.restK), true, false, e.V.Numerics.PrecState).Called("k_u")
 	case added != nil:
 		return added
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
-		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.V.UpdatePrecision())
+		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.V.UpdatePrecision()).Called("k_u")
 	}
-	return e.Dot(at(f.restK), weighed, e.V.TransposeK == gdn.TransposeValue, false, e.V.Numerics.PrecState)
+	return e.Dot(at(f.restK), weighed, e.V.TransposeK == gdn.TransposeValue, false, e.V.Numerics.PrecState).Called("k_u")
 }
 
 // ofChunk is what of x belongs to a chunk in flight; nil of nil.
@@ -369,9 +372,9 @@ func (e *Chunks) normColumns(w *Work) (unit, length, query *ir.Value) {
 func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
 	switch {
 	case share != nil:
-		return e.B.Mul(x, share)
+		return e.B.Mul(x, share).Called("out")
 	case e.V.Scale == gdn.ScaleOutput:
-		return e.B.Scale(x, e.Spec.EffectiveScale())
+		return e.B.Scale(x, e.Spec.EffectiveScale()).Called("out")
 	}
 	return x
 }
@@ -406,9 +409,9 @@ func (e *Chunks) rest(w *Work) *ir.Value {
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *Chunks) remains(w *Work) *ir.Value {
-	left := e.Exp(w.Left) // e^(GC-G)
+	left := e.Exp(w.Left).Called("left") // e^(GC-G)
 	if e.V.Beta != gdn.BetaLeft {
-		left = e.Weighed(left, w.Beta)
+		left = e.Weighed(left, w.Beta).Called("left")
 	}
 	return left
 }
@@ -465,12 +468,12 @@ func (e *Chunks) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	case !needK && !needQ:
 		return nil, nil
 	case !needK:
-		return nil, e.apart(e.meet(q, state))
+		return nil, e.apart(e.meet(q, state).Called("q_state"))
 	case !needQ:
-		return e.apart(e.meet(k, state)), nil
+		return e.apart(e.meet(k, state).Called("k_state")), nil
 	case e.V.KQ == gdn.JointJoined:
-		both := e.meet(e.Concat(1, k, q), state)
-		return e.apart(b.SliceAxis(both, 1, 0, e.C)), e.apart(b.SliceAxis(both, 1, e.C, 2*e.C))
+		both := e.meet(e.Concat(1, k, q).Called("kq"), state).Called("kq_state")
+		return e.apart(b.SliceAxis(both, 1, 0, e.C).Called("k_state")), e.apart(b.SliceAxis(both, 1, e.C, 2*e.C).Called("q_state"))
 	}
-	return e.apart(e.meet(k, state)), e.apart(e.meet(q, state))
+	return e.apart(e.meet(k, state).Called("k_state")), e.apart(e.meet(q, state).Called("q_state"))
 }

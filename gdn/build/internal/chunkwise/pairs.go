@@ -95,12 +95,12 @@ func (e *Rule) squares(x *ir.Value) *ir.Value {
 func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	b := e.B
 	squared := e.squares(w.K)
-	w.inverse = b.Unary(ir.OpRsqrt, squared)
-	w.length = b.Mul(squared, w.inverse)
+	w.inverse = b.Unary(ir.OpRsqrt, squared).Called("unit")
+	w.length = b.Mul(squared, w.inverse).Called("length")
 	if w.Q != nil {
-		w.query = b.Unary(ir.OpRsqrt, e.squares(w.Q))
+		w.query = b.Unary(ir.OpRsqrt, e.squares(w.Q)).Called("unit_q")
 		if e.V.Scale == gdn.ScaleOutput {
-			w.query = b.Scale(w.query, e.Spec.EffectiveScale())
+			w.query = b.Scale(w.query, e.Spec.EffectiveScale()).Called("unit_q")
 		}
 	}
 	if kk == nil {
@@ -123,7 +123,7 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	if !e.V.Share {
 		along = e.PerValue(along)
 	}
-	return b.Mul(b.Mul(kk, e.Row(across, e.C)), along)
+	return b.Mul(b.Mul(kk, e.Row(across, e.C)).Called("kk"), along).Called("kk")
 }
 
 // products are K K^T and, where there is a q, scale Q K^T [N, C, C], the latter for each value head, the former of key heads with share=yes.
@@ -140,21 +140,21 @@ func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	}
 	switch {
 	case q == nil:
-		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra).Called("kk")
 	case e.V.KQ == gdn.JointJoined:
 		if q.Type.DType != k.Type.DType {
 			q, k = b.Convert(q, ir.F32), b.Convert(k, ir.F32)
 		}
 		if tile.TurnsPairs(e.Body) { // K Q^T
-			both := e.Dot(k, b.Concat(1, k, q), false, true, e.V.Numerics.PrecIntra)
-			kk, qk = b.SliceAxis(both, 2, 0, e.C), b.SliceAxis(both, 2, e.C, 2*e.C)
+			both := e.Dot(k, b.Concat(1, k, q).Called("kq"), false, true, e.V.Numerics.PrecIntra).Called("k_kq")
+			kk, qk = b.SliceAxis(both, 2, 0, e.C).Called("kk"), b.SliceAxis(both, 2, e.C, 2*e.C).Called("kq")
 			break
 		}
-		both := e.Dot(b.Concat(1, k, q), k, false, true, e.V.Numerics.PrecIntra)
-		kk, qk = b.SliceAxis(both, 1, 0, e.C), b.SliceAxis(both, 1, e.C, 2*e.C)
+		both := e.Dot(b.Concat(1, k, q).Called("kq"), k, false, true, e.V.Numerics.PrecIntra).Called("kq_k")
+		kk, qk = b.SliceAxis(both, 1, 0, e.C).Called("kk"), b.SliceAxis(both, 1, e.C, 2*e.C).Called("qk")
 	default:
-		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra)
-		qk = e.Dot(q, k, false, true, e.V.Numerics.PrecIntra)
+		kk = e.Dot(k, k, false, true, e.V.Numerics.PrecIntra).Called("kk")
+		qk = e.Dot(q, k, false, true, e.V.Numerics.PrecIntra).Called("qk")
 	}
 	if qk != nil {
 		qk = e.scaled(qk)
@@ -170,7 +170,7 @@ func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 	if e.Normalizes() {
 		kk = e.norms(w, kk)
 	}
-	kk = e.B.Neg(kk)
+	kk = e.B.Neg(kk).Called("neg_kk")
 	if e.V.Share {
 		return e.PerValue(kk)
 	}
@@ -204,23 +204,23 @@ func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	}
 	if e.V.Inverse.Mask == gdn.MaskWords {
 		if negKK != nil {
-			negA = e.Times(negKK, inner)
+			negA = e.Times(negKK, inner).Called("neg_a")
 		}
 		if qk != nil {
-			p = e.Lower(e.Times(qk, d))
+			p = e.Lower(e.Times(qk, d).Called("p"))
 		}
 		return negA, p
 	}
 	if negKK != nil {
 		strict := e.Over(n, b.Compare(ir.GT, e.Iota(c, c, 0), e.Iota(c, c, 1)))
 		negA = b.Convert(e.Times(negKK, inner), ir.F32)
-		negA = b.Select(strict, negA, b.Like(negA, 0))
+		negA = b.Select(strict, negA, b.Like(negA, 0)).Called("neg_a")
 	}
 	if qk != nil {
-		p = e.Times(qk, d)
+		p = e.Times(qk, d).Called("p")
 		if !masks {
 			seen := e.Over(n, b.Compare(ir.GE, e.Iota(c, c, 0), e.Iota(c, c, 1)))
-			p = b.Select(seen, p, b.Like(p, 0))
+			p = b.Select(seen, p, b.Like(p, 0)).Called("p")
 		}
 		p = e.Store(p)
 	}
@@ -230,7 +230,7 @@ func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 // queryProducts is scale Q K^T for each value head, without K K^T: of an additive rule, and where an earlier grid made T.
 func (e *Rule) queryProducts(q, k *ir.Value) *ir.Value {
 	e.B.Stage("products")
-	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra)))
+	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra).Called("qk")))
 }
 
 // entries is N, what a step has in lockstep: chunks in flight x batch rows x value heads, in this order.

@@ -138,7 +138,7 @@ func (e *Rule) Reading(w Gates, k *ir.Value) *ir.Value {
 	if k.Type.Shape[0] < w.Erase.Type.Shape[0] {
 		k = e.PerValue(k)
 	}
-	return b.Mul(b.Convert(k, ir.F32), w.Erase)
+	return b.Mul(b.Convert(k, ir.F32), w.Erase).Called("bk")
 }
 
 // scaled is what is made of q, times the scale unless the output takes it (scale=output): then both terms of O lack it alike, and one product with
@@ -147,5 +147,5 @@ func (e *Rule) scaled(x *ir.Value) *ir.Value {
 	if e.V.Scale == gdn.ScaleOutput {
 		return x
 	}
-	return e.B.Scale(x, e.Spec.EffectiveScale())
+	return e.B.Scale(x, e.Spec.EffectiveScale()).Called(ir.NameOf(x) + "_scaled")
 }

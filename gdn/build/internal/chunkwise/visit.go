@@ -57,9 +57,9 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
 		x.k, x.q = e.MaskedIn(w.K, own), e.MaskedIn(w.Q, own)
 	}
-	m := &Meeting{Work: w, sides: sides, grown: e.Exp(w.Sum), rest: e.Exp(w.Left)}
+	m := &Meeting{Work: w, sides: sides, grown: e.Exp(w.Sum).Called("growth"), rest: e.Exp(w.Left).Called("left")}
 	if e.V.Beta != gdn.BetaLeft {
-		m.rest = b.Mul(m.rest, w.Beta)
+		m.rest = b.Mul(m.rest, w.Beta).Called("left")
 	}
 	if m.fades = falls && tile.Fades(e.V); m.fades {
 		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
@@ -95,37 +95,37 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
 		}
 	}
-	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.V.Numerics.PrecState)
+	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.V.Numerics.PrecState).Called("state_kq")
 	met = b.Reshape(met, n, s.V, 2*c)
 	decay := at(m.grown)
-	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)), at(m.unit)))
+	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c).Called("state_k"), e.Row(decay, s.V)).Called("state_k"), at(m.unit))).Called("r")
 	if e.V.Beta == gdn.BetaLeft {
-		r = b.Mul(r, e.Row(at(m.Beta), s.V))
+		r = b.Mul(r, e.Row(at(m.Beta), s.V)).Called("r")
 	}
-	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true), at(m.unit))
+	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true).Called("u"), at(m.unit)).Called("u")
 	u := e.Cleaned(exact, e.Vanishing)
-	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra))
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c).Called("state_q"), e.Row(e.scaled(decay), s.V)).Called("state_q"), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra).Called("u_p")).Called("o")
 	left, own := e.left(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
 	if len(left) > 1 {
 		own = e.Concat(1, own, own)
 	}
-	added := e.Dot(e.sideBySide(e.Concat(2, left...)), own, false, false, e.V.Numerics.PrecState)
+	added := e.Dot(e.sideBySide(e.Concat(2, left...)), own, false, false, e.V.Numerics.PrecState).Called("u_k")
 	added = b.Reshape(added, n, s.V, 2*s.K)
 	for i, x := range cur {
-		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
+		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K).Called(sideNames[i] + "_u_k")
 		if x.state != nil {
-			grown := e.Exp(x.Sum)
+			grown := e.Exp(x.Sum).Called(sideNames[i] + "_growth")
 			if i == 1 {
 				kept := e.Visits.At(j, visits.Keep, n, c)
-				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0))
+				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0)).Called(sideNames[i] + "_growth")
 			}
-			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)), x.after)
+			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)).Called(sideNames[i]+"_decayed"), x.after).Called(sideNames[i] + "_after")
 		}
 	}
 	// From lies beyond the block where no sequence starts in this visit.
 	from := e.Visits.At(j, visits.From, s.V, s.K)
 	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
-	e.State = b.Select(entered, cur[1].after, cur[0].after)
+	e.State = b.Select(entered, cur[1].after, cur[0].after).Called("state")
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
@@ -146,11 +146,14 @@ func (e *Chunks) left(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
 	case m.fades:
 		return []*ir.Value{e.ByLanes(u, rest)}
 	case parts:
-		x := e.B.Mul(exact, e.Row(rest, e.Spec.V))
+		x := e.B.Mul(exact, e.Row(rest, e.Spec.V)).Called("u_left")
 		return []*ir.Value{e.Cleaned(x, e.Finite), tile.Rounded(e.Body, x)}
 	}
 	return []*ir.Value{e.Cleaned(e.ByLanes(exact, rest), e.Finite)}
 }
+
+// sideNames are what sequences of a visit are called.
+var sideNames = [...]string{"open", "next"}
 
 // side is one of the two sequences of a visit: what is of its rows alone. Of the gates it has the log decay, zero in other rows, and its sums.
 type side struct {
@@ -168,7 +171,7 @@ type side struct {
 // decays of A would leave B few digits.
 func (e *Chunks) sumSides(w *Work, sides []*side) {
 	b, n := e.B, e.V.Mapping.Heads
-	lane := e.Iota(n, e.C, 1)
+	lane := e.Iota(n, e.C, 1).Called("lane")
 	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
 		var l []*ir.Value
 		for visit := range e.Visits.Tiles {
@@ -176,13 +179,16 @@ func (e *Chunks) sumSides(w *Work, sides []*side) {
 		}
 		return b.Concat(0, l...)
 	}
-	for _, x := range sides {
-		x.G = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }), w.G, b.Like(w.G, 0))
+	for i, x := range sides {
+		x.G = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }).Called(sideNames[i]+"_own"), w.G, b.Like(w.G, 0)).Called(sideNames[i] + "_g")
 		e.Sums(&x.Gates)
+		x.G.Called(sideNames[i] + "_g")
+		x.Sum.Called(sideNames[i] + "_sum")
+		x.Left.Called(sideNames[i] + "_rest")
 	}
-	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.C)) })
-	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum)
-	w.Left = b.Select(open, sides[0].Left, sides[1].Left)
+	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.C)) }).Called("is_open")
+	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum).Called("g_sum")
+	w.Left = b.Select(open, sides[0].Left, sides[1].Left).Called("g_rest")
 	w.Parts = []*ir.Value{w.Sum}
 }
 

@@ -49,15 +49,15 @@ type turned struct {
 func (e *Step) turn(c *HeadChunk) (t turned) {
 	e.Sums(&c.Gates)
 	b := e.B.Stage("gates")
-	t.grown = e.Exp(c.Sum)
-	t.left = b.Mul(e.Exp(c.Left), c.Beta)
+	t.grown = e.Exp(c.Sum).Called("growth")
+	t.left = b.Mul(e.Exp(c.Left), c.Beta).Called("left")
 
 	b.Stage("products")
 	t.kq, t.kk = e.turnedProducts(c.Q, c.K)
 	t.f = e.turnedDecay(c.Gates)
 	b.Stage("decay")
-	t.pt = e.Store(e.Times(t.kq, t.f))
-	t.kd = e.Store(e.ByRows(e.PerValue(c.K), t.left))
+	t.pt = e.Store(e.Times(t.kq, t.f).Called("p_t"))
+	t.kd = e.Store(e.ByRows(e.PerValue(c.K), t.left).Called("kd"))
 	return t
 }
 
@@ -88,27 +88,27 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	joined := e.V.KQ == gdn.JointJoined
 	var dp, dn *ir.Value
 	if joined && e.V.GradPrecision() == e.V.Numerics.PrecIntra {
-		both := e.Dot(u, e.Concat(1, do, low), false, true, e.V.Numerics.PrecIntra)
-		dp, dn = b.SliceAxis(both, 2, 0, e.C), b.SliceAxis(both, 2, e.C, 2*e.C)
+		both := e.Dot(u, e.Concat(1, do, low).Called("do_dr"), false, true, e.V.Numerics.PrecIntra).Called("dpn_t")
+		dp, dn = b.SliceAxis(both, 2, 0, e.C).Called("dp_t"), b.SliceAxis(both, 2, e.C, 2*e.C).Called("dn_t")
 	} else {
-		dp, dn = e.Dot(u, do, false, true, e.V.GradPrecision()), e.Dot(u, low, false, true, e.V.GradPrecision()) // dP^T, and -dN^T with its diagonal, z
+		dp, dn = e.Dot(u, do, false, true, e.V.GradPrecision()).Called("dp_t"), e.Dot(u, low, false, true, e.V.GradPrecision()).Called("dn_t") // dP^T, and -dN^T with its diagonal, z
 	}
-	xf := e.Store(e.Times(dp, f))                         // X^T, without the scale
-	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f))) // Y^T
-	wt := b.Add(e.Times(xf, kq), e.Times(yf, kk))         // W^T
+	xf := e.Store(e.Times(dp, f).Called("x_t"))                                               // X^T, without the scale
+	yf := e.Store(e.StrictlyUpper(e.Times(b.Neg(dn), f).Called("y_t")))                       // Y^T
+	wt := b.Add(e.Times(xf, kq).Called("x_qk"), e.Times(yf, kk).Called("y_kk")).Called("w_t") // W^T
 	if e.V.Training.DecayBy == gdn.DecayByTokens {
 		wt = e.Summand(wt)
 	}
-	z := e.Diagonal(dn)                             // rows(U . dR)
+	z := e.Diagonal(dn).Called("z")                 // rows(U . dR)
 	intoQ, intoK := e.stateGradients(dos, n, state) // dO' S^T and n S^T
 	r := e.alongKeys(intoQ, q, intoK, k)
-	xt := e.Store(b.Scale(e.PerKey(xf), scale))
+	xt := e.Store(b.Scale(e.PerKey(xf), scale).Called("x_key_t"))
 	x := e.Turned(xt)
 	var dq *ir.Value
 	if e.V.Training.Grads == gdn.GradsInLanes {
-		dq = b.Add(e.PerKey(intoQ), e.Dot(e.Turned(k), xt, false, false, e.V.GradPrecision()))
+		dq = b.Add(e.PerKey(intoQ), e.Dot(e.Turned(k), xt, false, false, e.V.GradPrecision()).Called("x_k")).Called("dq")
 	} else {
-		dq = b.Add(e.PerKey(intoQ), e.Dot(x, k, false, false, e.V.GradPrecision()))
+		dq = b.Add(e.PerKey(intoQ), e.Dot(x, k, false, false, e.V.GradPrecision()).Called("x_k")).Called("dq")
 	}
 
 	// What K has from the state after it is y, too, once it is multiplied by K and summed.
@@ -121,10 +121,10 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	b.Stage("dg")
 	after, before := e.decaySums(wt, r, z, along)
 	// e^GC <S, dS> is one number for all tokens of the chunk: the log decay of each weighs all that is left of S.
-	whole := b.Sum(b.Sum(b.Convert(e.Times(state, e.handed(ds)), ir.F32), 1), 1)
-	dg := e.DecayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.C-1, e.C), whole.Type.Shape...), whole))
+	whole := b.Sum(b.Sum(b.Convert(e.Times(state, e.handed(ds)).Called("inner"), ir.F32), 1).Called("inner"), 1).Called("inner")
+	dg := e.DecayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.C-1, e.C), whole.Type.Shape...), whole).Called("through"))
 	dg = e.Alive(c.G, dg)
-	dbeta := b.Div(z, c.Beta)
+	dbeta := b.Div(z, c.Beta).Called("dbeta")
 
 	b.Stage("output")
 	if e.V.Training.Grads == gdn.GradsInLanes {
@@ -152,18 +152,18 @@ type keyParts struct {
 func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.B.Stage("dk")
 	y := e.Mirrored(e.PerKey(p.yf))
-	ud := e.Store(e.ByRows(e.Operand(p.u, e.V.Numerics.PrecState), p.left))
+	ud := e.Store(e.ByRows(e.Operand(p.u, e.V.Numerics.PrecState), p.left).Called("ud"))
 	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
 	if e.V.Training.Grads == gdn.GradsInLanes {
-		fromState = e.Dot(p.ds, ud, false, true, e.V.Numerics.PrecState)
+		fromState = e.Dot(p.ds, ud, false, true, e.V.Numerics.PrecState).Called("from_state")
 		own = [2][2]*ir.Value{{e.Turned(p.q), e.Operand(p.x, e.V.Numerics.PrecIntra)}, {e.Turned(p.k), y}}
 	} else {
-		fromState = e.Dot(ud, p.ds, false, true, e.V.Numerics.PrecState)
+		fromState = e.Dot(ud, p.ds, false, true, e.V.Numerics.PrecState).Called("from_state")
 		own = [2][2]*ir.Value{{e.Operand(p.xt, e.V.Numerics.PrecIntra), p.q}, {y, p.k}}
 	}
-	dk = b.Add(e.PerKey(p.into), e.PerKey(fromState))
+	dk = b.Add(e.PerKey(p.into), e.PerKey(fromState)).Called("dk_state")
 	if e.V.KQ == gdn.JointJoined {
-		return b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]), e.Concat(1, own[0][1], own[1][1]), false, false, e.V.Numerics.PrecIntra)), fromState
+		return b.Add(dk, e.Dot(e.Concat(2, own[0][0], own[1][0]).Called("xy"), e.Concat(1, own[0][1], own[1][1]).Called("qk"), false, false, e.V.Numerics.PrecIntra).Called("xy_qk")).Called("dk"), fromState
 	}
 	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.V.Numerics.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.V.Numerics.PrecIntra))), fromState
 }
@@ -175,17 +175,17 @@ func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 // along are summed already (alongKeys).
 func (e *Step) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
 	b := e.B
-	rows := b.Sum(b.Convert(wt, ir.F32), 1)
+	rows := b.Sum(b.Convert(wt, ir.F32), 1).Called("rows")
 	switch {
 	case e.V.Training.DecayBy == gdn.DecayByInverse && e.V.Training.Grads == gdn.GradsInLanes:
-		return r, b.Sub(z, rows)
+		return r, b.Sub(z, rows).Called("before")
 	case e.V.Training.DecayBy == gdn.DecayByInverse:
 		return e.SumLanes(tile.Lanes{{X: r, Sign: 1}})[0], b.Sub(z, rows)
 	case e.V.Training.Grads == gdn.GradsInLanes:
-		return b.Add(b.Add(rows, r), e.SumLanes(tile.Lanes{{X: wt, Sign: -1}})[0]), along
+		return b.Add(b.Add(rows, r), e.SumLanes(tile.Lanes{{X: wt, Sign: -1}})[0]).Called("after"), along
 	}
 	sums := e.SumLanes(tile.Lanes{{X: r, Sign: 1}, {X: wt, Sign: -1}}, tile.Lanes{{X: along, Sign: 1}})
-	return b.Add(rows, sums[0]), sums[1]
+	return b.Add(rows, sums[0]).Called("after"), sums[1].Called("before")
 }
 
 // alongKeys multiplies rows of x by those of the keys or queries y, and of x1 by y1 where they are given, for sums over their
@@ -197,11 +197,11 @@ func (e *Step) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 		if inLanes {
 			y = e.Turned(y)
 		}
-		return e.Times(x, e.PerValue(y))
+		return e.Times(x, e.PerValue(y)).Called("along")
 	}
 	sum := times(x, y)
 	if x1 != nil {
-		sum = b.Add(sum, times(x1, y1))
+		sum = b.Add(sum, times(x1, y1)).Called("r")
 	}
 	if inLanes {
 		return b.Sum(b.Convert(sum, ir.F32), 1)

@@ -26,25 +26,25 @@ type stateStep struct {
 func (e *Step) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
 	b, scale := e.B, e.Spec.EffectiveScale()
 	b.Stage("operands")
-	dos := e.Store(e.ByRows(do, b.Scale(grown, scale))) // dO'
+	dos := e.Store(e.ByRows(do, b.Scale(grown, scale).Called("growth")).Called("do_grown")) // dO'
 
 	b.Stage("dr")
 	ds := e.Store(e.State)
 	var du *ir.Value
 	switch {
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, dS is in parts
-		du = b.Add(e.Dot(pt, do, false, false, e.V.UpdatePrecision()), b.Mul(e.Dot(e.PerValue(k), ds, false, false, e.V.UpdatePrecision()), e.Column(left, e.Spec.V)))
+		du = b.Add(e.Dot(pt, do, false, false, e.V.UpdatePrecision()).Called("p_do"), b.Mul(e.Dot(e.PerValue(k), ds, false, false, e.V.UpdatePrecision()).Called("k_dstate"), e.Column(left, e.Spec.V)).Called("kd_dstate")).Called("du")
 	case e.V.Out != gdn.OutSeparate:
-		du = e.Dot(e.Concat(2, pt, kd), e.Concat(1, do, ds), false, false, e.V.Numerics.PrecState)
+		du = e.Dot(e.Concat(2, pt, kd).Called("p_kd"), e.Concat(1, do, ds).Called("do_dstate"), false, false, e.V.Numerics.PrecState).Called("du")
 	default:
-		du = b.Add(e.Dot(pt, do, false, false, e.V.Numerics.PrecIntra), e.Dot(kd, ds, false, false, e.V.Numerics.PrecState))
+		du = b.Add(e.Dot(pt, do, false, false, e.V.Numerics.PrecIntra).Called("p_do"), e.Dot(kd, ds, false, false, e.V.Numerics.PrecState).Called("kd_dstate")).Called("du")
 	}
-	dr := e.Dot(tt, e.Store(du), false, false, e.V.ApplyPrecision()) // T^T dU, which is dV
+	dr := e.Dot(tt, e.Store(du), false, false, e.V.ApplyPrecision()).Called("dr") // T^T dU, which is dV
 	low := e.Store(dr)
-	n := e.Store(e.ByRows(low, b.Neg(grown))) // -e^G dR: what K S would gain
+	n := e.Store(e.ByRows(low, b.Neg(grown).Called("neg_growth")).Called("n")) // -e^G dR: what K S would gain
 
 	b.Stage("state")
-	decayed := b.Mul(e.State, e.Scalar(grown, e.C-1, e.Spec.K, e.Spec.V)) // e^GC dS
+	decayed := b.Mul(e.State, e.Scalar(grown, e.C-1, e.Spec.K, e.Spec.V)).Called("decayed") // e^GC dS
 	qt, kt := e.PerValue(e.Turned(q)), e.PerValue(e.Turned(k))
 	var added *ir.Value
 	switch {
@@ -54,11 +54,11 @@ func (e *Step) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateS
 		exact := e.Store(e.ByRows(dr, b.Neg(grown)))
 		added = b.Add(e.Dot(qt, dos, false, false, e.V.Numerics.PrecState), e.Dot(kt, exact, false, false, e.V.UpdatePrecision()))
 	case e.V.Out != gdn.OutSeparate:
-		added = e.Dot(e.Concat(2, qt, kt), e.Concat(1, dos, n), false, false, e.V.Numerics.PrecState)
+		added = e.Dot(e.Concat(2, qt, kt).Called("qk_t"), e.Concat(1, dos, n).Called("do_n"), false, false, e.V.Numerics.PrecState).Called("added")
 	default:
-		added = b.Add(e.Dot(qt, dos, false, false, e.V.Numerics.PrecState), e.Dot(kt, n, false, false, e.V.Numerics.PrecState))
+		added = b.Add(e.Dot(qt, dos, false, false, e.V.Numerics.PrecState).Called("q_do"), e.Dot(kt, n, false, false, e.V.Numerics.PrecState).Called("k_n")).Called("added")
 	}
-	e.State = b.Add(decayed, added) // dS of the state before the chunk
+	e.State = b.Add(decayed, added).Called("dstate") // dS of the state before the chunk
 	return stateStep{dos, ds, dr, low, n}
 }
 
@@ -74,13 +74,13 @@ func (e *Step) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) 
 		return e.Dot(x, state, false, true, p)
 	}
 	if e.V.KQ != gdn.JointJoined {
-		return times(dos), times(n)
+		return times(dos).Called("into_q"), times(n).Called("into_k")
 	}
-	axis, both := 1, times(e.Concat(1, dos, n))
+	axis, both := 1, times(e.Concat(1, dos, n).Called("do_n")).Called("into_qk")
 	if inLanes {
 		axis = 2
 	}
-	return b.SliceAxis(both, axis, 0, e.C), b.SliceAxis(both, axis, e.C, 2*e.C)
+	return b.SliceAxis(both, axis, 0, e.C).Called("into_q"), b.SliceAxis(both, axis, e.C, 2*e.C).Called("into_k")
 }
 
 // handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,

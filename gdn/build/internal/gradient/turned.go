@@ -11,12 +11,12 @@ import (
 func (e *Step) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.B, e.C
 	if e.V.KQ == gdn.JointJoined {
-		both := e.Dot(k, e.Concat(1, q, k), false, true, e.V.Numerics.PrecIntra)
-		kq, kk = b.SliceAxis(both, 2, 0, c), b.SliceAxis(both, 2, c, 2*c)
+		both := e.Dot(k, e.Concat(1, q, k).Called("qk"), false, true, e.V.Numerics.PrecIntra).Called("k_qk")
+		kq, kk = b.SliceAxis(both, 2, 0, c).Called("kq"), b.SliceAxis(both, 2, c, 2*c).Called("kk")
 	} else {
-		kq, kk = e.Dot(k, q, false, true, e.V.Numerics.PrecIntra), e.Dot(k, k, false, true, e.V.Numerics.PrecIntra)
+		kq, kk = e.Dot(k, q, false, true, e.V.Numerics.PrecIntra).Called("kq"), e.Dot(k, k, false, true, e.V.Numerics.PrecIntra).Called("kk")
 	}
-	return e.PerValue(b.Scale(kq, e.Spec.EffectiveScale())), e.PerValue(kk)
+	return e.PerValue(b.Scale(kq, e.Spec.EffectiveScale()).Called("kq")), e.PerValue(kk)
 }
 
 // turnedDecay is E^T of the gates: see tile.BetweenTurned. P^T, X^T and Y^T all have it as a factor.

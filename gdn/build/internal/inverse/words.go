@@ -53,16 +53,16 @@ func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
 	}
 	mask := e.OwnWords(negA, nil)
 	for part, words := range e.Words(negA) {
-		a = append(a, e.wordRows(e.Vanishing(e.B.And(words, mask), part), e.V.Inverse.Leaf/2))
+		a = append(a, e.wordRows(e.Vanishing(e.B.And(words, mask).Called(ir.NameOf(words)), part), e.V.Inverse.Leaf/2))
 	}
 	return a, e.wordRows(mask, e.V.Inverse.Leaf/2)
 }
 
-// joinRows is the value of blocks of words, for each part.
-func (e *Solver) joinRows(x [][]*ir.Value) *ir.Value {
+// joinRows is the value of blocks of words, for each part, which a formula calls name.
+func (e *Solver) joinRows(x [][]*ir.Value, name string) *ir.Value {
 	var parts []*ir.Value
 	for _, rows := range x {
-		parts = append(parts, e.B.Halves(e.B.Concat(1, rows...)))
+		parts = append(parts, e.B.Halves(e.B.Concat(1, rows...).Called(name)))
 	}
 	return e.Joined(parts)
 }
@@ -96,7 +96,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 	if len(own) == 1 {
 		inverse = e.substWords(own[0][0])
 	} else {
-		inverse = e.substLanes(b.Convert(e.joinRows(own), ir.F32))
+		inverse = e.substLanes(b.Convert(e.joinRows(own, "leaf"), ir.F32))
 	}
 	leaf := e.Words(inverse)
 	e.B.Stage("solve")
@@ -114,7 +114,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 	for w := l; w < e.C; w *= 2 {
 		e.mergeWords(x, a, w)
 	}
-	return e.joinRows(x)
+	return e.joinRows(x, "t")
 }
 
 // mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
@@ -244,7 +244,7 @@ func (e *Solver) mergeTurned(x, a [][]*ir.Value, w int, times func(x, y [][]*ir.
 
 // wordProduct multiplies packed rows by block rows, both as words, for each part.
 func (e *Solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
-	return e.toRows(e.inv(e.joinRows(x), e.joinRows(y)))
+	return e.toRows(e.inv(e.joinRows(x, "x"), e.joinRows(y, "y")))
 }
 
 // pairProduct is wordProduct for two heads at once. The rows of x are zero but in every other block of w lanes, from block side

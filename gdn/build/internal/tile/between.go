@@ -40,7 +40,7 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	} else {
 		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
 			if TurnsPairs(e) {
-				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c))
+				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c)).Called("g_diff")
 			}
 			own := e.Column(upto, c)
 			// A row over a tile is a load, and turning the tile takes no more of the lane unit than to spread each sum over the lanes of its row: a step
@@ -48,18 +48,18 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 			if e.V.RowBroadcast == gdn.BroadcastTranspose {
 				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
 			}
-			return b.Sub(own, e.Row(after, c))
+			return b.Sub(own, e.Row(after, c)).Called("g_diff")
 		})
 	}
 	if e.V.Inverse.Mask == gdn.MaskWords {
-		return e.Exp(d)
+		return e.Exp(d).Called("decay")
 	}
 	// Together says anything of a lane after its row, so the triangle stays beside it.
 	seen := e.Over(n, b.Compare(ir.GE, ri, ci))
 	if e.Visits != nil {
 		seen = b.And(seen, e.OfVisits(n, func(visit int) *ir.Value { return e.Visits.Together(visit, ri, ci) }))
 	}
-	return e.Exp(b.Select(seen, d, b.Like(d, Masking)))
+	return e.Exp(b.Select(seen, d, b.Like(d, Masking))).Called("decay")
 }
 
 // Differences sums, over the parts of the log decay, what between makes of its sums up to one token and up to another. The latter take
@@ -69,7 +69,7 @@ func (e *Body) Differences(s Sums, beta *ir.Value, between func(upto, after *ir.
 	for i, g := range s.Parts {
 		after := g
 		if i == 0 && e.V.Beta == gdn.BetaExponent {
-			after = b.Sub(g, e.Log(beta))
+			after = b.Sub(g, e.Log(beta)).Called("g_after")
 		}
 		part := between(g, after)
 		if d == nil {
@@ -100,14 +100,16 @@ func BetweenTurned(e *Body, log, beta *ir.Value, s Sums) *ir.Value {
 		if e.V.RowBroadcast == gdn.BroadcastTranspose && e.V.Training.DecaySums == gdn.SumLanes {
 			column = func(x *ir.Value, lanes int) *ir.Value { return TurnedColumn(b, x, lanes) }
 		}
-		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value { return b.Sub(e.Row(upto, c), column(after, c)) })
+		d = e.Differences(s, beta, func(upto, after *ir.Value) *ir.Value {
+			return b.Sub(e.Row(upto, c), column(after, c)).Called("g_diff")
+		})
 		if e.V.Inverse.Mask == gdn.MaskSelect {
 			d = b.Select(e.Over(d.Type.Shape[0], b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1))), d, b.Like(d, Masking))
 		}
-		d = e.Exp(d)
+		d = e.Exp(d).Called("decay_t")
 	}
 	if e.V.Beta != gdn.BetaExponent {
-		d = b.Mul(d, e.Column(beta, c))
+		d = b.Mul(d, e.Column(beta, c)).Called("decay_t")
 	}
 	d = e.Store(d)
 	if e.V.Inverse.Mask == gdn.MaskWords {

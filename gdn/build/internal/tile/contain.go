@@ -77,7 +77,7 @@ func (e *Body) Cleaned(x *ir.Value, by Cleaning) *ir.Value {
 //	x = 1 + 2^-9    stored 1    rounded 2^-9
 func Rounded(e *Body, x *ir.Value) *ir.Value {
 	b := e.B
-	rest := b.Sub(x, b.Convert(b.Convert(x, ir.BF16), ir.F32))
+	rest := b.Sub(x, b.Convert(b.Convert(x, ir.BF16), ir.F32)).Called("lost")
 	return b.Halves(e.Vanishing(b.Words(b.Convert(rest, ir.BF16)), 1))
 }
 

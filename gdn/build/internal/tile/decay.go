@@ -56,7 +56,7 @@ func (e *Body) SumsOf(g *ir.Value) Sums {
 	}
 	times := func(g *ir.Value, cmp ir.Cmp) *ir.Value {
 		t := ir.T(ir.F32, c, c)
-		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
+		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0)).Called("ones")
 		return b.MatMul(g, ones, false, false, ir.PrecF32)
 	}
 	s := Sums{Log: g}
@@ -81,15 +81,26 @@ func (e *Body) SumsOf(g *ir.Value) Sums {
 // and takes no second product.
 func (e *Body) base2Sums(g *ir.Value) Sums {
 	b, c := e.B, e.C
-	s := Sums{Log: b.Scale(g, math.Log2E)}
+	s := Sums{Log: b.Scale(g, math.Log2E).Called("g")}
 	t := ir.T(ir.BF16, c, c)
-	ones := b.Select(b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0))
-	for _, part := range e.Split(s.Log, e.sumParts()) {
-		s.Sum = e.added(s.Sum, b.MatMul(part, ones, false, false, ir.PrecBF16x1))
+	ones := b.Select(b.Compare(ir.LE, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(t, 1), b.Const(t, 0)).Called("ones")
+	for i, part := range e.Split(s.Log, e.sumParts()) {
+		s.Sum = e.added(s.Sum, b.MatMul(part, ones, false, false, ir.PrecBF16x1).Called("sum_"+partName(i, e.sumParts())))
 	}
-	s.Parts = []*ir.Value{s.Sum}
-	s.Left = b.Sub(b.Broadcast(b.SliceAxis(s.Sum, 1, c-1, c), s.Sum.Type.Shape, 0, 1), s.Sum)
+	s.Parts = []*ir.Value{s.Sum.Called("g_sum")}
+	s.Left = b.Sub(b.Broadcast(b.SliceAxis(s.Sum, 1, c-1, c), s.Sum.Type.Shape, 0, 1), s.Sum).Called("g_rest")
 	return s
+}
+
+// partName is what the i-th of n parts of a value is called.
+func partName(i, n int) string {
+	switch i {
+	case 0:
+		return "high"
+	case n - 1:
+		return "low"
+	}
+	return "mid"
 }
 
 // added is x + y, where x may be nil for zeros.
@@ -136,7 +147,7 @@ func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 	if e.V.Decay == gdn.DecayBase2 {
 		floor *= math.Log2E
 	}
-	return b.Select(b.Compare(ir.GT, g, b.Like(g, floor*(1-1e-6))), dg, b.Like(dg, 0))
+	return b.Select(b.Compare(ir.GT, g, b.Like(g, floor*(1-1e-6))), dg, b.Like(dg, 0)).Called("dg")
 }
 
 // DecayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
@@ -149,18 +160,18 @@ func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 //	C = 3:   dg = [a0+a1+a2   a1+a2+b0   a2+b0+b1] + rest
 func (e *Body) DecayGradient(after, before, rest *ir.Value) *ir.Value {
 	b, c := e.B, e.C
-	times := func(x *ir.Value, cmp ir.Cmp) *ir.Value {
+	times := func(x *ir.Value, cmp ir.Cmp, name string) *ir.Value {
 		t, p := ir.F32, ir.PrecF32
 		parts := []*ir.Value{x}
 		if e.V.Decay == gdn.DecayBase2 {
 			t, p, parts = ir.BF16, ir.PrecBF16x1, e.Split(x, 3)
 		}
-		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(ir.T(t, c, c), 1), b.Const(ir.T(t, c, c), 0))
+		ones := b.Select(b.Compare(cmp, e.Iota(c, c, 0), e.Iota(c, c, 1)), b.Const(ir.T(t, c, c), 1), b.Const(ir.T(t, c, c), 0)).Called(name + "ones")
 		var sum *ir.Value
-		for _, part := range parts {
-			sum = e.added(sum, b.MatMul(part, ones, false, false, p))
+		for i, part := range parts {
+			sum = e.added(sum, b.MatMul(part, ones, false, false, p).Called(name+partName(i, len(parts))))
 		}
-		return sum
+		return sum.Called(name + "sum")
 	}
-	return b.Add(b.Add(times(after, ir.GE), times(before, ir.LT)), b.Broadcast(rest, after.Type.Shape, 0))
+	return b.Add(b.Add(times(after, ir.GE, "after_"), times(before, ir.LT, "before_")).Called("sums"), b.Broadcast(rest, after.Type.Shape, 0)).Called("sums")
 }

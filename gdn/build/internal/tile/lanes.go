@@ -47,13 +47,13 @@ func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
 		if beside == nil {
 			beside = x
 		} else {
-			beside = b.Select(at, x, beside)
+			beside = b.Select(at, x, beside).Called("beside")
 		}
 	}
 	var out []*ir.Value
 	if SumsByProducts(e.V) && n <= part {
 		sums := e.productSums(part, lists)
-		within := b.Sub(lane, b.Mul(e.Divided(lane, part), b.Like(lane, float64(part))))
+		within := b.Sub(lane, b.Mul(e.Divided(lane, part).Called("group"), b.Like(lane, float64(part)))).Called("within")
 		for i := range n {
 			put(sums, i, b.Compare(ir.EQ, within, b.Like(lane, float64(i))))
 		}
@@ -117,8 +117,8 @@ func (e *Body) productSums(part int, lists []Lanes) *ir.Value {
 			xs = append(xs, e.Summand(s.X))
 			rows := s.X.Type.Shape[2]
 			t := ir.T(ir.BF16, rows, target.Lanes)
-			ones = append(ones, b.Select(b.Compare(ir.EQ, e.Divided(e.Iota(rows, target.Lanes, 1), part), b.Const(ir.T(ir.I32, rows, target.Lanes), float64(i))), b.Const(t, s.Sign), b.Const(t, 0)))
+			ones = append(ones, b.Select(b.Compare(ir.EQ, e.Divided(e.Iota(rows, target.Lanes, 1), part).Called("group"), b.Const(ir.T(ir.I32, rows, target.Lanes), float64(i))).Called("own"), b.Const(t, s.Sign), b.Const(t, 0)))
 		}
 	}
-	return b.MatMul(b.Concat(2, xs...), e.Over(lists[0][0].X.Type.Shape[0], b.Concat(0, ones...)), false, false, ir.PrecBF16x1)
+	return b.MatMul(b.Concat(2, xs...).Called("terms"), e.Over(lists[0][0].X.Type.Shape[0], b.Concat(0, ones...).Called("ones")), false, false, ir.PrecBF16x1).Called("lane_sum")
 }

@@ -58,7 +58,7 @@ func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 	for len(parts) < n {
 		part := b.Convert(x, ir.BF16)
 		if parts = append(parts, part); len(parts) < n {
-			x = b.Sub(x, b.Convert(part, ir.F32))
+			x = b.Sub(x, b.Convert(part, ir.F32)).Called("rest")
 		}
 	}
 	return parts

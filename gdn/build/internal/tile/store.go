@@ -46,10 +46,10 @@ func (e *Body) StoreValues(x, unit, length, share *ir.Value) *ir.Value {
 		}
 		own := part(x)
 		if left != nil {
-			own = b.Add(own, e.By(left, part(share)))
+			own = b.Add(own, e.By(left, part(share))).Called("own")
 		}
 		low := e.Store(e.By(own, part(unit)))
-		blocks, left = append(blocks, low), b.Sub(own, e.By(b.Convert(low, ir.F32), part(length)))
+		blocks, left = append(blocks, low), b.Sub(own, e.By(b.Convert(low, ir.F32), part(length))).Called("lost")
 	}
 	return b.Concat(1, blocks...)
 }

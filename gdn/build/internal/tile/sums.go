@@ -80,6 +80,10 @@ func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 		return x
 	}
 	s := x.Type.Shape
+	name := ir.NameOf(x)
+	if name != "" {
+		name += "_sum"
+	}
 	x = b.Reshape(b.Convert(x, ir.F32), s[0]/entries, entries, s[1], s[2])
 	var sum *ir.Value
 	for i := range entries {
@@ -87,7 +91,7 @@ func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 		if sum == nil {
 			sum = part
 		} else {
-			sum = b.Add(sum, part)
+			sum = b.Add(sum, part).Called(name)
 		}
 	}
 	return sum

@@ -134,7 +134,7 @@ func (e *Body) OnDiagonal(size int) *ir.Value {
 
 // Diagonal is that of [N, C, C] as rows [N, C].
 func (e *Body) Diagonal(x *ir.Value) *ir.Value {
-	return e.B.Sum(e.Keep(x, e.OnDiagonal(x.Type.Shape[2])), 1)
+	return e.B.Sum(e.Keep(x, e.OnDiagonal(x.Type.Shape[2])), 1).Called("diagonal")
 }
 
 // Eye is the identity of N entries.

@@ -31,7 +31,7 @@ func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *
 func (e *Body) AndWords(x, mask *ir.Value) *ir.Value {
 	var parts []*ir.Value
 	for _, words := range e.Words(x) {
-		parts = append(parts, e.B.Halves(e.B.And(words, mask)))
+		parts = append(parts, e.B.Halves(e.B.And(words, mask).Called(ir.NameOf(x))))
 	}
 	return e.Joined(parts)
 }
@@ -46,10 +46,10 @@ func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Va
 	r, l := e.Iota(rows/2, lanes, 0), e.Iota(rows/2, lanes, 1)
 	t := ir.T(ir.U32, rows/2, lanes)
 	zero := b.Const(t, 0)
-	even := b.Add(r, r)
-	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero)
-	high := b.Select(keep(e.Plus(even, 1), l), b.Const(t, 0xffff0000), zero)
-	return b.Or(low, high)
+	even := b.Add(r, r).Called("even")
+	low := b.Select(keep(even, l), b.Const(t, 0xffff), zero).Called("low")
+	high := b.Select(keep(e.Plus(even, 1).Called("odd"), l), b.Const(t, 0xffff0000), zero).Called("high")
+	return b.Or(low, high).Called("mask")
 }
 
 // Lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
@@ -97,13 +97,13 @@ func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
 	r, l := e.Iota(c/2, c, 0), e.Iota(c/2, c, 1)
 	t := ir.T(ir.U32, c/2, c)
 	zero := b.Const(t, 0)
-	even := b.Add(r, r)
-	low := b.Select(b.Compare(ir.GE, l, e.Plus(even, by)), b.Const(t, 0xffff), zero)
-	high := b.Select(b.Compare(ir.GE, l, e.Plus(even, by+1)), b.Const(t, 0xffff0000), zero)
-	mask := e.Over(x.Type.Shape[0], b.Or(low, high))
+	even := b.Add(r, r).Called("even")
+	low := b.Select(b.Compare(ir.GE, l, e.Plus(even, by)), b.Const(t, 0xffff), zero).Called("low")
+	high := b.Select(b.Compare(ir.GE, l, e.Plus(even, by+1).Called("odd")), b.Const(t, 0xffff0000), zero).Called("high")
+	mask := e.Over(x.Type.Shape[0], b.Or(low, high).Called("mask"))
 	var parts []*ir.Value
 	for _, words := range e.Words(x) {
-		parts = append(parts, b.Halves(b.And(words, mask)))
+		parts = append(parts, b.Halves(b.And(words, mask).Called(ir.NameOf(x))))
 	}
 	return e.Joined(parts)
 }

@@ -30,6 +30,9 @@ const (
 	Fresh        // 1 where the next one starts from zeros
 )
 
+// names are what marks are called in a kernel.
+var names = [...]string{First: "first", From: "border", To: "end", Keep: "kept", Open: "open_first", Enter: "next_first", Fresh: "fresh"}
+
 // Rows of a tile of marks fill a register.
 const Rows = 8
 
@@ -228,14 +231,14 @@ func (m *Marks) At(visit, mark, rows, lanes int) *ir.Value {
 	} else {
 		x = m.Slice(x, []int{mark, 0}, []int{mark + 1, 1})
 	}
-	return m.Broadcast(x, []int{rows, lanes}, 0, 1)
+	return m.Broadcast(x.Called(names[mark]), []int{rows, lanes}, 0, 1).Called(names[mark])
 }
 
 // Within says which of the tokens i, an index [rows, lanes], are from one mark of a visit on, and
 // before another.
 func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
 	rows, lanes := i.Type.Shape[0], i.Type.Shape[1]
-	return m.And(m.Compare(ir.GE, i, m.At(visit, from, rows, lanes)), m.Compare(ir.LT, i, m.At(visit, to, rows, lanes)))
+	return m.And(m.Compare(ir.GE, i, m.At(visit, from, rows, lanes)), m.Compare(ir.LT, i, m.At(visit, to, rows, lanes)).Called("before")).Called("own")
 }
 
 // Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one
@@ -244,7 +247,7 @@ func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
 func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
 	rows, lanes := row.Type.Shape[0], row.Type.Shape[1]
 	from := m.At(visit, From, rows, lanes)
-	open := m.Compare(ir.GT, from, row) // not in the words of Within: a condition is no tile that could pass between phases
+	open := m.Compare(ir.GT, from, row).Called("is_open") // not in the words of Within: a condition is no tile that could pass between phases
 	sides := m.Sides()
-	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, sides[0][0], rows, lanes), m.At(visit, sides[1][0], rows, lanes)))
+	return m.Compare(ir.GE, lane, m.Select(open, m.At(visit, sides[0][0], rows, lanes), m.At(visit, sides[1][0], rows, lanes)).Called("own_first"))
 }

@@ -106,7 +106,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	}
 	// From another phase: the ring has it, stored earlier in this step's program or in a step
 	// before.
-	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil)
+	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil).Called(ir.NameOf(old))
 	if r.words {
 		v = k.b.Halves(v)
 	}

@@ -1,0 +1,183 @@
+// Package naming has what values of a kernel are called in a Python file: after the formula that made them (ir.Value.Called), the value that they are
+// another form of, or their op.
+package naming
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/strands"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// PythonWords are no names.
+var PythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": true, "pl": true, "pltpu": true, "in": true, "is": true, "if": true,
+	"for": true, "not": true, "and": true, "or": true, "lambda": true, "range": true, "list": true, "sum": true, "from": true, "interpret": true}
+
+// Stages are what the results of ops are called in the stages of the algorithm.
+var Stages = map[string]map[ir.Op]string{
+	"gates":    {ir.OpMax: "g", ir.OpMul: "g", ir.OpDot: "g_sum", ir.OpAdd: "g_sum", ir.OpSub: "g_rest", ir.OpSelect: "triangle"},
+	"products": {ir.OpDot: "kq", ir.OpNeg: "neg_kk", ir.OpMul: "qk"},
+	"decay":    {ir.OpSub: "log_decay", ir.OpAdd: "log_decay", ir.OpExp: "decay", ir.OpExp2: "decay", ir.OpMul: "weighted", ir.OpSelect: "neg_a", ir.OpAnd: "p"},
+	"leaf":     {ir.OpAdd: "x", ir.OpMul: "term", ir.OpTake: "factor", ir.OpAnd: "block", ir.OpOr: "blocks", ir.OpDot: "x"},
+	"solve":    {ir.OpDot: "product", ir.OpOr: "x", ir.OpAnd: "part", ir.OpAdd: "x"},
+	"operands": {ir.OpExp: "growth", ir.OpExp2: "growth", ir.OpMul: "scaled"},
+	"state":    {ir.OpDot: "product", ir.OpSub: "v_new", ir.OpAdd: "state", ir.OpMul: "decayed"},
+	"output":   {ir.OpMul: "o"},
+}
+
+// Phase is what the i-th of n phases of a kernel is called.
+func Phase(i, n int) string {
+	switch {
+	case i == n-1 && n > 1:
+		return "advance"
+	case i == 0:
+		return "prepare"
+	}
+	return []string{"", "invert", "merge", "finish"}[min(i, 3)]
+}
+
+// PhaseDoc says what a phase does, of its function's name.
+func PhaseDoc(name string) string {
+	switch {
+	case strings.HasSuffix(name, "prepare"):
+		return "The work on a chunk that needs no state."
+	case strings.HasSuffix(name, "advance"):
+		return "Takes a chunk through the state."
+	}
+	return "The work on a chunk between the two."
+}
+
+// Step is what a number made of a step of the grid is called, and a condition of one; empty for others.
+func Step(n *loops.Node, of func() string) string {
+	if len(n.In.Args) == 0 || len(n.In.Results) != 1 || n.In.Result().Type.Rank() > 0 {
+		return ""
+	}
+	last, known := loops.Constant(n.In.Args[len(n.In.Args)-1])
+	op, from := n.In.Op, of()
+	steps := from == "step" || from == "here"
+	switch {
+	case n.In.Result().Type.DType == ir.Bool:
+		return cmp.Or(parity(n.In), "due")
+	case !known:
+		return ""
+	case (op == ir.OpAdd || op == ir.OpSub) && last == 0, op == ir.OpMul && last == 1: // as it stands
+		if steps {
+			return "here"
+		}
+		return from
+	case op == ir.OpSub && steps:
+		return "earlier"
+	case op == ir.OpAnd && last == 1 && (steps || from == "earlier"):
+		return "parity"
+	}
+	return ""
+}
+
+// Depth is how many lists of lists an item is; 0 of a value.
+func Depth(x *loops.Item) int {
+	if !x.IsList() || x.Elems[0] == nil {
+		return 0
+	}
+	return 1 + Depth(x.Elems[0])
+}
+
+// parity says of a condition whether steps that are odd, or even, meet it; empty for others.
+func parity(in *ir.Instr) string {
+	if in == nil || in.Op != ir.OpAnd && in.Op != ir.OpCompare {
+		return ""
+	}
+	last, known := loops.Constant(in.Args[1])
+	if in.Op == ir.OpAnd {
+		return cmp.Or(parity(in.Args[0].Def), parity(in.Args[1].Def))
+	}
+	bit := in.Args[0].Def
+	if bit == nil || bit.Op != ir.OpAnd || !known || in.Attrs.Cmp != ir.EQ {
+		return ""
+	}
+	if one, ok := loops.Constant(bit.Args[1]); !ok || one != 1 {
+		return ""
+	}
+	return [...]string{"even", "odd"}[int(last)&1]
+}
+
+// Of is what the result of an op that changes no number but its form or place is called after the name of its operand; empty for other ops.
+func Of(in *ir.Instr) string {
+	switch in.Op {
+	case ir.OpConvert:
+		if in.Result().Type.DType == ir.BF16 {
+			return "bf"
+		}
+		return "exact"
+	case ir.OpWords:
+		return "words"
+	case ir.OpHalves:
+		return "halves"
+	case ir.OpSlice:
+		return "part"
+	case ir.OpReshape:
+		return "flat"
+	case ir.OpBroadcast:
+		if s := in.Args[0].Type.Shape; len(s) > 0 && s[len(s)-1] == 1 {
+			return "wide"
+		}
+		return "rows"
+	}
+	return ""
+}
+
+// Names of a value's other forms end in the form, and those of the second of two heads in strands.Odd. A cast is left out where a move is named.
+var casts, moves = []string{"bf", "exact", "words", "halves", "finite", "scaled"}, []string{"part", "wide", "rows", "flat"}
+
+// Plain is a name without what says in which form its value is, and whose.
+//
+//	growth_wide_odd -> growth
+func Plain(name string) string {
+	for _, f := range slices.Concat(casts, moves) {
+		if base, ok := strings.CutSuffix(strings.TrimSuffix(name, strands.Odd), "_"+f); ok {
+			return Plain(base)
+		}
+	}
+	return strings.TrimSuffix(name, strands.Odd)
+}
+
+// Form is the name of another form of a value.
+//
+//	growth, wide -> growth_wide    growth_part, wide -> growth_wide    growth_wide, halves -> growth_wide
+func Form(name, form string) string {
+	name, odd := strings.CutSuffix(name, strands.Odd)
+	if base := Plain(name); base == name || slices.Contains(moves, form) {
+		name = base + "_" + form
+	}
+	if odd {
+		name += strands.Odd
+	}
+	return name
+}
+
+// Plural is the name of a list of what has a name, or of lists of such lists.
+//
+//	u -> us    u_bf -> us_bf    us, of 2 lists in each other -> all_us    x -> x
+func Plural(name string, lists int) string {
+	if lists > 1 {
+		return all + Plural(strings.TrimPrefix(name, all), 1)
+	}
+	base := Plain(name)
+	if strings.HasSuffix(base, "s") || strings.HasSuffix(base, "x") {
+		return name
+	}
+	return base + "s" + name[len(base):]
+}
+
+const all = "all_"
+
+// Singular is the name of an element of a list.
+func Singular(name string) string {
+	if one, ok := strings.CutPrefix(name, all); ok {
+		return one
+	}
+	base := Plain(name)
+	return strings.TrimSuffix(base, "s") + name[len(base):]
+}

@@ -9,6 +9,6 @@
 //     are pure functions of windows and carried values. At the kernel level a grid has become a kernel: its body works on
 //     references (operand windows and scratch) by load and store, and program order is the schedule.
 //  4. The text form parses back: Parse(m.String()) equals m. Hash is the SHA-256 of the text. The place where an
-//     instruction was written (Pos) is in neither.
+//     instruction was written (Pos), and what a formula calls its result (Value.Called), are in neither.
 //  5. The interpreter (package interp) defines what every op computes. Passes must not change it.
 package ir

@@ -3,7 +3,6 @@ package pytext
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -305,19 +304,21 @@ func perLine(parts []string, indent int) []string {
 	return out
 }
 
-// unpacked names results in as few lines of as many names each as fit them.
+// unpacked names results in as few lines as fit them, of as many names each but for one.
 func unpacked(names []string, pad string) []string {
 	for lines := 2; ; lines++ {
 		var out []string
-		at, fits := 0, true
-		for part := range slices.Chunk(names, (len(names)+lines-1)/lines) {
-			span := fmt.Sprintf("%d:%d", at, at+len(part))
-			at += len(part)
-			span = strings.TrimSuffix(strings.TrimPrefix(span, "0"), fmt.Sprint(len(names)))
-			out = append(out, pad+strings.Join(part, ", ")+" = results["+span+"]")
-			fits = fits && len(out[len(out)-1]) <= lineWidth && len(part) > 1
+		fits := true
+		for i := range lines {
+			from, to := i*len(names)/lines, (i+1)*len(names)/lines
+			span := fmt.Sprintf("%d:%d", from, to)
+			if span = strings.TrimSuffix(strings.TrimPrefix(span, "0"), fmt.Sprint(len(names))); to == from+1 {
+				span = fmt.Sprint(from)
+			}
+			line := pad + strings.Join(names[from:to], ", ") + " = results[" + span + "]"
+			out, fits = append(out, line), fits && len(line) <= lineWidth
 		}
-		if fits {
+		if fits || lines == len(names) {
 			return out
 		}
 	}

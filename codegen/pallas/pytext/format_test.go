@@ -14,3 +14,10 @@ func TestNoRoomForComma(t *testing.T) {
 	pad := strings.Repeat(" ", lineWidth-len(operand))
 	require.Equal(t, []string{pad + "jnp.minimum(jnp.maximum(step, 0), steps - 1)", pad + "+ (steps * i + (4 * steps)),", pad + "1,"}, perLine([]string{operand, "1"}, len(pad)))
 }
+
+// TestUnpacked: names of results fill as few lines as fit them, and names that fill a line each have one.
+func TestUnpacked(t *testing.T) {
+	long := func(c string) string { return strings.Repeat(c, 40) }
+	require.Equal(t, []string{"    a, b = results[:2]", "    c, d, e = results[2:]"}, unpacked([]string{"a", "b", "c", "d", "e"}, "    "))
+	require.Equal(t, []string{long("a") + " = results[0]", long("b") + " = results[1]", long("c") + " = results[2]"}, unpacked([]string{long("a"), long("b"), long("c")}, ""))
+}

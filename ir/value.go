@@ -49,7 +49,7 @@ func NameOf(v *Value) string {
 		return name
 	}
 	switch v.Def.Op {
-	case OpConvert, OpWords, OpHalves, OpReshape:
+	case OpConvert, OpBitcast, OpWords, OpHalves, OpReshape, OpPack:
 		return NameOf(v.Def.Args[0])
 	case OpTranspose:
 		if name := NameOf(v.Def.Args[0]); name != "" {

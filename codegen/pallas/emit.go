@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/codegen/pallas/strands"
@@ -175,19 +176,15 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 	m, tasks, err := tpu.Places(m)
 	for in, t := range tasks {
 		if waves[in.Task.Stage] {
-			in.Task.Stage = joined
+			in.Task.Stage = naming.Gradients
 		}
 		if waves[t.Task.Stage] {
-			t.Task.Stage = joined
+			t.Task.Stage = naming.Gradients
 			tasks[in] = t
 		}
 	}
 	return m, tasks, beside, err
 }
-
-// joined is the stage that the waves of a schedule are in a file. A group of heads is in several of them at a time, and stages are
-// functions of their own, which would be taken one after another.
-const joined = "gradients"
 
 // lockstep is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
 const lockstep = 64

@@ -92,7 +92,7 @@ func (p *printer) made(n *loops.Node) string {
 	case "feedback":
 		return naming.Form(of(), "bf")
 	case "eliminate", "merge":
-		return "x"
+		return "xs"
 	}
 	if name := n.In.Called(); name != "" && name != strands.Odd {
 		return name
@@ -105,6 +105,10 @@ func (p *printer) made(n *loops.Node) string {
 			return of()
 		}
 		return naming.Form(of(), naming.Of(n.In))
+	case ir.OpConcat:
+		if n.In.Attrs.Axis > 0 && n.In.Attrs.Axis == n.In.Result().Type.Rank()-1 {
+			return "joined"
+		}
 	case ir.OpPack:
 		return naming.Plain(of()) + "_words"
 	case ir.OpTranspose:
@@ -144,6 +148,9 @@ func (p *printer) operandName(n *loops.Node) string {
 		return baseName(p.base(a))
 	}
 	name = strings.TrimSuffix(strings.TrimRight(baseName(name), "_0123456789"), "_in")
+	if n.Call == "" && n.In.Op == ir.OpLoad && p.k != nil && p.k.carries(a) {
+		name = strings.NewReplacer("final_", "", "initial_", "").Replace(name)
+	}
 	for range n.Args[0].At {
 		name = naming.Singular(name)
 	}
@@ -270,6 +277,12 @@ func (p *printer) length(name string) int {
 
 var indexed = regexp.MustCompile(`^(.+)\[[^\[\]]*\]$`)
 
+// carries says whether a reference is an output, which a kernel reads where it carries it from chunk to chunk.
+func (k *kernel) carries(x *loops.Item) bool {
+	g := k.In.Attrs.Grid
+	return x.Param > g.Tables+len(g.In) && !x.Scratch
+}
+
 // unstored is the name of scratch that is read before anything is stored: that of its parts, or of what a step before left.
 func (k *kernel) unstored(x *loops.Item) string {
 	var parts []string
@@ -290,7 +303,7 @@ func (k *kernel) unstored(x *loops.Item) string {
 			return
 		}
 		if left := ir.NameOf(in.Args[0]); left != "" {
-			name = "prior_" + left
+			name = "prior_" + naming.Plain(left)
 		}
 	})
 	return name

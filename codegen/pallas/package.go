@@ -144,6 +144,9 @@ func ofRule(name, text string) string {
 	return "from " + name + "._recurrent import " + strings.Join(used, ", ") + "\n"
 }
 
+// otherKinds are second names of kinds of devices, which JAX knows too.
+var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p"}
+
 // compilerOptions are the options that kernels want of the compiler, as items of a dictionary, and the kinds of devices that want them.
 func compilerOptions() (options, kinds string) {
 	all, list := map[string]string{}, []string{}
@@ -151,6 +154,9 @@ func compilerOptions() (options, kinds string) {
 		if len(t.Flags) > 0 {
 			maps.Copy(all, t.Flags)
 			list = append(list, strconv.Quote(t.Kind))
+			if other := otherKinds[t.Kind]; other != "" {
+				list = append(list, strconv.Quote(other))
+			}
 		}
 	}
 	var items []string

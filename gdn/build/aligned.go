@@ -283,7 +283,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 		if prev == nil {
 			prev = e.each([]*ir.Value{held}, e.in.v, rows)
 		}
-		o = b.Select(fresh, o, b.Convert(prev, ir.F32))
+		o = b.Select(fresh, o, b.Convert(prev, ir.F32)).Called("held_o")
 		prev = b.Convert(o, e.s.Out)
 		steps = append(steps, visit{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.rule.State})
 	}

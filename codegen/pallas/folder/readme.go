@@ -46,7 +46,7 @@ func Readme(f Facts) string {
 	if f.LogBeta {
 		domain += " Beta is not below 0: forward kernels take its logarithm, and those of training hold it above 0."
 	}
-	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit)
+	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'])
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
 		return b.String()
 	}
@@ -150,15 +150,15 @@ const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %
 | ` + "`decode_step`" + ` | one token of each batch row; its gradient is in plain JAX |
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated; no gradient by kernels |
 | ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
-| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts |
+| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts; no packed sequences |
 | ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the cycles of the compiler's schedules without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
 ` + "```python\n%[8]s```" + `
 
 ## What it takes
-Batch, length, sequences and heads are any. A length that fills no step, and numbers of heads other than those of the
-kernels, cost a copy, and the work on what is added: heads run in groups of the kernels' own. Widths are K = %[10]d and V = %[11]d, and types are
+Batch, length, sequences and heads are any, value heads a multiple of key heads. A length that fills no step, and numbers of heads other than those of the
+kernels, cost a copy, and the work on what is added: heads run in groups of %[15]d key heads with %[16]d value heads. Widths are K = %[10]d and V = %[11]d, and types are
 %[9]s: what holds more is refused.%[12]s
 A NaN or infinity spoils the chunk of its sequence, tokens before it too, and reaches no other sequence. Of packed ones it may
 show as finite values beyond 1e30: test inputs for NaN, not outputs. The scale is %[10]d**-0.5; q and k are taken as they are, and

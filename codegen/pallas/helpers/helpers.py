@@ -256,19 +256,15 @@ def _block(i: jax.Array, n: int) -> pl.Slice:
     return pl.ds(pl.multiple_of(i * n, n), n)
 
 #: start
-def _start(
-    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
-) -> None:
+def _start(source: Ref, target: Ref, sem: Ref, when: jax.Array | bool = True) -> None:
     """Starts a copy, where a condition holds."""
-    copy = pltpu.make_async_copy(source, target, semaphore)
+    copy = pltpu.make_async_copy(source, target, sem)
     pl.when(when)(copy.start)
 
 #: wait
-def _wait(
-    source: Ref, target: Ref, semaphore: Ref, when: jax.Array | bool = True
-) -> None:
+def _wait(source: Ref, target: Ref, sem: Ref, when: jax.Array | bool = True) -> None:
     """Waits for a copy, where a condition holds."""
-    copy = pltpu.make_async_copy(source, target, semaphore)
+    copy = pltpu.make_async_copy(source, target, sem)
     pl.when(when)(copy.wait)
 
 #: feedback

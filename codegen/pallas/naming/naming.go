@@ -28,6 +28,51 @@ var Stages = map[string]map[ir.Op]string{
 	"output":   {ir.OpMul: "o"},
 }
 
+// stageDocs says what a stage of the algorithm does.
+var stageDocs = map[string]string{
+	"init":     "Starts the state.",
+	"load":     "Loads the rows of the chunk.",
+	"gates":    "Sums the log decay over the chunk.",
+	"products": "Multiplies K K^T and Q K^T.",
+	"decay":    "Weighs by the decay between tokens.",
+	"leaf":     "Inverts the diagonal blocks by substitution.",
+	"solve":    "Merges the inverses of blocks to that of the chunk.",
+	"operands": "Makes what meets the state, with its decay.",
+	"state":    "Takes the state through the chunk.",
+	"keep":     "Keeps states and U for the gradient.",
+	"copy":     "Copies blocks from main memory, and back.",
+	"dr":       "Makes dR, the gradient of v and of what the state takes off it.",
+	"output":   "Scales the output.",
+	"store":    "Stores what the chunk made.",
+	"token":    "Steps through the tokens.",
+	"explicit": "Makes U and W.",
+	Gradients:  "Makes the gradients of queries, keys and gates.",
+}
+
+// weighDocs says it of the work of stages that has no product, in a phase ahead of the products.
+var weighDocs = map[string]string{
+	"state":   "Makes the decays of the state.",
+	"dr":      "Makes T^T, and the decay that dR is weighed by.",
+	Gradients: "Weighs what gradients of queries and keys are made of.",
+}
+
+// StageDoc says what a function of a stage does: one that moves values alone, or has no product where its stage has.
+func StageDoc(stage string, moves, multiplies bool) string {
+	switch {
+	case moves && !slices.Contains([]string{"init", "load", "store", "keep", "copy"}, stage):
+		return "Passes on what other stages take."
+	case !multiplies && weighDocs[stage] != "":
+		return weighDocs[stage]
+	case stageDocs[stage] != "":
+		return stageDocs[stage]
+	}
+	return strings.ToUpper(stage[:min(1, len(stage))]) + stage[min(1, len(stage)):] + "."
+}
+
+// Gradients is the stage that the waves of a schedule are in a file. A group of heads is in several of them at a time, and stages are
+// functions of their own, which would be taken one after another.
+const Gradients = "gradients"
+
 // Phase is what the i-th of n phases of a kernel is called.
 func Phase(i, n int) string {
 	switch {

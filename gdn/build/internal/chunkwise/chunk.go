@@ -252,7 +252,7 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	} else if up != nil {
 		state = e.B.Mul(state, e.stateDecay(up, state)).Called("decayed")
 	}
-	e.State = e.B.Add(state, added).Called("state") // e^GC S + (e^(GC-G) K)^T V'
+	e.State = e.B.Add(state, added).Called("next_state") // e^GC S + (e^(GC-G) K)^T V'
 	e.After = append(e.After, e.State)
 	if e.Leave != nil {
 		e.Leave(c, e.State)

@@ -98,13 +98,13 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.V.Numerics.PrecState).Called("state_kq")
 	met = b.Reshape(met, n, s.V, 2*c)
 	decay := at(m.grown)
-	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c).Called("state_k"), e.Row(decay, s.V)).Called("state_k"), at(m.unit))).Called("r")
+	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)).Called("state_k"), at(m.unit))).Called("r")
 	if e.V.Beta == gdn.BetaLeft {
 		r = b.Mul(r, e.Row(at(m.Beta), s.V)).Called("r")
 	}
 	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true).Called("u"), at(m.unit)).Called("u")
 	u := e.Cleaned(exact, e.Vanishing)
-	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c).Called("state_q"), e.Row(e.scaled(decay), s.V)).Called("state_q"), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra).Called("u_p")).Called("o")
+	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)).Called("state_q"), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra).Called("u_p")).Called("o")
 	left, own := e.left(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
 	if len(left) > 1 {
 		own = e.Concat(1, own, own)
@@ -112,7 +112,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	added := e.Dot(e.sideBySide(e.Concat(2, left...)), own, false, false, e.V.Numerics.PrecState).Called("u_k")
 	added = b.Reshape(added, n, s.V, 2*s.K)
 	for i, x := range cur {
-		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K).Called(sideNames[i] + "_u_k")
+		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
 		if x.state != nil {
 			grown := e.Exp(x.Sum).Called(sideNames[i] + "_growth")
 			if i == 1 {

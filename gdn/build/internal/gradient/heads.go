@@ -89,7 +89,7 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	var dp, dn *ir.Value
 	if joined && e.V.GradPrecision() == e.V.Numerics.PrecIntra {
 		both := e.Dot(u, e.Concat(1, do, low).Called("do_dr"), false, true, e.V.Numerics.PrecIntra).Called("dpn_t")
-		dp, dn = b.SliceAxis(both, 2, 0, e.C).Called("dp_t"), b.SliceAxis(both, 2, e.C, 2*e.C).Called("dn_t")
+		dp, dn = b.SliceAxis(both, 2, 0, e.C), b.SliceAxis(both, 2, e.C, 2*e.C)
 	} else {
 		dp, dn = e.Dot(u, do, false, true, e.V.GradPrecision()).Called("dp_t"), e.Dot(u, low, false, true, e.V.GradPrecision()).Called("dn_t") // dP^T, and -dN^T with its diagonal, z
 	}
@@ -201,7 +201,7 @@ func (e *Step) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	}
 	sum := times(x, y)
 	if x1 != nil {
-		sum = b.Add(sum, times(x1, y1)).Called("r")
+		sum = b.Add(sum, times(x1, y1)).Called("along_sum")
 	}
 	if inLanes {
 		return b.Sum(b.Convert(sum, ir.F32), 1)

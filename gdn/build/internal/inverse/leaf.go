@@ -157,12 +157,12 @@ func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.B, e.C
 	lane := e.Iota(n, c, 1)
-	first := b.Mul(e.Divided(lane, l), b.Like(lane, float64(l)))
-	own := b.Sub(lane, first)
+	first := b.Mul(e.Divided(lane, l), b.Like(lane, float64(l))).Called("first")
+	own := b.Sub(lane, first).Called("within")
 	x := make([]*ir.Value, l)
 	one, zero := b.Const(ir.T(ir.F32, n, c), 1), b.Const(ir.T(ir.F32, n, c), 0)
 	for i := range x {
-		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero)
+		x[i] = b.Select(b.Compare(ir.EQ, own, b.Like(own, float64(i))), one, zero).Called("x")
 	}
 	for j := range x {
 		if tile.TurnsPairs(e.Body) { // rows are done from the last one on

@@ -16,7 +16,7 @@ func (e *Solver) wordMask(rows, w, i int) *ir.Value {
 	b := e.B
 	lane := e.Iota(rows, e.C, 1)
 	t := ir.T(ir.U32, rows, e.C)
-	return b.Select(b.Compare(ir.EQ, e.Divided(lane, w), b.Like(lane, float64(i))), b.Const(t, 0xffffffff), b.Const(t, 0))
+	return b.Select(b.Compare(ir.EQ, e.Divided(lane, w).Called("block"), b.Like(lane, float64(i))), b.Const(t, 0xffffffff), b.Const(t, 0))
 }
 
 // andMask clears x [N, rows, C] outside block i of w lanes.

@@ -104,7 +104,7 @@ func (p *printer) made(n *loops.Node) string {
 		if n.In.Op == ir.OpReshape && p.k != nil || !p.formed(n) {
 			return of()
 		}
-		return naming.Form(of(), naming.Of(n.In))
+		return naming.Form(of(), naming.FormOf(n.In))
 	case ir.OpConcat:
 		if n.In.Attrs.Axis > 0 && n.In.Attrs.Axis == n.In.Result().Type.Rank()-1 {
 			return "joined"
@@ -159,7 +159,7 @@ func (p *printer) operandName(n *loops.Node) string {
 
 // formed says whether a node makes another form of a value that has a name, so that a name of its own says which.
 func (p *printer) formed(n *loops.Node) bool {
-	for n != nil && len(n.Args) > 0 && n.Call == "" && naming.Of(n.In) != "" {
+	for n != nil && len(n.Args) > 0 && n.Call == "" && naming.FormOf(n.In) != "" {
 		a := n.Args[0].Item
 		if p.names[a] != "" {
 			return !a.Typ.IsRef()

@@ -148,8 +148,8 @@ func parity(in *ir.Instr) string {
 	return [...]string{"even", "odd"}[int(last)&1]
 }
 
-// Of is what the result of an op that changes no number but its form or place is called after the name of its operand; empty for other ops.
-func Of(in *ir.Instr) string {
+// FormOf is what the result of an op that changes no number but its form or place is called after the name of its operand; empty for other ops.
+func FormOf(in *ir.Instr) string {
 	switch in.Op {
 	case ir.OpConvert:
 		if in.Result().Type.DType == ir.BF16 {

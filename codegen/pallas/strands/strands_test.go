@@ -71,3 +71,22 @@ func TestName(t *testing.T) {
 		})
 	}
 }
+
+// TestOdd: of two heads in one strand the second's values are called so, with their names and without.
+func TestOdd(t *testing.T) {
+	b := &ir.Block{}
+	add := func(task string, reads ...*ir.Value) *ir.Value {
+		at, err := ir.ParseTask(task)
+		require.NoError(t, err)
+		in := &ir.Instr{Op: ir.OpAdd, Args: reads, Task: at}
+		in.Results = []*ir.Value{{Def: in}}
+		b.Instrs = append(b.Instrs, in)
+		return in.Results[0]
+	}
+	u0, u1 := add("solve.h0").Called("u"), add("solve.h1").Called("u")
+	x1 := add("solve.h1", u1)
+	add("solve.h0", u0, x1)
+	alone := add("decay.h1").Called("p")
+	strands.Name(b)
+	require.Equal(t, []string{"u", "u_odd", "_odd", "p"}, []string{u0.Def.Called(), u1.Def.Called(), x1.Def.Called(), alone.Def.Called()})
+}

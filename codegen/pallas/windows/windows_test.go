@@ -46,3 +46,11 @@ func TestDelayed(t *testing.T) {
 		require.False(t, Delayed(g, w, []int{2, 256, 8}))
 	}
 }
+
+// TestNames: windows that several operands or results have are named after the first of them.
+func TestNames(t *testing.T) {
+	ins, outs := []string{"a", "a", "b"}, []string{"pl.BlockSpec(memory_space=pl.ANY)"}
+	require.Equal(t, []string{"    q_at = a", "    v_at = b", "    anywhere = pl.BlockSpec(memory_space=pl.ANY)"}, Name([]string{"q", "k", "v", "o"}, ins, outs))
+	require.Equal(t, []string{"q_at", "q_at", "v_at", "anywhere"}, append(ins, outs...))
+	require.Empty(t, Name([]string{"q", "k"}, []string{"a", "b"}), "none is of two")
+}

@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Value is the result of an instruction, or a parameter of a block.
 type Value struct {
@@ -40,23 +43,29 @@ func (in *Instr) Called() string {
 	return ""
 }
 
-// NameOf is what a formula calls a value, or what it was before it was cast or turned (x_t); empty where it has no name.
+// NameOf is what a formula calls a value, or what it was before it was cast, cut, spread or turned (x_t); empty where it has no name. A name that
+// begins with _ ends the operand's.
 func NameOf(v *Value) string {
 	if v == nil || v.Def == nil {
 		return ""
 	}
-	if name := v.Def.Called(); name != "" {
-		return name
+	own := v.Def.Called()
+	if own != "" && own[0] != '_' {
+		return own
 	}
+	name := ""
 	switch v.Def.Op {
-	case OpConvert, OpBitcast, OpWords, OpHalves, OpReshape, OpPack:
-		return NameOf(v.Def.Args[0])
+	case OpConvert, OpBitcast, OpWords, OpHalves, OpReshape, OpPack, OpSlice, OpBroadcast:
+		name = NameOf(v.Def.Args[0])
 	case OpTranspose:
-		if name := NameOf(v.Def.Args[0]); name != "" {
-			return name + "_t"
+		if name = NameOf(v.Def.Args[0]); name != "" {
+			name += "_t"
 		}
 	}
-	return ""
+	if name == "" || strings.HasSuffix(name, own) {
+		return name
+	}
+	return name + own
 }
 
 // Block is a straight sequence of instructions with parameters and yielded values.

@@ -257,7 +257,7 @@ func (w *kernelWriter) phaseFunction(d phaseText) string {
 	if d.interpret {
 		hints = append(hints, "interpret: bool")
 	}
-	f := []string{header(d.name, hints, "Work[None]"), `    """` + naming.PhaseDoc(d.name) + `"""`}
+	f := []string{header(d.name, hints, "Work[None]"), `    """` + naming.PhaseDoc(d.name, d.state) + `"""`}
 	for _, l := range d.calls {
 		f = append(f, "    "+l)
 	}

@@ -58,7 +58,11 @@ func (p *printer) base(x *loops.Item) string {
 		i := slices.Index(n.Defs, x)
 		return naming.Plural(p.base(loops.FlatDefs(n.Loop.Body)[i]), naming.Depth(x))
 	case n.List != nil:
-		return naming.Plural(naming.Singular(p.base(n.List[0].Item)), naming.Depth(x))
+		name := naming.Singular(p.base(n.List[0].Item))
+		if other := naming.Plain(p.base(n.List[len(n.List)-1].Item)); naming.Depth(x) > 1 && other != naming.Plain(p.base(n.List[0].Item)) {
+			name = naming.Plain(name) + "_" + other // two lists, woven
+		}
+		return naming.Plural(name, naming.Depth(x))
 	}
 	name := p.made(n)
 	if n.Call == "" && strings.HasSuffix(n.In.Called(), strands.Odd) {

@@ -24,6 +24,7 @@ type work struct {
 	vars      []*loops.Variable
 	interpret bool
 	calls     []string // of a phase: its statements
+	state     bool     // of a phase: it takes the state through a chunk
 }
 
 func (w *work) add(o *work) {
@@ -53,11 +54,12 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 		}
 		taken[v.Name], w.shared[v.Name] = true, true
 	}
+	out := &work{}
 	var segs [len(ph.Lines)][]*plan.Segment
 	for _, s := range plan.Segments(ph.Lines) {
 		segs[s.Line] = append(segs[s.Line], s)
+		out.state = out.state || s.Stage == "state" && s.Multiplies()
 	}
-	out := &work{}
 	straight := func(line int) error {
 		for _, s := range segs[line] {
 			f, err := w.stage(s, false)

@@ -338,6 +338,9 @@ func waitOnce(l []statement) []statement {
 // origin names a kernel's operand after the parameter that it is a form of.
 func (p *printer) origin(v *ir.Value, x *loops.Item) string {
 	for v.Def != nil && v.Def.Op != ir.OpKernel && len(v.Def.Args) > 0 {
+		if name := v.Def.Called(); name != "" {
+			return name
+		}
 		v = v.Def.Args[0]
 	}
 	if v.Name != "" {

@@ -72,7 +72,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	gates := []*operand{in.g, in.beta}
 	if !fetchesGates(p.plan) {
 		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: control of a step costs by the window.
-		both := &operand{value: b.Concat(3, in.g.value, in.beta.value), axes: in.g.axes, block: slices.Clone(in.g.block)}
+		both := &operand{value: b.Concat(3, in.g.value, in.beta.value).Called("gates"), axes: in.g.axes, block: slices.Clone(in.g.block)}
 		both.block[3] *= 2
 		gates = []*operand{both}
 	}

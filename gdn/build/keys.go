@@ -14,10 +14,14 @@ import (
 
 // productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
 func (e *gated) productKey(o *operand) *ir.Value {
-	if e.rule().Normalizes() {
-		return e.plainKey(o)
+	name := "k"
+	if o == e.in.q {
+		name = "q"
 	}
-	return e.loadKey(o)
+	if e.rule().Normalizes() {
+		return e.plainKey(o).Called(name)
+	}
+	return e.loadKey(o).Called(name)
 }
 
 // loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K], at length 1 where the spec wants that and the glue did not see to it.

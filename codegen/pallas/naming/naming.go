@@ -37,7 +37,7 @@ var stageDocs = map[string]string{
 	"decay":    "Weighs by the decay between tokens.",
 	"leaf":     "Inverts the diagonal blocks by substitution.",
 	"solve":    "Merges the inverses of blocks to that of the chunk.",
-	"operands": "Makes what meets the state, with its decay.",
+	"operands": "Prepares what meets the state.",
 	"state":    "Takes the state through the chunk.",
 	"keep":     "Keeps states and U for the gradient.",
 	"copy":     "Copies blocks from main memory, and back.",
@@ -53,7 +53,7 @@ var stageDocs = map[string]string{
 var weighDocs = map[string]string{
 	"state":   "Makes the decays of the state.",
 	"dr":      "Makes T^T, and the decay that dR is weighed by.",
-	Gradients: "Weighs what gradients of queries and keys are made of.",
+	Gradients: "Prepares what gradients are made of.",
 }
 
 // StageDoc says what a function of a stage does: one that moves values alone, or has no product where its stage has.
@@ -84,13 +84,15 @@ func Phase(i, n int) string {
 	return []string{"", "invert", "merge", "finish"}[min(i, 3)]
 }
 
-// PhaseDoc says what a phase does, of its function's name.
-func PhaseDoc(name string) string {
+// PhaseDoc says what a phase does, by its function's name, and whether it takes the state through a chunk.
+func PhaseDoc(name string, state bool) string {
 	switch {
+	case state:
+		return "Takes a chunk through the state."
 	case strings.HasSuffix(name, "prepare"):
 		return "The work on a chunk that needs no state."
 	case strings.HasSuffix(name, "advance"):
-		return "Takes a chunk through the state."
+		return "The work on a chunk behind its state."
 	}
 	return "The work on a chunk between the two."
 }

@@ -85,7 +85,7 @@ func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *
 			return e.Visits.Together(visit, row, lane)
 		})
 		if keep != nil {
-			own = e.B.And(own, e.WordsWhere(e.C, e.C, keep))
+			own = e.B.And(own, e.WordsWhere(e.C, e.C, keep)).Called("mask")
 		}
 		return own
 	})

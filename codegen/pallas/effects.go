@@ -116,7 +116,7 @@ func (p *printer) nameStored(n *loops.Node) {
 			base = name
 		}
 	}
-	base = naming.Plain(strings.TrimRight(base, "_0123456789"))
+	base = naming.Plain(naming.Unnumbered(base))
 	if !strings.HasPrefix(base, n.Stage) {
 		base = n.Stage + "_" + base
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 )
 
 // loop writes a loop: a comprehension where all it does is make one list.
@@ -105,7 +106,7 @@ func (p *printer) beginCarries(l *loops.Loop) (out []statement) {
 		if x := c.Init.Item; len(c.Init.At) == 0 && p.Uses[x] == 1 && p.names[x] != "" && !p.keep[x] && x.Param == 0 {
 			p.names[c.Item] = p.names[x]
 		} else {
-			p.names[c.Item] = p.fresh(strings.TrimRight(p.base(c.Next), "_0123456789"))
+			p.names[c.Item] = p.fresh(naming.Unnumbered(p.base(c.Next)))
 			out = append(out, statement{name: p.names[c.Item], value: p.ref(c.Init).s})
 		}
 		if p.replaces(l.Body, c) {

@@ -58,11 +58,12 @@ func (p *printer) base(x *loops.Item) string {
 		i := slices.Index(n.Defs, x)
 		return naming.Plural(p.base(loops.FlatDefs(n.Loop.Body)[i]), naming.Depth(x))
 	case n.List != nil:
-		name := naming.Singular(p.base(n.List[0].Item))
-		if other := naming.Plain(p.base(n.List[len(n.List)-1].Item)); naming.Depth(x) > 1 && other != naming.Plain(p.base(n.List[0].Item)) {
-			name = naming.Plain(name) + "_" + other // two lists, woven
+		first, depth := p.base(n.List[0].Item), naming.Depth(x)
+		name := naming.Singular(first)
+		if last := naming.Plain(p.base(n.List[len(n.List)-1].Item)); depth > 1 && last != naming.Plain(first) {
+			name = naming.Plain(name) + "_" + last // two lists, woven
 		}
-		return naming.Plural(name, naming.Depth(x))
+		return naming.Plural(name, depth)
 	}
 	name := p.made(n)
 	if n.Call == "" && strings.HasSuffix(n.In.Called(), strands.Odd) {
@@ -76,7 +77,7 @@ func (p *printer) begun(x *loops.Item) string {
 	init := p.carried[x]
 	switch {
 	case init != nil && p.names[init] != "":
-		return strings.TrimRight(p.names[init], "_0123456789")
+		return naming.Unnumbered(p.names[init])
 	case init != nil:
 		return p.base(init)
 	case x.Typ.IsRef():
@@ -151,7 +152,7 @@ func (p *printer) operandName(n *loops.Node) string {
 	if name == "" {
 		return baseName(p.base(a))
 	}
-	name = strings.TrimSuffix(strings.TrimRight(baseName(name), "_0123456789"), "_in")
+	name = strings.TrimSuffix(naming.Unnumbered(baseName(name)), "_in")
 	if n.Call == "" && n.In.Op == ir.OpLoad && p.k != nil && p.k.carries(a) {
 		name = strings.NewReplacer("final_", "", "initial_", "").Replace(name)
 	}

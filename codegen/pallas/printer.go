@@ -11,6 +11,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -354,7 +355,7 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 	var args, names, results []string
 	for i, a := range n.Args {
 		args = append(args, p.ref(a).s)
-		name := strings.TrimRight(p.origin(n.In.Args[i], a.Item), "_0123456789")
+		name := naming.Unnumbered(p.origin(n.In.Args[i], a.Item))
 		if v := n.In.Args[i]; i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
 			name = windows.Table(i)
 		}

@@ -178,6 +178,9 @@ func FormOf(in *ir.Instr) string {
 // Names of a value's other forms end in the form, and those of the second of two heads in strands.Odd. A cast is left out where a move is named.
 var casts, moves = []string{"bf", "exact", "words", "halves", "finite", "scaled"}, []string{"part", "wide", "rows", "flat"}
 
+// Unnumbered is a name without the number that tells it from others.
+func Unnumbered(name string) string { return strings.TrimRight(name, "_0123456789") }
+
 // Plain is a name without what says in which form its value is, and whose.
 //
 //	growth_wide_odd -> growth

@@ -100,12 +100,7 @@ func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
 	even := b.Add(r, r).Called("even")
 	low := b.Select(b.Compare(ir.GE, l, e.Plus(even, by)), b.Const(t, 0xffff), zero).Called("low")
 	high := b.Select(b.Compare(ir.GE, l, e.Plus(even, by+1).Called("odd")), b.Const(t, 0xffff0000), zero).Called("high")
-	mask := e.Over(x.Type.Shape[0], b.Or(low, high).Called("mask"))
-	var parts []*ir.Value
-	for _, words := range e.Words(x) {
-		parts = append(parts, b.Halves(b.And(words, mask).Called(ir.NameOf(x))))
-	}
-	return e.Joined(parts)
+	return e.AndWords(x, e.Over(x.Type.Shape[0], b.Or(low, high).Called("mask")))
 }
 
 // Words is x in bf16, or its parts, as words.

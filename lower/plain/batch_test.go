@@ -84,6 +84,15 @@ var batchCases = []struct {
   } : f32[2], f32[3,2]
   yield %0, %1
 }`},
+	// A pool's states, two a step, by entries of a table that are known: the only step has the id 0. State 2 keeps what it has.
+	{"pool", map[string][]int64{"t": {3, 1, 0}}, `module pool (%t: i32[3], %s: f32[4,2]) -> (final) {
+  %0 = grid %t, %s, %s {name=v, dims=(h:2, c:1:seq), tables=1, in=([1,1]@(t0[c],h), [1,1]@(t0[plus(1,c)],h)), out=([1,1]@(t0[c],h):f32[4,2], [1,1]@(t0[plus(1,c)],h):f32[4,2]), into=[0,0], alias=(0=0)} (%1: f32[1,1], %2: f32[1,1]) {
+    %3 = add %1, %1 : f32[1,1]
+    %4 = mul %2, %2 : f32[1,1]
+    yield %3, %4
+  } : f32[4,2]
+  yield %0
+}`},
 	{"nested", nil, `module nested (%x: f32[4,6]) -> (o) {
   %0 = grid %x {name=outer, dims=(i:2), in=([2,6]@(i,0)), out=([2,6]@(i,0):f32[4,6])} (%1: f32[2,6]) {
     %2 = program_id {axis=0} : i32[]

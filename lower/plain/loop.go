@@ -109,7 +109,7 @@ func (l *gridLoop) start() []*ir.Value {
 		// own. It must cut the array as the first does, since there is one staged form of it.
 		a := b.g.Array(i)
 		if a < len(l.arrays) {
-			if !slices.Equal(l.arrays[a].cut, w.cut) {
+			if !slices.EqualFunc(l.arrays[a].cut, w.cut, cut.alike) {
 				b.Failf("grid %s: output window %d moves along other dimensions than an earlier one of its array", b.g.Name, i)
 			}
 			continue

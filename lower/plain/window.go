@@ -43,6 +43,15 @@ type cut struct {
 	n    int // block count in the staged form, the axis's size for plain and picked
 }
 
+// alike tells whether two windows of one array have the same staged form in this dimension. Which block a step takes is its own matter:
+// t0[0] and t0[1] of decode, whose states come two a step, are alike.
+func (c cut) alike(d cut) bool {
+	if c.kind == dynamic {
+		c.at = d.at
+	}
+	return c == d
+}
+
 // view sorts the dimensions of a window of an operand of type t by how their index is known. what names the window in errors.
 func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) *view {
 	v := &view{b: b, what: what, w: w, whole: t, tables: tables}

@@ -210,6 +210,43 @@ func TestBackwardPhases(t *testing.T) {
 	}
 }
 
+// In a file states are set in the second step where the first meets none, from a window that is one step late, and results are the same.
+func TestLateStates(t *testing.T) {
+	class, err := truth.LookupClass("random")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		spec, variant string
+		late          bool
+	}{
+		{"t=300", "tpu-long", true},
+		{"b=2,t=32,inplace", "tpu-long", true}, // the second step is the last
+		{"t=200", "tpu-long,phases_before=2,chunks=2,fetch=windows", true},
+		{"t=200", "tpu-long,phases_before=0,chunks=1", false}, // each step meets states
+		{"t=200,direction=train", "tpu-train-long", true},
+	} {
+		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,init,"+row.spec)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0"))
+		require.NoError(t, err)
+		m, err = pass.Apply(m, pass.Tiles...)
+		require.NoError(t, err)
+		var results []map[string]*array.Array
+		for i, schedule := range []func(*ir.Module) (*ir.Module, error){
+			tpu.Pipeline,
+			func(m *ir.Module) (*ir.Module, error) { k, _, err := tpu.Places(m); return k, err },
+		} {
+			k, err := schedule(m)
+			require.NoError(t, err, row)
+			require.Equal(t, i == 1 && row.late, strings.Contains(k.String(), "clamp(c-1,0),0,0)"), row)
+			got, err := interp.Run(k, inputs, interp.Options{})
+			require.NoError(t, err, row)
+			results = append(results, got)
+		}
+		require.Equal(t, results[0], results[1], row)
+	}
+}
+
 // Packed sequences by aligned blocks, as kernels whose steps overlap, and as batch rows, agree with the float64 reference: sequences
 // that share blocks, long ones, empty ones at either end, both conventions for those, with and without initial states.
 func TestPackedKernels(t *testing.T) {

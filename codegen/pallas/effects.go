@@ -117,6 +117,9 @@ func (p *printer) nameStored(n *loops.Node) {
 		}
 	}
 	base = naming.Plain(naming.Unnumbered(base))
+	if all := p.k.held.In(x); len(all) > 1 {
+		base = cmp.Or(naming.Both(all), "parts")
+	}
 	if !strings.HasPrefix(base, n.Stage) {
 		base = n.Stage + "_" + base
 	}

@@ -166,7 +166,7 @@ func scratchShapes(scratch []*loops.Item) (out []string) {
 func gridDoc(g *ir.Grid) string {
 	var s []string
 	for _, d := range g.Dims {
-		s = append(s, fmt.Sprintf("%s: %d", d.Name, d.Size))
+		s = append(s, fmt.Sprintf("%s: %s%d", d.Name, map[bool]string{true: "at most "}[d.Bound], d.Size))
 	}
 	return strings.Join(s, ", ")
 }

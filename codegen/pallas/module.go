@@ -40,6 +40,7 @@ type kernel struct {
 	class     string        // its class
 	classAt   int           // where its text goes among the functions
 	outer     []*loops.Item // of the prologue, read by phases
+	held      *plan.Held    // what scratch holds
 }
 
 // constant names the numbers that would be read as noise.
@@ -146,6 +147,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 			k.nameRef(k.Params[g.Tables+len(g.In)+i], r)
 		}
 	}
+	k.held = work.Held(func(x *loops.Item) string { return baseName(k.names[x]) })
 	scratch, names := k.Copied(func(x *loops.Item) string { return baseName(k.names[x]) })
 	for _, x := range scratch {
 		k.nameRef(x, names[x])

@@ -60,8 +60,8 @@ func (p *printer) base(x *loops.Item) string {
 	case n.List != nil:
 		first, depth := p.base(n.List[0].Item), naming.Depth(x)
 		name := naming.Singular(first)
-		if last := naming.Plain(p.base(n.List[len(n.List)-1].Item)); depth > 1 && last != naming.Plain(first) {
-			name = naming.Plain(name) + "_" + last // two lists, woven
+		if last := naming.Plain(p.base(n.List[len(n.List)-1].Item)); depth != 1 && last != naming.Plain(first) {
+			name = naming.Plain(name) + "_" + naming.Singular(last) // two lists, woven
 		}
 		return naming.Plural(name, depth)
 	}
@@ -98,6 +98,11 @@ func (p *printer) made(n *loops.Node) string {
 		return naming.Form(of(), "bf")
 	case "eliminate", "merge":
 		return "xs"
+	}
+	if p.k != nil {
+		if name := p.k.held.Both(n); name != "" {
+			return name
+		}
 	}
 	if name := n.In.Called(); name != "" && name != strands.Odd {
 		return name
@@ -148,6 +153,11 @@ func (p *printer) operandName(n *loops.Node) string {
 	name := p.names[a]
 	if a.Param != 0 {
 		name = p.name(a)
+		if p.k != nil && n.Call == "" && n.In.Op == ir.OpLoad && a.Scratch && a.IsList() {
+			if name := p.k.held.At(a, n.Args[0].At); name != "" {
+				return name
+			}
+		}
 	}
 	if name == "" {
 		return baseName(p.base(a))

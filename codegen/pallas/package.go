@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/target"
 )
 
 // File is a file of a package, its path with slashes.
@@ -113,7 +111,8 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	api.data.Short, api.data.Train = has("short"), has("train")
-	api.data.Options, api.data.Kinds = compilerOptions()
+	api.data.VMEM = folder.VectorMemory(codes)
+	api.data.Options, api.data.Kinds, api.data.KindNames = folder.CompilerOptions(api.data.VMEM)
 	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/_recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
 		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {
 		var b bytes.Buffer
@@ -144,34 +143,12 @@ func ofRule(name, text string) string {
 	return "from " + name + "._recurrent import " + strings.Join(used, ", ") + "\n"
 }
 
-// otherKinds are second names of kinds of devices, which JAX knows too.
-var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p"}
-
-// compilerOptions are the options that kernels want of the compiler, as items of a dictionary, and the kinds of devices that want them.
-func compilerOptions() (options, kinds string) {
-	all, list := map[string]string{}, []string{}
-	for _, t := range target.All() {
-		if len(t.Flags) > 0 {
-			maps.Copy(all, t.Flags)
-			list = append(list, strconv.Quote(t.Kind))
-			if other := otherKinds[t.Kind]; other != "" {
-				list = append(list, strconv.Quote(other))
-			}
-		}
-	}
-	var items []string
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		items = append(items, fmt.Sprintf("%q: %q", name, all[name]))
-	}
-	return strings.Join(items, ", "), strings.Join(list, ", ")
-}
-
 // facts are what is said of a package.
 func (d fileData) facts(parts []Part, p Provenance) folder.Facts {
 	if p.Revision != "" {
 		p.Version += ", revision " + p.Revision
 	}
-	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Libtpu: p.Libtpu, Training: d.Train,
+	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
 		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}
 	for i, x := range d.Params {

@@ -237,6 +237,15 @@ func TestStridesStandAlone(t *testing.T) {
 	require.NotRegexp(t, `\[\w+, pl\.ds\([^)]*stride=`, text)
 }
 
+// Scratch is named after what it holds, and so is what is loaded from it: q and k in turn, or both where a loop takes now one, now the other.
+func TestScratchSaysWhatItHolds(t *testing.T) {
+	text := source(t, "t=512,hk=2,hv=4,k=128,v=128,dtype=bf16,direction=train", "tpu-train-long")
+	require.Regexp(t, `products_q_k: Ref`, text)
+	require.Regexp(t, `\bk = _halves\(refs\.products_q_k\[2 \* h \+ 1,`, text)
+	require.Contains(t, text, "k_q_growns")
+	require.Regexp(t, `operands_parts: Ref`, text)
+}
+
 // The bodies of packed sequences, of which there is one for each number of steps behind the last, share the functions of a phase: they
 // differ in a place, inside conditions too.
 func TestBodiesShareFunctions(t *testing.T) {

@@ -44,6 +44,9 @@ func pythonName(s string) string {
 func (m *module) stageDoc(s *plan.Segment, p *printer) string {
 	doc := naming.StageDoc(s.Stage, s.Moves(), s.Multiplies())
 	var parts []string
+	if len(s.Results) > 0 && !slices.ContainsFunc(s.Results, func(x *loops.Item) bool { return naming.Unnumbered(p.name(x)) != "masks" }) {
+		doc = "Makes masks of tokens."
+	}
 	for _, x := range s.Results {
 		parts = append(parts, p.name(x)+" "+loops.ShapeDoc(x))
 	}

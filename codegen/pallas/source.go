@@ -87,7 +87,8 @@ type fileData struct {
 	Part                             bool   // of a package
 	Ungraded                         bool   // it has no gradient: another file of the package has
 	Ragged                           bool   // q, k, v and o may end within a block of tokens
-	Options, Kinds                   string // of the compiler, and devices that want them, in a package
+	Options, Kinds, KindNames        string // of the compiler, and devices that want them, in a package
+	VMEM                             int    // MiB of vector memory that kernels may take
 	Limit, GradientLimit, Name, Run  string
 }
 

@@ -2,6 +2,7 @@ package tpu_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/ir"
@@ -41,7 +42,8 @@ func ExamplePlaces() {
 	fmt.Println("step", kernel.Attrs.Grid.Dims[0].Size, "of 3 chunks")
 	step := 0
 	for _, body := range kernel.Body.Instrs {
-		if body.Op != ir.OpWhen { // each step has a body of its own, since each has other phases
+		// Each step has a body of its own, since each has other phases. What sets the state, in the second step, is in none.
+		if body.Op != ir.OpWhen || !slices.ContainsFunc(body.Body.Instrs, func(in *ir.Instr) bool { _, ok := places[in]; return ok }) {
 			continue
 		}
 		phases := make([]string, 3)

@@ -11,6 +11,8 @@ import (
 type Facts struct {
 	Name, Title, Function    string // of the package; of the rule; over whole sequences
 	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with
+	Kinds                    string // devices whose compiler wants options
+	VMEM                     int    // MiB that kernels may take
 	Training                 bool   // gradients are by kernels
 	Decays, LogBeta          bool   // the rule has a log decay; kernels take the logarithm of beta
 	Limit, GradientLimit     string
@@ -46,7 +48,7 @@ func Readme(f Facts) string {
 	if f.LogBeta {
 		domain += " Beta is not below 0: forward kernels take its logarithm, and those of training hold it above 0."
 	}
-	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'])
+	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'], f.Kinds, f.VMEM)
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
 		return b.String()
 	}
@@ -150,8 +152,8 @@ const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %
 | ` + "`decode_step`" + ` | one token of each batch row; its gradient is in plain JAX |
 | ` + "`decode_pool`" + ` | the same over states in a pool, which is donated; no gradient by kernels |
 | ` + "`prefill_pool`" + ` | packed sequences over such states, gathered before the kernel and put back behind it |
-| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts; no packed sequences |
-| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on TPU v4, v5e and v5p, where kernels take about twice the cycles of the compiler's schedules without |
+| ` + "`parallel`" + ` | the first two over the devices of a mesh: batch rows, heads, and sequences in parts (` + "`context_parallel`" + ` in a shard_map of yours, ` + "`halo`" + ` for a convolution before it); no packed sequences |
+| ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on %[17]s, where kernels take about twice the cycles of the compiler's schedules without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
 ` + "```python\n%[8]s```" + `
@@ -160,8 +162,8 @@ const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %
 Batch, length, sequences and heads are any, value heads a multiple of key heads. A length that fills no step, and numbers of heads other than those of the
 kernels, cost a copy, and the work on what is added: heads run in groups of %[15]d key heads with %[16]d value heads. Widths are K = %[10]d and V = %[11]d, and types are
 %[9]s: what holds more is refused.%[12]s
-A NaN or infinity spoils the chunk of its sequence, tokens before it too, and reaches no other sequence. Of packed ones it may
-show as finite values beyond 1e30: test inputs for NaN, not outputs. The scale is %[10]d**-0.5; q and k are taken as they are, and
+A NaN or infinity spoils its sequence from its chunk on, tokens before it too, and reaches no other sequence. Of packed ones it may
+show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most. The scale is %[10]d**-0.5; q and k are taken as they are, and
 keys should have unit length.
 
 Outputs and states are within %[13]s of the largest value of the rule token by token in float32, and gradients within %[14]s, on random inputs with unit keys:

@@ -48,7 +48,7 @@ Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 00
 class _Sizes(NamedTuple):
     """What the kernels are run for."""
 
-    rows: int
+    rows: int  # of a batch, or packed sequences
     steps: int
     interpret: bool
 
@@ -351,12 +351,16 @@ def _beside(*lines: Work[Any]) -> Work[list[Any]]:
 
 #: delayed
 def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:
-    """Blocks of x [B, rows, lanes], one step late: the first step has a few rows."""
-    few = (x.shape[1] - 1) // 32 * 32  # of the last tile, of which most is not there
-    return pl.BlockSpec(
-        (pl.Element(1), pl.Element(rows, (0, rows)), pl.Element(x.shape[2])),
-        lambda b, _h, c: (b, jnp.where(c > 0, rows * (c - 1), few), 0),
-    )
+    """Blocks of x [B, rows, ...], one step late; the first step has a few rows."""
+    n, tile = x.shape[1], 32 if x.ndim == 3 else 1  # heads are in no tile
+    few = (n - 1) // tile * tile  # of the last tile, of which most is not there
+
+    def begin(c: jax.Array) -> jax.Array:
+        return jnp.where(c > 0, rows * jnp.minimum(c - 1, (n - 1) // rows), few)
+
+    rest, zeros = x.shape[2:], (0,) * (x.ndim - 2)
+    block = (pl.Element(1), pl.Element(rows, (0, rows)), *map(pl.Element, rest))
+    return pl.BlockSpec(block, lambda b, _h, c: (b, begin(c), *zeros))
 
 #: ragged
 def _ragged_call(

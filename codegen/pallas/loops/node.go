@@ -3,7 +3,10 @@ package loops
 import "github.com/gdngen/gdngen/ir"
 
 // Variable is an integer that a loop or a caller sets.
-type Variable struct{ Name string }
+type Variable struct {
+	Name   string
+	Rounds int // of the loop as it was found; 0: not known
+}
 
 // Form is (c + sum k v) / div, rounded down; div 1 where there is none.
 type Form struct {
@@ -20,6 +23,32 @@ type Term struct {
 }
 
 func Number(c int) Form { return Form{C: c, Div: 1} }
+
+// Values says which of the numbers from 0 to limit - 1 a form may be, each of its terms by itself: all where rounds of a loop are not known.
+func (f Form) Values(limit int) map[int]bool {
+	at := map[int]bool{f.C: true}
+	for _, t := range f.T {
+		next := map[int]bool{}
+		for v := range t.V.Rounds {
+			switch {
+			case t.Mod > 0:
+				v %= t.Mod
+			case t.Div > 0:
+				v /= t.Div
+			}
+			for x := range at {
+				next[x+t.K*v] = true
+			}
+		}
+		at = next
+	}
+	if len(at) == 0 || f.Div > 1 {
+		for x := range limit {
+			at[x] = true
+		}
+	}
+	return at
+}
 
 func (f Form) IsConst() bool { return len(f.T) == 0 }
 

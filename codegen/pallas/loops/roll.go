@@ -84,7 +84,7 @@ func trim(parts [][]*Node) [][]*Node {
 	for i, part := range parts {
 		before, after := 0, 0
 		for _, d := range []int{1, 2, 4} {
-			if j := i + d; j < len(parts) && len(sigs[j]) > 2 && before == 0 {
+			if j := i + d; j < len(parts) && len(sigs[j]) > 2 && before == 0 && after == 0 {
 				if n := len(part) - len(sigs[j]); n > 0 && slices.Equal(sigs[i][n:], sigs[j]) {
 					before = n
 				}
@@ -364,6 +364,7 @@ func (r *roller) replace(s, p int, m *match) {
 			rounds[i] = append(rounds[i], n.Defs...)
 		}
 	}
+	m.v.Rounds = m.rounds
 	l := &Loop{V: m.v, Count: Number(m.rounds), Body: body, Carries: m.carries}
 	n := &Node{Stage: first[0].Stage, Loop: l}
 	n.At, n.Until = due(r.nodes[s : s+p*m.rounds])

@@ -193,6 +193,22 @@ func Plain(name string) string {
 	return strings.TrimSuffix(name, strands.Odd)
 }
 
+// Both joins one or two names; there is none for more, or where one is empty.
+//
+//	k_grown, q_grown -> k_q_grown    q, k -> q_k
+func Both(names []string) string {
+	if len(names) == 2 {
+		last := names[1][strings.LastIndex(names[1], "_")+1:]
+		if first, ok := strings.CutSuffix(names[0], "_"+last); ok {
+			return first + "_" + names[1]
+		}
+	}
+	if len(names) > 2 || slices.Contains(names, "") {
+		return ""
+	}
+	return strings.Join(names, "_")
+}
+
 // Form is the name of another form of a value.
 //
 //	growth, wide -> growth_wide    growth_part, wide -> growth_wide    growth_wide, halves -> growth_wide

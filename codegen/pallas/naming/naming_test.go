@@ -27,3 +27,17 @@ func TestNames(t *testing.T) {
 		require.Equal(t, c.want, c.got)
 	}
 }
+
+func TestBoth(t *testing.T) {
+	for want, names := range map[string][]string{
+		"k":          {"k"},
+		"q_k":        {"q", "k"},
+		"k_q_grown":  {"k_grown", "q_grown"},
+		"p_t_k_left": {"p_t", "k_left"},
+	} {
+		require.Equal(t, want, Both(names))
+	}
+	for _, names := range [][]string{nil, {""}, {"q", ""}, {"q", "k", "v"}} {
+		require.Empty(t, Both(names), names)
+	}
+}

@@ -102,15 +102,20 @@ func early(g *ir.Grid, w ir.Window) ir.Window {
 	return w
 }
 
-// Delayed says whether a window shows an operand [B, rows, lanes] by blocks of rows, one step late. Phases of a pipelined kernel alone
+// Delayed says whether a window shows an operand [B, rows, ...] by blocks of rows, one step late. Phases of a pipelined kernel alone
 // have such windows (in others it may be a step's neighbour), so its first step reads none.
 func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
-	if g.Tables > 0 || len(g.Dims) != 3 || !g.Dims[2].Seq || len(shape) != 3 || w.Block[0] != 1 || w.Block[2] != shape[2] {
+	if g.Tables > 0 || len(g.Dims) != 3 || !g.Dims[2].Seq || len(shape) < 3 || w.Block[0] != 1 {
 		return false
+	}
+	for i := 2; i < len(shape); i++ {
+		if w.Block[i] != shape[i] || w.Index[i] != ir.IndexConst(0) {
+			return false
+		}
 	}
 	late := ir.IndexAxis(2)
 	late.Shift, late.Max = -1, w.Index[1].Max
-	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late && w.Index[2] == ir.IndexConst(0)
+	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late
 }
 
 // buffers gives a window that is read once one buffer.

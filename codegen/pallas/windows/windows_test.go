@@ -42,6 +42,9 @@ func TestDelayed(t *testing.T) {
 		w := ir.Window{Block: []int{1, 64, 8}, Index: []ir.Index{ir.IndexAxis(0), at, ir.IndexConst(0)}}
 		require.Equal(t, want, Delayed(g, w, []int{2, 256, 8}))
 		require.False(t, Delayed(g, w, []int{2, 256, 16})) // blocks of lanes
+		heads := ir.Window{Block: []int{1, 64, 8, 8}, Index: append(w.Index[:3:3], ir.IndexConst(0))}
+		require.Equal(t, want, Delayed(g, heads, []int{2, 64, 8, 8}))
+		require.False(t, Delayed(g, heads, []int{2, 64, 8, 16}))
 		w.Index[1].Down = true
 		require.False(t, Delayed(g, w, []int{2, 256, 8}))
 	}

@@ -26,17 +26,13 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 5.04 for 5.18 on tpu7x, 7.56 for 7.68 on v5e (but 4.96 for 4.89 on v6e);
-// bench,seqs=8 2.89 for 3.11 on v6e.
+// is another, which has heads in lockstep. By wall: train 5.04 for 5.18 on tpu7x, 7.56 for 7.68 on v5e (but 4.96 for 4.89 on v6e).
 var fileOrders = []struct {
 	targets, changes string
 	suits            func(gdn.Spec, gdn.Variant) bool
 }{
 	{"tpu7x v5e", "bwd.state_delay=6", func(s gdn.Spec, v gdn.Variant) bool {
 		return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
-	}},
-	{"v6e tpu7x", "decay_bf16=all,prologue_end=100", func(s gdn.Spec, v gdn.Variant) bool {
-		return s.Direction == gdn.Forward && s.Seqs > 0 && s.Gates == gdn.GatesGiven && v.Numerics.DecayBF16 == gdn.DecayBF16Operands
 	}},
 }
 

@@ -319,6 +319,31 @@ func (l *pipeline) atFirst(cond *ir.Value) bool {
 	return id != nil && zero != nil && id.Op == ir.OpProgramID && id.Attrs.Axis == l.seq && zero.Op == ir.OpConst && zero.Attrs.Value == 0
 }
 
+// setLate says whether carries are set in the second step. In a file the first step waits for all that it could read; where no phase that
+// has a chunk in it meets a carry, states come behind the blocks of that step, beside its work. A kernel that copies awaits what it reads alone.
+func (l *pipeline) setLate() bool {
+	if l.places == nil || l.last == 0 || l.g.Live > 0 {
+		return false
+	}
+	set := map[*ir.Value]bool{}
+	for i, in := range l.body.Instrs {
+		if l.first[i] {
+			accesses(in, func(ref *ir.Value, store bool, _ *box) { set[memory(l.root, ref)] = set[memory(l.root, ref)] || store })
+		}
+	}
+	early := map[int]bool{} // phases with a chunk in the first step
+	for _, s := range l.active(0) {
+		early[s.phase] = true
+	}
+	met := false
+	for i, in := range l.body.Instrs {
+		if early[l.phase[i]] && !l.first[i] {
+			accesses(in, func(ref *ir.Value, _ bool, _ *box) { met = met || set[memory(l.root, ref)] })
+		}
+	}
+	return len(set) > 0 && !met
+}
+
 // still says whether an instruction touches only windows that do not move along the sequential
 // axis: those are there before the first chunk, in the form in which all phases see them.
 func (l *pipeline) still(in *ir.Instr) bool {

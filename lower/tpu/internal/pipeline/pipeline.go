@@ -104,6 +104,7 @@ type pipeline struct {
 	free      []bool // computed anew wherever it is needed
 	lazy      []bool // computed where a task needs it, and again for another task
 	first     []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
+	late      bool   // they are set at the second step (setLate)
 	rings     map[*ir.Value]*ring
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
@@ -152,6 +153,7 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
 	l.analyse()
 	l.cutSlots()
+	l.late = l.setLate()
 	l.ng = passes.CloneGrid(l.g)
 	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = l.steps+l.last, nil, 0
 	l.blk = &ir.Block{}
@@ -242,6 +244,9 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		return errors.Join(l.bodiesUntil(b, all, c, live), b.Err())
 	}
 	var err error
+	if l.late {
+		b.When(b.Compare(ir.EQ, c, number(b, 1)), func(b *ir.Builder) { err = l.start(b, c, 0) })
+	}
 	for _, r := range all {
 		// A condition is control, which costs bundles in every step. Where nothing lags there are no first and last steps, and no turns of rings or of halves.
 		if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 {

@@ -25,7 +25,7 @@ type event struct {
 //	phase 1 of chunk 1         d .25       e .75
 //	written              a     d     b     e     c
 func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
-	if r.lo == 0 && r.turn == 0 {
+	if r.lo == 0 && r.turn == 0 && !l.late {
 		if err := l.start(b, c, r.hi); err != nil {
 			return err
 		}

@@ -149,6 +149,9 @@ func (w *windowing) input(i int) error {
 		if err != nil {
 			return err
 		}
+		if w.late && w.ofStart(old) {
+			w.oneLate(&nw, x.Type)
+		}
 		// A window that the kernel fetches is a buffer of its own; the operand itself is there
 		// once, whole.
 		if axis, ok := w.fetches(window, w.kernel.Args[old]); ok {
@@ -170,6 +173,25 @@ func (w *windowing) input(i int) error {
 		w.params[at] = shared
 	}
 	return nil
+}
+
+// ofStart says whether only what sets carries reads a parameter.
+func (l *pipeline) ofStart(param int) bool {
+	ok := true
+	for i, in := range l.body.Instrs {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) { ok = ok && (l.first[i] || l.param[memory(l.root, ref)] != param) })
+	}
+	return ok
+}
+
+// oneLate has a window of all heads say that nobody reads it in the first step: dimension 1 is block clamp(c - 1, 0, 0), which is 0 as before.
+// What shows it may fetch less then.
+func (w *windowing) oneLate(nw *ir.Window, t ir.Type) {
+	if t.Rank() < 3 || nw.Block[1] == 1 || nw.Block[1] != t.Shape[1] {
+		return
+	}
+	nw.Index[1] = ir.IndexAxis(w.seq)
+	nw.Index[1].Shift, nw.Index[1].Max = -1, 0
 }
 
 // add adds an input for the i-th old one.

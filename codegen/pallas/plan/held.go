@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/naming"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Held says by name what scratch holds: what is stored to it, after its formula, or after the window that it was loaded from.
+type Held struct {
+	plan   *Plan
+	window func(*loops.Item) string // the name of a reference
+	stored map[*ir.Value][]string   // by parameter
+}
+
+// Held finds what is stored to the scratch of a kernel, whose windows have names.
+func (k *Plan) Held(window func(*loops.Item) string) *Held {
+	h := &Held{plan: k, window: window, stored: map[*ir.Value][]string{}}
+	k.In.Body.Walk(func(in *ir.Instr) {
+		if in.Op != ir.OpStore {
+			return
+		}
+		name, to := h.origin(in.Args[0]), in.Args[1]
+		if !slices.Contains(h.stored[to], name) {
+			h.stored[to] = append(h.stored[to], name)
+		}
+	})
+	return h
+}
+
+// origin is the name of a value by its formula, or of the window that it is a form of; empty where it has neither.
+func (h *Held) origin(v *ir.Value) string {
+	for ; v.Def != nil && len(v.Def.Args) > 0; v = v.Def.Args[0] {
+		if name := ir.NameOf(v); name != "" {
+			return naming.Plain(name)
+		}
+		if v.Def.Op == ir.OpLoad {
+			ref := v.Def.Args[0]
+			for ref.Def != nil && ref.Def.Op == ir.OpRefCast {
+				ref = ref.Def.Args[0]
+			}
+			i := slices.Index(h.plan.In.Body.Params, ref)
+			if i < 0 || i >= len(h.plan.Params) || h.plan.Params[i].Scratch {
+				return ""
+			}
+			return naming.Plain(h.window(h.plan.Params[i]))
+		}
+		if naming.FormOf(v.Def) == "" && !slices.Contains(formless, v.Def.Op) {
+			return ""
+		}
+	}
+	return ""
+}
+
+// formless are ops that make a form without a name of its own: parts, halves of words, and numbers that are held within bounds.
+var formless = []ir.Op{ir.OpReshape, ir.OpSlice, ir.OpBitcast, ir.OpShl, ir.OpAnd, ir.OpMax}
+
+// In are the names of what is stored to a list of scratch, in its order; an empty one stands for what has none.
+func (h *Held) In(list *loops.Item) (names []string) {
+	for _, e := range list.Elems {
+		if e.Param == 0 {
+			return nil
+		}
+		for _, name := range h.stored[h.plan.In.Body.Params[e.Param-1]] {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// At is the name of what a load takes from a list of scratch; empty where that has none, or more than two. Of q and k in turn,
+//
+//	[2 * h + 1]   is k
+//	[i + 2 * h]   is q_k, for i from 0 to 1
+func (h *Held) At(list *loops.Item, at []loops.Form) string {
+	if len(at) == 0 {
+		return ""
+	}
+	var some loops.Item
+	places := at[0].Values(len(list.Elems))
+	for i, e := range list.Elems {
+		if places[i] {
+			some.Elems = append(some.Elems, e)
+		}
+	}
+	return naming.Both(h.In(&some))
+}
+
+// Both is the name of what a node takes now from one, now from another place of a list that holds different values; empty for others.
+func (h *Held) Both(n *loops.Node) string {
+	for n != nil && n.Call == "" && len(n.Args) > 0 && naming.FormOf(n.In) != "" && !n.Args[0].Item.Typ.IsRef() {
+		n = n.Args[0].Item.Maker
+	}
+	if n == nil || n.Call != "" || n.In == nil || n.In.Op != ir.OpLoad || len(n.Args) == 0 {
+		return ""
+	}
+	list := n.Args[0].Item
+	if name := h.At(list, n.Args[0].At); list.Scratch && list.IsList() && name != naming.Plain(ir.NameOf(n.In.Result())) {
+		return name
+	}
+	return ""
+}

@@ -118,13 +118,18 @@ func (p *printer) nameStored(n *loops.Node) {
 	}
 	base = naming.Plain(naming.Unnumbered(base))
 	if all := p.k.held.In(x); len(all) > 1 {
-		base = cmp.Or(naming.Both(all), "parts")
+		if base = naming.Both(all); base == "" || len(base) > longestBoth {
+			base = "parts"
+		}
 	}
 	if !strings.HasPrefix(base, n.Stage) {
 		base = n.Stage + "_" + base
 	}
 	p.k.nameRef(x, base)
 }
+
+// longestBoth is how long the names of both kinds that scratch holds may be.
+const longestBoth = 18
 
 // storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
 func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value string, start func(d int) string) statement {

@@ -163,7 +163,7 @@ Batch, length, sequences and heads are any, value heads a multiple of key heads.
 kernels, cost a copy, and the work on what is added: heads run in groups of %[15]d key heads with %[16]d value heads. Widths are K = %[10]d and V = %[11]d, and types are
 %[9]s: what holds more is refused.%[12]s
 A NaN or infinity spoils its sequence from its chunk on, tokens before it too, and reaches no other sequence. Of packed ones it may
-show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most. The scale is %[10]d**-0.5; q and k are taken as they are, and
+show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most, or, to decode, 16 MiB and two states of all heads if that is more. The scale is %[10]d**-0.5; q and k are taken as they are, and
 keys should have unit length.
 
 Outputs and states are within %[13]s of the largest value of the rule token by token in float32, and gradients within %[14]s, on random inputs with unit keys:

@@ -351,7 +351,7 @@ def _beside(*lines: Work[Any]) -> Work[list[Any]]:
 
 #: delayed
 def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:
-    """Blocks of x [B, rows, ...], one step late; the first step has a few rows."""
+    """Blocks of tokens or heads of x, one step late; the first step has a few rows."""
     n, tile = x.shape[1], 32 if x.ndim == 3 else 1  # heads are in no tile
     few = (n - 1) // tile * tile  # of the last tile, of which most is not there
 

@@ -30,11 +30,12 @@ func (k *Plan) Held(window func(*loops.Item) string) *Held {
 	return h
 }
 
-// origin is the name of a value by its formula, or of the window that it is a form of; empty where it has neither.
+// origin is the name of a value by its formula, or of the window or scratch that it is a form of; empty where it has none.
 func (h *Held) origin(v *ir.Value) string {
+	turned := ""
 	for ; v.Def != nil && len(v.Def.Args) > 0; v = v.Def.Args[0] {
 		if name := ir.NameOf(v); name != "" {
-			return naming.Plain(name)
+			return naming.Plain(name) + turned
 		}
 		if v.Def.Op == ir.OpLoad {
 			ref := v.Def.Args[0]
@@ -42,12 +43,20 @@ func (h *Held) origin(v *ir.Value) string {
 				ref = ref.Def.Args[0]
 			}
 			i := slices.Index(h.plan.In.Body.Params, ref)
-			if i < 0 || i >= len(h.plan.Params) || h.plan.Params[i].Scratch {
+			switch held := h.stored[ref]; {
+			case i < 0 || i >= len(h.plan.Params):
 				return ""
+			case !h.plan.Params[i].Scratch:
+				return naming.Plain(h.window(h.plan.Params[i])) + turned
+			case len(held) == 1 && held[0] != "":
+				return held[0] + turned
 			}
-			return naming.Plain(h.window(h.plan.Params[i]))
+			return ""
 		}
-		if naming.FormOf(v.Def) == "" && !slices.Contains(formless, v.Def.Op) {
+		switch {
+		case v.Def.Op == ir.OpTranspose:
+			turned = "_t"
+		case naming.FormOf(v.Def) == "" && !slices.Contains(formless, v.Def.Op):
 			return ""
 		}
 	}

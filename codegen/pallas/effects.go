@@ -118,7 +118,7 @@ func (p *printer) nameStored(n *loops.Node) {
 	}
 	base = naming.Plain(naming.Unnumbered(base))
 	if all := p.k.held.In(x); len(all) > 1 {
-		if base = naming.Both(all); base == "" || len(base) > longestBoth {
+		if base = naming.Both(all); base == "" || len(base) > 18 { // longer than it helps
 			base = "parts"
 		}
 	}
@@ -127,9 +127,6 @@ func (p *printer) nameStored(n *loops.Node) {
 	}
 	p.k.nameRef(x, base)
 }
-
-// longestBoth is how long the names of both kinds that scratch holds may be.
-const longestBoth = 18
 
 // storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
 func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value string, start func(d int) string) statement {

@@ -99,10 +99,8 @@ func (p *printer) made(n *loops.Node) string {
 	case "eliminate", "merge":
 		return "xs"
 	}
-	if p.k != nil {
-		if name := p.k.held.Both(n); name != "" {
-			return name
-		}
+	if p.k != nil && p.k.held.Both(n) != "" {
+		return p.k.held.Both(n)
 	}
 	if name := n.In.Called(); name != "" && name != strands.Odd {
 		return name

@@ -246,6 +246,12 @@ func TestScratchSaysWhatItHolds(t *testing.T) {
 	require.Regexp(t, `operands_parts: Ref`, text)
 }
 
+// A gradient that nobody asks for is a constant, which the backward kernel takes as zeros.
+func TestKernelTakesConstant(t *testing.T) {
+	text := source(t, "t=40,hk=1,hv=2,k=64,v=64,dtype=bf16,seqs=2,init,final=false,direction=train", "uw")
+	require.Regexp(t, `_backward\([^)]*jnp\.zeros\(`, strings.ReplaceAll(text, "(rows, ", "(rows "))
+}
+
 // The bodies of packed sequences, of which there is one for each number of steps behind the last, share the functions of a phase: they
 // differ in a place, inside conditions too.
 func TestBodiesShareFunctions(t *testing.T) {

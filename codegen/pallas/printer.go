@@ -353,13 +353,18 @@ func (p *printer) origin(v *ir.Value, x *loops.Item) string {
 // kernelCall writes the kernel of a node and gives its call.
 func (p *printer) kernelCall(n *loops.Node) statement {
 	var args, names, results []string
-	for i, a := range n.Args {
-		args = append(args, p.ref(a).s)
-		name := naming.Unnumbered(p.origin(n.In.Args[i], a.Item))
-		if v := n.In.Args[i]; i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
+	given := n.Args // constants, as the gradient of states that nobody asks for, are not among them
+	for i, v := range n.In.Args {
+		name := "zeros"
+		if c, ok := loops.Constant(v); ok {
+			args = append(args, filled(v.Type, c, scalarText(v.Type.DType, c)).s)
+		} else {
+			args, name, given = append(args, p.ref(given[0]).s), naming.Unnumbered(p.origin(v, given[0].Item)), given[1:]
+		}
+		if i < n.In.Attrs.Grid.Tables && v.Type.DType == ir.I32 {
 			name = windows.Table(i)
 		}
-		if n.In.Attrs.Grid.Bounded() && i == len(n.Args)-1 {
+		if n.In.Attrs.Grid.Bounded() && i == len(n.In.Args)-1 {
 			name = "points"
 		}
 		for slices.Contains(names, name) {

@@ -142,8 +142,10 @@ func split(body string, indent int) []string {
 		return out
 	}
 	open, end := bracket(body, indent)
-	if strings.HasPrefix(body, "def ") {
-		open = strings.IndexByte(body, '(')
+	params := strings.IndexByte(body, '(')
+	def := strings.HasPrefix(body, "def ") && !strings.HasPrefix(body[params:], "()") // without parameters its result is split
+	if def {
+		open = params
 		end = matching(body, open)
 	}
 	if open < 0 {
@@ -152,7 +154,7 @@ func split(body string, indent int) []string {
 	head, content, tail := body[:open+1], body[open+1:end], body[end:]
 	parts := elements(content)
 	out := []string{pad + head}
-	if strings.HasPrefix(body, "def ") && len(parts) == 1 {
+	if def && len(parts) == 1 {
 		out = append(out, perLine(parts, indent+4)...)
 	} else if literal(body, open) && len(parts) > 1 && len(comprehension(content)) == 1 {
 		out = append(out, perLine(parts, indent+4)...)

@@ -15,6 +15,13 @@ func TestNoRoomForComma(t *testing.T) {
 	require.Equal(t, []string{pad + "jnp.minimum(jnp.maximum(step, 0), steps - 1)", pad + "+ (steps * i + (4 * steps)),", pad + "1,"}, perLine([]string{operand, "1"}, len(pad)))
 }
 
+// TestSplitDef: parameters have a line each where they fill one; the result of a function without any is split in their place.
+func TestSplitDef(t *testing.T) {
+	name, result := strings.Repeat("f", 40), "Work[tuple[jax.Array, jax.Array, jax.Array, jax.Array]]:"
+	require.Equal(t, []string{"def " + name + "(", "    x: int,", ") -> " + result}, split("def "+name+"(x: int) -> "+result, 0))
+	require.Equal(t, []string{"def " + name + "() -> Work[", "    tuple[jax.Array, jax.Array, jax.Array, jax.Array]", "]:"}, split("def "+name+"() -> "+result, 0))
+}
+
 // TestUnpacked: names of results fill as few lines as fit them, and names that fill a line each have one.
 func TestUnpacked(t *testing.T) {
 	long := func(c string) string { return strings.Repeat(c, 40) }

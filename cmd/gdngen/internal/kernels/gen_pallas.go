@@ -18,7 +18,9 @@ import (
 
 // pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.
 func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, err error) {
-	s = pallas.Spec(s)
+	if s = pallas.Spec(s); s.Packed && s.Seqs == 0 {
+		return nil, nil, errors.New("pallas: the tensors of a file have a batch axis, of any number of rows: leave out packed, or give seqs")
+	}
 	if chosen, err = suitFile(s, variant, target); err != nil {
 		return nil, nil, err
 	}

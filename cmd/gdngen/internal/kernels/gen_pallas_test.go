@@ -24,6 +24,19 @@ func TestPallasForm(t *testing.T) {
 	}
 }
 
+// Tensors without a batch axis are packed sequences.
+func TestFileHasBatchAxis(t *testing.T) {
+	for text, refused := range map[string]bool{"tiny": false, "tiny,b=1,packed": true, "tiny,b=1,packed,seqs=2": false} {
+		s, err := gdn.Parse(text)
+		require.NoError(t, err)
+		if _, _, err = pallasForm(s, "auto", "v6e"); refused {
+			require.ErrorContains(t, err, "leave out packed, or give seqs", text)
+		} else {
+			require.NoError(t, err, text)
+		}
+	}
+}
+
 // A file has another order than Mosaic where that costs less, unless the text says otherwise.
 func TestFileOrders(t *testing.T) {
 	for _, test := range []struct {

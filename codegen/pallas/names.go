@@ -99,8 +99,10 @@ func (p *printer) made(n *loops.Node) string {
 	case "eliminate", "merge":
 		return "xs"
 	}
-	if p.k != nil && p.k.held.Both(n) != "" {
-		return p.k.held.Both(n)
+	if p.k != nil {
+		if name := p.k.held.Loaded(n); name != "" {
+			return name
+		}
 	}
 	if name := n.In.Called(); name != "" && name != strands.Odd {
 		return name
@@ -151,11 +153,6 @@ func (p *printer) operandName(n *loops.Node) string {
 	name := p.names[a]
 	if a.Param != 0 {
 		name = p.name(a)
-		if p.k != nil && n.Call == "" && n.In.Op == ir.OpLoad && a.Scratch && a.IsList() {
-			if name := p.k.held.At(a, n.Args[0].At); name != "" {
-				return name
-			}
-		}
 	}
 	if name == "" {
 		return baseName(p.base(a))

@@ -81,11 +81,11 @@ func (h *Held) In(list *loops.Item) (names []string) {
 	return names
 }
 
-// At is the name of what a load takes from a list of scratch; empty where that has none, or more than two. Of q and k in turn,
+// at is the name of what stands at places of a list of scratch; empty where that has none, or more than two. Of q and k in turn,
 //
 //	[2 * h + 1]   is k
 //	[i + 2 * h]   is q_k, for i from 0 to 1
-func (h *Held) At(list *loops.Item, at []loops.Form) string {
+func (h *Held) at(list *loops.Item, at []loops.Form) string {
 	if len(at) == 0 {
 		return ""
 	}
@@ -99,16 +99,15 @@ func (h *Held) At(list *loops.Item, at []loops.Form) string {
 	return naming.Both(h.In(&some))
 }
 
-// Both is the name of what a node takes now from one, now from another place of a list that holds different values; empty for others.
-func (h *Held) Both(n *loops.Node) string {
+// Loaded is the name of what a node, or what it is a form of, loads from a list of scratch, unless its formula says the same; empty for others.
+func (h *Held) Loaded(n *loops.Node) string {
 	for n != nil && n.Call == "" && len(n.Args) > 0 && naming.FormOf(n.In) != "" && !n.Args[0].Item.Typ.IsRef() {
 		n = n.Args[0].Item.Maker
 	}
-	if n == nil || n.Call != "" || n.In == nil || n.In.Op != ir.OpLoad || len(n.Args) == 0 {
+	if n == nil || n.Call != "" || n.In == nil || n.In.Op != ir.OpLoad || len(n.Args) == 0 || !n.Args[0].Item.Scratch || !n.Args[0].Item.IsList() {
 		return ""
 	}
-	list := n.Args[0].Item
-	if name := h.At(list, n.Args[0].At); list.Scratch && list.IsList() && name != naming.Plain(ir.NameOf(n.In.Result())) {
+	if name := h.at(n.Args[0].Item, n.Args[0].At); name != naming.Plain(ir.NameOf(n.In.Result())) {
 		return name
 	}
 	return ""

@@ -45,6 +45,8 @@ func TestFileOrders(t *testing.T) {
 		{"train", "auto", "v6e", "bwd.state_delay", "3"}, {"train", "auto", "tpu7x", "bwd.state_delay", "6"}, {"train", "auto", "v5e", "bwd.state_delay", "6"},
 		{"train", "auto,bwd.state_delay=10", "tpu7x", "bwd.state_delay", "10"}, {"train", "tpu-train", "tpu7x", "bwd.state_delay", "3"},
 		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"},
+		{"bench,seqs=8", "auto", "v6e", "decay_bf16", "operands"}, {"bench,seqs=8", "auto", "v5e", "decay_bf16", "operands"},
+		{"bench,seqs=8", "auto,decay_bf16=none", "v6e", "decay_bf16", "none"}, {"bench,seqs=8", "auto", "tpu7x", "prologue_end", "80"},
 	} {
 		s, err := gdn.Parse(test.spec)
 		require.NoError(t, err)

@@ -79,8 +79,8 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		outText, outSpecText = outs[0], outSpecs[0]
 	}
 	params := "dimension_semantics=" + lists.Tuple(sem)
-	if limit := vmemLimit(k.In); limit > 0 {
-		params += fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit>>20)
+	if limit := vmemLimit(k.In) >> 20; limit > 0 {
+		params, m.vmem = params+fmt.Sprintf(", vmem_limit_bytes=%d << 20", limit), max(m.vmem, limit)
 	}
 	if mosaic.Inside(g) {
 		params += ", disable_bounds_checks=True"

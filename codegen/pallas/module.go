@@ -19,6 +19,7 @@ import (
 // module is a Python module under construction.
 type module struct {
 	helpers map[string]bool
+	vmem    int             // MiB that a kernel asks for, the most
 	taken   map[string]bool // names at the top level
 	tasks   map[*ir.Instr]tpu.Place
 	beside  map[string][]string  // stages beside the rest of their phase, by kernel

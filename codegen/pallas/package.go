@@ -86,7 +86,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if api == nil {
 			api = f
 		}
-		api.data.Pool = api.data.Pool || f.data.Pool
+		api.data.Pool, api.data.VMEM = api.data.Pool || f.data.Pool, max(api.data.VMEM, f.vmem)
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
 		doc := strings.Replace(f.doc, runIt, "", 1)
@@ -111,7 +111,6 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	api.data.Short, api.data.Train = has("short"), has("train")
-	api.data.VMEM = folder.VectorMemory(codes)
 	api.data.Options, api.data.Kinds, api.data.KindNames = folder.CompilerOptions(api.data.VMEM)
 	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/_recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
 		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {

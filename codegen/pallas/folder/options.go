@@ -3,7 +3,6 @@ package folder
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,19 +12,6 @@ import (
 
 // otherKinds are second names of kinds of devices, which JAX knows too.
 var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p"}
-
-// VectorMemory is how many MiB kernels in files may take.
-func VectorMemory(codes []string) (most int) {
-	for _, code := range codes {
-		for _, found := range limitText.FindAllStringSubmatch(code, -1) {
-			n, _ := strconv.Atoi(found[1])
-			most = max(most, n)
-		}
-	}
-	return most
-}
-
-var limitText = regexp.MustCompile(`vmem_limit_bytes=(\d+) << 20`)
 
 // CompilerOptions are the options that kernels of so many MiB want of the compiler, as items of a dictionary, and the kinds of devices with as
 // much vector memory that want them, as strings and in words.

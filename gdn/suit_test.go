@@ -177,8 +177,8 @@ func TestChoices(t *testing.T) {
 		size       int
 		want       string
 	}{
-		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
-		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
+		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6"},
+		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
 		{"train", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
 		{"train", "auto-fla", 256, "tpu-train-x3-long"},
@@ -200,9 +200,9 @@ func TestChoices(t *testing.T) {
 		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3,pack=visits,fetch=copies"},
 		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,fetch=copies,main=yes"},
 		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
-		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=visits,fetch=copies"},
-		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,grads=lanes,decaysums=lanes,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,chunks=2,fetch=copies,main=yes"},
 		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/store"
@@ -28,14 +29,20 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 5.04 for 5.18 on tpu7x, 7.56 for 7.68 on v5e (but 4.96 for 4.89 on v6e).
+// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, 7.36 for 8.07 on v5e.
 var fileOrders = []struct {
-	targets, changes string
-	suits            func(gdn.Spec, gdn.Variant) bool
+	target, changes string
+	suits           func(gdn.Spec, gdn.Variant) bool
 }{
-	{"tpu7x v5e", "bwd.state_delay=6", func(s gdn.Spec, v gdn.Variant) bool {
-		return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
+	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
+	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", func(s gdn.Spec, v gdn.Variant) bool { // made gates: 8.68 for 7.80
+		return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
 	}},
+}
+
+// trainsInPhases is whether a backward kernel of given keys and sequences of equal length has a phase behind the state.
+func trainsInPhases(s gdn.Spec, v gdn.Variant) bool {
+	return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
 }
 
 // suitFile is suitTarget for a file. What the text names stays.
@@ -45,8 +52,11 @@ func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 		return f, err
 	}
 	for _, o := range fileOrders {
-		axis, _, _ := strings.Cut(o.changes, "=")
-		if strings.Contains(o.targets, target) && !strings.Contains(variant, axis) && o.suits(s, f.Variant) {
+		named := slices.ContainsFunc(strings.Split(o.changes, ","), func(change string) bool {
+			axis, _, _ := strings.Cut(change, "=")
+			return strings.Contains(variant, axis)
+		})
+		if o.target == target && !named && o.suits(s, f.Variant) {
 			return suitTarget(s, variant+","+o.changes, target)
 		}
 	}

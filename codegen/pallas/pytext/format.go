@@ -138,6 +138,9 @@ func split(body string, indent int) []string {
 	if comment != "" {
 		return append([]string{pad + "# " + comment}, split(code, indent)...)
 	}
+	if names, lists, ok := cutAssign(body); ok && strings.Trim(lists, "[], ") == "" && strings.Contains(lists, ", ") {
+		return emptied(strings.Split(names, ", "), pad)
+	}
 	if out := bracketed(body, indent); out != nil {
 		return out
 	}
@@ -302,6 +305,19 @@ func perLine(parts []string, indent int) []string {
 		}
 		l[len(l)-1] += ","
 		out = append(out, l...)
+	}
+	return out
+}
+
+// emptied sets names to lists of nothing, as many in a line as fit it.
+func emptied(names []string, pad string) (out []string) {
+	for len(names) > 0 {
+		n, line := 0, ""
+		for next := pad + names[0] + " = []"; n < len(names) && (n == 0 || len(next) <= lineWidth); {
+			n, line = n+1, next
+			next = pad + strings.Join(names[:min(n+1, len(names))], ", ") + " = []" + strings.Repeat(", []", n)
+		}
+		out, names = append(out, line), names[n:]
 	}
 	return out
 }

@@ -28,3 +28,11 @@ func TestUnpacked(t *testing.T) {
 	require.Equal(t, []string{"    a, b = results[:2]", "    c, d, e = results[2:]"}, unpacked([]string{"a", "b", "c", "d", "e"}, "    "))
 	require.Equal(t, []string{long("a") + " = results[0]", long("b") + " = results[1]", long("c") + " = results[2]"}, unpacked([]string{long("a"), long("b"), long("c")}, ""))
 }
+
+// TestEmptied: lists of nothing take as few lines as fit them; a name that fills a line has it to itself.
+func TestEmptied(t *testing.T) {
+	long := func(c string) string { return strings.Repeat(c, 36) }
+	body := long("a") + ", b, " + long("c") + ", d = [], [], [], []"
+	require.Equal(t, []string{"    " + long("a") + ", b = [], []", "    " + long("c") + ", d = [], []"}, split(body, 4))
+	require.Equal(t, []string{long("a") + long("b") + long("c") + " = []", "d = []"}, split(long("a")+long("b")+long("c")+", d = [], []", 0))
+}

@@ -29,18 +29,18 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, 7.36 for 8.07 on v5e.
+// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, 7.36 for 8.07 on v5e; with made gates 5.02 for 5.33 on
+// v6e and 5.15 for 5.26 on tpu7x. On v6e with given gates .3 % is not worth 36 lines, and on v5e with made gates two phases lose.
 var fileOrders = []struct {
-	target, changes string
-	suits           func(gdn.Spec, gdn.Variant) bool
+	targets, changes string
+	gates            gdn.Gates
 }{
-	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
-	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", func(s gdn.Spec, v gdn.Variant) bool { // made gates: 8.68 for 7.80
-		return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
-	}},
+	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", gdn.GatesGiven},
+	{"v6e tpu7x", "bwd.state_delay=20,bwd.head_skew=0", gdn.GatesFused},
+	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", gdn.GatesGiven},
 }
 
-// trainsInPhases is whether a backward kernel of given keys and sequences of equal length has a phase behind the state.
+// trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.
 func trainsInPhases(s gdn.Spec, v gdn.Variant) bool {
 	return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
 }
@@ -56,7 +56,7 @@ func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 			axis, _, _ := strings.Cut(change, "=")
 			return strings.Contains(variant, axis)
 		})
-		if o.target == target && !named && o.suits(s, f.Variant) {
+		if strings.Contains(o.targets, target) && o.gates == s.Gates && !named && trainsInPhases(s, f.Variant) {
 			return suitTarget(s, variant+","+o.changes, target)
 		}
 	}

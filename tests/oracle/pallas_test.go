@@ -262,18 +262,22 @@ func TestPallasPackageOfBench(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
-	target, err := codegen.LookupTarget("v6e")
-	require.NoError(t, err)
-	parts := pallas.Parts(s)
-	for i, p := range parts {
-		form, err := lower.Suit(p.Spec, gdn.Auto, target)
-		require.NoError(t, err)
-		parts[i].Variant = pallas.Fit(p.Spec, form.Variant)
-	}
-	_, dir := writePackage(t, parts)
-	lint(t, py, dir)
-	for _, p := range parts {
-		runJAX(t, filepath.Join(dir, "src"), absolute(t, py), "-c", "import gdr."+p.Name)
+	for _, name := range []string{"v5e", "v6e"} {
+		t.Run(name, func(t *testing.T) {
+			target, err := codegen.LookupTarget(name)
+			require.NoError(t, err)
+			parts := pallas.Parts(s)
+			for i, p := range parts {
+				form, err := lower.Suit(p.Spec, gdn.Auto, target)
+				require.NoError(t, err)
+				parts[i].Variant = pallas.Fit(p.Spec, form.Variant)
+			}
+			_, dir := writePackage(t, parts)
+			lint(t, py, dir)
+			for _, p := range parts {
+				runJAX(t, filepath.Join(dir, "src"), absolute(t, py), "-c", "import gdr."+p.Name)
+			}
+		})
 	}
 }
 

@@ -122,6 +122,9 @@ func TestAuto(t *testing.T) {
 					if target.MXUSize == 256 && target.VMEM <= 64<<20 {
 						since = append(since, inMain)
 					}
+					if target.MXUSize == 128 {
+						since = append(since, "bwd.decay_bf16=rows", "bwd.state_delay=6")
+					}
 				}
 				if job.name == "tpu-packed" && target.MXUSize == 128 {
 					since = append(slices.Clone(since), "chunks=4", "mergepairs=32", "state_delay=10")

@@ -147,7 +147,7 @@ func (d fileData) facts(parts []Part, p Provenance) folder.Facts {
 	if p.Revision != "" {
 		p.Version += ", revision " + p.Revision
 	}
-	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
+	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: p.Target, Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
 		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}
 	for i, x := range d.Params {

@@ -35,6 +35,7 @@ type Provenance struct {
 	Version  string // of the generator
 	Revision string // of its source, for the README of a package alone; empty where the build does not know it
 	Command  string // that writes a package anew; may be empty
+	Target   string // the generation that variants were chosen for; may be empty
 	Costs    []Cost // empty: not measured
 	Libtpu   string // the compiler that they were counted with
 }

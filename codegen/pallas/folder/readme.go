@@ -11,6 +11,7 @@ import (
 type Facts struct {
 	Name, Title, Function    string // of the package; of the rule; over whole sequences
 	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with
+	Target                   string // the TPU generation of the schedules
 	Kinds                    string // devices whose compiler wants options
 	VMEM                     int    // MiB that kernels may take
 	Training                 bool   // gradients are by kernels
@@ -40,6 +41,9 @@ func Readme(f Facts) string {
 	again := ""
 	if f.Command != "" {
 		again = "\n```sh\n" + f.Command + "\n```\n"
+	}
+	if f.Target != "" {
+		again += "\nThe order of the work is the best known for TPU " + f.Target + ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them.\n"
 	}
 	domain := ""
 	if f.Decays {

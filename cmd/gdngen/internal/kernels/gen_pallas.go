@@ -138,7 +138,8 @@ func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
 		}
 		parts[i].Costs = p.Costs
 	}
-	p.Command = "gdngen gen --spec " + s.String() + map[bool]string{true: " --variant " + variant}[variant != gdn.Auto && variant != ""] + " --backend pallas --package " + filepath.Base(pack)
+	p.Target = auto
+	p.Command = "gdngen gen --spec " + s.String() + map[bool]string{true: " --variant " + variant}[variant != gdn.Auto && variant != ""] + " --backend pallas" + map[bool]string{true: " --target " + auto}[auto != app.DefaultTarget] + " --package " + filepath.Base(pack)
 	files, err := pallas.Package(filepath.Base(pack), parts, lower.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)

@@ -29,15 +29,14 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, 7.36 for 8.07 on v5e; with made gates 5.02 for 5.33 on
-// v6e and 5.15 for 5.26 on tpu7x. On v6e with given gates .3 % is not worth 36 lines, and on v5e with made gates two phases lose.
+// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.36 for 8.07 on v5e. (On
+// v6e it would be 4.88 for 4.90, which is not worth 36 lines; with made gates the changes lose on v5e.)
 var fileOrders = []struct {
-	targets, changes string
-	gates            gdn.Gates
+	target, changes string
+	made            bool // where gates are made in the kernel too
 }{
-	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", gdn.GatesGiven},
-	{"v6e tpu7x", "bwd.state_delay=20,bwd.head_skew=0", gdn.GatesFused},
-	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", gdn.GatesGiven},
+	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", true},
+	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", false},
 }
 
 // trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.
@@ -56,7 +55,7 @@ func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 			axis, _, _ := strings.Cut(change, "=")
 			return strings.Contains(variant, axis)
 		})
-		if strings.Contains(o.targets, target) && o.gates == s.Gates && !named && trainsInPhases(s, f.Variant) {
+		if o.target == target && (o.made || s.Gates == gdn.GatesGiven) && !named && trainsInPhases(s, f.Variant) {
 			return suitTarget(s, variant+","+o.changes, target)
 		}
 	}

@@ -42,7 +42,7 @@ func TestFileOrders(t *testing.T) {
 	for _, test := range []struct {
 		spec, variant, target, axis, want string
 	}{
-		{"train", "auto", "v6e", "bwd.state_delay", "3"}, {"train,gates=fused", "auto", "v6e", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.head_skew", "0"},
+		{"train", "auto", "v6e", "bwd.state_delay", "3"}, {"train,gates=fused", "auto", "tpu7x", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.head_skew", "0"},
 		{"train", "auto", "v5e", "bwd.phases_after", "0"}, {"train,gates=fused", "auto", "v5e", "bwd.phases_after", "1"}, {"train", "auto,decay_bf16=none", "v5e", "bwd.phases_after", "1"},
 		{"train", "auto,bwd.state_delay=10", "tpu7x", "bwd.state_delay", "10"}, {"train", "tpu-train", "tpu7x", "bwd.state_delay", "3"},
 		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"},

@@ -43,7 +43,7 @@ func Readme(f Facts) string {
 		again = "\n```sh\n" + f.Command + "\n```\n"
 	}
 	if f.Target != "" {
-		again += "\nThe order of the work is the best known for TPU " + f.Target + ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them.\n"
+		again += "\nThe order of the work was chosen for TPU " + f.Target + ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them.\n"
 	}
 	domain := ""
 	if f.Decays {

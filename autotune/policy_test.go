@@ -154,12 +154,12 @@ func TestBoundEnds(t *testing.T) {
 // Candidates under way get a quarter of the budget more, then they are dropped.
 func TestBudgetEnds(t *testing.T) {
 	c := quick(t, 0)
-	c.Budget, c.Workers = 200*time.Millisecond, 2
+	c.Budget, c.Workers = 3*time.Second, 2 // enough for four candidates of no work on a busy machine
 	c.Evaluator = &fake{roomy: true, stuck: func(id int) bool { return id > 4 }}
 	begin := time.Now()
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, "the budget of 200ms is spent", sum.Stopped)
+	require.Equal(t, "the budget of 3s is spent", sum.Stopped)
 	require.Equal(t, 4, sum.Candidates)
 	require.Less(t, time.Since(begin), 20*time.Second) // without the end they would stand still for a minute
 	requireVerified(t, c.Dir)

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // loop writes a loop: a comprehension where all it does is make one list.
@@ -55,7 +56,10 @@ func (p *printer) loop(n *loops.Node) []statement {
 	for _, g := range lists {
 		names = append(names, p.name(g))
 	}
-	out = append(out, emptyLists(names, lineWidth-4*p.loops)...)
+	targets, empty := pytext.EmptyLists(names, lineWidth-4*p.loops-1)
+	for i, t := range targets {
+		out = append(out, statement{name: t, value: empty[i]})
+	}
 	s := statement{lines: []string{head + ":"}}
 	for _, b := range body {
 		for _, t := range b.text() {
@@ -85,20 +89,6 @@ func (p *printer) apart(n *loops.Node, lists []*loops.Item, body []statement, he
 
 // lineWidth is what of a line is left to a function's statements, with some room.
 const lineWidth = 80
-
-// emptyLists sets names to lists of nothing, as many in a line as fit it.
-func emptyLists(names []string, width int) (out []statement) {
-	for len(names) > 0 {
-		n, long := 1, len(names[0])
-		for n < len(names) && long+len(names[n])+6*(n+1) <= width {
-			long += len(names[n])
-			n++
-		}
-		out = append(out, statement{name: strings.Join(names[:n], ", "), value: "[]" + strings.Repeat(", []", n-1)})
-		names = names[n:]
-	}
-	return out
-}
 
 // beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.
 func (p *printer) beginCarries(l *loops.Loop) (out []statement) {

@@ -138,8 +138,13 @@ func split(body string, indent int) []string {
 	if comment != "" {
 		return append([]string{pad + "# " + comment}, split(code, indent)...)
 	}
-	if names, lists, ok := cutAssign(body); ok && strings.Trim(lists, "[], ") == "" && strings.Contains(lists, ", ") {
-		return emptied(strings.Split(names, ", "), pad)
+	if names, value, ok := cutAssign(body); ok && strings.Trim(value, "[], ") == "" && strings.Contains(value, ", ") {
+		var out []string
+		targets, lists := EmptyLists(strings.Split(names, ", "), lineWidth-indent)
+		for i, t := range targets {
+			out = append(out, pad+t+" = "+lists[i])
+		}
+		return out
 	}
 	if out := bracketed(body, indent); out != nil {
 		return out
@@ -309,17 +314,18 @@ func perLine(parts []string, indent int) []string {
 	return out
 }
 
-// emptied sets names to lists of nothing, as many in a line as fit it.
-func emptied(names []string, pad string) (out []string) {
+// EmptyLists sets names to lists of nothing, as many in a line as its width fits: what each line assigns to, and what.
+func EmptyLists(names []string, width int) (targets, lists []string) {
 	for len(names) > 0 {
-		n, line := 0, ""
-		for next := pad + names[0] + " = []"; n < len(names) && (n == 0 || len(next) <= lineWidth); {
-			n, line = n+1, next
-			next = pad + strings.Join(names[:min(n+1, len(names))], ", ") + " = []" + strings.Repeat(", []", n)
+		n, long := 1, len(names[0])
+		for n < len(names) && long+len(names[n])+6*(n+1)-1 <= width { // a name has a list and two commas, but the last, and " = "
+			long += len(names[n])
+			n++
 		}
-		out, names = append(out, line), names[n:]
+		targets, lists = append(targets, strings.Join(names[:n], ", ")), append(lists, "[]"+strings.Repeat(", []", n-1))
+		names = names[n:]
 	}
-	return out
+	return targets, lists
 }
 
 // unpacked names results in as few lines as fit them, of as many names each but for one.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/gdn"
@@ -38,13 +40,8 @@ func CheckPackage(name string) error {
 	return nil
 }
 
-// Part is a file of kernels in a package: what it computes, and how.
-type Part struct {
-	Name    string
-	Spec    gdn.Spec
-	Variant gdn.Variant
-	Costs   []Cost
-}
+// Part is what some kernels of a package compute, and how.
+type Part = orders.Part
 
 // shortTokens are those of sequences that fill no step of the kernels for long ones.
 const shortTokens = 128
@@ -73,15 +70,16 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	var codes []string
 	var api *file
 	loosest := 0.0
-	parts = slices.DeleteFunc(slices.Clone(parts), func(part Part) bool { return part.Name == "short" && part.Variant == parts[0].Variant })
+	all := orders.Files(parts)
+	first := all[0].Targets[0]
 	has := func(name string) bool {
-		return slices.ContainsFunc(parts, func(part Part) bool { return part.Name == name })
+		return slices.ContainsFunc(all, func(f orders.File) bool { return f.Name == name })
 	}
-	for _, part := range parts {
+	for _, part := range all {
 		p.Costs = part.Costs
 		f, err := newFile(part.Spec, part.Variant, build, p)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", part.Name, err)
+			return nil, fmt.Errorf("%s: %w", part.Module(first), err)
 		}
 		if api == nil {
 			api = f
@@ -100,17 +98,25 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		}
 		given = append(given, names)
 	}
-	common, left, taken := share.Out(share.Stages(codes), "STEP")
-	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + ofRule(name, common) + common + "\n")})
-	for i, part := range parts {
+	common, left, taken := orders.Shared(all, codes)
+	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
+	for i, part := range all {
 		used := append(share.Names(left[i]), given[i]...)
-		from := slices.DeleteFunc(taken[i], func(n string) bool { return !slices.Contains(used, n) })
-		own := ofRule(name, left[i]) + pytext.ImportFrom(name+".common", from)
+		own := ofRule(name, left[i])
+		for _, module := range slices.Sorted(maps.Keys(taken[i])) {
+			from := slices.DeleteFunc(taken[i][module], func(n string) bool { return !slices.Contains(used, n) })
+			own += pytext.ImportFrom(name+"."+module, from)
+		}
 		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
-		files = append(files, File{Path: "src/" + name + "/" + part.Name + ".py", Text: pytext.Format(text)})
+		files = append(files, File{Path: "src/" + name + "/" + part.Module(first) + ".py", Text: pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
-	api.data.Short, api.data.Train = has("short"), has("train")
+	api.data.Short, api.data.Train, api.data.Orders = has("short"), has("train"), orders.Of(all)
+	modules := []string{"common"}
+	for _, part := range all {
+		modules = append(modules, part.Module(first))
+	}
+	api.data.Imports = pytext.ImportFrom(name, slices.Sorted(slices.Values(modules)))
 	api.data.Options, api.data.Kinds, api.data.KindNames = folder.CompilerOptions(api.data.VMEM)
 	for path, template := range map[string]string{"src/" + name + "/api.py": "api", "src/" + name + "/_recurrent.py": "recurrent", "src/" + name + "/parallel.py": "parallel",
 		"tests/test_api.py": "tests", "tests/test_parallel.py": "paralleltests", "tests/conftest.py": "conftest"} {
@@ -125,7 +131,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	files = append(files,
 		File{Path: "LICENSE", Text: folder.License},
 		File{Path: "pyproject.toml", Text: folder.Project(name, api.data.Text.Title)},
-		File{Path: "README.md", Text: folder.Readme(api.data.facts(parts, p))},
+		File{Path: "README.md", Text: folder.Readme(api.data.facts(all, p))},
 		File{Path: "src/" + name + "/__init__.py", Text: pytext.Format(init)},
 		File{Path: "src/" + name + "/py.typed", Text: "\n"})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -143,18 +149,21 @@ func ofRule(name, text string) string {
 }
 
 // facts are what is said of a package.
-func (d fileData) facts(parts []Part, p Provenance) folder.Facts {
+func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 	if p.Revision != "" {
 		p.Version += ", revision " + p.Revision
 	}
-	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: p.Target, Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
+	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: all[0].Targets[0], Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
 		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}
 	for i, x := range d.Params {
 		f.Args = append(f.Args, folder.Arg{Name: x.Name, Axes: d.Axes[i].Axes, Type: strings.TrimPrefix(x.Type, "jnp.")})
 	}
-	for _, part := range parts {
-		row := folder.Row{Name: part.Name, Spec: part.Spec.String()}
+	for _, o := range d.Orders {
+		f.Orders = append(f.Orders, folder.Order{Modules: o.Modules, Devices: o.Devices.Names})
+	}
+	for _, part := range all {
+		row := folder.Row{Name: part.Module(all[0].Targets[0]), Spec: part.Spec.String()}
 		for _, c := range part.Costs {
 			row.Costs = append(row.Costs, fmt.Sprintf("%s %.2f", c.Target, float64(max(c.Wall, c.Cycles))/float64(part.Spec.Work())))
 		}

@@ -172,6 +172,40 @@ func TestPackage(t *testing.T) {
 	require.Contains(t, paths, "src/gdr/short.py")
 }
 
+// A package for several generations has one file of what they have alike, and a table of the others by kinds of devices.
+func TestPackageOfSeveralTargets(t *testing.T) {
+	var parts []pallas.Part
+	for target, text := range map[string]string{"v6e": "default", "v5e": "chunk=16"} {
+		for _, p := range pallas.Parts(spec(t, "tiny")) {
+			variant := "default"
+			if p.Name == "forward" || p.Name == "short" {
+				variant = text
+			}
+			var err error
+			p.Target = target
+			p.Variant, err = gdn.ParseVariant(variant)
+			require.NoError(t, err)
+			parts = append(parts, p)
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b pallas.Part) int { return strings.Compare(b.Target, a.Target) }) // v6e first
+	files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0"})
+	require.NoError(t, err)
+	texts := map[string]string{}
+	for _, f := range files {
+		texts[f.Path] = f.Text
+	}
+	api := texts["src/gdr/api.py"]
+	require.Contains(t, api, "from gdr import common, decode, forward, forward_v5e, packed, train\n")
+	require.Contains(t, api, "V5E = {forward: forward_v5e}\n")
+	require.Contains(t, api, `"TPU v5 lite": V5E,`)
+	require.Contains(t, api, `"TPU v4": V5E,`, "matrix units of as many rows")
+	require.NotContains(t, api, "TPU7x", "it runs what v6e runs")
+	require.Contains(t, texts["src/gdr/forward_v5e.py"], "from gdr.common import (")
+	require.Contains(t, texts["README.md"], "was chosen for TPU v6e, and in `forward_v5e` for TPU v4, v5e, v5p.")
+	require.Contains(t, texts["tests/conftest.py"], `params=["cpu", "TPU v5 lite"]`)
+}
+
 // A wheel has the modules of a package, and a record by which pip finds each.
 func TestWheel(t *testing.T) {
 	name, data, err := pallas.Wheel("two_words", []pallas.File{{Path: "LICENSE", Text: "Do.\n"}, {Path: "README.md", Text: "# It\n"}, {Path: "src/two_words/__init__.py", Text: "x = 1\n"}, {Path: "tests/test_api.py", Text: ""}})

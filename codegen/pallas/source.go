@@ -11,6 +11,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -24,18 +25,13 @@ var sourceText string
 var templates = template.Must(template.Must(template.New("source").Parse(sourceText+family.Templates)).ParseFS(packageText, "*.py.tmpl"))
 
 // Cost is the static cost of the kernels on a target.
-type Cost struct {
-	Target string
-	Cycles int64 // throughput
-	Wall   int64 // 0: not known
-}
+type Cost = orders.Cost
 
 // Provenance says where a file comes from.
 type Provenance struct {
 	Version  string // of the generator
 	Revision string // of its source, for the README of a package alone; empty where the build does not know it
 	Command  string // that writes a package anew; may be empty
-	Target   string // the generation that variants were chosen for; may be empty
 	Costs    []Cost // empty: not measured
 	Libtpu   string // the compiler that they were counted with
 }
@@ -89,7 +85,9 @@ type fileData struct {
 	Ungraded                         bool   // it has no gradient: another file of the package has
 	Ragged                           bool   // q, k, v and o may end within a block of tokens
 	Options, Kinds, KindNames        string // of the compiler, and devices that want them, in a package
-	VMEM                             int    // MiB of vector memory that kernels may take
+	Imports                          string // of modules of kernels
+	Orders                           orders.List
+	VMEM                             int // MiB of vector memory that kernels may take
 	Limit, GradientLimit, Name, Run  string
 }
 

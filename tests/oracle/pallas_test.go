@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -235,20 +236,24 @@ for sizes in ((1, 1, 4, 8, 128, 128), (5, 2, 2, 6, 64, 128), (40, 1, 16, 64, 64,
     rule.trace(pool, indices, x).lower(lowering_platforms=("tpu",))
 `
 
-// A package is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by states and by a
-// pool, refusals; and eight devices against one, with a sequence in two, four and eight parts.
+// A package with kernels for two generations is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by
+// states and by a pool, refusals, with the kernels of each generation; and eight devices against one, with a sequence in two, four and eight parts.
 func TestPallasPackage(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,init")
 	require.NoError(t, err)
-	parts := pallas.Parts(s)
-	for i, p := range parts {
-		text := map[string]string{"short": "chunk=8", "decode": "decode-f32", "packed": "split,chunk=16"}[p.Name]
-		if text == "" {
-			text = "chunk=16,layout=bthd,kq=joined"
+	var parts []pallas.Part
+	for _, order := range []struct{ target, whole, short, packed string }{
+		{"v6e", "chunk=16,layout=bthd,kq=joined", "chunk=8", "split,chunk=16"},
+		{"v5e", "chunk=16,kq=joined", "chunk=8", "split,chunk=8"}, // forms of its own but for short ones and decode
+	} {
+		for _, p := range pallas.Parts(s) {
+			text := map[string]string{"short": order.short, "decode": "decode-f32", "packed": order.packed}[p.Name]
+			p.Target = order.target
+			p.Variant, err = gdn.ParseVariant(cmp.Or(text, order.whole))
+			require.NoError(t, err)
+			parts = append(parts, p)
 		}
-		parts[i].Variant, err = gdn.ParseVariant(text)
-		require.NoError(t, err)
 	}
 	files, dir := writePackage(t, parts)
 	lint(t, py, dir)
@@ -262,21 +267,22 @@ func TestPallasPackageOfBench(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
-	for _, name := range []string{"v5e", "v6e"} {
-		t.Run(name, func(t *testing.T) {
-			target, err := codegen.LookupTarget(name)
+	for _, names := range []string{"v5e", "v6e", "v6e,v5e"} {
+		t.Run(names, func(t *testing.T) {
+			targets, err := codegen.ParseTargets(names)
 			require.NoError(t, err)
-			parts := pallas.Parts(s)
-			for i, p := range parts {
-				form, err := lower.Suit(p.Spec, gdn.Auto, target)
-				require.NoError(t, err)
-				parts[i].Variant = pallas.Fit(p.Spec, form.Variant)
+			var parts []pallas.Part
+			for _, target := range targets {
+				for _, p := range pallas.Parts(s) {
+					form, err := lower.Suit(p.Spec, gdn.Auto, target)
+					require.NoError(t, err)
+					p.Target, p.Variant = target.Name, pallas.Fit(p.Spec, form.Variant)
+					parts = append(parts, p)
+				}
 			}
 			_, dir := writePackage(t, parts)
 			lint(t, py, dir)
-			for _, p := range parts {
-				runJAX(t, filepath.Join(dir, "src"), absolute(t, py), "-c", "import gdr."+p.Name)
-			}
+			runJAX(t, filepath.Join(dir, "src"), absolute(t, py), "-c", "import gdr") // its functions import each module of kernels
 		})
 	}
 }

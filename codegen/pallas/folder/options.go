@@ -20,10 +20,7 @@ func CompilerOptions(vmem int) (options, kinds, names string) {
 	for _, t := range target.All() {
 		if len(t.Flags) > 0 && t.VMEM >= vmem<<20 {
 			maps.Copy(all, t.Flags)
-			list, words = append(list, strconv.Quote(t.Kind)), append(words, t.Name)
-			if other := otherKinds[t.Kind]; other != "" {
-				list = append(list, strconv.Quote(other))
-			}
+			list, words = append(list, quoted(t)...), append(words, t.Name)
 		}
 	}
 	var items []string
@@ -31,4 +28,46 @@ func CompilerOptions(vmem int) (options, kinds, names string) {
 		items = append(items, fmt.Sprintf("%q: %q", name, all[name]))
 	}
 	return strings.Join(items, ", "), strings.Join(list, ", "), "TPU " + strings.Join(words, ", ")
+}
+
+// quoted are the kinds of a generation's devices as strings of Python.
+func quoted(t *target.Target) []string {
+	list := []string{strconv.Quote(t.Kind)}
+	if other := otherKinds[t.Kind]; other != "" {
+		list = append(list, strconv.Quote(other))
+	}
+	return list
+}
+
+// Devices are those that run what was ordered for a generation.
+type Devices struct {
+	Kind  string   // of the generation itself, as a string of Python
+	Kinds []string // of all
+	Names string   // of generations
+}
+
+// Kinds are the devices of each of some generations: its own, and those of others whose matrix units have as many rows, where it is the first
+// such. The first generation has those that are left too.
+func Kinds(targets []string) map[string]Devices {
+	lists, words := map[string][]string{}, map[string][]string{}
+	for _, t := range target.All() {
+		own := slices.Index(targets, t.Name)
+		if own < 0 {
+			own = slices.IndexFunc(targets, func(name string) bool {
+				given, err := target.Lookup(name)
+				return err == nil && given.MXUSize == t.MXUSize
+			})
+		}
+		name := targets[max(own, 0)]
+		lists[name], words[name] = append(lists[name], quoted(t)...), append(words[name], t.Name)
+	}
+	out := map[string]Devices{}
+	for name := range lists {
+		own := lists[name][0]
+		if t, err := target.Lookup(name); err == nil {
+			own = strconv.Quote(t.Kind)
+		}
+		out[name] = Devices{own, lists[name], "TPU " + strings.Join(words[name], ", ")}
+	}
+	return out
 }

@@ -11,7 +11,8 @@ import (
 type Facts struct {
 	Name, Title, Function    string // of the package; of the rule; over whole sequences
 	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with
-	Target                   string // the TPU generation of the schedules
+	Target                   string // the TPU generation of the schedules; may be empty
+	Orders                   []Order
 	Kinds                    string // devices whose compiler wants options
 	VMEM                     int    // MiB that kernels may take
 	Training                 bool   // gradients are by kernels
@@ -20,6 +21,12 @@ type Facts struct {
 	Args                     []Arg
 	Sizes                    map[rune]int // of axes, in examples
 	Rows                     []Row
+}
+
+// Order is the modules of kernels for other devices than most.
+type Order struct {
+	Modules []string
+	Devices string
 }
 
 // Arg is an argument, its axes by letters.
@@ -43,7 +50,7 @@ func Readme(f Facts) string {
 		again = "\n```sh\n" + f.Command + "\n```\n"
 	}
 	if f.Target != "" {
-		again += "\nThe order of the work was chosen for TPU " + f.Target + ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them.\n"
+		again += "\nThe order of the work was chosen for TPU " + f.Target + f.orders() + "\n"
 	}
 	domain := ""
 	if f.Decays {
@@ -61,6 +68,18 @@ func Readme(f Facts) string {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.Name, r.Spec, strings.Join(r.Costs, ", "))
 	}
 	return b.String()
+}
+
+// orders ends the sentence that says for which devices the kernels are.
+func (f Facts) orders() string {
+	if len(f.Orders) == 0 {
+		return ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them, or for several."
+	}
+	var b strings.Builder
+	for _, o := range f.Orders {
+		fmt.Fprintf(&b, ", and in `%s` for %s", strings.Join(o.Modules, "`, `"), o.Devices)
+	}
+	return b.String() + ". The first device of JAX decides which kernels run; a program lowered on another machine has the first ones."
 }
 
 // types are the types of the arguments, each once.

@@ -130,6 +130,36 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 	return joined(texts), left, taken
 }
 
+// From takes out of a file what modules that it may import have alike, with all that it uses: what is left, and the names that it takes from
+// each. What is named own stays.
+func From(modules []string, file string, own ...string) (left string, taken [][]string) {
+	chosen, where := map[string]string{}, map[string]int{} // by first name, and by each
+	for i, m := range modules {
+		for _, p := range pieces(m) {
+			if len(p.names) == 0 || slices.Contains(own, p.names[0]) {
+				continue
+			}
+			chosen[p.names[0]] = p.text
+			for _, n := range p.names {
+				where[n] = i
+			}
+		}
+	}
+	all := pieces(file)
+	shared := takes(all, chosen)
+	var rest []string
+	for _, p := range all {
+		if len(p.names) == 0 || !shared[p.names[0]] {
+			rest = append(rest, p.text)
+		}
+	}
+	taken = make([][]string, len(modules))
+	for _, n := range keys(shared) {
+		taken[where[n]] = append(taken[where[n]], n)
+	}
+	return joined(rest), taken
+}
+
 // joined puts definitions one after another.
 func joined(texts []string) string {
 	var b strings.Builder

@@ -35,12 +35,14 @@ for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the te
 the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
-on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests.
+on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests; with several targets it has kernels
+in the order for each.
 
 --backend triton --package writes a data set of FlashInfer-Bench: solutions in Triton of the definition that --spec is a workload of, or of the
 contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
+  gdngen gen --spec bench --backend pallas --target v6e,v5e --package gdr
   gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
   gdngen gen --backend triton --package contest                          solutions of the contest's definitions, tests, a benchmark
   gdngen gen --spec contest-decode --backend ptx --target h100 --out decode.mlir

@@ -75,16 +75,17 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 			return fmt.Errorf("%s is there already: name a new folder", pack)
 		}
 	}
-	auto, _, _ := strings.Cut(targets, ",")
+	orders := strings.Split(targets, ",")
 	switch targets {
 	case "":
-		auto, targets = app.DefaultTarget, "v5e,v6e,tpu7x"
+		orders, targets = []string{app.DefaultTarget}, "v5e,v6e,tpu7x"
 	case "none", "all":
-		auto = app.DefaultTarget
+		orders = []string{app.DefaultTarget}
 	}
 	if pack != "" {
-		return genPackage(a, s, variant, auto, targets, pack)
+		return genPackage(a, s, variant, orders, targets, pack)
 	}
+	auto := orders[0]
 	f, chosen, err := pallasForm(s, variant, auto)
 	if err != nil {
 		return err
@@ -111,34 +112,39 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	return a.deliver(f, "pallas", auto, file, text)
 }
 
-// genPackage writes a package of kernels for training and inference. A variant is for whole sequences; for a few tokens and for packed
-// sequences it is auto.
-func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
+// genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
+// variant is for whole sequences; for a few tokens and for packed sequences it is auto.
+func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
 	p := pallas.Provenance{}
 	p.Version, p.Revision = app.Version()
-	parts := pallas.Parts(s)
-	for i, part := range parts {
-		text := variant
-		if part.Name == "decode" || part.Name == "packed" {
-			text = gdn.Auto
+	var parts []pallas.Part
+	for _, order := range orders {
+		costed := targets
+		if len(orders) > 1 {
+			costed = order
 		}
-		f, err := suitFile(part.Spec, text, auto)
-		if err != nil {
-			return fmt.Errorf("%s: %w", part.Name, err)
+		for _, part := range pallas.Parts(s) {
+			text := variant
+			if part.Name == "decode" || part.Name == "packed" {
+				text = gdn.Auto
+			}
+			f, err := suitFile(part.Spec, text, order)
+			if err != nil {
+				return fmt.Errorf("%s: %w", part.Name, err)
+			}
+			a.Say(f)
+			f = lower.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
+			part.Target, part.Variant = order, f.Variant
+			if targets != "none" {
+				if err := a.pallasCosts(f, costed, &p); err != nil {
+					return err
+				}
+				part.Costs = p.Costs
+			}
+			parts = append(parts, part)
 		}
-		a.Say(f)
-		f = lower.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
-		parts[i].Variant = f.Variant
-		if targets == "none" {
-			continue
-		}
-		if err := a.pallasCosts(f, targets, &p); err != nil {
-			return err
-		}
-		parts[i].Costs = p.Costs
 	}
-	p.Target = auto
-	p.Command = "gdngen gen --spec " + s.String() + map[bool]string{true: " --variant " + variant}[variant != gdn.Auto && variant != ""] + " --backend pallas" + map[bool]string{true: " --target " + auto}[auto != app.DefaultTarget] + " --package " + filepath.Base(pack)
+	p.Command = packageCommand(s, variant, orders, pack)
 	files, err := pallas.Package(filepath.Base(pack), parts, lower.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
@@ -153,6 +159,19 @@ func genPackage(a CLI, s gdn.Spec, variant, auto, targets, pack string) error {
 		return err
 	}
 	return store.WriteBelow(pack, "dist/"+name, wheel)
+}
+
+// packageCommand writes a package anew.
+func packageCommand(s gdn.Spec, variant string, orders []string, pack string) string {
+	command := "gdngen gen --spec " + s.String()
+	if variant != gdn.Auto && variant != "" {
+		command += " --variant " + variant
+	}
+	command += " --backend pallas"
+	if targets := strings.Join(orders, ","); targets != app.DefaultTarget {
+		command += " --target " + targets
+	}
+	return command + " --package " + filepath.Base(pack)
 }
 
 // pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.

@@ -29,14 +29,14 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.36 for 8.07 on v5e. (On
+// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.30 for 8.07 on v5e. (On
 // v6e it would be 4.88 for 4.90, which is not worth 36 lines; with made gates the changes lose on v5e.)
 var fileOrders = []struct {
 	target, changes string
 	made            bool // where gates are made in the kernel too
 }{
 	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", true},
-	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows", false},
+	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows,decaysums=products", false},
 }
 
 // trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.

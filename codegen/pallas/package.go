@@ -111,7 +111,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		files = append(files, File{Path: "src/" + name + "/" + part.Module(first) + ".py", Text: pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
-	api.data.Short, api.data.Train, api.data.Orders = has("short"), has("train"), orders.Of(all)
+	api.data.Short, api.data.Train, api.data.Orders = has("short"), has("train"), orders.Of(all, api.data.VMEM)
 	modules := []string{"common"}
 	for _, part := range all {
 		modules = append(modules, part.Module(first))

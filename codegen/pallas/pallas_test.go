@@ -198,11 +198,11 @@ func TestPackageOfSeveralTargets(t *testing.T) {
 	api := texts["src/gdr/api.py"]
 	require.Contains(t, api, "from gdr import common, decode, forward, forward_v5e, packed, train\n")
 	require.Contains(t, api, "V5E = {forward: forward_v5e}\n")
-	require.Contains(t, api, `"TPU v5 lite": V5E,`)
-	require.Contains(t, api, `"TPU v4": V5E,`, "matrix units of as many rows")
+	require.Contains(t, api, `"TPU v5 lite": V5E`)
+	require.Contains(t, api, `"TPU v4": V5E`, "matrix units of as many rows")
 	require.NotContains(t, api, "TPU7x", "it runs what v6e runs")
 	require.Contains(t, texts["src/gdr/forward_v5e.py"], "from gdr.common import (")
-	require.Contains(t, texts["README.md"], "was chosen for TPU v6e, and in `forward_v5e` for TPU v4, v5e, v5p.")
+	require.Contains(t, texts["README.md"], "was chosen for TPU v6e, and in `forward_v5e` for TPU v5e, v4, v5p.")
 	require.Contains(t, texts["tests/conftest.py"], `params=["cpu", "TPU v5 lite"]`)
 }
 

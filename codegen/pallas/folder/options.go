@@ -41,33 +41,32 @@ func quoted(t *target.Target) []string {
 
 // Devices are those that run what was ordered for a generation.
 type Devices struct {
-	Kind  string   // of the generation itself, as a string of Python
-	Kinds []string // of all
+	Kinds []string // as strings of Python, those of the generation itself first
 	Names string   // of generations
 }
 
-// Kinds are the devices of each of some generations: its own, and those of others whose matrix units have as many rows, where it is the first
-// such. The first generation has those that are left too.
-func Kinds(targets []string) map[string]Devices {
-	lists, words := map[string][]string{}, map[string][]string{}
-	for _, t := range target.All() {
-		own := slices.Index(targets, t.Name)
-		if own < 0 {
-			own = slices.IndexFunc(targets, func(name string) bool {
-				given, err := target.Lookup(name)
-				return err == nil && given.MXUSize == t.MXUSize
-			})
+// Kinds are the devices of each of some generations, for kernels that take so many MiB of vector memory: its own, and those of others whose
+// matrix units have as many rows, where it is the first such. The first generation has those that are left too.
+func Kinds(targets []string, vmem int) map[string]Devices {
+	kinds, words := map[string][]string{}, map[string][]string{}
+	add := func(name string, t *target.Target) {
+		kinds[name], words[name] = append(kinds[name], quoted(t)...), append(words[name], t.Name)
+	}
+	var rows []int // of the matrix units of each
+	for _, name := range targets {
+		if t, err := target.Lookup(name); err == nil {
+			add(name, t)
+			rows = append(rows, t.MXUSize)
 		}
-		name := targets[max(own, 0)]
-		lists[name], words[name] = append(lists[name], quoted(t)...), append(words[name], t.Name)
+	}
+	for _, t := range target.All() {
+		if !slices.Contains(targets, t.Name) && t.VMEM >= vmem<<20 {
+			add(targets[max(slices.Index(rows, t.MXUSize), 0)], t)
+		}
 	}
 	out := map[string]Devices{}
-	for name := range lists {
-		own := lists[name][0]
-		if t, err := target.Lookup(name); err == nil {
-			own = strconv.Quote(t.Kind)
-		}
-		out[name] = Devices{own, lists[name], "TPU " + strings.Join(words[name], ", ")}
+	for name := range kinds {
+		out[name] = Devices{kinds[name], "TPU " + strings.Join(words[name], ", ")}
 	}
 	return out
 }

@@ -97,10 +97,21 @@ func (l List) For(module string) string {
 	return "_ordered(" + module + ")"
 }
 
-// Of are the generations behind the first that have modules of their own.
-func Of(all []File) (out List) {
+// Table has the modules by kinds of devices, as items of a dictionary.
+func (l List) Table() string {
+	var items []string
+	for _, o := range l {
+		for _, kind := range o.Devices.Kinds {
+			items = append(items, kind+": "+o.Name)
+		}
+	}
+	return strings.Join(items, ", ")
+}
+
+// Of are the generations behind the first that have modules of their own, of kernels that take so many MiB of vector memory.
+func Of(all []File, vmem int) (out List) {
 	first, targets := all[0].Targets[0], targetsOf(all)
-	kinds := folder.Kinds(targets)
+	kinds := folder.Kinds(targets, vmem)
 	for _, t := range targets {
 		o := Order{Name: strings.ToUpper(t), Target: t, Devices: kinds[t]}
 		var pairs []string

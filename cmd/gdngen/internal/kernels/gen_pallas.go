@@ -75,12 +75,20 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 			return fmt.Errorf("%s is there already: name a new folder", pack)
 		}
 	}
-	orders := strings.Split(targets, ",")
+	orders := []string{app.DefaultTarget}
 	switch targets {
-	case "":
-		orders, targets = []string{app.DefaultTarget}, "v5e,v6e,tpu7x"
 	case "none", "all":
-		orders = []string{app.DefaultTarget}
+	case "":
+		targets = "v5e,v6e,tpu7x"
+	default:
+		list, err := app.ParseTargets(targets)
+		if err != nil {
+			return err
+		}
+		orders = nil
+		for _, t := range list {
+			orders = append(orders, t.Name)
+		}
 	}
 	if pack != "" {
 		return genPackage(a, s, variant, orders, targets, pack)

@@ -160,7 +160,7 @@ func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 		f.Args = append(f.Args, folder.Arg{Name: x.Name, Axes: d.Axes[i].Axes, Type: strings.TrimPrefix(x.Type, "jnp.")})
 	}
 	for _, o := range d.Orders {
-		f.Orders = append(f.Orders, folder.Order{Modules: o.Modules, Devices: o.Devices.Names})
+		f.Orders = append(f.Orders, folder.Order{Target: o.Target, Modules: o.Modules, Others: o.Devices.Others})
 	}
 	for _, part := range all {
 		row := folder.Row{Name: part.Module(all[0].Targets[0]), Spec: part.Spec.String()}

@@ -202,7 +202,7 @@ func TestPackageOfSeveralTargets(t *testing.T) {
 	require.Contains(t, api, `"TPU v4": V5E`, "matrix units of as many rows")
 	require.NotContains(t, api, "TPU7x", "it runs what v6e runs")
 	require.Contains(t, texts["src/gdr/forward_v5e.py"], "from gdr.common import (")
-	require.Contains(t, texts["README.md"], "was chosen for TPU v6e, and in `forward_v5e` for TPU v5e, v4, v5p.")
+	require.Contains(t, texts["README.md"], "was chosen for TPU v6e, and in `forward_v5e` for TPU v5e (taken on v4, v5p too).")
 	require.Contains(t, texts["tests/conftest.py"], `params=["cpu", "TPU v5 lite"]`)
 }
 

@@ -377,7 +377,7 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 			}
 			l = append(l, text+" throughput "+each(c.Cycles))
 		}
-		fmt.Fprintf(&b, "  cost: static cycles (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, "\n    "))
+		fmt.Fprintf(&b, "  cost: static cycles of Mosaic kernels alike (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, "\n    "))
 	}
 	b.WriteString(runIt)
 	return b.String()

@@ -11,7 +11,7 @@ import (
 )
 
 // otherKinds are second names of kinds of devices, which JAX knows too.
-var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p"}
+var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "TPU v6 lite": "TPU v6e"}
 
 // CompilerOptions are the options that kernels of so many MiB want of the compiler, as items of a dictionary, and the kinds of devices with as
 // much vector memory that want them, as strings and in words.
@@ -41,32 +41,30 @@ func quoted(t *target.Target) []string {
 
 // Devices are those that run what was ordered for a generation.
 type Devices struct {
-	Kinds []string // as strings of Python, those of the generation itself first
-	Names string   // of generations
+	Kinds  []string // as strings of Python, those of the generation itself first
+	Others string   // the names of other generations; may be empty
 }
 
 // Kinds are the devices of each of some generations, for kernels that take so many MiB of vector memory: its own, and those of others whose
 // matrix units have as many rows, where it is the first such. The first generation has those that are left too.
 func Kinds(targets []string, vmem int) map[string]Devices {
-	kinds, words := map[string][]string{}, map[string][]string{}
-	add := func(name string, t *target.Target) {
-		kinds[name], words[name] = append(kinds[name], quoted(t)...), append(words[name], t.Name)
-	}
+	out := map[string]Devices{}
 	var rows []int // of the matrix units of each
 	for _, name := range targets {
 		if t, err := target.Lookup(name); err == nil {
-			add(name, t)
+			out[name] = Devices{Kinds: quoted(t)}
 			rows = append(rows, t.MXUSize)
 		}
 	}
 	for _, t := range target.All() {
-		if !slices.Contains(targets, t.Name) && t.VMEM >= vmem<<20 {
-			add(targets[max(slices.Index(rows, t.MXUSize), 0)], t)
+		if slices.Contains(targets, t.Name) || t.VMEM < vmem<<20 {
+			continue
 		}
-	}
-	out := map[string]Devices{}
-	for name := range kinds {
-		out[name] = Devices{kinds[name], "TPU " + strings.Join(words[name], ", ")}
+		name := targets[max(slices.Index(rows, t.MXUSize), 0)]
+		d := out[name]
+		d.Kinds = append(d.Kinds, quoted(t)...)
+		d.Others = strings.TrimPrefix(d.Others+", "+t.Name, ", ")
+		out[name] = d
 	}
 	return out
 }

@@ -25,8 +25,9 @@ type Facts struct {
 
 // Order is the modules of kernels for other devices than most.
 type Order struct {
+	Target  string
 	Modules []string
-	Devices string
+	Others  string // generations that run it too; may be empty
 }
 
 // Arg is an argument, its axes by letters.
@@ -63,7 +64,7 @@ func Readme(f Facts) string {
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
 		return b.String()
 	}
-	b.WriteString("\n## Cost\nStatic cycles a token and value head, at the sizes that kernels were chosen for, " + f.Libtpu + "; nothing ran on a TPU:\n\n| kernels | sizes | cost |\n|---|---|---|\n")
+	b.WriteString("\n## Cost\nStatic cycles a token and value head of Mosaic kernels by the same variants, at the sizes that these were chosen for, " + f.Libtpu + "; nothing ran on a TPU:\n\n| kernels | sizes | cost |\n|---|---|---|\n")
 	for _, r := range f.Rows {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.Name, r.Spec, strings.Join(r.Costs, ", "))
 	}
@@ -77,9 +78,12 @@ func (f Facts) orders() string {
 	}
 	var b strings.Builder
 	for _, o := range f.Orders {
-		fmt.Fprintf(&b, ", and in `%s` for %s", strings.Join(o.Modules, "`, `"), o.Devices)
+		fmt.Fprintf(&b, ", and in `%s` for TPU %s", strings.Join(o.Modules, "`, `"), o.Target)
+		if o.Others != "" {
+			b.WriteString(" (taken on " + o.Others + " too)")
+		}
 	}
-	return b.String() + ". The first device of JAX decides which kernels run; a program lowered on another machine has the first ones."
+	return b.String() + ". The kind of device that JAX lowers for decides, that of the mesh or of its first device; without a TPU it is the first order."
 }
 
 // types are the types of the arguments, each once.

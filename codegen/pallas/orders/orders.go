@@ -3,7 +3,6 @@
 package orders
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -82,8 +81,17 @@ type Order struct {
 	Name    string // of the table in Python
 	Target  string
 	Devices folder.Devices
-	Modules []string
-	Pairs   string // what stands in place of what: forward: forward_v5e
+	Parts   []string // of which it has files of its own
+	Modules []string // these
+}
+
+// Pairs has what stands in place of what, as items of a dictionary: forward: forward_v5e.
+func (o Order) Pairs() string {
+	var items []string
+	for i, p := range o.Parts {
+		items = append(items, p+": "+o.Modules[i])
+	}
+	return strings.Join(items, ", ")
 }
 
 // List is the orders of a package but the first.
@@ -91,10 +99,10 @@ type List []Order
 
 // For is the module of a name for the device at hand.
 func (l List) For(module string) string {
-	if len(l) == 0 {
-		return module
+	if slices.ContainsFunc(l, func(o Order) bool { return slices.Contains(o.Parts, module) }) {
+		return "_ordered(" + module + ")"
 	}
-	return "_ordered(" + module + ")"
+	return module
 }
 
 // Table has the modules by kinds of devices, as items of a dictionary.
@@ -114,17 +122,15 @@ func Of(all []File, vmem int) (out List) {
 	kinds := folder.Kinds(targets, vmem)
 	for _, t := range targets {
 		o := Order{Name: strings.ToUpper(t), Target: t, Devices: kinds[t]}
-		var pairs []string
 		for _, f := range all {
 			if slices.Contains(f.Targets, t) && !slices.Contains(f.Targets, first) {
-				o.Modules, pairs = append(o.Modules, f.Module(first)), append(pairs, f.Name+": "+f.Module(first))
+				o.Parts, o.Modules = append(o.Parts, f.Name), append(o.Modules, f.Module(first))
 			}
 		}
-		if o.Pairs = strings.Join(pairs, ", "); o.Pairs != "" {
+		if len(o.Parts) > 0 {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(a, b Order) int { return cmp.Compare(a.Target, b.Target) })
 	return out
 }
 

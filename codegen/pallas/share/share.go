@@ -131,12 +131,16 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 }
 
 // From takes out of a file what modules that it may import have alike, with all that it uses: what is left, and the names that it takes from
-// each. What is named own stays.
+// each. What is named own stays, and what several modules define: one of them may use its own.
 func From(modules []string, file string, own ...string) (left string, taken [][]string) {
 	chosen, where := map[string]string{}, map[string]int{} // by first name, and by each
 	for i, m := range modules {
 		for _, p := range pieces(m) {
 			if len(p.names) == 0 || slices.Contains(own, p.names[0]) {
+				continue
+			}
+			if _, twice := where[p.names[0]]; twice {
+				chosen[p.names[0]] = ""
 				continue
 			}
 			chosen[p.names[0]] = p.text

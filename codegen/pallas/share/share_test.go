@@ -1,6 +1,7 @@
 package share
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,4 +22,16 @@ func TestShare(t *testing.T) {
 	_, left, _ = Out([]string{file("4", "a"), file("4", "b")}, "SIZE")
 	require.Contains(t, left[0], "SIZE = 4")
 	require.Contains(t, left[0], "def _all(", "it uses what stays")
+}
+
+// A file takes from modules what they have alike, but not what uses a name that two of them define: each has its own.
+func TestFrom(t *testing.T) {
+	def := func(name, uses string) string { return "def " + name + "() -> int:\n    return " + uses }
+	join := func(parts ...string) string { return strings.Join(parts, "\n\n\n") }
+	common, base := join("N = 1", def("_x", "N"), def("_f", "2")), join("N = 2", def("_y", "_f()"), def("_z", "N"))
+	left, taken := From([]string{common, base}, join("N = 2", def("_x", "N"), def("_f", "2"), def("_y", "_f()"), def("_z", "N"), def("_own", "_y()")))
+	require.Equal(t, join("N = 2", def("_x", "N"), def("_z", "N"), def("_own", "_y()")), left)
+	require.Equal(t, [][]string{{"_f"}, {"_y"}}, taken)
+	left, _ = From([]string{common}, join("STEP = 3", def("_f", "3")))
+	require.Equal(t, join("STEP = 3", def("_f", "3")), left)
 }

@@ -98,7 +98,7 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	a.VariantFlag(c, &g.variant)
 	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton, ptx or ir (default: mosaic where --target is given, else stablehlo)")
-	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+app.DefaultTarget+"; see gdngen targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first")
+	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+app.DefaultTarget+"; see gdngen targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first, and of a package those whose orders it has")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)

@@ -99,7 +99,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		given = append(given, names)
 	}
 	common, left, taken := orders.Shared(all, codes)
-	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + common + "\n")})
+	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + strings.TrimPrefix(ofRule(name, common)+"\n", "\n") + common + "\n")})
 	for i, part := range all {
 		used := append(share.Names(left[i]), given[i]...)
 		own := ofRule(name, left[i])

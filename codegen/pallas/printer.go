@@ -204,7 +204,9 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		case n.Call == "copy":
 			out = append(out, p.copy(n))
 		case n.In.Op == ir.OpWhen:
-			out = append(out, p.when(n))
+			if s := p.when(n); len(s.lines) > 2 { // a step may have nothing to do
+				out = append(out, s)
+			}
 		case n.In.Op == ir.OpLoop:
 			out = append(out, p.foriLoop(n)...)
 		case n.In.Op == ir.OpKernel:

@@ -22,12 +22,14 @@ type where struct {
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
+	turned      bool     // only where initial states come [K, V], as kernels do not have them
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 
 // asks says whether a row is for a spec's gates and the largest beta that they may give.
 func (w where) asks(s Spec) bool {
-	return !(w.given && (s.Gates != GatesGiven || s.Rule.kind() != allRules) || w.beyond1 && s.Top() <= 1 || w.upTo1 && s.Top() > 1)
+	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
+	return (given || !w.given) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -96,9 +98,11 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", "as the next; where the kernel turns states that enter, in their phase, values are turned there too", where{mxu: 128, most: 8, steps: 8, turned: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough", where{mxu: 128, most: 8, steps: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3,state_whole=yes", "as the next; where the kernel turns states that enter, in their phase, values are turned there too", where{mxu: 128, turned: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80", "as the next; where no gates are to be made, vector units have room for the decays from token to token in float32", where{mxu: 256, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", "as the next; where no gates are to be made, vector units have room for the decays from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},

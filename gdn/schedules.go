@@ -9,6 +9,7 @@ type ForwardSchedule struct {
 	Steps        int   // chunks of a kernel's step
 	HeadGroup    int   // heads in lockstep between dots; 0: as built
 	StateDelay   int   // hundredths of a chunk's time that the state waits for the other phases
+	StateWhole   bool  // what meets the state is made in its phase
 	PrologueEnd  int   // hundredths of a chunk's time after which the first phase is done
 	Interleave   bool  // what meets the state is made beside the rest of its phase
 	Fetch        Fetch // how blocks of tokens come to vector memory
@@ -40,6 +41,8 @@ var (
 			func(v *Variant) *int { return &v.Forward.HeadGroup }, 0, 1, 2, 4, 8).was("lock"),
 		intAxis(GroupForward, "state_delay", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
 			ofPhases, func(v *Variant) *int { return &v.Forward.StateDelay }, 0, 3, 6, 10, 20).was("late"),
+		boolAxis(GroupForward, "state_whole", "what meets the state and needs none, such as turned values and spread decays, is made in the state's phase instead of ahead of it, and takes no vector memory between the two", false,
+			ofPhases, func(v *Variant) *bool { return &v.Forward.StateWhole }),
 		intAxis(GroupForward, "prologue_end", "hundredths of a chunk's time after which the first phase is done", 100,
 			ofPhases, func(v *Variant) *int { return &v.Forward.PrologueEnd }, 60, 70, 80, 90, 100).was("ready"),
 		boolAxis(GroupForward, "interleave", "what meets the state is made beside the rest of its phase instead of after it", false,

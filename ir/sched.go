@@ -16,6 +16,7 @@ type Sched struct {
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
 	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	With   []string     // stages that are of the phase of the state whole, though they need no state
+	Enter  []int        // input windows that are read in the phase of the state: what sequences start from
 	After  int          // phases after that of the state, which is otherwise the last
 	// Waves are stages ordered as one in which groups of heads follow one another: a group's next dots come when Stagger groups
 	// have had theirs, and not when all have.
@@ -44,6 +45,7 @@ var schedFields = []field[*Sched]{
 	numbers("ends", func(s *Sched) *[]int { return &s.Ends }),
 	words("beside", func(s *Sched) *[]string { return &s.Beside }),
 	words("with", func(s *Sched) *[]string { return &s.With }),
+	numbers("enter", func(s *Sched) *[]int { return &s.Enter }),
 	number("stagger", func(s *Sched) *int { return &s.Stagger }),
 	words("waves", func(s *Sched) *[]string { return &s.Waves }),
 	number("after", func(s *Sched) *int { return &s.After }),
@@ -107,6 +109,11 @@ func (s *Sched) Check(g *Grid) error {
 	for _, w := range s.With {
 		if err := known(w); err != nil {
 			return fmt.Errorf("with the state: %w", err)
+		}
+	}
+	for _, i := range s.Enter {
+		if i < 0 || i >= len(g.In) {
+			return fmt.Errorf("window %d of %d is read in the phase of the state", i, len(g.In))
 		}
 	}
 	for _, w := range s.Waves {

@@ -217,6 +217,7 @@ func TestContained(t *testing.T) {
 	}
 	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,phases_before=0", "cpu-packed")
 	add("t=150,seqs=4,init,gates=fused,l2norm", "tpu-packed,decay_bf16=rows,refine=yes")
+	add("t=150,seqs=4,init", "tpu-packed,fetch=copies,main=yes,state_whole=yes")
 	add("t=150,seqs=4,init", "tpu-packed,decay_bf16=rows,refine=yes")
 	add("t=90,seqs=4,init,l2norm", "cpu-packed,chunk=16,batch=2", "bf16,pack=masked")
 	add("t=150,seqs=4,init", "tpu-train,pack=visits,chunk=64", "tpu-x3,pack=visits,chunk=64", "tpu-train,pack=visits,fetch=copies,chunk=64,refine=yes", "tpu-train-long,pack=visits,fetch=copies,chunk=64,chunks=2")

@@ -157,8 +157,11 @@ func (p *printer) when(n *loops.Node) statement {
 func (p *printer) copies(n *loops.Node) []statement {
 	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken, p.acts = quiet, taken, false }(p.quiet, p.taken)
 	alone := p.k.bundle && !p.yields
-	if alone {
-		p.names[n.Defs[0]] = p.m.fresh("_copies")
+	if name := "_copies"; alone {
+		if of := loops.Copied(n.Body); len(of) == 1 {
+			name = "_copy_" + strings.NewReplacer("refs.", "", "initial_", "").Replace(p.name(of[0]))
+		}
+		p.names[n.Defs[0]] = p.m.fresh(name)
 	}
 	name := p.name(n.Defs[0])
 	p.quiet, p.taken, p.acts = true, maps.Clone(p.taken), true

@@ -63,7 +63,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
 	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (visits.Schedule.Entry).
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
-	*p.carriers = append(*p.carriers, schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks})
+	carrier := schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
 	if p.ordered {
 		grid.Live = 1
 	}
@@ -87,12 +87,13 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		for j := range p.windows(o) {
 			column := visits.Block
 			if o == state {
-				column = visits.Next
+				column, carrier.Enter = visits.Next, append(carrier.Enter, len(grid.In))
 			}
 			grid.In = append(grid.In, p.window(o, column, j))
 			args = append(args, o.value)
 		}
 	}
+	*p.carriers = append(*p.carriers, carrier)
 	if s.Pool > 0 || s.InPlace && fetches(p.plan) {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits. States of a pool that no sequence names stay.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}

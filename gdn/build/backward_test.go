@@ -18,7 +18,7 @@ import (
 // Gradients by random variants agree with the reference on random specs, and the text of their programs parses back.
 func TestRandomGradientsAgree(t *testing.T) {
 	seen := map[string]int{}
-	for i := range 90 {
+	for i := range 120 {
 		r := rand.New(rand.NewPCG(uint64(i), 6))
 		s, v := gdntest.RandomSpec(r), gdntest.RandomVariant(r)
 		s.Direction = gdn.Direction(1 + r.IntN(2))

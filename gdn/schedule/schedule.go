@@ -21,6 +21,7 @@ type Carrier struct {
 	Heads   int    // in lockstep, those of all batch rows and chunks of a step
 	Reverse bool   // it takes the chunks from the last to the first
 	With    string // a stage that stands in the phase of the state, though it needs none
+	Enter   []int  // windows of the states that sequences start from
 }
 
 // Of gives the schedules of grids by their names; those that keep their order have none.
@@ -33,8 +34,9 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 		}
 		if s != nil {
 			if c.With != "" {
-				s.With = []string{c.With}
+				s.With = append(s.With, c.With)
 			}
+			s.Enter = c.Enter
 			scheds[c.Grid] = s
 		}
 	}
@@ -80,6 +82,9 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 		s.Ends[0] = v.Forward.PrologueEnd
 	}
 	// In the first 400 of 3500 cycles of a step the vector unit was at 27 %, since products come first; operands wait for nothing but the gates.
+	if v.Forward.StateWhole {
+		s.With = []string{"state"}
+	}
 	if v.Forward.Interleave {
 		s.Beside = []string{"operands"}
 	}

@@ -10,14 +10,15 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	carriers := []Carrier{{Grid: "fused", Heads: 8}, {Grid: "backward", Heads: 4, Reverse: true}}
+	carriers := []Carrier{{Grid: "fused", Heads: 8, Enter: []int{3}}, {Grid: "backward", Heads: 4, Reverse: true}}
 	for text, want := range map[string]map[string]*ir.Sched{
 		"default,head_group=0": {},
-		"default,head_group=2": {"fused": {Steps: 1, Lags: []int{0}, Lock: 2}},
-		"default,phases_before=2,steps=2,state_delay=6,interleave=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Beside: []string{"operands"},
+		"default,head_group=2": {"fused": {Steps: 1, Lags: []int{0}, Lock: 2, Enter: []int{3}}},
+		"default,phases_before=2,steps=2,state_delay=6,interleave=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Enter: []int{3}, Beside: []string{"operands"},
 			Phases: []ir.StagePhase{{Stage: "solve", Phase: 1}}}},
+		"default,phases_before=1,state_whole=yes": {"fused": {Steps: 1, Lags: []int{0, 1}, Lock: 8, With: []string{"state"}, Enter: []int{3}}},
 		// The last lag is whole steps, so that results come from whole steps.
-		"default,phases_before=1,steps=4": {"fused": {Steps: 4, Lags: []int{0, 4}, Lock: 8}},
+		"default,phases_before=1,steps=4": {"fused": {Steps: 4, Lags: []int{0, 4}, Lock: 8, Enter: []int{3}}},
 		"default,bwd.phases_before=1,bwd.phases_after=1,bwd.head_group=1,bwd.head_skew=2": {"backward": {Steps: 1, Lags: []int{0, 1, 2}, Lock: 1, After: 1, Stagger: 2, Waves: gradients,
 			Phases: []ir.StagePhase{{Stage: "dq", Phase: 2}, {Stage: "dk", Phase: 2}, {Stage: "dg", Phase: 2}, {Stage: "output", Phase: 2}, {Stage: "store", Phase: 2}}}},
 	} {

@@ -13,7 +13,7 @@ var texts string
 var optional = regexp.MustCompile(`.*  #\? \w+\n`)
 
 // needs are the helpers that a helper uses.
-var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
+var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "word_mask": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
 	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "Work", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
 
 // Need adds a helper, and those that it uses, to others.

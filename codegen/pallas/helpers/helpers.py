@@ -136,6 +136,13 @@ def _woven(*lists: list[Any]) -> list[Any]:
     """The first of each list, then the second of each, ..."""
     return [x for xs in zip(*lists, strict=True) for x in xs]
 
+#: word_mask
+def _word_mask(low: jax.Array, upper: jax.Array) -> jax.Array:
+    """Words of two bf16, all ones where the lower one is meant, and the upper one."""
+    zero = np.uint32(0)
+    return jnp.where(low, np.uint32(0xFFFF), zero) | jnp.where(upper, _HIGH, zero)
+
+
 #: half
 def _half(words: jax.Array, half: int) -> jax.Array:
     """The lower or the upper bf16 of words, as float32."""

@@ -38,8 +38,11 @@ func Copies(nodes []*Node) []*Node {
 	}
 	for all := c.moves(nodes); len(all) > 1; all = all[1:] {
 		same := slices.DeleteFunc(slices.Clone(all), func(m *moves) bool { return len(m.copies) != len(all[0].copies) })
-		if len(all[0].copies) >= fewCopies && len(same) > 1 && c.unify(same) {
-			return c.replace(nodes, same)
+		if len(all[0].copies) < fewCopies || len(same) < 2 || !c.unify(same) {
+			continue
+		}
+		if out := c.replace(nodes, same); out != nil {
+			return Copies(out) // others are of blocks that come a step later
 		}
 	}
 	return nodes
@@ -60,6 +63,8 @@ func (c *copier) moves(nodes []*Node) (out []*moves) {
 	var open *moves // which the next copy may belong to
 	for i, n := range nodes {
 		switch {
+		case n.Call == "copies" || n.Call == "copy":
+			open = nil
 		case n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait:
 			if open == nil || open.op != n.In.Op {
 				open = &moves{op: n.In.Op}
@@ -173,7 +178,7 @@ func (c *copier) alike(given []*ir.Value) bool {
 		}
 	}
 	for _, h := range c.holes {
-		if h[c.of] == given[c.of] { // one number
+		if identical(h[c.of], given[c.of]) { // one number
 			return slices.EqualFunc(h, given, identical)
 		}
 	}
@@ -205,7 +210,7 @@ func computes(in *ir.Instr) bool {
 	return in.Body == nil && (in.Op.Pure() || in.Op == ir.OpLoad && len(in.Args) > 0 && in.Args[0].Type.Space == ir.SMEM)
 }
 
-// replace puts calls in the places, and before the first what they call.
+// replace puts calls in the places, and before the first what they call; nil where that can not be.
 func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 	of := all[c.of]
 	at := nodes[of.at[0]]
@@ -215,19 +220,21 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 	for _, values := range c.holes {
 		for i, v := range values {
 			if all[i].args = append(all[i].args, Ref{Item: c.make(v, all[i])}); all[i].args[len(def.Params)].Item == nil {
-				return nodes
+				return nil
 			}
 		}
 		x := &Item{Typ: values[1].Type, Maker: all[1].args[len(def.Params)].Item.Maker} // for its name
 		def.Params = append(def.Params, x)
+		before := len(param)
 		for _, n := range slices.Concat(nodes, of.body) {
-			if j := slices.Index(n.results(), values[c.of]); j >= 0 && !c.same[values[c.of]] {
+			same := func(v *ir.Value) bool { return identical(v, values[c.of]) }
+			if j := slices.IndexFunc(n.results(), same); j >= 0 && !c.same[values[c.of]] {
 				param[n.Defs[j]] = x
 			}
 		}
-	}
-	if len(param) != len(c.holes) {
-		return nodes
+		if len(param) == before {
+			return nil
+		}
 	}
 	for _, b := range of.body {
 		if len(b.Defs) == 1 && param[b.Defs[0]] != nil {
@@ -265,6 +272,24 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 		}
 	}
 	return out
+}
+
+// Copied are the arrays in main memory of which nodes copy blocks.
+func Copied(nodes []*Node) (arrays []*Item) {
+	for _, n := range nodes {
+		var of []*Item
+		if n.Loop != nil {
+			of = Copied(n.Loop.Body)
+		} else if n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait {
+			of = []*Item{n.Args[0].Item}
+		}
+		for _, x := range of {
+			if !slices.Contains(arrays, x) {
+				arrays = append(arrays, x)
+			}
+		}
+	}
+	return arrays
 }
 
 // results are the values that a node makes.

@@ -2,6 +2,7 @@ package loops
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
@@ -31,7 +32,7 @@ func Fuse(nodes []*Node) []*Node {
 		}
 	}
 	for _, n := range nodes {
-		_ = f.half(n) || f.finite(n) || f.union(n) || f.feedback(n)
+		_ = f.half(n) || f.finite(n) || f.wordMask(n) || f.union(n) || f.feedback(n)
 	}
 	f.substitution()
 	f.merge()
@@ -196,6 +197,31 @@ func (f *fuser) finite(n *Node) bool {
 		parts = append(parts, bits)
 	}
 	return f.fuse(n, "finite", note, ir.OpXor, n.Args[:1], nil, parts...)
+}
+
+// wordMask finds masks of words of two bf16, all ones where the lower one is meant and where the upper one is.
+func (f *fuser) wordMask(n *Node) bool {
+	if n.In.Op != ir.OpOr {
+		return false
+	}
+	low, upper := f.by(n, 0, ir.OpSelect, 1), f.by(n, 1, ir.OpSelect, 1)
+	if !selects(low, ^high&math.MaxUint32) || !selects(upper, high) {
+		return false
+	}
+	pos := n.In.Pos // by which it has its name
+	f.fuse(n, "word_mask", "", ir.OpOr, []Ref{low.Args[0], upper.Args[0]}, nil, low, upper)
+	n.In.Pos = pos
+	return true
+}
+
+// selects says whether a node has some bits where a condition holds, and none elsewhere.
+func selects(n *Node, bits float64) bool {
+	if n == nil || len(n.Args) != 1 {
+		return false
+	}
+	x, some := Constant(n.In.Args[1])
+	y, none := Constant(n.In.Args[2])
+	return some && none && x == bits && y == 0
 }
 
 // union finds the bits of four values or more together.

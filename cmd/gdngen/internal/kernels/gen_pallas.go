@@ -29,20 +29,29 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.30 for 8.07 on v5e. (On
-// v6e it would be 4.88 for 4.90, which is not worth 36 lines; with made gates the changes lose on v5e.)
+// is another, which has heads in lockstep. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.30 for
+// 8.07 on v5e. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines; with made gates the changes lose on v5e.) Eight packed
+// sequences 2.70 for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
 var fileOrders = []struct {
 	target, changes string
-	made            bool // where gates are made in the kernel too
+	suits           func(gdn.Spec, gdn.Variant) bool
 }{
-	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", true},
-	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows,decaysums=products", false},
+	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
+	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows,decaysums=products", func(s gdn.Spec, v gdn.Variant) bool {
+		return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
+	}},
+	{"v5e", "decay_bf16=rows", packsWhole},
+	{"v6e", "state_whole=no,state_delay=3", packsWhole},
+	{"tpu7x", "state_whole=no,state_delay=3", packsWhole},
 }
 
 // trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.
 func trainsInPhases(s gdn.Spec, v gdn.Variant) bool {
 	return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
 }
+
+// packsWhole is whether blocks of packed sequences have all that meets a state made in its phase.
+func packsWhole(s gdn.Spec, v gdn.Variant) bool { return s.Seqs > 0 && v.Forward.StateWhole }
 
 // suitFile is suitTarget for a file. What the text names stays.
 func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
@@ -55,7 +64,7 @@ func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 			axis, _, _ := strings.Cut(change, "=")
 			return strings.Contains(variant, axis)
 		})
-		if o.target == target && (o.made || s.Gates == gdn.GatesGiven) && !named && trainsInPhases(s, f.Variant) {
+		if o.target == target && !named && o.suits(s, f.Variant) {
 			return suitTarget(s, variant+","+o.changes, target)
 		}
 	}

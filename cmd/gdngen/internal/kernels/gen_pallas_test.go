@@ -46,7 +46,9 @@ func TestFileOrders(t *testing.T) {
 		{"train", "auto", "v5e", "bwd.phases_after", "0"}, {"train,gates=fused", "auto", "v5e", "bwd.phases_after", "1"}, {"train", "auto,decay_bf16=none", "v5e", "bwd.phases_after", "1"},
 		{"train", "auto,bwd.state_delay=10", "tpu7x", "bwd.state_delay", "10"}, {"train", "tpu-train", "tpu7x", "bwd.state_delay", "3"},
 		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"},
-		{"bench,seqs=8", "auto", "v6e", "decay_bf16", "operands"}, {"bench,seqs=8", "auto", "v5e", "decay_bf16", "operands"},
+		{"bench,seqs=8", "auto", "v6e", "decay_bf16", "operands"}, {"bench,seqs=8", "auto", "v5e", "decay_bf16", "rows"},
+		{"bench,seqs=8", "auto", "v5e", "state_whole", "yes"}, {"bench,seqs=8", "auto", "v6e", "state_whole", "no"}, {"bench,seqs=8", "auto", "tpu7x", "state_whole", "no"},
+		{"bench,seqs=8", "auto,state_delay=6", "v6e", "state_whole", "yes"},
 		{"bench,seqs=8", "auto,decay_bf16=none", "v6e", "decay_bf16", "none"}, {"bench,seqs=8", "auto", "tpu7x", "prologue_end", "80"},
 	} {
 		s, err := gdn.Parse(test.spec)

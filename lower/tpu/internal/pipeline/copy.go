@@ -232,7 +232,11 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	}
 	if slices.ContainsFunc(k.fetched, func(f *fetch) bool { return f.seen == seen{p, k.slot.delay} }) ||
 		slices.ContainsFunc(k.delivered, func(x *delivery) bool { return x.param == p && x.axis >= 0 }) {
-		a.Starts[0] += (k.run.turn & 1) * ref.Type.Shape[0]
+		turn := k.run.turn
+		if k.places != nil && p-k.g.Tables < len(k.g.In) {
+			turn -= k.slot.delay // in a file a half is chosen by the step that its block is of (copyBlocks)
+		}
+		a.Starts[0] += (turn & 1) * ref.Type.Shape[0]
 		return
 	}
 	for d, x := range w.Index {

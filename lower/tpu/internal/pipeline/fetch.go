@@ -249,8 +249,13 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 			if !apart {
 				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
 			}
-			l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
+			if l.places == nil {
+				l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
+			}
 		})
+		if l.places != nil { // in a file by itself: a function for the copies of a delay starts or awaits
+			b.When(holds, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1) })
+		}
 	}
 }
 
@@ -261,7 +266,17 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	if len(list) == 0 {
 		return
 	}
-	half, at := b.And(b.Add(step, number(b, more)), number(b, 1)), l.numbers(b, step, more)
+	half, of := step, delay
+	if l.places != nil && delay > 0 { // in a file the half of the step that the block is of, as in rings
+		if more != delay {
+			half = b.Add(step, number(b, more-delay))
+		}
+		step = half
+	} else {
+		half, of = b.Add(step, number(b, more)), more
+	}
+	half = b.And(half, number(b, 1))
+	at := l.numbers(b, step, of)
 	for _, f := range list {
 		b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[0], at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
 	}

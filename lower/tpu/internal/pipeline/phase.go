@@ -149,12 +149,13 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir
 func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring map[*ir.Value]bool, floor int) {
 	in := l.body.Instrs[i]
 	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
-	carried, window, scratch := false, true, false
+	carried, window, scratch, enters := false, true, false, false
 	accesses(in, func(ref *ir.Value, store bool, _ *box) {
 		ref = memory(l.root, ref)
 		carried = carried || recurring[ref]
 		window = window && !store && l.param[ref] < firstOut
 		scratch = scratch || l.param[ref] >= firstOut
+		enters = enters || slices.Contains(l.opt.Enter, l.param[ref]-l.g.Tables)
 	})
 	l.phase[i] = floor
 	l.free[i] = in.Body == nil && (in.Op == ir.OpRefCast || in.Op == ir.OpProgramID || !ir.Ops[in.Op].Effect)
@@ -173,7 +174,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 	}
 	// A load of a window that is also stored to is a read of the state: it belongs to the state's
 	// phase.
-	if carried || slices.Contains(l.opt.With, in.Task.Stage) {
+	if carried || enters || slices.Contains(l.opt.With, in.Task.Stage) {
 		l.phase[i] = max(l.phase[i], state)
 	}
 	// The schedule's word on stages is for dots, which are what a phase is balanced by, and for

@@ -147,6 +147,30 @@ func TestRecurs(t *testing.T) {
 	require.False(t, l.recurs(rows))
 }
 
+// What needs no state is of the first phase, turned windows too, but for what enters: it is read, and so turned, in the phase of the state.
+func TestEnter(t *testing.T) {
+	body := &ir.Block{}
+	b := ir.NewBuilder(body)
+	tile := []int{128, 128}
+	ref := func() *ir.Value { return b.Param("", ir.Ref(ir.VMEM, ir.F32, tile...)) }
+	values, entering, state := ref(), ref(), ref()
+	load := func(r *ir.Value) *ir.Value { return b.Load(r, tile, []int{0, 0}, nil) }
+	turned := []*ir.Value{b.Transpose(load(values), 1, 0), b.Transpose(load(entering), 1, 0)}
+	b.Store(b.Add(b.Add(load(state), turned[0]), turned[1]), state, []int{0, 0}, nil)
+	require.NoError(t, b.Err())
+	phases := func(enter ...int) (of []int) {
+		g := &ir.Grid{In: make([]ir.Window, 2), Out: make([]ir.Window, 1)}
+		l := &pipeline{g: g, body: body, opt: &ir.Sched{Steps: 1, Lags: []int{0, 1}, Enter: enter}}
+		l.analyse()
+		for _, x := range turned {
+			of = append(of, l.phase[l.index[x]])
+		}
+		return of
+	}
+	require.Equal(t, []int{0, 0}, phases())
+	require.Equal(t, []int{0, 1}, phases(1))
+}
+
 // Kernels of few steps have a body for each: where they copy blocks both ways, from the first step on, and no table says how many steps run.
 func TestFew(t *testing.T) {
 	of := func(steps int, change func(l *pipeline)) bool {

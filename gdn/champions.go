@@ -22,7 +22,7 @@ type where struct {
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
-	turned      bool     // only where initial states come [K, V], as kernels do not have them
+	turned      bool     // only where initial states come [K, V], so that kernels of packed sequences turn them
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 

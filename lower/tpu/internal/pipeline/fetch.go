@@ -266,17 +266,17 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	if len(list) == 0 {
 		return
 	}
-	half, of := step, delay
-	if l.places != nil && delay > 0 { // in a file the half of the step that the block is of, as in rings
-		if more != delay {
-			half = b.Add(step, number(b, more-delay))
-		}
-		step = half
+	at, of := l.numbers(b, step, more), step
+	if l.places == nil || delay == 0 {
+		of = b.Add(step, number(b, more))
 	} else {
-		half, of = b.Add(step, number(b, more)), more
+		// In a file the half is that of the step that the block is of, as in rings, so what starts and what awaits it differ by that step alone.
+		if more != delay {
+			of = b.Add(step, number(b, more-delay))
+		}
+		at = l.numbers(b, of, delay)
 	}
-	half = b.And(half, number(b, 1))
-	at := l.numbers(b, step, of)
+	half := b.And(of, number(b, 1))
 	for _, f := range list {
 		b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[0], at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
 	}

@@ -81,10 +81,10 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
 		s.Ends[0] = v.Forward.PrologueEnd
 	}
-	// In the first 400 of 3500 cycles of a step the vector unit was at 27 %, since products come first; operands wait for nothing but the gates.
 	if v.Forward.StateWhole {
 		s.With = []string{"state"}
 	}
+	// In the first 400 of 3500 cycles of a step the vector unit was at 27 %, since products come first; operands wait for nothing but the gates.
 	if v.Forward.Interleave {
 		s.Beside = []string{"operands"}
 	}

@@ -142,7 +142,6 @@ def _word_mask(low: jax.Array, upper: jax.Array) -> jax.Array:
     zero = np.uint32(0)
     return jnp.where(low, np.uint32(0xFFFF), zero) | jnp.where(upper, _HIGH, zero)
 
-
 #: half
 def _half(words: jax.Array, half: int) -> jax.Array:
     """The lower or the upper bf16 of words, as float32."""

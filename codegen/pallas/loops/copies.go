@@ -212,6 +212,9 @@ func computes(in *ir.Instr) bool {
 
 // replace puts calls in the places, and before the first what they call; nil where that can not be.
 func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
+	for _, m := range all {
+		m.args, m.made = nil, nil // of a try with others that came to nothing
+	}
 	of := all[c.of]
 	at := nodes[of.at[0]]
 	def := &Node{Call: "copies", Stage: at.Stage, Head: Number(-1), At: nodes[all[0].at[0]].At, In: at.In, Defs: []*Item{{}}}

@@ -241,6 +241,7 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 		if d > 0 {
 			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
 		}
+		start := func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1) }
 		apart := d == 0 && inParts // the first step waits elsewhere
 		if apart && l.steps > 1 {
 			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
@@ -250,11 +251,11 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
 			}
 			if l.places == nil {
-				l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1)
+				start(b)
 			}
 		})
 		if l.places != nil { // in a file by itself: a function for the copies of a delay starts or awaits
-			b.When(holds, func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1) })
+			b.When(holds, start)
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 		l.light[i] = false
 	}
 	// A load of a window that is also stored to is a read of the state: it belongs to the state's
-	// phase.
+	// phase. So does what enters (Sched.Enter), whatever is made of it.
 	if carried || enters || slices.Contains(l.opt.With, in.Task.Stage) {
 		l.phase[i] = max(l.phase[i], state)
 	}

@@ -114,7 +114,7 @@ func TestGroups(t *testing.T) {
 			scalars = append(scalars, a.Name)
 		}
 	}
-	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "span", "error_feedback", "mergepairs", "phases_before", "steps", "head_group", "state_delay", "prologue_end", "bwd.phases_before", "bwd.phases_after", "bwd.steps", "bwd.head_group", "bwd.state_delay", "bwd.head_skew"}, scalars)
+	require.Equal(t, []string{"chunk", "leaf", "leafnewton", "span", "error_feedback", "mergepairs", "phases_before", "steps", "head_group", "state_delay", "grain", "prologue_end", "bwd.phases_before", "bwd.phases_after", "bwd.steps", "bwd.head_group", "bwd.state_delay", "bwd.grain", "bwd.head_skew"}, scalars)
 	require.Len(t, seen, len(Groups()))
 	for _, g := range Groups() {
 		require.NotZero(t, seen[g], g.String())

@@ -27,6 +27,8 @@ func TestAxes(t *testing.T) {
 			"out":             "fold=yes",
 			"state_delay":     "phases_before=1",
 			"state_whole":     "phases_before=1",
+			"grain":           "phases_before=1",
+			"bwd.grain":       "bwd.phases_after=1",
 			"bwd.state_delay": "bwd.phases_after=1",
 			"bwd.head_skew":   "bwd.phases_after=1",
 			"prologue_end":    "phases_before=1",

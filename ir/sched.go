@@ -13,6 +13,7 @@ type Sched struct {
 	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
 	Lock   int          // heads in lockstep between two dots
 	Late   int          // hundredths of a time slot that the phase of the state waits for the others
+	Grain  int          // ten-thousandths of a time slot for which the work of a phase stands together before other phases' comes between
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
 	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	With   []string     // stages that are of the phase of the state whole, though they need no state
@@ -42,6 +43,7 @@ var schedFields = []field[*Sched]{
 	always(numbers("lags", func(s *Sched) *[]int { return &s.Lags })),
 	always(number("lock", func(s *Sched) *int { return &s.Lock })),
 	number("late", func(s *Sched) *int { return &s.Late }),
+	number("grain", func(s *Sched) *int { return &s.Grain }),
 	numbers("ends", func(s *Sched) *[]int { return &s.Ends }),
 	words("beside", func(s *Sched) *[]string { return &s.Beside }),
 	words("with", func(s *Sched) *[]string { return &s.With }),
@@ -80,6 +82,8 @@ func (s *Sched) Check(g *Grid) error {
 		return fmt.Errorf("%d heads in lockstep", s.Lock)
 	case s.Late < 0 || s.Late > 90:
 		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
+	case s.Grain < 0 || s.Grain > 1000:
+		return fmt.Errorf("a grain of %d ten-thousandths of a time slot; 0 to 1000 are possible", s.Grain)
 	case s.Ends != nil && len(s.Ends) != len(s.Lags):
 		return fmt.Errorf("%d ends for %d phases", len(s.Ends), len(s.Lags))
 	case g.Live > 0 && s.Steps != 1:

@@ -78,14 +78,14 @@ func write(programs ...program) (*code, error) {
 }
 
 func (mod *module) program(prog program) error {
-	m, tasks, beside, err := schedule(prog.Module)
+	m, tasks, scheds, err := schedule(prog.Module)
 	if err != nil {
 		return fmt.Errorf("pallas: %w", err)
 	}
 	if err := m.Verify(); err != nil {
 		return err
 	}
-	mod.tasks, mod.beside, mod.hints = tasks, beside, map[*ir.Value]string{}
+	mod.tasks, mod.scheds, mod.hints = tasks, scheds, map[*ir.Value]string{}
 	mod.outside = mosaic.Outside(m)
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
@@ -149,13 +149,13 @@ func (mod *module) program(prog program) error {
 }
 
 // schedule orders the bodies of kernels so that loops can be found in them: all heads in lockstep, or head by head where steps
-// overlap as a schedule says. It tells what each instruction works for, and the stages beside the rest of their phase in each kernel.
-func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]string, error) {
+// overlap as a schedule says. It tells what each instruction works for, and the schedule of each kernel.
+func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string]ir.Sched, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	beside, waves := map[string][]string{}, map[string]bool{}
+	scheds, waves := map[string]ir.Sched{}, map[string]bool{}
 	for _, in := range m.Body.Instrs {
 		g := in.Attrs.Grid
 		if in.Op != ir.OpKernel || len(g.Dims) == 0 || g.Points() == 0 {
@@ -171,7 +171,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 		for _, w := range s.Waves {
 			waves[w] = true
 		}
-		beside[g.Name] = s.Beside
+		scheds[g.Name] = s
 	}
 	m, tasks, err := tpu.Places(m)
 	for in, t := range tasks {
@@ -183,7 +183,7 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string][]s
 			tasks[in] = t
 		}
 	}
-	return m, tasks, beside, err
+	return m, tasks, scheds, err
 }
 
 // lockstep is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.

@@ -137,12 +137,9 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 	return out
 }
 
-// A phase that shares its time with others gives way when its next piece is due later than what it wrote last. Time is in parts of
-// a chunk's.
-const (
-	wholeChunk = 10000
-	leastPiece = 24
-)
+// A phase that shares its time with others gives way when its next piece is due later than what it wrote last, by as much as its
+// schedule says, or this. Time is in parts of a chunk's.
+const wholeChunk, leastGrain = 10000, 24
 
 func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
 
@@ -156,7 +153,7 @@ func (p *printer) pause(at float64) []statement {
 
 // wait gives way for some time, where that is worth it.
 func (p *printer) wait(time int) []statement {
-	if time < leastPiece {
+	if time < p.k.grain {
 		return nil
 	}
 	p.clock += time
@@ -185,19 +182,19 @@ func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 	count, clock, period := l.Count.C, p.clock, int(l.Period*wholeChunk)
 	first := max(clock, min(ticks(n.At), until))
 	each := min(period, (wholeChunk-first)/count) // the schedule's last round may be shorter than others, the file's is not
-	p.clock, p.until, p.quiet = first, min(until, first+each), period < leastPiece
+	p.clock, p.until, p.quiet = first, min(until, first+each), period < p.k.grain
 	body = p.nodes(l.Body)
 	lasts := p.clock - first
 	wait := period - lasts // from the last of a round to the next round
 	p.clock, p.until, p.quiet = clock, until, quiet
-	if wait >= leastPiece && first-clock >= wait { // the first round waits as long as the others
+	if wait >= p.k.grain && first-clock >= wait { // the first round waits as long as the others
 		before = p.wait(first - clock - wait)
 		p.clock += count * period
 		return before, append([]statement{yielding(wait)}, body...), nil
 	}
 	before = p.pause(n.At)
 	// Else rounds wait at their end, the last one too, and are shorter where what follows would be late.
-	if wait = min(period, (p.room(n)-p.clock)/count) - lasts; wait >= leastPiece {
+	if wait = min(period, (p.room(n)-p.clock)/count) - lasts; wait >= p.k.grain {
 		lasts += wait
 		pause = []statement{yielding(wait)}
 	}

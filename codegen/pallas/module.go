@@ -22,7 +22,7 @@ type module struct {
 	vmem    int             // MiB that a kernel asks for, the most
 	taken   map[string]bool // names at the top level
 	tasks   map[*ir.Instr]tpu.Place
-	beside  map[string][]string  // stages beside the rest of their phase, by kernel
+	scheds  map[string]ir.Sched  // by kernel
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order
 	scale   float64              // of q; 0 where it has no name
@@ -42,6 +42,7 @@ type kernel struct {
 	classAt   int           // where its text goes among the functions
 	outer     []*loops.Item // of the prologue, read by phases
 	held      *plan.Held    // what scratch holds
+	grain     int           // the shortest time for which its phases give way
 }
 
 // constant names the numbers that would be read as noise.
@@ -110,7 +111,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
 	}
 	w := &kernelWriter{module: m, k: k, names: map[*loops.Item]string{}}
-	k.RollPhases(m.beside[g.Name])
+	k.RollPhases(m.scheds[g.Name].Beside)
 	if err := w.before(); err != nil {
 		return "", nil, err
 	}
@@ -132,8 +133,8 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 		return nil, err
 	}
 	g := in.Attrs.Grid
-	k := &kernel{Plan: work, name: pythonName(g.Name), names: map[*loops.Item]string{}, taken: map[string]bool{}}
-	k.pipelined = len(k.Steps) > 1 || len(k.Phases) > 1
+	k := &kernel{Plan: work, name: pythonName(g.Name), names: map[*loops.Item]string{}, taken: map[string]bool{},
+		pipelined: len(work.Steps) > 1 || len(work.Phases) > 1, grain: max(m.scheds[g.Name].Grain, leastGrain)}
 	if k.bundle = len(k.Params) >= 10; k.bundle {
 		k.class = m.fresh("_" + strings.ToUpper(k.name[:1]) + k.name[1:] + "Refs")
 		m.helpers["refs"] = true

@@ -75,7 +75,7 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	if s == nil {
 		return nil
 	}
-	s.Late, s.Fetch = v.Forward.StateDelay, v.Forward.Fetch == gdn.FetchCopies
+	s.Late, s.Grain, s.Fetch = v.Forward.StateDelay, v.Forward.Grain, v.Forward.Fetch == gdn.FetchCopies
 	// On v6e a first phase done at .8 of its slot was 2 % faster than one at .7, and half a percent than one at .9.
 	if v.Forward.PrologueEnd != 100 {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
@@ -107,7 +107,7 @@ func reverse(v gdn.Variant, heads int) *ir.Sched {
 	if s == nil {
 		return nil
 	}
-	s.Late = v.Backward.StateDelay
+	s.Late, s.Grain = v.Backward.StateDelay, v.Backward.Grain
 	if v.Backward.PhasesAfter > 0 {
 		for _, stage := range append(slices.Clone(gradients), "store") {
 			s.Phases = append(s.Phases, ir.StagePhase{Stage: stage, Phase: s.State() + 1})

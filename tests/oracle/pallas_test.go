@@ -54,6 +54,7 @@ var pallasRows = []struct {
 	{name: "train", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=bf16,init,direction=train", variant: "chunk=16,layout=bthd,kq=joined,save=inverse", vmap: true},
 	{name: "train-packed", spec: "t=50,hk=1,hv=2,k=16,v=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=train", variant: "split,chunk=16"},
 	{name: "tpu-train", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", variant: "tpu-train,chunk=64"},
+	{name: "train-grain", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", variant: "tpu-train-128,chunk=64,chunks=2,fetch=copies,decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10"},
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},

@@ -29,16 +29,19 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 7.30 for
-// 8.07 on v5e. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines; with made gates the changes lose on v5e.) Eight packed
-// sequences 2.70 for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
+// is another, which has heads in lockstep. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 6.88 for
+// 8.07 on v5e, with made gates 7.52 for 8.01. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines.) Eight packed sequences 2.70
+// for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
 var fileOrders = []struct {
 	target, changes string
 	suits           func(gdn.Spec, gdn.Variant) bool
 }{
 	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
-	{"v5e", "bwd.phases_after=0,bwd.state_delay=0,decay_bf16=rows,decaysums=products", func(s gdn.Spec, v gdn.Variant) bool {
+	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10", func(s gdn.Spec, v gdn.Variant) bool {
 		return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
+	}},
+	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=75", func(s gdn.Spec, v gdn.Variant) bool {
+		return s.Gates != gdn.GatesGiven && trainsInPhases(s, v)
 	}},
 	{"v5e", "decay_bf16=rows", packsWhole},
 	{"v6e", "state_whole=no,state_delay=3", packsWhole},

@@ -83,3 +83,11 @@ func Example_timeline() {
 	// state_delay 0 [0.25 0.625 0.875]
 	// state_delay 50 [0.625 0.8125 0.9375]
 }
+
+// Work that stands together, and gives way to other phases where a quarter of the time slot has gone.
+func Example_together() {
+	at := []float64{.125, .25, .375, .625, .75, 1, -1}
+	together(at, .25)
+	fmt.Println(at)
+	// Output: [0 0.25 0.25 0.625 0.625 1 -1]
+}

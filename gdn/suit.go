@@ -131,6 +131,10 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 		if w.packed {
 			v.Backward.PhasesBefore = 0 // with norms what passes between phases fills the registers
 		}
+		// On v5e 9.07 for 9.98. Else sums over lanes, for norms' gradients, are the last work of a step, and matrix units idle beside them.
+		if w.mxu == 128 && w.steps > 0 {
+			v.Backward.StateDelay, v.Backward.Grain = 10, 100
+		}
 	}
 	switch {
 	case err != nil:

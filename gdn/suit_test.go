@@ -178,6 +178,8 @@ func TestChoices(t *testing.T) {
 		want       string
 	}{
 		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6"},
+		{"train,l2norm", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,bwd.state_delay=10,bwd.grain=100"},
+		{"train,t=600,l2norm", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
 		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
 		{"train", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},

@@ -37,13 +37,9 @@ var fileOrders = []struct {
 	suits           func(gdn.Spec, gdn.Variant) bool
 }{
 	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
-	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10", func(s gdn.Spec, v gdn.Variant) bool {
-		return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
-	}},
-	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=75", func(s gdn.Spec, v gdn.Variant) bool {
-		return s.Gates != gdn.GatesGiven && trainsInPhases(s, v)
-	}},
-	{"v5e", "bwd.grain=75,bwd.state_delay=6", func(s gdn.Spec, v gdn.Variant) bool { return s.L2Norm && s.Seqs == 0 && v.Backward.Grain > 0 }},
+	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10", trainsByGiven},
+	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=75", trainsByMade},
+	{"v5e", "bwd.grain=75,bwd.state_delay=6", trainsByNorms},
 	{"v5e", "decay_bf16=rows", packsWhole},
 	{"v6e", "state_whole=no,state_delay=3", packsWhole},
 	{"tpu7x", "state_whole=no,state_delay=3", packsWhole},
@@ -52,6 +48,20 @@ var fileOrders = []struct {
 // trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.
 func trainsInPhases(s gdn.Spec, v gdn.Variant) bool {
 	return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
+}
+
+// trainsByGiven and trainsByMade are trainsInPhases of gates that are given, and of gates that are made in the kernel.
+func trainsByGiven(s gdn.Spec, v gdn.Variant) bool {
+	return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
+}
+
+func trainsByMade(s gdn.Spec, v gdn.Variant) bool {
+	return s.Gates != gdn.GatesGiven && trainsInPhases(s, v)
+}
+
+// trainsByNorms is whether the backward kernel of sequences of equal length has norms' gradients in longer pieces.
+func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
+	return s.L2Norm && s.Seqs == 0 && v.Backward.Grain > 0
 }
 
 // packsWhole is whether blocks of packed sequences have all that meets a state made in its phase.

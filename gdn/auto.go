@@ -155,11 +155,7 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	}
 	var list []Choice
 	var bad error
-	for _, row := range rows {
-		forms, err := row.forms(last, s, m)
-		if err != nil {
-			return nil, err
-		}
+	take := func(row *Champion, forms []Variant, err error) error {
 		for _, form := range forms {
 			if h == HostTPU {
 				form = form.visiting(s)
@@ -174,6 +170,22 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 				list = append(list, Choice{v, row})
 			}
 		}
+		return err
+	}
+	// Whoever names the axis has the forms of rows apart, with what it says of them.
+	if !names(text, "row_chain") {
+		for _, row := range rows {
+			forms, err := row.chained(last, s, m)
+			if err := take(row, forms, err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, row := range rows {
+		forms, err := row.forms(last, s, m)
+		if err := take(row, forms, err); err != nil {
+			return nil, err
+		}
 	}
 	if len(list) == 0 {
 		if bad == nil {
@@ -182,6 +194,14 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 		return nil, bad
 	}
 	return list, nil
+}
+
+// names says whether a text sets an axis.
+func names(text, axis string) bool {
+	return slices.ContainsFunc(strings.Split(text, ","), func(change string) bool {
+		name, _, _ := strings.Cut(change, "=")
+		return strings.TrimSpace(name) == axis
+	})
 }
 
 // championsFor lists the rows for a spec.

@@ -118,6 +118,11 @@ var (
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
+// chainable says whether rows may follow one another: in one grid, with tokens before heads, so that rows are one behind another in memory too.
+func chainable(v Variant) bool {
+	return chunked(v) && v.Flow == FlowFused && (v.Layout == LayoutBTHD || v.Layout == LayoutBTLanes)
+}
+
 func leafed(v Variant) bool {
 	return chunked(v) && (v.Inverse.Solve == SolveMerge || v.Inverse.Solve == SolveLadder || v.Inverse.Solve == SolveBlock)
 }
@@ -142,6 +147,8 @@ var Axes = slices.Concat([]Axis{
 	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16, 24),
 	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
 	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4),
+	boolAxis(GroupMapping, "row_chain", "batch rows follow one another in one program, whose pipeline goes on from the last chunk of a row to the first of the next; or each is a program, whose pipeline fills and drains", false,
+		when("algo flow layout", chainable), func(v *Variant) *bool { return &v.Mapping.Chain }),
 	choiceAxis(GroupLayout, "layout", "order of the axes of q, k, v and o in the grid, b batch, t tokens, h heads, d width: heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or with tokens along the lanes, as TPUs keep heads narrower than a register; bthd and bt_hd need all value heads of a key head in a program",
 		tokenLayoutNames, LayoutBHTD, always, func(v *Variant) *TokenLayout { return &v.Layout }).was("layout", "head=bhtd", "token=bthd", "lane=bt_hd", "turned=bhdt"),
 	choiceAxis(GroupForm, "decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,

@@ -50,6 +50,7 @@ func (v Variant) Fit(s Spec) Variant {
 	for s.Batch%v.Mapping.Batch != 0 {
 		v.Mapping.Batch--
 	}
+	v.Mapping.Chain = v.Mapping.Chain && v.chains(s)
 	switch {
 	case v.Mapping.Pack == PackStream:
 		v.Fuse, v.Forward.Steps = PlaceGlue, 1
@@ -127,7 +128,16 @@ func (v Variant) copies(s Spec) bool {
 	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits {
 		return true
 	}
+	if v.Mapping.Chain {
+		s.Tokens, s.Batch = s.Tokens*s.Batch, v.Mapping.Batch
+	}
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
+}
+
+// chains says whether batch rows of s can follow one another: each with a state of its own, and nothing else that passes from chunk to chunk, as the last
+// tokens of a chunk do to a convolution.
+func (v Variant) chains(s Spec) bool {
+	return s.Batch > v.Mapping.Batch && s.Seqs == 0 && s.Pool == 0 && s.Every == 0 && (s.Conv == 0 || v.Fuse != PlaceKernel)
 }
 
 // fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all

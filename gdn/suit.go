@@ -170,6 +170,49 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	return w.forms(v, last, s, m), nil
 }
 
+// What a program of rows that follow one another has in lockstep: as many rows as give it so many heads, and where rows have too few chunks for
+// that, as give it so many heads x chunks.
+const (
+	chainHeads   = 8
+	chainEntries = 16
+)
+
+// chained gives the forms for s in which rows follow one another: those of one row with the tokens of all, or of as many rows as fill a program, which are in
+// lockstep. Rows are whole steps: of chunks in lockstep only so many are taken that little of a row is padding. With several cores each has programs of its own.
+func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
+	if c.Host != HostTPU || s.Batch == 1 || m.Cores > 1 || s.job() != jobPrefill && s.job() != jobTraining {
+		return nil, nil
+	}
+	one := s
+	one.Batch = 1
+	for s.Batch%(2*one.Batch) == 0 && one.Batch*s.HeadsV < chainHeads {
+		one.Batch *= 2
+	}
+	one.Tokens = s.Batch / one.Batch * (s.Tokens + padding(s.Tokens, last.Fit(s).Chunk))
+	forms, err := c.forms(last, one, m)
+	var list []Variant
+	for _, v := range forms {
+		if v.Chunk != forms[0].Chunk || v.Layout != forms[0].Layout { // those after the most wanted are for less memory
+			break
+		}
+		v.Mapping.Chain, v.Forward.Steps = true, 1
+		chunk := v.Fit(s).Chunk
+		for v.Mapping.Chunks > 1 && 8*(padding(s.Tokens, v.Mapping.Chunks*chunk)-padding(s.Tokens, chunk)) > s.Tokens {
+			v.Mapping.Chunks /= 2
+		}
+		for h := v.Fit(s).Mapping.Heads; s.Batch%(2*v.Mapping.Batch) == 0 && v.Mapping.Batch*h*v.Mapping.Chunks < chainEntries; {
+			v.Mapping.Batch *= 2
+		}
+		if v.Fit(s).Mapping.Chain && v.Check(s) == nil {
+			list = append(list, v.Canon())
+		}
+	}
+	return list, err
+}
+
+// padding is how many tokens fill others up to whole steps.
+func padding(tokens, step int) int { return (step - tokens%step) % step }
+
 // suitedBefore gives the forms of a text: those that suit the variant of its name, with the text's changes.
 func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
 	name, _, _ := strings.Cut(text, ",")
@@ -238,7 +281,7 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 		v.Forward.StateDelay, v.Forward.PrologueEnd = 3, 90
 	}
 	step := v.Mapping.Chunks * v.Chunk
-	padding := (step - s.Tokens%step) % step
+	padding := padding(s.Tokens, step)
 	suits := s.Tokens+padding >= w.steps*step && padding <= s.Tokens/8
 	if w.tokens > 0 {
 		suits = s.Tokens <= w.tokens && (suits || w.steps == 0)

@@ -64,7 +64,7 @@ func TestSuited(t *testing.T) {
 		{"bench,t=600", wide, ""},
 		{"bench,t=768", small, "tpu-128,chunks=2,decay_bf16=operands,head_group=2"},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
-		{"bench,b=3", wide, "tpu-long,main=yes"},
+		{"bench,b=3", wide, "tpu-long,row_chain=yes,main=yes"},
 		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8,main=yes"},
 		{"bench", pair, "tpu-128,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,heads=4"},
@@ -82,8 +82,12 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=7,hv=14", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"},
 		{"bench,hk=7,hv=7", small, "tpu-128,state_delay=6"},
 		{"bench,l2norm", small, "tpu-128,state_delay=6,prologue_end=100"},
-		{"bench,b=4", wide, "tpu-long,main=yes"},
-		{"bench,b=4,t=512", wide, "batch=2"},
+		{"bench,b=4", wide, "tpu-long,row_chain=yes,main=yes"},
+		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,row_chain=yes,head_group=2,state_delay=3,main=yes"}, // rows in lockstep where chunks are few
+		{"bench,b=8,t=200", small, "tpu-128,chunks=2,row_chain=yes,state_delay=6"},                               // four chunks would be half padding
+		{"bench,b=8,hk=1,hv=2", wide, "tpu-long,batch=4,row_chain=yes,main=yes"},                                 // rows where heads are few
+		{"bench,b=3,gates=fused,l2norm,conv=4", wide, "tpu-long,main=yes,state_delay=3,prologue_end=90"},         // the last tokens of a chunk pass to the next
+		{"bench,b=4,t=512", wide, "tpu-long,row_chain=yes,main=yes"},
 		{"bench,b=8,hk=1,hv=1", small, "tpu-128,state_delay=6,batch=8"},
 		{"bench,hk=1,hv=1", wide, "tpu-long,main=yes"},
 		{"bench,hk=1,hv=2", wide, "tpu-long,main=yes"},

@@ -250,6 +250,7 @@ type Mapping struct {
 	Heads  int  // value heads of a program; 0: all
 	Batch  int  // batch rows of a program, or sequences of a stream
 	Chunks int  // chunks of a program
+	Chain  bool // batch rows follow one another in one program
 	Pack   Pack // how packed sequences fall into chunks
 }
 

@@ -36,6 +36,7 @@ func TestAxes(t *testing.T) {
 			"unit":            "algo=token",
 			"pack":            "layout=bthd,decay=clamp,fold=yes",
 			"main":            "phases_before=1",
+			"row_chain":       "layout=bthd",
 			"fetch":           "layout=bthd,decay=clamp,pack=aligned,phases_before=1",
 			"decay_bf16":      "store=bf16",
 			"error_feedback":  "store=bf16",

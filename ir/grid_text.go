@@ -263,7 +263,8 @@ func (p *parser) window(g *Grid) (w Window, err error) {
 	return w, err
 }
 
-// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that), plus(7,...) of one of these, or t0[...] of one of all.
+// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that), every(4,...) of one of these, plus(7,...) of one of these, or t0[...]
+// of one of all.
 func (g *Grid) indexText(x Index) string {
 	s := strconv.Itoa(x.Const)
 	if x.Axis >= 0 {
@@ -277,6 +278,9 @@ func (g *Grid) indexText(x Index) string {
 		if x.Max >= 0 {
 			s = fmt.Sprintf("%s(%s,%d)", map[bool]string{false: "clamp", true: "down"}[x.Down], s, x.Max)
 		}
+		if x.Every > 1 {
+			s = fmt.Sprintf("every(%d,%s)", x.Every, s)
+		}
 		if x.Const != 0 {
 			s = fmt.Sprintf("plus(%d,%s)", x.Const, s)
 		}
@@ -287,7 +291,7 @@ func (g *Grid) indexText(x Index) string {
 	return s
 }
 
-// index parses a block index: [t<n> "["] (const | ["plus(" const ","] ["clamp("] axis [shift] ["," max ")"] [")"]) ["]"].
+// index parses a block index: [t<n> "["] (const | ["plus(" const ","] ["every(" const ","] ["clamp("] axis [shift] ["," max ")"] [")"] [")"]) ["]"].
 func (p *parser) index(g *Grid) (Index, error) {
 	table := -1
 	p.space()
@@ -309,6 +313,18 @@ func (p *parser) index(g *Grid) (Index, error) {
 	return x, p.expect("]")
 }
 
+// ofAxis parses what stands in plus and every: a number and an index.
+func (p *parser) ofAxis(g *Grid) (n int, x Index, err error) {
+	if err = p.int(&n); err != nil {
+		return n, x, err
+	}
+	if err = p.expect(","); err != nil {
+		return n, x, err
+	}
+	x, err = p.axisIndex(g)
+	return n, x, err
+}
+
 func (p *parser) axisIndex(g *Grid) (Index, error) {
 	x := IndexConst(0)
 	p.space()
@@ -316,14 +332,7 @@ func (p *parser) axisIndex(g *Grid) (Index, error) {
 		return x, p.int(&x.Const)
 	}
 	if p.accept("plus(") {
-		var n int
-		if err := p.int(&n); err != nil {
-			return x, err
-		}
-		if err := p.expect(","); err != nil {
-			return x, err
-		}
-		x, err := p.axisIndex(g)
+		n, x, err := p.ofAxis(g)
 		if err == nil && (x.Axis < 0 || x.Const != 0) {
 			err = p.errf("plus wants an axis")
 		}
@@ -331,6 +340,17 @@ func (p *parser) axisIndex(g *Grid) (Index, error) {
 			return x, err
 		}
 		x.Const = n
+		return x, p.expect(")")
+	}
+	if p.accept("every(") {
+		n, x, err := p.ofAxis(g)
+		if err == nil && (n < 2 || x.Axis < 0 || x.Const != 0 || x.Every != 0) {
+			err = p.errf("every wants a number of points, 2 or more, and an axis")
+		}
+		if err != nil {
+			return x, err
+		}
+		x.Every = n
 		return x, p.expect(")")
 	}
 	clamp := p.accept("clamp(")

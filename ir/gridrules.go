@@ -82,6 +82,7 @@ func (x Index) At(id []int, tables [][]int64) int {
 		if x.Down {
 			i = x.Max - i
 		}
+		i /= max(x.Every, 1)
 		i += x.Const
 	}
 	if x.Table >= 0 {
@@ -102,6 +103,7 @@ func (x Index) bounds(g *Grid) (lo, hi int) {
 	if x.Down {
 		lo, hi = x.Max-hi, x.Max-lo
 	}
+	lo, hi = lo/max(x.Every, 1), hi/max(x.Every, 1)
 	return x.Const + lo, x.Const + hi
 }
 
@@ -121,6 +123,9 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 		}
 		if x.Down && (x.Axis < 0 || x.Max < 0) {
 			return fmt.Errorf("%s: dimension %d counts down from no greatest block", what, d)
+		}
+		if x.Every < 0 || x.Every > 0 && x.Axis < 0 {
+			return fmt.Errorf("%s: dimension %d has one block for %d points of no axis", what, d, x.Every)
 		}
 		lo, hi := x.bounds(g)
 		if x.Table >= 0 {

@@ -62,7 +62,7 @@ var examples = map[ir.Op]string{
 	ir.OpDynUpdate:  "%1 = slice %f {starts=[0,0], limits=[1,1]} : f32[1,1]\n  %2 = dyn_update %f, %1, %n, %n : f32[4,8]",
 	ir.OpDot:        "%1 = dot %f, %h {lb=[0], rb=[0], lc=[1], rc=[1], prec=bf16x6} : f32[4]",
 	ir.OpLoop:       "%1, %2 = loop %f, %n {count=3, until=2} (%3: i32[], %4: f32[4,8], %5: i32[]) {\n    yield %4, %5\n  } : f32[4,8], i32[]",
-	ir.OpGrid: "%1 = reshape %n : i32[1]\n  %2, %3 = grid %1, %f, %f {name=g, dims=(a:4, b:2:seq), tables=1, in=([1,4]@(clamp(a-1,3),b)), " +
+	ir.OpGrid: "%1 = reshape %n : i32[1]\n  %2, %3 = grid %1, %f, %f {name=g, dims=(a:4, b:2:seq), tables=1, in=([1,4]@(plus(1,every(2,clamp(a-1,3))),b)), " +
 		"out=([1,4]@(a,b):f32[4,8]), carry=([1,8]@(a,t0[0]))} (%4: f32[1,4], %5: f32[1,8]) {\n    yield %4, %5\n  } : f32[4,8], f32[4,8]",
 	ir.OpKernel:    "!%2 = load %x {starts=[0,0]} : f32[1,8]",
 	ir.OpProgramID: "!%2 = program_id {axis=0} : i32[]",
@@ -238,6 +238,9 @@ func TestRejects(t *testing.T) {
 		grid("dims=(a:4), in=([0,8]@(a,0)), out=([1,8]@(a,0):f32[4,8])"):                                                         "empty window",
 		grid("dims=(a:4), in=([1,8]@(t0[a],0)), out=([1,8]@(a,0):f32[4,8])"):                                                     "table 0 of 1 axes, 0 tables",
 		grid("dims=(a:4), in=([1,8]@(t0[t0[a]],0)), out=([1,8]@(a,0):f32[4,8])"):                                                 "unknown grid axis",
+		grid("dims=(a:4), in=([1,8]@(every(1,a),0)), out=([1,8]@(a,0):f32[4,8])"):                                                "every wants a number of points",
+		grid("dims=(a:4), in=([1,8]@(every(2,3),0)), out=([1,8]@(a,0):f32[4,8])"):                                                "every wants a number of points",
+		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(plus(3,every(2,a)),0):f32[4,8])"):                                        "block 4 of 1 elements lies outside",
 		grid("dims=(a:4), in=([1,8]@(clamp(a,-1),0)), out=([1,8]@(a,0):f32[4,8])"):                                               "negative index",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):sem[4,8])"):                                                         "output 0 is sem",
 		grid("dims=(a:4), in=([1,8]@(a,0)), out=([1,8]@(a,0):f32[4,8]), scratch=(vmem:f32[2])"):                                  "belongs to kernels",

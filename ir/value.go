@@ -227,6 +227,7 @@ type GridDim struct {
 //	x = Const                                  if Axis < 0
 //	x = clamp(id[Axis] + Shift, 0, Max)        otherwise (Max < 0: no clamp)
 //	x = Max - x                                if Down
+//	x = x / Every, rounded down                if Every > 1
 //	x = Const + x                              if Axis >= 0
 //	x = table[x]                               if Table >= 0, table being the grid's Table-th table operand
 type Index struct {
@@ -234,6 +235,7 @@ type Index struct {
 	Shift int
 	Max   int
 	Down  bool // needs a Max: the greatest block comes first
+	Every int  // points in a row that have one block; 0 is 1
 	Const int
 	Table int
 }
@@ -246,6 +248,14 @@ func IndexAxis(a int) Index { return Index{Axis: a, Max: -1, Table: -1} }
 
 // IndexTable looks the id of an axis up in a table operand.
 func IndexTable(a, table int) Index { return Index{Axis: a, Max: -1, Table: table} }
+
+// Held is the index that shows each block for n points in a row.
+func (x Index) Held(n int) Index {
+	if x.Every = n; n < 2 {
+		x.Every = 0
+	}
+	return x
+}
 
 // Reversed is the index that walks its n blocks from the last to the first.
 func (x Index) Reversed(n int) Index {

@@ -340,6 +340,70 @@ func TestCopiedTokens(t *testing.T) {
 	}
 }
 
+// Batch rows that follow one another give the numbers of rows apart to the bit: each begins with its own state, whether the step that begins it is of
+// many or few, of one chunk or several, and rows in lockstep or not.
+func TestChainedRows(t *testing.T) {
+	class, err := truth.LookupClass("random")
+	require.NoError(t, err)
+	for _, row := range []struct{ spec, variant string }{
+		{"b=3,t=200,init", "tpu-long,chunks=2,fetch=copies"},              // rows of four steps, the last of them padded
+		{"b=3,t=96,init", "tpu-long,chunks=1,fetch=copies"},               // of three: no power of two
+		{"b=5,t=60,init", "tpu-long,chunks=2,fetch=copies"},               // of one
+		{"b=2,t=64,init", "tpu-long,chunks=1,fetch=copies"},               // four steps in all: a body for each
+		{"b=6,t=90,init", "tpu-long,batch=2,chunks=1,fetch=copies"},       // rows 0 and 3, 1 and 4, 2 and 5
+		{"b=4,t=200", "tpu-long,batch=2,chunks=4,fetch=copies,main=yes"},  // states that begin as zeros
+		{"b=3,t=200,init", "tpu,steps=2"},                                 // two chunks a step, one after another
+		{"b=3,t=200,init,gates=fused,l2norm,state=vk", "tpu-long"},        // blocks by windows
+		{"b=3,t=200,hk=2,hv=4,init", "tpu-long,heads=2,chunks=2"},         // two programs
+		{"b=3,t=200,init,direction=train", "tpu-train-long,fetch=copies"}, // the forward kernel, and what it keeps
+		{"b=3,t=200,init,rule=kda", "tpu,batch=1"},
+	} {
+		text := "k=128,v=128,dtype=bf16," + row.spec
+		if !strings.Contains(text, "hk=") {
+			text += ",hk=1,hv=2"
+		}
+		s := spec(t, text)
+		inputs, err := class.Generate(s, 1)
+		require.NoError(t, err)
+		var results []map[string]*array.Array
+		var programs []string
+		for _, chain := range []string{"no", "yes"} {
+			m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0,row_chain="+chain))
+			require.NoError(t, err)
+			k, err := lower.Kernels(m)
+			require.NoError(t, err, row)
+			for _, x := range []*ir.Module{m, k} {
+				got, err := interp.Run(x, inputs, interp.Options{})
+				require.NoError(t, err, row)
+				results = append(results, got)
+			}
+			parsed, err := ir.Parse(m.String())
+			require.NoError(t, err, row)
+			require.Equal(t, m.String(), parsed.String())
+			programs = append(programs, m.String())
+		}
+		require.NotEqual(t, programs[0], programs[1], row)
+		for _, o := range s.Outputs() {
+			require.Equal(t, results[0][o.Name].Data, results[2][o.Name].Data, "%s of %v, as built", o.Name, row)
+			require.Equal(t, results[1][o.Name].Data, results[3][o.Name].Data, "%s of %v", o.Name, row)
+		}
+	}
+}
+
+// Rows do not follow one another where something else than a state passes from chunk to chunk, or where there is one.
+func TestUnchainedRows(t *testing.T) {
+	for _, row := range []struct{ spec, variant string }{
+		{"b=1,t=200", "tpu-long"},
+		{"b=4,t=200", "tpu-long,batch=4"},
+		{"b=2,t=200,conv=4,l2norm", "tpu-long"},
+		{"b=1,t=200,seqs=3", "tpu-long"},
+		{"b=2,t=200,every=64", "tpu-long,chunk=64"},
+	} {
+		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+row.spec)
+		require.False(t, variant(t, row.variant+",row_chain=yes").Fit(s).Mapping.Chain, row)
+	}
+}
+
 // What a forward kernel keeps for the backward one stays in windows where it copies its other blocks itself: the compiler may leave it in vector memory.
 func TestKeptInWindows(t *testing.T) {
 	m, err := build.Module(spec(t, "t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train"), variant(t, "tpu-train-long,chunk=32,mergepairs=0,fetch=copies"))

@@ -80,7 +80,11 @@ func (f *Form) Why() string {
 	case f.Promoted != "":
 		return f.Variant.Short() + ": " + f.Promoted
 	case f.From != nil:
-		return f.Variant.Short() + ": " + f.From.Why
+		why := f.Variant.Short() + ": " + f.From.Why
+		if f.Variant.Mapping.Chain {
+			why += "; batch rows follow one another in one program, which fills and drains once"
+		}
+		return why
 	}
 	return ""
 }

@@ -131,6 +131,9 @@ func (e *emitter) transform(i int, w ir.Window, params []value) string {
 			if x.Down {
 				v = f.op("arith.subi", v.t, "", f.int(x.Max), v)
 			}
+			if x.Every > 1 {
+				v = f.op("arith.divsi", v.t, "", v, f.int(x.Every))
+			}
 			if x.Const != 0 {
 				v = f.op("arith.addi", v.t, "", v, f.int(x.Const))
 			}

@@ -119,9 +119,11 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	if decodes(s, v) {
 		return decodeFile(s, v), nil
 	}
+	if v.Mapping.Chain {
+		return nil, fmt.Errorf("pallas: rows of a file are programs of their own, since their last block of tokens may end behind an array: leave out row_chain=yes")
+	}
 	var f *file
-	var texts [][]string
-	var names []string
+	texts, names := [][]string{}, []string{}
 	for _, z := range sizes.Probes {
 		at := e.spec(s, z)
 		progs, kept, err := b.programs(at, v)

@@ -146,7 +146,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 // cut to one. decay_bf16 is that of the backward kernel (bwd.decay_bf16), which the forward one shares no product with.
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p
-	down.v.Mapping.Chunks, down.v.Numerics.DecayBF16, down.down = 1, p.v.Training.DecayBF16, true
+	down.v.Mapping.Chunks, down.v.Mapping.Chain, down.v.Numerics.DecayBF16, down.down = 1, false, p.v.Training.DecayBF16, true
 	in := down.glueIn()
 	down.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)

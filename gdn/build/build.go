@@ -299,6 +299,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		used = append(slices.Clone(used), in.single.marks)
 	}
 	x := &gridding{plan: p, in: in, used: used, state: state, once: state != nil && p.once()}
+	if state != nil && p.v.Mapping.Chain {
+		x.state = x.chained(state)
+	}
 	x.begin(name)
 	rs := p.b.Grid(x.grid, x.arguments(), func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		return x.body(b, blocks, carried, body)
@@ -342,6 +345,9 @@ func (x *gridding) begin(name string) {
 	if x.copying() { // groups of sequences follow one another, so that copies of states can
 		dims[0].Size, steps = 1, dims[0].Size
 	}
+	if v.Mapping.Chain {
+		dims[0].Size, steps = 1, steps*dims[0].Size
+	}
 	// A dimension of one point is there all the same, so that windows need not ask.
 	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
 	if x.groupSplit() {
@@ -380,6 +386,8 @@ func (x *gridding) window(o *operand) ir.Window {
 			i = x.looked(a, o.place, o.leaves)
 		case axisBatch, axisChunk:
 			switch {
+			case x.v.Mapping.Chain && a == axisBatch: // for each step of a row
+				i = ir.IndexAxis(x.at[axisChunk]).Held(x.nc / x.v.Mapping.Chunks)
 			case !x.copying():
 				i = ir.IndexAxis(x.at[a])
 			case a == axisBatch:
@@ -408,6 +416,9 @@ func (x *gridding) window(o *operand) ir.Window {
 // an array [8, ...] is seen as [2, 4, ...] with blocks [2, 1, ...].
 func (x *gridding) spaced(o *operand) *operand {
 	n := x.v.Mapping.Batch
+	if x.v.Mapping.Chain {
+		return x.chained(o)
+	}
 	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
 		return o
 	}
@@ -418,6 +429,34 @@ func (x *gridding) spaced(o *operand) *operand {
 		y.value = x.b.Reshape(o.value, apart(o.value.Type.Shape)...)
 	} else {
 		y.shape = apart(o.shape)
+	}
+	return &y
+}
+
+// chained has the rows of an operand lie one behind another, where they follow one another. Rows in lockstep are a number of rows apart, so that each has its own
+// behind it in memory: nothing moves.
+//
+// Eight rows, batch=2, of four steps each: steps 0 to 3 have rows 0 and 4, steps 4 to 7 rows 1 and 5
+//
+//	tokens and what is made of chunks   [8, T, ...] is [2, 4 T, ...]      blocks [2, tokens of a step, ...], one for each step
+//	states                              [8, Hv, K, V] is [2, 4, Hv, K, V]   blocks [2, 1, ...], one for the steps of a row
+func (x *gridding) chained(o *operand) *operand {
+	if o.axes[0] != axisBatch {
+		return o
+	}
+	n, y := o.block[0], *o
+	var behind func(shape []int) []int
+	if o.axes[1] == axisChunk {
+		y.axes = join([]axis{axisNone}, o.axes[1:])
+		behind = func(shape []int) []int { return join([]int{n, shape[0] / n * shape[1]}, shape[2:]) }
+	} else {
+		y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
+		behind = func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) }
+	}
+	if o.value != nil {
+		y.value = x.b.Reshape(o.value, behind(o.value.Type.Shape)...)
+	} else {
+		y.shape = behind(o.shape)
 	}
 	return &y
 }

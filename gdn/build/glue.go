@@ -266,8 +266,12 @@ func (p *plan) gate(x *ir.Value) *operand {
 	case p.copying():
 		return whole(b.Transpose(x, 1, 2, 0))
 	}
-	x = b.Reshape(x, s.Batch/v.Mapping.Batch, v.Mapping.Batch, p.blocks()/p.window(), p.window(), p.c, s.HeadsV/v.Mapping.Heads, v.Mapping.Heads)
-	x = b.Transpose(x, 0, 2, 5, 3, 1, 6, 4)
+	groups, order := []int{s.Batch / v.Mapping.Batch, v.Mapping.Batch}, []int{0, 2, 5, 3, 1, 6, 4}
+	if v.Mapping.Chain { // rows in lockstep are a number of rows apart (gridding.chained)
+		groups[0], groups[1], order[0], order[4] = groups[1], groups[0], 1, 0
+	}
+	x = b.Reshape(x, join(groups, []int{p.blocks() / p.window(), p.window(), p.c, s.HeadsV / v.Mapping.Heads, v.Mapping.Heads})...)
+	x = b.Transpose(x, order...)
 	lead, at := p.headPrograms()
 	return &operand{
 		value: b.Reshape(x, join([]int{s.Batch / v.Mapping.Batch, p.blocks() / p.window()}, lead, []int{p.window() * v.Mapping.Batch * v.Mapping.Heads, p.c})...),

@@ -73,10 +73,10 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				if x.Down {
 					c.at = x.Max - c.at
 				}
-				c.at += x.Const
+				c.at = c.at/max(x.Every, 1) + x.Const
 			case dim.Seq:
 				c = cut{kind: dynamic}
-			case x.Shift == 0 && x.Const == 0 && !clamped && !x.Down && x.Table < 0:
+			case x.Shift == 0 && x.Const == 0 && !clamped && !x.Down && x.Every < 2 && x.Table < 0:
 				c = cut{plain, x.Axis, dim.Size}
 			default:
 				c = cut{picked, x.Axis, dim.Size}
@@ -253,7 +253,7 @@ func (v *view) vector(d int) *ir.Value {
 	return i
 }
 
-// clamped applies shift, clamp, direction and the constant to ids.
+// clamped applies shift, clamp, direction, the points of a block and the constant to ids.
 //
 // The order is that of ir.Index, whose bound below only matters where a shift is negative. A table comes after it, by who asks.
 func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
@@ -266,6 +266,9 @@ func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	}
 	if x.Down {
 		i = b.Sub(b.Like(i, float64(x.Max)), i)
+	}
+	if x.Every > 1 {
+		i = b.Div(i, b.Like(i, float64(x.Every)))
 	}
 	if x.Const != 0 {
 		i = b.Add(i, b.Like(i, float64(x.Const)))
@@ -299,9 +302,9 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 // itself. At the first step there is none before, and that step is asked in its place: hence the comparison with 0.
 func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
 	b := v.b
-	// Without a table, a clamp that holds it, or a shift below zero, which gives 0 to several steps, the index is another in each step.
+	// Without a table, a clamp that holds it, a shift below zero, which gives 0 to several steps, or several points of one block, the index is another in each step.
 	for d, c := range v.cut {
-		if x := v.w.Index[d]; c.kind == dynamic && x.Axis >= 0 && x.Table < 0 && x.Shift >= 0 && (x.Max < 0 || x.Max >= b.g.Dims[x.Axis].Size-1+x.Shift) {
+		if x := v.w.Index[d]; c.kind == dynamic && x.Axis >= 0 && x.Table < 0 && x.Every < 2 && x.Shift >= 0 && (x.Max < 0 || x.Max >= b.g.Dims[x.Axis].Size-1+x.Shift) {
 			return nil
 		}
 	}

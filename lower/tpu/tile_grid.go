@@ -233,7 +233,8 @@ func (t *tiler) startCarries() {
 
 // firstVisit is the condition that a carry's window differs from the previous point's; nil where
 // every point is a first visit. It is the first point of the sequential axis, or one whose entry in
-// the table is not that of the point before: there another sequence begins.
+// the table is not that of the point before: there another sequence begins. Of windows that show a block for several points in a row it is
+// each first of them.
 //
 //	point        0    1    2    3    4
 //	table        5    5    2    2    2
@@ -249,6 +250,12 @@ func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 	// The point before the first is held at the first (LookUp): the table alone would not tell it.
 	first := b.Compare(ir.EQ, c, zero)
 	for _, x := range w.Index {
+		if x.Table < 0 && x.Axis == n-1 {
+			if x.Every < 2 {
+				return nil
+			}
+			return tiles.Begins(b, c, x.Every)
+		}
 		if x.Table < 0 || x.Axis != n-1 {
 			continue
 		}

@@ -86,6 +86,9 @@ func index(d ir.GridDim, x ir.Index) string {
 	if x.Down {
 		s = fmt.Sprintf("%d - %s", x.Max, s)
 	}
+	if x.Every > 1 { // the operator // asks JAX for the sign, and that for a TPU to be there
+		s = fmt.Sprintf("lax.div(%s, %d)", s, x.Every)
+	}
 	return s
 }
 

@@ -240,7 +240,7 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 		return
 	}
 	for d, x := range w.Index {
-		if x.Axis == k.seq && x.Table < 0 {
+		if x.Axis == k.seq && x.Table < 0 && x.Every < 2 {
 			chunk := k.slot.chunk
 			if x.Down {
 				chunk = k.opt.Steps - 1 - chunk

@@ -48,7 +48,7 @@ func (l *pipeline) delivers(w ir.Window, x *ir.Value, delay int) (axis int, ok b
 			return 0, false
 		}
 	}
-	return axis, axis < 0 || w.Index[axis].Table < 0 && delay == l.last
+	return axis, axis < 0 || w.Index[axis].Table < 0 && w.Index[axis].Every < 2 && delay == l.last
 }
 
 // makeDeliveries adds the buffers of the windows that the kernel delivers.

@@ -28,7 +28,7 @@ func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
 		return 0, false
 	}
 	looked := l.g.Live > 0
-	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && (x.Table >= 0) == looked })
+	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && x.Every < 2 && (x.Table >= 0) == looked })
 	for d, i := range w.Index {
 		if programs := looked && i.Axis >= 0 && i.Axis != l.seq && i.Table < 0; d != axis && !programs && !l.whole(w, x.Type, d) {
 			return 0, false

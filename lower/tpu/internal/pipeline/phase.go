@@ -194,7 +194,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 	}
 	// Left in the body its condition would cut the straight line of every step in two (2.21 for
 	// 2.12 cycles on v6e). So it stands in front of the first body alone (start).
-	l.first[i] = in.Op == ir.OpWhen && l.atFirst(in.Args[0]) && l.still(in)
+	l.first[i] = in.Op == ir.OpWhen && (l.atFirst(in.Args[0]) && l.still(in) || l.rows.begin(in.Args[0], l.seq))
 }
 
 // waits says whether an instruction is better done where it is needed: loads and cheap work on
@@ -323,7 +323,7 @@ func (l *pipeline) atFirst(cond *ir.Value) bool {
 // setLate says whether carries are set in the second step. In a file the first step waits for all that it could read; where no phase that
 // has a chunk in it meets a carry, states come behind the blocks of that step, beside its work. A kernel that copies awaits what it reads alone.
 func (l *pipeline) setLate() bool {
-	if l.places == nil || l.last == 0 || l.g.Live > 0 {
+	if l.places == nil || l.last == 0 || l.g.Live > 0 || l.rows.every > 0 {
 		return false
 	}
 	set := map[*ir.Value]bool{}

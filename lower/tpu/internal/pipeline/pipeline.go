@@ -105,6 +105,7 @@ type pipeline struct {
 	lazy      []bool // computed where a task needs it, and again for another task
 	first     []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
 	late      bool   // they are set at the second step (setLate)
+	rows      rows   // how batch rows follow one another
 	rings     map[*ir.Value]*ring
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
@@ -154,6 +155,9 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.analyse()
 	l.cutSlots()
 	l.late = l.setLate()
+	if err := l.rows.find(l.opt); err != nil {
+		return nil, err
+	}
 	l.ng = passes.CloneGrid(l.g)
 	l.ng.Dims[l.seq].Size, l.ng.Sched, l.ng.Live = l.steps+l.last, nil, 0
 	l.blk = &ir.Block{}
@@ -230,6 +234,10 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	if len(l.delivered) > 0 && l.ahead == nil {
 		l.deliver(b, c)
 	}
+	var err error
+	if l.rows.every > 0 { // in front of all bodies, whose straight lines no condition cuts so
+		err = l.start(b, c, l.steps)
+	}
 	var all []run
 	for lo, hi := 0, 0; lo < l.steps+l.last; lo = hi + 1 {
 		for hi = lo; hi+1 < l.steps+l.last && slices.Equal(l.active(hi+1), l.active(lo)) && !l.alone(hi) && !l.alone(hi+1) && !l.unrolled; {
@@ -239,18 +247,17 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	}
 	switch {
 	case l.ahead != nil:
-		return errors.Join(l.ahead.write(b, all, c, live), b.Err())
+		return errors.Join(err, l.ahead.write(b, all, c, live), b.Err())
 	case live != nil:
-		return errors.Join(l.bodiesUntil(b, all, c, live), b.Err())
+		return errors.Join(err, l.bodiesUntil(b, all, c, live), b.Err())
 	}
-	var err error
 	if l.late {
 		b.When(b.Compare(ir.EQ, c, number(b, 1)), func(b *ir.Builder) { err = l.start(b, c, 0) })
 	}
 	for _, r := range all {
 		// A condition is control, which costs bundles in every step. Where nothing lags there are no first and last steps, and no turns of rings or of halves.
 		if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 {
-			return l.step(b, c, r, l.active(r.lo))
+			return errors.Join(err, l.step(b, c, r, l.active(r.lo)))
 		}
 		b.Stage("step")
 		b.When(r.holds(b, c), func(b *ir.Builder) {

@@ -26,7 +26,7 @@ type event struct {
 //	phase 1 of chunk 1         d .25       e .75
 //	written              a     d     b     e     c
 func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
-	if r.lo == 0 && r.turn == 0 && !l.late {
+	if r.lo == 0 && r.turn == 0 && !l.late && l.rows.every == 0 {
 		if err := l.start(b, c, r.hi); err != nil {
 			return err
 		}
@@ -197,12 +197,13 @@ func copies(in *ir.Instr) bool {
 	return found
 }
 
-// start sets the carries at the first of the steps 0 to hi. Where the body is that of step 0 alone
+// start sets the carries at the first of the steps 0 to hi, and where rows follow one another at the
+// first step of each. Where the body is that of step 0 alone
 // it needs no condition.
 //
 // It stands before all else of the step, since the phase of the state may be in its first slot.
 func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
-	k := &copier{pipeline: l, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
+	k := &copier{pipeline: l, slot: slot{delay: l.rows.behind}, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 	for i, in := range l.body.Instrs {
 		if !l.first[i] {
 			continue

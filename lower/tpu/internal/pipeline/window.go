@@ -109,7 +109,7 @@ func (l *pipeline) accessed() map[seen]bool {
 		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
 			p := l.param[memory(l.root, ref)]
 			if l.first[i] {
-				used[seen{p, 0}] = true
+				used[seen{p, l.rows.behind}] = true
 				return
 			}
 			for _, s := range l.slots {
@@ -262,7 +262,10 @@ func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
 		// Steps replace points: index c becomes clamp(c - delay, 0, steps - 1), in blocks of Steps
 		// chunks.
 		x.Shift, x.Max = -delay, l.steps-1
-		if x.Table < 0 {
+		switch {
+		case x.Every > 1: // a block of a row, whatever the chunks of a step
+			*x = x.Held(x.Every / l.opt.Steps)
+		case x.Table < 0:
 			out.Block[d] *= l.opt.Steps
 		}
 	}

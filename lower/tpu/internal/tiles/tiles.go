@@ -56,7 +56,7 @@ func HalfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
 }
 
 // LookUp is an index that follows the sequential axis, at a point some points on. It does in a kernel's code what the compiler does for a window:
-// shift, hold between 0 and Max, turn round, add, look up. Points before the first or behind the last are held too, so a fetch for
+// shift, hold between 0 and Max, turn round, divide, add, look up. Points before the first or behind the last are held too, so a fetch for
 // a step that does not come reads a block that is there.
 func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
 	zero := b.Const(ir.T(ir.I32), 0)
@@ -66,6 +66,9 @@ func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Valu
 	}
 	if x.Down {
 		i = b.Sub(b.Const(ir.T(ir.I32), float64(x.Max)), i)
+	}
+	if x.Every > 1 {
+		i = b.Div(i, b.Const(ir.T(ir.I32), float64(x.Every)))
 	}
 	if x.Const != 0 {
 		i = b.Add(i, b.Const(ir.T(ir.I32), float64(x.Const)))
@@ -77,4 +80,41 @@ func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Valu
 		i = b.Min(i, b.Const(ir.T(ir.I32), float64(last)))
 	}
 	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
+}
+
+// Begins says that a point of an axis is the first of n: those of number 0, n, 2 n and on. BeginsOf reads it.
+//
+//	n = 4, a power of two    c and 3 = 0
+//	n = 3                    c / 3 * 3 = c
+func Begins(b *ir.Builder, c *ir.Value, n int) *ir.Value {
+	number := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
+	if n&(n-1) == 0 {
+		return b.Compare(ir.EQ, b.And(c, number(n-1)), number(0))
+	}
+	return b.Compare(ir.EQ, b.Mul(b.Div(c, number(n)), number(n)), c)
+}
+
+// BeginsOf is n of a condition that Begins made of the points of an axis, 0 of another one.
+func BeginsOf(cond *ir.Value, axis int) int {
+	in := cond.Def
+	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
+		return 0
+	}
+	isPoint := func(v *ir.Value) bool { return v.Def != nil && v.Def.Op == ir.OpProgramID && v.Def.Attrs.Axis == axis }
+	number := func(v *ir.Value) int { // -1 where it is none
+		if v.Def == nil || v.Def.Op != ir.OpConst {
+			return -1
+		}
+		return int(v.Def.Attrs.Value)
+	}
+	switch of := in.Args[0].Def; {
+	case of == nil:
+	case of.Op == ir.OpAnd && isPoint(of.Args[0]) && number(of.Args[1]) > 0 && number(in.Args[1]) == 0:
+		return number(of.Args[1]) + 1
+	case of.Op == ir.OpMul && isPoint(in.Args[1]) && number(of.Args[1]) > 0:
+		if by := of.Args[0].Def; by != nil && by.Op == ir.OpDiv && isPoint(by.Args[0]) && number(by.Args[1]) == number(of.Args[1]) {
+			return number(of.Args[1])
+		}
+	}
+	return 0
 }

@@ -155,36 +155,30 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	}
 	var list []Choice
 	var bad error
-	take := func(row *Champion, forms []Variant, err error) error {
-		for _, form := range forms {
-			if h == HostTPU {
-				form = form.visiting(s)
-			}
-			v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
-			if err == nil {
-				err = v.Check(s)
-			}
-			if err != nil {
-				bad = err
-			} else if !slices.ContainsFunc(list, func(c Choice) bool { return c.Variant == v }) {
-				list = append(list, Choice{v, row})
-			}
-		}
-		return err
+	kinds := []func(*Champion, Variant, Spec, Machine) ([]Variant, error){(*Champion).chained, (*Champion).forms}
+	if names(text, "row_chain") { // whoever names the axis has the forms of rows apart, with what it says of them
+		kinds = kinds[1:]
 	}
-	// Whoever names the axis has the forms of rows apart, with what it says of them.
-	if !names(text, "row_chain") {
+	for _, formsOf := range kinds {
 		for _, row := range rows {
-			forms, err := row.chained(last, s, m)
-			if err := take(row, forms, err); err != nil {
+			forms, err := formsOf(row, last, s, m)
+			if err != nil {
 				return nil, err
 			}
-		}
-	}
-	for _, row := range rows {
-		forms, err := row.forms(last, s, m)
-		if err := take(row, forms, err); err != nil {
-			return nil, err
+			for _, form := range forms {
+				if h == HostTPU {
+					form = form.visiting(s)
+				}
+				v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
+				if err == nil {
+					err = v.Check(s)
+				}
+				if err != nil {
+					bad = err
+				} else if !slices.ContainsFunc(list, func(c Choice) bool { return c.Variant == v }) {
+					list = append(list, Choice{v, row})
+				}
+			}
 		}
 	}
 	if len(list) == 0 {

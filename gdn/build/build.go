@@ -422,13 +422,23 @@ func (x *gridding) spaced(o *operand) *operand {
 	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
 		return o
 	}
-	apart := func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) }
-	y := *o
+	return x.apart(o, n)
+}
+
+// apart sees rows [B, ...] as [n, B / n, ...], with blocks of n rows that lie B / n apart.
+func (x *gridding) apart(o *operand, n int) *operand {
+	y := x.seenAs(o, func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) })
 	y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
+	return y
+}
+
+// seenAs is an operand of another shape, whose elements lie as they did.
+func (x *gridding) seenAs(o *operand, as func(shape []int) []int) *operand {
+	y := *o
 	if o.value != nil {
-		y.value = x.b.Reshape(o.value, apart(o.value.Type.Shape)...)
+		y.value = x.b.Reshape(o.value, as(o.value.Type.Shape)...)
 	} else {
-		y.shape = apart(o.shape)
+		y.shape = as(o.shape)
 	}
 	return &y
 }
@@ -444,21 +454,13 @@ func (x *gridding) chained(o *operand) *operand {
 	if o.axes[0] != axisBatch {
 		return o
 	}
-	n, y := o.block[0], *o
-	var behind func(shape []int) []int
-	if o.axes[1] == axisChunk {
-		y.axes = join([]axis{axisNone}, o.axes[1:])
-		behind = func(shape []int) []int { return join([]int{n, shape[0] / n * shape[1]}, shape[2:]) }
-	} else {
-		y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
-		behind = func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) }
+	n := o.block[0]
+	if o.axes[1] != axisChunk {
+		return x.apart(o, n)
 	}
-	if o.value != nil {
-		y.value = x.b.Reshape(o.value, behind(o.value.Type.Shape)...)
-	} else {
-		y.shape = behind(o.shape)
-	}
-	return &y
+	y := x.seenAs(o, func(shape []int) []int { return join([]int{n, shape[0] / n * shape[1]}, shape[2:]) })
+	y.axes = join([]axis{axisNone}, o.axes[1:])
+	return y
 }
 
 // ofSequence is the window of the state of a step's j-th sequence, by a table of the pool.

@@ -250,14 +250,13 @@ func (t *tiler) firstVisit(w ir.Window) *ir.Value {
 	// The point before the first is held at the first (LookUp): the table alone would not tell it.
 	first := b.Compare(ir.EQ, c, zero)
 	for _, x := range w.Index {
-		if x.Table < 0 && x.Axis == n-1 {
-			if x.Every < 2 {
-				return nil
-			}
-			return tiles.Begins(b, c, x.Every)
-		}
-		if x.Table < 0 || x.Axis != n-1 {
+		switch {
+		case x.Axis != n-1:
 			continue
+		case x.Table < 0 && x.Every < 2:
+			return nil
+		case x.Table < 0:
+			return tiles.Begins(b, c, x.Every)
 		}
 		first = b.Or(first, b.Compare(ir.NE, tiles.LookUp(b, x, c, 0, t.tables), tiles.LookUp(b, x, c, -1, t.tables)))
 	}

@@ -3,64 +3,11 @@ package pallas
 import (
 	"fmt"
 
-	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/extent"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
-
-// extent says how a file counts batch rows and tokens: by groups of rows that a program takes in lockstep, and by steps.
-type extent struct {
-	Rows     int // rows of a group; of packed sequences 1
-	Unit     int // tokens of a step, or with Visits of a visit
-	Visits   int // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
-	MinSteps int // phases of successive steps overlap, so that there must be as many
-}
-
-// extentOf gives that of a fitted variant.
-func extentOf(s gdn.Spec, v gdn.Variant) extent {
-	e := extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1}
-	switch {
-	case s.Seqs > 0 && (v.Mapping.Pack == gdn.PackAligned || v.Mapping.Pack == gdn.PackVisits && v.Mapping.Chunks > 1):
-		e.Unit, e.Visits = v.Chunk, v.Mapping.Chunks
-	case s.Seqs > 0:
-		e.Unit = v.Chunk
-	case s.Direction != gdn.Forward:
-		e.Unit = v.Chunk * max(v.Mapping.Chunks*v.Forward.Steps, v.Backward.Steps)
-	}
-	if s.Seqs > 0 {
-		e.Rows = 1
-	}
-	return e
-}
-
-// visitsOf is how a variant that is fitted visits blocks; nil where it does not.
-func (e extent) visitsOf(s gdn.Spec, v gdn.Variant) *loops.Visits {
-	if e.Visits == 0 || v.Fit(s).Mapping.Pack != gdn.PackAligned {
-		return nil
-	}
-	return &loops.Visits{Blocks: s.Tokens / e.Unit, Chunk: e.Unit, Places: e.Visits, Drop: s.Empty == gdn.EmptyZero}
-}
-
-// spec is s of another size.
-func (e extent) spec(s gdn.Spec, z sizes.Size) gdn.Spec {
-	tokens := e.Unit * z.Steps
-	if e.Visits > 0 {
-		tokens = e.Unit * (e.Visits*z.Steps - z.Rows)
-	}
-	s.Tokens = tokens
-	if s.Seqs > 0 {
-		s.Seqs = z.Rows
-	} else {
-		s.Batch = e.Rows * z.Rows
-	}
-	return s
-}
-
-// tokens says how many tokens the kernels take.
-func (e extent) tokens() string {
-	return fmt.Sprintf("tokens by %d", e.Unit)
-}
 
 // Fit is a variant as a file of a spec takes it, whose kernels are for every size.
 func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
@@ -68,14 +15,16 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 	return v
 }
 
-// fitted is a variant as it suits every size: what holds for one batch row alone is left out.
-func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
+// fitted is a variant as it suits every size: what holds for one batch row alone is left out. Rows follow one another by themselves where kernels
+// can (kernel.begins).
+func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
+	v.Mapping.Chain = false
 	fit := v.Fit(s)
 	if decodes(s, v) {
-		return fit, extent{}
+		return fit, extent.Extent{}
 	}
-	e := extentOf(s, fit)
-	probe := e.spec(s, sizes.Probes[0])
+	e := extent.Of(s, fit)
+	probe := e.Spec(s, sizes.Probes[0])
 	if fit.Check(probe) == nil { // not where a chunk is as short as the tokens
 		v = fit
 	}
@@ -83,7 +32,7 @@ func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent) {
 	if fit.Check(probe) == nil {
 		v = fit
 	}
-	return v, extentOf(s, fit)
+	return v, extent.Of(s, fit)
 }
 
 // Build makes the modules of a spec by a variant, in the order in which they run: of a training step the forward and the backward pass,
@@ -119,18 +68,15 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	if decodes(s, v) {
 		return decodeFile(s, v), nil
 	}
-	if v.Mapping.Chain {
-		return nil, fmt.Errorf("pallas: rows of a file are programs of their own, since their last block of tokens may end behind an array: leave out row_chain=yes")
-	}
 	var f *file
 	texts, names := [][]string{}, []string{}
 	for _, z := range sizes.Probes {
-		at := e.spec(s, z)
+		at := e.Spec(s, z)
 		progs, kept, err := b.programs(at, v)
 		if err != nil {
 			return nil, err
 		}
-		progs[0].visits, progs[0].scale = e.visitsOf(at, v), at.EffectiveScale()
+		progs[0].visits, progs[0].scale, progs[0].rows = e.Visiting(at, v), at.EffectiveScale(), true
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err
@@ -159,7 +105,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 			f.helpers["ragged"] = true
 		}
 	}
-	f.funcs, f.helpers["Sizes"] = sizes.Together(f.funcs), true
+	f.helpers["Sizes"] = true
 	return f, nil
 }
 

@@ -144,7 +144,11 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 func (p *printer) when(n *loops.Node) statement {
 	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken = quiet, taken }(p.quiet, p.taken)
 	p.quiet, p.taken = true, maps.Clone(p.taken) // names within are local
-	s := statement{lines: []string{"@pl.when(" + p.ref(n.Args[0]).s + ")", "def _():"}}
+	cond := p.ref(n.Args[0]).s
+	if p.k != nil && n == p.k.begins {
+		cond = fmt.Sprintf("lax.rem(%s, row) == 0 if row else %s", strings.Replace(cond, "==", "-", 1), cond)
+	}
+	s := statement{lines: []string{"@pl.when(" + cond + ")", "def _():"}}
 	for _, b := range p.nodes(n.Body) {
 		for _, t := range b.text() {
 			s.lines = append(s.lines, "    "+t)

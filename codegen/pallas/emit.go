@@ -54,6 +54,7 @@ type program struct {
 	*ir.Module
 	visits *loops.Visits // of packed sequences
 	scale  float64       // of q
+	rows   bool          // it is for any number of batch rows
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -68,7 +69,7 @@ func write(programs ...program) (*code, error) {
 			}
 		}
 	}
-	mod.single, mod.scale = kernels == 1, programs[0].scale
+	mod.single, mod.scale, mod.rows = kernels == 1, programs[0].scale, programs[0].rows
 	for _, p := range programs {
 		if err := mod.program(p); err != nil {
 			return nil, err

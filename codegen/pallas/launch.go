@@ -68,6 +68,9 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	outs := m.outShapes(g, pinnedOut)
 	ins, outSpecs := m.windows(k, operands)
+	if last := windows.Last(g); last > 0 {
+		add("    last = %d", last)
+	}
 	var names []string
 	for _, x := range k.Params[g.Tables:][:len(ins)+len(outSpecs)] {
 		names = append(names, baseName(k.names[x]))
@@ -95,7 +98,8 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	if g.Tables > 0 {
 		gridArgs = []string{fmt.Sprintf("grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=%d, %s)", g.Tables, strings.Join(gridArgs, ", "))}
 	}
-	all := append([]string{f, "out_shape=" + outText}, gridArgs...)
+	caller, lags := m.caller(k)
+	all := slices.Concat([]string{f, "out_shape=" + outText}, gridArgs, lags)
 	if len(g.Alias) > 0 {
 		var al []string
 		for _, a := range g.Alias {
@@ -104,9 +108,20 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		all = append(all, "input_output_aliases={"+strings.Join(al, ", ")+"}")
 	}
 	all = append(all, "compiler_params=pltpu.CompilerParams("+params+")", fmt.Sprintf("name=%q", k.name), "interpret=interpret")
-	add("    return pl.pallas_call(%s)(%s)", strings.Join(all, ", "), strings.Join(args, ", "))
+	add("    return %s%s)(%s)", caller, strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
+}
+
+// caller begins the call of a kernel, and says how late its windows are where batch rows follow one another in it.
+func (m *module) caller(k *kernel) (call string, lags []string) {
+	if k.begins == nil {
+		return "pl.pallas_call(", nil
+	}
+	m.helpers["in_line"], m.helpers["kind"] = true, true
+	in, out, _ := windows.InLine(k.In.Attrs.Grid)
+	list := func(lags []int) string { return strings.ReplaceAll(fmt.Sprint(lags), " ", ", ") }
+	return "_in_line(pl.pallas_call, ", []string{"lags=(" + list(in) + ", " + list(out) + ")"}
 }
 
 // outShapes are the types of a kernel's results.

@@ -28,6 +28,7 @@ type module struct {
 	scale   float64              // of q; 0 where it has no name
 	single  bool                 // one kernel: its stages need no prefix
 	outside map[*ir.Value]bool   // arrays of the caller
+	rows    bool                 // it is for any number of batch rows
 }
 
 // kernel is one kernel on its way to Python.
@@ -43,6 +44,7 @@ type kernel struct {
 	outer     []*loops.Item // of the prologue, read by phases
 	held      *plan.Held    // what scratch holds
 	grain     int           // the shortest time for which its phases give way
+	begins    *loops.Node   // the condition that sets states in the second step; nil where batch rows can not follow one another
 }
 
 // constant names the numbers that would be read as noise.
@@ -148,6 +150,9 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 		if r != "" {
 			k.nameRef(k.Params[g.Tables+len(g.In)+i], r)
 		}
+	}
+	if k.pipelined && m.rows {
+		k.begins = k.Begins()
 	}
 	k.held = work.Held(func(x *loops.Item) string { return baseName(k.names[x]) })
 	scratch, names := k.Copied(func(x *loops.Item) string { return baseName(k.names[x]) })
@@ -299,6 +304,9 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 		}
 	} else if w.interpret {
 		hints = append(hints, "*", "interpret: bool")
+	}
+	if k.begins != nil {
+		hints = append(hints, "row: int")
 	}
 	f := []string{header(name, hints, "None"), `    """One point of the grid (` + gridDoc(g) + `)."""`}
 	if k.bundle {

@@ -72,6 +72,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	loosest := 0.0
 	all := orders.Files(parts)
 	first := all[0].Targets[0]
+	several := slices.ContainsFunc(parts, func(p Part) bool { return p.Target != parts[0].Target })
 	has := func(name string) bool {
 		return slices.ContainsFunc(all, func(f orders.File) bool { return f.Name == name })
 	}
@@ -84,6 +85,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if api == nil {
 			api = f
 		}
+		f.helpers["kind"] = f.helpers["kind"] || several // by which api.py chooses
 		api.data.Pool, api.data.VMEM = api.data.Pool || f.data.Pool, max(api.data.VMEM, f.vmem)
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)

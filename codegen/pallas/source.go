@@ -9,10 +9,13 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gdngen/gdngen/codegen/pallas/extent"
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
@@ -55,7 +58,7 @@ func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 type file struct {
 	*code
 	variant gdn.Variant // as it suits every size
-	extent  extent
+	extent  extent.Extent
 	doc     string
 	test    string
 	data    fileData
@@ -69,12 +72,12 @@ type fileData struct {
 	Short, Train                       bool   // a package has kernels for short sequences, and of the gradient
 	TokenHints, TokenArgs, TokenPairs  string // of those without a state
 	Result, OutType, StateType, OutDoc string
-	Scale, CheckArgs, DTypes           string
+	Scale, CheckArgs, DTypes, AxesText string
 	Bound, Closed                      string // the lowest log decay, empty for none; a raw gate that decays nothing
 	Seqs, Tokens                       int
 	HeadsK, HeadsV, K, V               int
 	Axes                               []fileAxes
-	extent
+	extent.Extent
 	Fused, NegEigval, L2Norm, Packed bool
 	StateVK, EmptyZero, Final        bool
 	Kernels, Kept                    bool   // the gradient is by kernels; which read what the forward pass keeps
@@ -241,6 +244,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if f.data.Ragged {
 		f.fillGates()
 	}
+	f.funcs = sizes.Together(sizes.Rest(f.funcs))
 	if f.data.Decode {
 		if err := f.writeDecode(); err != nil {
 			return nil, err
@@ -297,19 +301,20 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	}
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
 	d.OutDoc = axesDoc(s.Outputs()[0].Type, family.Axes(s, "o"), !d.Decode)
-	d.HeadsK, d.HeadsV, d.K, d.V, d.extent = s.HeadsK, s.HeadsV, s.K, s.V, f.extent
+	d.HeadsK, d.HeadsV, d.K, d.V, d.Extent = s.HeadsK, s.HeadsV, s.K, s.V, f.extent
 	d.Result = "jax.Array"
 	if s.Final {
 		d.Result = "tuple[jax.Array, jax.Array]"
 	}
-	var names, hints, public, last, pairs, types []string
+	var names, hints, public, last, pairs []string
+	var axesOf, types []lists.Pair
 	for _, p := range s.Inputs() {
 		axes := family.Axes(s, p.Name)
 		d.Numbers = d.Numbers || axes == "BTH"
 		d.Axes = append(d.Axes, fileAxes{p.Name, axes, strings.Contains(axes, "T") && !slices.Contains([]string{"q", "k", "v"}, p.Name)})
 		d.Params = append(d.Params, fileParam{Name: p.Name, Shape: shapeText(p.Type.Shape), Type: dtypes[p.Type.DType], Doc: axesDoc(p.Type, axes, !d.Decode) + ", " + family.Doc(s, p.Name)})
 		names, hints, pairs = append(names, p.Name), append(hints, p.Name+": jax.Array"), append(pairs, fmt.Sprintf("%q: %s", p.Name, p.Name))
-		types = append(types, fmt.Sprintf("%q: %s", p.Name, dtypes[p.Type.DType]))
+		types = append(types, lists.Pair{Key: strconv.Quote(p.Name), Value: dtypes[p.Type.DType]})
 		if p.Name == "initial_state" {
 			last = append(last, "initial_state: jax.Array | None = None")
 		} else {
@@ -322,7 +327,11 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	n := len(s.Differentiable()) - 1 // without the state
 	d.TokenHints, d.TokenArgs, d.TokenPairs = strings.Join(hints[:n], ", "), strings.Join(names[:n], ", "), strings.Join(pairs[:n], ", ")
 	d.Args, d.ArgHints, d.PublicHints = strings.Join(names, ", "), strings.Join(hints, ", "), strings.Join(append(public, last...), ", ")
-	d.CheckArgs, d.DTypes = d.Args, strings.Join(types, ", ")
+	d.CheckArgs, d.DTypes = d.Args, lists.FromKeys("DTYPES", types)
+	for _, a := range d.Axes {
+		axesOf = append(axesOf, lists.Pair{Key: strconv.Quote(a.Name), Value: strconv.Quote(a.Axes)})
+	}
+	d.AxesText = lists.Dict("AXES", axesOf)
 	class, err := truth.LookupClass("random")
 	if err != nil {
 		return err
@@ -361,7 +370,7 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	if f.data.Decode {
 		fmt.Fprintf(&b, "  sizes: any; at most %d tokens\n", writtenTokens)
 	} else {
-		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.tokens())
+		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.Tokens())
 	}
 	if len(p.Costs) == 0 {
 		b.WriteString("  cost: not counted (no libtpu)\n")

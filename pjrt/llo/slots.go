@@ -34,7 +34,7 @@ func (d *decoder) delaySlots(bundles []bundle, i int) int {
 			return min(n, slots)
 		}
 	}
-	return droppedSlots[len(droppedSlots)-1]
+	return needed // the way out of a loop may stand right behind the end of its region
 }
 
 func (b *bundle) branches() bool {

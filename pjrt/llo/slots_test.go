@@ -56,6 +56,30 @@ func TestDelaySlots(t *testing.T) {
 	require.ErrorContains(t, err, "0xdea", "with one slot the predicate of the last step is lost")
 }
 
+// The loop hands on in the fourth slot of its branch what it has counted; the region ends there, and behind it is the way out.
+func TestSlotsToEndOfRegion(t *testing.T) {
+	bundles, err := parseBundles(`     0   :  { %s10_s1 = smov.u32 0 }
+   0x1 LB: > { %s11_s2 = sadd.s32 1, %s12_s1  ;;  %s12_s1 = sphi %s10_s1, %s13_s1 } /* Start region 3 */
+   0x2   : > { %p14_p0 = scmp.ge.s32.totalorder %s11_s2, 3 }
+   0x3   : > { %5 = sbr.rel (!%p14_p0) target = $region3 }
+   0x4   : > { }
+   0x5   : > { }
+   0x6   : > { }
+   0x7   : > { %s13_s1 = smov.u32 %s11_s2 } /* End region 3 */
+   0x8   :  { }
+   0x9   :  { %6 = vsyncpa [#allocation1], 1 }
+`)
+	require.NoError(t, err)
+	target := lookup(t, "tpu7x")
+	p, err := decode("loop", bundles, target)
+	require.NoError(t, err)
+	require.Equal(t, 4, p.code[3].branch.slots)
+	m := &machine{program: p, delaySlots: target.BranchDelay, granule: target.Granule, limit: 1e5, scalars: func(int) ([]int64, bool) { return nil, false }}
+	tr, err := m.run()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, tr.counts[3], "rounds")
+}
+
 // A row has the slots of a bundle that the compiler prints. Those of the others were read off in the same way; the dumps of v5e that are kept
 // name only one.
 func TestSlotsOfRows(t *testing.T) {

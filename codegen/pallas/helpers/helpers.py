@@ -368,6 +368,40 @@ def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:
     block = (pl.Element(1), pl.Element(rows, (0, rows)), *map(pl.Element, rest))
     return pl.BlockSpec(block, lambda b, _h, c: (b, begin(c), *zeros))
 
+#: kind
+def _kind() -> str:
+    """The kind of device that is lowered for: that of the mesh, or of the first one."""
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
+    return device.device_kind
+
+#: in_line
+def _in_line(
+    call: Callable, kernel: Callable, *, lags: Any, grid: Any, **options: Any
+) -> Callable:
+    """A pallas_call whose rows follow one another in one program, which fills once.
+
+    The kernel is that of one row of more steps, whose state is set where a row begins.
+    Windows are those of a row, so many steps late (lags).
+    """
+    rows, heads, row = grid[0], grid[1], grid[2] - 1
+    cores = 2 if _kind() in ("TPU v4", "TPU v5", "TPU v5p") else 1  # that share rows
+    n = rows // math.gcd(rows, cores)
+    if n == 1:
+        return call(functools.partial(kernel, row=0), grid=grid, **options)
+
+    def moved(lag: int, spec: pl.BlockSpec) -> pl.BlockSpec:
+        def index(b: jax.Array, h: jax.Array, c: jax.Array) -> tuple[jax.Array, ...]:
+            at = jnp.clip(c - lag, 0, n * row - 1)
+            step = jnp.where(c < lag, c, lax.rem(at, row) + lag)
+            return spec.index_map(n * b + lax.div(at, row), h, step)
+
+        return dataclasses.replace(spec, index_map=index)
+
+    for name, lag in zip(("in_specs", "out_specs"), lags, strict=True):
+        options[name] = jax.tree.map(moved, lag, options[name])
+    kernel = functools.partial(kernel, steps=n * kernel.keywords["steps"], row=row)
+    return call(kernel, grid=(rows // n, heads, n * row + 1), **options)
+
 #: ragged
 def _ragged_call(
     kernel: Callable,
@@ -410,9 +444,8 @@ def _ragged_call(
 
         inside = compiler_params.disable_bounds_checks and not ends  # all blocks
         params = dataclasses.replace(compiler_params, disable_bounds_checks=inside)
-        return pl.pallas_call(
-            run, in_specs=in_specs, compiler_params=params, **options
-        )(*args)
+        f = pl.pallas_call(run, in_specs=in_specs, compiler_params=params, **options)
+        return f(*args)
 
     return call
 

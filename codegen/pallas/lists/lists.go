@@ -169,6 +169,50 @@ func progression(l []string) (name string, lo, step, n int) {
 	return name, lo, step, n
 }
 
+// Pair is an item of a Python dict, both as written.
+type Pair struct{ Key, Value string }
+
+// widest is how long a line of Python may be.
+const widest = 88
+
+// Dict are statements that name a dict: as many items in each as a line holds.
+//
+//	AXES = {"q": "BTQK", "k": "BTQK"}
+//	AXES |= {"v": "BTHV"}
+func Dict(name string, items []Pair) string {
+	var lines []string
+	line := ""
+	for _, x := range items {
+		item := x.Key + ": " + x.Value
+		if line != "" && len(line)+len(", }")+len(item) <= widest {
+			line += ", " + item
+			continue
+		}
+		if line != "" {
+			lines = append(lines, line+"}")
+		}
+		line = name + map[bool]string{true: " = {", false: " |= {"}[len(lines) == 0] + item
+	}
+	return strings.Join(append(lines, line+"}"), "\n")
+}
+
+// FromKeys are statements that name a dict in which items with the same value stand together.
+//
+//	DTYPES = dict.fromkeys(("q", "k", "v"), jnp.bfloat16)
+//	DTYPES |= dict.fromkeys(("g",), jnp.float32)
+func FromKeys(name string, items []Pair) string {
+	var lines []string
+	for i := 0; i < len(items); {
+		var keys []string
+		value := items[i].Value
+		for ; i < len(items) && items[i].Value == value; i++ {
+			keys = append(keys, items[i].Key)
+		}
+		lines = append(lines, name+map[bool]string{true: " = ", false: " |= "}[len(lines) == 0]+"dict.fromkeys("+Tuple(keys)+", "+value+")")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Tuple is a Python tuple.
 func Tuple(s []string) string {
 	if len(s) == 1 {

@@ -22,3 +22,17 @@ func TestText(t *testing.T) {
 		require.Equal(t, want, lists.Text(strings.Fields(l), func(string) int { return 6 }, func() {}))
 	}
 }
+
+// A dict has as many items in a statement as a line holds, or those of one value.
+func TestDict(t *testing.T) {
+	var items []lists.Pair
+	for _, name := range strings.Fields("q k v g beta initial_state cu_seqlens o") {
+		items = append(items, lists.Pair{Key: `"` + name + `"`, Value: `"BTQK"`})
+	}
+	require.Equal(t, `A = {"q": "BTQK", "k": "BTQK", "v": "BTQK", "g": "BTQK", "beta": "BTQK"}
+A |= {"initial_state": "BTQK", "cu_seqlens": "BTQK", "o": "BTQK"}`, lists.Dict("A", items))
+	items[3].Value = "f32"
+	require.Equal(t, `A = dict.fromkeys(("q", "k", "v"), "BTQK")
+A |= dict.fromkeys(("g",), f32)
+A |= dict.fromkeys(("beta",), "BTQK")`, lists.FromKeys("A", items[:5]))
+}

@@ -17,6 +17,7 @@ type piece struct {
 var (
 	functionOrClass = regexp.MustCompile(`(?m)^(?:def|class) (\w+)`)
 	assigned        = regexp.MustCompile(`^(\w+(?:, \w+)*)(?:: [^=\n]+)? = `)
+	added           = regexp.MustCompile(`^\w+ \|= `) // to what is assigned before
 	word            = regexp.MustCompile(`\.?\b\w+`)
 	docText         = regexp.MustCompile(`(?s)""".*?"""|#[^\n]*`)
 	quoted          = regexp.MustCompile(`f?"[^"\n]*"`)
@@ -44,7 +45,7 @@ func pieces(text string) []piece {
 	var out []piece
 	open := false // what comes next belongs to the last piece
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		top := line != "" && !strings.ContainsAny(line[:1], " )]}")
+		top := line != "" && !strings.ContainsAny(line[:1], " )]}") && !added.MatchString(line)
 		if top && !open || len(out) == 0 {
 			out = append(out, piece{})
 		}
@@ -58,11 +59,20 @@ func pieces(text string) []piece {
 		p.text = strings.TrimSpace(p.text)
 		if m := functionOrClass.FindStringSubmatch(p.text); m != nil {
 			p.names = m[1:]
-		} else if m := assigned.FindStringSubmatch(docText.ReplaceAllString(p.text, "")); m != nil {
-			p.names = strings.Split(m[1], ", ")
+		} else {
+			p.names = assigns(p.text)
 		}
 	}
 	return out
+}
+
+// assigns are the names that a text begins to assign, nil where it begins otherwise.
+func assigns(text string) []string {
+	m := assigned.FindStringSubmatch(strings.TrimSpace(docText.ReplaceAllString(text, "")))
+	if m == nil {
+		return nil
+	}
+	return strings.Split(m[1], ", ")
 }
 
 // Out takes out of files what several of them have alike, with all that it uses: the text of a file that has it, and for each file what is
@@ -125,7 +135,7 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 	}
 	slices.SortStableFunc(texts, func(a, b string) int { // constants first
 		rank := map[bool]int{true: 0, false: 1}
-		return rank[assigned.MatchString(a)] - rank[assigned.MatchString(b)]
+		return rank[assigns(a) != nil] - rank[assigns(b) != nil]
 	})
 	return joined(texts), left, taken
 }
@@ -170,7 +180,7 @@ func joined(texts []string) string {
 	for i, t := range texts {
 		switch {
 		case i == 0:
-		case assigned.MatchString(t) && assigned.MatchString(texts[i-1]):
+		case assigns(t) != nil && assigns(texts[i-1]) != nil:
 			b.WriteString("\n")
 		default:
 			b.WriteString("\n\n\n")

@@ -22,7 +22,7 @@ func Ragged(funcs []string, run string) ([]string, bool) {
 	out := slices.Clone(funcs)
 	call, shapes := -1, map[string]string{}
 	for i, f := range out {
-		if strings.Contains(f, "pl.pallas_call(") {
+		if strings.Contains(f, "pl.pallas_call") {
 			if call >= 0 {
 				return funcs, false
 			}
@@ -49,6 +49,6 @@ func Ragged(funcs []string, run string) ([]string, bool) {
 	if v < 0 {
 		return funcs, false
 	}
-	out[call] = strings.Replace(out[call][:m[4]]+fmt.Sprintf("args[%d].shape", v)+out[call][m[5]:], "pl.pallas_call(", "_ragged_call(", 1)
+	out[call] = strings.Replace(out[call][:m[4]]+fmt.Sprintf("args[%d].shape", v)+out[call][m[5]:], "pl.pallas_call", "_ragged_call", 1)
 	return out, true
 }

@@ -120,3 +120,16 @@ func TestTogether(t *testing.T) {
 		"def _main(sizes: _Sizes, *args: jax.Array) -> jax.Array:\n    \"\"\"Calls.\"\"\"\n    rows, _, _ = sizes\n    q, k = args\n    return _call(sizes, q.reshape(rows, 2), k)",
 	}, got)
 }
+
+// One dimension that is a formula of steps follows from the others; with two, or where it is steps alone, a shape stays.
+func TestRest(t *testing.T) {
+	for text, want := range map[string]string{
+		"q.reshape(rows, 2048 * steps, 128)":                 "q.reshape(rows, -1, 128)",
+		"g.reshape(1, 4 * (steps + 1), 8).T.reshape(8)":      "g.reshape(1, -1, 8).T.reshape(8)",
+		"g.reshape(rows, steps, 8)":                          "g.reshape(rows, steps, 8)",
+		"g.reshape(2 * steps, 8 * steps)":                    "g.reshape(2 * steps, 8 * steps)",
+		"q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)": "q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)",
+	} {
+		require.Equal(t, []string{want}, Rest([]string{text}))
+	}
+}

@@ -44,7 +44,7 @@ func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 	for _, x := range w.Index {
 		s := strconv.Itoa(x.Const)
 		if x.Axis >= 0 {
-			s = index(g.Dims[x.Axis], x)
+			s = index(g.Dims[x.Axis], x, Last(g))
 			if x.Const != 0 {
 				s = fmt.Sprintf("%d + %s", x.Const, s)
 			}
@@ -61,9 +61,28 @@ func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shape, strings.Join(params, ", "), lists.Tuple(at), mode)
 }
 
+// Last is the greatest index along the steps that windows hold to, which is "last" in their text; 0 where no two do.
+func Last(g *ir.Grid) int {
+	n, windows := 0, 0
+	for _, w := range slices.Concat(g.In, g.Out) {
+		for _, x := range w.Index {
+			if x.Axis >= 0 && g.Dims[x.Axis].Seq && (x.Down || g.Dims[x.Axis].Size-1+x.Shift > x.Max) {
+				n, windows = max(n, x.Max), windows+min(x.Max, 1)
+			}
+		}
+	}
+	if windows < 2 {
+		return 0
+	}
+	return n
+}
+
 // index is the id of an axis, shifted, between 0 and Max, or from Max down.
-func index(d ir.GridDim, x ir.Index) string {
-	s, lo, hi := d.Name, x.Shift, d.Size-1+x.Shift
+func index(d ir.GridDim, x ir.Index, last int) string {
+	s, lo, hi, most := d.Name, x.Shift, d.Size-1+x.Shift, strconv.Itoa(x.Max)
+	if d.Seq && x.Max > 0 && x.Max == last {
+		most = "last"
+	}
 	if x.Shift > 0 {
 		s = fmt.Sprintf("%s + %d", s, x.Shift)
 	} else if x.Shift < 0 {
@@ -72,11 +91,11 @@ func index(d ir.GridDim, x ir.Index) string {
 	clamped := true
 	switch over := x.Max >= 0 && hi > x.Max; {
 	case lo < 0 && over:
-		s = fmt.Sprintf("jnp.clip(%s, 0, %d)", s, x.Max)
+		s = fmt.Sprintf("jnp.clip(%s, 0, %s)", s, most)
 	case lo < 0:
 		s = fmt.Sprintf("jnp.maximum(%s, 0)", s)
 	case over:
-		s = fmt.Sprintf("jnp.minimum(%s, %d)", s, x.Max)
+		s = fmt.Sprintf("jnp.minimum(%s, %s)", s, most)
 	default:
 		clamped = false
 	}
@@ -84,7 +103,7 @@ func index(d ir.GridDim, x ir.Index) string {
 		s = "(" + s + ")"
 	}
 	if x.Down {
-		s = fmt.Sprintf("%d - %s", x.Max, s)
+		s = fmt.Sprintf("%s - %s", most, s)
 	}
 	if x.Every > 1 { // the operator // asks JAX for the sign, and that for a TPU to be there
 		s = fmt.Sprintf("lax.div(%s, %d)", s, x.Every)
@@ -119,6 +138,51 @@ func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 	late := ir.IndexAxis(2)
 	late.Shift, late.Max = -1, w.Index[1].Max
 	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late
+}
+
+// InLine says how many steps late each window is, where batch rows may follow one another in a kernel whose phases overlap: while one works on the
+// last chunks of a row, another begins the next. Dims are rows, groups of heads and steps, of which there is one more than a row has. What does not
+// move along the steps belongs to the state, whose phase is one step late.
+//
+//	q, g       (b, min(c, steps - 1), ...)    0
+//	v, o       (b, max(c - 1, 0), ...)        1
+//	a state    (b, ...)                       1
+func InLine(g *ir.Grid) (in, out []int, ok bool) {
+	if g.Tables > 0 || g.Bounded() || len(g.Dims) != 3 || !g.Dims[2].Seq {
+		return nil, nil, false
+	}
+	for _, w := range g.In {
+		n, ok := late(g, w)
+		if !ok {
+			return nil, nil, false
+		}
+		in = append(in, n)
+	}
+	for i, w := range g.Out {
+		n, ok := late(g, w)
+		if !ok || w.Whole(g.Outs[i]) {
+			return nil, nil, false
+		}
+		out = append(out, n)
+	}
+	return in, out, true
+}
+
+// late is how many steps late a window is, where it is of its row, and none or one.
+func late(g *ir.Grid, w ir.Window) (steps int, ok bool) {
+	steps, ok = 1, false
+	for _, x := range w.Index {
+		switch {
+		case x.Axis == 0:
+			ok = x == ir.IndexAxis(0)
+		case x.Axis != 2:
+		case x.Every > 1 || x.Shift != 0 && x.Shift != -1 || x.Max > 0 && x.Max != g.Dims[2].Size-2:
+			return 0, false
+		default:
+			steps = -x.Shift
+		}
+	}
+	return steps, ok
 }
 
 // buffers gives a window that is read once one buffer.

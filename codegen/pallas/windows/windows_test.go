@@ -57,3 +57,35 @@ func TestNames(t *testing.T) {
 	require.Equal(t, []string{"q_at", "q_at", "v_at", "anywhere"}, append(ins, outs...))
 	require.Empty(t, Name([]string{"q", "k"}, []string{"a", "b"}), "none is of two")
 }
+
+// Batch rows follow one another where each window is of its row, and none or one step late; states rest, and are so.
+func TestInLine(t *testing.T) {
+	at := func(shift, most int) ir.Index {
+		x := ir.IndexAxis(2)
+		x.Shift, x.Max = shift, most
+		return x
+	}
+	grid := func(in ...ir.Index) *ir.Grid {
+		g := &ir.Grid{Dims: []ir.GridDim{{Name: "b", Size: 3}, {Name: "h", Size: 1}, {Name: "c", Size: 6, Seq: true}}, Outs: []ir.Type{ir.T(ir.F32, 3, 8)}}
+		for _, x := range in {
+			g.In = append(g.In, ir.Window{Block: []int{1, 8}, Index: []ir.Index{ir.IndexAxis(0), x}})
+		}
+		g.Out = []ir.Window{{Block: []int{1, 8}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexConst(0)}}}
+		return g
+	}
+	in, out, ok := InLine(grid(at(0, 4), at(-1, 4), at(-1, 0)))
+	require.True(t, ok)
+	require.Equal(t, []int{0, 1, 1}, in)
+	require.Equal(t, []int{1}, out)
+	for name, g := range map[string]*ir.Grid{
+		"two steps late":         grid(at(-2, 4)),
+		"two steps more":         grid(at(0, 3)),
+		"a step early":           grid(at(1, 4)),
+		"the same for two steps": grid(at(0, 4).Held(2)),
+		"of two dimensions":      {Dims: grid().Dims[1:]},
+		"of no row":              {Dims: grid().Dims, In: []ir.Window{{Block: []int{8}, Index: []ir.Index{ir.IndexConst(0)}}}},
+	} {
+		_, _, ok := InLine(g)
+		require.False(t, ok, name)
+	}
+}

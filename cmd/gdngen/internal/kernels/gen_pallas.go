@@ -67,14 +67,9 @@ func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
 // packsWhole is whether blocks of packed sequences have all that meets a state made in its phase.
 func packsWhole(s gdn.Spec, v gdn.Variant) bool { return s.Seqs > 0 && v.Forward.StateWhole }
 
-// suitFile is suitTarget for a file. What the text names stays. A file is for any number of batch rows, and of one that follow one another cost more:
-// 63900 cycles for 61489 of bench on v6e, and of two 118396 for 118897, since the kernels of a file copy no blocks of tokens.
+// suitFile is suitTarget for a file. What the text names stays.
 func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
 	f, err := suitTarget(s, variant, target)
-	if err == nil && f.From != nil && f.Variant.Mapping.Chain && !strings.Contains(variant, "row_chain") {
-		variant += ",row_chain=no"
-		f, err = suitTarget(s, variant, target)
-	}
 	if err != nil || f.From == nil || f.Promoted != "" {
 		return f, err
 	}

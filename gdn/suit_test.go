@@ -85,6 +85,7 @@ func TestSuited(t *testing.T) {
 		{"bench,b=4", wide, "tpu-long,row_chain=yes,main=yes"},
 		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,row_chain=yes,head_group=2,state_delay=3,main=yes"}, // rows in lockstep where chunks are few
 		{"bench,b=8,t=200", small, "tpu-128,chunks=2,row_chain=yes,state_delay=6"},                               // four chunks would be half padding
+		{"bench,b=4,t=1000", wide, "tpu-long,main=yes"},                                                          // rows that lie one behind another would be a copy more
 		{"bench,b=8,hk=1,hv=2", wide, "tpu-long,batch=4,row_chain=yes,main=yes"},                                 // rows where heads are few
 		{"bench,b=3,gates=fused,l2norm,conv=4", wide, "tpu-long,main=yes,state_delay=3,prologue_end=90"},         // the last tokens of a chunk pass to the next
 		{"bench,b=4,t=512", wide, "tpu-long,row_chain=yes,main=yes"},

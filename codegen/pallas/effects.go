@@ -146,7 +146,8 @@ func (p *printer) when(n *loops.Node) statement {
 	p.quiet, p.taken = true, maps.Clone(p.taken) // names within are local
 	cond := p.ref(n.Args[0]).s
 	if p.k != nil && n == p.k.begins {
-		cond = fmt.Sprintf("lax.rem(%s, row) == 0 if row else %s", strings.Replace(cond, "==", "-", 1), cond)
+		step := p.ref(n.Args[0].Item.Maker.Args[0]).s
+		cond = fmt.Sprintf("lax.rem(%s - 1, row_steps) == 0 if row_steps else %[1]s == 1", step)
 	}
 	s := statement{lines: []string{"@pl.when(" + cond + ")", "def _():"}}
 	for _, b := range p.nodes(n.Body) {

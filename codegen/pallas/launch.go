@@ -68,7 +68,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	}
 	outs := m.outShapes(g, pinnedOut)
 	ins, outSpecs := m.windows(k, operands)
-	if last := windows.Last(g); last > 0 {
+	if last := windows.Last(g); last > 0 && strings.Contains(strings.Join(slices.Concat(ins, outSpecs), " "), "last") {
 		add("    last = %d", last)
 	}
 	var names []string
@@ -121,6 +121,9 @@ func (m *module) caller(k *kernel) (call string, lags []string) {
 	m.helpers["in_line"], m.helpers["kind"] = true, true
 	in, out, _ := windows.InLine(k.In.Attrs.Grid)
 	list := func(lags []int) string { return strings.ReplaceAll(fmt.Sprint(lags), " ", ", ") }
+	if len(out) == 1 { // one result has a window, not a list of one
+		return "_in_line(pl.pallas_call, ", []string{fmt.Sprintf("lags=(%s, %d)", list(in), out[0])}
+	}
 	return "_in_line(pl.pallas_call, ", []string{"lags=(" + list(in) + ", " + list(out) + ")"}
 }
 

@@ -306,7 +306,7 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 		hints = append(hints, "*", "interpret: bool")
 	}
 	if k.begins != nil {
-		hints = append(hints, "row: int")
+		hints = append(hints, "row_steps: int") // 0: there is one row
 	}
 	f := []string{header(name, hints, "None"), `    """One point of the grid (` + gridDoc(g) + `)."""`}
 	if k.bundle {

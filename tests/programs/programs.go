@@ -92,12 +92,12 @@ func withoutLocations(text string) string {
 	return b.String()
 }
 
-// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below AXES what is the same for all.
+// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below the names of axes what is the same for all.
 func kernelsOf(python string) string {
 	if i := strings.Index(python, "\ndef "); i >= 0 {
 		python = python[i+1:]
 	}
-	python, _, _ = strings.Cut(python, "\nAXES = ")
+	python, _, _ = strings.Cut(python, "\n# B: batch rows")
 	return python
 }
 

@@ -280,5 +280,5 @@ func TestUpdate(t *testing.T) {
 func TestStripped(t *testing.T) {
 	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(\"state\":1:1)\n}\n"))
 	require.Equal(t, "  %a = op(%b) : f32\n}\n", withoutLocations("  %a = op(%b) : f32 loc(unknown)\n}\n"))
-	require.Equal(t, "def f():\n    pass\n", kernelsOf("\"\"\"Made today.\"\"\"\n\nimport jax\n\ndef f():\n    pass\n\nAXES = {}\n"))
+	require.Equal(t, "def f():\n    pass\n", kernelsOf("\"\"\"Made today.\"\"\"\n\nimport jax\n\ndef f():\n    pass\n\n# B: batch rows\nAXES = {}\n"))
 }

@@ -376,31 +376,34 @@ def _kind() -> str:
 
 #: in_line
 def _in_line(
-    call: Callable, kernel: Callable, *, lags: Any, grid: Any, **options: Any
+    call: Callable, kernel: Any, *, lags: Any, grid: tuple[int, ...], **options: Any
 ) -> Callable:
     """A pallas_call whose rows follow one another in one program, which fills once.
 
     The kernel is that of one row of more steps, whose state is set where a row begins.
-    Windows are those of a row, so many steps late (lags).
+    A row has all steps of its grid but the last, in which the last phase drains. lags
+    says for each window how many steps behind a row's first one its first block is.
     """
-    rows, heads, row = grid[0], grid[1], grid[2] - 1
+    rows, heads, steps = grid[0], grid[1], grid[2] - 1
     cores = 2 if _kind() in ("TPU v4", "TPU v5", "TPU v5p") else 1  # that share rows
-    n = rows // math.gcd(rows, cores)
+    n = 1 if rows % cores else rows // cores  # rows of a program
     if n == 1:
-        return call(functools.partial(kernel, row=0), grid=grid, **options)
+        return call(functools.partial(kernel, row_steps=0), grid=grid, **options)
+    row_steps = np.int32(steps)  # as the grid counts, whatever JAX's default is
 
     def moved(lag: int, spec: pl.BlockSpec) -> pl.BlockSpec:
         def index(b: jax.Array, h: jax.Array, c: jax.Array) -> tuple[jax.Array, ...]:
-            at = jnp.clip(c - lag, 0, n * row - 1)
-            step = jnp.where(c < lag, c, lax.rem(at, row) + lag)
-            return spec.index_map(n * b + lax.div(at, row), h, step)
+            at = jnp.clip(c - lag, 0, n * steps - 1)
+            step = jnp.where(c < lag, c, lax.rem(at, row_steps) + lag)
+            return spec.index_map(n * b + lax.div(at, row_steps), h, step)
 
         return dataclasses.replace(spec, index_map=index)
 
     for name, lag in zip(("in_specs", "out_specs"), lags, strict=True):
         options[name] = jax.tree.map(moved, lag, options[name])
-    kernel = functools.partial(kernel, steps=n * kernel.keywords["steps"], row=row)
-    return call(kernel, grid=(rows // n, heads, n * row + 1), **options)
+    more = n * kernel.keywords["steps"]
+    kernel = functools.partial(kernel, steps=more, row_steps=row_steps)
+    return call(kernel, grid=(rows // n, heads, n * steps + 1), **options)
 
 #: ragged
 def _ragged_call(

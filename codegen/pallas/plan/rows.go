@@ -7,10 +7,10 @@ import (
 )
 
 // Begins is the condition that sets states in the second step, before the phase that is one step late takes them through the first chunks. Where it
-// holds at the second step of each row, batch rows follow one another. It is nil where they can not: a kernel has more conditions, sets states in
-// its first step, or has windows that are not of one row.
+// holds at the second step of each row, batch rows follow one another. It is nil where they can not: a kernel has other conditions before its steps,
+// sets states in its first step, has windows that are not of one row, or computes by the number of a point, which is then another.
 func (k *Plan) Begins() *loops.Node {
-	if _, _, ok := windows.InLine(k.In.Attrs.Grid); !ok {
+	if _, _, ok := windows.InLine(k.In.Attrs.Grid); !ok || k.computesByPoint() {
 		return nil
 	}
 	var begins *loops.Node
@@ -18,11 +18,32 @@ func (k *Plan) Begins() *loops.Node {
 		if n.In == nil || n.In.Op != ir.OpWhen {
 			continue
 		}
-		cond := n.In.Args[0].Def
-		if begins != nil || cond.Op != ir.OpCompare || cond.Attrs.Cmp != ir.EQ || cond.Args[0].Def.Op != ir.OpProgramID || cond.Args[1].Def.Attrs.Value != 1 {
+		if begins != nil || !atSecond(n.In.Args[0].Def) {
 			return nil
 		}
 		begins = n
 	}
 	return begins
+}
+
+// atSecond says whether a condition holds in the second step alone.
+func atSecond(cond *ir.Instr) bool {
+	if cond == nil || cond.Op != ir.OpCompare || cond.Attrs.Cmp != ir.EQ {
+		return false
+	}
+	step, one := cond.Args[0].Def, cond.Args[1].Def
+	return step != nil && step.Op == ir.OpProgramID && step.Attrs.Axis == 2 && one != nil && one.Op == ir.OpConst && one.Attrs.Value == 1
+}
+
+// computesByPoint says whether more than conditions of steps is made of the number of a point.
+func (k *Plan) computesByPoint() bool {
+	found := false
+	k.In.Body.Walk(func(in *ir.Instr) {
+		for _, x := range in.Args {
+			if x.Def != nil && x.Def.Op == ir.OpProgramID {
+				found = found || x.Def.Attrs.Axis != 2 || in.Op != ir.OpCompare && in.Op != ir.OpAnd // of a number with 1: whether it is odd
+			}
+		}
+	})
+	return found
 }

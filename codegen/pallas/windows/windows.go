@@ -66,8 +66,8 @@ func Last(g *ir.Grid) int {
 	n, windows := 0, 0
 	for _, w := range slices.Concat(g.In, g.Out) {
 		for _, x := range w.Index {
-			if x.Axis >= 0 && g.Dims[x.Axis].Seq && (x.Down || g.Dims[x.Axis].Size-1+x.Shift > x.Max) {
-				n, windows = max(n, x.Max), windows+min(x.Max, 1)
+			if x.Axis >= 0 && g.Dims[x.Axis].Seq && x.Max > 0 && (x.Down || g.Dims[x.Axis].Size-1+x.Shift > x.Max) {
+				n, windows = max(n, x.Max), windows+1
 			}
 		}
 	}
@@ -148,10 +148,14 @@ func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 //	v, o       (b, max(c - 1, 0), ...)        1
 //	a state    (b, ...)                       1
 func InLine(g *ir.Grid) (in, out []int, ok bool) {
-	if g.Tables > 0 || g.Bounded() || len(g.Dims) != 3 || !g.Dims[2].Seq {
+	if g.Tables > 0 || g.Bounded() || len(g.Dims) != 3 || g.Dims[0].Seq || g.Dims[1].Seq || !g.Dims[2].Seq {
 		return nil, nil, false
 	}
 	for _, w := range g.In {
+		if !slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == 0 || x.Axis == 2 }) {
+			in = append(in, 0) // of all rows, as A_log
+			continue
+		}
 		n, ok := late(g, w)
 		if !ok {
 			return nil, nil, false
@@ -170,7 +174,7 @@ func InLine(g *ir.Grid) (in, out []int, ok bool) {
 
 // late is how many steps late a window is, where it is of its row, and none or one.
 func late(g *ir.Grid, w ir.Window) (steps int, ok bool) {
-	steps, ok = 1, false
+	steps = -1
 	for _, x := range w.Index {
 		switch {
 		case x.Axis == 0:
@@ -178,9 +182,14 @@ func late(g *ir.Grid, w ir.Window) (steps int, ok bool) {
 		case x.Axis != 2:
 		case x.Every > 1 || x.Shift != 0 && x.Shift != -1 || x.Max > 0 && x.Max != g.Dims[2].Size-2:
 			return 0, false
+		case x.Max == 0 && x.Shift == 0 || steps >= 0 && steps != -x.Shift:
+			return 0, false
 		default:
 			steps = -x.Shift
 		}
+	}
+	if steps < 0 { // it rests while steps pass: a state's
+		steps = 1
 	}
 	return steps, ok
 }

@@ -81,9 +81,10 @@ func TestInLine(t *testing.T) {
 		"two steps late":         grid(at(-2, 4)),
 		"two steps more":         grid(at(0, 3)),
 		"a step early":           grid(at(1, 4)),
+		"a state of the first":   grid(at(0, 0)),
 		"the same for two steps": grid(at(0, 4).Held(2)),
 		"of two dimensions":      {Dims: grid().Dims[1:]},
-		"of no row":              {Dims: grid().Dims, In: []ir.Window{{Block: []int{8}, Index: []ir.Index{ir.IndexConst(0)}}}},
+		"of no row":              {Dims: grid().Dims, In: []ir.Window{{Block: []int{8}, Index: []ir.Index{at(0, 4)}}}},
 	} {
 		_, _, ok := InLine(g)
 		require.False(t, ok, name)

@@ -35,3 +35,12 @@ func TestFrom(t *testing.T) {
 	left, _ = From([]string{common}, join("STEP = 3", def("_f", "3")))
 	require.Equal(t, join("STEP = 3", def("_f", "3")), left)
 }
+
+// A comment and what is added to a name stay with its assignment.
+func TestAdded(t *testing.T) {
+	axes := "# T: tokens\nAXES = {\"q\": \"T\"}\nAXES |= {\"o\": \"T\"}"
+	common, left, taken := Out([]string{axes + "\n\n\ndef f() -> int:\n    return AXES", axes + "\n\n\ndef g() -> int:\n    return AXES"})
+	require.Equal(t, axes, common)
+	require.Equal(t, "def f() -> int:\n    return AXES", left[0])
+	require.Equal(t, []string{"AXES"}, taken[1])
+}

@@ -25,7 +25,8 @@ func rest(text string) string {
 		shape := strings.Split(call[len(".reshape("):len(call)-1], ", ")
 		grows := func(n string) bool { return n == "-1" || strings.Contains(n, "steps") }
 		at := slices.IndexFunc(shape, grows)
-		if at < 0 || shape[at] == "steps" || slices.ContainsFunc(shape[at+1:], grows) {
+		cut := func(n string) bool { return strings.Count(n, "(") != strings.Count(n, ")") } // at a comma within brackets
+		if at < 0 || shape[at] == "steps" || slices.ContainsFunc(shape[at+1:], grows) || slices.ContainsFunc(shape, cut) {
 			return call
 		}
 		shape[at] = "-1"

@@ -127,6 +127,7 @@ func TestRest(t *testing.T) {
 		"q.reshape(rows, 2048 * steps, 128)":                 "q.reshape(rows, -1, 128)",
 		"g.reshape(1, 4 * (steps + 1), 8).T.reshape(8)":      "g.reshape(1, -1, 8).T.reshape(8)",
 		"g.reshape(rows, steps, 8)":                          "g.reshape(rows, steps, 8)",
+		"g.reshape(min(2, steps), 8)":                        "g.reshape(min(2, steps), 8)",
 		"g.reshape(2 * steps, 8 * steps)":                    "g.reshape(2 * steps, 8 * steps)",
 		"q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)": "q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)",
 	} {

@@ -16,7 +16,7 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 }
 
 // fitted is a variant as it suits every size: what holds for one batch row alone is left out. Rows follow one another by themselves where kernels
-// can (kernel.begins).
+// can (plan.InLine).
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 	v.Mapping.Chain = false
 	fit := v.Fit(s)
@@ -105,7 +105,6 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 			f.helpers["ragged"] = true
 		}
 	}
-	f.helpers["Sizes"] = true
 	return f, nil
 }
 

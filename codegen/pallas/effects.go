@@ -145,7 +145,7 @@ func (p *printer) when(n *loops.Node) statement {
 	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken = quiet, taken }(p.quiet, p.taken)
 	p.quiet, p.taken = true, maps.Clone(p.taken) // names within are local
 	cond := p.ref(n.Args[0]).s
-	if p.k != nil && n == p.k.begins {
+	if p.k != nil && p.k.inLine != nil && n == p.k.inLine.Begins {
 		step := p.ref(n.Args[0].Item.Maker.Args[0]).s
 		cond = fmt.Sprintf("lax.rem(%s - 1, row_steps) == 0 if row_steps else %[1]s == 1", step)
 	}

@@ -115,16 +115,16 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 
 // caller begins the call of a kernel, and says how late its windows are where batch rows follow one another in it.
 func (m *module) caller(k *kernel) (call string, lags []string) {
-	if k.begins == nil {
+	if k.inLine == nil {
 		return "pl.pallas_call(", nil
 	}
 	m.helpers["in_line"], m.helpers["kind"] = true, true
-	in, out, _ := windows.InLine(k.In.Attrs.Grid)
 	list := func(lags []int) string { return strings.ReplaceAll(fmt.Sprint(lags), " ", ", ") }
-	if len(out) == 1 { // one result has a window, not a list of one
-		return "_in_line(pl.pallas_call, ", []string{fmt.Sprintf("lags=(%s, %d)", list(in), out[0])}
+	out := list(k.inLine.Out)
+	if len(k.inLine.Out) == 1 { // one result has a window, not a list of one
+		out = strconv.Itoa(k.inLine.Out[0])
 	}
-	return "_in_line(pl.pallas_call, ", []string{"lags=(" + list(in) + ", " + list(out) + ")"}
+	return "_in_line(pl.pallas_call, ", []string{"lags=(" + list(k.inLine.In) + ", " + out + ")"}
 }
 
 // outShapes are the types of a kernel's results.

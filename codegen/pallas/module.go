@@ -44,7 +44,7 @@ type kernel struct {
 	outer     []*loops.Item // of the prologue, read by phases
 	held      *plan.Held    // what scratch holds
 	grain     int           // the shortest time for which its phases give way
-	begins    *loops.Node   // the condition that sets states in the second step; nil where batch rows can not follow one another
+	inLine    *plan.InLine  // how batch rows follow one another; nil where they do not
 }
 
 // constant names the numbers that would be read as noise.
@@ -152,7 +152,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 		}
 	}
 	if k.pipelined && m.rows {
-		k.begins = k.Begins()
+		k.inLine = k.InLine()
 	}
 	k.held = work.Held(func(x *loops.Item) string { return baseName(k.names[x]) })
 	scratch, names := k.Copied(func(x *loops.Item) string { return baseName(k.names[x]) })
@@ -305,8 +305,8 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 	} else if w.interpret {
 		hints = append(hints, "*", "interpret: bool")
 	}
-	if k.begins != nil {
-		hints = append(hints, "row_steps: int") // 0: there is one row
+	if k.inLine != nil {
+		hints = append(hints, "row_steps: int") // 0: each row is a program
 	}
 	f := []string{header(name, hints, "None"), `    """One point of the grid (` + gridDoc(g) + `)."""`}
 	if k.bundle {

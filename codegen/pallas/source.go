@@ -244,11 +244,12 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if f.data.Ragged {
 		f.fillGates()
 	}
-	f.funcs = sizes.Together(sizes.Rest(f.funcs))
 	if f.data.Decode {
 		if err := f.writeDecode(); err != nil {
 			return nil, err
 		}
+	} else {
+		f.funcs, f.helpers["Sizes"] = sizes.Together(sizes.Rest(f.funcs)), true
 	}
 	f.doc = f.describeAll(given, s, p)
 	var b bytes.Buffer

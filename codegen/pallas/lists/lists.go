@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // element is what stands at a place of a list of a name.
@@ -172,9 +174,6 @@ func progression(l []string) (name string, lo, step, n int) {
 // Pair is an item of a Python dict, both as written.
 type Pair struct{ Key, Value string }
 
-// widest is how long a line of Python may be.
-const widest = 88
-
 // Dict are statements that name a dict: as many items in each as a line holds.
 //
 //	AXES = {"q": "BTQK", "k": "BTQK"}
@@ -184,14 +183,14 @@ func Dict(name string, items []Pair) string {
 	line := ""
 	for _, x := range items {
 		item := x.Key + ": " + x.Value
-		if line != "" && len(line)+len(", }")+len(item) <= widest {
+		if line != "" && len(line)+len(", }")+len(item) <= pytext.LineWidth {
 			line += ", " + item
 			continue
 		}
 		if line != "" {
 			lines = append(lines, line+"}")
 		}
-		line = name + map[bool]string{true: " = {", false: " |= {"}[len(lines) == 0] + item
+		line = assign(name, lines) + "{" + item
 	}
 	return strings.Join(append(lines, line+"}"), "\n")
 }
@@ -208,9 +207,17 @@ func FromKeys(name string, items []Pair) string {
 		for ; i < len(items) && items[i].Value == value; i++ {
 			keys = append(keys, items[i].Key)
 		}
-		lines = append(lines, name+map[bool]string{true: " = ", false: " |= "}[len(lines) == 0]+"dict.fromkeys("+Tuple(keys)+", "+value+")")
+		lines = append(lines, assign(name, lines)+"dict.fromkeys("+Tuple(keys)+", "+value+")")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// assign begins a statement of a dict, of which there are some before.
+func assign(name string, before []string) string {
+	if len(before) == 0 {
+		return name + " = "
+	}
+	return name + " |= "
 }
 
 // Tuple is a Python tuple.

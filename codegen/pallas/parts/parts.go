@@ -34,7 +34,6 @@ const (
 	fewLines  = 12 // of a part
 	perLine   = 2  // lines of statements that a line around them is worth
 	nameWidth = 36 // of a header and of a call, without values
-	lineWidth = 88
 )
 
 var (
@@ -252,19 +251,19 @@ func (r *run) around() (own, call int) {
 	rows := func(before int, list []string, behind int) int {
 		n := len(strings.Join(list, ", "))
 		switch {
-		case before+n+behind <= lineWidth:
+		case before+n+behind <= pytext.LineWidth:
 			return 1
-		case n+4 <= lineWidth:
+		case n+4 <= pytext.LineWidth:
 			return 3
 		}
 		return len(list) + 2
 	}
 	names := strings.Join(results, ", ")
 	own = rows(nameWidth, params, len(strings.Join(types, ", "))) + 2
-	if len(results) > 0 && len(names)+11 > lineWidth {
+	if len(results) > 0 && len(names)+11 > pytext.LineWidth {
 		own += len(results) + 1
 	}
-	return own, rows(4*r.depth+nameWidth+len(names), args, 0) + len(names)/lineWidth*2
+	return own, rows(4*r.depth+nameWidth+len(names), args, 0) + len(names)/pytext.LineWidth*2
 }
 
 var numeral = regexp.MustCompile(`_\d+$`)

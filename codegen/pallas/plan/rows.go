@@ -6,11 +6,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Begins is the condition that sets states in the second step, before the phase that is one step late takes them through the first chunks. Where it
-// holds at the second step of each row, batch rows follow one another. It is nil where they can not: a kernel has other conditions before its steps,
-// sets states in its first step, has windows that are not of one row, or computes by the number of a point, which is then another.
-func (k *Plan) Begins() *loops.Node {
-	if _, _, ok := windows.InLine(k.In.Attrs.Grid); !ok || k.computesByPoint() {
+// InLine is how batch rows follow one another in a kernel.
+type InLine struct {
+	Begins  *loops.Node // the condition that sets states in the second step: it holds at the second step of each row
+	In, Out []int       // how many steps late each window is
+}
+
+// InLine gives how batch rows follow one another: states are set before the phase that is one step late takes them through the first chunks of a row.
+// It is nil where rows can not: a kernel has other conditions before its steps, sets states in its first step, has windows that are not of one row,
+// or computes by the number of a point, which is then another.
+func (k *Plan) InLine() *InLine {
+	in, out, ok := windows.InLine(k.In.Attrs.Grid)
+	if !ok || k.computesByPoint() {
 		return nil
 	}
 	var begins *loops.Node
@@ -23,7 +30,10 @@ func (k *Plan) Begins() *loops.Node {
 		}
 		begins = n
 	}
-	return begins
+	if begins == nil {
+		return nil
+	}
+	return &InLine{begins, in, out}
 }
 
 // atSecond says whether a condition holds in the second step alone.

@@ -9,7 +9,8 @@ import (
 // Lines are laid out as the formatter black does: what is longer than a line is split at its last bracket that leaves the rest
 // before it short enough; what stands in brackets goes on one line if it fits, else one element a line with a comma at the end.
 
-const lineWidth = 88
+// LineWidth is how long a line may be.
+const LineWidth = 88
 
 // Format lays a module out: lines that are too long are split, and blank lines stand as they should.
 func Format(text string) string {
@@ -92,14 +93,14 @@ func nested(lines []string) int {
 // docstring wraps one.
 func docstring(body string, indent int) []string {
 	pad := strings.Repeat(" ", indent)
-	if indent+len(body) <= lineWidth {
+	if indent+len(body) <= LineWidth {
 		return []string{pad + body}
 	}
 	text := strings.TrimSuffix(strings.TrimPrefix(body, `"""`), `"""`)
 	first, rest, ok := strings.Cut(text, ": ")
-	if !ok || indent+len(first)+4 > lineWidth {
+	if !ok || indent+len(first)+4 > LineWidth {
 		first, rest = text, ""
-		if i := strings.LastIndex(text[:min(len(text), lineWidth-indent-4)], " "); i > 0 {
+		if i := strings.LastIndex(text[:min(len(text), LineWidth-indent-4)], " "); i > 0 {
 			first, rest = text[:i], text[i+1:]
 		}
 		return append(append([]string{pad + `"""` + first}, wrap(rest, indent)...), pad+`"""`)
@@ -113,7 +114,7 @@ func wrap(text string, indent int) []string {
 	var out []string
 	line := pad
 	for _, w := range strings.Fields(text) {
-		if len(line)+1+len(w) > lineWidth && line != pad {
+		if len(line)+1+len(w) > LineWidth && line != pad {
 			out = append(out, line)
 			line = pad
 		}
@@ -131,7 +132,7 @@ func wrap(text string, indent int) []string {
 // split lays one statement out.
 func split(body string, indent int) []string {
 	pad := strings.Repeat(" ", indent)
-	if indent+len(body) <= lineWidth {
+	if indent+len(body) <= LineWidth {
 		return []string{pad + body}
 	}
 	code, comment, _ := strings.Cut(body, "  # ")
@@ -140,7 +141,7 @@ func split(body string, indent int) []string {
 	}
 	if names, value, ok := cutAssign(body); ok && strings.Trim(value, "[], ") == "" && strings.Contains(value, ", ") {
 		var out []string
-		targets, lists := EmptyLists(strings.Split(names, ", "), lineWidth-indent)
+		targets, lists := EmptyLists(strings.Split(names, ", "), LineWidth-indent)
 		for i, t := range targets {
 			out = append(out, pad+t+" = "+lists[i])
 		}
@@ -187,9 +188,9 @@ func bracketed(body string, indent int) []string {
 		if !ok {
 			return nil
 		}
-		if len(elements(left)) > 2 && indent+len(left)+len(" = (") > lineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
+		if len(elements(left)) > 2 && indent+len(left)+len(" = (") > LineWidth/2 && (strings.HasSuffix(right, ")") || !strings.ContainsAny(right, " ([")) {
 			// Targets on the left would stand in brackets of their own, one a line: what they name has a name instead, where they fit a line.
-			if unpack := left + " = results"; strings.HasSuffix(right, ")") && indent+len(unpack) <= lineWidth {
+			if unpack := left + " = results"; strings.HasSuffix(right, ")") && indent+len(unpack) <= LineWidth {
 				return append(split("results = "+right, indent), pad+unpack)
 			} else if strings.HasSuffix(right, ")") {
 				return append(split("results = "+right, indent), unpacked(elements(left), pad)...)
@@ -212,7 +213,7 @@ func bracketed(body string, indent int) []string {
 	if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
 		return append(append(out, expression(rest, indent+4)...), pad+")")
 	}
-	if strings.HasSuffix(rest, "].T") && !strings.Contains(rest, "(") && indent+4+len(rest) <= lineWidth {
+	if strings.HasSuffix(rest, "].T") && !strings.Contains(rest, "(") && indent+4+len(rest) <= LineWidth {
 		if open, _ := bracket(body, indent); open < len(prefix) { // its own brackets come too late in the line
 			return append(out, pad+"    "+rest, pad+")")
 		}
@@ -221,7 +222,7 @@ func bracketed(body string, indent int) []string {
 	if len(calls) <= 2 || len(operation(rest)) > 1 {
 		return nil
 	}
-	if indent+4+len(rest) <= lineWidth {
+	if indent+4+len(rest) <= LineWidth {
 		return append(out, pad+"    "+rest, pad+")")
 	}
 	for _, c := range calls {
@@ -262,7 +263,7 @@ func chain(s string) []string {
 // inside lays out what stands in brackets.
 func inside(content string, parts []string, indent int) []string {
 	pad := strings.Repeat(" ", indent)
-	if indent+len(content) <= lineWidth && !strings.HasSuffix(content, ",") {
+	if indent+len(content) <= LineWidth && !strings.HasSuffix(content, ",") {
 		return []string{pad + content}
 	}
 	if len(parts) == 1 {
@@ -280,7 +281,7 @@ func inside(content string, parts []string, indent int) []string {
 
 // expression lays out what already stands in brackets: at its operators, or else as a statement.
 func expression(s string, indent int) []string {
-	if indent+len(s) > lineWidth && !strings.HasPrefix(s, "lambda") && !strings.Contains(strings.SplitN(s, "(", 2)[0], "=") {
+	if indent+len(s) > LineWidth && !strings.HasPrefix(s, "lambda") && !strings.Contains(strings.SplitN(s, "(", 2)[0], "=") {
 		if terms := operation(s); len(terms) > 1 {
 			var out []string
 			for _, t := range terms {
@@ -296,7 +297,7 @@ func perLine(parts []string, indent int) []string {
 	var out []string
 	for _, p := range parts {
 		l := expression(p, indent)
-		if len(l) == 1 && len(l[0]) == lineWidth { // no room for the comma
+		if len(l) == 1 && len(l[0]) == LineWidth { // no room for the comma
 			switch open, end := bracket(p, indent); {
 			case open >= 0 && p[open] == '(' && literal(p, open) && len(elements(p[open+1:end])) == 1: // around an operand: a comma in them would make a tuple
 				l = nil
@@ -340,7 +341,7 @@ func unpacked(names []string, pad string) []string {
 				span = fmt.Sprint(from)
 			}
 			line := pad + strings.Join(names[from:to], ", ") + " = results[" + span + "]"
-			out, fits = append(out, line), fits && len(line) <= lineWidth
+			out, fits = append(out, line), fits && len(line) <= LineWidth
 		}
 		if fits || lines == len(names) {
 			return out
@@ -492,7 +493,7 @@ func bracket(s string, indent int) (open, end int) {
 		}
 	}
 	for i := len(pairs) - 1; i >= 0; i-- {
-		if indent+pairs[i].open+1 <= lineWidth {
+		if indent+pairs[i].open+1 <= LineWidth {
 			return pairs[i].open, pairs[i].end
 		}
 	}

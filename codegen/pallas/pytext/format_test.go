@@ -11,7 +11,7 @@ import (
 // in those would make a tuple of the operand.
 func TestNoRoomForComma(t *testing.T) {
 	operand := "jnp.minimum(jnp.maximum(step, 0), steps - 1) + (steps * i + (4 * steps))"
-	pad := strings.Repeat(" ", lineWidth-len(operand))
+	pad := strings.Repeat(" ", LineWidth-len(operand))
 	require.Equal(t, []string{pad + "jnp.minimum(jnp.maximum(step, 0), steps - 1)", pad + "+ (steps * i + (4 * steps)),", pad + "1,"}, perLine([]string{operand, "1"}, len(pad)))
 }
 

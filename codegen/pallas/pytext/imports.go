@@ -48,7 +48,7 @@ func ImportFrom(module string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	if line := "from " + module + " import " + strings.Join(names, ", "); len(line) <= 88 {
+	if line := "from " + module + " import " + strings.Join(names, ", "); len(line) <= LineWidth {
 		return line + "\n"
 	}
 	return "from " + module + " import (\n    " + strings.Join(names, ",\n    ") + ",\n)\n"

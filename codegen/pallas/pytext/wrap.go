@@ -4,7 +4,7 @@ import "strings"
 
 // WrapAt breaks a line that is too long for a file behind the first mark.
 func WrapAt(mark, line string) string {
-	if len(line) <= 88 {
+	if len(line) <= LineWidth {
 		return line
 	}
 	return strings.Replace(line, mark+" ", mark+"\n", 1)
